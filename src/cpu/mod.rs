@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The CPU engine: exact, tiled for the cache, vectorised for the processor it finds, on as many threads as help.
+
+mod scratch;
+mod simd;
+mod threads;
+mod tile;
+mod weights;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::filter::Taps;
+use crate::frame::{Frame, FrameMut, PlaneLayout, Region};
+use scratch::Scratch;
+use threads::Threads;
+use tile::{TILE_STEP, Tile};
+use weights::Weights;
+
+#[cfg(test)]
+pub(crate) use scratch::faults;
+
+/// The scratch memory for a frame could not be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// The size asked for.
+    pub bytes: usize,
+}
+
+/// The instruction sets the blur is written for. All give the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InstructionSet {
+    /// Whatever the compiler makes of plain Rust.
+    Portable,
+    /// The x86-64 baseline.
+    #[cfg(target_arch = "x86_64")]
+    Sse2,
+    /// x86-64 since 2013.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F and BW.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// AVX-512 F, BW and VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+    /// The aarch64 baseline.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl InstructionSet {
+    /// Those this processor has, slowest first.
+    pub fn available() -> Vec<Self> {
+        let mut sets = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            sets.push(Self::Sse2);
+            if is_x86_feature_detected!("avx2") {
+                sets.push(Self::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+                sets.push(Self::Avx512);
+                if is_x86_feature_detected!("avx512vnni") {
+                    sets.push(Self::Avx512Vnni);
+                }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        sets.push(Self::Neon);
+        sets
+    }
+
+    /// The name people know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Sse2 => "sse2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => "avx512-vnni",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
+        }
+    }
+
+    /// Blurs one tile.
+    ///
+    /// # Safety
+    /// As [`tile::blur`]; the set is one of [`InstructionSet::available`].
+    unsafe fn blur(self, tile: &Tile, scratch: &mut Scratch) {
+        // Instruction sets beyond the baseline need a function of their own, into which all of the tile is inlined.
+        macro_rules! with_features {
+            ($features:literal, $set:ty, $vectors:literal) => {{
+                #[target_feature(enable = $features)]
+                unsafe fn blur(tile: &Tile, scratch: &mut Scratch) {
+                    // SAFETY: passed on; the features are this function's.
+                    unsafe { tile::blur::<$set, $vectors>(tile, scratch) }
+                }
+                // SAFETY: passed on; an available set has its features.
+                unsafe { blur(tile, scratch) }
+            }};
+        }
+        match self {
+            // SAFETY: passed on; part of every processor of its kind.
+            Self::Portable => unsafe { tile::blur::<simd::portable::Portable, 2>(tile, scratch) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: likewise.
+            Self::Sse2 => unsafe { tile::blur::<simd::x86::Sse2, 2>(tile, scratch) },
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => with_features!("avx2", simd::x86::Avx2, 2),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => with_features!("avx512f,avx512bw", simd::x86::Avx512, 4),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => with_features!("avx512f,avx512bw,avx512vnni", simd::x86::Avx512Vnni, 4),
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: likewise.
+            Self::Neon => unsafe { tile::blur::<simd::neon::Neon, 4>(tile, scratch) },
+        }
+    }
+}
+
+/// Blurs frames on the CPU. Holds its worker threads and their scratch memory between frames.
+pub struct CpuEngine {
+    set: InstructionSet,
+    threads: Arc<Threads>,
+    scratch: Vec<Scratch>,
+}
+
+impl CpuEngine {
+    /// With the best instruction set of this processor. Fails if the system refuses a thread.
+    pub fn new() -> Result<Self, std::io::Error> {
+        let set = InstructionSet::available().pop().unwrap_or(InstructionSet::Portable);
+        Ok(Self { set, threads: Threads::shared()?, scratch: Vec::new() })
+    }
+
+    /// With another instruction set that this processor has; `None` if it has not.
+    pub fn with_instruction_set(self, set: InstructionSet) -> Option<Self> {
+        InstructionSet::available().contains(&set).then_some(Self { set, ..self })
+    }
+
+    /// What the pixels go through.
+    pub fn instruction_set(&self) -> InstructionSet {
+        self.set
+    }
+
+    /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other; `taps` holds those along
+    /// rows and down columns for every plane. Nothing is written if memory runs out.
+    pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, taps: &[[Taps; 2]]) -> Result<(), OutOfMemory> {
+        debug_assert!(crate::frame::validate(src, dst).is_ok() && taps.len() == src.len());
+        let weights: Vec<Weights> = taps.iter().map(|[rows, columns]| Weights::new(rows, columns)).collect();
+        let workers = self.threads.count();
+
+        let mut tiles = Vec::new();
+        for ((src, dst), weights) in src.iter().zip(dst).zip(&weights) {
+            let plan = Plan::new(&src.layout, weights, workers);
+            tiles.extend(plan.regions(&src.layout).map(|region| Tile {
+                layout: src.layout,
+                src: src.data.as_ptr(),
+                src_pitch: src.pitch,
+                dst: dst.data.as_mut_ptr(),
+                dst_pitch: dst.pitch,
+                weights,
+                region,
+            }));
+        }
+        let workers = workers.min(tiles.len());
+        if self.scratch.len() < workers {
+            self.scratch.resize_with(workers, Scratch::default);
+        }
+        let scratch = &mut self.scratch[..workers];
+        for tile in &tiles {
+            for scratch in &mut *scratch {
+                tile::reserve(scratch, &tile.layout, tile.weights, tile.region.width)?;
+            }
+        }
+
+        let (set, tiles, next) = (self.set, Tiles(&tiles), AtomicUsize::new(0));
+        self.threads.run(scratch, |scratch| {
+            while let Some(tile) = tiles.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // SAFETY: the set is available, the frames hold their planes, the scratch is reserved, and the regions
+                // of a plane do not overlap.
+                unsafe { set.blur(tile, scratch) };
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Tiles that several threads may take from.
+#[derive(Clone, Copy)]
+struct Tiles<'a>(&'a [Tile<'a>]);
+
+// SAFETY: a tile's pointers are into frames that the engine borrows while its threads run.
+unsafe impl Sync for Tiles<'_> {}
+
+impl Tiles<'_> {
+    fn get(&self, index: usize) -> Option<&Tile<'_>> {
+        self.0.get(index)
+    }
+}
+
+/// How a plane is cut: columns so that a tile's ring of row pairs stays in the L2 cache, then bands of rows until every
+/// thread has enough tiles to even out.
+struct Plan {
+    width: usize,
+    height: usize,
+}
+
+impl Plan {
+    /// Bytes that a tile's ring should not exceed: half of a small L2 cache.
+    const RING_BYTES: usize = 256 << 10;
+    /// Tiles per thread that even out the load.
+    const TILES_PER_WORKER: usize = 4;
+    /// A frame of fewer samples times taps than this is not worth waking threads for.
+    const PARALLEL_WORK: usize = 1 << 20;
+
+    fn new(layout: &PlaneLayout, weights: &Weights, workers: usize) -> Self {
+        let (samples, rows) = (layout.row_samples(), layout.height as usize);
+        let widest = (Self::RING_BYTES / 4 / weights.block_pairs()).max(2 * TILE_STEP);
+        let columns = samples.div_ceil(widest);
+        let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
+        let columns = samples.div_ceil(width);
+
+        let work = samples * rows * (weights.radius[0] + weights.radius[1] + 2);
+        let tiles = if workers == 1 || work < Self::PARALLEL_WORK { 1 } else { workers * Self::TILES_PER_WORKER };
+        // Every band filters 2 × radius rows that its neighbours filter too.
+        let shortest = 4 * weights.radius[1] + 16;
+        let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
+        Self { width, height: rows.div_ceil(bands).next_multiple_of(weights::BLOCK_ROWS) }
+    }
+
+    fn regions(self, layout: &PlaneLayout) -> impl Iterator<Item = Region> {
+        let (samples, rows) = (layout.row_samples(), layout.height as usize);
+        (0..rows).step_by(self.height).flat_map(move |y| {
+            (0..samples).step_by(self.width).map(move |x| Region {
+                x,
+                y,
+                width: self.width.min(samples - x),
+                height: self.height.min(rows - y),
+            })
+        })
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MPL-2.0
+//! aarch64: NEON, part of every such processor.
+
+use std::arch::aarch64::*;
+
+use super::Simd;
+
+/// Four lanes.
+pub struct Neon;
+
+// SAFETY: NEON is part of the aarch64 baseline; `load` and `store` touch the words the caller vouches for.
+unsafe impl Simd for Neon {
+    type Vector = uint32x4_t;
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> uint32x4_t {
+        // SAFETY: the caller gives LANES readable words.
+        unsafe { vld1q_u32(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, vector: uint32x4_t) {
+        // SAFETY: the caller gives LANES writable words.
+        unsafe { vst1q_u32(to, vector) }
+    }
+    #[inline(always)]
+    unsafe fn splat(word: u32) -> uint32x4_t {
+        // SAFETY: baseline.
+        unsafe { vdupq_n_u32(word) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: baseline.
+        unsafe { vaddq_u32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn dot(sum: uint32x4_t, a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: baseline.
+        unsafe {
+            let (a, b) = (vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
+            let first = vmull_s16(vget_low_s16(a), vget_low_s16(b));
+            let second = vmull_high_s16(a, b);
+            vaddq_u32(sum, vreinterpretq_u32_s32(vpaddq_s32(first, second)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn low_to_high(a: uint32x4_t) -> uint32x4_t {
+        // SAFETY: baseline.
+        unsafe { vshlq_n_u32::<16>(a) }
+    }
+    #[inline(always)]
+    unsafe fn keep_high(a: uint32x4_t) -> uint32x4_t {
+        // SAFETY: baseline.
+        unsafe { vandq_u32(a, vdupq_n_u32(0xffff_0000)) }
+    }
+    #[inline(always)]
+    unsafe fn pair_highs(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: baseline.
+        unsafe { vsriq_n_u32::<16>(b, a) }
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Any processor: plain arrays that the compiler vectorises as it can.
+
+use super::Simd;
+
+/// Four lanes in an array.
+pub struct Portable;
+
+fn dot(sum: u32, a: u32, b: u32) -> u32 {
+    let half = |word: u32, shift: u32| i32::from((word >> shift) as u16 as i16);
+    let products = [0, 16].map(|shift| (half(a, shift) * half(b, shift)) as u32);
+    sum.wrapping_add(products[0]).wrapping_add(products[1])
+}
+
+// SAFETY: plain Rust, right on every processor.
+unsafe impl Simd for Portable {
+    type Vector = [u32; 4];
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> [u32; 4] {
+        // SAFETY: the caller gives LANES readable words.
+        unsafe { from.cast::<[u32; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, vector: [u32; 4]) {
+        // SAFETY: the caller gives LANES writable words.
+        unsafe { to.cast::<[u32; 4]>().write_unaligned(vector) }
+    }
+    #[inline(always)]
+    unsafe fn splat(word: u32) -> [u32; 4] {
+        [word; 4]
+    }
+    #[inline(always)]
+    unsafe fn add(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+        std::array::from_fn(|i| a[i].wrapping_add(b[i]))
+    }
+    #[inline(always)]
+    unsafe fn dot(sum: [u32; 4], a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+        std::array::from_fn(|i| dot(sum[i], a[i], b[i]))
+    }
+    #[inline(always)]
+    unsafe fn low_to_high(a: [u32; 4]) -> [u32; 4] {
+        a.map(|word| word << 16)
+    }
+    #[inline(always)]
+    unsafe fn keep_high(a: [u32; 4]) -> [u32; 4] {
+        a.map(|word| word & 0xffff_0000)
+    }
+    #[inline(always)]
+    unsafe fn pair_highs(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+        std::array::from_fn(|i| a[i] >> 16 | b[i] & 0xffff_0000)
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Taps laid out for the vector loops: two signed 16-bit taps to a word, beside the two samples they weigh.
+
+use crate::filter::Taps;
+
+/// Output rows that the columns pass makes at a time. Each loaded pair of rows then serves four sums.
+pub const BLOCK_ROWS: usize = 4;
+
+/// A plane's taps for both passes.
+pub struct Weights {
+    /// Along a row: word `m` weighs the samples at distance `2m - radius` and `2m + 1 - radius`.
+    pub rows: Vec<u32>,
+    /// Down a column: word `j * BLOCK_ROWS + n` is what row pair `j` of a block weighs in its output row `n`.
+    pub columns: Vec<u32>,
+    /// Radius along rows and down columns.
+    pub radius: [usize; 2],
+    /// Whether the centre tap of rows and of columns is above 32767 and so stands as itself minus 65536; the passes
+    /// then add 65536 times the centre sample.
+    pub centre_wraps: [bool; 2],
+}
+
+impl Weights {
+    /// Lays out the taps of a plane's rows and columns.
+    pub fn new(rows: &Taps, columns: &Taps) -> Self {
+        let pair = |taps: &Taps, first: isize| {
+            let tap = |i: isize| taps.at(i.unsigned_abs()) & 0xffff;
+            tap(first) | tap(first + 1) << 16
+        };
+        let radius = [rows.radius(), columns.radius()];
+        let [across, down] = radius.map(|radius| radius as isize);
+        let pairs = radius[1] + BLOCK_ROWS / 2;
+        Self {
+            rows: (0..=across).map(|m| pair(rows, 2 * m - across)).collect(),
+            columns: (0..(pairs * BLOCK_ROWS) as isize)
+                .map(|word| (word / BLOCK_ROWS as isize, word % BLOCK_ROWS as isize))
+                .map(|(j, n)| pair(columns, 2 * j - n - down))
+                .collect(),
+            radius,
+            centre_wraps: [rows, columns].map(|taps| taps.at(0) > i16::MAX as u32),
+        }
+    }
+
+    /// Row pairs that one block of output rows reaches.
+    pub fn block_pairs(&self) -> usize {
+        self.radius[1] + BLOCK_ROWS / 2
+    }
+}

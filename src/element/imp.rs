@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The GObject: what GstBaseTransform asks of the element, answered with engine calls.
+//!
+//! Settings are copied and the lock dropped before any work. The stream's state is taken out of its mutex while a frame
+//! is blurred and put back after, so that no lock is held while GStreamer is called.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::prelude::*;
+use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
+use gst_base::subclass::prelude::*;
+
+use super::map::{MapError, Mapped};
+use super::settings::{Backend, Settings, param_specs};
+use super::{CudaGaussBlur as Element, formats};
+use crate::engine::{Engine, EngineError, Stats};
+use crate::filter::BlurParams;
+use crate::frame::{MAX_DIMENSION, PlaneLayout};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("cudagaussblur", gst::DebugColorFlags::empty(), Some("Gaussian blur on the GPU or CPU"))
+});
+
+/// What lives from start to stop.
+pub(super) struct Stream {
+    pub(super) engine: Engine,
+    /// What the caps say; none before the first.
+    format: Option<(gst_video::VideoInfo, Vec<PlaneLayout>)>,
+    /// What the frame at hand is blurred with.
+    params: BlurParams,
+}
+
+/// What people can read at any time.
+#[derive(Default)]
+struct Readable {
+    active: Backend,
+    stats: Stats,
+    frames_passthrough: u64,
+}
+
+/// Why a frame came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum FrameFailure {
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// The element's private part.
+#[derive(Default)]
+pub struct CudaGaussBlur {
+    settings: Mutex<Settings>,
+    pub(super) stream: Mutex<Option<Stream>>,
+    readable: Mutex<Readable>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CudaGaussBlur {
+    /// Lets controlled properties follow the stream, then fixes the frame's blur and whether it is one.
+    fn settle(&self, buffer: &gst::BufferRef) {
+        let element = self.obj();
+        let segment = element.segment();
+        let time = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_stream_time(buffer.pts()));
+        if let Some(time) = time
+            && let Err(error) = element.sync_values(time)
+        {
+            gst::debug!(CAT, imp = self, "controlled properties keep their values: {error}");
+        }
+        // Between start and stop the settings hold only what can be used.
+        let Ok(params) = lock(&self.settings).params() else { return };
+        if let Some(stream) = &mut *lock(&self.stream) {
+            stream.params = params;
+        }
+        let passthrough = params.is_passthrough();
+        if element.is_passthrough() != passthrough {
+            gst::debug!(CAT, imp = self, "{} passthrough", if passthrough { "entering" } else { "leaving" });
+            element.set_passthrough(passthrough);
+            // With the passthrough goes or comes the need for a pool of our own.
+            element.reconfigure_src();
+        }
+    }
+
+    fn blur(
+        &self,
+        stream: &mut Stream,
+        input: &gst::BufferRef,
+        output: &mut gst::BufferRef,
+    ) -> Result<(), FrameFailure> {
+        let Some((info, layouts)) = &stream.format else { return Err(MapError::Refused.into()) };
+        let input = Mapped::read(input, info)?;
+        let mut output = Mapped::write(output, info)?;
+        stream.engine.blur(stream.params, &input.planes(layouts)?, &mut output.planes(layouts)?)?;
+        Ok(())
+    }
+
+    fn stats(&self) -> gst::Structure {
+        let Readable { stats, frames_passthrough, .. } = *lock(&self.readable);
+        let blurred = stats.frames_cpu;
+        let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        gst::Structure::builder("application/x-cudagaussblur-stats")
+            .field("frames", blurred + frames_passthrough)
+            .field("frames-cpu", stats.frames_cpu)
+            .field("frames-passthrough", frames_passthrough)
+            .field("kernel", stats.kernel.unwrap_or("none"))
+            .field("kernel-last-ns", nanoseconds(stats.last_blur))
+            .field("kernel-mean-ns", nanoseconds(stats.total_blur).checked_div(blurred).unwrap_or(0))
+            .build()
+    }
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for CudaGaussBlur {
+    const NAME: &'static str = "GstCudaGaussBlur";
+    type Type = Element;
+    type ParentType = gst_base::BaseTransform;
+}
+
+impl ObjectImpl for CudaGaussBlur {
+    fn constructed(&self) {
+        self.parent_constructed();
+        let element = self.obj();
+        element.set_property("qos", true);
+        // A gap frame is blurred like any other and stays one.
+        element.set_gap_aware(true);
+    }
+
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(param_specs);
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        let taken = lock(&self.settings).set(pspec.name(), value);
+        if let Err(refused) = taken {
+            gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{refused}"));
+        }
+    }
+
+    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        let settings = *lock(&self.settings);
+        match pspec.name() {
+            "sigma" => settings.sigma.to_value(),
+            "kernel-size" => settings.kernel_size.to_value(),
+            "backend" => settings.backend.to_value(),
+            "cuda-device-id" => settings.cuda_device_id.to_value(),
+            "active-backend" => lock(&self.readable).active.to_value(),
+            "stats" => self.stats().to_value(),
+            other => unreachable!("no property {other}"),
+        }
+    }
+}
+
+impl GstObjectImpl for CudaGaussBlur {}
+
+impl ElementImpl for CudaGaussBlur {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "CUDA Gaussian blur",
+                "Filter/Effect/Video",
+                "Blurs video with an exact Gaussian; the same bytes on every backend",
+                "The cudagaussblur authors",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let caps = gst_video::VideoCapsBuilder::new()
+                .format_list(formats::all())
+                .width_range(1..=MAX_DIMENSION as i32)
+                .height_range(1..=MAX_DIMENSION as i32)
+                .build();
+            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
+                .map(|(name, direction)| gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps))
+                .into_iter()
+                .collect::<Result<_, _>>()
+                .expect("the caps are fixed at build time")
+        });
+        &TEMPLATES
+    }
+}
+
+impl BaseTransformImpl for CudaGaussBlur {
+    const MODE: gst_base::subclass::BaseTransformMode = gst_base::subclass::BaseTransformMode::NeverInPlace;
+    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
+    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
+
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
+        let settings = *lock(&self.settings);
+        let params = settings.params().map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
+        let (engine, no_cuda) = Engine::open(settings.backend.into()).map_err(|error| match error {
+            EngineError::CudaUnavailable { .. } => gst::error_msg!(gst::ResourceError::NotFound, ("{error}")),
+            _ => gst::error_msg!(gst::ResourceError::OpenRead, ("{error}")),
+        })?;
+        if let Some(no_cuda) = no_cuda {
+            gst::warning!(CAT, imp = self, "{no_cuda}; the CPU does the work");
+        }
+        gst::info!(CAT, imp = self, "blurring on {:?} ({})", engine.active(), engine.stats().kernel.unwrap_or("none"));
+        *lock(&self.readable) =
+            Readable { active: engine.active().into(), stats: engine.stats(), frames_passthrough: 0 };
+        *lock(&self.stream) = Some(Stream { engine, format: None, params });
+        lock(&self.settings).started = true;
+        self.obj().set_passthrough(params.is_passthrough());
+        self.obj().notify("active-backend");
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        lock(&self.settings).started = false;
+        let stream = lock(&self.stream).take();
+        drop(stream);
+        lock(&self.readable).active = Backend::Auto;
+        self.obj().notify("active-backend");
+        Ok(())
+    }
+
+    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+        let info = gst_video::VideoInfo::from_caps(incaps)
+            .map_err(|_| gst::loggable_error!(CAT, "these caps describe no video frame: {incaps}"))?;
+        let Some(layouts) = formats::planes(&info) else {
+            return Err(gst::loggable_error!(CAT, "{} video cannot be blurred: {incaps}", info.format()));
+        };
+        if let Some(stream) = &mut *lock(&self.stream) {
+            stream.format = Some((info, layouts));
+        }
+        Ok(())
+    }
+
+    fn unit_size(&self, caps: &gst::Caps) -> Option<usize> {
+        gst_video::VideoInfo::from_caps(caps).ok().map(|info| info.size())
+    }
+
+    /// An output frame has the size its caps ask for, whatever padding or truncation the input came with.
+    fn transform_size(
+        &self,
+        _direction: gst::PadDirection,
+        _caps: &gst::Caps,
+        _size: usize,
+        othercaps: &gst::Caps,
+    ) -> Option<usize> {
+        self.unit_size(othercaps)
+    }
+
+    fn propose_allocation(
+        &self,
+        decide_query: Option<&gst::query::Allocation>,
+        query: &mut gst::query::Allocation,
+    ) -> Result<(), gst::LoggableError> {
+        self.parent_propose_allocation(decide_query, query)?;
+        // In passthrough, where there is no decide_query, downstream has answered for itself.
+        if decide_query.is_some() {
+            query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        }
+        Ok(())
+    }
+
+    fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
+        let caps = query.get_owned().0;
+        let Some(info) = caps.as_ref().and_then(|caps| gst_video::VideoInfo::from_caps(caps).ok()) else {
+            return Err(gst::loggable_error!(CAT, "the allocation query has no video caps"));
+        };
+        let offered = query.allocation_pools().next();
+        let (pool, size, min, max) = offered.clone().unwrap_or((None, 0, 0, 0));
+        // Frames of our own come from a video pool, which aligns and recycles them.
+        let pool = pool.unwrap_or_else(|| gst_video::VideoBufferPool::new().upcast());
+        let size = size.max(u32::try_from(info.size()).unwrap_or(u32::MAX));
+        let mut config = pool.config();
+        if pool.has_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META) {
+            config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
+        }
+        config.set_params(caps.as_ref(), size, min, max);
+        // A pool that answers with a change of its own is asked again by the parent.
+        if let Err(error) = pool.set_config(config) {
+            gst::debug!(CAT, imp = self, "the pool changed its configuration: {error}");
+        }
+        match offered {
+            Some(_) => query.set_nth_allocation_pool(0, Some(&pool), size, min, max),
+            None => query.add_allocation_pool(Some(&pool), size, min, max),
+        }
+        // The parent configures the pool it finds here, with the metas that downstream takes.
+        self.parent_decide_allocation(query)
+    }
+
+    fn prepare_output_buffer(&self, input: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
+        let prepared = self.parent_prepare_output_buffer(input);
+        match &prepared {
+            Ok(PrepareOutputBufferSuccess::InputBuffer) => lock(&self.readable).frames_passthrough += 1,
+            Err(gst::FlowError::Error) => {
+                gst::element_imp_error!(
+                    self,
+                    gst::ResourceError::NoSpaceLeft,
+                    ("an output frame could not be allocated: its buffer pool is out of memory or failed")
+                );
+            }
+            _ => (),
+        }
+        prepared
+    }
+
+    fn before_transform(&self, buffer: &gst::BufferRef) {
+        self.settle(buffer);
+    }
+
+    fn transform(&self, input: &gst::Buffer, output: &mut gst::BufferRef) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let Some(mut stream) = lock(&self.stream).take() else {
+            return Err(gst::FlowError::Flushing);
+        };
+        let blurred = self.blur(&mut stream, input, output);
+        lock(&self.readable).stats = stream.engine.stats();
+        *lock(&self.stream) = Some(stream);
+        match blurred {
+            Ok(()) => Ok(gst::FlowSuccess::Ok),
+            Err(failure) => {
+                match &failure {
+                    FrameFailure::Engine(EngineError::OutOfMemory { .. }) => {
+                        gst::element_imp_error!(self, gst::ResourceError::NoSpaceLeft, ("{failure}"));
+                    }
+                    _ => gst::element_imp_error!(self, gst::StreamError::Format, ("{failure}")),
+                }
+                Err(gst::FlowError::Error)
+            }
+        }
+    }
+
+    /// The picture keeps its size, its place and its colours, so whatever describes it stays true. GstBaseTransform
+    /// itself leaves out what describes the memory.
+    fn transform_meta<'a>(
+        &self,
+        _output: &mut gst::BufferRef,
+        _meta: gst::MetaRef<'a, gst::Meta>,
+        _input: &'a gst::BufferRef,
+    ) -> bool {
+        true
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The properties: what they are called, what they take, and what they come to.
+
+use gst::glib;
+use gst::prelude::*;
+
+use crate::engine;
+use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
+
+const DEFAULT_SIGMA: f64 = 1.5;
+
+/// `backend` and `active-backend`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstCudaGaussBlurBackend")]
+pub enum Backend {
+    #[default]
+    #[enum_value(name = "CUDA if it works on this machine, else the CPU", nick = "auto")]
+    Auto,
+    #[enum_value(name = "CUDA, or an error", nick = "cuda")]
+    Cuda,
+    #[enum_value(name = "The CPU", nick = "cpu")]
+    Cpu,
+}
+
+impl From<Backend> for engine::Backend {
+    fn from(backend: Backend) -> Self {
+        match backend {
+            Backend::Auto => Self::Auto,
+            Backend::Cuda => Self::Cuda,
+            Backend::Cpu => Self::Cpu,
+        }
+    }
+}
+
+impl From<engine::Backend> for Backend {
+    fn from(backend: engine::Backend) -> Self {
+        match backend {
+            engine::Backend::Auto => Self::Auto,
+            engine::Backend::Cuda => Self::Cuda,
+            engine::Backend::Cpu => Self::Cpu,
+        }
+    }
+}
+
+/// The writable properties as they read back. Before start they may hold values that cannot be used.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    pub sigma: f64,
+    pub kernel_size: u32,
+    pub backend: Backend,
+    pub cuda_device_id: i32,
+    /// Between start and stop: only what can be used is taken, and what is chosen at start stays.
+    pub started: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { sigma: DEFAULT_SIGMA, kernel_size: 0, backend: Backend::Auto, cuda_device_id: -1, started: false }
+    }
+}
+
+/// Why a property was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("{error}; {property} stays {kept}")]
+    Value { error: ParamError, property: &'static str, kept: String },
+    #[error("{property} can be changed only while the element is stopped (NULL or READY); it stays {kept}")]
+    Started { property: &'static str, kept: String },
+}
+
+impl Settings {
+    /// What a frame is blurred with.
+    pub fn params(&self) -> Result<BlurParams, ParamError> {
+        BlurParams::new(self.sigma, self.kernel_size)
+    }
+
+    /// Takes a property's new value, or keeps the old one and says why.
+    pub fn set(&mut self, property: &str, value: &glib::Value) -> Result<(), Refused> {
+        let mut changed = *self;
+        // GObject has checked the name and the type.
+        let (property, kept) = match property {
+            "sigma" => {
+                changed.sigma = value.get().expect("a double");
+                ("sigma", self.sigma.to_string())
+            }
+            "kernel-size" => {
+                changed.kernel_size = value.get().expect("a uint");
+                ("kernel-size", self.kernel_size.to_string())
+            }
+            "backend" => {
+                changed.backend = value.get().expect("a backend");
+                ("backend", format!("{:?}", self.backend).to_lowercase())
+            }
+            "cuda-device-id" => {
+                changed.cuda_device_id = value.get().expect("an int");
+                ("cuda-device-id", self.cuda_device_id.to_string())
+            }
+            other => unreachable!("no writable property {other}"),
+        };
+        if self.started {
+            if changed.backend != self.backend || changed.cuda_device_id != self.cuda_device_id {
+                return Err(Refused::Started { property, kept });
+            }
+            if let Err(error) = changed.params() {
+                return Err(Refused::Value { error, property, kept });
+            }
+        }
+        *self = changed;
+        Ok(())
+    }
+}
+
+/// The properties as `gst-inspect-1.0` shows them.
+pub fn param_specs() -> Vec<glib::ParamSpec> {
+    vec![
+        glib::ParamSpecDouble::builder("sigma")
+            .nick("Sigma")
+            .blurb("Standard deviation of the Gaussian in pixels; 0 passes frames through untouched")
+            .maximum(SIGMA_MAX)
+            .minimum(0.0)
+            .default_value(DEFAULT_SIGMA)
+            .controllable()
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecUInt::builder("kernel-size")
+            .nick("Kernel size")
+            .blurb("Taps per axis, an odd number; 0 follows sigma with a radius of 4 sigma")
+            .maximum(KERNEL_SIZE_MAX)
+            .default_value(0)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecEnum::builder::<Backend>("backend")
+            .nick("Backend")
+            .blurb("What blurs; auto takes CUDA if it works on this machine, else the CPU. All give the same bytes")
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecInt::builder("cuda-device-id")
+            .nick("Cuda Device ID")
+            .blurb("CUDA device to use; -1 takes the pipeline's CUDA context, else device 0")
+            .minimum(-1)
+            .default_value(-1)
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecEnum::builder::<Backend>("active-backend")
+            .nick("Active backend")
+            .blurb("What blurs now: cuda or cpu; auto while the element is stopped")
+            .read_only()
+            .build(),
+        glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
+            .nick("Statistics")
+            .blurb(
+                "Frames and times since start: frames, frames-cpu, frames-passthrough; kernel, what blurs; \
+                    kernel-last-ns and kernel-mean-ns, the time per blurred frame in ns",
+            )
+            .read_only()
+            .build(),
+    ]
+}

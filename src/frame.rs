@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames as the engines see them: planes of interleaved samples. Pure; knows no σ and no video format.
+
+/// Largest width and height of a plane, in pixels.
+pub const MAX_DIMENSION: u32 = 16384;
+
+/// The shape of one plane, without its memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlaneLayout {
+    /// Pixels per row, 1 to [`MAX_DIMENSION`].
+    pub width: u32,
+    /// Rows, 1 to [`MAX_DIMENSION`].
+    pub height: u32,
+    /// Samples per pixel, interleaved, 1 to 4. Each is blurred for itself.
+    pub channels: u8,
+    /// Bits per sample, 8 to 16. 8 is one byte; more is two bytes in native order with the value in the low bits.
+    pub depth: u8,
+    /// Plane pixels per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two.
+    pub sigma_scale: [f64; 2],
+}
+
+impl PlaneLayout {
+    /// Bytes per sample, 1 or 2.
+    pub fn sample_bytes(&self) -> usize {
+        if self.depth == 8 { 1 } else { 2 }
+    }
+
+    /// Samples per row.
+    pub fn row_samples(&self) -> usize {
+        self.width as usize * usize::from(self.channels)
+    }
+
+    /// Bytes per row that hold samples; the pitch may be larger.
+    pub fn row_bytes(&self) -> usize {
+        self.row_samples() * self.sample_bytes()
+    }
+
+    fn check(&self) -> Result<(), FrameError> {
+        let Self { width, height, channels, depth, sigma_scale } = *self;
+        let sides = 1..=MAX_DIMENSION;
+        if !sides.contains(&width) || !sides.contains(&height) {
+            return Err(FrameError::Size { width, height });
+        }
+        let scales = sigma_scale.iter().all(|scale| *scale > 0.0 && *scale <= 1.0);
+        if !(1..=4).contains(&channels) || !(8..=16).contains(&depth) || !scales {
+            return Err(FrameError::Samples { channels, depth, sigma_scale });
+        }
+        Ok(())
+    }
+}
+
+/// Why a frame cannot be blurred. Sizes in pixels, lengths and pitches in bytes.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentence of each variant names its fields")]
+pub enum FrameError {
+    #[error("a plane of {width}x{height} pixels cannot be blurred: each side must be 1 to {MAX_DIMENSION}")]
+    Size { width: u32, height: u32 },
+    #[error(
+        "a plane of {channels} channels of {depth} bits at scale {sigma_scale:?} cannot be blurred: it takes 1 to 4 \
+         channels, 8 to 16 bits and scales above 0 up to 1"
+    )]
+    Samples { channels: u8, depth: u8, sigma_scale: [f64; 2] },
+    #[error("plane {plane} has a row pitch of {pitch} bytes, but a row of {width} pixels takes {row_bytes}")]
+    Pitch { plane: usize, pitch: usize, width: u32, row_bytes: usize },
+    #[error(
+        "plane {plane} holds {len} bytes, but {width}x{height} pixels at a pitch of {pitch} take {need}: the buffer is truncated"
+    )]
+    Truncated { plane: usize, len: usize, width: u32, height: u32, pitch: usize, need: usize },
+    #[error("the input frame and the output frame differ in shape")]
+    Mismatch,
+    #[error("a frame needs at least one plane")]
+    Empty,
+}
+
+/// One plane and its memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]` or `&mut [u8]`.
+#[derive(Debug)]
+pub struct Plane<D> {
+    /// The plane's shape.
+    pub layout: PlaneLayout,
+    /// Bytes from one row to the next, at least [`PlaneLayout::row_bytes`].
+    pub pitch: usize,
+    /// The rows; the last one may end with its last sample. Bytes between rows are never written.
+    pub data: D,
+}
+
+/// A frame to read from, plane by plane.
+pub type Frame<'a> = Vec<Plane<&'a [u8]>>;
+/// A frame to write to, plane by plane.
+pub type FrameMut<'a> = Vec<Plane<&'a mut [u8]>>;
+
+/// Checks all that an engine relies on: shapes in range and alike, pitches and lengths that hold every row.
+pub fn validate(src: &Frame, dst: &FrameMut) -> Result<(), FrameError> {
+    if src.is_empty() {
+        return Err(FrameError::Empty);
+    }
+    if src.len() != dst.len() || src.iter().zip(dst).any(|(src, dst)| src.layout != dst.layout) {
+        return Err(FrameError::Mismatch);
+    }
+    for (index, (src, dst)) in src.iter().zip(dst).enumerate() {
+        src.layout.check()?;
+        holds_rows(index, &src.layout, src.pitch, src.data.len())?;
+        holds_rows(index, &dst.layout, dst.pitch, dst.data.len())?;
+    }
+    Ok(())
+}
+
+fn holds_rows(plane: usize, layout: &PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
+    let PlaneLayout { width, height, .. } = *layout;
+    let row_bytes = layout.row_bytes();
+    if pitch < row_bytes {
+        return Err(FrameError::Pitch { plane, pitch, width, row_bytes });
+    }
+    let need = (height as usize - 1).saturating_mul(pitch).saturating_add(row_bytes);
+    if len < need {
+        return Err(FrameError::Truncated { plane, len, width, height, pitch, need });
+    }
+    Ok(())
+}
+
+/// A rectangle of a plane: `x` and `width` in samples, `y` and `height` in rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the line above says what the four are")]
+pub struct Region {
+    pub x: usize,
+    pub y: usize,
+    pub width: usize,
+    pub height: usize,
+}

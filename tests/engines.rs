@@ -1,0 +1,19 @@
+//! Every engine, every variant of it, on the one case table.
+
+mod common;
+
+use common::cases;
+use gstcudagaussblur::cpu::{CpuEngine, InstructionSet};
+use gstcudagaussblur::engine::Engine;
+
+#[test]
+fn every_instruction_set_gives_the_oracles_bytes() {
+    let cases = cases::all();
+    for set in InstructionSet::available() {
+        let cpu = CpuEngine::new().unwrap().with_instruction_set(set).unwrap();
+        let mut engine = Engine::on_cpu(cpu);
+        let bytes: usize =
+            cases.iter().map(|case| case.check(|src, dst| engine.blur(case.params(), src, dst).unwrap())).sum();
+        println!("cpu {:<12} {} cases, {bytes} bytes, 0 differ", set.name(), cases.len());
+    }
+}
