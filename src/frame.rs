@@ -93,11 +93,13 @@ pub fn validate(src: &Frame, dst: &FrameMut) -> Result<(), FrameError> {
     if src.is_empty() {
         return Err(FrameError::Empty);
     }
+    for plane in src {
+        plane.layout.check()?;
+    }
     if src.len() != dst.len() || src.iter().zip(dst).any(|(src, dst)| src.layout != dst.layout) {
         return Err(FrameError::Mismatch);
     }
     for (index, (src, dst)) in src.iter().zip(dst).enumerate() {
-        src.layout.check()?;
         holds_rows(index, &src.layout, src.pitch, src.data.len())?;
         holds_rows(index, &dst.layout, dst.pitch, dst.data.len())?;
     }
@@ -125,4 +127,59 @@ pub struct Region {
     pub y: usize,
     pub width: usize,
     pub height: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: PlaneLayout = PlaneLayout { width: 10, height: 4, channels: 3, depth: 8, sigma_scale: [1.0, 1.0] };
+
+    fn check(layout: PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
+        let (src, mut dst) = (vec![0; len], vec![0; len]);
+        let src = vec![Plane { layout, pitch, data: &src[..] }];
+        let dst = vec![Plane { layout, pitch, data: &mut dst[..] }];
+        validate(&src, &dst)
+    }
+
+    #[test]
+    fn the_last_row_may_end_with_its_last_sample() {
+        assert_eq!(check(LAYOUT, 30, 120), Ok(()));
+        assert_eq!(check(LAYOUT, 64, 3 * 64 + 30), Ok(()));
+        let short = check(LAYOUT, 64, 3 * 64 + 29).unwrap_err();
+        assert!(matches!(short, FrameError::Truncated { plane: 0, len: 221, need: 222, .. }), "{short}");
+        assert!(short.to_string().contains("221 bytes") && short.to_string().contains("222"), "{short}");
+    }
+
+    #[test]
+    fn shapes_out_of_range_are_refused() {
+        assert!(matches!(check(LAYOUT, 29, 1000), Err(FrameError::Pitch { pitch: 29, row_bytes: 30, .. })));
+        assert!(matches!(check(LAYOUT, usize::MAX, 1000), Err(FrameError::Truncated { .. })));
+        for (width, height) in [(0, 4), (4, 0), (MAX_DIMENSION + 1, 4), (4, MAX_DIMENSION + 1)] {
+            let layout = PlaneLayout { width, height, ..LAYOUT };
+            assert_eq!(check(layout, 1 << 20, 1 << 10), Err(FrameError::Size { width, height }));
+        }
+        for layout in [
+            PlaneLayout { channels: 0, ..LAYOUT },
+            PlaneLayout { channels: 5, ..LAYOUT },
+            PlaneLayout { depth: 7, ..LAYOUT },
+            PlaneLayout { depth: 17, ..LAYOUT },
+            PlaneLayout { sigma_scale: [0.0, 1.0], ..LAYOUT },
+            PlaneLayout { sigma_scale: [1.0, 2.0], ..LAYOUT },
+            PlaneLayout { sigma_scale: [f64::NAN, 1.0], ..LAYOUT },
+        ] {
+            assert!(matches!(check(layout, 1 << 10, 1 << 12), Err(FrameError::Samples { .. })), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn input_and_output_have_one_shape() {
+        let (src, mut dst) = (vec![0; 120], vec![0; 120]);
+        let wider = PlaneLayout { width: 9, ..LAYOUT };
+        let src = vec![Plane { layout: LAYOUT, pitch: 30, data: &src[..] }];
+        let dst = vec![Plane { layout: wider, pitch: 30, data: &mut dst[..] }];
+        assert_eq!(validate(&src, &dst), Err(FrameError::Mismatch));
+        assert_eq!(validate(&src, &Vec::new()), Err(FrameError::Mismatch));
+        assert_eq!(validate(&Vec::new(), &Vec::new()), Err(FrameError::Empty));
+    }
 }

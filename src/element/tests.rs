@@ -1,1 +1,50 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Faults that only the inside of the crate can bring about.
 
+use gst::prelude::*;
+
+use super::settings::{Refused, Settings};
+use crate::cpu::faults;
+
+#[test]
+fn memory_that_runs_out_is_an_element_error() {
+    gst::init().unwrap();
+    crate::register_static().unwrap();
+    let element = gst::ElementFactory::make("cudagaussblur").build().unwrap();
+    let bus = gst::Bus::new();
+    element.set_bus(Some(&bus));
+    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+    harness.play();
+    harness.set_src_caps_str("video/x-raw,format=GRAY8,width=64,height=64,framerate=25/1");
+    let frame = || gst::Buffer::from_mut_slice(vec![0; 64 * 64]);
+
+    faults::set_ceiling(0);
+    assert_eq!(harness.push(frame()), Err(gst::FlowError::Error));
+    let message = bus.pop_filtered(&[gst::MessageType::Error]).expect("an error on the bus");
+    let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+    assert!(error.error().matches(gst::ResourceError::NoSpaceLeft), "{error:?}");
+    assert!(error.error().message().starts_with("out of memory: "), "{error:?}");
+    assert!(bus.pop_filtered(&[gst::MessageType::Error]).is_none(), "a second error");
+
+    faults::set_ceiling(usize::MAX);
+    assert!(harness.push(frame()).is_ok(), "the next frame goes on");
+    assert!(harness.try_pull().is_some());
+}
+
+/// Values that GObject's own check may or may not let through.
+#[test]
+fn a_sigma_that_is_no_number_is_refused_while_started_and_kept_for_start_before() {
+    for bad in [f64::NAN, f64::INFINITY, -1.0] {
+        let mut settings = Settings::default();
+        settings.set("sigma", &bad.to_value()).unwrap();
+        assert!(settings.sigma.to_bits() == bad.to_bits(), "it reads back as set");
+        let error = settings.params().unwrap_err().to_string();
+        assert!(error.contains(&format!("sigma={bad}")) && error.contains("0 to 100"), "{error}");
+
+        let mut settings = Settings { sigma: 2.5, started: true, ..Settings::default() };
+        let refused = settings.set("sigma", &bad.to_value()).unwrap_err();
+        assert!(matches!(refused, Refused::Value { .. }));
+        assert!(refused.to_string().ends_with("sigma stays 2.5"), "{refused}");
+        assert!(settings.sigma == 2.5);
+    }
+}

@@ -79,6 +79,13 @@ pub fn all() -> Vec<Case> {
             });
         }
     }
+    // Large enough for several tiles across and down, and for threads.
+    for (width, height, channels, depth, sigma) in
+        [(1283, 241, 4, 8, 1.5), (1283, 241, 3, 16, 5.0), (3001, 37, 1, 8, 20.0), (701, 503, 2, 10, 0.6)]
+    {
+        let layout = PlaneLayout { width, height, channels, depth, sigma_scale: [1.0, 1.0] };
+        cases.push(Case { sigma, kernel_size: 0, layout, padding: [0, 5], content: Content::Noise });
+    }
     for scale in [[0.5, 0.5], [0.5, 1.0], [1.0, 0.25]] {
         for (sigma, kernel_size) in [(0.6, 0), (3.0, 0), (20.0, 0), (2.0, 7), (9.0, 31)] {
             cases.push(Case {

@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod oracle;
+pub mod video;
 
 /// Repeatable noise: splitmix64.
 pub struct Noise(pub u64);

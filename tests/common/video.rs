@@ -1,0 +1,161 @@
+//! The element under test: in a harness, with a bus to read its messages from, and pictures in and out of buffers.
+
+use gst::prelude::*;
+use gst_video::{VideoFormat, VideoFrameExt, VideoInfo};
+
+use super::Noise;
+use super::cases::half;
+use super::oracle::Image;
+use gstcudagaussblur::filter::BlurParams;
+
+pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);
+
+/// GStreamer with the element registered.
+pub fn init() {
+    gst::init().unwrap();
+    gstcudagaussblur::register_static().unwrap();
+}
+
+/// The nick of an enum property's value.
+pub fn nick(element: &gst::Element, property: &str) -> String {
+    gst::glib::EnumValue::from_value(&element.property_value(property)).unwrap().1.nick().to_owned()
+}
+
+/// Sends what an element posts to a bus of its own.
+pub fn bus_of(element: &impl IsA<gst::Element>) -> gst::Bus {
+    let bus = gst::Bus::new();
+    element.set_bus(Some(&bus));
+    bus
+}
+
+/// A new element with `properties` as in a gst-launch line, not started.
+pub fn element(properties: &str) -> gst::Element {
+    init();
+    let element = gst::ElementFactory::make("cudagaussblur").build().unwrap();
+    for (name, value) in properties.split_whitespace().map(|property| property.split_once('=').unwrap()) {
+        element.set_property_from_str(name, value);
+    }
+    element
+}
+
+/// A started element between two pads.
+pub struct Blur {
+    pub element: gst::Element,
+    pub harness: gst_check::Harness,
+    pub bus: gst::Bus,
+    frames: u64,
+}
+
+impl Blur {
+    pub fn new(properties: &str) -> Self {
+        let element = element(properties);
+        let bus = bus_of(&element);
+        let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+        harness.play();
+        Self { element, harness, bus, frames: 0 }
+    }
+
+    pub fn caps(&mut self, info: &VideoInfo) {
+        self.harness.set_src_caps(info.to_caps().unwrap());
+    }
+
+    /// Pushes a frame, 40 ms after the one before, and takes what comes out.
+    pub fn push(&mut self, buffer: gst::Buffer) -> gst::Buffer {
+        self.try_push(buffer).unwrap();
+        self.harness.pull().unwrap()
+    }
+
+    pub fn try_push(&mut self, mut buffer: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
+        {
+            let buffer = buffer.make_mut();
+            buffer.set_pts(FRAME * self.frames);
+            buffer.set_duration(FRAME);
+        }
+        self.frames += 1;
+        self.harness.push(buffer)
+    }
+
+    /// The texts of all messages of a kind posted so far.
+    pub fn messages(&self, kind: gst::MessageType) -> Vec<String> {
+        texts(&self.bus, kind)
+    }
+}
+
+/// The texts of all errors or warnings on a bus.
+pub fn texts(bus: &gst::Bus, kind: gst::MessageType) -> Vec<String> {
+    std::iter::from_fn(|| bus.pop_filtered(&[kind]))
+        .map(|message| match message.view() {
+            gst::MessageView::Error(error) => error.error().to_string(),
+            gst::MessageView::Warning(warning) => warning.error().to_string(),
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+pub fn info(format: VideoFormat, width: u32, height: u32) -> VideoInfo {
+    init();
+    VideoInfo::builder(format, width, height).fps((25, 1)).build().unwrap()
+}
+
+/// Noise that fits the caps, as one plane of 8-bit samples.
+pub fn picture(info: &VideoInfo, seed: u64) -> Image {
+    let channels = info.comp_pstride(0) as usize;
+    let (width, height) = (info.width() as usize, info.height() as usize);
+    let samples = Noise(seed).bytes(width * height * channels).into_iter().map(u16::from).collect();
+    Image { width, height, channels, depth: 8, samples }
+}
+
+/// The picture in a buffer with rows as the caps have them.
+pub fn buffer(info: &VideoInfo, image: &Image) -> gst::Buffer {
+    padded_buffer(info, image, 0, info.stride()[0])
+}
+
+/// The picture in a buffer where it begins at `offset` and has rows `stride` bytes apart, as its video meta says.
+pub fn padded_buffer(info: &VideoInfo, image: &Image, offset: usize, stride: i32) -> gst::Buffer {
+    let mut bytes = vec![0xa5; offset + stride as usize * image.height];
+    for (row, samples) in image.samples.chunks(image.width * image.channels).enumerate() {
+        for (x, sample) in samples.iter().enumerate() {
+            bytes[offset + row * stride as usize + x] = *sample as u8;
+        }
+    }
+    let mut buffer = gst::Buffer::from_mut_slice(bytes);
+    if offset != 0 || stride != info.stride()[0] {
+        gst_video::VideoMeta::add_full(
+            buffer.get_mut().unwrap(),
+            gst_video::VideoFrameFlags::empty(),
+            info.format(),
+            info.width(),
+            info.height(),
+            &[offset],
+            &[stride],
+        )
+        .unwrap();
+    }
+    buffer
+}
+
+/// The picture that a buffer holds.
+pub fn read(info: &VideoInfo, buffer: &gst::Buffer) -> Image {
+    let frame = gst_video::VideoFrame::from_buffer_readable(buffer.clone(), info).unwrap();
+    let (width, height, channels) = (info.width() as usize, info.height() as usize, info.comp_pstride(0) as usize);
+    let stride = frame.plane_stride()[0] as usize;
+    let rows = frame.plane_data(0).unwrap().chunks(stride).take(height);
+    let samples = rows.flat_map(|row| row[..width * channels].iter().copied().map(u16::from)).collect();
+    Image { width, height, channels, depth: 8, samples }
+}
+
+/// What the element should make of a picture.
+pub fn blurred(image: &Image, sigma: f64, kernel_size: u32) -> Image {
+    let taps = half(&BlurParams::new(sigma, kernel_size).unwrap().taps(1.0));
+    image.blurred(&taps, &taps)
+}
+
+/// Every format in the element's caps.
+pub fn formats() -> Vec<VideoFormat> {
+    init();
+    let template = gst::ElementFactory::find("cudagaussblur").unwrap().static_pad_templates();
+    let template = template.iter().next().unwrap();
+    let caps = template.caps();
+    let formats = caps.structure(0).unwrap().get::<gst::List>("format").unwrap();
+    formats.iter().map(|format| VideoFormat::from_string(format.get::<&str>().unwrap())).collect()
+}

@@ -1,0 +1,232 @@
+//! The element in a harness: pixels, properties while playing, what goes with a frame, and the events of a stream.
+
+mod common;
+
+use common::video::{self, Blur, FRAME, blurred, buffer, info, padded_buffer, picture, read};
+use gst::prelude::*;
+use gst_controller::prelude::*;
+use gst_video::VideoFormat;
+
+const FORMATS_IN_CAPS: usize = 11;
+
+/// Every format × radii from 0 to 400 × odd and even sizes × rows as the caps have them and as a video meta puts them.
+#[test]
+fn every_format_is_blurred_as_the_oracle_does() {
+    let formats = video::formats();
+    assert_eq!(formats.len(), FORMATS_IN_CAPS, "{formats:?}");
+    const RADII: [u32; 14] = [0, 1, 2, 3, 6, 7, 12, 20, 25, 50, 100, 127, 200, 400];
+    for format in formats {
+        let mut compared = 0;
+        for (radius, (width, height)) in
+            RADII.iter().flat_map(|r| [(1, 1), (2, 3), (37, 23), (64, 16), (101, 67)].map(|size| (*r, size)))
+        {
+            let (sigma, kernel_size) = (f64::from(radius).max(1.0) / 4.0, 2 * radius + 1);
+            let info = info(format, width, height);
+            let mut blur = Blur::new(&format!("sigma={sigma} kernel-size={kernel_size}"));
+            blur.caps(&info);
+            let image = picture(&info, u64::from(width));
+            let expected = blurred(&image, sigma, kernel_size);
+            for input in [
+                buffer(&info, &image),
+                padded_buffer(&info, &image, 0, info.stride()[0] + 64),
+                padded_buffer(&info, &image, 13, (image.width * image.channels) as i32 + 1),
+            ] {
+                let output = read(&info, &blur.push(input));
+                assert!(output == expected, "{format} {width}x{height} radius {radius}");
+                compared += output.samples.len();
+            }
+        }
+        println!("{:<6} radii {RADII:?}: {compared} bytes, 0 differ", format.to_str());
+    }
+}
+
+#[test]
+fn properties_apply_to_the_very_next_frame() {
+    let info = info(VideoFormat::Rgb, 61, 31);
+    let image = picture(&info, 2);
+    let mut blur = Blur::new("");
+    blur.caps(&info);
+    for (sigma, kernel_size) in [(1.5, 0), (5.0, 0), (5.0, 7), (0.3, 7), (0.3, 0), (12.0, 801), (1.5, 0)] {
+        blur.element.set_property("sigma", sigma);
+        blur.element.set_property("kernel-size", kernel_size);
+        let output = read(&info, &blur.push(buffer(&info, &image)));
+        assert!(output == blurred(&image, sigma, kernel_size), "sigma={sigma} kernel-size={kernel_size}");
+    }
+}
+
+#[test]
+fn sigma_0_passes_the_buffer_itself_through_and_comes_back() {
+    let info = info(VideoFormat::Rgba, 32, 32);
+    let image = picture(&info, 3);
+    let mut blur = Blur::new("sigma=0");
+    blur.caps(&info);
+    let memory = |buffer: &gst::BufferRef| buffer.map_readable().unwrap().as_ptr() as usize;
+    for sigma in [0.0, 2.0, 0.0, 0.0, 3.0] {
+        blur.element.set_property("sigma", sigma);
+        let input = buffer(&info, &image);
+        let before = memory(&input);
+        let output = blur.push(input);
+        assert_eq!(memory(&output) == before, sigma == 0.0, "sigma={sigma}");
+        let expected = if sigma == 0.0 { image.clone() } else { blurred(&image, sigma, 0) };
+        assert!(read(&info, &output) == expected, "sigma={sigma}");
+    }
+    let stats = blur.element.property::<gst::Structure>("stats");
+    let count = |name: &str| stats.get::<u64>(name).unwrap();
+    assert_eq!([count("frames"), count("frames-cpu"), count("frames-passthrough")], [5, 2, 3]);
+    assert!(count("kernel-last-ns") > 0 && count("kernel-mean-ns") > 0);
+}
+
+/// A controlled sigma moves with the stream's time, also out of 0, where the element is in passthrough.
+#[test]
+fn a_controller_moves_sigma() {
+    let info = info(VideoFormat::Gray8, 40, 30);
+    let image = picture(&info, 4);
+    let mut blur = Blur::new("sigma=0");
+    blur.caps(&info);
+    let source = gst_controller::InterpolationControlSource::new();
+    source.set_mode(gst_controller::InterpolationMode::Linear);
+    for (frame, sigma) in [(0, 0.0), (1, 0.0), (5, 4.0), (6, 0.0)] {
+        assert!(source.set(FRAME * frame, sigma));
+    }
+    let binding = gst_controller::DirectControlBinding::new_absolute(&blur.element, "sigma", &source);
+    blur.element.add_control_binding(&binding).unwrap();
+    for sigma in [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0] {
+        let output = read(&info, &blur.push(buffer(&info, &image)));
+        assert_eq!(blur.element.property::<f64>("sigma"), sigma);
+        assert!(output == if sigma == 0.0 { image.clone() } else { blurred(&image, sigma, 0) }, "sigma={sigma}");
+    }
+}
+
+#[test]
+fn flags_times_and_metas_stay_with_the_frame() {
+    let info = info(VideoFormat::Bgrx, 48, 20);
+    let image = picture(&info, 5);
+    let mut blur = Blur::new("sigma=2");
+    blur.caps(&info);
+    blur.push(buffer(&info, &image));
+
+    let flags = gst::BufferFlags::GAP
+        | gst::BufferFlags::DELTA_UNIT
+        | gst::BufferFlags::MARKER
+        | gst::BufferFlags::DROPPABLE
+        | gst::BufferFlags::CORRUPTED;
+    let mut input = padded_buffer(&info, &image, 0, 256);
+    {
+        let input = input.get_mut().unwrap();
+        input.set_flags(flags);
+        input.set_offset(77);
+        input.set_offset_end(78);
+        input.set_dts(FRAME * 5);
+        gst_video::VideoCropMeta::add(input, (3, 4, 30, 10));
+        let mut roi = gst_video::VideoRegionOfInterestMeta::add(input, "face", (1, 2, 3, 4));
+        roi.add_param(gst::Structure::builder("detection").field("confidence", 0.9).build());
+        gst_video::VideoCaptionMeta::add(input, gst_video::VideoCaptionType::Cea608Raw, &[1, 2]);
+        let reference = gst::Caps::new_empty_simple("timestamp/x-ntp");
+        gst::ReferenceTimestampMeta::add(input, &reference, FRAME * 9, gst::ClockTime::NONE);
+    }
+    let output = blur.push(input);
+    assert!(output.flags().contains(flags), "{:?}", output.flags());
+    assert_eq!(output.pts(), Some(FRAME));
+    assert_eq!(output.dts(), Some(FRAME * 5));
+    assert_eq!(output.duration(), Some(FRAME));
+    assert_eq!((output.offset(), output.offset_end()), (77, 78));
+    assert_eq!(output.meta::<gst_video::VideoCropMeta>().unwrap().rect(), (3, 4, 30, 10));
+    let roi = output.meta::<gst_video::VideoRegionOfInterestMeta>().unwrap();
+    assert_eq!((roi.roi_type(), roi.rect()), ("face", (1, 2, 3, 4)));
+    assert!(roi.param("detection").is_some());
+    assert_eq!(output.meta::<gst_video::VideoCaptionMeta>().unwrap().data(), [1, 2]);
+    assert_eq!(output.meta::<gst::ReferenceTimestampMeta>().unwrap().timestamp(), FRAME * 9);
+    // The input's row layout is the input's own.
+    assert!(output.meta::<gst_video::VideoMeta>().is_none_or(|meta| meta.stride()[0] != 256));
+    assert!(read(&info, &output) == blurred(&image, 2.0, 0));
+}
+
+#[test]
+fn caps_change_in_mid_stream() {
+    let mut blur = Blur::new("sigma=1.5");
+    for (format, width, height) in [
+        (VideoFormat::Rgb, 64, 48),
+        (VideoFormat::Rgb, 31, 17),
+        (VideoFormat::Gray8, 31, 17),
+        (VideoFormat::Argb, 200, 3),
+        (VideoFormat::Rgb, 64, 48),
+    ] {
+        let info = info(format, width, height);
+        blur.caps(&info);
+        for frame in 0..2 {
+            let image = picture(&info, frame);
+            let output = read(&info, &blur.push(buffer(&info, &image)));
+            assert!(output == blurred(&image, 1.5, 0), "{format} {width}x{height} frame {frame}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_kept_or_lost_at_flush_and_end_of_stream() {
+    let info = info(VideoFormat::Rgbx, 40, 40);
+    let image = picture(&info, 6);
+    let mut blur = Blur::new("sigma=1.5");
+    blur.caps(&info);
+    for _ in 0..3 {
+        blur.push(buffer(&info, &image));
+    }
+    assert!(blur.harness.push_event(gst::event::FlushStart::new()));
+    assert_eq!(blur.try_push(buffer(&info, &image)), Err(gst::FlowError::Flushing));
+    assert!(blur.harness.push_event(gst::event::FlushStop::new(true)));
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    assert!(blur.harness.push_event(gst::event::Segment::new(&segment)));
+    assert_eq!(blur.harness.buffers_in_queue(), 0);
+    assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 1.5, 0));
+    assert!(blur.harness.push_event(gst::event::Eos::new()));
+    let end = std::iter::from_fn(|| blur.harness.try_pull_event()).last().unwrap();
+    assert_eq!(end.type_(), gst::EventType::Eos);
+    assert_eq!(blur.harness.buffers_received(), 4);
+}
+
+/// A frame that downstream would throw away for being late is not blurred.
+#[test]
+fn late_frames_are_dropped_by_qos() {
+    let info = info(VideoFormat::Rgb, 16, 16);
+    let image = picture(&info, 7);
+    let mut blur = Blur::new("");
+    blur.caps(&info);
+    blur.push(buffer(&info, &image));
+    let late = gst::event::Qos::new(gst::QOSType::Underflow, 2.0, 500_000_000, FRAME);
+    assert!(blur.harness.push_upstream_event(late));
+    assert_eq!(blur.try_push(buffer(&info, &image)), Ok(gst::FlowSuccess::Ok));
+    assert!(blur.harness.try_pull().is_none(), "a late frame went through");
+    assert!(blur.bus.pop_filtered(&[gst::MessageType::Qos]).is_some());
+    blur.element.set_property("qos", false);
+    blur.push(buffer(&info, &image));
+}
+
+#[test]
+fn upstream_is_told_that_any_row_stride_will_do() {
+    let info = info(VideoFormat::Rgb, 33, 20);
+    let mut blur = Blur::new("");
+    blur.caps(&info);
+    let caps = info.to_caps().unwrap();
+    let mut query = gst::query::Allocation::new(Some(&caps), true);
+    assert!(blur.element.static_pad("sink").unwrap().query(&mut query));
+    assert!(query.find_allocation_meta::<gst_video::VideoMeta>().is_some());
+    let _ = &mut blur.harness;
+}
+
+#[test]
+fn latency_is_not_added() {
+    let info = info(VideoFormat::Rgb, 33, 20);
+    let mut blur = Blur::new("");
+    blur.caps(&info);
+    blur.harness.set_upstream_latency(FRAME);
+    blur.push(buffer(&info, &picture(&info, 1)));
+    assert_eq!(blur.harness.query_latency(), Some(FRAME));
+}
+
+#[test]
+fn it_says_what_is_in_use() {
+    let blur = Blur::new("backend=cpu");
+    assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
+    let stats = blur.element.property::<gst::Structure>("stats");
+    assert_ne!(stats.get::<&str>("kernel").unwrap(), "none");
+    assert_eq!(video::nick(&video::element("backend=cpu"), "active-backend"), "auto");
+}

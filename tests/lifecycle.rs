@@ -1,0 +1,67 @@
+//! Starting, stopping, and many at once. One test a program: it counts the process's threads.
+
+mod common;
+
+use common::video::{Blur, blurred, buffer, info, init, picture, read};
+use gst::prelude::*;
+use gst_video::VideoFormat;
+
+/// The blur's own threads in this process.
+fn worker_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.starts_with("gaussblur-")).count()
+}
+
+fn run_to_end(pipeline: &gst::Element) {
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let bus = pipeline.bus().unwrap();
+    let end =
+        bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Eos, gst::MessageType::Error]);
+    let end = end.expect("no end within a minute");
+    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+}
+
+#[test]
+fn a_hundred_starts_and_many_elements_leave_nothing_behind() {
+    init();
+    let line = "videotestsrc num-buffers=3 ! video/x-raw,format=RGBA,width=320,height=240 ! \
+                cudagaussblur name=blur sigma=3 ! cudagaussblur sigma=1 ! fakesink";
+    let pipeline = gst::parse::launch(line).unwrap();
+    for _ in 0..100 {
+        run_to_end(&pipeline);
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(worker_threads(), 0, "threads are left after stop");
+    }
+
+    // Eight elements at once share one set of threads, and each gives its own picture.
+    let info = info(VideoFormat::Rgb, 640, 360);
+    let image = picture(&info, 1);
+    std::thread::scope(|scope| {
+        for i in 0..8 {
+            let (info, image) = (&info, &image);
+            scope.spawn(move || {
+                let sigma = 0.5 + f64::from(i);
+                let mut blur = Blur::new(&format!("sigma={sigma}"));
+                blur.caps(info);
+                let expected = blurred(image, sigma, 0);
+                for _ in 0..5 {
+                    assert!(read(info, &blur.push(buffer(info, image))) == expected, "sigma={sigma}");
+                    let cores = std::thread::available_parallelism().unwrap().get();
+                    assert!(worker_threads() <= cores, "more threads than processors");
+                }
+            });
+        }
+    });
+    assert_eq!(worker_threads(), 0, "threads are left after the last element");
+
+    // Stopped in the middle of a stream.
+    let endless = gst::parse::launch(&line.replace("num-buffers=3", "")).unwrap();
+    for _ in 0..10 {
+        endless.set_state(gst::State::Playing).unwrap();
+        let (change, ..) = endless.state(gst::ClockTime::from_seconds(10));
+        change.unwrap();
+        endless.set_state(gst::State::Null).unwrap();
+        assert_eq!(worker_threads(), 0, "threads are left after stop in mid-stream");
+    }
+}
