@@ -94,6 +94,7 @@ impl InstructionSet {
     /// As [`tile::blur`]; the set is one of [`InstructionSet::available`].
     unsafe fn blur(self, tile: &Tile, scratch: &mut Scratch) {
         // Instruction sets beyond the baseline need a function of their own, into which all of the tile is inlined.
+        #[cfg(target_arch = "x86_64")]
         macro_rules! with_features {
             ($features:literal, $set:ty, $vectors:literal) => {{
                 #[target_feature(enable = $features)]
