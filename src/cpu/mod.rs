@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The CPU engine: exact, tiled for the cache, vectorised for the processor it finds, on as many threads as help.
 
+#[cfg(target_arch = "x86_64")]
+mod quads;
+mod rows;
 mod scratch;
 mod simd;
 mod threads;
@@ -12,6 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::filter::Taps;
 use crate::frame::{Frame, FrameMut, PlaneLayout, Region};
+#[cfg(target_arch = "x86_64")]
+use quads::Quads;
+use rows::Pairs;
 use scratch::Scratch;
 use threads::Threads;
 use tile::{TILE_STEP, Tile};
@@ -41,7 +47,7 @@ pub enum InstructionSet {
     /// AVX-512 F and BW.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// AVX-512 F, BW and VNNI.
+    /// AVX-512 F, BW, VNNI and VBMI: Ice Lake, Zen 4 and later.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
     /// The aarch64 baseline.
@@ -61,7 +67,7 @@ impl InstructionSet {
             }
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
                 sets.push(Self::Avx512);
-                if is_x86_feature_detected!("avx512vnni") {
+                if is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vbmi") {
                     sets.push(Self::Avx512Vnni);
                 }
             }
@@ -96,11 +102,11 @@ impl InstructionSet {
         // Instruction sets beyond the baseline need a function of their own, into which all of the tile is inlined.
         #[cfg(target_arch = "x86_64")]
         macro_rules! with_features {
-            ($features:literal, $set:ty, $vectors:literal) => {{
+            ($features:literal, $set:ty, $rows:ty, $vectors:literal) => {{
                 #[target_feature(enable = $features)]
                 unsafe fn blur(tile: &Tile, scratch: &mut Scratch) {
                     // SAFETY: passed on; the features are this function's.
-                    unsafe { tile::blur::<$set, $vectors>(tile, scratch) }
+                    unsafe { tile::blur::<$set, $rows, $vectors>(tile, scratch) }
                 }
                 // SAFETY: passed on; an available set has its features.
                 unsafe { blur(tile, scratch) }
@@ -108,19 +114,21 @@ impl InstructionSet {
         }
         match self {
             // SAFETY: passed on; part of every processor of its kind.
-            Self::Portable => unsafe { tile::blur::<simd::portable::Portable, 2>(tile, scratch) },
+            Self::Portable => unsafe { tile::blur::<simd::portable::Portable, Pairs, 2>(tile, scratch) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: likewise.
-            Self::Sse2 => unsafe { tile::blur::<simd::x86::Sse2, 2>(tile, scratch) },
+            Self::Sse2 => unsafe { tile::blur::<simd::x86::Sse2, Pairs, 2>(tile, scratch) },
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => with_features!("avx2", simd::x86::Avx2, 2),
+            Self::Avx2 => with_features!("avx2", simd::x86::Avx2, Pairs, 2),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => with_features!("avx512f,avx512bw", simd::x86::Avx512, 4),
+            Self::Avx512 => with_features!("avx512f,avx512bw", simd::x86::Avx512, Pairs, 4),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => with_features!("avx512f,avx512bw,avx512vnni", simd::x86::Avx512Vnni, 4),
+            Self::Avx512Vnni => {
+                with_features!("avx512f,avx512bw,avx512vnni,avx512vbmi", simd::x86::Avx512Vnni, Quads, 4);
+            }
             #[cfg(target_arch = "aarch64")]
             // SAFETY: likewise.
-            Self::Neon => unsafe { tile::blur::<simd::neon::Neon, 4>(tile, scratch) },
+            Self::Neon => unsafe { tile::blur::<simd::neon::Neon, Pairs, 4>(tile, scratch) },
         }
     }
 }
@@ -216,7 +224,7 @@ impl Plan {
     /// Bytes that a tile's ring should not exceed: half of a small L2 cache.
     const RING_BYTES: usize = 256 << 10;
     /// Tiles per thread that even out the load.
-    const TILES_PER_WORKER: usize = 4;
+    const TILES_PER_WORKER: usize = 2;
     /// A frame of fewer samples times taps than this is not worth waking threads for.
     const PARALLEL_WORK: usize = 1 << 20;
 

@@ -23,14 +23,16 @@ impl Threads {
         if let Some(threads) = shared.upgrade() {
             return Ok(threads);
         }
-        let threads = Arc::new(Self::start(thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS))?);
+        let processors = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let threads = Arc::new(Self::start(processors - 1)?);
         *shared = Arc::downgrade(&threads);
         Ok(threads)
     }
 
+    /// `count` threads that help the one that calls [`Threads::run`].
     fn start(count: usize) -> Result<Self, std::io::Error> {
         let mut handles = Vec::new();
-        if count == 1 {
+        if count == 0 {
             return Ok(Self { pool: None, handles });
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(count).spawn_handler(|worker| {
@@ -42,20 +44,22 @@ impl Threads {
         Ok(Self { pool, handles })
     }
 
-    /// How many calls of [`Threads::run`]'s closure can go on at once.
+    /// How many calls of [`Threads::run`]'s closure can go on at once, the caller's among them.
     pub fn count(&self) -> usize {
-        self.handles.len().max(1)
+        self.handles.len() + 1
     }
 
     /// Calls `work` once for each of `states`, at the same time where there are threads, and returns when all are done.
+    /// The first is the caller's own: it starts at once, while the threads wake up.
     pub fn run<State: Send>(&self, states: &mut [State], work: impl Fn(&mut State) + Sync) {
-        match &self.pool {
-            Some(pool) if states.len() > 1 => pool.scope(|scope| {
-                for state in states {
+        match (&self.pool, states) {
+            (Some(pool), [own, others @ ..]) if !others.is_empty() => pool.in_place_scope(|scope| {
+                for state in others {
                     scope.spawn(|_| work(state));
                 }
+                work(own);
             }),
-            _ => states.iter_mut().for_each(work),
+            (_, states) => states.iter_mut().for_each(work),
         }
     }
 }

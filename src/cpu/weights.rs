@@ -17,6 +17,9 @@ pub struct Weights {
     /// Whether the centre tap of rows and of columns is above 32767 and so stands as itself minus 65536; the passes
     /// then add 65536 times the centre sample.
     pub centre_wraps: [bool; 2],
+    /// The row taps for dot products of bytes, unless one of them is too large.
+    #[cfg(target_arch = "x86_64")]
+    pub row_bytes: Option<super::quads::ByteTaps>,
 }
 
 impl Weights {
@@ -37,6 +40,8 @@ impl Weights {
                 .collect(),
             radius,
             centre_wraps: [rows, columns].map(|taps| taps.at(0) > i16::MAX as u32),
+            #[cfg(target_arch = "x86_64")]
+            row_bytes: super::quads::ByteTaps::new(rows),
         }
     }
 

@@ -32,10 +32,24 @@ pub unsafe trait Simd {
     unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `sum + a.low * b.low + a.high * b.high` with the halves as signed 16-bit numbers, wrapping.
     unsafe fn dot(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// The low half of every lane moved to the high half, zeros below.
-    unsafe fn low_to_high(a: Self::Vector) -> Self::Vector;
+    /// Every lane moved up by `by` bits, zeros below.
+    unsafe fn shift_left(a: Self::Vector, by: u32) -> Self::Vector;
     /// The high half of every lane kept, zeros below.
     unsafe fn keep_high(a: Self::Vector) -> Self::Vector;
+    /// Every lane moved down by `by` bits, zeros above.
+    unsafe fn shift_right(a: Self::Vector, by: u32) -> Self::Vector;
+    /// Writes the lowest byte of every lane, `LANES` bytes.
+    unsafe fn store_low8(to: *mut u8, a: Self::Vector);
+    /// Writes the low half of every lane, `LANES` times 16 bits, at any alignment.
+    unsafe fn store_low16(to: *mut u16, a: Self::Vector);
+    /// Writes the highest byte of every lane of all vectors, `V * LANES` bytes.
+    #[inline(always)]
+    unsafe fn store_high8<const V: usize>(to: *mut u8, vectors: [Self::Vector; V]) {
+        for (v, vector) in vectors.into_iter().enumerate() {
+            // SAFETY: passed on.
+            unsafe { Self::store_low8(to.add(v * Self::LANES), Self::shift_right(vector, 24)) };
+        }
+    }
     /// Pairs from two vectors of sums: the high half of `a` becomes the low half, the high half of `b` stays.
     unsafe fn pair_highs(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }

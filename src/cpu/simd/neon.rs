@@ -47,14 +47,33 @@ unsafe impl Simd for Neon {
         }
     }
     #[inline(always)]
-    unsafe fn low_to_high(a: uint32x4_t) -> uint32x4_t {
+    unsafe fn shift_left(a: uint32x4_t, by: u32) -> uint32x4_t {
         // SAFETY: baseline.
-        unsafe { vshlq_n_u32::<16>(a) }
+        unsafe { vshlq_u32(a, vdupq_n_s32(by as i32)) }
     }
     #[inline(always)]
     unsafe fn keep_high(a: uint32x4_t) -> uint32x4_t {
         // SAFETY: baseline.
         unsafe { vandq_u32(a, vdupq_n_u32(0xffff_0000)) }
+    }
+    #[inline(always)]
+    unsafe fn shift_right(a: uint32x4_t, by: u32) -> uint32x4_t {
+        // SAFETY: baseline.
+        unsafe { vshlq_u32(a, vdupq_n_s32(-(by as i32))) }
+    }
+    #[inline(always)]
+    unsafe fn store_low8(to: *mut u8, a: uint32x4_t) {
+        // SAFETY: the caller gives LANES writable bytes.
+        unsafe {
+            let halves = vmovn_u32(a);
+            let bytes = vmovn_u16(vcombine_u16(halves, halves));
+            to.cast::<u32>().write_unaligned(vget_lane_u32::<0>(vreinterpret_u32_u8(bytes)));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_low16(to: *mut u16, a: uint32x4_t) {
+        // SAFETY: the caller gives LANES writable halves of words.
+        unsafe { to.cast::<uint16x4_t>().write_unaligned(vmovn_u32(a)) }
     }
     #[inline(always)]
     unsafe fn pair_highs(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {

@@ -40,12 +40,26 @@ unsafe impl Simd for Portable {
         std::array::from_fn(|i| dot(sum[i], a[i], b[i]))
     }
     #[inline(always)]
-    unsafe fn low_to_high(a: [u32; 4]) -> [u32; 4] {
-        a.map(|word| word << 16)
+    unsafe fn shift_left(a: [u32; 4], by: u32) -> [u32; 4] {
+        a.map(|word| word << by)
     }
     #[inline(always)]
     unsafe fn keep_high(a: [u32; 4]) -> [u32; 4] {
         a.map(|word| word & 0xffff_0000)
+    }
+    #[inline(always)]
+    unsafe fn shift_right(a: [u32; 4], by: u32) -> [u32; 4] {
+        a.map(|word| word >> by)
+    }
+    #[inline(always)]
+    unsafe fn store_low8(to: *mut u8, a: [u32; 4]) {
+        // SAFETY: the caller gives LANES writable bytes.
+        unsafe { to.cast::<[u8; 4]>().write(a.map(|word| word as u8)) }
+    }
+    #[inline(always)]
+    unsafe fn store_low16(to: *mut u16, a: [u32; 4]) {
+        // SAFETY: the caller gives LANES writable halves of words.
+        unsafe { to.cast::<[u16; 4]>().write_unaligned(a.map(|word| word as u16)) }
     }
     #[inline(always)]
     unsafe fn pair_highs(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {

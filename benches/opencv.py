@@ -1,0 +1,35 @@
+"""OpenCV's GaussianBlur for cpu.rs: opencv.py INPUT OUTPUT WIDTH HEIGHT, where INPUT is a raw RGBA frame.
+
+The first line it writes names its version, or says why it cannot blur. Then it answers each line it reads:
+"CHANNELS TAPS SIGMA" with the nanoseconds of one blur, "save" with "saved" once the last result is in OUTPUT.
+"""
+
+import sys
+import time
+
+try:
+    import cv2
+    import numpy
+except ImportError as error:
+    print(f"{error}; pip install opencv-python-headless", flush=True)
+    sys.exit()
+
+input_path, output_path = sys.argv[1:3]
+width, height = map(int, sys.argv[3:])
+frame = numpy.fromfile(input_path, numpy.uint8).reshape(height, width, 4)
+frames = {n: numpy.ascontiguousarray(frame[:, :, :n]) for n in (1, 3, 4)}
+results = {n: numpy.empty_like(frame) for n, frame in frames.items()}
+result = frame
+print(f"OpenCV {cv2.__version__} on {cv2.getNumThreads()} threads", flush=True)
+
+for order in sys.stdin:
+    if order == "save\n":
+        result.tofile(output_path)
+        print("saved", flush=True)
+        continue
+    channels, taps, sigma = order.split()
+    source, result = frames[int(channels)], results[int(channels)]
+    size = (int(taps), int(taps))
+    start = time.perf_counter_ns()
+    result = cv2.GaussianBlur(source, size, float(sigma), dst=result, borderType=cv2.BORDER_REPLICATE)
+    print(time.perf_counter_ns() - start, flush=True)

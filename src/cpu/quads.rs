@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The rows pass where the processor multiplies and adds four bytes at a time: bytes stay bytes in memory and are spread to
+//! quads of neighbouring pixels on the way into the registers, weighed with the low and with the high bytes of the taps.
+//!
+//! What bounds the pass over pairs is reading a whole vector at every offset of a row, across cache lines most of the time;
+//! this one reads a quarter of the bytes, and the words of high bytes are all 0 out in the tails and left out there.
+
+use super::rows::{Pairs, RowsPass, Source};
+use super::simd::Simd;
+use super::tile::{Sample, Tile};
+use crate::filter::Taps;
+
+/// What an instruction set for dot products of four bytes adds.
+///
+/// # Safety
+/// As [`Simd`].
+pub unsafe trait ByteDots: Simd {
+    /// Bytes read by [`ByteDots::quads`].
+    const QUADS_READ: usize;
+
+    /// Where [`ByteDots::quads`] finds the bytes of pixels of `channels` bytes.
+    unsafe fn spread(channels: usize) -> Self::Vector;
+    /// Byte `k` of lane `l` is the byte at `l + k * channels`: four neighbouring samples of one channel to a lane.
+    unsafe fn quads(from: *const u8, spread: Self::Vector) -> Self::Vector;
+    /// `sum` plus the four products of unsigned bytes of `a` and signed bytes of `b`, lane by lane, wrapping.
+    unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+}
+
+/// Taps of a row as 256 × high + low, both signed bytes, four taps to a word: word `m` weighs the samples at distance
+/// `4m - radius` to `4m + 3 - radius`.
+pub struct ByteTaps {
+    /// The low bytes of all taps.
+    pub low: Vec<u32>,
+    /// The high bytes, without the words at both ends where they are all 0.
+    pub high: Vec<u32>,
+    /// The word of `low` that the first one of `high` goes with.
+    pub high_from: usize,
+}
+
+impl ByteTaps {
+    /// `None` where a tap is above 127 × 256 + 127, or where there is but one.
+    pub fn new(taps: &Taps) -> Option<Self> {
+        const LARGEST: u32 = 0x7f7f;
+        if taps.at(0) > LARGEST {
+            return None;
+        }
+        let radius = taps.radius() as isize;
+        let words = |byte: &dyn Fn(u32) -> u8| -> Vec<u32> {
+            let tap = |i: isize| byte(taps.at((i - radius).unsigned_abs()));
+            (0..2 * radius + 1).step_by(4).map(|i| u32::from_le_bytes([0, 1, 2, 3].map(|k| tap(i + k)))).collect()
+        };
+        let high = words(&|tap| ((tap + 0x80) >> 8) as u8);
+        let high_from = high.iter().position(|word| *word != 0)?;
+        let high_to = high.iter().rposition(|word| *word != 0)? + 1;
+        Some(Self { low: words(&|tap| tap as u8), high: high[high_from..high_to].to_vec(), high_from })
+    }
+}
+
+/// The rows pass over bytes; samples of 16 bits and taps without [`ByteTaps`] go through [`Pairs`].
+pub struct Quads;
+
+impl<S: ByteDots, T: Sample> RowsPass<S, T> for Quads {
+    #[inline(always)]
+    unsafe fn filter<const V: usize>(
+        tile: &Tile,
+        ys: [usize; 2],
+        rows: [*mut u32; 2],
+        room: usize,
+        out: *mut u32,
+        width: usize,
+    ) {
+        let Some(taps) = tile.weights.row_bytes.as_ref().filter(|_| size_of::<T>() == 1) else {
+            // SAFETY: passed on.
+            return unsafe { <Pairs as RowsPass<S, T>>::filter::<V>(tile, ys, rows, room, out, width) };
+        };
+        let channels = usize::from(tile.layout.channels);
+        let rows = rows.map(<*mut u32>::cast::<u8>);
+        // SAFETY: the caller's rooms, which hold four bytes a word, so every quad read beyond the last column too.
+        unsafe {
+            let block = V * S::LANES;
+            let reach = 4 * (taps.low.len() - 1) * channels + block + S::QUADS_READ;
+            let sources = ys.map(|y| Source::<u8>::new(tile, y));
+            let Source { start, samples, .. } = sources[0];
+            // Blocks that read nothing beyond the row read it where it is; the others from copies of the row's ends.
+            let direct = (start.min(0).unsigned_abs()).next_multiple_of(block);
+            let direct_to = match (samples as isize - start - reach as isize).div_euclid(block as isize) {
+                last @ 0.. => direct.max((last as usize + 1) * block),
+                _ => direct,
+            };
+            for (row, source) in rows.into_iter().zip(&sources) {
+                let row = std::slice::from_raw_parts_mut(row, 4 * room);
+                let end = width - block + reach;
+                if direct > 0 {
+                    source.spread(&mut row[..(direct - block + reach).min(end)], 0, |byte| byte, |at| at.read());
+                }
+                if direct_to < width {
+                    // A block that has columns of the tile begins inside the row, with a whole pixel or not.
+                    let tail = Source { start: start + direct_to as isize, ..*source };
+                    debug_assert!(tail.start < samples as isize);
+                    tail.spread(&mut row[direct_to..end], 0, |byte| byte, |at| at.read());
+                }
+            }
+            let spread = S::spread(channels);
+            // Half for rounding, and the bias of the result, both 8 bits below their place in it.
+            let half = S::splat((1 << 7) + (1 << 23));
+            for x in (0..width).step_by(V * S::LANES) {
+                let mut low = [[half; V]; 2];
+                let mut high = [[S::splat(0); V]; 2];
+                let from = [0, 1].map(|r| match (direct..direct_to).contains(&x) {
+                    true => sources[r].row.offset(start + x as isize),
+                    false => rows[r].add(x),
+                });
+                for (m, &tap) in taps.low.iter().enumerate() {
+                    let tap = S::splat(tap);
+                    let high_tap = taps.high.get(m.wrapping_sub(taps.high_from)).map(|tap| S::splat(*tap));
+                    for (r, row) in from.iter().enumerate() {
+                        for v in 0..V {
+                            let quads = S::quads(row.add(4 * m * channels + v * S::LANES), spread);
+                            low[r][v] = S::dot_bytes(low[r][v], quads, tap);
+                            if let Some(tap) = high_tap {
+                                high[r][v] = S::dot_bytes(high[r][v], quads, tap);
+                            }
+                        }
+                    }
+                }
+                for v in 0..V {
+                    let sums = [0, 1].map(|r| S::shift_left(S::add(low[r][v], S::shift_left(high[r][v], 8)), 8));
+                    S::store(out.add(x + v * S::LANES), S::pair_highs(sums[0], sums[1]));
+                }
+            }
+        }
+    }
+}

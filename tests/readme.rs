@@ -1,0 +1,105 @@
+//! Every gst-launch line of the README, run as it stands there by the tools people run, so that the README cannot rot.
+//! Only what a test machine lacks is put in its place: a camera, a display, and an end of the stream.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use gst::prelude::*;
+
+const STAND_INS: [(&str, &str); 2] =
+    [("v4l2src", "videotestsrc num-buffers=30 pattern=smpte"), ("autovideosink", "fakesink")];
+
+/// A folder with the plugin and a short clip, removed at the end.
+struct Workplace(PathBuf);
+
+impl Workplace {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("cudagaussblur-readme-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("plugins")).unwrap();
+        let plugin = std::env::current_exe().unwrap().with_file_name("libgstcudagaussblur.so");
+        std::os::unix::fs::symlink(plugin, folder.join("plugins/libgstcudagaussblur.so")).unwrap();
+        let this = Self(folder);
+        let clip = "gst-launch-1.0 -q videotestsrc num-buffers=30 pattern=ball ! video/x-raw,width=320,height=240 ! \
+                    x264enc ! mp4mux ! filesink location=input.mp4";
+        assert_ok(clip, &this.run(clip));
+        this
+    }
+
+    /// Runs a line in the shell, here, with the leaks tracer on.
+    fn run(&self, line: &str) -> Output {
+        Command::new("sh")
+            .args(["-c", line])
+            .current_dir(&self.0)
+            .env("GST_PLUGIN_PATH", self.0.join("plugins"))
+            .env("GST_REGISTRY", self.0.join("registry.bin"))
+            .env("GST_TRACERS", "leaks(filters=\"GstCudaGaussBlur,GstBuffer,GstBufferPool\")")
+            .env("GST_DEBUG", "GST_TRACER:7,cudagaussblur:4")
+            .env("GST_DEBUG_NO_COLOR", "1")
+            .output()
+            .unwrap()
+    }
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn assert_ok(line: &str, output: &Output) {
+    let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success() && !text.contains("ERROR:"), "{line}\n{text}");
+    assert!(!text.contains("object-alive, type-name=(string)Gst"), "{line}\nleaks: {text}");
+}
+
+/// The README's shell lines that start with `command`, with continued lines joined.
+fn lines(command: &str) -> Vec<String> {
+    let readme = include_str!("../README.md").replace("\\\n", " ");
+    let shell = readme.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
+    shell.flat_map(str::lines).filter(|line| line.starts_with(command)).map(str::to_owned).collect()
+}
+
+/// Frames of the video in a file.
+fn frames(file: &Path) -> u64 {
+    common::video::init();
+    let line = format!("filesrc location={} ! decodebin ! fakesink name=sink sync=false", file.display());
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Bin>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
+    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+    let stats = pipeline.by_name("sink").unwrap().property::<gst::Structure>("stats");
+    pipeline.set_state(gst::State::Null).unwrap();
+    stats.get::<u64>("rendered").unwrap()
+}
+
+#[test]
+fn the_readmes_pipelines_run_and_leak_nothing() {
+    let workplace = Workplace::new();
+    let lines = lines("gst-launch-1.0");
+    assert!(lines.len() >= 3, "{lines:?}");
+    for line in &lines {
+        let runnable = STAND_INS.iter().fold(line.clone(), |line, (there, here)| line.replace(there, here));
+        let output = workplace.run(&runnable);
+        assert_ok(&runnable, &output);
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(log.contains("blurring on"), "{runnable}\nno blur was started: {log}");
+        if let Some((_, file)) = line.split_once("filesink location=") {
+            assert_eq!(frames(&workplace.0.join(file.trim())), 30, "{runnable}");
+        }
+    }
+}
+
+#[test]
+fn the_readmes_property_table_is_the_elements() {
+    let element = common::video::element("");
+    let readme = include_str!("../README.md");
+    let own = element.list_properties().into_iter().filter(|pspec| pspec.owner_type() == element.type_());
+    let names: Vec<String> = own.map(|pspec| pspec.name().to_owned()).collect();
+    assert_eq!(names.len(), 6, "{names:?}");
+    for name in names {
+        assert!(readme.contains(&format!("| `{name}` |")), "the README has no row for {name}");
+    }
+}
