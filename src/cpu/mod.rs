@@ -8,6 +8,7 @@ mod scratch;
 mod simd;
 mod threads;
 mod tile;
+mod walk;
 mod weights;
 
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use quads::Quads;
 use rows::Pairs;
 use scratch::Scratch;
 use threads::Threads;
-use tile::{TILE_STEP, Tile};
+use tile::Tile;
+use walk::TILE_STEP;
 use weights::Weights;
 
 #[cfg(test)]
@@ -97,7 +99,7 @@ impl InstructionSet {
     /// Blurs one tile.
     ///
     /// # Safety
-    /// As [`tile::blur`]; the set is one of [`InstructionSet::available`].
+    /// As [`walk::blur`]; the set is one of [`InstructionSet::available`].
     unsafe fn blur(self, tile: &Tile, scratch: &mut Scratch) {
         // Instruction sets beyond the baseline need a function of their own, into which all of the tile is inlined.
         #[cfg(target_arch = "x86_64")]
@@ -106,7 +108,7 @@ impl InstructionSet {
                 #[target_feature(enable = $features)]
                 unsafe fn blur(tile: &Tile, scratch: &mut Scratch) {
                     // SAFETY: passed on; the features are this function's.
-                    unsafe { tile::blur::<$set, $rows, $vectors>(tile, scratch) }
+                    unsafe { walk::blur::<$set, $rows, $vectors>(tile, scratch) }
                 }
                 // SAFETY: passed on; an available set has its features.
                 unsafe { blur(tile, scratch) }
@@ -114,10 +116,10 @@ impl InstructionSet {
         }
         match self {
             // SAFETY: passed on; part of every processor of its kind.
-            Self::Portable => unsafe { tile::blur::<simd::portable::Portable, Pairs, 2>(tile, scratch) },
+            Self::Portable => unsafe { walk::blur::<simd::portable::Portable, Pairs, 2>(tile, scratch) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: likewise.
-            Self::Sse2 => unsafe { tile::blur::<simd::x86::Sse2, Pairs, 2>(tile, scratch) },
+            Self::Sse2 => unsafe { walk::blur::<simd::x86::Sse2, Pairs, 2>(tile, scratch) },
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => with_features!("avx2", simd::x86::Avx2, Pairs, 2),
             #[cfg(target_arch = "x86_64")]
@@ -128,7 +130,7 @@ impl InstructionSet {
             }
             #[cfg(target_arch = "aarch64")]
             // SAFETY: likewise.
-            Self::Neon => unsafe { tile::blur::<simd::neon::Neon, Pairs, 4>(tile, scratch) },
+            Self::Neon => unsafe { walk::blur::<simd::neon::Neon, Pairs, 4>(tile, scratch) },
         }
     }
 }
@@ -184,7 +186,7 @@ impl CpuEngine {
         let scratch = &mut self.scratch[..workers];
         for tile in &tiles {
             for scratch in &mut *scratch {
-                tile::reserve(scratch, &tile.layout, tile.weights, tile.region.width)?;
+                walk::reserve(scratch, &tile.layout, tile.weights, tile.region.width)?;
             }
         }
 

@@ -6,57 +6,10 @@
 //! this one reads a quarter of the bytes, and the words of high bytes are all 0 out in the tails and left out there.
 
 use super::rows::{Pairs, RowsPass, Source};
-use super::simd::Simd;
+use super::simd::ByteDots;
 use super::tile::{Sample, Tile};
-use crate::filter::Taps;
 
-/// What an instruction set for dot products of four bytes adds.
-///
-/// # Safety
-/// As [`Simd`].
-pub unsafe trait ByteDots: Simd {
-    /// Bytes read by [`ByteDots::quads`].
-    const QUADS_READ: usize;
-
-    /// Where [`ByteDots::quads`] finds the bytes of pixels of `channels` bytes.
-    unsafe fn spread(channels: usize) -> Self::Vector;
-    /// Byte `k` of lane `l` is the byte at `l + k * channels`: four neighbouring samples of one channel to a lane.
-    unsafe fn quads(from: *const u8, spread: Self::Vector) -> Self::Vector;
-    /// `sum` plus the four products of unsigned bytes of `a` and signed bytes of `b`, lane by lane, wrapping.
-    unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-}
-
-/// Taps of a row as 256 × high + low, both signed bytes, four taps to a word: word `m` weighs the samples at distance
-/// `4m - radius` to `4m + 3 - radius`.
-pub struct ByteTaps {
-    /// The low bytes of all taps.
-    pub low: Vec<u32>,
-    /// The high bytes, without the words at both ends where they are all 0.
-    pub high: Vec<u32>,
-    /// The word of `low` that the first one of `high` goes with.
-    pub high_from: usize,
-}
-
-impl ByteTaps {
-    /// `None` where a tap is above 127 × 256 + 127, or where there is but one.
-    pub fn new(taps: &Taps) -> Option<Self> {
-        const LARGEST: u32 = 0x7f7f;
-        if taps.at(0) > LARGEST {
-            return None;
-        }
-        let radius = taps.radius() as isize;
-        let words = |byte: &dyn Fn(u32) -> u8| -> Vec<u32> {
-            let tap = |i: isize| byte(taps.at((i - radius).unsigned_abs()));
-            (0..2 * radius + 1).step_by(4).map(|i| u32::from_le_bytes([0, 1, 2, 3].map(|k| tap(i + k)))).collect()
-        };
-        let high = words(&|tap| ((tap + 0x80) >> 8) as u8);
-        let high_from = high.iter().position(|word| *word != 0)?;
-        let high_to = high.iter().rposition(|word| *word != 0)? + 1;
-        Some(Self { low: words(&|tap| tap as u8), high: high[high_from..high_to].to_vec(), high_from })
-    }
-}
-
-/// The rows pass over bytes; samples of 16 bits and taps without [`ByteTaps`] go through [`Pairs`].
+/// The rows pass over bytes; samples of 16 bits and taps without [`super::weights::ByteTaps`] go through [`Pairs`].
 pub struct Quads;
 
 impl<S: ByteDots, T: Sample> RowsPass<S, T> for Quads {

@@ -15,7 +15,7 @@ pub trait RowsPass<S: Simd, T: Sample> {
     /// Filters the source rows `ys` of the tile's columns into `out`, `width` words of row pairs, `V` vectors at a time.
     ///
     /// # Safety
-    /// As [`super::tile::blur`]; `rows` are two rooms of `room` words each, `out` holds `width` words, and `width` is
+    /// As [`super::walk::blur`]; `rows` are two rooms of `room` words each, `out` holds `width` words, and `width` is
     /// whole blocks of `V` vectors.
     unsafe fn filter<const V: usize>(
         tile: &Tile,
@@ -35,9 +35,11 @@ pub fn room(tile_width: usize, channels: usize, radius: usize) -> usize {
 /// A source row and the samples of its edge pixels.
 pub struct Source<T> {
     pub row: *const T,
-    /// Samples in the row, and before the tile's first column.
+    /// Samples in the row.
     pub samples: usize,
+    /// The sample that the pass reads first; negative before the row.
     pub start: isize,
+    /// Samples per pixel.
     pub channels: usize,
 }
 

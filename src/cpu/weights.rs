@@ -19,7 +19,39 @@ pub struct Weights {
     pub centre_wraps: [bool; 2],
     /// The row taps for dot products of bytes, unless one of them is too large.
     #[cfg(target_arch = "x86_64")]
-    pub row_bytes: Option<super::quads::ByteTaps>,
+    pub row_bytes: Option<ByteTaps>,
+}
+
+/// Taps of a row as 256 × high + low, both signed bytes, four taps to a word: word `m` weighs the samples at distance
+/// `4m - radius` to `4m + 3 - radius`.
+#[cfg(target_arch = "x86_64")]
+pub struct ByteTaps {
+    /// The low bytes of all taps.
+    pub low: Vec<u32>,
+    /// The high bytes, without the words at both ends where they are all 0.
+    pub high: Vec<u32>,
+    /// The word of `low` that the first one of `high` goes with.
+    pub high_from: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl ByteTaps {
+    /// `None` where a tap is above 127 × 256 + 127, or where there is but one.
+    fn new(taps: &Taps) -> Option<Self> {
+        const LARGEST: u32 = 0x7f7f;
+        if taps.at(0) > LARGEST {
+            return None;
+        }
+        let radius = taps.radius() as isize;
+        let words = |byte: &dyn Fn(u32) -> u8| -> Vec<u32> {
+            let tap = |i: isize| byte(taps.at((i - radius).unsigned_abs()));
+            (0..2 * radius + 1).step_by(4).map(|i| u32::from_le_bytes([0, 1, 2, 3].map(|k| tap(i + k)))).collect()
+        };
+        let high = words(&|tap| ((tap + 0x80) >> 8) as u8);
+        let high_from = high.iter().position(|word| *word != 0)?;
+        let high_to = high.iter().rposition(|word| *word != 0)? + 1;
+        Some(Self { low: words(&|tap| tap as u8), high: high[high_from..high_to].to_vec(), high_from })
+    }
 }
 
 impl Weights {
@@ -41,7 +73,7 @@ impl Weights {
             radius,
             centre_wraps: [rows, columns].map(|taps| taps.at(0) > i16::MAX as u32),
             #[cfg(target_arch = "x86_64")]
-            row_bytes: super::quads::ByteTaps::new(rows),
+            row_bytes: ByteTaps::new(rows),
         }
     }
 

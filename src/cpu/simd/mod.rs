@@ -53,3 +53,20 @@ pub unsafe trait Simd {
     /// Pairs from two vectors of sums: the high half of `a` becomes the low half, the high half of `b` stays.
     unsafe fn pair_highs(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }
+
+/// What an instruction set for dot products of four bytes adds.
+///
+/// # Safety
+/// As [`Simd`].
+#[cfg(target_arch = "x86_64")]
+pub unsafe trait ByteDots: Simd {
+    /// Bytes read by [`ByteDots::quads`].
+    const QUADS_READ: usize;
+
+    /// Where [`ByteDots::quads`] finds the bytes of pixels of `channels` bytes.
+    unsafe fn spread(channels: usize) -> Self::Vector;
+    /// Byte `k` of lane `l` is the byte at `l + k * channels`: four neighbouring samples of one channel to a lane.
+    unsafe fn quads(from: *const u8, spread: Self::Vector) -> Self::Vector;
+    /// `sum` plus the four products of unsigned bytes of `a` and signed bytes of `b`, lane by lane, wrapping.
+    unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+}

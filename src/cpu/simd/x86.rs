@@ -4,8 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Simd;
-use crate::cpu::quads::ByteDots;
+use super::{ByteDots, Simd};
 
 /// Declares one instruction set from its intrinsics. `$dot` is a closure of (sum, a, b), `$low8` and `$low16` of
 /// (destination, vector).
