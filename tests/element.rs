@@ -200,6 +200,32 @@ fn late_frames_are_dropped_by_qos() {
     blur.push(buffer(&info, &image));
 }
 
+/// In passthrough nobody asks downstream for a pool on the element's behalf, so it asks when it leaves.
+#[test]
+fn leaving_passthrough_asks_downstream_for_a_pool() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let info = info(VideoFormat::Rgb, 32, 16);
+    let image = picture(&info, 8);
+    let mut blur = Blur::new("sigma=0");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let pad = blur.element.static_pad("src").unwrap();
+    pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH, move |_, probe| {
+        if probe.query().is_some_and(|query| query.type_() == gst::QueryType::Allocation) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        gst::PadProbeReturn::Ok
+    });
+    blur.caps(&info);
+    blur.push(buffer(&info, &image));
+    let before = asked.load(Ordering::Relaxed);
+    blur.element.set_property("sigma", 2.0);
+    blur.push(buffer(&info, &image));
+    assert!(asked.load(Ordering::Relaxed) > before, "nobody asked");
+}
+
 #[test]
 fn upstream_is_told_that_any_row_stride_will_do() {
     let info = info(VideoFormat::Rgb, 33, 20);
