@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MPL-2.0
+// Runs the CUDA kernels on the CPU for tests/kernels.rs. Reads jobs from standard input, writes each one's destination
+// plane to standard output. Planes lie in blocks of exactly their size, so that a sanitizer sees every step beyond.
+#include "../../kernels/blur.cu"
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+using Kernel = void (*)(BlurArgs);
+
+// By sample bytes and channels, in the order of tests/kernels.rs: fused, rows, columns.
+static const Kernel KERNELS[3][2][4] = {
+    {{blur_fused_u8_c1, blur_fused_u8_c2, blur_fused_u8_c3, blur_fused_u8_c4},
+     {blur_fused_u16_c1, blur_fused_u16_c2, blur_fused_u16_c3, blur_fused_u16_c4}},
+    {{blur_rows_u8_c1, blur_rows_u8_c2, blur_rows_u8_c3, blur_rows_u8_c4},
+     {blur_rows_u16_c1, blur_rows_u16_c2, blur_rows_u16_c3, blur_rows_u16_c4}},
+    {{blur_columns_u8, blur_columns_u8, blur_columns_u8, blur_columns_u8},
+     {blur_columns_u16, blur_columns_u16, blur_columns_u16, blur_columns_u16}},
+};
+
+struct Launch {
+  unsigned kernel, grid_x, grid_y, threads, shared;
+};
+
+template <class T> static bool read(T* to, std::size_t count) { return std::fread(to, sizeof(T), count, stdin) == count; }
+
+int main() {
+  struct {
+    unsigned launches, sample_bytes, channels, src, dst, scratch;
+  } job;
+  while (read(&job, 1)) {
+    std::vector<Launch> launches(job.launches);
+    std::vector<BlurArgs> args(job.launches);
+    std::vector<unsigned char> src(job.src), dst(job.dst);
+    if (!read(launches.data(), job.launches) || !read(args.data(), job.launches) || !read(src.data(), job.src) ||
+        !read(dst.data(), job.dst))
+      return 1;
+    // The kernels take a scratch that starts on 16 bytes, as this one does.
+    std::vector<unsigned char> scratch(job.scratch, 0xa5);
+    for (unsigned i = 0; i < job.launches; i++) {
+      args[i].src = src.data();
+      args[i].dst = dst.data();
+      args[i].scratch = scratch.data();
+      const Launch& l = launches[i];
+      blur_launch(KERNELS[l.kernel][job.sample_bytes - 1][job.channels - 1], l.grid_x, l.grid_y, l.threads, l.shared, args[i]);
+    }
+    std::fwrite(dst.data(), 1, job.dst, stdout);
+    std::fflush(stdout);
+  }
+}
