@@ -555,17 +555,17 @@ template <class T> __device__ __forceinline__ void blur_columns(const BlurArgs& 
   if (sample < samples) write_out<T>(args, sum, y_begin + down * ROWS, y_end, sample, samples);
 }
 
-// Blocks per multiprocessor that the 8-bit fused kernels leave registers for. The portable PTX takes one less: what it
-// becomes on later chips needs more registers, and five would spill.
+// Blocks per multiprocessor that the fused kernels leave registers for. The portable PTX takes fewer: what becomes of it
+// on older and on later chips needs more registers, and would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
-#define FUSED_BLOCKS 5
+#define FUSED_BLOCKS(T) (sizeof(T) == 1 ? 5 : 4)
 #else
-#define FUSED_BLOCKS 4
+#define FUSED_BLOCKS(T) 3
 #endif
 #define BLUR_ENTRY(name, threads, blocks, call) \
   extern "C" __global__ void __launch_bounds__(threads, blocks) name(const BlurArgs args) { call(args); }
 #define BLUR_CHANNELS(T, c) \
-  BLUR_ENTRY(blur_fused_##T##_c##c, BLUR_FUSED_THREADS, (sizeof(T) == 1 ? FUSED_BLOCKS : 4), (blur_fused<T, c>)) \
+  BLUR_ENTRY(blur_fused_##T##_c##c, BLUR_FUSED_THREADS, FUSED_BLOCKS(T), (blur_fused<T, c>)) \
   BLUR_ENTRY(blur_rows_##T##_c##c, BLUR_ROWS_THREADS, 4, (blur_rows<T, c>))
 #define BLUR_SAMPLE(T) \
   BLUR_CHANNELS(T, 1) \
