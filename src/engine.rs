@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cpu::{CpuEngine, OutOfMemory};
+use crate::cuda::{CudaEngine, CudaError};
 use crate::filter::{BlurParams, Taps};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout};
 
@@ -22,14 +23,9 @@ pub enum Backend {
 /// Why there is no engine, or why a frame was not blurred. One sentence each, for people.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The CUDA engine cannot work.
-    #[error("CUDA cannot be used: {cause}; {cure}")]
-    CudaUnavailable {
-        /// What is missing.
-        cause: &'static str,
-        /// What to do about it.
-        cure: &'static str,
-    },
+    /// CUDA cannot be used, or can no longer.
+    #[error("{0}, or set backend=auto or backend=cpu to blur on the CPU")]
+    Cuda(#[from] CudaError),
     /// The system refused the CPU engine's threads.
     #[error("the worker threads could not be started: {0}")]
     Threads(#[from] std::io::Error),
@@ -50,27 +46,86 @@ impl From<OutOfMemory> for EngineError {
     }
 }
 
+/// What an error is about, for whoever has to sort errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The frame itself.
+    Frame,
+    /// A setting that this machine cannot meet.
+    Setting,
+    /// Something this machine lacks.
+    Missing,
+    /// Memory that ran out.
+    Memory,
+    /// Work that failed.
+    Failed,
+}
+
+impl EngineError {
+    /// What it is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Frame(_) => ErrorKind::Frame,
+            Self::OutOfMemory { .. } | Self::Cuda(CudaError::OutOfMemory { .. }) => ErrorKind::Memory,
+            Self::Cuda(CudaError::NoSuchDevice { .. }) => ErrorKind::Setting,
+            Self::Cuda(CudaError::Failed { .. } | CudaError::SharedMemory { .. }) | Self::Threads(_) => {
+                ErrorKind::Failed
+            }
+            Self::Cuda(_) => ErrorKind::Missing,
+        }
+    }
+}
+
+/// How long a stage took, over the frames that went through it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stage {
+    /// In the last such frame.
+    pub last: Duration,
+    total: Duration,
+    frames: u32,
+}
+
+impl Stage {
+    fn add(&mut self, time: Duration) {
+        self.last = time;
+        self.total += time;
+        self.frames = self.frames.saturating_add(1);
+    }
+
+    /// Over all such frames; 0 before the first.
+    pub fn mean(&self) -> Duration {
+        self.total.checked_div(self.frames).unwrap_or_default()
+    }
+}
+
 /// What an engine has done since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Frames blurred by CUDA.
+    pub frames_cuda: u64,
     /// Frames blurred on the CPU.
     pub frames_cpu: u64,
-    /// Time the last frame was being blurred.
-    pub last_blur: Duration,
-    /// Time all frames were being blurred.
-    pub total_blur: Duration,
-    /// What blurs: `cpu-` and the instruction set.
-    pub kernel: Option<&'static str>,
+    /// Host to device.
+    pub upload: Stage,
+    /// The blur itself, by the device's clock where there is one.
+    pub kernel: Stage,
+    /// Device to host.
+    pub download: Stage,
+    /// What blurs: on CUDA `general-` and the architecture its kernels were built for, else the instruction set.
+    pub kernel_name: &'static str,
 }
 
 /// The workers an engine can have. The rest of the crate sees none of them.
 enum Worker {
+    Cuda(Box<CudaEngine>),
     Cpu(CpuEngine),
 }
 
 /// Blurs frames with whatever [`Backend`] came to.
 pub struct Engine {
     worker: Worker,
+    /// Whether the CPU takes over when CUDA fails.
+    falls_back: bool,
     /// The taps of the last frame's planes, and what they were made from.
     taps: Vec<[Taps; 2]>,
     made_from: Option<(BlurParams, Vec<[f64; 2]>)>,
@@ -78,26 +133,50 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens what `backend` asks for. With [`Backend::Auto`] the reason for not taking CUDA comes beside the engine.
-    pub fn open(backend: Backend) -> Result<(Self, Option<EngineError>), EngineError> {
+    /// Opens what `backend` asks for, on this CUDA device or the first. With [`Backend::Auto`] the reason for not taking
+    /// CUDA comes beside the engine.
+    pub fn open(backend: Backend, cuda_device: Option<u32>) -> Result<(Self, Option<CudaError>), EngineError> {
         let no_cuda = match backend {
             Backend::Cpu => None,
-            Backend::Auto => Some(cuda_unavailable()),
-            Backend::Cuda => return Err(cuda_unavailable()),
+            Backend::Auto | Backend::Cuda => match CudaEngine::new(cuda_device.unwrap_or(0)) {
+                Ok(cuda) => return Ok((Self { falls_back: backend == Backend::Auto, ..Self::on_cuda(cuda) }, None)),
+                Err(error) if backend == Backend::Cuda => return Err(error.into()),
+                Err(error) => Some(error),
+            },
         };
         Ok((Self::on_cpu(CpuEngine::new()?), no_cuda))
     }
 
     /// On this CPU engine.
     pub fn on_cpu(cpu: CpuEngine) -> Self {
-        let stats = Stats { kernel: Some(cpu.instruction_set().name()), ..Stats::default() };
-        Self { worker: Worker::Cpu(cpu), taps: Vec::new(), made_from: None, stats }
+        Self::on(cpu.instruction_set().name(), Worker::Cpu(cpu))
+    }
+
+    /// On this CUDA engine, with no other to fall back to.
+    pub fn on_cuda(cuda: CudaEngine) -> Self {
+        Self::on(cuda.kernel(), Worker::Cuda(Box::new(cuda)))
+    }
+
+    fn on(kernel_name: &'static str, worker: Worker) -> Self {
+        let stats = Stats { kernel_name, ..Stats::default() };
+        Self { worker, falls_back: false, taps: Vec::new(), made_from: None, stats }
     }
 
     /// What blurs; never [`Backend::Auto`].
     pub fn active(&self) -> Backend {
         match self.worker {
+            Worker::Cuda(_) => Backend::Cuda,
             Worker::Cpu(_) => Backend::Cpu,
+        }
+    }
+
+    /// The device and its kernels, or the instruction set, for people.
+    pub fn description(&self) -> String {
+        match &self.worker {
+            Worker::Cuda(cuda) => {
+                format!("CUDA device {} ({}), {}", cuda.device().id(), cuda.device().name(), cuda.kernel())
+            }
+            Worker::Cpu(cpu) => format!("the CPU, {}", cpu.instruction_set().name()),
         }
     }
 
@@ -108,19 +187,42 @@ impl Engine {
 
     /// Blurs `src` into `dst`. The two have the same layouts; bytes of `dst` between rows stay as they are. On an error
     /// `dst` is not to be used.
-    pub fn blur(&mut self, params: BlurParams, src: &Frame, dst: &mut FrameMut) -> Result<(), EngineError> {
+    ///
+    /// Where CUDA fails and the CPU may take over, it does, with this frame and all that follow; why comes as the answer.
+    pub fn blur(
+        &mut self,
+        params: BlurParams,
+        src: &Frame,
+        dst: &mut FrameMut,
+    ) -> Result<Option<CudaError>, EngineError> {
         frame::validate(src, dst)?;
         self.design(params, src.iter().map(|plane| &plane.layout));
-        let started = Instant::now();
-        match &mut self.worker {
-            Worker::Cpu(cpu) => {
-                cpu.blur(src, dst, &self.taps)?;
-                self.stats.frames_cpu += 1;
+        let mut failure = None;
+        if let Worker::Cuda(cuda) = &mut self.worker {
+            match cuda.blur(src, dst, &self.taps) {
+                Ok(times) => {
+                    self.stats.frames_cuda += 1;
+                    self.stats.upload.add(times.upload);
+                    self.stats.kernel.add(times.kernel);
+                    self.stats.download.add(times.download);
+                }
+                Err(error) if self.falls_back => {
+                    let cpu = CpuEngine::new()?;
+                    self.stats.kernel_name = cpu.instruction_set().name();
+                    self.worker = Worker::Cpu(cpu);
+                    failure = Some(error);
+                }
+                Err(error) => return Err(error.into()),
             }
         }
-        self.stats.last_blur = started.elapsed();
-        self.stats.total_blur += self.stats.last_blur;
-        Ok(())
+        // Not the other arm of the same choice: the CPU may just have taken over.
+        if let Worker::Cpu(cpu) = &mut self.worker {
+            let started = Instant::now();
+            cpu.blur(src, dst, &self.taps)?;
+            self.stats.frames_cpu += 1;
+            self.stats.kernel.add(started.elapsed());
+        }
+        Ok(failure)
     }
 
     /// Makes the taps of every plane, unless the last frame's will do.
@@ -130,12 +232,5 @@ impl Engine {
             self.taps = scales.iter().map(|scales| scales.map(|scale| params.taps(scale))).collect();
             self.made_from = Some((params, scales));
         }
-    }
-}
-
-fn cuda_unavailable() -> EngineError {
-    EngineError::CudaUnavailable {
-        cause: "this version has no CUDA engine yet",
-        cure: "set backend=auto or backend=cpu to blur on the CPU",
     }
 }

@@ -5,6 +5,7 @@
 //! the work), [`filter`] and [`frame`] (pure). docs/ARCHITECTURE.md has the whole picture.
 
 pub mod cpu;
+pub mod cuda;
 mod element;
 pub mod engine;
 pub mod filter;

@@ -15,8 +15,7 @@ fn every_instruction_set_gives_the_oracles_bytes() {
     for set in InstructionSet::available() {
         let cpu = CpuEngine::new().unwrap().with_instruction_set(set).unwrap();
         let mut engine = Engine::on_cpu(cpu);
-        let bytes: usize =
-            cases.iter().map(|case| case.check(|src, dst| engine.blur(case.params(), src, dst).unwrap())).sum();
+        let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
         println!("cpu {:<12} {} cases, {bytes} bytes, 0 differ", set.name(), cases.len());
     }
 }
@@ -44,7 +43,7 @@ fn planes_are_blurred_each_with_its_own_sigma() {
     let sources: Vec<Vec<u8>> = images.iter().map(|image| image.samples.iter().map(|s| *s as u8).collect()).collect();
     let mut outputs: Vec<Vec<u8>> = sources.iter().map(|source| vec![0; source.len()]).collect();
 
-    let (mut engine, _) = Engine::open(Backend::Cpu).unwrap();
+    let (mut engine, _) = Engine::open(Backend::Cpu, None).unwrap();
     let planes = layouts.iter().zip(&sources);
     let src =
         planes.map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &data[..] }).collect();

@@ -111,12 +111,6 @@ fn what_is_chosen_at_start_stays_until_stop() {
     assert_eq!(blur.element.property::<i32>("cuda-device-id"), 1);
 }
 
-#[test]
-fn cuda_where_there_is_none_says_what_to_do() {
-    let text = start_fails(&element("backend=cuda"));
-    assert!(text.contains("CUDA cannot be used") && text.contains("backend=cpu"), "{text}");
-}
-
 /// The smallest frame, and frames far smaller than the kernel.
 #[test]
 fn frames_smaller_than_the_kernel() {

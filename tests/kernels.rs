@@ -3,117 +3,19 @@
 
 mod common;
 
-use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::cases::{self, Case, half};
+use common::cases::{self, Case};
+use gstcudagaussblur::cuda::launch::{self, BlurArgs, Launch, Limits, Passes, PlaneBlur};
 
-/// The kernels' parameter as kernels/shared.h has it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct BlurArgs {
-    src: u64,
-    dst: u64,
-    scratch: u64,
-    src_pitch: u64,
-    dst_pitch: u64,
-    scratch_pitch: u64,
-    width: u32,
-    height: u32,
-    depth: u32,
-    channels: u32,
-    row_begin: u32,
-    row_end: u32,
-    segment_rows: u32,
-    radius: [u32; 2],
-    reserved: [u32; 3],
-    taps: [[u16; 404]; 2],
-}
-
-/// One launch: which kernel (0 fused, 1 rows, 2 columns) and its geometry.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Launch {
-    kernel: u32,
-    grid: [u32; 2],
-    threads: u32,
-    shared: u32,
-}
+/// A device so small that even a small frame is several blocks high.
+const LIMITS: Limits = Limits { multiprocessors: 1, shared_bytes: 227 << 10 };
 
 fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
-    // SAFETY: the types above are plain numbers without padding.
+    // SAFETY: the callers' types are plain numbers without padding.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The numbers of kernels/shared.h.
-struct Geometry(HashMap<&'static str, u32>);
-
-impl Geometry {
-    fn read() -> Self {
-        let lines = include_str!("../kernels/shared.h").lines().filter_map(|line| line.strip_prefix("#define BLUR_"));
-        let geometry =
-            Self(lines.filter_map(|line| line.split_once(' ')).map(|(k, v)| (k, v.parse().unwrap())).collect());
-        assert_eq!(size_of::<BlurArgs>(), geometry.get("ARGS_BYTES") as usize);
-        geometry
-    }
-
-    fn get(&self, name: &str) -> u32 {
-        self.0[name]
-    }
-
-    fn strip(&self, case: &Case) -> u32 {
-        self.get(&format!("STRIP_PIXELS_C{}", case.layout.channels))
-    }
-
-    /// Shared memory of a row's taps, and of a staged row.
-    fn row_bytes(&self, case: &Case, radius: u32) -> [u32; 2] {
-        let radius = radius.next_multiple_of(4);
-        let (channels, sample) = (u32::from(case.layout.channels), case.layout.sample_bytes() as u32);
-        let groups = (self.strip(case) + 2 * radius) / 4;
-        [16 * (radius / 2 + 1), ((channels * groups + 15) / 32 * 32 + 16) * 4 * sample]
-    }
-
-    /// The launches that make rows `args.row_begin .. args.row_end` in one way or the other.
-    fn launches(&self, case: &Case, args: &BlurArgs, fused: bool) -> Vec<(Launch, BlurArgs)> {
-        let rows = args.row_end - args.row_begin;
-        let strips = args.width.div_ceil(self.strip(case));
-        let [across, down] = args.radius;
-        let [row_taps, stage] = self.row_bytes(case, across);
-        if fused {
-            let step = self.get("FUSED_STEP");
-            let ring = ((2 * down).next_multiple_of(step) + step) * self.strip(case) * args.channels * 2;
-            let column_taps = 4 * (8 + (2 * down + 8).next_multiple_of(4));
-            let launch = Launch {
-                kernel: 0,
-                grid: [strips, rows.div_ceil(args.segment_rows)],
-                threads: self.get("FUSED_THREADS"),
-                shared: ring + row_taps + column_taps + step * stage,
-            };
-            return vec![(launch, *args)];
-        }
-        let reach = BlurArgs {
-            row_begin: args.row_begin.saturating_sub(down),
-            row_end: args.height.min(args.row_end + down),
-            ..*args
-        };
-        let step = self.get("ROWS_STEP");
-        let across = Launch {
-            kernel: 1,
-            grid: [strips, (reach.row_end - reach.row_begin).div_ceil(step)],
-            threads: self.get("ROWS_THREADS"),
-            shared: row_taps + step * stage,
-        };
-        let samples = self.get("COLUMNS_STRIP_SAMPLES");
-        let down = Launch {
-            kernel: 2,
-            grid: [(args.width * args.channels).div_ceil(samples), rows.div_ceil(self.get("COLUMNS_STEP"))],
-            threads: self.get("COLUMNS_THREADS"),
-            shared: 2 * self.get("COLUMNS_CHUNK") * samples * 2 + 4 * (16 + (2 * down + 16).next_multiple_of(16)),
-        };
-        vec![(across, reach), (down, *args)]
-    }
 }
 
 /// The kernels as a program on the CPU, built with a sanitizer.
@@ -141,50 +43,30 @@ impl Program {
         Self(child.expect("the kernels' program starts"))
     }
 
-    /// Blurs the case by these launches and compares every byte with the oracle.
-    fn check(&mut self, geometry: &Geometry, case: &Case, fused: bool, bands: u32) -> usize {
-        let [rows, columns] = case.layout.sigma_scale.map(|scale| case.params().taps(scale));
-        let mut taps = [[0; 404]; 2];
-        for (taps, half) in taps.iter_mut().zip([half(&rows), half(&columns)]) {
-            for (to, tap) in taps.iter_mut().zip(half) {
-                *to = tap as u16;
-            }
-        }
+    /// Blurs the case by the engine's launches, in bands, and compares every byte with the oracle.
+    fn check(&mut self, case: &Case, passes: Passes, bands: u32) -> usize {
+        let taps = case.layout.sigma_scale.map(|scale| case.params().taps(scale));
         case.check(|src, dst| {
             let (src, dst) = (&src[0], &mut dst[0]);
             let layout = case.layout;
-            let channels = u32::from(layout.channels);
-            let scratch_pitch = layout.width.next_multiple_of(geometry.strip(case)) * channels * 2;
-            let args = BlurArgs {
-                src: 0,
-                dst: 0,
-                scratch: 0,
-                src_pitch: src.pitch as u64,
-                dst_pitch: dst.pitch as u64,
-                scratch_pitch: scratch_pitch.into(),
-                width: layout.width,
-                height: layout.height,
-                depth: layout.depth.into(),
-                channels,
-                row_begin: 0,
-                row_end: 0,
-                segment_rows: 48,
-                radius: [&rows, &columns].map(|taps| taps.radius() as u32),
-                reserved: [0; 3],
-                taps,
-            };
+            // The program fills in the addresses.
+            let blur = PlaneBlur { layout, src: (0, src.pitch), dst: (0, dst.pitch), scratch: 0, taps: &taps, passes };
             let edges: Vec<u32> = (0..=bands).map(|band| layout.height * band / bands).collect();
             let bands = edges.windows(2).filter(|edge| edge[0] < edge[1]);
-            let bands = bands.map(|edge| BlurArgs { row_begin: edge[0], row_end: edge[1], ..args });
-            let (launches, args): (Vec<_>, Vec<_>) =
-                bands.flat_map(|args| geometry.launches(case, &args, fused)).unzip();
-            let scratch = if fused { 0 } else { scratch_pitch * layout.height };
-            let sizes = [src.data.len() as u32, dst.data.len() as u32, scratch];
-            let job = [launches.len() as u32, layout.sample_bytes() as u32, channels, sizes[0], sizes[1], sizes[2]];
+            let launches: Vec<Launch> =
+                bands.flat_map(|edge| launch::launches(&blur, edge[0]..edge[1], LIMITS)).collect();
+            let scratch = launch::scratch_bytes(&layout, &taps, passes, LIMITS);
+            let sizes = [layout.sample_bytes(), layout.channels.into(), src.data.len(), dst.data.len(), scratch];
             let input = self.0.stdin.as_mut().unwrap();
-            for part in [bytes_of(&job), bytes_of(&launches), bytes_of(&args), src.data, dst.data] {
-                input.write_all(part).expect("the kernels' program listens");
+            let mut send = |bytes: &[u8]| input.write_all(bytes).expect("the kernels' program listens");
+            send(bytes_of(&[launches.len() as u32]));
+            send(bytes_of(&sizes.map(|size| size as u32)));
+            for Launch { kernel, grid: [x, y], threads, shared_bytes, args } in launches {
+                send(bytes_of(&[kernel as u32, x, y, threads, shared_bytes]));
+                send(bytes_of::<BlurArgs>(&[args]));
             }
+            send(src.data);
+            send(dst.data);
             input.flush().unwrap();
             let output = self.0.stdout.as_mut().unwrap();
             output.read_exact(dst.data).expect("the kernels' program was stopped by its sanitizer");
@@ -210,17 +92,17 @@ fn work(case: &Case) -> usize {
 }
 
 fn run(sanitizer: &str, every: usize, most_work: usize) {
-    let geometry = Geometry::read();
     let mut program = Program::build(sanitizer);
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| work(case) <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {
         let down = case.params().taps(case.layout.sigma_scale[1]).radius();
+        let bands = 1 + (i % 3) as u32;
         if down <= 24 {
-            bytes += program.check(&geometry, case, true, 1 + (i % 3) as u32);
+            bytes += program.check(case, Passes::Fused, bands);
         }
         if down > 24 || i % 2 == 0 {
-            bytes += program.check(&geometry, case, false, 1 + (i % 3) as u32);
+            bytes += program.check(case, Passes::Split, bands);
         }
     }
     println!("kernels on the CPU under {sanitizer}: {} cases, {bytes} bytes, 0 differ", cases.len());

@@ -16,7 +16,7 @@ use gst_base::subclass::prelude::*;
 use super::map::{MapError, Mapped};
 use super::settings::{Backend, Settings, param_specs};
 use super::{CudaGaussBlur as Element, formats};
-use crate::engine::{Engine, EngineError, Stats};
+use crate::engine::{Engine, EngineError, ErrorKind, Stats};
 use crate::filter::BlurParams;
 use crate::frame::{MAX_DIMENSION, PlaneLayout};
 
@@ -58,6 +58,17 @@ pub struct CudaGaussBlur {
     readable: Mutex<Readable>,
 }
 
+/// An engine's error as GStreamer's.
+fn error_message(error: &EngineError) -> gst::ErrorMessage {
+    match error.kind() {
+        ErrorKind::Frame => gst::error_msg!(gst::StreamError::Format, ("{error}")),
+        ErrorKind::Setting => gst::error_msg!(gst::ResourceError::Settings, ("{error}")),
+        ErrorKind::Missing => gst::error_msg!(gst::ResourceError::NotFound, ("{error}")),
+        ErrorKind::Memory => gst::error_msg!(gst::ResourceError::NoSpaceLeft, ("{error}")),
+        ErrorKind::Failed => gst::error_msg!(gst::ResourceError::Failed, ("{error}")),
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -96,22 +107,35 @@ impl CudaGaussBlur {
         let Some((info, layouts)) = &stream.format else { return Err(MapError::Refused.into()) };
         let input = Mapped::read(input, info)?;
         let mut output = Mapped::write(output, info)?;
-        stream.engine.blur(stream.params, &input.planes(layouts)?, &mut output.planes(layouts)?)?;
+        let failure = stream.engine.blur(stream.params, &input.planes(layouts)?, &mut output.planes(layouts)?)?;
+        drop((input, output));
+        if let Some(failure) = failure {
+            lock(&self.readable).active = stream.engine.active().into();
+            gst::element_imp_warning!(
+                self,
+                gst::ResourceError::Failed,
+                ("{failure}; the CPU does the work from this frame on")
+            );
+            self.obj().notify("active-backend");
+        }
         Ok(())
     }
 
     fn stats(&self) -> gst::Structure {
         let Readable { stats, frames_passthrough, .. } = *lock(&self.readable);
-        let blurred = stats.frames_cpu;
         let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        gst::Structure::builder("application/x-cudagaussblur-stats")
-            .field("frames", blurred + frames_passthrough)
+        let mut structure = gst::Structure::builder("application/x-cudagaussblur-stats")
+            .field("frames", stats.frames_cuda + stats.frames_cpu + frames_passthrough)
+            .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)
-            .field("kernel", stats.kernel.unwrap_or("none"))
-            .field("kernel-last-ns", nanoseconds(stats.last_blur))
-            .field("kernel-mean-ns", nanoseconds(stats.total_blur).checked_div(blurred).unwrap_or(0))
-            .build()
+            .field("kernel", if stats.kernel_name.is_empty() { "none" } else { stats.kernel_name });
+        for (stage, time) in [("upload", stats.upload), ("kernel", stats.kernel), ("download", stats.download)] {
+            structure = structure
+                .field(format!("{stage}-last-ns"), nanoseconds(time.last))
+                .field(format!("{stage}-mean-ns"), nanoseconds(time.mean()));
+        }
+        structure.build()
     }
 }
 
@@ -197,14 +221,12 @@ impl BaseTransformImpl for CudaGaussBlur {
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         let settings = *lock(&self.settings);
         let params = settings.params().map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
-        let (engine, no_cuda) = Engine::open(settings.backend.into()).map_err(|error| match error {
-            EngineError::CudaUnavailable { .. } => gst::error_msg!(gst::ResourceError::NotFound, ("{error}")),
-            _ => gst::error_msg!(gst::ResourceError::OpenRead, ("{error}")),
-        })?;
+        let opened = Engine::open(settings.backend.into(), settings.cuda_device());
+        let (engine, no_cuda) = opened.map_err(|error| error_message(&error))?;
         if let Some(no_cuda) = no_cuda {
-            gst::warning!(CAT, imp = self, "{no_cuda}; the CPU does the work");
+            gst::warning!(CAT, imp = self, "the CPU does the work, because {no_cuda}");
         }
-        gst::info!(CAT, imp = self, "blurring on {:?} ({})", engine.active(), engine.stats().kernel.unwrap_or("none"));
+        gst::info!(CAT, imp = self, "blurring on {}", engine.description());
         *lock(&self.readable) =
             Readable { active: engine.active().into(), stats: engine.stats(), frames_passthrough: 0 };
         *lock(&self.stream) = Some(Stream { engine, format: None, params });
@@ -320,12 +342,10 @@ impl BaseTransformImpl for CudaGaussBlur {
         match blurred {
             Ok(()) => Ok(gst::FlowSuccess::Ok),
             Err(failure) => {
-                match &failure {
-                    FrameFailure::Engine(EngineError::OutOfMemory { .. }) => {
-                        gst::element_imp_error!(self, gst::ResourceError::NoSpaceLeft, ("{failure}"));
-                    }
-                    _ => gst::element_imp_error!(self, gst::StreamError::Format, ("{failure}")),
-                }
+                self.post_error_message(match failure {
+                    FrameFailure::Map(error) => gst::error_msg!(gst::StreamError::Format, ("{error}")),
+                    FrameFailure::Engine(error) => error_message(&error),
+                });
                 Err(gst::FlowError::Error)
             }
         }

@@ -74,6 +74,11 @@ impl Settings {
         BlurParams::new(self.sigma, self.kernel_size)
     }
 
+    /// The device that `cuda-device-id` names, if it names one.
+    pub fn cuda_device(&self) -> Option<u32> {
+        u32::try_from(self.cuda_device_id).ok()
+    }
+
     /// Takes a property's new value, or keeps the old one and says why.
     pub fn set(&mut self, property: &str, value: &glib::Value) -> Result<(), Refused> {
         let mut changed = *self;
@@ -136,7 +141,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecInt::builder("cuda-device-id")
             .nick("Cuda Device ID")
-            .blurb("CUDA device to use; -1 takes the pipeline's CUDA context, else device 0")
+            .blurb("CUDA device to use; -1 takes device 0")
             .minimum(-1)
             .default_value(-1)
             .mutable_ready()
@@ -149,8 +154,8 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
             .nick("Statistics")
             .blurb(
-                "Frames and times since start: frames, frames-cpu, frames-passthrough; kernel, what blurs; \
-                    kernel-last-ns and kernel-mean-ns, the time per blurred frame in ns",
+                "Frames and times since start: frames, frames-cuda, frames-cpu, frames-passthrough; kernel, what blurs; \
+                    upload-, kernel- and download-, each with last-ns and mean-ns, the times per blurred frame in ns",
             )
             .read_only()
             .build(),

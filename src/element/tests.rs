@@ -10,7 +10,7 @@ use crate::cpu::faults;
 fn memory_that_runs_out_is_an_element_error() {
     gst::init().unwrap();
     crate::register_static().unwrap();
-    let element = gst::ElementFactory::make("cudagaussblur").build().unwrap();
+    let element = gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cpu").build().unwrap();
     let bus = gst::Bus::new();
     element.set_bus(Some(&bus));
     let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));

@@ -1,5 +1,6 @@
 //! The one case table: every engine and every variant of it runs all of it.
 
+use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::{BlurParams, Taps};
 use gstcudagaussblur::frame::{Frame, FrameMut, Plane, PlaneLayout};
 
@@ -152,6 +153,14 @@ impl Case {
         }
         bytes.truncate(bytes.len() - padding);
         bytes
+    }
+
+    /// Runs an engine on the case as [`Case::check`] does.
+    pub fn check_engine(&self, engine: &mut Engine) -> usize {
+        self.check(|src, dst| {
+            let failure = engine.blur(self.params(), src, dst).unwrap();
+            assert!(failure.is_none(), "another engine took over: {failure:?}");
+        })
     }
 
     /// Runs `blur` on the case and compares every byte, padding included, with the oracle. Returns the bytes compared.

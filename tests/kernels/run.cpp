@@ -21,6 +21,7 @@ static const Kernel KERNELS[3][2][4] = {
 
 struct Launch {
   unsigned kernel, grid_x, grid_y, threads, shared;
+  BlurArgs args;
 };
 
 template <class T> static bool read(T* to, std::size_t count) { return std::fread(to, sizeof(T), count, stdin) == count; }
@@ -31,19 +32,17 @@ int main() {
   } job;
   while (read(&job, 1)) {
     std::vector<Launch> launches(job.launches);
-    std::vector<BlurArgs> args(job.launches);
     std::vector<unsigned char> src(job.src), dst(job.dst);
-    if (!read(launches.data(), job.launches) || !read(args.data(), job.launches) || !read(src.data(), job.src) ||
-        !read(dst.data(), job.dst))
-      return 1;
+    for (Launch& launch : launches)
+      if (!read(&launch.kernel, 5) || !read(&launch.args, 1)) return 1;
+    if (!read(src.data(), job.src) || !read(dst.data(), job.dst)) return 1;
     // The kernels take a scratch that starts on 16 bytes, as this one does.
     std::vector<unsigned char> scratch(job.scratch, 0xa5);
-    for (unsigned i = 0; i < job.launches; i++) {
-      args[i].src = src.data();
-      args[i].dst = dst.data();
-      args[i].scratch = scratch.data();
-      const Launch& l = launches[i];
-      blur_launch(KERNELS[l.kernel][job.sample_bytes - 1][job.channels - 1], l.grid_x, l.grid_y, l.threads, l.shared, args[i]);
+    for (Launch& l : launches) {
+      l.args.src = src.data();
+      l.args.dst = dst.data();
+      l.args.scratch = scratch.data();
+      blur_launch(KERNELS[l.kernel][job.sample_bytes - 1][job.channels - 1], l.grid_x, l.grid_y, l.threads, l.shared, l.args);
     }
     std::fwrite(dst.data(), 1, job.dst, stdout);
     std::fflush(stdout);

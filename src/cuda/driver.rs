@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The few objects of the driver API that the engine uses, each owned and freed by itself.
+//!
+//! On cudarc's `result` layer, not its safe one: that one records an event for every use of a buffer, keeps a failure of
+//! one user of a context for the next, and leaves its context current on threads that belong to others.
+//!
+//! Everything here is called with the device's context current ([`super::device::Device::enter`]).
+
+use std::ffi::{CString, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::time::Duration;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUevent_flags, CUfunction_attribute, CUresult};
+
+use super::error::{CudaError, Memory, Status};
+use super::launch::Launch;
+
+/// Says what failed, where.
+pub(super) trait Doing<T> {
+    fn doing(self, id: u32, doing: &'static str) -> Result<T, CudaError>;
+}
+
+impl<T> Doing<T> for Result<T, DriverError> {
+    fn doing(self, id: u32, doing: &'static str) -> Result<T, CudaError> {
+        self.map_err(|error| CudaError::Failed { doing, status: error.into(), id })
+    }
+}
+
+fn allocated<T>(allocated: Result<T, DriverError>, kind: Memory, bytes: usize, id: u32) -> Result<T, CudaError> {
+    allocated.map_err(|error| match Status::from(error) {
+        status if status.is_out_of_memory() => CudaError::OutOfMemory { kind, bytes, id },
+        status => CudaError::Failed { doing: "allocating memory", status, id },
+    })
+}
+
+/// A context made current, until dropped. Whatever was current before is then current again.
+pub struct Current(PhantomData<*const ()>);
+
+impl Current {
+    /// # Safety
+    /// The context lives as long as this does.
+    pub(super) unsafe fn push(context: sys::CUcontext) -> Result<Self, DriverError> {
+        // SAFETY: as above.
+        unsafe { sys::cuCtxPushCurrent_v2(context) }.result()?;
+        Ok(Self(PhantomData))
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let mut context = ptr::null_mut();
+        // SAFETY: this thread pushed it.
+        let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut context) };
+    }
+}
+
+/// A stream that does not wait for the default stream.
+#[derive(Debug)]
+pub struct Stream {
+    raw: sys::CUstream,
+    id: u32,
+}
+
+// SAFETY: the driver API may be called from any thread.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// On device `id`, whose context is current.
+    pub fn new(id: u32) -> Result<Self, CudaError> {
+        let raw = result::stream::create(result::stream::StreamKind::NonBlocking).doing(id, "creating a stream")?;
+        Ok(Self { raw, id })
+    }
+
+    /// The driver's handle, for calls that have no method here. The stream keeps it.
+    pub fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
+    /// Waits, on the thread's own time slice, until all that was queued is done.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: a live stream.
+        unsafe { result::stream::synchronize(self.raw) }.doing(self.id, "waiting for its stream")
+    }
+
+    /// Queues a copy of the first `bytes` of `from`.
+    ///
+    /// # Safety
+    /// Both hold that many, live until the copy is done, and `from` is not written until then.
+    pub unsafe fn upload(&self, from: &PinnedMemory, to: &DeviceMemory, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: as above.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from.address.cast(), bytes, self.raw) }
+            .result()
+            .doing(self.id, "uploading a frame")
+    }
+
+    /// Queues a copy of the first `bytes` of `from`.
+    ///
+    /// # Safety
+    /// Both hold that many, live until the copy is done, and `to` is not touched until then.
+    pub unsafe fn download(&self, from: &DeviceMemory, to: &PinnedMemory, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: as above.
+        unsafe { sys::cuMemcpyDtoHAsync_v2(to.address.cast(), from.address, bytes, self.raw) }
+            .result()
+            .doing(self.id, "downloading a frame")
+    }
+
+    /// Queues a launch.
+    ///
+    /// # Safety
+    /// The function is of a loaded module and is the one that `launch` is made for; the planes it speaks of hold what
+    /// it says and live until it is done.
+    pub unsafe fn launch(&self, function: Function, launch: &Launch) -> Result<(), CudaError> {
+        let mut args = launch.args;
+        let [x, y] = launch.grid;
+        let mut parameters = [(&raw mut args).cast::<c_void>()];
+        // SAFETY: as above; the parameter is copied before this returns.
+        unsafe {
+            result::launch_kernel(
+                function.0,
+                (x, y, 1),
+                (launch.threads, 1, 1),
+                launch.shared_bytes,
+                self.raw,
+                &mut parameters,
+            )
+        }
+        .doing(self.id, "launching a kernel")
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`. A failure has been told by the work that failed.
+        let _ = unsafe { result::stream::destroy(self.raw) };
+    }
+}
+
+/// A place in a stream, with the time it was reached.
+#[derive(Debug)]
+pub struct Event {
+    raw: sys::CUevent,
+    id: u32,
+}
+
+// SAFETY: the driver API may be called from any thread.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// On device `id`, whose context is current.
+    pub fn new(id: u32) -> Result<Self, CudaError> {
+        let raw = result::event::create(CUevent_flags::CU_EVENT_DEFAULT).doing(id, "creating an event")?;
+        Ok(Self { raw, id })
+    }
+
+    /// Queues it.
+    pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: a live event and stream.
+        unsafe { result::event::record(self.raw, stream.raw) }.doing(self.id, "recording an event")
+    }
+
+    /// Whether all before it is done.
+    pub fn is_done(&self) -> Result<bool, CudaError> {
+        // SAFETY: a live event.
+        match unsafe { result::event::query(self.raw) } {
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            result => result.doing(self.id, "blurring a frame").map(|()| true),
+        }
+    }
+
+    /// The time from `self` to a later event. Both are done.
+    pub fn until(&self, later: &Self) -> Result<Duration, CudaError> {
+        // SAFETY: live events.
+        let milliseconds = unsafe { result::event::elapsed(self.raw, later.raw) }.doing(self.id, "reading a time")?;
+        Ok(Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`.
+        let _ = unsafe { result::event::destroy(self.raw) };
+    }
+}
+
+/// Memory of the device.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    address: u64,
+    bytes: usize,
+}
+
+impl DeviceMemory {
+    /// `bytes`, at least 1, on device `id`, whose context is current. All zero.
+    pub fn new(bytes: usize, id: u32) -> Result<Self, CudaError> {
+        // SAFETY: the size is not 0.
+        let address = allocated(unsafe { result::malloc_sync(bytes) }, Memory::Device, bytes, id)?;
+        let memory = Self { address, bytes };
+        // SAFETY: its own size.
+        unsafe { result::memset_d8_sync(address, 0, bytes) }.doing(id, "clearing memory")?;
+        Ok(memory)
+    }
+
+    /// Its first byte.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`.
+        let _ = unsafe { result::free_sync(self.address) };
+    }
+}
+
+/// Memory of the host that the device reads and writes by itself.
+#[derive(Debug)]
+pub struct PinnedMemory {
+    address: *mut u8,
+}
+
+// SAFETY: plain memory.
+unsafe impl Send for PinnedMemory {}
+
+impl PinnedMemory {
+    /// `bytes`, at least 1, with the context of device `id` current.
+    pub fn new(bytes: usize, id: u32) -> Result<Self, CudaError> {
+        // Flags 0: the CPU's caches hold it. Write-combined memory is slow to read.
+        // SAFETY: the size is not 0.
+        let address = allocated(unsafe { result::malloc_host(bytes, 0) }, Memory::PinnedHost, bytes, id)?;
+        Ok(Self { address: address.cast() })
+    }
+
+    /// Its first byte.
+    pub fn address(&self) -> *mut u8 {
+        self.address
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`.
+        let _ = unsafe { result::free_host(self.address.cast()) };
+    }
+}
+
+/// A kernel of a module that stays loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct Function(sys::CUfunction);
+
+// SAFETY: the driver API may be called from any thread.
+unsafe impl Send for Function {}
+// SAFETY: likewise.
+unsafe impl Sync for Function {}
+
+/// A loaded image. It stays loaded, so that its functions can be handed around freely.
+pub struct Module {
+    raw: sys::CUmodule,
+    id: u32,
+}
+
+impl Module {
+    /// Loads a CUBIN, or PTX with a NUL at its end, into the current context of device `id`.
+    ///
+    /// # Safety
+    /// The image is whole: the driver believes it.
+    pub unsafe fn load(image: &[u8], id: u32) -> Result<Self, CudaError> {
+        // SAFETY: as above.
+        let raw = unsafe { result::module::load_data(image.as_ptr().cast()) }.doing(id, "loading the kernels")?;
+        Ok(Self { raw, id })
+    }
+
+    /// The kernel of this name, allowed to use up to `shared_bytes` of shared memory.
+    pub fn function(&self, name: &str, shared_bytes: u32) -> Result<Function, CudaError> {
+        let name = CString::new(name).expect("names of kernels have no NUL");
+        // SAFETY: a loaded module; the attribute takes up to the device's own limit.
+        unsafe {
+            let raw = result::module::get_function(self.raw, name).doing(self.id, "looking for a kernel")?;
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            result::function::set_function_attribute(raw, most, shared_bytes.cast_signed())
+                .doing(self.id, "reserving shared memory")?;
+            Ok(Function(raw))
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Why CUDA cannot be used, or why a frame was not blurred with it. One sentence each, for people, with cause and cure.
+
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys::CUresult;
+
+/// The oldest driver, by the CUDA version it supports: the first that takes the prebuilt kernels' PTX.
+pub const CUDA_NEEDED: (i32, i32) = (11, 8);
+/// The oldest compute capability that the kernels are built for.
+pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
+
+/// What went wrong. None of it is undone by trying again at once.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentence of each variant names its fields")]
+pub enum CudaError {
+    #[error("libcuda.so.1, the NVIDIA driver's library, was not found; install the NVIDIA driver")]
+    NoDriver,
+    #[error(
+        "the NVIDIA driver supports CUDA {}.{} only, and {}.{} is needed; update it to version 520 or later",
+        found.0, found.1, CUDA_NEEDED.0, CUDA_NEEDED.1
+    )]
+    DriverTooOld { found: (i32, i32) },
+    #[error(
+        "the NVIDIA driver finds no CUDA device ({status}); see what nvidia-smi says and whether CUDA_VISIBLE_DEVICES \
+         hides it"
+    )]
+    NoDevice { status: Status },
+    #[error(
+        "there is no CUDA device {id}: this machine has {count}, numbered from 0; set cuda-device-id to one of them"
+    )]
+    NoSuchDevice { id: u32, count: u32 },
+    #[error(
+        "CUDA device {id} ({name}) has compute capability {}.{}, and {}.{} is needed; choose another with cuda-device-id",
+        found.0, found.1, CAPABILITY_NEEDED.0, CAPABILITY_NEEDED.1
+    )]
+    DeviceTooOld { id: u32, name: String, found: (i32, i32) },
+    #[error(
+        "out of memory: {bytes} bytes of {kind} memory could not be allocated on CUDA device {id}; free some of it or \
+         blur smaller frames"
+    )]
+    OutOfMemory { kind: Memory, bytes: usize, id: u32 },
+    #[error(
+        "a kernel for this frame takes {needed} bytes of shared memory, and CUDA device {id} has {limit} for a block; use \
+         a smaller sigma or kernel-size"
+    )]
+    SharedMemory { needed: u32, limit: u32, id: u32 },
+    #[error("CUDA device {id} failed {doing}: {status}; if it goes on, restart the program or the driver")]
+    Failed { doing: &'static str, status: Status, id: u32 },
+}
+
+/// The two memories that frames go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named by themselves")]
+pub enum Memory {
+    Device,
+    PinnedHost,
+}
+
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Device => "device",
+            Self::PinnedHost => "pinned host",
+        })
+    }
+}
+
+/// What the driver answered, with its own words for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status(CUresult);
+
+impl From<DriverError> for Status {
+    fn from(DriverError(status): DriverError) -> Self {
+        Self(status)
+    }
+}
+
+impl Status {
+    pub(super) fn is_out_of_memory(self) -> bool {
+        self.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let error = DriverError(self.0);
+        match (error.error_name(), error.error_string()) {
+            (Ok(name), Ok(text)) => write!(f, "{}, {}", name.to_string_lossy(), text.to_string_lossy()),
+            _ => write!(f, "status {}", self.0 as u32),
+        }
+    }
+}

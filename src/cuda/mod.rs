@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The CUDA engine: each frame through pinned and device memory on a stream of its own, one wait a frame.
+//!
+//! Rooms: `device` (the persistent context), `kernels` (the prebuilt images), `launch` (what is launched; pure), `slot`
+//! (the memory of a frame on its way), `wait`, `driver` (the driver's objects), `error`.
+
+pub mod device;
+pub mod driver;
+mod error;
+mod kernels;
+pub mod launch;
+mod slot;
+pub mod wait;
+
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use crate::filter::Taps;
+use crate::frame::{Frame, FrameMut, PlaneLayout};
+use device::Device;
+use driver::{Event, Stream};
+pub use error::{CudaError, Memory, Status};
+pub use kernels::Image;
+use kernels::Kernels;
+use launch::{Passes, PlaneBlur};
+use slot::Slot;
+use wait::Wait;
+
+/// How long the stages of one frame took on the device, by its own clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Host to device.
+    pub upload: Duration,
+    /// The kernels.
+    pub kernel: Duration,
+    /// Device to host.
+    pub download: Duration,
+}
+
+/// Blurs frames on a CUDA device. Holds its stream and the memory of a frame between frames.
+pub struct CudaEngine {
+    device: &'static Device,
+    kernels: &'static Kernels,
+    passes: Passes,
+    lane: ManuallyDrop<Lane>,
+}
+
+/// What the engine owns in the device's context.
+struct Lane {
+    slot: Option<Slot>,
+    stream: Stream,
+    /// Where a frame's upload, kernels and download begin, and where it ends.
+    marks: [Event; 4],
+    wait: Wait,
+}
+
+impl CudaEngine {
+    /// On the device of this number.
+    pub fn new(id: u32) -> Result<Self, CudaError> {
+        Self::with(id, Image::Best, Passes::Best)
+    }
+
+    /// With kernels of another image and in other passes than measured best. The bytes are the same.
+    pub fn with(id: u32, image: Image, passes: Passes) -> Result<Self, CudaError> {
+        let device = Device::open(id)?;
+        let kernels = device.kernels(image)?;
+        let _current = device.enter()?;
+        let stream = Stream::new(id)?;
+        let marks = [Event::new(id)?, Event::new(id)?, Event::new(id)?, Event::new(id)?];
+        let lane = Lane { slot: None, stream, marks, wait: Wait::default() };
+        Ok(Self { device, kernels, passes, lane: ManuallyDrop::new(lane) })
+    }
+
+    /// Where it blurs.
+    pub fn device(&self) -> &'static Device {
+        self.device
+    }
+
+    /// The kernels in use: `general-` and the architecture they were built for, or `ptx`.
+    pub fn kernel(&self) -> &'static str {
+        self.kernels.name()
+    }
+
+    /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other; `taps` holds those along
+    /// rows and down columns for every plane. On an error nothing is written to `dst`.
+    pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, taps: &[[Taps; 2]]) -> Result<Times, CudaError> {
+        debug_assert!(crate::frame::validate(src, dst).is_ok() && taps.len() == src.len());
+        let _current = self.device.enter()?;
+        let scratch_bytes = src.iter().zip(taps).map(|(plane, taps)| self.scratch_bytes(&plane.layout, taps)).max();
+
+        let Lane { slot, stream, marks, wait } = &mut *self.lane;
+        let slot = match slot {
+            Some(slot) if slot.is_for(src) => slot,
+            _ => {
+                // What is there goes first, so that there is never the memory of two frames.
+                *slot = None;
+                wait.forget();
+                slot.insert(Slot::new(src.iter().map(|plane| plane.layout).collect(), self.device.id())?)
+            }
+        };
+        let scratch = slot.reserve_scratch(scratch_bytes.unwrap_or(0))?;
+        slot.put(src);
+
+        let begun = Instant::now();
+        let [begin, uploaded, blurred, end] = &*marks;
+        let queue = || {
+            begin.record(stream)?;
+            let (from, to) = slot.way_in();
+            // SAFETY: all are of the slot's size. Whatever comes of it, the stream is waited for below.
+            unsafe { stream.upload(from, to, slot.bytes()) }?;
+            uploaded.record(stream)?;
+            for ((layout, src, dst), taps) in slot.planes().zip(taps) {
+                let blur = PlaneBlur { layout, src, dst, scratch, taps, passes: self.passes };
+                // SAFETY: the planes are in the slot, the scratch is large enough for each of them in turn.
+                unsafe { queue(self.device, self.kernels, stream, &blur) }?;
+            }
+            blurred.record(stream)?;
+            let (from, to) = slot.way_out();
+            // SAFETY: as above.
+            unsafe { stream.download(from, to, slot.bytes()) }?;
+            end.record(stream)
+        };
+        if let Err(error) = queue().and_then(|()| wait.until(begun, || end.is_done())) {
+            // What was queued before the failure may still be at work in the slot.
+            let _ = stream.synchronize();
+            return Err(error);
+        }
+        let times =
+            Times { upload: begin.until(uploaded)?, kernel: uploaded.until(blurred)?, download: blurred.until(end)? };
+        wait.learn(times.upload + times.kernel + times.download);
+        slot.take(dst);
+        Ok(times)
+    }
+
+    /// Queues the blur of a plane that is in the device's memory already; returns without waiting.
+    ///
+    /// # Safety
+    /// The device's context is current, the planes lie where `blur` says and live until the stream has done the work,
+    /// and the scratch is as large as [`CudaEngine::scratch_bytes`] says and used by this stream alone.
+    pub unsafe fn queue_plane(&self, stream: &Stream, blur: &PlaneBlur) -> Result<(), CudaError> {
+        // SAFETY: passed on.
+        unsafe { queue(self.device, self.kernels, stream, blur) }
+    }
+
+    /// Device memory that the blur of such a plane needs beside the plane, in bytes.
+    pub fn scratch_bytes(&self, layout: &PlaneLayout, taps: &[Taps; 2]) -> usize {
+        launch::scratch_bytes(layout, taps, self.passes, self.device.limits())
+    }
+}
+
+/// Queues the launches of a plane's blur.
+///
+/// # Safety
+/// As [`CudaEngine::queue_plane`].
+unsafe fn queue(device: &Device, kernels: &Kernels, stream: &Stream, blur: &PlaneBlur) -> Result<(), CudaError> {
+    let limits = device.limits();
+    for launch in launch::launches(blur, 0..blur.layout.height, limits) {
+        let (needed, limit) = (launch.shared_bytes, limits.shared_bytes);
+        if needed > limit {
+            return Err(CudaError::SharedMemory { needed, limit, id: device.id() });
+        }
+        let function = kernels.function(launch.kernel, blur.layout.sample_bytes(), blur.layout.channels);
+        // SAFETY: passed on; the function is the one the launch is for.
+        unsafe { stream.launch(function, &launch) }?;
+    }
+    Ok(())
+}
+
+impl Drop for CudaEngine {
+    fn drop(&mut self) {
+        // Freeing device memory takes a current context. Without one nothing can be freed, and nothing is.
+        if let Ok(_current) = self.device.enter() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.lane) };
+        }
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A transfer slot: the memory that one frame goes through. Pinned host memory to and from which the device copies by
+//! itself, device memory for both frames, and the scratch of the kernels that want one.
+//!
+//! Made once for frames of a shape and used again for every one of them. All planes of a frame lie in one block, so that
+//! a frame is one copy each way; rows are as far apart on the host as on the device.
+
+use super::driver::{DeviceMemory, PinnedMemory};
+use super::error::CudaError;
+use crate::frame::{Frame, FrameMut, PlaneLayout};
+
+/// Rows start on this many bytes: enough for the kernels' widest loads and a cache line of the host, and so little that
+/// common widths need no padding on the bus.
+const ROW_ALIGNMENT: usize = 64;
+/// Planes start on this many bytes.
+const PLANE_ALIGNMENT: usize = 256;
+
+/// Where a plane lies in the blocks: offset and row pitch, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    offset: usize,
+    pitch: usize,
+}
+
+/// The memory of one frame on its way.
+#[derive(Debug)]
+pub struct Slot {
+    layouts: Vec<PlaneLayout>,
+    places: Vec<Place>,
+    bytes: usize,
+    id: u32,
+    pinned: [PinnedMemory; 2],
+    device: [DeviceMemory; 2],
+    scratch: Option<DeviceMemory>,
+}
+
+/// Places for these planes, and the bytes they take together.
+fn places(layouts: &[PlaneLayout]) -> (Vec<Place>, usize) {
+    let mut bytes = 0;
+    let place = |layout: &PlaneLayout| {
+        let place = Place { offset: bytes, pitch: layout.row_bytes().next_multiple_of(ROW_ALIGNMENT) };
+        bytes += (place.pitch * layout.height as usize).next_multiple_of(PLANE_ALIGNMENT);
+        place
+    };
+    (layouts.iter().map(place).collect(), bytes)
+}
+
+impl Slot {
+    /// For frames of these planes, on device `id`, whose context is current.
+    pub fn new(layouts: Vec<PlaneLayout>, id: u32) -> Result<Self, CudaError> {
+        let (places, bytes) = places(&layouts);
+        let device = [DeviceMemory::new(bytes, id)?, DeviceMemory::new(bytes, id)?];
+        let pinned = [PinnedMemory::new(bytes, id)?, PinnedMemory::new(bytes, id)?];
+        Ok(Self { layouts, places, bytes, id, pinned, device, scratch: None })
+    }
+
+    /// Whether it is for frames like this one.
+    pub fn is_for(&self, frame: &Frame) -> bool {
+        self.layouts.len() == frame.len()
+            && self.layouts.iter().zip(frame).all(|(layout, plane)| *layout == plane.layout)
+    }
+
+    /// The planes' shapes, with the address and pitch of each plane of the source and of the destination.
+    pub fn planes(&self) -> impl Iterator<Item = (PlaneLayout, (u64, usize), (u64, usize))> {
+        let [src, dst] = &self.device;
+        self.layouts.iter().zip(&self.places).map(|(layout, place)| {
+            let at = |memory: &DeviceMemory| (memory.address() + place.offset as u64, place.pitch);
+            (*layout, at(src), at(dst))
+        })
+    }
+
+    /// Bytes that go each way.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where a frame goes through on its way to the device.
+    pub fn way_in(&self) -> (&PinnedMemory, &DeviceMemory) {
+        (&self.pinned[0], &self.device[0])
+    }
+
+    /// Where a frame goes through on its way back.
+    pub fn way_out(&self) -> (&DeviceMemory, &PinnedMemory) {
+        (&self.device[1], &self.pinned[1])
+    }
+
+    /// Makes room for the scratch of any plane; keeps what is there if it is enough. Nothing may be using it.
+    pub fn reserve_scratch(&mut self, bytes: usize) -> Result<u64, CudaError> {
+        if bytes > self.scratch.as_ref().map_or(0, DeviceMemory::bytes) {
+            self.scratch = None;
+            self.scratch = Some(DeviceMemory::new(bytes, self.id)?);
+        }
+        Ok(self.scratch.as_ref().map_or(0, DeviceMemory::address))
+    }
+
+    /// Copies a frame into the pinned memory. Nothing may be reading it.
+    pub fn put(&mut self, frame: &Frame) {
+        debug_assert!(self.is_for(frame));
+        for (plane, place) in frame.iter().zip(&self.places) {
+            let rows = plane.layout.height as usize;
+            // SAFETY: the frame is valid, this place is inside the block, and the two are apart.
+            unsafe {
+                let to = self.pinned[0].address().add(place.offset);
+                copy_rows((plane.data.as_ptr(), plane.pitch), (to, place.pitch), plane.layout.row_bytes(), rows);
+            }
+        }
+    }
+
+    /// Copies the blurred frame out of the pinned memory. Nothing may be writing it.
+    pub fn take(&self, frame: &mut FrameMut) {
+        for (plane, place) in frame.iter_mut().zip(&self.places) {
+            let rows = plane.layout.height as usize;
+            // SAFETY: as above.
+            unsafe {
+                let from = self.pinned[1].address().add(place.offset);
+                let to = (plane.data.as_mut_ptr(), plane.pitch);
+                copy_rows((from, place.pitch), to, plane.layout.row_bytes(), rows);
+            }
+        }
+    }
+}
+
+/// Copies rows, and nothing of what is between them.
+///
+/// # Safety
+/// `rows` rows of `row_bytes` lie behind both addresses, at their pitches; the two do not overlap.
+unsafe fn copy_rows(from: (*const u8, usize), to: (*mut u8, usize), row_bytes: usize, rows: usize) {
+    let dense = from.1 == row_bytes && to.1 == row_bytes;
+    let (row_bytes, rows) = if dense { (row_bytes * rows, 1) } else { (row_bytes, rows) };
+    for row in 0..rows {
+        // SAFETY: as above.
+        unsafe { from.0.add(row * from.1).copy_to_nonoverlapping(to.0.add(row * to.1), row_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_lie_one_after_the_other_with_aligned_rows() {
+        let plane =
+            |width, height, channels, depth| PlaneLayout { width, height, channels, depth, sigma_scale: [1.0; 2] };
+        let (places, bytes) = places(&[plane(1920, 1080, 1, 8), plane(3, 5, 2, 8), plane(33, 2, 1, 16)]);
+        assert_eq!(places[0], Place { offset: 0, pitch: 1920 });
+        assert_eq!(places[1], Place { offset: 1920 * 1080, pitch: 64 });
+        assert_eq!(places[2], Place { offset: 1920 * 1080 + 512, pitch: 128 });
+        assert_eq!(bytes, 1920 * 1080 + 512 + 256);
+    }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MPL-2.0
+// A driver for machines without one: as much of libcuda as the CUDA engine uses, with the kernels themselves compiled
+// for the CPU through kernels/shim.h. Built and controlled by tests/cuda_without_gpu.rs.
+//
+// Nothing is done before somebody asks whether it is done, so whoever does not wait for the device sees old bytes. Any
+// function can be told to fail, at once or after some calls. What is allocated is counted.
+#include "../../kernels/blur.cu"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+enum Status { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600 };
+
+using Clock = std::chrono::steady_clock;
+struct Stream {
+  std::vector<std::function<int()>> queue;
+};
+struct Event {
+  Clock::time_point time;
+  Stream* stream = nullptr;
+  bool asked = false;
+};
+
+struct Fault {
+  int after, status;
+};
+
+struct State {
+  std::mutex mutex;
+  std::map<std::string, Fault> faults;
+  // What there is: contexts retained, devices and their capability, the driver's version.
+  int retained = 0, devices = 1, major = 9, minor = 0, version = 13000;
+  std::set<void*> device_memory, pinned_memory;
+  int streams = 0, events = 0, modules = 0, launches = 0;
+} state;
+
+thread_local std::vector<int> contexts;
+
+// A fault set on this function, or the status that it would have otherwise.
+int answer(const char* function, bool needs_context = false) {
+  const auto fault = state.faults.find(function);
+  if (fault != state.faults.end() && fault->second.after-- <= 0) return fault->second.status;
+  return needs_context && contexts.empty() ? NO_CONTEXT : SUCCESS;
+}
+
+#define ENTER(needs_context) \
+  std::lock_guard<std::mutex> lock(state.mutex); \
+  if (const int status = answer(__func__, needs_context)) return status
+
+int work_off(Stream* stream) {
+  int status = SUCCESS;
+  for (auto& work : stream->queue)
+    if (status == SUCCESS) status = work();
+  stream->queue.clear();
+  return status;
+}
+
+using Kernel = void (*)(BlurArgs);
+const std::map<std::string, Kernel> KERNELS = {
+#define KERNEL(name) {#name, name}
+#define CHANNELS(name) KERNEL(name##_c1), KERNEL(name##_c2), KERNEL(name##_c3), KERNEL(name##_c4)
+    CHANNELS(blur_fused_u8), CHANNELS(blur_fused_u16), CHANNELS(blur_rows_u8),
+    CHANNELS(blur_rows_u16), KERNEL(blur_columns_u8),  KERNEL(blur_columns_u16),
+};
+
+int allocate(std::set<void*>& memory, void** to, std::size_t bytes) {
+  *to = std::malloc(bytes);
+  if (!*to) return OUT_OF_MEMORY;
+  std::memset(*to, 0xc3, bytes);
+  memory.insert(*to);
+  return SUCCESS;
+}
+
+int release(std::set<void*>& memory, void* pointer) {
+  if (!memory.erase(pointer)) return INVALID_VALUE;
+  std::free(pointer);
+  return SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+// The controls.
+void fake_reset() {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.faults.clear();
+  state.devices = 1, state.major = 9, state.minor = 0, state.version = 13000;
+}
+void fake_fail(const char* function, int after, int status) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.faults[function] = {after, status};
+}
+void fake_machine(int devices, int major, int minor, int version) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.devices = devices, state.major = major, state.minor = minor, state.version = version;
+}
+// Device blocks, pinned blocks, streams and events that are there; contexts retained, modules and launches so far; and
+// contexts left current on this thread.
+void fake_counts(int* counts) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  const int now[] = {static_cast<int>(state.device_memory.size()), static_cast<int>(state.pinned_memory.size()),
+                     state.streams, state.events, state.retained, state.modules, state.launches,
+                     static_cast<int>(contexts.size())};
+  std::memcpy(counts, now, sizeof now);
+}
+
+int cuDriverGetVersion(int* version) {
+  ENTER(false);
+  *version = state.version;
+  return SUCCESS;
+}
+int cuInit(unsigned) {
+  ENTER(false);
+  return SUCCESS;
+}
+int cuDeviceGetCount(int* count) {
+  ENTER(false);
+  *count = state.devices;
+  return SUCCESS;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  ENTER(false);
+  *device = ordinal;
+  return SUCCESS;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  ENTER(false);
+  std::strncpy(name, "Stand-in", length);
+  return SUCCESS;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  ENTER(false);
+  const std::map<int, int> attributes = {{16, 4}, {75, state.major}, {76, state.minor}, {97, 227 << 10}};
+  *value = attributes.at(attribute);
+  return SUCCESS;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  ENTER(false);
+  state.retained++;
+  *context = reinterpret_cast<void*>(0x1000ull + device);
+  return SUCCESS;
+}
+int cuCtxPushCurrent_v2(void*) {
+  ENTER(false);
+  contexts.push_back(1);
+  return SUCCESS;
+}
+int cuCtxPopCurrent_v2(void** context) {
+  ENTER(true);
+  contexts.pop_back();
+  *context = nullptr;
+  return SUCCESS;
+}
+int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  ENTER(true);
+  *free = *total = 1 << 30;
+  return SUCCESS;
+}
+
+int cuStreamCreate(Stream** stream, unsigned) {
+  ENTER(true);
+  state.streams++;
+  *stream = new Stream;
+  return SUCCESS;
+}
+int cuStreamSynchronize(Stream* stream) {
+  ENTER(true);
+  return work_off(stream);
+}
+int cuStreamDestroy_v2(Stream* stream) {
+  ENTER(true);
+  state.streams--;
+  delete stream;
+  return SUCCESS;
+}
+int cuEventCreate(Event** event, unsigned) {
+  ENTER(true);
+  state.events++;
+  *event = new Event;
+  return SUCCESS;
+}
+int cuEventRecord(Event* event, Stream* stream) {
+  ENTER(true);
+  event->stream = stream;
+  event->asked = false;
+  stream->queue.push_back([event] {
+    event->time = Clock::now();
+    return SUCCESS;
+  });
+  return SUCCESS;
+}
+// Not ready when first asked, so that nobody gets away without waiting.
+int cuEventQuery(Event* event) {
+  ENTER(true);
+  if (!event->asked) {
+    event->asked = true;
+    return NOT_READY;
+  }
+  return work_off(event->stream);
+}
+int cuEventElapsedTime(float* milliseconds, Event* begin, Event* end) {
+  ENTER(true);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return SUCCESS;
+}
+int cuEventDestroy_v2(Event* event) {
+  ENTER(true);
+  state.events--;
+  delete event;
+  return SUCCESS;
+}
+
+int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
+  ENTER(true);
+  return allocate(state.device_memory, pointer, bytes);
+}
+int cuMemFree_v2(void* pointer) {
+  ENTER(true);
+  return release(state.device_memory, pointer);
+}
+int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  ENTER(true);
+  return allocate(state.pinned_memory, pointer, bytes);
+}
+int cuMemFreeHost(void* pointer) {
+  ENTER(true);
+  return release(state.pinned_memory, pointer);
+}
+int cuMemsetD8_v2(void* pointer, unsigned char value, std::size_t bytes) {
+  ENTER(true);
+  std::memset(pointer, value, bytes);
+  return SUCCESS;
+}
+static int copy(void* to, const void* from, std::size_t bytes, Stream* stream) {
+  stream->queue.push_back([=] {
+    std::memcpy(to, from, bytes);
+    return SUCCESS;
+  });
+  return SUCCESS;
+}
+int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, Stream* stream) {
+  ENTER(true);
+  return copy(to, from, bytes, stream);
+}
+int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, Stream* stream) {
+  ENTER(true);
+  return copy(to, from, bytes, stream);
+}
+
+int cuModuleLoadData(void** module, const void*) {
+  ENTER(true);
+  state.modules++;
+  *module = reinterpret_cast<void*>(1);
+  return SUCCESS;
+}
+int cuModuleGetFunction(const Kernel** function, void*, const char* name) {
+  ENTER(true);
+  const auto kernel = KERNELS.find(name);
+  if (kernel == KERNELS.end()) return NOT_FOUND;
+  *function = &kernel->second;
+  return SUCCESS;
+}
+int cuFuncSetAttribute(const Kernel*, int, int) {
+  ENTER(true);
+  return SUCCESS;
+}
+int cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, unsigned, unsigned threads, unsigned, unsigned,
+                   unsigned shared, Stream* stream, void** parameters, void**) {
+  ENTER(true);
+  state.launches++;
+  const BlurArgs args = *static_cast<const BlurArgs*>(parameters[0]);
+  stream->queue.push_back([=] {
+    blur_launch(*kernel, grid_x, grid_y, threads, shared, args);
+    return SUCCESS;
+  });
+  return SUCCESS;
+}
+
+int cuGetErrorName(int status, const char** name) {
+  const std::map<int, const char*> names = {{2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"},
+                                            {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}};
+  const auto found = names.find(status);
+  *name = found == names.end() ? "CUDA_ERROR_UNKNOWN" : found->second;
+  return SUCCESS;
+}
+int cuGetErrorString(int, const char** text) {
+  *text = "as the stand-in was told";
+  return SUCCESS;
+}
+}

@@ -1,0 +1,326 @@
+//! The CUDA engine on a stand-in for the driver (tests/cuda/libcuda.cpp), which runs the kernels on the CPU and fails
+//! when told to: the way of a frame, what it holds, and every failure, on any machine.
+
+mod common;
+
+use std::ffi::CString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use common::cases;
+use common::video::{self, Blur, blurred, buffer, info, picture, read};
+use gst::prelude::*;
+use gst_video::VideoFormat;
+use gstcudagaussblur::cuda::launch::Passes;
+use gstcudagaussblur::cuda::{CudaEngine, Image};
+use gstcudagaussblur::engine::Engine;
+
+const OUT_OF_MEMORY: i32 = 2;
+const NO_DEVICE: i32 = 100;
+const ILLEGAL_ADDRESS: i32 = 700;
+
+/// The driver's stand-in, opened before anything else asks for a library of its name.
+static DRIVER: LazyLock<libloading::os::unix::Library> = LazyLock::new(|| {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{}.so", std::process::id()));
+    let built = Command::new("g++")
+        .args(["-std=c++20", "-O2", "-w", "-pthread", "-shared", "-fPIC", "-Wl,-soname,libcuda.so", "-x", "c++"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/libcuda.cpp"))
+        .arg("-o")
+        .arg(&library)
+        .output()
+        .expect("g++ is needed to build the driver's stand-in: install it with scripts/setup");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_GLOBAL;
+    // SAFETY: its initialisers fill in tables of its own.
+    let opened = unsafe { libloading::os::unix::Library::open(Some(&library), flags) }.unwrap();
+    std::fs::remove_file(&library).unwrap();
+    opened
+});
+
+/// A machine with one device. The driver is one for the whole process, so one test has it at a time.
+struct Machine {
+    before: Counts,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// What the driver has given out: of the first four, what has been added since the test began; of the next three, all of
+/// this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    device_blocks: i32,
+    pinned_blocks: i32,
+    streams: i32,
+    events: i32,
+    contexts: i32,
+    modules: i32,
+    launches: i32,
+    /// Contexts that are current on this thread.
+    current: i32,
+}
+
+impl Machine {
+    fn new() -> Self {
+        static ONE: Mutex<()> = Mutex::new(());
+        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut machine = Self { before: Counts::default(), _alone: alone };
+        machine.mend();
+        machine.before = machine.counts();
+        machine
+    }
+
+    /// Nothing fails any more.
+    fn mend(&self) {
+        // SAFETY: as declared in the stand-in, here and below.
+        unsafe { DRIVER.get::<unsafe extern "C" fn()>(b"fake_reset").unwrap()() };
+    }
+
+    /// Calls of this function fail, from the one after the next `after` on.
+    fn fail(&self, function: &str, after: i32, status: i32) {
+        type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32);
+        let function = CString::new(function).unwrap();
+        // SAFETY: see above.
+        unsafe { DRIVER.get::<Fail>(b"fake_fail").unwrap()(function.as_ptr(), after, status) };
+    }
+
+    fn set(&self, devices: i32, capability: (i32, i32), cuda: (i32, i32)) {
+        type Set = unsafe extern "C" fn(i32, i32, i32, i32);
+        let version = cuda.0 * 1000 + cuda.1 * 10;
+        // SAFETY: see above.
+        unsafe { DRIVER.get::<Set>(b"fake_machine").unwrap()(devices, capability.0, capability.1, version) };
+    }
+
+    fn counts(&self) -> Counts {
+        let mut c = [0; 8];
+        // SAFETY: see above.
+        unsafe { DRIVER.get::<unsafe extern "C" fn(*mut i32)>(b"fake_counts").unwrap()(c.as_mut_ptr()) };
+        let [device_blocks, pinned_blocks, streams, events, contexts, modules, launches, current] = c;
+        let Self { before, .. } = self;
+        Counts {
+            device_blocks: device_blocks - before.device_blocks,
+            pinned_blocks: pinned_blocks - before.pinned_blocks,
+            streams: streams - before.streams,
+            events: events - before.events,
+            contexts,
+            modules,
+            launches,
+            current,
+        }
+    }
+}
+
+fn stat(blur: &Blur, name: &str) -> u64 {
+    blur.element.property::<gst::Structure>("stats").get(name).unwrap()
+}
+
+#[test]
+fn frames_go_through_the_device_and_come_back_blurred() {
+    let _machine = Machine::new();
+    for backend in ["auto", "cuda"] {
+        let mut blur = Blur::new(&format!("backend={backend}"));
+        assert_eq!(video::nick(&blur.element, "active-backend"), "cuda");
+        let mut frames = 0;
+        for (format, width, height) in
+            [(VideoFormat::Rgba, 67, 21), (VideoFormat::Rgb, 65, 40), (VideoFormat::Gray8, 260, 9)]
+        {
+            let info = info(format, width, height);
+            blur.caps(&info);
+            for (sigma, kernel_size) in [(1.5, 7), (5.0, 0), (0.8, 0)] {
+                blur.element.set_property("sigma", sigma);
+                blur.element.set_property("kernel-size", kernel_size);
+                let image = picture(&info, frames);
+                let output = read(&info, &blur.push(buffer(&info, &image)));
+                assert!(output == blurred(&image, sigma, kernel_size), "{format} sigma={sigma}");
+                frames += 1;
+            }
+        }
+        assert_eq!([stat(&blur, "frames"), stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [frames, frames, 0]);
+        for stage in ["upload", "kernel", "download"] {
+            assert!(stat(&blur, &format!("{stage}-last-ns")) > 0 && stat(&blur, &format!("{stage}-mean-ns")) > 0);
+        }
+        let stats = blur.element.property::<gst::Structure>("stats");
+        assert_eq!(stats.get::<&str>("kernel").unwrap(), "general-sm_90");
+        assert!(blur.messages(gst::MessageType::Warning).is_empty());
+    }
+}
+
+/// The case table, as far as one thread for each CUDA thread gets in reasonable time, in every number of passes.
+#[test]
+fn the_engine_gives_the_oracles_bytes_in_any_passes() {
+    let _machine = Machine::new();
+    let small = |case: &&cases::Case| case.layout.row_samples() * (case.layout.height as usize) < 3000;
+    let cases: Vec<_> = cases::all().into_iter().collect();
+    for (passes, offset) in [(Passes::Best, 0), (Passes::Fused, 7), (Passes::Split, 14)] {
+        let mut engine = Engine::on_cuda(CudaEngine::with(0, Image::Best, passes).unwrap());
+        let chosen: Vec<_> = cases.iter().filter(small).skip(offset).step_by(21).collect();
+        let bytes: usize = chosen.iter().map(|case| case.check_engine(&mut engine)).sum();
+        println!("{passes:?}: {} cases, {bytes} bytes, 0 differ", chosen.len());
+        assert!(chosen.len() > 20);
+    }
+}
+
+#[test]
+fn memory_is_made_once_for_frames_of_a_shape_and_the_context_once_for_all() {
+    let machine = Machine::new();
+    let mut blurs: Vec<Blur> = (0..3).map(|_| Blur::new("backend=cuda sigma=5")).collect();
+    for (width, height) in [(64, 16), (33, 20)] {
+        let info = info(VideoFormat::Rgb, width, height);
+        let image = picture(&info, 1);
+        let mut after_first = None;
+        for _ in 0..3 {
+            for blur in &mut blurs {
+                if after_first.is_none() {
+                    blur.caps(&info);
+                }
+                assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 5.0, 0));
+            }
+            let counts = Counts { launches: 0, ..machine.counts() };
+            assert_eq!(*after_first.get_or_insert(counts), counts, "something was made for a frame");
+        }
+        // Both frames on either side, and the scratch of a wide kernel; a stream and four events.
+        let counts = after_first.unwrap();
+        assert_eq!([counts.device_blocks, counts.pinned_blocks], [9, 6]);
+        assert_eq!([counts.streams, counts.events], [3, 12]);
+        assert_eq!([counts.contexts, counts.modules], [1, 1], "made once in the process");
+        assert_eq!(counts.current, 0, "a context was left current on somebody else's thread");
+    }
+    drop(blurs);
+    let end = machine.counts();
+    let there = |counts: Counts| [counts.device_blocks, counts.pinned_blocks, counts.streams, counts.events];
+    assert_eq!(there(end), [0; 4], "something is left after stop");
+}
+
+/// Why CUDA cannot be used, each with its sentence: an error of the element with `backend=cuda`, the CPU with `auto`.
+#[test]
+fn what_is_missing_is_said_at_start() {
+    let machine = Machine::new();
+    let fine = (9, 0);
+    type Setup<'a> = &'a dyn Fn(&Machine);
+    let table: [(&str, Setup, gst::ResourceError, &[&str]); 9] = [
+        ("", &|m| m.set(0, fine, (13, 0)), gst::ResourceError::NotFound, &["no CUDA device", "nvidia-smi"]),
+        ("", &|m| m.fail("cuInit", 0, NO_DEVICE), gst::ResourceError::NotFound, &["CUDA_ERROR_NO_DEVICE", "hides it"]),
+        ("", &|m| m.set(1, fine, (11, 7)), gst::ResourceError::NotFound, &["CUDA 11.7 only", "11.8", "520 or later"]),
+        (
+            "cuda-device-id=3",
+            &|m| m.set(4, (5, 2), (12, 2)),
+            gst::ResourceError::NotFound,
+            &["device 3 (Stand-in)", "5.2", "6.0 is needed", "cuda-device-id"],
+        ),
+        (
+            "cuda-device-id=7",
+            &|m| m.set(2, fine, (12, 2)),
+            gst::ResourceError::Settings,
+            &["no CUDA device 7", "has 2, numbered from 0; set cuda-device-id"],
+        ),
+        (
+            "cuda-device-id=1",
+            &|m| (m.set(2, fine, (12, 2)), m.fail("cuDevicePrimaryCtxRetain", 0, OUT_OF_MEMORY)).1,
+            gst::ResourceError::Failed,
+            &["device 1 failed making a context", "CUDA_ERROR_OUT_OF_MEMORY"],
+        ),
+        (
+            "cuda-device-id=1",
+            &|m| (m.set(2, fine, (12, 2)), m.fail("cuModuleLoadData", 0, 209)).1,
+            gst::ResourceError::Failed,
+            &["device 1 failed loading the kernels"],
+        ),
+        ("", &|m| m.fail("cuStreamCreate", 0, ILLEGAL_ADDRESS), gst::ResourceError::Failed, &["ILLEGAL_ADDRESS"]),
+        ("", &|m| m.fail("cuEventCreate", 2, OUT_OF_MEMORY), gst::ResourceError::Failed, &["creating an event"]),
+    ];
+    let info = info(VideoFormat::Rgb, 20, 10);
+    let image = picture(&info, 1);
+    for (properties, setup, kind, words) in table {
+        setup(&machine);
+        let element = video::element(&format!("backend=cuda {properties}"));
+        let bus = video::bus_of(&element);
+        assert!(element.set_state(gst::State::Paused).is_err(), "{words:?}: it started");
+        let message = bus.pop_filtered(&[gst::MessageType::Error]).expect("an error on the bus");
+        let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+        let text = error.error().to_string();
+        println!("{text}");
+        assert!(error.error().matches(kind), "{:?}", error.error());
+        assert!(words.iter().all(|word| text.contains(word)), "{text}: not all of {words:?}");
+        assert!(text.ends_with("or set backend=auto or backend=cpu to blur on the CPU"), "{text}");
+        assert!(bus.pop_filtered(&[gst::MessageType::Error]).is_none(), "a second error");
+        element.set_state(gst::State::Null).unwrap();
+
+        let mut blur = Blur::new(properties);
+        assert_eq!(video::nick(&blur.element, "active-backend"), "cpu", "{words:?}");
+        blur.caps(&info);
+        assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 1.5, 0));
+        drop(blur);
+        machine.mend();
+        let counts = machine.counts();
+        assert_eq!([counts.streams, counts.events, counts.current], [0; 3], "{words:?}: left behind");
+    }
+}
+
+/// What can fail on the way of a frame, and the words for it.
+const FAILURES: [(&str, i32, &str); 9] = [
+    ("cuMemAlloc_v2", OUT_OF_MEMORY, "of device memory"),
+    ("cuMemHostAlloc", OUT_OF_MEMORY, "of pinned host memory"),
+    ("cuMemsetD8_v2", ILLEGAL_ADDRESS, "clearing memory"),
+    ("cuCtxPushCurrent_v2", ILLEGAL_ADDRESS, "entering its context"),
+    ("cuEventRecord", ILLEGAL_ADDRESS, "recording an event"),
+    ("cuMemcpyHtoDAsync_v2", ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ("cuLaunchKernel", ILLEGAL_ADDRESS, "launching a kernel"),
+    ("cuMemcpyDtoHAsync_v2", ILLEGAL_ADDRESS, "downloading a frame"),
+    // A kernel or copy that fails while it runs is told to whoever asks next.
+    ("cuEventQuery", ILLEGAL_ADDRESS, "blurring a frame"),
+];
+
+#[test]
+fn with_auto_a_failure_in_mid_stream_is_a_warning_and_no_frame_is_lost() {
+    let machine = Machine::new();
+    for (function, status, words) in FAILURES {
+        let mut blur = Blur::new("sigma=2");
+        let mut pushed = 0;
+        for width in [40, 41] {
+            // A new shape, so that memory is made again.
+            let info = info(VideoFormat::Rgba, width, 12);
+            blur.caps(&info);
+            for _ in 0..3 {
+                let image = picture(&info, pushed);
+                if pushed == 3 {
+                    machine.fail(function, 0, status);
+                }
+                let output = blur.push(buffer(&info, &image));
+                assert!(read(&info, &output) == blurred(&image, 2.0, 0), "{function}: frame {pushed}");
+                pushed += 1;
+            }
+        }
+        assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [3, 3], "{function}");
+        assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
+        let warnings = blur.messages(gst::MessageType::Warning);
+        assert_eq!(warnings.len(), 1, "{function}: {warnings:?}");
+        assert!(warnings[0].contains(words) && warnings[0].contains("the CPU does the work"), "{}", warnings[0]);
+        assert!(blur.messages(gst::MessageType::Error).is_empty());
+        machine.mend();
+        drop(blur);
+    }
+}
+
+#[test]
+fn with_cuda_a_failure_in_mid_stream_is_one_error() {
+    let machine = Machine::new();
+    for (function, status, words) in FAILURES {
+        let mut blur = Blur::new("backend=cuda sigma=2");
+        let info = info(VideoFormat::Rgba, 40, 12);
+        let image = picture(&info, 1);
+        blur.caps(&info);
+        blur.push(buffer(&info, &image));
+        let wider = video::info(VideoFormat::Rgba, 41, 12);
+        blur.caps(&wider);
+        machine.fail(function, 0, status);
+        assert_eq!(blur.try_push(buffer(&wider, &picture(&wider, 2))), Err(gst::FlowError::Error), "{function}");
+        let errors = blur.messages(gst::MessageType::Error);
+        assert_eq!(errors.len(), 1, "{function}: {errors:?}");
+        assert!(errors[0].contains(words) && errors[0].contains("backend=auto"), "{}", errors[0]);
+        assert!(blur.messages(gst::MessageType::Warning).is_empty());
+        assert_eq!(video::nick(&blur.element, "active-backend"), "cuda");
+        machine.mend();
+        drop(blur);
+        let counts = machine.counts();
+        assert_eq!([counts.device_blocks, counts.pinned_blocks, counts.current], [0; 3], "{function}: left behind");
+    }
+}

@@ -1,0 +1,361 @@
+//! What needs a GPU, or a machine without its driver. Where a test lacks what it needs it is reported as ignored.
+//!
+//! `CUDAGAUSSBLUR_VIDEO` names video files (separated by ':') that decodebin can decode; without it the test that wants
+//! real video is ignored.
+
+mod common;
+
+use std::process::Command;
+
+use common::cases;
+use common::video::{self, Blur, buffer, info, picture, read};
+use gst::prelude::*;
+use gst_video::VideoFormat;
+use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
+use gstcudagaussblur::cuda::launch::{self, Passes};
+use gstcudagaussblur::cuda::{CudaEngine, CudaError, Image};
+use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Set in a process of its own that a test starts: which one it is.
+const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
+const VIDEO: &str = "CUDAGAUSSBLUR_VIDEO";
+
+fn main() {
+    if let Ok(child) = std::env::var(CHILD) {
+        match child.as_str() {
+            "no device" => without_a_device(),
+            "broken" => a_broken_context(),
+            other => unreachable!("{other}"),
+        }
+        return;
+    }
+    let present = device::count();
+    match &present {
+        Ok(_) => println!("GPU: {}", describe()),
+        Err(error) => println!("no GPU: {error}"),
+    }
+    let gpu = present.is_ok();
+    let on_gpu = |name: &str, test: fn()| trial(name, gpu, test);
+    let mut trials = vec![
+        on_gpu("large_frames_equal_the_cpu_engines", large_frames),
+        on_gpu("all_elements_share_one_context", one_context),
+        on_gpu("a_hundred_starts_leave_no_device_memory_behind", hundred_starts),
+        on_gpu("a_device_number_too_high_is_refused", device_number),
+        on_gpu("device_memory_that_runs_out", out_of_memory),
+        on_gpu("devices_that_are_hidden", || in_a_child("no device", &[("CUDA_VISIBLE_DEVICES", "")])),
+        on_gpu("a_context_that_breaks_in_mid_stream", || in_a_child("broken", &[])),
+        trial("real_video_equals_the_cpu_engines", gpu && std::env::var(VIDEO).is_ok(), real_video),
+        trial("without_a_driver_it_is_said_at_start", present == Err(CudaError::NoDriver), without_a_driver),
+    ];
+    for (image, word) in [(Image::Best, "prebuilt"), (Image::Portable, "ptx")] {
+        for passes in [Passes::Best, Passes::Fused, Passes::Split] {
+            let name = format!("case_table_{word}_{passes:?}").to_lowercase();
+            let test = move || {
+                case_table(image, passes);
+                Ok::<(), Failed>(())
+            };
+            trials.push(Trial::test(name, test).with_ignored_flag(!gpu));
+        }
+    }
+    // One after the other: some of them count the device's memory.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: &str, runs: bool, test: fn()) -> Trial {
+    let test = move || {
+        test();
+        Ok(())
+    };
+    Trial::test(name, test).with_ignored_flag(!runs)
+}
+
+fn describe() -> String {
+    let device = Device::open(0).unwrap();
+    let (major, minor) = device.capability();
+    let Ok(kernels) = device.kernels(Image::Best) else { return "kernels cannot be loaded".into() };
+    format!("{}, compute capability {major}.{minor}, kernels {}", device.name(), kernels.name())
+}
+
+fn case_table(image: Image, passes: Passes) {
+    let mut engine = Engine::on_cuda(CudaEngine::with(0, image, passes).unwrap());
+    let cases = cases::all();
+    let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
+    println!("{:<14} {passes:?}: {} cases, {bytes} bytes, 0 differ", engine.stats().kernel_name, cases.len());
+}
+
+/// Frames of common and of the largest sizes, where the oracle would take minutes: both engines give the same bytes.
+fn large_frames() {
+    let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
+    let mut cpu = Engine::on_cpu(CpuEngine::new().unwrap());
+    let layout = |width, height, channels, depth| PlaneLayout { width, height, channels, depth, sigma_scale: [1.0; 2] };
+    for (layout, sizes) in [
+        (layout(3840, 2160, 4, 8), &[7, 31, 127, 401][..]),
+        (layout(3840, 2160, 1, 10), &[7, 31, 127, 801]),
+        (layout(1919, 1079, 3, 8), &[7, 63]),
+        (layout(16384, 16384, 1, 8), &[7, 63]),
+        (layout(16384, 4096, 4, 8), &[15, 255]),
+        (layout(16384, 1, 4, 16), &[31, 801]),
+        (layout(1, 16384, 2, 8), &[31, 801]),
+    ] {
+        let bytes = layout.row_bytes() * layout.height as usize;
+        let mut src = common::Noise(bytes as u64).bytes(bytes);
+        if layout.depth == 10 {
+            src.chunks_exact_mut(2).for_each(|sample| sample[1] &= 3);
+        }
+        for &size in sizes {
+            let params = BlurParams::new((f64::from(size) / 7.0).min(100.0), size).unwrap();
+            let [on_cuda, on_cpu] = [&mut cuda, &mut cpu].map(|engine| {
+                let mut dst = vec![0; bytes];
+                let plane = Plane { layout, pitch: layout.row_bytes(), data: &src[..] };
+                let out = Plane { layout, pitch: layout.row_bytes(), data: &mut dst[..] };
+                engine.blur(params, &vec![plane], &mut vec![out]).unwrap();
+                dst
+            });
+            assert!(on_cuda == on_cpu, "{layout:?} kernel-size={size}");
+        }
+    }
+}
+
+const PIPELINE: &str = "videotestsrc num-buffers=5 ! video/x-raw,format=RGBA,width=1920,height=1080 ! \
+                        cudagaussblur name=blur backend=cuda sigma=5 ! fakesink";
+
+fn run(pipeline: &gst::Element) {
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
+    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+}
+
+fn free() -> usize {
+    Device::open(0).unwrap().free_memory().unwrap()
+}
+
+/// A context takes hundreds of MB of device memory, a pipeline's frames tens.
+fn one_context() {
+    video::init();
+    Device::open(0).unwrap().kernels(Image::Best).unwrap();
+    let before = free();
+    let pipelines = [PIPELINE, PIPELINE].map(|line| gst::parse::launch(line).unwrap());
+    std::thread::scope(|scope| {
+        for pipeline in &pipelines {
+            scope.spawn(|| run(pipeline));
+        }
+    });
+    let taken = before - free();
+    println!("two pipelines at once take {} MB of device memory", taken >> 20);
+    assert!(taken < 150 << 20, "{taken} bytes: more than their frames");
+    for pipeline in &pipelines {
+        let blur = pipeline.downcast_ref::<gst::Bin>().unwrap().by_name("blur").unwrap();
+        assert_eq!(video::nick(&blur, "active-backend"), "cuda");
+        assert_eq!(blur.property::<gst::Structure>("stats").get::<u64>("frames-cuda").unwrap(), 5);
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+fn hundred_starts() {
+    video::init();
+    let pipeline = gst::parse::launch(PIPELINE).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..100 {
+        run(&pipeline);
+        pipeline.set_state(gst::State::Null).unwrap();
+        seen.push(free());
+    }
+    println!("free device memory after round 1: {} bytes, after round 100: {} bytes", seen[0], seen[99]);
+    assert_eq!(seen[0], seen[99], "device memory is left behind");
+}
+
+fn start_fails(properties: &str) -> String {
+    let element = video::element(properties);
+    let bus = video::bus_of(&element);
+    assert!(element.set_state(gst::State::Paused).is_err(), "it started");
+    let errors = video::texts(&bus, gst::MessageType::Error);
+    element.set_state(gst::State::Null).unwrap();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    println!("{}", errors[0]);
+    errors[0].clone()
+}
+
+/// With `auto` the CPU blurs from the start.
+fn the_cpu_blurs(properties: &str) {
+    let info = info(VideoFormat::Rgb, 64, 48);
+    let image = picture(&info, 1);
+    let mut blur = Blur::new(properties);
+    assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
+    blur.caps(&info);
+    assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 1.5, 0));
+}
+
+fn device_number() {
+    let count = device::count().unwrap();
+    let text = start_fails(&format!("backend=cuda cuda-device-id={count}"));
+    assert!(text.contains(&format!("no CUDA device {count}")) && text.contains("set cuda-device-id"), "{text}");
+    the_cpu_blurs(&format!("cuda-device-id={count}"));
+}
+
+fn without_a_driver() {
+    let text = start_fails("backend=cuda");
+    assert!(text.contains("libcuda.so.1") && text.contains("install the NVIDIA driver"), "{text}");
+    assert!(text.contains("backend=auto or backend=cpu"), "{text}");
+    the_cpu_blurs("");
+}
+
+fn without_a_device() {
+    let text = start_fails("backend=cuda");
+    assert!(text.contains("finds no CUDA device") && text.contains("CUDA_VISIBLE_DEVICES"), "{text}");
+    the_cpu_blurs("");
+}
+
+/// Pushes frames before and after `break_it`: all come back blurred, with one warning, and the CPU at work.
+fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
+    let mut blur = Blur::new("sigma=3");
+    for (i, width) in [512_u32, 512, 640, 640].into_iter().enumerate() {
+        let info = info(VideoFormat::Rgba, width, 300);
+        let image = picture(&info, 1);
+        blur.caps(&info);
+        if i == 2 {
+            assert_eq!(video::nick(&blur.element, "active-backend"), "cuda");
+            break;
+        }
+        assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
+    }
+    break_it();
+    let info = info(VideoFormat::Rgba, 640, 300);
+    for seed in 0..3 {
+        let image = picture(&info, seed);
+        assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
+    }
+    let warnings = blur.messages(gst::MessageType::Warning);
+    assert!(warnings.len() == 1 && warnings[0].contains(words), "{warnings:?}");
+    println!("{}", warnings[0]);
+    assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
+    let stats = blur.element.property::<gst::Structure>("stats");
+    assert_eq!(["frames-cuda", "frames-cpu"].map(|name| stats.get::<u64>(name).unwrap()), [2, 3]);
+}
+
+fn out_of_memory() {
+    let device = Device::open(0).unwrap();
+    let mut hoard = Vec::new();
+    let take_all = || {
+        let _current = device.enter().unwrap();
+        let mut bytes = 64 << 30;
+        while bytes >= 1 << 16 {
+            match DeviceMemory::new(bytes, 0) {
+                Ok(memory) => hoard.push(memory),
+                Err(_) => bytes /= 2,
+            }
+        }
+    };
+    the_cpu_takes_over(take_all, "of device memory could not be allocated");
+
+    let info = info(VideoFormat::Rgba, 640, 300);
+    let mut blur = Blur::new("backend=cuda");
+    blur.caps(&info);
+    assert_eq!(blur.try_push(buffer(&info, &picture(&info, 1))), Err(gst::FlowError::Error));
+    let errors = blur.messages(gst::MessageType::Error);
+    assert!(errors.len() == 1 && errors[0].contains("of device memory could not be allocated"), "{errors:?}");
+    println!("{}", errors[0]);
+    let _current = device.enter().unwrap();
+    hoard.clear();
+    // With memory again the same element goes on.
+    blur.push(buffer(&info, &picture(&info, 1)));
+}
+
+/// A kernel that traps, in the same context: whatever uses it next fails, for good.
+fn a_broken_context() {
+    let break_it = || {
+        let ptx = format!(
+            ".version 7.0\n.target sm_60\n.address_size 64\n.visible .entry trap(.param .align 8 .b8 a[{}])\n{{ trap; }}\n\0",
+            size_of::<launch::BlurArgs>()
+        );
+        let device = Device::open(0).unwrap();
+        let _current = device.enter().unwrap();
+        let stream = Stream::new(0).unwrap();
+        // SAFETY: whole PTX.
+        let module = unsafe { Module::load(ptx.as_bytes(), 0) }.unwrap();
+        let function = module.function("trap", device.limits().shared_bytes).unwrap();
+        let taps = BlurParams::new(1.0, 0).unwrap().taps(1.0);
+        let layout = PlaneLayout { width: 1, height: 1, channels: 1, depth: 8, sigma_scale: [1.0; 2] };
+        let taps = [taps.clone(), taps];
+        let blur =
+            launch::PlaneBlur { layout, src: (0, 1), dst: (0, 1), scratch: 0, taps: &taps, passes: Passes::Best };
+        let launch = launch::launches(&blur, 0..1, device.limits())[0];
+        // SAFETY: the kernel traps before it touches anything.
+        unsafe { stream.launch(function, &launch) }.unwrap();
+        println!("{}", stream.synchronize().unwrap_err());
+    };
+    the_cpu_takes_over(break_it, "CUDA device 0 failed");
+    // The context stays broken, and it is said at the next start.
+    let text = start_fails("backend=cuda");
+    assert!(text.contains("CUDA device 0 failed") && text.contains("restart the program"), "{text}");
+    the_cpu_blurs("");
+}
+
+/// Runs a part of this program in a process of its own, because it would spoil this one.
+fn in_a_child(which: &str, environment: &[(&str, &str)]) {
+    // The loader that this very process was started by, where it is not the system's own.
+    let program = std::env::current_exe().unwrap();
+    let started_as: Vec<_> = std::env::args_os().collect();
+    let mut command = match std::env::var_os("CUDAGAUSSBLUR_TEST_RUNNER") {
+        Some(runner) => {
+            let mut command = Command::new(runner);
+            command.arg(&started_as[0]);
+            command
+        }
+        None => Command::new(program),
+    };
+    let output = command.env(CHILD, which).envs(environment.iter().copied()).output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    print!("{text}");
+    assert!(output.status.success(), "{which}: {}", output.status);
+}
+
+/// Every frame of the files, through the element on CUDA and on the CPU.
+fn real_video() {
+    video::init();
+    let files = std::env::var(VIDEO).unwrap();
+    let mut total = 0;
+    for file in files.split(':') {
+        let sides = ["cuda", "cpu"].map(|backend| {
+            let line = format!(
+                "filesrc location={file} ! decodebin ! videoconvert ! video/x-raw,format=RGBA ! \
+                 cudagaussblur name=blur sigma=4 backend={backend} ! appsink name=sink sync=false max-buffers=4"
+            );
+            let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Bin>().unwrap();
+            let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+            pipeline.set_state(gst::State::Playing).unwrap();
+            (pipeline, sink)
+        });
+        let mut frames = 0;
+        loop {
+            let [cuda, cpu] = [&sides[0].1, &sides[1].1].map(|sink| sink.pull_sample().ok());
+            let (Some(cuda), Some(cpu)) = (&cuda, &cpu) else {
+                assert!(cuda.is_none() && cpu.is_none(), "{file}: one has more frames than the other");
+                break;
+            };
+            let [a, b] = [cuda, cpu].map(|sample| sample.buffer().unwrap().map_readable().unwrap());
+            assert!(a == b, "{file}: frame {frames} differs");
+            frames += 1;
+        }
+        for (pipeline, _) in &sides {
+            let bus = pipeline.bus().unwrap();
+            let errors = video::texts(&bus, gst::MessageType::Error);
+            assert!(errors.is_empty(), "{errors:?}");
+        }
+        let blur = sides[0].0.by_name("blur").unwrap();
+        assert_eq!(video::nick(&blur, "active-backend"), "cuda");
+        assert_eq!(blur.property::<gst::Structure>("stats").get::<u64>("frames-cuda").unwrap(), frames);
+        for (pipeline, _) in &sides {
+            pipeline.set_state(gst::State::Null).unwrap();
+        }
+        total += frames;
+    }
+    println!("{total} frames of real video under {}, 0 bytes differ", gst::version_string());
+    assert!(total >= 100, "too little video");
+}
