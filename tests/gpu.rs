@@ -1,7 +1,8 @@
 //! What needs a GPU, or a machine without its driver. Where a test lacks what it needs it is reported as ignored.
 //!
 //! `CUDAGAUSSBLUR_VIDEO` names video files (separated by ':') that decodebin can decode; without it the test that wants
-//! real video is ignored.
+//! real video is ignored. `CUDAGAUSSBLUR_CASES=n` takes every nth case of the case table's smaller ones, for tools that
+//! make everything thousands of times slower.
 
 mod common;
 
@@ -43,6 +44,7 @@ fn main() {
     let on_gpu = |name: &str, test: fn()| trial(name, gpu, test);
     let mut trials = vec![
         on_gpu("large_frames_equal_the_cpu_engines", large_frames),
+        on_gpu("every_device_blurs", every_device),
         on_gpu("all_elements_share_one_context", one_context),
         on_gpu("a_hundred_starts_leave_no_device_memory_behind", hundred_starts),
         on_gpu("a_device_number_too_high_is_refused", device_number),
@@ -84,7 +86,15 @@ fn describe() -> String {
 
 fn case_table(image: Image, passes: Passes) {
     let mut engine = Engine::on_cuda(CudaEngine::with(0, image, passes).unwrap());
-    let cases = cases::all();
+    let mut cases = cases::all();
+    if let Ok(every) = std::env::var("CUDAGAUSSBLUR_CASES") {
+        let every = every.parse().expect("CUDAGAUSSBLUR_CASES is a number");
+        cases = cases.into_iter().filter(|case| case.work() < 1 << 20).step_by(every).collect();
+    }
+    for shape in (1..=2).flat_map(|bytes| (1..=4).map(move |channels| (bytes, channels))) {
+        let has = |case: &cases::Case| (case.layout.sample_bytes(), case.layout.channels) == shape;
+        assert!(cases.iter().any(has), "no case for samples of {} bytes in {} channels", shape.0, shape.1);
+    }
     let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
     println!("{:<14} {passes:?}: {} cases, {bytes} bytes, 0 differ", engine.stats().kernel_name, cases.len());
 }
@@ -120,6 +130,28 @@ fn large_frames() {
             assert!(on_cuda == on_cpu, "{layout:?} kernel-size={size}");
         }
     }
+}
+
+/// Elements on all devices at once, each on its own.
+fn every_device() {
+    let count = device::count().unwrap();
+    let info = info(VideoFormat::Rgba, 700, 500);
+    std::thread::scope(|scope| {
+        for id in 0..count {
+            let info = &info;
+            scope.spawn(move || {
+                let mut blur = Blur::new(&format!("backend=cuda cuda-device-id={id} sigma=5"));
+                blur.caps(info);
+                for seed in 0..3 {
+                    let image = picture(info, seed);
+                    assert!(read(info, &blur.push(buffer(info, &image))) == video::blurred(&image, 5.0, 0));
+                }
+            });
+        }
+    });
+    let contexts: std::collections::HashSet<usize> = (0..count).map(|id| Device::open(id).unwrap().context()).collect();
+    assert_eq!(contexts.len(), count as usize);
+    println!("{count} device(s), a context each");
 }
 
 const PIPELINE: &str = "videotestsrc num-buffers=5 ! video/x-raw,format=RGBA,width=1920,height=1080 ! \

@@ -85,15 +85,9 @@ impl Drop for Program {
     }
 }
 
-/// Multiply-and-adds of a case, roughly.
-fn work(case: &Case) -> usize {
-    let [rows, columns] = case.layout.sigma_scale.map(|scale| case.params().taps(scale).radius());
-    case.layout.row_samples() * case.layout.height as usize * (rows + columns + 8)
-}
-
 fn run(sanitizer: &str, every: usize, most_work: usize) {
     let mut program = Program::build(sanitizer);
-    let cases: Vec<Case> = cases::all().into_iter().filter(|case| work(case) <= most_work).step_by(every).collect();
+    let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {
         let down = case.params().taps(case.layout.sigma_scale[1]).radius();

@@ -54,11 +54,11 @@ fn assert_ok(line: &str, output: &Output) {
     assert!(!text.contains("object-alive, type-name=(string)Gst"), "{line}\nleaks: {text}");
 }
 
-/// The README's shell lines that start with `command`, with continued lines joined.
+/// The README's shell lines that run `command`, with continued lines joined.
 fn lines(command: &str) -> Vec<String> {
     let readme = include_str!("../README.md").replace("\\\n", " ");
     let shell = readme.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
-    shell.flat_map(str::lines).filter(|line| line.starts_with(command)).map(str::to_owned).collect()
+    shell.flat_map(str::lines).filter(|line| line.contains(command)).map(str::to_owned).collect()
 }
 
 /// Frames of the video in a file.

@@ -111,6 +111,12 @@ impl Case {
         BlurParams::new(self.sigma, self.kernel_size).unwrap()
     }
 
+    /// Multiply-and-adds, roughly.
+    pub fn work(&self) -> usize {
+        let [rows, columns] = self.layout.sigma_scale.map(|scale| self.params().taps(scale).radius());
+        self.layout.row_samples() * self.layout.height as usize * (rows + columns + 8)
+    }
+
     pub fn image(&self) -> Image {
         let PlaneLayout { width, height, channels, depth, .. } = self.layout;
         let top = (1_u32 << depth) as u64 - 1;

@@ -7,6 +7,7 @@
 #include "../../kernels/blur.cu"
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -40,7 +41,7 @@ struct State {
   // What there is: contexts retained, devices and their capability, the driver's version.
   int retained = 0, devices = 1, major = 9, minor = 0, version = 13000;
   std::set<void*> device_memory, pinned_memory;
-  int streams = 0, events = 0, modules = 0, launches = 0;
+  int streams = 0, events = 0, modules = 0, allocations = 0, queued = 0;
 } state;
 
 thread_local std::vector<int> contexts;
@@ -56,8 +57,14 @@ int answer(const char* function, bool needs_context = false) {
   std::lock_guard<std::mutex> lock(state.mutex); \
   if (const int status = answer(__func__, needs_context)) return status
 
+void enqueue(Stream* stream, std::function<int()> work) {
+  stream->queue.push_back(std::move(work));
+  state.queued++;
+}
+
 int work_off(Stream* stream) {
   int status = SUCCESS;
+  state.queued -= static_cast<int>(stream->queue.size());
   for (auto& work : stream->queue)
     if (status == SUCCESS) status = work();
   stream->queue.clear();
@@ -76,12 +83,17 @@ int allocate(std::set<void*>& memory, void** to, std::size_t bytes) {
   *to = std::malloc(bytes);
   if (!*to) return OUT_OF_MEMORY;
   std::memset(*to, 0xc3, bytes);
+  state.allocations++;
   memory.insert(*to);
   return SUCCESS;
 }
 
 int release(std::set<void*>& memory, void* pointer) {
   if (!memory.erase(pointer)) return INVALID_VALUE;
+  if (state.queued) {
+    std::fprintf(stderr, "memory was freed while work that may use it was queued\n");
+    std::abort();
+  }
   std::free(pointer);
   return SUCCESS;
 }
@@ -104,12 +116,12 @@ void fake_machine(int devices, int major, int minor, int version) {
   std::lock_guard<std::mutex> lock(state.mutex);
   state.devices = devices, state.major = major, state.minor = minor, state.version = version;
 }
-// Device blocks, pinned blocks, streams and events that are there; contexts retained, modules and launches so far; and
-// contexts left current on this thread.
+// Device blocks, pinned blocks, streams and events that are there; contexts retained, modules loaded and blocks allocated
+// so far; and contexts left current on this thread.
 void fake_counts(int* counts) {
   std::lock_guard<std::mutex> lock(state.mutex);
   const int now[] = {static_cast<int>(state.device_memory.size()), static_cast<int>(state.pinned_memory.size()),
-                     state.streams, state.events, state.retained, state.modules, state.launches,
+                     state.streams, state.events, state.retained, state.modules, state.allocations,
                      static_cast<int>(contexts.size())};
   std::memcpy(counts, now, sizeof now);
 }
@@ -193,7 +205,7 @@ int cuEventRecord(Event* event, Stream* stream) {
   ENTER(true);
   event->stream = stream;
   event->asked = false;
-  stream->queue.push_back([event] {
+  enqueue(stream, [event] {
     event->time = Clock::now();
     return SUCCESS;
   });
@@ -242,7 +254,7 @@ int cuMemsetD8_v2(void* pointer, unsigned char value, std::size_t bytes) {
   return SUCCESS;
 }
 static int copy(void* to, const void* from, std::size_t bytes, Stream* stream) {
-  stream->queue.push_back([=] {
+  enqueue(stream, [=] {
     std::memcpy(to, from, bytes);
     return SUCCESS;
   });
@@ -277,9 +289,8 @@ int cuFuncSetAttribute(const Kernel*, int, int) {
 int cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, unsigned, unsigned threads, unsigned, unsigned,
                    unsigned shared, Stream* stream, void** parameters, void**) {
   ENTER(true);
-  state.launches++;
   const BlurArgs args = *static_cast<const BlurArgs*>(parameters[0]);
-  stream->queue.push_back([=] {
+  enqueue(stream, [=] {
     blur_launch(*kernel, grid_x, grid_y, threads, shared, args);
     return SUCCESS;
   });
