@@ -555,8 +555,8 @@ template <class T> __device__ __forceinline__ void blur_columns(const BlurArgs& 
   if (sample < samples) write_out<T>(args, sum, y_begin + down * ROWS, y_end, sample, samples);
 }
 
-// Blocks per multiprocessor that the fused kernels leave registers for. The portable PTX takes fewer: what becomes of it
-// on older and on later chips needs more registers, and would spill.
+// Blocks per multiprocessor that the fused kernels leave registers for. The portable PTX takes fewer: what becomes of
+// it on older and on later chips needs more registers, and would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
 #define FUSED_BLOCKS(T) (sizeof(T) == 1 ? 5 : 4)
 #else
