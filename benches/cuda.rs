@@ -2,6 +2,7 @@
 //! README.md tells how to read the tables.
 
 use std::hint::black_box;
+
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
@@ -25,6 +26,9 @@ fn main() {
         Ok(_) => (),
         Err(error) => return println!("no GPU, nothing to measure: {error}"),
     }
+    // Kernels for single sizes are compiled here, not found.
+    // SAFETY: the only thread yet.
+    unsafe { std::env::set_var("CUDAGAUSSBLUR_CACHE", "off") };
     if let Err(error) = tables() {
         eprintln!("{error}");
         std::process::exit(1);
@@ -35,6 +39,11 @@ fn tables() -> Result<(), CudaError> {
     let started = Instant::now();
     let device = Device::open(0)?;
     let context = started.elapsed();
+    let first = first_frame();
+    let second = first_frame();
+    println!(
+        "From set_state(PLAYING) to the first blurred frame, 1080p RGB, context there: {first:.1} ms, again {second:.1} ms"
+    );
     let started = Instant::now();
     let kernels = device.kernels(Image::Best)?.name();
     let prebuilt = started.elapsed();
@@ -52,11 +61,20 @@ fn tables() -> Result<(), CudaError> {
     println!(
         "\nKernels, device memory in and out, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), sigma = k/6\n"
     );
-    println!("| plane | copy | {} |", KERNEL_SIZES.map(|k| format!("k={k}")).join(" | "));
-    println!("| --- | --- |{}", " --- |".repeat(KERNEL_SIZES.len()));
+    println!("| plane | kernel | copy | {} |", KERNEL_SIZES.map(|k| format!("k={k}")).join(" | "));
+    println!("| --- | --- | --- |{}", " --- |".repeat(KERNEL_SIZES.len()));
     for (name, width, height, channels) in PLANES {
         in_device_memory(device, name, layout(width, height, channels))?;
     }
+
+    println!("\nAt 60 frames a second, 1080p RGBA through ordinary host memory, 10 s each\n");
+    println!(
+        "| sigma | frames | longer than 16.7 ms | longest with no compiler at work | longest beside it | kernels made |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- |");
+    // 0.5 to 20 and back, and another one every second.
+    paced("swept", |second| 0.5 + 19.5 * (1.0 - (second / 5.0 - 1.0).abs()))?;
+    paced("jumping", |second| [1.0, 5.0, 2.0, 0.7, 3.0, 20.0, 1.5, 4.0, 2.5, 0.5][second as usize % 10])?;
 
     println!("\nRGB frames of the article's sizes, 7x7, sigma 1.5, µs (median of {REPETITIONS})\n");
     println!("| frame | upload | kernel | download | whole frame, host to host | CPU engine, {} threads |", threads());
@@ -77,7 +95,7 @@ fn tables() -> Result<(), CudaError> {
     Ok(())
 }
 
-const KERNEL_SIZES: [u32; 5] = [7, 15, 31, 63, 127];
+const KERNEL_SIZES: [u32; 7] = [3, 7, 15, 31, 49, 63, 127];
 const PLANES: [(&str, u32, u32, u8); 4] = [
     ("1080p RGBA", 1920, 1080, 4),
     ("4K RGBA", 3840, 2160, 4),
@@ -154,25 +172,113 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Result<
         unsafe { result::memcpy_dtod_async(dst, src, bytes, stream.raw()) }.expect("a copy");
         Ok(())
     })?;
-    let mut row = format!("| {name} | {copy:.1} |");
-    for size in KERNEL_SIZES {
-        let taps = taps(f64::from(size) / 6.0, size);
-        let scratch = DeviceMemory::new(engine.scratch_bytes(&layout, &taps).max(16), device.id())?;
-        let time = time_on(&stream, device, |turn| {
-            let blur = PlaneBlur {
-                layout,
-                src: (sources[turn].address(), pitch),
-                dst: (destinations[turn].address(), pitch),
-                scratch: scratch.address(),
-                taps: &taps,
-                passes: Passes::Best,
+    // The prebuilt kernels first: those for single sizes are not made before they are wanted.
+    for special in [false, true] {
+        let mut row = format!("| {name} | {} | {copy:.1} |", if special { "special" } else { "general" });
+        for size in KERNEL_SIZES {
+            row += &if special && !make_special(&layout, size) {
+                " |".to_owned()
+            } else {
+                format!(" {:.1} |", plane(device, &engine, &stream, &layout, size, &sources, &destinations)?)
             };
-            // SAFETY: the memory is as large as the planes, the context current; waited for in `time_on`.
-            unsafe { engine.queue_plane(&stream, &blur) }
-        })?;
-        row += &format!(" {time:.1} |");
+        }
+        println!("{row}");
     }
-    println!("{row}");
+    Ok(())
+}
+
+/// Has the kernel for this size made, if there is to be one, by blurring small frames of such samples.
+fn make_special(layout: &PlaneLayout, size: u32) -> bool {
+    let layout = PlaneLayout { width: 64, height: 8, ..*layout };
+    let params = BlurParams::new(f64::from(size) / 6.0, size).expect("usable");
+    let mut engine = Engine::on_cuda(CudaEngine::new(0).expect("a device"));
+    let (src, mut dst) = (noise(layout.row_bytes() * 8), vec![0; layout.row_bytes() * 8]);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) || engine.stats().progress.at_work {
+        let plane = Plane { layout, pitch: layout.row_bytes(), data: &src[..] };
+        let out = Plane { layout, pitch: layout.row_bytes(), data: &mut dst[..] };
+        engine.blur(params, &vec![plane], &mut vec![out]).expect("a blurred frame");
+        if engine.stats().kernel_name.starts_with("special") {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+/// The time of a plane's kernels.
+fn plane(
+    device: &Device,
+    engine: &CudaEngine,
+    stream: &Stream,
+    layout: &PlaneLayout,
+    size: u32,
+    sources: &[DeviceMemory],
+    destinations: &[DeviceMemory],
+) -> Result<f64, CudaError> {
+    let layout = *layout;
+    let pitch = layout.row_bytes().next_multiple_of(64);
+    let taps = taps(f64::from(size) / 6.0, size);
+    let scratch = DeviceMemory::new(engine.scratch_bytes(&layout, &taps).max(16), device.id())?;
+    time_on(stream, device, |turn| {
+        let blur = PlaneBlur {
+            layout,
+            src: (sources[turn].address(), pitch),
+            dst: (destinations[turn].address(), pitch),
+            scratch: scratch.address(),
+            taps: &taps,
+            passes: Passes::Best,
+        };
+        // SAFETY: the memory is as large as the planes, the context current; waited for in `time_on`.
+        unsafe { engine.queue_plane(stream, &blur) }
+    })
+}
+
+/// Milliseconds from `set_state(PLAYING)` to the first blurred frame of a new element.
+fn first_frame() -> f64 {
+    gst::init().expect("GStreamer");
+    gstcudagaussblur::register_static().expect("registered once");
+    let element =
+        gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cuda").build().expect("ours");
+    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+    let frame = gst::Buffer::from_mut_slice(noise(1920 * 1080 * 3));
+    let begun = Instant::now();
+    harness.play();
+    harness.set_src_caps_str("video/x-raw,format=RGB,width=1920,height=1080,framerate=60/1");
+    harness.push_and_pull(frame).expect("a blurred frame");
+    begun.elapsed().as_secs_f64() * 1e3
+}
+
+/// Frames at the pace of 60 a second with a sigma of the time: how long the calls take, with and without a compilation
+/// beside them.
+fn paced(name: &str, sigma: impl Fn(f64) -> f64) -> Result<(), CudaError> {
+    const FRAME: Duration = Duration::from_nanos(16_666_667);
+    let layout = layout(1920, 1080, 4);
+    let bytes = layout.row_bytes() * layout.height as usize;
+    let (src, mut dst) = (noise(bytes), vec![0; bytes]);
+    let mut engine = Engine::on_cuda(CudaEngine::new(0)?);
+    let (mut longest, mut late, mut made, mut last) = ([Duration::ZERO; 2], 0, 0, engine.stats().progress.last);
+    let begun = Instant::now();
+    for turn in 0..600 {
+        std::thread::sleep((FRAME * turn).saturating_sub(begun.elapsed()));
+        let params = BlurParams::new(sigma(f64::from(turn) / 60.0), 0).expect("usable");
+        let plane = Plane { layout, pitch: layout.row_bytes(), data: &src[..] };
+        let out = Plane { layout, pitch: layout.row_bytes(), data: &mut dst[..] };
+        let (src, mut dst) = (vec![plane], vec![out]);
+        let frame = Instant::now();
+        engine.blur(params, &src, &mut dst).expect("a blurred frame");
+        let took = frame.elapsed();
+        let progress = engine.stats().progress;
+        // The first frame makes the memory.
+        if turn > 0 {
+            longest[usize::from(progress.at_work)] = longest[usize::from(progress.at_work)].max(took);
+        }
+        late += u32::from(took > FRAME);
+        made += u32::from(progress.last != last);
+        last = progress.last;
+    }
+    let [quiet, compiling] = longest.map(|time| time.as_secs_f64() * 1e3);
+    println!("| {name} | 600 | {late} | {quiet:.2} ms | {compiling:.2} ms | {made} |");
     Ok(())
 }
 

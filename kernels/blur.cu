@@ -58,9 +58,20 @@ template <int HALF> __device__ __forceinline__ u32 dot(u32 sum, u32 taps, u32 by
 #endif
 }
 
+// The radius along rows (0) and down columns (1). A special build is for one pair of radii, BLUR_RADIUS_ROWS and
+// BLUR_RADIUS_COLUMNS, one BLUR_SAMPLE_TYPE and one BLUR_CHANNEL_COUNT, and holds one fused kernel: it unrolls what the
+// general build loops over, and leaves out the multiplications with taps beyond the ends of a window.
+#ifdef BLUR_RADIUS_ROWS
+constexpr bool SPECIAL = true;
+#define RADIUS(args, axis) ((axis) == 0 ? BLUR_RADIUS_ROWS : BLUR_RADIUS_COLUMNS)
+#else
+constexpr bool SPECIAL = false;
+#define RADIUS(args, axis) static_cast<int>(args.radius[axis])
+#endif
+
 // The weight at a signed distance from the centre.
 __device__ __forceinline__ u32 tap(const BlurArgs& args, int axis, int distance) {
-  const int radius = static_cast<int>(args.radius[axis]), i = distance < 0 ? -distance : distance;
+  const int radius = RADIUS(args, axis), i = distance < 0 ? -distance : distance;
   if (i > radius) return 0;
   return radius == 0 ? 65536 : args.taps[axis][i];
 }
@@ -119,7 +130,7 @@ template <class T, int C, int ROWS, int THREADS> struct Loader {
     const int width = static_cast<int>(args.width);
     last_row = (end < static_cast<int>(args.height) ? end : static_cast<int>(args.height)) - 1;
     last_group = width - 4;
-    first_pixel = strip * S::STRIP - static_cast<int>((args.radius[0] + 3) / 4 * 4);
+    first_pixel = strip * S::STRIP - static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
     lane = threadIdx.x % 32;
     warp = threadIdx.x / 32;
     const u64 alignment = reinterpret_cast<u64>(args.src) | args.src_pitch;
@@ -240,7 +251,7 @@ template <class T, int C, int ROWS, int THREADS> struct Loader {
 // first output. Element k of 16-bit samples: the four taps themselves. Of 8-bit samples: two pairs (t[i], t[i+1]) at
 // even i and the two pairs (t[i-1], t[i]), for outputs at even and at odd positions.
 template <class T> __device__ __forceinline__ void expand_row_taps(const BlurArgs& args, Words<4>* to, int threads) {
-  const int reach = static_cast<int>((args.radius[0] + 3) / 4 * 4);
+  const int reach = static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
 #pragma unroll 1
   for (int k = threadIdx.x; k <= reach / 2; k += threads) {
     const int i = 4 * k - reach;
@@ -259,7 +270,7 @@ template <class T> __device__ __forceinline__ void expand_row_taps(const BlurArg
 // Column taps, zeros on both ends: element ROWS + k weighs ring row k of a thread's window in its output row 0.
 template <int ROWS, int CHUNK>
 __device__ __forceinline__ void expand_column_taps(const BlurArgs& args, u32* to, int threads) {
-  const int radius = static_cast<int>(args.radius[1]), length = ROWS + (2 * radius + ROWS + CHUNK - 1) / CHUNK * CHUNK;
+  const int radius = RADIUS(args, 1), length = ROWS + (2 * radius + ROWS + CHUNK - 1) / CHUNK * CHUNK;
 #pragma unroll 1
   for (int k = threadIdx.x; k < length; k += threads) to[k] = tap(args, 1, k - ROWS - radius);
 }
@@ -270,7 +281,7 @@ template <class T, int C, int LINES>
 __device__ __forceinline__ void rows_pass(
     const Stage<T, C>& stage, int row, int group, const Words<4>* taps, u32 radius, u8* to, u64 pitch, int lines) {
   constexpr int PLANES = C * LINES;
-  [[maybe_unused]] constexpr int UNROLL = sizeof(T) == 1 ? 2 : 1;
+  [[maybe_unused]] constexpr int UNROLL = SPECIAL ? 64 : sizeof(T) == 1 ? 2 : 1;
   const auto* source = stage.groups + row * stage.row + group;
   auto plane_at = [&](int p) { return p / C * stage.row + p % C * stage.plane; };
   u32 sum[PLANES][4];
@@ -279,7 +290,12 @@ __device__ __forceinline__ void rows_pass(
 #pragma unroll
     for (int i = 0; i < 4; i++) sum[p][i] = sizeof(T) == 1 ? 128 : 32768;
 
-  const int steps = static_cast<int>((radius + 3) / 4 * 2 + 1);
+  const int reach = static_cast<int>((radius + 3) / 4 * 4), steps = static_cast<int>((radius + 3) / 4 * 2 + 1);
+  // Whether any of `count` samples of the window, from `first` on, has a tap for output i.
+  auto counts = [&](int first, int count, int i) {
+    const int centre = i + reach, r = static_cast<int>(radius);
+    return !SPECIAL || (first + count > centre - r && first <= centre + r);
+  };
   Words<4> before = {};
 #pragma unroll UNROLL
   for (int k = 0; k < steps; k++) {
@@ -289,16 +305,19 @@ __device__ __forceinline__ void rows_pass(
       const auto samples = source[plane_at(p) + k];
       if constexpr (sizeof(T) == 1) {
         const u32 four = samples.word[0];
-        sum[p][0] = dot<1>(dot<0>(sum[p][0], now.word[0], four), now.word[2], four);
-        sum[p][1] = dot<1>(dot<0>(sum[p][1], now.word[1], four), now.word[3], four);
-        sum[p][2] = dot<1>(dot<0>(sum[p][2], before.word[2], four), now.word[0], four);
-        sum[p][3] = dot<1>(dot<0>(sum[p][3], before.word[3], four), now.word[1], four);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const u32 low = i < 2 ? now.word[i] : before.word[i], high = now.word[i < 2 ? i + 2 : i - 2];
+          if (counts(4 * k, 2, i)) sum[p][i] = dot<0>(sum[p][i], low, four);
+          if (counts(4 * k + 2, 2, i)) sum[p][i] = dot<1>(sum[p][i], high, four);
+        }
       } else {
 #pragma unroll
         for (int s = 0; s < 4; s++) {
           const u32 sample = s % 2 ? samples.word[s / 2] >> 16 : samples.word[s / 2] & 0xffff;
 #pragma unroll
-          for (int i = 0; i < 4; i++) sum[p][i] += (s >= i ? now.word[s - i] : before.word[4 + s - i]) * sample;
+          for (int i = 0; i < 4; i++)
+            if (counts(4 * k + s, 1, i)) sum[p][i] += (s >= i ? now.word[s - i] : before.word[4 + s - i]) * sample;
         }
       }
     }
@@ -345,24 +364,30 @@ __device__ __forceinline__ void all_rows(
   }
 }
 
-// Adds four rows of the intermediate, four samples wide, to ROWS output rows. `taps` belongs to the first of them.
-template <int ROWS>
-__device__ __forceinline__ void add_four_rows(u32 (&sum)[ROWS][4], const u8* from, u32 pitch, const u32* taps) {
+// Adds rows k .. k+3 of a thread's window of the intermediate, four samples wide, to its ROWS output rows. `taps` are
+// the expanded ones that belong to row k. With k known when compiled (UNROLLED) each tap comes from the parameter.
+template <bool UNROLLED, int ROWS>
+__device__ __forceinline__ void add_four_rows(
+    const BlurArgs& args, u32 (&sum)[ROWS][4], const u8* from, u32 pitch, const u32* taps, int k) {
   u32 weight[ROWS + 4];
 #pragma unroll
-  for (int i = 0; i < ROWS + 4; i += 4) {
+  for (int i = 0; i < ROWS + 4 && !UNROLLED; i += 4) {
     const auto four = *at<const Words<4>>(taps, i * 4);
 #pragma unroll
-    for (int k = 0; k < 4; k++) weight[i + k] = four.word[k];
+    for (int n = 0; n < 4; n++) weight[i + n] = four.word[n];
   }
 #pragma unroll
   for (int row = 0; row < 4; row++) {
     const auto pairs = *at<const Words<2>>(from, row * pitch);
     const u32 mid[4] = {pairs.word[0] & 0xffff, pairs.word[0] >> 16, pairs.word[1] & 0xffff, pairs.word[1] >> 16};
 #pragma unroll
-    for (int n = 0; n < ROWS; n++)
+    for (int n = 0; n < ROWS; n++) {
+      const int distance = k + row - n - RADIUS(args, 1);
+      if (UNROLLED && (distance < -RADIUS(args, 1) || distance > RADIUS(args, 1))) continue;
+      const u32 w = UNROLLED ? tap(args, 1, distance) : weight[ROWS + row - n];
 #pragma unroll
-      for (int i = 0; i < 4; i++) sum[n][i] += weight[ROWS + row - n] * mid[i];
+      for (int i = 0; i < 4; i++) sum[n][i] += w * mid[i];
+    }
   }
 }
 
@@ -422,15 +447,16 @@ template <class T, int C> __device__ __forceinline__ void blur_fused(const BlurA
   constexpr int THREADS = BLUR_FUSED_THREADS, STEP = BLUR_FUSED_STEP, ROWS = BLUR_FUSED_THREAD_ROWS;
   constexpr u32 PITCH = S::SAMPLES * 2;
   constexpr int ACROSS = S::SAMPLES / 4;
+  [[maybe_unused]] constexpr int COLUMN_UNROLL = SPECIAL ? 16 : 1;
   static_assert(ACROSS * (STEP / ROWS) <= THREADS, "one step's output rows are one item per thread");
-  const int radius = static_cast<int>(args.radius[1]), reach = static_cast<int>((args.radius[0] + 3) / 4 * 4);
+  const int radius = RADIUS(args, 1), reach = static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
   const int lag = (2 * radius + STEP - 1) / STEP, ring_rows = (lag + 1) * STEP;
 
   u8* ring = SHARED_MEMORY;
   auto* row_taps = at<Words<4>>(ring, ring_rows * PITCH);
   auto* column_taps = at<u32>(row_taps, (reach / 2 + 1) * 16);
   const int column_taps_length = ROWS + (2 * radius + ROWS + 3) / 4 * 4;
-  const Stage<T, C> stage(at<u8>(column_taps, column_taps_length * 4), args.radius[0]);
+  const Stage<T, C> stage(at<u8>(column_taps, column_taps_length * 4), RADIUS(args, 0));
   expand_row_taps<T>(args, row_taps, THREADS);
   expand_column_taps<ROWS, 4>(args, column_taps, THREADS);
 
@@ -451,7 +477,7 @@ template <class T, int C> __device__ __forceinline__ void blur_fused(const BlurA
     const bool more = y + STEP < y_end;
     if (more) loader.load(y_next);
     if (y >= y_begin - lag * STEP) {
-      all_rows<T, C, STEP, THREADS>(stage, row_taps, args.radius[0], ring + fill * PITCH, PITCH);
+      all_rows<T, C, STEP, THREADS>(stage, row_taps, RADIUS(args, 0), ring + fill * PITCH, PITCH);
       __syncthreads();
       fill = fill + STEP == ring_rows ? 0 : fill + STEP;
     }
@@ -462,9 +488,9 @@ template <class T, int C> __device__ __forceinline__ void blur_fused(const BlurA
       int row = fill + down;
       if (row >= ring_rows) row -= ring_rows;
       const u8* column = ring + across * 8;
-#pragma unroll 1
+#pragma unroll COLUMN_UNROLL
       for (int k = 0; k < 2 * radius + ROWS; k += 4) {
-        add_four_rows(sum, column + row * PITCH, PITCH, column_taps + k);
+        add_four_rows<SPECIAL>(args, sum, column + row * PITCH, PITCH, column_taps + k, k);
         row = row + 4 == ring_rows ? 0 : row + 4;
       }
       write_out<T>(args, sum, y + down, y_end, sample, samples);
@@ -477,9 +503,9 @@ template <class T, int C> __device__ __forceinline__ void blur_fused(const BlurA
 template <class T, int C> __device__ __forceinline__ void blur_rows(const BlurArgs& args) {
   using S = Shape<T, C>;
   constexpr int THREADS = BLUR_ROWS_THREADS, STEP = BLUR_ROWS_STEP;
-  const int reach = static_cast<int>((args.radius[0] + 3) / 4 * 4);
+  const int reach = static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
   auto* row_taps = at<Words<4>>(SHARED_MEMORY, 0);
-  const Stage<T, C> stage(at<u8>(row_taps, (reach / 2 + 1) * 16), args.radius[0]);
+  const Stage<T, C> stage(at<u8>(row_taps, (reach / 2 + 1) * 16), RADIUS(args, 0));
   const int y = static_cast<int>(args.row_begin + blockIdx.y * STEP);
   Loader<T, C, STEP, THREADS> loader(args, stage, blockIdx.x, args.row_end);
   loader.load(y);
@@ -491,7 +517,7 @@ template <class T, int C> __device__ __forceinline__ void blur_rows(const BlurAr
   static_assert(S::GROUPS * STEP / LINES == THREADS, "one item per thread");
   const int row = threadIdx.x / S::GROUPS * LINES, group = threadIdx.x % S::GROUPS;
   u8* to = args.scratch + (y + row) * args.scratch_pitch + (blockIdx.x * S::GROUPS + group) * (8 * C);
-  rows_pass<T, C, LINES>(stage, row, group, row_taps, args.radius[0], to, args.scratch_pitch,
+  rows_pass<T, C, LINES>(stage, row, group, row_taps, RADIUS(args, 0), to, args.scratch_pitch,
                          static_cast<int>(args.row_end) - y - row);
 }
 
@@ -502,7 +528,7 @@ template <class T> __device__ __forceinline__ void blur_columns(const BlurArgs& 
   constexpr int CHUNK = BLUR_COLUMNS_CHUNK, ACROSS = BLUR_COLUMNS_STRIP_SAMPLES / 4;
   constexpr u32 PITCH = BLUR_COLUMNS_STRIP_SAMPLES * 2;
   static_assert(ACROSS * STEP / ROWS == THREADS && CHUNK == ROWS, "threads cover the block, windows start on chunks");
-  const int radius = static_cast<int>(args.radius[1]);
+  const int radius = RADIUS(args, 1);
   u8* chunks = SHARED_MEMORY;
   auto* taps = at<u32>(chunks, 2 * CHUNK * PITCH);
   expand_column_taps<ROWS, CHUNK>(args, taps, THREADS);
@@ -549,7 +575,7 @@ template <class T> __device__ __forceinline__ void blur_columns(const BlurArgs& 
     if (mine >= 0 && mine < window) {
 #pragma unroll 1
       for (int k = 0; k < CHUNK && mine * CHUNK + k < 2 * radius + ROWS; k += 4)
-        add_four_rows(sum, slot + k * PITCH + across * 8, PITCH, taps + mine * CHUNK + k);
+        add_four_rows<false>(args, sum, slot + k * PITCH + across * 8, PITCH, taps + mine * CHUNK + k, 0);
     }
   }
   if (sample < samples) write_out<T>(args, sum, y_begin + down * ROWS, y_end, sample, samples);
@@ -574,5 +600,9 @@ template <class T> __device__ __forceinline__ void blur_columns(const BlurArgs& 
   BLUR_CHANNELS(T, 4) \
   BLUR_ENTRY(blur_columns_##T, BLUR_COLUMNS_THREADS, 2, blur_columns<T>)
 
+#ifdef BLUR_RADIUS_ROWS
+BLUR_ENTRY(blur_special, BLUR_FUSED_THREADS, 4, (blur_fused<BLUR_SAMPLE_TYPE, BLUR_CHANNEL_COUNT>))
+#else
 BLUR_SAMPLE(u8)
 BLUR_SAMPLE(u16)
+#endif

@@ -4,9 +4,11 @@
 use std::time::{Duration, Instant};
 
 use crate::cpu::{CpuEngine, OutOfMemory};
-use crate::cuda::{CudaEngine, CudaError};
+use crate::cuda::{CudaEngine, CudaError, Progress};
 use crate::filter::{BlurParams, Taps};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout};
+
+pub use crate::cuda::log::{Level, set_sink as log_to};
 
 /// What may blur.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -111,8 +113,11 @@ pub struct Stats {
     pub kernel: Stage,
     /// Device to host.
     pub download: Stage,
-    /// What blurs: on CUDA `general-` and the architecture its kernels were built for, else the instruction set.
+    /// What blurs: on CUDA `general-` or `special-` and the architecture its kernels were built for, else the instruction
+    /// set.
     pub kernel_name: &'static str,
+    /// How far a kernel for the size at hand is.
+    pub progress: Progress,
 }
 
 /// The workers an engine can have. The rest of the crate sees none of them.
@@ -205,6 +210,8 @@ impl Engine {
                     self.stats.upload.add(times.upload);
                     self.stats.kernel.add(times.kernel);
                     self.stats.download.add(times.download);
+                    self.stats.kernel_name = cuda.kernel();
+                    self.stats.progress = cuda.progress();
                 }
                 Err(error) if self.falls_back => {
                     let cpu = CpuEngine::new()?;

@@ -4,12 +4,10 @@
 mod common;
 
 use std::ffi::CString;
-use std::path::Path;
-use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use common::cases;
 use common::video::{self, Blur, blurred, buffer, info, picture, read};
+use common::{cases, stand_in};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::launch::Passes;
@@ -20,20 +18,13 @@ const OUT_OF_MEMORY: i32 = 2;
 const NO_DEVICE: i32 = 100;
 const ILLEGAL_ADDRESS: i32 = 700;
 
-/// The driver's stand-in, opened before anything else asks for a library of its name.
+/// The driver's stand-in.
 static DRIVER: LazyLock<libloading::os::unix::Library> = LazyLock::new(|| {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libcuda-{}.so", std::process::id()));
-    let built = Command::new("g++")
-        .args(["-std=c++20", "-O2", "-w", "-pthread", "-shared", "-fPIC", "-Wl,-soname,libcuda.so", "-x", "c++"])
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/libcuda.cpp"))
-        .arg("-o")
-        .arg(&library)
-        .output()
-        .expect("g++ is needed to build the driver's stand-in: install it with scripts/setup");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_GLOBAL;
-    // SAFETY: its initialisers fill in tables of its own.
-    let opened = unsafe { libloading::os::unix::Library::open(Some(&library), flags) }.unwrap();
+    // Kernels for single sizes have tests of their own (special.rs).
+    // SAFETY: the first thing that any test here does, one at a time.
+    unsafe { std::env::set_var("CUDAGAUSSBLUR_NVRTC", "/nowhere") };
+    let library = stand_in::build("libcuda");
+    let opened = stand_in::open(&library);
     std::fs::remove_file(&library).unwrap();
     opened
 });

@@ -45,6 +45,7 @@ fn main() {
     let mut trials = vec![
         on_gpu("large_frames_equal_the_cpu_engines", large_frames),
         on_gpu("every_device_blurs", every_device),
+        trial("kernels_for_single_sizes_give_the_same_bytes", gpu && nvrtc_is_here(), special_kernels),
         on_gpu("all_elements_share_one_context", one_context),
         on_gpu("a_hundred_starts_leave_no_device_memory_behind", hundred_starts),
         on_gpu("a_device_number_too_high_is_refused", device_number),
@@ -82,6 +83,59 @@ fn describe() -> String {
     let (major, minor) = device.capability();
     let Ok(kernels) = device.kernels(Image::Best) else { return "kernels cannot be loaded".into() };
     format!("{}, compute capability {major}.{minor}, kernels {}", device.name(), kernels.name())
+}
+
+fn nvrtc_is_here() -> bool {
+    // As the engine does; a library that is there but too old fails the test, which says so.
+    std::env::var_os("CUDAGAUSSBLUR_NVRTC").is_some()
+        || ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"]
+            .iter()
+            // SAFETY: NVRTC's initialisers are its own business.
+            .any(|name| unsafe { libloading::Library::new(*name) }.is_ok())
+}
+
+/// Blurs frames of these sizes until they have kernels of their own, then compares with the CPU engine.
+fn special_kernels() {
+    let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
+    let mut cpu = Engine::on_cpu(CpuEngine::new().unwrap());
+    let mut compared = 0;
+    for (channels, depth) in [(4, 8), (1, 8), (3, 8), (2, 8), (1, 10), (4, 16)] {
+        for size in [3, 7, 15, 31, 49] {
+            if depth > 8 && size > 31 {
+                continue;
+            }
+            let params = BlurParams::new(f64::from(size) / 3.0, size).unwrap();
+            let begun = std::time::Instant::now();
+            // One more round when the kernel is there, so that it makes all of them.
+            let mut last_round = false;
+            loop {
+                for (width, height, padding) in [(1023, 517, 5), (64, 33, 0), (3, 2, 1), (1920, 1080, 0)] {
+                    let layout = PlaneLayout { width, height, channels, depth, sigma_scale: [1.0; 2] };
+                    let pitch = layout.row_bytes() + padding;
+                    let mut src = common::Noise(u64::from(width)).bytes(pitch * height as usize);
+                    if depth == 10 {
+                        src.iter_mut().enumerate().filter(|(i, _)| i % pitch % 2 == 1).for_each(|(_, byte)| *byte &= 3);
+                    }
+                    let [on_cuda, on_cpu] = [&mut cuda, &mut cpu].map(|engine| {
+                        let mut dst = vec![0x5a; src.len()];
+                        let plane = Plane { layout, pitch, data: &src[..] };
+                        engine
+                            .blur(params, &vec![plane], &mut vec![Plane { layout, pitch, data: &mut dst[..] }])
+                            .unwrap();
+                        dst
+                    });
+                    assert!(on_cuda == on_cpu, "{layout:?} kernel-size={size} by {}", cuda.stats().kernel_name);
+                    compared += src.len();
+                }
+                if last_round {
+                    break;
+                }
+                last_round = cuda.stats().kernel_name.starts_with("special-");
+                assert!(begun.elapsed().as_secs() < 30, "no kernel for {channels}x{depth} kernel-size={size}");
+            }
+        }
+    }
+    println!("{} made a kernel, {compared} bytes, 0 differ", cuda.stats().kernel_name);
 }
 
 fn case_table(image: Image, passes: Passes) {

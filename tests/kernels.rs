@@ -7,8 +7,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::cases::{self, Case};
+use common::cases::{self, Case, Content};
 use gstcudagaussblur::cuda::launch::{self, BlurArgs, Launch, Limits, Passes, PlaneBlur};
+use gstcudagaussblur::frame::PlaneLayout;
 
 /// A device so small that even a small frame is several blocks high.
 const LIMITS: Limits = Limits { multiprocessors: 1, shared_bytes: 227 << 10 };
@@ -22,11 +23,13 @@ fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
 struct Program(Child);
 
 impl Program {
-    fn build(sanitizer: &str) -> Self {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{}", &sanitizer[..6]));
+    fn build(sanitizer: &str, defines: &[String]) -> Self {
+        let name = format!("kernels-{}{}", &sanitizer[..6], defines.concat());
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let built = Command::new("g++")
             .args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
             .arg(format!("-fsanitize={sanitizer}"))
+            .args(defines)
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/run.cpp"))
             .arg("-o")
             .arg(&program)
@@ -86,7 +89,7 @@ impl Drop for Program {
 }
 
 fn run(sanitizer: &str, every: usize, most_work: usize) {
-    let mut program = Program::build(sanitizer);
+    let mut program = Program::build(sanitizer, &[]);
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {
@@ -111,4 +114,38 @@ fn kernels_give_the_oracles_bytes_under_the_address_and_undefined_sanitizers() {
 #[test]
 fn kernels_have_no_race_under_the_thread_sanitizer() {
     run("thread", 40, 1 << 19);
+}
+
+/// Kernels for one pair of radii, with all kinds of planes, each at sizes from one pixel to several blocks.
+#[test]
+fn special_kernels_give_the_oracles_bytes_under_the_address_and_undefined_sanitizers() {
+    let mut bytes = 0;
+    for (channels, depth, kernel_size, scale, radius) in [
+        (4, 8, 7, [1.0, 1.0], [3, 3]),
+        (1, 8, 1, [1.0, 1.0], [0, 0]),
+        (2, 8, 15, [1.0, 0.5], [7, 4]),
+        (3, 8, 31, [0.5, 1.0], [8, 15]),
+        (1, 8, 49, [1.0, 1.0], [24, 24]),
+        (4, 10, 31, [1.0, 1.0], [15, 15]),
+        (3, 16, 3, [1.0, 1.0], [1, 1]),
+    ] {
+        let sample = if depth == 8 { "u8" } else { "u16" };
+        let [rows, columns] = radius;
+        let defines = [
+            format!("-DBLUR_RADIUS_ROWS={rows}"),
+            format!("-DBLUR_RADIUS_COLUMNS={columns}"),
+            format!("-DBLUR_SAMPLE_TYPE={sample}"),
+            format!("-DBLUR_CHANNEL_COUNT={channels}"),
+        ];
+        let mut program = Program::build("address,undefined", &defines);
+        for (i, (width, height)) in [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)].into_iter().enumerate() {
+            let layout = PlaneLayout { width, height, channels, depth, sigma_scale: scale };
+            let sigma = f64::from(kernel_size).max(3.0) / 2.0;
+            let content = [Content::Noise, Content::Extremes][i % 2];
+            let case = Case { sigma, kernel_size, layout, padding: [[0, 5], [13, 0]][i % 2], content };
+            assert_eq!(scale.map(|scale| case.params().taps(scale).radius()), radius, "the test's own radii");
+            bytes += program.check(&case, Passes::Special, 1 + (i % 3) as u32);
+        }
+    }
+    println!("special kernels on the CPU: {bytes} bytes, 0 differ");
 }

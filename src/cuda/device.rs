@@ -13,6 +13,7 @@ use super::driver::{Current, Doing};
 use super::error::{CAPABILITY_NEEDED, CUDA_NEEDED, CudaError, Status};
 use super::kernels::{Image, Kernels};
 use super::launch::Limits;
+use super::special::Specials;
 
 /// One device and its context.
 pub struct Device {
@@ -21,7 +22,10 @@ pub struct Device {
     capability: (i32, i32),
     limits: Limits,
     context: sys::CUcontext,
+    driver: (i32, i32),
     kernels: [OnceCell<Kernels>; Image::COUNT],
+    specials: Specials,
+    special_name: String,
 }
 
 // SAFETY: the driver API takes a context from any thread.
@@ -33,6 +37,12 @@ unsafe impl Sync for Device {}
 static DEVICES: Mutex<Vec<&'static OnceCell<Device>>> = Mutex::new(Vec::new());
 
 impl Device {
+    /// Those that have been opened.
+    pub(super) fn opened() -> Vec<&'static Self> {
+        let devices = DEVICES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        devices.iter().filter_map(|cell| cell.get()).collect()
+    }
+
     /// The device of this number, as the driver counts. The first call for a device makes its context.
     pub fn open(id: u32) -> Result<&'static Self, CudaError> {
         let count = count()?;
@@ -69,7 +79,9 @@ impl Device {
         };
         // SAFETY: a device the driver has just named. Never released: the context stays.
         let context = unsafe { result::primary_ctx::retain(device) }.doing(id, "making a context")?;
-        Ok(Self { id, name, capability, limits, context, kernels: Default::default() })
+        let special_name = format!("special-sm_{}{}", capability.0, capability.1);
+        let (kernels, specials, driver) = (Default::default(), Specials::default(), driver_version()?);
+        Ok(Self { id, name, capability, limits, context, driver, kernels, specials, special_name })
     }
 
     /// Makes the context current on this thread for as long as the answer lives.
@@ -101,6 +113,21 @@ impl Device {
         self.capability
     }
 
+    /// The CUDA version that the driver supports: major, minor.
+    pub fn driver(&self) -> (i32, i32) {
+        self.driver
+    }
+
+    /// The kernels compiled for single sizes.
+    pub fn specials(&self) -> &Specials {
+        &self.specials
+    }
+
+    /// What people are told while such a kernel serves.
+    pub fn special_name(&self) -> &str {
+        &self.special_name
+    }
+
     /// What decides over launches.
     pub fn limits(&self) -> Limits {
         self.limits
@@ -125,10 +152,7 @@ pub fn count() -> Result<u32, CudaError> {
         return Err(CudaError::NoDriver);
     }
     // Before anything else: an older driver may lack a function, for which cudarc would panic.
-    let mut version = 0;
-    // SAFETY: a valid place; the function needs no initialisation.
-    unsafe { sys::cuDriverGetVersion(&mut version) }.result().doing(0, "telling the driver's version")?;
-    let found = (version / 1000, version % 1000 / 10);
+    let found = driver_version()?;
     if found < CUDA_NEEDED {
         return Err(CudaError::DriverTooOld { found });
     }
@@ -138,4 +162,12 @@ pub fn count() -> Result<u32, CudaError> {
         0 => Err(no_device(result::DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE))),
         count => Ok(count.unsigned_abs()),
     }
+}
+
+/// The CUDA version that the driver supports. The library has to be there.
+fn driver_version() -> Result<(i32, i32), CudaError> {
+    let mut version = 0;
+    // SAFETY: a valid place; the function needs no initialisation.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result().doing(0, "telling the driver's version")?;
+    Ok((version / 1000, version % 1000 / 10))
 }

@@ -50,11 +50,13 @@ pub enum Kernel {
     Rows,
     /// Columns out of the scratch.
     Columns,
+    /// [`Kernel::Fused`], compiled for the plane's radii.
+    Special,
 }
 
 impl Kernel {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Fused, Self::Rows, Self::Columns];
+    /// The kinds that the prebuilt images hold.
+    pub const PREBUILT: [Self; 3] = [Self::Fused, Self::Rows, Self::Columns];
 
     /// The name of the kernel in the image.
     pub fn entry_point(self, sample_bytes: usize, channels: u8) -> String {
@@ -63,6 +65,7 @@ impl Kernel {
             Self::Fused => format!("blur_fused_{sample}_c{channels}"),
             Self::Rows => format!("blur_rows_{sample}_c{channels}"),
             Self::Columns => format!("blur_columns_{sample}"),
+            Self::Special => "blur_special".to_owned(),
         }
     }
 }
@@ -77,6 +80,8 @@ pub enum Passes {
     Fused,
     /// Rows, then columns, with a scratch plane between them.
     Split,
+    /// As [`Passes::Fused`], by a kernel that is compiled for these radii.
+    Special,
 }
 
 /// What of a device decides over launches.
@@ -154,11 +159,16 @@ fn radii(taps: &[Taps; 2]) -> [u32; 2] {
     [&taps[0], &taps[1]].map(|taps| taps.radius() as u32)
 }
 
+/// Whether the device has the shared memory for a fused kernel of these radii.
+pub fn fits_fused(layout: &PlaneLayout, taps: &[Taps; 2], limits: Limits) -> bool {
+    fused_shared_bytes(layout, radii(taps)) <= limits.shared_bytes
+}
+
 fn is_fused(layout: &PlaneLayout, taps: &[Taps; 2], passes: Passes, limits: Limits) -> bool {
-    let fits = fused_shared_bytes(layout, radii(taps)) <= limits.shared_bytes;
+    let fits = fits_fused(layout, taps, limits);
     match passes {
         Passes::Best => fits && radii(taps)[1] <= FUSED_RADIUS,
-        Passes::Fused => fits,
+        Passes::Fused | Passes::Special => fits,
         Passes::Split => false,
     }
 }
@@ -204,7 +214,7 @@ pub fn launches(blur: &PlaneBlur, rows: Range<u32>, limits: Limits) -> Vec<Launc
     if is_fused(&layout, taps, passes, limits) {
         args.segment_rows = segment_rows(count, strips, limits);
         return vec![Launch {
-            kernel: Kernel::Fused,
+            kernel: if passes == Passes::Special { Kernel::Special } else { Kernel::Fused },
             grid: [strips, count.div_ceil(args.segment_rows)],
             threads: FUSED_THREADS,
             shared_bytes: fused_shared_bytes(&layout, args.radius),

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The CUDA engine: each frame through pinned and device memory on a stream of its own, one wait a frame.
 //!
-//! Rooms: `device` (the persistent context), `kernels` (the prebuilt images), `launch` (what is launched; pure), `slot`
-//! (the memory of a frame on its way), `wait`, `driver` (the driver's objects), `error`.
+//! Rooms: `device` (the persistent context), `kernels` (the prebuilt images), `special` (kernels compiled for one size while
+//! frames go on), with `nvrtc` (the compiler) and `disk` (what it compiled before), `launch` (what is launched; pure),
+//! `slot` (the memory of a frame on its way), `wait`, `driver` (the driver's objects), `error`, `log`.
 
 pub mod device;
+mod disk;
 pub mod driver;
 mod error;
 mod kernels;
 pub mod launch;
+pub mod log;
+mod nvrtc;
 mod slot;
+mod special;
 pub mod wait;
 
 use std::mem::ManuallyDrop;
@@ -18,12 +23,14 @@ use std::time::{Duration, Instant};
 use crate::filter::Taps;
 use crate::frame::{Frame, FrameMut, PlaneLayout};
 use device::Device;
-use driver::{Event, Stream};
+use driver::{Event, Function, Stream};
 pub use error::{CudaError, Memory, Status};
 pub use kernels::Image;
 use kernels::Kernels;
 use launch::{Passes, PlaneBlur};
 use slot::Slot;
+use special::Shape;
+pub use special::{Made, Origin, Progress};
 use wait::Wait;
 
 /// How long the stages of one frame took on the device, by its own clock.
@@ -37,11 +44,27 @@ pub struct Times {
     pub download: Duration,
 }
 
+/// A radius that has stayed for so long is worth a kernel of its own; a sweep passes through many.
+const STEADY: Duration = Duration::from_millis(250);
+
+/// The special kernels that would serve the frames at hand.
+struct Wish {
+    shapes: Vec<Shape>,
+    since: Instant,
+    /// Those that the device has been asked for. `None` before.
+    asked: Option<Vec<Shape>>,
+}
+
 /// Blurs frames on a CUDA device. Holds its stream and the memory of a frame between frames.
 pub struct CudaEngine {
     device: &'static Device,
     kernels: &'static Kernels,
     passes: Passes,
+    /// Whether kernels may be made for single sizes.
+    specialises: bool,
+    /// The kernels of the last frame.
+    serving: &'static str,
+    wish: Wish,
     lane: ManuallyDrop<Lane>,
 }
 
@@ -68,7 +91,9 @@ impl CudaEngine {
         let stream = Stream::new(id)?;
         let marks = [Event::new(id)?, Event::new(id)?, Event::new(id)?, Event::new(id)?];
         let lane = Lane { slot: None, stream, marks, wait: Wait::default() };
-        Ok(Self { device, kernels, passes, lane: ManuallyDrop::new(lane) })
+        let specialises = image == Image::Best && passes == Passes::Best;
+        let wish = Wish { shapes: Vec::new(), since: Instant::now(), asked: None };
+        Ok(Self { device, kernels, passes, specialises, serving: kernels.name(), wish, lane: ManuallyDrop::new(lane) })
     }
 
     /// Where it blurs.
@@ -76,9 +101,47 @@ impl CudaEngine {
         self.device
     }
 
-    /// The kernels in use: `general-` and the architecture they were built for, or `ptx`.
+    /// The kernels in use: `general-` and the architecture they were built for or `ptx`, or `special-` and the device's
+    /// architecture.
     pub fn kernel(&self) -> &'static str {
-        self.kernels.name()
+        self.serving
+    }
+
+    /// How far the device is with making special kernels.
+    pub fn progress(&self) -> Progress {
+        self.device.specials().progress()
+    }
+
+    /// What a special kernel for this plane is made for, if there is to be one.
+    fn shape(&self, layout: &PlaneLayout, taps: &[Taps; 2]) -> Option<Shape> {
+        let may = self.specialises && launch::fits_fused(layout, taps, self.device.limits());
+        Shape::of(layout, taps).filter(|_| may)
+    }
+
+    /// How a plane is blurred now, with the special kernel if there is one.
+    fn way(&self, layout: &PlaneLayout, taps: &[Taps; 2]) -> (Passes, Option<Function>) {
+        let special = self.shape(layout, taps).and_then(|shape| self.device.specials().get(&shape));
+        (if special.is_some() { Passes::Special } else { self.passes }, special)
+    }
+
+    /// Has special kernels made for planes that stay as they are.
+    fn wish(&mut self, src: &Frame, taps: &[[Taps; 2]]) {
+        let shapes = src.iter().zip(taps).filter_map(|(plane, taps)| self.shape(&plane.layout, taps));
+        let shapes: Vec<Shape> = shapes.collect();
+        if self.wish.shapes != shapes {
+            self.give_up();
+            self.wish = Wish { shapes, since: Instant::now(), asked: None };
+        } else if self.wish.asked.is_none() && self.wish.since.elapsed() >= STEADY {
+            let specials = self.device.specials();
+            let shapes = self.wish.shapes.iter().copied();
+            self.wish.asked = Some(shapes.filter(|shape| specials.want(self.device, *shape)).collect());
+        }
+    }
+
+    fn give_up(&self) {
+        for shape in self.wish.asked.iter().flatten() {
+            self.device.specials().give_up(shape);
+        }
     }
 
     /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other; `taps` holds those along
@@ -86,7 +149,14 @@ impl CudaEngine {
     pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, taps: &[[Taps; 2]]) -> Result<Times, CudaError> {
         debug_assert!(crate::frame::validate(src, dst).is_ok() && taps.len() == src.len());
         let _current = self.device.enter()?;
-        let scratch_bytes = src.iter().zip(taps).map(|(plane, taps)| self.scratch_bytes(&plane.layout, taps)).max();
+        self.wish(src, taps);
+        let ways: Vec<_> = src.iter().zip(taps).map(|(plane, taps)| self.way(&plane.layout, taps)).collect();
+        let limits = self.device.limits();
+        let planes = src.iter().zip(taps).zip(&ways);
+        let scratch_bytes =
+            planes.map(|((plane, taps), way)| launch::scratch_bytes(&plane.layout, taps, way.0, limits)).max();
+        let special = ways.iter().all(|(_, special)| special.is_some());
+        self.serving = if special { self.device.special_name() } else { self.kernels.name() };
 
         let Lane { slot, stream, marks, wait } = &mut *self.lane;
         let slot = match slot {
@@ -109,10 +179,10 @@ impl CudaEngine {
             // SAFETY: all are of the slot's size. Whatever comes of it, the stream is waited for below.
             unsafe { stream.upload(from, to, slot.bytes()) }?;
             uploaded.record(stream)?;
-            for ((layout, src, dst), taps) in slot.planes().zip(taps) {
-                let blur = PlaneBlur { layout, src, dst, scratch, taps, passes: self.passes };
+            for (((layout, src, dst), taps), (passes, special)) in slot.planes().zip(taps).zip(&ways) {
+                let blur = PlaneBlur { layout, src, dst, scratch, taps, passes: *passes };
                 // SAFETY: the planes are in the slot, the scratch is large enough for each of them in turn.
-                unsafe { queue(self.device, self.kernels, stream, &blur) }?;
+                unsafe { queue(self.device, self.kernels, *special, stream, &blur) }?;
             }
             blurred.record(stream)?;
             let (from, to) = slot.way_out();
@@ -132,19 +202,21 @@ impl CudaEngine {
         Ok(times)
     }
 
-    /// Queues the blur of a plane that is in the device's memory already; returns without waiting.
+    /// Queues the blur of a plane that is in the device's memory already, in passes of the engine's choice; returns without
+    /// waiting.
     ///
     /// # Safety
     /// The device's context is current, the planes lie where `blur` says and live until the stream has done the work,
     /// and the scratch is as large as [`CudaEngine::scratch_bytes`] says and used by this stream alone.
     pub unsafe fn queue_plane(&self, stream: &Stream, blur: &PlaneBlur) -> Result<(), CudaError> {
+        let (passes, special) = self.way(&blur.layout, blur.taps);
         // SAFETY: passed on.
-        unsafe { queue(self.device, self.kernels, stream, blur) }
+        unsafe { queue(self.device, self.kernels, special, stream, &PlaneBlur { passes, ..*blur }) }
     }
 
     /// Device memory that the blur of such a plane needs beside the plane, in bytes.
     pub fn scratch_bytes(&self, layout: &PlaneLayout, taps: &[Taps; 2]) -> usize {
-        launch::scratch_bytes(layout, taps, self.passes, self.device.limits())
+        launch::scratch_bytes(layout, taps, self.way(layout, taps).0, self.device.limits())
     }
 }
 
@@ -152,14 +224,21 @@ impl CudaEngine {
 ///
 /// # Safety
 /// As [`CudaEngine::queue_plane`].
-unsafe fn queue(device: &Device, kernels: &Kernels, stream: &Stream, blur: &PlaneBlur) -> Result<(), CudaError> {
+unsafe fn queue(
+    device: &Device,
+    kernels: &Kernels,
+    special: Option<Function>,
+    stream: &Stream,
+    blur: &PlaneBlur,
+) -> Result<(), CudaError> {
     let limits = device.limits();
     for launch in launch::launches(blur, 0..blur.layout.height, limits) {
         let (needed, limit) = (launch.shared_bytes, limits.shared_bytes);
         if needed > limit {
             return Err(CudaError::SharedMemory { needed, limit, id: device.id() });
         }
-        let function = kernels.function(launch.kernel, blur.layout.sample_bytes(), blur.layout.channels);
+        let general = || kernels.function(launch.kernel, blur.layout.sample_bytes(), blur.layout.channels);
+        let function = special.unwrap_or_else(general);
         // SAFETY: passed on; the function is the one the launch is for.
         unsafe { stream.launch(function, &launch) }?;
     }
@@ -168,6 +247,7 @@ unsafe fn queue(device: &Device, kernels: &Kernels, stream: &Stream, blur: &Plan
 
 impl Drop for CudaEngine {
     fn drop(&mut self) {
+        self.give_up();
         // Freeing device memory takes a current context. Without one nothing can be freed, and nothing is.
         if let Ok(_current) = self.device.enter() {
             // SAFETY: dropped once, here.

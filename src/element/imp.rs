@@ -16,7 +16,7 @@ use gst_base::subclass::prelude::*;
 use super::map::{MapError, Mapped};
 use super::settings::{Backend, Settings, param_specs};
 use super::{CudaGaussBlur as Element, formats};
-use crate::engine::{Engine, EngineError, ErrorKind, Stats};
+use crate::engine::{self, Engine, EngineError, ErrorKind, Level, Stats};
 use crate::filter::BlurParams;
 use crate::frame::{MAX_DIMENSION, PlaneLayout};
 
@@ -129,6 +129,9 @@ impl CudaGaussBlur {
             .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)
+            .field("compiling", stats.progress.at_work)
+            .field("compile-last-ns", stats.progress.last.map_or(0, |made| nanoseconds(made.took)))
+            .field("compile-last-from", stats.progress.last.map_or("none", |made| made.from.name()))
             .field("kernel", if stats.kernel_name.is_empty() { "none" } else { stats.kernel_name });
         for (stage, time) in [("upload", stats.upload), ("kernel", stats.kernel), ("download", stats.download)] {
             structure = structure
@@ -144,6 +147,14 @@ impl ObjectSubclass for CudaGaussBlur {
     const NAME: &'static str = "GstCudaGaussBlur";
     type Type = Element;
     type ParentType = gst_base::BaseTransform;
+
+    fn class_init(_: &mut Self::Class) {
+        engine::log_to(|level, line| match level {
+            Level::Warning => gst::warning!(CAT, "{line}"),
+            Level::Info => gst::info!(CAT, "{line}"),
+            Level::Debug => gst::debug!(CAT, "{line}"),
+        });
+    }
 }
 
 impl ObjectImpl for CudaGaussBlur {

@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod oracle;
+pub mod stand_in;
 pub mod video;
 
 /// Repeatable noise: splitmix64.

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Kernels compiled for one pair of radii, while frames go on with the general ones.
+//!
+//! A device has one set of them. An engine asks for a kernel at every frame and is answered at once; a shape that stays
+//! it wants to have made. A thread takes what is wanted from the disk or has it compiled by NVRTC, and ends when nothing
+//! is left to do. What fails once is not tried again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::device::Device;
+use super::disk::{self, Key};
+use super::driver::{Function, Module};
+use super::error::CudaError;
+use super::log::{Level, log};
+use super::nvrtc::{Nvrtc, Target};
+use crate::filter::Taps;
+use crate::frame::PlaneLayout;
+
+const SOURCE: &str = include_str!("../../kernels/blur.cu");
+const HEADERS: [(&str, &str); 2] =
+    [("shared.h", include_str!("../../kernels/shared.h")), ("shim.h", include_str!("../../kernels/shim.h"))];
+const ENTRY_POINT: &str = "blur_special";
+
+/// Largest radius down the columns for which a special kernel is at least 5 % faster than the general ones, by bytes per
+/// sample. Measured on an H200 (kernels/README.md): beyond it two general passes win.
+const MOST_RADIUS: [usize; 2] = [24, 15];
+/// Along the rows it unrolls as far as this.
+const MOST_ROW_RADIUS: usize = 32;
+/// Kernels of one process; a kernel takes about 40 kB on the device.
+const MOST_KERNELS: usize = 256;
+
+/// What a special kernel is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    sample_bytes: usize,
+    channels: u8,
+    radius: [usize; 2],
+}
+
+impl Shape {
+    /// The one for this plane, if a special kernel pays.
+    pub fn of(layout: &PlaneLayout, [rows, columns]: &[Taps; 2]) -> Option<Self> {
+        let sample_bytes = layout.sample_bytes();
+        let radius = [rows.radius(), columns.radius()];
+        let pays = radius[0] <= MOST_ROW_RADIUS && radius[1] <= MOST_RADIUS[sample_bytes - 1];
+        pays.then_some(Self { sample_bytes, channels: layout.channels, radius })
+    }
+
+    /// The compiler's options.
+    fn options(&self, target: Target) -> Vec<String> {
+        let sample = if self.sample_bytes == 1 { "u8" } else { "u16" };
+        vec![
+            format!("--gpu-architecture={target}"),
+            "--std=c++17".to_owned(),
+            format!("-DBLUR_RADIUS_ROWS={}", self.radius[0]),
+            format!("-DBLUR_RADIUS_COLUMNS={}", self.radius[1]),
+            format!("-DBLUR_SAMPLE_TYPE={sample}"),
+            format!("-DBLUR_CHANNEL_COUNT={}", self.channels),
+        ]
+    }
+}
+
+/// Where a kernel came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Compiled in this process.
+    Nvrtc,
+    /// Compiled before, and found on disk.
+    Disk,
+}
+
+impl Origin {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvrtc => "nvrtc",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// What is known of the last kernel that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    /// How long it took, loading included.
+    pub took: Duration,
+    /// Where it came from.
+    pub from: Origin,
+}
+
+/// How far making is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// A kernel is being made.
+    pub at_work: bool,
+    /// The last one made.
+    pub last: Option<Made>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// Wanted by so many engines, and not begun.
+    Wanted(usize),
+    AtWork,
+    Ready(Function),
+    Failed,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<Shape, Entry>,
+    queue: VecDeque<Shape>,
+    thread: bool,
+    last: Option<Made>,
+}
+
+/// The special kernels of a device.
+#[derive(Default)]
+pub struct Specials {
+    state: Mutex<State>,
+    idle: Condvar,
+}
+
+/// Opened when the first kernel is wanted, for all devices; what it says if it cannot be is said once.
+static NVRTC: LazyLock<Option<Nvrtc>> = LazyLock::new(|| match Nvrtc::open() {
+    Ok(nvrtc) => {
+        let (major, minor) = nvrtc.version();
+        log(Level::Info, &format!("NVRTC {major}.{minor} compiles kernels for single sizes"));
+        // NVRTC's own clean-up at the end of the process must not meet a compilation. Registered after the library was
+        // opened, so that it is called before.
+        // SAFETY: a function without arguments that does not unwind.
+        unsafe { libc::atexit(finish) };
+        Some(nvrtc)
+    }
+    Err(why) => {
+        log(Level::Info, &format!("the general kernels serve all sizes: {why}"));
+        None
+    }
+});
+
+/// Waits for what is being compiled; what has not begun is dropped.
+extern "C" fn finish() {
+    for device in Device::opened() {
+        device.specials().finish();
+    }
+}
+
+impl Specials {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel, if it is there. Never waits.
+    pub fn get(&self, shape: &Shape) -> Option<Function> {
+        match self.lock().entries.get(shape) {
+            Some(Entry::Ready(function)) => Some(*function),
+            _ => None,
+        }
+    }
+
+    /// How far making is.
+    pub fn progress(&self) -> Progress {
+        let state = self.lock();
+        Progress { at_work: state.thread, last: state.last }
+    }
+
+    /// An engine would like to have this kernel. True if it is to be given up again by [`Specials::give_up`].
+    pub fn want(&self, device: &'static Device, shape: Shape) -> bool {
+        let mut state = self.lock();
+        let room = state.entries.len() < MOST_KERNELS;
+        match state.entries.get_mut(&shape) {
+            Some(Entry::Wanted(engines)) => *engines += 1,
+            Some(_) => return false,
+            None if !room => return false,
+            None => {
+                state.entries.insert(shape, Entry::Wanted(1));
+                state.queue.push_back(shape);
+            }
+        }
+        if !state.thread {
+            let thread = std::thread::Builder::new().name("gaussblur-nvrtc".to_owned());
+            state.thread = thread.spawn(move || device.specials().work(device)).is_ok();
+        }
+        true
+    }
+
+    /// An engine no longer wants it. If nobody does and it has not begun, it is not made.
+    pub fn give_up(&self, shape: &Shape) {
+        let mut state = self.lock();
+        match state.entries.get_mut(shape) {
+            Some(Entry::Wanted(1)) => {
+                state.entries.remove(shape);
+                state.queue.retain(|queued| queued != shape);
+            }
+            Some(Entry::Wanted(engines)) => *engines -= 1,
+            _ => (),
+        }
+    }
+
+    /// The thread: makes what is wanted, one after the other.
+    fn work(&self, device: &'static Device) {
+        loop {
+            let shape = {
+                let mut state = self.lock();
+                let Some(shape) = state.queue.pop_front() else {
+                    state.thread = false;
+                    self.idle.notify_all();
+                    return;
+                };
+                state.entries.insert(shape, Entry::AtWork);
+                shape
+            };
+            let begun = Instant::now();
+            // Whatever goes wrong in there, the entry must not stay at work.
+            let made = std::panic::catch_unwind(|| make(device, &shape)).unwrap_or_else(|_| Err("it panicked".into()));
+            let mut state = self.lock();
+            match made {
+                Ok((function, from)) => {
+                    let took = begun.elapsed();
+                    state.last = Some(Made { took, from });
+                    state.entries.insert(shape, Entry::Ready(function));
+                    log(Level::Info, &format!("a kernel for {shape:?} is there after {took:.1?}, from {from:?}"));
+                }
+                Err(why) => {
+                    // Without the compiler nothing is said for every size; see NVRTC.
+                    if !why.is_empty() {
+                        log(Level::Warning, &format!("no kernel for {shape:?}, the general one goes on: {why}"));
+                    }
+                    state.entries.insert(shape, Entry::Failed);
+                }
+            }
+        }
+    }
+
+    fn finish(&self) {
+        let mut state = self.lock();
+        while let Some(shape) = state.queue.pop_front() {
+            state.entries.remove(&shape);
+        }
+        // A compilation takes up to a few seconds; one that hangs does not hang the process.
+        let _ = self.idle.wait_timeout_while(state, Duration::from_secs(10), |state| state.thread);
+    }
+}
+
+/// Takes a kernel from the disk or compiles it, and loads it.
+fn make(device: &Device, shape: &Shape) -> Result<(Function, Origin), String> {
+    let Some(nvrtc) = &*NVRTC else { return Err(String::new()) };
+    let target = nvrtc.target(device.capability(), device.driver())?;
+    let options = shape.options(target);
+    let (major, minor) = nvrtc.version();
+    let version = format!("{major}.{minor}");
+    let sources = HEADERS.iter().map(|(_, text)| *text).chain([SOURCE, version.as_str()]);
+    let key = Key::of(sources.chain(options.iter().map(String::as_str)));
+    let folder = disk::folder();
+
+    if let Some(image) = folder.as_ref().and_then(|folder| disk::read(folder, &key)) {
+        match load(device, image) {
+            Ok(function) => return Ok((function, Origin::Disk)),
+            Err(why) => log(Level::Info, &format!("a kernel from the disk cannot be loaded ({why}); it is made again")),
+        }
+    }
+    log(Level::Debug, &format!("NVRTC {version}: {}", options.join(" ")));
+    let (image, said) = nvrtc.compile(SOURCE, &HEADERS, &options, target)?;
+    if !said.is_empty() {
+        log(Level::Debug, &format!("NVRTC {version} says: {said}"));
+    }
+    let function = load(device, image.clone())?;
+    if let Some(folder) = folder {
+        disk::write(&folder, &key, &image);
+    }
+    Ok((function, Origin::Nvrtc))
+}
+
+fn load(device: &Device, mut image: Vec<u8>) -> Result<Function, String> {
+    // PTX is text, of which the driver finds the end by its NUL. A CUBIN does not mind.
+    image.push(0);
+    let load = || {
+        let _current = device.enter()?;
+        // SAFETY: the compiler's own output, or checked by its digest.
+        let module = unsafe { Module::load(&image, device.id()) }?;
+        module.function(ENTRY_POINT, device.limits().shared_bytes)
+    };
+    load().map_err(|error: CudaError| error.to_string())
+}
