@@ -139,7 +139,7 @@ fn special_kernels() {
 }
 
 fn case_table(image: Image, passes: Passes) {
-    let mut engine = Engine::on_cuda(CudaEngine::with(0, image, passes).unwrap());
+    let mut engine = Engine::on_cuda(CudaEngine::with(0, image, passes).unwrap().general());
     let mut cases = cases::all();
     if let Ok(every) = std::env::var("CUDAGAUSSBLUR_CASES") {
         let every = every.parse().expect("CUDAGAUSSBLUR_CASES is a number");

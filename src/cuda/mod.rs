@@ -96,6 +96,12 @@ impl CudaEngine {
         Ok(Self { device, kernels, passes, specialises, serving: kernels.name(), wish, lane: ManuallyDrop::new(lane) })
     }
 
+    /// With the prebuilt kernels alone.
+    pub fn general(mut self) -> Self {
+        self.specialises = false;
+        self
+    }
+
     /// Where it blurs.
     pub fn device(&self) -> &'static Device {
         self.device
