@@ -131,6 +131,8 @@ fn frames_go_through_the_device_and_come_back_blurred() {
         }
         let stats = blur.element.property::<gst::Structure>("stats");
         assert_eq!(stats.get::<&str>("kernel").unwrap(), "general-sm_90");
+        assert_eq!(stats.get::<&str>("compile-last-from").unwrap(), "none");
+        assert!(!stats.get::<bool>("compiling").unwrap() && stat(&blur, "compile-last-ns") == 0);
         assert!(blur.messages(gst::MessageType::Warning).is_empty());
     }
 }

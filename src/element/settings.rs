@@ -155,6 +155,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .nick("Statistics")
             .blurb(
                 "Frames and times since start: frames, frames-cuda, frames-cpu, frames-passthrough; kernel, what blurs; \
+                    compiling, compile-last-ns and compile-last-from, of kernels for single sizes; \
                     upload-, kernel- and download-, each with last-ns and mean-ns, the times per blurred frame in ns",
             )
             .read_only()
