@@ -144,9 +144,9 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Result<
     let stream = Stream::new(device.id())?;
     let pitch = layout.row_bytes().next_multiple_of(64);
     let bytes = pitch * layout.height as usize;
-    let frames = || (0..BUFFERS).map(|_| DeviceMemory::new(bytes, device.id())).collect::<Result<Vec<_>, _>>();
+    let frames = || (0..BUFFERS).map(|_| DeviceMemory::new(bytes, &stream)).collect::<Result<Vec<_>, _>>();
     let (sources, destinations) = (frames()?, frames()?);
-    let pinned = PinnedMemory::new(bytes, device.id())?;
+    let pinned = PinnedMemory::new(bytes, &stream)?;
     let picture = noise(bytes);
     // SAFETY: all are of this size; waited for below.
     unsafe {
@@ -208,7 +208,7 @@ fn plane(
     let layout = *layout;
     let pitch = layout.row_bytes().next_multiple_of(64);
     let taps = taps(f64::from(size) / 6.0, size);
-    let scratch = DeviceMemory::new(engine.scratch_bytes(&layout, &taps).max(16), device.id())?;
+    let scratch = DeviceMemory::new(engine.scratch_bytes(&layout, &taps).max(16), stream)?;
     time_on(stream, device, |turn| {
         let blur = PlaneBlur {
             layout,
@@ -328,8 +328,8 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Result<(), CudaEr
     let blocking = result::event::create(CUevent_flags::CU_EVENT_BLOCKING_SYNC).expect("an event");
     let pitch = layout.row_bytes();
     let bytes = pitch * layout.height as usize;
-    let (src, dst) = (DeviceMemory::new(bytes, id)?, DeviceMemory::new(bytes, id)?);
-    let pinned = [PinnedMemory::new(bytes, id)?, PinnedMemory::new(bytes, id)?];
+    let (src, dst) = (DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?);
+    let pinned = [PinnedMemory::new(bytes, &stream)?, PinnedMemory::new(bytes, &stream)?];
     let taps = taps(2.5, 15);
     let blur = PlaneBlur {
         layout: *layout,

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::cpu::{CpuEngine, OutOfMemory};
-use crate::cuda::{CudaEngine, CudaError, Progress};
+pub use crate::cuda::CudaError;
+use crate::cuda::{CudaEngine, Progress};
 use crate::filter::{BlurParams, Taps};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout};
 
@@ -109,7 +110,7 @@ pub struct Stats {
     pub frames_cpu: u64,
     /// Host to device.
     pub upload: Stage,
-    /// The blur itself, by the device's clock where there is one.
+    /// The blur itself, by the device's clock where there is one; of the kernels in use now.
     pub kernel: Stage,
     /// Device to host.
     pub download: Stage,
@@ -214,8 +215,10 @@ impl Engine {
                     self.stats.progress = cuda.progress();
                 }
                 Err(error) if self.falls_back => {
-                    let cpu = CpuEngine::new()?;
+                    // Without threads for the CPU the first cause is the one to tell.
+                    let Ok(cpu) = CpuEngine::new() else { return Err(error.into()) };
                     self.stats.kernel_name = cpu.instruction_set().name();
+                    self.stats.kernel = Stage::default();
                     self.worker = Worker::Cpu(cpu);
                     failure = Some(error);
                 }

@@ -35,8 +35,7 @@ struct Machine {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What the driver has given out: of the first four, what has been added since the test began; of the next three, all of
-/// this process.
+/// What the driver has given out since the test began: of the first four, what is still there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     device_blocks: i32,
@@ -68,10 +67,15 @@ impl Machine {
 
     /// Calls of this function fail, from the one after the next `after` on.
     fn fail(&self, function: &str, after: i32, status: i32) {
-        type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32);
+        self.fail_times(function, after, i32::MAX, status);
+    }
+
+    /// So many of them.
+    fn fail_times(&self, function: &str, after: i32, times: i32, status: i32) {
+        type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32, i32);
         let function = CString::new(function).unwrap();
         // SAFETY: see above.
-        unsafe { DRIVER.get::<Fail>(b"fake_fail").unwrap()(function.as_ptr(), after, status) };
+        unsafe { DRIVER.get::<Fail>(b"fake_fail").unwrap()(function.as_ptr(), after, times, status) };
     }
 
     fn set(&self, devices: i32, capability: (i32, i32), cuda: (i32, i32)) {
@@ -92,8 +96,8 @@ impl Machine {
             pinned_blocks: pinned_blocks - before.pinned_blocks,
             streams: streams - before.streams,
             events: events - before.events,
-            contexts,
-            modules,
+            contexts: contexts - before.contexts,
+            modules: modules - before.modules,
             allocations,
             current,
         }
@@ -174,7 +178,7 @@ fn memory_is_made_once_for_frames_of_a_shape_and_the_context_once_for_all() {
         let counts = after_first.unwrap();
         assert_eq!([counts.device_blocks, counts.pinned_blocks], [9, 6]);
         assert_eq!([counts.streams, counts.events], [3, 12]);
-        assert_eq!([counts.contexts, counts.modules], [1, 1], "made once in the process");
+        assert!(counts.contexts <= 1 && counts.modules <= 1, "made more than once in the process: {counts:?}");
         assert_eq!(counts.current, 0, "a context was left current on somebody else's thread");
     }
     drop(blurs);
@@ -252,7 +256,7 @@ fn what_is_missing_is_said_at_start() {
 const FAILURES: [(&str, i32, &str); 9] = [
     ("cuMemAlloc_v2", OUT_OF_MEMORY, "of device memory"),
     ("cuMemHostAlloc", OUT_OF_MEMORY, "of pinned host memory"),
-    ("cuMemsetD8_v2", ILLEGAL_ADDRESS, "clearing memory"),
+    ("cuMemsetD8Async", ILLEGAL_ADDRESS, "clearing memory"),
     ("cuCtxPushCurrent_v2", ILLEGAL_ADDRESS, "entering its context"),
     ("cuEventRecord", ILLEGAL_ADDRESS, "recording an event"),
     ("cuMemcpyHtoDAsync_v2", ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
@@ -261,6 +265,36 @@ const FAILURES: [(&str, i32, &str); 9] = [
     // A kernel or copy that fails while it runs is told to whoever asks next.
     ("cuEventQuery", ILLEGAL_ADDRESS, "blurring a frame"),
 ];
+
+/// A driver that is older than the machine code's toolkit may refuse it.
+#[test]
+fn where_the_machine_code_does_not_load_the_portable_kernels_serve() {
+    let machine = Machine::new();
+    machine.set(6, (9, 0), (12, 2));
+    machine.fail_times("cuModuleLoadData", 0, 1, 209);
+    let mut blur = Blur::new("backend=cuda cuda-device-id=5");
+    let info = info(VideoFormat::Rgb, 20, 10);
+    let image = picture(&info, 1);
+    blur.caps(&info);
+    assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 1.5, 0));
+    let stats = blur.element.property::<gst::Structure>("stats");
+    assert_eq!(stats.get::<&str>("kernel").unwrap(), "general-ptx");
+}
+
+#[test]
+fn two_devices_at_once_keep_their_contexts_apart() {
+    let machine = Machine::new();
+    machine.set(16, (9, 0), (12, 2));
+    let info = info(VideoFormat::Rgb, 40, 10);
+    let image = picture(&info, 1);
+    let mut blurs = [14, 15].map(|id| Blur::new(&format!("backend=cuda sigma=5 cuda-device-id={id}")));
+    for _ in 0..2 {
+        for blur in &mut blurs {
+            blur.caps(&info);
+            assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 5.0, 0));
+        }
+    }
+}
 
 #[test]
 fn with_auto_a_failure_in_mid_stream_is_a_warning_and_no_frame_is_lost() {

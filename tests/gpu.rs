@@ -44,7 +44,7 @@ fn main() {
     let on_gpu = |name: &str, test: fn()| trial(name, gpu, test);
     let mut trials = vec![
         on_gpu("large_frames_equal_the_cpu_engines", large_frames),
-        on_gpu("every_device_blurs", every_device),
+        trial("devices_at_once_keep_apart", present.as_ref().is_ok_and(|count| *count > 1), every_device),
         trial("kernels_for_single_sizes_give_the_same_bytes", gpu && nvrtc_is_here(), special_kernels),
         on_gpu("all_elements_share_one_context", one_context),
         on_gpu("a_hundred_starts_leave_no_device_memory_behind", hundred_starts),
@@ -164,10 +164,16 @@ fn large_frames() {
         (layout(1919, 1079, 3, 8), &[7, 63]),
         (layout(16384, 16384, 1, 8), &[7, 63]),
         (layout(16384, 4096, 4, 8), &[15, 255]),
+        // More than 2^31 bytes of plane and of scratch.
+        (layout(16384, 16384, 4, 16), &[63]),
         (layout(16384, 1, 4, 16), &[31, 801]),
         (layout(1, 16384, 2, 8), &[31, 801]),
     ] {
         let bytes = layout.row_bytes() * layout.height as usize;
+        if free() < 4 * bytes {
+            println!("{layout:?} is left out: it takes {} MB of device memory", bytes >> 18);
+            continue;
+        }
         let mut src = common::Noise(bytes as u64).bytes(bytes);
         if layout.depth == 10 {
             src.chunks_exact_mut(2).for_each(|sample| sample[1] &= 3);
@@ -233,7 +239,7 @@ fn one_context() {
             scope.spawn(|| run(pipeline));
         }
     });
-    let taken = before - free();
+    let taken = before.saturating_sub(free());
     println!("two pipelines at once take {} MB of device memory", taken >> 20);
     assert!(taken < 150 << 20, "{taken} bytes: more than their frames");
     for pipeline in &pipelines {
@@ -254,7 +260,8 @@ fn hundred_starts() {
         seen.push(free());
     }
     println!("free device memory after round 1: {} bytes, after round 100: {} bytes", seen[0], seen[99]);
-    assert_eq!(seen[0], seen[99], "device memory is left behind");
+    // Others on the device may come and go a little; frames of one round are 50 MB.
+    assert!(seen[0].abs_diff(seen[99]) < 8 << 20, "device memory is left behind");
 }
 
 fn start_fails(properties: &str) -> String {
@@ -330,9 +337,10 @@ fn out_of_memory() {
     let mut hoard = Vec::new();
     let take_all = || {
         let _current = device.enter().unwrap();
+        let stream = Stream::new(0).unwrap();
         let mut bytes = 64 << 30;
         while bytes >= 1 << 16 {
-            match DeviceMemory::new(bytes, 0) {
+            match DeviceMemory::new(bytes, &stream) {
                 Ok(memory) => hoard.push(memory),
                 Err(_) => bytes /= 2,
             }
@@ -347,8 +355,10 @@ fn out_of_memory() {
     let errors = blur.messages(gst::MessageType::Error);
     assert!(errors.len() == 1 && errors[0].contains("of device memory could not be allocated"), "{errors:?}");
     println!("{}", errors[0]);
-    let _current = device.enter().unwrap();
-    hoard.clear();
+    {
+        let _current = device.enter().unwrap();
+        hoard.clear();
+    }
     // With memory again the same element goes on.
     blur.push(buffer(&info, &picture(&info, 1)));
 }

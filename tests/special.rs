@@ -32,7 +32,7 @@ type Test = (&'static str, fn(&Compiler), &'static [(&'static str, &'static str)
 const TESTS: [Test; 12] = [
     ("a_size_that_stays_gets_a_kernel_and_no_frame_waits", swap, &[("FAKE_NVRTC_MS", "2000")]),
     ("a_sweep_compiles_only_what_stays", sweep, &[]),
-    ("two_engines_that_want_the_same_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "300")]),
+    ("two_engines_that_want_the_same_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
     ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
     ("a_wide_radius_is_not_compiled_for", wide, &[]),
     ("without_nvrtc_the_general_kernels_serve", no_compiler, &[(NVRTC, "/nowhere/libnvrtc.so")]),
@@ -187,8 +187,11 @@ fn sweep(compiler: &Compiler) {
     while begun.elapsed() < A_WHILE {
         for sigma in (2..22).map(|i| f64::from(i) / 4.0) {
             sizes.insert(sigma.to_bits());
-            case(sigma, 1).check_engine(&mut engine);
-            std::thread::sleep(Duration::from_millis(5));
+            // Each for two frames.
+            for _ in 0..2 {
+                case(sigma, 1).check_engine(&mut engine);
+                std::thread::sleep(Duration::from_millis(3));
+            }
         }
     }
     assert_eq!(compiler.compilations(), 0, "compiled in a sweep of {} sizes", sizes.len());
@@ -198,12 +201,16 @@ fn sweep(compiler: &Compiler) {
 
 fn two_engines(compiler: &Compiler) {
     let mut engines = [engine(), engine()];
+    // While the compiler is at work for another one, so that both wait for their turn.
+    let mut first = engine();
+    assert!(frames(&mut first, &case(2.0, 3), LONG, |engine| engine.stats().progress.at_work).1);
     std::thread::scope(|scope| {
         for engine in &mut engines {
             scope.spawn(|| assert!(frames(engine, &case(1.0, 3), LONG, is_special).1));
         }
     });
-    assert_eq!(compiler.compilations(), 1);
+    frames(&mut first, &case(9.0, 3), A_WHILE, |engine| !engine.stats().progress.at_work);
+    assert_eq!(compiler.compilations(), 2);
 }
 
 fn stop(compiler: &Compiler) {
@@ -281,9 +288,9 @@ fn fails(compiler: &Compiler) {
 
 fn no_load(compiler: &Compiler) {
     let mut engine = engine();
-    type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32);
+    type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32, i32);
     // SAFETY: as declared in the stand-in.
-    unsafe { compiler.1.get::<Fail>(b"fake_fail").unwrap()(c"cuModuleLoadData".as_ptr(), 0, 209) };
+    unsafe { compiler.1.get::<Fail>(b"fake_fail").unwrap()(c"cuModuleLoadData".as_ptr(), 0, 1, 209) };
     frames(&mut engine, &case(1.0, 1), A_WHILE, |_| false);
     assert!(!is_special(&engine));
     assert_eq!((compiler.compilations(), lines(Level::Warning, "loading the kernels")), (1, 1));

@@ -77,10 +77,11 @@ impl Device {
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs(),
             shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.unsigned_abs(),
         };
+        let driver = driver_version()?;
         // SAFETY: a device the driver has just named. Never released: the context stays.
         let context = unsafe { result::primary_ctx::retain(device) }.doing(id, "making a context")?;
         let special_name = format!("special-sm_{}{}", capability.0, capability.1);
-        let (kernels, specials, driver) = (Default::default(), Specials::default(), driver_version()?);
+        let (kernels, specials) = (Default::default(), Specials::default());
         Ok(Self { id, name, capability, limits, context, driver, kernels, specials, special_name })
     }
 
@@ -168,6 +169,8 @@ pub fn count() -> Result<u32, CudaError> {
 fn driver_version() -> Result<(i32, i32), CudaError> {
     let mut version = 0;
     // SAFETY: a valid place; the function needs no initialisation.
-    unsafe { sys::cuDriverGetVersion(&mut version) }.result().doing(0, "telling the driver's version")?;
+    let told = unsafe { sys::cuDriverGetVersion(&mut version) }.result();
+    // The stub of a toolkit, for one, is no driver.
+    told.map_err(|error| CudaError::NoDevice { status: error.into() })?;
     Ok((version / 1000, version % 1000 / 10))
 }

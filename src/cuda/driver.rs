@@ -192,13 +192,14 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// `bytes`, at least 1, on device `id`, whose context is current. All zero.
-    pub fn new(bytes: usize, id: u32) -> Result<Self, CudaError> {
+    /// `bytes`, at least 1, with the stream's context current. All zero for what is queued on this stream from now on;
+    /// the default stream, on which a plain clearing would go, is waited for by nobody here.
+    pub fn new(bytes: usize, stream: &Stream) -> Result<Self, CudaError> {
         // SAFETY: the size is not 0.
-        let address = allocated(unsafe { result::malloc_sync(bytes) }, Memory::Device, bytes, id)?;
+        let address = allocated(unsafe { result::malloc_sync(bytes) }, Memory::Device, bytes, stream.id)?;
         let memory = Self { address, bytes };
-        // SAFETY: its own size.
-        unsafe { result::memset_d8_sync(address, 0, bytes) }.doing(id, "clearing memory")?;
+        // SAFETY: its own size; freeing waits for it.
+        unsafe { result::memset_d8_async(address, 0, bytes, stream.raw) }.doing(stream.id, "clearing memory")?;
         Ok(memory)
     }
 
@@ -230,11 +231,11 @@ pub struct PinnedMemory {
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
-    /// `bytes`, at least 1, with the context of device `id` current.
-    pub fn new(bytes: usize, id: u32) -> Result<Self, CudaError> {
+    /// `bytes`, at least 1, with the stream's context current.
+    pub fn new(bytes: usize, stream: &Stream) -> Result<Self, CudaError> {
         // Flags 0: the CPU's caches hold it. Write-combined memory is slow to read.
         // SAFETY: the size is not 0.
-        let address = allocated(unsafe { result::malloc_host(bytes, 0) }, Memory::PinnedHost, bytes, id)?;
+        let address = allocated(unsafe { result::malloc_host(bytes, 0) }, Memory::PinnedHost, bytes, stream.id)?;
         Ok(Self { address: address.cast() })
     }
 
@@ -259,6 +260,13 @@ pub struct Function(sys::CUfunction);
 unsafe impl Send for Function {}
 // SAFETY: likewise.
 unsafe impl Sync for Function {}
+
+impl Function {
+    /// The driver's handle, for launches of other kernels than ours.
+    pub fn raw(&self) -> sys::CUfunction {
+        self.0
+    }
+}
 
 /// A loaded image. It stays loaded, so that its functions can be handed around freely.
 pub struct Module {

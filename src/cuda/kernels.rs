@@ -5,6 +5,7 @@ use super::device::Device;
 use super::driver::{Function, Module};
 use super::error::CudaError;
 use super::launch::Kernel;
+use super::log::{Level, log};
 
 /// The images that a device can take its kernels from. All give the same bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,10 +59,18 @@ pub struct Kernels {
 impl Kernels {
     /// Loads an image into the device's context, which is current.
     pub(super) fn load(image: Image, device: &Device) -> Result<Self, CudaError> {
-        let (name, packed) = match image {
-            Image::Best => best_for(device.capability()),
-            Image::Portable => PORTABLE,
-        };
+        let best = best_for(device.capability());
+        if image == Image::Portable || best.0 == PORTABLE.0 {
+            return Self::load_packed(PORTABLE, device);
+        }
+        // Machine code of a later toolkit than the driver's is not promised to load; the PTX is.
+        Self::load_packed(best, device).or_else(|why| {
+            log(Level::Warning, &format!("{} cannot be used ({why}); the portable kernels serve", best.0));
+            Self::load_packed(PORTABLE, device)
+        })
+    }
+
+    fn load_packed((name, packed): (&'static str, &[u8]), device: &Device) -> Result<Self, CudaError> {
         let mut unpacked = unpack(packed);
         // PTX is text, of which the driver finds the end by its NUL. A CUBIN does not mind.
         unpacked.push(0);

@@ -12,7 +12,7 @@ mod error;
 mod kernels;
 pub mod launch;
 pub mod log;
-mod nvrtc;
+pub mod nvrtc;
 mod slot;
 mod special;
 pub mod wait;
@@ -171,10 +171,10 @@ impl CudaEngine {
                 // What is there goes first, so that there is never the memory of two frames.
                 *slot = None;
                 wait.forget();
-                slot.insert(Slot::new(src.iter().map(|plane| plane.layout).collect(), self.device.id())?)
+                slot.insert(Slot::new(src.iter().map(|plane| plane.layout).collect(), stream)?)
             }
         };
-        let scratch = slot.reserve_scratch(scratch_bytes.unwrap_or(0))?;
+        let scratch = slot.reserve_scratch(scratch_bytes.unwrap_or(0), stream)?;
         slot.put(src);
 
         let begun = Instant::now();

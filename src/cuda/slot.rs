@@ -5,7 +5,7 @@
 //! Made once for frames of a shape and used again for every one of them. All planes of a frame lie in one block, so that
 //! a frame is one copy each way; rows are as far apart on the host as on the device.
 
-use super::driver::{DeviceMemory, PinnedMemory};
+use super::driver::{DeviceMemory, PinnedMemory, Stream};
 use super::error::CudaError;
 use crate::frame::{Frame, FrameMut, PlaneLayout};
 
@@ -28,7 +28,6 @@ pub struct Slot {
     layouts: Vec<PlaneLayout>,
     places: Vec<Place>,
     bytes: usize,
-    id: u32,
     pinned: [PinnedMemory; 2],
     device: [DeviceMemory; 2],
     scratch: Option<DeviceMemory>,
@@ -46,12 +45,12 @@ fn places(layouts: &[PlaneLayout]) -> (Vec<Place>, usize) {
 }
 
 impl Slot {
-    /// For frames of these planes, on device `id`, whose context is current.
-    pub fn new(layouts: Vec<PlaneLayout>, id: u32) -> Result<Self, CudaError> {
+    /// For frames of these planes, used by this stream alone, whose context is current.
+    pub fn new(layouts: Vec<PlaneLayout>, stream: &Stream) -> Result<Self, CudaError> {
         let (places, bytes) = places(&layouts);
-        let device = [DeviceMemory::new(bytes, id)?, DeviceMemory::new(bytes, id)?];
-        let pinned = [PinnedMemory::new(bytes, id)?, PinnedMemory::new(bytes, id)?];
-        Ok(Self { layouts, places, bytes, id, pinned, device, scratch: None })
+        let device = [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?];
+        let pinned = [PinnedMemory::new(bytes, stream)?, PinnedMemory::new(bytes, stream)?];
+        Ok(Self { layouts, places, bytes, pinned, device, scratch: None })
     }
 
     /// Whether it is for frames like this one.
@@ -85,10 +84,10 @@ impl Slot {
     }
 
     /// Makes room for the scratch of any plane; keeps what is there if it is enough. Nothing may be using it.
-    pub fn reserve_scratch(&mut self, bytes: usize) -> Result<u64, CudaError> {
+    pub fn reserve_scratch(&mut self, bytes: usize, stream: &Stream) -> Result<u64, CudaError> {
         if bytes > self.scratch.as_ref().map_or(0, DeviceMemory::bytes) {
             self.scratch = None;
-            self.scratch = Some(DeviceMemory::new(bytes, self.id)?);
+            self.scratch = Some(DeviceMemory::new(bytes, stream)?);
         }
         Ok(self.scratch.as_ref().map_or(0, DeviceMemory::address))
     }

@@ -41,6 +41,9 @@ impl Wait {
             let late = asleep.elapsed().saturating_sub(sleep);
             // Up at once, down slowly: to wake up late costs more than to poll.
             self.lateness = late.max(self.lateness - self.lateness / 16 + late / 16);
+        } else {
+            // One hiccup must not end the sleeping for good.
+            self.lateness = self.lateness.min(FIRST_LATENESS).max(self.lateness - self.lateness / 16);
         }
         while !is_done()? {
             if begun.elapsed() > self.expected + PATIENCE {
@@ -59,7 +62,7 @@ impl Wait {
 
     /// The next frames are unlike the last ones.
     pub fn forget(&mut self) {
-        self.expected = Duration::ZERO;
+        *self = Self::default();
     }
 }
 
@@ -94,6 +97,20 @@ mod tests {
         // A quick one is expected to stay quick at once.
         wait.learn(work / 10);
         assert_eq!(wait.expected, work / 10);
+    }
+
+    #[test]
+    fn one_late_awakening_does_not_end_the_sleeping() {
+        let mut wait = Wait { expected: Duration::from_millis(2), lateness: Duration::from_millis(50) };
+        let asleep = |wait: &Wait| wait.expected.saturating_sub(wait.lateness + MARGIN) >= SHORTEST_SLEEP;
+        assert!(!asleep(&wait));
+        for _ in 0..200 {
+            wait.until(Instant::now(), || Ok::<_, ()>(true)).unwrap();
+            if asleep(&wait) {
+                return;
+            }
+        }
+        panic!("it never sleeps again: {wait:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use gst_base::subclass::prelude::*;
 use super::map::{MapError, Mapped};
 use super::settings::{Backend, Settings, param_specs};
 use super::{CudaGaussBlur as Element, formats};
-use crate::engine::{self, Engine, EngineError, ErrorKind, Level, Stats};
+use crate::engine::{self, CudaError, Engine, EngineError, ErrorKind, Level, Stats};
 use crate::filter::BlurParams;
 use crate::frame::{MAX_DIMENSION, PlaneLayout};
 
@@ -103,22 +103,11 @@ impl CudaGaussBlur {
         stream: &mut Stream,
         input: &gst::BufferRef,
         output: &mut gst::BufferRef,
-    ) -> Result<(), FrameFailure> {
+    ) -> Result<Option<CudaError>, FrameFailure> {
         let Some((info, layouts)) = &stream.format else { return Err(MapError::Refused.into()) };
         let input = Mapped::read(input, info)?;
         let mut output = Mapped::write(output, info)?;
-        let failure = stream.engine.blur(stream.params, &input.planes(layouts)?, &mut output.planes(layouts)?)?;
-        drop((input, output));
-        if let Some(failure) = failure {
-            lock(&self.readable).active = stream.engine.active().into();
-            gst::element_imp_warning!(
-                self,
-                gst::ResourceError::Failed,
-                ("{failure}; the CPU does the work from this frame on")
-            );
-            self.obj().notify("active-backend");
-        }
-        Ok(())
+        Ok(stream.engine.blur(stream.params, &input.planes(layouts)?, &mut output.planes(layouts)?)?)
     }
 
     fn stats(&self) -> gst::Structure {
@@ -230,10 +219,19 @@ impl BaseTransformImpl for CudaGaussBlur {
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
-        let settings = *lock(&self.settings);
-        let params = settings.params().map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
+        // From here on only what can be used is taken, so that what is read now is what reads back while playing.
+        let (settings, params) = {
+            let mut settings = lock(&self.settings);
+            let params =
+                settings.params().map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
+            settings.started = true;
+            (*settings, params)
+        };
         let opened = Engine::open(settings.backend.into(), settings.cuda_device());
-        let (engine, no_cuda) = opened.map_err(|error| error_message(&error))?;
+        let (engine, no_cuda) = opened.map_err(|error| {
+            lock(&self.settings).started = false;
+            error_message(&error)
+        })?;
         if let Some(no_cuda) = no_cuda {
             gst::warning!(CAT, imp = self, "the CPU does the work, because {no_cuda}");
         }
@@ -241,7 +239,6 @@ impl BaseTransformImpl for CudaGaussBlur {
         *lock(&self.readable) =
             Readable { active: engine.active().into(), stats: engine.stats(), frames_passthrough: 0 };
         *lock(&self.stream) = Some(Stream { engine, format: None, params });
-        lock(&self.settings).started = true;
         self.obj().set_passthrough(params.is_passthrough());
         self.obj().notify("active-backend");
         Ok(())
@@ -348,10 +345,26 @@ impl BaseTransformImpl for CudaGaussBlur {
             return Err(gst::FlowError::Flushing);
         };
         let blurred = self.blur(&mut stream, input, output);
-        lock(&self.readable).stats = stream.engine.stats();
+        let active = stream.engine.active().into();
+        let before = {
+            let mut readable = lock(&self.readable);
+            readable.stats = stream.engine.stats();
+            std::mem::replace(&mut readable.active, active)
+        };
         *lock(&self.stream) = Some(stream);
+        if active != before {
+            self.obj().notify("active-backend");
+        }
         match blurred {
-            Ok(()) => Ok(gst::FlowSuccess::Ok),
+            Ok(None) => Ok(gst::FlowSuccess::Ok),
+            Ok(Some(failure)) => {
+                gst::element_imp_warning!(
+                    self,
+                    gst::ResourceError::Failed,
+                    ("{failure}; the CPU does the work from this frame on")
+                );
+                Ok(gst::FlowSuccess::Ok)
+            }
             Err(failure) => {
                 self.post_error_message(match failure {
                     FrameFailure::Map(error) => gst::error_msg!(gst::StreamError::Format, ("{error}")),

@@ -19,11 +19,17 @@
 
 namespace {
 
-enum Status { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600 };
+enum Status { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, WRONG_CONTEXT = 201, NO_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600 };
 
 using Clock = std::chrono::steady_clock;
+struct Work {
+  std::function<int()> run;
+  // The memory it clears, if it is that.
+  void* clears;
+};
 struct Stream {
-  std::vector<std::function<int()>> queue;
+  void* context;
+  std::vector<Work> queue;
 };
 struct Event {
   Clock::time_point time;
@@ -31,8 +37,9 @@ struct Event {
   bool asked = false;
 };
 
+// The calls after the next `after`, `times` of them, fail.
 struct Fault {
-  int after, status;
+  int after, times, status;
 };
 
 struct State {
@@ -41,15 +48,15 @@ struct State {
   // What there is: contexts retained, devices and their capability, the driver's version.
   int retained = 0, devices = 1, major = 9, minor = 0, version = 13000;
   std::set<void*> device_memory, pinned_memory;
-  int streams = 0, events = 0, modules = 0, allocations = 0, queued = 0;
+  int streams = 0, events = 0, modules = 0, allocations = 0, at_work = 0;
 } state;
 
-thread_local std::vector<int> contexts;
+thread_local std::vector<void*> contexts;
 
 // A fault set on this function, or the status that it would have otherwise.
 int answer(const char* function, bool needs_context = false) {
   const auto fault = state.faults.find(function);
-  if (fault != state.faults.end() && fault->second.after-- <= 0) return fault->second.status;
+  if (fault != state.faults.end() && fault->second.after-- <= 0 && fault->second.times-- > 0) return fault->second.status;
   return needs_context && contexts.empty() ? NO_CONTEXT : SUCCESS;
 }
 
@@ -57,16 +64,20 @@ int answer(const char* function, bool needs_context = false) {
   std::lock_guard<std::mutex> lock(state.mutex); \
   if (const int status = answer(__func__, needs_context)) return status
 
-void enqueue(Stream* stream, std::function<int()> work) {
-  stream->queue.push_back(std::move(work));
-  state.queued++;
+int enqueue(Stream* stream, std::function<int()> run, void* clears = nullptr) {
+  if (stream->context != contexts.back()) return WRONG_CONTEXT;
+  stream->queue.push_back({std::move(run), clears});
+  state.at_work += !clears;
+  return SUCCESS;
 }
 
 int work_off(Stream* stream) {
   int status = SUCCESS;
-  state.queued -= static_cast<int>(stream->queue.size());
-  for (auto& work : stream->queue)
-    if (status == SUCCESS) status = work();
+  for (auto& work : stream->queue) {
+    state.at_work -= !work.clears;
+    // What is freed by now need not be cleared.
+    if (status == SUCCESS && (!work.clears || state.device_memory.count(work.clears))) status = work.run();
+  }
   stream->queue.clear();
   return status;
 }
@@ -88,9 +99,11 @@ int allocate(std::set<void*>& memory, void** to, std::size_t bytes) {
   return SUCCESS;
 }
 
+// Freeing waits for all that is queued, as the driver does. The engine does not rely on it: a copy or a kernel that is
+// still queued then is somebody's mistake.
 int release(std::set<void*>& memory, void* pointer) {
   if (!memory.erase(pointer)) return INVALID_VALUE;
-  if (state.queued) {
+  if (state.at_work) {
     std::fprintf(stderr, "memory was freed while work that may use it was queued\n");
     std::abort();
   }
@@ -108,9 +121,9 @@ void fake_reset() {
   state.faults.clear();
   state.devices = 1, state.major = 9, state.minor = 0, state.version = 13000;
 }
-void fake_fail(const char* function, int after, int status) {
+void fake_fail(const char* function, int after, int times, int status) {
   std::lock_guard<std::mutex> lock(state.mutex);
-  state.faults[function] = {after, status};
+  state.faults[function] = {after, times, status};
 }
 void fake_machine(int devices, int major, int minor, int version) {
   std::lock_guard<std::mutex> lock(state.mutex);
@@ -162,9 +175,9 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = reinterpret_cast<void*>(0x1000ull + device);
   return SUCCESS;
 }
-int cuCtxPushCurrent_v2(void*) {
+int cuCtxPushCurrent_v2(void* context) {
   ENTER(false);
-  contexts.push_back(1);
+  contexts.push_back(context);
   return SUCCESS;
 }
 int cuCtxPopCurrent_v2(void** context) {
@@ -182,7 +195,7 @@ int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
 int cuStreamCreate(Stream** stream, unsigned) {
   ENTER(true);
   state.streams++;
-  *stream = new Stream;
+  *stream = new Stream{contexts.back(), {}};
   return SUCCESS;
 }
 int cuStreamSynchronize(Stream* stream) {
@@ -205,11 +218,10 @@ int cuEventRecord(Event* event, Stream* stream) {
   ENTER(true);
   event->stream = stream;
   event->asked = false;
-  enqueue(stream, [event] {
+  return enqueue(stream, [event] {
     event->time = Clock::now();
     return SUCCESS;
   });
-  return SUCCESS;
 }
 // Not ready when first asked, so that nobody gets away without waiting.
 int cuEventQuery(Event* event) {
@@ -248,17 +260,18 @@ int cuMemFreeHost(void* pointer) {
   ENTER(true);
   return release(state.pinned_memory, pointer);
 }
-int cuMemsetD8_v2(void* pointer, unsigned char value, std::size_t bytes) {
+int cuMemsetD8Async(void* pointer, unsigned char value, std::size_t bytes, Stream* stream) {
   ENTER(true);
-  std::memset(pointer, value, bytes);
-  return SUCCESS;
+  return enqueue(stream, [=] {
+    std::memset(pointer, value, bytes);
+    return SUCCESS;
+  }, pointer);
 }
 static int copy(void* to, const void* from, std::size_t bytes, Stream* stream) {
-  enqueue(stream, [=] {
+  return enqueue(stream, [=] {
     std::memcpy(to, from, bytes);
     return SUCCESS;
   });
-  return SUCCESS;
 }
 int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, Stream* stream) {
   ENTER(true);
@@ -297,11 +310,10 @@ int cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, unsig
                    unsigned shared, Stream* stream, void** parameters, void**) {
   ENTER(true);
   const BlurArgs args = *static_cast<const BlurArgs*>(parameters[0]);
-  enqueue(stream, [=] {
+  return enqueue(stream, [=] {
     blur_launch(*kernel, grid_x, grid_y, threads, shared, args);
     return SUCCESS;
   });
-  return SUCCESS;
 }
 
 int cuGetErrorName(int status, const char** name) {
