@@ -308,7 +308,7 @@ fn without_a_device() {
 /// Pushes frames before and after `break_it`: all come back blurred, with one warning, and the CPU at work.
 fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
     let mut blur = Blur::new("sigma=3");
-    for (i, width) in [512_u32, 512, 640, 640].into_iter().enumerate() {
+    for (i, width) in [512_u32, 512, 1280, 1280].into_iter().enumerate() {
         let info = info(VideoFormat::Rgba, width, 300);
         let image = picture(&info, 1);
         blur.caps(&info);
@@ -319,7 +319,8 @@ fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
         assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
     }
     break_it();
-    let info = info(VideoFormat::Rgba, 640, 300);
+    // So large that what the smaller frames leave is not enough for it.
+    let info = info(VideoFormat::Rgba, 1280, 720);
     for seed in 0..3 {
         let image = picture(&info, seed);
         assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
@@ -348,7 +349,7 @@ fn out_of_memory() {
     };
     the_cpu_takes_over(take_all, "of device memory could not be allocated");
 
-    let info = info(VideoFormat::Rgba, 640, 300);
+    let info = info(VideoFormat::Rgba, 1280, 720);
     let mut blur = Blur::new("backend=cuda");
     blur.caps(&info);
     assert_eq!(blur.try_push(buffer(&info, &picture(&info, 1))), Err(gst::FlowError::Error));

@@ -37,12 +37,6 @@ unsafe impl Sync for Device {}
 static DEVICES: Mutex<Vec<&'static OnceCell<Device>>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// Those that have been opened.
-    pub(super) fn opened() -> Vec<&'static Self> {
-        let devices = DEVICES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        devices.iter().filter_map(|cell| cell.get()).collect()
-    }
-
     /// The device of this number, as the driver counts. The first call for a device makes its context.
     pub fn open(id: u32) -> Result<&'static Self, CudaError> {
         let count = count()?;

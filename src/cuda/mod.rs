@@ -29,8 +29,8 @@ pub use kernels::Image;
 use kernels::Kernels;
 use launch::{Passes, PlaneBlur};
 use slot::Slot;
-use special::Shape;
 pub use special::{Made, Origin, Progress};
+use special::{Shape, Share};
 use wait::Wait;
 
 /// How long the stages of one frame took on the device, by its own clock.
@@ -66,6 +66,7 @@ pub struct CudaEngine {
     serving: &'static str,
     wish: Wish,
     lane: ManuallyDrop<Lane>,
+    _share: Share,
 }
 
 /// What the engine owns in the device's context.
@@ -93,7 +94,16 @@ impl CudaEngine {
         let lane = Lane { slot: None, stream, marks, wait: Wait::default() };
         let specialises = image == Image::Best && passes == Passes::Best;
         let wish = Wish { shapes: Vec::new(), since: Instant::now(), asked: None };
-        Ok(Self { device, kernels, passes, specialises, serving: kernels.name(), wish, lane: ManuallyDrop::new(lane) })
+        Ok(Self {
+            device,
+            kernels,
+            passes,
+            specialises,
+            serving: kernels.name(),
+            wish,
+            lane: ManuallyDrop::new(lane),
+            _share: Share::new(device),
+        })
     }
 
     /// With the prebuilt kernels alone.

@@ -6,6 +6,7 @@
 //! is left to do. What fails once is not tried again.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -128,10 +129,6 @@ static NVRTC: LazyLock<Option<Nvrtc>> = LazyLock::new(|| match Nvrtc::open() {
     Ok(nvrtc) => {
         let (major, minor) = nvrtc.version();
         log(Level::Info, &format!("NVRTC {major}.{minor} compiles kernels for single sizes"));
-        // NVRTC's own clean-up at the end of the process must not meet a compilation. Registered after the library was
-        // opened, so that it is called before.
-        // SAFETY: a function without arguments that does not unwind.
-        unsafe { libc::atexit(finish) };
         Some(nvrtc)
     }
     Err(why) => {
@@ -140,10 +137,31 @@ static NVRTC: LazyLock<Option<Nvrtc>> = LazyLock::new(|| match Nvrtc::open() {
     }
 });
 
-/// Waits for what is being compiled; what has not begun is dropped.
-extern "C" fn finish() {
-    for device in Device::opened() {
-        device.specials().finish();
+/// Engines of this process.
+static ENGINES: AtomicUsize = AtomicUsize::new(0);
+/// The last engine to stop waits no longer than this for the compiler.
+const LONGEST_STOP: Duration = Duration::from_secs(2);
+
+/// An engine's share in the special kernels of its device.
+///
+/// NVRTC cannot be interrupted, and crashes if the process ends while it compiles: what it needs is freed before any
+/// handler of ours is called. So the last engine of the process, when it stops, waits for a compilation that is going on,
+/// which takes up to a second. All others stop at once.
+pub struct Share(&'static Device);
+
+impl Share {
+    /// For an engine on this device.
+    pub fn new(device: &'static Device) -> Self {
+        ENGINES.fetch_add(1, Ordering::AcqRel);
+        Self(device)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if ENGINES.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.specials().finish(LONGEST_STOP);
+        }
     }
 }
 
@@ -234,13 +252,13 @@ impl Specials {
         }
     }
 
-    fn finish(&self) {
+    /// Waits for what is being compiled; what has not begun is dropped.
+    fn finish(&self, longest: Duration) {
         let mut state = self.lock();
         while let Some(shape) = state.queue.pop_front() {
             state.entries.remove(&shape);
         }
-        // A compilation takes up to a few seconds; one that hangs does not hang the process.
-        let _ = self.idle.wait_timeout_while(state, Duration::from_secs(10), |state| state.thread);
+        let _ = self.idle.wait_timeout_while(state, longest, |state| state.thread);
     }
 }
 
