@@ -321,6 +321,7 @@ fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
     break_it();
     // So large that what the smaller frames leave is not enough for it.
     let info = info(VideoFormat::Rgba, 1280, 720);
+    blur.caps(&info);
     for seed in 0..3 {
         let image = picture(&info, seed);
         assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
