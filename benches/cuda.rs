@@ -229,10 +229,10 @@ fn first_frame() -> [f64; 2] {
     gstcudagaussblur::register_static().expect("registered once");
     let element =
         gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cuda").build().expect("ours");
-    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
     let frame = gst::Buffer::from_mut_slice(noise(1920 * 1080 * 3));
     let begun = Instant::now();
-    harness.play();
+    // A harness sets its element to PLAYING at once.
+    let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
     let started = Instant::now();
     harness.set_src_caps_str("video/x-raw,format=RGB,width=1920,height=1080,framerate=60/1");
     harness.push_and_pull(frame).expect("a blurred frame");
