@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-// The exact separable Gaussian on CUDA cores: one plane, 8- or 16-bit samples, 1 to 4 interleaved channels.
+// The exact separable Gaussian on CUDA cores: up to four planes of a frame in a launch.
 //
 // README.md beside this says how the kernels work, shared.h what a launch needs. Sums are integers modulo 2^32, so
 // their order is free, and every kernel here gives the bytes of the arithmetic contract.
-#include "shared.h"
-#include "shim.h"
-
-using u8 = unsigned char;
-using u16 = unsigned short;
-using u32 = unsigned int;
-using u64 = unsigned long long;
-
-// N words that are loaded and stored as one.
-template <int N> struct alignas(4 * N) Words {
-  u32 word[N];
-};
+#include "alpha.h"
+#include "stage.h"
 
 #ifdef BLUR_ON_CPU
 #define SHARED_MEMORY blur_shared
@@ -22,28 +12,6 @@ template <int N> struct alignas(4 * N) Words {
 extern __shared__ Words<4> blur_shared[];
 #define SHARED_MEMORY reinterpret_cast<u8*>(blur_shared)
 #endif
-
-template <class T> __device__ __forceinline__ T* at(const void* base, u64 byte) {
-  return reinterpret_cast<T*>(const_cast<u8*>(static_cast<const u8*>(base)) + byte);
-}
-
-__device__ __forceinline__ int clamp(int value, int low, int high) {
-  return value < low ? low : value > high ? high : value;
-}
-
-// Four bytes of the eight in (high, low), chosen by the four nibbles of the selector.
-__device__ __forceinline__ u32 permute(u32 low, u32 high, u32 selector) {
-#ifdef __CUDA_ARCH__
-  u32 result;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
-  return result;
-#else
-  const u64 bytes = static_cast<u64>(high) << 32 | low;
-  u32 result = 0;
-  for (int i = 0; i < 4; i++) result |= static_cast<u32>(bytes >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
-  return result;
-#endif
-}
 
 // sum + taps.low * byte 2*HALF + taps.high * byte 2*HALF+1.
 template <int HALF> __device__ __forceinline__ u32 dot(u32 sum, u32 taps, u32 bytes) {
@@ -58,243 +26,106 @@ template <int HALF> __device__ __forceinline__ u32 dot(u32 sum, u32 taps, u32 by
 #endif
 }
 
-// The radius along rows (0) and down columns (1). A special build is for one pair of radii, BLUR_RADIUS_ROWS and
-// BLUR_RADIUS_COLUMNS, one BLUR_SAMPLE_TYPE and one BLUR_CHANNEL_COUNT, and holds one fused kernel: it unrolls what the
-// general build loops over, and leaves out the multiplications with taps beyond the ends of a window.
-#ifdef BLUR_RADIUS_ROWS
-constexpr bool SPECIAL = true;
-#define RADIUS(args, axis) ((axis) == 0 ? BLUR_RADIUS_ROWS : BLUR_RADIUS_COLUMNS)
-#else
-constexpr bool SPECIAL = false;
-#define RADIUS(args, axis) static_cast<int>(args.radius[axis])
-#endif
+// Where a kernel takes its radii from. The general build reads them from the parameter. A special build is for planes of
+// one kind or two, Fixed<kind, radius along rows, down columns, of chroma along rows>: it unrolls what the general
+// build loops over, and leaves out the multiplications with taps beyond the ends of a window.
+struct Any {
+  static constexpr bool KNOWN = false;
+  static __device__ __forceinline__ int kind(const BlurPlane& plane) { return static_cast<int>(plane.kind); }
+  static __device__ __forceinline__ int radius(const BlurArgs& args, int kind, int axis) {
+    return static_cast<int>(args.radius[kind][axis]);
+  }
+};
+template <int KIND, int ROWS, int COLUMNS, int CHROMA_ROWS> struct Fixed {
+  static constexpr bool KNOWN = true;
+  static __device__ __forceinline__ constexpr int kind(const BlurPlane&) { return KIND; }
+  static __device__ __forceinline__ constexpr int radius(const BlurArgs&, int kind, int axis) {
+    return axis == 1 ? COLUMNS : kind == KIND ? ROWS : CHROMA_ROWS;
+  }
+};
 
 // The weight at a signed distance from the centre.
-__device__ __forceinline__ u32 tap(const BlurArgs& args, int axis, int distance) {
-  const int radius = RADIUS(args, axis), i = distance < 0 ? -distance : distance;
+template <class R> __device__ __forceinline__ u32 tap(const BlurArgs& args, int kind, int axis, int distance) {
+  const int radius = R::radius(args, kind, axis), i = distance < 0 ? -distance : distance;
   if (i > radius) return 0;
-  return radius == 0 ? 65536 : args.taps[axis][i];
+  return radius == 0 ? 65536 : args.taps[kind][axis][i];
 }
 
-// What four neighbouring pixels, a group, are made of.
-template <class T, int C> struct Shape {
-  static constexpr int STRIP = C == 1   ? BLUR_STRIP_PIXELS_C1
-                               : C == 2 ? BLUR_STRIP_PIXELS_C2
-                               : C == 3 ? BLUR_STRIP_PIXELS_C3
-                                        : BLUR_STRIP_PIXELS_C4;
-  static constexpr int GROUPS = STRIP / 4;
-  static constexpr int SAMPLES = STRIP * C;
-  // A source group as it lies in memory, in bytes and words.
-  static constexpr int BYTES = 4 * C * sizeof(T);
-  static constexpr int WORDS = C * sizeof(T);
-  // The widest load that a group starts aligned for.
-  static constexpr int VECTOR = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
-  // Four samples of one channel.
-  using Planar = Words<sizeof(T)>;
+// Source pixels to each side that a plane's rows reach: of packed 4:2:2 the pairs that luma and chroma reach.
+template <class P, class R> __device__ __forceinline__ int rows_reach(const BlurArgs& args, int kind) {
+  const int rows = R::radius(args, kind, 0);
+  if (!P::IS_YUV422) return rows;
+  const int luma = (rows + 1) / 2, chroma = R::radius(args, 1, 0);
+  return luma > chroma ? luma : chroma;
+}
+
+// Row taps in shared memory, one Words<4> for each four source samples of the window, which starts up(radius, 4)
+// samples before the first output. Element k of 16-bit samples: the four taps themselves. Of 8-bit samples: two pairs
+// (t[i], t[i+1]) at even i and the two pairs (t[i-1], t[i]), for outputs at even and at odd positions. Packed 4:2:2
+// has those of chroma behind them.
+struct RowTaps {
+  Words<4>* own;
+  int radius, chroma_radius;
+
+  static __device__ __forceinline__ int length(int radius) { return (radius + 3) / 4 * 2 + 1; }
+  __device__ __forceinline__ Words<4>* chroma() const { return own + length(radius); }
 };
 
-// Source rows in shared memory, channels apart: row, channel, group. See `stage` in shared.h.
-template <class T, int C> struct Stage {
-  using Planar = typename Shape<T, C>::Planar;
-  Planar* groups;
-  int plane, row;
-
-  __device__ __forceinline__ Stage(u8* memory, u32 radius) {
-    groups = at<Planar>(memory, 0);
-    plane = Shape<T, C>::GROUPS + static_cast<int>((radius + 3) / 4 * 2);
-    row = (C * plane + 15) / 32 * 32 + 16;
-  }
-};
-
-// Moves source rows into the stage. Each warp takes every (warps)th row; a lane loads one group at a time. Up to AHEAD
-// groups per lane and row are loaded into registers by `load` and stored by `store`, so that work can go on in
-// between.
-//
-// A group that reaches over the plane's edge is loaded from the nearest place inside and its pixels are shifted, which
-// repeats the edge pixel. `store` moves directly what that leaves: groups that do not start on a word there, planes
-// less than a group wide, rows of more than 32 * AHEAD groups.
-template <class T, int C, int ROWS, int THREADS> struct Loader {
-  using S = Shape<T, C>;
-  static constexpr int WARPS = THREADS / 32, ROWS_EACH = ROWS / WARPS;
-  static constexpr int AHEAD = C == 1 ? 3 : C == 2 ? 2 : 1;
-
-  const BlurArgs& args;
-  const Stage<T, C> stage;
-  u32 held[ROWS_EACH][AHEAD][S::WORDS];
-  int last_row, last_group, first_pixel, lane, warp;
-  bool words, ragged, vectors, simple;
-
-  // `end` is the row after the last that counts; below it the last row is repeated.
-  __device__ __forceinline__ Loader(const BlurArgs& args, const Stage<T, C>& stage, int strip, int end)
-      : args(args), stage(stage) {
-    const int width = static_cast<int>(args.width);
-    last_row = (end < static_cast<int>(args.height) ? end : static_cast<int>(args.height)) - 1;
-    last_group = width - 4;
-    first_pixel = strip * S::STRIP - static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
-    lane = threadIdx.x % 32;
-    warp = threadIdx.x / 32;
-    const u64 alignment = reinterpret_cast<u64>(args.src) | args.src_pitch;
-    words = alignment % 4 == 0 && width >= 4;
-    vectors = alignment % (4 * S::VECTOR) == 0;
-    ragged = width * C * static_cast<int>(sizeof(T)) % 4 != 0;
-    simple = words && stage.plane <= 32 * AHEAD && (!ragged || first_pixel + 4 * stage.plane <= width);
-  }
-
-  __device__ __forceinline__ const u8* source_row(int y) const {
-    return args.src + static_cast<u64>(clamp(y, 0, last_row)) * args.src_pitch;
-  }
-
-  // Whether load_group can load it.
-  __device__ __forceinline__ bool whole(int group) const {
-    return words && (!ragged || first_pixel + 4 * group <= last_group);
-  }
-
-  __device__ __forceinline__ void load_group(const u8* row, int group, u32 (&out)[S::WORDS]) const {
-    const int x = clamp(first_pixel + 4 * group, 0, last_group);
-    const u8* source = row + x * (C * static_cast<int>(sizeof(T)));
-    if (vectors && x % 4 == 0) {
-#pragma unroll
-      for (int i = 0; i < S::WORDS / S::VECTOR; i++) {
-        const auto vector = *at<const Words<S::VECTOR>>(source, i * sizeof(Words<S::VECTOR>));
-#pragma unroll
-        for (int k = 0; k < S::VECTOR; k++) out[i * S::VECTOR + k] = vector.word[k];
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < S::WORDS; i++) out[i] = *at<const u32>(source, i * 4);
-    }
-  }
-
-  // Sample by sample, with the edge pixels repeated. Rare, and so left small.
-  __device__ __forceinline__ void put_any(const u8* source, int row, int group) const {
-    auto* to = at<T>(stage.groups + row * stage.row + group, 0);
-#pragma unroll 4
-    for (int i = 0; i < 4 * C; i++) {
-      const int pixel = i / C, channel = i % C;
-      const int x = clamp(first_pixel + 4 * group + pixel, 0, static_cast<int>(args.width) - 1);
-      const u8* sample = source + (x * C + channel) * static_cast<int>(sizeof(T));
-      u32 value = sample[0];
-      if (sizeof(T) == 2) value = (value | sample[1] << 8) << (16 - args.depth);
-      to[channel * stage.plane * 4 + pixel] = static_cast<T>(value);
-    }
-  }
-
-  // Puts a group's channels apart, widens 16-bit samples to all of their bits, and shifts a group from over the edge.
-  __device__ __forceinline__ void put(int row, int group, const u32 (&in)[S::WORDS]) const {
-    const int x = first_pixel + 4 * group, shift = clamp(x - clamp(x, 0, last_group), -3, 3);
-    auto* to = stage.groups + row * stage.row + group;
-    if constexpr (sizeof(T) == 1) {
-      // 0x5410 puts (0, 1) and (4, 5) together in order.
-      const u32 order = shift < 0 ? 0x5410u << -4 * shift : 0x55555410u >> 4 * shift;
-#pragma unroll
-      for (int c = 0; c < C; c++) {
-        const int a = c, b = C + c, d = 2 * C + c, e = 3 * C + c;  // byte numbers of the four samples
-        const u32 low = permute(in[a / 4], in[b / 4], a % 4 | (4 + b % 4) << 4);
-        const u32 high = permute(in[d / 4], in[e / 4], d % 4 | (4 + e % 4) << 4);
-        to[c * stage.plane] = {{permute(low, high, order & 0xffff)}};
-      }
-    } else {
-      // Two nibbles a sample; the identity is 0x76543210.
-      const u64 beyond = shift < 0 ? 0x7654321010101010ull >> (32 + 8 * shift) : 0x7676767676543210ull >> 8 * shift;
-      const u32 order = static_cast<u32>(beyond), up = 16 - args.depth, mask = (0xffffu << up & 0xffff) * 0x10001;
-#pragma unroll
-      for (int c = 0; c < C; c++) {
-        const int a = c, b = C + c, d = 2 * C + c, e = 3 * C + c;  // sample numbers
-        const u32 low = permute(in[a / 2], in[b / 2], (a % 2 ? 0x32 : 0x10) | (b % 2 ? 0x7600 : 0x5400)) << up & mask;
-        const u32 high = permute(in[d / 2], in[e / 2], (d % 2 ? 0x32 : 0x10) | (e % 2 ? 0x7600 : 0x5400)) << up & mask;
-        to[c * stage.plane] = {{permute(low, high, order), permute(low, high, order >> 16)}};
-      }
-    }
-  }
-
-  __device__ __forceinline__ void load(int y) {
-#pragma unroll
-    for (int r = 0; r < ROWS_EACH; r++) {
-      const u8* source = source_row(y + warp + r * WARPS);
-#pragma unroll
-      for (int k = 0; k < AHEAD; k++) {
-        const int group = lane + 32 * k;
-        if (group < stage.plane && whole(group)) load_group(source, group, held[r][k]);
-      }
-    }
-  }
-
-  // `y` is what `load` was called with.
-  __device__ __forceinline__ void store(int y) const {
-#pragma unroll
-    for (int r = 0; r < ROWS_EACH; r++)
-#pragma unroll
-      for (int k = 0; k < AHEAD; k++) {
-        const int group = lane + 32 * k;
-        if (group < stage.plane && whole(group)) put(warp + r * WARPS, group, held[r][k]);
-      }
-    if (simple) return;
+template <class T, class R>
+__device__ __forceinline__ void expand(const BlurArgs& args, int kind, Words<4>* to, int threads) {
+  const int radius = R::radius(args, kind, 0), reach = (radius + 3) / 4 * 4;
 #pragma unroll 1
-    for (int r = warp; r < ROWS; r += WARPS) {
-      const u8* source = source_row(y + r);
-#pragma unroll 1
-      for (int group = lane; group < stage.plane; group += 32) {
-        if (group < 32 * AHEAD && whole(group)) continue;
-        if (whole(group)) {
-          u32 direct[S::WORDS];
-          load_group(source, group, direct);
-          put(r, group, direct);
-        } else {
-          put_any(source, r, group);
-        }
-      }
-    }
-  }
-};
-
-// The row taps, one Words<4> for each four source samples of the window, which starts up(radius, 4) pixels before the
-// first output. Element k of 16-bit samples: the four taps themselves. Of 8-bit samples: two pairs (t[i], t[i+1]) at
-// even i and the two pairs (t[i-1], t[i]), for outputs at even and at odd positions.
-template <class T> __device__ __forceinline__ void expand_row_taps(const BlurArgs& args, Words<4>* to, int threads) {
-  const int reach = static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
-#pragma unroll 1
-  for (int k = threadIdx.x; k <= reach / 2; k += threads) {
+  for (int k = threadIdx.x; k < RowTaps::length(radius); k += threads) {
     const int i = 4 * k - reach;
     if constexpr (sizeof(T) == 1) {
-      // A lone tap of 65536 becomes 0 here; rows_pass knows it.
+      // A lone tap of 65536 becomes 0 here; weigh_rows knows it.
       u32 t[5];
 #pragma unroll
-      for (int n = 0; n < 5; n++) t[n] = tap(args, 0, i - 1 + n) & 0xffff;
+      for (int n = 0; n < 5; n++) t[n] = tap<R>(args, kind, 0, i - 1 + n) & 0xffff;
       to[k] = {{t[1] | t[2] << 16, t[0] | t[1] << 16, t[3] | t[4] << 16, t[2] | t[3] << 16}};
     } else {
-      to[k] = {{tap(args, 0, i), tap(args, 0, i + 1), tap(args, 0, i + 2), tap(args, 0, i + 3)}};
+      u32 t[4];
+#pragma unroll
+      for (int n = 0; n < 4; n++) t[n] = tap<R>(args, kind, 0, i + n);
+      to[k] = {{t[0], t[1], t[2], t[3]}};
     }
   }
+}
+
+// Expands a plane's row taps to `memory`; gives where they end.
+template <class P, class R>
+__device__ __forceinline__ u8* expand_row_taps(const BlurArgs& args, int kind, u8* memory, int threads, RowTaps& taps) {
+  taps = {at<Words<4>>(memory, 0), R::radius(args, kind, 0), P::IS_YUV422 ? R::radius(args, 1, 0) : 0};
+  expand<typename P::T, R>(args, kind, taps.own, threads);
+  if (!P::IS_YUV422) return at<u8>(taps.chroma(), 0);
+  expand<typename P::T, R>(args, 1, taps.chroma(), threads);
+  return at<u8>(taps.chroma() + RowTaps::length(taps.chroma_radius), 0);
 }
 
 // Column taps, zeros on both ends: element ROWS + k weighs ring row k of a thread's window in its output row 0.
-template <int ROWS, int CHUNK>
-__device__ __forceinline__ void expand_column_taps(const BlurArgs& args, u32* to, int threads) {
-  const int radius = RADIUS(args, 1), length = ROWS + (2 * radius + ROWS + CHUNK - 1) / CHUNK * CHUNK;
+template <class R, int ROWS, int CHUNK>
+__device__ __forceinline__ void expand_column_taps(const BlurArgs& args, int kind, u32* to, int threads) {
+  const int radius = R::radius(args, kind, 1), length = ROWS + (2 * radius + ROWS + CHUNK - 1) / CHUNK * CHUNK;
 #pragma unroll 1
-  for (int k = threadIdx.x; k < length; k += threads) to[k] = tap(args, 1, k - ROWS - radius);
+  for (int k = threadIdx.x; k < length; k += threads) to[k] = tap<R>(args, kind, 1, k - ROWS - radius);
 }
 
-// One item of the rows pass: four output pixels of all channels in LINES rows, which are `stage.row` apart. `to` takes
-// the pixels of the first `lines` rows as they lie in the plane, 16 bits a sample, rows `pitch` bytes apart.
-template <class T, int C, int LINES>
-__device__ __forceinline__ void rows_pass(
-    const Stage<T, C>& stage, int row, int group, const Words<4>* taps, u32 radius, u8* to, u64 pitch, int lines) {
-  constexpr int PLANES = C * LINES;
-  [[maybe_unused]] constexpr int UNROLL = SPECIAL ? 64 : sizeof(T) == 1 ? 2 : 1;
-  const auto* source = stage.groups + row * stage.row + group;
-  auto plane_at = [&](int p) { return p / C * stage.row + p % C * stage.plane; };
-  u32 sum[PLANES][4];
+// Weighs the windows of four neighbouring outputs of PLANES runs of samples; plane_at(p) is where the run p begins,
+// from `source` on. Sums of 8-bit samples have 24 bits, of 16-bit samples 32; the intermediate is the upper 16 of them.
+template <class T, class R, int PLANES, class At>
+__device__ __forceinline__ void weigh_rows(
+    u32 (&sum)[PLANES][4], const Words<sizeof(T)>* source, At plane_at, const Words<4>* taps, int radius) {
+  [[maybe_unused]] constexpr int UNROLL = R::KNOWN ? 64 : sizeof(T) == 1 ? 2 : 1;
 #pragma unroll
   for (int p = 0; p < PLANES; p++)
 #pragma unroll
     for (int i = 0; i < 4; i++) sum[p][i] = sizeof(T) == 1 ? 128 : 32768;
 
-  const int reach = static_cast<int>((radius + 3) / 4 * 4), steps = static_cast<int>((radius + 3) / 4 * 2 + 1);
+  const int reach = (radius + 3) / 4 * 4, steps = (radius + 3) / 4 * 2 + 1;
   // Whether any of `count` samples of the window, from `first` on, has a tap for output i.
   auto counts = [&](int first, int count, int i) {
-    const int centre = i + reach, r = static_cast<int>(radius);
-    return !SPECIAL || (first + count > centre - r && first <= centre + r);
+    const int centre = i + reach;
+    return !R::KNOWN || (first + count > centre - radius && first <= centre + radius);
   };
   Words<4> before = {};
 #pragma unroll UNROLL
@@ -329,46 +160,77 @@ __device__ __forceinline__ void rows_pass(
 #pragma unroll
       for (int i = 0; i < 4; i++) sum[p][i] += (source[plane_at(p)].word[0] >> 8 * i & 255) << 16;
   }
+}
 
+// One item of the rows pass: four output pixels of all channels in LINES rows, which are `stage.row` apart. `to` takes
+// the pixels of the first `lines` rows as they lie in the plane, 16 bits a sample, rows `pitch` bytes apart.
+template <class P, class R, int LINES>
+__device__ __forceinline__ void rows_pass(
+    const Stage<P>& stage, const BlurPlane& plane, int row, int group, const RowTaps& taps, u8* to, u64 pitch,
+    int lines) {
+  using T = typename P::T;
+  constexpr int C = P::C, HIGHS = sizeof(T) == 1 ? 0x6521 : 0x7632;
+  const auto* source = stage.groups + row * stage.row;
+  u32 mid[LINES][2 * C];
+  if constexpr (P::IS_YUV422) {
+    static_assert(LINES == 1, "as wide as four channels");
+    u32 luma[2][4], chroma[2][4];
+    // The stage reaches as far as both need, the windows as far as each needs.
+    const int luma_start = (2 * stage.reach - staged_reach(taps.radius)) / 4;
+    const int chroma_start = (stage.reach - staged_reach(taps.chroma_radius)) / 4;
+    weigh_rows<T, R>(luma, source + 2 * group + luma_start, [](int p) { return p; }, taps.own, taps.radius);
+    weigh_rows<T, R>(chroma, source + 2 * stage.plane + group + chroma_start, [&](int p) { return p * stage.plane; },
+                     taps.chroma(), taps.chroma_radius);
+    const u32 order = plane.luma & 1 ? (HIGHS & 0xff) << 8 | HIGHS >> 8 : HIGHS;
 #pragma unroll
-  for (int line = 0; line < LINES; line++) {
-    // 8-bit samples leave 24 bits in a sum, 16-bit samples 32; the intermediate is the upper 16 of them.
-    u32 mid[2 * C];
+    for (int m = 0; m < 2 * C; m++) mid[0][m] = permute(luma[m / 4][m % 4], chroma[m % 2][m / 2], order);
+  } else {
+    u32 sum[C * LINES][4];
+    auto plane_at = [&](int p) { return p / C * stage.row + p % C * stage.plane; };
+    weigh_rows<T, R>(sum, source + group, plane_at, taps.own, taps.radius);
 #pragma unroll
-    for (int m = 0; m < 2 * C; m++) {
-      const int a = 2 * m, b = a + 1;
-      mid[m] = permute(sum[line * C + a % C][a / C], sum[line * C + b % C][b / C], sizeof(T) == 1 ? 0x6521 : 0x7632);
-    }
-    constexpr int N = C % 2 == 0 ? 4 : 2;
+    for (int line = 0; line < LINES; line++)
+#pragma unroll
+      for (int m = 0; m < 2 * C; m++) {
+        const int a = 2 * m, b = a + 1;
+        mid[line][m] = permute(sum[line * C + a % C][a / C], sum[line * C + b % C][b / C], HIGHS);
+      }
+  }
+
+  constexpr int N = C % 2 == 0 ? 4 : 2;
+#pragma unroll
+  for (int line = 0; line < LINES; line++)
 #pragma unroll
     for (int m = 0; m < 2 * C; m += N) {
       Words<N> vector;
 #pragma unroll
-      for (int k = 0; k < N; k++) vector.word[k] = mid[m + k];
+      for (int k = 0; k < N; k++) vector.word[k] = mid[line][m + k];
       if (line < lines) *at<Words<N>>(to, line * pitch + m * 4) = vector;
     }
-  }
 }
 
-// All items of ROWS staged rows. `row_to(row)` says where the strip's first pixel of a row goes.
-template <class T, int C, int ROWS, int THREADS>
+// Rows that one item of the rows pass makes.
+template <class P> constexpr int ITEM_LINES = P::C == 1 ? 4 : P::C == 2 ? 2 : 1;
+
+// All items of ROWS staged rows, to rows `pitch` bytes apart from `to` on.
+template <class P, class R, int ROWS, int THREADS>
 __device__ __forceinline__ void all_rows(
-    const Stage<T, C>& stage, const Words<4>* taps, u32 radius, u8* to, u64 pitch) {
-  using S = Shape<T, C>;
-  constexpr int LINES = C == 1 ? 4 : C == 2 ? 2 : 1, ITEMS = S::GROUPS * ROWS / LINES;
+    const Stage<P>& stage, const BlurPlane& plane, const RowTaps& taps, u8* to, u64 pitch) {
+  using S = Shape<P>;
+  constexpr int LINES = ITEM_LINES<P>, ITEMS = S::GROUPS * ROWS / LINES;
   static_assert(ITEMS % THREADS == 0, "no thread is idle");
 #pragma unroll 1
   for (int item = threadIdx.x; item < ITEMS; item += THREADS) {
     const int row = item / S::GROUPS * LINES, group = item % S::GROUPS;
-    rows_pass<T, C, LINES>(stage, row, group, taps, radius, to + row * pitch + group * (8 * C), pitch, LINES);
+    rows_pass<P, R, LINES>(stage, plane, row, group, taps, to + row * pitch + group * (8 * P::C), pitch, LINES);
   }
 }
 
 // Adds rows k .. k+3 of a thread's window of the intermediate, four samples wide, to its ROWS output rows. `taps` are
 // the expanded ones that belong to row k. With k known when compiled (UNROLLED) each tap comes from the parameter.
-template <bool UNROLLED, int ROWS>
+template <class R, bool UNROLLED, int ROWS>
 __device__ __forceinline__ void add_four_rows(
-    const BlurArgs& args, u32 (&sum)[ROWS][4], const u8* from, u32 pitch, const u32* taps, int k) {
+    const BlurArgs& args, int kind, u32 (&sum)[ROWS][4], const u8* from, u32 pitch, const u32* taps, int k) {
   u32 weight[ROWS + 4];
 #pragma unroll
   for (int i = 0; i < ROWS + 4 && !UNROLLED; i += 4) {
@@ -382,50 +244,58 @@ __device__ __forceinline__ void add_four_rows(
     const u32 mid[4] = {pairs.word[0] & 0xffff, pairs.word[0] >> 16, pairs.word[1] & 0xffff, pairs.word[1] >> 16};
 #pragma unroll
     for (int n = 0; n < ROWS; n++) {
-      const int distance = k + row - n - RADIUS(args, 1);
-      if (UNROLLED && (distance < -RADIUS(args, 1) || distance > RADIUS(args, 1))) continue;
-      const u32 w = UNROLLED ? tap(args, 1, distance) : weight[ROWS + row - n];
+      const int radius = R::radius(args, kind, 1), distance = k + row - n - radius;
+      if (UNROLLED && (distance < -radius || distance > radius)) continue;
+      const u32 w = UNROLLED ? tap<R>(args, kind, 1, distance) : weight[ROWS + row - n];
 #pragma unroll
       for (int i = 0; i < 4; i++) sum[n][i] += w * mid[i];
     }
   }
 }
 
-template <int ROWS> __device__ __forceinline__ void start_sums(u32 (&sum)[ROWS][4], u32 depth) {
+// Bits of the i-th of four neighbouring samples.
+template <class P> __device__ __forceinline__ u32 depth_of(const BlurPlane& plane, int i) {
+  return P::IS_TEN && i == 3 ? 2 : plane.depth;
+}
+
+template <class P, int ROWS>
+__device__ __forceinline__ void start_sums(const BlurPlane& plane, u32 (&sum)[ROWS][4]) {
 #pragma unroll
   for (int n = 0; n < ROWS; n++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) sum[n][i] = 1u << (31 - depth);
+    for (int i = 0; i < 4; i++) sum[n][i] = 1u << (31 - depth_of<P>(plane, i));
 }
 
 // Writes four samples of up to ROWS rows from `y` on, to column `sample`, both within the plane's bounds.
-template <class T, int ROWS>
+template <class P, int ROWS>
 __device__ __forceinline__ void write_out(
-    const BlurArgs& args, u32 (&sum)[ROWS][4], int y, int y_end, int sample, int samples) {
-  constexpr int BYTES = 4 * sizeof(T);
-  const bool words = (reinterpret_cast<u64>(args.dst) | args.dst_pitch) % BYTES == 0 && sample + 4 <= samples;
-  u8* to = args.dst + static_cast<u64>(y) * args.dst_pitch + sample * static_cast<int>(sizeof(T));
-  const u32 down = 32 - args.depth;
-  const int bytes = (samples - sample < 4 ? samples - sample : 4) * static_cast<int>(sizeof(T));
+    const BlurPlane& plane, u32 (&sum)[ROWS][4], int y, int y_end, int sample, int samples) {
+  constexpr int EACH = P::IS_TEN ? 1 : sizeof(typename P::T), BYTES = 4 * EACH;
+  const bool words = (reinterpret_cast<u64>(plane.dst) | plane.dst_pitch) % BYTES == 0 && sample + 4 <= samples;
+  u8* to = plane.dst + static_cast<u64>(y) * plane.dst_pitch + sample * EACH;
+  const int bytes = (samples - sample < 4 ? samples - sample : 4) * EACH;
   const int rows = y_end - y;
-  u32 out[ROWS][sizeof(T)];
+  u32 out[ROWS][EACH];
 #pragma unroll
   for (int n = 0; n < ROWS; n++) {
-    if constexpr (sizeof(T) == 1) {
+    if constexpr (P::IS_TEN) {
+      out[n][0] = sum[n][0] >> 22 | sum[n][1] >> 22 << 10 | sum[n][2] >> 22 << 20 | sum[n][3] >> 30 << 30;
+    } else if constexpr (EACH == 1) {
       out[n][0] = permute(permute(sum[n][0], sum[n][1], 0x73), permute(sum[n][2], sum[n][3], 0x73), 0x5410);
     } else {
-      out[n][0] = sum[n][0] >> down | sum[n][1] >> down << 16;
-      out[n][1] = sum[n][2] >> down | sum[n][3] >> down << 16;
+      const u32 down = 32 - plane.depth;
+      out[n][0] = (sum[n][0] >> down | sum[n][1] >> down << 16) << plane.low;
+      out[n][1] = (sum[n][2] >> down | sum[n][3] >> down << 16) << plane.low;
     }
   }
   if (words) {
 #pragma unroll
     for (int n = 0; n < ROWS; n++) {
-      Words<sizeof(T)> vector;
+      Words<EACH> vector;
 #pragma unroll
-      for (int k = 0; k < static_cast<int>(sizeof(T)); k++) vector.word[k] = out[n][k];
-      if (n < rows) *at<Words<sizeof(T)>>(to, 0) = vector;
-      to += args.dst_pitch;
+      for (int k = 0; k < EACH; k++) vector.word[k] = out[n][k];
+      if (n < rows) *at<Words<EACH>>(to, 0) = vector;
+      to += plane.dst_pitch;
     }
     return;
   }
@@ -434,41 +304,56 @@ __device__ __forceinline__ void write_out(
     u8* line = to + i;
 #pragma unroll
     for (int n = 0; n < ROWS; n++) {
-      if (n < rows) *line = static_cast<u8>(permute(out[n][0], out[n][sizeof(T) - 1], i));
-      line += args.dst_pitch;
+      if (n < rows) *line = static_cast<u8>(permute(out[n][0], out[n][EACH - 1], i));
+      line += plane.dst_pitch;
     }
   }
 }
 
+// Which part of which plane a block makes: strips across, steps down.
+struct Block {
+  int plane, strip, step;
+
+  __device__ __forceinline__ explicit Block(const BlurArgs& args) {
+    const u32 block = blockIdx.x;
+    plane = 0;
+#pragma unroll
+    for (int p = 1; p < BLUR_PLANES; p++) plane += block >= args.planes[p].first_block;
+    const u32 own = block - args.planes[plane].first_block, strips = args.planes[plane].strips;
+    strip = static_cast<int>(own % strips);
+    step = static_cast<int>(own / strips);
+  }
+};
+
 // A block walks down its strip BLUR_FUSED_STEP rows at a time. The ring holds the intermediate of the rows that the
 // next output rows reach.
-template <class T, int C> __device__ __forceinline__ void blur_fused(const BlurArgs& args) {
-  using S = Shape<T, C>;
+template <class P, class R>
+__device__ __forceinline__ void blur_fused(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+  using S = Shape<P>;
   constexpr int THREADS = BLUR_FUSED_THREADS, STEP = BLUR_FUSED_STEP, ROWS = BLUR_FUSED_THREAD_ROWS;
   constexpr u32 PITCH = S::SAMPLES * 2;
   constexpr int ACROSS = S::SAMPLES / 4;
-  [[maybe_unused]] constexpr int COLUMN_UNROLL = SPECIAL ? 16 : 1;
+  [[maybe_unused]] constexpr int COLUMN_UNROLL = R::KNOWN ? 16 : 1;
   static_assert(ACROSS * (STEP / ROWS) <= THREADS, "one step's output rows are one item per thread");
-  const int radius = RADIUS(args, 1), reach = static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
+  const int kind = R::kind(plane), radius = R::radius(args, kind, 1);
   const int lag = (2 * radius + STEP - 1) / STEP, ring_rows = (lag + 1) * STEP;
 
   u8* ring = SHARED_MEMORY;
-  auto* row_taps = at<Words<4>>(ring, ring_rows * PITCH);
-  auto* column_taps = at<u32>(row_taps, (reach / 2 + 1) * 16);
+  RowTaps row_taps;
+  u8* behind = expand_row_taps<P, R>(args, kind, ring + ring_rows * PITCH, THREADS, row_taps);
+  auto* column_taps = at<u32>(behind, 0);
   const int column_taps_length = ROWS + (2 * radius + ROWS + 3) / 4 * 4;
-  const Stage<T, C> stage(at<u8>(column_taps, column_taps_length * 4), RADIUS(args, 0));
-  expand_row_taps<T>(args, row_taps, THREADS);
-  expand_column_taps<ROWS, 4>(args, column_taps, THREADS);
+  expand_column_taps<R, ROWS, 4>(args, kind, column_taps, THREADS);
+  const Stage<P> stage(at<u8>(column_taps, column_taps_length * 4), rows_reach<P, R>(args, kind));
 
-  const int y_begin = static_cast<int>(args.row_begin + blockIdx.y * args.segment_rows);
-  const int y_end = y_begin + static_cast<int>(args.segment_rows) < static_cast<int>(args.row_end)
-                        ? y_begin + static_cast<int>(args.segment_rows)
-                        : static_cast<int>(args.row_end);
-  const int samples = static_cast<int>(args.width) * C;
+  const int height = static_cast<int>(args.segment_rows);
+  const int y_begin = static_cast<int>(plane.row_begin) + block.step * height;
+  const int y_last = static_cast<int>(plane.row_end), y_end = y_begin + height < y_last ? y_begin + height : y_last;
+  const int samples = static_cast<int>(plane.width) * P::C;
   const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS * ROWS;
-  const int sample = static_cast<int>(blockIdx.x) * S::SAMPLES + across * 4;
+  const int sample = block.strip * S::SAMPLES + across * 4;
 
-  Loader<T, C, STEP, THREADS> loader(args, stage, blockIdx.x, y_end + radius);
+  Loader<P, STEP, THREADS> loader(plane, stage, block.strip, y_end + radius);
   int fill = 0;
   // In each turn the next step's rows are on their way while this step's are worked on; the first turn has no work.
 #pragma unroll 1
@@ -477,87 +362,89 @@ template <class T, int C> __device__ __forceinline__ void blur_fused(const BlurA
     const bool more = y + STEP < y_end;
     if (more) loader.load(y_next);
     if (y >= y_begin - lag * STEP) {
-      all_rows<T, C, STEP, THREADS>(stage, row_taps, RADIUS(args, 0), ring + fill * PITCH, PITCH);
+      all_rows<P, R, STEP, THREADS>(stage, plane, row_taps, ring + fill * PITCH, PITCH);
       __syncthreads();
       fill = fill + STEP == ring_rows ? 0 : fill + STEP;
     }
     // The oldest row of the ring is now at `fill`.
     if (y >= y_begin && down < STEP && sample < samples && y + down < y_end) {
       u32 sum[ROWS][4];
-      start_sums(sum, args.depth);
+      start_sums<P>(plane, sum);
       int row = fill + down;
       if (row >= ring_rows) row -= ring_rows;
       const u8* column = ring + across * 8;
 #pragma unroll COLUMN_UNROLL
       for (int k = 0; k < 2 * radius + ROWS; k += 4) {
-        add_four_rows<SPECIAL>(args, sum, column + row * PITCH, PITCH, column_taps + k, k);
+        add_four_rows<R, R::KNOWN>(args, kind, sum, column + row * PITCH, PITCH, column_taps + k, k);
         row = row + 4 == ring_rows ? 0 : row + 4;
       }
-      write_out<T>(args, sum, y + down, y_end, sample, samples);
+      write_out<P>(plane, sum, y + down, y_end, sample, samples);
     }
     if (more) loader.store(y_next);
     __syncthreads();
   }
 }
 
-template <class T, int C> __device__ __forceinline__ void blur_rows(const BlurArgs& args) {
-  using S = Shape<T, C>;
-  constexpr int THREADS = BLUR_ROWS_THREADS, STEP = BLUR_ROWS_STEP;
-  const int reach = static_cast<int>((RADIUS(args, 0) + 3u) / 4 * 4);
-  auto* row_taps = at<Words<4>>(SHARED_MEMORY, 0);
-  const Stage<T, C> stage(at<u8>(row_taps, (reach / 2 + 1) * 16), RADIUS(args, 0));
-  const int y = static_cast<int>(args.row_begin + blockIdx.y * STEP);
-  Loader<T, C, STEP, THREADS> loader(args, stage, blockIdx.x, args.row_end);
+template <class P>
+__device__ __forceinline__ void blur_rows(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+  using S = Shape<P>;
+  constexpr int THREADS = BLUR_ROWS_THREADS, STEP = BLUR_ROWS_STEP, LINES = ITEM_LINES<P>;
+  static_assert(S::GROUPS * STEP / LINES == THREADS, "one item per thread");
+  const int kind = Any::kind(plane), y = static_cast<int>(plane.row_begin) + block.step * STEP;
+  const int chroma = P::IS_YUV422 ? RowTaps::length(Any::radius(args, 1, 0)) : 0;
+  u8* staged = SHARED_MEMORY + (RowTaps::length(Any::radius(args, kind, 0)) + chroma) * 16;
+  const Stage<P> stage(staged, rows_reach<P, Any>(args, kind));
+  Loader<P, STEP, THREADS> loader(plane, stage, block.strip, static_cast<int>(plane.row_end));
   loader.load(y);
-  expand_row_taps<T>(args, row_taps, THREADS);
+  RowTaps row_taps;
+  expand_row_taps<P, Any>(args, kind, SHARED_MEMORY, THREADS, row_taps);
   loader.store(y);
   __syncthreads();
 
-  constexpr int LINES = C == 1 ? 4 : C == 2 ? 2 : 1;
-  static_assert(S::GROUPS * STEP / LINES == THREADS, "one item per thread");
   const int row = threadIdx.x / S::GROUPS * LINES, group = threadIdx.x % S::GROUPS;
-  u8* to = args.scratch + (y + row) * args.scratch_pitch + (blockIdx.x * S::GROUPS + group) * (8 * C);
-  rows_pass<T, C, LINES>(stage, row, group, row_taps, RADIUS(args, 0), to, args.scratch_pitch,
-                         static_cast<int>(args.row_end) - y - row);
+  u8* to = plane.scratch + (y + row) * plane.scratch_pitch + (block.strip * S::GROUPS + group) * (8 * P::C);
+  rows_pass<P, Any, LINES>(stage, plane, row, group, row_taps, to, plane.scratch_pitch,
+                           static_cast<int>(plane.row_end) - y - row);
 }
 
 // Threads go 64 across and 4 down; each makes four samples of 16 rows. The block's window comes through shared memory
 // in chunks of 16 rows, two in turn.
-template <class T> __device__ __forceinline__ void blur_columns(const BlurArgs& args) {
+__device__ __forceinline__ void blur_columns(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
   constexpr int THREADS = BLUR_COLUMNS_THREADS, STEP = BLUR_COLUMNS_STEP, ROWS = BLUR_COLUMNS_THREAD_ROWS;
   constexpr int CHUNK = BLUR_COLUMNS_CHUNK, ACROSS = BLUR_COLUMNS_STRIP_SAMPLES / 4;
   constexpr u32 PITCH = BLUR_COLUMNS_STRIP_SAMPLES * 2;
   static_assert(ACROSS * STEP / ROWS == THREADS && CHUNK == ROWS, "threads cover the block, windows start on chunks");
-  const int radius = RADIUS(args, 1);
+  const int kind = Any::kind(plane), radius = Any::radius(args, kind, 1);
   u8* chunks = SHARED_MEMORY;
   auto* taps = at<u32>(chunks, 2 * CHUNK * PITCH);
-  expand_column_taps<ROWS, CHUNK>(args, taps, THREADS);
+  expand_column_taps<Any, ROWS, CHUNK>(args, kind, taps, THREADS);
 
-  const int y_begin = static_cast<int>(args.row_begin + blockIdx.y * STEP);
-  const int y_end = y_begin + STEP < static_cast<int>(args.row_end) ? y_begin + STEP : static_cast<int>(args.row_end);
-  const int samples = static_cast<int>(args.width * args.channels);
+  const int y_begin = static_cast<int>(plane.row_begin) + block.step * STEP, y_last = static_cast<int>(plane.row_end);
+  const int y_end = y_begin + STEP < y_last ? y_begin + STEP : y_last;
+  const int samples = static_cast<int>(plane.width * plane.channels);
   const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
-  const int sample = static_cast<int>(blockIdx.x) * BLUR_COLUMNS_STRIP_SAMPLES + across * 4;
+  const int sample = block.strip * BLUR_COLUMNS_STRIP_SAMPLES + across * 4;
 
   // A thread loads 16 bytes, of every 8th row. What lies beyond the scratch is not used: any bytes do.
   constexpr int LOADS = CHUNK * PITCH / 16 / THREADS, ROWS_APART = CHUNK / LOADS;
   const int load_row = threadIdx.x / (PITCH / 16), load_byte = threadIdx.x % (PITCH / 16) * 16;
-  const u64 strip_byte = static_cast<u64>(blockIdx.x) * PITCH + load_byte;
-  const u64 column_byte = strip_byte < args.scratch_pitch ? strip_byte : 0;
-  const int last_row = clamp(y_end + radius, 1, static_cast<int>(args.height)) - 1;
+  const u64 strip_byte = static_cast<u64>(block.strip) * PITCH + load_byte;
+  const u64 column_byte = strip_byte < plane.scratch_pitch ? strip_byte : 0;
+  const int last_row = clamp(y_end + radius, 1, static_cast<int>(plane.height)) - 1;
   u32 held[LOADS][4];
   auto load = [&](int chunk) {
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
       const int y = clamp(y_begin - radius + chunk * CHUNK + load_row + i * ROWS_APART, 0, last_row);
-      const auto vector = *at<const Words<4>>(args.scratch, static_cast<u64>(y) * args.scratch_pitch + column_byte);
+      const auto vector = *at<const Words<4>>(plane.scratch, static_cast<u64>(y) * plane.scratch_pitch + column_byte);
 #pragma unroll
       for (int k = 0; k < 4; k++) held[i][k] = vector.word[k];
     }
   };
 
   u32 sum[ROWS][4];
-  start_sums(sum, args.depth);
+  start_sums<Plain<u8, 1>>(plane, sum);
+  if (plane.ten) start_sums<Ten>(plane, sum);
   const int window = (2 * radius + ROWS + CHUNK - 1) / CHUNK;
   const int last = (y_end - y_begin + ROWS - 1) / ROWS - 1 + window;
   load(0);
@@ -575,34 +462,81 @@ template <class T> __device__ __forceinline__ void blur_columns(const BlurArgs& 
     if (mine >= 0 && mine < window) {
 #pragma unroll 1
       for (int k = 0; k < CHUNK && mine * CHUNK + k < 2 * radius + ROWS; k += 4)
-        add_four_rows<false>(args, sum, slot + k * PITCH + across * 8, PITCH, taps + mine * CHUNK + k, 0);
+        add_four_rows<Any, false>(args, kind, sum, slot + k * PITCH + across * 8, PITCH, taps + mine * CHUNK + k, 0);
     }
   }
-  if (sample < samples) write_out<T>(args, sum, y_begin + down * ROWS, y_end, sample, samples);
+  if (sample >= samples) return;
+  const int y = y_begin + down * ROWS;
+  if (plane.ten)
+    write_out<Ten>(plane, sum, y, y_end, sample, samples);
+  else if (plane.depth == 8)
+    write_out<Plain<u8, 1>>(plane, sum, y, y_end, sample, samples);
+  else
+    write_out<Plain<u16, 1>>(plane, sum, y, y_end, sample, samples);
 }
 
-// Blocks per multiprocessor that the fused kernels leave registers for. The portable PTX takes fewer: what becomes of
-// it on older and on later chips needs more registers, and would spill.
+// Blocks per multiprocessor that the kernels leave registers for. The portable PTX takes fewer: what becomes of it on
+// older and on later chips needs more registers, and would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
 #define FUSED_BLOCKS(T) (sizeof(T) == 1 ? 5 : 4)
+#define FUSED_BLOCKS_YUV422 4
+#define FUSED_BLOCKS_C12(T) (__CUDA_ARCH__ >= 1200 ? 3 : FUSED_BLOCKS(T))
+#define COLUMNS_BLOCKS 2
 #else
 #define FUSED_BLOCKS(T) 3
+#define FUSED_BLOCKS_YUV422 3
+#define FUSED_BLOCKS_C12(T) 3
+#define COLUMNS_BLOCKS 1
 #endif
 #define BLUR_ENTRY(name, threads, blocks, call) \
-  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const BlurArgs args) { call(args); }
-#define BLUR_CHANNELS(T, c) \
-  BLUR_ENTRY(blur_fused_##T##_c##c, BLUR_FUSED_THREADS, FUSED_BLOCKS(T), (blur_fused<T, c>)) \
-  BLUR_ENTRY(blur_rows_##T##_c##c, BLUR_ROWS_THREADS, 4, (blur_rows<T, c>))
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const BlurArgs args) { \
+    const Block block(args); \
+    const BlurPlane& plane = args.planes[block.plane]; \
+    call; \
+  }
+#define BLUR_PIXELS(name, blocks, fused, rows) \
+  BLUR_ENTRY(blur_fused_##name, BLUR_FUSED_THREADS, blocks, fused(args, plane, block)) \
+  BLUR_ENTRY(blur_rows_##name, BLUR_ROWS_THREADS, 4, rows(args, plane, block))
+#define BLUR_ONE(name, blocks, P) BLUR_PIXELS(name, blocks, (blur_fused<P, Any>), (blur_rows<P>))
 #define BLUR_SAMPLE(T) \
-  BLUR_CHANNELS(T, 1) \
-  BLUR_CHANNELS(T, 2) \
-  BLUR_CHANNELS(T, 3) \
-  BLUR_CHANNELS(T, 4) \
-  BLUR_ENTRY(blur_columns_##T, BLUR_COLUMNS_THREADS, 2, blur_columns<T>)
+  BLUR_PIXELS(T##_c12, FUSED_BLOCKS_C12(T), fused_c12<T>, rows_c12<T>) \
+  using T##_c3 = Plain<T, 3>; \
+  BLUR_ONE(T##_c3, FUSED_BLOCKS(T), T##_c3) \
+  using T##_c4 = Plain<T, 4>; \
+  BLUR_ONE(T##_c4, FUSED_BLOCKS(T), T##_c4)
 
-#ifdef BLUR_RADIUS_ROWS
-BLUR_ENTRY(blur_special, BLUR_FUSED_THREADS, 4, (blur_fused<BLUR_SAMPLE_TYPE, BLUR_CHANNEL_COUNT>))
+// Planes of one channel and of two in one launch, as in NV12.
+template <class T>
+__device__ __forceinline__ void fused_c12(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+  if (plane.channels == 1)
+    blur_fused<Plain<T, 1>, Any>(args, plane, block);
+  else
+    blur_fused<Plain<T, 2>, Any>(args, plane, block);
+}
+template <class T>
+__device__ __forceinline__ void rows_c12(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+  if (plane.channels == 1)
+    blur_rows<Plain<T, 1>>(args, plane, block);
+  else
+    blur_rows<Plain<T, 2>>(args, plane, block);
+}
+
+// BLUR_SPECIAL_0 is what planes of kind 0 go through, blur_fused with its pixels and radii; BLUR_SPECIAL_1 the same for
+// kind 1, if there are any.
+#ifdef BLUR_SPECIAL_0
+__device__ __forceinline__ void blur_kinds(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+#ifdef BLUR_SPECIAL_1
+  if (plane.kind == 1) return blur_fused<BLUR_SPECIAL_1>(args, plane, block);
+#endif
+  blur_fused<BLUR_SPECIAL_0>(args, plane, block);
+}
+BLUR_ENTRY(blur_special, BLUR_FUSED_THREADS, 4, blur_kinds(args, plane, block))
 #else
 BLUR_SAMPLE(u8)
 BLUR_SAMPLE(u16)
+BLUR_ONE(yuv422, FUSED_BLOCKS_YUV422, Yuv422)
+BLUR_ONE(ten, FUSED_BLOCKS(u16), Ten)
+BLUR_ENTRY(blur_columns, BLUR_COLUMNS_THREADS, COLUMNS_BLOCKS, blur_columns(args, plane, block))
+extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_multiply(const AlphaArgs args) { multiply(args); }
+extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_finish(const AlphaArgs args) { finish(args); }
 #endif

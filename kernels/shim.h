@@ -23,11 +23,7 @@ struct BlurBlock {
   struct X {
     __device__ operator unsigned() const { return __nvvm_read_ptx_sreg_ctaid_x(); }
   };
-  struct Y {
-    __device__ operator unsigned() const { return __nvvm_read_ptx_sreg_ctaid_y(); }
-  };
   X x;
-  Y y;
 };
 #define threadIdx (BlurIndex())
 #define blockIdx (BlurBlock())
@@ -43,7 +39,7 @@ struct BlurBlock {
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 struct BlurIndex {
-  unsigned x, y;
+  unsigned x;
 };
 inline thread_local BlurIndex threadIdx, blockIdx;
 inline thread_local std::barrier<>* blur_barrier;
@@ -52,8 +48,7 @@ inline void __syncthreads() { blur_barrier->arrive_and_wait(); }
 
 // Runs the blocks one after the other. Shared memory is exactly as large as asked for and starts out as rubbish.
 template <class Args>
-void blur_launch(
-    void (*kernel)(Args), unsigned grid_x, unsigned grid_y, unsigned threads, std::size_t shared, Args args) {
+void blur_launch(void (*kernel)(Args), unsigned blocks, unsigned threads, std::size_t shared, Args args) {
   const std::align_val_t alignment{16};
   std::barrier<> barrier(threads);
   auto* memory = static_cast<unsigned char*>(::operator new(shared, alignment));
@@ -63,8 +58,8 @@ void blur_launch(
       threadIdx.x = thread;
       blur_barrier = &barrier;
       blur_shared = memory;
-      for (unsigned i = 0; i < grid_x * grid_y; i++) {
-        blockIdx = {i % grid_x, i / grid_x};
+      for (unsigned i = 0; i < blocks; i++) {
+        blockIdx.x = i;
         for (std::size_t at = thread; at < shared; at += threads) memory[at] = 0xa5;
         __syncthreads();
         kernel(args);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::cpu::{CpuEngine, OutOfMemory};
 pub use crate::cuda::CudaError;
 use crate::cuda::{CudaEngine, Progress};
-use crate::filter::{BlurParams, Taps};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout};
+use crate::plan::{self, Job, Options};
 
 pub use crate::cuda::log::{Level, set_sink as log_to};
 
@@ -132,9 +132,9 @@ pub struct Engine {
     worker: Worker,
     /// Whether the CPU takes over when CUDA fails.
     falls_back: bool,
-    /// The taps of the last frame's planes, and what they were made from.
-    taps: Vec<[Taps; 2]>,
-    made_from: Option<(BlurParams, Vec<[f64; 2]>)>,
+    /// What was done with the last frame, and what that was made from.
+    jobs: Vec<Job>,
+    made_from: Option<(Options, Vec<PlaneLayout>)>,
     stats: Stats,
 }
 
@@ -165,7 +165,7 @@ impl Engine {
 
     fn on(kernel_name: &'static str, worker: Worker) -> Self {
         let stats = Stats { kernel_name, ..Stats::default() };
-        Self { worker, falls_back: false, taps: Vec::new(), made_from: None, stats }
+        Self { worker, falls_back: false, jobs: Vec::new(), made_from: None, stats }
     }
 
     /// What blurs; never [`Backend::Auto`].
@@ -197,15 +197,15 @@ impl Engine {
     /// Where CUDA fails and the CPU may take over, it does, with this frame and all that follow; why comes as the answer.
     pub fn blur(
         &mut self,
-        params: BlurParams,
+        options: impl Into<Options>,
         src: &Frame,
         dst: &mut FrameMut,
     ) -> Result<Option<CudaError>, EngineError> {
         frame::validate(src, dst)?;
-        self.design(params, src.iter().map(|plane| &plane.layout));
+        self.design(options.into(), src);
         let mut failure = None;
         if let Worker::Cuda(cuda) = &mut self.worker {
-            match cuda.blur(src, dst, &self.taps) {
+            match cuda.blur(src, dst, &self.jobs) {
                 Ok(times) => {
                     self.stats.frames_cuda += 1;
                     self.stats.upload.add(times.upload);
@@ -228,19 +228,21 @@ impl Engine {
         // Not the other arm of the same choice: the CPU may just have taken over.
         if let Worker::Cpu(cpu) = &mut self.worker {
             let started = Instant::now();
-            cpu.blur(src, dst, &self.taps)?;
+            cpu.blur(src, dst, &self.jobs)?;
             self.stats.frames_cpu += 1;
             self.stats.kernel.add(started.elapsed());
         }
         Ok(failure)
     }
 
-    /// Makes the taps of every plane, unless the last frame's will do.
-    fn design<'a>(&mut self, params: BlurParams, planes: impl Iterator<Item = &'a PlaneLayout>) {
-        let scales: Vec<[f64; 2]> = planes.map(|plane| plane.sigma_scale).collect();
-        if self.made_from.as_ref().is_none_or(|made_from| *made_from != (params, scales.clone())) {
-            self.taps = scales.iter().map(|scales| scales.map(|scale| params.taps(scale))).collect();
-            self.made_from = Some((params, scales));
+    /// Makes the jobs, unless the last frame's will do.
+    fn design(&mut self, options: Options, frame: &Frame) {
+        let layouts = || frame.iter().map(|plane| plane.layout);
+        let same = |(made, from): &(Options, Vec<PlaneLayout>)| *made == options && layouts().eq(from.iter().copied());
+        if !self.made_from.as_ref().is_some_and(same) {
+            let layouts: Vec<PlaneLayout> = layouts().collect();
+            self.jobs = plan::jobs(options, &layouts);
+            self.made_from = Some((options, layouts));
         }
     }
 }

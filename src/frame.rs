@@ -4,6 +4,36 @@
 /// Largest width and height of a plane, in pixels.
 pub const MAX_DIMENSION: u32 = 16384;
 
+/// How the samples of a pixel lie in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Pixels {
+    /// Interleaved samples of one byte, or of two bytes in native order with the value in the low bits.
+    #[default]
+    Low,
+    /// Interleaved samples of two bytes in native order with the value in the high bits. The bits below are written as 0.
+    High,
+    /// Words of 32 bits in native order: three samples of 10 bits and one of 2, from the lowest bit up.
+    Ten,
+    /// Packed 4:2:2: four bytes for two pixels, luma and chroma in turn. The second luma byte of a last pair that has but
+    /// one pixel is written with what the blur gives beyond the edge.
+    Yuv422 {
+        /// Where the first luma byte is, 0 or 1.
+        luma: u8,
+    },
+}
+
+/// What a sample stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Luma, grey, red, green or blue, or nothing.
+    #[default]
+    Luma,
+    /// Colour difference.
+    Chroma,
+    /// Opacity.
+    Alpha,
+}
+
 /// The shape of one plane, without its memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlaneLayout {
@@ -11,39 +41,112 @@ pub struct PlaneLayout {
     pub width: u32,
     /// Rows, 1 to [`MAX_DIMENSION`].
     pub height: u32,
-    /// Samples per pixel, interleaved, 1 to 4. Each is blurred for itself.
+    /// Samples per pixel, interleaved, 1 to 4. Each is blurred for itself. 4 for [`Pixels::Ten`], and for
+    /// [`Pixels::Yuv422`], which has four samples in a pair of pixels.
     pub channels: u8,
-    /// Bits per sample, 8 to 16. 8 is one byte; more is two bytes in native order with the value in the low bits.
+    /// Bits per sample, 8 to 16: one byte for 8, else two. 10 for [`Pixels::Ten`], whose last sample has 2.
     pub depth: u8,
-    /// Plane pixels per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two.
+    /// How they lie in memory.
+    pub pixels: Pixels,
+    /// What they stand for; as many as there are channels.
+    pub roles: [Role; 4],
+    /// Plane pixels per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two. Of packed 4:2:2 that of
+    /// luma.
     pub sigma_scale: [f64; 2],
+    /// Whether the rows are those of two fields in turn, which are blurred apart.
+    pub interlaced: bool,
+}
+
+/// Rows of a plane that are blurred together: all of it, or one field.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Field {
+    /// The shape of these rows by themselves.
+    pub layout: PlaneLayout,
+    /// The first of them.
+    pub first_row: usize,
+    /// From one to the next.
+    pub step: usize,
 }
 
 impl PlaneLayout {
-    /// Bytes per sample, 1 or 2.
+    /// Interleaved luma samples of one for every pixel of the picture, in the low bits.
+    pub const fn new(width: u32, height: u32, channels: u8, depth: u8) -> Self {
+        let (pixels, roles) = (Pixels::Low, [Role::Luma; 4]);
+        Self { width, height, channels, depth, pixels, roles, sigma_scale: [1.0; 2], interlaced: false }
+    }
+
+    /// Bytes per sample, 1 or 2; those of [`Pixels::Ten`] take 2 while they are worked on.
     pub fn sample_bytes(&self) -> usize {
         if self.depth == 8 { 1 } else { 2 }
     }
 
+    /// What repeats along a row: pixels, or pairs of pixels of packed 4:2:2.
+    pub fn row_pixels(&self) -> usize {
+        match self.pixels {
+            Pixels::Yuv422 { .. } => self.width.div_ceil(2) as usize,
+            _ => self.width as usize,
+        }
+    }
+
     /// Samples per row.
     pub fn row_samples(&self) -> usize {
-        self.width as usize * usize::from(self.channels)
+        self.row_pixels() * usize::from(self.channels)
+    }
+
+    /// Bytes per pixel, or per pair of pixels of packed 4:2:2.
+    pub fn pixel_bytes(&self) -> usize {
+        match self.pixels {
+            Pixels::Ten => 4,
+            _ => usize::from(self.channels) * self.sample_bytes(),
+        }
     }
 
     /// Bytes per row that hold samples; the pitch may be larger.
     pub fn row_bytes(&self) -> usize {
-        self.row_samples() * self.sample_bytes()
+        self.row_pixels() * self.pixel_bytes()
+    }
+
+    /// The bit of a sample's 16 where its lowest is.
+    pub fn low_bit(&self) -> u8 {
+        if self.pixels == Pixels::High { 16 - self.depth } else { 0 }
+    }
+
+    /// The roles of its samples.
+    pub fn roles(&self) -> &[Role] {
+        &self.roles[..usize::from(self.channels)]
+    }
+
+    /// The rows that are blurred together. The lines of a field are two lines of the picture apart.
+    pub fn fields(&self) -> impl Iterator<Item = Field> {
+        let (fields, [across, down]) = (1 + u32::from(self.interlaced), self.sigma_scale);
+        let field = move |first: u32| Field {
+            layout: Self {
+                height: (self.height - first).div_ceil(fields),
+                sigma_scale: [across, down / f64::from(fields)],
+                interlaced: false,
+                ..*self
+            },
+            first_row: first as usize,
+            step: fields as usize,
+        };
+        (0..fields.min(self.height)).map(field)
     }
 
     fn check(&self) -> Result<(), FrameError> {
-        let Self { width, height, channels, depth, sigma_scale } = *self;
+        let Self { width, height, channels, depth, pixels, sigma_scale, .. } = *self;
         let sides = 1..=MAX_DIMENSION;
         if !sides.contains(&width) || !sides.contains(&height) {
             return Err(FrameError::Size { width, height });
         }
         let scales = sigma_scale.iter().all(|scale| *scale > 0.0 && *scale <= 1.0);
-        if !(1..=4).contains(&channels) || !(8..=16).contains(&depth) || !scales {
-            return Err(FrameError::Samples { channels, depth, sigma_scale });
+        let fit = match pixels {
+            Pixels::Low => (1..=4).contains(&channels) && (8..=16).contains(&depth),
+            Pixels::High => (1..=4).contains(&channels) && (9..=16).contains(&depth),
+            Pixels::Ten => channels == 4 && depth == 10,
+            Pixels::Yuv422 { luma } => channels == 4 && depth == 8 && luma <= 1,
+        };
+        if !fit || !scales {
+            return Err(FrameError::Samples { channels, depth, pixels, sigma_scale });
         }
         Ok(())
     }
@@ -56,10 +159,10 @@ pub enum FrameError {
     #[error("a plane of {width}x{height} pixels cannot be blurred: each side must be 1 to {MAX_DIMENSION}")]
     Size { width: u32, height: u32 },
     #[error(
-        "a plane of {channels} channels of {depth} bits at scale {sigma_scale:?} cannot be blurred: it takes 1 to 4 \
-         channels, 8 to 16 bits and scales above 0 up to 1"
+        "a plane of {channels} channels of {depth} bits ({pixels:?}) at scale {sigma_scale:?} cannot be blurred: it takes \
+         1 to 4 channels, 8 to 16 bits and scales above 0 up to 1"
     )]
-    Samples { channels: u8, depth: u8, sigma_scale: [f64; 2] },
+    Samples { channels: u8, depth: u8, pixels: Pixels, sigma_scale: [f64; 2] },
     #[error("plane {plane} has a row pitch of {pitch} bytes, but a row of {width} pixels takes {row_bytes}")]
     Pitch { plane: usize, pitch: usize, width: u32, row_bytes: usize },
     #[error(
@@ -133,7 +236,7 @@ pub struct Region {
 mod tests {
     use super::*;
 
-    const LAYOUT: PlaneLayout = PlaneLayout { width: 10, height: 4, channels: 3, depth: 8, sigma_scale: [1.0, 1.0] };
+    const LAYOUT: PlaneLayout = PlaneLayout::new(10, 4, 3, 8);
 
     fn check(layout: PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
         let (src, mut dst) = (vec![0; len], vec![0; len]);
@@ -164,12 +267,35 @@ mod tests {
             PlaneLayout { channels: 5, ..LAYOUT },
             PlaneLayout { depth: 7, ..LAYOUT },
             PlaneLayout { depth: 17, ..LAYOUT },
+            PlaneLayout { pixels: Pixels::High, ..LAYOUT },
+            PlaneLayout { pixels: Pixels::Ten, ..LAYOUT },
+            PlaneLayout { pixels: Pixels::Yuv422 { luma: 0 }, ..LAYOUT },
             PlaneLayout { sigma_scale: [0.0, 1.0], ..LAYOUT },
             PlaneLayout { sigma_scale: [1.0, 2.0], ..LAYOUT },
             PlaneLayout { sigma_scale: [f64::NAN, 1.0], ..LAYOUT },
         ] {
             assert!(matches!(check(layout, 1 << 10, 1 << 12), Err(FrameError::Samples { .. })), "{layout:?}");
         }
+    }
+
+    #[test]
+    fn fields_take_the_rows_in_turn() {
+        let fields: Vec<_> = PlaneLayout { interlaced: true, height: 5, ..LAYOUT }.fields().collect();
+        assert_eq!(
+            fields.iter().map(|field| (field.first_row, field.layout.height)).collect::<Vec<_>>(),
+            [(0, 3), (1, 2)]
+        );
+        assert!(fields.iter().all(|field| field.step == 2 && field.layout.sigma_scale == [1.0, 0.5]));
+        assert_eq!(PlaneLayout { interlaced: true, height: 1, ..LAYOUT }.fields().count(), 1);
+        assert_eq!(LAYOUT.fields().collect::<Vec<_>>(), [Field { layout: LAYOUT, first_row: 0, step: 1 }]);
+    }
+
+    #[test]
+    fn packed_pixels_take_their_bytes() {
+        let pairs = PlaneLayout { pixels: Pixels::Yuv422 { luma: 0 }, ..PlaneLayout::new(7, 2, 4, 8) };
+        assert_eq!((pairs.row_samples(), pairs.row_bytes()), (16, 16));
+        let words = PlaneLayout { pixels: Pixels::Ten, ..PlaneLayout::new(7, 2, 4, 10) };
+        assert_eq!((words.row_samples(), words.row_bytes()), (28, 28));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `cudagaussblur`: a GStreamer element that blurs live video with an exact Gaussian.
 //!
 //! The layers, each using only those below it: `element` (GStreamer), [`engine`] (picks and validates), [`cpu`] (does
-//! the work), [`filter`] and [`frame`] (pure). docs/ARCHITECTURE.md has the whole picture.
+//! the work), [`plan`], [`filter`] and [`frame`] (pure). docs/ARCHITECTURE.md has the whole picture.
 
 pub mod cpu;
 pub mod cuda;
@@ -10,6 +10,7 @@ mod element;
 pub mod engine;
 pub mod filter;
 pub mod frame;
+pub mod plan;
 
 mod plugin {
     use super::element::register;

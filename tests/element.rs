@@ -7,39 +7,6 @@ use gst::prelude::*;
 use gst_controller::prelude::*;
 use gst_video::VideoFormat;
 
-const FORMATS_IN_CAPS: usize = 11;
-
-/// Every format × radii from 0 to 400 × odd and even sizes × rows as the caps have them and as a video meta puts them.
-#[test]
-fn every_format_is_blurred_as_the_oracle_does() {
-    let formats = video::formats();
-    assert_eq!(formats.len(), FORMATS_IN_CAPS, "{formats:?}");
-    const RADII: [u32; 14] = [0, 1, 2, 3, 6, 7, 12, 20, 25, 50, 100, 127, 200, 400];
-    for format in formats {
-        let mut compared = 0;
-        for (radius, (width, height)) in
-            RADII.iter().flat_map(|r| [(1, 1), (2, 3), (37, 23), (64, 16), (101, 67)].map(|size| (*r, size)))
-        {
-            let (sigma, kernel_size) = (f64::from(radius).max(1.0) / 4.0, 2 * radius + 1);
-            let info = info(format, width, height);
-            let mut blur = Blur::new(&format!("sigma={sigma} kernel-size={kernel_size}"));
-            blur.caps(&info);
-            let image = picture(&info, u64::from(width));
-            let expected = blurred(&image, sigma, kernel_size);
-            for input in [
-                buffer(&info, &image),
-                padded_buffer(&info, &image, 0, info.stride()[0] + 64),
-                padded_buffer(&info, &image, 13, (image.width * image.channels) as i32 + 1),
-            ] {
-                let output = read(&info, &blur.push(input));
-                assert!(output == expected, "{format} {width}x{height} radius {radius}");
-                compared += output.samples.len();
-            }
-        }
-        println!("{:<6} radii {RADII:?}: {compared} bytes, 0 differ", format.to_str());
-    }
-}
-
 #[test]
 fn properties_apply_to_the_very_next_frame() {
     let info = info(VideoFormat::Rgb, 61, 31);

@@ -15,11 +15,13 @@ use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::device::{self, Device};
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
-use gstcudagaussblur::cuda::launch::{self, Passes};
+use gstcudagaussblur::cuda::launch::{self, Family, Passes};
+use gstcudagaussblur::cuda::work::Work;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, Image};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use gstcudagaussblur::plan;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Set in a process of its own that a test starts: which one it is.
@@ -110,7 +112,7 @@ fn special_kernels() {
             let mut last_round = false;
             loop {
                 for (width, height, padding) in [(1023, 517, 5), (64, 33, 0), (3, 2, 1), (1920, 1080, 0)] {
-                    let layout = PlaneLayout { width, height, channels, depth, sigma_scale: [1.0; 2] };
+                    let layout = PlaneLayout::new(width, height, channels, depth);
                     let pitch = layout.row_bytes() + padding;
                     let mut src = common::Noise(u64::from(width)).bytes(pitch * height as usize);
                     if depth == 10 {
@@ -145,9 +147,9 @@ fn case_table(image: Image, passes: Passes) {
         let every = every.parse().expect("CUDAGAUSSBLUR_CASES is a number");
         cases = cases.into_iter().filter(|case| case.work() < 1 << 20).step_by(every).collect();
     }
-    for shape in (1..=2).flat_map(|bytes| (1..=4).map(move |channels| (bytes, channels))) {
-        let has = |case: &cases::Case| (case.layout.sample_bytes(), case.layout.channels) == shape;
-        assert!(cases.iter().any(has), "no case for samples of {} bytes in {} channels", shape.0, shape.1);
+    for family in Family::ALL {
+        let has = |case: &cases::Case| case.planes.iter().any(|plane| Family::of(plane) == family);
+        assert!(cases.iter().any(has), "no case for {family:?}");
     }
     let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
     println!("{:<14} {passes:?}: {} cases, {bytes} bytes, 0 differ", engine.stats().kernel_name, cases.len());
@@ -157,7 +159,7 @@ fn case_table(image: Image, passes: Passes) {
 fn large_frames() {
     let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
     let mut cpu = Engine::on_cpu(CpuEngine::new().unwrap());
-    let layout = |width, height, channels, depth| PlaneLayout { width, height, channels, depth, sigma_scale: [1.0; 2] };
+    let layout = PlaneLayout::new;
     for (layout, sizes) in [
         (layout(3840, 2160, 4, 8), &[7, 31, 127, 401][..]),
         (layout(3840, 2160, 1, 10), &[7, 31, 127, 801]),
@@ -378,14 +380,11 @@ fn a_broken_context() {
         // SAFETY: whole PTX.
         let module = unsafe { Module::load(ptx.as_bytes(), 0) }.unwrap();
         let function = module.function("trap", device.limits().shared_bytes).unwrap();
-        let taps = BlurParams::new(1.0, 0).unwrap().taps(1.0);
-        let layout = PlaneLayout { width: 1, height: 1, channels: 1, depth: 8, sigma_scale: [1.0; 2] };
-        let taps = [taps.clone(), taps];
-        let blur =
-            launch::PlaneBlur { layout, src: (0, 1), dst: (0, 1), scratch: 0, taps: &taps, passes: Passes::Best };
-        let launch = launch::launches(&blur, 0..1, device.limits())[0];
+        let jobs = plan::jobs(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
+        let work = Work::new(&jobs, &[((0, 1), (0, 1))], 0);
+        let launch = &work.groups[0].launches(0, Passes::Best, device.limits())[0];
         // SAFETY: the kernel traps before it touches anything.
-        unsafe { stream.launch(function, &launch) }.unwrap();
+        unsafe { stream.launch(function, launch) }.unwrap();
         println!("{}", stream.synchronize().unwrap_err());
     };
     the_cpu_takes_over(break_it, "CUDA device 0 failed");

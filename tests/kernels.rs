@@ -8,8 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::cases::{self, Case, Content};
-use gstcudagaussblur::cuda::launch::{self, BlurArgs, Launch, Limits, Passes, PlaneBlur};
-use gstcudagaussblur::frame::PlaneLayout;
+use gstcudagaussblur::cuda::launch::{self, Args, Launch, Limits, Passes, PlaneBlur};
+use gstcudagaussblur::cuda::work::Work;
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::frame::{Pixels, PlaneLayout};
+use gstcudagaussblur::plan;
 
 /// A device so small that even a small frame is several blocks high.
 const LIMITS: Limits = Limits { multiprocessors: 1, shared_bytes: 227 << 10 };
@@ -24,7 +27,8 @@ struct Program(Child);
 
 impl Program {
     fn build(sanitizer: &str, defines: &[String]) -> Self {
-        let name = format!("kernels-{}{}", &sanitizer[..6], defines.concat());
+        let defined: String = defines.concat().chars().filter(char::is_ascii_alphanumeric).collect();
+        let name = format!("kernels-{}{defined}", &sanitizer[..6]);
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let built = Command::new("g++")
             .args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
@@ -46,34 +50,66 @@ impl Program {
         Self(child.expect("the kernels' program starts"))
     }
 
-    /// Blurs the case by the engine's launches, in bands, and compares every byte with the oracle.
+    /// Blurs the case by the engine's launches, planes in bands, and compares every byte with the oracle.
     fn check(&mut self, case: &Case, passes: Passes, bands: u32) -> usize {
-        let taps = case.layout.sigma_scale.map(|scale| case.params().taps(scale));
         case.check(|src, dst| {
-            let (src, dst) = (&src[0], &mut dst[0]);
-            let layout = case.layout;
-            // The program fills in the addresses.
-            let blur = PlaneBlur { layout, src: (0, src.pitch), dst: (0, dst.pitch), scratch: 0, taps: &taps, passes };
-            let edges: Vec<u32> = (0..=bands).map(|band| layout.height * band / bands).collect();
-            let bands = edges.windows(2).filter(|edge| edge[0] < edge[1]);
-            let launches: Vec<Launch> =
-                bands.flat_map(|edge| launch::launches(&blur, edge[0]..edge[1], LIMITS)).collect();
-            let scratch = launch::scratch_bytes(&layout, &taps, passes, LIMITS);
-            let sizes = [layout.sample_bytes(), layout.channels.into(), src.data.len(), dst.data.len(), scratch];
-            let input = self.0.stdin.as_mut().unwrap();
-            let mut send = |bytes: &[u8]| input.write_all(bytes).expect("the kernels' program listens");
-            send(bytes_of(&[launches.len() as u32]));
-            send(bytes_of(&sizes.map(|size| size as u32)));
-            for Launch { kernel, grid: [x, y], threads, shared_bytes, args } in launches {
-                send(bytes_of(&[kernel as u32, x, y, threads, shared_bytes]));
-                send(bytes_of::<BlurArgs>(&[args]));
+            // The program knows memory by the number of a block: sources, destinations, and one for all else.
+            let address = |block: usize| (block as u64 + 1) << 40;
+            let planes: Vec<_> =
+                (0..src.len()).map(|i| ((address(i), src[i].pitch), (address(src.len() + i), dst[i].pitch))).collect();
+            let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
+            let jobs = plan::jobs(case.options, &layouts);
+            let extra = address(2 * src.len());
+            let work = Work::new(&jobs, &planes, extra);
+            let scratch = extra + work.product_bytes as u64;
+            let mut launches = work.before.clone();
+            let mut scratch_bytes = 0;
+            for group in &work.groups {
+                scratch_bytes = scratch_bytes.max(group.scratch_bytes(passes, LIMITS));
+                for band in 0..bands {
+                    let in_band = group.planes().iter().filter_map(|plane| {
+                        let edge = |band: u32| plane.layout.height * band / bands;
+                        let rows = edge(band)..edge(band + 1);
+                        (!rows.is_empty()).then(|| PlaneBlur { rows, ..plane.clone() })
+                    });
+                    for part in launch::groups(in_band) {
+                        launches.extend(part.launches(scratch, passes, LIMITS));
+                    }
+                }
             }
-            send(src.data);
-            send(dst.data);
-            input.flush().unwrap();
+            launches.extend(&work.after);
+            self.send(&[(2 * src.len() + 1) as u32, launches.len() as u32]);
+            for plane in src {
+                self.send(&[plane.data.len() as u32, 0]);
+                self.send(plane.data);
+            }
+            for plane in dst.iter() {
+                self.send(&[plane.data.len() as u32, 1]);
+                self.send(plane.data);
+            }
+            let bytes = (work.product_bytes + scratch_bytes).max(16);
+            self.send(&[bytes as u32, 0]);
+            self.send(&vec![0xa5_u8; bytes]);
+            for Launch { kernel, blocks, threads, shared_bytes, args } in &launches {
+                let name = kernel.entry_point() + "\0";
+                let parameter = match args {
+                    Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
+                    Args::Alpha(args) => bytes_of(std::slice::from_ref(args)),
+                };
+                self.send(&[*blocks, *threads, *shared_bytes, name.len() as u32, parameter.len() as u32]);
+                self.send(name.as_bytes());
+                self.send(parameter);
+            }
+            self.0.stdin.as_mut().unwrap().flush().unwrap();
             let output = self.0.stdout.as_mut().unwrap();
-            output.read_exact(dst.data).expect("the kernels' program was stopped by its sanitizer");
+            for plane in dst {
+                output.read_exact(plane.data).expect("the kernels' program was stopped by its sanitizer");
+            }
         })
+    }
+
+    fn send<T: Copy>(&mut self, values: &[T]) {
+        self.0.stdin.as_mut().unwrap().write_all(bytes_of(values)).expect("the kernels' program listens");
     }
 }
 
@@ -93,7 +129,8 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {
-        let down = case.params().taps(case.layout.sigma_scale[1]).radius();
+        let down =
+            case.planes.iter().map(|plane| case.options.params.taps(plane.sigma_scale[1]).radius()).max().unwrap();
         let bands = 1 + (i % 3) as u32;
         if down <= 24 {
             bytes += program.check(case, Passes::Fused, bands);
@@ -108,42 +145,45 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
 
 #[test]
 fn kernels_give_the_oracles_bytes_under_the_address_and_undefined_sanitizers() {
-    run("address,undefined", 4, 4 << 20);
+    run("address,undefined", 5, 4 << 20);
 }
 
 #[test]
 fn kernels_have_no_race_under_the_thread_sanitizer() {
-    run("thread", 40, 1 << 19);
+    run("thread", 53, 1 << 19);
 }
 
-/// Kernels for one pair of radii, with all kinds of planes, each at sizes from one pixel to several blocks.
+/// Kernels for one frame's radii, with all kinds of planes, each at sizes from one pixel to several blocks.
 #[test]
 fn special_kernels_give_the_oracles_bytes_under_the_address_and_undefined_sanitizers() {
+    let new = |channels, depth, scale| PlaneLayout { sigma_scale: scale, ..PlaneLayout::new(0, 0, channels, depth) };
+    let pairs = PlaneLayout { pixels: Pixels::Yuv422 { luma: 0 }, ..new(4, 8, [1.0, 1.0]) };
+    let tens = PlaneLayout { pixels: Pixels::Ten, ..new(4, 10, [1.0, 1.0]) };
     let mut bytes = 0;
-    for (channels, depth, kernel_size, scale, radius) in [
-        (4, 8, 7, [1.0, 1.0], [3, 3]),
-        (1, 8, 1, [1.0, 1.0], [0, 0]),
-        (2, 8, 15, [1.0, 0.5], [7, 4]),
-        (3, 8, 31, [0.5, 1.0], [8, 15]),
-        (1, 8, 49, [1.0, 1.0], [24, 24]),
-        (4, 10, 31, [1.0, 1.0], [15, 15]),
-        (3, 16, 3, [1.0, 1.0], [1, 1]),
+    for (planes, kernel_size, defines) in [
+        (&[new(4, 8, [1.0, 1.0])][..], 7, &["Plain<u8,4>,Fixed<0,3,3,3>"][..]),
+        (&[new(1, 8, [1.0, 1.0])], 1, &["Plain<u8,1>,Fixed<0,0,0,0>"]),
+        (&[new(2, 8, [1.0, 0.5])], 15, &["Plain<u8,2>,Fixed<0,7,4,7>"]),
+        (&[new(3, 8, [0.5, 1.0])], 31, &["Plain<u8,3>,Fixed<0,8,15,8>"]),
+        (
+            &[new(1, 8, [1.0, 1.0]), new(2, 8, [0.5, 0.5])],
+            49,
+            &["Plain<u8,1>,Fixed<0,24,24,24>", "Plain<u8,2>,Fixed<1,12,12,12>"],
+        ),
+        (&[new(4, 10, [1.0, 1.0])], 31, &["Plain<u16,4>,Fixed<0,15,15,15>"]),
+        (&[new(3, 16, [1.0, 1.0])], 3, &["Plain<u16,3>,Fixed<0,1,1,1>"]),
+        (&[pairs], 13, &["Yuv422,Fixed<0,6,6,3>"]),
+        (&[tens], 15, &["Ten,Fixed<0,7,7,7>"]),
     ] {
-        let sample = if depth == 8 { "u8" } else { "u16" };
-        let [rows, columns] = radius;
-        let defines = [
-            format!("-DBLUR_RADIUS_ROWS={rows}"),
-            format!("-DBLUR_RADIUS_COLUMNS={columns}"),
-            format!("-DBLUR_SAMPLE_TYPE={sample}"),
-            format!("-DBLUR_CHANNEL_COUNT={channels}"),
-        ];
+        let defines: Vec<String> =
+            defines.iter().enumerate().map(|(kind, define)| format!("-DBLUR_SPECIAL_{kind}={define}")).collect();
         let mut program = Program::build("address,undefined", &defines);
         for (i, (width, height)) in [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)].into_iter().enumerate() {
-            let layout = PlaneLayout { width, height, channels, depth, sigma_scale: scale };
-            let sigma = f64::from(kernel_size).max(3.0) / 2.0;
+            let sized = |layout: &PlaneLayout| PlaneLayout { width, height, ..*layout };
+            let params = BlurParams::new(f64::from(kernel_size).max(3.0) / 2.0, kernel_size).unwrap();
             let content = [Content::Noise, Content::Extremes][i % 2];
-            let case = Case { sigma, kernel_size, layout, padding: [[0, 5], [13, 0]][i % 2], content };
-            assert_eq!(scale.map(|scale| case.params().taps(scale).radius()), radius, "the test's own radii");
+            let planes: Vec<_> = planes.iter().map(sized).collect();
+            let case = Case { options: params.into(), planes, padding: [[0, 5], [13, 0]][i % 2], content };
             bytes += program.check(&case, Passes::Special, 1 + (i % 3) as u32);
         }
     }

@@ -117,8 +117,8 @@ fn engine() -> Engine {
 }
 
 fn case(sigma: f64, channels: u8) -> Case {
-    let layout = PlaneLayout { width: 40, height: 8, channels, depth: 8, sigma_scale: [1.0; 2] };
-    Case { sigma, kernel_size: 0, layout, padding: [3, 0], content: Content::Noise }
+    let layout = PlaneLayout::new(40, 8, channels, 8);
+    Case::of(sigma, 0, layout, [3, 0], Content::Noise)
 }
 
 /// Blurs frames at some pace, each compared with the oracle, until `done` or for as long as `most`. Returns the longest
@@ -174,7 +174,7 @@ fn swap(compiler: &Compiler) {
     self::case(2.5, 4).check_engine(&mut engine);
     assert!(!is_special(&engine));
     assert_eq!(compiler.compilations(), 1);
-    let options = "-DBLUR_RADIUS_ROWS=8 -DBLUR_RADIUS_COLUMNS=8 -DBLUR_SAMPLE_TYPE=u8 -DBLUR_CHANNEL_COUNT=4";
+    let options = "-DBLUR_SPECIAL_0=Plain<u8,4>,Fixed<0,8,8,8>";
     assert_eq!(lines(Level::Debug, &format!("--gpu-architecture=sm_90 --std=c++17 {options}")), 1);
     assert_eq!(lines(Level::Info, "NVRTC 12.8"), 1);
     assert_eq!(lines(Level::Debug, "as the stand-in was told"), 1, "the compiler's log");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The CPU engine: exact, tiled for the cache, vectorised for the processor it finds, on as many threads as help.
 
+mod alpha;
 #[cfg(target_arch = "x86_64")]
 mod quads;
 mod rows;
@@ -14,8 +15,9 @@ mod weights;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::filter::Taps;
-use crate::frame::{Frame, FrameMut, PlaneLayout, Region};
+use crate::frame::{Field, Frame, FrameMut, PlaneLayout, Region};
+use crate::plan::{AlphaPlace, Job};
+use alpha::{Rows, Weighing};
 #[cfg(target_arch = "x86_64")]
 use quads::Quads;
 use rows::Pairs;
@@ -23,7 +25,7 @@ use scratch::Scratch;
 use threads::Threads;
 use tile::Tile;
 use walk::TILE_STEP;
-use weights::Weights;
+use weights::PlaneWeights;
 
 #[cfg(test)]
 pub(crate) use scratch::faults;
@@ -140,13 +142,15 @@ pub struct CpuEngine {
     set: InstructionSet,
     threads: Arc<Threads>,
     scratch: Vec<Scratch>,
+    /// Where alpha weighs colour: the products of all jobs, and what they become.
+    products: [Scratch; 2],
 }
 
 impl CpuEngine {
     /// With the best instruction set of this processor. Fails if the system refuses a thread.
     pub fn new() -> Result<Self, std::io::Error> {
         let set = InstructionSet::available().pop().unwrap_or(InstructionSet::Portable);
-        Ok(Self { set, threads: Threads::shared()?, scratch: Vec::new() })
+        Ok(Self { set, threads: Threads::shared()?, scratch: Vec::new(), products: Default::default() })
     }
 
     /// With another instruction set that this processor has; `None` if it has not.
@@ -159,21 +163,34 @@ impl CpuEngine {
         self.set
     }
 
-    /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other; `taps` holds those along
-    /// rows and down columns for every plane. Nothing is written if memory runs out.
-    pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, taps: &[[Taps; 2]]) -> Result<(), OutOfMemory> {
-        debug_assert!(crate::frame::validate(src, dst).is_ok() && taps.len() == src.len());
-        let weights: Vec<Weights> = taps.iter().map(|[rows, columns]| Weights::new(rows, columns)).collect();
+    /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other, by the jobs made for their
+    /// planes. Nothing is written if memory runs out.
+    pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, jobs: &[Job]) -> Result<(), OutOfMemory> {
+        debug_assert!(crate::frame::validate(src, dst).is_ok() && jobs.iter().all(|job| job.plane < src.len()));
+        let sources: Vec<Rows> =
+            src.iter().map(|plane| Rows { first: plane.data.as_ptr(), pitch: plane.pitch }).collect();
+        let destinations: Vec<Rows> =
+            dst.iter_mut().map(|plane| Rows { first: plane.data.as_mut_ptr(), pitch: plane.pitch }).collect();
+        let work: Vec<Weighing> = self.weighings(jobs, &sources, &destinations)?;
+        let weights: Vec<PlaneWeights> =
+            work.iter().map(|work| PlaneWeights::new(&blurred_layout(work.job), &work.job.taps)).collect();
         let workers = self.threads.count();
 
         let mut tiles = Vec::new();
-        for ((src, dst), weights) in src.iter().zip(dst).zip(&weights) {
-            let plan = Plan::new(&src.layout, weights, workers);
-            tiles.extend(plan.regions(&src.layout).map(|region| Tile {
-                layout: src.layout,
-                src: src.data.as_ptr(),
+        for (work, weights) in work.iter().zip(&weights) {
+            let layout = blurred_layout(work.job);
+            let (src, dst) = if work.product.is_null() {
+                (work.src, work.dst)
+            } else {
+                let pitch = layout.row_bytes();
+                (Rows { first: work.product.cast(), pitch }, Rows { first: work.blurred.cast(), pitch })
+            };
+            let plan = Plan::new(&layout, weights, workers);
+            tiles.extend(plan.regions(&layout).map(|region| Tile {
+                layout,
+                src: src.first,
                 src_pitch: src.pitch,
-                dst: dst.data.as_mut_ptr(),
+                dst: dst.first.cast_mut(),
                 dst_pitch: dst.pitch,
                 weights,
                 region,
@@ -190,6 +207,9 @@ impl CpuEngine {
             }
         }
 
+        let weighed = || work.iter().filter(|work| !work.product.is_null());
+        // SAFETY: the frames hold their planes, the products were reserved, and every row is taken once.
+        self.threads.run_rows(scratch, weighed(), |work, y| unsafe { work.multiply(y) });
         let (set, tiles, next) = (self.set, Tiles(&tiles), AtomicUsize::new(0));
         self.threads.run(scratch, |scratch| {
             while let Some(tile) = tiles.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -198,8 +218,52 @@ impl CpuEngine {
                 unsafe { set.blur(tile, scratch) };
             }
         });
+        let finished = work.iter().filter(|work| !work.product.is_null() || work.job.keep != 0);
+        // SAFETY: as for the products.
+        self.threads.run_rows(scratch, finished, |work, y| unsafe { work.finish(y) });
         Ok(())
     }
+
+    /// Where every job finds its rows and products.
+    fn weighings<'a>(
+        &mut self,
+        jobs: &'a [Job],
+        sources: &[Rows],
+        destinations: &[Rows],
+    ) -> Result<Vec<Weighing<'a>>, OutOfMemory> {
+        let samples = |job: &Job| job.product().map_or(0, |layout| layout.row_samples() * layout.height as usize);
+        let words: usize = jobs.iter().map(|job| samples(job).div_ceil(2)).sum();
+        if words > 0 {
+            for products in &mut self.products {
+                products.reserve(words)?;
+            }
+        }
+        let [mut product, mut blurred] = self.products.each_mut().map(Scratch::words);
+        let rows = |all: Rows, field: &Field| Rows {
+            first: all.first.wrapping_add(field.first_row * all.pitch),
+            pitch: all.pitch * field.step,
+        };
+        let weighing = |job: &'a Job| {
+            let used = samples(job);
+            let own = |words: &mut *mut u32| {
+                let this = if used > 0 { words.cast::<u16>() } else { std::ptr::null_mut() };
+                *words = words.wrapping_add(used.div_ceil(2));
+                this
+            };
+            let alpha = match &job.alpha {
+                Some(AlphaPlace::Plane { plane, field, .. }) => Some(rows(sources[*plane], field)),
+                _ => None,
+            };
+            let (src, dst) = (rows(sources[job.plane], &job.field), rows(destinations[job.plane], &job.field));
+            Weighing { job, src, alpha, dst, product: own(&mut product), blurred: own(&mut blurred) }
+        };
+        Ok(jobs.iter().map(weighing).collect())
+    }
+}
+
+/// The shape of what goes through the blur for a job.
+fn blurred_layout(job: &Job) -> PlaneLayout {
+    job.product().unwrap_or(job.field.layout)
 }
 
 /// Tiles that several threads may take from.
@@ -230,8 +294,8 @@ impl Plan {
     /// A frame of fewer samples times taps than this is not worth waking threads for.
     const PARALLEL_WORK: usize = 1 << 20;
 
-    fn new(layout: &PlaneLayout, weights: &Weights, workers: usize) -> Self {
-        let (samples, rows) = (layout.row_samples(), layout.height as usize);
+    fn new(layout: &PlaneLayout, weights: &PlaneWeights, workers: usize) -> Self {
+        let (samples, rows, weights) = (layout.row_samples(), layout.height as usize, &weights.all);
         let widest = (Self::RING_BYTES / 4 / weights.block_pairs()).max(2 * TILE_STEP);
         let columns = samples.div_ceil(widest);
         let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);

@@ -7,7 +7,7 @@
 
 use super::rows::{Pairs, RowsPass, Source};
 use super::simd::ByteDots;
-use super::tile::{Sample, Tile};
+use super::tile::{Run, Sample};
 
 /// The rows pass over bytes; samples of 16 bits and taps without [`super::weights::ByteTaps`] go through [`Pairs`].
 pub struct Quads;
@@ -15,24 +15,24 @@ pub struct Quads;
 impl<S: ByteDots, T: Sample> RowsPass<S, T> for Quads {
     #[inline(always)]
     unsafe fn filter<const V: usize>(
-        tile: &Tile,
-        ys: [usize; 2],
+        run: &Run,
+        sources: [*const T; 2],
         rows: [*mut u32; 2],
         room: usize,
         out: *mut u32,
         width: usize,
     ) {
-        let Some(taps) = tile.weights.row_bytes.as_ref().filter(|_| size_of::<T>() == 1) else {
+        let Some(taps) = run.weights.row_bytes.as_ref().filter(|_| size_of::<T>() == 1) else {
             // SAFETY: passed on.
-            return unsafe { <Pairs as RowsPass<S, T>>::filter::<V>(tile, ys, rows, room, out, width) };
+            return unsafe { <Pairs as RowsPass<S, T>>::filter::<V>(run, sources, rows, room, out, width) };
         };
-        let channels = usize::from(tile.layout.channels);
+        let channels = run.channels;
         let rows = rows.map(<*mut u32>::cast::<u8>);
         // SAFETY: the caller's rooms, which hold four bytes a word, so every quad read beyond the last column too.
         unsafe {
             let block = V * S::LANES;
             let reach = 4 * (taps.low.len() - 1) * channels + block + S::QUADS_READ;
-            let sources = ys.map(|y| Source::<u8>::new(tile, y));
+            let sources = sources.map(|row| Source::new(run, row.cast::<u8>()));
             let Source { start, samples, .. } = sources[0];
             // Blocks that read nothing beyond the row read it where it is; the others from copies of the row's ends.
             let direct = (start.min(0).unsigned_abs()).next_multiple_of(block);
@@ -49,7 +49,6 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for Quads {
                 if direct_to < width {
                     // A block that has columns of the tile begins inside the row, with a whole pixel or not.
                     let tail = Source { start: start + direct_to as isize, ..*source };
-                    debug_assert!(tail.start < samples as isize);
                     tail.spread(&mut row[direct_to..end], 0, |byte| byte, |at| at.read());
                 }
             }

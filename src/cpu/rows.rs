@@ -5,21 +5,21 @@
 //! way, to the same bytes.
 
 use super::simd::Simd;
-use super::tile::{Sample, Tile};
+use super::tile::{Run, Sample};
 
 /// The bias of both samples of a pair.
 const PAIR_BIAS: u32 = 0x8000_8000;
 
 /// A way through the rows pass.
 pub trait RowsPass<S: Simd, T: Sample> {
-    /// Filters the source rows `ys` of the tile's columns into `out`, `width` words of row pairs, `V` vectors at a time.
+    /// Filters two source rows, from the run's `x` on, into `out`, `width` words of row pairs, `V` vectors at a time.
     ///
     /// # Safety
-    /// As [`super::walk::blur`]; `rows` are two rooms of `room` words each, `out` holds `width` words, and `width` is
-    /// whole blocks of `V` vectors.
+    /// As [`super::walk::blur`]; the sources hold the run's samples, `rows` are two rooms of `room` words each, `out` holds
+    /// `width` words, and `width` is whole blocks of `V` vectors.
     unsafe fn filter<const V: usize>(
-        tile: &Tile,
-        ys: [usize; 2],
+        run: &Run,
+        sources: [*const T; 2],
         rows: [*mut u32; 2],
         room: usize,
         out: *mut u32,
@@ -44,20 +44,11 @@ pub struct Source<T> {
 }
 
 impl<T: Sample> Source<T> {
-    /// Row `y` of the tile's plane, from `radius` pixels before the tile on.
-    ///
-    /// # Safety
-    /// The plane holds the row.
+    /// A row, from `radius` pixels before the run's first sample on.
     #[inline(always)]
-    pub unsafe fn new(tile: &Tile, y: usize) -> Self {
-        let channels = usize::from(tile.layout.channels);
-        Self {
-            // SAFETY: the row lies in the plane.
-            row: unsafe { tile.src.add(y * tile.src_pitch).cast() },
-            samples: tile.layout.row_samples(),
-            start: tile.region.x as isize - (tile.weights.radius[0] * channels) as isize,
-            channels,
-        }
+    pub fn new(run: &Run, row: *const T) -> Self {
+        let Run { samples, channels, .. } = *run;
+        Self { row, samples, start: run.x as isize - (run.weights.radius[0] * channels) as isize, channels }
     }
 
     /// Fills `out`, one element a sample, with `edge` of the first pixel before the row, `inside` of every sample that
@@ -76,6 +67,9 @@ impl<T: Sample> Source<T> {
         // SAFETY: `i` is under `samples`.
         let at = |i: usize| unsafe { self.row.add(i) };
         let repeat = |out: &mut [E], pixel: usize| {
+            if out.is_empty() {
+                return;
+            }
             let mut edges = [E::default(); 4];
             for (c, element) in edges[..self.channels].iter_mut().enumerate() {
                 // SAFETY: a sample of the row.
@@ -99,39 +93,38 @@ pub struct Pairs;
 impl<S: Simd, T: Sample> RowsPass<S, T> for Pairs {
     #[inline(always)]
     unsafe fn filter<const V: usize>(
-        tile: &Tile,
-        ys: [usize; 2],
+        run: &Run,
+        sources: [*const T; 2],
         rows: [*mut u32; 2],
         room: usize,
         out: *mut u32,
         width: usize,
     ) {
-        let channels = usize::from(tile.layout.channels);
-        let centre = tile.weights.radius[0] * channels;
-        let up = 16 - u32::from(tile.layout.depth);
+        let Run { weights, channels, .. } = *run;
+        let centre = weights.radius[0] * channels;
         // SAFETY: the caller's rooms and rows; `x` stays in `width` and rows reach the halo beyond it.
         unsafe {
-            for (row, y) in rows.into_iter().zip(ys) {
+            for (row, source) in rows.into_iter().zip(sources) {
                 let row = std::slice::from_raw_parts_mut(row, room);
-                let widened = |at: *const T| at.read_unaligned().widen(up);
-                Source::<T>::new(tile, y).spread(
+                let widened = |at: *const T| at.read_unaligned().widen(run);
+                Source::new(run, source).spread(
                     row,
                     channels,
-                    |sample| (sample.widen(up) * 0x1_0001) ^ PAIR_BIAS,
+                    |sample| (sample.widen(run) * 0x1_0001) ^ PAIR_BIAS,
                     |at| (widened(at) | widened(at.add(channels)) << 16) ^ PAIR_BIAS,
                 );
             }
             let half = S::splat(1 << 15);
             for x in (0..width).step_by(V * S::LANES) {
                 let mut sums = [[half; V]; 2];
-                if tile.weights.centre_wraps[0] {
+                if weights.centre_wraps[0] {
                     for (sums, row) in sums.iter_mut().zip(rows) {
                         for (v, sum) in sums.iter_mut().enumerate() {
                             *sum = S::add(*sum, S::shift_left(S::load(row.add(x + centre + v * S::LANES)), 16));
                         }
                     }
                 }
-                for (m, &weight) in tile.weights.rows.iter().enumerate() {
+                for (m, &weight) in weights.rows.iter().enumerate() {
                     let weight = S::splat(weight);
                     for (sums, row) in sums.iter_mut().zip(rows) {
                         let at = row.add(x + 2 * m * channels);

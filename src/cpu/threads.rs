@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The worker threads: one set for all elements of the process, joined when the last of them stops.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+
+use super::alpha::Weighing;
 
 /// More threads than this only wait for memory.
 const MAX_THREADS: usize = 32;
@@ -61,6 +64,29 @@ impl Threads {
             }),
             (_, states) => states.iter_mut().for_each(work),
         }
+    }
+
+    /// Calls `work` once for every row of every item, many at a time on as many threads as there are `states`.
+    pub fn run_rows<'a, State: Send>(
+        &self,
+        states: &mut [State],
+        items: impl Iterator<Item = &'a Weighing<'a>>,
+        work: impl Fn(&Weighing, usize) + Sync,
+    ) {
+        const ROWS: usize = 16;
+        let parts: Vec<(&Weighing, usize)> = items
+            .flat_map(|item| (0..item.job.field.layout.height as usize).step_by(ROWS).map(move |y| (item, y)))
+            .collect();
+        if parts.is_empty() {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        self.run(states, |_| {
+            while let Some((item, first)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let end = (first + ROWS).min(item.job.field.layout.height as usize);
+                (*first..end).for_each(|y| work(item, y));
+            }
+        });
     }
 }
 

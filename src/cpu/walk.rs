@@ -12,9 +12,9 @@ use super::OutOfMemory;
 use super::rows::{self, RowsPass};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::tile::{Sample, Tile};
-use super::weights::{BLOCK_ROWS, Weights};
-use crate::frame::{PlaneLayout, Region};
+use super::tile::{Run, Sample, Tile};
+use super::weights::{BLOCK_ROWS, PlaneWeights};
+use crate::frame::{Pixels, PlaneLayout, Region};
 
 /// Tiles start at multiples of this many samples: whole pixels for 1 to 4 channels, and whole vector blocks.
 pub const TILE_STEP: usize = 192;
@@ -29,17 +29,27 @@ struct Room {
     pair: usize,
     /// Row pairs in the ring.
     pairs: usize,
+    /// What rows are unpacked to before the pass, or the chroma of packed 4:2:2 after it.
+    spare: usize,
 }
 
 impl Room {
-    fn new(layout: &PlaneLayout, weights: &Weights, width: usize) -> Self {
+    fn new(layout: &PlaneLayout, weights: &PlaneWeights, width: usize) -> Self {
         let pair = width.next_multiple_of(BLOCK_MAX);
-        let row = rows::room(pair, usize::from(layout.channels), weights.radius[0]);
-        Self { row, pair, pairs: weights.block_pairs() }
+        let channels = usize::from(layout.channels);
+        let radius = weights.chroma.iter().chain([&weights.all]).map(|weights| weights.radius[0]).max().unwrap_or(0);
+        let row = rows::room(pair, channels, radius);
+        let spare = match layout.pixels {
+            // Two rows of 16-bit samples, one pixel longer than what is read of them.
+            Pixels::Ten => row + channels,
+            Pixels::Yuv422 { .. } => pair,
+            _ => 0,
+        };
+        Self { row, pair, pairs: weights.all.block_pairs(), spare }
     }
 
     fn words(&self) -> usize {
-        2 * self.row + self.pairs * self.pair
+        2 * self.row + self.pairs * self.pair + self.spare
     }
 }
 
@@ -47,7 +57,7 @@ impl Room {
 pub fn reserve(
     scratch: &mut Scratch,
     layout: &PlaneLayout,
-    weights: &Weights,
+    weights: &PlaneWeights,
     width: usize,
 ) -> Result<(), OutOfMemory> {
     scratch.reserve(Room::new(layout, weights, width).words())
@@ -75,24 +85,38 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
     let room = Room::new(&tile.layout, tile.weights, width);
     let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * room.row));
     let ring = scratch.words().wrapping_add(2 * room.row);
+    let spare = ring.wrapping_add(room.pairs * room.pair);
     let slot = |j: usize| ring.wrapping_add(j % room.pairs * room.pair);
+    let radius = tile.weights.all.radius[1];
     let source_rows = |j: usize| {
-        let first = (top + 2 * j) as isize - tile.weights.radius[1] as isize;
+        let first = (top + 2 * j) as isize - radius as isize;
         [first, first + 1].map(|y| y.clamp(0, tile.layout.height as isize - 1) as usize)
     };
+    let run = tile.run();
 
     let mut filled = 0;
     for block in (0..height).step_by(BLOCK_ROWS) {
         let first_pair = block / 2;
         while filled < first_pair + room.pairs {
-            let sources = source_rows(filled);
-            // SAFETY: rows and slots lie in the reserved scratch, source rows in the plane.
+            let ys = source_rows(filled);
+            // SAFETY: rows, slots and spare room lie in the reserved scratch, source rows in the plane.
             unsafe {
-                if filled > 0 && sources == source_rows(filled - 1) && sources[0] == sources[1] {
+                if filled > 0 && ys == source_rows(filled - 1) && ys[0] == ys[1] {
                     // Beyond the plane's edge the same row comes again.
                     slot(filled - 1).copy_to_nonoverlapping(slot(filled), room.pair);
                 } else {
-                    R::filter::<V>(tile, sources, rows, room.row, slot(filled), room.pair);
+                    let mut sources = ys.map(|y| tile.src.add(y * tile.src_pitch).cast::<T>());
+                    if tile.layout.pixels == Pixels::Ten {
+                        let spares = [0, 1].map(|i| spare.cast::<u16>().add(i * room.spare));
+                        sources = [0, 1].map(|i| unpack_ten(&run, sources[i].cast(), spares[i], room.spare).cast());
+                    }
+                    R::filter::<V>(&run, sources, rows, room.row, slot(filled), room.pair);
+                    if let (Some(run), Pixels::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.pixels) {
+                        R::filter::<V>(&run, sources, rows, room.row, spare, room.pair);
+                        for x in (1 - usize::from(luma)..room.pair).step_by(2) {
+                            *slot(filled).add(x) = *spare.add(x);
+                        }
+                    }
                 }
             }
             filled += 1;
@@ -100,6 +124,32 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
         // SAFETY: the ring holds the block's pairs, the region's rows are the tile's own.
         unsafe { columns_pass::<S, T, V>(tile, ring, &room, first_pair, top + block, BLOCK_ROWS.min(height - block)) };
     }
+}
+
+/// Spreads the words that a run's pass reads to 16-bit samples, from `to` on; gives where sample 0 of the row would be.
+///
+/// # Safety
+/// The row holds the run's samples; `to` takes `room` of them.
+unsafe fn unpack_ten(run: &Run, row: *const u32, to: *mut u16, room: usize) -> *const u16 {
+    let start = run.x as isize - (run.weights.radius[0] * 4) as isize;
+    // Whole pixels, because tiles begin with one.
+    let first = start.max(0) as usize / 4;
+    let last = (run.samples / 4).min(((start + room as isize).max(0) as usize) / 4);
+    for (i, pixel) in (first..last).enumerate() {
+        // SAFETY: a pixel of the row, and room for it.
+        unsafe {
+            let word = row.add(pixel).read_unaligned();
+            let samples =
+                [(word << 6) as u16, (word >> 10 << 6) as u16, (word >> 20 << 6) as u16, (word >> 30 << 14) as u16];
+            to.add(4 * i).cast::<[u16; 4]>().write_unaligned(samples);
+        }
+    }
+    to.wrapping_sub(4 * first)
+}
+
+/// The highest 16 bits of four sums as a word.
+fn pack_ten([r, g, b, a]: [u16; 4]) -> u32 {
+    u32::from(r >> 6) | u32::from(g >> 6) << 10 | u32::from(b >> 6) << 20 | u32::from(a >> 14) << 30
 }
 
 /// One block of up to [`BLOCK_ROWS`] output rows, from `y` on, from the ring's row pairs from `first_pair` on.
@@ -113,16 +163,21 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
     rows: usize,
 ) {
     let block = V * S::LANES;
-    let down = 32 - u32::from(tile.layout.depth);
+    let weights = &tile.weights.all;
+    let ten = tile.layout.pixels == Pixels::Ten;
+    let (down, up) = (32 - u32::from(tile.layout.depth), u32::from(tile.layout.low_bit()));
+    // The bias of the samples, and half of what is cut off; of words of tens that of every fourth sample is larger.
+    let half = |x: usize| 1 << 31 | if ten && x % 4 == 3 { 1 << 29 } else { 1 << (down - 1) };
+    let start: [u32; 16] = std::array::from_fn(half);
     let head = first_pair % room.pairs;
     let at = |j: usize, x: usize| ring.wrapping_add((head + j) % room.pairs * room.pair + x);
     for x in (0..tile.region.width).step_by(block) {
         // SAFETY: every pair and column lies in the ring; output columns end with the region.
         unsafe {
-            let mut sums = [[S::splat(1 << 31 | 1 << (down - 1)); V]; BLOCK_ROWS];
-            if tile.weights.centre_wraps[1] {
+            let mut sums = [[S::load(start.as_ptr()); V]; BLOCK_ROWS];
+            if weights.centre_wraps[1] {
                 for (n, sums) in sums.iter_mut().enumerate() {
-                    let row = tile.weights.radius[1] + n;
+                    let row = weights.radius[1] + n;
                     for (v, sum) in sums.iter_mut().enumerate() {
                         let pair = S::load(at(row / 2, x + v * S::LANES));
                         let centre = if row.is_multiple_of(2) { S::shift_left(pair, 16) } else { S::keep_high(pair) };
@@ -132,7 +187,7 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
             }
             let mut weigh = |j: usize, pair: *const u32, first: usize, last: usize| {
                 let samples: [S::Vector; V] = std::array::from_fn(|v| S::load(pair.add(v * S::LANES)));
-                let weights = tile.weights.columns.as_ptr().add(j * BLOCK_ROWS);
+                let weights = weights.columns.as_ptr().add(j * BLOCK_ROWS);
                 for (n, sums) in sums[..last].iter_mut().enumerate().skip(first) {
                     let weight = S::splat(*weights.add(n));
                     for (sum, samples) in sums.iter_mut().zip(samples) {
@@ -151,13 +206,23 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
                 }
             }
             for (n, sums) in sums.iter().enumerate().take(rows) {
-                let out = tile.dst.add((y + n) * tile.dst_pitch).cast::<T>().add(tile.region.x + x);
+                let row = tile.dst.add((y + n) * tile.dst_pitch);
                 let mut line = [T::default(); BLOCK_MAX];
-                let whole = x + block <= tile.region.width;
-                let to = if whole { out } else { line.as_mut_ptr() };
-                T::store::<S, V>(to, *sums, down);
+                let samples = (tile.region.width - x).min(block);
+                if ten {
+                    T::store::<S, V>(line.as_mut_ptr(), *sums, 16, 0);
+                    let out = row.cast::<u32>().add((tile.region.x + x) / 4);
+                    for pixel in 0..samples / 4 {
+                        let four = line.as_ptr().cast::<[u16; 4]>().add(pixel).read_unaligned();
+                        out.add(pixel).write_unaligned(pack_ten(four));
+                    }
+                    continue;
+                }
+                let out = row.cast::<T>().add(tile.region.x + x);
+                let whole = samples == block;
+                T::store::<S, V>(if whole { out } else { line.as_mut_ptr() }, *sums, down, up);
                 if !whole {
-                    out.cast::<u8>().copy_from(line.as_ptr().cast(), (tile.region.width - x) * size_of::<T>());
+                    out.cast::<u8>().copy_from(line.as_ptr().cast(), samples * size_of::<T>());
                 }
             }
         }

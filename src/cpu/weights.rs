@@ -2,11 +2,32 @@
 //! Taps laid out for the vector loops: two signed 16-bit taps to a word, beside the two samples they weigh.
 
 use crate::filter::Taps;
+use crate::frame::{Pixels, PlaneLayout};
+use crate::plan::PlaneTaps;
 
 /// Output rows that the columns pass makes at a time. Each loaded pair of rows then serves four sums.
 pub const BLOCK_ROWS: usize = 4;
 
-/// A plane's taps for both passes.
+/// The taps of a plane.
+pub struct PlaneWeights {
+    /// Of all samples; of packed 4:2:2 those of luma.
+    pub all: Weights,
+    /// Of the chroma of packed 4:2:2.
+    pub chroma: Option<Weights>,
+}
+
+impl PlaneWeights {
+    /// Lays out the taps of a plane.
+    pub fn new(layout: &PlaneLayout, taps: &PlaneTaps) -> Self {
+        let chroma = matches!(layout.pixels, Pixels::Yuv422 { .. });
+        Self {
+            all: Weights::new(&taps.rows, &taps.columns),
+            chroma: chroma.then(|| Weights::new(&taps.chroma_rows, &taps.columns)),
+        }
+    }
+}
+
+/// Taps along rows and down columns.
 pub struct Weights {
     /// Along a row: word `m` weighs the samples at distance `2m - radius` and `2m + 1 - radius`.
     pub rows: Vec<u32>,

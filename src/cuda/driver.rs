@@ -15,7 +15,7 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUevent_flags, CUfunction_attribute, CUresult};
 
 use super::error::{CudaError, Memory, Status};
-use super::launch::Launch;
+use super::launch::{Args, Launch};
 
 /// Says what failed, where.
 pub(super) trait Doing<T> {
@@ -112,14 +112,16 @@ impl Stream {
     /// The function is of a loaded module and is the one that `launch` is made for; the planes it speaks of hold what
     /// it says and live until it is done.
     pub unsafe fn launch(&self, function: Function, launch: &Launch) -> Result<(), CudaError> {
-        let mut args = launch.args;
-        let [x, y] = launch.grid;
-        let mut parameters = [(&raw mut args).cast::<c_void>()];
+        let parameter = match &launch.args {
+            Args::Blur(args) => (&raw const *args).cast::<c_void>(),
+            Args::Alpha(args) => (&raw const *args).cast(),
+        };
+        let mut parameters = [parameter.cast_mut()];
         // SAFETY: as above; the parameter is copied before this returns.
         unsafe {
             result::launch_kernel(
                 function.0,
-                (x, y, 1),
+                (launch.blocks, 1, 1),
                 (launch.threads, 1, 1),
                 launch.shared_bytes,
                 self.raw,

@@ -52,8 +52,8 @@ static PORTABLE: (&str, &[u8]) = ("general-ptx", include_bytes!("../../kernels/p
 /// The kernels of one image, loaded into one context.
 pub struct Kernels {
     name: &'static str,
-    /// By kind, bytes per sample, channels.
-    functions: [[[Function; 4]; 2]; 3],
+    /// By [`Kernel::index`].
+    functions: Vec<Function>,
 }
 
 impl Kernels {
@@ -76,12 +76,8 @@ impl Kernels {
         unpacked.push(0);
         // SAFETY: an image of our own, whole.
         let module = unsafe { Module::load(&unpacked, device.id()) }?;
-        let mut functions = Vec::with_capacity(24);
-        for (kernel, sample_bytes, channels) in shapes() {
-            functions.push(module.function(&kernel.entry_point(sample_bytes, channels), device.limits().shared_bytes)?);
-        }
-        let function = |kernel: usize, bytes: usize, channels: usize| functions[(kernel * 2 + bytes) * 4 + channels];
-        let functions = [0, 1, 2].map(|k| [0, 1].map(|bytes| [0, 1, 2, 3].map(|c| function(k, bytes, c))));
+        let function = |kernel: Kernel| module.function(&kernel.entry_point(), device.limits().shared_bytes);
+        let functions = Kernel::prebuilt().map(function).collect::<Result<_, _>>()?;
         Ok(Self { name, functions })
     }
 
@@ -90,17 +86,10 @@ impl Kernels {
         self.name
     }
 
-    /// The kernel of this kind for these samples.
-    pub fn function(&self, kernel: Kernel, sample_bytes: usize, channels: u8) -> Function {
-        self.functions[kernel as usize][sample_bytes - 1][usize::from(channels) - 1]
+    /// A prebuilt kernel.
+    pub fn function(&self, kernel: Kernel) -> Function {
+        self.functions[kernel.index()]
     }
-}
-
-fn shapes() -> impl Iterator<Item = (Kernel, usize, u8)> {
-    let samples = || (1..=2).flat_map(|bytes| (1..=4).map(move |channels| (bytes, channels)));
-    Kernel::PREBUILT
-        .into_iter()
-        .flat_map(move |kernel| samples().map(move |(bytes, channels)| (kernel, bytes, channels)))
 }
 
 /// Machine code runs on its own major version at the same or a higher minor one.
@@ -144,8 +133,8 @@ mod tests {
     /// What is embedded is what its name says: ELF files for CUDA with all kernels in them, and PTX with all kernels.
     #[test]
     fn every_image_holds_every_kernel() {
-        let names: Vec<String> =
-            shapes().map(|(kernel, bytes, channels)| kernel.entry_point(bytes, channels)).collect();
+        assert!(Kernel::prebuilt().enumerate().all(|(index, kernel)| kernel.index() == index));
+        let names: Vec<String> = Kernel::prebuilt().map(Kernel::entry_point).collect();
         let images = CUBINS.iter().map(|(_, name, packed)| (*name, *packed)).chain([PORTABLE]);
         for (image, packed) in images {
             let unpacked = unpack(packed);

@@ -2,9 +2,10 @@
 //! The CUDA engine: each frame through pinned and device memory on a stream of its own, one wait a frame.
 //!
 //! Rooms: `device` (the persistent context), `kernels` (the prebuilt images), `special` (kernels compiled for one size while
-//! frames go on), with `nvrtc` (the compiler) and `disk` (what it compiled before), `launch` (what is launched; pure),
-//! `slot` (the memory of a frame on its way), `wait`, `driver` (the driver's objects), `error`, `log`.
+//! frames go on), with `nvrtc` (the compiler) and `disk` (what it compiled before), `launch`, `alpha` and `work` (what is
+//! launched; pure), `slot` (the memory of a frame on its way), `wait`, `driver` (the driver's objects), `error`, `log`.
 
+pub mod alpha;
 pub mod device;
 mod disk;
 pub mod driver;
@@ -16,22 +17,24 @@ pub mod nvrtc;
 mod slot;
 mod special;
 pub mod wait;
+pub mod work;
 
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
-use crate::filter::Taps;
-use crate::frame::{Frame, FrameMut, PlaneLayout};
+use crate::frame::{Frame, FrameMut};
+use crate::plan::Job;
 use device::Device;
 use driver::{Event, Function, Stream};
 pub use error::{CudaError, Memory, Status};
 pub use kernels::Image;
 use kernels::Kernels;
-use launch::{Passes, PlaneBlur};
+use launch::{Group, Launch, Passes, PlaneBlur};
 use slot::Slot;
 pub use special::{Made, Origin, Progress};
 use special::{Shape, Share};
 use wait::Wait;
+use work::Work;
 
 /// How long the stages of one frame took on the device, by its own clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -128,22 +131,21 @@ impl CudaEngine {
         self.device.specials().progress()
     }
 
-    /// What a special kernel for this plane is made for, if there is to be one.
-    fn shape(&self, layout: &PlaneLayout, taps: &[Taps; 2]) -> Option<Shape> {
-        let may = self.specialises && launch::fits_fused(layout, taps, self.device.limits());
-        Shape::of(layout, taps).filter(|_| may)
+    /// What a special kernel for these planes is made for, if there is to be one.
+    fn shape(&self, group: &Group) -> Option<Shape> {
+        let may = self.specialises && group.fits_fused(self.device.limits());
+        Shape::of(group).filter(|_| may)
     }
 
-    /// How a plane is blurred now, with the special kernel if there is one.
-    fn way(&self, layout: &PlaneLayout, taps: &[Taps; 2]) -> (Passes, Option<Function>) {
-        let special = self.shape(layout, taps).and_then(|shape| self.device.specials().get(&shape));
+    /// How planes are blurred now, with the special kernel if there is one.
+    fn way(&self, group: &Group) -> Way {
+        let special = self.shape(group).and_then(|shape| self.device.specials().get(&shape));
         (if special.is_some() { Passes::Special } else { self.passes }, special)
     }
 
-    /// Has special kernels made for planes that stay as they are.
-    fn wish(&mut self, src: &Frame, taps: &[[Taps; 2]]) {
-        let shapes = src.iter().zip(taps).filter_map(|(plane, taps)| self.shape(&plane.layout, taps));
-        let shapes: Vec<Shape> = shapes.collect();
+    /// Has special kernels made for frames that stay as they are.
+    fn wish(&mut self, groups: &[Group]) {
+        let shapes: Vec<Shape> = groups.iter().filter_map(|group| self.shape(group)).collect();
         if self.wish.shapes != shapes {
             self.give_up();
             self.wish = Wish { shapes, since: Instant::now(), asked: None };
@@ -160,31 +162,33 @@ impl CudaEngine {
         }
     }
 
-    /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other; `taps` holds those along
-    /// rows and down columns for every plane. On an error nothing is written to `dst`.
-    pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, taps: &[[Taps; 2]]) -> Result<Times, CudaError> {
-        debug_assert!(crate::frame::validate(src, dst).is_ok() && taps.len() == src.len());
+    /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other, by the jobs made for their
+    /// planes. On an error nothing is written to `dst`.
+    pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, jobs: &[Job]) -> Result<Times, CudaError> {
+        debug_assert!(crate::frame::validate(src, dst).is_ok() && jobs.iter().all(|job| job.plane < src.len()));
         let _current = self.device.enter()?;
-        self.wish(src, taps);
-        let ways: Vec<_> = src.iter().zip(taps).map(|(plane, taps)| self.way(&plane.layout, taps)).collect();
         let limits = self.device.limits();
-        let planes = src.iter().zip(taps).zip(&ways);
-        let scratch_bytes =
-            planes.map(|((plane, taps), way)| launch::scratch_bytes(&plane.layout, taps, way.0, limits)).max();
+        let Lane { slot, stream, wait, .. } = &mut *self.lane;
+        if !slot.as_ref().is_some_and(|slot| slot.is_for(src)) {
+            // What is there goes first, so that there is never the memory of two frames.
+            *slot = None;
+            wait.forget();
+            *slot = Some(Slot::new(src.iter().map(|plane| plane.layout).collect(), stream)?);
+        }
+        let planes: Vec<_> = slot.iter().flat_map(Slot::planes).collect();
+        // Once for the sizes, then with the addresses.
+        let sizes = Work::new(jobs, &planes, 0);
+        self.wish(&sizes.groups);
+        let ways: Vec<Way> = sizes.groups.iter().map(|group| self.way(group)).collect();
+        let scratch_bytes = sizes.groups.iter().zip(&ways).map(|(group, way)| group.scratch_bytes(way.0, limits)).max();
         let special = ways.iter().all(|(_, special)| special.is_some());
         self.serving = if special { self.device.special_name() } else { self.kernels.name() };
 
         let Lane { slot, stream, marks, wait } = &mut *self.lane;
-        let slot = match slot {
-            Some(slot) if slot.is_for(src) => slot,
-            _ => {
-                // What is there goes first, so that there is never the memory of two frames.
-                *slot = None;
-                wait.forget();
-                slot.insert(Slot::new(src.iter().map(|plane| plane.layout).collect(), stream)?)
-            }
-        };
-        let scratch = slot.reserve_scratch(scratch_bytes.unwrap_or(0), stream)?;
+        let slot = slot.as_mut().expect("put there above");
+        let extra = slot.reserve_scratch(sizes.product_bytes + scratch_bytes.unwrap_or(0), stream)?;
+        let work = Work::new(jobs, &planes, extra);
+        let scratch = extra + work.product_bytes as u64;
         slot.put(src);
 
         let begun = Instant::now();
@@ -195,10 +199,15 @@ impl CudaEngine {
             // SAFETY: all are of the slot's size. Whatever comes of it, the stream is waited for below.
             unsafe { stream.upload(from, to, slot.bytes()) }?;
             uploaded.record(stream)?;
-            for (((layout, src, dst), taps), (passes, special)) in slot.planes().zip(taps).zip(&ways) {
-                let blur = PlaneBlur { layout, src, dst, scratch, taps, passes: *passes };
-                // SAFETY: the planes are in the slot, the scratch is large enough for each of them in turn.
-                unsafe { queue(self.device, self.kernels, *special, stream, &blur) }?;
+            let target = Target { device: self.device, kernels: self.kernels, stream };
+            // SAFETY: the planes are in the slot, products and scratch behind each other in what was reserved for them; the
+            // groups take turns in the scratch.
+            unsafe {
+                target.launch_all(&work.before, None)?;
+                for (group, (passes, special)) in work.groups.iter().zip(&ways) {
+                    target.launch_all(&group.launches(scratch, *passes, limits), *special)?;
+                }
+                target.launch_all(&work.after, None)?;
             }
             blurred.record(stream)?;
             let (from, to) = slot.way_out();
@@ -218,47 +227,57 @@ impl CudaEngine {
         Ok(times)
     }
 
-    /// Queues the blur of a plane that is in the device's memory already, in passes of the engine's choice; returns without
-    /// waiting.
+    /// Queues the blur of planes that are in the device's memory already; returns without waiting.
     ///
     /// # Safety
-    /// The device's context is current, the planes lie where `blur` says and live until the stream has done the work,
+    /// The device's context is current, the planes lie where `planes` says and live until the stream has done the work,
     /// and the scratch is as large as [`CudaEngine::scratch_bytes`] says and used by this stream alone.
-    pub unsafe fn queue_plane(&self, stream: &Stream, blur: &PlaneBlur) -> Result<(), CudaError> {
-        let (passes, special) = self.way(&blur.layout, blur.taps);
-        // SAFETY: passed on.
-        unsafe { queue(self.device, self.kernels, special, stream, &PlaneBlur { passes, ..*blur }) }
+    pub unsafe fn queue_planes(&self, stream: &Stream, planes: &[PlaneBlur], scratch: u64) -> Result<(), CudaError> {
+        let target = Target { device: self.device, kernels: self.kernels, stream };
+        for group in launch::groups(planes.iter().cloned()) {
+            let (passes, special) = self.way(&group);
+            // SAFETY: passed on.
+            unsafe { target.launch_all(&group.launches(scratch, passes, self.device.limits()), special) }?;
+        }
+        Ok(())
     }
 
-    /// Device memory that the blur of such a plane needs beside the plane, in bytes.
-    pub fn scratch_bytes(&self, layout: &PlaneLayout, taps: &[Taps; 2]) -> usize {
-        launch::scratch_bytes(layout, taps, self.way(layout, taps).0, self.device.limits())
+    /// Device memory that the blur of such planes needs beside them, in bytes.
+    pub fn scratch_bytes(&self, planes: &[PlaneBlur]) -> usize {
+        let groups = launch::groups(planes.iter().cloned());
+        let bytes = |group: &Group| group.scratch_bytes(self.way(group).0, self.device.limits());
+        groups.iter().map(bytes).max().unwrap_or(0)
     }
 }
 
-/// Queues the launches of a plane's blur.
-///
-/// # Safety
-/// As [`CudaEngine::queue_plane`].
-unsafe fn queue(
-    device: &Device,
-    kernels: &Kernels,
-    special: Option<Function>,
-    stream: &Stream,
-    blur: &PlaneBlur,
-) -> Result<(), CudaError> {
-    let limits = device.limits();
-    for launch in launch::launches(blur, 0..blur.layout.height, limits) {
-        let (needed, limit) = (launch.shared_bytes, limits.shared_bytes);
-        if needed > limit {
-            return Err(CudaError::SharedMemory { needed, limit, id: device.id() });
+/// In how many launches planes are blurred, and the special kernel for them.
+type Way = (Passes, Option<Function>);
+
+/// Where launches go.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    device: &'a Device,
+    kernels: &'a Kernels,
+    stream: &'a Stream,
+}
+
+impl Target<'_> {
+    /// Queues launches; a special kernel, if there is one, is what all of them are for.
+    ///
+    /// # Safety
+    /// As [`CudaEngine::queue_planes`].
+    unsafe fn launch_all(&self, launches: &[Launch], special: Option<Function>) -> Result<(), CudaError> {
+        for launch in launches {
+            let (needed, limit) = (launch.shared_bytes, self.device.limits().shared_bytes);
+            if needed > limit {
+                return Err(CudaError::SharedMemory { needed, limit, id: self.device.id() });
+            }
+            let function = special.unwrap_or_else(|| self.kernels.function(launch.kernel));
+            // SAFETY: passed on; the function is the one the launch is for.
+            unsafe { self.stream.launch(function, launch) }?;
         }
-        let general = || kernels.function(launch.kernel, blur.layout.sample_bytes(), blur.layout.channels);
-        let function = special.unwrap_or_else(general);
-        // SAFETY: passed on; the function is the one the launch is for.
-        unsafe { stream.launch(function, &launch) }?;
+        Ok(())
     }
-    Ok(())
 }
 
 impl Drop for CudaEngine {

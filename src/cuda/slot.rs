@@ -59,12 +59,12 @@ impl Slot {
             && self.layouts.iter().zip(frame).all(|(layout, plane)| *layout == plane.layout)
     }
 
-    /// The planes' shapes, with the address and pitch of each plane of the source and of the destination.
-    pub fn planes(&self) -> impl Iterator<Item = (PlaneLayout, (u64, usize), (u64, usize))> {
+    /// The address and pitch of each plane of the source and of the destination.
+    pub fn planes(&self) -> impl Iterator<Item = ((u64, usize), (u64, usize))> {
         let [src, dst] = &self.device;
-        self.layouts.iter().zip(&self.places).map(|(layout, place)| {
+        self.places.iter().map(|place| {
             let at = |memory: &DeviceMemory| (memory.address() + place.offset as u64, place.pitch);
-            (*layout, at(src), at(dst))
+            (at(src), at(dst))
         })
     }
 
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn planes_lie_one_after_the_other_with_aligned_rows() {
-        let plane =
-            |width, height, channels, depth| PlaneLayout { width, height, channels, depth, sigma_scale: [1.0; 2] };
-        let (places, bytes) = places(&[plane(1920, 1080, 1, 8), plane(3, 5, 2, 8), plane(33, 2, 1, 16)]);
+        let planes = [(1920, 1080, 1, 8), (3, 5, 2, 8), (33, 2, 1, 16)];
+        let (places, bytes) =
+            places(&planes.map(|(width, height, channels, depth)| PlaneLayout::new(width, height, channels, depth)));
         assert_eq!(places[0], Place { offset: 0, pitch: 1920 });
         assert_eq!(places[1], Place { offset: 1920 * 1080, pitch: 64 });
         assert_eq!(places[2], Place { offset: 1920 * 1080 + 512, pitch: 128 });

@@ -14,14 +14,15 @@ use super::device::Device;
 use super::disk::{self, Key};
 use super::driver::{Function, Module};
 use super::error::CudaError;
+use super::launch::{Family, Group, Kind};
 use super::log::{Level, log};
 use super::nvrtc::{Nvrtc, Target};
-use crate::filter::Taps;
-use crate::frame::PlaneLayout;
 
 const SOURCE: &str = include_str!("../../kernels/blur.cu");
-const HEADERS: [(&str, &str); 2] =
-    [("shared.h", include_str!("../../kernels/shared.h")), ("shim.h", include_str!("../../kernels/shim.h"))];
+macro_rules! headers {
+    ($($name:literal),*) => { [$(($name, include_str!(concat!("../../kernels/", $name)))),*] };
+}
+const HEADERS: [(&str, &str); 5] = headers!["shared.h", "shim.h", "pixels.h", "stage.h", "alpha.h"];
 const ENTRY_POINT: &str = "blur_special";
 
 /// Largest radius down the columns for which a special kernel is at least 5 % faster than the general ones, by bytes per
@@ -32,34 +33,41 @@ const MOST_ROW_RADIUS: usize = 32;
 /// Kernels of one process; a kernel takes about 40 kB on the device.
 const MOST_KERNELS: usize = 256;
 
-/// What a special kernel is made for.
+/// Samples of a pixel, radius along rows, down columns, along rows of the chroma of packed 4:2:2.
+type Radii = (u8, usize, usize, usize);
+
+/// What a special kernel is made for: pixels, and the kinds of planes in a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
-    sample_bytes: usize,
-    channels: u8,
-    radius: [usize; 2],
+    family: Family,
+    kinds: [Option<Radii>; 2],
 }
 
 impl Shape {
-    /// The one for this plane, if a special kernel pays.
-    pub fn of(layout: &PlaneLayout, [rows, columns]: &[Taps; 2]) -> Option<Self> {
-        let sample_bytes = layout.sample_bytes();
-        let radius = [rows.radius(), columns.radius()];
-        let pays = radius[0] <= MOST_ROW_RADIUS && radius[1] <= MOST_RADIUS[sample_bytes - 1];
-        pays.then_some(Self { sample_bytes, channels: layout.channels, radius })
+    /// The one for these planes, if a special kernel pays.
+    pub fn of(group: &Group) -> Option<Self> {
+        let bytes = group.planes()[0].layout.sample_bytes();
+        let kind =
+            |(channels, taps): &Kind| (*channels, taps.rows.radius(), taps.columns.radius(), taps.chroma_rows.radius());
+        let pays = |&(_, rows, columns, _): &Radii| rows <= MOST_ROW_RADIUS && columns <= MOST_RADIUS[bytes - 1];
+        let kinds = [0, 1].map(|index| group.kinds().get(index).map(kind));
+        kinds.iter().flatten().all(pays).then_some(Self { family: group.family(), kinds })
     }
 
     /// The compiler's options.
     fn options(&self, target: Target) -> Vec<String> {
-        let sample = if self.sample_bytes == 1 { "u8" } else { "u16" };
-        vec![
-            format!("--gpu-architecture={target}"),
-            "--std=c++17".to_owned(),
-            format!("-DBLUR_RADIUS_ROWS={}", self.radius[0]),
-            format!("-DBLUR_RADIUS_COLUMNS={}", self.radius[1]),
-            format!("-DBLUR_SAMPLE_TYPE={sample}"),
-            format!("-DBLUR_CHANNEL_COUNT={}", self.channels),
-        ]
+        let mut options = vec![format!("--gpu-architecture={target}"), "--std=c++17".to_owned()];
+        for (index, kind) in self.kinds.iter().enumerate() {
+            let Some((channels, rows, columns, chroma)) = kind else { continue };
+            let pixels = match self.family {
+                Family::Yuv422 => "Yuv422".to_owned(),
+                Family::Ten => "Ten".to_owned(),
+                Family::U8C12 | Family::U8C3 | Family::U8C4 => format!("Plain<u8,{channels}>"),
+                Family::U16C12 | Family::U16C3 | Family::U16C4 => format!("Plain<u16,{channels}>"),
+            };
+            options.push(format!("-DBLUR_SPECIAL_{index}={pixels},Fixed<{index},{rows},{columns},{chroma}>"));
+        }
+        options
     }
 }
 

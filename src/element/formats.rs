@@ -1,54 +1,133 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The table of video formats: which planes each has. A new format is a new row.
+//! The video formats, and which planes each has. What a format is made of is asked of GStreamer; a new format of a known
+//! kind is a new name.
 
-use gst_video::VideoFormat;
+use gst_video::{VideoFormat, VideoInterlaceMode};
 
-use crate::frame::PlaneLayout;
+use crate::frame::{Pixels, PlaneLayout, Role};
 
-/// One plane of a format.
-struct PlaneShape {
-    /// Interleaved samples per pixel.
-    channels: u8,
-    /// Bits per sample.
-    depth: u8,
-    /// Picture pixels per plane pixel along x and y.
-    subsampling: [u32; 2],
-}
-
-/// `channels` samples of 8 bits, one for every pixel of the picture.
-const fn packed(channels: u8) -> PlaneShape {
-    PlaneShape { channels, depth: 8, subsampling: [1, 1] }
+/// The name of a format of more than 8 bits in the machine's own byte order.
+macro_rules! native {
+    ($name:literal) => {
+        if cfg!(target_endian = "little") { concat!($name, "LE") } else { concat!($name, "BE") }
+    };
 }
 
 /// In the order in which they are offered.
-const FORMATS: &[(VideoFormat, &[PlaneShape])] = &[
-    (VideoFormat::Rgba, &[packed(4)]),
-    (VideoFormat::Bgra, &[packed(4)]),
-    (VideoFormat::Argb, &[packed(4)]),
-    (VideoFormat::Abgr, &[packed(4)]),
-    (VideoFormat::Rgbx, &[packed(4)]),
-    (VideoFormat::Bgrx, &[packed(4)]),
-    (VideoFormat::Xrgb, &[packed(4)]),
-    (VideoFormat::Xbgr, &[packed(4)]),
-    (VideoFormat::Rgb, &[packed(3)]),
-    (VideoFormat::Bgr, &[packed(3)]),
-    (VideoFormat::Gray8, &[packed(1)]),
+const NAMES: &[&str] = &[
+    // RGB, packed.
+    "RGBA",
+    "BGRA",
+    "ARGB",
+    "ABGR",
+    "RGBx",
+    "BGRx",
+    "xRGB",
+    "xBGR",
+    "RGB",
+    "BGR",
+    // YUV, from cameras and decoders.
+    "NV12",
+    "NV21",
+    "NV16",
+    "NV24",
+    "I420",
+    "YV12",
+    "Y42B",
+    "Y444",
+    "A420",
+    "YUY2",
+    "UYVY",
+    "VYUY",
+    "YVYU",
+    "AYUV",
+    "VUYA",
+    native!("P010_10"),
+    native!("P012_"),
+    native!("P016_"),
+    native!("I420_10"),
+    native!("I420_12"),
+    native!("I422_10"),
+    native!("I422_12"),
+    native!("Y444_10"),
+    native!("Y444_12"),
+    native!("Y444_16"),
+    // Grey.
+    "GRAY8",
+    native!("GRAY16_"),
+    // RGB, planar.
+    "GBR",
+    "GBRA",
+    "RGBP",
+    "BGRP",
+    native!("GBR_10"),
+    native!("GBR_12"),
+    native!("GBR_16"),
+    // RGB of more than 8 bits, packed.
+    native!("RGBA64_"),
+    native!("BGRA64_"),
+    "ARGB64",
+    #[cfg(target_endian = "little")]
+    "RGB10A2_LE",
+    #[cfg(target_endian = "little")]
+    "BGR10A2_LE",
 ];
 
-/// Every format the element takes.
+/// Every format the element takes, without those that this GStreamer is too old to know.
 pub fn all() -> impl Iterator<Item = VideoFormat> {
-    FORMATS.iter().map(|(format, _)| *format)
+    NAMES.iter().map(|name| VideoFormat::from_string(name)).filter(|format| *format != VideoFormat::Unknown)
 }
 
-/// The planes of a picture, in GStreamer's order; `None` for a format that is not in the table.
-pub fn planes(info: &gst_video::VideoInfo) -> Option<Vec<PlaneLayout>> {
-    let (_, shapes) = FORMATS.iter().find(|(format, _)| *format == info.format())?;
-    let layout = |shape: &PlaneShape| PlaneLayout {
-        width: info.width().div_ceil(shape.subsampling[0]),
-        height: info.height().div_ceil(shape.subsampling[1]),
-        channels: shape.channels,
-        depth: shape.depth,
-        sigma_scale: shape.subsampling.map(|pixels| 1.0 / f64::from(pixels)),
+/// How frames of these caps are laid out, plane by plane in GStreamer's order, with one frame's fields in turn or not;
+/// `None` for a format that the element does not take.
+pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<PlaneLayout>> {
+    let format = info.format_info();
+    if !NAMES.contains(&format.name().as_str()) {
+        return None;
+    }
+    // A buffer of alternate fields holds one of them; its lines are two lines of the picture apart.
+    let alternate = info.interlace_mode() == VideoInterlaceMode::Alternate;
+    let lines = if alternate { info.height().div_ceil(2) } else { info.height() };
+    let plane = |plane: u32| {
+        let components: Vec<usize> =
+            (0..format.n_components() as usize).filter(|c| format.plane()[*c] == plane).collect();
+        let first = components[0];
+        let scale = |shift: u32| 1.0 / f64::from(1 << shift);
+        let mut layout = PlaneLayout {
+            width: info.comp_width(first as u8),
+            height: lines.div_ceil(1 << format.h_sub()[first]),
+            sigma_scale: [
+                scale(format.w_sub()[first]),
+                scale(format.h_sub()[first]) / if alternate { 2.0 } else { 1.0 },
+            ],
+            interlaced,
+            ..PlaneLayout::new(0, 0, 0, format.depth()[first] as u8)
+        };
+        let stride = format.pixel_stride()[first] as usize;
+        let role = |c: usize| match c {
+            3 => Role::Alpha,
+            1 | 2 if format.is_yuv() => Role::Chroma,
+            _ => Role::Luma,
+        };
+        if layout.depth == 10 && stride == 4 && components.len() == 4 {
+            (layout.pixels, layout.channels) = (Pixels::Ten, 4);
+            layout.roles = [Role::Luma, Role::Luma, Role::Luma, Role::Alpha];
+        } else if components.iter().any(|c| format.w_sub()[*c] != format.w_sub()[first]) {
+            let luma = format.poffset()[first] as u8;
+            (layout.pixels, layout.channels) = (Pixels::Yuv422 { luma }, 4);
+            layout.roles = [0, 1, 2, 3].map(|byte| if byte % 2 == luma { Role::Luma } else { Role::Chroma });
+        } else {
+            layout.channels = (stride / layout.sample_bytes()) as u8;
+            if components.iter().any(|c| format.shift()[*c] > 0) {
+                layout.pixels = Pixels::High;
+            }
+            // Offsets are not asked for where they do not matter: those of P010 are not in bytes.
+            layout.roles = [role(first); 4];
+            for c in components.into_iter().filter(|c| role(*c) != role(first)) {
+                layout.roles[format.poffset()[c] as usize / layout.sample_bytes()] = role(c);
+            }
+        }
+        layout
     };
-    Some(shapes.iter().map(layout).collect())
+    Some((0..format.n_planes()).map(plane).collect())
 }

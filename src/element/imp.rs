@@ -12,13 +12,15 @@ use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
+use gst_video::VideoInterlaceMode;
+use gst_video::prelude::*;
 
 use super::map::{MapError, Mapped};
 use super::settings::{Backend, Settings, param_specs};
 use super::{CudaGaussBlur as Element, formats};
 use crate::engine::{self, CudaError, Engine, EngineError, ErrorKind, Level, Stats};
-use crate::filter::BlurParams;
 use crate::frame::{MAX_DIMENSION, PlaneLayout};
+use crate::plan::Options;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("cudagaussblur", gst::DebugColorFlags::empty(), Some("Gaussian blur on the GPU or CPU"))
@@ -28,9 +30,28 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 pub(super) struct Stream {
     pub(super) engine: Engine,
     /// What the caps say; none before the first.
-    format: Option<(gst_video::VideoInfo, Vec<PlaneLayout>)>,
+    format: Option<Format>,
     /// What the frame at hand is blurred with.
-    params: BlurParams,
+    options: Options,
+}
+
+/// What the caps say of frames.
+struct Format {
+    info: gst_video::VideoInfo,
+    /// The planes of a frame, and of one whose two fields are interleaved.
+    layouts: [Vec<PlaneLayout>; 2],
+}
+
+impl Format {
+    /// The planes of this buffer: in streams of mixed frames each says for itself what it is.
+    fn layouts(&self, buffer: &gst::BufferRef) -> &[PlaneLayout] {
+        let interlaced = match self.info.interlace_mode() {
+            VideoInterlaceMode::Interleaved => true,
+            VideoInterlaceMode::Mixed => buffer.video_flags().contains(gst_video::VideoBufferFlags::INTERLACED),
+            _ => false,
+        };
+        &self.layouts[usize::from(interlaced)]
+    }
 }
 
 /// What people can read at any time.
@@ -85,11 +106,11 @@ impl CudaGaussBlur {
             gst::debug!(CAT, imp = self, "controlled properties keep their values: {error}");
         }
         // Between start and stop the settings hold only what can be used.
-        let Ok(params) = lock(&self.settings).params() else { return };
+        let Ok(options) = lock(&self.settings).options() else { return };
         if let Some(stream) = &mut *lock(&self.stream) {
-            stream.params = params;
+            stream.options = options;
         }
-        let passthrough = params.is_passthrough();
+        let passthrough = options.is_passthrough();
         if element.is_passthrough() != passthrough {
             gst::debug!(CAT, imp = self, "{} passthrough", if passthrough { "entering" } else { "leaving" });
             element.set_passthrough(passthrough);
@@ -104,10 +125,11 @@ impl CudaGaussBlur {
         input: &gst::BufferRef,
         output: &mut gst::BufferRef,
     ) -> Result<Option<CudaError>, FrameFailure> {
-        let Some((info, layouts)) = &stream.format else { return Err(MapError::Refused.into()) };
-        let input = Mapped::read(input, info)?;
-        let mut output = Mapped::write(output, info)?;
-        Ok(stream.engine.blur(stream.params, &input.planes(layouts)?, &mut output.planes(layouts)?)?)
+        let Some(format) = &stream.format else { return Err(MapError::Refused.into()) };
+        let layouts = format.layouts(input);
+        let input = Mapped::read(input, &format.info)?;
+        let mut output = Mapped::write(output, &format.info)?;
+        Ok(stream.engine.blur(stream.options, &input.planes(layouts)?, &mut output.planes(layouts)?)?)
     }
 
     fn stats(&self) -> gst::Structure {
@@ -198,11 +220,17 @@ impl ElementImpl for CudaGaussBlur {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let caps = gst_video::VideoCapsBuilder::new()
-                .format_list(formats::all())
-                .width_range(1..=MAX_DIMENSION as i32)
-                .height_range(1..=MAX_DIMENSION as i32)
-                .build();
+            let frames = || {
+                gst_video::VideoCapsBuilder::new()
+                    .format_list(formats::all())
+                    .width_range(1..=MAX_DIMENSION as i32)
+                    .height_range(1..=MAX_DIMENSION as i32)
+            };
+            // Fields in buffers of their own have a caps feature.
+            let fields =
+                frames().features([gst_video::CAPS_FEATURE_FORMAT_INTERLACED]).field("interlace-mode", "alternate");
+            let mut caps = frames().build();
+            caps.make_mut().append(fields.build());
             [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
                 .map(|(name, direction)| gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps))
                 .into_iter()
@@ -220,12 +248,12 @@ impl BaseTransformImpl for CudaGaussBlur {
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         // From here on only what can be used is taken, so that what is read now is what reads back while playing.
-        let (settings, params) = {
+        let (settings, options) = {
             let mut settings = lock(&self.settings);
-            let params =
-                settings.params().map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
+            let options =
+                settings.options().map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
             settings.started = true;
-            (*settings, params)
+            (*settings, options)
         };
         let opened = Engine::open(settings.backend.into(), settings.cuda_device());
         let (engine, no_cuda) = opened.map_err(|error| {
@@ -238,8 +266,8 @@ impl BaseTransformImpl for CudaGaussBlur {
         gst::info!(CAT, imp = self, "blurring on {}", engine.description());
         *lock(&self.readable) =
             Readable { active: engine.active().into(), stats: engine.stats(), frames_passthrough: 0 };
-        *lock(&self.stream) = Some(Stream { engine, format: None, params });
-        self.obj().set_passthrough(params.is_passthrough());
+        *lock(&self.stream) = Some(Stream { engine, format: None, options });
+        self.obj().set_passthrough(options.is_passthrough());
         self.obj().notify("active-backend");
         Ok(())
     }
@@ -256,11 +284,14 @@ impl BaseTransformImpl for CudaGaussBlur {
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let info = gst_video::VideoInfo::from_caps(incaps)
             .map_err(|_| gst::loggable_error!(CAT, "these caps describe no video frame: {incaps}"))?;
-        let Some(layouts) = formats::planes(&info) else {
+        if info.interlace_mode() == VideoInterlaceMode::Fields {
+            return Err(gst::loggable_error!(CAT, "interlace-mode=fields cannot be blurred, all others can: {incaps}"));
+        }
+        let (Some(whole), Some(fields)) = (formats::planes(&info, false), formats::planes(&info, true)) else {
             return Err(gst::loggable_error!(CAT, "{} video cannot be blurred: {incaps}", info.format()));
         };
         if let Some(stream) = &mut *lock(&self.stream) {
-            stream.format = Some((info, layouts));
+            stream.format = Some(Format { info, layouts: [whole, fields] });
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use gst::prelude::*;
 
 use crate::engine;
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
+use crate::plan::{self, Options, Selection};
 
 const DEFAULT_SIGMA: f64 = 1.5;
 
@@ -42,11 +43,46 @@ impl From<engine::Backend> for Backend {
     }
 }
 
+/// `planes`.
+#[glib::flags(name = "GstCudaGaussBlurPlanes")]
+pub enum Planes {
+    #[flags_value(name = "Luma, grey, red, green and blue", nick = "luma")]
+    LUMA = 1,
+    #[flags_value(name = "Colour difference (U and V)", nick = "chroma")]
+    CHROMA = 2,
+    #[flags_value(name = "Alpha", nick = "alpha")]
+    ALPHA = 4,
+    #[flags_value(name = "All of them", nick = "all")]
+    ALL = 7,
+}
+
+/// `alpha`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstCudaGaussBlurAlpha")]
+pub enum Alpha {
+    #[default]
+    #[enum_value(name = "Every channel is blurred for itself", nick = "straight")]
+    Straight,
+    #[enum_value(name = "Colour is weighed by alpha, so that what is transparent does not bleed", nick = "premultiply")]
+    Premultiply,
+}
+
+impl From<Alpha> for plan::Alpha {
+    fn from(alpha: Alpha) -> Self {
+        match alpha {
+            Alpha::Straight => Self::Straight,
+            Alpha::Premultiply => Self::Premultiply,
+        }
+    }
+}
+
 /// The writable properties as they read back. Before start they may hold values that cannot be used.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     pub sigma: f64,
     pub kernel_size: u32,
+    pub planes: Planes,
+    pub alpha: Alpha,
     pub backend: Backend,
     pub cuda_device_id: i32,
     /// Between start and stop: only what can be used is taken, and what is chosen at start stays.
@@ -55,7 +91,15 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { sigma: DEFAULT_SIGMA, kernel_size: 0, backend: Backend::Auto, cuda_device_id: -1, started: false }
+        Self {
+            sigma: DEFAULT_SIGMA,
+            kernel_size: 0,
+            planes: Planes::ALL,
+            alpha: Alpha::Straight,
+            backend: Backend::Auto,
+            cuda_device_id: -1,
+            started: false,
+        }
     }
 }
 
@@ -70,8 +114,10 @@ pub enum Refused {
 
 impl Settings {
     /// What a frame is blurred with.
-    pub fn params(&self) -> Result<BlurParams, ParamError> {
-        BlurParams::new(self.sigma, self.kernel_size)
+    pub fn options(&self) -> Result<Options, ParamError> {
+        let [luma, chroma, alpha] = [Planes::LUMA, Planes::CHROMA, Planes::ALPHA].map(|one| self.planes.contains(one));
+        let params = BlurParams::new(self.sigma, self.kernel_size)?;
+        Ok(Options { params, planes: Selection { luma, chroma, alpha }, alpha: self.alpha.into() })
     }
 
     /// The device that `cuda-device-id` names, if it names one.
@@ -92,6 +138,14 @@ impl Settings {
                 changed.kernel_size = value.get().expect("a uint");
                 ("kernel-size", self.kernel_size.to_string())
             }
+            "planes" => {
+                changed.planes = value.get().expect("planes");
+                ("planes", format!("{:?}", self.planes).to_lowercase())
+            }
+            "alpha" => {
+                changed.alpha = value.get().expect("an alpha");
+                ("alpha", format!("{:?}", self.alpha).to_lowercase())
+            }
             "backend" => {
                 changed.backend = value.get().expect("a backend");
                 ("backend", format!("{:?}", self.backend).to_lowercase())
@@ -106,7 +160,7 @@ impl Settings {
             if changed.backend != self.backend || changed.cuda_device_id != self.cuda_device_id {
                 return Err(Refused::Started { property, kept });
             }
-            if let Err(error) = changed.params() {
+            if let Err(error) = changed.options() {
                 return Err(Refused::Value { error, property, kept });
             }
         }
@@ -132,6 +186,17 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .blurb("Taps per axis, an odd number; 0 follows sigma with a radius of 4 sigma")
             .maximum(KERNEL_SIZE_MAX)
             .default_value(0)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecFlags::builder::<Planes>("planes")
+            .nick("Planes")
+            .blurb("What is blurred; the rest stays as it is, nothing at all passes frames through untouched")
+            .default_value(Planes::ALL)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecEnum::builder::<Alpha>("alpha")
+            .nick("Alpha")
+            .blurb("What alpha means for colour, in formats that have it")
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<Backend>("backend")

@@ -2,10 +2,11 @@
 
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::{BlurParams, Taps};
-use gstcudagaussblur::frame::{Frame, FrameMut, Plane, PlaneLayout};
+use gstcudagaussblur::frame::{Frame, FrameMut, Pixels, Plane, PlaneLayout, Role};
+use gstcudagaussblur::plan::{Alpha, Options, Selection};
 
 use super::Noise;
-use super::oracle::Image;
+use super::oracle::{self, Component};
 
 /// Bytes that no row may touch.
 const PADDING: u8 = 0xa5;
@@ -21,11 +22,10 @@ pub enum Content {
 }
 
 /// One frame and one blur.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Case {
-    pub sigma: f64,
-    pub kernel_size: u32,
-    pub layout: PlaneLayout,
+    pub options: Options,
+    pub planes: Vec<PlaneLayout>,
     /// Bytes beyond a row in the input and the output.
     pub padding: [usize; 2],
     pub content: Content,
@@ -61,8 +61,32 @@ const SIZES: [(u32, u32); 16] = [
     (130, 130),
 ];
 
+fn options(sigma: f64, kernel_size: u32) -> Options {
+    BlurParams::new(sigma, kernel_size).unwrap().into()
+}
+
+impl Case {
+    /// One plane.
+    pub fn of(sigma: f64, kernel_size: u32, layout: PlaneLayout, padding: [usize; 2], content: Content) -> Self {
+        Self { options: options(sigma, kernel_size), planes: vec![layout], padding, content }
+    }
+}
+
+/// A plane of pixels that are not plainly interleaved samples, by turns.
+fn packed(turn: usize, width: u32, height: u32) -> PlaneLayout {
+    let new = |channels, depth, pixels| PlaneLayout { pixels, ..PlaneLayout::new(width, height, channels, depth) };
+    match turn % 6 {
+        0 => new(4, 8, Pixels::Yuv422 { luma: 0 }),
+        1 => new(4, 10, Pixels::Ten),
+        2 => new(1, 10, Pixels::High),
+        3 => new(4, 8, Pixels::Yuv422 { luma: 1 }),
+        4 => new(2, 12, Pixels::High),
+        _ => PlaneLayout { interlaced: true, ..PlaneLayout::new(width, height, 3, 8) },
+    }
+}
+
 /// The table: every blur on every size, with channels, depth, padding and content taking turns so that each blur meets
-/// all of them; and σ scaled per axis.
+/// all of them; σ scaled per axis; the other kinds of pixels; frames of several planes.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut noise = Noise(1);
@@ -71,31 +95,101 @@ pub fn all() -> Vec<Case> {
         for (i, (width, height)) in SIZES.into_iter().enumerate() {
             let i = i + turn;
             let depth = [8, 8, 16, 8, 10, 12, 8, 16, 9][i % 9];
-            cases.push(Case {
-                sigma,
-                kernel_size,
-                layout: PlaneLayout { width, height, channels: (i % 4) as u8 + 1, depth, sigma_scale: [1.0, 1.0] },
-                padding: [[0, 0], [1, 64], [13, 7], [256, 3]][i / 4 % 4],
-                content: [Content::Noise, Content::Extremes, Content::Noise, Content::Flat][i / 3 % 4],
-            });
+            let layout = PlaneLayout::new(width, height, (i % 4) as u8 + 1, depth);
+            let padding = [[0, 0], [1, 64], [13, 7], [256, 3]][i / 4 % 4];
+            let content = [Content::Noise, Content::Extremes, Content::Noise, Content::Flat][i / 3 % 4];
+            cases.push(Case::of(sigma, kernel_size, layout, padding, content));
+            if i.is_multiple_of(3) {
+                cases.push(Case::of(sigma, kernel_size, packed(i / 3, width, height), padding, content));
+            }
         }
     }
     // Large enough for several tiles across and down, and for threads.
     for (width, height, channels, depth, sigma) in
         [(1283, 241, 4, 8, 1.5), (1283, 241, 3, 16, 5.0), (3001, 37, 1, 8, 20.0), (701, 503, 2, 10, 0.6)]
     {
-        let layout = PlaneLayout { width, height, channels, depth, sigma_scale: [1.0, 1.0] };
-        cases.push(Case { sigma, kernel_size: 0, layout, padding: [0, 5], content: Content::Noise });
+        let layout = PlaneLayout::new(width, height, channels, depth);
+        cases.push(Case::of(sigma, 0, layout, [0, 5], Content::Noise));
+    }
+    for (turn, sigma) in [(0, 1.5), (1, 5.0), (2, 3.0), (3, 20.0), (5, 2.0)] {
+        cases.push(Case::of(sigma, 0, packed(turn, 1283, 121), [0, 5], Content::Noise));
     }
     for scale in [[0.5, 0.5], [0.5, 1.0], [1.0, 0.25]] {
         for (sigma, kernel_size) in [(0.6, 0), (3.0, 0), (20.0, 0), (2.0, 7), (9.0, 31)] {
-            cases.push(Case {
-                sigma,
-                kernel_size,
-                layout: PlaneLayout { width: 97, height: 35, channels: 2, depth: 8, sigma_scale: scale },
-                padding: [5, 9],
-                content: Content::Noise,
-            });
+            let layout = PlaneLayout { sigma_scale: scale, ..PlaneLayout::new(97, 35, 2, 8) };
+            cases.push(Case::of(sigma, kernel_size, layout, [5, 9], Content::Noise));
+        }
+    }
+    cases.extend(frames());
+    cases
+}
+
+/// A plane of these roles, subsampled.
+fn plane((width, height): (u32, u32), sub: [u32; 2], roles: &[Role], depth: u8, pixels: Pixels) -> PlaneLayout {
+    let (width, height) = (width.div_ceil(sub[0]), height.div_ceil(sub[1]));
+    let mut layout = PlaneLayout { pixels, ..PlaneLayout::new(width, height, roles.len() as u8, depth) };
+    layout.sigma_scale = sub.map(|pixels| 1.0 / f64::from(pixels));
+    layout.roles[..roles.len()].copy_from_slice(roles);
+    layout
+}
+
+/// Frames of several planes, alpha that weighs colour, and samples that are left as they are.
+fn frames() -> Vec<Case> {
+    use Role::{Alpha as A, Chroma as C, Luma as L};
+    let low = |size, sub, roles: &[Role], depth| plane(size, sub, roles, depth, Pixels::Low);
+    let kinds = |size: (u32, u32), turn: usize| -> Vec<PlaneLayout> {
+        let (full, half) = ([1, 1], [2, 2]);
+        match turn % 9 {
+            // NV12, I420, A420, P010, YUY2, NV24, GBRA, ARGB64, RGB10A2.
+            0 => vec![low(size, full, &[L], 8), low(size, half, &[C, C], 8)],
+            1 => vec![low(size, full, &[L], 8), low(size, half, &[C], 8), low(size, half, &[C], 8)],
+            2 => {
+                let chroma = low(size, half, &[C], 8);
+                vec![low(size, full, &[L], 8), chroma, chroma, low(size, full, &[A], 8)]
+            }
+            3 => [([1, 1], &[L][..]), ([2, 2], &[C, C])]
+                .map(|(sub, roles)| plane(size, sub, roles, 10, Pixels::High))
+                .to_vec(),
+            4 => vec![plane(size, full, &[L, C, L, C], 8, Pixels::Yuv422 { luma: 0 })],
+            5 => vec![low(size, full, &[L], 8), low(size, full, &[C, C], 8)],
+            6 => vec![
+                low(size, full, &[L], 8),
+                low(size, full, &[L], 8),
+                low(size, full, &[L], 8),
+                low(size, full, &[A], 8),
+            ],
+            7 => vec![low(size, full, &[A, L, L, L], 16)],
+            _ => vec![plane(size, full, &[L, L, L, A], 10, Pixels::Ten)],
+        }
+    };
+    let selections = [
+        Selection::ALL,
+        Selection { chroma: false, ..Selection::ALL },
+        Selection::ALL,
+        Selection { luma: false, ..Selection::ALL },
+        Selection { alpha: false, ..Selection::ALL },
+    ];
+    let mut cases = Vec::new();
+    for (i, (sigma, kernel_size)) in
+        [(0.6, 0), (1.5, 0), (3.0, 0), (4.0, 0), (8.0, 0), (20.0, 0), (2.0, 7), (9.0, 31), (40.0, 401)]
+            .into_iter()
+            .enumerate()
+    {
+        for (k, size) in [(1, 1), (3, 2), (66, 34), (129, 47), (257, 19)].into_iter().enumerate() {
+            for turn in 0..9 {
+                let n = i * 45 + k * 9 + turn;
+                let mut planes = kinds(size, turn);
+                if n % 4 == 3 {
+                    planes.iter_mut().for_each(|plane| plane.interlaced = true);
+                }
+                let options = Options {
+                    planes: selections[n % 5],
+                    alpha: if n % 2 == 0 { Alpha::Premultiply } else { Alpha::Straight },
+                    ..options(sigma, kernel_size)
+                };
+                let content = [Content::Noise, Content::Noise, Content::Extremes, Content::Flat][n % 7 % 4];
+                cases.push(Case { options, planes, padding: [[0, 0], [4, 12], [13, 7]][n % 3], content });
+            }
         }
     }
     cases
@@ -107,52 +201,59 @@ pub fn half(taps: &Taps) -> Vec<u32> {
 }
 
 impl Case {
-    pub fn params(&self) -> BlurParams {
-        BlurParams::new(self.sigma, self.kernel_size).unwrap()
-    }
-
     /// Multiply-and-adds, roughly.
     pub fn work(&self) -> usize {
-        let [rows, columns] = self.layout.sigma_scale.map(|scale| self.params().taps(scale).radius());
-        self.layout.row_samples() * self.layout.height as usize * (rows + columns + 8)
+        let plane = |layout: &PlaneLayout| {
+            let [rows, columns] = layout.sigma_scale.map(|scale| self.options.params.taps(scale).radius());
+            layout.row_samples() * layout.height as usize * (rows + columns + 8)
+        };
+        self.planes.iter().map(plane).sum()
     }
 
-    pub fn image(&self) -> Image {
-        let PlaneLayout { width, height, channels, depth, .. } = self.layout;
-        let top = (1_u32 << depth) as u64 - 1;
-        let mut noise = Noise(u64::from(width) << 32 | u64::from(height) << 8 | u64::from(depth));
-        let count = (width * height) as usize * usize::from(channels);
-        let samples = (0..count).map(|_| match self.content {
-            Content::Noise => (noise.next() & top) as u16,
-            Content::Extremes => (noise.next() % 2 * top) as u16,
-            Content::Flat => (top - top / 3) as u16,
-        });
-        Image {
-            width: width as usize,
-            height: height as usize,
-            channels: usize::from(channels),
-            depth: u32::from(depth),
-            samples: samples.collect(),
-        }
+    /// The samples of every plane, row after row in the order of memory.
+    pub fn samples(&self) -> Vec<Vec<u16>> {
+        let plane = |(index, layout): (usize, &PlaneLayout)| {
+            let PlaneLayout { width, height, depth, .. } = *layout;
+            let mut noise =
+                Noise(u64::from(width) << 32 | u64::from(height) << 8 | u64::from(depth) | (index as u64) << 60);
+            let tens = layout.pixels == Pixels::Ten;
+            let count = layout.row_samples() * height as usize;
+            let samples = (0..count).map(|i| {
+                let top = (1_u64 << if tens && i % 4 == 3 { 2 } else { depth }) - 1;
+                match self.content {
+                    Content::Noise => (noise.next() & top) as u16,
+                    Content::Extremes => (noise.next() % 2 * top) as u16,
+                    Content::Flat => (top - top / 3) as u16,
+                }
+            });
+            samples.collect()
+        };
+        self.planes.iter().enumerate().map(plane).collect()
     }
 
-    pub fn expected(&self) -> Image {
-        let image = self.image();
-        if let Content::Flat = self.content {
-            return image;
-        }
-        let [rows, columns] = self.layout.sigma_scale.map(|scale| half(&self.params().taps(scale)));
-        image.blurred(&rows, &columns)
+    /// What becomes of them.
+    pub fn expected(&self) -> Vec<Vec<u16>> {
+        let components: Vec<Vec<Component>> = self.planes.iter().map(oracle::components).collect();
+        oracle::frame(&self.options, &components, &self.samples())
     }
 
-    /// The plane's bytes with `padding` after every row but the last.
-    fn bytes(&self, image: &Image, padding: usize) -> Vec<u8> {
+    /// A plane's bytes with `padding` after every row but the last. `unused` fills the bits of samples that hold no value.
+    fn bytes(&self, layout: &PlaneLayout, samples: &[u16], padding: usize, unused: u16) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for row in image.samples.chunks(self.layout.row_samples()) {
-            for sample in row {
-                match self.layout.sample_bytes() {
-                    1 => bytes.push(*sample as u8),
-                    _ => bytes.extend(sample.to_ne_bytes()),
+        for row in samples.chunks(layout.row_samples()) {
+            match (layout.pixels, layout.sample_bytes()) {
+                (Pixels::Ten, _) => {
+                    for four in row.chunks(4) {
+                        let word =
+                            four.iter().enumerate().map(|(c, sample)| u32::from(*sample) << (10 * c)).sum::<u32>();
+                        bytes.extend(word.to_ne_bytes());
+                    }
+                }
+                (_, 1) => bytes.extend(row.iter().map(|sample| *sample as u8)),
+                _ => {
+                    let low = layout.low_bit();
+                    let place = |sample: &u16| sample << low | unused & ((1 << low) - 1);
+                    bytes.extend(row.iter().flat_map(|sample| place(sample).to_ne_bytes()));
                 }
             }
             bytes.extend(std::iter::repeat_n(PADDING, padding));
@@ -164,22 +265,44 @@ impl Case {
     /// Runs an engine on the case as [`Case::check`] does.
     pub fn check_engine(&self, engine: &mut Engine) -> usize {
         self.check(|src, dst| {
-            let failure = engine.blur(self.params(), src, dst).unwrap();
+            let failure = engine.blur(self.options, src, dst).unwrap();
             assert!(failure.is_none(), "another engine took over: {failure:?}");
         })
     }
 
     /// Runs `blur` on the case and compares every byte, padding included, with the oracle. Returns the bytes compared.
     pub fn check(&self, blur: impl FnOnce(&Frame, &mut FrameMut)) -> usize {
-        let src = self.bytes(&self.image(), self.padding[0]);
-        let expected = self.bytes(&self.expected(), self.padding[1]);
-        let mut dst = vec![PADDING; expected.len()];
-        let pitch = |padding: usize| self.layout.row_bytes() + padding;
-        let plane = Plane { layout: self.layout, pitch: pitch(self.padding[0]), data: &src[..] };
-        let out = Plane { layout: self.layout, pitch: pitch(self.padding[1]), data: &mut dst[..] };
-        blur(&vec![plane], &mut vec![out]);
-        let differing = dst.iter().zip(&expected).filter(|(got, want)| got != want).count();
-        assert_eq!(differing, 0, "{differing} of {} bytes differ from the oracle: {self:?}", expected.len());
-        expected.len()
+        let of = |samples: &[Vec<u16>], padding: usize, unused: u16| -> Vec<Vec<u8>> {
+            let planes = self.planes.iter().zip(samples);
+            planes.map(|(layout, samples)| self.bytes(layout, samples, padding, unused)).collect()
+        };
+        let src = of(&self.samples(), self.padding[0], 0x5a5a);
+        let expected = of(&self.expected(), self.padding[1], 0);
+        let mut dst: Vec<Vec<u8>> = expected.iter().map(|plane| vec![PADDING; plane.len()]).collect();
+        let pitch = |layout: &PlaneLayout, padding: usize| layout.row_bytes() + padding;
+        let frame: Frame = self
+            .planes
+            .iter()
+            .zip(&src)
+            .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout, self.padding[0]), data: &data[..] })
+            .collect();
+        let mut out: FrameMut = self
+            .planes
+            .iter()
+            .zip(&mut dst)
+            .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout, self.padding[1]), data: &mut data[..] })
+            .collect();
+        blur(&frame, &mut out);
+        for (plane, (got, want)) in dst.iter().zip(&expected).enumerate() {
+            let differing = got.iter().zip(want).filter(|(got, want)| got != want).count();
+            let first = got.iter().zip(want).position(|(got, want)| got != want);
+            assert_eq!(
+                differing,
+                0,
+                "{differing} of {} bytes of plane {plane} differ from the oracle, the first at {first:?}: {self:?}",
+                want.len()
+            );
+        }
+        expected.iter().map(Vec::len).sum()
     }
 }

@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "every test program uses a part of it")]
 
 pub mod cases;
+pub mod formats;
 pub mod oracle;
 pub mod stand_in;
 pub mod video;

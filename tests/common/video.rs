@@ -61,7 +61,9 @@ impl Blur {
 
     /// Pushes a frame, 40 ms after the one before, and takes what comes out.
     pub fn push(&mut self, buffer: gst::Buffer) -> gst::Buffer {
-        self.try_push(buffer).unwrap();
+        if let Err(error) = self.try_push(buffer) {
+            panic!("{error:?}: {:?}", self.messages(gst::MessageType::Error));
+        }
         self.harness.pull().unwrap()
     }
 

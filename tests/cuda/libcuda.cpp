@@ -5,6 +5,7 @@
 // Nothing is done before somebody asks whether it is done, so whoever does not wait for the device sees old bytes. Any
 // function can be told to fail, at once or after some calls. What is allocated is counted.
 #include "../../kernels/blur.cu"
+#include "../kernels/by_name.h"
 
 #include <chrono>
 #include <cstdio>
@@ -82,13 +83,7 @@ int work_off(Stream* stream) {
   return status;
 }
 
-using Kernel = void (*)(BlurArgs);
-const std::map<std::string, Kernel> KERNELS = {
-#define KERNEL(name) {#name, name}
-#define CHANNELS(name) KERNEL(name##_c1), KERNEL(name##_c2), KERNEL(name##_c3), KERNEL(name##_c4)
-    CHANNELS(blur_fused_u8), CHANNELS(blur_fused_u16), CHANNELS(blur_rows_u8),
-    CHANNELS(blur_rows_u16), KERNEL(blur_columns_u8),  KERNEL(blur_columns_u16),
-};
+using Kernel = std::string;
 
 int allocate(std::set<void*>& memory, void** to, std::size_t bytes) {
   *to = std::malloc(bytes);
@@ -297,22 +292,22 @@ int cuModuleLoadData(std::string** module, const char* image) {
 }
 int cuModuleGetFunction(const Kernel** function, const std::string* module, const char* name) {
   ENTER(true);
-  const auto kernel = KERNELS.find(std::strcmp(name, "blur_special") ? name : *module);
-  if (kernel == KERNELS.end()) return NOT_FOUND;
-  *function = &kernel->second;
+  const auto kernel = BY_NAME.find(std::strcmp(name, "blur_special") ? name : *module);
+  if (kernel == BY_NAME.end()) return NOT_FOUND;
+  *function = &kernel->first;
   return SUCCESS;
 }
 int cuFuncSetAttribute(const Kernel*, int, int) {
   ENTER(true);
   return SUCCESS;
 }
-int cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, unsigned, unsigned threads, unsigned, unsigned,
+int cuLaunchKernel(const Kernel* kernel, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                    unsigned shared, Stream* stream, void** parameters, void**) {
   ENTER(true);
-  const BlurArgs args = *static_cast<const BlurArgs*>(parameters[0]);
+  const char* parameter = static_cast<const char*>(parameters[0]);
+  const std::vector<char> copy(parameter, parameter + parameter_bytes(*kernel));
   return enqueue(stream, [=] {
-    blur_launch(*kernel, grid_x, grid_y, threads, shared, args);
-    return SUCCESS;
+    return launch_by_name(*kernel, blocks, threads, shared, copy.data()) ? SUCCESS : NOT_FOUND;
   });
 }
 

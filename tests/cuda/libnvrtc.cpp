@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -48,7 +49,7 @@ int nvrtcGetSupportedArchs(int* architectures) {
 int nvrtcCreateProgram(Program** program, const char* source, const char*, int headers, const char** contents,
                        const char** names) {
   *program = new Program;
-  return std::strstr(source, "blur_special") && headers == 2 && !std::strcmp(names[0], "shared.h") &&
+  return std::strstr(source, "blur_special") && headers == 5 && !std::strcmp(names[0], "shared.h") &&
                  std::strstr(contents[0], "BlurArgs")
              ? 0
              : 5;
@@ -61,15 +62,21 @@ int nvrtcCompileProgram(Program* program, int count, const char** options) {
   compiles++;
   thread = gettid();
   std::this_thread::sleep_for(std::chrono::milliseconds(number("FAKE_NVRTC_MS", 20)));
-  std::string target, sample, channels;
+  std::string target, pixels;
   for (int i = 0; i < count; i++) {
     const std::string option = options[i];
     const auto value = option.substr(option.find('=') + 1);
     if (option.starts_with("--gpu-architecture=")) target = value;
-    if (option.starts_with("-DBLUR_SAMPLE_TYPE=")) sample = value;
-    if (option.starts_with("-DBLUR_CHANNEL_COUNT=")) channels = value;
+    // "Plain<u8,4>,Fixed<…>" or "Yuv422,Fixed<…>".
+    if (option.starts_with("-DBLUR_SPECIAL_0=")) pixels = value.substr(0, value.find(",Fixed"));
   }
-  program->image = "SPECIAL " + target + " blur_fused_" + sample + "_c" + channels + " ";
+  const std::map<std::string, std::string> names = {
+      {"Plain<u8,1>", "u8_c12"},   {"Plain<u8,2>", "u8_c12"},   {"Plain<u8,3>", "u8_c3"},   {"Plain<u8,4>", "u8_c4"},
+      {"Plain<u16,1>", "u16_c12"}, {"Plain<u16,2>", "u16_c12"}, {"Plain<u16,3>", "u16_c3"}, {"Plain<u16,4>", "u16_c4"},
+      {"Yuv422", "yuv422"},        {"Ten", "ten"}};
+  const auto name = names.find(pixels);
+  if (name == names.end()) return 6;
+  program->image = "SPECIAL " + target + " blur_fused_" + name->second + " ";
   return number("FAKE_NVRTC_STATUS", 0);
 }
 int nvrtcGetProgramLogSize(Program*, std::size_t* size) {
