@@ -1,8 +1,10 @@
 //! The CUDA engine: kernels in device memory, whole frames through host memory, and the wait, in one run on one GPU.
 //! README.md tells how to read the tables.
 
-use std::hint::black_box;
+#[path = "../common/mod.rs"]
+mod common;
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
@@ -12,12 +14,13 @@ use gstcudagaussblur::cuda::device::{self, Device};
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::launch::{Passes, PlaneBlur};
 use gstcudagaussblur::cuda::wait::Wait;
-use gstcudagaussblur::cuda::{CudaEngine, CudaError, Image};
+use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::engine::Engine;
-use gstcudagaussblur::filter::{BlurParams, Taps};
-use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::frame::PlaneLayout;
 
-const REPETITIONS: usize = 60;
+use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, taps, time_of_plane, time_on};
+
 /// Frames in turn, so that none is still in the device's cache when it comes again.
 const BUFFERS: usize = 6;
 
@@ -35,7 +38,7 @@ fn main() {
     }
 }
 
-fn tables() -> Result<(), CudaError> {
+fn tables() -> Outcome<()> {
     let started = Instant::now();
     let device = Device::open(0)?;
     let context = started.elapsed();
@@ -93,134 +96,51 @@ const PLANES: [(&str, u32, u32, u8); 4] = [
     ("4K GRAY8", 3840, 2160, 1),
 ];
 
-fn layout(width: u32, height: u32, channels: u8) -> PlaneLayout {
-    PlaneLayout { width, height, channels, depth: 8, sigma_scale: [1.0; 2] }
-}
-
-fn taps(sigma: f64, size: u32) -> [Taps; 2] {
-    let taps = BlurParams::new(sigma, size).expect("usable").taps(1.0);
-    [taps.clone(), taps]
-}
-
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 1_u32;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    std::iter::repeat_with(next).take(bytes).collect()
+fn microseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
-fn median(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times[times.len() / 2].as_secs_f64() * 1e6
-}
-
-/// The median time of work on a stream, by the device's clock, after a few turns to warm up.
-fn time_on(
-    stream: &Stream,
-    device: &Device,
-    mut work: impl FnMut(usize) -> Result<(), CudaError>,
-) -> Result<f64, CudaError> {
-    let (begin, end) = (Event::new(device.id())?, Event::new(device.id())?);
-    let mut times = Vec::new();
-    for turn in 0..REPETITIONS + 8 {
-        begin.record(stream)?;
-        work(turn % BUFFERS)?;
-        end.record(stream)?;
-        stream.synchronize()?;
-        times.push(begin.until(&end)?);
-    }
-    Ok(median(times.split_off(8)))
-}
-
-fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Result<(), CudaError> {
+fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome<()> {
     let (general, special) = (CudaEngine::new(device.id())?.general(), CudaEngine::new(device.id())?);
     let _current = device.enter()?;
     let stream = Stream::new(device.id())?;
     let pitch = layout.row_bytes().next_multiple_of(64);
     let bytes = pitch * layout.height as usize;
-    let frames = || (0..BUFFERS).map(|_| DeviceMemory::new(bytes, &stream)).collect::<Result<Vec<_>, _>>();
-    let (sources, destinations) = (frames()?, frames()?);
+    let memory = || DeviceMemory::new(bytes, &stream);
+    let frames = (0..BUFFERS).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;
     let pinned = PinnedMemory::new(bytes, &stream)?;
     let picture = noise(bytes);
     // SAFETY: all are of this size; waited for below.
     unsafe {
         picture.as_ptr().copy_to_nonoverlapping(pinned.address(), bytes);
-        for source in &sources {
+        for [source, _] in &frames {
             stream.upload(&pinned, source, bytes)?;
         }
     }
     stream.synchronize()?;
     let copy = time_on(&stream, device, |turn| {
-        let (src, dst) = (sources[turn].address(), destinations[turn].address());
+        let [src, dst] = frames[turn % BUFFERS].each_ref().map(DeviceMemory::address);
         // SAFETY: both are of this size.
-        unsafe { result::memcpy_dtod_async(dst, src, bytes, stream.raw()) }.expect("a copy");
-        Ok(())
+        Ok(unsafe { result::memcpy_dtod_async(dst, src, bytes, stream.raw()) }?)
     })?;
     for (kernel, engine) in [("general", &general), ("special", &special)] {
-        let mut row = format!("| {name} | {kernel} | {copy:.1} |");
+        let mut row = format!("| {name} | {kernel} | {:.1} |", microseconds(copy));
         for size in KERNEL_SIZES {
-            row += &if kernel == "special" && !make_special(&layout, size) {
+            let params = BlurParams::new(f64::from(size) / 6.0, size)?;
+            row += &if kernel == "special" && !make_special(layout, params) {
                 " |".to_owned()
             } else {
-                format!(" {:.1} |", plane(device, engine, &stream, &layout, size, &sources, &destinations)?)
+                let time = time_of_plane(engine, &stream, (layout, pitch), params, &frames)?;
+                format!(" {:.1} |", microseconds(time))
             };
         }
         println!("{row}");
     }
     Ok(())
-}
-
-/// Has the kernel for this size made, if there is to be one, by blurring small frames of such samples.
-fn make_special(layout: &PlaneLayout, size: u32) -> bool {
-    let layout = PlaneLayout { width: 64, height: 8, ..*layout };
-    let params = BlurParams::new(f64::from(size) / 6.0, size).expect("usable");
-    let mut engine = Engine::on_cuda(CudaEngine::new(0).expect("a device"));
-    let (src, mut dst) = (noise(layout.row_bytes() * 8), vec![0; layout.row_bytes() * 8]);
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) || engine.stats().progress.at_work {
-        let plane = Plane { layout, pitch: layout.row_bytes(), data: &src[..] };
-        let out = Plane { layout, pitch: layout.row_bytes(), data: &mut dst[..] };
-        engine.blur(params, &vec![plane], &mut vec![out]).expect("a blurred frame");
-        if engine.stats().kernel_name.starts_with("special") {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    false
-}
-
-/// The time of a plane's kernels.
-fn plane(
-    device: &Device,
-    engine: &CudaEngine,
-    stream: &Stream,
-    layout: &PlaneLayout,
-    size: u32,
-    sources: &[DeviceMemory],
-    destinations: &[DeviceMemory],
-) -> Result<f64, CudaError> {
-    let layout = *layout;
-    let pitch = layout.row_bytes().next_multiple_of(64);
-    let taps = taps(f64::from(size) / 6.0, size);
-    let scratch = DeviceMemory::new(engine.scratch_bytes(&layout, &taps).max(16), stream)?;
-    time_on(stream, device, |turn| {
-        let blur = PlaneBlur {
-            layout,
-            src: (sources[turn].address(), pitch),
-            dst: (destinations[turn].address(), pitch),
-            scratch: scratch.address(),
-            taps: &taps,
-            passes: Passes::Best,
-        };
-        // SAFETY: the memory is as large as the planes, the context current; waited for in `time_on`.
-        unsafe { engine.queue_plane(stream, &blur) }
-    })
 }
 
 /// Milliseconds from `set_state(PLAYING)` of a new element until it has started, and from there to its first frame.
@@ -241,7 +161,7 @@ fn first_frame() -> [f64; 2] {
 
 /// Frames at the pace of 60 a second with a sigma of the time: how long the calls take, with and without a compilation
 /// beside them.
-fn paced(name: &str, sigma: impl Fn(f64) -> f64) -> Result<(), CudaError> {
+fn paced(name: &str, sigma: impl Fn(f64) -> f64) -> Outcome<()> {
     const FRAME: Duration = Duration::from_nanos(16_666_667);
     let layout = layout(1920, 1080, 4);
     let bytes = layout.row_bytes() * layout.height as usize;
@@ -252,11 +172,8 @@ fn paced(name: &str, sigma: impl Fn(f64) -> f64) -> Result<(), CudaError> {
     for turn in 0..600 {
         std::thread::sleep((FRAME * turn).saturating_sub(begun.elapsed()));
         let params = BlurParams::new(sigma(f64::from(turn) / 60.0), 0).expect("usable");
-        let plane = Plane { layout, pitch: layout.row_bytes(), data: &src[..] };
-        let out = Plane { layout, pitch: layout.row_bytes(), data: &mut dst[..] };
-        let (src, mut dst) = (vec![plane], vec![out]);
         let frame = Instant::now();
-        engine.blur(params, &src, &mut dst).expect("a blurred frame");
+        blur(&mut engine, params, layout, &src, &mut dst);
         let took = frame.elapsed();
         let progress = engine.stats().progress;
         // The first frame makes the memory.
@@ -273,7 +190,7 @@ fn paced(name: &str, sigma: impl Fn(f64) -> f64) -> Result<(), CudaError> {
 }
 
 /// Frames in ordinary memory, as they come from elements that know nothing of CUDA.
-fn through_host_memory(layout: &PlaneLayout) -> Result<(), CudaError> {
+fn through_host_memory(layout: &PlaneLayout) -> Outcome<()> {
     let params = BlurParams::new(1.5, 7).expect("usable");
     let bytes = layout.row_bytes() * layout.height as usize;
     let sources: Vec<Vec<u8>> = (0..BUFFERS).map(|_| noise(bytes)).collect();
@@ -282,11 +199,8 @@ fn through_host_memory(layout: &PlaneLayout) -> Result<(), CudaError> {
     let mut whole = |mut engine: Engine| {
         let mut times = Vec::new();
         for turn in 0..REPETITIONS + 8 {
-            let plane = Plane { layout: *layout, pitch: layout.row_bytes(), data: &sources[turn % BUFFERS][..] };
-            let out = Plane { layout: *layout, pitch: layout.row_bytes(), data: &mut destination[..] };
-            let (src, mut dst) = (vec![plane], vec![out]);
             let started = Instant::now();
-            engine.blur(params, &src, &mut dst).expect("a blurred frame");
+            blur(&mut engine, params, *layout, &sources[turn % BUFFERS], &mut destination);
             times.push(started.elapsed());
             let stats = engine.stats();
             for (stage, time) in stages.iter_mut().zip([stats.upload, stats.kernel, stats.download]) {
@@ -294,7 +208,8 @@ fn through_host_memory(layout: &PlaneLayout) -> Result<(), CudaError> {
             }
         }
         black_box(&destination);
-        (median(times.split_off(8)), std::mem::take(&mut stages).map(|mut stage| median(stage.split_off(8))))
+        let median = |mut times: Vec<Duration>| microseconds(median(times.split_off(8)));
+        (median(times), std::mem::take(&mut stages).map(median))
     };
     let (cuda, [upload, kernel, download]) = whole(Engine::on_cuda(CudaEngine::new(0)?));
     let (cpu, _) = whole(Engine::on_cpu(CpuEngine::new().expect("threads")));
@@ -319,7 +234,7 @@ enum Way {
 }
 
 /// How late each way of waiting is, and what it costs the thread.
-fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Result<(), CudaError> {
+fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let id = device.id();
     let engine = CudaEngine::new(id)?;
     let _current = device.enter()?;
@@ -330,7 +245,7 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Result<(), CudaEr
     let bytes = pitch * layout.height as usize;
     let (src, dst) = (DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?);
     let pinned = [PinnedMemory::new(bytes, &stream)?, PinnedMemory::new(bytes, &stream)?];
-    let taps = taps(2.5, 15);
+    let taps = taps(BlurParams::new(2.5, 15)?);
     let blur = PlaneBlur {
         layout: *layout,
         src: (src.address(), pitch),
