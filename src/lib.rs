@@ -6,7 +6,7 @@
 
 pub mod cpu;
 pub mod cuda;
-mod element;
+pub mod element;
 pub mod engine;
 pub mod filter;
 pub mod frame;

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cuda::device::Device;
 use gstcudagaussblur::cuda::driver::Stream;
-use gstcudagaussblur::cuda::launch::{Passes, PlaneBlur};
+use gstcudagaussblur::cuda::launch::Passes;
 use gstcudagaussblur::cuda::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use gstcudagaussblur::plan;
 
-use crate::common::{Outcome, layout, noise, taps};
+use crate::common::{Outcome, layout, noise};
 use crate::plots::{self, Table};
 use crate::{Bench, Memory, SIGMA, SIZE, milliseconds, naive};
 
@@ -143,15 +144,15 @@ pub fn start(what: &str, image: &Path) -> Outcome<Duration> {
 /// decides; that wait is left out.
 fn special(origin: &str, memory: &Memory, stream: &Stream) -> Outcome<Duration> {
     let mut engine = CudaEngine::new(0)?;
-    let taps = [taps(BlurParams::new(SIGMA, SIZE)?)];
     let small = PlaneLayout { width: 64, height: 8, ..memory.layout };
+    let jobs = plan::jobs(BlurParams::new(SIGMA, SIZE)?.into(), &[small]);
     let (pitch, src) = (small.row_bytes(), noise(small.row_bytes() * 8));
     let mut dst = vec![0; src.len()];
     let begun = Instant::now();
     // No frame may be the kernel's first: the last one is that which has it made.
     while !engine.progress().at_work && engine.progress().last.is_none() {
         let plane = Plane { layout: small, pitch, data: &src[..] };
-        engine.blur(&vec![plane], &mut vec![Plane { layout: small, pitch, data: &mut dst[..] }], &taps)?;
+        engine.blur(&vec![plane], &mut vec![Plane { layout: small, pitch, data: &mut dst[..] }], &jobs)?;
         if begun.elapsed() > Duration::from_secs(5) {
             return Err("no kernel is being made".into());
         }
@@ -173,10 +174,9 @@ fn special(origin: &str, memory: &Memory, stream: &Stream) -> Outcome<Duration> 
 
 /// Queues our blur.
 fn launch(engine: &CudaEngine, memory: &Memory, stream: &Stream) -> Outcome<()> {
-    let taps = taps(BlurParams::new(SIGMA, SIZE)?);
+    let jobs = plan::jobs(BlurParams::new(SIGMA, SIZE)?.into(), &[memory.layout]);
     let [src, dst] = memory.frame.each_ref().map(|frame| (frame.address(), memory.layout.row_bytes()));
-    let blur = PlaneBlur { layout: memory.layout, src, dst, scratch: 0, taps: &taps, passes: Passes::Best };
-    // SAFETY: the memory is as large as the planes, a blur in one pass takes no scratch; the caller waits.
-    unsafe { engine.queue_plane(stream, &blur) }?;
+    // SAFETY: the memory is as large as the planes, a blur in one pass takes nothing besides; the caller waits.
+    unsafe { engine.queue(stream, &jobs, &[(src, dst)], 0) }?;
     Ok(())
 }

@@ -22,7 +22,7 @@ use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::frame::PlaneLayout;
 
-use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, time_of_plane, time_on};
+use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, time_of_frame, time_on};
 use plots::{Table, plot};
 
 const SIZES: [(u32, u32); 5] = [(400, 300), (800, 600), (1280, 720), (1920, 1080), (2560, 1440)];
@@ -126,10 +126,10 @@ impl Bench {
     /// Milliseconds of our kernels, the one for this size if it pays.
     fn ours(&self, memory: &Memory, size: u32, sigma: f64) -> Outcome<f64> {
         let params = BlurParams::new(sigma, size)?;
-        make_special(memory.layout, params);
-        let shape = (memory.layout, memory.layout.row_bytes());
+        make_special(&[memory.layout], params);
+        let shape = (&[memory.layout][..], 1);
         let frames = std::slice::from_ref(&memory.frame);
-        Ok(milliseconds(time_of_plane(&CudaEngine::new(0)?, &self.stream, shape, params, frames)?))
+        Ok(milliseconds(time_of_frame(&CudaEngine::new(0)?, &self.stream, shape, params, frames)?))
     }
 
     fn five_sizes(&self, folder: &Path) -> Outcome<Table> {

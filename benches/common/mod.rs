@@ -1,14 +1,16 @@
 //! What the GPU's benches share: frames, and ways to take times.
+#![expect(dead_code, reason = "every bench uses a part of it")]
 
 use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::cuda::alpha::Place;
 use gstcudagaussblur::cuda::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, Stream};
-use gstcudagaussblur::cuda::launch::{Passes, PlaneBlur};
 use gstcudagaussblur::engine::Engine;
-use gstcudagaussblur::filter::{BlurParams, Taps};
-use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::frame::{Frame, FrameMut, Plane, PlaneLayout};
+use gstcudagaussblur::plan::{self, Options};
 
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -19,11 +21,7 @@ const WARM_UP: usize = 8;
 
 /// A plane of 8-bit samples.
 pub fn layout(width: u32, height: u32, channels: u8) -> PlaneLayout {
-    PlaneLayout { width, height, channels, depth: 8, sigma_scale: [1.0; 2] }
-}
-
-pub fn taps(params: BlurParams) -> [Taps; 2] {
-    [params.taps(1.0), params.taps(1.0)]
+    PlaneLayout::new(width, height, channels, 8)
 }
 
 pub fn noise(bytes: usize) -> Vec<u8> {
@@ -47,14 +45,22 @@ pub fn blur(engine: &mut Engine, params: BlurParams, layout: PlaneLayout, src: &
     engine.blur(params, &vec![plane], &mut vec![out]).expect("a blurred frame");
 }
 
-/// Has the kernel for this size made, by blurring small frames of such samples. False if there is to be none.
-pub fn make_special(layout: PlaneLayout, params: BlurParams) -> bool {
-    let layout = PlaneLayout { width: 64, height: 8, ..layout };
+/// Has the kernels for frames of these planes made, by blurring small ones. False if there are to be none.
+pub fn make_special(layouts: &[PlaneLayout], options: impl Into<Options>) -> bool {
+    let options = options.into();
+    let small = |layout: &PlaneLayout| PlaneLayout { width: 64, height: 8, ..*layout };
+    let layouts: Vec<PlaneLayout> = layouts.iter().map(small).collect();
     let mut engine = Engine::on_cuda(CudaEngine::new(0).expect("a device"));
-    let (src, mut dst) = (noise(layout.row_bytes() * 8), vec![0; layout.row_bytes() * 8]);
+    let bytes = 64 * 8 * 8;
+    let (src, mut dst) = (noise(bytes), vec![vec![0; bytes]; layouts.len()]);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) || engine.stats().progress.at_work {
-        blur(&mut engine, params, layout, &src, &mut dst);
+        let plane = |layout: &PlaneLayout| Plane { layout: *layout, pitch: layout.row_bytes(), data: &src[..] };
+        let frame: Frame = layouts.iter().map(plane).collect();
+        let out = layouts.iter().zip(&mut dst);
+        let mut out: FrameMut =
+            out.map(|(layout, dst)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &mut dst[..] }).collect();
+        engine.blur(options, &frame, &mut out).expect("a blurred frame");
         if engine.stats().kernel_name.starts_with("special") {
             return true;
         }
@@ -77,30 +83,38 @@ pub fn time_on(stream: &Stream, device: &Device, mut queue: impl FnMut(usize) ->
     Ok(median(times.split_off(WARM_UP)))
 }
 
-/// The time of a plane's kernels. The `frames`, source and destination, take turns; the context is current.
-pub fn time_of_plane(
+/// Places for planes in device memory one after the other, from an address on, rows on so many bytes; and the bytes of all.
+pub fn places(layouts: &[PlaneLayout], address: u64, alignment: usize) -> (Vec<Place>, usize) {
+    let mut bytes = 0;
+    let place = |layout: &PlaneLayout| {
+        let place = (address + bytes as u64, layout.row_bytes().next_multiple_of(alignment));
+        bytes += place.1 * layout.height as usize;
+        place
+    };
+    (layouts.iter().map(place).collect(), bytes)
+}
+
+/// The time of a frame's kernels, rows on so many bytes. The `frames`, source and destination, take turns; the context is
+/// current.
+pub fn time_of_frame(
     engine: &CudaEngine,
     stream: &Stream,
-    (layout, pitch): (PlaneLayout, usize),
-    params: BlurParams,
+    (layouts, alignment): (&[PlaneLayout], usize),
+    options: impl Into<Options>,
     frames: &[[DeviceMemory; 2]],
 ) -> Outcome<Duration> {
-    let taps = taps(params);
-    let bytes = pitch * layout.height as usize;
+    let jobs = plan::jobs(options.into(), layouts);
+    let bytes = places(layouts, 0, alignment).1;
     assert!(frames.iter().flatten().all(|memory| memory.bytes() >= bytes), "frames too small");
-    let scratch = DeviceMemory::new(engine.scratch_bytes(&layout, &taps).max(16), stream)?;
+    let planes = |frame: &[DeviceMemory; 2]| -> Vec<(Place, Place)> {
+        let [src, dst] = frame.each_ref().map(|memory| places(layouts, memory.address(), alignment).0);
+        src.into_iter().zip(dst).collect()
+    };
+    let frames: Vec<_> = frames.iter().map(planes).collect();
+    let extra = DeviceMemory::new(engine.extra_bytes(&jobs, &frames[0]).max(16), stream)?;
     time_on(stream, engine.device(), |turn| {
-        let [src, dst] = &frames[turn % frames.len()];
-        let blur = PlaneBlur {
-            layout,
-            src: (src.address(), pitch),
-            dst: (dst.address(), pitch),
-            scratch: scratch.address(),
-            taps: &taps,
-            passes: Passes::Best,
-        };
         // SAFETY: the memory is as large as the planes, and `time_on` waits for it; the context is current.
-        unsafe { engine.queue_plane(stream, &blur) }?;
+        unsafe { engine.queue(stream, &jobs, &frames[turn % frames.len()], extra.address()) }?;
         Ok(())
     })
 }

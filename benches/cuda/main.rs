@@ -12,14 +12,14 @@ use cudarc::driver::sys::CUevent_flags;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::device::{self, Device};
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, PinnedMemory, Stream};
-use gstcudagaussblur::cuda::launch::{Passes, PlaneBlur};
 use gstcudagaussblur::cuda::wait::Wait;
 use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::frame::PlaneLayout;
+use gstcudagaussblur::plan;
 
-use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, taps, time_of_plane, time_on};
+use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, time_of_frame, time_on};
 
 /// Frames in turn, so that none is still in the device's cache when it comes again.
 const BUFFERS: usize = 6;
@@ -131,10 +131,10 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
         let mut row = format!("| {name} | {kernel} | {:.1} |", microseconds(copy));
         for size in KERNEL_SIZES {
             let params = BlurParams::new(f64::from(size) / 6.0, size)?;
-            row += &if kernel == "special" && !make_special(layout, params) {
+            row += &if kernel == "special" && !make_special(&[layout], params) {
                 " |".to_owned()
             } else {
-                let time = time_of_plane(engine, &stream, (layout, pitch), params, &frames)?;
+                let time = time_of_frame(engine, &stream, (&[layout], 64), params, &frames)?;
                 format!(" {:.1} |", microseconds(time))
             };
         }
@@ -245,15 +245,8 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let bytes = pitch * layout.height as usize;
     let (src, dst) = (DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?);
     let pinned = [PinnedMemory::new(bytes, &stream)?, PinnedMemory::new(bytes, &stream)?];
-    let taps = taps(BlurParams::new(2.5, 15)?);
-    let blur = PlaneBlur {
-        layout: *layout,
-        src: (src.address(), pitch),
-        dst: (dst.address(), pitch),
-        scratch: 0,
-        taps: &taps,
-        passes: Passes::Best,
-    };
+    let jobs = plan::jobs(BlurParams::new(2.5, 15)?.into(), &[*layout]);
+    let planes = [((src.address(), pitch), (dst.address(), pitch))];
     for way in [Way::Spinning, Way::Blocking, Way::Ours] {
         let mut wait = Wait::default();
         let (mut late, mut busy) = (Vec::new(), Duration::ZERO);
@@ -264,7 +257,7 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
             // SAFETY: all are of the frame's size; waited for below.
             unsafe {
                 stream.upload(&pinned[0], &src, bytes)?;
-                engine.queue_plane(&stream, &blur)?;
+                engine.queue(&stream, &jobs, &planes, 0)?;
                 stream.download(&dst, &pinned[1], bytes)?;
             }
             end.record(&stream)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A transfer slot: the memory that one frame goes through. Pinned host memory to and from which the device copies by
-//! itself, device memory for both frames, and the scratch of the kernels that want one.
+//! itself, device memory for both frames, and what the kernels need besides.
 //!
 //! Made once for frames of a shape and used again for every one of them. All planes of a frame lie in one block, so that
 //! a frame is one copy each way; rows are as far apart on the host as on the device.
@@ -30,7 +30,7 @@ pub struct Slot {
     bytes: usize,
     pinned: [PinnedMemory; 2],
     device: [DeviceMemory; 2],
-    scratch: Option<DeviceMemory>,
+    extra: Option<DeviceMemory>,
 }
 
 /// Places for these planes, and the bytes they take together.
@@ -50,7 +50,7 @@ impl Slot {
         let (places, bytes) = places(&layouts);
         let device = [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?];
         let pinned = [PinnedMemory::new(bytes, stream)?, PinnedMemory::new(bytes, stream)?];
-        Ok(Self { layouts, places, bytes, pinned, device, scratch: None })
+        Ok(Self { layouts, places, bytes, pinned, device, extra: None })
     }
 
     /// Whether it is for frames like this one.
@@ -83,13 +83,13 @@ impl Slot {
         (&self.device[1], &self.pinned[1])
     }
 
-    /// Makes room for the scratch of any plane; keeps what is there if it is enough. Nothing may be using it.
-    pub fn reserve_scratch(&mut self, bytes: usize, stream: &Stream) -> Result<u64, CudaError> {
-        if bytes > self.scratch.as_ref().map_or(0, DeviceMemory::bytes) {
-            self.scratch = None;
-            self.scratch = Some(DeviceMemory::new(bytes, stream)?);
+    /// Makes room for what the planes need besides; keeps what is there if it is enough. Nothing may be using it.
+    pub fn reserve_extra(&mut self, bytes: usize, stream: &Stream) -> Result<u64, CudaError> {
+        if bytes > self.extra.as_ref().map_or(0, DeviceMemory::bytes) {
+            self.extra = None;
+            self.extra = Some(DeviceMemory::new(bytes, stream)?);
         }
-        Ok(self.scratch.as_ref().map_or(0, DeviceMemory::address))
+        Ok(self.extra.as_ref().map_or(0, DeviceMemory::address))
     }
 
     /// Copies a frame into the pinned memory. Nothing may be reading it.

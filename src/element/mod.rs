@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The GStreamer element: properties, caps, buffers, messages. Translates to engine calls and holds no CUDA.
 
-mod formats;
+pub mod formats;
 mod imp;
 mod map;
 mod settings;
@@ -19,6 +19,8 @@ glib::wrapper! {
 
 /// Registers the element with rank none: it is never plugged in by itself.
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-    settings::Backend::static_type().mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    for kind in [settings::Backend::static_type(), settings::Planes::static_type(), settings::Alpha::static_type()] {
+        kind.mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    }
     gst::Element::register(Some(plugin), "cudagaussblur", gst::Rank::NONE, CudaGaussBlur::static_type())
 }

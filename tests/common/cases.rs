@@ -6,7 +6,7 @@ use gstcudagaussblur::frame::{Frame, FrameMut, Pixels, Plane, PlaneLayout, Role}
 use gstcudagaussblur::plan::{Alpha, Options, Selection};
 
 use super::Noise;
-use super::oracle::{self, Component};
+use super::frames::{self, Component};
 
 /// Bytes that no row may touch.
 const PADDING: u8 = 0xa5;
@@ -233,8 +233,8 @@ impl Case {
 
     /// What becomes of them.
     pub fn expected(&self) -> Vec<Vec<u16>> {
-        let components: Vec<Vec<Component>> = self.planes.iter().map(oracle::components).collect();
-        oracle::frame(&self.options, &components, &self.samples())
+        let components: Vec<Vec<Component>> = self.planes.iter().map(frames::components).collect();
+        frames::frame(&self.options, &components, &self.samples())
     }
 
     /// A plane's bytes with `padding` after every row but the last. `unused` fills the bits of samples that hold no value.

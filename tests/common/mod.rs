@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod formats;
+pub mod frames;
 pub mod oracle;
 pub mod stand_in;
 pub mod video;

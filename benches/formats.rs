@@ -1,0 +1,131 @@
+//! Every video format beside RGBA, in one run: time per byte on the GPU, for frames in device memory, and on the CPU.
+//! README.md tells how to read the tables.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use gst_video::{VideoFormat, VideoInfo};
+use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
+use gstcudagaussblur::element::formats;
+use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::frame::{Plane, PlaneLayout};
+
+use common::{Outcome, make_special, median, noise, places, time_of_frame};
+
+/// Kernel sizes; sigma is a sixth of each.
+const KERNEL_SIZES: [u32; 3] = [7, 15, 31];
+const BUFFERS: usize = 4;
+
+fn main() -> Outcome<()> {
+    gst::init()?;
+    // Kernels for single sizes are compiled here, not found.
+    // SAFETY: the only thread yet.
+    unsafe { std::env::set_var("CUDAGAUSSBLUR_CACHE", "off") };
+    match device::count() {
+        Ok(_) => on_the_gpu()?,
+        Err(error) => println!("no GPU, nothing to measure on one: {error}"),
+    }
+    on_the_cpu();
+    Ok(())
+}
+
+/// A format's name, its planes, and their bytes.
+fn all(width: u32, height: u32) -> Vec<(String, Vec<PlaneLayout>, usize)> {
+    let of = |format: VideoFormat| {
+        let info = VideoInfo::builder(format, width, height).build().expect("a format of the element");
+        let planes = formats::planes(&info, false).expect("a format of the element");
+        let bytes = planes.iter().map(|plane| plane.row_bytes() * plane.height as usize).sum();
+        (format.to_str().to_string(), planes, bytes)
+    };
+    formats::all().map(of).collect()
+}
+
+fn params(size: u32) -> BlurParams {
+    BlurParams::new(f64::from(size) / 6.0, size).expect("usable")
+}
+
+/// A row of times in µs, each with its time per byte as a multiple of the first row's.
+fn row(name: &str, bytes: usize, times: &[f64], first: &mut Option<Vec<f64>>) -> String {
+    let per_byte: Vec<f64> = times.iter().map(|time| time / bytes as f64).collect();
+    let first = first.get_or_insert_with(|| per_byte.clone());
+    let cell = |((time, own), first): ((&f64, &f64), &f64)| {
+        if time.is_nan() { " |".to_owned() } else { format!(" {time:.1} ({:.2}) |", own / first) }
+    };
+    let cells: String = times.iter().zip(&per_byte).zip(&*first).map(cell).collect();
+    format!("| {name} | {:.1} |{cells}", bytes as f64 / 1e6)
+}
+
+fn head(what: &str, columns: &[String]) {
+    println!("\n{what}: µs a frame (time per byte as a multiple of RGBA's)\n");
+    println!("| format | MB | {} |", columns.join(" | "));
+    println!("| --- | --- |{}", " --- |".repeat(columns.len()));
+}
+
+fn on_the_gpu() -> Outcome<()> {
+    let device = Device::open(0)?;
+    let (general, special) = (CudaEngine::new(0)?.general(), CudaEngine::new(0)?);
+    println!("{}", device.name());
+    let columns = ["prebuilt", "for the size"]
+        .iter()
+        .flat_map(|kernel| KERNEL_SIZES.map(|size| format!("{kernel}, k={size}")))
+        .collect::<Vec<_>>();
+    for (width, height) in [(3840, 2160), (1920, 1080)] {
+        head(&format!("{width}x{height} in device memory"), &columns);
+        let mut first = None;
+        for (name, planes, bytes) in all(width, height) {
+            let made = KERNEL_SIZES.map(|size| make_special(&planes, params(size)));
+            let _current = device.enter()?;
+            let stream = Stream::new(0)?;
+            let room = places(&planes, 0, 256).1;
+            let frame = |_| Ok([DeviceMemory::new(room, &stream)?, DeviceMemory::new(room, &stream)?]);
+            let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;
+            let mut times = Vec::new();
+            for (engine, made) in [(&general, [true; 3]), (&special, made)] {
+                for (size, made) in KERNEL_SIZES.into_iter().zip(made) {
+                    let time = time_of_frame(engine, &stream, (&planes, 256), params(size), &frames)?;
+                    times.push(if made { time.as_secs_f64() * 1e6 } else { f64::NAN });
+                }
+            }
+            println!("{}", row(&name, bytes, &times, &mut first));
+        }
+    }
+    Ok(())
+}
+
+fn on_the_cpu() {
+    let mut engine = Engine::on_cpu(CpuEngine::new().expect("threads"));
+    head(
+        &format!("1920x1080 on the CPU, {}", engine.stats().kernel_name),
+        &KERNEL_SIZES.map(|size| format!("k={size}")),
+    );
+    let mut first = None;
+    for (name, planes, bytes) in all(1920, 1080) {
+        let src: Vec<Vec<u8>> = planes.iter().map(|plane| noise(plane.row_bytes() * plane.height as usize)).collect();
+        let mut dst = src.clone();
+        let times = KERNEL_SIZES.map(|size| {
+            let mut times: Vec<Duration> = Vec::new();
+            for _ in 0..12 {
+                let whole = planes.iter().zip(&src);
+                let frame =
+                    whole.map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &data[..] });
+                let whole = planes.iter().zip(&mut dst);
+                let out = whole.map(|(layout, data)| Plane {
+                    layout: *layout,
+                    pitch: layout.row_bytes(),
+                    data: &mut data[..],
+                });
+                let (frame, mut out) = (frame.collect(), out.collect());
+                let begun = Instant::now();
+                engine.blur(params(size), &frame, &mut out).expect("a blurred frame");
+                times.push(begun.elapsed());
+            }
+            median(times.split_off(2)).as_secs_f64() * 1e6
+        });
+        println!("{}", row(&name, bytes, &times, &mut first));
+    }
+}

@@ -1,0 +1,112 @@
+//! What should become of a whole frame: its planes taken apart into channels and fields, each blurred by the oracle.
+
+use gstcudagaussblur::frame::{Pixels, PlaneLayout, Role};
+use gstcudagaussblur::plan::{Alpha, Options};
+
+use super::cases::half;
+use super::oracle::{Image, pixels};
+
+/// One channel of one field of a plane: which of the plane's samples it is, and what they are.
+#[derive(Debug, Clone)]
+pub struct Component {
+    /// Samples in a row of the plane, rows from one of this field to the next, and the first of them.
+    row_samples: usize,
+    row_step: usize,
+    first_row: usize,
+    /// Its first sample in a row, and from one to the next.
+    offset: usize,
+    step: usize,
+    pub width: usize,
+    pub height: usize,
+    pub depth: u32,
+    pub role: Role,
+    pub scale: [f64; 2],
+    field: usize,
+}
+
+/// The channels of a plane, field by field.
+pub fn components(layout: &PlaneLayout) -> Vec<Component> {
+    let channels = usize::from(layout.channels);
+    let fields = 1 + usize::from(layout.interlaced);
+    let mut components = Vec::new();
+    for field in (0..fields).filter(|field| *field < layout.height as usize) {
+        for c in 0..channels {
+            let [across, down] = layout.sigma_scale;
+            let mut component = Component {
+                row_samples: layout.row_samples(),
+                row_step: fields,
+                first_row: field,
+                offset: c,
+                step: channels,
+                width: layout.width as usize,
+                height: (layout.height as usize - field).div_ceil(fields),
+                depth: if layout.pixels == Pixels::Ten && c == 3 { 2 } else { u32::from(layout.depth) },
+                role: layout.roles[c],
+                scale: [across, down / fields as f64],
+                field,
+            };
+            if let Pixels::Yuv422 { luma } = layout.pixels {
+                match (c % 2 == usize::from(luma), c < 2) {
+                    (true, true) => component.step = 2,
+                    // The second luma sample of a pair belongs to the first one's channel.
+                    (true, false) => continue,
+                    (false, _) => {
+                        component.width = component.width.div_ceil(2);
+                        component.scale[0] /= 2.0;
+                    }
+                }
+            }
+            components.push(component);
+        }
+    }
+    components
+}
+
+impl Component {
+    fn place(&self, x: usize, y: usize) -> usize {
+        (self.first_row + y * self.row_step) * self.row_samples + self.offset + x * self.step
+    }
+
+    fn image(&self, plane: &[u16]) -> Image {
+        let (width, height) = (self.width, self.height);
+        let samples = pixels(width, height, 1).map(|(y, x, _)| plane[self.place(x, y)]).collect();
+        Image { width, height, channels: 1, depth: self.depth, samples }
+    }
+}
+
+/// A frame's planes, blurred. Samples are as they lie in memory, without what pads rows and bits.
+pub fn frame(options: &Options, components: &[Vec<Component>], planes: &[Vec<u16>]) -> Vec<Vec<u16>> {
+    let mut blurred = planes.to_vec();
+    for (plane, component) in components.iter().enumerate().flat_map(|(i, all)| all.iter().map(move |one| (i, one))) {
+        let selected = match component.role {
+            Role::Luma => options.planes.luma,
+            Role::Chroma => options.planes.chroma,
+            Role::Alpha => options.planes.alpha,
+        };
+        let mut image = component.image(&planes[plane]);
+        // The luma sample that an odd row of packed 4:2:2 has too many is one more beyond the edge.
+        let surplus = component.step == 2 && component.offset + component.width * 2 < component.row_samples;
+        let surplus = surplus && component.width % 2 == 1;
+        if surplus && selected {
+            image = image.one_wider();
+        }
+        let alpha = components.iter().zip(planes).find_map(|(all, plane)| {
+            let is_alpha = |other: &&Component| other.role == Role::Alpha && other.field == component.field;
+            all.iter().find(is_alpha).map(|alpha| (alpha, alpha.image(plane)))
+        });
+        let taps = component.scale.map(|scale| half(&options.params.taps(scale)));
+        let out = match alpha.filter(|_| options.alpha == Alpha::Premultiply) {
+            _ if !selected => image.clone(),
+            None => image.blurred(&taps[0], &taps[1]),
+            Some((alpha, over)) => {
+                let over =
+                    over.wide().under([0, 1].map(|axis| (alpha.scale[axis] / component.scale[axis]) as usize), &image);
+                image.weighted(&over, component.role == Role::Alpha, &taps)
+            }
+        };
+        for (y, x, _) in pixels(out.width, out.height, 1) {
+            blurred[plane][component.place(x, y)] = out.samples[y * out.width + x];
+        }
+    }
+    blurred
+}
