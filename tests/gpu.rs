@@ -1,15 +1,16 @@
 //! What needs a GPU, or a machine without its driver. Where a test lacks what it needs it is reported as ignored.
 //!
 //! `CUDAGAUSSBLUR_VIDEO` names video files (separated by ':') that decodebin can decode; without it the test that wants
-//! real video is ignored. `CUDAGAUSSBLUR_CASES=n` takes every nth case of the case table's smaller ones, for tools that
-//! make everything thousands of times slower.
+//! real video is ignored. `CUDAGAUSSBLUR_CASES=n` takes every nth case of the case table's smaller ones, and every nth of
+//! the kernels for single sizes with small frames, for tools that make everything thousands of times slower.
 
 mod common;
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use common::cases;
 use common::video::{self, Blur, buffer, info, picture, read};
+use common::{cases, formats};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
@@ -20,8 +21,8 @@ use gstcudagaussblur::cuda::work::Work;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, Image};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Plane, PlaneLayout};
-use gstcudagaussblur::plan;
+use gstcudagaussblur::frame::{Pixels, Plane, PlaneLayout};
+use gstcudagaussblur::plan::{self, Options};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Set in a process of its own that a test starts: which one it is.
@@ -48,6 +49,10 @@ fn main() {
         on_gpu("large_frames_equal_the_cpu_engines", large_frames),
         trial("devices_at_once_keep_apart", present.as_ref().is_ok_and(|count| *count > 1), every_device),
         trial("kernels_for_single_sizes_give_the_same_bytes", gpu && nvrtc_is_here(), special_kernels),
+        on_gpu("every_format_is_blurred_as_the_oracle_does", || {
+            println!("{} formats", formats::walk("backend=cuda"));
+            formats::interlaced("backend=cuda");
+        }),
         on_gpu("all_elements_share_one_context", one_context),
         on_gpu("a_hundred_starts_leave_no_device_memory_behind", hundred_starts),
         on_gpu("a_device_number_too_high_is_refused", device_number),
@@ -96,55 +101,89 @@ fn nvrtc_is_here() -> bool {
             .any(|name| unsafe { libloading::Library::new(*name) }.is_ok())
 }
 
+/// Of how many cases one is taken; none where all are, and large ones too.
+fn one_in() -> Option<usize> {
+    std::env::var("CUDAGAUSSBLUR_CASES").ok().map(|number| number.parse().expect("CUDAGAUSSBLUR_CASES is a number"))
+}
+
+/// Blurs a frame of noise with both engines, rows `padding` bytes apart; returns the bytes compared.
+fn compare(engines: [&mut Engine; 2], options: Options, layouts: &[PlaneLayout], padding: usize) -> usize {
+    let pitch = |layout: &PlaneLayout| layout.row_bytes() + padding;
+    let noise = |layout: &PlaneLayout| common::Noise(7).bytes(pitch(layout) * layout.height as usize);
+    let src: Vec<Vec<u8>> = layouts.iter().map(noise).collect();
+    let frame = layouts.iter().zip(&src);
+    let frame = frame.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &data[..] }).collect();
+    let [on_cuda, on_cpu] = engines.map(|engine| {
+        let mut dst: Vec<Vec<u8>> = src.iter().map(|plane| vec![0x5a; plane.len()]).collect();
+        let out = layouts.iter().zip(&mut dst);
+        let out = out.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &mut data[..] });
+        engine.blur(options, &frame, &mut out.collect()).unwrap();
+        (dst, engine.stats().kernel_name)
+    });
+    assert!(on_cuda.0 == on_cpu.0, "{layouts:?} {options:?} by {}", on_cuda.1);
+    src.iter().map(Vec::len).sum()
+}
+
 /// Blurs frames of these sizes until they have kernels of their own, then compares with the CPU engine.
 fn special_kernels() {
     let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
     let mut cpu = Engine::on_cpu(CpuEngine::new().unwrap());
-    let mut compared = 0;
-    for (channels, depth) in [(4, 8), (1, 8), (3, 8), (2, 8), (1, 10), (4, 16)] {
-        for size in [3, 7, 15, 31, 49] {
-            if depth > 8 && size > 31 {
-                continue;
+    let specials = Device::open(0).unwrap().specials();
+    let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
+    let half = |channels, depth| PlaneLayout { sigma_scale: [0.5; 2], ..new(channels, depth) };
+    let packed = |pixels, depth| PlaneLayout { pixels, ..new(4, depth) };
+    let frames = [
+        vec![new(4, 8)],
+        vec![new(1, 8), half(2, 8)],
+        vec![new(3, 8)],
+        vec![packed(Pixels::Yuv422 { luma: 1 }, 8)],
+        vec![new(1, 10), half(1, 10), half(1, 10)],
+        vec![packed(Pixels::Ten, 10)],
+        vec![new(1, 8)],
+        vec![new(2, 8)],
+        vec![new(4, 16)],
+    ];
+    let kernels = frames.iter().flat_map(|planes| [3, 7, 15, 31, 49].map(|size| (planes, size)));
+    let kernels = kernels.filter(|(planes, size)| planes[0].depth == 8 || *size <= 31);
+    let all = [(1023, 517, 5), (64, 33, 0), (3, 2, 1), (1920, 1080, 0)];
+    let (until, then) =
+        if one_in().is_some() { (&[(3, 2, 1)][..], &[(333, 101, 5)][..]) } else { (&all[..], &all[..]) };
+    let (mut compared, mut made) = (0, 0);
+    for (planes, size) in kernels.step_by(one_in().unwrap_or(1)) {
+        let params = BlurParams::new(f64::from(size) / 3.0, size).unwrap();
+        let mut same = |frames: &[(u32, u32, usize)]| {
+            for &(width, height, padding) in frames {
+                let sized = |plane: &PlaneLayout| {
+                    let side = |side: u32, axis: usize| (f64::from(side) * plane.sigma_scale[axis]).ceil() as u32;
+                    PlaneLayout { width: side(width, 0), height: side(height, 1), ..*plane }
+                };
+                let layouts: Vec<PlaneLayout> = planes.iter().map(sized).collect();
+                compared += compare([&mut cuda, &mut cpu], params.into(), &layouts, padding);
             }
-            let params = BlurParams::new(f64::from(size) / 3.0, size).unwrap();
-            let begun = std::time::Instant::now();
-            // One more round when the kernel is there, so that it makes all of them.
-            let mut last_round = false;
-            loop {
-                for (width, height, padding) in [(1023, 517, 5), (64, 33, 0), (3, 2, 1), (1920, 1080, 0)] {
-                    let layout = PlaneLayout::new(width, height, channels, depth);
-                    let pitch = layout.row_bytes() + padding;
-                    let mut src = common::Noise(u64::from(width)).bytes(pitch * height as usize);
-                    if depth == 10 {
-                        src.iter_mut().enumerate().filter(|(i, _)| i % pitch % 2 == 1).for_each(|(_, byte)| *byte &= 3);
-                    }
-                    let [on_cuda, on_cpu] = [&mut cuda, &mut cpu].map(|engine| {
-                        let mut dst = vec![0x5a; src.len()];
-                        let plane = Plane { layout, pitch, data: &src[..] };
-                        engine
-                            .blur(params, &vec![plane], &mut vec![Plane { layout, pitch, data: &mut dst[..] }])
-                            .unwrap();
-                        dst
-                    });
-                    assert!(on_cuda == on_cpu, "{layout:?} kernel-size={size} by {}", cuda.stats().kernel_name);
-                    compared += src.len();
+            cuda.stats().kernel_name.starts_with("special-")
+        };
+        let begun = Instant::now();
+        while !same(until) {
+            assert!(begun.elapsed().as_secs() < 120, "no kernel for {planes:?} kernel-size={size}");
+            // Every launch counts: the next frame asks for the kernel, and the one after that has it.
+            if one_in().is_some() {
+                std::thread::sleep(Duration::from_millis(300));
+                while specials.progress().at_work {
+                    std::thread::sleep(Duration::from_millis(10));
                 }
-                if last_round {
-                    break;
-                }
-                last_round = cuda.stats().kernel_name.starts_with("special-");
-                assert!(begun.elapsed().as_secs() < 30, "no kernel for {channels}x{depth} kernel-size={size}");
             }
         }
+        // The kernel came between two of those frames; it makes all of these.
+        assert!(same(then));
+        made += 1;
     }
-    println!("{} made a kernel, {compared} bytes, 0 differ", cuda.stats().kernel_name);
+    println!("{} made {made} kernels, {compared} bytes, 0 differ", cuda.stats().kernel_name);
 }
 
 fn case_table(image: Image, passes: Passes) {
     let mut engine = Engine::on_cuda(CudaEngine::with(0, image, passes).unwrap().general());
     let mut cases = cases::all();
-    if let Ok(every) = std::env::var("CUDAGAUSSBLUR_CASES") {
-        let every = every.parse().expect("CUDAGAUSSBLUR_CASES is a number");
+    if let Some(every) = one_in() {
         cases = cases.into_iter().filter(|case| case.work() < 1 << 20).step_by(every).collect();
     }
     for family in Family::ALL {
@@ -176,20 +215,9 @@ fn large_frames() {
             println!("{layout:?} is left out: it takes {} MB of device memory", bytes >> 18);
             continue;
         }
-        let mut src = common::Noise(bytes as u64).bytes(bytes);
-        if layout.depth == 10 {
-            src.chunks_exact_mut(2).for_each(|sample| sample[1] &= 3);
-        }
         for &size in sizes {
             let params = BlurParams::new((f64::from(size) / 7.0).min(100.0), size).unwrap();
-            let [on_cuda, on_cpu] = [&mut cuda, &mut cpu].map(|engine| {
-                let mut dst = vec![0; bytes];
-                let plane = Plane { layout, pitch: layout.row_bytes(), data: &src[..] };
-                let out = Plane { layout, pitch: layout.row_bytes(), data: &mut dst[..] };
-                engine.blur(params, &vec![plane], &mut vec![out]).unwrap();
-                dst
-            });
-            assert!(on_cuda == on_cpu, "{layout:?} kernel-size={size}");
+            compare([&mut cuda, &mut cpu], params.into(), &[layout], 0);
         }
     }
 }

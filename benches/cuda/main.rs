@@ -1,8 +1,9 @@
-//! The CUDA engine: kernels in device memory, whole frames through host memory, and the wait, in one run on one GPU.
-//! README.md tells how to read the tables.
+//! The CUDA engine: kernels in device memory, a live pipeline, whole frames through host memory, and the wait, in one run
+//! on one GPU. README.md tells how to read the tables.
 
 #[path = "../common/mod.rs"]
 mod common;
+mod pace;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -39,12 +40,14 @@ fn main() {
 }
 
 fn tables() -> Outcome<()> {
+    gst::init()?;
+    gstcudagaussblur::register_static()?;
     let started = Instant::now();
     let device = Device::open(0)?;
     let context = started.elapsed();
     let [first, second] = [first_frame(), first_frame()];
     println!("{}, kernels {}", device.name(), device.kernels(Image::Best)?.name());
-    println!("Context, once a process: {:.0} ms", context.as_secs_f64() * 1e3);
+    println!("Context, once a process: {:.0} ms", milliseconds(context));
     println!("From there to the first blurred frame of an element, 1080p RGB:");
     println!(
         "start {:.1} ms (prebuilt kernels unpacked and loaded), memory and frame {:.1} ms; the next element's {:.1} and {:.1} ms",
@@ -60,14 +63,7 @@ fn tables() -> Outcome<()> {
         in_device_memory(device, name, layout(width, height, channels))?;
     }
 
-    println!("\nAt 60 frames a second, 1080p RGBA through ordinary host memory, 10 s each\n");
-    println!(
-        "| sigma | frames | longer than 16.7 ms | longest with no compiler at work | longest beside it | kernels made |"
-    );
-    println!("| --- | --- | --- | --- | --- | --- |");
-    // 0.5 to 20 and back, and another one every second.
-    paced("swept", |second| 0.5 + 19.5 * (1.0 - (second / 5.0 - 1.0).abs()))?;
-    paced("jumping", |second| [1.0, 5.0, 2.0, 0.7, 3.0, 20.0, 1.5, 4.0, 2.5, 0.5][second as usize % 10])?;
+    pace::table()?;
 
     println!("\nRGB frames of the article's sizes, 7x7, sigma 1.5, µs (median of {REPETITIONS})\n");
     println!("| frame | upload | kernel | download | whole frame, host to host | CPU engine, {} threads |", threads());
@@ -98,6 +94,10 @@ const PLANES: [(&str, u32, u32, u8); 4] = [
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 fn microseconds(time: Duration) -> f64 {
@@ -145,8 +145,6 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
 
 /// Milliseconds from `set_state(PLAYING)` of a new element until it has started, and from there to its first frame.
 fn first_frame() -> [f64; 2] {
-    gst::init().expect("GStreamer");
-    gstcudagaussblur::register_static().expect("registered once");
     let element =
         gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cuda").build().expect("ours");
     let frame = gst::Buffer::from_mut_slice(noise(1920 * 1080 * 3));
@@ -156,37 +154,7 @@ fn first_frame() -> [f64; 2] {
     let started = Instant::now();
     harness.set_src_caps_str("video/x-raw,format=RGB,width=1920,height=1080,framerate=60/1");
     harness.push_and_pull(frame).expect("a blurred frame");
-    [started - begun, started.elapsed()].map(|time| time.as_secs_f64() * 1e3)
-}
-
-/// Frames at the pace of 60 a second with a sigma of the time: how long the calls take, with and without a compilation
-/// beside them.
-fn paced(name: &str, sigma: impl Fn(f64) -> f64) -> Outcome<()> {
-    const FRAME: Duration = Duration::from_nanos(16_666_667);
-    let layout = layout(1920, 1080, 4);
-    let bytes = layout.row_bytes() * layout.height as usize;
-    let (src, mut dst) = (noise(bytes), vec![0; bytes]);
-    let mut engine = Engine::on_cuda(CudaEngine::new(0)?);
-    let (mut longest, mut late, mut made, mut last) = ([Duration::ZERO; 2], 0, 0, engine.stats().progress.last);
-    let begun = Instant::now();
-    for turn in 0..600 {
-        std::thread::sleep((FRAME * turn).saturating_sub(begun.elapsed()));
-        let params = BlurParams::new(sigma(f64::from(turn) / 60.0), 0).expect("usable");
-        let frame = Instant::now();
-        blur(&mut engine, params, layout, &src, &mut dst);
-        let took = frame.elapsed();
-        let progress = engine.stats().progress;
-        // The first frame makes the memory.
-        if turn > 0 {
-            longest[usize::from(progress.at_work)] = longest[usize::from(progress.at_work)].max(took);
-        }
-        late += u32::from(took > FRAME);
-        made += u32::from(progress.last != last);
-        last = progress.last;
-    }
-    let [quiet, compiling] = longest.map(|time| time.as_secs_f64() * 1e3);
-    println!("| {name} | 600 | {late} | {quiet:.2} ms | {compiling:.2} ms | {made} |");
-    Ok(())
+    [started - begun, started.elapsed()].map(milliseconds)
 }
 
 /// Frames in ordinary memory, as they come from elements that know nothing of CUDA.
