@@ -1,6 +1,7 @@
 //! Every video format beside RGBA, in one run: time per byte on the GPU, for frames in device memory, and on the CPU.
 //! README.md tells how to read the tables.
 
+#[expect(dead_code, reason = "only a part of it is wanted")]
 mod common;
 
 use std::time::{Duration, Instant};

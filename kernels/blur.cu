@@ -314,11 +314,12 @@ __device__ __forceinline__ void write_out(
 struct Block {
   int plane, strip, step;
 
-  __device__ __forceinline__ explicit Block(const BlurArgs& args) {
+  // Of a launch that has but one plane that is known when compiled, and so is where its fields are in the parameter.
+  __device__ __forceinline__ Block(const BlurArgs& args, bool alone) {
     const u32 block = blockIdx.x;
     plane = 0;
 #pragma unroll
-    for (int p = 1; p < BLUR_PLANES; p++) plane += block >= args.planes[p].first_block;
+    for (int p = 1; p < BLUR_PLANES && !alone; p++) plane += block >= args.planes[p].first_block;
     const u32 own = block - args.planes[plane].first_block, strips = args.planes[plane].strips;
     strip = static_cast<int>(own % strips);
     step = static_cast<int>(own / strips);
@@ -409,7 +410,7 @@ __device__ __forceinline__ void blur_rows(const BlurArgs& args, const BlurPlane&
 
 // Threads go 64 across and 4 down; each makes four samples of 16 rows. The block's window comes through shared memory
 // in chunks of 16 rows, two in turn.
-__device__ __forceinline__ void blur_columns(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+__device__ __forceinline__ void columns(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
   constexpr int THREADS = BLUR_COLUMNS_THREADS, STEP = BLUR_COLUMNS_STEP, ROWS = BLUR_COLUMNS_THREAD_ROWS;
   constexpr int CHUNK = BLUR_COLUMNS_CHUNK, ACROSS = BLUR_COLUMNS_STRIP_SAMPLES / 4;
   constexpr u32 PITCH = BLUR_COLUMNS_STRIP_SAMPLES * 2;
@@ -488,18 +489,18 @@ __device__ __forceinline__ void blur_columns(const BlurArgs& args, const BlurPla
 #define FUSED_BLOCKS_C12(T) 3
 #define COLUMNS_BLOCKS 1
 #endif
-#define BLUR_ENTRY(name, threads, blocks, call) \
+#define BLUR_ENTRY(name, threads, blocks, alone, call) \
   extern "C" __global__ void __launch_bounds__(threads, blocks) name(const BlurArgs args) { \
-    const Block block(args); \
+    const Block block(args, alone); \
     const BlurPlane& plane = args.planes[block.plane]; \
-    call; \
+    call(args, plane, block); \
   }
-#define BLUR_PIXELS(name, blocks, fused, rows) \
-  BLUR_ENTRY(blur_fused_##name, BLUR_FUSED_THREADS, blocks, fused(args, plane, block)) \
-  BLUR_ENTRY(blur_rows_##name, BLUR_ROWS_THREADS, 4, rows(args, plane, block))
-#define BLUR_ONE(name, blocks, P) BLUR_PIXELS(name, blocks, (blur_fused<P, Any>), (blur_rows<P>))
+#define BLUR_PIXELS(name, blocks, alone, fused, rows) \
+  BLUR_ENTRY(blur_fused_##name, BLUR_FUSED_THREADS, blocks, alone, fused) \
+  BLUR_ENTRY(blur_rows_##name, BLUR_ROWS_THREADS, 4, alone, rows)
+#define BLUR_ONE(name, blocks, P) BLUR_PIXELS(name, blocks, true, (blur_fused<P, Any>), (blur_rows<P>))
 #define BLUR_SAMPLE(T) \
-  BLUR_PIXELS(T##_c12, FUSED_BLOCKS_C12(T), fused_c12<T>, rows_c12<T>) \
+  BLUR_PIXELS(T##_c12, FUSED_BLOCKS_C12(T), false, fused_c12<T>, rows_c12<T>) \
   using T##_c3 = Plain<T, 3>; \
   BLUR_ONE(T##_c3, FUSED_BLOCKS(T), T##_c3) \
   using T##_c4 = Plain<T, 4>; \
@@ -522,7 +523,7 @@ __device__ __forceinline__ void rows_c12(const BlurArgs& args, const BlurPlane& 
 }
 
 // BLUR_SPECIAL_0 is what planes of kind 0 go through, blur_fused with its pixels and radii; BLUR_SPECIAL_1 the same for
-// kind 1, if there are any.
+// kind 1, if there are any. BLUR_ALONE says whether there is but one plane.
 #ifdef BLUR_SPECIAL_0
 __device__ __forceinline__ void blur_kinds(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
 #ifdef BLUR_SPECIAL_1
@@ -530,13 +531,13 @@ __device__ __forceinline__ void blur_kinds(const BlurArgs& args, const BlurPlane
 #endif
   blur_fused<BLUR_SPECIAL_0>(args, plane, block);
 }
-BLUR_ENTRY(blur_special, BLUR_FUSED_THREADS, 4, blur_kinds(args, plane, block))
+BLUR_ENTRY(blur_special, BLUR_FUSED_THREADS, 4, BLUR_ALONE, blur_kinds)
 #else
 BLUR_SAMPLE(u8)
 BLUR_SAMPLE(u16)
 BLUR_ONE(yuv422, FUSED_BLOCKS_YUV422, Yuv422)
 BLUR_ONE(ten, FUSED_BLOCKS(u16), Ten)
-BLUR_ENTRY(blur_columns, BLUR_COLUMNS_THREADS, COLUMNS_BLOCKS, blur_columns(args, plane, block))
+BLUR_ENTRY(blur_columns, BLUR_COLUMNS_THREADS, COLUMNS_BLOCKS, false, columns)
 extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_multiply(const AlphaArgs args) { multiply(args); }
 extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_finish(const AlphaArgs args) { finish(args); }
 #endif

@@ -130,8 +130,8 @@ struct AlphaArgs {
 };
 static_assert(sizeof(AlphaArgs) == BLUR_ALPHA_ARGS_BYTES, "AlphaArgs is mirrored on the host");
 
-// Entry points, by what pixels are: {u8,u16}_c12 are planes of one or two channels (in one launch), {u8,u16}_c3, _c4,
-// yuv422 packed 4:2:2 of 8 bits, ten words of 10, 10, 10 and 2 bits.
+// Entry points, by what pixels are: {u8,u16}_c12 are planes of one or two channels, up to BLUR_PLANES in a launch;
+// {u8,u16}_c3, _c4, yuv422 (packed 4:2:2 of 8 bits) and ten (words of 10, 10, 10 and 2 bits) take one plane.
 //   blur_fused_*, blur_rows_*                    all of these
 //   blur_columns                                 whatever the pixels
 //   blur_multiply, blur_finish                   before and after, where alpha weighs colour or channels are kept

@@ -175,8 +175,9 @@ fn special_kernels_give_the_oracles_bytes_under_the_address_and_undefined_saniti
         (&[pairs], 13, &["Yuv422,Fixed<0,6,6,3>"]),
         (&[tens], 15, &["Ten,Fixed<0,7,7,7>"]),
     ] {
-        let defines: Vec<String> =
+        let mut defines: Vec<String> =
             defines.iter().enumerate().map(|(kind, define)| format!("-DBLUR_SPECIAL_{kind}={define}")).collect();
+        defines.push(format!("-DBLUR_ALONE={}", planes.len() == 1));
         let mut program = Program::build("address,undefined", &defines);
         for (i, (width, height)) in [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)].into_iter().enumerate() {
             let sized = |layout: &PlaneLayout| PlaneLayout { width, height, ..*layout };

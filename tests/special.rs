@@ -174,7 +174,7 @@ fn swap(compiler: &Compiler) {
     self::case(2.5, 4).check_engine(&mut engine);
     assert!(!is_special(&engine));
     assert_eq!(compiler.compilations(), 1);
-    let options = "-DBLUR_SPECIAL_0=Plain<u8,4>,Fixed<0,8,8,8>";
+    let options = "-DBLUR_ALONE=true -DBLUR_SPECIAL_0=Plain<u8,4>,Fixed<0,8,8,8>";
     assert_eq!(lines(Level::Debug, &format!("--gpu-architecture=sm_90 --std=c++17 {options}")), 1);
     assert_eq!(lines(Level::Info, "NVRTC 12.8"), 1);
     assert_eq!(lines(Level::Debug, "as the stand-in was told"), 1, "the compiler's log");

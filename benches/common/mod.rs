@@ -1,5 +1,4 @@
 //! What the GPU's benches share: frames, and ways to take times.
-#![expect(dead_code, reason = "every bench uses a part of it")]
 
 use std::time::{Duration, Instant};
 

@@ -113,8 +113,11 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
                     R::filter::<V>(&run, sources, rows, room.row, slot(filled), room.pair);
                     if let (Some(run), Pixels::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.pixels) {
                         R::filter::<V>(&run, sources, rows, room.row, spare, room.pair);
-                        for x in (1 - usize::from(luma)..room.pair).step_by(2) {
-                            *slot(filled).add(x) = *spare.add(x);
+                        // Of two words side by side one is chroma.
+                        let keep = if luma == 0 { 0xffff_ffff_u64.to_le() } else { 0xffff_ffff_u64.to_be() };
+                        let all = std::slice::from_raw_parts_mut(slot(filled).cast::<u64>(), room.pair / 2);
+                        for (i, all) in all.iter_mut().enumerate() {
+                            *all = *all & keep | *spare.cast::<u64>().add(i) & !keep;
                         }
                     }
                 }
@@ -130,6 +133,7 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
 ///
 /// # Safety
 /// The row holds the run's samples; `to` takes `room` of them.
+#[inline(always)]
 unsafe fn unpack_ten(run: &Run, row: *const u32, to: *mut u16, room: usize) -> *const u16 {
     let start = run.x as isize - (run.weights.radius[0] * 4) as isize;
     // Whole pixels, because tiles begin with one.
@@ -138,18 +142,21 @@ unsafe fn unpack_ten(run: &Run, row: *const u32, to: *mut u16, room: usize) -> *
     for (i, pixel) in (first..last).enumerate() {
         // SAFETY: a pixel of the row, and room for it.
         unsafe {
-            let word = row.add(pixel).read_unaligned();
-            let samples =
-                [(word << 6) as u16, (word >> 10 << 6) as u16, (word >> 20 << 6) as u16, (word >> 30 << 14) as u16];
+            let word = u64::from(row.add(pixel).read_unaligned());
+            let four =
+                (word & 0x3ff) << 6 | (word & 0xf_fc00) << 12 | (word & 0x3ff0_0000) << 18 | (word & 0xc000_0000) << 32;
+            let samples = [0, 16, 32, 48].map(|place| (four >> place) as u16);
             to.add(4 * i).cast::<[u16; 4]>().write_unaligned(samples);
         }
     }
     to.wrapping_sub(4 * first)
 }
 
-/// The highest 16 bits of four sums as a word.
-fn pack_ten([r, g, b, a]: [u16; 4]) -> u32 {
-    u32::from(r >> 6) | u32::from(g >> 6) << 10 | u32::from(b >> 6) << 20 | u32::from(a >> 14) << 30
+/// A word of the highest 16 bits of four sums.
+#[inline(always)]
+fn pack_ten(sums: [u16; 4]) -> u32 {
+    let four = (0..4).map(|c| u64::from(sums[c]) << (16 * c)).sum::<u64>();
+    (four >> 6 & 0x3ff | four >> 12 & 0xf_fc00 | four >> 18 & 0x3ff0_0000 | four >> 32 & 0xc000_0000) as u32
 }
 
 /// One block of up to [`BLOCK_ROWS`] output rows, from `y` on, from the ring's row pairs from `first_pair` on.

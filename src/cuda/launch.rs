@@ -235,12 +235,12 @@ pub fn groups<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<Group<
     for plane in planes {
         debug_assert!(plane.rows.start < plane.rows.end && plane.rows.end <= plane.layout.height);
         let (family, kind) = (Family::of(&plane.layout), (plane.layout.channels, plane.taps));
-        // Packed 4:2:2 has its chroma for a second kind.
-        let most = if family == Family::Yuv422 { 1 } else { KINDS as usize };
+        // Formats have several planes of these alone; the other kernels are faster for knowing that they have one.
+        let most = if matches!(family, Family::U8C12 | Family::U16C12) { PLANES as usize } else { 1 };
         let joins = |group: &&mut Group| {
             group.family == family
-                && group.planes.len() < PLANES as usize
-                && (group.kinds.contains(&kind) || group.kinds.len() < most)
+                && group.planes.len() < most
+                && (group.kinds.contains(&kind) || group.kinds.len() < KINDS as usize)
         };
         match groups.last_mut().filter(joins) {
             Some(group) => {

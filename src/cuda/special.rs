@@ -41,6 +41,8 @@ type Radii = (u8, usize, usize, usize);
 pub struct Shape {
     family: Family,
     kinds: [Option<Radii>; 2],
+    /// One plane, not several.
+    alone: bool,
 }
 
 impl Shape {
@@ -51,12 +53,17 @@ impl Shape {
             |(channels, taps): &Kind| (*channels, taps.rows.radius(), taps.columns.radius(), taps.chroma_rows.radius());
         let pays = |&(_, rows, columns, _): &Radii| rows <= MOST_ROW_RADIUS && columns <= MOST_RADIUS[bytes - 1];
         let kinds = [0, 1].map(|index| group.kinds().get(index).map(kind));
-        kinds.iter().flatten().all(pays).then_some(Self { family: group.family(), kinds })
+        kinds.iter().flatten().all(pays).then_some(Self {
+            family: group.family(),
+            kinds,
+            alone: group.planes().len() == 1,
+        })
     }
 
     /// The compiler's options.
     fn options(&self, target: Target) -> Vec<String> {
-        let mut options = vec![format!("--gpu-architecture={target}"), "--std=c++17".to_owned()];
+        let alone = format!("-DBLUR_ALONE={}", self.alone);
+        let mut options = vec![format!("--gpu-architecture={target}"), "--std=c++17".to_owned(), alone];
         for (index, kind) in self.kinds.iter().enumerate() {
             let Some((channels, rows, columns, chroma)) = kind else { continue };
             let pixels = match self.family {
