@@ -430,14 +430,15 @@ __device__ __forceinline__ void columns(const BlurArgs& args, const BlurPlane& p
   constexpr int LOADS = CHUNK * PITCH / 16 / THREADS, ROWS_APART = CHUNK / LOADS;
   const int load_row = threadIdx.x / (PITCH / 16), load_byte = threadIdx.x % (PITCH / 16) * 16;
   const u64 strip_byte = static_cast<u64>(block.strip) * PITCH + load_byte;
-  const u64 column_byte = strip_byte < plane.scratch_pitch ? strip_byte : 0;
+  const u64 pitch = plane.scratch_pitch;
+  const u8* column = plane.scratch + (strip_byte < pitch ? strip_byte : 0);
   const int last_row = clamp(y_end + radius, 1, static_cast<int>(plane.height)) - 1;
   u32 held[LOADS][4];
   auto load = [&](int chunk) {
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
       const int y = clamp(y_begin - radius + chunk * CHUNK + load_row + i * ROWS_APART, 0, last_row);
-      const auto vector = *at<const Words<4>>(plane.scratch, static_cast<u64>(y) * plane.scratch_pitch + column_byte);
+      const auto vector = *at<const Words<4>>(column, static_cast<u64>(y) * pitch);
 #pragma unroll
       for (int k = 0; k < 4; k++) held[i][k] = vector.word[k];
     }

@@ -54,20 +54,22 @@ template <class P, int ROWS, int THREADS> struct Loader {
 
   const BlurPlane& plane;
   const Stage<P> stage;
+  const u8* src;
+  u64 pitch;
   u32 held[ROWS_EACH][AHEAD][S::WORDS];
   int width, last_row, last_group, first_pixel, lane, warp;
   bool words, ragged, vectors, simple;
 
   // `end` is the row after the last that counts; below it the last row is repeated.
   __device__ __forceinline__ Loader(const BlurPlane& plane, const Stage<P>& stage, int strip, int end)
-      : plane(plane), stage(stage) {
+      : plane(plane), stage(stage), src(plane.src), pitch(plane.src_pitch) {
     width = static_cast<int>(plane.width);
     last_row = (end < static_cast<int>(plane.height) ? end : static_cast<int>(plane.height)) - 1;
     last_group = width - 4;
     first_pixel = strip * S::STRIP - stage.reach;
     lane = threadIdx.x % 32;
     warp = threadIdx.x / 32;
-    const u64 alignment = reinterpret_cast<u64>(plane.src) | plane.src_pitch;
+    const u64 alignment = reinterpret_cast<u64>(src) | pitch;
     words = alignment % 4 == 0 && width >= 4;
     vectors = alignment % (4 * S::VECTOR) == 0;
     ragged = width * P::BYTES % 4 != 0;
@@ -75,7 +77,7 @@ template <class P, int ROWS, int THREADS> struct Loader {
   }
 
   __device__ __forceinline__ const u8* source_row(int y) const {
-    return plane.src + static_cast<u64>(clamp(y, 0, last_row)) * plane.src_pitch;
+    return src + static_cast<u64>(clamp(y, 0, last_row)) * pitch;
   }
 
   // Whether load_group can load it.

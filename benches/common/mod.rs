@@ -68,13 +68,15 @@ pub fn make_special(layouts: &[PlaneLayout], options: impl Into<Options>) -> boo
     false
 }
 
-/// The median time of work that is queued on a stream, by the device's clock. `queue` gets the number of its turn.
+/// The median time of work that is queued on a stream, by the device's clock. `queue` gets the number of its turn. It is
+/// called twice for a time, so that the device is busy while what is measured is queued.
 pub fn time_on(stream: &Stream, device: &Device, mut queue: impl FnMut(usize) -> Outcome<()>) -> Outcome<Duration> {
     let (begin, end) = (Event::new(device.id())?, Event::new(device.id())?);
     let mut times = Vec::new();
     for turn in 0..REPETITIONS + WARM_UP {
+        queue(2 * turn)?;
         begin.record(stream)?;
-        queue(turn)?;
+        queue(2 * turn + 1)?;
         end.record(stream)?;
         stream.synchronize()?;
         times.push(begin.until(&end)?);
