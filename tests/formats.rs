@@ -3,6 +3,7 @@
 mod common;
 
 use common::formats;
+use gst::prelude::*;
 
 #[test]
 fn every_format_in_the_caps_is_blurred_as_the_oracle_does() {
@@ -12,4 +13,27 @@ fn every_format_in_the_caps_is_blurred_as_the_oracle_does() {
 #[test]
 fn fields_of_interlaced_frames_are_blurred_apart() {
     formats::interlaced("backend=cpu");
+}
+
+/// What a decoder gives goes through to an encoder unconverted.
+#[test]
+fn the_neighbours_formats_go_through() {
+    common::video::init();
+    for format in ["I420", "Y42B", "NV12", "Y444", "I420_10LE", "I422_10LE"] {
+        let line = format!(
+            "videotestsrc num-buffers=2 ! video/x-raw,format={format},width=64,height=48 ! cudagaussblur name=blur ! \
+             x264enc ! fakesink"
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Bin>().unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+        let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
+        assert_eq!(end.type_(), gst::MessageType::Eos, "{format}: {end:?}");
+        let blur = pipeline.by_name("blur").unwrap();
+        for pad in ["sink", "src"] {
+            let caps = blur.static_pad(pad).unwrap().current_caps().unwrap();
+            assert_eq!(caps.structure(0).unwrap().get::<&str>("format"), Ok(format), "{pad}");
+        }
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
 }

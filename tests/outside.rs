@@ -20,8 +20,8 @@ const FORMATS: [(&str, f64); 10] = [
     ("P010_10LE", 0.6),
     ("I422_10LE", 0.6),
     ("RGB10A2_LE", 0.6),
-    ("GRAY16_LE", 3.0),
-    ("RGBA64_LE", 3.0),
+    ("GRAY16_LE", 2.5),
+    ("RGBA64_LE", 2.5),
 ];
 
 #[test]
