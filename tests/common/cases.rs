@@ -19,6 +19,8 @@ pub enum Content {
     Extremes,
     /// Every sample the same.
     Flat,
+    /// Noise, without alpha in wide stripes.
+    Holes,
 }
 
 /// One frame and one blur.
@@ -187,7 +189,8 @@ fn frames() -> Vec<Case> {
                     alpha: if n % 2 == 0 { Alpha::Premultiply } else { Alpha::Straight },
                     ..options(sigma, kernel_size)
                 };
-                let content = [Content::Noise, Content::Noise, Content::Extremes, Content::Flat][n % 7 % 4];
+                let content =
+                    [Content::Noise, Content::Holes, Content::Extremes, Content::Flat, Content::Holes][n % 7 % 5];
                 cases.push(Case { options, planes, padding: [[0, 0], [4, 12], [13, 7]][n % 3], content });
             }
         }
@@ -224,6 +227,11 @@ impl Case {
                     Content::Noise => (noise.next() & top) as u16,
                     Content::Extremes => (noise.next() % 2 * top) as u16,
                     Content::Flat => (top - top / 3) as u16,
+                    Content::Holes => {
+                        let (x, channels) = (i % layout.row_samples(), usize::from(layout.channels));
+                        let hole = layout.roles[x % channels] == Role::Alpha && x / channels % 64 < 40;
+                        if hole { 0 } else { (noise.next() & top) as u16 }
+                    }
                 }
             });
             samples.collect()
