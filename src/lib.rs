@@ -11,6 +11,7 @@ pub mod engine;
 pub mod filter;
 pub mod frame;
 pub mod plan;
+mod threads;
 
 mod plugin {
     use super::element::register;

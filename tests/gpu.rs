@@ -66,11 +66,18 @@ fn main() {
         for passes in [Passes::Best, Passes::Fused, Passes::Split] {
             let name = format!("case_table_{word}_{passes:?}").to_lowercase();
             let test = move || {
-                case_table(image, passes);
+                case_table(image, passes, None);
                 Ok::<(), Failed>(())
             };
             trials.push(Trial::test(name, test).with_ignored_flag(!gpu));
         }
+    }
+    for (passes, bands) in [(Passes::Fused, 2), (Passes::Split, 3), (Passes::Best, 7)] {
+        let test = move || {
+            case_table(Image::Best, passes, Some(bands));
+            Ok::<(), Failed>(())
+        };
+        trials.push(Trial::test(format!("bands_{bands}"), test).with_ignored_flag(!gpu));
     }
     // One after the other: some of them count the device's memory.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
@@ -180,8 +187,10 @@ fn special_kernels() {
     println!("{} made {made} kernels, {compared} bytes, 0 differ", cuda.stats().kernel_name);
 }
 
-fn case_table(image: Image, passes: Passes) {
-    let mut engine = Engine::on_cuda(CudaEngine::with(0, image, passes).unwrap().general());
+fn case_table(image: Image, passes: Passes, bands: Option<usize>) {
+    let engine = CudaEngine::with(0, image, passes).unwrap().general();
+    let engine = if let Some(bands) = bands { engine.in_bands(bands) } else { engine };
+    let mut engine = Engine::on_cuda(engine);
     let mut cases = cases::all();
     if let Some(every) = one_in() {
         cases = cases.into_iter().filter(|case| case.work() < 1 << 20).step_by(every).collect();
@@ -409,7 +418,7 @@ fn a_broken_context() {
         let module = unsafe { Module::load(ptx.as_bytes(), 0) }.unwrap();
         let function = module.function("trap", device.limits().shared_bytes).unwrap();
         let jobs = plan::jobs(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
-        let work = Work::new(&jobs, &[((0, 1), (0, 1))], 0);
+        let work = Work::new(&jobs, &[((0, 1), (0, 1))], 0, None);
         let launch = &work.groups[0].launches(0, Passes::Best, device.limits())[0];
         // SAFETY: the kernel traps before it touches anything.
         unsafe { stream.launch(function, launch) }.unwrap();

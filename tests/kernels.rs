@@ -60,7 +60,7 @@ impl Program {
             let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
             let jobs = plan::jobs(case.options, &layouts);
             let extra = address(2 * src.len());
-            let work = Work::new(&jobs, &planes, extra);
+            let work = Work::new(&jobs, &planes, extra, None);
             let scratch = extra + work.product_bytes as u64;
             let mut launches = work.before.clone();
             let mut scratch_bytes = 0;

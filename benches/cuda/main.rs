@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod host;
 mod pace;
 
 use std::hint::black_box;
@@ -71,6 +72,7 @@ fn tables() -> Outcome<()> {
     for (width, height) in [(400, 300), (800, 600), (1280, 720), (1920, 1080), (2560, 1440)] {
         through_host_memory(&layout(width, height, 3))?;
     }
+    host::by_bands()?;
 
     println!(
         "\nWaiting for a frame (upload, k=15, download; 300 frames, one every 4 ms): µs from the device's end of the frame"
@@ -118,7 +120,7 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
     unsafe {
         picture.as_ptr().copy_to_nonoverlapping(pinned.address(), bytes);
         for [source, _] in &frames {
-            stream.upload(&pinned, source, bytes)?;
+            stream.upload(&pinned, source, 0..bytes)?;
         }
     }
     stream.synchronize()?;
@@ -224,9 +226,9 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
             begin.record(&stream)?;
             // SAFETY: all are of the frame's size; waited for below.
             unsafe {
-                stream.upload(&pinned[0], &src, bytes)?;
+                stream.upload(&pinned[0], &src, 0..bytes)?;
                 engine.queue(&stream, &jobs, &planes, 0)?;
-                stream.download(&dst, &pinned[1], bytes)?;
+                stream.download(&dst, &pinned[1], 0..bytes)?;
             }
             end.record(&stream)?;
             match way {

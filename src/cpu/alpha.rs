@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What goes pixel by pixel, before and after the blur of a plane in which alpha weighs colour, or channels are kept.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::frame::{Pixels, PlaneLayout};
 use crate::plan::{AlphaPlace, Job};
+use crate::threads::Threads;
 
 /// Rows in memory: the first, and the bytes from one to the next.
 #[derive(Clone, Copy)]
@@ -31,6 +34,28 @@ pub struct Weighing<'a> {
 
 // SAFETY: the pointers are into frames and memory that the engine borrows while its threads run, each on rows of its own.
 unsafe impl Sync for Weighing<'_> {}
+
+/// Calls `work` once for every row of every item, many at a time on as many threads as there are `states`.
+pub fn each_row<'a, State: Send>(
+    threads: &Threads,
+    states: &mut [State],
+    items: impl Iterator<Item = &'a Weighing<'a>>,
+    work: impl Fn(&Weighing, usize) + Sync,
+) {
+    const ROWS: usize = 16;
+    let height = |item: &Weighing| item.job.field.layout.height as usize;
+    let parts: Vec<(&Weighing, usize)> =
+        items.flat_map(|item| (0..height(item)).step_by(ROWS).map(move |y| (item, y))).collect();
+    if parts.is_empty() {
+        return;
+    }
+    let next = AtomicUsize::new(0);
+    threads.run(states, |_| {
+        while let Some((item, first)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            (*first..(first + ROWS).min(height(item))).for_each(|y| work(item, y));
+        }
+    });
+}
 
 /// Channel `c` of a pixel in the upper bits of 16.
 unsafe fn sample(layout: &PlaneLayout, pixel: *const u8, c: usize) -> u32 {

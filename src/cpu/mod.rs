@@ -7,7 +7,6 @@ mod quads;
 mod rows;
 mod scratch;
 mod simd;
-mod threads;
 mod tile;
 mod walk;
 mod weights;
@@ -17,12 +16,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::frame::{Field, Frame, FrameMut, PlaneLayout, Region};
 use crate::plan::{AlphaPlace, Job};
+use crate::threads::Threads;
 use alpha::{Rows, Weighing};
 #[cfg(target_arch = "x86_64")]
 use quads::Quads;
 use rows::Pairs;
 use scratch::Scratch;
-use threads::Threads;
 use tile::Tile;
 use walk::TILE_STEP;
 use weights::PlaneWeights;
@@ -209,7 +208,7 @@ impl CpuEngine {
 
         let weighed = || work.iter().filter(|work| !work.product.is_null());
         // SAFETY: the frames hold their planes, the products were reserved, and every row is taken once.
-        self.threads.run_rows(scratch, weighed(), |work, y| unsafe { work.multiply(y) });
+        alpha::each_row(&self.threads, scratch, weighed(), |work, y| unsafe { work.multiply(y) });
         let (set, tiles, next) = (self.set, Tiles(&tiles), AtomicUsize::new(0));
         self.threads.run(scratch, |scratch| {
             while let Some(tile) = tiles.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -220,7 +219,7 @@ impl CpuEngine {
         });
         let finished = work.iter().filter(|work| !work.product.is_null() || work.job.keep != 0);
         // SAFETY: as for the products.
-        self.threads.run_rows(scratch, finished, |work, y| unsafe { work.finish(y) });
+        alpha::each_row(&self.threads, scratch, finished, |work, y| unsafe { work.finish(y) });
         Ok(())
     }
 

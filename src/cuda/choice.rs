@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which kernels serve a frame: special ones where they are there, else the prebuilt ones; and their launches on a stream.
 
+use std::ops::Range;
+
 use super::alpha::Place;
 use super::device::Device;
 use super::driver::{Function, Stream};
@@ -41,7 +43,8 @@ impl Choice {
         work.product_bytes + work.groups.iter().map(scratch).max().unwrap_or(0)
     }
 
-    /// Queues the jobs on planes that are in the device's memory; says whether special kernels do all of the blur.
+    /// Queues the jobs, or the rows of a band, on planes that are in the device's memory; says whether special kernels do all of
+    /// the blur.
     ///
     /// # Safety
     /// The device's context is current; sources and destinations of all planes lie where `planes` says, and with
@@ -53,8 +56,9 @@ impl Choice {
         jobs: &[Job],
         planes: &[(Place, Place)],
         extra: u64,
+        band: Option<&[Range<u32>]>,
     ) -> Result<bool, CudaError> {
-        let work = Work::new(jobs, planes, extra);
+        let work = Work::new(jobs, planes, extra, band);
         let scratch = extra + work.product_bytes as u64;
         let mut all_special = true;
         // SAFETY: products and scratch are behind each other in what there is beside the planes; the groups take turns in

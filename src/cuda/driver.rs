@@ -8,11 +8,12 @@
 
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
 use std::time::Duration;
 
 use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::{self, CUevent_flags, CUfunction_attribute, CUresult};
+use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUfunction_attribute, CUresult};
 
 use super::error::{CudaError, Memory, Status};
 use super::launch::{Args, Launch};
@@ -84,24 +85,38 @@ impl Stream {
         unsafe { result::stream::synchronize(self.raw) }.doing(self.id, "waiting for its stream")
     }
 
-    /// Queues a copy of the first `bytes` of `from`.
+    /// Has all that is queued from now on wait for the event.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: a live stream and event.
+        unsafe { result::stream::wait_event(self.raw, event.raw, CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
+            .doing(self.id, "making a stream wait")
+    }
+
+    /// Queues a copy of some of the bytes of `from` to the same place in `to`.
     ///
     /// # Safety
-    /// Both hold that many, live until the copy is done, and `from` is not written until then.
-    pub unsafe fn upload(&self, from: &PinnedMemory, to: &DeviceMemory, bytes: usize) -> Result<(), CudaError> {
+    /// Both hold them, live until the copy is done, and those of `from` are not written until then.
+    pub unsafe fn upload(&self, from: &PinnedMemory, to: &DeviceMemory, bytes: Range<usize>) -> Result<(), CudaError> {
+        let (to, from) = (to.address + bytes.start as u64, from.address.wrapping_add(bytes.start));
         // SAFETY: as above.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from.address.cast(), bytes, self.raw) }
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), bytes.len(), self.raw) }
             .result()
             .doing(self.id, "uploading a frame")
     }
 
-    /// Queues a copy of the first `bytes` of `from`.
+    /// Queues a copy of some of the bytes of `from` to the same place in `to`.
     ///
     /// # Safety
-    /// Both hold that many, live until the copy is done, and `to` is not touched until then.
-    pub unsafe fn download(&self, from: &DeviceMemory, to: &PinnedMemory, bytes: usize) -> Result<(), CudaError> {
+    /// Both hold them, live until the copy is done, and those of `to` are not touched until then.
+    pub unsafe fn download(
+        &self,
+        from: &DeviceMemory,
+        to: &PinnedMemory,
+        bytes: Range<usize>,
+    ) -> Result<(), CudaError> {
+        let (to, from) = (to.address.wrapping_add(bytes.start), from.address + bytes.start as u64);
         // SAFETY: as above.
-        unsafe { sys::cuMemcpyDtoHAsync_v2(to.address.cast(), from.address, bytes, self.raw) }
+        unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes.len(), self.raw) }
             .result()
             .doing(self.id, "downloading a frame")
     }

@@ -6,6 +6,7 @@
 //! launched; pure), `slot` (the memory of a frame on its way), `wait`, `driver` (the driver's objects), `error`, `log`.
 
 pub mod alpha;
+mod bands;
 mod choice;
 pub mod device;
 mod disk;
@@ -17,14 +18,17 @@ pub mod log;
 pub mod nvrtc;
 mod slot;
 mod special;
+mod staging;
 pub mod wait;
 pub mod work;
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::frame::{Frame, FrameMut};
 use crate::plan::Job;
+use crate::threads::Threads;
 use alpha::Place;
 use choice::Choice;
 use device::Device;
@@ -35,10 +39,12 @@ use launch::{Group, Passes};
 use slot::Slot;
 pub use special::{Made, Origin, Progress};
 use special::{Shape, Share};
+use staging::Chunks;
 use wait::Wait;
 use work::Work;
 
-/// How long the stages of one frame took on the device, by its own clock.
+/// How long the stages of one frame took on the device, by its own clock, each from its first band to its last; in a frame of
+/// several bands they overlap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     /// Host to device.
@@ -63,6 +69,8 @@ struct Wish {
 /// Blurs frames on a CUDA device. Holds its stream and the memory of a frame between frames.
 pub struct CudaEngine {
     choice: Choice,
+    /// In how many bands frames go, if that is not to be as measured.
+    bands: Option<usize>,
     /// The kernels of the last frame.
     serving: &'static str,
     wish: Wish,
@@ -73,10 +81,14 @@ pub struct CudaEngine {
 /// What the engine owns in the device's context.
 struct Lane {
     slot: Option<Slot>,
-    stream: Stream,
-    /// Where a frame's upload, kernels and download begin, and where it ends.
-    marks: [Event; 4],
+    /// What is uploaded, blurred, downloaded.
+    streams: [Stream; 3],
+    /// Where a frame begins, and where each band of it has been uploaded, blurred, downloaded.
+    begin: Event,
+    ends: Vec<[Event; 3]>,
     wait: Wait,
+    /// They copy from and to ordinary memory.
+    threads: Arc<Threads>,
 }
 
 impl CudaEngine {
@@ -90,13 +102,15 @@ impl CudaEngine {
         let device = Device::open(id)?;
         let kernels = device.kernels(image)?;
         let _current = device.enter()?;
-        let stream = Stream::new(id)?;
-        let marks = [Event::new(id)?, Event::new(id)?, Event::new(id)?, Event::new(id)?];
-        let lane = Lane { slot: None, stream, marks, wait: Wait::default() };
+        let threads = Threads::shared().unwrap_or_default();
+        let streams = [Stream::new(id)?, Stream::new(id)?, Stream::new(id)?];
+        let (begin, wait) = (Event::new(id)?, Wait::default());
+        let lane = Lane { slot: None, streams, begin, ends: Vec::new(), wait, threads };
         let specialises = image == Image::Best && passes == Passes::Best;
         let wish = Wish { shapes: Vec::new(), since: Instant::now(), asked: None };
         Ok(Self {
             choice: Choice { device, kernels, passes, specialises },
+            bands: None,
             serving: kernels.name(),
             wish,
             lane: ManuallyDrop::new(lane),
@@ -107,6 +121,12 @@ impl CudaEngine {
     /// With the prebuilt kernels alone.
     pub fn general(mut self) -> Self {
         self.choice.specialises = false;
+        self
+    }
+
+    /// With frames cut into so many bands on their way, at least one. The bytes are the same.
+    pub fn in_bands(mut self, count: usize) -> Self {
+        self.bands = Some(count);
         self
     }
 
@@ -146,58 +166,93 @@ impl CudaEngine {
     }
 
     /// Blurs `src` into `dst`, which [`crate::frame::validate`] has found fit for each other, by the jobs made for their
-    /// planes. On an error nothing is written to `dst`.
+    /// planes. On an error `dst` is not to be used.
     pub fn blur(&mut self, src: &Frame, dst: &mut FrameMut, jobs: &[Job]) -> Result<Times, CudaError> {
         debug_assert!(crate::frame::validate(src, dst).is_ok() && jobs.iter().all(|job| job.plane < src.len()));
         let choice = self.choice;
         let _current = choice.device.enter()?;
-        let Lane { slot, stream, wait, .. } = &mut *self.lane;
+        let Lane { slot, streams: [_, run, _], wait, .. } = &mut *self.lane;
         if !slot.as_ref().is_some_and(|slot| slot.is_for(src)) {
             // What is there goes first, so that there is never the memory of two frames.
             *slot = None;
             wait.forget();
-            *slot = Some(Slot::new(src.iter().map(|plane| plane.layout).collect(), stream)?);
+            *slot = Some(Slot::new(src.iter().map(|plane| plane.layout).collect(), run)?);
         }
         let planes: Vec<_> = slot.iter().flat_map(Slot::planes).collect();
-        let sizes = Work::new(jobs, &planes, 0);
+        let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
+        let bands = bands::bands(&layouts, jobs, self.bands);
+        let sizes = Work::new(jobs, &planes, 0, None);
         self.wish(&sizes.groups);
 
-        let Lane { slot, stream, marks: [begin, uploaded, blurred, end], wait } = &mut *self.lane;
+        let Lane { slot, streams, begin, ends, wait, threads } = &mut *self.lane;
         let slot = slot.as_mut().expect("put there above");
-        let extra = slot.reserve_extra(choice.extra_bytes(&sizes), stream)?;
-        slot.put(src);
-        let begun = Instant::now();
-        let mut queue = || {
-            begin.record(stream)?;
+        let extra = slot.reserve_extra(choice.extra_bytes(&sizes), &streams[1])?;
+        while ends.len() < bands.len() {
+            let id = choice.device.id();
+            ends.push([Event::new(id)?, Event::new(id)?, Event::new(id)?]);
+        }
+        let (slot, ends) = (&*slot, &ends[..bands.len()]);
+        // What goes in one band has nothing to overlap with, and streams are late to hear of each other.
+        let [up, run, down] = if bands.len() == 1 { [&streams[1]; 3] } else { streams.each_ref() };
+        let mut special = true;
+        let queue = |index: usize| {
+            let (band, [uploaded, blurred, downloaded]) = (&bands[index], &ends[index]);
             let (from, to) = slot.way_in();
-            // SAFETY: all are of the slot's size. Whatever comes of it, the stream is waited for below.
-            unsafe { stream.upload(from, to, slot.bytes()) }?;
-            uploaded.record(stream)?;
+            for (plane, rows) in band.upload.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+                // SAFETY: both blocks are of the slot's size. Whatever comes of it, the streams are waited for below.
+                unsafe { up.upload(from, to, slot.bytes_of(plane, rows)) }?;
+            }
+            uploaded.record(up)?;
+            if bands.len() > 1 {
+                run.wait(uploaded)?;
+            }
+            let rows = (bands.len() > 1).then_some(&band.blur[..]);
             // SAFETY: the planes are in the slot, and so is what they need besides.
-            let special = unsafe { choice.queue(stream, jobs, &planes, extra) }?;
-            blurred.record(stream)?;
+            special &= unsafe { choice.queue(run, jobs, &planes, extra, rows) }?;
+            blurred.record(run)?;
+            if bands.len() > 1 {
+                down.wait(blurred)?;
+            }
             let (from, to) = slot.way_out();
-            // SAFETY: as above.
-            unsafe { stream.download(from, to, slot.bytes()) }?;
-            end.record(stream)?;
-            wait.until(begun, || end.is_done())?;
-            Ok(special)
+            for (plane, rows) in band.download.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+                // SAFETY: as above.
+                unsafe { down.download(from, to, slot.bytes_of(plane, rows)) }?;
+            }
+            downloaded.record(down)
         };
-        let special = queue().inspect_err(|_: &CudaError| {
+        let row_bytes = slot.row_bytes();
+        let way_in = Chunks::new(bands.iter().map(|band| &band.upload[..]), &row_bytes);
+        let way_out = Chunks::new(bands.iter().map(|band| &band.download[..]), &row_bytes);
+        let to: Vec<(usize, usize)> =
+            dst.iter_mut().map(|plane| (plane.data.as_mut_ptr() as usize, plane.pitch)).collect();
+        let begun = Instant::now();
+        let through = || {
+            begin.record(up)?;
+            // SAFETY: the frame is the slot's, nothing else is in it, and every row is copied once.
+            way_in.feed(threads, |plane, rows| unsafe { slot.put(src, plane, rows) }, queue)?;
+            let arrived = |band: usize| wait.until(begun, || ends[band][2].is_done());
+            // SAFETY: likewise, when the rows have arrived.
+            way_out.drain(threads, |plane, rows| unsafe { slot.take(&to, plane, rows) }, arrived)
+        };
+        through().inspect_err(|_: &CudaError| {
             // What was queued before the failure may still be at work in the slot.
-            let _ = stream.synchronize();
+            for stream in [up, run, down] {
+                let _ = stream.synchronize();
+            }
         })?;
         self.serving = if special { choice.device.special_name() } else { choice.kernels.name() };
-        let times =
-            Times { upload: begin.until(uploaded)?, kernel: uploaded.until(blurred)?, download: blurred.until(end)? };
-        wait.learn(times.upload + times.kernel + times.download);
-        slot.take(dst);
-        Ok(times)
+        let [first, last] = [&ends[0], &ends[bands.len() - 1]];
+        wait.learn(begin.until(&first[2])?);
+        Ok(Times {
+            upload: begin.until(&last[0])?,
+            kernel: first[0].until(&last[1])?,
+            download: first[1].until(&last[2])?,
+        })
     }
 
     /// Device memory that jobs need beside planes that are in the device's memory already, in bytes.
     pub fn extra_bytes(&self, jobs: &[Job], planes: &[(Place, Place)]) -> usize {
-        self.choice.extra_bytes(&Work::new(jobs, planes, 0))
+        self.choice.extra_bytes(&Work::new(jobs, planes, 0, None))
     }
 
     /// Queues the jobs on such planes; returns without waiting.
@@ -214,7 +269,7 @@ impl CudaEngine {
         extra: u64,
     ) -> Result<(), CudaError> {
         // SAFETY: passed on.
-        unsafe { self.choice.queue(stream, jobs, planes, extra) }.map(drop)
+        unsafe { self.choice.queue(stream, jobs, planes, extra, None) }.map(drop)
     }
 }
 

@@ -5,9 +5,11 @@
 //! Made once for frames of a shape and used again for every one of them. All planes of a frame lie in one block, so that
 //! a frame is one copy each way; rows are as far apart on the host as on the device.
 
+use std::ops::Range;
+
 use super::driver::{DeviceMemory, PinnedMemory, Stream};
 use super::error::CudaError;
-use crate::frame::{Frame, FrameMut, PlaneLayout};
+use crate::frame::{Frame, Plane, PlaneLayout};
 
 /// Rows start on this many bytes: enough for the kernels' widest loads and a cache line of the host, and so little that
 /// common widths need no padding on the bus.
@@ -27,7 +29,6 @@ pub struct Place {
 pub struct Slot {
     layouts: Vec<PlaneLayout>,
     places: Vec<Place>,
-    bytes: usize,
     pinned: [PinnedMemory; 2],
     device: [DeviceMemory; 2],
     extra: Option<DeviceMemory>,
@@ -50,7 +51,9 @@ impl Slot {
         let (places, bytes) = places(&layouts);
         let device = [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?];
         let pinned = [PinnedMemory::new(bytes, stream)?, PinnedMemory::new(bytes, stream)?];
-        Ok(Self { layouts, places, bytes, pinned, device, extra: None })
+        // It was cleared on this stream, and others come to use it.
+        stream.synchronize()?;
+        Ok(Self { layouts, places, pinned, device, extra: None })
     }
 
     /// Whether it is for frames like this one.
@@ -68,11 +71,6 @@ impl Slot {
         })
     }
 
-    /// Bytes that go each way.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Where a frame goes through on its way to the device.
     pub fn way_in(&self) -> (&PinnedMemory, &DeviceMemory) {
         (&self.pinned[0], &self.device[0])
@@ -88,36 +86,54 @@ impl Slot {
         if bytes > self.extra.as_ref().map_or(0, DeviceMemory::bytes) {
             self.extra = None;
             self.extra = Some(DeviceMemory::new(bytes, stream)?);
+            stream.synchronize()?;
         }
         Ok(self.extra.as_ref().map_or(0, DeviceMemory::address))
     }
 
-    /// Copies a frame into the pinned memory. Nothing may be reading it.
-    pub fn put(&mut self, frame: &Frame) {
-        debug_assert!(self.is_for(frame));
-        for (plane, place) in frame.iter().zip(&self.places) {
-            let rows = plane.layout.height as usize;
-            // SAFETY: the frame is valid, this place is inside the block, and the two are apart.
-            unsafe {
-                let to = self.pinned[0].address().add(place.offset);
-                copy_rows((plane.data.as_ptr(), plane.pitch), (to, place.pitch), plane.layout.row_bytes(), rows);
-            }
+    /// Where rows of a plane lie in the blocks, in bytes.
+    pub fn bytes_of(&self, plane: usize, rows: &Range<u32>) -> Range<usize> {
+        let Place { offset, pitch } = self.places[plane];
+        offset + rows.start as usize * pitch..offset + rows.end as usize * pitch
+    }
+
+    /// Bytes in a row of every plane.
+    pub fn row_bytes(&self) -> Vec<usize> {
+        self.layouts.iter().map(PlaneLayout::row_bytes).collect()
+    }
+
+    /// Copies rows of a frame into the pinned memory.
+    ///
+    /// # Safety
+    /// The frame is one that the slot is for; nobody else touches those rows in the pinned memory.
+    pub unsafe fn put(&self, frame: &Frame, plane: usize, rows: Range<u32>) {
+        let (Place { pitch, .. }, to) = (self.places[plane], self.bytes_of(plane, &rows).start);
+        let Plane { layout, pitch: own, data } = &frame[plane];
+        // SAFETY: as above; the frame is valid, the rows are inside the block, and the two are apart.
+        unsafe {
+            let from = (data.as_ptr().add(rows.start as usize * own), *own);
+            copy_rows(from, (self.pinned[0].address().add(to), pitch), layout.row_bytes(), rows.len());
         }
     }
 
-    /// Copies the blurred frame out of the pinned memory. Nothing may be writing it.
-    pub fn take(&self, frame: &mut FrameMut) {
-        for (plane, place) in frame.iter_mut().zip(&self.places) {
-            let rows = plane.layout.height as usize;
-            // SAFETY: as above.
-            unsafe {
-                let from = self.pinned[1].address().add(place.offset);
-                let to = (plane.data.as_mut_ptr(), plane.pitch);
-                copy_rows((from, place.pitch), to, plane.layout.row_bytes(), rows);
-            }
+    /// Copies rows of the blurred frame out of the pinned memory, to planes that are at these addresses, pitches apart.
+    ///
+    /// # Safety
+    /// The planes are those of a frame that the slot is for, and nobody else touches the rows, here or there.
+    pub unsafe fn take(&self, planes: &[(usize, usize)], plane: usize, rows: Range<u32>) {
+        let (Place { pitch, .. }, from) = (self.places[plane], self.bytes_of(plane, &rows).start);
+        let (address, own) = planes[plane];
+        let to = (address as *mut u8).wrapping_add(rows.start as usize * own);
+        // SAFETY: as above.
+        unsafe {
+            let from = (self.pinned[1].address().cast_const().add(from), pitch);
+            copy_rows(from, (to, own), self.layouts[plane].row_bytes(), rows.len());
         }
     }
 }
+
+// SAFETY: the pinned memory is touched by `put` and `take` alone, whose callers keep rows apart.
+unsafe impl Sync for Slot {}
 
 /// Copies rows, and nothing of what is between them.
 ///

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A frame's jobs in device memory: what is launched before, for and after the blur. Pure.
 
+use std::ops::Range;
+
 use super::alpha::{self, Place};
 use super::launch::{self, Group, Kernel, Launch, PlaneBlur};
 use crate::plan::{AlphaPlace, Job};
@@ -20,18 +22,20 @@ pub struct Work<'a> {
 const ALIGNMENT: usize = 256;
 
 impl<'a> Work<'a> {
-    /// For planes whose sources and destinations are there, with products from `products` on, which starts on 256 bytes.
-    pub fn new(jobs: &'a [Job], planes: &[(Place, Place)], products: u64) -> Self {
+    /// For planes whose sources and destinations are there, with products from `products` on, which starts on 256 bytes; of
+    /// every job all rows, or those in `band`.
+    pub fn new(jobs: &'a [Job], planes: &[(Place, Place)], products: u64, band: Option<&[Range<u32>]>) -> Self {
         let mut work = Self { before: Vec::new(), groups: Vec::new(), after: Vec::new(), product_bytes: 0 };
         let rows =
             |(address, pitch): Place, first: usize, step: usize| (address + (first * pitch) as u64, pitch * step);
         let blurs: Vec<PlaneBlur> = jobs
             .iter()
-            .map(|job| {
+            .enumerate()
+            .map(|(index, job)| {
                 let field = &job.field;
                 let (src, dst) = planes[job.plane];
                 let [src, dst] = [src, dst].map(|place| rows(place, field.first_row, field.step));
-                let all = 0..field.layout.height;
+                let all = band.map_or(0..field.layout.height, |band| band[index].clone());
                 let Some(layout) = job.product() else {
                     if job.keep != 0 {
                         work.after.push(alpha::launch(Kernel::Finish, job, src, dst, None, None));
@@ -55,6 +59,7 @@ impl<'a> Work<'a> {
                 work.after.push(alpha::launch(Kernel::Finish, job, src, dst, Some(blurred), alpha));
                 PlaneBlur { layout, src: product, dst: blurred, taps: &job.taps, rows: all }
             })
+            .filter(|blur| !blur.rows.is_empty())
             .collect();
         work.groups = launch::groups(blurs);
         work

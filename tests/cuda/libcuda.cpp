@@ -74,12 +74,14 @@ int enqueue(Stream* stream, std::function<int()> run, void* clears = nullptr) {
 
 int work_off(Stream* stream) {
   int status = SUCCESS;
-  for (auto& work : stream->queue) {
+  // Work may have another stream worked off.
+  std::vector<Work> queue;
+  queue.swap(stream->queue);
+  for (auto& work : queue) {
     state.at_work -= !work.clears;
     // What is freed by now need not be cleared.
     if (status == SUCCESS && (!work.clears || state.device_memory.count(work.clears))) status = work.run();
   }
-  stream->queue.clear();
   return status;
 }
 
@@ -196,6 +198,10 @@ int cuStreamCreate(Stream** stream, unsigned) {
 int cuStreamSynchronize(Stream* stream) {
   ENTER(true);
   return work_off(stream);
+}
+int cuStreamWaitEvent(Stream* stream, Event* event, unsigned) {
+  ENTER(true);
+  return enqueue(stream, [event] { return event->stream ? work_off(event->stream) : SUCCESS; });
 }
 int cuStreamDestroy_v2(Stream* stream) {
   ENTER(true);

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The worker threads: one set for all elements of the process, joined when the last of them stops.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-
-use super::alpha::Weighing;
 
 /// More threads than this only wait for memory.
 const MAX_THREADS: usize = 32;
 
 static SHARED: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
 
-/// Worker threads. Dropping the last handle ends and joins them.
+/// Worker threads. Dropping the last handle ends and joins them. By default there are none, and whoever calls does all.
+#[derive(Default)]
 pub struct Threads {
     /// `None` on a single processor, and while dropping.
     pool: Option<rayon::ThreadPool>,
@@ -66,27 +64,17 @@ impl Threads {
         }
     }
 
-    /// Calls `work` once for every row of every item, many at a time on as many threads as there are `states`.
-    pub fn run_rows<'a, State: Send>(
-        &self,
-        states: &mut [State],
-        items: impl Iterator<Item = &'a Weighing<'a>>,
-        work: impl Fn(&Weighing, usize) + Sync,
-    ) {
-        const ROWS: usize = 16;
-        let parts: Vec<(&Weighing, usize)> = items
-            .flat_map(|item| (0..item.job.field.layout.height as usize).step_by(ROWS).map(move |y| (item, y)))
-            .collect();
-        if parts.is_empty() {
-            return;
+    /// Calls `help` on up to `helpers` threads while `own` runs here; returns when all are done.
+    pub fn alongside<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
+        match &self.pool {
+            Some(pool) if helpers > 0 => pool.in_place_scope(|scope| {
+                for _ in 0..helpers.min(self.handles.len()) {
+                    scope.spawn(|_| help());
+                }
+                own()
+            }),
+            _ => own(),
         }
-        let next = AtomicUsize::new(0);
-        self.run(states, |_| {
-            while let Some((item, first)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let end = (first + ROWS).min(item.job.field.layout.height as usize);
-                (*first..end).for_each(|y| work(item, y));
-            }
-        });
     }
 }
 
