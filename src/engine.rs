@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::cpu::{CpuEngine, OutOfMemory};
-pub use crate::cuda::CudaError;
 use crate::cuda::{CudaEngine, Progress};
+pub use crate::cuda::{CudaError, PinnedSource};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout};
 use crate::plan::{self, Job, Options};
 
@@ -114,6 +114,8 @@ pub struct Stats {
     pub kernel: Stage,
     /// Device to host.
     pub download: Stage,
+    /// Bytes that the CPU copied on their way to and from the device: none where both frames are in pinned memory.
+    pub bytes_copied: u64,
     /// What blurs: on CUDA `general-` or `special-` and the architecture its kernels were built for, else the instruction
     /// set.
     pub kernel_name: &'static str,
@@ -186,6 +188,14 @@ impl Engine {
         }
     }
 
+    /// Memory that frames come and go in without a copy by the CPU, where there is such.
+    pub fn pinned(&self) -> Option<PinnedSource> {
+        match &self.worker {
+            Worker::Cuda(cuda) => Some(cuda.pinned()),
+            Worker::Cpu(_) => None,
+        }
+    }
+
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
         self.stats
@@ -211,6 +221,7 @@ impl Engine {
                     self.stats.upload.add(times.upload);
                     self.stats.kernel.add(times.kernel);
                     self.stats.download.add(times.download);
+                    self.stats.bytes_copied += times.bytes_copied as u64;
                     self.stats.kernel_name = cuda.kernel();
                     self.stats.progress = cuda.progress();
                 }

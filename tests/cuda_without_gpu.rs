@@ -179,9 +179,9 @@ fn memory_is_made_once_for_frames_of_a_shape_and_the_context_once_for_all() {
             let counts = machine.counts();
             assert_eq!(*after_first.get_or_insert(counts), counts, "something was made for a frame");
         }
-        // Both frames on either side, and the scratch of a wide kernel; three streams and four events.
+        // Both frames on either side, the scratch of a wide kernel, and the output's buffer; three streams and four events.
         let counts = after_first.unwrap();
-        assert_eq!([counts.device_blocks, counts.pinned_blocks], [9, 6]);
+        assert_eq!([counts.device_blocks, counts.pinned_blocks], [9, 9]);
         assert_eq!([counts.streams, counts.events], [9, 12]);
         assert!(counts.contexts <= 1 && counts.modules <= 1, "made more than once in the process: {counts:?}");
         assert_eq!(counts.current, 0, "a context was left current on somebody else's thread");
@@ -257,6 +257,41 @@ fn what_is_missing_is_said_at_start() {
     }
 }
 
+/// Runs a pipeline to its end; gives the frames that came out, and the bytes that the CPU copied for CUDA.
+fn run(line: &str) -> (Vec<Vec<u8>>, u64) {
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Bin>().unwrap();
+    let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let frames = std::iter::from_fn(|| sink.pull_sample().ok());
+    let frames = frames.map(|sample| sample.buffer().unwrap().map_readable().unwrap().to_vec()).collect();
+    let stats = pipeline.by_name("blur").unwrap().property::<gst::Structure>("stats");
+    pipeline.set_state(gst::State::Null).unwrap();
+    (frames, stats.get("bytes-copied").unwrap())
+}
+
+/// An upstream that takes the pool it is offered, and a downstream that brings none, save both copies; a pool of others costs
+/// them.
+#[test]
+fn frames_in_pinned_memory_are_not_copied_by_the_cpu() {
+    let machine = Machine::new();
+    video::init();
+    let line = |before: &str, backend: &str| {
+        format!(
+            "videotestsrc num-buffers=3 ! video/x-raw,format=NV12,width=64,height=48 ! {before} \
+             cudagaussblur name=blur backend={backend} ! appsink name=sink sync=false"
+        )
+    };
+    let bytes = 3 * 64 * 48 * 3 / 2;
+    let expected = run(&line("", "cpu")).0;
+    assert_eq!(expected.len(), 3);
+    for (before, copied) in [("", 0), ("queue !", 0), ("identity drop-allocation=true !", bytes)] {
+        let (frames, own) = run(&line(before, "cuda"));
+        assert!(frames == expected, "{before}");
+        assert_eq!(own, copied, "{before}");
+    }
+    assert_eq!(machine.counts().pinned_blocks, 0, "pinned memory is left behind");
+}
+
 /// What can fail on the way of a frame, and the words for it.
 const FAILURES: [(&str, i32, &str); 9] = [
     ("cuMemAlloc_v2", OUT_OF_MEMORY, "of device memory"),
@@ -266,7 +301,7 @@ const FAILURES: [(&str, i32, &str); 9] = [
     ("cuEventRecord", ILLEGAL_ADDRESS, "recording an event"),
     ("cuMemcpyHtoDAsync_v2", ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
     ("cuLaunchKernel", ILLEGAL_ADDRESS, "launching a kernel"),
-    ("cuMemcpyDtoHAsync_v2", ILLEGAL_ADDRESS, "downloading a frame"),
+    ("cuMemcpy2DAsync_v2", ILLEGAL_ADDRESS, "downloading a frame"),
     // A kernel or copy that fails while it runs is told to whoever asks next.
     ("cuEventQuery", ILLEGAL_ADDRESS, "blurring a frame"),
 ];

@@ -1,10 +1,9 @@
-//! Whole frames from ordinary memory to ordinary memory, by the number of bands they are cut into.
+//! Whole frames from host memory to host memory, ordinary or pinned, by the number of bands they are cut into.
 
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::frame::{Plane, PlaneLayout};
@@ -14,14 +13,14 @@ use crate::{BUFFERS, microseconds};
 
 const BANDS: [usize; 5] = [1, 2, 4, 8, 12];
 
-/// Prints the table.
+/// Prints the tables.
 pub fn by_bands() -> Outcome<()> {
-    println!("\nWhole frames from and to ordinary memory, k=15, µs (median of {REPETITIONS}), by bands\n");
+    println!("\nWhole frames from and to host memory, k=15, µs (median of {REPETITIONS}), by bands\n");
     println!(
-        "| frame | MB | {} | as the engine cuts | CPU engine |",
+        "| frame | MB | memory, in and out | {} | as cut |",
         BANDS.map(|bands| format!("{bands} bands")).join(" | ")
     );
-    println!("| --- | --- |{} --- | --- |", " --- |".repeat(BANDS.len()));
+    println!("| --- | --- | --- |{} --- |", " --- |".repeat(BANDS.len()));
     let chroma = PlaneLayout { sigma_scale: [0.5; 2], ..layout(1920, 1080, 2) };
     for (name, planes) in [
         ("1080p RGBA", vec![layout(1920, 1080, 4)]),
@@ -30,34 +29,66 @@ pub fn by_bands() -> Outcome<()> {
         ("4K NV12", vec![layout(3840, 2160, 1), chroma]),
     ] {
         let bytes: usize = planes.iter().map(|plane| plane.row_bytes() * plane.height as usize).sum();
-        let mut row = format!("| {name} | {:.1} |", bytes as f64 / 1e6);
-        for bands in BANDS {
-            row += &format!(" {:.0} |", whole(Engine::on_cuda(CudaEngine::new(0)?.in_bands(bands)), &planes));
+        let size = bytes as f64 / 1e6;
+        for (memory, pinned) in
+            [("ordinary", [false; 2]), ("ordinary, pinned", [false, true]), ("pinned", [true, true])]
+        {
+            let mut row = format!("| {name} | {size:.1} | {memory} |");
+            for bands in BANDS.map(Some).into_iter().chain([None]) {
+                let engine = CudaEngine::new(0)?;
+                let engine = if let Some(bands) = bands { engine.in_bands(bands) } else { engine };
+                row += &format!(" {:.0} |", whole(Engine::on_cuda(engine), &planes, pinned)?);
+            }
+            println!("{row}");
         }
-        row += &format!(" {:.0} |", whole(Engine::on_cuda(CudaEngine::new(0)?), &planes));
-        println!("{row} {:.0} |", whole(Engine::on_cpu(CpuEngine::new()?), &planes));
+        let cpu = whole(Engine::on_cpu(CpuEngine::new()?), &planes, [false; 2])?;
+        println!("| {name} | {size:.1} | CPU engine |{} {cpu:.0} |", " |".repeat(BANDS.len()));
     }
     Ok(())
 }
 
-/// The time of a call, by the host's clock.
-fn whole(mut engine: Engine, planes: &[PlaneLayout]) -> f64 {
-    let params = BlurParams::new(2.5, 15).expect("usable");
-    let frame = || planes.iter().map(|plane| noise(plane.row_bytes() * plane.height as usize)).collect::<Vec<_>>();
-    let sources: Vec<Vec<Vec<u8>>> = (0..BUFFERS).map(|_| frame()).collect();
-    let mut destinations = sources.clone();
+/// A plane's memory.
+enum Room {
+    Ordinary(Vec<u8>),
+    Pinned(PinnedBytes),
+}
+
+impl Room {
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Self::Ordinary(bytes) => bytes,
+            Self::Pinned(bytes) => bytes.as_mut(),
+        }
+    }
+}
+
+/// The time of a call, by the host's clock; source and destination are pinned or not.
+fn whole(mut engine: Engine, planes: &[PlaneLayout], pinned: [bool; 2]) -> Outcome<f64> {
+    let params = BlurParams::new(2.5, 15)?;
+    let source = engine.pinned();
+    let room = |pinned: bool| -> Outcome<Vec<Room>> {
+        let plane = |plane: &PlaneLayout| {
+            let noise = noise(plane.row_bytes() * plane.height as usize);
+            let Some(source) = source.filter(|_| pinned) else { return Ok(Room::Ordinary(noise)) };
+            let mut bytes = source.allocate(noise.len())?;
+            bytes.as_mut().copy_from_slice(&noise);
+            Ok(Room::Pinned(bytes))
+        };
+        planes.iter().map(plane).collect()
+    };
+    let mut frames =
+        (0..BUFFERS).map(|_| Ok([room(pinned[0])?, room(pinned[1])?])).collect::<Outcome<Vec<[Vec<Room>; 2]>>>()?;
     let mut times: Vec<Duration> = Vec::new();
     for turn in 0..REPETITIONS + 8 {
-        let src = planes.iter().zip(&sources[turn % BUFFERS]);
-        let src =
-            src.map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &data[..] }).collect();
-        let dst = planes.iter().zip(&mut destinations[turn % BUFFERS]);
-        let dst = dst.map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &mut data[..] });
-        let mut dst = dst.collect();
+        let [src, dst] = &mut frames[turn % BUFFERS];
+        let src = planes.iter().zip(src);
+        let src = src.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &*room.bytes() });
+        let dst = planes.iter().zip(dst);
+        let dst = dst.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: room.bytes() });
+        let (src, mut dst) = (src.collect(), dst.collect());
         let begun = Instant::now();
-        engine.blur(params, &src, &mut dst).expect("a blurred frame");
+        engine.blur(params, &src, &mut dst)?;
         times.push(begun.elapsed());
     }
-    black_box(&destinations);
-    microseconds(median(times.split_off(8)))
+    Ok(microseconds(median(times.split_off(8))))
 }

@@ -114,7 +114,7 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
     let bytes = pitch * layout.height as usize;
     let memory = || DeviceMemory::new(bytes, &stream);
     let frames = (0..BUFFERS).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;
-    let pinned = PinnedMemory::new(bytes, &stream)?;
+    let pinned = PinnedMemory::new(bytes, device.id())?;
     let picture = noise(bytes);
     // SAFETY: all are of this size; waited for below.
     unsafe {
@@ -214,7 +214,7 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let pitch = layout.row_bytes();
     let bytes = pitch * layout.height as usize;
     let (src, dst) = (DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?);
-    let pinned = [PinnedMemory::new(bytes, &stream)?, PinnedMemory::new(bytes, &stream)?];
+    let pinned = [PinnedMemory::new(bytes, device.id())?, PinnedMemory::new(bytes, device.id())?];
     let jobs = plan::jobs(BlurParams::new(2.5, 15)?.into(), &[*layout]);
     let planes = [((src.address(), pitch), (dst.address(), pitch))];
     for way in [Way::Spinning, Way::Blocking, Way::Ours] {

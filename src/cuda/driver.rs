@@ -74,6 +74,11 @@ impl Stream {
         Ok(Self { raw, id })
     }
 
+    /// The number of its device.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     /// The driver's handle, for calls that have no method here. The stream keeps it.
     pub fn raw(&self) -> sys::CUstream {
         self.raw
@@ -121,6 +126,55 @@ impl Stream {
             .doing(self.id, "downloading a frame")
     }
 
+    /// Queues a copy of rows of so many bytes from the host: addresses and pitches of both sides.
+    ///
+    /// # Safety
+    /// Both hold the rows, the host's in pinned memory, and live until the copy is done; the source is not written until
+    /// then, nor the destination touched.
+    pub unsafe fn upload_rows(
+        &self,
+        from: (*const u8, usize),
+        to: (u64, usize),
+        row_bytes: usize,
+        rows: usize,
+    ) -> Result<(), CudaError> {
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: from.0.cast(),
+            srcPitch: from.1,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: to.0,
+            dstPitch: to.1,
+            ..rows_of(row_bytes, rows)
+        };
+        // SAFETY: as above.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().doing(self.id, "uploading a frame")
+    }
+
+    /// The other way.
+    ///
+    /// # Safety
+    /// As [`Stream::upload_rows`].
+    pub unsafe fn download_rows(
+        &self,
+        from: (u64, usize),
+        to: (*mut u8, usize),
+        row_bytes: usize,
+        rows: usize,
+    ) -> Result<(), CudaError> {
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: from.0,
+            srcPitch: from.1,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            dstHost: to.0.cast(),
+            dstPitch: to.1,
+            ..rows_of(row_bytes, rows)
+        };
+        // SAFETY: as above.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().doing(self.id, "downloading a frame")
+    }
+
     /// Queues a launch.
     ///
     /// # Safety
@@ -152,6 +206,40 @@ impl Drop for Stream {
         // SAFETY: created by `new`. A failure has been told by the work that failed.
         let _ = unsafe { result::stream::destroy(self.raw) };
     }
+}
+
+/// A copy of rows with nothing said of where.
+fn rows_of(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: ptr::null(),
+        srcDevice: 0,
+        srcArray: ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: row_bytes,
+        Height: rows,
+    }
+}
+
+/// Whether the device reaches all of these bytes of the host by itself, as the driver says. A context is current.
+pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
+    let kind = |address: *const u8| {
+        let mut kind = 0_u32;
+        let of_memory = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        // SAFETY: a place for the answer; the driver looks the address up and does not follow it.
+        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), of_memory, address as u64) };
+        asked.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+    };
+    bytes > 0 && kind(address) && kind(address.wrapping_add(bytes - 1))
 }
 
 /// A place in a stream, with the time it was reached.
@@ -248,11 +336,11 @@ pub struct PinnedMemory {
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
-    /// `bytes`, at least 1, with the stream's context current.
-    pub fn new(bytes: usize, stream: &Stream) -> Result<Self, CudaError> {
+    /// `bytes`, at least 1, with the context of device `id` current.
+    pub fn new(bytes: usize, id: u32) -> Result<Self, CudaError> {
         // Flags 0: the CPU's caches hold it. Write-combined memory is slow to read.
         // SAFETY: the size is not 0.
-        let address = allocated(unsafe { result::malloc_host(bytes, 0) }, Memory::PinnedHost, bytes, stream.id)?;
+        let address = allocated(unsafe { result::malloc_host(bytes, 0) }, Memory::PinnedHost, bytes, id)?;
         Ok(Self { address: address.cast() })
     }
 

@@ -16,6 +16,7 @@ mod kernels;
 pub mod launch;
 pub mod log;
 pub mod nvrtc;
+mod pinned;
 mod slot;
 mod special;
 mod staging;
@@ -36,6 +37,7 @@ use driver::{Event, Stream};
 pub use error::{CudaError, Memory, Status};
 pub use kernels::Image;
 use launch::{Group, Passes};
+pub use pinned::{PinnedBytes, PinnedSource};
 use slot::Slot;
 pub use special::{Made, Origin, Progress};
 use special::{Shape, Share};
@@ -53,6 +55,8 @@ pub struct Times {
     pub kernel: Duration,
     /// Device to host.
     pub download: Duration,
+    /// Bytes that the CPU copied.
+    pub bytes_copied: usize,
 }
 
 /// A radius that has stayed for so long is worth a kernel of its own; a sweep passes through many.
@@ -135,6 +139,11 @@ impl CudaEngine {
         self.choice.device
     }
 
+    /// Memory that its frames may come and go in without a copy by the CPU.
+    pub fn pinned(&self) -> PinnedSource {
+        PinnedSource(self.choice.device)
+    }
+
     /// The kernels in use: `general-` and the architecture they were built for or `ptx`, or `special-` and the device's
     /// architecture.
     pub fn kernel(&self) -> &'static str {
@@ -195,12 +204,28 @@ impl CudaEngine {
         // What goes in one band has nothing to overlap with, and streams are late to hear of each other.
         let [up, run, down] = if bands.len() == 1 { [&streams[1]; 3] } else { streams.each_ref() };
         let mut special = true;
+        // The device takes pinned frames from where they are and puts them where they are to go.
+        let direct_in = src.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
+        let direct_out = dst.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
+        let row_bytes = slot.row_bytes();
+        let to: Vec<(usize, usize)> =
+            dst.iter_mut().map(|plane| (plane.data.as_mut_ptr() as usize, plane.pitch)).collect();
         let queue = |index: usize| {
             let (band, [uploaded, blurred, downloaded]) = (&bands[index], &ends[index]);
-            let (from, to) = slot.way_in();
+            let (staged, device) = slot.way_in();
             for (plane, rows) in band.upload.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
-                // SAFETY: both blocks are of the slot's size. Whatever comes of it, the streams are waited for below.
-                unsafe { up.upload(from, to, slot.bytes_of(plane, rows)) }?;
+                let (from, pitch) = (src[plane].data.as_ptr(), src[plane].pitch);
+                let first = rows.start as usize;
+                // SAFETY: the rows are in the frame and in the slot. Whatever comes of it, the streams are waited for below.
+                unsafe {
+                    if direct_in {
+                        let ((address, own), _) = planes[plane];
+                        let to = (address + (first * own) as u64, own);
+                        up.upload_rows((from.add(first * pitch), pitch), to, row_bytes[plane], rows.len())?;
+                    } else {
+                        up.upload(staged, device, slot.bytes_of(plane, rows))?;
+                    }
+                }
             }
             uploaded.record(up)?;
             if bands.len() > 1 {
@@ -213,24 +238,38 @@ impl CudaEngine {
             if bands.len() > 1 {
                 down.wait(blurred)?;
             }
-            let (from, to) = slot.way_out();
+            let (device, staged) = slot.way_out();
             for (plane, rows) in band.download.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+                let ((address, pitch), first) = (to[plane], rows.start as usize);
                 // SAFETY: as above.
-                unsafe { down.download(from, to, slot.bytes_of(plane, rows)) }?;
+                unsafe {
+                    if direct_out {
+                        let (_, (from, own)) = planes[plane];
+                        let to = ((address as *mut u8).add(first * pitch), pitch);
+                        down.download_rows((from + (first * own) as u64, own), to, row_bytes[plane], rows.len())?;
+                    } else {
+                        down.download(device, staged, slot.bytes_of(plane, rows))?;
+                    }
+                }
             }
             downloaded.record(down)
         };
-        let row_bytes = slot.row_bytes();
         let way_in = Chunks::new(bands.iter().map(|band| &band.upload[..]), &row_bytes);
         let way_out = Chunks::new(bands.iter().map(|band| &band.download[..]), &row_bytes);
-        let to: Vec<(usize, usize)> =
-            dst.iter_mut().map(|plane| (plane.data.as_mut_ptr() as usize, plane.pitch)).collect();
+        let first_wanted = if direct_out { bands.len() - 1 } else { 0 };
         let begun = Instant::now();
         let through = || {
             begin.record(up)?;
-            // SAFETY: the frame is the slot's, nothing else is in it, and every row is copied once.
-            way_in.feed(threads, |plane, rows| unsafe { slot.put(src, plane, rows) }, queue)?;
-            let arrived = |band: usize| wait.until(begun, || ends[band][2].is_done());
+            if direct_in {
+                (0..bands.len()).try_for_each(queue)?;
+            } else {
+                // SAFETY: the frame is the slot's, nothing else is in it, and every row is copied once.
+                way_in.feed(threads, |plane, rows| unsafe { slot.put(src, plane, rows) }, queue)?;
+            }
+            let mut arrived = |band: usize| wait.until(begun, || ends[band][2].is_done());
+            if direct_out {
+                return arrived(first_wanted);
+            }
             // SAFETY: likewise, when the rows have arrived.
             way_out.drain(threads, |plane, rows| unsafe { slot.take(&to, plane, rows) }, arrived)
         };
@@ -242,8 +281,10 @@ impl CudaEngine {
         })?;
         self.serving = if special { choice.device.special_name() } else { choice.kernels.name() };
         let [first, last] = [&ends[0], &ends[bands.len() - 1]];
-        wait.learn(begin.until(&first[2])?);
+        wait.learn(begin.until(&ends[first_wanted][2])?);
+        let frame_bytes: usize = src.iter().map(|plane| plane.layout.row_bytes() * plane.layout.height as usize).sum();
         Ok(Times {
+            bytes_copied: frame_bytes * (usize::from(!direct_in) + usize::from(!direct_out)),
             upload: begin.until(&last[0])?,
             kernel: first[0].until(&last[1])?,
             download: first[1].until(&last[2])?,

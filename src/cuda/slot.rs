@@ -50,7 +50,7 @@ impl Slot {
     pub fn new(layouts: Vec<PlaneLayout>, stream: &Stream) -> Result<Self, CudaError> {
         let (places, bytes) = places(&layouts);
         let device = [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?];
-        let pinned = [PinnedMemory::new(bytes, stream)?, PinnedMemory::new(bytes, stream)?];
+        let pinned = [PinnedMemory::new(bytes, stream.id())?, PinnedMemory::new(bytes, stream.id())?];
         // It was cleared on this stream, and others come to use it.
         stream.synchronize()?;
         Ok(Self { layouts, places, pinned, device, extra: None })

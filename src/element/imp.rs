@@ -16,6 +16,7 @@ use gst_video::VideoInterlaceMode;
 use gst_video::prelude::*;
 
 use super::map::{MapError, Mapped};
+use super::pinned::PinnedAllocator;
 use super::settings::{Backend, Settings, param_specs};
 use super::{CudaGaussBlur as Element, formats};
 use crate::engine::{self, CudaError, Engine, EngineError, ErrorKind, Level, Stats};
@@ -90,6 +91,18 @@ fn error_message(error: &EngineError) -> gst::ErrorMessage {
     }
 }
 
+/// A pool of video frames from this allocator.
+fn video_pool(caps: Option<&gst::Caps>, size: u32, min: u32, max: u32, allocator: &PinnedAllocator) -> gst::BufferPool {
+    let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
+    let mut config = pool.config();
+    config.set_params(caps, size, min, max);
+    config.set_allocator(Some(allocator), None);
+    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
+    // Whoever takes the pool configures it again, and is told then.
+    let _ = pool.set_config(config);
+    pool
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -132,6 +145,11 @@ impl CudaGaussBlur {
         Ok(stream.engine.blur(stream.options, &input.planes(layouts)?, &mut output.planes(layouts)?)?)
     }
 
+    /// Pinned memory, where CUDA blurs.
+    fn allocator(&self) -> Option<PinnedAllocator> {
+        lock(&self.stream).as_ref().and_then(|stream| stream.engine.pinned()).map(PinnedAllocator::new)
+    }
+
     fn stats(&self) -> gst::Structure {
         let Readable { stats, frames_passthrough, .. } = *lock(&self.readable);
         let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -140,6 +158,7 @@ impl CudaGaussBlur {
             .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)
+            .field("bytes-copied", stats.bytes_copied)
             .field("compiling", stats.progress.at_work)
             .field("compile-last-ns", stats.progress.last.map_or(0, |made| nanoseconds(made.took)))
             .field("compile-last-from", stats.progress.last.map_or("none", |made| made.from.name()))
@@ -318,8 +337,18 @@ impl BaseTransformImpl for CudaGaussBlur {
     ) -> Result<(), gst::LoggableError> {
         self.parent_propose_allocation(decide_query, query)?;
         // In passthrough, where there is no decide_query, downstream has answered for itself.
-        if decide_query.is_some() {
-            query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        if decide_query.is_none() {
+            return Ok(());
+        }
+        query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        // What upstream writes into such memory goes to the device without a copy by the CPU.
+        let caps = query.get_owned().0;
+        let info = caps.as_ref().and_then(|caps| gst_video::VideoInfo::from_caps(caps).ok());
+        if let (Some(allocator), Some(info)) = (self.allocator(), info) {
+            let size = u32::try_from(info.size()).unwrap_or(u32::MAX);
+            let pool = video_pool(caps.as_ref(), size, 0, 0, &allocator);
+            query.add_allocation_param(Some(&allocator), gst::AllocationParams::default());
+            query.add_allocation_pool(Some(&pool), size, 0, 0);
         }
         Ok(())
     }
@@ -331,18 +360,32 @@ impl BaseTransformImpl for CudaGaussBlur {
         };
         let offered = query.allocation_pools().next();
         let (pool, size, min, max) = offered.clone().unwrap_or((None, 0, 0, 0));
-        // Frames of our own come from a video pool, which aligns and recycles them.
-        let pool = pool.unwrap_or_else(|| gst_video::VideoBufferPool::new().upcast());
         let size = size.max(u32::try_from(info.size()).unwrap_or(u32::MAX));
-        let mut config = pool.config();
-        if pool.has_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META) {
-            config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
-        }
-        config.set_params(caps.as_ref(), size, min, max);
-        // A pool that answers with a change of its own is asked again by the parent.
-        if let Err(error) = pool.set_config(config) {
-            gst::debug!(CAT, imp = self, "the pool changed its configuration: {error}");
-        }
+        // Frames of our own come from a video pool, which aligns and recycles them, in memory that the device writes by
+        // itself where there is a device.
+        let pool = match (pool, self.allocator()) {
+            (Some(pool), _) => {
+                let mut config = pool.config();
+                if pool.has_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META) {
+                    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
+                }
+                config.set_params(caps.as_ref(), size, min, max);
+                // A pool that answers with a change of its own is asked again by the parent.
+                if let Err(error) = pool.set_config(config) {
+                    gst::debug!(CAT, imp = self, "the pool changed its configuration: {error}");
+                }
+                pool
+            }
+            (None, Some(allocator)) => {
+                let params = gst::AllocationParams::default();
+                match query.allocation_params().next() {
+                    Some(_) => query.set_nth_allocation_param(0, Some(&allocator), params),
+                    None => query.add_allocation_param(Some(&allocator), params),
+                }
+                video_pool(caps.as_ref(), size, min, max, &allocator)
+            }
+            (None, None) => gst_video::VideoBufferPool::new().upcast(),
+        };
         match offered {
             Some(_) => query.set_nth_allocation_pool(0, Some(&pool), size, min, max),
             None => query.add_allocation_pool(Some(&pool), size, min, max),

@@ -4,6 +4,7 @@
 pub mod formats;
 mod imp;
 mod map;
+mod pinned;
 mod settings;
 #[cfg(test)]
 mod tests;

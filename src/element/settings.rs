@@ -219,7 +219,8 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
             .nick("Statistics")
             .blurb(
-                "Frames and times since start: frames, frames-cuda, frames-cpu, frames-passthrough; kernel, what blurs; \
+                "Frames and times since start: frames, frames-cuda, frames-cpu, frames-passthrough; bytes-copied by the CPU \
+                    to and from the device, 0 in pinned memory; kernel, what blurs; \
                     compiling, compile-last-ns and compile-last-from, of kernels for single sizes; \
                     upload-, kernel- and download-, each with last-ns and mean-ns, the times per blurred frame in ns",
             )

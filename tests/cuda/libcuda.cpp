@@ -49,6 +49,7 @@ struct State {
   // What there is: contexts retained, devices and their capability, the driver's version.
   int retained = 0, devices = 1, major = 9, minor = 0, version = 13000;
   std::set<void*> device_memory, pinned_memory;
+  std::map<const char*, std::size_t> pinned_bytes;
   int streams = 0, events = 0, modules = 0, allocations = 0, at_work = 0;
 } state;
 
@@ -255,10 +256,13 @@ int cuMemFree_v2(void* pointer) {
 }
 int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   ENTER(true);
-  return allocate(state.pinned_memory, pointer, bytes);
+  const int status = allocate(state.pinned_memory, pointer, bytes);
+  if (status == SUCCESS) state.pinned_bytes[static_cast<char*>(*pointer)] = bytes;
+  return status;
 }
 int cuMemFreeHost(void* pointer) {
   ENTER(true);
+  state.pinned_bytes.erase(static_cast<char*>(pointer));
   return release(state.pinned_memory, pointer);
 }
 int cuMemsetD8Async(void* pointer, unsigned char value, std::size_t bytes, Stream* stream) {
@@ -281,6 +285,43 @@ int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, Stream* 
 int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, Stream* stream) {
   ENTER(true);
   return copy(to, from, bytes, stream);
+}
+
+// Rows, as CUDA_MEMCPY2D has them.
+struct Copy2D {
+  std::size_t src_x, src_y;
+  int src_type;
+  const void* src_host;
+  const char* src_device;
+  void* src_array;
+  std::size_t src_pitch, dst_x, dst_y;
+  int dst_type;
+  void* dst_host;
+  char* dst_device;
+  void* dst_array;
+  std::size_t dst_pitch, bytes, rows;
+};
+int cuMemcpy2DAsync_v2(const Copy2D* given, Stream* stream) {
+  ENTER(true);
+  const Copy2D copy = *given;
+  return enqueue(stream, [copy] {
+    const char* from = copy.src_type == 1 ? static_cast<const char*>(copy.src_host) : copy.src_device;
+    char* to = copy.dst_type == 1 ? static_cast<char*>(copy.dst_host) : copy.dst_device;
+    for (std::size_t row = 0; row < copy.rows; row++)
+      std::memcpy(to + row * copy.dst_pitch, from + row * copy.src_pitch, copy.bytes);
+    return SUCCESS;
+  });
+}
+// What kind of memory an address is in: 1 for pinned memory; others it does not know.
+int cuPointerGetAttribute(unsigned* value, int attribute, const char* address) {
+  ENTER(true);
+  if (attribute != 2) return INVALID_VALUE;
+  for (const auto& [block, bytes] : state.pinned_bytes)
+    if (address >= block && address < block + bytes) {
+      *value = 1;
+      return SUCCESS;
+    }
+  return INVALID_VALUE;
 }
 
 // An image of the compiler's stand-in, "SPECIAL target kernel ", has one kernel, which does what that general one does.

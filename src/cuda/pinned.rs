@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Memory of the host that the device reads and writes by itself, for frames that come and go in it: no copy by the CPU.
+
+use std::mem::ManuallyDrop;
+
+use super::device::Device;
+use super::driver::PinnedMemory;
+use super::error::CudaError;
+
+/// Where such memory comes from. It may be kept longer than the engine.
+#[derive(Clone, Copy)]
+pub struct PinnedSource(pub(super) &'static Device);
+
+impl PinnedSource {
+    /// `bytes` of it, at least 1, all 0.
+    pub fn allocate(self, bytes: usize) -> Result<PinnedBytes, CudaError> {
+        let _current = self.0.enter()?;
+        let memory = PinnedMemory::new(bytes, self.0.id())?;
+        // SAFETY: its own size.
+        unsafe { memory.address().write_bytes(0, bytes) };
+        Ok(PinnedBytes { memory: ManuallyDrop::new(memory), bytes, device: self.0 })
+    }
+}
+
+/// Bytes that free themselves, on any thread.
+pub struct PinnedBytes {
+    memory: ManuallyDrop<PinnedMemory>,
+    bytes: usize,
+    device: &'static Device,
+}
+
+impl AsMut<[u8]> for PinnedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: written when allocated, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.address(), self.bytes) }
+    }
+}
+
+impl Drop for PinnedBytes {
+    fn drop(&mut self) {
+        // Without a context nothing can be freed, and nothing is.
+        if let Ok(_current) = self.device.enter() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
+    }
+}
