@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The worker threads: one set for all elements of the process, joined when the last of them stops.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
@@ -64,16 +65,79 @@ impl Threads {
         }
     }
 
-    /// Calls `help` on up to `helpers` threads while `own` runs here; returns when all are done.
+    /// Calls `help` on up to `helpers` threads while `own` runs here; returns when `own` is done and nobody is in `help` any
+    /// more. Threads that wake up too late for that do not come in: in a virtual machine that can be half a millisecond.
     pub fn alongside<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
-        match &self.pool {
-            Some(pool) if helpers > 0 => pool.in_place_scope(|scope| {
-                for _ in 0..helpers.min(self.handles.len()) {
-                    scope.spawn(|_| help());
+        let Some(pool) = &self.pool else { return own() };
+        let gate = Arc::new(Gate::default());
+        let help: *const (dyn Fn() + Sync) = &help;
+        // SAFETY: only the lifetime changes; whoever calls it is inside the gate, which is closed and empty before `help`
+        // goes.
+        let help = Help(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(help) });
+        for _ in 0..helpers.min(self.handles.len()) {
+            let gate = Arc::clone(&gate);
+            pool.spawn(move || {
+                if gate.enter() {
+                    let _inside = Inside(&gate);
+                    // SAFETY: as above.
+                    unsafe { help.call() };
                 }
-                own()
-            }),
-            _ => own(),
+            });
+        }
+        // Also if `own` panics.
+        let _closing = Closing(&gate);
+        own()
+    }
+}
+
+/// What helpers call.
+#[derive(Clone, Copy)]
+struct Help(*const (dyn Fn() + Sync));
+
+// SAFETY: what it points to may be called from any thread.
+unsafe impl Send for Help {}
+
+impl Help {
+    /// # Safety
+    /// What it points to is there.
+    unsafe fn call(self) {
+        // SAFETY: as above.
+        unsafe { (*self.0)() }
+    }
+}
+
+/// Counts who is inside, and lets nobody in once it is closed.
+#[derive(Default)]
+struct Gate(AtomicUsize);
+
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+impl Gate {
+    fn enter(&self) -> bool {
+        let open = self.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0;
+        if !open {
+            self.0.fetch_sub(1, Ordering::Release);
+        }
+        open
+    }
+}
+
+struct Inside<'a>(&'a Gate);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Closes the gate and waits until nobody is inside.
+struct Closing<'a>(&'a Gate);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_or(CLOSED, Ordering::AcqRel);
+        while self.0.0.load(Ordering::Acquire) != CLOSED {
+            std::hint::spin_loop();
         }
     }
 }
@@ -84,6 +148,32 @@ impl Drop for Threads {
         for handle in self.handles.drain(..) {
             // A worker that panicked has told its frame already.
             let _ = handle.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However late a helper is, it is in there only while there is something to be in.
+    #[test]
+    fn nobody_helps_after_the_end() {
+        let threads = Threads::shared().unwrap();
+        for turn in 0..2000 {
+            let (inside, alive) = (AtomicUsize::new(0), AtomicUsize::new(1));
+            let help = || {
+                inside.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(alive.load(Ordering::SeqCst), 1);
+                inside.fetch_sub(1, Ordering::SeqCst);
+            };
+            threads.alongside(3, help, || {
+                if turn % 10 == 0 {
+                    thread::sleep(std::time::Duration::from_micros(200));
+                }
+            });
+            alive.store(0, Ordering::SeqCst);
+            assert_eq!(inside.load(Ordering::SeqCst), 0);
         }
     }
 }
