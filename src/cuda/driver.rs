@@ -232,12 +232,13 @@ fn rows_of(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
 
 /// Whether the device reaches all of these bytes of the host by itself, as the driver says. A context is current.
 pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
+    // The plural one answers for all addresses; the other has an error for those that CUDA does not know.
     let kind = |address: *const u8| {
-        let mut kind = 0_u32;
-        let of_memory = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        let (mut kind, mut asked) = (0_u32, sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+        let mut answers = [(&raw mut kind).cast::<c_void>()];
         // SAFETY: a place for the answer; the driver looks the address up and does not follow it.
-        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), of_memory, address as u64) };
-        asked.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+        let answer = unsafe { sys::cuPointerGetAttributes(1, &mut asked, answers.as_mut_ptr(), address as u64) };
+        answer.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
     };
     bytes > 0 && kind(address) && kind(address.wrapping_add(bytes - 1))
 }

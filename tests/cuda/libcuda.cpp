@@ -312,16 +312,16 @@ int cuMemcpy2DAsync_v2(const Copy2D* given, Stream* stream) {
     return SUCCESS;
   });
 }
-// What kind of memory an address is in: 1 for pinned memory; others it does not know.
-int cuPointerGetAttribute(unsigned* value, int attribute, const char* address) {
+// What kind of memory an address is in: 1 for pinned memory, 0 for what it does not know.
+int cuPointerGetAttributes(unsigned count, const int* attributes, unsigned** values, const char* address) {
   ENTER(true);
-  if (attribute != 2) return INVALID_VALUE;
+  if (count != 1 || attributes[0] != 2) return INVALID_VALUE;
+  *values[0] = 0;
   for (const auto& [block, bytes] : state.pinned_bytes)
     if (address >= block && address < block + bytes) {
-      *value = 1;
-      return SUCCESS;
+      *values[0] = 1;
     }
-  return INVALID_VALUE;
+  return SUCCESS;
 }
 
 // An image of the compiler's stand-in, "SPECIAL target kernel ", has one kernel, which does what that general one does.
