@@ -213,6 +213,8 @@ impl ObjectImpl for CudaGaussBlur {
         match pspec.name() {
             "sigma" => settings.sigma.to_value(),
             "kernel-size" => settings.kernel_size.to_value(),
+            "planes" => settings.planes.to_value(),
+            "alpha" => settings.alpha.to_value(),
             "backend" => settings.backend.to_value(),
             "cuda-device-id" => settings.cuda_device_id.to_value(),
             "active-backend" => lock(&self.readable).active.to_value(),
