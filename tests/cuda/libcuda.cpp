@@ -1,113 +1,106 @@
 // SPDX-License-Identifier: MPL-2.0
-// A driver for machines without one: as much of libcuda as the CUDA engine uses, with the kernels themselves compiled
-// for the CPU through kernels/shim.h. Controlled by tests/cuda_without_gpu.rs and tests/special.rs.
+// A driver for machines without one: as much of libcuda as the CUDA engine and GStreamer's CUDA library use, with the
+// kernels themselves compiled for the CPU through kernels/shim.h. Controlled by tests/cuda_without_gpu.rs,
+// tests/cuda_memory.rs and tests/special.rs. Memory and copies are in libcuda_memory.cpp.
 //
 // Nothing is done before somebody asks whether it is done, so whoever does not wait for the device sees old bytes. Any
 // function can be told to fail, at once or after some calls. What is allocated is counted.
+#include "libcuda.h"
+
 #include "../../kernels/blur.cu"
 #include "../kernels/by_name.h"
 
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <mutex>
-#include <set>
-#include <string>
-#include <vector>
 
-namespace {
+namespace stand_in {
 
-enum Status { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, WRONG_CONTEXT = 201, NO_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600 };
-
-using Clock = std::chrono::steady_clock;
-struct Work {
-  std::function<int()> run;
-  // The memory it clears, if it is that.
-  void* clears;
-};
-struct Stream {
-  void* context;
-  std::vector<Work> queue;
-};
-struct Event {
-  Clock::time_point time;
-  Stream* stream = nullptr;
-  bool asked = false;
-};
-
-// The calls after the next `after`, `times` of them, fail.
-struct Fault {
-  int after, times, status;
-};
-
-struct State {
-  std::mutex mutex;
-  std::map<std::string, Fault> faults;
-  // What there is: contexts retained, devices and their capability, the driver's version.
-  int retained = 0, devices = 1, major = 9, minor = 0, version = 13000;
-  std::set<void*> device_memory, pinned_memory;
-  std::map<const char*, std::size_t> pinned_bytes;
-  int streams = 0, events = 0, modules = 0, allocations = 0, at_work = 0;
-} state;
-
-thread_local std::vector<void*> contexts;
-
-// A fault set on this function, or the status that it would have otherwise.
-int answer(const char* function, bool needs_context = false) {
+int answer(const char* function, bool needs_context) {
   const auto fault = state.faults.find(function);
   if (fault != state.faults.end() && fault->second.after-- <= 0 && fault->second.times-- > 0) return fault->second.status;
-  return needs_context && contexts.empty() ? NO_CONTEXT : SUCCESS;
+  return needs_context && current.empty() ? NO_CONTEXT : SUCCESS;
 }
 
-#define ENTER(needs_context) \
-  std::lock_guard<std::mutex> lock(state.mutex); \
-  if (const int status = answer(__func__, needs_context)) return status
+Stream* named(Stream* stream) { return stream ? stream : current.back()->unnamed; }
 
-int enqueue(Stream* stream, std::function<int()> run, void* clears = nullptr) {
-  if (stream->context != contexts.back()) return WRONG_CONTEXT;
-  stream->queue.push_back({std::move(run), clears});
-  state.at_work += !clears;
+// Work of one stream that waits for what is queued in another by now.
+static void wait_for(Stream* stream, Stream* other) {
+  if (other->queue.empty()) return;
+  const auto up_to = other->queued;
+  stream->queue.push_back({[=] { return state.all_streams.count(other) ? work_off(other, up_to) : SUCCESS; }});
+  stream->queued++;
+}
+
+int enqueue(Stream* given, Work work) {
+  Stream* stream = named(given);
+  if (!state.all_streams.count(stream)) return INVALID_HANDLE;
+  if (stream->context != current.back()) return WRONG_CONTEXT;
+  Stream* unnamed = stream->context->unnamed;
+  if (stream != unnamed && stream->blocking) wait_for(stream, unnamed);
+  if (stream == unnamed)
+    for (Stream* other : state.streams)
+      if (other->context == stream->context && other->blocking) wait_for(stream, other);
+  stream->queue.push_back(std::move(work));
+  stream->queued++;
   return SUCCESS;
 }
 
-int work_off(Stream* stream) {
+int work_off(Stream* stream, std::uint64_t up_to) {
   int status = SUCCESS;
-  // Work may have another stream worked off.
-  std::vector<Work> queue;
-  queue.swap(stream->queue);
-  for (auto& work : queue) {
-    state.at_work -= !work.clears;
-    // What is freed by now need not be cleared.
-    if (status == SUCCESS && (!work.clears || state.device_memory.count(work.clears))) status = work.run();
+  // Work may have other streams worked off, and those this one, up to a place before it.
+  while (stream->taken < up_to && !stream->queue.empty()) {
+    const Work work = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    stream->taken++;
+    if (status == SUCCESS) status = work.run();
   }
   return status;
 }
 
+Stream* new_stream(Context* context, bool blocking) {
+  Stream* stream = new Stream{context, blocking};
+  state.all_streams.insert(stream);
+  return stream;
+}
+
+// The driver lets the stream's work end first.
+void delete_stream(Stream* stream) {
+  work_off(stream);
+  state.streams.erase(stream);
+  state.all_streams.erase(stream);
+  delete stream;
+}
+
+static Context* new_context(int device, bool primary) {
+  Context* context = new Context{device, primary};
+  context->unnamed = new_stream(context, true);
+  state.contexts.insert(context);
+  return context;
+}
+
+}  // namespace stand_in
+
+using namespace stand_in;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+struct Event {
+  Context* context;
+  Clock::time_point time;
+  // Where it was last recorded.
+  Stream* stream = nullptr;
+  std::uint64_t place = 0;
+  bool asked = false;
+};
+
+int work_off(const Event* event) {
+  return state.all_streams.count(event->stream) ? stand_in::work_off(event->stream, event->place) : SUCCESS;
+}
+
 using Kernel = std::string;
 
-int allocate(std::set<void*>& memory, void** to, std::size_t bytes) {
-  *to = std::malloc(bytes);
-  if (!*to) return OUT_OF_MEMORY;
-  std::memset(*to, 0xc3, bytes);
-  state.allocations++;
-  memory.insert(*to);
-  return SUCCESS;
-}
-
-// Freeing waits for all that is queued, as the driver does. The engine does not rely on it: a copy or a kernel that is
-// still queued then is somebody's mistake.
-int release(std::set<void*>& memory, void* pointer) {
-  if (!memory.erase(pointer)) return INVALID_VALUE;
-  if (state.at_work) {
-    std::fprintf(stderr, "memory was freed while work that may use it was queued\n");
-    std::abort();
-  }
-  std::free(pointer);
-  return SUCCESS;
-}
+bool is_device(int device) { return device >= 0 && device < state.devices; }
 
 }  // namespace
 
@@ -131,10 +124,21 @@ void fake_machine(int devices, int major, int minor, int version) {
 // so far; and contexts left current on this thread.
 void fake_counts(int* counts) {
   std::lock_guard<std::mutex> lock(state.mutex);
-  const int now[] = {static_cast<int>(state.device_memory.size()), static_cast<int>(state.pinned_memory.size()),
-                     state.streams, state.events, state.retained, state.modules, state.allocations,
-                     static_cast<int>(contexts.size())};
+  int pinned = 0;
+  for (const auto& [begin, block] : state.blocks) pinned += block.pinned;
+  const int now[] = {static_cast<int>(state.blocks.size()) - pinned, pinned, static_cast<int>(state.streams.size()),
+                     state.events, state.retained, state.modules, state.allocations, static_cast<int>(current.size())};
   std::memcpy(counts, now, sizeof now);
+}
+// Contexts that there are besides the primary ones.
+int fake_contexts() {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  return static_cast<int>(state.contexts.size() - state.primary.size());
+}
+// Bytes that were copied between host and device so far.
+void fake_copied_bytes(std::size_t* to_device, std::size_t* to_host) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  *to_device = state.to_device, *to_host = state.to_host;
 }
 
 int cuDriverGetVersion(int* version) {
@@ -153,6 +157,7 @@ int cuDeviceGetCount(int* count) {
 }
 int cuDeviceGet(int* device, int ordinal) {
   ENTER(false);
+  if (!is_device(ordinal)) return INVALID_DEVICE;
   *device = ordinal;
   return SUCCESS;
 }
@@ -161,69 +166,150 @@ int cuDeviceGetName(char* name, int length, int) {
   std::strncpy(name, "Stand-in", length);
   return SUCCESS;
 }
-int cuDeviceGetAttribute(int* value, int attribute, int) {
+int cuDeviceGetUuid(char* uuid, int device) {
   ENTER(false);
-  const std::map<int, int> attributes = {{16, 4}, {75, state.major}, {76, state.minor}, {97, 227 << 10}};
-  *value = attributes.at(attribute);
+  std::memset(uuid, device + 1, 16);
   return SUCCESS;
 }
-int cuDevicePrimaryCtxRetain(void** context, int device) {
+// Alignment of textures 14, multiprocessors 16, one address space 41, capability 75 and 76, shared memory 97, memory by
+// pages 102 and pools of memory 115.
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
   ENTER(false);
-  state.retained++;
-  *context = reinterpret_cast<void*>(0x1000ull + device);
-  return SUCCESS;
+  const std::map<int, int> attributes = {{14, 512}, {16, 4}, {41, 1}, {75, state.major}, {76, state.minor},
+                                         {97, 227 << 10}, {102, 0}, {115, 0}};
+  const auto found = attributes.find(attribute);
+  if (found == attributes.end()) return INVALID_VALUE;
+  *value = found->second;
+  return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
-int cuCtxPushCurrent_v2(void* context) {
+int cuDeviceCanAccessPeer(int* can, int device, int peer) {
   ENTER(false);
-  contexts.push_back(context);
-  return SUCCESS;
-}
-int cuCtxPopCurrent_v2(void** context) {
-  ENTER(true);
-  contexts.pop_back();
-  *context = nullptr;
-  return SUCCESS;
-}
-int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
-  ENTER(true);
-  *free = *total = 1 << 30;
-  return SUCCESS;
+  *can = device != peer;
+  return is_device(device) && is_device(peer) ? SUCCESS : INVALID_DEVICE;
 }
 
-int cuStreamCreate(Stream** stream, unsigned) {
-  ENTER(true);
-  state.streams++;
-  *stream = new Stream{contexts.back(), {}};
+int cuDevicePrimaryCtxRetain(Context** context, int device) {
+  ENTER(false);
+  if (!is_device(device)) return INVALID_DEVICE;
+  state.retained++;
+  Context*& primary = state.primary[device];
+  if (!primary) primary = new_context(device, true);
+  *context = primary;
   return SUCCESS;
 }
-int cuStreamSynchronize(Stream* stream) {
+int cuCtxCreate_v2(Context** context, unsigned, int device) {
+  ENTER(false);
+  if (!is_device(device)) return INVALID_DEVICE;
+  *context = new_context(device, false);
+  current.push_back(*context);
+  return SUCCESS;
+}
+// With all that is in it.
+int cuCtxDestroy_v2(Context* context) {
+  ENTER(false);
+  if (!state.contexts.count(context) || context->primary) return WRONG_CONTEXT;
+  for (Stream* stream : std::set<Stream*>(state.all_streams))
+    if (stream->context == context) delete_stream(stream);
+  release_all(context);
+  for (Context* other : state.contexts) other->peers.erase(context);
+  state.contexts.erase(context);
+  if (!current.empty() && current.back() == context) current.pop_back();
+  delete context;
+  return SUCCESS;
+}
+int cuCtxPushCurrent_v2(Context* context) {
+  ENTER(false);
+  if (!state.contexts.count(context)) return WRONG_CONTEXT;
+  current.push_back(context);
+  return SUCCESS;
+}
+int cuCtxPopCurrent_v2(Context** context) {
   ENTER(true);
+  if (context) *context = current.back();
+  current.pop_back();
+  return SUCCESS;
+}
+int cuCtxGetCurrent(Context** context) {
+  ENTER(false);
+  *context = current.empty() ? nullptr : current.back();
+  return SUCCESS;
+}
+int cuCtxSetCurrent(Context* context) {
+  ENTER(false);
+  if (context && !state.contexts.count(context)) return WRONG_CONTEXT;
+  if (!current.empty()) current.pop_back();
+  if (context) current.push_back(context);
+  return SUCCESS;
+}
+int cuCtxGetDevice(int* device) {
+  ENTER(true);
+  *device = current.back()->device;
+  return SUCCESS;
+}
+int cuCtxSynchronize() {
+  ENTER(true);
+  int status = SUCCESS;
+  for (Stream* stream : state.all_streams)
+    if (stream->context == current.back() && status == SUCCESS) status = work_off(stream);
+  return status;
+}
+int cuCtxEnablePeerAccess(Context* peer, unsigned) {
+  ENTER(true);
+  if (!state.contexts.count(peer)) return WRONG_CONTEXT;
+  if (peer->device == current.back()->device) return PEERS_UNSUPPORTED;
+  return current.back()->peers.insert(peer).second ? SUCCESS : ALREADY_PEERS;
+}
+int cuCtxDisablePeerAccess(Context* peer) {
+  ENTER(true);
+  return current.back()->peers.erase(peer) ? SUCCESS : NOT_PEERS;
+}
+
+int cuStreamCreate(Stream** stream, unsigned flags) {
+  ENTER(true);
+  const bool blocking = !(flags & 1);
+  *stream = new_stream(current.back(), blocking);
+  state.streams.insert(*stream);
+  return SUCCESS;
+}
+int cuStreamSynchronize(Stream* given) {
+  ENTER(true);
+  Stream* stream = named(given);
+  if (!state.all_streams.count(stream)) return INVALID_HANDLE;
+  // Whoever waits for the unnamed stream waits for those in step with it.
+  if (!given) enqueue(stream, {[] { return SUCCESS; }});
   return work_off(stream);
 }
-int cuStreamWaitEvent(Stream* stream, Event* event, unsigned) {
+int cuStreamWaitEvent(Stream* stream, const Event* given, unsigned) {
   ENTER(true);
-  return enqueue(stream, [event] { return event->stream ? work_off(event->stream) : SUCCESS; });
+  return enqueue(stream, {[event = *given] { return work_off(&event); }});
 }
 int cuStreamDestroy_v2(Stream* stream) {
   ENTER(true);
-  state.streams--;
-  delete stream;
+  if (!state.streams.count(stream)) return INVALID_HANDLE;
+  delete_stream(stream);
   return SUCCESS;
 }
+// The name that GStreamer 1.22 asks for.
+int cuStreamDestroy(Stream* stream) { return cuStreamDestroy_v2(stream); }
+
 int cuEventCreate(Event** event, unsigned) {
   ENTER(true);
   state.events++;
-  *event = new Event;
+  *event = new Event{current.back()};
   return SUCCESS;
 }
 int cuEventRecord(Event* event, Stream* stream) {
   ENTER(true);
-  event->stream = stream;
-  event->asked = false;
-  return enqueue(stream, [event] {
+  if (event->context != current.back()) return INVALID_HANDLE;
+  const int status = enqueue(stream, {[event] {
     event->time = Clock::now();
     return SUCCESS;
-  });
+  }});
+  if (status != SUCCESS) return status;
+  event->stream = named(stream);
+  event->place = event->stream->queued;
+  event->asked = false;
+  return SUCCESS;
 }
 // Not ready when first asked, so that nobody gets away without waiting.
 int cuEventQuery(Event* event) {
@@ -232,7 +318,11 @@ int cuEventQuery(Event* event) {
     event->asked = true;
     return NOT_READY;
   }
-  return work_off(event->stream);
+  return work_off(event);
+}
+int cuEventSynchronize(Event* event) {
+  ENTER(true);
+  return work_off(event);
 }
 int cuEventElapsedTime(float* milliseconds, Event* begin, Event* end) {
   ENTER(true);
@@ -241,86 +331,10 @@ int cuEventElapsedTime(float* milliseconds, Event* begin, Event* end) {
 }
 int cuEventDestroy_v2(Event* event) {
   ENTER(true);
+  // It may be on its way still.
+  work_off(event);
   state.events--;
   delete event;
-  return SUCCESS;
-}
-
-int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
-  ENTER(true);
-  return allocate(state.device_memory, pointer, bytes);
-}
-int cuMemFree_v2(void* pointer) {
-  ENTER(true);
-  return release(state.device_memory, pointer);
-}
-int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  ENTER(true);
-  const int status = allocate(state.pinned_memory, pointer, bytes);
-  if (status == SUCCESS) state.pinned_bytes[static_cast<char*>(*pointer)] = bytes;
-  return status;
-}
-int cuMemFreeHost(void* pointer) {
-  ENTER(true);
-  state.pinned_bytes.erase(static_cast<char*>(pointer));
-  return release(state.pinned_memory, pointer);
-}
-int cuMemsetD8Async(void* pointer, unsigned char value, std::size_t bytes, Stream* stream) {
-  ENTER(true);
-  return enqueue(stream, [=] {
-    std::memset(pointer, value, bytes);
-    return SUCCESS;
-  }, pointer);
-}
-static int copy(void* to, const void* from, std::size_t bytes, Stream* stream) {
-  return enqueue(stream, [=] {
-    std::memcpy(to, from, bytes);
-    return SUCCESS;
-  });
-}
-int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, Stream* stream) {
-  ENTER(true);
-  return copy(to, from, bytes, stream);
-}
-int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, Stream* stream) {
-  ENTER(true);
-  return copy(to, from, bytes, stream);
-}
-
-// Rows, as CUDA_MEMCPY2D has them.
-struct Copy2D {
-  std::size_t src_x, src_y;
-  int src_type;
-  const void* src_host;
-  const char* src_device;
-  void* src_array;
-  std::size_t src_pitch, dst_x, dst_y;
-  int dst_type;
-  void* dst_host;
-  char* dst_device;
-  void* dst_array;
-  std::size_t dst_pitch, bytes, rows;
-};
-int cuMemcpy2DAsync_v2(const Copy2D* given, Stream* stream) {
-  ENTER(true);
-  const Copy2D copy = *given;
-  return enqueue(stream, [copy] {
-    const char* from = copy.src_type == 1 ? static_cast<const char*>(copy.src_host) : copy.src_device;
-    char* to = copy.dst_type == 1 ? static_cast<char*>(copy.dst_host) : copy.dst_device;
-    for (std::size_t row = 0; row < copy.rows; row++)
-      std::memcpy(to + row * copy.dst_pitch, from + row * copy.src_pitch, copy.bytes);
-    return SUCCESS;
-  });
-}
-// What kind of memory an address is in: 1 for pinned memory, 0 for what it does not know.
-int cuPointerGetAttributes(unsigned count, const int* attributes, unsigned** values, const char* address) {
-  ENTER(true);
-  if (count != 1 || attributes[0] != 2) return INVALID_VALUE;
-  *values[0] = 0;
-  for (const auto& [block, bytes] : state.pinned_bytes)
-    if (address >= block && address < block + bytes) {
-      *values[0] = 1;
-    }
   return SUCCESS;
 }
 
@@ -344,6 +358,11 @@ int cuModuleGetFunction(const Kernel** function, const std::string* module, cons
   *function = &kernel->first;
   return SUCCESS;
 }
+int cuModuleUnload(std::string* module) {
+  ENTER(true);
+  delete module;
+  return SUCCESS;
+}
 int cuFuncSetAttribute(const Kernel*, int, int) {
   ENTER(true);
   return SUCCESS;
@@ -352,15 +371,28 @@ int cuLaunchKernel(const Kernel* kernel, unsigned blocks, unsigned, unsigned, un
                    unsigned shared, Stream* stream, void** parameters, void**) {
   ENTER(true);
   const char* parameter = static_cast<const char*>(parameters[0]);
-  const std::vector<char> copy(parameter, parameter + parameter_bytes(*kernel));
-  return enqueue(stream, [=] {
-    return launch_by_name(*kernel, blocks, threads, shared, copy.data()) ? SUCCESS : NOT_FOUND;
+  std::vector<char> copy(parameter, parameter + parameter_bytes(*kernel));
+  std::vector<Range> uses;
+  relocate(*kernel, copy.data(), [&](auto address) {
+    if (address) uses.push_back({reinterpret_cast<const char*>(address), 1});
+    return address;
   });
+  return enqueue(stream, {[=, context = current.back()] {
+    // An address that the kernel does not use may be in no block.
+    for (const Range& range : uses) {
+      const auto* found = block_of(range.begin);
+      if (found && !reaches(context, found->second)) return ILLEGAL_ADDRESS;
+    }
+    return launch_by_name(*kernel, blocks, threads, shared, copy.data()) ? SUCCESS : NOT_FOUND;
+  }, uses});
 }
 
 int cuGetErrorName(int status, const char** name) {
-  const std::map<int, const char*> names = {{2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"},
-                                            {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}};
+  const std::map<int, const char*> names = {{1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                            {100, "CUDA_ERROR_NO_DEVICE"}, {101, "CUDA_ERROR_INVALID_DEVICE"},
+                                            {201, "CUDA_ERROR_INVALID_CONTEXT"}, {400, "CUDA_ERROR_INVALID_HANDLE"},
+                                            {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {719, "CUDA_ERROR_LAUNCH_FAILED"},
+                                            {801, "CUDA_ERROR_NOT_SUPPORTED"}};
   const auto found = names.find(status);
   *name = found == names.end() ? "CUDA_ERROR_UNKNOWN" : found->second;
   return SUCCESS;
