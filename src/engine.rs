@@ -4,12 +4,18 @@
 use std::time::{Duration, Instant};
 
 use crate::cpu::{CpuEngine, OutOfMemory};
-use crate::cuda::{CudaEngine, Progress};
+pub use crate::cuda::device::Foreign;
+use crate::cuda::{CudaEngine, Flight, Progress, Times};
 pub use crate::cuda::{CudaError, PinnedSource};
-use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout};
+use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout, Source, Target};
 use crate::plan::{self, Job, Options};
 
 pub use crate::cuda::log::{Level, set_sink as log_to};
+
+/// Whether the driver's library is on this machine.
+pub fn has_driver() -> bool {
+    crate::cuda::device::has_driver()
+}
 
 /// What may blur.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +35,15 @@ pub enum EngineError {
     /// CUDA cannot be used, or can no longer.
     #[error("{0}, or set backend=auto or backend=cpu to blur on the CPU")]
     Cuda(#[from] CudaError),
+    /// CUDA failed with a frame that only CUDA can blur.
+    #[error("{0}; the frame is in CUDA memory, where the CPU cannot blur it")]
+    OnDevice(CudaError),
+    /// A frame in CUDA memory came to the CPU.
+    #[error(
+        "a frame in CUDA memory cannot be blurred on the CPU; set backend=auto or backend=cuda on a machine where CUDA \
+         works, or put cudadownload before the blur"
+    )]
+    NeedsCuda,
     /// The system refused the CPU engine's threads.
     #[error("the worker threads could not be started: {0}")]
     Threads(#[from] std::io::Error),
@@ -69,12 +84,15 @@ impl EngineError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Frame(_) => ErrorKind::Frame,
-            Self::OutOfMemory { .. } | Self::Cuda(CudaError::OutOfMemory { .. }) => ErrorKind::Memory,
-            Self::Cuda(CudaError::NoSuchDevice { .. }) => ErrorKind::Setting,
-            Self::Cuda(CudaError::Failed { .. } | CudaError::SharedMemory { .. }) | Self::Threads(_) => {
-                ErrorKind::Failed
-            }
-            Self::Cuda(_) => ErrorKind::Missing,
+            Self::OutOfMemory { .. } => ErrorKind::Memory,
+            Self::Threads(_) => ErrorKind::Failed,
+            Self::NeedsCuda => ErrorKind::Setting,
+            Self::Cuda(error) | Self::OnDevice(error) => match error {
+                CudaError::OutOfMemory { .. } => ErrorKind::Memory,
+                CudaError::NoSuchDevice { .. } => ErrorKind::Setting,
+                CudaError::Failed { .. } | CudaError::SharedMemory { .. } => ErrorKind::Failed,
+                _ => ErrorKind::Missing,
+            },
         }
     }
 }
@@ -108,6 +126,10 @@ pub struct Stats {
     pub frames_cuda: u64,
     /// Frames blurred on the CPU.
     pub frames_cpu: u64,
+    /// Of those blurred by CUDA, those that were on the device and stayed there.
+    pub frames_on_device: u64,
+    /// Of those blurred by CUDA, those that came in pinned memory, and those that left in it.
+    pub frames_pinned: [u64; 2],
     /// Host to device.
     pub upload: Stage,
     /// The blur itself, by the device's clock where there is one; of the kernels in use now.
@@ -129,6 +151,77 @@ enum Worker {
     Cpu(CpuEngine),
 }
 
+/// The memory of a frame that is being blurred.
+///
+/// # Safety
+/// Until this is dropped, what the two speak of stays where it is, though this may be moved; nobody writes the source, and
+/// nobody else touches the destination. What is on a device is on the one that the engine is on, and stays until what is
+/// queued on its stream is done.
+pub unsafe trait Hold {
+    /// From where to where. The same at every call.
+    fn frames(&mut self) -> (Source<'_>, Target<'_>);
+}
+
+/// How far a frame is.
+enum State {
+    /// On its way, from host memory, to it, or both.
+    Flying(Box<Flight>),
+    /// Done, or queued on the stream of its destination.
+    Gone { queued: bool },
+}
+
+/// A frame that was begun.
+pub struct Pending<H> {
+    // Before what it flies in: it is waited for when it is dropped.
+    state: State,
+    held: H,
+    options: Options,
+    failure: Option<CudaError>,
+}
+
+impl<H> Pending<H> {
+    /// Whether it can be finished without waiting.
+    pub fn is_done(&self) -> bool {
+        match &self.state {
+            State::Flying(flight) => flight.is_done(),
+            State::Gone { .. } => true,
+        }
+    }
+}
+
+/// A frame that was finished.
+pub struct Finished<H> {
+    /// Its memory.
+    pub held: H,
+    /// Why the CPU took over from CUDA with this frame, if it did.
+    pub failure: Option<CudaError>,
+    /// It is on a device, and done when the stream of its destination has come so far.
+    pub queued: bool,
+}
+
+/// A frame of the caller's, for as long as a call.
+struct Lent<'a, 's, 'd>(&'a Frame<'s>, &'a mut FrameMut<'d>);
+
+// SAFETY: borrowed until this is dropped.
+unsafe impl Hold for Lent<'_, '_, '_> {
+    fn frames(&mut self) -> (Source<'_>, Target<'_>) {
+        let src =
+            self.0.iter().map(|plane| frame::Plane { layout: plane.layout, pitch: plane.pitch, data: plane.data });
+        let dst = self.1.iter_mut();
+        let dst = dst.map(|plane| frame::Plane { layout: plane.layout, pitch: plane.pitch, data: &mut *plane.data });
+        (Source::Host(src.collect()), Target::Host(dst.collect()))
+    }
+}
+
+/// Where CUDA is to blur.
+#[derive(Clone)]
+pub enum Where {
+    /// On this device, by its primary context.
+    Device(u32),
+    /// In a context that somebody else made.
+    Context(Foreign),
+}
+
 /// Blurs frames with whatever [`Backend`] came to.
 pub struct Engine {
     worker: Worker,
@@ -141,18 +234,40 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens what `backend` asks for, on this CUDA device or the first. With [`Backend::Auto`] the reason for not taking
-    /// CUDA comes beside the engine.
-    pub fn open(backend: Backend, cuda_device: Option<u32>) -> Result<(Self, Option<CudaError>), EngineError> {
+    /// Opens what `backend` asks for. With [`Backend::Auto`] the reason for not taking CUDA comes beside the engine.
+    pub fn open(backend: Backend, place: Where) -> Result<(Self, Option<CudaError>), EngineError> {
         let no_cuda = match backend {
             Backend::Cpu => None,
-            Backend::Auto | Backend::Cuda => match CudaEngine::new(cuda_device.unwrap_or(0)) {
+            Backend::Auto | Backend::Cuda => match Self::cuda_at(place) {
                 Ok(cuda) => return Ok((Self { falls_back: backend == Backend::Auto, ..Self::on_cuda(cuda) }, None)),
                 Err(error) if backend == Backend::Cuda => return Err(error.into()),
                 Err(error) => Some(error),
             },
         };
         Ok((Self::on_cpu(CpuEngine::new()?), no_cuda))
+    }
+
+    fn cuda_at(place: Where) -> Result<CudaEngine, CudaError> {
+        match place {
+            Where::Device(id) => CudaEngine::new(id),
+            Where::Context(foreign) => CudaEngine::within(foreign),
+        }
+    }
+
+    /// Moves to another context, where frames now come from. No frame may be on its way. On an error it stays.
+    pub fn move_to(&mut self, foreign: Foreign) -> Result<(), EngineError> {
+        if let Worker::Cuda(cuda) = &mut self.worker {
+            **cuda = CudaEngine::within(foreign)?;
+        }
+        Ok(())
+    }
+
+    /// The driver's handle of the context that CUDA blurs in, and the number of its device.
+    pub fn context(&self) -> Option<(usize, u32)> {
+        match &self.worker {
+            Worker::Cuda(cuda) => Some((cuda.device().context(), cuda.device().id())),
+            Worker::Cpu(_) => None,
+        }
     }
 
     /// On this CPU engine.
@@ -211,49 +326,130 @@ impl Engine {
         src: &Frame,
         dst: &mut FrameMut,
     ) -> Result<Option<CudaError>, EngineError> {
-        frame::validate(src, dst)?;
-        self.design(options.into(), src);
+        let pending = self.begin(options, Lent(src, dst))?;
+        Ok(self.finish(pending)?.failure)
+    }
+
+    /// Begins to blur a frame. What is in host memory is on its way then, what stays on the device is queued on its stream,
+    /// what the CPU blurs is done.
+    pub fn begin<H: Hold>(&mut self, options: impl Into<Options>, mut held: H) -> Result<Pending<H>, EngineError> {
+        let options = options.into();
+        let (src, mut dst) = held.frames();
+        frame::validate(&src, &dst)?;
+        self.design(options, &src.layouts());
         let mut failure = None;
         if let Worker::Cuda(cuda) = &mut self.worker {
-            match cuda.blur(src, dst, &self.jobs) {
-                Ok(times) => {
-                    self.stats.frames_cuda += 1;
-                    self.stats.upload.add(times.upload);
-                    self.stats.kernel.add(times.kernel);
-                    self.stats.download.add(times.download);
-                    self.stats.bytes_copied += times.bytes_copied as u64;
-                    self.stats.kernel_name = cuda.kernel();
-                    self.stats.progress = cuda.progress();
+            let begun = match (&src, &dst) {
+                (Source::Device(src), Target::Device(dst)) => {
+                    // SAFETY: who holds the memory says so.
+                    let queued = unsafe { cuda.blur_there(src, dst, &self.jobs) };
+                    queued.map(|queued| {
+                        self.stats.frames_on_device += 1;
+                        self.stats.arrived(cuda, &Times { kernel: queued.kernel, ..Times::default() });
+                        State::Gone { queued: !queued.done }
+                    })
                 }
-                Err(error) if self.falls_back => {
-                    // Without threads for the CPU the first cause is the one to tell.
-                    let Ok(cpu) = CpuEngine::new() else { return Err(error.into()) };
-                    self.stats.kernel_name = cpu.instruction_set().name();
-                    self.stats.kernel = Stage::default();
-                    self.worker = Worker::Cpu(cpu);
-                    failure = Some(error);
-                }
-                Err(error) => return Err(error.into()),
+                // SAFETY: likewise.
+                _ => unsafe { cuda.begin(&src, &mut dst, &self.jobs) }.map(|flight| State::Flying(Box::new(flight))),
+            };
+            match begun {
+                Ok(state) => return Ok(Pending { state, held, options, failure: None }),
+                Err(error) => failure = Some(self.fall_back(error, &src, &dst)?),
             }
         }
-        // Not the other arm of the same choice: the CPU may just have taken over.
-        if let Worker::Cpu(cpu) = &mut self.worker {
-            let started = Instant::now();
-            cpu.blur(src, dst, &self.jobs)?;
-            self.stats.frames_cpu += 1;
-            self.stats.kernel.add(started.elapsed());
+        self.blur_on_the_cpu(src, dst)?;
+        Ok(Pending { state: State::Gone { queued: false }, held, options, failure })
+    }
+
+    /// Waits for a frame, of those that were begun the oldest.
+    pub fn finish<H: Hold>(&mut self, mut pending: Pending<H>) -> Result<Finished<H>, EngineError> {
+        self.arrive(&mut pending)?;
+        let Pending { state, held, failure, .. } = pending;
+        Ok(Finished { held, failure, queued: matches!(state, State::Gone { queued: true }) })
+    }
+
+    /// Waits for a frame, of those on their way the oldest, and leaves it to be finished.
+    pub fn arrive<H: Hold>(&mut self, pending: &mut Pending<H>) -> Result<(), EngineError> {
+        let landed = State::Gone { queued: false };
+        let flight = match std::mem::replace(&mut pending.state, landed) {
+            State::Flying(flight) => flight,
+            gone => {
+                pending.state = gone;
+                return Ok(());
+            }
+        };
+        let arrived = match &mut self.worker {
+            Worker::Cuda(cuda) => cuda.finish(*flight).map(|times| self.stats.arrived(cuda, &times)),
+            // CUDA failed with a frame before this one, and with it this one.
+            Worker::Cpu(_) => {
+                drop(flight);
+                return self.blur_after_all(pending);
+            }
+        };
+        if let Err(error) = arrived {
+            let (src, dst) = pending.held.frames();
+            pending.failure = Some(self.fall_back(error, &src, &dst)?);
+            self.blur_after_all(pending)?;
         }
-        Ok(failure)
+        Ok(())
+    }
+
+    fn blur_after_all<H: Hold>(&mut self, pending: &mut Pending<H>) -> Result<(), EngineError> {
+        let (src, dst) = pending.held.frames();
+        self.design(pending.options, &src.layouts());
+        self.blur_on_the_cpu(src, dst)
+    }
+
+    /// Has the CPU take over, if it may and can; the error comes back then.
+    fn fall_back(&mut self, error: CudaError, src: &Source, dst: &Target) -> Result<CudaError, EngineError> {
+        if src.on_device().is_some() || dst.on_device().is_some() {
+            return Err(EngineError::OnDevice(error));
+        }
+        // Without threads for the CPU the first cause is the one to tell.
+        let cpu = if self.falls_back { CpuEngine::new().ok() } else { None };
+        let Some(cpu) = cpu else { return Err(error.into()) };
+        self.stats.kernel_name = cpu.instruction_set().name();
+        self.stats.kernel = Stage::default();
+        self.worker = Worker::Cpu(cpu);
+        Ok(error)
+    }
+
+    fn blur_on_the_cpu(&mut self, src: Source, dst: Target) -> Result<(), EngineError> {
+        let (Worker::Cpu(cpu), Source::Host(src), Target::Host(mut dst)) = (&mut self.worker, src, dst) else {
+            return Err(EngineError::NeedsCuda);
+        };
+        let started = Instant::now();
+        cpu.blur(&src, &mut dst, &self.jobs)?;
+        self.stats.frames_cpu += 1;
+        self.stats.kernel.add(started.elapsed());
+        Ok(())
     }
 
     /// Makes the jobs, unless the last frame's will do.
-    fn design(&mut self, options: Options, frame: &Frame) {
-        let layouts = || frame.iter().map(|plane| plane.layout);
-        let same = |(made, from): &(Options, Vec<PlaneLayout>)| *made == options && layouts().eq(from.iter().copied());
+    fn design(&mut self, options: Options, layouts: &[PlaneLayout]) {
+        let same = |(made, from): &(Options, Vec<PlaneLayout>)| *made == options && layouts == from;
         if !self.made_from.as_ref().is_some_and(same) {
-            let layouts: Vec<PlaneLayout> = layouts().collect();
-            self.jobs = plan::jobs(options, &layouts);
-            self.made_from = Some((options, layouts));
+            self.jobs = plan::jobs(options, layouts);
+            self.made_from = Some((options, layouts.to_vec()));
         }
+    }
+}
+
+impl Stats {
+    /// A frame came through CUDA.
+    fn arrived(&mut self, cuda: &CudaEngine, times: &Times) {
+        self.frames_cuda += 1;
+        let stages = [&mut self.upload, &mut self.kernel, &mut self.download];
+        for (stage, time) in stages.into_iter().zip([times.upload, times.kernel, times.download]) {
+            if let Some(time) = time {
+                stage.add(time);
+            }
+        }
+        self.bytes_copied += times.bytes_copied as u64;
+        for (frames, direct) in self.frames_pinned.iter_mut().zip(times.direct) {
+            *frames += u64::from(direct);
+        }
+        self.kernel_name = cuda.kernel();
+        self.progress = cuda.progress();
     }
 }

@@ -175,7 +175,7 @@ pub enum FrameError {
     Empty,
 }
 
-/// One plane and its memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]` or `&mut [u8]`.
+/// One plane and its memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]`, `&mut [u8]` or [`DeviceBytes`].
 #[derive(Debug)]
 pub struct Plane<D> {
     /// The plane's shape.
@@ -191,20 +191,105 @@ pub type Frame<'a> = Vec<Plane<&'a [u8]>>;
 /// A frame to write to, plane by plane.
 pub type FrameMut<'a> = Vec<Plane<&'a mut [u8]>>;
 
+/// Bytes in the memory of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceBytes {
+    /// The first one's address.
+    pub address: u64,
+    /// How many there are.
+    pub len: usize,
+}
+
+/// A frame in the memory of a device.
+#[derive(Debug)]
+pub struct DeviceFrame {
+    /// Its planes.
+    pub planes: Vec<Plane<DeviceBytes>>,
+    /// The stream (the driver's handle) that orders what is done with it; without one it is done when it is handed on.
+    pub stream: Option<usize>,
+}
+
+/// A frame to read from, wherever it is.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// In host memory.
+    Host(Frame<'a>),
+    /// In the memory of the device that is to blur it.
+    Device(DeviceFrame),
+}
+
+/// A frame to write to, wherever it is.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// In host memory.
+    Host(FrameMut<'a>),
+    /// In the memory of the device that is to blur it.
+    Device(DeviceFrame),
+}
+
+/// What there is of a plane: its shape, pitch and bytes.
+type Extent = (PlaneLayout, usize, usize);
+
+impl DeviceFrame {
+    fn extents(&self) -> Vec<Extent> {
+        self.planes.iter().map(|plane| (plane.layout, plane.pitch, plane.data.len)).collect()
+    }
+
+    /// Address and pitch of every plane.
+    pub fn places(&self) -> Vec<(u64, usize)> {
+        self.planes.iter().map(|plane| (plane.data.address, plane.pitch)).collect()
+    }
+}
+
+impl Source<'_> {
+    fn extents(&self) -> Vec<Extent> {
+        match self {
+            Self::Host(frame) => frame.iter().map(|plane| (plane.layout, plane.pitch, plane.data.len())).collect(),
+            Self::Device(frame) => frame.extents(),
+        }
+    }
+
+    /// The planes' shapes.
+    pub fn layouts(&self) -> Vec<PlaneLayout> {
+        self.extents().into_iter().map(|(layout, ..)| layout).collect()
+    }
+
+    /// The frame, if it is on the device.
+    pub fn on_device(&self) -> Option<&DeviceFrame> {
+        if let Self::Device(frame) = self { Some(frame) } else { None }
+    }
+}
+
+impl Target<'_> {
+    fn extents(&self) -> Vec<Extent> {
+        match self {
+            Self::Host(frame) => frame.iter().map(|plane| (plane.layout, plane.pitch, plane.data.len())).collect(),
+            Self::Device(frame) => frame.extents(),
+        }
+    }
+
+    /// The frame, if it is on the device.
+    pub fn on_device(&self) -> Option<&DeviceFrame> {
+        if let Self::Device(frame) = self { Some(frame) } else { None }
+    }
+}
+
 /// Checks all that an engine relies on: shapes in range and alike, pitches and lengths that hold every row.
-pub fn validate(src: &Frame, dst: &FrameMut) -> Result<(), FrameError> {
+pub fn validate(src: &Source, dst: &Target) -> Result<(), FrameError> {
+    let (src, dst) = (src.extents(), dst.extents());
     if src.is_empty() {
         return Err(FrameError::Empty);
     }
-    for plane in src {
-        plane.layout.check()?;
+    for (layout, ..) in &src {
+        layout.check()?;
     }
-    if src.len() != dst.len() || src.iter().zip(dst).any(|(src, dst)| src.layout != dst.layout) {
+    if src.len() != dst.len() || src.iter().zip(&dst).any(|((src, ..), (dst, ..))| src != dst) {
         return Err(FrameError::Mismatch);
     }
-    for (index, (src, dst)) in src.iter().zip(dst).enumerate() {
-        holds_rows(index, &src.layout, src.pitch, src.data.len())?;
-        holds_rows(index, &dst.layout, dst.pitch, dst.data.len())?;
+    for (index, (src, dst)) in src.iter().zip(&dst).enumerate() {
+        for (layout, pitch, len) in [src, dst] {
+            holds_rows(index, layout, *pitch, *len)?;
+        }
     }
     Ok(())
 }
@@ -242,7 +327,7 @@ mod tests {
         let (src, mut dst) = (vec![0; len], vec![0; len]);
         let src = vec![Plane { layout, pitch, data: &src[..] }];
         let dst = vec![Plane { layout, pitch, data: &mut dst[..] }];
-        validate(&src, &dst)
+        validate(&Source::Host(src), &Target::Host(dst))
     }
 
     #[test]
@@ -304,8 +389,9 @@ mod tests {
         let wider = PlaneLayout { width: 9, ..LAYOUT };
         let src = vec![Plane { layout: LAYOUT, pitch: 30, data: &src[..] }];
         let dst = vec![Plane { layout: wider, pitch: 30, data: &mut dst[..] }];
+        let (src, dst) = (Source::Host(src), Target::Host(dst));
         assert_eq!(validate(&src, &dst), Err(FrameError::Mismatch));
-        assert_eq!(validate(&src, &Vec::new()), Err(FrameError::Mismatch));
-        assert_eq!(validate(&Vec::new(), &Vec::new()), Err(FrameError::Empty));
+        assert_eq!(validate(&src, &Target::Host(Vec::new())), Err(FrameError::Mismatch));
+        assert_eq!(validate(&Source::Host(Vec::new()), &Target::Host(Vec::new())), Err(FrameError::Empty));
     }
 }

@@ -135,7 +135,8 @@ fn compare(engines: [&mut Engine; 2], options: Options, layouts: &[PlaneLayout],
 fn special_kernels() {
     let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
     let mut cpu = Engine::on_cpu(CpuEngine::new().unwrap());
-    let specials = Device::open(0).unwrap().specials();
+    let device = Device::open(0).unwrap();
+    let specials = device.specials();
     let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
     let half = |channels, depth| PlaneLayout { sigma_scale: [0.5; 2], ..new(channels, depth) };
     let packed = |pixels, depth| PlaneLayout { pixels, ..new(4, depth) };

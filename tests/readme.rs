@@ -98,7 +98,7 @@ fn the_readmes_property_table_is_the_elements() {
     let readme = include_str!("../README.md");
     let own = element.list_properties().into_iter().filter(|pspec| pspec.owner_type() == element.type_());
     let names: Vec<String> = own.map(|pspec| pspec.name().to_owned()).collect();
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 9, "{names:?}");
     for name in &names {
         // Each can be read, and what can be written reads back.
         let value = element.property_value(name);

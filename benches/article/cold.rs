@@ -9,11 +9,12 @@ use gstcudagaussblur::cuda::driver::Stream;
 use gstcudagaussblur::cuda::launch::Passes;
 use gstcudagaussblur::cuda::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::{CudaEngine, Image};
+use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use gstcudagaussblur::frame::PlaneLayout;
 use gstcudagaussblur::plan;
 
-use crate::common::{Outcome, layout, noise};
+use crate::common::{Outcome, blur, layout, noise};
 use crate::plots::{self, Table};
 use crate::{Bench, Memory, SIGMA, SIZE, milliseconds, naive};
 
@@ -129,7 +130,7 @@ pub fn start(what: &str, image: &Path) -> Outcome<Duration> {
     match what {
         "image" => naive::launch(naive::load(&image)?, &memory, &stream)?,
         "nvrtc" => {
-            let image = naive::image(device, &Nvrtc::open()?, SIZE, SIGMA, false)?;
+            let image = naive::image(&device, &Nvrtc::open()?, SIZE, SIGMA, false)?;
             naive::launch(naive::load(&image)?, &memory, &stream)?;
         }
         "prebuilt" => launch(&CudaEngine::with(0, Image::Best, Passes::Best)?, &memory, &stream)?,
@@ -143,16 +144,15 @@ pub fn start(what: &str, image: &Path) -> Outcome<Duration> {
 /// What making a kernel for this size took, from where it should come, and its first launch. When it is made an engine
 /// decides; that wait is left out.
 fn special(origin: &str, memory: &Memory, stream: &Stream) -> Outcome<Duration> {
-    let mut engine = CudaEngine::new(0)?;
+    let mut asking = Engine::on_cuda(CudaEngine::new(0)?);
     let small = PlaneLayout { width: 64, height: 8, ..memory.layout };
-    let jobs = plan::jobs(BlurParams::new(SIGMA, SIZE)?.into(), &[small]);
-    let (pitch, src) = (small.row_bytes(), noise(small.row_bytes() * 8));
+    let (src, params) = (noise(small.row_bytes() * 8), BlurParams::new(SIGMA, SIZE)?);
     let mut dst = vec![0; src.len()];
+    let engine = CudaEngine::new(0)?;
     let begun = Instant::now();
     // No frame may be the kernel's first: the last one is that which has it made.
     while !engine.progress().at_work && engine.progress().last.is_none() {
-        let plane = Plane { layout: small, pitch, data: &src[..] };
-        engine.blur(&vec![plane], &mut vec![Plane { layout: small, pitch, data: &mut dst[..] }], &jobs)?;
+        blur(&mut asking, params, small, &src, &mut dst);
         if begun.elapsed() > Duration::from_secs(5) {
             return Err("no kernel is being made".into());
         }

@@ -10,6 +10,7 @@ mod naive;
 mod plots;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
@@ -101,7 +102,7 @@ impl Memory {
 }
 
 struct Bench {
-    device: &'static Device,
+    device: Arc<Device>,
     nvrtc: Nvrtc,
     stream: Stream,
 }
@@ -114,12 +115,12 @@ impl Bench {
     }
 
     fn naive_image(&self, size: u32, sigma: f64, ptx: bool) -> Outcome<Vec<u8>> {
-        naive::image(self.device, &self.nvrtc, size, sigma, ptx)
+        naive::image(&self.device, &self.nvrtc, size, sigma, ptx)
     }
 
     /// Milliseconds of a naive kernel.
     fn naive(&self, kernel: Function, memory: &Memory) -> Outcome<f64> {
-        let time = time_on(&self.stream, self.device, |_| naive::launch(kernel, memory, &self.stream))?;
+        let time = time_on(&self.stream, &self.device, |_| naive::launch(kernel, memory, &self.stream))?;
         Ok(milliseconds(time))
     }
 

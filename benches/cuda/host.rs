@@ -1,26 +1,30 @@
 //! Whole frames from host memory to host memory, ordinary or pinned, by the number of bands they are cut into.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
-use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::engine::{Engine, Hold};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use gstcudagaussblur::frame::{Frame, FrameMut, Plane, PlaneLayout, Source, Target};
 
 use crate::common::{Outcome, REPETITIONS, layout, median, noise};
 use crate::{BUFFERS, microseconds};
 
 const BANDS: [usize; 5] = [1, 2, 4, 8, 12];
+const IN_FLIGHT: usize = 3;
+/// Frames in a row where single ones cannot be timed.
+const LONG_RUN: u32 = 400;
 
 /// Prints the tables.
 pub fn by_bands() -> Outcome<()> {
     println!("\nWhole frames from and to host memory, k=15, µs (median of {REPETITIONS}), by bands\n");
     println!(
-        "| frame | MB | memory, in and out | {} | as cut |",
+        "| frame | MB | memory, in and out | {} | as cut | {IN_FLIGHT} in flight |",
         BANDS.map(|bands| format!("{bands} bands")).join(" | ")
     );
-    println!("| --- | --- | --- |{} --- |", " --- |".repeat(BANDS.len()));
+    println!("| --- | --- | --- |{} --- | --- |", " --- |".repeat(BANDS.len()));
     let chroma = PlaneLayout { sigma_scale: [0.5; 2], ..layout(1920, 1080, 2) };
     for (name, planes) in [
         ("1080p RGBA", vec![layout(1920, 1080, 4)]),
@@ -39,10 +43,10 @@ pub fn by_bands() -> Outcome<()> {
                 let engine = if let Some(bands) = bands { engine.in_bands(bands) } else { engine };
                 row += &format!(" {:.0} |", whole(Engine::on_cuda(engine), &planes, pinned)?);
             }
-            println!("{row}");
+            println!("{row} {:.0} |", in_flight(Engine::on_cuda(CudaEngine::new(0)?), &planes, pinned)?);
         }
         let cpu = whole(Engine::on_cpu(CpuEngine::new()?), &planes, [false; 2])?;
-        println!("| {name} | {size:.1} | CPU engine |{} {cpu:.0} |", " |".repeat(BANDS.len()));
+        println!("| {name} | {size:.1} | CPU engine |{} {cpu:.0} | |", " |".repeat(BANDS.len()));
     }
     Ok(())
 }
@@ -62,30 +66,75 @@ impl Room {
     }
 }
 
+/// A frame's memory on both sides.
+struct Frames {
+    planes: Vec<PlaneLayout>,
+    src: Vec<Room>,
+    dst: Vec<Room>,
+}
+
+impl Frames {
+    fn new(engine: &Engine, planes: &[PlaneLayout], [from_pinned, to_pinned]: [bool; 2]) -> Outcome<Self> {
+        let source = engine.pinned();
+        let room = |pinned: bool| -> Outcome<Vec<Room>> {
+            let plane = |plane: &PlaneLayout| {
+                let noise = noise(plane.row_bytes() * plane.height as usize);
+                let Some(source) = source.as_ref().filter(|_| pinned) else { return Ok(Room::Ordinary(noise)) };
+                let mut bytes = source.allocate(noise.len())?;
+                bytes.as_mut().copy_from_slice(&noise);
+                Ok(Room::Pinned(bytes))
+            };
+            planes.iter().map(plane).collect()
+        };
+        Ok(Self { planes: planes.to_vec(), src: room(from_pinned)?, dst: room(to_pinned)? })
+    }
+
+    fn views(&mut self) -> (Frame<'_>, FrameMut<'_>) {
+        let src = self.planes.iter().zip(&mut self.src);
+        let src = src.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &*room.bytes() });
+        let dst = self.planes.iter().zip(&mut self.dst);
+        let dst = dst.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: room.bytes() });
+        (src.collect(), dst.collect())
+    }
+}
+
+// SAFETY: blocks of the heap and of the driver, which stay where they are; used for nothing else.
+unsafe impl Hold for Frames {
+    fn frames(&mut self) -> (Source<'_>, Target<'_>) {
+        let (src, dst) = self.views();
+        (Source::Host(src), Target::Host(dst))
+    }
+}
+
+/// The time of a frame among many with [`IN_FLIGHT`] on their way, by the host's clock.
+fn in_flight(mut engine: Engine, planes: &[PlaneLayout], pinned: [bool; 2]) -> Outcome<f64> {
+    let params = BlurParams::new(2.5, 15)?;
+    let mut idle = (0..BUFFERS).map(|_| Frames::new(&engine, planes, pinned)).collect::<Outcome<VecDeque<_>>>()?;
+    let mut flights = VecDeque::new();
+    let mut begun = Instant::now();
+    for turn in 0..LONG_RUN + 32 {
+        if turn == 32 {
+            begun = Instant::now();
+        }
+        flights.push_back(engine.begin(params, idle.pop_front().expect("more than are on their way"))?);
+        if flights.len() == IN_FLIGHT {
+            idle.push_back(engine.finish(flights.pop_front().expect("the oldest"))?.held);
+        }
+    }
+    let time = begun.elapsed() / LONG_RUN;
+    for flight in flights {
+        engine.finish(flight)?;
+    }
+    Ok(microseconds(time))
+}
+
 /// The time of a call, by the host's clock; source and destination are pinned or not.
 fn whole(mut engine: Engine, planes: &[PlaneLayout], pinned: [bool; 2]) -> Outcome<f64> {
     let params = BlurParams::new(2.5, 15)?;
-    let source = engine.pinned();
-    let room = |pinned: bool| -> Outcome<Vec<Room>> {
-        let plane = |plane: &PlaneLayout| {
-            let noise = noise(plane.row_bytes() * plane.height as usize);
-            let Some(source) = source.filter(|_| pinned) else { return Ok(Room::Ordinary(noise)) };
-            let mut bytes = source.allocate(noise.len())?;
-            bytes.as_mut().copy_from_slice(&noise);
-            Ok(Room::Pinned(bytes))
-        };
-        planes.iter().map(plane).collect()
-    };
-    let mut frames =
-        (0..BUFFERS).map(|_| Ok([room(pinned[0])?, room(pinned[1])?])).collect::<Outcome<Vec<[Vec<Room>; 2]>>>()?;
+    let mut frames = (0..BUFFERS).map(|_| Frames::new(&engine, planes, pinned)).collect::<Outcome<Vec<_>>>()?;
     let mut times: Vec<Duration> = Vec::new();
     for turn in 0..REPETITIONS + 8 {
-        let [src, dst] = &mut frames[turn % BUFFERS];
-        let src = planes.iter().zip(src);
-        let src = src.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &*room.bytes() });
-        let dst = planes.iter().zip(dst);
-        let dst = dst.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: room.bytes() });
-        let (src, mut dst) = (src.collect(), dst.collect());
+        let (src, mut dst) = frames[turn % BUFFERS].views();
         let begun = Instant::now();
         engine.blur(params, &src, &mut dst)?;
         times.push(begun.elapsed());

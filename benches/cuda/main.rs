@@ -61,7 +61,7 @@ fn tables() -> Outcome<()> {
     println!("| plane | kernel | copy | {} |", KERNEL_SIZES.map(|k| format!("k={k}")).join(" | "));
     println!("| --- | --- | --- |{}", " --- |".repeat(KERNEL_SIZES.len()));
     for (name, width, height, channels) in PLANES {
-        in_device_memory(device, name, layout(width, height, channels))?;
+        in_device_memory(&device, name, layout(width, height, channels))?;
     }
 
     pace::table()?;
@@ -81,7 +81,7 @@ fn tables() -> Outcome<()> {
     println!("| frame | way | late, median | late, 95th percentile | processor time |");
     println!("| --- | --- | --- | --- | --- |");
     for (name, layout) in [("1080p RGBA", layout(1920, 1080, 4)), ("4K RGBA", layout(3840, 2160, 4))] {
-        waits(device, name, &layout)?;
+        waits(&device, name, &layout)?;
     }
     Ok(())
 }

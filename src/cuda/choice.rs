@@ -2,22 +2,23 @@
 //! Which kernels serve a frame: special ones where they are there, else the prebuilt ones; and their launches on a stream.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::alpha::Place;
 use super::device::Device;
 use super::driver::{Function, Stream};
 use super::error::CudaError;
-use super::kernels::Kernels;
+use super::kernels::{Image, Kernels};
 use super::launch::{Group, Launch, Passes};
 use super::special::Shape;
 use super::work::Work;
 use crate::plan::Job;
 
 /// What an engine may choose from.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Choice {
-    pub device: &'static Device,
-    pub kernels: &'static Kernels,
+    pub device: Arc<Device>,
+    pub image: Image,
     /// In how many launches, where the prebuilt kernels serve.
     pub passes: Passes,
     /// Whether kernels may be made for single sizes.
@@ -25,6 +26,11 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// The prebuilt kernels.
+    pub fn kernels(&self) -> Result<&Kernels, CudaError> {
+        self.device.kernels(self.image)
+    }
+
     /// What a special kernel for these planes is made for, if there is to be one.
     pub fn shape(&self, group: &Group) -> Option<Shape> {
         let may = self.specialises && group.fits_fused(self.device.limits());
@@ -85,12 +91,13 @@ impl Choice {
         launches: &[Launch],
         special: Option<Function>,
     ) -> Result<(), CudaError> {
+        let kernels = self.kernels()?;
         for launch in launches {
             let (needed, limit) = (launch.shared_bytes, self.device.limits().shared_bytes);
             if needed > limit {
                 return Err(CudaError::SharedMemory { needed, limit, id: self.device.id() });
             }
-            let function = special.unwrap_or_else(|| self.kernels.function(launch.kernel));
+            let function = special.unwrap_or_else(|| kernels.function(launch.kernel));
             // SAFETY: passed on; the function is the one the launch is for.
             unsafe { stream.launch(function, launch) }?;
         }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The devices of this machine: one persistent context each, shared by all engines of the process.
+//! The devices of this machine, each by a context that all engines of the process share.
 //!
-//! The context is the device's primary one, which the rest of the process shares too. It and the loaded kernels stay
-//! until the process ends, because making them takes 300 ms; frames' memory does not.
+//! That is the device's primary context, which the rest of the process shares too. It and the kernels loaded into it stay
+//! until the process ends, because making them takes 300 ms; frames' memory does not. Or it is a context that somebody
+//! else made and keeps alive: then the kernels are unloaded with the last engine in it.
 
-use std::sync::Mutex;
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::{result, sys};
 use once_cell::sync::OnceCell;
@@ -15,7 +17,18 @@ use super::kernels::{Image, Kernels};
 use super::launch::Limits;
 use super::special::Specials;
 
-/// One device and its context.
+/// A context that somebody else made.
+#[derive(Clone)]
+pub struct Foreign {
+    /// The driver's handle of it.
+    pub context: usize,
+    /// The number of its device.
+    pub id: u32,
+    /// While this is there, so is the context.
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// One device and a context on it.
 pub struct Device {
     id: u32,
     name: String,
@@ -25,7 +38,9 @@ pub struct Device {
     driver: (i32, i32),
     kernels: [OnceCell<Kernels>; Image::COUNT],
     specials: Specials,
-    special_name: String,
+    special_name: &'static str,
+    /// Keeps the context of somebody else. `None` for the primary one, which stays for good.
+    keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the driver API takes a context from any thread.
@@ -34,26 +49,53 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 /// By number; made on first use, kept for good.
-static DEVICES: Mutex<Vec<&'static OnceCell<Device>>> = Mutex::new(Vec::new());
+static DEVICES: Mutex<Vec<&'static OnceCell<Arc<Device>>>> = Mutex::new(Vec::new());
+/// In contexts of others, as long as an engine is in them.
+static FOREIGN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
 impl Device {
     /// The device of this number, as the driver counts. The first call for a device makes its context.
-    pub fn open(id: u32) -> Result<&'static Self, CudaError> {
+    pub fn open(id: u32) -> Result<Arc<Self>, CudaError> {
         let count = count()?;
         if id >= count {
             return Err(CudaError::NoSuchDevice { id, count });
         }
         let cell = {
-            let mut devices = DEVICES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
             while devices.len() <= id as usize {
                 devices.push(Box::leak(Box::default()));
             }
             devices[id as usize]
         };
-        cell.get_or_try_init(|| Self::new(id))
+        cell.get_or_try_init(|| Self::new(id, None).map(Arc::new)).cloned()
     }
 
-    fn new(id: u32) -> Result<Self, CudaError> {
+    /// The device by a context that somebody else made; the primary one if it is that.
+    pub fn adopt(foreign: Foreign) -> Result<Arc<Self>, CudaError> {
+        let count = count()?;
+        let Foreign { context, id, .. } = foreign;
+        if id >= count {
+            return Err(CudaError::NoSuchDevice { id, count });
+        }
+        let primary = {
+            let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+            devices.get(id as usize).and_then(|cell| cell.get()).filter(|device| device.context() == context).cloned()
+        };
+        if let Some(primary) = primary {
+            return Ok(primary);
+        }
+        let mut others = FOREIGN.lock().unwrap_or_else(PoisonError::into_inner);
+        others.retain(|device| device.strong_count() > 0);
+        let known = others.iter().filter_map(Weak::upgrade).find(|device| device.context() == context);
+        if let Some(device) = known {
+            return Ok(device);
+        }
+        let device = Arc::new(Self::new(id, Some(foreign))?);
+        others.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    fn new(id: u32, foreign: Option<Foreign>) -> Result<Self, CudaError> {
         use sys::CUdevice_attribute as Attribute;
         let device = result::device::get(id.cast_signed()).doing(id, "being opened")?;
         let name = result::device::get_name(device).doing(id, "telling its name")?;
@@ -72,16 +114,21 @@ impl Device {
             shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.unsigned_abs(),
         };
         let driver = driver_version()?;
-        // SAFETY: a device the driver has just named. Never released: the context stays.
-        let context = unsafe { result::primary_ctx::retain(device) }.doing(id, "making a context")?;
-        let special_name = format!("special-sm_{}{}", capability.0, capability.1);
+        let (context, keep) = match foreign {
+            Some(Foreign { context, keep, .. }) => (context as sys::CUcontext, Some(keep)),
+            None => {
+                // SAFETY: a device the driver has just named. Never released: the context stays.
+                (unsafe { result::primary_ctx::retain(device) }.doing(id, "making a context")?, None)
+            }
+        };
+        let special_name = special_name(capability);
         let (kernels, specials) = (Default::default(), Specials::default());
-        Ok(Self { id, name, capability, limits, context, driver, kernels, specials, special_name })
+        Ok(Self { id, name, capability, limits, context, driver, kernels, specials, special_name, keep })
     }
 
     /// Makes the context current on this thread for as long as the answer lives.
     pub fn enter(&self) -> Result<Current, CudaError> {
-        // SAFETY: the context stays for good.
+        // SAFETY: the context stays for good, or is kept.
         unsafe { Current::push(self.context) }.doing(self.id, "entering its context")
     }
 
@@ -119,8 +166,8 @@ impl Device {
     }
 
     /// What people are told while such a kernel serves.
-    pub fn special_name(&self) -> &str {
-        &self.special_name
+    pub fn special_name(&self) -> &'static str {
+        self.special_name
     }
 
     /// What decides over launches.
@@ -128,7 +175,7 @@ impl Device {
         self.limits
     }
 
-    /// The address of its context, to tell two apart.
+    /// The driver's handle of its context.
     pub fn context(&self) -> usize {
         self.context as usize
     }
@@ -140,10 +187,39 @@ impl Device {
     }
 }
 
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.keep.is_some()
+            && let Ok(_current) = self.enter()
+        {
+            self.kernels = Default::default();
+            self.specials = Specials::default();
+        }
+    }
+}
+
+/// One string for each architecture, for good: what is told of an engine outlives it.
+fn special_name(capability: (i32, i32)) -> &'static str {
+    static NAMES: Mutex<Vec<((i32, i32), &'static str)>> = Mutex::new(Vec::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, name)) = names.iter().find(|(known, _)| *known == capability) {
+        return name;
+    }
+    let name = format!("special-sm_{}{}", capability.0, capability.1).leak();
+    names.push((capability, name));
+    name
+}
+
+/// Whether the driver's library is on this machine.
+pub fn has_driver() -> bool {
+    // SAFETY: loading libcuda runs its initialisers and nothing else.
+    unsafe { sys::is_culib_present() }
+}
+
 /// How many devices the driver finds; an error if there is none, or no driver that will do.
 pub fn count() -> Result<u32, CudaError> {
-    // SAFETY: loading libcuda runs its initialisers and nothing else. Asked first, because cudarc panics without it.
-    if !unsafe { sys::is_culib_present() } {
+    // Asked first, because cudarc panics without it.
+    if !has_driver() {
         return Err(CudaError::NoDriver);
     }
     // Before anything else: an older driver may lack a function, for which cudarc would panic.

@@ -57,11 +57,12 @@ impl Drop for Current {
     }
 }
 
-/// A stream that does not wait for the default stream.
+/// A stream: one of ours, which does not wait for the default stream, or somebody else's.
 #[derive(Debug)]
 pub struct Stream {
     raw: sys::CUstream,
     id: u32,
+    owned: bool,
 }
 
 // SAFETY: the driver API may be called from any thread.
@@ -71,7 +72,15 @@ impl Stream {
     /// On device `id`, whose context is current.
     pub fn new(id: u32) -> Result<Self, CudaError> {
         let raw = result::stream::create(result::stream::StreamKind::NonBlocking).doing(id, "creating a stream")?;
-        Ok(Self { raw, id })
+        Ok(Self { raw, id, owned: true })
+    }
+
+    /// Somebody else's, by the driver's handle of it.
+    ///
+    /// # Safety
+    /// It is of the context that is current, on device `id`, and outlives what is made here.
+    pub unsafe fn borrowed(handle: usize, id: u32) -> Self {
+        Self { raw: handle as sys::CUstream, id, owned: false }
     }
 
     /// The number of its device.
@@ -138,6 +147,12 @@ impl Stream {
         row_bytes: usize,
         rows: usize,
     ) -> Result<(), CudaError> {
+        if from.1 == row_bytes && to.1 == row_bytes {
+            // SAFETY: as above.
+            return unsafe { sys::cuMemcpyHtoDAsync_v2(to.0, from.0.cast(), row_bytes * rows, self.raw) }
+                .result()
+                .doing(self.id, "uploading a frame");
+        }
         let copy = sys::CUDA_MEMCPY2D {
             srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
             srcHost: from.0.cast(),
@@ -162,6 +177,12 @@ impl Stream {
         row_bytes: usize,
         rows: usize,
     ) -> Result<(), CudaError> {
+        if from.1 == row_bytes && to.1 == row_bytes {
+            // SAFETY: as above.
+            return unsafe { sys::cuMemcpyDtoHAsync_v2(to.0.cast(), from.0, row_bytes * rows, self.raw) }
+                .result()
+                .doing(self.id, "downloading a frame");
+        }
         let copy = sys::CUDA_MEMCPY2D {
             srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
             srcDevice: from.0,
@@ -203,8 +224,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: created by `new`. A failure has been told by the work that failed.
-        let _ = unsafe { result::stream::destroy(self.raw) };
+        if self.owned {
+            // SAFETY: created by `new`. A failure has been told by the work that failed.
+            let _ = unsafe { result::stream::destroy(self.raw) };
+        }
     }
 }
 
@@ -273,6 +296,12 @@ impl Event {
             Err(DriverError(CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
             result => result.doing(self.id, "blurring a frame").map(|()| true),
         }
+    }
+
+    /// Waits until all before it is done.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: a live event.
+        unsafe { result::event::synchronize(self.raw) }.doing(self.id, "blurring a frame")
     }
 
     /// The time from `self` to a later event. Both are done.
@@ -358,7 +387,7 @@ impl Drop for PinnedMemory {
     }
 }
 
-/// A kernel of a module that stays loaded.
+/// A kernel of a module, whose holder keeps it loaded while the kernel is used.
 #[derive(Debug, Clone, Copy)]
 pub struct Function(sys::CUfunction);
 
@@ -374,10 +403,23 @@ impl Function {
     }
 }
 
-/// A loaded image. It stays loaded, so that its functions can be handed around freely.
+/// A loaded image.
+#[derive(Debug)]
 pub struct Module {
     raw: sys::CUmodule,
     id: u32,
+}
+
+// SAFETY: the driver API may be called from any thread.
+unsafe impl Send for Module {}
+// SAFETY: likewise.
+unsafe impl Sync for Module {}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: loaded by `load`. Where the context is gone, so is the module.
+        let _ = unsafe { result::module::unload(self.raw) };
+    }
 }
 
 impl Module {

@@ -54,6 +54,7 @@ pub struct Kernels {
     name: &'static str,
     /// By [`Kernel::index`].
     functions: Vec<Function>,
+    _module: Module,
 }
 
 impl Kernels {
@@ -78,7 +79,7 @@ impl Kernels {
         let module = unsafe { Module::load(&unpacked, device.id()) }?;
         let function = |kernel: Kernel| module.function(&kernel.entry_point(), device.limits().shared_bytes);
         let functions = Kernel::prebuilt().map(function).collect::<Result<_, _>>()?;
-        Ok(Self { name, functions })
+        Ok(Self { name, functions, _module: module })
     }
 
     /// What people are told: `general-` and the architecture it was built for, or `ptx`.

@@ -2,23 +2,24 @@
 //! Memory of the host that the device reads and writes by itself, for frames that come and go in it: no copy by the CPU.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use super::device::Device;
 use super::driver::PinnedMemory;
 use super::error::CudaError;
 
 /// Where such memory comes from. It may be kept longer than the engine.
-#[derive(Clone, Copy)]
-pub struct PinnedSource(pub(super) &'static Device);
+#[derive(Clone)]
+pub struct PinnedSource(pub(super) Arc<Device>);
 
 impl PinnedSource {
     /// `bytes` of it, at least 1, all 0.
-    pub fn allocate(self, bytes: usize) -> Result<PinnedBytes, CudaError> {
+    pub fn allocate(&self, bytes: usize) -> Result<PinnedBytes, CudaError> {
         let _current = self.0.enter()?;
         let memory = PinnedMemory::new(bytes, self.0.id())?;
         // SAFETY: its own size.
         unsafe { memory.address().write_bytes(0, bytes) };
-        Ok(PinnedBytes { memory: ManuallyDrop::new(memory), bytes, device: self.0 })
+        Ok(PinnedBytes { memory: ManuallyDrop::new(memory), bytes, device: Arc::clone(&self.0) })
     }
 }
 
@@ -26,7 +27,7 @@ impl PinnedSource {
 pub struct PinnedBytes {
     memory: ManuallyDrop<PinnedMemory>,
     bytes: usize,
-    device: &'static Device,
+    device: Arc<Device>,
 }
 
 impl AsMut<[u8]> for PinnedBytes {

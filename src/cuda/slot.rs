@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::driver::{DeviceMemory, PinnedMemory, Stream};
 use super::error::CudaError;
-use crate::frame::{Frame, Plane, PlaneLayout};
+use crate::frame::PlaneLayout;
 
 /// Rows start on this many bytes: enough for the kernels' widest loads and a cache line of the host, and so little that
 /// common widths need no padding on the bus.
@@ -24,14 +24,24 @@ pub struct Place {
     pitch: usize,
 }
 
-/// The memory of one frame on its way.
+/// The memory of one frame on its way; of each kind what its frames have needed so far. Of pairs the first is the source's.
 #[derive(Debug)]
 pub struct Slot {
     layouts: Vec<PlaneLayout>,
     places: Vec<Place>,
-    pinned: [PinnedMemory; 2],
-    device: [DeviceMemory; 2],
+    bytes: usize,
+    pinned: [Option<PinnedMemory>; 2],
+    device: [Option<DeviceMemory>; 2],
     extra: Option<DeviceMemory>,
+}
+
+/// What one side of a frame needs of a slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Uses {
+    /// Device memory, where the frame is not on the device itself.
+    pub device: bool,
+    /// Pinned memory, where the frame is in ordinary memory.
+    pub pinned: bool,
 }
 
 /// Places for these planes, and the bytes they take together.
@@ -46,39 +56,58 @@ fn places(layouts: &[PlaneLayout]) -> (Vec<Place>, usize) {
 }
 
 impl Slot {
-    /// For frames of these planes, used by this stream alone, whose context is current.
-    pub fn new(layouts: Vec<PlaneLayout>, stream: &Stream) -> Result<Self, CudaError> {
+    /// For frames of these planes.
+    pub fn new(layouts: Vec<PlaneLayout>) -> Self {
         let (places, bytes) = places(&layouts);
-        let device = [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?];
-        let pinned = [PinnedMemory::new(bytes, stream.id())?, PinnedMemory::new(bytes, stream.id())?];
+        Self { layouts, places, bytes, pinned: [None, None], device: [None, None], extra: None }
+    }
+
+    /// Gets the memory that a frame needs, on its source's and its destination's side. The stream's context is current.
+    pub fn prepare(&mut self, sides: [Uses; 2], stream: &Stream) -> Result<(), CudaError> {
+        let mut new = false;
+        for (side, uses) in sides.into_iter().enumerate() {
+            if uses.device && self.device[side].is_none() {
+                self.device[side] = Some(DeviceMemory::new(self.bytes, stream)?);
+                new = true;
+            }
+            if uses.pinned && self.pinned[side].is_none() {
+                self.pinned[side] = Some(PinnedMemory::new(self.bytes, stream.id())?);
+            }
+        }
         // It was cleared on this stream, and others come to use it.
-        stream.synchronize()?;
-        Ok(Self { layouts, places, pinned, device, extra: None })
+        if new { stream.synchronize() } else { Ok(()) }
     }
 
-    /// Whether it is for frames like this one.
-    pub fn is_for(&self, frame: &Frame) -> bool {
-        self.layouts.len() == frame.len()
-            && self.layouts.iter().zip(frame).all(|(layout, plane)| *layout == plane.layout)
+    /// Whether it is for frames of these planes.
+    pub fn is_for(&self, layouts: &[PlaneLayout]) -> bool {
+        self.layouts == layouts
     }
 
-    /// The address and pitch of each plane of the source and of the destination.
-    pub fn planes(&self) -> impl Iterator<Item = ((u64, usize), (u64, usize))> {
-        let [src, dst] = &self.device;
-        self.places.iter().map(|place| {
-            let at = |memory: &DeviceMemory| (memory.address() + place.offset as u64, place.pitch);
-            (at(src), at(dst))
-        })
+    /// The device address and pitch of each plane of the source and of the destination, where they have device memory here.
+    pub fn planes(&self) -> Vec<[(u64, usize); 2]> {
+        let at = |place: &Place| {
+            let address = |memory: &Option<DeviceMemory>| memory.as_ref().map_or(0, DeviceMemory::address);
+            self.device.each_ref().map(|memory| (address(memory) + place.offset as u64, place.pitch))
+        };
+        self.places.iter().map(at).collect()
     }
 
-    /// Where a frame goes through on its way to the device.
+    fn pinned(&self, side: usize) -> &PinnedMemory {
+        self.pinned[side].as_ref().expect("prepared before the frame")
+    }
+
+    fn device(&self, side: usize) -> &DeviceMemory {
+        self.device[side].as_ref().expect("prepared before the frame")
+    }
+
+    /// Where a frame from ordinary memory goes through on its way to the device.
     pub fn way_in(&self) -> (&PinnedMemory, &DeviceMemory) {
-        (&self.pinned[0], &self.device[0])
+        (self.pinned(0), self.device(0))
     }
 
-    /// Where a frame goes through on its way back.
+    /// Where a frame to ordinary memory goes through on its way back.
     pub fn way_out(&self) -> (&DeviceMemory, &PinnedMemory) {
-        (&self.device[1], &self.pinned[1])
+        (self.device(1), self.pinned(1))
     }
 
     /// Makes room for what the planes need besides; keeps what is there if it is enough. Nothing may be using it.
@@ -102,17 +131,18 @@ impl Slot {
         self.layouts.iter().map(PlaneLayout::row_bytes).collect()
     }
 
-    /// Copies rows of a frame into the pinned memory.
+    /// Copies rows of a frame, whose planes are at these addresses, pitches apart, into the pinned memory.
     ///
     /// # Safety
-    /// The frame is one that the slot is for; nobody else touches those rows in the pinned memory.
-    pub unsafe fn put(&self, frame: &Frame, plane: usize, rows: Range<u32>) {
+    /// The planes are those of a frame that the slot is for, and nobody writes the rows, or touches them in the pinned memory.
+    pub unsafe fn put(&self, planes: &[(usize, usize)], plane: usize, rows: Range<u32>) {
         let (Place { pitch, .. }, to) = (self.places[plane], self.bytes_of(plane, &rows).start);
-        let Plane { layout, pitch: own, data } = &frame[plane];
-        // SAFETY: as above; the frame is valid, the rows are inside the block, and the two are apart.
+        let (address, own) = planes[plane];
+        let from = ((address + rows.start as usize * own) as *const u8, own);
+        // SAFETY: as above; the rows are inside the block, and the two are apart.
         unsafe {
-            let from = (data.as_ptr().add(rows.start as usize * own), *own);
-            copy_rows(from, (self.pinned[0].address().add(to), pitch), layout.row_bytes(), rows.len());
+            let to = (self.pinned(0).address().add(to), pitch);
+            copy_rows(from, to, self.layouts[plane].row_bytes(), rows.len());
         }
     }
 
@@ -126,7 +156,7 @@ impl Slot {
         let to = (address as *mut u8).wrapping_add(rows.start as usize * own);
         // SAFETY: as above.
         unsafe {
-            let from = (self.pinned[1].address().cast_const().add(from), pitch);
+            let from = (self.pinned(1).address().cast_const().add(from), pitch);
             copy_rows(from, (to, own), self.layouts[plane].row_bytes(), rows.len());
         }
     }

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::device::Device;
@@ -130,6 +130,8 @@ struct State {
     queue: VecDeque<Shape>,
     thread: bool,
     last: Option<Made>,
+    /// What the ready ones are in.
+    modules: Vec<Module>,
 }
 
 /// The special kernels of a device.
@@ -162,11 +164,11 @@ const LONGEST_STOP: Duration = Duration::from_secs(2);
 /// NVRTC cannot be interrupted, and crashes if the process ends while it compiles: what it needs is freed before any
 /// handler of ours is called. So the last engine of the process, when it stops, waits for a compilation that is going on,
 /// which takes up to a second. All others stop at once.
-pub struct Share(&'static Device);
+pub struct Share(Arc<Device>);
 
 impl Share {
     /// For an engine on this device.
-    pub fn new(device: &'static Device) -> Self {
+    pub fn new(device: Arc<Device>) -> Self {
         ENGINES.fetch_add(1, Ordering::AcqRel);
         Self(device)
     }
@@ -200,7 +202,7 @@ impl Specials {
     }
 
     /// An engine would like to have this kernel. True if it is to be given up again by [`Specials::give_up`].
-    pub fn want(&self, device: &'static Device, shape: Shape) -> bool {
+    pub fn want(&self, device: &Arc<Device>, shape: Shape) -> bool {
         let mut state = self.lock();
         let room = state.entries.len() < MOST_KERNELS;
         match state.entries.get_mut(&shape) {
@@ -214,7 +216,8 @@ impl Specials {
         }
         if !state.thread {
             let thread = std::thread::Builder::new().name("gaussblur-nvrtc".to_owned());
-            state.thread = thread.spawn(move || device.specials().work(device)).is_ok();
+            let device = Arc::clone(device);
+            state.thread = thread.spawn(move || device.specials().work(&device)).is_ok();
         }
         true
     }
@@ -233,7 +236,7 @@ impl Specials {
     }
 
     /// The thread: makes what is wanted, one after the other.
-    fn work(&self, device: &'static Device) {
+    fn work(&self, device: &Device) {
         loop {
             let shape = {
                 let mut state = self.lock();
@@ -247,12 +250,14 @@ impl Specials {
             };
             let begun = Instant::now();
             // Whatever goes wrong in there, the entry must not stay at work.
-            let made = std::panic::catch_unwind(|| make(device, &shape)).unwrap_or_else(|_| Err("it panicked".into()));
+            let attempt = std::panic::AssertUnwindSafe(|| make(device, &shape));
+            let made = std::panic::catch_unwind(attempt).unwrap_or_else(|_| Err("it panicked".into()));
             let mut state = self.lock();
             match made {
-                Ok((function, from)) => {
+                Ok((function, module, from)) => {
                     let took = begun.elapsed();
                     state.last = Some(Made { took, from });
+                    state.modules.push(module);
                     state.entries.insert(shape, Entry::Ready(function));
                     log(Level::Info, &format!("a kernel for {shape:?} is there after {took:.1?}, from {from:?}"));
                 }
@@ -278,7 +283,7 @@ impl Specials {
 }
 
 /// Takes a kernel from the disk or compiles it, and loads it.
-fn make(device: &Device, shape: &Shape) -> Result<(Function, Origin), String> {
+fn make(device: &Device, shape: &Shape) -> Result<(Function, Module, Origin), String> {
     let Some(nvrtc) = &*NVRTC else { return Err(String::new()) };
     let target = nvrtc.target(device.capability(), device.driver())?;
     let options = shape.options(target);
@@ -290,7 +295,7 @@ fn make(device: &Device, shape: &Shape) -> Result<(Function, Origin), String> {
 
     if let Some(image) = folder.as_ref().and_then(|folder| disk::read(folder, &key)) {
         match load(device, image) {
-            Ok(function) => return Ok((function, Origin::Disk)),
+            Ok((function, module)) => return Ok((function, module, Origin::Disk)),
             Err(why) => log(Level::Info, &format!("a kernel from the disk cannot be loaded ({why}); it is made again")),
         }
     }
@@ -299,21 +304,21 @@ fn make(device: &Device, shape: &Shape) -> Result<(Function, Origin), String> {
     if !said.is_empty() {
         log(Level::Debug, &format!("NVRTC {version} says: {said}"));
     }
-    let function = load(device, image.clone())?;
+    let (function, module) = load(device, image.clone())?;
     if let Some(folder) = folder {
         disk::write(&folder, &key, &image);
     }
-    Ok((function, Origin::Nvrtc))
+    Ok((function, module, Origin::Nvrtc))
 }
 
-fn load(device: &Device, mut image: Vec<u8>) -> Result<Function, String> {
+fn load(device: &Device, mut image: Vec<u8>) -> Result<(Function, Module), String> {
     // PTX is text, of which the driver finds the end by its NUL. A CUBIN does not mind.
     image.push(0);
     let load = || {
         let _current = device.enter()?;
         // SAFETY: the compiler's own output, or checked by its digest.
         let module = unsafe { Module::load(&image, device.id()) }?;
-        module.function(ENTRY_POINT, device.limits().shared_bytes)
+        Ok((module.function(ENTRY_POINT, device.limits().shared_bytes)?, module))
     };
     load().map_err(|error: CudaError| error.to_string())
 }

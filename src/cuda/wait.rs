@@ -15,6 +15,8 @@ const MARGIN: Duration = Duration::from_micros(20);
 const FIRST_LATENESS: Duration = Duration::from_micros(80);
 /// Beyond what was expected it polls for so long; then this frame takes its time, and it naps between polls.
 const PATIENCE: Duration = Duration::from_micros(500);
+/// Between polls for what may be noticed late. A timer's slack makes it longer.
+const NAP: Duration = Duration::from_micros(10);
 
 /// What the last waits taught.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ impl Default for Wait {
 }
 
 impl Wait {
-    /// Returns when `is_done` says so, or fails. The work was begun to be queued at `begun`.
+    /// Returns when `is_done` says so, or fails, as little late as can be. The work was begun to be queued at `begun`.
     pub fn until<E>(&mut self, begun: Instant, mut is_done: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
         let sleep = self.expected.saturating_sub(self.lateness + MARGIN + begun.elapsed());
         if sleep >= SHORTEST_SLEEP {
@@ -48,6 +50,19 @@ impl Wait {
         while !is_done()? {
             if begun.elapsed() > self.expected + PATIENCE {
                 std::thread::sleep(PATIENCE / 10);
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when `is_done` says so, or fails, and soon sleeps meanwhile: for what may be noticed a little late.
+    pub fn nap_until<E>(mut is_done: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+        let begun = Instant::now();
+        while !is_done()? {
+            if begun.elapsed() > SHORTEST_SLEEP {
+                std::thread::sleep(NAP);
             } else {
                 std::hint::spin_loop();
             }

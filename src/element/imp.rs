@@ -1,51 +1,71 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The GObject: what GstBaseTransform asks of the element, answered with engine calls.
+//! The GObject: what GStreamer asks of the element, and where it is answered: `frames` (the streaming thread), `caps`,
+//! `allocation`, `contexts`.
 //!
-//! Settings are copied and the lock dropped before any work. The stream's state is taken out of its mutex while a frame
-//! is blurred and put back after, so that no lock is held while GStreamer is called.
+//! Settings are copied and the lock dropped before any work.
 
+use std::collections::VecDeque;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
+use gst_base::subclass::base_transform::{GenerateOutputSuccess, InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 use gst_video::VideoInterlaceMode;
 use gst_video::prelude::*;
 
-use super::map::{MapError, Mapped};
-use super::pinned::PinnedAllocator;
+use super::map::{Buffers, MapError};
 use super::settings::{Backend, Settings, param_specs};
-use super::{CudaGaussBlur as Element, formats};
-use crate::engine::{self, CudaError, Engine, EngineError, ErrorKind, Level, Stats};
-use crate::frame::{MAX_DIMENSION, PlaneLayout};
+use super::{CudaGaussBlur as Element, caps, formats, gstcuda};
+use crate::engine::{self, Engine, EngineError, ErrorKind, Level, Pending, Stats, Where};
+use crate::frame::PlaneLayout;
 use crate::plan::Options;
 
-static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+pub(super) static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("cudagaussblur", gst::DebugColorFlags::empty(), Some("Gaussian blur on the GPU or CPU"))
 });
 
+/// A frame on its way.
+pub(super) type Flight = Pending<Buffers>;
+
 /// What lives from start to stop.
 pub(super) struct Stream {
+    /// The oldest first.
+    pub(super) flights: VecDeque<Flight>,
     pub(super) engine: Engine,
+    /// How many frames may be on their way when one more is asked for.
+    pub(super) max_in_flight: usize,
     /// What the caps say; none before the first.
-    format: Option<Format>,
+    pub(super) format: Option<Format>,
     /// What the frame at hand is blurred with.
-    options: Options,
+    pub(super) options: Options,
+    /// Why the frame at hand cannot be blurred.
+    pub(super) trouble: Option<FrameFailure>,
+    /// What orders the work on frames in CUDA memory of our own.
+    pub(super) cuda_stream: Option<gstcuda::Stream>,
+}
+
+impl Stream {
+    /// Whether frames are passed on untouched. Where they change memory, they never are.
+    pub(super) fn passes_through(&self) -> bool {
+        self.options.is_passthrough() && self.format.as_ref().is_none_or(|format| format.stays)
+    }
 }
 
 /// What the caps say of frames.
-struct Format {
-    info: gst_video::VideoInfo,
+pub(super) struct Format {
+    pub(super) info: gst_video::VideoInfo,
     /// The planes of a frame, and of one whose two fields are interleaved.
     layouts: [Vec<PlaneLayout>; 2],
+    /// They come and go in the same memory.
+    stays: bool,
 }
 
 impl Format {
     /// The planes of this buffer: in streams of mixed frames each says for itself what it is.
-    fn layouts(&self, buffer: &gst::BufferRef) -> &[PlaneLayout] {
+    pub(super) fn layouts(&self, buffer: &gst::BufferRef) -> &[PlaneLayout] {
         let interlaced = match self.info.interlace_mode() {
             VideoInterlaceMode::Interleaved => true,
             VideoInterlaceMode::Mixed => buffer.video_flags().contains(gst_video::VideoBufferFlags::INTERLACED),
@@ -57,31 +77,38 @@ impl Format {
 
 /// What people can read at any time.
 #[derive(Default)]
-struct Readable {
-    active: Backend,
-    stats: Stats,
+pub(super) struct Readable {
+    pub(super) active: Backend,
+    pub(super) stats: Stats,
     frames_passthrough: u64,
 }
 
 /// Why a frame came to nothing.
 #[derive(Debug, thiserror::Error)]
-enum FrameFailure {
+pub(super) enum FrameFailure {
     #[error(transparent)]
     Map(#[from] MapError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    #[error(
+        "a frame is in the memory of CUDA device {have}, but cuda-device-id={wanted}; set cuda-device-id to {have} or -1, or \
+         put cudadownload before the blur"
+    )]
+    WrongDevice { have: u32, wanted: u32 },
 }
 
 /// The element's private part.
 #[derive(Default)]
 pub struct CudaGaussBlur {
-    settings: Mutex<Settings>,
+    pub(super) settings: Mutex<Settings>,
     pub(super) stream: Mutex<Option<Stream>>,
-    readable: Mutex<Readable>,
+    pub(super) readable: Mutex<Readable>,
+    /// The CUDA context that is shared with the neighbours.
+    pub(super) context: Mutex<Option<gstcuda::Context>>,
 }
 
 /// An engine's error as GStreamer's.
-fn error_message(error: &EngineError) -> gst::ErrorMessage {
+pub(super) fn error_message(error: &EngineError) -> gst::ErrorMessage {
     match error.kind() {
         ErrorKind::Frame => gst::error_msg!(gst::StreamError::Format, ("{error}")),
         ErrorKind::Setting => gst::error_msg!(gst::ResourceError::Settings, ("{error}")),
@@ -91,65 +118,11 @@ fn error_message(error: &EngineError) -> gst::ErrorMessage {
     }
 }
 
-/// A pool of video frames from this allocator.
-fn video_pool(caps: Option<&gst::Caps>, size: u32, min: u32, max: u32, allocator: &PinnedAllocator) -> gst::BufferPool {
-    let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
-    let mut config = pool.config();
-    config.set_params(caps, size, min, max);
-    config.set_allocator(Some(allocator), None);
-    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
-    // Whoever takes the pool configures it again, and is told then.
-    let _ = pool.set_config(config);
-    pool
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CudaGaussBlur {
-    /// Lets controlled properties follow the stream, then fixes the frame's blur and whether it is one.
-    fn settle(&self, buffer: &gst::BufferRef) {
-        let element = self.obj();
-        let segment = element.segment();
-        let time = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_stream_time(buffer.pts()));
-        if let Some(time) = time
-            && let Err(error) = element.sync_values(time)
-        {
-            gst::debug!(CAT, imp = self, "controlled properties keep their values: {error}");
-        }
-        // Between start and stop the settings hold only what can be used.
-        let Ok(options) = lock(&self.settings).options() else { return };
-        if let Some(stream) = &mut *lock(&self.stream) {
-            stream.options = options;
-        }
-        let passthrough = options.is_passthrough();
-        if element.is_passthrough() != passthrough {
-            gst::debug!(CAT, imp = self, "{} passthrough", if passthrough { "entering" } else { "leaving" });
-            element.set_passthrough(passthrough);
-            // With the passthrough goes or comes the need for a pool of our own.
-            element.reconfigure_src();
-        }
-    }
-
-    fn blur(
-        &self,
-        stream: &mut Stream,
-        input: &gst::BufferRef,
-        output: &mut gst::BufferRef,
-    ) -> Result<Option<CudaError>, FrameFailure> {
-        let Some(format) = &stream.format else { return Err(MapError::Refused.into()) };
-        let layouts = format.layouts(input);
-        let input = Mapped::read(input, &format.info)?;
-        let mut output = Mapped::write(output, &format.info)?;
-        Ok(stream.engine.blur(stream.options, &input.planes(layouts)?, &mut output.planes(layouts)?)?)
-    }
-
-    /// Pinned memory, where CUDA blurs.
-    fn allocator(&self) -> Option<PinnedAllocator> {
-        lock(&self.stream).as_ref().and_then(|stream| stream.engine.pinned()).map(PinnedAllocator::new)
-    }
-
     fn stats(&self) -> gst::Structure {
         let Readable { stats, frames_passthrough, .. } = *lock(&self.readable);
         let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -158,6 +131,9 @@ impl CudaGaussBlur {
             .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)
+            .field("frames-on-device", stats.frames_on_device)
+            .field("frames-pinned-in", stats.frames_pinned[0])
+            .field("frames-pinned-out", stats.frames_pinned[1])
             .field("bytes-copied", stats.bytes_copied)
             .field("compiling", stats.progress.at_work)
             .field("compile-last-ns", stats.progress.last.map_or(0, |made| nanoseconds(made.took)))
@@ -217,6 +193,7 @@ impl ObjectImpl for CudaGaussBlur {
             "alpha" => settings.alpha.to_value(),
             "backend" => settings.backend.to_value(),
             "cuda-device-id" => settings.cuda_device_id.to_value(),
+            "max-in-flight" => settings.max_in_flight.to_value(),
             "active-backend" => lock(&self.readable).active.to_value(),
             "stats" => self.stats().to_value(),
             other => unreachable!("no property {other}"),
@@ -241,24 +218,20 @@ impl ElementImpl for CudaGaussBlur {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let frames = || {
-                gst_video::VideoCapsBuilder::new()
-                    .format_list(formats::all())
-                    .width_range(1..=MAX_DIMENSION as i32)
-                    .height_range(1..=MAX_DIMENSION as i32)
-            };
-            // Fields in buffers of their own have a caps feature.
-            let fields =
-                frames().features([gst_video::CAPS_FEATURE_FORMAT_INTERLACED]).field("interlace-mode", "alternate");
-            let mut caps = frames().build();
-            caps.make_mut().append(fields.build());
             [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
-                .map(|(name, direction)| gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps))
+                .map(|(name, direction)| {
+                    gst::PadTemplate::new(name, direction, gst::PadPresence::Always, caps::template())
+                })
                 .into_iter()
                 .collect::<Result<_, _>>()
                 .expect("the caps are fixed at build time")
         });
         &TEMPLATES
+    }
+
+    fn set_context(&self, context: &gst::Context) {
+        self.take_context(context);
+        self.parent_set_context(context);
     }
 }
 
@@ -276,7 +249,10 @@ impl BaseTransformImpl for CudaGaussBlur {
             settings.started = true;
             (*settings, options)
         };
-        let opened = Engine::open(settings.backend.into(), settings.cuda_device());
+        let context = if settings.backend == Backend::Cpu { None } else { self.find_context() };
+        let place = context.as_ref().map(|context| Where::Context(context.for_engine()));
+        let place = place.unwrap_or(Where::Device(settings.cuda_device().unwrap_or(0)));
+        let opened = Engine::open(settings.backend.into(), place);
         let (engine, no_cuda) = opened.map_err(|error| {
             lock(&self.settings).started = false;
             error_message(&error)
@@ -287,7 +263,17 @@ impl BaseTransformImpl for CudaGaussBlur {
         gst::info!(CAT, imp = self, "blurring on {}", engine.description());
         *lock(&self.readable) =
             Readable { active: engine.active().into(), stats: engine.stats(), frames_passthrough: 0 };
-        *lock(&self.stream) = Some(Stream { engine, format: None, options });
+        self.share_context(&engine);
+        let cuda_stream = lock(&self.context).as_ref().and_then(gstcuda::Context::stream);
+        *lock(&self.stream) = Some(Stream {
+            flights: VecDeque::new(),
+            engine,
+            max_in_flight: settings.max_in_flight as usize,
+            format: None,
+            options,
+            trouble: None,
+            cuda_stream,
+        });
         self.obj().set_passthrough(options.is_passthrough());
         self.obj().notify("active-backend");
         Ok(())
@@ -297,12 +283,65 @@ impl BaseTransformImpl for CudaGaussBlur {
         lock(&self.settings).started = false;
         let stream = lock(&self.stream).take();
         drop(stream);
+        let context = lock(&self.context).take();
+        drop(context);
         lock(&self.readable).active = Backend::Auto;
         self.obj().notify("active-backend");
         Ok(())
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+    fn transform_caps(
+        &self,
+        _direction: gst::PadDirection,
+        caps: &gst::Caps,
+        filter: Option<&gst::Caps>,
+    ) -> Option<gst::Caps> {
+        let across = caps::across(caps);
+        Some(filter.map_or_else(
+            || across.clone(),
+            |filter| filter.intersect_with_mode(&across, gst::CapsIntersectMode::First),
+        ))
+    }
+
+    fn fixate_caps(&self, direction: gst::PadDirection, caps: &gst::Caps, othercaps: gst::Caps) -> gst::Caps {
+        self.parent_fixate_caps(direction, caps, caps::prefer_same(caps, othercaps))
+    }
+
+    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == gst::PadDirection::Sink && query.is_serialized() {
+            // Upstream may want its buffers back.
+            self.drain();
+        }
+        match query.view_mut() {
+            gst::QueryViewMut::Context(query) if query.context_type() == gstcuda::CONTEXT_TYPE => {
+                let context = lock(&self.context).clone();
+                if let Some(shared) = context.and_then(|context| context.to_shared()) {
+                    query.set_context(&shared);
+                    return true;
+                }
+            }
+            gst::QueryViewMut::Latency(query) if direction == gst::PadDirection::Src => {
+                let answered = BaseTransformImplExt::parent_query(self, direction, query);
+                let (live, least, most) = query.result();
+                let ours = self.latency();
+                query.set(live, least + ours, most.map(|most| most + ours));
+                return answered;
+            }
+            _ => (),
+        }
+        BaseTransformImplExt::parent_query(self, direction, query)
+    }
+
+    fn sink_event(&self, event: gst::Event) -> bool {
+        match event.type_() {
+            gst::EventType::FlushStop => self.discard(),
+            _ if event.is_serialized() => self.drain(),
+            _ => (),
+        }
+        self.parent_sink_event(event)
+    }
+
+    fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let info = gst_video::VideoInfo::from_caps(incaps)
             .map_err(|_| gst::loggable_error!(CAT, "these caps describe no video frame: {incaps}"))?;
         if info.interlace_mode() == VideoInterlaceMode::Fields {
@@ -311,8 +350,21 @@ impl BaseTransformImpl for CudaGaussBlur {
         let (Some(whole), Some(fields)) = (formats::planes(&info, false), formats::planes(&info, true)) else {
             return Err(gst::loggable_error!(CAT, "{} video cannot be blurred: {incaps}", info.format()));
         };
-        if let Some(stream) = &mut *lock(&self.stream) {
-            stream.format = Some(Format { info, layouts: [whole, fields] });
+        let memories = [incaps, outcaps].map(|caps| caps::are_on_device(caps));
+        let stays = memories[0] == memories[1];
+        let (passthrough, on_cpu, late) = {
+            let mut stream = lock(&self.stream);
+            let Some(stream) = &mut *stream else { return Ok(()) };
+            stream.format = Some(Format { info, layouts: [whole, fields], stays });
+            (stream.passes_through(), stream.engine.active() == engine::Backend::Cpu, stream.max_in_flight > 1)
+        };
+        if on_cpu && memories.contains(&true) {
+            self.post_error_message(error_message(&EngineError::NeedsCuda));
+            return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
+        }
+        self.obj().set_passthrough(passthrough);
+        if late {
+            let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
         }
         Ok(())
     }
@@ -339,59 +391,14 @@ impl BaseTransformImpl for CudaGaussBlur {
     ) -> Result<(), gst::LoggableError> {
         self.parent_propose_allocation(decide_query, query)?;
         // In passthrough, where there is no decide_query, downstream has answered for itself.
-        if decide_query.is_none() {
-            return Ok(());
-        }
-        query.add_allocation_meta::<gst_video::VideoMeta>(None);
-        // What upstream writes into such memory goes to the device without a copy by the CPU.
-        let caps = query.get_owned().0;
-        let info = caps.as_ref().and_then(|caps| gst_video::VideoInfo::from_caps(caps).ok());
-        if let (Some(allocator), Some(info)) = (self.allocator(), info) {
-            let size = u32::try_from(info.size()).unwrap_or(u32::MAX);
-            let pool = video_pool(caps.as_ref(), size, 0, 0, &allocator);
-            query.add_allocation_param(Some(&allocator), gst::AllocationParams::default());
-            query.add_allocation_pool(Some(&pool), size, 0, 0);
+        if decide_query.is_some() {
+            self.offer_pool(query);
         }
         Ok(())
     }
 
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
-        let caps = query.get_owned().0;
-        let Some(info) = caps.as_ref().and_then(|caps| gst_video::VideoInfo::from_caps(caps).ok()) else {
-            return Err(gst::loggable_error!(CAT, "the allocation query has no video caps"));
-        };
-        let offered = query.allocation_pools().next();
-        let (pool, size, min, max) = offered.clone().unwrap_or((None, 0, 0, 0));
-        let size = size.max(u32::try_from(info.size()).unwrap_or(u32::MAX));
-        // Frames of our own come from a video pool, which aligns and recycles them, in memory that the device writes by
-        // itself where there is a device.
-        let pool = match (pool, self.allocator()) {
-            (Some(pool), _) => {
-                let mut config = pool.config();
-                if pool.has_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META) {
-                    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
-                }
-                config.set_params(caps.as_ref(), size, min, max);
-                // A pool that answers with a change of its own is asked again by the parent.
-                if let Err(error) = pool.set_config(config) {
-                    gst::debug!(CAT, imp = self, "the pool changed its configuration: {error}");
-                }
-                pool
-            }
-            (None, Some(allocator)) => {
-                let params = gst::AllocationParams::default();
-                match query.allocation_params().next() {
-                    Some(_) => query.set_nth_allocation_param(0, Some(&allocator), params),
-                    None => query.add_allocation_param(Some(&allocator), params),
-                }
-                video_pool(caps.as_ref(), size, min, max, &allocator)
-            }
-            (None, None) => gst_video::VideoBufferPool::new().upcast(),
-        };
-        match offered {
-            Some(_) => query.set_nth_allocation_pool(0, Some(&pool), size, min, max),
-            None => query.add_allocation_pool(Some(&pool), size, min, max),
-        }
+        self.choose_pool(query)?;
         // The parent configures the pool it finds here, with the metas that downstream takes.
         self.parent_decide_allocation(query)
     }
@@ -416,39 +423,8 @@ impl BaseTransformImpl for CudaGaussBlur {
         self.settle(buffer);
     }
 
-    fn transform(&self, input: &gst::Buffer, output: &mut gst::BufferRef) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let Some(mut stream) = lock(&self.stream).take() else {
-            return Err(gst::FlowError::Flushing);
-        };
-        let blurred = self.blur(&mut stream, input, output);
-        let active = stream.engine.active().into();
-        let before = {
-            let mut readable = lock(&self.readable);
-            readable.stats = stream.engine.stats();
-            std::mem::replace(&mut readable.active, active)
-        };
-        *lock(&self.stream) = Some(stream);
-        if active != before {
-            self.obj().notify("active-backend");
-        }
-        match blurred {
-            Ok(None) => Ok(gst::FlowSuccess::Ok),
-            Ok(Some(failure)) => {
-                gst::element_imp_warning!(
-                    self,
-                    gst::ResourceError::Failed,
-                    ("{failure}; the CPU does the work from this frame on")
-                );
-                Ok(gst::FlowSuccess::Ok)
-            }
-            Err(failure) => {
-                self.post_error_message(match failure {
-                    FrameFailure::Map(error) => gst::error_msg!(gst::StreamError::Format, ("{error}")),
-                    FrameFailure::Engine(error) => error_message(&error),
-                });
-                Err(gst::FlowError::Error)
-            }
-        }
+    fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
+        self.next_output()
     }
 
     /// The picture keeps its size, its place and its colours, so whatever describes it stays true. GstBaseTransform

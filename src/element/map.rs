@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Buffers mapped as frames of planes, wherever their memory and their GstVideoMeta put the rows.
 
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::slice;
 
 use gst::glib::translate::ToGlibPtr;
 use gst_video::ffi;
 
-use crate::frame::{Frame, FrameMut, Plane, PlaneLayout};
+use super::gstcuda;
+use crate::engine::Hold;
+use crate::frame::{DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source, Target};
 
 /// Why a buffer is no frame.
 #[derive(Debug, thiserror::Error)]
@@ -26,99 +27,140 @@ pub enum MapError {
     Refused,
 }
 
-/// A mapped buffer. `B` is the borrowed `&gst::BufferRef` or `&mut gst::BufferRef`.
-pub struct Mapped<B> {
+/// A buffer and where its frame is.
+struct Mapped {
     frame: ffi::GstVideoFrame,
-    buffer: PhantomData<B>,
+    buffer: gst::Buffer,
+    /// Address and size.
+    planes: Vec<Plane<(usize, usize)>>,
+    /// It is in the memory of a device, with the work on it ordered by this stream if there is one.
+    device: Option<Option<usize>>,
 }
 
-impl<'a> Mapped<&'a gst::BufferRef> {
-    /// Maps for reading.
-    pub fn read(buffer: &'a gst::BufferRef, info: &gst_video::VideoInfo) -> Result<Self, MapError> {
-        // SAFETY: the buffer is borrowed for as long as it is mapped.
-        unsafe { map(buffer.as_ptr().cast_mut(), buffer.size(), info, gst::ffi::GST_MAP_READ) }
-    }
+// SAFETY: a mapping may be used and ended on any thread.
+unsafe impl Send for Mapped {}
 
-    /// The planes of the frame, shaped as `layouts` says.
-    pub fn planes(&self, layouts: &[PlaneLayout]) -> Result<Frame<'_>, MapError> {
-        // SAFETY: mapped for reading, for the lifetime of `self`.
-        self.each_plane(layouts, |data, len| unsafe { slice::from_raw_parts(data, len) })
-    }
-}
-
-impl<'a> Mapped<&'a mut gst::BufferRef> {
-    /// Maps for writing.
-    pub fn write(buffer: &'a mut gst::BufferRef, info: &gst_video::VideoInfo) -> Result<Self, MapError> {
-        let size = buffer.size();
-        // SAFETY: the buffer is borrowed, alone, for as long as it is mapped.
-        unsafe { map(buffer.as_mut_ptr(), size, info, gst::ffi::GST_MAP_WRITE) }
-    }
-
-    /// The planes of the frame, shaped as `layouts` says.
-    pub fn planes(&mut self, layouts: &[PlaneLayout]) -> Result<FrameMut<'_>, MapError> {
-        let planes = self.each_plane(layouts, |data, len| (data, len))?;
-        let mut spans: Vec<_> = planes.iter().map(|plane| (plane.data.0 as usize, plane.data.1)).collect();
-        spans.sort_unstable();
-        if spans.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
-            return Err(MapError::Overlap);
-        }
-        let writable = |Plane { layout, pitch, data: (data, len) }| {
-            // SAFETY: mapped for writing, for the lifetime of `self`; no two planes share a byte.
-            Plane { layout, pitch, data: unsafe { slice::from_raw_parts_mut(data, len) } }
-        };
-        Ok(planes.into_iter().map(writable).collect())
-    }
-}
-
-/// # Safety
-/// `buffer` outlives the result and is not used in a way that `flags` forbids.
-unsafe fn map<B>(
-    buffer: *mut gst::ffi::GstBuffer,
-    size: usize,
-    info: &gst_video::VideoInfo,
-    flags: gst::ffi::GstMapFlags,
-) -> Result<Mapped<B>, MapError> {
-    let mut frame = MaybeUninit::uninit();
-    // SAFETY: valid pointers; on success the frame is initialised. NO_REF: the borrow keeps the buffer.
-    unsafe {
-        // Asked here because GStreamer answers only with a line in its log.
-        if gst::ffi::gst_buffer_get_meta(buffer, ffi::gst_video_meta_api_get_type()).is_null() && size < info.size() {
-            let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
-            return Err(MapError::Truncated { have: size, need: info.size(), width, height, format });
-        }
-        let flags = flags | ffi::GST_VIDEO_FRAME_MAP_FLAG_NO_REF;
-        let mapped = ffi::gst_video_frame_map(frame.as_mut_ptr(), info.to_glib_none().0.cast_mut(), buffer, flags);
-        if mapped == gst::glib::ffi::GFALSE {
-            return Err(MapError::Refused);
-        }
-        Ok(Mapped { frame: frame.assume_init(), buffer: PhantomData })
-    }
-}
-
-impl<B> Mapped<B> {
-    fn each_plane<D>(
-        &self,
+impl Mapped {
+    fn new(
+        buffer: gst::Buffer,
+        info: &gst_video::VideoInfo,
         layouts: &[PlaneLayout],
-        bytes: impl Fn(*mut u8, usize) -> D,
-    ) -> Result<Vec<Plane<D>>, MapError> {
+        flags: gst::ffi::GstMapFlags,
+        on_device: bool,
+    ) -> Result<Self, MapError> {
+        let cuda = if on_device { gstcuda::Memory::of(&buffer) } else { None };
+        let device = cuda.as_ref().map(gstcuda::Memory::stream);
+        let flags = flags | if cuda.is_some() { gstcuda::MAP_CUDA } else { 0 };
+        let mut frame = MaybeUninit::uninit();
+        // SAFETY: valid pointers; on success the frame is initialised. NO_REF: the buffer is kept beside the frame.
+        let frame = unsafe {
+            let (raw, size) = (buffer.as_mut_ptr(), buffer.size());
+            // Asked here because GStreamer answers only with a line in its log.
+            if gst::ffi::gst_buffer_get_meta(raw, ffi::gst_video_meta_api_get_type()).is_null() && size < info.size() {
+                let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
+                return Err(MapError::Truncated { have: size, need: info.size(), width, height, format });
+            }
+            let flags = flags | ffi::GST_VIDEO_FRAME_MAP_FLAG_NO_REF;
+            let mapped = ffi::gst_video_frame_map(frame.as_mut_ptr(), info.to_glib_none().0.cast_mut(), raw, flags);
+            if mapped == gst::glib::ffi::GFALSE {
+                return Err(MapError::Refused);
+            }
+            frame.assume_init()
+        };
+        let mut mapped = Self { frame, buffer, planes: Vec::new(), device };
+        mapped.planes = mapped.find_planes(layouts)?;
+        Ok(mapped)
+    }
+
+    fn find_planes(&self, layouts: &[PlaneLayout]) -> Result<Vec<Plane<(usize, usize)>>, MapError> {
         let plane = |(index, layout): (usize, &PlaneLayout)| {
             let stride = self.frame.info.stride[index];
             let pitch = usize::try_from(stride).map_err(|_| MapError::Stride { plane: index, stride })?;
             // With a GstVideoMeta every plane has a mapping of its own, else one holds them all.
             let mapping = &self.frame.map[if self.frame.meta.is_null() { 0 } else { index }];
-            let data = self.frame.data[index].cast::<u8>();
-            let left = (mapping.data as usize + mapping.size).saturating_sub(data as usize);
+            let data = self.frame.data[index] as usize;
+            let left = (mapping.data as usize + mapping.size).saturating_sub(data);
             // No further than the plane's last sample: behind it another plane may begin.
             let len = left.min((layout.height as usize - 1) * pitch + layout.row_bytes());
-            Ok(Plane { layout: *layout, pitch, data: bytes(data, len) })
+            Ok(Plane { layout: *layout, pitch, data: (data, len) })
         };
         layouts.iter().enumerate().map(plane).collect()
     }
+
+    fn overlaps(&self) -> bool {
+        let mut spans: Vec<_> = self.planes.iter().map(|plane| plane.data).collect();
+        spans.sort_unstable();
+        spans.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0)
+    }
+
+    fn each<D>(&self, bytes: impl Fn(usize, usize) -> D) -> Vec<Plane<D>> {
+        let plane =
+            |&Plane { layout, pitch, data: (address, len) }: &_| Plane { layout, pitch, data: bytes(address, len) };
+        self.planes.iter().map(plane).collect()
+    }
+
+    fn on_device(&self) -> Option<DeviceFrame> {
+        let stream = self.device?;
+        Some(DeviceFrame { planes: self.each(|address, len| DeviceBytes { address: address as u64, len }), stream })
+    }
 }
 
-impl<B> Drop for Mapped<B> {
+impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map`, unmapped once.
+        // SAFETY: mapped in `new`, unmapped once.
         unsafe { ffi::gst_video_frame_unmap(&mut self.frame) }
+    }
+}
+
+/// The two buffers of a frame that is being blurred.
+pub struct Buffers {
+    input: Mapped,
+    output: Mapped,
+}
+
+impl Buffers {
+    /// Of frames with the planes that `layouts` shape. Nobody else has the output. `on_device`: what is in CUDA memory is taken
+    /// there, whatever the caps say, else it comes to the host.
+    pub fn new(
+        input: gst::Buffer,
+        output: gst::Buffer,
+        info: &gst_video::VideoInfo,
+        layouts: &[PlaneLayout],
+        on_device: bool,
+    ) -> Result<Self, MapError> {
+        let input = Mapped::new(input, info, layouts, gst::ffi::GST_MAP_READ, on_device)?;
+        let output = Mapped::new(output, info, layouts, gst::ffi::GST_MAP_WRITE, on_device)?;
+        if output.overlaps() {
+            return Err(MapError::Overlap);
+        }
+        Ok(Self { input, output })
+    }
+
+    /// Ends the mappings. `queued`: the output will be done when its stream has come so far.
+    pub fn into_output(self, queued: bool) -> gst::Buffer {
+        let output = self.output.buffer.clone();
+        drop(self);
+        if let Some(memory) = gstcuda::Memory::of(&output) {
+            memory.set_under_way(queued);
+        }
+        output
+    }
+}
+
+// SAFETY: mapped until this is dropped, the output for writing and alone; no two of its planes share a byte. Memory of a
+// device is freed by its pool's context, which waits for what is queued.
+unsafe impl Hold for Buffers {
+    fn frames(&mut self) -> (Source<'_>, Target<'_>) {
+        let source = match self.input.on_device() {
+            Some(frame) => Source::Device(frame),
+            // SAFETY: mapped for reading.
+            None => Source::Host(self.input.each(|at, len| unsafe { slice::from_raw_parts(at as *const u8, len) })),
+        };
+        let target = match self.output.on_device() {
+            Some(frame) => Target::Device(frame),
+            // SAFETY: mapped for writing; the mutable borrow is passed on.
+            None => Target::Host(self.output.each(|at, len| unsafe { slice::from_raw_parts_mut(at as *mut u8, len) })),
+        };
+        (source, target)
     }
 }

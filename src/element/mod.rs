@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The GStreamer element: properties, caps, buffers, messages. Translates to engine calls and holds no CUDA.
 
+mod allocation;
+mod caps;
+mod contexts;
 pub mod formats;
+mod frames;
+mod gstcuda;
 mod imp;
 mod map;
 mod pinned;

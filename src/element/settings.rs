@@ -9,6 +9,8 @@ use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
 use crate::plan::{self, Options, Selection};
 
 const DEFAULT_SIGMA: f64 = 1.5;
+/// More frames on their way take memory and time, and nothing gets faster.
+const MAX_IN_FLIGHT: u32 = 16;
 
 /// `backend` and `active-backend`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
@@ -85,6 +87,7 @@ pub struct Settings {
     pub alpha: Alpha,
     pub backend: Backend,
     pub cuda_device_id: i32,
+    pub max_in_flight: u32,
     /// Between start and stop: only what can be used is taken, and what is chosen at start stays.
     pub started: bool,
 }
@@ -98,6 +101,7 @@ impl Default for Settings {
             alpha: Alpha::Straight,
             backend: Backend::Auto,
             cuda_device_id: -1,
+            max_in_flight: 1,
             started: false,
         }
     }
@@ -154,10 +158,15 @@ impl Settings {
                 changed.cuda_device_id = value.get().expect("an int");
                 ("cuda-device-id", self.cuda_device_id.to_string())
             }
+            "max-in-flight" => {
+                changed.max_in_flight = value.get().expect("a uint");
+                ("max-in-flight", self.max_in_flight.to_string())
+            }
             other => unreachable!("no writable property {other}"),
         };
         if self.started {
-            if changed.backend != self.backend || changed.cuda_device_id != self.cuda_device_id {
+            let fixed = |settings: &Self| (settings.backend, settings.cuda_device_id, settings.max_in_flight);
+            if fixed(&changed) != fixed(self) {
                 return Err(Refused::Started { property, kept });
             }
             if let Err(error) = changed.options() {
@@ -206,9 +215,20 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecInt::builder("cuda-device-id")
             .nick("Cuda Device ID")
-            .blurb("CUDA device to use; -1 takes device 0")
+            .blurb("CUDA device to use; -1 takes the pipeline's CUDA context if it has one, else device 0")
             .minimum(-1)
             .default_value(-1)
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecUInt::builder("max-in-flight")
+            .nick("Max in flight")
+            .blurb(
+                "Frames in host memory that may be on their way through the device at once; beyond 1 each adds a frame of \
+                    latency, and 3 are enough for the full speed of the bus",
+            )
+            .minimum(1)
+            .maximum(MAX_IN_FLIGHT)
+            .default_value(1)
             .mutable_ready()
             .build(),
         glib::ParamSpecEnum::builder::<Backend>("active-backend")
@@ -219,8 +239,9 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
             .nick("Statistics")
             .blurb(
-                "Frames and times since start: frames, frames-cuda, frames-cpu, frames-passthrough; bytes-copied by the CPU \
-                    to and from the device, 0 in pinned memory; kernel, what blurs; \
+                "Frames and times since start: frames, frames-cuda, frames-cpu, frames-passthrough; of those by CUDA \
+                    frames-on-device, which stayed there, frames-pinned-in and frames-pinned-out, which came or left in \
+                    pinned memory, and bytes-copied by the CPU, 0 for all of these; kernel, what blurs; \
                     compiling, compile-last-ns and compile-last-from, of kernels for single sizes; \
                     upload-, kernel- and download-, each with last-ns and mean-ns, the times per blurred frame in ns",
             )

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MPL-2.0
+//! One frame on its way through the device: queued whole, in bands, and waited for when it is wanted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::alpha::Place;
+use super::bands::{self, Band};
+use super::choice::Choice;
+use super::device::Device;
+use super::driver::{self, Event, Stream};
+use super::error::CudaError;
+use super::slot::{Slot, Uses};
+use super::staging::Chunks;
+use super::wait::Wait;
+use super::work::Work;
+use crate::frame::{DeviceFrame, PlaneLayout, Source, Target};
+use crate::plan::Job;
+use crate::threads::Threads;
+
+/// How long the stages of one frame took on the device, by its own clock, each from its first band to its last; in a frame of
+/// several bands they overlap. `None` for what a frame that is on the device already does not need.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Host to device.
+    pub upload: Option<Duration>,
+    /// The kernels.
+    pub kernel: Option<Duration>,
+    /// Device to host.
+    pub download: Option<Duration>,
+    /// Bytes that the CPU copied.
+    pub bytes_copied: usize,
+    /// Whether the frame came in memory that the device reads by itself, and left in such.
+    pub direct: [bool; 2],
+}
+
+/// What frames share on their way: what is uploaded, blurred and downloaded has a stream each.
+pub struct Lane {
+    streams: [Stream; 3],
+    wait: Wait,
+    /// They copy from and to ordinary memory.
+    threads: Arc<Threads>,
+    /// Where frames that are not on their way can be.
+    idle: Vec<Berth>,
+    /// One for every frame on its way, and this one.
+    outstanding: Arc<()>,
+}
+
+/// What one frame has for itself.
+struct Berth {
+    slot: Slot,
+    /// Where the frame begins, and where each band of it has been uploaded, blurred, downloaded.
+    begin: Event,
+    ends: Vec<[Event; 3]>,
+}
+
+/// How a frame's bytes get from the host, or to it. Addresses and pitches of its planes.
+#[derive(Clone)]
+enum Way {
+    /// The device takes them from where they are, or puts them where they are to be.
+    Direct(Vec<(usize, usize)>),
+    /// Through the slot's pinned memory.
+    Staged(Vec<(usize, usize)>),
+    /// They are on the device, and stay there.
+    There,
+}
+
+impl Way {
+    fn of(planes: Vec<(usize, usize)>, pinned: bool) -> Self {
+        if pinned { Self::Direct(planes) } else { Self::Staged(planes) }
+    }
+
+    fn is_staged(&self) -> bool {
+        matches!(self, Self::Staged(_))
+    }
+}
+
+/// A frame on its way. Dropped, it is waited for and comes to nothing.
+pub struct Flight {
+    /// `None` once it has arrived.
+    berth: Option<Berth>,
+    bands: Vec<Band>,
+    way_out: Way,
+    times: Times,
+    /// Whether it is uploaded.
+    comes_from_host: bool,
+    begun: Instant,
+    /// No other frame was on its way when it began.
+    alone: bool,
+    /// Whether special kernels do all of it.
+    special: bool,
+    device: Arc<Device>,
+    _outstanding: Arc<()>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let Some(berth) = self.berth.take() else { return };
+        // Without a context nothing can be freed, and nothing is.
+        let Ok(_current) = self.device.enter() else { return std::mem::forget(berth) };
+        // A failure has nobody to be told to: the frame is not wanted.
+        let _ = berth.ends[self.bands.len() - 1][2].synchronize();
+        // While the context is current.
+        drop(berth);
+    }
+}
+
+impl Flight {
+    /// Whether it has arrived.
+    pub fn is_done(&self) -> bool {
+        let Some(berth) = &self.berth else { return true };
+        let Ok(_current) = self.device.enter() else { return true };
+        // What failed is told by `Lane::finish`.
+        berth.ends[self.bands.len() - 1][2].is_done().unwrap_or(true)
+    }
+
+    /// Whether special kernels do all of it.
+    pub fn is_special(&self) -> bool {
+        self.special
+    }
+}
+
+impl Lane {
+    /// On the device whose context is current.
+    pub fn new(id: u32) -> Result<Self, CudaError> {
+        Ok(Self {
+            streams: [Stream::new(id)?, Stream::new(id)?, Stream::new(id)?],
+            wait: Wait::default(),
+            threads: Threads::shared().unwrap_or_default(),
+            idle: Vec::new(),
+            outstanding: Arc::default(),
+        })
+    }
+
+    /// The stream of the kernels.
+    pub fn stream(&self) -> &Stream {
+        &self.streams[1]
+    }
+
+    /// Frames on their way.
+    fn outstanding(&self) -> usize {
+        Arc::strong_count(&self.outstanding) - 1
+    }
+
+    /// A place for a frame of these planes.
+    fn berth(&mut self, layouts: &[PlaneLayout], id: u32) -> Result<Berth, CudaError> {
+        let before = self.idle.len();
+        // What is there for other frames goes first, so that there is never the memory of both.
+        self.idle.retain(|berth| berth.slot.is_for(layouts));
+        if before > self.idle.len() {
+            self.wait.forget();
+        }
+        if let Some(berth) = self.idle.pop() {
+            return Ok(berth);
+        }
+        Ok(Berth { slot: Slot::new(layouts.to_vec()), begin: Event::new(id)?, ends: Vec::new() })
+    }
+
+    /// Queues a frame; returns as soon as its source has been copied or queued to be. The context is current; `wanted` is the
+    /// number of bands, if it is not to be as measured.
+    ///
+    /// # Safety
+    /// What `src` and `dst` speak of lives, and is the device's alone, until the flight has been finished or dropped.
+    pub unsafe fn begin(
+        &mut self,
+        choice: &Choice,
+        src: &Source,
+        dst: &mut Target,
+        jobs: &[Job],
+        wanted: Option<usize>,
+    ) -> Result<Flight, CudaError> {
+        let layouts = src.layouts();
+        let id = choice.device.id();
+        let ahead = self.outstanding();
+        let mut berth = self.berth(&layouts, id)?;
+
+        let (way_in, way_out) = (way_in(src), way_out(dst));
+        let uses = |way: &Way| Uses { device: !matches!(way, Way::There), pinned: way.is_staged() };
+        berth.slot.prepare([uses(&way_in), uses(&way_out)], &self.streams[1])?;
+        let own = berth.slot.planes();
+        let places = |there: Option<&DeviceFrame>, side: usize| -> Vec<Place> {
+            there.map_or_else(|| own.iter().map(|places| places[side]).collect(), DeviceFrame::places)
+        };
+        let planes: Vec<(Place, Place)> =
+            places(src.on_device(), 0).into_iter().zip(places(dst.on_device(), 1)).collect();
+        let extra = choice.extra_bytes(&Work::new(jobs, &planes, 0, None));
+        let extra = berth.slot.reserve_extra(extra, &self.streams[1])?;
+
+        // Bands are for one frame's sake: frames behind each other overlap by themselves, with fewer calls. And what is on the
+        // device already has one way less to overlap with.
+        let from_there = matches!(way_in, Way::There) || matches!(way_out, Way::There);
+        let count = if ahead > 1 || from_there { Some(1) } else { wanted };
+        let bands = bands::bands(&layouts, jobs, count);
+        while berth.ends.len() < bands.len() {
+            berth.ends.push([Event::new(id)?, Event::new(id)?, Event::new(id)?]);
+        }
+
+        let begun = Instant::now();
+        // What goes alone and in one band has nothing to overlap with, and streams are late to hear of each other.
+        let alone = bands.len() == 1 && ahead == 0;
+        let [up, run, down] = if alone { [&self.streams[1]; 3] } else { self.streams.each_ref() };
+        let queue = Queue { choice, jobs, berth: &berth, bands: &bands, planes, extra, apart: !alone };
+        let slot = &berth.slot;
+        let queued = (|| {
+            for stream in [src.on_device(), dst.on_device()].into_iter().flatten().filter_map(|frame| frame.stream) {
+                // What others have queued there comes first: of the source the writing, of the destination the reading.
+                // SAFETY: the frame's owner says so.
+                berth.begin.record(&unsafe { Stream::borrowed(stream, id) })?;
+                run.wait(&berth.begin)?;
+            }
+            berth.begin.record(up)?;
+            let mut special = true;
+            let mut band = |index: usize| {
+                // SAFETY: the planes are those of the frame and of the slot, which live until the flight ends.
+                special &= unsafe { queue.band(index, [up, run, down], &way_in, &way_out) }?;
+                Ok(())
+            };
+            if let Way::Staged(from) = &way_in {
+                let chunks = Chunks::new(bands.iter().map(|band| &band.upload[..]), &slot.row_bytes());
+                // SAFETY: the frame is one that the slot is for, nothing else is in it, and every row is copied once.
+                chunks.feed(&self.threads, |plane, rows| unsafe { slot.put(from, plane, rows) }, band)?;
+            } else {
+                (0..bands.len()).try_for_each(&mut band)?;
+            }
+            Ok(special)
+        })();
+        let special = queued.inspect_err(|_: &CudaError| {
+            // What was queued before the failure may still be at work in the slot.
+            for stream in [up, run, down] {
+                let _ = stream.synchronize();
+            }
+        })?;
+        let bytes: usize = layouts.iter().map(|layout| layout.row_bytes() * layout.height as usize).sum();
+        let times = Times {
+            bytes_copied: bytes * (usize::from(way_in.is_staged()) + usize::from(way_out.is_staged())),
+            direct: [&way_in, &way_out].map(|way| matches!(way, Way::Direct(_))),
+            ..Times::default()
+        };
+        Ok(Flight {
+            berth: Some(berth),
+            bands,
+            comes_from_host: !matches!(way_in, Way::There),
+            way_out,
+            times,
+            begun,
+            alone: ahead == 0,
+            special,
+            device: Arc::clone(&choice.device),
+            _outstanding: Arc::clone(&self.outstanding),
+        })
+    }
+
+    /// Waits for a frame, the oldest on its way, and brings it home. The context is current.
+    pub fn finish(&mut self, mut flight: Flight) -> Result<Times, CudaError> {
+        let Self { wait, threads, .. } = self;
+        let Some(Berth { slot, begin, ends }) = &flight.berth else { return Ok(flight.times) };
+        let ends = &ends[..flight.bands.len()];
+        let last = flight.bands.len() - 1;
+        // Behind others it is not known when it is due, and the device has more to do meanwhile.
+        let alone = flight.alone && Arc::strong_count(&self.outstanding) == 2;
+        let mut arrived = |band: usize| match alone {
+            true => wait.until(flight.begun, || ends[band][2].is_done()),
+            false => Wait::nap_until(|| ends[band][2].is_done()),
+        };
+        let mut first_wanted = last;
+        if let Way::Staged(to) = &flight.way_out {
+            first_wanted = 0;
+            let chunks = Chunks::new(flight.bands.iter().map(|band| &band.download[..]), &slot.row_bytes());
+            // SAFETY: the destination is the flight's; every row that has arrived is copied once.
+            chunks.drain(threads, |plane, rows| unsafe { slot.take(to, plane, rows) }, arrived)?;
+        } else {
+            arrived(last)?;
+        }
+        if alone {
+            wait.learn(begin.until(&ends[first_wanted][2])?);
+        }
+        let mut times = flight.times;
+        if flight.comes_from_host {
+            times.upload = Some(begin.until(&ends[last][0])?);
+        }
+        times.kernel = Some(ends[0][0].until(&ends[last][1])?);
+        if !matches!(flight.way_out, Way::There) {
+            times.download = Some(ends[0][1].until(&ends[last][2])?);
+        }
+        self.idle.extend(flight.berth.take());
+        Ok(times)
+    }
+}
+
+fn way_in(src: &Source) -> Way {
+    let Source::Host(frame) = src else { return Way::There };
+    let pinned = frame.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
+    Way::of(frame.iter().map(|plane| (plane.data.as_ptr() as usize, plane.pitch)).collect(), pinned)
+}
+
+fn way_out(dst: &mut Target) -> Way {
+    let Target::Host(frame) = dst else { return Way::There };
+    let pinned = frame.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
+    Way::of(frame.iter_mut().map(|plane| (plane.data.as_mut_ptr() as usize, plane.pitch)).collect(), pinned)
+}
+
+/// What is the same for all bands of a frame.
+struct Queue<'a> {
+    choice: &'a Choice,
+    jobs: &'a [Job],
+    berth: &'a Berth,
+    bands: &'a [Band],
+    planes: Vec<(Place, Place)>,
+    extra: u64,
+    /// Each of the streams is another one.
+    apart: bool,
+}
+
+impl Queue<'_> {
+    /// Queues one band; says whether special kernels do it.
+    ///
+    /// # Safety
+    /// The frame's memory is as [`Lane::begin`] asks, the band's rows are in the pinned memory if it comes from there, and the
+    /// streams are waited for whatever comes of it.
+    unsafe fn band(&self, index: usize, streams: [&Stream; 3], way_in: &Way, way_out: &Way) -> Result<bool, CudaError> {
+        let (band, slot) = (&self.bands[index], &self.berth.slot);
+        let [uploaded, blurred, downloaded] = &self.berth.ends[index];
+        let [up, run, down] = streams;
+        let row_bytes = slot.row_bytes();
+        for (plane, rows) in band.upload.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            let (first, (address, own)) = (rows.start as usize, self.planes[plane].0);
+            // SAFETY: the rows are in the frame, or in the slot's pinned memory, and in its device memory.
+            unsafe {
+                match way_in {
+                    Way::Direct(from) => {
+                        let (from, pitch) = from[plane];
+                        let from = ((from + first * pitch) as *const u8, pitch);
+                        up.upload_rows(from, (address + (first * own) as u64, own), row_bytes[plane], rows.len())?;
+                    }
+                    Way::Staged(_) => {
+                        let (staged, device) = slot.way_in();
+                        up.upload(staged, device, slot.bytes_of(plane, rows))?;
+                    }
+                    Way::There => (),
+                }
+            }
+        }
+        uploaded.record(up)?;
+        if self.apart {
+            run.wait(uploaded)?;
+        }
+        let rows = (self.bands.len() > 1).then_some(&band.blur[..]);
+        // SAFETY: the planes are the frame's or the slot's, and what they need besides is in the slot.
+        let special = unsafe { self.choice.queue(run, self.jobs, &self.planes, self.extra, rows) }?;
+        blurred.record(run)?;
+        if self.apart {
+            down.wait(blurred)?;
+        }
+        for (plane, rows) in band.download.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            let (first, (address, own)) = (rows.start as usize, self.planes[plane].1);
+            // SAFETY: as above.
+            unsafe {
+                match way_out {
+                    Way::Direct(to) => {
+                        let (to, pitch) = to[plane];
+                        let to = ((to + first * pitch) as *mut u8, pitch);
+                        down.download_rows((address + (first * own) as u64, own), to, row_bytes[plane], rows.len())?;
+                    }
+                    Way::Staged(_) => {
+                        let (device, staged) = slot.way_out();
+                        down.download(device, staged, slot.bytes_of(plane, rows))?;
+                    }
+                    Way::There => (),
+                }
+            }
+        }
+        downloaded.record(down)?;
+        Ok(special)
+    }
+}

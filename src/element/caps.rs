@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Caps: what the pads take, and which memory goes with which.
+
+use std::sync::LazyLock;
+
+use super::{formats, gstcuda};
+use crate::frame::MAX_DIMENSION;
+
+fn frames(
+    formats: impl IntoIterator<Item = gst_video::VideoFormat>,
+) -> gst_video::VideoCapsBuilder<gst::caps::NoFeature> {
+    gst_video::VideoCapsBuilder::new()
+        .format_list(formats)
+        .width_range(1..=MAX_DIMENSION as i32)
+        .height_range(1..=MAX_DIMENSION as i32)
+}
+
+/// Frames in CUDA memory; none where GStreamer's library for it, or the driver, is missing.
+fn on_device() -> gst::Caps {
+    if !gstcuda::is_here() {
+        return gst::Caps::new_empty();
+    }
+    frames(formats::all().filter(|format| gstcuda::takes(*format))).features([gstcuda::CAPS_FEATURE]).build()
+}
+
+/// What both pads take.
+pub fn template() -> &'static gst::Caps {
+    static TEMPLATE: LazyLock<gst::Caps> = LazyLock::new(|| {
+        // Fields in buffers of their own have a caps feature.
+        let fields = frames(formats::all())
+            .features([gst_video::CAPS_FEATURE_FORMAT_INTERLACED])
+            .field("interlace-mode", "alternate");
+        let mut caps = on_device();
+        let all = caps.make_mut();
+        all.append(frames(formats::all()).build());
+        all.append(fields.build());
+        caps
+    });
+    &TEMPLATE
+}
+
+/// Whether frames of these caps are in CUDA memory.
+pub fn are_on_device(caps: &gst::CapsRef) -> bool {
+    caps.features(0).is_some_and(|features| features.contains(gstcuda::CAPS_FEATURE))
+}
+
+/// What can be on the other pad: the same in the same memory, or else in the other one.
+pub fn across(caps: &gst::Caps) -> gst::Caps {
+    let mut all = caps.clone();
+    let host = gst::CapsFeatures::new_empty();
+    let device = gst::CapsFeatures::new([gstcuda::CAPS_FEATURE]);
+    let mut others = gst::Caps::new_empty();
+    for (structure, features) in caps.iter_with_features() {
+        let other = if features.is_equal(&device) {
+            &host
+        } else if features.is_any() || !features.is_equal(gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY.as_ref()) {
+            continue;
+        } else {
+            &device
+        };
+        others.make_mut().append_structure_full(structure.to_owned(), Some(other.clone()));
+    }
+    all.make_mut().append(others.intersect(template()));
+    all
+}
+
+/// Of the caps that the other pad could have, those in the same memory, if there are such.
+pub fn prefer_same(caps: &gst::Caps, others: gst::Caps) -> gst::Caps {
+    let Some(features) = caps.features(0) else { return others };
+    let same: gst::Caps = others
+        .iter_with_features()
+        .filter(|(_, other)| other.is_equal(features))
+        .map(|(structure, other)| (structure.to_owned(), other.to_owned()))
+        .collect();
+    if same.is_empty() { others } else { same }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames: what each is blurred with, how it begins and how it is finished, and those on their way between the two.
+//!
+//! The stream's state is taken out of its mutex while it is worked with and put back after, so that no lock is held while
+//! GStreamer is called.
+
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::prelude::*;
+use gst_base::subclass::base_transform::{GenerateOutputSuccess, InputBuffer, PrepareOutputBufferSuccess};
+use gst_base::subclass::prelude::*;
+
+use super::imp::{CAT, CudaGaussBlur, FrameFailure, Stream, error_message, lock};
+use super::map::{Buffers, MapError};
+use crate::engine::Backend;
+
+impl CudaGaussBlur {
+    /// Lets controlled properties follow the stream, then fixes the frame's blur and whether it is one.
+    pub(super) fn settle(&self, buffer: &gst::BufferRef) {
+        let element = self.obj();
+        let segment = element.segment();
+        let time = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_stream_time(buffer.pts()));
+        if let Some(time) = time
+            && let Err(error) = element.sync_values(time)
+        {
+            gst::debug!(CAT, imp = self, "controlled properties keep their values: {error}");
+        }
+        // Between start and stop the settings hold only what can be used.
+        let Ok(options) = lock(&self.settings).options() else { return };
+        let Some(mut stream) = lock(&self.stream).take() else { return };
+        stream.options = options;
+        stream.trouble = self.follow(&mut stream, buffer).err();
+        let passthrough = stream.passes_through();
+        *lock(&self.stream) = Some(stream);
+        if element.is_passthrough() != passthrough {
+            gst::debug!(CAT, imp = self, "{} passthrough", if passthrough { "entering" } else { "leaving" });
+            element.set_passthrough(passthrough);
+            // With the passthrough goes or comes the need for a pool of our own.
+            element.reconfigure_src();
+        }
+    }
+
+    /// Begins the frame that has come, if one has, and gives the oldest that is due or done.
+    pub(super) fn next_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
+        let Some(mut stream) = lock(&self.stream).take() else {
+            return Err(gst::FlowError::Flushing);
+        };
+        let passthrough = self.obj().is_passthrough();
+        let output = self.step(&mut stream, passthrough);
+        self.put_back(stream);
+        match output {
+            // Nothing is on its way any more.
+            Ok(GenerateOutputSuccess::NoOutput) if passthrough => self.parent_generate_output(),
+            output => output,
+        }
+    }
+
+    fn step(&self, stream: &mut Stream, passthrough: bool) -> Result<GenerateOutputSuccess, gst::FlowError> {
+        if !passthrough && let Some(input) = self.take_queued_buffer() {
+            if let Some(trouble) = stream.trouble.take() {
+                return Err(self.fail(trouble));
+            }
+            let prepared = self.prepare_output_buffer(InputBuffer::Readable(&input))?;
+            let PrepareOutputBufferSuccess::Buffer(output) = prepared else { return Err(gst::FlowError::Error) };
+            self.begin(stream, input, output).map_err(|failure| self.fail(failure))?;
+        }
+        let waits = if passthrough { 0 } else { stream.max_in_flight - 1 };
+        let due = stream.flights.len() > waits;
+        match stream.flights.front() {
+            Some(oldest) if due || oldest.is_done() => {
+                let oldest = stream.flights.pop_front().expect("it is there");
+                self.finish(stream, oldest).map(GenerateOutputSuccess::Buffer)
+            }
+            _ => Ok(GenerateOutputSuccess::NoOutput),
+        }
+    }
+
+    fn begin(&self, stream: &mut Stream, input: gst::Buffer, output: gst::Buffer) -> Result<(), FrameFailure> {
+        let Some(format) = &stream.format else { return Err(MapError::Refused.into()) };
+        let layouts = format.layouts(&input);
+        let buffers = Buffers::new(input, output, &format.info, layouts, stream.engine.active() == Backend::Cuda)?;
+        stream.flights.push_back(stream.engine.begin(stream.options, buffers)?);
+        Ok(())
+    }
+
+    fn finish(&self, stream: &mut Stream, oldest: super::imp::Flight) -> Result<gst::Buffer, gst::FlowError> {
+        let finished = stream.engine.finish(oldest).map_err(|error| self.fail(error.into()))?;
+        if let Some(failure) = finished.failure {
+            gst::element_imp_warning!(
+                self,
+                gst::ResourceError::Failed,
+                ("{failure}; the CPU does the work from this frame on")
+            );
+        }
+        Ok(finished.held.into_output(finished.queued))
+    }
+
+    /// Tells people why a frame came to nothing.
+    fn fail(&self, failure: FrameFailure) -> gst::FlowError {
+        self.post_error_message(match failure {
+            FrameFailure::Map(error) => gst::error_msg!(gst::StreamError::Format, ("{error}")),
+            FrameFailure::Engine(error) => error_message(&error),
+            wrong @ FrameFailure::WrongDevice { .. } => gst::error_msg!(gst::ResourceError::Settings, ("{wrong}")),
+        });
+        gst::FlowError::Error
+    }
+
+    fn put_back(&self, stream: Stream) {
+        let active = stream.engine.active().into();
+        let before = {
+            let mut readable = lock(&self.readable);
+            readable.stats = stream.engine.stats();
+            std::mem::replace(&mut readable.active, active)
+        };
+        *lock(&self.stream) = Some(stream);
+        if active != before {
+            self.obj().notify("active-backend");
+        }
+    }
+
+    /// Finishes and pushes all frames on their way, before anything that comes after them.
+    pub(super) fn drain(&self) {
+        loop {
+            let Some(mut stream) = lock(&self.stream).take() else { return };
+            let oldest = stream.flights.pop_front();
+            let output = oldest.map(|oldest| self.finish(&mut stream, oldest));
+            self.put_back(stream);
+            match output {
+                None | Some(Err(_)) => return,
+                // Upstream is told by its next frame.
+                Some(Ok(output)) => drop(self.obj().src_pad().push(output)),
+            }
+        }
+    }
+
+    /// Drops all frames on their way.
+    pub(super) fn discard(&self) {
+        let flights = lock(&self.stream).as_mut().map(|stream| std::mem::take(&mut stream.flights));
+        drop(flights);
+    }
+
+    /// Frames that one may have to wait for before it is pushed, in time.
+    pub(super) fn latency(&self) -> gst::ClockTime {
+        let stream = lock(&self.stream);
+        let Some(Stream { engine, max_in_flight, format: Some(format), .. }) = &*stream else {
+            return gst::ClockTime::ZERO;
+        };
+        if engine.active() == Backend::Cpu {
+            return gst::ClockTime::ZERO;
+        }
+        let fps = format.info.fps();
+        let frames = u64::try_from(*max_in_flight - 1).unwrap_or(0);
+        let (numerator, denominator) =
+            (u64::try_from(fps.numer()).unwrap_or(0), u64::try_from(fps.denom()).unwrap_or(1));
+        // Without a frame rate nothing true can be said.
+        gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator).unwrap_or(gst::ClockTime::ZERO)
+    }
+}
