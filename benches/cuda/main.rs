@@ -55,25 +55,49 @@ fn tables() -> Outcome<()> {
         first[0], first[1], second[0], second[1]
     );
 
+    let parts: [(&str, &dyn Fn() -> Outcome<()>); 5] = [
+        ("kernels", &|| kernels(&device)),
+        ("pace", &pace::table),
+        ("article", &article_sizes),
+        ("host", &host::by_bands),
+        ("waits", &|| all_waits(&device)),
+    ];
+    // Cargo adds --bench.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let Some(other) = wanted.iter().find(|wanted| parts.iter().all(|(name, _)| name != wanted)) {
+        return Err(format!("no part is called {other}; there are {}", parts.map(|(name, _)| name).join(", ")).into());
+    }
+    for (name, part) in parts {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            part()?;
+        }
+    }
+    Ok(())
+}
+
+fn kernels(device: &Device) -> Outcome<()> {
     println!(
         "\nKernels, device memory in and out, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), sigma = k/6\n"
     );
     println!("| plane | kernel | copy | {} |", KERNEL_SIZES.map(|k| format!("k={k}")).join(" | "));
     println!("| --- | --- | --- |{}", " --- |".repeat(KERNEL_SIZES.len()));
     for (name, width, height, channels) in PLANES {
-        in_device_memory(&device, name, layout(width, height, channels))?;
+        in_device_memory(device, name, layout(width, height, channels))?;
     }
+    Ok(())
+}
 
-    pace::table()?;
-
+fn article_sizes() -> Outcome<()> {
     println!("\nRGB frames of the article's sizes, 7x7, sigma 1.5, µs (median of {REPETITIONS})\n");
     println!("| frame | upload | kernel | download | whole frame, host to host | CPU engine, {} threads |", threads());
     println!("| --- | --- | --- | --- | --- | --- |");
     for (width, height) in [(400, 300), (800, 600), (1280, 720), (1920, 1080), (2560, 1440)] {
         through_host_memory(&layout(width, height, 3))?;
     }
-    host::by_bands()?;
+    Ok(())
+}
 
+fn all_waits(device: &Device) -> Outcome<()> {
     println!(
         "\nWaiting for a frame (upload, k=15, download; 300 frames, one every 4 ms): µs from the device's end of the frame"
     );
@@ -81,7 +105,7 @@ fn tables() -> Outcome<()> {
     println!("| frame | way | late, median | late, 95th percentile | processor time |");
     println!("| --- | --- | --- | --- | --- |");
     for (name, layout) in [("1080p RGBA", layout(1920, 1080, 4)), ("4K RGBA", layout(3840, 2160, 4))] {
-        waits(&device, name, &layout)?;
+        waits(device, name, &layout)?;
     }
     Ok(())
 }
