@@ -17,8 +17,9 @@ pub struct Band {
     pub download: Vec<Range<u32>>,
 }
 
-/// Bytes of a frame by the square of its number of bands: 8 for 1080p RGBA, 16 for 4K before [`MOST`] cuts in.
-const BYTES: usize = 120 << 10;
+/// Bytes of a plane on average by the square of the number of bands: 6 for 1080p RGBA, 12 for 4K. A band takes 10 µs to queue,
+/// and 3 more for every further plane.
+const BYTES: usize = 200 << 10;
 const MOST: usize = 12;
 /// Rows of a band at least, and as many times the radius down the columns: every band makes the rows above and below its
 /// own again where a blur takes two passes, and launches have their price.
@@ -37,7 +38,7 @@ pub fn bands(planes: &[PlaneLayout], jobs: &[Job], wanted: Option<usize>) -> Vec
         (job.field.layout.height / rows).max(1) as usize
     };
     let most = jobs.iter().map(fit).min().unwrap_or(1).min(MOST);
-    let measured = (bytes / BYTES).isqrt().clamp(1, most);
+    let measured = (bytes / planes.len() / BYTES).isqrt().clamp(1, most);
     cut(planes, jobs, wanted.unwrap_or(measured).max(1))
 }
 
@@ -127,7 +128,7 @@ mod tests {
         let count = |planes: &[PlaneLayout], options: Options| bands(planes, &plan::jobs(options, planes), None).len();
         let options = |sigma| Options::from(BlurParams::new(sigma, 0).unwrap());
         let mut rgba = PlaneLayout::new(1920, 1080, 4, 8);
-        assert_eq!(count(&[rgba], options(2.5)), 8);
+        assert_eq!(count(&[rgba], options(2.5)), 6);
         assert_eq!(count(&[PlaneLayout::new(3840, 2160, 4, 8)], options(2.5)), 12);
         assert_eq!(count(&[PlaneLayout::new(320, 240, 4, 8)], options(2.5)), 1);
         assert_eq!(count(&[rgba], options(20.0)), 3);

@@ -13,6 +13,7 @@ use once_cell::sync::OnceCell;
 
 use super::driver::{Current, Doing};
 use super::error::{CAPABILITY_NEEDED, CUDA_NEEDED, CudaError, Status};
+use super::flight::Traffic;
 use super::kernels::{Image, Kernels};
 use super::launch::Limits;
 use super::special::Specials;
@@ -38,6 +39,7 @@ pub struct Device {
     driver: (i32, i32),
     kernels: [OnceCell<Kernels>; Image::COUNT],
     specials: Specials,
+    traffic: Mutex<Weak<Traffic>>,
     special_name: &'static str,
     /// Keeps the context of somebody else. `None` for the primary one, which stays for good.
     keep: Option<Arc<dyn Any + Send + Sync>>,
@@ -122,8 +124,8 @@ impl Device {
             }
         };
         let special_name = special_name(capability);
-        let (kernels, specials) = (Default::default(), Specials::default());
-        Ok(Self { id, name, capability, limits, context, driver, kernels, specials, special_name, keep })
+        let (kernels, specials, traffic) = (Default::default(), Specials::default(), Default::default());
+        Ok(Self { id, name, capability, limits, context, driver, kernels, specials, traffic, special_name, keep })
     }
 
     /// Makes the context current on this thread for as long as the answer lives.
@@ -163,6 +165,17 @@ impl Device {
     /// The kernels compiled for single sizes.
     pub fn specials(&self) -> &Specials {
         &self.specials
+    }
+
+    /// What its engines share, while there are any. The context is current.
+    pub(super) fn traffic(&self) -> Result<Arc<Traffic>, CudaError> {
+        let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(traffic) = traffic.upgrade() {
+            return Ok(traffic);
+        }
+        let new = Arc::new(Traffic::new(self.id)?);
+        *traffic = Arc::downgrade(&new);
+        Ok(new)
     }
 
     /// What people are told while such a kernel serves.

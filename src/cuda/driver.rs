@@ -67,6 +67,8 @@ pub struct Stream {
 
 // SAFETY: the driver API may be called from any thread.
 unsafe impl Send for Stream {}
+// SAFETY: likewise, from several at once.
+unsafe impl Sync for Stream {}
 
 impl Stream {
     /// On device `id`, whose context is current.

@@ -98,7 +98,7 @@ impl CudaEngine {
     fn on(device: &Arc<Device>, image: Image, passes: Passes) -> Result<Self, CudaError> {
         let serving = device.kernels(image)?.name();
         let _current = device.enter()?;
-        let held = Held { lane: Lane::new(device.id())?, there: None };
+        let held = Held { lane: Lane::new(device)?, there: None };
         let specialises = image == Image::Best && passes == Passes::Best;
         let wish = Wish { shapes: Vec::new(), since: Instant::now(), asked: None };
         Ok(Self {
