@@ -64,6 +64,14 @@ fn main() {
         test("contexts_of_gstreamer_come_and_go", gst_contexts, has_library),
         test("a_frame_of_the_pool_keeps_its_bytes", frame, has_library),
         test("upload_and_download_keep_the_bytes", elements, has_elements),
+        test("frames_on_the_device_stay_there", stay, has_elements),
+        test("frames_change_memory_in_the_blur_where_a_neighbour_wants_it", change_memory, has_elements),
+        test("sigma_0_passes_frames_on_or_moves_them", sigma_0, has_elements),
+        test("every_format_of_cuda_memory", every_format, has_elements),
+        test("the_context_is_the_pipelines_own", one_context, has_elements),
+        test("frames_of_another_context_are_followed", followed, has_elements),
+        test("what_cannot_be_blurred_on_the_device_is_said", said, has_elements),
+        test("a_hundred_starts_leave_nothing_behind", hundred_starts, has_elements),
     ];
     // The driver is one for all.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
@@ -223,23 +231,275 @@ fn frame() {
     assert_eq!(live_contexts(), 0);
 }
 
-/// The pictures that come out of a source behind which is `elements`, without padding.
-fn run(elements: &str) -> Vec<Vec<u8>> {
-    let source = "videotestsrc num-buffers=10 ! video/x-raw,format=NV12,width=320,height=240";
-    let pipeline = gst::parse::launch(&format!("{source} ! {elements} appsink name=sink sync=false")).unwrap();
-    let pipeline = pipeline.downcast::<gst::Bin>().unwrap();
+/// What every source of these tests makes.
+const FRAMES: usize = 4;
+const NV12: &str = "video/x-raw,format=NV12,width=98,height=60";
+
+/// A pipeline of a source behind which is `elements`, which end with `!`.
+fn pipeline(caps: &str, elements: &str) -> gst::Bin {
+    let line = format!("videotestsrc num-buffers={FRAMES} ! {caps} ! {elements} appsink name=sink sync=false");
+    gst::parse::launch(&line).unwrap_or_else(|error| panic!("{line}: {error}")).downcast().unwrap()
+}
+
+/// The pictures that come out of it, without padding.
+fn pictures(pipeline: &gst::Bin) -> Vec<Vec<u8>> {
     let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();
     let picture = |sample: gst::Sample| {
         let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
         let frame = VideoFrame::from_buffer_readable(sample.buffer_owned().unwrap(), &info).unwrap();
-        let mut copy = VideoFrame::from_buffer_writable(gst::Buffer::with_size(info.size()).unwrap(), &info).unwrap();
+        let mut copy =
+            VideoFrame::from_buffer_writable(gst::Buffer::from_mut_slice(vec![0; info.size()]), &info).unwrap();
         frame.copy(&mut copy).unwrap();
         copy.into_buffer().map_readable().unwrap().to_vec()
     };
-    let frames = std::iter::from_fn(|| sink.pull_sample().ok()).map(picture).collect();
+    let frames: Vec<_> = std::iter::from_fn(|| sink.pull_sample().ok()).map(picture).collect();
+    let errors = video::texts(&pipeline.bus().unwrap(), gst::MessageType::Error);
+    assert!(errors.is_empty() && frames.len() == FRAMES, "{} frames, {errors:?}", frames.len());
+    frames
+}
+
+fn run_of(caps: &str, elements: &str) -> Vec<Vec<u8>> {
+    let pipeline = pipeline(caps, elements);
+    let frames = pictures(&pipeline);
     pipeline.set_state(gst::State::Null).unwrap();
     frames
+}
+
+fn run(elements: &str) -> Vec<Vec<u8>> {
+    run_of(NV12, elements)
+}
+
+fn stat(pipeline: &gst::Bin, name: &str) -> u64 {
+    pipeline.by_name("blur").unwrap().property::<gst::Structure>("stats").get(name).unwrap()
+}
+
+const CUDA: &str = "video/x-raw(memory:CUDAMemory)";
+
+/// The bytes are those of the CPU, and nothing of the frames is copied between decoder and sink.
+fn stay() {
+    devices(1);
+    let expected = run("cudagaussblur backend=cpu sigma=3 !");
+    let copies = |elements: &str| {
+        let before = copied();
+        let pipeline =
+            pipeline(NV12, &format!("cudaupload ! {CUDA} ! {elements} cudadownload ! identity drop-allocation=true !"));
+        let frames = pictures(&pipeline);
+        let on_device = pipeline.by_name("blur").map_or(0, |_| stat(&pipeline, "frames-on-device"));
+        pipeline.set_state(gst::State::Null).unwrap();
+        (frames, on_device, [0, 1].map(|way| copied()[way] - before[way]))
+    };
+    let (_, _, without) = copies("");
+    let (frames, on_device, with) = copies("cudagaussblur name=blur sigma=3 !");
+    assert!(frames == expected, "other bytes than the CPU's");
+    assert_eq!((on_device, with), (FRAMES as u64, without), "frames left the device");
+    // One after the other, in any number.
+    let thrice = "cudagaussblur sigma=3 ! cudagaussblur sigma=1 ! cudagaussblur sigma=6 !";
+    let on_cpu = run(
+        "cudagaussblur sigma=3 backend=cpu ! cudagaussblur sigma=1 backend=cpu ! cudagaussblur sigma=6 backend=cpu !",
+    );
+    assert!(copies(thrice).0 == on_cpu);
+}
+
+fn change_memory() {
+    devices(1);
+    let expected = run("cudagaussblur backend=cpu sigma=3 !");
+    for (elements, pinned) in [
+        (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur sigma=3 ! video/x-raw !"), ["in", "out"]),
+        (
+            &*format!("cudagaussblur name=blur sigma=3 ! {CUDA} ! cudadownload ! identity drop-allocation=true !"),
+            ["out", "in"],
+        ),
+    ] {
+        let pipeline = pipeline(NV12, elements);
+        assert!(pictures(&pipeline) == expected, "{elements}");
+        let counts = pinned.map(|side| stat(&pipeline, &format!("frames-pinned-{side}")));
+        assert_eq!((counts, stat(&pipeline, "frames-cuda")), ([0, FRAMES as u64], FRAMES as u64), "{elements}");
+        assert_eq!([stat(&pipeline, "bytes-copied"), stat(&pipeline, "frames-on-device")], [0, 0], "{elements}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+    // With neither asked for, frames stay where they are.
+    for (before, feature) in [("", None), ("cudaupload ! ", Some("memory:CUDAMemory"))] {
+        let source = if before.is_empty() { String::new() } else { format!("{before}{CUDA} ! ") };
+        let pipeline = pipeline(NV12, &format!("{source}cudagaussblur name=blur sigma=3 ! cudadownload ! "));
+        assert!(pictures(&pipeline) == expected);
+        let caps = pipeline.by_name("blur").unwrap().static_pad("src").unwrap().current_caps().unwrap();
+        let found = caps.features(0).unwrap().contains("memory:CUDAMemory");
+        assert_eq!(found, feature.is_some(), "{caps}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+fn sigma_0() {
+    devices(1);
+    let expected = run("");
+    for (elements, passed) in [
+        (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur sigma=0 ! {CUDA} ! cudadownload !"), FRAMES as u64),
+        (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur sigma=0 ! video/x-raw !"), 0),
+        (&*format!("cudagaussblur name=blur sigma=0 ! {CUDA} ! cudadownload !"), 0),
+    ] {
+        let pipeline = pipeline(NV12, elements);
+        assert!(pictures(&pipeline) == expected, "{elements}");
+        assert_eq!(stat(&pipeline, "frames-passthrough"), passed, "{elements}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+/// All that the blur and `cudaupload` have in common.
+fn every_format() {
+    devices(1);
+    let takes = |name: &str| -> Vec<String> {
+        let factory = gst::ElementFactory::find(name).unwrap();
+        let template =
+            factory.static_pad_templates().into_iter().find(|template| template.direction() == gst::PadDirection::Src);
+        let caps = template.unwrap().caps();
+        let on_device = caps.iter_with_features().find(|(_, features)| features.contains("memory:CUDAMemory"));
+        let formats = on_device.unwrap().0.get::<gst::List>("format").unwrap();
+        formats.iter().map(|format| format.get::<String>().unwrap()).collect()
+    };
+    let ours = takes("cudagaussblur");
+    let theirs = takes("cudaupload");
+    assert!(ours.len() >= 28, "{ours:?}");
+    let both: Vec<_> = ours.iter().filter(|format| theirs.contains(format)).collect();
+    assert!(both.len() >= 15, "{both:?}");
+    for format in both {
+        // Of a pair of pixels with one beyond the edge, `cudaupload` leaves that one behind.
+        let width = if ["YUY2", "UYVY"].contains(&format.as_str()) { 54 } else { 53 };
+        let caps = format!("video/x-raw,format={format},width={width},height=20");
+        let expected = run_of(&caps, "cudagaussblur backend=cpu sigma=2 !");
+        let blurred = run_of(&caps, &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! {CUDA} ! cudadownload !"));
+        assert!(blurred == expected, "{format}");
+    }
+}
+
+/// Contexts besides the device's primary one, while the pipeline plays.
+fn one_context() {
+    devices(1);
+    for (elements, own) in [
+        // The last element starts first and makes a context, which the others share.
+        (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur ! cudadownload !"), 1),
+        // Here the blur does, in the primary one, and shares it.
+        (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur !"), 0),
+        ("cudagaussblur name=blur ! cudagaussblur !", 0),
+    ] {
+        let pipeline = pipeline(NV12, elements);
+        pictures(&pipeline);
+        assert_eq!(live_contexts(), own, "{elements}");
+        assert_eq!(stat(&pipeline, "frames-cuda"), FRAMES as u64, "{elements}");
+        pipeline.set_state(gst::State::Null).unwrap();
+        drop(pipeline);
+        assert_eq!(live_contexts(), 0, "{elements}");
+    }
+}
+
+/// A frame of NV12 in a context of its own.
+fn frame_in(context: &gst::Object, info: &VideoInfo, seed: u64) -> gst::Buffer {
+    let raw: Object = context.to_glib_none().0;
+    let pool = call!(GSTCUDA, gst_cuda_buffer_pool_new(raw => Object) -> *mut gst::ffi::GstBufferPool);
+    // SAFETY: a new object that is given to the caller.
+    let pool = unsafe { gst::BufferPool::from_glib_full(pool) };
+    let mut config = pool.config();
+    config.set_params(Some(&info.to_caps().unwrap()), info.size() as u32, 1, 0);
+    pool.set_config(config).unwrap();
+    pool.set_active(true).unwrap();
+    let mut frame = VideoFrame::from_buffer_writable(pool.acquire_buffer(None).unwrap(), info).unwrap();
+    for plane in 0..2 {
+        let bytes = frame.plane_data_mut(plane).unwrap();
+        let noise = common::Noise(seed).bytes(bytes.len());
+        bytes.copy_from_slice(&noise);
+    }
+    frame.into_buffer()
+}
+
+fn followed() {
+    devices(2);
+    let info = VideoInfo::builder(VideoFormat::Nv12, 64, 32).fps((25, 1)).build().unwrap();
+    let caps = |feature: &str| -> gst::Caps {
+        format!("video/x-raw{feature},format=NV12,width=64,height=32,framerate=25/1").parse().unwrap()
+    };
+    let plane = |buffer: &gst::Buffer| {
+        let frame = VideoFrame::from_buffer_readable(buffer.clone(), &info).unwrap();
+        let rows = frame.plane_data(0).unwrap().chunks(frame.plane_stride()[0] as usize).take(32);
+        rows.flat_map(|row| row[..64].to_vec()).collect::<Vec<u8>>()
+    };
+    let contexts = [0, 1, 0].map(context);
+    let mut blur = video::Blur::new("backend=cuda sigma=2");
+    let mut on_cpu = video::Blur::new("backend=cpu sigma=2");
+    blur.harness.set_src_caps(caps("(memory:CUDAMemory)"));
+    on_cpu.harness.set_src_caps(caps(""));
+    for (seed, context) in contexts.iter().chain(&contexts).enumerate() {
+        let frame = frame_in(context, &info, seed as u64);
+        let output = blur.push(frame.clone());
+        assert!(plane(&output) == plane(&on_cpu.push(frame)), "frame {seed}");
+    }
+    assert_eq!(blur.element.property::<gst::Structure>("stats").get::<u64>("frames-on-device").unwrap(), 6);
+
+    drop(blur);
+    // A device that is asked for by its number is kept.
+    let mut blur = video::Blur::new("backend=cuda sigma=2 cuda-device-id=1");
+    blur.harness.set_src_caps(caps("(memory:CUDAMemory)"));
+    assert!(blur.try_push(frame_in(&contexts[1], &info, 1)).is_ok());
+    assert_eq!(blur.try_push(frame_in(&contexts[0], &info, 1)), Err(gst::FlowError::Error));
+    let errors = blur.messages(gst::MessageType::Error);
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].contains("CUDA device 0, but cuda-device-id=1; set cuda-device-id to 0 or -1"), "{errors:?}");
+    drop((blur, on_cpu, contexts));
+    assert_eq!(live_contexts(), 0);
+}
+
+/// The errors of a pipeline that cannot go on.
+fn errors(elements: &str) -> Vec<String> {
+    let pipeline = pipeline(NV12, elements);
+    let _ = pipeline.set_state(gst::State::Playing);
+    let bus = pipeline.bus().unwrap();
+    let end =
+        bus.timed_pop_filtered(gst::ClockTime::from_seconds(20), &[gst::MessageType::Error, gst::MessageType::Eos]);
+    let mut texts: Vec<String> = end.iter().map(|end| format!("{:?}", end.view())).collect();
+    texts.extend(video::texts(&bus, gst::MessageType::Error));
+    pipeline.set_state(gst::State::Null).unwrap();
+    texts
+}
+
+fn said() {
+    devices(1);
+    let on_device =
+        |properties: &str| format!("cudaupload ! {CUDA} ! cudagaussblur {properties} ! {CUDA} ! cudadownload !");
+    let cpu = errors(&on_device("backend=cpu"));
+    assert!(cpu[0].contains("CUDA memory cannot be blurred on the CPU; set backend=auto"), "{cpu:?}");
+    for backend in ["auto", "cuda"] {
+        const LAUNCH: &std::ffi::CStr = c"cuLaunchKernel";
+        let name = LAUNCH.as_ptr();
+        call!(DRIVER, fake_fail(name => *const std::ffi::c_char, 3 => i32, i32::MAX => i32, 719 => i32) -> ());
+        let failed = errors(&on_device(&format!("backend={backend}")));
+        call!(DRIVER, fake_reset() -> ());
+        assert!(failed[0].contains("device 0 failed launching a kernel"), "{failed:?}");
+        assert!(failed[0].contains("the frame is in CUDA memory"), "{failed:?}");
+    }
+}
+
+fn hundred_starts() {
+    devices(1);
+    let pipeline = pipeline(
+        NV12,
+        &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! cudagaussblur sigma=9 ! cudadownload !"),
+    );
+    let left = || {
+        let mut counts = [0; 8];
+        call!(DRIVER, fake_counts(counts.as_mut_ptr() => *mut i32) -> ());
+        // Blocks on the device and pinned, streams, events.
+        (counts[..4].to_vec(), live_contexts())
+    };
+    let mut first = None;
+    for _ in 0..100 {
+        let sink = pipeline.by_name("sink").unwrap();
+        sink.set_property("wait-on-eos", false);
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+        let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(20), &kinds).unwrap();
+        assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(*first.get_or_insert_with(left), left());
+    }
 }
 
 /// `cudadownload` gives a sink that knows about strides the memory as it is, which is copied when it is mapped, with what
@@ -247,12 +507,12 @@ fn run(elements: &str) -> Vec<Vec<u8>> {
 fn elements() {
     devices(1);
     let expected = run("");
-    assert_eq!(expected.len(), 10);
+
     for after in ["", "identity drop-allocation=true !"] {
         let before = copied();
         assert!(run(&format!("cudaupload ! video/x-raw(memory:CUDAMemory) ! cudadownload ! {after}")) == expected);
         let bytes = [0, 1].map(|way| copied()[way] - before[way]);
-        assert!(bytes.iter().all(|&bytes| bytes >= 10 * 320 * 360), "{after} {bytes:?}");
+        assert!(bytes.iter().all(|&bytes| bytes >= FRAMES * 98 * 90), "{after} {bytes:?}");
     }
     assert_eq!(live_contexts(), 0);
 }

@@ -158,6 +158,7 @@ pub fn formats() -> Vec<VideoFormat> {
     let template = gst::ElementFactory::find("cudagaussblur").unwrap().static_pad_templates();
     let template = template.iter().next().unwrap();
     let caps = template.caps();
-    let formats = caps.structure(0).unwrap().get::<gst::List>("format").unwrap();
+    let (on_host, _) = caps.iter_with_features().find(|(_, features)| !features.contains("memory:CUDAMemory")).unwrap();
+    let formats = on_host.get::<gst::List>("format").unwrap();
     formats.iter().map(|format| VideoFormat::from_string(format.get::<&str>().unwrap())).collect()
 }
