@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
+use common::pipes::{self, CUDA, stat};
 use common::{stand_in, video};
 use gst::glib;
 use gst::glib::translate::{FromGlibPtrFull, ToGlibPtr};
@@ -237,25 +238,14 @@ const NV12: &str = "video/x-raw,format=NV12,width=98,height=60";
 
 /// A pipeline of a source behind which is `elements`, which end with `!`.
 fn pipeline(caps: &str, elements: &str) -> gst::Bin {
-    let line = format!("videotestsrc num-buffers={FRAMES} ! {caps} ! {elements} appsink name=sink sync=false");
-    gst::parse::launch(&line).unwrap_or_else(|error| panic!("{line}: {error}")).downcast().unwrap()
+    pipes::pipeline(&format!("videotestsrc num-buffers={FRAMES} ! {caps} ! {elements} appsink name=sink sync=false"))
 }
 
-/// The pictures that come out of it, without padding.
+/// The pictures that come out of it.
 fn pictures(pipeline: &gst::Bin) -> Vec<Vec<u8>> {
-    let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let picture = |sample: gst::Sample| {
-        let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
-        let frame = VideoFrame::from_buffer_readable(sample.buffer_owned().unwrap(), &info).unwrap();
-        let mut copy =
-            VideoFrame::from_buffer_writable(gst::Buffer::from_mut_slice(vec![0; info.size()]), &info).unwrap();
-        frame.copy(&mut copy).unwrap();
-        copy.into_buffer().map_readable().unwrap().to_vec()
-    };
-    let frames: Vec<_> = std::iter::from_fn(|| sink.pull_sample().ok()).map(picture).collect();
-    let errors = video::texts(&pipeline.bus().unwrap(), gst::MessageType::Error);
-    assert!(errors.is_empty() && frames.len() == FRAMES, "{} frames, {errors:?}", frames.len());
+    let frames: Vec<_> = pipes::pictures(pipeline).collect();
+    pipes::no_errors(pipeline);
+    assert_eq!(frames.len(), FRAMES);
     frames
 }
 
@@ -269,12 +259,6 @@ fn run_of(caps: &str, elements: &str) -> Vec<Vec<u8>> {
 fn run(elements: &str) -> Vec<Vec<u8>> {
     run_of(NV12, elements)
 }
-
-fn stat(pipeline: &gst::Bin, name: &str) -> u64 {
-    pipeline.by_name("blur").unwrap().property::<gst::Structure>("stats").get(name).unwrap()
-}
-
-const CUDA: &str = "video/x-raw(memory:CUDAMemory)";
 
 /// The bytes are those of the CPU, and nothing of the frames is copied between decoder and sink.
 fn stay() {
@@ -493,10 +477,7 @@ fn hundred_starts() {
     for _ in 0..100 {
         let sink = pipeline.by_name("sink").unwrap();
         sink.set_property("wait-on-eos", false);
-        pipeline.set_state(gst::State::Playing).unwrap();
-        let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
-        let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(20), &kinds).unwrap();
-        assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+        pipes::run_to_end(&pipeline);
         pipeline.set_state(gst::State::Null).unwrap();
         assert_eq!(*first.get_or_insert_with(left), left());
     }

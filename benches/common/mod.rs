@@ -119,3 +119,11 @@ pub fn time_of_frame(
         Ok(())
     })
 }
+
+/// Processor time of this thread, user and system.
+pub fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}

@@ -21,7 +21,7 @@ use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::frame::PlaneLayout;
 use gstcudagaussblur::plan;
 
-use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, time_of_frame, time_on};
+use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, processor_time, time_of_frame, time_on};
 
 /// Frames in turn, so that none is still in the device's cache when it comes again.
 const BUFFERS: usize = 6;
@@ -210,14 +210,6 @@ fn through_host_memory(layout: &PlaneLayout) -> Outcome<()> {
     let PlaneLayout { width, height, .. } = layout;
     println!("| {width}x{height} | {upload:.1} | {kernel:.1} | {download:.1} | {cuda:.0} | {cpu:.0} |");
     Ok(())
-}
-
-/// Processor time of this thread, user and system.
-fn processor_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid place.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -52,7 +52,7 @@ fn kind(name: &str, info: &VideoInfo) -> Outcome<()> {
         ("cudagaussblur, its pool, 3 in flight", Memory::Offered, FLIGHT),
         ("cudagaussblur, ordinary buffers, 3 in flight", Memory::Ordinary, FLIGHT),
     ] {
-        let Some(element) = ours(flight) else { continue };
+        let element = ours(flight);
         row(name, way, pipeline(&element, info, memory)?, &mut first);
     }
     row(name, "engine alone, pinned", Row { each: bare(info)?, ..Row::default() }, &mut first);

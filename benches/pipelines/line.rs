@@ -43,6 +43,7 @@ pub struct Line {
     pub pipeline: gst::Pipeline,
     pad: gst::Pad,
     info: VideoInfo,
+    caps: gst::Caps,
     seen: Arc<Mutex<Seen>>,
     /// Frames that have come to any sink.
     pub arrived: Arc<AtomicU64>,
@@ -64,6 +65,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Line {
     /// Starts a pipeline whose first element is called `in`.
     pub fn new(description: &str, info: &VideoInfo) -> Outcome<Self> {
+        Self::with(description, info, None)
+    }
+
+    /// The same with frames in a memory that caps name.
+    pub fn with(description: &str, info: &VideoInfo, feature: Option<&str>) -> Outcome<Self> {
         let pipeline = gst::parse::launch(description)?.downcast::<gst::Pipeline>().expect("several elements");
         let first = pipeline.by_name("in").expect("it is in the line");
         let (seen, arrived) = (Arc::new(Mutex::new(Seen::default())), Arc::new(AtomicU64::new(0)));
@@ -78,12 +84,16 @@ impl Line {
         let pad = gst::Pad::builder(gst::PadDirection::Src).name("frames").build();
         pad.link(&first.static_pad("sink").expect("an always pad"))?;
         pad.set_active(true)?;
-        let line = Self { pipeline, pad, info: info.clone(), seen, arrived, sinks };
+        let mut caps = info.to_caps()?;
+        if let Some(feature) = feature {
+            caps.make_mut().set_features_simple(Some(gst::CapsFeatures::new([feature])));
+        }
+        let line = Self { pipeline, pad, info: info.clone(), caps, seen, arrived, sinks };
         line.pipeline.set_state(gst::State::Playing).map_err(|error| line.why(error))?;
-        let caps = info.to_caps()?;
+        let caps = &line.caps;
         let segment = gst::FormattedSegment::<gst::ClockTime>::new();
         line.pad.push_event(gst::event::StreamStart::new("frames"));
-        if !line.pad.push_event(gst::event::Caps::new(&caps)) {
+        if !line.pad.push_event(gst::event::Caps::new(caps)) {
             return Err(line.why(format!("not taken: {caps}")));
         }
         line.pad.push_event(gst::event::Segment::new(&segment));
@@ -125,7 +135,7 @@ impl Line {
 
     /// The pool that is offered, started.
     fn offered(&self) -> Outcome<Option<gst::BufferPool>> {
-        let caps = self.info.to_caps()?;
+        let caps = self.caps.clone();
         let mut query = gst::query::Allocation::new(Some(&caps), true);
         if !self.pad.peer_query(&mut query) {
             return Ok(None);
@@ -140,7 +150,7 @@ impl Line {
     }
 
     /// Pushes one frame; its number is its time stamp's ms.
-    fn push(&self, frame: &gst::Buffer, number: u64) -> Outcome<()> {
+    pub fn push(&self, frame: &gst::Buffer, number: u64) -> Outcome<()> {
         // The pixels are shared.
         let mut frame = frame.copy();
         frame.get_mut().expect("a new one").set_pts(gst::ClockTime::from_mseconds(number));

@@ -1,19 +1,19 @@
 //! Whole pipelines from host memory to host memory, on a GPU: the element beside the engine alone, the elements of GStreamer
 //! that go to the GPU and back, and nothing; many of them at once; a long run. README.md tells how to read the tables.
-//!   pipelines [frames | many | long]...     all by default
+//!   pipelines [frames | device | many | long]...     all by default
 
 #[expect(dead_code, reason = "only a part of it is wanted")]
 #[path = "../common/mod.rs"]
 mod common;
+mod device;
 mod frames;
 mod line;
 mod long;
 mod many;
 mod processes;
 
-use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
-use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::device::{self as devices, Device};
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::filter::BlurParams;
 
@@ -21,10 +21,10 @@ use common::{Outcome, make_special};
 
 const SIGMA: f64 = 2.5;
 const SIZE: u32 = 15;
-const PARTS: [&str; 3] = ["frames", "many", "long"];
+const PARTS: [&str; 4] = ["frames", "device", "many", "long"];
 
 fn main() {
-    match device::count() {
+    match devices::count() {
         Ok(_) => (),
         Err(error) => return println!("no GPU, nothing to measure: {error}"),
     }
@@ -51,6 +51,9 @@ fn run(arguments: &[String]) -> Outcome<()> {
     if wanted("frames") {
         frames::table()?;
     }
+    if wanted("device") {
+        device::table()?;
+    }
     if wanted("many") {
         many::tables()?;
     }
@@ -65,19 +68,9 @@ fn video(format: VideoFormat, width: u32, height: u32) -> VideoInfo {
     VideoInfo::builder(format, width, height).fps((60, 1)).build().expect("a format of the element")
 }
 
-/// The element, blurring as everywhere here, with so many frames in flight. None if it cannot be told that.
-fn ours(flight: u32) -> Option<String> {
-    let element = format!("cudagaussblur name=in backend=cuda sigma={SIGMA} kernel-size={SIZE}");
-    match flight {
-        1 => Some(element),
-        _ if !can_fly() => None,
-        _ => Some(format!("{element} max-in-flight={flight}")),
-    }
-}
-
-fn can_fly() -> bool {
-    let element = gst::ElementFactory::make("cudagaussblur").build().expect("ours");
-    element.has_property("max-in-flight")
+/// The element, blurring as everywhere here, with so many frames in flight.
+fn ours(flight: u32) -> String {
+    format!("cudagaussblur name=in backend=cuda sigma={SIGMA} kernel-size={SIZE} max-in-flight={flight}")
 }
 
 /// Has the kernels for such frames made, so that none is waited for later.

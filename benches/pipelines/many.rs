@@ -11,7 +11,7 @@ use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 
 use crate::common::Outcome;
 use crate::line::{BUFFERS, Line, Memory, SINK};
-use crate::{SIGMA, SIZE, can_fly, ours, processes, video, warm_up};
+use crate::{SIGMA, SIZE, ours, processes, video, warm_up};
 
 /// Frames are counted for so long, after so long at full speed.
 const COUNTED: Duration = Duration::from_secs(2);
@@ -39,13 +39,13 @@ pub fn tables() -> Outcome<()> {
         println!("| {what} | {flight} | {sum:.0} | {:.2} | {fewest:.0} | {most:.0} |", sum / floor);
     };
     for flight in FLIGHTS {
-        let Some(element) = ours(flight) else { continue };
+        let element = ours(flight);
         let line = format!("{element} ! {SINK}");
         for pipelines in PIPELINES {
             row(&format!("{pipelines}, one process"), flight, &rates(&line, Memory::Offered, pipelines)?);
         }
     }
-    for flight in FLIGHTS.into_iter().filter(|flight| *flight == 1 || can_fly()) {
+    for flight in FLIGHTS {
         for count in PROCESSES {
             row(&format!("{count}, each a process"), flight, &processes::rates(count, flight)?);
         }

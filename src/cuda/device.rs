@@ -193,6 +193,13 @@ impl Device {
         self.context as usize
     }
 
+    /// Waits for all work in its context.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        let _current = self.enter()?;
+        // SAFETY: the context is current.
+        unsafe { sys::cuCtxSynchronize() }.result().doing(self.id, "doing its work")
+    }
+
     /// Free device memory in bytes.
     pub fn free_memory(&self) -> Result<usize, CudaError> {
         let _current = self.enter()?;

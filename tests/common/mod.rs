@@ -5,6 +5,7 @@ pub mod cases;
 pub mod formats;
 pub mod frames;
 pub mod oracle;
+pub mod pipes;
 pub mod stand_in;
 pub mod video;
 

@@ -1,0 +1,91 @@
+//! Frames in CUDA memory that stay there: what the element costs the thread, and what the device.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gst_video::{VideoFormat, VideoInfo};
+use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::cuda::device::Device;
+use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
+use gstcudagaussblur::element::formats;
+use gstcudagaussblur::filter::BlurParams;
+
+use crate::common::{Outcome, places, processor_time, time_of_frame};
+use crate::line::{Line, Memory, SINK};
+use crate::{SIGMA, SIZE, video, warm_up};
+
+/// Frames whose cost to the thread is taken, one every so long: with more on its way the thread would wait for the device.
+const PACED: u64 = 300;
+const PACE: Duration = Duration::from_millis(1);
+/// Frames at full speed.
+const FAST: u64 = 3000;
+
+/// Prints the table.
+pub fn table() -> Outcome<()> {
+    println!("\nCUDA memory to CUDA memory, sigma {SIGMA}, k={SIZE}, elements one behind the other; µs a frame\n");
+    println!(
+        "| frame | elements | thread's processor time, each | kernel, by the stats | kernel alone | full speed, each |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for (name, format, width, height) in [
+        ("1080p NV12", VideoFormat::Nv12, 1920, 1080),
+        ("4K NV12", VideoFormat::Nv12, 3840, 2160),
+        ("1080p RGBA", VideoFormat::Rgba, 1920, 1080),
+    ] {
+        let info = video(format, width, height);
+        warm_up(&info, SIGMA, SIZE)?;
+        let alone = microseconds(alone(&info)?);
+        for elements in [1, 2, 5, 10] {
+            let [processor, kernel, fast] = run(&info, elements)?;
+            println!("| {name} | {elements} | {processor:.1} | {kernel:.1} | {alone:.1} | {fast:.1} |");
+        }
+    }
+    Ok(())
+}
+
+fn microseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn run(info: &VideoInfo, elements: u32) -> Outcome<[f64; 3]> {
+    let blur = format!("backend=cuda sigma={SIGMA} kernel-size={SIZE}");
+    let chain: String = (1..elements).map(|_| format!("cudagaussblur {blur} ! ")).collect();
+    let line = Line::with(&format!("cudagaussblur name=in {blur} ! {chain}{SINK}"), info, Some("memory:CUDAMemory"))?;
+    let frames = line.frames(Memory::Offered)?.ok_or("no pool of CUDA memory is offered")?;
+    for (number, frame) in (0..300).zip(frames.iter().cycle()) {
+        line.push(frame, number)?;
+        thread::sleep(PACE);
+    }
+    let mut processor = Duration::ZERO;
+    for (number, frame) in (0..PACED).zip(frames.iter().cycle()) {
+        let before = processor_time();
+        line.push(frame, number)?;
+        processor += processor_time() - before;
+        thread::sleep(PACE);
+    }
+    let stats = line.pipeline.by_name("in").expect("it is in the line").property::<gst::Structure>("stats");
+    assert_eq!(stats.get::<u64>("frames-on-device")?, stats.get::<u64>("frames")?, "frames left the device");
+    let begun = Instant::now();
+    for (number, frame) in (0..FAST).zip(frames.iter().cycle()) {
+        line.push(frame, number)?;
+    }
+    Device::open(0)?.synchronize()?;
+    let fast = begun.elapsed() / FAST as u32;
+    let kernel = Duration::from_nanos(stats.get::<u64>("kernel-last-ns")?);
+    let each = |time: Duration| microseconds(time) / f64::from(elements);
+    Ok([each(processor / PACED as u32), microseconds(kernel), each(fast)])
+}
+
+/// The kernels of a frame by themselves.
+fn alone(info: &VideoInfo) -> Outcome<Duration> {
+    let layouts = formats::planes(info, false).expect("a format of the element");
+    let engine = CudaEngine::new(0)?;
+    let device = engine.device();
+    let _current = device.enter()?;
+    let stream = Stream::new(device.id())?;
+    let bytes = places(&layouts, 0, 512).1;
+    let memory = || DeviceMemory::new(bytes, &stream);
+    let frames = (0..6).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;
+    time_of_frame(&engine, &stream, (&layouts, 512), BlurParams::new(SIGMA, SIZE)?, &frames)
+}
