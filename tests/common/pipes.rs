@@ -1,7 +1,9 @@
 //! Pipelines that end in an appsink called `sink`, and the pictures that come out of them.
 
 use gst::prelude::*;
-use gst_video::{VideoFrame, VideoInfo};
+use gst_video::{VideoFrame, VideoFrameExt, VideoInfo};
+
+use gstcudagaussblur::element::formats;
 
 use super::video;
 
@@ -30,10 +32,12 @@ pub fn pictures_at(pipeline: &gst::Bin, sink: &str) -> impl Iterator<Item = Vec<
     let picture = |sample: gst::Sample| {
         let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
         let frame = VideoFrame::from_buffer_readable(sample.buffer_owned().unwrap(), &info).unwrap();
-        let blank = gst::Buffer::from_mut_slice(vec![0; info.size()]);
-        let mut copy = VideoFrame::from_buffer_writable(blank, &info).unwrap();
-        frame.copy(&mut copy).unwrap();
-        copy.into_buffer().map_readable().unwrap().to_vec()
+        let mut bytes = Vec::new();
+        for (plane, layout) in (0..).zip(formats::planes(&info, false).unwrap()) {
+            let rows = frame.plane_data(plane).unwrap().chunks(frame.plane_stride()[plane as usize] as usize);
+            rows.take(layout.height as usize).for_each(|row| bytes.extend(&row[..layout.row_bytes()]));
+        }
+        bytes
     };
     std::iter::from_fn(move || sink.pull_sample().ok()).map(picture)
 }
