@@ -4,6 +4,7 @@
 //! `cargo bench --bench article [-- FOLDER]` prints them and writes article.md, article.csv and plots to FOLDER.
 
 mod cold;
+#[expect(dead_code, reason = "only a part of it is wanted")]
 #[path = "../common/mod.rs"]
 mod common;
 mod naive;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which kernels serve a frame: special ones where they are there, else the prebuilt ones; and their launches on a stream.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::alpha::Place;
 use super::device::Device;
 use super::driver::{Function, Stream};
 use super::error::CudaError;
@@ -12,7 +10,6 @@ use super::kernels::{Image, Kernels};
 use super::launch::{Group, Launch, Passes};
 use super::special::Shape;
 use super::work::Work;
-use crate::plan::Job;
 
 /// What an engine may choose from.
 #[derive(Clone)]
@@ -49,22 +46,12 @@ impl Choice {
         work.product_bytes + work.groups.iter().map(scratch).max().unwrap_or(0)
     }
 
-    /// Queues the jobs, or the rows of a band, on planes that are in the device's memory; says whether special kernels do all of
-    /// the blur.
+    /// Queues work on planes that are in the device's memory; says whether special kernels do all of the blur.
     ///
     /// # Safety
-    /// The device's context is current; sources and destinations of all planes lie where `planes` says, and with
-    /// [`Choice::extra_bytes`] from `extra` on, which starts on 256 bytes, they live and are this stream's alone until it
-    /// has done the work.
-    pub unsafe fn queue(
-        &self,
-        stream: &Stream,
-        jobs: &[Job],
-        planes: &[(Place, Place)],
-        extra: u64,
-        band: Option<&[Range<u32>]>,
-    ) -> Result<bool, CudaError> {
-        let work = Work::new(jobs, planes, extra, band);
+    /// The device's context is current. The planes lie where the work says, its products from `extra` on, which starts on
+    /// 256 bytes; all of them and the [`Choice::extra_bytes`] live and are this stream's alone until it has done the work.
+    pub unsafe fn queue(&self, stream: &Stream, work: &Work, extra: u64) -> Result<bool, CudaError> {
         let scratch = extra + work.product_bytes as u64;
         let mut all_special = true;
         // SAFETY: products and scratch are behind each other in what there is beside the planes; the groups take turns in

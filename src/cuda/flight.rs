@@ -173,7 +173,7 @@ impl Lane {
     }
 
     /// Queues a frame; returns as soon as its source has been copied or queued to be. The context is current; `wanted` is the
-    /// number of bands, if it is not to be as measured.
+    /// number of bands, if it is not to be as measured; `consider` sees all that is to be done.
     ///
     /// # Safety
     /// What `src` and `dst` speak of lives, and is the device's alone, until the flight has been finished or dropped.
@@ -184,6 +184,7 @@ impl Lane {
         dst: &mut Target,
         jobs: &[Job],
         wanted: Option<usize>,
+        consider: impl FnOnce(&Work),
     ) -> Result<Flight, CudaError> {
         let layouts = src.layouts();
         let id = choice.device.id();
@@ -199,8 +200,9 @@ impl Lane {
         };
         let planes: Vec<(Place, Place)> =
             places(src.on_device(), 0).into_iter().zip(places(dst.on_device(), 1)).collect();
-        let extra = choice.extra_bytes(&Work::new(jobs, &planes, 0, None));
-        let extra = berth.slot.reserve_extra(extra, &self.run)?;
+        let work = Work::new(jobs, &planes, 0, None);
+        consider(&work);
+        let extra = berth.slot.reserve_extra(choice.extra_bytes(&work), &self.run)?;
 
         // Bands are for one frame's sake: frames behind each other overlap by themselves, with fewer calls. And what is on the
         // device already has one way less to overlap with.
@@ -378,7 +380,9 @@ impl Queue<'_> {
         }
         let rows = (self.bands.len() > 1).then_some(&band.blur[..]);
         // SAFETY: the planes are the frame's or the slot's, and what they need besides is in the slot.
-        let special = unsafe { self.choice.queue(run, self.jobs, &self.planes, self.extra, rows) }?;
+        let work = Work::new(self.jobs, &self.planes, self.extra, rows);
+        // SAFETY: as above.
+        let special = unsafe { self.choice.queue(run, &work, self.extra) }?;
         blurred.record(run)?;
         if self.apart {
             down.wait(blurred)?;

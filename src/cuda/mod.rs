@@ -41,7 +41,7 @@ pub use error::{CudaError, Memory, Status};
 use flight::Lane;
 pub use flight::{Flight, Times};
 pub use kernels::Image;
-use launch::{Group, Passes};
+use launch::Passes;
 pub use pinned::{PinnedBytes, PinnedSource};
 pub use special::{Made, Origin, Progress};
 use special::{Shape, Share};
@@ -58,6 +58,26 @@ struct Wish {
     since: Instant,
     /// Those that the device has been asked for. `None` before.
     asked: Option<Vec<Shape>>,
+}
+
+impl Wish {
+    /// Has special kernels made for work that stays as it is.
+    fn consider(&mut self, choice: &Choice, work: &Work) {
+        let shapes = || work.groups.iter().filter_map(|group| choice.shape(group));
+        if !shapes().eq(self.shapes.iter().copied()) {
+            self.give_up(&choice.device);
+            *self = Self { shapes: shapes().collect(), since: Instant::now(), asked: None };
+        } else if self.asked.is_none() && self.since.elapsed() >= STEADY {
+            let wanted = |shape: &Shape| choice.device.specials().want(&choice.device, *shape);
+            self.asked = Some(self.shapes.iter().copied().filter(wanted).collect());
+        }
+    }
+
+    fn give_up(&self, device: &Device) {
+        for shape in self.asked.iter().flatten() {
+            device.specials().give_up(shape);
+        }
+    }
 }
 
 /// Blurs frames on a CUDA device. Holds its streams and the memory of frames between frames.
@@ -144,31 +164,6 @@ impl CudaEngine {
         self.choice.device.specials().progress()
     }
 
-    /// Has special kernels made for frames that stay as they are.
-    fn wish(&mut self, groups: &[Group]) {
-        let shapes: Vec<Shape> = groups.iter().filter_map(|group| self.choice.shape(group)).collect();
-        if self.wish.shapes != shapes {
-            self.give_up();
-            self.wish = Wish { shapes, since: Instant::now(), asked: None };
-        } else if self.wish.asked.is_none() && self.wish.since.elapsed() >= STEADY {
-            let specials = self.choice.device.specials();
-            let shapes = self.wish.shapes.iter().copied();
-            self.wish.asked = Some(shapes.filter(|shape| specials.want(&self.choice.device, *shape)).collect());
-        }
-    }
-
-    fn give_up(&self) {
-        for shape in self.wish.asked.iter().flatten() {
-            self.choice.device.specials().give_up(shape);
-        }
-    }
-
-    /// Has special kernels made for jobs that stay as they are.
-    fn consider(&mut self, jobs: &[Job]) {
-        let places = vec![Default::default(); jobs.iter().map(|job| job.plane + 1).max().unwrap_or(0)];
-        self.wish(&Work::new(jobs, &places, 0, None).groups);
-    }
-
     fn serves(&mut self, special: bool) {
         let prebuilt = || self.choice.kernels().map_or(self.serving, kernels::Kernels::name);
         self.serving = if special { self.choice.device.special_name() } else { prebuilt() };
@@ -182,10 +177,11 @@ impl CudaEngine {
     /// device is on this one.
     pub unsafe fn begin(&mut self, src: &Source, dst: &mut Target, jobs: &[Job]) -> Result<Flight, CudaError> {
         debug_assert!(crate::frame::validate(src, dst).is_ok());
-        self.consider(jobs);
         let _current = self.choice.device.enter()?;
+        let Self { choice, wish, held, .. } = self;
         // SAFETY: passed on.
-        let flight = unsafe { self.held.lane.begin(&self.choice, src, dst, jobs, self.bands) }?;
+        let flight =
+            unsafe { held.lane.begin(choice, src, dst, jobs, self.bands, |work| wish.consider(choice, work)) }?;
         self.serves(flight.is_special());
         Ok(flight)
     }
@@ -207,15 +203,15 @@ impl CudaEngine {
         dst: &DeviceFrame,
         jobs: &[Job],
     ) -> Result<Queued, CudaError> {
-        self.consider(jobs);
         let _current = self.choice.device.enter()?;
-        let Held { lane, there } = &mut *self.held;
+        let Self { choice, wish, held, .. } = self;
+        let Held { lane, there } = &mut **held;
         let there = match there {
             Some(there) => there,
-            none => none.insert(There::new(self.choice.device.id())?),
+            none => none.insert(There::new(choice.device.id())?),
         };
         // SAFETY: passed on.
-        let queued = unsafe { there.blur(&self.choice, lane.stream(), src, dst, jobs) }?;
+        let queued = unsafe { there.blur(choice, lane.stream(), src, dst, jobs, |work| wish.consider(choice, work)) }?;
         self.serves(queued.special);
         Ok(queued)
     }
@@ -239,13 +235,13 @@ impl CudaEngine {
         extra: u64,
     ) -> Result<(), CudaError> {
         // SAFETY: passed on.
-        unsafe { self.choice.queue(stream, jobs, planes, extra, None) }.map(drop)
+        unsafe { self.choice.queue(stream, &Work::new(jobs, planes, extra, None), extra) }.map(drop)
     }
 }
 
 impl Drop for CudaEngine {
     fn drop(&mut self) {
-        self.give_up();
+        self.wish.give_up(&self.choice.device);
         // Freeing device memory takes a current context. Without one nothing can be freed, and nothing is.
         if let Ok(_current) = self.choice.device.enter() {
             // SAFETY: dropped once, here.

@@ -12,7 +12,9 @@ use crate::frame::DeviceFrame;
 use crate::plan::Job;
 
 /// Frames whose times can be under way at once; of frames beyond them the time is not taken.
-const CLOCKS: usize = 8;
+const CLOCKS: usize = 4;
+/// Of so many frames the time of one is taken: it costs as much as half of what else is queued.
+const TIMED: usize = 8;
 
 /// What such frames need besides.
 pub struct There {
@@ -25,6 +27,7 @@ pub struct There {
     /// From where to where the kernels of a frame go, and whether it has not been asked for yet.
     clocks: Vec<(Event, Event, bool)>,
     next: usize,
+    frames: usize,
 }
 
 /// What became of a frame.
@@ -42,11 +45,20 @@ impl There {
     pub fn new(id: u32) -> Result<Self, CudaError> {
         let clock = |_| Ok((Event::new(id)?, Event::new(id)?, false));
         let clocks = (0..CLOCKS).map(clock).collect::<Result<_, CudaError>>()?;
-        Ok(Self { extra: None, used: None, end_of_use: Event::new(id)?, order: Event::new(id)?, clocks, next: 0 })
+        Ok(Self {
+            extra: None,
+            used: None,
+            end_of_use: Event::new(id)?,
+            order: Event::new(id)?,
+            clocks,
+            next: 0,
+            frames: 0,
+        })
     }
 
     /// Queues a frame on the destination's stream, the source's, or `own`; waits only where one of them has none. Whatever
-    /// is queued later on the source's stream, such as the writing of the next frame into it, waits for this one.
+    /// is queued later on the source's stream, such as the writing of the next frame into it, waits for this one. `consider`
+    /// sees what is queued.
     ///
     /// # Safety
     /// The context is current. The planes are in the device's memory, the streams are of its context, and both outlive
@@ -58,6 +70,7 @@ impl There {
         src: &DeviceFrame,
         dst: &DeviceFrame,
         jobs: &[Job],
+        consider: impl FnOnce(&Work),
     ) -> Result<Queued, CudaError> {
         let id = choice.device.id();
         // SAFETY: as above.
@@ -66,29 +79,34 @@ impl There {
         let handle = stream.raw() as usize;
         let planes: Vec<(Place, Place)> = src.places().into_iter().zip(dst.places()).collect();
 
-        let bytes = choice.extra_bytes(&Work::new(jobs, &planes, 0, None));
+        let at = |extra: &Option<DeviceMemory>| extra.as_ref().map_or(0, DeviceMemory::address);
+        let mut work = Work::new(jobs, &planes, at(&self.extra), None);
+        consider(&work);
+        let bytes = choice.extra_bytes(&work);
         if bytes > self.extra.as_ref().map_or(0, DeviceMemory::bytes) {
             // Freeing waits for whoever uses it.
             self.extra = None;
             self.extra = Some(DeviceMemory::new(bytes, &stream)?);
+            work = Work::new(jobs, &planes, at(&self.extra), None);
         } else if bytes > 0 && self.used.is_some_and(|used| used != handle) {
             stream.wait(&self.end_of_use)?;
         }
-        let extra = self.extra.as_ref().map_or(0, DeviceMemory::address);
 
         let apart = src.stream.filter(|src| *src != handle).map(borrowed);
         if let Some(source) = &apart {
             self.order.record(source)?;
             stream.wait(&self.order)?;
         }
-        let kernel = self.take_time();
+        self.frames += 1;
+        let due = self.frames % TIMED == 1;
+        let kernel = if due { self.take_time() } else { None };
         let (begin, end, running) = &mut self.clocks[self.next];
-        let timed = !*running;
+        let timed = due && !*running;
         if timed {
             begin.record(&stream)?;
         }
         // SAFETY: the planes are the frames'; the rest is there, and this stream's alone.
-        let special = unsafe { choice.queue(&stream, jobs, &planes, extra, None) }?;
+        let special = unsafe { choice.queue(&stream, &work, at(&self.extra)) }?;
         if timed {
             end.record(&stream)?;
             *running = true;
