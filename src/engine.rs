@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cpu::{CpuEngine, OutOfMemory};
 pub use crate::cuda::device::Foreign;
 use crate::cuda::{CudaEngine, Flight, Progress, Times};
-pub use crate::cuda::{CudaError, PinnedSource};
+pub use crate::cuda::{CudaError, PinnedSource, Registered};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout, Source, Target};
 use crate::plan::{self, Job, Options};
 

@@ -388,6 +388,36 @@ fn frames_in_pinned_memory_are_not_copied_by_the_cpu() {
     assert_eq!(machine.counts().pinned_blocks, 0, "pinned memory is left behind");
 }
 
+/// Ordinary memory that comes again and again is registered until it is freed; what cannot be registered is copied.
+#[test]
+fn memory_that_recurs_is_registered_until_it_is_freed() {
+    let machine = Machine::new();
+    let info = info(VideoFormat::Rgba, 400, 200);
+    let image = picture(&info, 5);
+    let expected = blurred(&image, 1.0, 0);
+    for registers in [true, false] {
+        let mut blur = Blur::new("backend=cuda sigma=1");
+        blur.caps(&info);
+        if !registers {
+            machine.fail("cuMemHostRegister_v2", 0, OUT_OF_MEMORY);
+        }
+        let mut frame = gst::Buffer::with_size(info.size()).unwrap();
+        frame.get_mut().unwrap().copy_from_slice(0, &buffer(&info, &image).map_readable().unwrap()).unwrap();
+        for _ in 0..6 {
+            // A new buffer every time, with the same memory in it.
+            assert!(read(&info, &blur.push(frame.copy())) == expected);
+        }
+        let copied = if registers { 2 } else { 6 };
+        assert_eq!(stat(&blur, "bytes-copied"), copied * info.size() as u64);
+        assert_eq!([stat(&blur, "frames-pinned-in"), stat(&blur, "frames-pinned-out")], [6 - copied, 6]);
+        machine.mend();
+        let pinned = machine.counts().pinned_blocks;
+        drop(frame);
+        assert_eq!(machine.counts().pinned_blocks, pinned - i32::from(registers), "it is registered after its end");
+    }
+    assert_eq!(machine.counts().pinned_blocks, 0);
+}
+
 /// What can fail on the way of a frame, and the words for it.
 const FAILURES: [(&str, i32, &str); 9] = [
     ("cuMemAlloc_v2", OUT_OF_MEMORY, "of device memory"),

@@ -48,6 +48,7 @@ fn kind(name: &str, info: &VideoInfo) -> Outcome<()> {
     let mut first = None;
     for (way, memory, flight) in [
         ("cudagaussblur, its pool", Memory::Offered, 1),
+        ("cudagaussblur, another's pool", Memory::Foreign, 1),
         ("cudagaussblur, ordinary buffers", Memory::Ordinary, 1),
         ("cudagaussblur, its pool, 3 in flight", Memory::Offered, FLIGHT),
         ("cudagaussblur, ordinary buffers, 3 in flight", Memory::Ordinary, FLIGHT),

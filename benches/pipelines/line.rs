@@ -25,6 +25,8 @@ pub enum Memory {
     /// The pool that the first element offers.
     Offered,
     Ordinary,
+    /// The system's memory, the same again and again, as from a pool that knows nothing of CUDA.
+    Foreign,
     /// Pinned, and from nobody's pool.
     Pinned,
 }
@@ -117,6 +119,7 @@ impl Line {
         let frame = |_| -> Outcome<gst::Buffer> {
             let mut buffer = match (memory, &pool) {
                 (Memory::Pinned, _) => gst::Buffer::from_mut_slice(pinned.allocate(noise.len())?),
+                (Memory::Foreign, _) => gst::Buffer::with_size(noise.len())?,
                 (_, Some(pool)) => pool.acquire_buffer(None)?,
                 (_, None) => gst::Buffer::from_mut_slice(noise.clone()),
             };

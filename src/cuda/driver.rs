@@ -389,6 +389,34 @@ impl Drop for PinnedMemory {
     }
 }
 
+/// Somebody else's memory of the host that the device reads and writes by itself while this is there.
+#[derive(Debug)]
+pub struct RegisteredMemory {
+    address: usize,
+}
+
+impl RegisteredMemory {
+    /// `bytes` from this address on, with the context of device `id` current. What cannot be registered, because of how it
+    /// was mapped, how much there is or because part of it is registered already, is an error.
+    ///
+    /// # Safety
+    /// The memory outlives this.
+    pub unsafe fn new(address: usize, bytes: usize, id: u32) -> Result<Self, CudaError> {
+        // SAFETY: as above.
+        unsafe { sys::cuMemHostRegister_v2(address as *mut c_void, bytes, 0) }
+            .result()
+            .doing(id, "registering memory")?;
+        Ok(Self { address })
+    }
+}
+
+impl Drop for RegisteredMemory {
+    fn drop(&mut self) {
+        // SAFETY: registered by `new`.
+        let _ = unsafe { sys::cuMemHostUnregister(self.address as *mut c_void) };
+    }
+}
+
 /// A kernel of a module, whose holder keeps it loaded while the kernel is used.
 #[derive(Debug, Clone, Copy)]
 pub struct Function(sys::CUfunction);

@@ -42,7 +42,7 @@ use flight::Lane;
 pub use flight::{Flight, Times};
 pub use kernels::Image;
 use launch::Passes;
-pub use pinned::{PinnedBytes, PinnedSource};
+pub use pinned::{PinnedBytes, PinnedSource, Registered};
 pub use special::{Made, Origin, Progress};
 use special::{Shape, Share};
 pub use there::Queued;

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::device::Device;
-use super::driver::PinnedMemory;
+use super::driver::{self, PinnedMemory, RegisteredMemory};
 use super::error::CudaError;
 
 /// Where such memory comes from. It may be kept longer than the engine.
@@ -20,6 +20,38 @@ impl PinnedSource {
         // SAFETY: its own size.
         unsafe { memory.address().write_bytes(0, bytes) };
         Ok(PinnedBytes { memory: ManuallyDrop::new(memory), bytes, device: Arc::clone(&self.0) })
+    }
+}
+
+impl PinnedSource {
+    /// Has somebody else's memory be like it. `None` if it is already, or was allocated so.
+    ///
+    /// # Safety
+    /// The memory outlives the answer.
+    pub unsafe fn register(&self, address: usize, bytes: usize) -> Result<Option<Registered>, CudaError> {
+        let _current = self.0.enter()?;
+        if driver::is_pinned(address as *const u8, bytes) {
+            return Ok(None);
+        }
+        // SAFETY: passed on.
+        let memory = unsafe { RegisteredMemory::new(address, bytes, self.0.id()) }?;
+        Ok(Some(Registered { memory: ManuallyDrop::new(memory), device: Arc::clone(&self.0) }))
+    }
+}
+
+/// Memory of others that is registered until this is dropped, on any thread.
+pub struct Registered {
+    memory: ManuallyDrop<RegisteredMemory>,
+    device: Arc<Device>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // Without a context nothing is registered any more.
+        if let Ok(_current) = self.device.enter() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use gst_base::subclass::prelude::*;
 
 use super::imp::{CAT, CudaGaussBlur, FrameFailure, Stream, error_message, lock};
 use super::map::{Buffers, MapError};
+use super::recurring;
 use crate::engine::Backend;
 
 impl CudaGaussBlur {
@@ -78,6 +79,9 @@ impl CudaGaussBlur {
     fn begin(&self, stream: &mut Stream, input: gst::Buffer, output: gst::Buffer) -> Result<(), FrameFailure> {
         let Some(format) = &stream.format else { return Err(MapError::Refused.into()) };
         let layouts = format.layouts(&input);
+        if let Some(source) = stream.engine.pinned() {
+            recurring::see(&input, &source);
+        }
         let buffers = Buffers::new(input, output, &format.info, layouts, stream.engine.active() == Backend::Cuda)?;
         stream.flights.push_back(stream.engine.begin(stream.options, buffers)?);
         Ok(())

@@ -10,6 +10,7 @@ mod gstcuda;
 mod imp;
 mod map;
 mod pinned;
+mod recurring;
 mod settings;
 #[cfg(test)]
 mod tests;

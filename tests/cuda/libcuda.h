@@ -69,6 +69,8 @@ struct Block {
   std::size_t bytes;
   Context* context;
   bool pinned;
+  // Somebody else's memory.
+  bool registered = false;
 };
 
 // The calls after the next `after`, `times` of them, fail.

@@ -45,13 +45,15 @@ static void free_block(const char* begin) {
           }
           work.run = [] { return SUCCESS; };
         }
+  const bool own = !state.blocks.at(begin).registered;
   state.blocks.erase(begin);
-  std::free(const_cast<char*>(begin));
+  if (own) std::free(const_cast<char*>(begin));
 }
 
-static int release(const void* pointer, bool pinned) {
+static int release(const void* pointer, bool pinned, bool registered = false) {
   const auto found = state.blocks.find(static_cast<const char*>(pointer));
-  if (found == state.blocks.end() || found->second.pinned != pinned) return INVALID_VALUE;
+  if (found == state.blocks.end() || found->second.pinned != pinned || found->second.registered != registered)
+    return INVALID_VALUE;
   free_block(found->first);
   return SUCCESS;
 }
@@ -150,6 +152,17 @@ int cuMemAllocHost_v2(const void** pointer, std::size_t bytes) {
 int cuMemFreeHost(const void* pointer) {
   ENTER(true);
   return release(pointer, true);
+}
+
+int cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned) {
+  ENTER(true);
+  if (!bytes || block_of(pointer) || block_of(static_cast<char*>(pointer) + bytes - 1)) return INVALID_VALUE;
+  state.blocks[static_cast<char*>(pointer)] = {bytes, current.back(), true, true};
+  return SUCCESS;
+}
+int cuMemHostUnregister(const void* pointer) {
+  ENTER(true);
+  return release(pointer, true, true);
 }
 
 int cuMemsetD8Async(char* to, unsigned char value, std::size_t bytes, Stream* stream) {
