@@ -293,6 +293,7 @@ fn devices_apart() {
         }
     });
     // A frame of the other device than the one that was asked for.
-    let (frames, errors) = run("cudaupload cuda-device-id=0 ! cudagaussblur sigma=3 cuda-device-id=1");
+    let (frames, errors) =
+        run(&format!("cudaupload cuda-device-id=0 ! {CUDA} ! cudagaussblur sigma=3 cuda-device-id=1"));
     assert!(frames.is_empty() && errors[0].contains("CUDA device 0, but cuda-device-id=1"), "{errors:?}");
 }

@@ -60,22 +60,28 @@ impl CudaGaussBlur {
         pool.config().params().map(|(_, size, ..)| size)
     }
 
+    /// Frames that are kept on their way while others come: their buffers have to be there besides.
+    fn kept(&self) -> u32 {
+        lock(&self.settings).max_in_flight - 1
+    }
+
     pub(super) fn offer_pool(&self, query: &mut gst::query::Allocation) {
         query.add_allocation_meta::<gst_video::VideoMeta>(None);
         let caps = query.get_owned().0;
         let (Some(caps), Some(info)) = (&caps, info_of(caps.as_ref())) else { return };
+        let kept = self.kept();
         if are_on_device(caps) {
             let context = lock(&self.context).clone();
             if let Some(pool) = context.and_then(|context| context.pool())
-                && let Some(size) = self.configure(&pool, caps, size_of(&info), 0, 0)
+                && let Some(size) = self.configure(&pool, caps, size_of(&info), kept, 0)
             {
-                query.add_allocation_pool(Some(&pool), size, 0, 0);
+                query.add_allocation_pool(Some(&pool), size, kept, 0);
             }
         } else if let Some(allocator) = self.allocator() {
             // What upstream writes into such memory goes to the device without a copy by the CPU.
-            let pool = video_pool(Some(caps), size_of(&info), 0, 0, &allocator);
+            let pool = video_pool(Some(caps), size_of(&info), kept, 0, &allocator);
             query.add_allocation_param(Some(&allocator), gst::AllocationParams::default());
-            query.add_allocation_pool(Some(&pool), size_of(&info), 0, 0);
+            query.add_allocation_pool(Some(&pool), size_of(&info), kept, 0);
         }
     }
 
@@ -88,6 +94,8 @@ impl CudaGaussBlur {
         let had_one = offered.is_some();
         let (pool, size, min, max) = offered.unwrap_or((None, 0, 0, 0));
         let size = size.max(size_of(&info));
+        let kept = self.kept();
+        let (min, max) = (min + kept, if max == 0 { 0 } else { max + kept });
         let (pool, size) = if are_on_device(caps) {
             self.pool_on_device(pool, caps, size, min, max)?
         } else {
@@ -99,6 +107,16 @@ impl CudaGaussBlur {
             query.add_allocation_pool(Some(&pool), size, min, max);
         }
         Ok(())
+    }
+
+    /// No more frames may be kept on their way than the pool has buffers for, or the next one would wait for them in vain.
+    pub(super) fn respect_pool(&self, query: &gst::query::Allocation) {
+        let wanted = lock(&self.settings).max_in_flight as usize;
+        let most = query.allocation_pools().next().and_then(|(pool, ..)| pool?.config().params().map(|(.., max)| max));
+        let most = most.filter(|most| *most > 0).map_or(usize::MAX, |most| most as usize);
+        if let Some(stream) = &mut *lock(&self.stream) {
+            stream.max_in_flight = wanted.min(most.saturating_sub(1).max(1));
+        }
     }
 
     /// Downstream's pool if it is of our context, else one of our own.

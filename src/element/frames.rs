@@ -142,21 +142,4 @@ impl CudaGaussBlur {
         let flights = lock(&self.stream).as_mut().map(|stream| std::mem::take(&mut stream.flights));
         drop(flights);
     }
-
-    /// Frames that one may have to wait for before it is pushed, in time.
-    pub(super) fn latency(&self) -> gst::ClockTime {
-        let stream = lock(&self.stream);
-        let Some(Stream { engine, max_in_flight, format: Some(format), .. }) = &*stream else {
-            return gst::ClockTime::ZERO;
-        };
-        if engine.active() == Backend::Cpu {
-            return gst::ClockTime::ZERO;
-        }
-        let fps = format.info.fps();
-        let frames = u64::try_from(*max_in_flight - 1).unwrap_or(0);
-        let (numerator, denominator) =
-            (u64::try_from(fps.numer()).unwrap_or(0), u64::try_from(fps.denom()).unwrap_or(1));
-        // Without a frame rate nothing true can be said.
-        gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator).unwrap_or(gst::ClockTime::ZERO)
-    }
 }

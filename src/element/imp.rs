@@ -52,6 +52,19 @@ impl Stream {
     pub(super) fn passes_through(&self) -> bool {
         self.options.is_passthrough() && self.format.as_ref().is_none_or(|format| format.stays)
     }
+
+    /// Frames that one may have to wait for before it is handed on, in time. On the CPU each is done when it is begun.
+    fn latency(&self) -> gst::ClockTime {
+        let Some(Format { info, .. }) = &self.format else { return gst::ClockTime::ZERO };
+        if self.engine.active() == engine::Backend::Cpu {
+            return gst::ClockTime::ZERO;
+        }
+        let frames = self.max_in_flight as u64 - 1;
+        let [numerator, denominator] =
+            [info.fps().numer(), info.fps().denom()].map(|part| u64::from(part.unsigned_abs()));
+        // Without a frame rate nothing true can be said.
+        gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator).unwrap_or(gst::ClockTime::ZERO)
+    }
 }
 
 /// What the caps say of frames.
@@ -81,6 +94,8 @@ pub(super) struct Readable {
     pub(super) active: Backend,
     pub(super) stats: Stats,
     frames_passthrough: u64,
+    /// What frames may have to wait for others.
+    latency: gst::ClockTime,
 }
 
 /// Why a frame came to nothing.
@@ -262,7 +277,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         }
         gst::info!(CAT, imp = self, "blurring on {}", engine.description());
         *lock(&self.readable) =
-            Readable { active: engine.active().into(), stats: engine.stats(), frames_passthrough: 0 };
+            Readable { active: engine.active().into(), stats: engine.stats(), ..Readable::default() };
         self.share_context(&engine);
         let cuda_stream = lock(&self.context).as_ref().and_then(gstcuda::Context::stream);
         *lock(&self.stream) = Some(Stream {
@@ -323,7 +338,7 @@ impl BaseTransformImpl for CudaGaussBlur {
             gst::QueryViewMut::Latency(query) if direction == gst::PadDirection::Src => {
                 let answered = BaseTransformImplExt::parent_query(self, direction, query);
                 let (live, least, most) = query.result();
-                let ours = self.latency();
+                let ours = lock(&self.readable).latency;
                 query.set(live, least + ours, most.map(|most| most + ours));
                 return answered;
             }
@@ -352,18 +367,18 @@ impl BaseTransformImpl for CudaGaussBlur {
         };
         let memories = [incaps, outcaps].map(|caps| caps::are_on_device(caps));
         let stays = memories[0] == memories[1];
-        let (passthrough, on_cpu, late) = {
+        let (passthrough, on_cpu, latency) = {
             let mut stream = lock(&self.stream);
             let Some(stream) = &mut *stream else { return Ok(()) };
             stream.format = Some(Format { info, layouts: [whole, fields], stays });
-            (stream.passes_through(), stream.engine.active() == engine::Backend::Cpu, stream.max_in_flight > 1)
+            (stream.passes_through(), stream.engine.active() == engine::Backend::Cpu, stream.latency())
         };
         if on_cpu && memories.contains(&true) {
             self.post_error_message(error_message(&EngineError::NeedsCuda));
             return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
         }
         self.obj().set_passthrough(passthrough);
-        if late {
+        if std::mem::replace(&mut lock(&self.readable).latency, latency) != latency {
             let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
         }
         Ok(())
@@ -400,7 +415,9 @@ impl BaseTransformImpl for CudaGaussBlur {
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
         self.choose_pool(query)?;
         // The parent configures the pool it finds here, with the metas that downstream takes.
-        self.parent_decide_allocation(query)
+        self.parent_decide_allocation(query)?;
+        self.respect_pool(query);
+        Ok(())
     }
 
     fn prepare_output_buffer(&self, input: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
