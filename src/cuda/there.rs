@@ -30,6 +30,15 @@ pub struct There {
     frames: usize,
 }
 
+impl Drop for There {
+    fn drop(&mut self) {
+        if self.used.is_some() {
+            // A failure has been told by the work that failed.
+            let _ = self.end_of_use.synchronize();
+        }
+    }
+}
+
 /// What became of a frame.
 pub struct Queued {
     /// Whether special kernels do all of it.
@@ -84,7 +93,9 @@ impl There {
         consider(&work);
         let bytes = choice.extra_bytes(&work);
         if bytes > self.extra.as_ref().map_or(0, DeviceMemory::bytes) {
-            // Freeing waits for whoever uses it.
+            if self.used.take().is_some() {
+                self.end_of_use.synchronize()?;
+            }
             self.extra = None;
             self.extra = Some(DeviceMemory::new(bytes, &stream)?);
             work = Work::new(jobs, &planes, at(&self.extra), None);
