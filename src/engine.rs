@@ -257,7 +257,7 @@ impl Engine {
     /// Moves to another context, where frames now come from. No frame may be on its way. On an error it stays.
     pub fn move_to(&mut self, foreign: Foreign) -> Result<(), EngineError> {
         if let Worker::Cuda(cuda) = &mut self.worker {
-            **cuda = CudaEngine::within(foreign)?;
+            **cuda = CudaEngine::within(foreign).map_err(EngineError::OnDevice)?;
         }
         Ok(())
     }

@@ -448,6 +448,10 @@ fn said() {
     devices(1);
     let on_device =
         |properties: &str| format!("cudaupload ! {CUDA} ! cudagaussblur {properties} ! {CUDA} ! cudadownload !");
+    // The CPU asks for host memory, and whoever can gives it.
+    let on_cpu = video::Blur::new("backend=cpu");
+    let takes = on_cpu.element.static_pad("sink").unwrap().query_caps(None);
+    assert!(takes.iter_with_features().all(|(_, features)| !features.contains("memory:CUDAMemory")), "{takes}");
     let cpu = errors(&on_device("backend=cpu"));
     assert!(cpu[0].contains("CUDA memory cannot be blurred on the CPU; set backend=auto"), "{cpu:?}");
     for backend in ["auto", "cuda"] {

@@ -3,11 +3,9 @@
 
 mod common;
 
-use std::ffi::CString;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-
-use common::video::{self, Blur, blurred, buffer, info, picture, read};
-use common::{cases, stand_in};
+use common::cases;
+use common::machine::{Counts, Machine};
+use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::launch::Passes;
@@ -18,96 +16,6 @@ use gstcudagaussblur::frame::PlaneLayout;
 const OUT_OF_MEMORY: i32 = 2;
 const NO_DEVICE: i32 = 100;
 const ILLEGAL_ADDRESS: i32 = 700;
-
-/// The driver's stand-in.
-static DRIVER: LazyLock<libloading::os::unix::Library> = LazyLock::new(|| {
-    // Kernels for single sizes have tests of their own (special.rs).
-    // SAFETY: the first thing that any test here does, one at a time.
-    unsafe { std::env::set_var("CUDAGAUSSBLUR_NVRTC", "/nowhere") };
-    let library = stand_in::build("libcuda");
-    let opened = stand_in::open(&library);
-    std::fs::remove_file(&library).unwrap();
-    opened
-});
-
-/// A machine with one device. The driver is one for the whole process, so one test has it at a time.
-struct Machine {
-    before: Counts,
-    _alone: MutexGuard<'static, ()>,
-}
-
-/// What the driver has given out since the test began: of the first four, what is still there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
-    device_blocks: i32,
-    pinned_blocks: i32,
-    streams: i32,
-    events: i32,
-    contexts: i32,
-    modules: i32,
-    allocations: i32,
-    /// Contexts that are current on this thread.
-    current: i32,
-}
-
-impl Machine {
-    fn new() -> Self {
-        static ONE: Mutex<()> = Mutex::new(());
-        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut machine = Self { before: Counts::default(), _alone: alone };
-        machine.mend();
-        machine.before = machine.counts();
-        machine
-    }
-
-    /// Nothing fails any more.
-    fn mend(&self) {
-        // SAFETY: as declared in the stand-in, here and below.
-        unsafe { DRIVER.get::<unsafe extern "C" fn()>(b"fake_reset").unwrap()() };
-    }
-
-    /// Calls of this function fail, from the one after the next `after` on.
-    fn fail(&self, function: &str, after: i32, status: i32) {
-        self.fail_times(function, after, i32::MAX, status);
-    }
-
-    /// So many of them.
-    fn fail_times(&self, function: &str, after: i32, times: i32, status: i32) {
-        type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32, i32);
-        let function = CString::new(function).unwrap();
-        // SAFETY: see above.
-        unsafe { DRIVER.get::<Fail>(b"fake_fail").unwrap()(function.as_ptr(), after, times, status) };
-    }
-
-    fn set(&self, devices: i32, capability: (i32, i32), cuda: (i32, i32)) {
-        type Set = unsafe extern "C" fn(i32, i32, i32, i32);
-        let version = cuda.0 * 1000 + cuda.1 * 10;
-        // SAFETY: see above.
-        unsafe { DRIVER.get::<Set>(b"fake_machine").unwrap()(devices, capability.0, capability.1, version) };
-    }
-
-    fn counts(&self) -> Counts {
-        let mut c = [0; 8];
-        // SAFETY: see above.
-        unsafe { DRIVER.get::<unsafe extern "C" fn(*mut i32)>(b"fake_counts").unwrap()(c.as_mut_ptr()) };
-        let [device_blocks, pinned_blocks, streams, events, contexts, modules, allocations, current] = c;
-        let Self { before, .. } = self;
-        Counts {
-            device_blocks: device_blocks - before.device_blocks,
-            pinned_blocks: pinned_blocks - before.pinned_blocks,
-            streams: streams - before.streams,
-            events: events - before.events,
-            contexts: contexts - before.contexts,
-            modules: modules - before.modules,
-            allocations,
-            current,
-        }
-    }
-}
-
-fn stat(blur: &Blur, name: &str) -> u64 {
-    blur.element.property::<gst::Structure>("stats").get(name).unwrap()
-}
 
 #[test]
 fn frames_go_through_the_device_and_come_back_blurred() {
@@ -191,102 +99,6 @@ fn memory_is_made_once_for_frames_of_a_shape_and_the_context_once_for_all() {
     let end = machine.counts();
     let there = |counts: Counts| [counts.device_blocks, counts.pinned_blocks, counts.streams, counts.events];
     assert_eq!(there(end), [0; 4], "something is left after stop");
-}
-
-/// With several frames on their way none is lost, doubled or late: whatever comes after them finds them gone.
-#[test]
-fn frames_in_flight_keep_their_order_and_are_drained() {
-    const NOT_READY: i32 = 600;
-    let machine = Machine::new();
-    let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
-    let infos = [(40, 12), (24, 30)].map(|(width, height)| info(VideoFormat::Rgba, width, height));
-    let image = |seed: u64, info: &_| picture(info, seed);
-    let mut expected = Vec::new();
-    let mut begin = |blur: &mut Blur, info: &gst_video::VideoInfo, waiting: u32| {
-        let image = image(expected.len() as u64, info);
-        blur.try_push(buffer(info, &image)).unwrap();
-        expected.push((info.clone(), blurred(&image, 2.0, 0)));
-        assert_eq!(blur.harness.buffers_in_queue(), waiting, "frame {}", expected.len());
-    };
-    // The device is busy: two wait, each further one has the oldest come out.
-    blur.caps(&infos[0]);
-    machine.fail_times("cuEventQuery", 0, 6, NOT_READY);
-    for waiting in [0, 0, 1, 2, 3, 4] {
-        begin(&mut blur, &infos[0], waiting);
-    }
-    // Frames on their way come before new caps, and before the end.
-    blur.caps(&infos[1]);
-    assert_eq!(blur.harness.buffers_in_queue(), 6);
-    machine.fail_times("cuEventQuery", 0, 2, NOT_READY);
-    begin(&mut blur, &infos[1], 6);
-    begin(&mut blur, &infos[1], 6);
-    assert!(blur.harness.push_event(gst::event::Eos::new()));
-    for (frame, (info, expected)) in expected.iter().enumerate() {
-        let output = blur.harness.try_pull().expect("a frame is lost");
-        assert_eq!(output.pts(), Some(video::FRAME * frame as u64));
-        assert!(read(info, &output) == *expected, "frame {frame}");
-    }
-    assert!(blur.harness.try_pull().is_none());
-    assert_eq!(stat(&blur, "frames-cuda"), 8);
-
-    // A flush drops them, stopping too, and nothing stays behind.
-    for stops in [false, true] {
-        let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
-        blur.caps(&infos[0]);
-        machine.fail_times("cuEventQuery", 0, i32::MAX, NOT_READY);
-        blur.try_push(buffer(&infos[0], &image(0, &infos[0]))).unwrap();
-        machine.mend();
-        if !stops {
-            blur.harness.push_event(gst::event::FlushStart::new());
-            blur.harness.push_event(gst::event::FlushStop::new(true));
-            assert!(blur.harness.try_pull().is_none());
-        }
-        blur.element.set_state(gst::State::Null).unwrap();
-        drop(blur);
-    }
-    drop(blur);
-    let end = machine.counts();
-    assert_eq!([end.device_blocks, end.pinned_blocks, end.events, end.streams], [0; 4], "something is left");
-}
-
-/// With several frames on their way a failure of the device loses none of them.
-#[test]
-fn frames_in_flight_are_blurred_by_the_cpu_when_the_device_fails() {
-    let machine = Machine::new();
-    let mut blur = Blur::new("backend=auto sigma=2 max-in-flight=3");
-    let info = info(VideoFormat::Rgb, 31, 17);
-    blur.caps(&info);
-    machine.fail_times("cuEventQuery", 0, 2, 600);
-    for seed in 0..2 {
-        blur.try_push(buffer(&info, &picture(&info, seed))).unwrap();
-    }
-    machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
-    for seed in 2..5 {
-        blur.try_push(buffer(&info, &picture(&info, seed))).unwrap();
-    }
-    for seed in 0..5 {
-        let output = blur.harness.try_pull().expect("a frame is lost");
-        assert!(read(&info, &output) == blurred(&picture(&info, seed), 2.0, 0), "frame {seed}");
-    }
-    assert_eq!(blur.messages(gst::MessageType::Warning).len(), 1);
-    assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [0, 5]);
-    machine.mend();
-}
-
-/// Latency is what may wait, no more: none by default, and none on the CPU.
-#[test]
-fn the_latency_is_that_of_the_frames_in_flight() {
-    let _machine = Machine::new();
-    let info = info(VideoFormat::Gray8, 32, 8);
-    let upstream = gst::ClockTime::from_mseconds(7);
-    for (properties, frames) in
-        [("backend=cuda", 0), ("backend=cuda max-in-flight=3", 2), ("backend=cpu max-in-flight=3", 0)]
-    {
-        let mut blur = Blur::new(properties);
-        blur.harness.set_upstream_latency(upstream);
-        blur.caps(&info);
-        assert_eq!(blur.harness.query_latency(), Some(upstream + video::FRAME * frames), "{properties}");
-    }
 }
 
 /// Why CUDA cannot be used, each with its sentence: an error of the element with `backend=cuda`, the CPU with `auto`.
@@ -386,36 +198,6 @@ fn frames_in_pinned_memory_are_not_copied_by_the_cpu() {
         assert_eq!(own, copied, "{before}");
     }
     assert_eq!(machine.counts().pinned_blocks, 0, "pinned memory is left behind");
-}
-
-/// Ordinary memory that comes again and again is registered until it is freed; what cannot be registered is copied.
-#[test]
-fn memory_that_recurs_is_registered_until_it_is_freed() {
-    let machine = Machine::new();
-    let info = info(VideoFormat::Rgba, 400, 200);
-    let image = picture(&info, 5);
-    let expected = blurred(&image, 1.0, 0);
-    for registers in [true, false] {
-        let mut blur = Blur::new("backend=cuda sigma=1");
-        blur.caps(&info);
-        if !registers {
-            machine.fail("cuMemHostRegister_v2", 0, OUT_OF_MEMORY);
-        }
-        let mut frame = gst::Buffer::with_size(info.size()).unwrap();
-        frame.get_mut().unwrap().copy_from_slice(0, &buffer(&info, &image).map_readable().unwrap()).unwrap();
-        for _ in 0..6 {
-            // A new buffer every time, with the same memory in it.
-            assert!(read(&info, &blur.push(frame.copy())) == expected);
-        }
-        let copied = if registers { 2 } else { 6 };
-        assert_eq!(stat(&blur, "bytes-copied"), copied * info.size() as u64);
-        assert_eq!([stat(&blur, "frames-pinned-in"), stat(&blur, "frames-pinned-out")], [6 - copied, 6]);
-        machine.mend();
-        let pinned = machine.counts().pinned_blocks;
-        drop(frame);
-        assert_eq!(machine.counts().pinned_blocks, pinned - i32::from(registers), "it is registered after its end");
-    }
-    assert_eq!(machine.counts().pinned_blocks, 0);
 }
 
 /// What can fail on the way of a frame, and the words for it.

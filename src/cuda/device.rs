@@ -212,6 +212,9 @@ impl Drop for Device {
         if self.keep.is_some()
             && let Ok(_current) = self.enter()
         {
+            // Frames that stay on the device are not waited for, and their kernels are in there.
+            // SAFETY: the context is current.
+            let _ = unsafe { sys::cuCtxSynchronize() };
             self.kernels = Default::default();
             self.specials = Specials::default();
         }

@@ -403,7 +403,7 @@ impl RegisteredMemory {
     /// The memory outlives this.
     pub unsafe fn new(address: usize, bytes: usize, id: u32) -> Result<Self, CudaError> {
         // SAFETY: as above.
-        unsafe { sys::cuMemHostRegister_v2(address as *mut c_void, bytes, 0) }
+        unsafe { sys::cuMemHostRegister_v2(address as *mut c_void, bytes, sys::CU_MEMHOSTREGISTER_PORTABLE) }
             .result()
             .doing(id, "registering memory")?;
         Ok(Self { address })
@@ -412,6 +412,9 @@ impl RegisteredMemory {
 
 impl Drop for RegisteredMemory {
     fn drop(&mut self) {
+        // The same bytes may be in other memories too, and on their way from there.
+        // SAFETY: the context is current.
+        let _ = unsafe { sys::cuCtxSynchronize() };
         // SAFETY: registered by `new`.
         let _ = unsafe { sys::cuMemHostUnregister(self.address as *mut c_void) };
     }

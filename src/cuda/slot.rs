@@ -57,7 +57,9 @@ fn places(layouts: &[PlaneLayout]) -> (Vec<Place>, usize) {
 
 impl Slot {
     /// For frames of these planes.
-    pub fn new(layouts: Vec<PlaneLayout>) -> Self {
+    pub fn new(mut layouts: Vec<PlaneLayout>) -> Self {
+        // Whose fields are blurred apart takes the same memory.
+        layouts.iter_mut().for_each(|layout| layout.interlaced = false);
         let (places, bytes) = places(&layouts);
         Self { layouts, places, bytes, pinned: [None, None], device: [None, None], extra: None }
     }
@@ -80,7 +82,8 @@ impl Slot {
 
     /// Whether it is for frames of these planes.
     pub fn is_for(&self, layouts: &[PlaneLayout]) -> bool {
-        self.layouts == layouts
+        let layouts = layouts.iter().map(|layout| PlaneLayout { interlaced: false, ..*layout });
+        self.layouts.iter().copied().eq(layouts)
     }
 
     /// The device address and pitch of each plane of the source and of the destination, where they have device memory here.

@@ -116,25 +116,32 @@ impl There {
         if timed {
             begin.record(&stream)?;
         }
-        // SAFETY: the planes are the frames'; the rest is there, and this stream's alone.
-        let special = unsafe { choice.queue(&stream, &work, at(&self.extra)) }?;
-        if timed {
-            end.record(&stream)?;
-            *running = true;
-            self.next = (self.next + 1) % CLOCKS;
-        }
-        if bytes > 0 {
-            self.end_of_use.record(&stream)?;
-            self.used = Some(handle);
-        }
-        if let Some(source) = &apart {
-            self.order.record(&stream)?;
-            source.wait(&self.order)?;
-        }
-        let done = src.stream.is_none() || dst.stream.is_none();
-        if done {
-            stream.synchronize()?;
-        }
+        let queued = (|| {
+            // SAFETY: the planes are the frames'; the rest is there, and this stream's alone.
+            let special = unsafe { choice.queue(&stream, &work, at(&self.extra)) }?;
+            if timed {
+                end.record(&stream)?;
+                *running = true;
+                self.next = (self.next + 1) % CLOCKS;
+            }
+            if bytes > 0 {
+                self.end_of_use.record(&stream)?;
+                self.used = Some(handle);
+            }
+            if let Some(source) = &apart {
+                self.order.record(&stream)?;
+                source.wait(&self.order)?;
+            }
+            let done = src.stream.is_none() || dst.stream.is_none();
+            if done {
+                stream.synchronize()?;
+            }
+            Ok((special, done))
+        })();
+        let (special, done) = queued.inspect_err(|_: &CudaError| {
+            // What was queued before the failure may still be at work on the frames.
+            let _ = stream.synchronize();
+        })?;
         Ok(Queued { special, done, kernel })
     }
 

@@ -132,10 +132,12 @@ impl CudaGaussBlur {
         let Some(context) = context else {
             return Err(gst::loggable_error!(CAT, "there is no CUDA context for frames in CUDA memory"));
         };
-        let offered = offered.filter(|pool| context.owns(pool));
-        let pool = offered.or_else(|| context.pool());
-        let configured = pool.and_then(|pool| self.configure(&pool, caps, size, min, max).map(|size| (pool, size)));
-        configured.ok_or_else(|| gst::loggable_error!(CAT, "no pool of CUDA memory could be made for {caps}"))
+        let configured = |pool: gst::BufferPool| self.configure(&pool, caps, size, min, max).map(|size| (pool, size));
+        // One that is in use already may refuse.
+        let theirs = offered.filter(|pool| context.owns(pool)).and_then(configured);
+        theirs
+            .or_else(|| context.pool().and_then(configured))
+            .ok_or_else(|| gst::loggable_error!(CAT, "no pool of CUDA memory could be made for {caps}"))
     }
 
     /// Downstream's pool, or one of video frames, which aligns and recycles them, in memory that the device writes by itself

@@ -44,8 +44,25 @@ pub fn are_on_device(caps: &gst::CapsRef) -> bool {
     caps.features(0).is_some_and(|features| features.contains(gstcuda::CAPS_FEATURE))
 }
 
-/// What can be on the other pad: the same in the same memory, or else in the other one.
-pub fn across(caps: &gst::Caps) -> gst::Caps {
+/// Whether nothing but CUDA memory will do.
+fn are_only_on_device(caps: &gst::CapsRef) -> bool {
+    !caps.is_any()
+        && !caps.is_empty()
+        && caps.iter_with_features().all(|(_, features)| features.contains(gstcuda::CAPS_FEATURE))
+}
+
+/// Without what is in CUDA memory.
+fn on_host(caps: &gst::CapsRef) -> gst::Caps {
+    let host = caps.iter_with_features().filter(|(_, features)| !features.contains(gstcuda::CAPS_FEATURE));
+    host.map(|(structure, features)| (structure.to_owned(), features.to_owned())).collect()
+}
+
+/// What can be on the other pad: the same in the same memory, or else in the other one. The CPU takes no CUDA memory; where
+/// there is nothing else it is let through all the same, to be refused with a reason.
+pub fn across(caps: &gst::Caps, filter: Option<&gst::Caps>, on_cpu: bool) -> gst::Caps {
+    if on_cpu && !caps.is_any() && !are_only_on_device(filter.unwrap_or(caps)) {
+        return on_host(caps);
+    }
     let mut all = caps.clone();
     let host = gst::CapsFeatures::new_empty();
     let device = gst::CapsFeatures::new([gstcuda::CAPS_FEATURE]);

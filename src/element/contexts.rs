@@ -17,6 +17,10 @@ impl CudaGaussBlur {
             return None;
         }
         let element = self.obj();
+        let wanted = lock(&self.settings).cuda_device();
+        // It may have come when another device was wanted.
+        let of_another = lock(&self.context).take_if(|context| wanted.is_some_and(|id| context.device() != id));
+        drop(of_another);
         let found = || lock(&self.context).clone();
         // Whoever has one hands it to `set_context`.
         if let Some(context) = element.context(CONTEXT_TYPE) {
@@ -62,12 +66,9 @@ impl CudaGaussBlur {
 
     /// Moves to the context of a frame that is in another one.
     pub(super) fn follow(&self, stream: &mut Stream, buffer: &gst::BufferRef) -> Result<(), FrameFailure> {
-        if stream.engine.context().is_none() {
-            return Ok(());
-        }
+        let Some((ours, _)) = stream.engine.context() else { return Ok(()) };
         let Some(context) = Memory::of(buffer).and_then(|memory| memory.context()) else { return Ok(()) };
-        let ours = lock(&self.context).clone();
-        if ours.as_ref() == Some(&context) {
+        if context.handle() == ours {
             return Ok(());
         }
         let have = context.device();
@@ -75,9 +76,11 @@ impl CudaGaussBlur {
             return Err(FrameFailure::WrongDevice { have, wanted });
         }
         gst::info!(CAT, imp = self, "the frames' own CUDA context, on device {have}, is used from here on");
-        for pending in &mut stream.flights {
+        let mut flights = std::mem::take(&mut stream.flights);
+        for pending in &mut flights {
             stream.engine.arrive(pending)?;
         }
+        stream.flights = flights;
         stream.engine.move_to(context.for_engine())?;
         stream.cuda_stream = context.stream();
         *lock(&self.context) = Some(context);

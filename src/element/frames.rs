@@ -48,6 +48,10 @@ impl CudaGaussBlur {
         };
         let passthrough = self.obj().is_passthrough();
         let output = self.step(&mut stream, passthrough);
+        if output.is_err() {
+            // One failure is told once, and nothing comes after it.
+            stream.flights.clear();
+        }
         self.put_back(stream);
         match output {
             // Nothing is on its way any more.
@@ -80,7 +84,7 @@ impl CudaGaussBlur {
         let Some(format) = &stream.format else { return Err(MapError::Refused.into()) };
         let layouts = format.layouts(&input);
         if let Some(source) = stream.engine.pinned() {
-            recurring::see(&input, &source);
+            recurring::see(&input, &source, std::ptr::from_ref(self) as usize);
         }
         let buffers = Buffers::new(input, output, &format.info, layouts, stream.engine.active() == Backend::Cuda)?;
         stream.flights.push_back(stream.engine.begin(stream.options, buffers)?);
@@ -110,7 +114,7 @@ impl CudaGaussBlur {
     }
 
     fn put_back(&self, stream: Stream) {
-        let active = stream.engine.active().into();
+        let (active, latency) = (stream.engine.active().into(), stream.latency());
         let before = {
             let mut readable = lock(&self.readable);
             readable.stats = stream.engine.stats();
@@ -119,6 +123,7 @@ impl CudaGaussBlur {
         *lock(&self.stream) = Some(stream);
         if active != before {
             self.obj().notify("active-backend");
+            self.tell_latency(latency);
         }
     }
 
@@ -128,6 +133,9 @@ impl CudaGaussBlur {
             let Some(mut stream) = lock(&self.stream).take() else { return };
             let oldest = stream.flights.pop_front();
             let output = oldest.map(|oldest| self.finish(&mut stream, oldest));
+            if let Some(Err(_)) = output {
+                stream.flights.clear();
+            }
             self.put_back(stream);
             match output {
                 None | Some(Err(_)) => return,

@@ -43,6 +43,8 @@ pub(super) struct Stream {
     pub(super) options: Options,
     /// Why the frame at hand cannot be blurred.
     pub(super) trouble: Option<FrameFailure>,
+    /// Whether the caps have frames come and go in CUDA memory.
+    on_device: bool,
     /// What orders the work on frames in CUDA memory of our own.
     pub(super) cuda_stream: Option<gstcuda::Stream>,
 }
@@ -54,15 +56,22 @@ impl Stream {
     }
 
     /// Frames that one may have to wait for before it is handed on, in time. On the CPU each is done when it is begun.
-    fn latency(&self) -> gst::ClockTime {
+    pub(super) fn latency(&self) -> gst::ClockTime {
         let Some(Format { info, .. }) = &self.format else { return gst::ClockTime::ZERO };
         if self.engine.active() == engine::Backend::Cpu {
             return gst::ClockTime::ZERO;
         }
         let frames = self.max_in_flight as u64 - 1;
+        // What stays on the device waits for nobody.
+        if frames == 0 || self.on_device {
+            return gst::ClockTime::ZERO;
+        }
         let [numerator, denominator] =
             [info.fps().numer(), info.fps().denom()].map(|part| u64::from(part.unsigned_abs()));
         // Without a frame rate nothing true can be said.
+        if numerator == 0 {
+            return gst::ClockTime::ZERO;
+        }
         gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator).unwrap_or(gst::ClockTime::ZERO)
     }
 }
@@ -138,6 +147,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl CudaGaussBlur {
+    /// Has the pipeline ask for the latency if it is another one than before.
+    pub(super) fn tell_latency(&self, latency: gst::ClockTime) {
+        let before = std::mem::replace(&mut lock(&self.readable).latency, latency);
+        if before != latency {
+            let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
+        }
+    }
+
     fn stats(&self) -> gst::Structure {
         let Readable { stats, frames_passthrough, .. } = *lock(&self.readable);
         let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -270,6 +287,8 @@ impl BaseTransformImpl for CudaGaussBlur {
         let opened = Engine::open(settings.backend.into(), place);
         let (engine, no_cuda) = opened.map_err(|error| {
             lock(&self.settings).started = false;
+            let context = lock(&self.context).take();
+            drop(context);
             error_message(&error)
         })?;
         if let Some(no_cuda) = no_cuda {
@@ -287,6 +306,7 @@ impl BaseTransformImpl for CudaGaussBlur {
             format: None,
             options,
             trouble: None,
+            on_device: false,
             cuda_stream,
         });
         self.obj().set_passthrough(options.is_passthrough());
@@ -311,7 +331,13 @@ impl BaseTransformImpl for CudaGaussBlur {
         caps: &gst::Caps,
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
-        let across = caps::across(caps);
+        // Before start it is not known what blurs, unless it is said.
+        let active = lock(&self.readable).active;
+        let on_cpu = match active {
+            Backend::Auto => lock(&self.settings).backend == Backend::Cpu,
+            active => active == Backend::Cpu,
+        };
+        let across = caps::across(caps, filter, on_cpu);
         Some(filter.map_or_else(
             || across.clone(),
             |filter| filter.intersect_with_mode(&across, gst::CapsIntersectMode::First),
@@ -356,7 +382,17 @@ impl BaseTransformImpl for CudaGaussBlur {
         self.parent_sink_event(event)
     }
 
+    fn submit_input_buffer(&self, is_discont: bool, inbuf: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
+        if is_discont {
+            // The base class marks the next frame that comes out, which is to be this one.
+            self.drain();
+        }
+        self.parent_submit_input_buffer(is_discont, inbuf)
+    }
+
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+        // Frames on their way are of the caps before, also where downstream has asked for others.
+        self.drain();
         let info = gst_video::VideoInfo::from_caps(incaps)
             .map_err(|_| gst::loggable_error!(CAT, "these caps describe no video frame: {incaps}"))?;
         if info.interlace_mode() == VideoInterlaceMode::Fields {
@@ -371,6 +407,7 @@ impl BaseTransformImpl for CudaGaussBlur {
             let mut stream = lock(&self.stream);
             let Some(stream) = &mut *stream else { return Ok(()) };
             stream.format = Some(Format { info, layouts: [whole, fields], stays });
+            stream.on_device = stays && memories[0];
             (stream.passes_through(), stream.engine.active() == engine::Backend::Cpu, stream.latency())
         };
         if on_cpu && memories.contains(&true) {
@@ -378,9 +415,7 @@ impl BaseTransformImpl for CudaGaussBlur {
             return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
         }
         self.obj().set_passthrough(passthrough);
-        if std::mem::replace(&mut lock(&self.readable).latency, latency) != latency {
-            let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
-        }
+        self.tell_latency(latency);
         Ok(())
     }
 

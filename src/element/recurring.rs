@@ -26,6 +26,8 @@ static QUARK: LazyLock<glib::Quark> = LazyLock::new(|| glib::Quark::from_str("cu
 /// What is known of a memory.
 #[derive(Default)]
 struct Recurring {
+    /// The element that saw it first, and how often: what goes to several elements at once has not come again.
+    owner: usize,
     sightings: AtomicU32,
     registered: OnceLock<(Registered, Share)>,
 }
@@ -56,7 +58,7 @@ impl Recurring {
     ///
     /// # Safety
     /// The memory is alive for as long as the answer is used.
-    unsafe fn of<'a>(memory: *mut gst::ffi::GstMemory) -> &'a Self {
+    unsafe fn of<'a>(memory: *mut gst::ffi::GstMemory, owner: usize) -> &'a Self {
         static FIRST: Mutex<()> = Mutex::new(());
         let _one_at_a_time = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
         let (object, quark) = (memory.cast::<gst::ffi::GstMiniObject>(), QUARK.into_glib());
@@ -64,7 +66,7 @@ impl Recurring {
         unsafe {
             let mut known = gst::ffi::gst_mini_object_get_qdata(object, quark).cast::<Self>();
             if known.is_null() {
-                known = Box::into_raw(Box::default());
+                known = Box::into_raw(Box::new(Self { owner, ..Self::default() }));
                 gst::ffi::gst_mini_object_set_qdata(object, quark, known.cast(), Some(forget));
             }
             &*known
@@ -72,8 +74,8 @@ impl Recurring {
     }
 }
 
-/// Remembers the memories of a frame that has come, and registers those that have come often enough.
-pub fn see(buffer: &gst::BufferRef, source: &PinnedSource) {
+/// Remembers the memories of a frame that has come to this element, and registers those that have come often enough.
+pub fn see(buffer: &gst::BufferRef, source: &PinnedSource, element: usize) {
     for memory in buffer.iter_memories() {
         // Other kinds may be mapped anew, elsewhere, every time; a part of another memory goes when it likes.
         let raw = memory.as_ptr().cast_mut();
@@ -81,8 +83,8 @@ pub fn see(buffer: &gst::BufferRef, source: &PinnedSource) {
         let whole = unsafe { (*raw).parent.is_null() };
         if whole && memory.is_type("SystemMemory") && memory.size() >= LEAST_BYTES {
             // SAFETY: the buffer keeps it.
-            let recurring = unsafe { Recurring::of(raw) };
-            if recurring.sightings.fetch_add(1, Ordering::Relaxed) + 1 == SIGHTINGS {
+            let recurring = unsafe { Recurring::of(raw, element) };
+            if recurring.owner == element && recurring.sightings.fetch_add(1, Ordering::Relaxed) + 1 == SIGHTINGS {
                 register(memory, recurring, source);
             }
         }

@@ -4,6 +4,7 @@
 pub mod cases;
 pub mod formats;
 pub mod frames;
+pub mod machine;
 pub mod oracle;
 pub mod pipes;
 pub mod stand_in;

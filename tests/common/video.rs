@@ -83,6 +83,11 @@ impl Blur {
     }
 }
 
+/// A counter of its stats.
+pub fn stat(blur: &Blur, name: &str) -> u64 {
+    blur.element.property::<gst::Structure>("stats").get(name).unwrap()
+}
+
 /// The texts of all errors or warnings on a bus.
 pub fn texts(bus: &gst::Bus, kind: gst::MessageType) -> Vec<String> {
     std::iter::from_fn(|| bus.pop_filtered(&[kind]))

@@ -1,0 +1,263 @@
+//! Frames on their way through the device, several at once and on streams of others, on the driver's stand-in.
+
+mod common;
+
+use common::Noise;
+use common::machine::Machine;
+use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
+use gst::prelude::*;
+use gst_video::VideoFormat;
+use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::cuda::device::Device;
+use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
+use gstcudagaussblur::engine::{Engine, Hold};
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::frame::{DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source, Target};
+
+const OUT_OF_MEMORY: i32 = 2;
+const ILLEGAL_ADDRESS: i32 = 700;
+
+/// With several frames on their way none is lost, doubled or late: whatever comes after them finds them gone.
+#[test]
+fn frames_in_flight_keep_their_order_and_are_drained() {
+    const NOT_READY: i32 = 600;
+    let machine = Machine::new();
+    let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
+    let infos = [(40, 12), (24, 30)].map(|(width, height)| info(VideoFormat::Rgba, width, height));
+    let image = |seed: u64, info: &_| picture(info, seed);
+    let mut expected = Vec::new();
+    let mut begin = |blur: &mut Blur, info: &gst_video::VideoInfo, waiting: u32| {
+        let image = image(expected.len() as u64, info);
+        blur.try_push(buffer(info, &image)).unwrap();
+        expected.push((info.clone(), blurred(&image, 2.0, 0)));
+        assert_eq!(blur.harness.buffers_in_queue(), waiting, "frame {}", expected.len());
+    };
+    // The device is busy: two wait, each further one has the oldest come out.
+    blur.caps(&infos[0]);
+    machine.fail_times("cuEventQuery", 0, 6, NOT_READY);
+    for waiting in [0, 0, 1, 2, 3, 4] {
+        begin(&mut blur, &infos[0], waiting);
+    }
+    // Frames on their way come before new caps, and before the end.
+    blur.caps(&infos[1]);
+    assert_eq!(blur.harness.buffers_in_queue(), 6);
+    machine.fail_times("cuEventQuery", 0, 2, NOT_READY);
+    begin(&mut blur, &infos[1], 6);
+    begin(&mut blur, &infos[1], 6);
+    assert!(blur.harness.push_event(gst::event::Eos::new()));
+    for (frame, (info, expected)) in expected.iter().enumerate() {
+        let output = blur.harness.try_pull().expect("a frame is lost");
+        assert_eq!(output.pts(), Some(video::FRAME * frame as u64));
+        assert!(read(info, &output) == *expected, "frame {frame}");
+    }
+    assert!(blur.harness.try_pull().is_none());
+    assert_eq!(stat(&blur, "frames-cuda"), 8);
+
+    // A flush drops them, stopping too, and nothing stays behind.
+    for stops in [false, true] {
+        let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
+        blur.caps(&infos[0]);
+        machine.fail_times("cuEventQuery", 0, i32::MAX, NOT_READY);
+        blur.try_push(buffer(&infos[0], &image(0, &infos[0]))).unwrap();
+        machine.mend();
+        if !stops {
+            blur.harness.push_event(gst::event::FlushStart::new());
+            blur.harness.push_event(gst::event::FlushStop::new(true));
+            assert!(blur.harness.try_pull().is_none());
+        }
+        blur.element.set_state(gst::State::Null).unwrap();
+        drop(blur);
+    }
+    drop(blur);
+    let end = machine.counts();
+    assert_eq!([end.device_blocks, end.pinned_blocks, end.events, end.streams], [0; 4], "something is left");
+}
+
+/// With several frames on their way a failure of the device loses none of them.
+#[test]
+fn frames_in_flight_are_blurred_by_the_cpu_when_the_device_fails() {
+    let machine = Machine::new();
+    let mut blur = Blur::new("backend=auto sigma=2 max-in-flight=3");
+    let info = info(VideoFormat::Rgb, 31, 17);
+    blur.caps(&info);
+    machine.fail_times("cuEventQuery", 0, 2, 600);
+    for seed in 0..2 {
+        blur.try_push(buffer(&info, &picture(&info, seed))).unwrap();
+    }
+    machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
+    for seed in 2..5 {
+        blur.try_push(buffer(&info, &picture(&info, seed))).unwrap();
+    }
+    for seed in 0..5 {
+        let output = blur.harness.try_pull().expect("a frame is lost");
+        assert!(read(&info, &output) == blurred(&picture(&info, seed), 2.0, 0), "frame {seed}");
+    }
+    assert_eq!(blur.messages(gst::MessageType::Warning).len(), 1);
+    assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [0, 5]);
+    machine.mend();
+}
+
+/// Latency is what may wait, no more: none by default, and none on the CPU.
+#[test]
+fn the_latency_is_that_of_the_frames_in_flight() {
+    let _machine = Machine::new();
+    let info = info(VideoFormat::Gray8, 32, 8);
+    let upstream = gst::ClockTime::from_mseconds(7);
+    for (properties, frames) in
+        [("backend=cuda", 0), ("backend=cuda max-in-flight=3", 2), ("backend=cpu max-in-flight=3", 0)]
+    {
+        let mut blur = Blur::new(properties);
+        blur.harness.set_upstream_latency(upstream);
+        blur.caps(&info);
+        assert_eq!(blur.harness.query_latency(), Some(upstream + video::FRAME * frames), "{properties}");
+    }
+}
+
+/// Ordinary memory that comes again and again is registered until it is freed; what cannot be registered is copied.
+#[test]
+fn memory_that_recurs_is_registered_until_it_is_freed() {
+    let machine = Machine::new();
+    let info = info(VideoFormat::Rgba, 400, 200);
+    let image = picture(&info, 5);
+    let expected = blurred(&image, 1.0, 0);
+    for registers in [true, false] {
+        let mut blur = Blur::new("backend=cuda sigma=1");
+        blur.caps(&info);
+        if !registers {
+            machine.fail("cuMemHostRegister_v2", 0, OUT_OF_MEMORY);
+        }
+        let mut frame = gst::Buffer::with_size(info.size()).unwrap();
+        frame.get_mut().unwrap().copy_from_slice(0, &buffer(&info, &image).map_readable().unwrap()).unwrap();
+        for _ in 0..6 {
+            // A new buffer every time, with the same memory in it.
+            assert!(read(&info, &blur.push(frame.copy())) == expected);
+        }
+        let copied = if registers { 2 } else { 6 };
+        assert_eq!(stat(&blur, "bytes-copied"), copied * info.size() as u64);
+        assert_eq!([stat(&blur, "frames-pinned-in"), stat(&blur, "frames-pinned-out")], [6 - copied, 6]);
+        machine.mend();
+        let pinned = machine.counts().pinned_blocks;
+        drop(frame);
+        assert_eq!(machine.counts().pinned_blocks, pinned - i32::from(registers), "it is registered after its end");
+    }
+    assert_eq!(machine.counts().pinned_blocks, 0);
+}
+
+/// Without a frame rate there is nothing true to say of latency, and that is no reason to stop.
+#[test]
+fn streams_without_a_frame_rate_go_through() {
+    let _machine = Machine::new();
+    let info = gst_video::VideoInfo::builder(VideoFormat::Rgb, 21, 9).fps((0, 1)).build().unwrap();
+    let image = picture(&info, 1);
+    for properties in ["backend=cuda sigma=2", "backend=cuda sigma=2 max-in-flight=2", "backend=cpu sigma=2"] {
+        let mut blur = Blur::new(properties);
+        blur.harness.set_upstream_latency(gst::ClockTime::ZERO);
+        blur.caps(&info);
+        assert_eq!(blur.harness.query_latency(), Some(gst::ClockTime::ZERO), "{properties}");
+        blur.try_push(buffer(&info, &image)).unwrap();
+        blur.harness.push_event(gst::event::Eos::new());
+        assert!(read(&info, &blur.harness.pull().unwrap()) == blurred(&image, 2.0, 0), "{properties}");
+    }
+}
+
+/// The frame that follows a gap in the stream is the one that is marked, and those before it have gone.
+#[test]
+fn a_discontinuity_is_marked_where_it_is() {
+    let machine = Machine::new();
+    let info = info(VideoFormat::Gray8, 30, 8);
+    let mut blur = Blur::new("backend=cuda sigma=1 max-in-flight=3");
+    blur.caps(&info);
+    machine.fail_times("cuEventQuery", 0, 2, 600);
+    for frame in 0..2 {
+        let mut buffer = buffer(&info, &picture(&info, frame));
+        if frame == 1 {
+            buffer.get_mut().unwrap().set_flags(gst::BufferFlags::DISCONT);
+        }
+        blur.try_push(buffer).unwrap();
+    }
+    blur.harness.push_event(gst::event::Eos::new());
+    let marked: Vec<bool> = std::iter::from_fn(|| blur.harness.try_pull())
+        .map(|buffer| buffer.flags().contains(gst::BufferFlags::DISCONT))
+        .collect();
+    // The first of a stream always is.
+    assert_eq!(marked.len(), 2);
+    assert!(marked[1]);
+    machine.mend();
+}
+
+const LAYOUT: PlaneLayout = PlaneLayout::new(64, 24, 1, 8);
+const BYTES: usize = 64 * 24;
+
+/// A frame in device memory, whose work a stream orders.
+fn on(memory: &DeviceMemory, stream: &Stream) -> DeviceFrame {
+    let data = DeviceBytes { address: memory.address(), len: BYTES };
+    DeviceFrame { planes: vec![Plane { layout: LAYOUT, pitch: 64, data }], stream: Some(stream.raw() as usize) }
+}
+
+/// From a device's memory, to it or to the host's.
+struct Frames<'a> {
+    src: (&'a DeviceMemory, &'a Stream),
+    dst: Result<(&'a DeviceMemory, &'a Stream), &'a mut [u8]>,
+}
+
+// SAFETY: borrowed until the test has waited.
+unsafe impl Hold for Frames<'_> {
+    fn frames(&mut self) -> (Source<'_>, Target<'_>) {
+        let target = match &mut self.dst {
+            Ok((memory, stream)) => Target::Device(on(memory, stream)),
+            Err(bytes) => Target::Host(vec![Plane { layout: LAYOUT, pitch: 64, data: bytes }]),
+        };
+        (Source::Device(on(self.src.0, self.src.1)), target)
+    }
+}
+
+/// What is written on the source's stream before is blurred, what is written there after is not, though nobody waits for
+/// either: the stand-in does nothing that it is not made to wait for.
+#[test]
+fn streams_of_others_are_kept_in_order() {
+    let _machine = Machine::new();
+    let device = Device::open(0).unwrap();
+    let _current = device.enter().unwrap();
+    let [theirs, ours] = [0; 2].map(|_| Stream::new(0).unwrap());
+    let memory = || DeviceMemory::new(BYTES, &theirs).unwrap();
+    let (src, dst) = (memory(), memory());
+    let written = [1, 2].map(|seed| {
+        let pinned = PinnedMemory::new(BYTES, 0).unwrap();
+        let noise = Noise(seed).bytes(BYTES);
+        // SAFETY: as large.
+        unsafe { noise.as_ptr().copy_to_nonoverlapping(pinned.address(), BYTES) };
+        (pinned, noise)
+    });
+    theirs.synchronize().unwrap();
+    let params = BlurParams::new(2.0, 0).unwrap();
+    let mut expected = vec![0; BYTES];
+    let from = vec![Plane { layout: LAYOUT, pitch: 64, data: &written[0].1[..] }];
+    let into = vec![Plane { layout: LAYOUT, pitch: 64, data: &mut expected[..] }];
+    Engine::on_cpu(CpuEngine::new().unwrap()).blur(params, &from, &mut { into }).unwrap();
+
+    let mut host = vec![0; BYTES];
+    let mut engine = Engine::on_cuda(CudaEngine::new(0).unwrap());
+    for to_host in [false, true] {
+        // SAFETY: all of it lives and is waited for below.
+        unsafe { theirs.upload(&written[0].0, &src, 0..BYTES) }.unwrap();
+        let to = if to_host { Err(&mut host[..]) } else { Ok((&dst, &ours)) };
+        let pending = engine.begin(params, Frames { src: (&src, &theirs), dst: to }).unwrap();
+        let finished = engine.finish(pending).unwrap();
+        assert_eq!(finished.queued, !to_host);
+        drop(finished);
+        // SAFETY: as above.
+        unsafe { theirs.upload(&written[1].0, &src, 0..BYTES) }.unwrap();
+        theirs.synchronize().unwrap();
+        if !to_host {
+            let back = PinnedMemory::new(BYTES, 0).unwrap();
+            // SAFETY: as above.
+            unsafe { ours.download(&dst, &back, 0..BYTES) }.unwrap();
+            ours.synchronize().unwrap();
+            // SAFETY: as large, and written.
+            host.copy_from_slice(unsafe { std::slice::from_raw_parts(back.address(), BYTES) });
+        }
+        assert!(host == expected, "to the host: {to_host}");
+        host.fill(0);
+    }
+}
