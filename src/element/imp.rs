@@ -331,12 +331,8 @@ impl BaseTransformImpl for CudaGaussBlur {
         caps: &gst::Caps,
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
-        // Before start it is not known what blurs, unless it is said.
-        let active = lock(&self.readable).active;
-        let on_cpu = match active {
-            Backend::Auto => lock(&self.settings).backend == Backend::Cpu,
-            active => active == Backend::Cpu,
-        };
+        // Before start it is not known what blurs.
+        let on_cpu = lock(&self.readable).active == Backend::Cpu;
         let across = caps::across(caps, filter, on_cpu);
         Some(filter.map_or_else(
             || across.clone(),
