@@ -60,7 +60,8 @@ fn on_host(caps: &gst::CapsRef) -> gst::Caps {
 /// What can be on the other pad: the same in the same memory, or else in the other one. The CPU takes no CUDA memory; where
 /// there is nothing else it is let through all the same, to be refused with a reason.
 pub fn across(caps: &gst::Caps, filter: Option<&gst::Caps>, on_cpu: bool) -> gst::Caps {
-    if on_cpu && !caps.is_any() && !are_only_on_device(filter.unwrap_or(caps)) {
+    let settled = caps.is_fixed() && are_only_on_device(caps);
+    if on_cpu && !caps.is_any() && !settled && !are_only_on_device(filter.unwrap_or(caps)) {
         return on_host(caps);
     }
     let mut all = caps.clone();
