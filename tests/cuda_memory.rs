@@ -365,9 +365,13 @@ fn one_context() {
         // Here the blur does, in the primary one, and shares it.
         (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur !"), 0),
         ("cudagaussblur name=blur ! cudagaussblur !", 0),
+        (&*format!("cudagaussblur name=blur ! capsfilter caps=\"{CUDA};video/x-raw\" !"), 0),
     ] {
         let pipeline = pipeline(NV12, elements);
         pictures(&pipeline);
+        let caps = pipeline.by_name("blur").unwrap().static_pad("src").unwrap().current_caps().unwrap();
+        let on_device = caps.features(0).unwrap().contains("memory:CUDAMemory");
+        assert_eq!(on_device, elements.starts_with("cudaupload"), "frames change memory for nothing: {caps}");
         assert_eq!(live_contexts(), own, "{elements}");
         assert_eq!(stat(&pipeline, "frames-cuda"), FRAMES as u64, "{elements}");
         pipeline.set_state(gst::State::Null).unwrap();

@@ -81,14 +81,3 @@ pub fn across(caps: &gst::Caps, filter: Option<&gst::Caps>, on_cpu: bool) -> gst
     all.make_mut().append(others.intersect(template()));
     all
 }
-
-/// Of the caps that the other pad could have, those in the same memory, if there are such.
-pub fn prefer_same(caps: &gst::Caps, others: gst::Caps) -> gst::Caps {
-    let Some(features) = caps.features(0) else { return others };
-    let same: gst::Caps = others
-        .iter_with_features()
-        .filter(|(_, other)| other.is_equal(features))
-        .map(|(structure, other)| (structure.to_owned(), other.to_owned()))
-        .collect();
-    if same.is_empty() { others } else { same }
-}

@@ -340,10 +340,6 @@ impl BaseTransformImpl for CudaGaussBlur {
         ))
     }
 
-    fn fixate_caps(&self, direction: gst::PadDirection, caps: &gst::Caps, othercaps: gst::Caps) -> gst::Caps {
-        self.parent_fixate_caps(direction, caps, caps::prefer_same(caps, othercaps))
-    }
-
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         if direction == gst::PadDirection::Sink && query.is_serialized() {
             // Upstream may want its buffers back.
