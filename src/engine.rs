@@ -214,7 +214,6 @@ unsafe impl Hold for Lent<'_, '_, '_> {
 }
 
 /// Where CUDA is to blur.
-#[derive(Clone)]
 pub enum Where {
     /// On this device, by its primary context.
     Device(u32),

@@ -71,6 +71,7 @@ fn main() {
         test("every_format_of_cuda_memory", every_format, has_elements),
         test("the_context_is_the_pipelines_own", one_context, has_elements),
         test("frames_of_another_context_are_followed", followed, has_elements),
+        test("a_device_asked_for_later_is_the_one", device_asked_for_later, has_library),
         test("what_cannot_be_blurred_on_the_device_is_said", said, has_elements),
         test("a_hundred_starts_leave_nothing_behind", hundred_starts, has_elements),
     ];
@@ -433,6 +434,24 @@ fn followed() {
     assert!(errors[0].contains("CUDA device 0, but cuda-device-id=1; set cuda-device-id to 0 or -1"), "{errors:?}");
     drop((blur, on_cpu, contexts));
     assert_eq!(live_contexts(), 0);
+}
+
+/// A context that came before another device was asked for is not taken.
+fn device_asked_for_later() {
+    devices(2);
+    let first = context(0);
+    let raw: Object = first.to_glib_none().0;
+    let shared = call!(GSTCUDA, gst_context_new_cuda_context(raw => Object) -> *mut gst::ffi::GstContext);
+    let element = video::element("backend=cuda");
+    // SAFETY: a new one that is given to the caller.
+    element.set_context(&unsafe { gst::Context::from_glib_full(shared) });
+    element.set_property("cuda-device-id", 1);
+    element.set_state(gst::State::Paused).unwrap();
+    let mut query = gst::query::Context::new("gst.cuda.context");
+    assert!(element.static_pad("src").unwrap().query(&mut query));
+    let found = query.context_owned().unwrap().structure().get::<gst::Object>("gst.cuda.context").unwrap();
+    assert_eq!(found.property::<u32>("cuda-device-id"), 1);
+    element.set_state(gst::State::Null).unwrap();
 }
 
 /// The errors of a pipeline that cannot go on.

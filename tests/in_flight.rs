@@ -144,6 +144,25 @@ fn memory_that_recurs_is_registered_until_it_is_freed() {
     assert_eq!(machine.counts().pinned_blocks, 0);
 }
 
+/// Two elements behind a tee see a memory twice as often as it comes.
+#[test]
+fn memory_that_goes_to_two_elements_has_not_come_twice() {
+    let _machine = Machine::new();
+    let info = info(VideoFormat::Rgba, 400, 200);
+    let mut blurs = [0; 2].map(|_| Blur::new("backend=cuda sigma=1"));
+    blurs.iter_mut().for_each(|blur| blur.caps(&info));
+    for _ in 0..3 {
+        let frame = gst::Buffer::with_size(info.size()).unwrap();
+        for blur in &mut blurs {
+            blur.push(frame.copy());
+            blur.push(frame.copy());
+        }
+    }
+    for blur in &blurs {
+        assert_eq!([stat(blur, "frames-pinned-in"), stat(blur, "bytes-copied")], [0, 6 * info.size() as u64]);
+    }
+}
+
 /// Without a frame rate there is nothing true to say of latency, and that is no reason to stop.
 #[test]
 fn streams_without_a_frame_rate_go_through() {

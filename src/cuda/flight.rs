@@ -76,7 +76,6 @@ struct Berth {
 }
 
 /// How a frame's bytes get from the host, or to it. Addresses and pitches of its planes.
-#[derive(Clone)]
 enum Way {
     /// The device takes them from where they are, or puts them where they are to be.
     Direct(Vec<(usize, usize)>),

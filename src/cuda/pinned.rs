@@ -21,9 +21,7 @@ impl PinnedSource {
         unsafe { memory.address().write_bytes(0, bytes) };
         Ok(PinnedBytes { memory: ManuallyDrop::new(memory), bytes, device: Arc::clone(&self.0) })
     }
-}
 
-impl PinnedSource {
     /// Has somebody else's memory be like it. `None` if it is already, or was allocated so.
     ///
     /// # Safety
