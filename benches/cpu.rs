@@ -132,14 +132,14 @@ impl OpenCv {
     fn start(frame: &[u8]) -> Result<(Self, String), String> {
         let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join("opencv-input.raw");
         std::fs::write(&input, frame).map_err(|error| format!("{}: {error}", input.display()))?;
-        let mut process = Command::new("python3")
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/opencv.py"))
+        let mut process = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/python"))
+            .args(["cv2,numpy", "--", concat!(env!("CARGO_MANIFEST_DIR"), "/benches/opencv.py")])
             .args([&input, Path::new(Self::OUTPUT)])
             .args([WIDTH, HEIGHT].map(|size| size.to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("python3 does not start ({error}); install Python 3"))?;
+            .map_err(|error| format!("scripts/python does not start ({error}); install bash"))?;
         let (orders, answers) = (process.stdin.take().expect("a pipe"), process.stdout.take().expect("a pipe"));
         let mut opencv = Self { process, orders, answers: BufReader::new(answers) };
         let about = opencv.answer();
@@ -150,7 +150,7 @@ impl OpenCv {
         let mut line = String::new();
         match self.answers.read_line(&mut line) {
             Ok(1..) => line.trim_end().to_owned(),
-            _ => "opencv.py ended early; see what it wrote to stderr".to_owned(),
+            _ => "opencv.py ended early, with its reason on stderr".to_owned(),
         }
     }
 

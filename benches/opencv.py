@@ -1,18 +1,14 @@
 """OpenCV's GaussianBlur for cpu.rs: opencv.py INPUT OUTPUT WIDTH HEIGHT, where INPUT is a raw RGBA frame.
 
-The first line it writes names its version, or says why it cannot blur. Then it answers each line it reads:
+The first line it writes names its version. Then it answers each line it reads:
 "CHANNELS TAPS SIGMA" with the nanoseconds of one blur, "save" with "saved" once the last result is in OUTPUT.
 """
 
 import sys
 import time
 
-try:
-    import cv2
-    import numpy
-except ImportError as error:
-    print(f"{error}; pip install opencv-python-headless", flush=True)
-    sys.exit()
+import cv2
+import numpy
 
 input_path, output_path = sys.argv[1:3]
 width, height = map(int, sys.argv[3:])

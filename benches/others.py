@@ -1,5 +1,6 @@
 """CuPy and torchvision on the work of `cargo bench --bench cuda`, as far as they are installed: Gaussian blur in device
-memory, GPU time by events, median of 60 with six frames in turn."""
+memory, GPU time by events, median of 60 with six frames in turn.
+  others.py [cupy | torchvision]...     both by default"""
 
 import statistics
 import sys
@@ -52,13 +53,16 @@ def torchvision_blur():
     return f"torchvision {torchvision.__version__}", time
 
 
+LIBRARIES = {"cupy": cupy_blur, "torchvision": torchvision_blur}
+
+
 def main():
     makers = []
-    for make in (cupy_blur, torchvision_blur):
+    for name in sys.argv[1:] or LIBRARIES:
         try:
-            makers.append(make())
+            makers.append(LIBRARIES[name]())
         except ImportError as error:
-            print(f"{make.__name__}: not installed ({error})")
+            print(f"{name} is not measured: {sys.executable} cannot import it ({error})")
     if not makers:
         return 0
     print("\nOthers, device memory in and out, µs, sigma = k/6\n")

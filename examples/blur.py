@@ -1,16 +1,20 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: MPL-2.0
 """cudagaussblur in a Python application: plays ten seconds of a test pattern and changes sigma while it plays.
 
-Needs PyGObject (python3-gi, python3-gst-1.0), and the plugin installed or found by its path:
+Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
+gir1.2-gst-plugins-base-1.0), and the plugin installed or found by its path:
 
-    cargo build --release && GST_PLUGIN_PATH=target/release python3 examples/blur.py
+    cargo build --release && GST_PLUGIN_PATH=target/release examples/blur.py
 """
 
 import os
 import sys
 
-import gi
+try:
+    import gi
+except ImportError:
+    sys.exit(f"{sys.executable} has no PyGObject: start this with the distribution's /usr/bin/python3 and python3-gi installed")
 
 gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
 """The second oracle, from outside: raw frames before and after the element against SciPy's Gaussian in float64.
 
-Knows the formats by itself. Reads a frame per line from standard input: format, width, height, sigma, stride:offset of every
+Knows the formats by itself. Reads the file it is given, a frame per line: format, width, height, sigma, stride:offset of every
 plane joined by commas, the file before, the file after. Prints the largest distance in LSB of the format's depth.
 """
 import sys
@@ -52,5 +51,6 @@ def distance(line):
     return worst
 
 
-for line in sys.stdin:
-    print(f"{distance(line):.4f}", flush=True)
+with open(sys.argv[1]) as requests:
+    for line in requests:
+        print(f"{distance(line):.4f}")

@@ -3,10 +3,9 @@
 
 mod common;
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::fmt::Write;
 
-use common::{Noise, formats, video};
+use common::{Noise, formats, python, video};
 use gst_video::VideoFormat;
 
 /// Formats, and the largest distance to SciPy's Gaussian that is allowed on noise, in LSB of the format's depth. At 16 bits it
@@ -29,9 +28,7 @@ fn frames_are_as_near_to_the_gaussian_as_promised() {
     video::init();
     let folder = std::env::temp_dir().join(format!("cudagaussblur-outside-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outside.py");
-    let mut python = Command::new("python3").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut input = python.stdin.take().unwrap();
+    let mut requests = String::new();
     let mut frames = Vec::new();
     for (name, most) in FORMATS {
         for sigma in [0.8, 1.5, 3.0, 5.0, 20.0] {
@@ -54,18 +51,15 @@ fn frames_are_as_near_to_the_gaussian_as_promised() {
             let planes = info.stride().iter().zip(info.offset()).take(info.n_planes() as usize);
             let planes: Vec<String> = planes.map(|(stride, offset)| format!("{stride}:{offset}")).collect();
             let [before, after] = files.each_ref().map(|file| file.display());
-            writeln!(input, "{name} 131 77 {sigma} {} {before} {after}", planes.join(",")).unwrap();
+            writeln!(requests, "{name} 131 77 {sigma} {} {before} {after}", planes.join(",")).unwrap();
             frames.push((name, sigma, most));
         }
     }
-    drop(input);
-    let output = python.wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "python3 with SciPy is needed for this test: install python3-scipy with scripts/test"
-    );
+    let requests_file = folder.join("requests");
+    std::fs::write(&requests_file, requests).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outside.py");
+    let text = python::output(python::with("numpy,scipy").arg(script).arg(&requests_file));
     std::fs::remove_dir_all(&folder).unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
     let distances: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(distances.len(), frames.len());
     for ((name, sigma, most), distance) in frames.into_iter().zip(distances) {

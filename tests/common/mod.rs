@@ -7,6 +7,7 @@ pub mod frames;
 pub mod machine;
 pub mod oracle;
 pub mod pipes;
+pub mod python;
 pub mod stand_in;
 pub mod video;
 
