@@ -107,11 +107,6 @@ impl Taps {
         Self { half }
     }
 
-    /// The blur that changes nothing.
-    pub fn identity() -> Self {
-        Self { half: vec![TAP_SUM] }
-    }
-
     /// Taps to each side of the centre.
     pub fn radius(&self) -> usize {
         self.half.len() - 1

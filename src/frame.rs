@@ -15,7 +15,7 @@ pub enum Pixels {
     /// Words of 32 bits in native order: three samples of 10 bits and one of 2, from the lowest bit up.
     Ten,
     /// Packed 4:2:2: four bytes for two pixels, luma and chroma in turn. The second luma byte of a last pair that has but
-    /// one pixel is written with what the blur gives beyond the edge.
+    /// one pixel is written with what the blur gives beyond the edge, unless luma is not blurred.
     Yuv422 {
         /// Where the first luma byte is, 0 or 1.
         luma: u8,

@@ -51,10 +51,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether frames pass through untouched.
-    pub fn is_passthrough(&self) -> bool {
-        let none = Selection { luma: false, chroma: false, alpha: false };
-        self.params.is_passthrough() || self.planes == none
+    /// Whether nothing of a frame of these planes is blurred.
+    pub fn is_passthrough(&self, planes: &[PlaneLayout]) -> bool {
+        let selected = |layout: &PlaneLayout| layout.roles().iter().any(|role| self.planes.has(*role));
+        self.params.is_passthrough() || !planes.iter().any(selected)
     }
 }
 
@@ -82,11 +82,6 @@ impl PlaneTaps {
         let chroma = if let Pixels::Yuv422 { .. } = layout.pixels { across / 2.0 } else { across };
         Self { rows: params.taps(across), columns: params.taps(down), chroma_rows: params.taps(chroma) }
     }
-
-    fn identity() -> Self {
-        let taps = Taps::identity();
-        Self { rows: taps.clone(), columns: taps.clone(), chroma_rows: taps }
-    }
 }
 
 /// Where the alpha of a plane is.
@@ -112,8 +107,8 @@ pub struct Job {
     pub plane: usize,
     /// Its rows.
     pub field: Field,
-    /// What they are weighed with.
-    pub taps: PlaneTaps,
+    /// What they are weighed with. `None` where nothing of the plane is blurred: its bytes are copied, all of them.
+    pub taps: Option<PlaneTaps>,
     /// The alpha that colour is to be multiplied by before and divided by after.
     pub alpha: Option<AlphaPlace>,
     /// Bit c: channel c is to stay as it was, though others of the plane are blurred.
@@ -121,6 +116,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// How many rows above and below its own it reads.
+    pub fn row_halo(&self) -> usize {
+        self.taps.as_ref().map_or(0, |taps| taps.columns.radius())
+    }
+
     /// The plane of products that is blurred instead, where alpha weighs colour: 16 bits a sample, and the alpha as the last
     /// channel if it comes from a plane of its own.
     pub fn product(&self) -> Option<PlaneLayout> {
@@ -140,8 +140,8 @@ pub fn jobs(options: Options, planes: &[PlaneLayout]) -> Vec<Job> {
     let job = |(plane, layout): (usize, &PlaneLayout), field: Field| {
         let kept = |c: usize| u32::from(!options.planes.has(layout.roles[c])) << c;
         let keep: u32 = (0..layout.roles().len()).map(kept).sum();
-        if keep.count_ones() == u32::from(layout.channels) {
-            return Job { plane, field, taps: PlaneTaps::identity(), alpha: None, keep: 0 };
+        if options.params.is_passthrough() || keep.count_ones() == u32::from(layout.channels) {
+            return Job { plane, field, taps: None, alpha: None, keep: 0 };
         }
         let alpha = alpha_plane.map(|alpha| match layout.roles().iter().position(|role| *role == Role::Alpha) {
             Some(channel) => AlphaPlace::Channel(channel as u8),
@@ -156,7 +156,7 @@ pub fn jobs(options: Options, planes: &[PlaneLayout]) -> Vec<Job> {
                 }
             }
         });
-        Job { plane, field, taps: PlaneTaps::new(options.params, &field.layout), alpha, keep }
+        Job { plane, field, taps: Some(PlaneTaps::new(options.params, &field.layout)), alpha, keep }
     };
     planes.iter().enumerate().flat_map(|plane| plane.1.fields().map(move |field| job(plane, field))).collect()
 }
@@ -167,6 +167,10 @@ mod tests {
 
     fn options(sigma: f64) -> Options {
         BlurParams::new(sigma, 0).unwrap().into()
+    }
+
+    fn row_radius(job: &Job) -> Option<usize> {
+        job.taps.as_ref().map(|taps| taps.rows.radius())
     }
 
     fn plane(roles: &[Role], scale: f64) -> PlaneLayout {
@@ -180,9 +184,9 @@ mod tests {
     fn chroma_is_blurred_by_its_own_scale() {
         let planes = [plane(&[Role::Luma], 1.0), plane(&[Role::Chroma; 2], 0.5)];
         let jobs = jobs(options(4.0), &planes);
-        assert_eq!(jobs.iter().map(|job| job.taps.rows.radius()).collect::<Vec<_>>(), [16, 8]);
+        assert_eq!(jobs.iter().map(row_radius).collect::<Vec<_>>(), [Some(16), Some(8)]);
         let pairs = PlaneLayout { pixels: Pixels::Yuv422 { luma: 1 }, ..PlaneLayout::new(9, 9, 4, 8) };
-        let taps = &super::jobs(options(4.0), &[pairs])[0].taps;
+        let taps = super::jobs(options(4.0), &[pairs]).remove(0).taps.unwrap();
         assert_eq!([&taps.rows, &taps.chroma_rows, &taps.columns].map(Taps::radius), [16, 8, 16]);
     }
 
@@ -190,13 +194,16 @@ mod tests {
     fn what_is_not_selected_stays() {
         let only = |luma, chroma, alpha| Options { planes: Selection { luma, chroma, alpha }, ..options(4.0) };
         let planes = [plane(&[Role::Luma], 1.0), plane(&[Role::Chroma; 2], 0.5)];
-        let radii = |options| jobs(options, &planes).iter().map(|job| job.taps.rows.radius()).collect::<Vec<_>>();
-        assert_eq!(radii(only(true, false, true)), [16, 0]);
-        assert_eq!(radii(only(false, true, true)), [0, 8]);
+        let radii = |options| jobs(options, &planes).iter().map(row_radius).collect::<Vec<_>>();
+        assert_eq!(radii(only(true, false, true)), [Some(16), None]);
+        assert_eq!(radii(only(false, true, true)), [None, Some(8)]);
+        assert_eq!(radii(options(0.0)), [None, None]);
         let rgba = [plane(&[Role::Luma, Role::Luma, Role::Luma, Role::Alpha], 1.0)];
         assert_eq!(jobs(only(true, true, false), &rgba)[0].keep, 0b1000);
         assert_eq!(jobs(only(false, true, true), &rgba)[0].keep, 0b0111);
-        assert!(only(false, false, false).is_passthrough() && !only(false, false, true).is_passthrough());
+        let alpha_alone = only(false, false, true);
+        assert!(alpha_alone.is_passthrough(&planes) && !alpha_alone.is_passthrough(&rgba));
+        assert!(options(0.0).is_passthrough(&rgba) && !options(4.0).is_passthrough(&planes));
     }
 
     #[test]

@@ -44,6 +44,32 @@ fn sigma_0_passes_the_buffer_itself_through_and_comes_back() {
     assert!(count("kernel-last-ns") > 0 && count("kernel-mean-ns") > 0);
 }
 
+/// A frame of which nothing is blurred is handed on: the second luma byte of a last pair of packed 4:2:2 that has but one
+/// pixel stays, as all other bytes do.
+#[test]
+fn frames_of_which_nothing_is_selected_pass_through() {
+    for (format, planes, passes) in [
+        (VideoFormat::Yuy2, "alpha", true),
+        (VideoFormat::Uyvy, "alpha", true),
+        (VideoFormat::I420, "alpha", true),
+        (VideoFormat::Rgbx, "chroma+alpha", true),
+        (VideoFormat::Gray8, "chroma", true),
+        (VideoFormat::Yuy2, "chroma", false),
+        (VideoFormat::Rgba, "alpha", false),
+    ] {
+        let info = info(format, 37, 23);
+        let mut noise = common::Noise(1);
+        let input = common::formats::buffer(&info, 0, &mut || noise.next() as u8);
+        let memory = |buffer: &gst::BufferRef| buffer.map_readable().unwrap().as_ptr() as usize;
+        let (before, bytes) = (memory(&input), input.map_readable().unwrap().to_vec());
+        let mut blur = Blur::new(&format!("sigma=3 planes={planes}"));
+        blur.caps(&info);
+        let output = blur.push(input);
+        assert_eq!(memory(&output) == before, passes, "{format} planes={planes}: passed through");
+        assert_eq!(*output.map_readable().unwrap() == bytes[..], passes, "{format} planes={planes}: bytes");
+    }
+}
+
 /// A controlled sigma moves with the stream's time, also out of 0, where the element is in passthrough.
 #[test]
 fn a_controller_moves_sigma() {

@@ -11,8 +11,8 @@ use common::cases::{self, Case, Content};
 use gstcudagaussblur::cuda::launch::{self, Args, Launch, Limits, Passes, PlaneBlur};
 use gstcudagaussblur::cuda::work::Work;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Pixels, PlaneLayout};
-use gstcudagaussblur::plan;
+use gstcudagaussblur::frame::{Frame, FrameMut, Pixels, PlaneLayout};
+use gstcudagaussblur::plan::{self, Job};
 
 /// A device so small that even a small frame is several blocks high.
 const LIMITS: Limits = Limits { multiprocessors: 1, shared_bytes: 227 << 10 };
@@ -20,6 +20,17 @@ const LIMITS: Limits = Limits { multiprocessors: 1, shared_bytes: 227 << 10 };
 fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
     // SAFETY: the callers' types are plain numbers without padding.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// What the driver copies without a kernel.
+fn copy_rows(src: &Frame, dst: &mut FrameMut, jobs: &[Job]) {
+    for Job { plane, field, .. } in jobs.iter().filter(|job| job.taps.is_none()) {
+        let (from, to) = (&src[*plane], &mut dst[*plane]);
+        for row in (0..field.layout.height as usize).map(|row| field.first_row + row * field.step) {
+            let bytes = field.layout.row_bytes();
+            to.data[row * to.pitch..][..bytes].copy_from_slice(&from.data[row * from.pitch..][..bytes]);
+        }
+    }
 }
 
 /// The kernels as a program on the CPU, built with a sanitizer.
@@ -61,6 +72,7 @@ impl Program {
             let jobs = plan::jobs(case.options, &layouts);
             let extra = address(2 * src.len());
             let work = Work::new(&jobs, &planes, extra, None);
+            copy_rows(src, dst, &jobs);
             let scratch = extra + work.product_bytes as u64;
             let mut launches = work.before.clone();
             let mut scratch_bytes = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What goes pixel by pixel, before and after the blur of a plane in which alpha weighs colour, or channels are kept.
+//! What goes row by row beside the blur: copies of planes that are not blurred, and the pixels of planes in which alpha
+//! weighs colour or channels are kept.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -113,6 +114,16 @@ impl Weighing<'_> {
             unsafe { sample(layout, rows.row(v).add(u * layout.pixel_bytes()), 0) }
         });
         (places.sum::<u32>() + (1 << (across + down) >> 1)) >> (across + down)
+    }
+
+    /// Copies row `y` of the source.
+    ///
+    /// # Safety
+    /// Source and destination hold the row, and nobody else writes it.
+    pub unsafe fn copy(&self, y: usize) {
+        let (from, to) = (self.src.row(y), self.dst.row(y).cast_mut());
+        // SAFETY: the caller's rows, which the engine borrows apart.
+        unsafe { from.copy_to_nonoverlapping(to, self.job.field.layout.row_bytes()) };
     }
 
     /// Makes row `y` of the product.

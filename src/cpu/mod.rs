@@ -171,12 +171,13 @@ impl CpuEngine {
         let destinations: Vec<Rows> =
             dst.iter_mut().map(|plane| Rows { first: plane.data.as_mut_ptr(), pitch: plane.pitch }).collect();
         let work: Vec<Weighing> = self.weighings(jobs, &sources, &destinations)?;
-        let weights: Vec<PlaneWeights> =
-            work.iter().map(|work| PlaneWeights::new(&blurred_layout(work.job), &work.job.taps)).collect();
+        let weigh = |work: &'_ Weighing| Some(PlaneWeights::new(&blurred_layout(work.job), work.job.taps.as_ref()?));
+        let weights: Vec<Option<PlaneWeights>> = work.iter().map(weigh).collect();
         let workers = self.threads.count();
 
         let mut tiles = Vec::new();
         for (work, weights) in work.iter().zip(&weights) {
+            let Some(weights) = weights else { continue };
             let layout = blurred_layout(work.job);
             let (src, dst) = if work.product.is_null() {
                 (work.src, work.dst)
@@ -195,7 +196,8 @@ impl CpuEngine {
                 region,
             }));
         }
-        let workers = workers.min(tiles.len());
+        // One thread at least, for rows that are only copied.
+        let workers = workers.min(tiles.len()).max(1);
         if self.scratch.len() < workers {
             self.scratch.resize_with(workers, Scratch::default);
         }
@@ -206,6 +208,9 @@ impl CpuEngine {
             }
         }
 
+        let copied = work.iter().filter(|work| work.job.taps.is_none());
+        // SAFETY: the frames hold their planes, and every row is copied once.
+        alpha::each_row(&self.threads, scratch, copied, |work, y| unsafe { work.copy(y) });
         let weighed = || work.iter().filter(|work| !work.product.is_null());
         // SAFETY: the frames hold their planes, the products were reserved, and every row is taken once.
         alpha::each_row(&self.threads, scratch, weighed(), |work, y| unsafe { work.multiply(y) });

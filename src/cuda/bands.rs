@@ -34,7 +34,7 @@ pub fn bands(planes: &[PlaneLayout], jobs: &[Job], wanted: Option<usize>) -> Vec
     }
     let bytes: usize = planes.iter().map(|plane| plane.row_bytes() * plane.height as usize).sum();
     let fit = |job: &Job| {
-        let rows = LEAST_ROWS.max(RADII * job.taps.columns.radius() as u32);
+        let rows = LEAST_ROWS.max(RADII * job.row_halo() as u32);
         (job.field.layout.height / rows).max(1) as usize
     };
     let most = jobs.iter().map(fit).min().unwrap_or(1).min(MOST);
@@ -52,7 +52,7 @@ fn cut(planes: &[PlaneLayout], jobs: &[Job], count: usize) -> Vec<Band> {
             return if band == 0 { 0 } else { field.layout.height };
         }
         let there = edge(&planes[job.plane], band).saturating_sub(field.first_row as u32).div_ceil(field.step as u32);
-        there.saturating_sub(job.taps.columns.radius() as u32)
+        there.saturating_sub(job.row_halo() as u32)
     };
     // Rows of a plane above which all jobs have blurred theirs.
     let done = |plane: usize, band: usize| {
@@ -110,7 +110,7 @@ mod tests {
                 }
                 for (index, job) in jobs.iter().enumerate() {
                     ends(&|band| band.blur[index].clone(), job.field.layout.height);
-                    let radius = job.taps.columns.radius() as u32;
+                    let radius = job.row_halo() as u32;
                     let row = |row: u32| job.field.first_row as u32 + row * job.field.step as u32;
                     for band in &bands {
                         let reach = (band.blur[index].end + radius).min(job.field.layout.height);

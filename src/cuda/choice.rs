@@ -53,10 +53,13 @@ impl Choice {
     /// 256 bytes; all of them and the [`Choice::extra_bytes`] live and are this stream's alone until it has done the work.
     pub unsafe fn queue(&self, stream: &Stream, work: &Work, extra: u64) -> Result<bool, CudaError> {
         let scratch = extra + work.product_bytes as u64;
-        let mut all_special = true;
+        let mut all_special = !work.groups.is_empty();
         // SAFETY: products and scratch are behind each other in what there is beside the planes; the groups take turns in
         // the scratch.
         unsafe {
+            for copy in &work.copies {
+                stream.copy_rows(copy)?;
+            }
             self.launch_all(stream, &work.before, None)?;
             for group in &work.groups {
                 let (passes, special) = self.way(group);

@@ -17,6 +17,7 @@ use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUfunction_at
 
 use super::error::{CudaError, Memory, Status};
 use super::launch::{Args, Launch};
+use super::work::PlaneCopy;
 
 /// Says what failed, where.
 pub(super) trait Doing<T> {
@@ -196,6 +197,29 @@ impl Stream {
         };
         // SAFETY: as above.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().doing(self.id, "downloading a frame")
+    }
+
+    /// Queues a copy of rows from one plane in device memory to another.
+    ///
+    /// # Safety
+    /// Both hold the rows and live until the copy is done; the source is not written until then, nor the destination
+    /// touched.
+    pub unsafe fn copy_rows(&self, copy: &PlaneCopy) -> Result<(), CudaError> {
+        let &PlaneCopy { src, dst, row_bytes, rows } = copy;
+        if rows == 0 {
+            return Ok(());
+        }
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: src.0,
+            srcPitch: src.1,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: dst.0,
+            dstPitch: dst.1,
+            ..rows_of(row_bytes, rows)
+        };
+        // SAFETY: the caller's planes hold these rows.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().doing(self.id, "copying a plane")
     }
 
     /// Queues a launch.

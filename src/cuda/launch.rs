@@ -473,7 +473,7 @@ mod tests {
 
     fn taps(size: u32, layout: PlaneLayout) -> PlaneTaps {
         let params = BlurParams::new((f64::from(size) / 6.0).min(100.0), size).unwrap();
-        plan::jobs(params.into(), &[layout]).remove(0).taps
+        plan::jobs(params.into(), &[layout]).remove(0).taps.unwrap()
     }
 
     fn blur(layout: PlaneLayout, taps: &PlaneTaps) -> PlaneBlur<'_> {

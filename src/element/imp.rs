@@ -52,7 +52,10 @@ pub(super) struct Stream {
 impl Stream {
     /// Whether frames are passed on untouched. Where they change memory, they never are.
     pub(super) fn passes_through(&self) -> bool {
-        self.options.is_passthrough() && self.format.as_ref().is_none_or(|format| format.stays)
+        let Some(Format { layouts: [planes, _], stays, .. }) = &self.format else {
+            return self.options.params.is_passthrough();
+        };
+        *stays && self.options.is_passthrough(planes)
     }
 
     /// Frames that one may have to wait for before it is handed on, in time. On the CPU each is done when it is begun.
@@ -309,7 +312,7 @@ impl BaseTransformImpl for CudaGaussBlur {
             on_device: false,
             cuda_stream,
         });
-        self.obj().set_passthrough(options.is_passthrough());
+        self.obj().set_passthrough(options.params.is_passthrough());
         self.obj().notify("active-backend");
         Ok(())
     }
