@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The engine: picks what blurs, validates a frame once, makes the taps, and keeps count.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::cpu::{CpuEngine, OutOfMemory};
 pub use crate::cuda::device::Foreign;
-use crate::cuda::{CudaEngine, Flight, Progress, Times};
+use crate::cuda::{CudaEngine, Flight, Progress, SubmitError, Times};
 pub use crate::cuda::{CudaError, PinnedSource, Registered};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout, Source, Target};
 use crate::plan::{self, Job, Options};
@@ -50,6 +52,9 @@ pub enum EngineError {
     /// The frame does not fit its own description.
     #[error("this frame cannot be blurred: {0}")]
     Frame(#[from] FrameError),
+    /// CUDA failed before this frame, may still be using its memory, and there is no other memory for it.
+    #[error("CUDA failed and may still be using this frame's memory, and there is no other memory to blur it into")]
+    Abandoned,
     /// The scratch memory could not be had.
     #[error("out of memory: {bytes} bytes of scratch memory for this frame could not be allocated")]
     OutOfMemory {
@@ -85,7 +90,7 @@ impl EngineError {
         match self {
             Self::Frame(_) => ErrorKind::Frame,
             Self::OutOfMemory { .. } => ErrorKind::Memory,
-            Self::Threads(_) => ErrorKind::Failed,
+            Self::Threads(_) | Self::Abandoned => ErrorKind::Failed,
             Self::NeedsCuda => ErrorKind::Setting,
             Self::Cuda(error) | Self::OnDevice(error) => match error {
                 CudaError::OutOfMemory { .. } => ErrorKind::Memory,
@@ -136,6 +141,8 @@ pub struct Stats {
     pub kernel: Stage,
     /// Device to host.
     pub download: Stage,
+    /// Frames whose memory is never used again, because CUDA failed and may still be using it.
+    pub frames_abandoned: u64,
     /// Bytes that the CPU copied on their way to and from the device: none where both frames are in pinned memory.
     pub bytes_copied: u64,
     /// What blurs: on CUDA `general-` or `special-` and the architecture its kernels were built for, else the instruction
@@ -156,10 +163,35 @@ enum Worker {
 /// # Safety
 /// Until this is dropped, what the two speak of stays where it is, though this may be moved; nobody writes the source, and
 /// nobody else touches the destination. What is on a device is on the one that the engine is on, and stays until what is
-/// queued on its stream is done.
-pub unsafe trait Hold {
+/// queued on its stream is done. Leaked, it stays for good.
+pub unsafe trait Hold: Sized {
     /// From where to where. The same at every call.
     fn frames(&mut self) -> (Source<'_>, Target<'_>);
+
+    /// Has nobody use or free the memory any more, because a device may still be using it.
+    fn leak(self) {
+        std::mem::forget(self);
+    }
+
+    /// Leaks the memory, and returns the same source with another destination in host memory where there is one.
+    fn replace_destination(self) -> Option<Self> {
+        self.leak();
+        None
+    }
+}
+
+/// Frames whose memory was leaked because a device may still be using it, and why that began.
+#[derive(Debug, Default)]
+struct Abandoned {
+    frames: AtomicU64,
+    cause: OnceLock<CudaError>,
+}
+
+impl Abandoned {
+    fn count(&self, cause: &CudaError) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        self.cause.get_or_init(|| cause.clone());
+    }
 }
 
 /// How far a frame is.
@@ -170,16 +202,30 @@ enum State {
     Gone { queued: bool },
 }
 
-/// A frame that was begun.
-pub struct Pending<H> {
-    // Before what it flies in: it is waited for when it is dropped.
+/// A frame that was begun. Dropping it waits for the device; the memory is leaked where that fails.
+pub struct Pending<H: Hold> {
     state: State,
-    held: H,
+    /// `None` once it was finished, or abandoned.
+    held: Option<H>,
     options: Options,
     failure: Option<CudaError>,
+    abandoned: Arc<Abandoned>,
 }
 
-impl<H> Pending<H> {
+impl<H: Hold> Drop for Pending<H> {
+    fn drop(&mut self) {
+        if let State::Flying(flight) = &mut self.state
+            && let Err(cause) = flight.settle()
+        {
+            self.abandoned.count(&cause);
+            if let Some(held) = self.held.take() {
+                held.leak();
+            }
+        }
+    }
+}
+
+impl<H: Hold> Pending<H> {
     /// Whether it can be finished without waiting.
     pub fn is_done(&self) -> bool {
         match &self.state {
@@ -230,6 +276,7 @@ pub struct Engine {
     jobs: Vec<Job>,
     made_from: Option<(Options, Vec<PlaneLayout>)>,
     stats: Stats,
+    abandoned: Arc<Abandoned>,
 }
 
 impl Engine {
@@ -281,7 +328,7 @@ impl Engine {
 
     fn on(kernel_name: &'static str, worker: Worker) -> Self {
         let stats = Stats { kernel_name, ..Stats::default() };
-        Self { worker, falls_back: false, jobs: Vec::new(), made_from: None, stats }
+        Self { worker, falls_back: false, jobs: Vec::new(), made_from: None, stats, abandoned: Arc::default() }
     }
 
     /// What blurs; never [`Backend::Auto`].
@@ -312,11 +359,16 @@ impl Engine {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { frames_abandoned: self.abandoned.frames.load(Ordering::Relaxed), ..self.stats }
+    }
+
+    /// Why frames were abandoned, if any were.
+    pub fn abandon_cause(&self) -> Option<&CudaError> {
+        self.abandoned.cause.get()
     }
 
     /// Blurs `src` into `dst`. The two have the same layouts; bytes of `dst` between rows stay as they are. On an error
-    /// `dst` is not to be used.
+    /// `dst` is not to be used; if it is pinned and [`Stats::frames_abandoned`] has grown, the device may still write it.
     ///
     /// Where CUDA fails and the CPU may take over, it does, with this frame and all that follow; why comes as the answer.
     pub fn blur(
@@ -336,6 +388,7 @@ impl Engine {
         let (src, mut dst) = held.frames();
         frame::validate(&src, &dst)?;
         self.design(options, &src.layouts());
+        let abandoned = Arc::clone(&self.abandoned);
         let mut failure = None;
         if let Worker::Cuda(cuda) = &mut self.worker {
             let begun = match (&src, &dst) {
@@ -352,56 +405,81 @@ impl Engine {
                 _ => unsafe { cuda.begin(&src, &mut dst, &self.jobs) }.map(|flight| State::Flying(Box::new(flight))),
             };
             match begun {
-                Ok(state) => return Ok(Pending { state, held, options, failure: None }),
-                Err(error) => failure = Some(self.fall_back(error, &src, &dst)?),
+                Ok(state) => return Ok(Pending { state, held: Some(held), options, failure: None, abandoned }),
+                Err(SubmitError { error, settled }) => {
+                    let settled = if settled { Ok(()) } else { Err(error.clone()) };
+                    (held, failure) = self.take_over(held, Some(error), settled)?;
+                }
             }
         }
+        let (src, dst) = held.frames();
         self.blur_on_the_cpu(src, dst)?;
-        Ok(Pending { state: State::Gone { queued: false }, held, options, failure })
+        Ok(Pending { state: State::Gone { queued: false }, held: Some(held), options, failure, abandoned })
     }
 
     /// Waits for a frame, of those that were begun the oldest.
     pub fn finish<H: Hold>(&mut self, mut pending: Pending<H>) -> Result<Finished<H>, EngineError> {
         self.arrive(&mut pending)?;
-        let Pending { state, held, failure, .. } = pending;
-        Ok(Finished { held, failure, queued: matches!(state, State::Gone { queued: true }) })
+        let queued = matches!(pending.state, State::Gone { queued: true });
+        let held = pending.held.take().ok_or(EngineError::Abandoned)?;
+        Ok(Finished { held, failure: pending.failure.take(), queued })
     }
 
     /// Waits for a frame, of those on their way the oldest, and leaves it to be finished.
     pub fn arrive<H: Hold>(&mut self, pending: &mut Pending<H>) -> Result<(), EngineError> {
-        let landed = State::Gone { queued: false };
-        let flight = match std::mem::replace(&mut pending.state, landed) {
-            State::Flying(flight) => flight,
-            gone => {
-                pending.state = gone;
-                return Ok(());
-            }
-        };
-        let arrived = match &mut self.worker {
-            Worker::Cuda(cuda) => cuda.finish(*flight).map(|times| self.stats.arrived(cuda, &times)),
+        let State::Flying(flight) = &mut pending.state else { return Ok(()) };
+        let error = match &mut self.worker {
+            Worker::Cuda(cuda) => match cuda.finish(flight) {
+                Ok(times) => {
+                    self.stats.arrived(cuda, &times);
+                    pending.state = State::Gone { queued: false };
+                    return Ok(());
+                }
+                Err(error) => Some(error),
+            },
             // CUDA failed with a frame before this one, and with it this one.
-            Worker::Cpu(_) => {
-                drop(flight);
-                return self.blur_after_all(pending);
-            }
+            Worker::Cpu(_) => None,
         };
-        if let Err(error) = arrived {
-            let (src, dst) = pending.held.frames();
-            pending.failure = Some(self.fall_back(error, &src, &dst)?);
-            self.blur_after_all(pending)?;
-        }
+        let settled = flight.settle();
+        pending.state = State::Gone { queued: false };
+        let held = pending.held.take().ok_or(EngineError::Abandoned)?;
+        let (mut held, failure) = self.take_over(held, error, settled)?;
+        pending.failure = failure;
+        let (src, dst) = held.frames();
+        self.design(pending.options, &src.layouts());
+        self.blur_on_the_cpu(src, dst)?;
+        pending.held = Some(held);
         Ok(())
     }
 
-    fn blur_after_all<H: Hold>(&mut self, pending: &mut Pending<H>) -> Result<(), EngineError> {
-        let (src, dst) = pending.held.frames();
-        self.design(pending.options, &src.layouts());
-        self.blur_on_the_cpu(src, dst)
+    /// Has the CPU take over a frame from CUDA, which failed with it or, without an error, before it. `settled`: whether the
+    /// device has done with its memory. Returns the memory to blur it in, and the error if it is to be told.
+    fn take_over<H: Hold>(
+        &mut self,
+        mut held: H,
+        error: Option<CudaError>,
+        settled: Result<(), CudaError>,
+    ) -> Result<(H, Option<CudaError>), EngineError> {
+        let (src, dst) = held.frames();
+        let on_device = src.on_device().is_some() || dst.on_device().is_some();
+        let held = match settled {
+            Ok(()) => Some(held),
+            Err(cause) => {
+                self.abandoned.count(&cause);
+                held.replace_destination()
+            }
+        };
+        let failure = error.map(|error| self.fall_back(error, on_device)).transpose()?;
+        match (held, failure) {
+            (Some(held), failure) => Ok((held, failure)),
+            (None, Some(error)) => Err(EngineError::Cuda(error)),
+            (None, None) => Err(EngineError::Abandoned),
+        }
     }
 
     /// Has the CPU take over, if it may and can; the error comes back then.
-    fn fall_back(&mut self, error: CudaError, src: &Source, dst: &Target) -> Result<CudaError, EngineError> {
-        if src.on_device().is_some() || dst.on_device().is_some() {
+    fn fall_back(&mut self, error: CudaError, on_device: bool) -> Result<CudaError, EngineError> {
+        if on_device {
             return Err(EngineError::OnDevice(error));
         }
         // Without threads for the CPU the first cause is the one to tell.

@@ -152,6 +152,24 @@ impl PlaneLayout {
     }
 }
 
+/// Which of the two frames of a blur.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The one that is read.
+    Input,
+    /// The one that is written.
+    Output,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        })
+    }
+}
+
 /// Why a frame cannot be blurred. Sizes in pixels, lengths and pitches in bytes.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the sentence of each variant names its fields")]
@@ -163,16 +181,29 @@ pub enum FrameError {
          1 to 4 channels, 8 to 16 bits and scales above 0 up to 1"
     )]
     Samples { channels: u8, depth: u8, pixels: Pixels, sigma_scale: [f64; 2] },
-    #[error("plane {plane} has a row pitch of {pitch} bytes, but a row of {width} pixels takes {row_bytes}")]
-    Pitch { plane: usize, pitch: usize, width: u32, row_bytes: usize },
     #[error(
-        "plane {plane} holds {len} bytes, but {width}x{height} pixels at a pitch of {pitch} take {need}: the buffer is truncated"
+        "plane {plane} of the {side} buffer has a row pitch of {pitch} bytes, but a row of {width} pixels takes {row_bytes}"
     )]
-    Truncated { plane: usize, len: usize, width: u32, height: u32, pitch: usize, need: usize },
+    Pitch { side: Side, plane: usize, pitch: usize, width: u32, row_bytes: usize },
+    #[error(
+        "the {side} buffer is truncated: its plane {plane} holds {len} bytes, but {width}x{height} pixels at a row pitch of \
+         {pitch} bytes take {need}"
+    )]
+    Truncated { side: Side, plane: usize, len: usize, width: u32, height: u32, pitch: usize, need: usize },
     #[error("the input frame and the output frame differ in shape")]
     Mismatch,
     #[error("a frame needs at least one plane")]
     Empty,
+}
+
+impl FrameError {
+    /// The frame that is at fault, where it is one of the two.
+    pub fn side(&self) -> Option<Side> {
+        match self {
+            Self::Pitch { side, .. } | Self::Truncated { side, .. } => Some(*side),
+            _ => None,
+        }
+    }
 }
 
 /// One plane and its memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]`, `&mut [u8]` or [`DeviceBytes`].
@@ -287,22 +318,22 @@ pub fn validate(src: &Source, dst: &Target) -> Result<(), FrameError> {
         return Err(FrameError::Mismatch);
     }
     for (index, (src, dst)) in src.iter().zip(&dst).enumerate() {
-        for (layout, pitch, len) in [src, dst] {
-            holds_rows(index, layout, *pitch, *len)?;
+        for (side, (layout, pitch, len)) in [(Side::Input, src), (Side::Output, dst)] {
+            holds_rows(side, index, layout, *pitch, *len)?;
         }
     }
     Ok(())
 }
 
-fn holds_rows(plane: usize, layout: &PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
+fn holds_rows(side: Side, plane: usize, layout: &PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
     let PlaneLayout { width, height, .. } = *layout;
     let row_bytes = layout.row_bytes();
     if pitch < row_bytes {
-        return Err(FrameError::Pitch { plane, pitch, width, row_bytes });
+        return Err(FrameError::Pitch { side, plane, pitch, width, row_bytes });
     }
     let need = (height as usize - 1).saturating_mul(pitch).saturating_add(row_bytes);
     if len < need {
-        return Err(FrameError::Truncated { plane, len, width, height, pitch, need });
+        return Err(FrameError::Truncated { side, plane, len, width, height, pitch, need });
     }
     Ok(())
 }
@@ -335,7 +366,7 @@ mod tests {
         assert_eq!(check(LAYOUT, 30, 120), Ok(()));
         assert_eq!(check(LAYOUT, 64, 3 * 64 + 30), Ok(()));
         let short = check(LAYOUT, 64, 3 * 64 + 29).unwrap_err();
-        assert!(matches!(short, FrameError::Truncated { plane: 0, len: 221, need: 222, .. }), "{short}");
+        assert!(matches!(short, FrameError::Truncated { side: Side::Input, plane: 0, len: 221, need: 222, .. }), "{short}");
         assert!(short.to_string().contains("221 bytes") && short.to_string().contains("222"), "{short}");
     }
 

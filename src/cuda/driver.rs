@@ -10,6 +10,7 @@ use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::result::{self, DriverError};
@@ -279,17 +280,33 @@ fn rows_of(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
     }
 }
 
-/// Whether the device reaches all of these bytes of the host by itself, as the driver says. A context is current.
+/// Whether all of these bytes of the host are in one pinned allocation or registration, as the driver says: a copy over two
+/// of them is an error, and what lies between them may be ordinary memory. A context is current.
 pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
-    // The plural one answers for all addresses; the other has an error for those that CUDA does not know.
-    let kind = |address: *const u8| {
-        let (mut kind, mut asked) = (0_u32, sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
-        let mut answers = [(&raw mut kind).cast::<c_void>()];
-        // SAFETY: a place for the answer; the driver looks the address up and does not follow it.
-        let answer = unsafe { sys::cuPointerGetAttributes(1, &mut asked, answers.as_mut_ptr(), address as u64) };
-        answer.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
-    };
-    bytes > 0 && kind(address) && kind(address.wrapping_add(bytes - 1))
+    use sys::CUpointer_attribute as Attribute;
+    let (mut kind, mut start, mut size) = (0_u32, 0_usize, 0_usize);
+    let mut asked = [
+        Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    ];
+    let mut answers =
+        [(&raw mut kind).cast::<c_void>(), (&raw mut start).cast::<c_void>(), (&raw mut size).cast::<c_void>()];
+    let count = asked.len() as u32;
+    // The plural call answers for all addresses; the other has an error for those that CUDA does not know.
+    // SAFETY: a place for each answer, of its type's size; the driver looks the address up and does not follow it.
+    let answer =
+        unsafe { sys::cuPointerGetAttributes(count, asked.as_mut_ptr(), answers.as_mut_ptr(), address as u64) };
+    let is_host = answer.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32;
+    let before = (address as usize).wrapping_sub(start);
+    is_host && bytes > 0 && before < size && bytes <= size - before && !is_stale(start)
+}
+
+/// Where registrations begin that could not be ended before their memory was freed.
+static STALE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn is_stale(start: usize) -> bool {
+    STALE.lock().unwrap_or_else(PoisonError::into_inner).contains(&start)
 }
 
 /// A place in a stream, with the time it was reached.
@@ -334,7 +351,8 @@ impl Event {
     pub fn until(&self, later: &Self) -> Result<Duration, CudaError> {
         // SAFETY: live events.
         let milliseconds = unsafe { result::event::elapsed(self.raw, later.raw) }.doing(self.id, "reading a time")?;
-        Ok(Duration::from_secs_f32(milliseconds.max(0.0) / 1000.0))
+        // No number, or none that a time can be, says nothing.
+        Ok(Duration::try_from_secs_f32(milliseconds / 1000.0).unwrap_or_default())
     }
 }
 
@@ -430,7 +448,18 @@ impl RegisteredMemory {
         unsafe { sys::cuMemHostRegister_v2(address as *mut c_void, bytes, sys::CU_MEMHOSTREGISTER_PORTABLE) }
             .result()
             .doing(id, "registering memory")?;
+        // Whatever began there has ended, or this would have failed.
+        STALE.lock().unwrap_or_else(PoisonError::into_inner).retain(|start| *start != address);
         Ok(Self { address })
+    }
+}
+
+impl RegisteredMemory {
+    /// For memory whose registration cannot be ended: what the system puts at its address later has other pages than the
+    /// device knows, so that it is never taken for pinned.
+    pub fn abandon(self) {
+        STALE.lock().unwrap_or_else(PoisonError::into_inner).push(self.address);
+        std::mem::forget(self);
     }
 }
 
@@ -440,7 +469,9 @@ impl Drop for RegisteredMemory {
         // SAFETY: the context is current.
         let _ = unsafe { sys::cuCtxSynchronize() };
         // SAFETY: registered by `new`.
-        let _ = unsafe { sys::cuMemHostUnregister(self.address as *mut c_void) };
+        if unsafe { sys::cuMemHostUnregister(self.address as *mut c_void) }.result().is_err() {
+            STALE.lock().unwrap_or_else(PoisonError::into_inner).push(self.address);
+        }
     }
 }
 

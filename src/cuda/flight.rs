@@ -95,10 +95,28 @@ impl Way {
     }
 }
 
-/// A frame on its way. Dropped, it is waited for and comes to nothing.
+/// Why a frame was not submitted.
+#[derive(Debug)]
+pub struct SubmitError {
+    /// The cause.
+    pub error: CudaError,
+    /// Whether the device has done with the frame's memory. Else it may still read and write it, and nobody else may.
+    pub settled: bool,
+}
+
+impl From<CudaError> for SubmitError {
+    /// Of a failure before anything was queued.
+    fn from(error: CudaError) -> Self {
+        Self { error, settled: true }
+    }
+}
+
+/// A frame on its way. Dropping it waits for the device and discards the output.
 pub struct Flight {
-    /// `None` once it has arrived.
+    /// `None` once the device has done with it, or never will for all that can be known.
     berth: Option<Berth>,
+    /// Whether the device reads or writes the frame's own memory.
+    shares_memory: bool,
     bands: Vec<Band>,
     way_out: Way,
     times: Times,
@@ -115,17 +133,33 @@ pub struct Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let Some(berth) = self.berth.take() else { return };
-        // Without a context nothing can be freed, and nothing is.
-        let Ok(_current) = self.device.enter() else { return std::mem::forget(berth) };
-        // A failure has nobody to be told to: the frame is not wanted.
-        let _ = berth.ends[self.bands.len() - 1][2].synchronize();
-        // While the context is current.
-        drop(berth);
+        // The owner of the frame's memory has settled it before, if it has to know.
+        let _ = self.settle();
     }
 }
 
 impl Flight {
+    /// Waits until the device has done with the frame, whatever its outcome. On an error the device may still read and write
+    /// the frame's memory: nobody may use, free or unregister it any more. Staging buffers are leaked then.
+    pub fn settle(&mut self) -> Result<(), CudaError> {
+        let Some(berth) = self.berth.take() else { return Ok(()) };
+        let settled = self.device.enter().and_then(|current| {
+            berth.ends[self.bands.len() - 1][2].synchronize()?;
+            Ok(current)
+        });
+        match settled {
+            Ok(_current) => {
+                // While the context is current.
+                drop(berth);
+                Ok(())
+            }
+            Err(error) => {
+                std::mem::forget(berth);
+                if self.shares_memory { Err(error) } else { Ok(()) }
+            }
+        }
+    }
+
     /// Whether it has arrived.
     pub fn is_done(&self) -> bool {
         let Some(berth) = &self.berth else { return true };
@@ -184,7 +218,7 @@ impl Lane {
         jobs: &[Job],
         wanted: Option<usize>,
         consider: impl FnOnce(&Work),
-    ) -> Result<Flight, CudaError> {
+    ) -> Result<Flight, SubmitError> {
         let layouts = src.layouts();
         let id = choice.device.id();
         let ahead = self.traffic.count();
@@ -249,12 +283,18 @@ impl Lane {
             }
             Ok(special)
         })();
-        let special = queued.inspect_err(|_: &CudaError| {
-            // What was queued before the failure may still be at work in the slot.
-            for stream in [up, run, down] {
-                let _ = stream.synchronize();
+        let shares_memory = !(way_in.is_staged() && way_out.is_staged());
+        let special = match queued {
+            Ok(special) => special,
+            Err(error) => {
+                // What was queued before the failure may still be at work.
+                let settled = [up, run, down].map(|stream| stream.synchronize().is_ok()) == [true; 3];
+                if !settled {
+                    std::mem::forget(berth);
+                }
+                return Err(SubmitError { error, settled: settled || !shares_memory });
             }
-        })?;
+        };
         let bytes: usize = layouts.iter().map(|layout| layout.row_bytes() * layout.height as usize).sum();
         let times = Times {
             bytes_copied: bytes * (usize::from(way_in.is_staged()) + usize::from(way_out.is_staged())),
@@ -263,6 +303,7 @@ impl Lane {
         };
         Ok(Flight {
             berth: Some(berth),
+            shares_memory,
             bands,
             comes_from_host: !matches!(way_in, Way::There),
             way_out,
@@ -275,8 +316,9 @@ impl Lane {
         })
     }
 
-    /// Waits for a frame, the oldest on its way, and brings it home. The context is current.
-    pub fn finish(&mut self, mut flight: Flight) -> Result<Times, CudaError> {
+    /// Waits for the oldest frame in flight and completes its download. The context is current. On an error the flight is to
+    /// be settled.
+    pub fn finish(&mut self, flight: &mut Flight) -> Result<Times, CudaError> {
         let Self { wait, threads, traffic, .. } = self;
         let Some(Berth { slot, begin, ends }) = &flight.berth else { return Ok(flight.times) };
         let ends = &ends[..flight.bands.len()];

@@ -39,7 +39,7 @@ use device::{Device, Foreign};
 use driver::Stream;
 pub use error::{CudaError, Memory, Status};
 use flight::Lane;
-pub use flight::{Flight, Times};
+pub use flight::{Flight, SubmitError, Times};
 pub use kernels::Image;
 use launch::Passes;
 pub use pinned::{PinnedBytes, PinnedSource, Registered};
@@ -175,7 +175,7 @@ impl CudaEngine {
     /// # Safety
     /// What the two speak of lives, and is the device's alone, until the flight has been finished or dropped; what is on a
     /// device is on this one.
-    pub unsafe fn begin(&mut self, src: &Source, dst: &mut Target, jobs: &[Job]) -> Result<Flight, CudaError> {
+    pub unsafe fn begin(&mut self, src: &Source, dst: &mut Target, jobs: &[Job]) -> Result<Flight, SubmitError> {
         debug_assert!(crate::frame::validate(src, dst).is_ok());
         let _current = self.choice.device.enter()?;
         let Self { choice, wish, held, .. } = self;
@@ -186,8 +186,8 @@ impl CudaEngine {
         Ok(flight)
     }
 
-    /// Waits for the oldest frame on its way. On an error its destination is not to be used.
-    pub fn finish(&mut self, flight: Flight) -> Result<Times, CudaError> {
+    /// Waits for the oldest frame in flight. On an error its destination is not to be used, and the flight is to be settled.
+    pub fn finish(&mut self, flight: &mut Flight) -> Result<Times, CudaError> {
         let device = Arc::clone(&self.choice.device);
         let _current = device.enter()?;
         self.held.lane.finish(flight)
@@ -202,7 +202,7 @@ impl CudaEngine {
         src: &DeviceFrame,
         dst: &DeviceFrame,
         jobs: &[Job],
-    ) -> Result<Queued, CudaError> {
+    ) -> Result<Queued, SubmitError> {
         let _current = self.choice.device.enter()?;
         let Self { choice, wish, held, .. } = self;
         let Held { lane, there } = &mut **held;

@@ -45,10 +45,11 @@ pub struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Without a context nothing is registered any more.
-        if let Ok(_current) = self.device.enter() {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        // SAFETY: taken once, here.
+        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        match self.device.enter() {
+            Ok(_current) => drop(memory),
+            Err(_) => memory.abandon(),
         }
     }
 }

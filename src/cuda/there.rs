@@ -7,6 +7,7 @@ use super::alpha::Place;
 use super::choice::Choice;
 use super::driver::{DeviceMemory, Event, Stream};
 use super::error::CudaError;
+use super::flight::SubmitError;
 use super::work::Work;
 use crate::frame::DeviceFrame;
 use crate::plan::Job;
@@ -80,7 +81,7 @@ impl There {
         dst: &DeviceFrame,
         jobs: &[Job],
         consider: impl FnOnce(&Work),
-    ) -> Result<Queued, CudaError> {
+    ) -> Result<Queued, SubmitError> {
         let id = choice.device.id();
         // SAFETY: as above.
         let borrowed = |handle: usize| unsafe { Stream::borrowed(handle, id) };
@@ -138,9 +139,9 @@ impl There {
             }
             Ok((special, done))
         })();
-        let (special, done) = queued.inspect_err(|_: &CudaError| {
+        let (special, done) = queued.map_err(|error: CudaError| {
             // What was queued before the failure may still be at work on the frames.
-            let _ = stream.synchronize();
+            SubmitError { error, settled: stream.synchronize().is_ok() }
         })?;
         Ok(Queued { special, done, kernel })
     }

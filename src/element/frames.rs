@@ -13,7 +13,18 @@ use gst_base::subclass::prelude::*;
 use super::imp::{CAT, CudaGaussBlur, FrameFailure, Stream, error_message, lock};
 use super::map::{Buffers, MapError};
 use super::recurring;
-use crate::engine::Backend;
+use crate::engine::{Backend, Engine, EngineError};
+use crate::frame::Side;
+
+/// What to do about a buffer that does not fit its caps.
+fn advice(side: Side) -> &'static str {
+    match side {
+        Side::Input => "the element before cudagaussblur made it, and has to make what its caps and GstVideoMeta say",
+        Side::Output => {
+            "downstream's buffer pool gave it; put identity drop-allocation=true behind cudagaussblur to do without that pool"
+        }
+    }
+}
 
 impl CudaGaussBlur {
     /// Lets controlled properties follow the stream, then fixes the frame's blur and whether it is one.
@@ -81,12 +92,11 @@ impl CudaGaussBlur {
     }
 
     fn begin(&self, stream: &mut Stream, input: gst::Buffer, output: gst::Buffer) -> Result<(), FrameFailure> {
-        let Some(format) = &stream.format else { return Err(MapError::Refused.into()) };
-        let layouts = format.layouts(&input);
+        let Some(format) = stream.format.clone() else { return Err(MapError::Refused(Side::Input).into()) };
         if let Some(source) = stream.engine.pinned() {
             recurring::see(&input, &source, std::ptr::from_ref(self) as usize);
         }
-        let buffers = Buffers::new(input, output, &format.info, layouts, stream.engine.active() == Backend::Cuda)?;
+        let buffers = Buffers::new(input, output, format, stream.engine.active() == Backend::Cuda)?;
         stream.flights.push_back(stream.engine.begin(stream.options, buffers)?);
         Ok(())
     }
@@ -106,7 +116,13 @@ impl CudaGaussBlur {
     /// Tells people why a frame came to nothing.
     fn fail(&self, failure: FrameFailure) -> gst::FlowError {
         self.post_error_message(match failure {
-            FrameFailure::Map(error) => gst::error_msg!(gst::StreamError::Format, ("{error}")),
+            FrameFailure::Map(error) => {
+                gst::error_msg!(gst::StreamError::Format, ("{error}; {}", advice(error.side())))
+            }
+            FrameFailure::Engine(EngineError::Frame(error)) => {
+                let advice = error.side().map(|side| format!("; {}", advice(side))).unwrap_or_default();
+                gst::error_msg!(gst::StreamError::Format, ("{error}{advice}"))
+            }
             FrameFailure::Engine(error) => error_message(&error),
             wrong @ FrameFailure::WrongDevice { .. } => gst::error_msg!(gst::ResourceError::Settings, ("{wrong}")),
         });
@@ -115,15 +131,31 @@ impl CudaGaussBlur {
 
     fn put_back(&self, stream: Stream) {
         let (active, latency) = (stream.engine.active().into(), stream.latency());
-        let before = {
-            let mut readable = lock(&self.readable);
-            readable.stats = stream.engine.stats();
-            std::mem::replace(&mut readable.active, active)
-        };
+        self.publish_stats(&stream.engine);
+        let before = std::mem::replace(&mut lock(&self.readable).active, active);
         *lock(&self.stream) = Some(stream);
         if active != before {
             self.obj().notify("active-backend");
             self.tell_latency(latency);
+        }
+    }
+
+    /// Has the engine's stats read back, and warns of the first frames whose buffers it had to give up.
+    pub(super) fn publish_stats(&self, engine: &Engine) {
+        let stats = engine.stats();
+        let before = std::mem::replace(&mut lock(&self.readable).stats, stats);
+        if let Some(cause) = engine.abandon_cause()
+            && before.frames_abandoned == 0
+        {
+            gst::element_imp_warning!(
+                self,
+                gst::ResourceError::Failed,
+                (
+                    "{cause}; the device may still be using the buffers of {} frames, which are leaked so that nobody else \
+                     gets them",
+                    stats.frames_abandoned
+                )
+            );
         }
     }
 
@@ -145,9 +177,10 @@ impl CudaGaussBlur {
         }
     }
 
-    /// Drops all frames on their way.
+    /// Drops all frames in flight.
     pub(super) fn discard(&self) {
-        let flights = lock(&self.stream).as_mut().map(|stream| std::mem::take(&mut stream.flights));
-        drop(flights);
+        let Some(mut stream) = lock(&self.stream).take() else { return };
+        stream.flights.clear();
+        self.put_back(stream);
     }
 }

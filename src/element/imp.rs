@@ -5,7 +5,7 @@
 //! Settings are copied and the lock dropped before any work.
 
 use std::collections::VecDeque;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use gst::glib;
 use gst::prelude::*;
@@ -38,7 +38,7 @@ pub(super) struct Stream {
     /// How many frames may be on their way when one more is asked for.
     pub(super) max_in_flight: usize,
     /// What the caps say; none before the first.
-    pub(super) format: Option<Format>,
+    pub(super) format: Option<Arc<Format>>,
     /// What the frame at hand is blurred with.
     pub(super) options: Options,
     /// Why the frame at hand cannot be blurred.
@@ -52,15 +52,13 @@ pub(super) struct Stream {
 impl Stream {
     /// Whether frames are passed on untouched. Where they change memory, they never are.
     pub(super) fn passes_through(&self) -> bool {
-        let Some(Format { layouts: [planes, _], stays, .. }) = &self.format else {
-            return self.options.params.is_passthrough();
-        };
-        *stays && self.options.is_passthrough(planes)
+        let Some(format) = &self.format else { return self.options.params.is_passthrough() };
+        format.stays && self.options.is_passthrough(&format.layouts[0])
     }
 
     /// Frames that one may have to wait for before it is handed on, in time. On the CPU each is done when it is begun.
     pub(super) fn latency(&self) -> gst::ClockTime {
-        let Some(Format { info, .. }) = &self.format else { return gst::ClockTime::ZERO };
+        let Some(info) = self.format.as_ref().map(|format| &format.info) else { return gst::ClockTime::ZERO };
         if self.engine.active() == engine::Backend::Cpu {
             return gst::ClockTime::ZERO;
         }
@@ -169,6 +167,7 @@ impl CudaGaussBlur {
             .field("frames-on-device", stats.frames_on_device)
             .field("frames-pinned-in", stats.frames_pinned[0])
             .field("frames-pinned-out", stats.frames_pinned[1])
+            .field("frames-abandoned", stats.frames_abandoned)
             .field("bytes-copied", stats.bytes_copied)
             .field("compiling", stats.progress.at_work)
             .field("compile-last-ns", stats.progress.last.map_or(0, |made| nanoseconds(made.took)))
@@ -319,8 +318,10 @@ impl BaseTransformImpl for CudaGaussBlur {
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
         lock(&self.settings).started = false;
-        let stream = lock(&self.stream).take();
-        drop(stream);
+        if let Some(mut stream) = lock(&self.stream).take() {
+            stream.flights.clear();
+            self.publish_stats(&stream.engine);
+        }
         let context = lock(&self.context).take();
         drop(context);
         lock(&self.readable).active = Backend::Auto;
@@ -401,7 +402,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         let (passthrough, on_cpu, latency) = {
             let mut stream = lock(&self.stream);
             let Some(stream) = &mut *stream else { return Ok(()) };
-            stream.format = Some(Format { info, layouts: [whole, fields], stays });
+            stream.format = Some(Arc::new(Format { info, layouts: [whole, fields], stays }));
             stream.on_device = stays && memories[0];
             (stream.passes_through(), stream.engine.active() == engine::Backend::Cpu, stream.latency())
         };

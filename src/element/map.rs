@@ -3,29 +3,51 @@
 
 use std::mem::MaybeUninit;
 use std::slice;
+use std::sync::{Arc, LazyLock};
 
 use gst::glib::translate::ToGlibPtr;
 use gst_video::ffi;
 
 use super::gstcuda;
+use super::imp::Format;
 use crate::engine::Hold;
-use crate::frame::{DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source, Target};
+use crate::frame::{DeviceBytes, DeviceFrame, Plane, PlaneLayout, Side, Source, Target};
 
 /// Why a buffer is no frame.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     #[error(
-        "the buffer holds {have} bytes, but a {width}x{height} {format} frame takes {need}: it is truncated or does not \
-         belong to the caps"
+        "the {side} buffer is truncated or does not belong to the caps: it holds {have} bytes, but a {width}x{height} \
+         {format} frame takes {need}"
     )]
-    Truncated { have: usize, need: usize, width: u32, height: u32, format: &'static str },
-    #[error("plane {plane} of the buffer has a row stride of {stride} bytes: rows must follow each other downwards")]
-    Stride { plane: usize, stride: i32 },
-    #[error("the planes of the buffer overlap in memory, so they cannot be written one by one")]
+    Truncated { side: Side, have: usize, need: usize, width: u32, height: u32, format: &'static str },
+    #[error("plane {plane} of the {side} buffer has a row stride of {stride} bytes, but rows must follow each other downwards")]
+    Stride { side: Side, plane: usize, stride: i32 },
+    #[error("the planes of the {} buffer overlap in memory, so they cannot be written one by one", Side::Output)]
     Overlap,
-    #[error("the buffer could not be mapped: its memory or its video meta does not fit the caps")]
-    Refused,
+    #[error("the {0} buffer could not be mapped: its memory or its GstVideoMeta does not fit the caps")]
+    Refused(Side),
 }
+
+impl MapError {
+    /// Whose buffer it is.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Truncated { side, .. } | Self::Stride { side, .. } | Self::Refused(side) => *side,
+            Self::Overlap => Side::Output,
+        }
+    }
+}
+
+/// The address of the map function of a GstVideoMeta that nobody has given another one. GStreamer does not export it.
+static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
+    let mut buffer = gst::Buffer::new();
+    let buffer = buffer.get_mut().expect("a new buffer has one owner");
+    let flags = gst_video::VideoFrameFlags::empty();
+    let meta = gst_video::VideoMeta::add(buffer, flags, gst_video::VideoFormat::Gray8, 1, 1);
+    // SAFETY: the meta is in the buffer.
+    meta.map_or(0, |meta| unsafe { (*meta.as_ptr()).map }.map_or(0, |map| map as usize))
+});
 
 /// A buffer and where its frame is.
 struct Mapped {
@@ -45,46 +67,83 @@ impl Mapped {
         buffer: gst::Buffer,
         info: &gst_video::VideoInfo,
         layouts: &[PlaneLayout],
-        flags: gst::ffi::GstMapFlags,
+        side: Side,
         on_device: bool,
     ) -> Result<Self, MapError> {
+        let flags = match side {
+            Side::Input => gst::ffi::GST_MAP_READ,
+            Side::Output => gst::ffi::GST_MAP_WRITE,
+        };
         let cuda = if on_device { gstcuda::Memory::of(&buffer) } else { None };
         let device = cuda.as_ref().map(gstcuda::Memory::stream);
         let flags = flags | if cuda.is_some() { gstcuda::MAP_CUDA } else { 0 };
-        let mut frame = MaybeUninit::uninit();
-        // SAFETY: valid pointers; on success the frame is initialised. NO_REF: the buffer is kept beside the frame.
+        // All 0, because a map function of the meta's own may leave GstMapInfo as it finds it.
+        let mut frame = MaybeUninit::<ffi::GstVideoFrame>::zeroed();
+        // SAFETY: valid pointers; all 0 is a valid frame. NO_REF: the buffer is kept beside the frame.
         let frame = unsafe {
             let (raw, size) = (buffer.as_mut_ptr(), buffer.size());
             // Asked here because GStreamer answers only with a line in its log.
             if gst::ffi::gst_buffer_get_meta(raw, ffi::gst_video_meta_api_get_type()).is_null() && size < info.size() {
                 let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
-                return Err(MapError::Truncated { have: size, need: info.size(), width, height, format });
+                return Err(MapError::Truncated { side, have: size, need: info.size(), width, height, format });
             }
             let flags = flags | ffi::GST_VIDEO_FRAME_MAP_FLAG_NO_REF;
             let mapped = ffi::gst_video_frame_map(frame.as_mut_ptr(), info.to_glib_none().0.cast_mut(), raw, flags);
             if mapped == gst::glib::ffi::GFALSE {
-                return Err(MapError::Refused);
+                return Err(MapError::Refused(side));
             }
             frame.assume_init()
         };
         let mut mapped = Self { frame, buffer, planes: Vec::new(), device };
-        mapped.planes = mapped.find_planes(layouts)?;
+        mapped.planes = mapped.find_planes(layouts, side)?;
         Ok(mapped)
     }
 
-    fn find_planes(&self, layouts: &[PlaneLayout]) -> Result<Vec<Plane<(usize, usize)>>, MapError> {
+    /// Whether GstMapInfo says how many bytes there are. A map function other than GStreamer's own need not fill it in: its
+    /// stride and the height are all that is known then, to every element.
+    fn knows_lengths(&self) -> bool {
+        // SAFETY: null or a GstVideoMeta, of the buffer that is mapped.
+        let meta = unsafe { self.frame.meta.cast::<ffi::GstVideoMeta>().as_ref() };
+        let map = meta.map(|meta| meta.map.map_or(0, |map| map as usize));
+        map.is_none_or(|map| map == *DEFAULT_MAP)
+    }
+
+    fn find_planes(&self, layouts: &[PlaneLayout], side: Side) -> Result<Vec<Plane<(usize, usize)>>, MapError> {
+        let knows_lengths = self.knows_lengths();
         let plane = |(index, layout): (usize, &PlaneLayout)| {
             let stride = self.frame.info.stride[index];
-            let pitch = usize::try_from(stride).map_err(|_| MapError::Stride { plane: index, stride })?;
+            let pitch = usize::try_from(stride).map_err(|_| MapError::Stride { side, plane: index, stride })?;
             // With a GstVideoMeta every plane has a mapping of its own, else one holds them all.
             let mapping = &self.frame.map[if self.frame.meta.is_null() { 0 } else { index }];
             let data = self.frame.data[index] as usize;
-            let left = (mapping.data as usize + mapping.size).saturating_sub(data);
+            if data == 0 {
+                return Err(MapError::Refused(side));
+            }
             // No further than the plane's last sample: behind it another plane may begin.
-            let len = left.min((layout.height as usize - 1) * pitch + layout.row_bytes());
+            let mut len = (layout.height as usize - 1) * pitch + layout.row_bytes();
+            if knows_lengths {
+                len = len.min((mapping.data as usize + mapping.size).saturating_sub(data));
+            }
             Ok(Plane { layout: *layout, pitch, data: (data, len) })
         };
         layouts.iter().enumerate().map(plane).collect()
+    }
+
+    /// Keeps the memory for good. The buffer itself goes: its pool finds that somebody else holds the memory too, and has
+    /// another buffer made in its place.
+    fn leak(self) {
+        let buffer = self.buffer.clone();
+        // Memory that is mapped for writing cannot be held twice.
+        drop(self);
+        for memory in buffer.iter_memories_owned() {
+            let raw = memory.as_mut_ptr().cast();
+            std::mem::forget(memory);
+            // SAFETY: a live memory, of which a reference has just been leaked.
+            let held = unsafe { gst::ffi::gst_mini_object_lock(raw, gst::ffi::GST_LOCK_FLAG_EXCLUSIVE) };
+            if held == gst::glib::ffi::GFALSE {
+                std::mem::forget(buffer.clone());
+            }
+        }
     }
 
     fn overlaps(&self) -> bool {
@@ -116,24 +175,25 @@ impl Drop for Mapped {
 pub struct Buffers {
     input: Mapped,
     output: Mapped,
+    format: Arc<Format>,
 }
 
 impl Buffers {
-    /// Of frames with the planes that `layouts` shape. Nobody else has the output. `on_device`: what is in CUDA memory is taken
-    /// there, whatever the caps say, else it comes to the host.
+    /// Of frames of this format. Nobody else has the output. `on_device`: what is in CUDA memory is taken there, whatever the
+    /// caps say, else it comes to the host.
     pub fn new(
         input: gst::Buffer,
         output: gst::Buffer,
-        info: &gst_video::VideoInfo,
-        layouts: &[PlaneLayout],
+        format: Arc<Format>,
         on_device: bool,
     ) -> Result<Self, MapError> {
-        let input = Mapped::new(input, info, layouts, gst::ffi::GST_MAP_READ, on_device)?;
-        let output = Mapped::new(output, info, layouts, gst::ffi::GST_MAP_WRITE, on_device)?;
+        let layouts = format.layouts(&input);
+        let input = Mapped::new(input, &format.info, layouts, Side::Input, on_device)?;
+        let output = Mapped::new(output, &format.info, layouts, Side::Output, on_device)?;
         if output.overlaps() {
             return Err(MapError::Overlap);
         }
-        Ok(Self { input, output })
+        Ok(Self { input, output, format })
     }
 
     /// Ends the mappings. `queued`: the output will be done when its stream has come so far.
@@ -163,4 +223,29 @@ unsafe impl Hold for Buffers {
         };
         (source, target)
     }
+
+    fn leak(self) {
+        self.input.leak();
+        self.output.leak();
+    }
+
+    fn replace_destination(self) -> Option<Self> {
+        let (input, format) = (self.input.buffer.clone(), Arc::clone(&self.format));
+        let output = ordinary_copy(&self.output.buffer, &format.info);
+        self.leak();
+        Self::new(input, output?, format, false).ok()
+    }
+}
+
+/// A buffer with everything but the pixels of `buffer`, in ordinary memory with rows as the caps have them.
+fn ordinary_copy(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> Option<gst::Buffer> {
+    let mut copy = gst::Buffer::with_size(info.size()).ok()?;
+    let new = copy.get_mut()?;
+    let what = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS | gst::BufferCopyFlags::META;
+    buffer.copy_into(new, what, ..).ok()?;
+    // It describes the rows of the other memory.
+    if let Some(meta) = new.meta_mut::<gst_video::VideoMeta>() {
+        meta.remove().ok()?;
+    }
+    Some(copy)
 }
