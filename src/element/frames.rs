@@ -19,9 +19,11 @@ use crate::frame::Side;
 /// What to do about a buffer that does not fit its caps.
 fn advice(side: Side) -> &'static str {
     match side {
-        Side::Input => "the element before cudagaussblur made it, and has to make what its caps and GstVideoMeta say",
+        Side::Input => {
+            "correct the element before cudagaussblur, whose buffers have to hold what their caps and GstVideoMeta say"
+        }
         Side::Output => {
-            "downstream's buffer pool gave it; put identity drop-allocation=true behind cudagaussblur to do without that pool"
+            "it comes from downstream's buffer pool: put identity drop-allocation=true behind cudagaussblur to use another one"
         }
     }
 }

@@ -44,7 +44,7 @@ static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
     let mut buffer = gst::Buffer::new();
     let buffer = buffer.get_mut().expect("a new buffer has one owner");
     let flags = gst_video::VideoFrameFlags::empty();
-    let meta = gst_video::VideoMeta::add(buffer, flags, gst_video::VideoFormat::Gray8, 1, 1);
+    let meta = gst_video::VideoMeta::add_full(buffer, flags, gst_video::VideoFormat::Gray8, 1, 1, &[0], &[4]);
     // SAFETY: the meta is in the buffer.
     meta.map_or(0, |meta| unsafe { (*meta.as_ptr()).map }.map_or(0, |map| map as usize))
 });
@@ -77,9 +77,11 @@ impl Mapped {
         let cuda = if on_device { gstcuda::Memory::of(&buffer) } else { None };
         let device = cuda.as_ref().map(gstcuda::Memory::stream);
         let flags = flags | if cuda.is_some() { gstcuda::MAP_CUDA } else { 0 };
-        // All 0, because a map function of the meta's own may leave GstMapInfo as it finds it.
+        // All 0, because a map function of the meta's own may leave GstMapInfo as it finds it. GStreamer keeps
+        // GST_VIDEO_FRAME_MAP_FLAG_NO_REF in there, which therefore is not used: it would be forgotten, and the buffer freed
+        // twice.
         let mut frame = MaybeUninit::<ffi::GstVideoFrame>::zeroed();
-        // SAFETY: valid pointers; all 0 is a valid frame. NO_REF: the buffer is kept beside the frame.
+        // SAFETY: valid pointers; all 0 is a valid frame.
         let frame = unsafe {
             let (raw, size) = (buffer.as_mut_ptr(), buffer.size());
             // Asked here because GStreamer answers only with a line in its log.
@@ -87,7 +89,6 @@ impl Mapped {
                 let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
                 return Err(MapError::Truncated { side, have: size, need: info.size(), width, height, format });
             }
-            let flags = flags | ffi::GST_VIDEO_FRAME_MAP_FLAG_NO_REF;
             let mapped = ffi::gst_video_frame_map(frame.as_mut_ptr(), info.to_glib_none().0.cast_mut(), raw, flags);
             if mapped == gst::glib::ffi::GFALSE {
                 return Err(MapError::Refused(side));
