@@ -1,72 +1,231 @@
-//! How far the blur is from the Gaussian itself: infinite, float64, unrounded. Prints the README's table:
-//! `cargo test --release --test exactness -- --nocapture`
+//! How far the blur is from the Gaussian itself (infinite, float64, unrounded), by depth, content and σ. Prints the README's
+//! tables: `cargo test --test exactness -- --nocapture`
 
 mod common;
 
-use common::Noise;
 use common::cases::half;
 use common::oracle::Image;
+use common::{Noise, PROMISE, promised};
 use gstcudagaussblur::filter::BlurParams;
+use rayon::prelude::*;
 
-const SIDE: usize = 256;
+const KINDS: [&str; 6] = ["noise", "binary noise", "ramps", "hard edges", "rims", "photograph"];
 
-fn picture(mut sample: impl FnMut(usize, usize) -> u16) -> Image {
-    let samples = (0..SIDE * SIDE).map(|i| sample(i % SIDE, i / SIDE)).collect();
-    Image { width: SIDE, height: SIDE, channels: 1, depth: 8, samples }
+/// Width and height of most pictures, and of a strip that holds the widest kernel.
+const SQUARE: [usize; 2] = [96, 96];
+const STRIP: [usize; 2] = [901, 3];
+
+/// The rows of the table by σ: each has the largest distance over every measured σ above the row before.
+const ROWS: [f64; 9] = [0.5, 1.0, 1.5, 3.5, 5.0, 10.0, 20.0, 40.0, 100.0];
+/// Measured beside the rows' own: some σ between, and for each of these radii the largest σ that has it. There, just below
+/// (radius + 0.5) / 4, the radius int(4σ + 0.5) leaves the most of the Gaussian out.
+const BETWEEN: [f64; 8] = [0.25, 0.3, 0.75, 2.0, 3.0, 7.0, 14.0, 30.0];
+const RADII: [u32; 26] =
+    [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 18, 20, 25, 33, 40, 46, 63, 79, 125, 152, 250, 383];
+
+/// A picture of 16 bits.
+fn picture([width, height]: [usize; 2], mut sample: impl FnMut(usize, usize) -> u16) -> Image {
+    let samples = (0..width * height).map(|i| sample(i % width, i / width)).collect();
+    Image { width, height, channels: 1, depth: 16, samples }
 }
 
-/// Noise, hard noise and a ramp: what errors of single taps do.
-fn textures() -> Vec<Image> {
+/// A picture of the lowest and the highest value.
+fn binary(size: [usize; 2], mut is_high: impl FnMut(usize, usize) -> bool) -> Image {
+    picture(size, |x, y| if is_high(x, y) { u16::MAX } else { 0 })
+}
+
+fn inverse(image: &Image) -> Image {
+    Image { samples: image.samples.iter().map(|sample| !sample).collect(), ..*image }
+}
+
+fn quantised(image: &Image, depth: u32) -> Image {
+    Image { depth, samples: image.samples.iter().map(|sample| sample >> (16 - depth)).collect(), ..*image }
+}
+
+/// Dithered, so that its 8 bits fill 16.
+fn photograph() -> Image {
+    let file: &[u8] = include_bytes!("data/photograph.pgm");
+    let samples = file.strip_prefix(b"P5\n160 160\n255\n").unwrap();
+    let mut noise = Noise(1);
+    picture([160, 160], |x, y| u16::from(samples[160 * y + x]) << 8 | noise.next() as u16 & 255)
+}
+
+/// A ramp from corner to corner.
+fn ramp(size: [usize; 2]) -> Image {
+    let [width, height] = size;
+    picture(size, |x, y| ((x + 2 * y) * 65535 / (width - 1 + 2 * (height - 1))) as u16)
+}
+
+/// High on the border alone.
+fn frame(size: [usize; 2]) -> Image {
+    let on_the_border = |i: usize, count: usize| i == 0 || i == count - 1;
+    binary(size, |x, y| on_the_border(x, size[0]) || on_the_border(y, size[1]))
+}
+
+/// The error of each tap, as a share of their sum, from the centre out to where the Gaussian vanishes.
+fn errors(taps: &[u32], sigma: f64) -> Vec<f64> {
+    let reach = (6.0 * sigma) as usize + 2;
+    let impulse = binary([2 * reach + 1, 1], |x, _| x == reach).gaussian(sigma);
+    let tap = |i: usize| f64::from(taps.get(i).copied().unwrap_or(0)) / 65536.0;
+    (0..=reach).map(|i| tap(i) - impulse[reach + i] / 65535.0).collect()
+}
+
+/// Half the width of the dark square on a bright ground whose middle is furthest off: the sum of the errors of the taps inside
+/// is largest.
+fn worst_square(errors: &[f64]) -> usize {
+    let inside = errors.iter().scan(-errors[0], |sum, error| {
+        *sum += 2.0 * error;
+        Some(sum.abs())
+    });
+    inside.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0
+}
+
+/// The distance in LSB that no picture exceeds. The errors of an axis sum to 0, so the largest it can be off is the sum of
+/// those above 0 times the range of the samples: with the highest value under these taps and the lowest under all others. Both
+/// axes together are off by twice that at most, and either rounding by a half.
+fn bound(errors: &[f64], depth: u32) -> f64 {
+    let above = errors[0].max(0.0) + 2.0 * errors[1..].iter().map(|error| error.max(0.0)).sum::<f64>();
+    2.0 * above * f64::from((1 << depth) - 1) + 0.5 + 0.5 / f64::from(1 << (16 - depth))
+}
+
+/// The pictures of every kind. `radius` is the kernel's, `square` half the width of the worst dark square.
+fn contents(radius: usize, square: usize) -> [Vec<Image>; KINDS.len()] {
     let mut noise = Noise(1);
     let mut next = move || noise.next();
-    vec![
-        picture(|_, _| (next() & 255) as u16),
-        picture(|_, _| (next() % 2 * 255) as u16),
-        picture(|x, y| ((x + 2 * y) / 3) as u16),
-    ]
+    let noises = [SQUARE, STRIP].map(|size| picture(size, |_, _| next() as u16)).to_vec();
+    let binaries = [SQUARE, STRIP].map(|size| binary(size, |_, _| next() % 2 == 0)).to_vec();
+    let ramps = [SQUARE, STRIP].map(ramp).to_vec();
+    let edges = vec![
+        binary(SQUARE, |x, y| x + y / 3 < 60),
+        binary(SQUARE, |x, y| (x / 37 + y / 29) % 2 == 0),
+        // Single samples on the left, lines on the right.
+        binary(SQUARE, |x, y| if x < 48 { x % 19 == 9 && y % 17 == 8 } else { x % 21 == 10 || y % 23 == 11 }),
+        binary(SQUARE, |x, y| x.abs_diff(48).max(y.abs_diff(48)) > square),
+        binary(STRIP, |x, _| x < 450),
+    ];
+    // The middle of the first has every tap inside of the frame, and the frame just outside of its kernel.
+    let [around, worst] = [radius + 1, square + 1].map(|reach| 2 * reach + 1);
+    let small = around.min(SQUARE[0]);
+    let mut rims = vec![
+        frame([small; 2]),
+        binary([small; 2], |x, y| [x, y].iter().all(|i| [0, small - 1].contains(i))),
+        frame([7, 5]),
+        frame([around, 1]),
+        frame([1, around]),
+        binary([around, 2], |x, _| x == 0),
+    ];
+    let inverses: Vec<Image> = rims.iter().map(inverse).collect();
+    rims.extend(inverses);
+    rims.push(frame([worst; 2]));
+    [noises, binaries, ramps, edges, rims, vec![photograph()]]
 }
 
-/// One edge across the picture, and a grid of edges: what errors of sums of taps do. Here the tail beyond 4σ, which the
-/// filter leaves out by definition, shows: the same truncated Gaussian in float64 equals the infinite one, rounded, in
-/// only 99.25 % of the samples (one edge, σ = 40).
-fn edges() -> Vec<Image> {
-    vec![
-        picture(|x, y| if x + y / 3 < 160 { 3 } else { 252 }),
-        picture(|x, y| if (x / 37 + y / 29) % 2 == 0 { 0 } else { 255 }),
-    ]
+/// The largest distance in LSB, and how many samples are equal to the rounded Gaussian.
+fn distance(image: &Image, taps: &[u32], sigma: f64) -> (f64, usize) {
+    let blurred = image.blurred(taps, taps);
+    let pairs: Vec<(f64, f64)> = blurred.samples.iter().copied().map(f64::from).zip(image.gaussian(sigma)).collect();
+    let largest = largest(pairs.iter().map(|(got, want)| (got - want).abs()));
+    (largest, pairs.iter().filter(|(got, want)| *got == want.round()).count())
 }
 
-/// Largest distance in LSB, and the share of samples equal to the rounded Gaussian.
-fn distance(image: &Image, sigma: f64) -> (f64, f64) {
+/// What was measured at one σ, by depth and kind of content.
+struct Measured {
+    sigma: f64,
+    /// In LSB.
+    largest: [[f64; KINDS.len()]; PROMISE.len()],
+    bound: [f64; PROMISE.len()],
+    /// The share of samples equal to the rounded Gaussian, at 8 bits.
+    equal: [f64; KINDS.len()],
+}
+
+impl Measured {
+    /// Noise, binary noise and ramps: what errors of single taps do.
+    fn textures(&self) -> f64 {
+        self.equal[..3].iter().sum::<f64>() / 3.0
+    }
+
+    /// What errors of sums of taps do, and the tail beyond 4σ, which the filter leaves out by definition: the same truncated
+    /// Gaussian in float64 equals the infinite one, rounded, in only 99.25 % of the samples (one edge, σ = 40).
+    fn edges(&self) -> f64 {
+        self.equal[3]
+    }
+}
+
+fn measure(sigma: f64) -> Measured {
     let taps = half(&BlurParams::new(sigma, 0).unwrap().taps(1.0));
-    let blurred = image.blurred(&taps, &taps);
-    let pairs = || blurred.samples.iter().map(|got| f64::from(*got)).zip(image.gaussian(sigma));
-    let largest = pairs().map(|(got, want)| (got - want).abs()).fold(0.0, f64::max);
-    let equal = pairs().filter(|(got, want)| *got == want.round()).count();
-    (largest, equal as f64 / blurred.samples.len() as f64)
+    let errors = errors(&taps, sigma);
+    let contents = contents((4.0 * sigma + 0.5) as usize, worst_square(&errors));
+    let distances = PROMISE.map(|(depth, ..)| {
+        contents.each_ref().map(|pictures| {
+            let of_each = pictures.par_iter().map(|image| distance(&quantised(image, depth), &taps, sigma));
+            of_each.reduce(|| (0.0, 0), |a, b| (a.0.max(b.0), a.1 + b.1))
+        })
+    });
+    let samples = contents.map(|pictures| pictures.iter().map(|image| image.samples.len()).sum::<usize>() as f64);
+    Measured {
+        sigma,
+        largest: distances.map(|kinds| kinds.map(|(largest, _)| largest)),
+        bound: PROMISE.map(|(depth, ..)| bound(&errors, depth)),
+        equal: std::array::from_fn(|kind| distances[0][kind].1 as f64 / samples[kind]),
+    }
 }
 
-/// The worst distance and the mean share over some pictures.
-fn over(pictures: &[Image], sigma: f64) -> (f64, f64) {
-    let distances: Vec<(f64, f64)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = pictures.iter().map(|image| scope.spawn(move || distance(image, sigma))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    let largest = distances.iter().map(|(largest, _)| *largest).fold(0.0, f64::max);
-    (largest, distances.iter().map(|(_, equal)| equal).sum::<f64>() / distances.len() as f64)
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, f64::max)
+}
+
+/// A row of a Markdown table.
+fn print_row(cells: impl IntoIterator<Item = String>) {
+    println!("| {} |", cells.into_iter().collect::<Vec<_>>().join(" | "));
+}
+
+fn by_content(all: &[Measured]) {
+    let header = ["depth"].into_iter().chain(KINDS).chain(["no picture beyond"]);
+    print_row(header.clone().map(str::to_owned));
+    print_row(header.map(|_| "---".to_owned()));
+    for (i, (depth, ..)) in PROMISE.into_iter().enumerate() {
+        let kinds = (0..KINDS.len()).map(|kind| largest(all.iter().map(|measured| measured.largest[i][kind])));
+        let distances = kinds.chain([largest(all.iter().map(|measured| measured.bound[i]))]);
+        print_row([format!("{depth} bits")].into_iter().chain(distances.map(|distance| format!("{distance:.3}"))));
+    }
+}
+
+fn by_sigma(all: &[Measured]) {
+    let depths = PROMISE.map(|(depth, ..)| format!("{depth} bits"));
+    let shares = ["equal to the rounded Gaussian, 8 bits: textures", "hard edges"].map(str::to_owned);
+    print_row(["σ up to".to_owned()].into_iter().chain(depths).chain(shares));
+    print_row(vec!["---".to_owned(); 1 + PROMISE.len() + 2]);
+    let mut above = 0.0;
+    for row in ROWS {
+        let group: Vec<&Measured> = all.iter().filter(|m| m.sigma > above && m.sigma <= row).collect();
+        let distance = |depth: usize| largest(group.iter().flat_map(|m| m.largest[depth]));
+        let distances = (0..PROMISE.len()).map(|depth| format!("{:.3}", distance(depth)));
+        let least = |share: fn(&Measured) -> f64| group.iter().map(|m| share(m)).fold(1.0, f64::min);
+        let shares = [least(Measured::textures), least(Measured::edges)].map(|share| format!("{:.2} %", 100.0 * share));
+        print_row([row.to_string()].into_iter().chain(distances).chain(shares));
+        above = row;
+    }
 }
 
 #[test]
-fn the_blur_is_within_0_6_lsb_of_the_gaussian() {
-    let (textures, edges) = (textures(), edges());
-    println!("| σ | largest distance, 8-bit LSB | equal to the rounded Gaussian: textures | hard edges |");
-    println!("| --- | --- | --- | --- |");
-    for sigma in [0.5, 1.0, 1.5, 3.0, 5.0, 10.0, 20.0, 40.0, 100.0] {
-        let [(textures, most), (edges, some)] = [&textures, &edges].map(|pictures| over(pictures, sigma));
-        let largest = textures.max(edges);
-        println!("| {sigma} | {largest:.3} | {:.2} % | {:.2} % |", 100.0 * most, 100.0 * some);
-        assert!(largest <= 0.6, "sigma={sigma}: {largest} LSB");
-        assert!(most > 0.995 || sigma > 40.0, "sigma={sigma}: only {most} of the textures' samples are equal");
-        assert!(some > 0.985, "sigma={sigma}: only {some} of the edges' samples are equal");
+fn every_kind_of_content_is_as_near_to_the_gaussian_as_promised() {
+    let cut = RADII.map(|radius| (f64::from(radius) + 0.5) / 4.0 - 1e-9);
+    let sigmas: Vec<f64> = ROWS.into_iter().chain(BETWEEN).chain(cut).collect();
+    let all: Vec<Measured> = sigmas.into_par_iter().map(measure).collect();
+    by_content(&all);
+    println!();
+    by_sigma(&all);
+    for measured in &all {
+        let sigma = measured.sigma;
+        for (i, (depth, ..)) in PROMISE.into_iter().enumerate() {
+            let most = promised(depth, sigma).min(measured.bound[i]);
+            for (kind, distance) in KINDS.iter().zip(measured.largest[i]) {
+                assert!(distance <= most, "{kind}, {depth} bits, sigma={sigma}: {distance} LSB, more than {most}");
+            }
+        }
+        let (textures, edges) = (measured.textures(), measured.edges());
+        let least = if sigma <= 20.0 { 0.995 } else { 0.99 };
+        assert!(textures > least, "sigma={sigma}: only {textures} of the textures' samples are equal");
+        assert!(edges > 0.985, "sigma={sigma}: only {edges} of the edges' samples are equal");
     }
 }

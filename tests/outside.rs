@@ -5,23 +5,37 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Noise, formats, python, video};
+use common::{Noise, formats, promised, python, video};
 use gst_video::VideoFormat;
 
-/// Formats, and the largest distance to SciPy's Gaussian that is allowed on noise, in LSB of the format's depth. At 16 bits it
-/// is the taps that show, which are of 16 bits themselves.
-const FORMATS: [(&str, f64); 10] = [
-    ("GRAY8", 0.6),
-    ("RGB", 0.6),
-    ("NV12", 0.6),
-    ("I420", 0.6),
-    ("YUY2", 0.6),
-    ("P010_10LE", 0.6),
-    ("I422_10LE", 0.6),
-    ("RGB10A2_LE", 0.6),
-    ("GRAY16_LE", 2.5),
-    ("RGBA64_LE", 2.5),
+/// Formats and their depths.
+const FORMATS: [(&str, u32); 10] = [
+    ("GRAY8", 8),
+    ("RGB", 8),
+    ("NV12", 8),
+    ("I420", 8),
+    ("YUY2", 8),
+    ("P010_10LE", 10),
+    ("I422_10LE", 10),
+    ("RGB10A2_LE", 10),
+    ("GRAY16_LE", 16),
+    ("RGBA64_LE", 16),
 ];
+
+/// The bytes of a frame: noise, or samples of the lowest and the highest value. (In words of 10-10-10-2 only some are.)
+fn fill(binary: bool, depth: u32) -> impl FnMut() -> u8 {
+    let mut noise = Noise(u64::from(depth));
+    let sample_bytes = depth.div_ceil(8);
+    let (mut left, mut byte) = (0, 0);
+    move || {
+        if left == 0 || !binary {
+            byte = if binary { noise.next() as u8 % 2 * 255 } else { noise.next() as u8 };
+            left = sample_bytes;
+        }
+        left -= 1;
+        byte
+    }
+}
 
 #[test]
 fn frames_are_as_near_to_the_gaussian_as_promised() {
@@ -30,13 +44,13 @@ fn frames_are_as_near_to_the_gaussian_as_promised() {
     std::fs::create_dir_all(&folder).unwrap();
     let mut requests = String::new();
     let mut frames = Vec::new();
-    for (name, most) in FORMATS {
-        for sigma in [0.8, 1.5, 3.0, 5.0, 20.0] {
+    for (name, depth) in FORMATS {
+        for (sigma, binary) in [0.8, 1.5, 3.0, 5.0, 20.0].into_iter().flat_map(|sigma| [(sigma, false), (sigma, true)])
+        {
             let info = video::info(VideoFormat::from_string(name), 131, 77);
             let mut blur = video::Blur::new(&format!("sigma={sigma}"));
             blur.caps(&info);
-            let mut noise = Noise(sigma as u64);
-            let before = formats::buffer(&info, 0, &mut || noise.next() as u8);
+            let before = formats::buffer(&info, 0, &mut fill(binary, depth));
             let after = blur.push(before.copy_deep().unwrap());
             let meta = after.meta::<gst_video::VideoMeta>();
             assert!(
@@ -44,7 +58,7 @@ fn frames_are_as_near_to_the_gaussian_as_promised() {
                 "{name}: rows as in the caps"
             );
             let files = [("before", &before), ("after", &after)].map(|(when, buffer)| {
-                let file = folder.join(format!("{name}-{sigma}-{when}"));
+                let file = folder.join(format!("{name}-{sigma}-{binary}-{when}"));
                 std::fs::write(&file, buffer.map_readable().unwrap().as_slice()).unwrap();
                 file
             });
@@ -52,7 +66,11 @@ fn frames_are_as_near_to_the_gaussian_as_promised() {
             let planes: Vec<String> = planes.map(|(stride, offset)| format!("{stride}:{offset}")).collect();
             let [before, after] = files.each_ref().map(|file| file.display());
             writeln!(requests, "{name} 131 77 {sigma} {} {before} {after}", planes.join(",")).unwrap();
-            frames.push((name, sigma, most));
+            frames.push((
+                format!("{name} {}noise", if binary { "binary " } else { "" }),
+                sigma,
+                promised(depth, sigma),
+            ));
         }
     }
     let requests_file = folder.join("requests");
@@ -63,7 +81,7 @@ fn frames_are_as_near_to_the_gaussian_as_promised() {
     let distances: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(distances.len(), frames.len());
     for ((name, sigma, most), distance) in frames.into_iter().zip(distances) {
-        println!("{name:<11} sigma {sigma:<4} {distance:.4} LSB");
+        println!("{name:<23} sigma {sigma:<4} {distance:.4} LSB");
         assert!(distance <= most, "{name} sigma={sigma}: {distance} LSB, more than {most}");
     }
 }

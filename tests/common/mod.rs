@@ -11,6 +11,16 @@ pub mod python;
 pub mod stand_in;
 pub mod video;
 
+/// The largest distance from the Gaussian (infinite, float64, unrounded) that is promised, in LSB of a depth: the depth, for
+/// σ up to 3.5, and for any σ.
+pub const PROMISE: [(u32, f64, f64); 4] = [(8, 0.55, 0.75), (10, 0.7, 1.4), (12, 1.2, 4.0), (16, 11.0, 55.0)];
+
+/// What is promised for one depth and σ.
+pub fn promised(depth: u32, sigma: f64) -> f64 {
+    let (_, narrow, any) = *PROMISE.iter().find(|(of, ..)| *of == depth).expect("a depth with a promise");
+    if sigma <= 3.5 { narrow } else { any }
+}
+
 /// Repeatable noise: splitmix64.
 pub struct Noise(pub u64);
 

@@ -18,56 +18,64 @@ impl Image {
         self.samples[(y * self.width + x) * self.channels + c]
     }
 
-    fn map(&self, depth: u32, f: impl Fn(isize, isize, usize) -> u16) -> Self {
-        let mut samples = Vec::new();
-        for y in 0..self.height as isize {
-            for x in 0..self.width as isize {
-                samples.extend((0..self.channels).map(|c| f(x, y, c)));
-            }
-        }
-        Self { depth, samples, ..*self }
-    }
-
     /// The arithmetic contract: Q16 taps (`taps[i]` for distance i), rows to 16 bits, then columns.
     pub fn blurred(&self, row_taps: &[u32], column_taps: &[u32]) -> Self {
         let depth = self.depth;
-        let weigh = |taps: &[u32], sample: &dyn Fn(isize) -> u64| -> u64 {
-            let reach = taps.len() as isize - 1;
-            (-reach..=reach).map(|i| u64::from(taps[i.unsigned_abs()]) * sample(i)).sum()
-        };
-        let middle = self.map(16, |x, y, c| {
-            let sum = weigh(row_taps, &|i| u64::from(self.at(x + i, y, c)) << (16 - depth));
-            ((sum + (1 << 15)) >> 16) as u16
+        let wide: Vec<u64> = self.samples.iter().map(|sample| u64::from(*sample) << (16 - depth)).collect();
+        let middle = along(&wide, self.width, self.channels, |row| {
+            weighted_sums(row, row_taps).map(|sum| (sum + (1 << 15)) >> 16).collect()
         });
-        middle.map(depth, |x, y, c| {
-            let sum = weigh(column_taps, &|i| u64::from(middle.at(x, y + i, c)));
-            ((sum + (1 << (31 - depth))) >> (32 - depth)) as u16
-        })
+        let samples = along(&middle, self.height, self.width * self.channels, |column| {
+            weighted_sums(column, column_taps).map(|sum| ((sum + (1 << (31 - depth))) >> (32 - depth)) as u16).collect()
+        });
+        Self { samples, ..*self }
     }
 
     /// The Gaussian itself: float64, out to where the weights vanish, not rounded.
     pub fn gaussian(&self, sigma: f64) -> Vec<f64> {
-        let reach = (12.0 * sigma).ceil() as isize + 1;
-        let weights: Vec<f64> = (0..=reach).map(|i| (-0.5 * (i as f64 / sigma).powi(2)).exp()).collect();
-        let sum = weights[0] + 2.0 * weights[1..].iter().sum::<f64>();
-        let (width, height, channels) = (self.width, self.height, self.channels);
-        let line = |count: usize, read: &dyn Fn(usize) -> f64, i: usize| -> f64 {
-            (-reach..=reach)
-                .map(|k| weights[k.unsigned_abs()] * read((i as isize + k).clamp(0, count as isize - 1) as usize))
-                .sum::<f64>()
-                / sum
-        };
-        let at = |x: usize, y: usize, c: usize| (y * width + x) * channels + c;
-        let mut middle = vec![0.0; self.samples.len()];
-        let mut out = vec![0.0; self.samples.len()];
-        for (y, x, c) in pixels(width, height, channels) {
-            middle[at(x, y, c)] = line(width, &|x| f64::from(self.samples[at(x, y, c)]), x);
-        }
-        for (y, x, c) in pixels(width, height, channels) {
-            out[at(x, y, c)] = line(height, &|y| middle[at(x, y, c)], y);
-        }
-        out
+        let [across, down] = [self.width, self.height].map(|count| gaussian_weights(sigma, count));
+        let mean = |line: &[f64], weights: &[(usize, f64)]| weights.iter().map(|(i, weight)| weight * line[*i]).sum();
+        let means = |line: &[f64], weights: &[Vec<(usize, f64)>]| weights.iter().map(|one| mean(line, one)).collect();
+        let samples: Vec<f64> = self.samples.iter().copied().map(f64::from).collect();
+        let middle = along(&samples, self.width, self.channels, |row| means(row, &across));
+        along(&middle, self.height, self.width * self.channels, |column| means(column, &down))
     }
+}
+
+/// What `f` makes of every line of `count` samples that lie `step` apart.
+fn along<T: Copy, U: Copy + Default>(samples: &[T], count: usize, step: usize, f: impl Fn(&[T]) -> Vec<U>) -> Vec<U> {
+    let mut out = vec![U::default(); samples.len()];
+    for start in (0..samples.len()).filter(|i| (i / step).is_multiple_of(count)) {
+        let line: Vec<T> = (0..count).map(|i| samples[start + i * step]).collect();
+        for (i, made) in f(&line).into_iter().enumerate() {
+            out[start + i * step] = made;
+        }
+    }
+    out
+}
+
+/// The weighted sum around each sample of a line, `taps[i]` for distance i, the edge repeated.
+fn weighted_sums(line: &[u64], taps: &[u32]) -> impl Iterator<Item = u64> {
+    let (reach, last) = (taps.len() - 1, line.len() - 1);
+    let taps: Vec<u64> = (0..=2 * reach).map(|i| u64::from(taps[i.abs_diff(reach)])).collect();
+    let line: Vec<u64> = (0..line.len() + 2 * reach).map(|i| line[i.saturating_sub(reach).min(last)]).collect();
+    (0..=last).map(move |i| line[i..].iter().zip(&taps).map(|(sample, tap)| sample * tap).sum())
+}
+
+/// For each of `count` samples in a line, the samples whose weighted mean it becomes, and their weights. What lies beyond an
+/// edge weighs on the edge.
+fn gaussian_weights(sigma: f64, count: usize) -> Vec<Vec<(usize, f64)>> {
+    let reach = (12.0 * sigma).ceil() as isize + 1;
+    let weights: Vec<f64> = (-reach..=reach).map(|i| (-0.5 * (i as f64 / sigma).powi(2)).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    let of_sample = |sample: usize| {
+        let mut line = vec![0.0; count];
+        for (i, weight) in (-reach..).zip(&weights) {
+            line[(sample as isize + i).clamp(0, count as isize - 1) as usize] += weight / sum;
+        }
+        line.into_iter().enumerate().filter(|(_, weight)| *weight > 0.0).collect()
+    };
+    (0..count).map(of_sample).collect()
 }
 
 /// Row, column and channel of every sample.
