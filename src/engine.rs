@@ -12,7 +12,7 @@ pub use crate::cuda::{CudaError, PinnedSource, Registered};
 use crate::frame::{self, Frame, FrameError, FrameMut, PlaneLayout, Source, Target};
 use crate::plan::{self, Job, Options};
 
-pub use crate::cuda::log::{Level, set_sink as log_to};
+pub use crate::log::{Level, set_sink as log_to};
 
 /// Whether the driver's library is on this machine.
 pub fn has_driver() -> bool {
@@ -46,9 +46,6 @@ pub enum EngineError {
          works, or put cudadownload before the blur"
     )]
     NeedsCuda,
-    /// The system refused the CPU engine's threads.
-    #[error("the worker threads could not be started: {0}")]
-    Threads(#[from] std::io::Error),
     /// The frame does not fit its own description.
     #[error("this frame cannot be blurred: {0}")]
     Frame(#[from] FrameError),
@@ -90,7 +87,7 @@ impl EngineError {
         match self {
             Self::Frame(_) => ErrorKind::Frame,
             Self::OutOfMemory { .. } => ErrorKind::Memory,
-            Self::Threads(_) | Self::Abandoned => ErrorKind::Failed,
+            Self::Abandoned => ErrorKind::Failed,
             Self::NeedsCuda => ErrorKind::Setting,
             Self::Cuda(error) | Self::OnDevice(error) => match error {
                 CudaError::OutOfMemory { .. } => ErrorKind::Memory,
@@ -290,7 +287,7 @@ impl Engine {
                 Err(error) => Some(error),
             },
         };
-        Ok((Self::on_cpu(CpuEngine::new()?), no_cuda))
+        Ok((Self::on_cpu(CpuEngine::new()), no_cuda))
     }
 
     fn cuda_at(place: Where) -> Result<CudaEngine, CudaError> {
@@ -482,9 +479,10 @@ impl Engine {
         if on_device {
             return Err(EngineError::OnDevice(error));
         }
-        // Without threads for the CPU the first cause is the one to tell.
-        let cpu = if self.falls_back { CpuEngine::new().ok() } else { None };
-        let Some(cpu) = cpu else { return Err(error.into()) };
+        if !self.falls_back {
+            return Err(error.into());
+        }
+        let cpu = CpuEngine::new();
         self.stats.kernel_name = cpu.instruction_set().name();
         self.stats.kernel = Stage::default();
         self.worker = Worker::Cpu(cpu);

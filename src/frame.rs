@@ -366,7 +366,10 @@ mod tests {
         assert_eq!(check(LAYOUT, 30, 120), Ok(()));
         assert_eq!(check(LAYOUT, 64, 3 * 64 + 30), Ok(()));
         let short = check(LAYOUT, 64, 3 * 64 + 29).unwrap_err();
-        assert!(matches!(short, FrameError::Truncated { side: Side::Input, plane: 0, len: 221, need: 222, .. }), "{short}");
+        assert!(
+            matches!(short, FrameError::Truncated { side: Side::Input, plane: 0, len: 221, need: 222, .. }),
+            "{short}"
+        );
         assert!(short.to_string().contains("221 bytes") && short.to_string().contains("222"), "{short}");
     }
 

@@ -10,6 +10,7 @@ pub mod element;
 pub mod engine;
 pub mod filter;
 pub mod frame;
+pub mod log;
 pub mod plan;
 mod threads;
 

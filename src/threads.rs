@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The worker threads: one set for all elements of the process, joined when the last of them stops.
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+
+use crate::log::{Level, log};
 
 /// More threads than this only wait for memory.
 const MAX_THREADS: usize = 32;
@@ -20,30 +23,58 @@ pub struct Threads {
 
 impl Threads {
     /// The process's set, started if nobody holds it.
-    pub fn shared() -> Result<Arc<Self>, std::io::Error> {
+    pub fn shared() -> Arc<Self> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(threads) = shared.upgrade() {
-            return Ok(threads);
+            return threads;
         }
         let processors = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let threads = Arc::new(Self::start(processors - 1)?);
+        let threads = Arc::new(Self::start(processors - 1, spawn));
         *shared = Arc::downgrade(&threads);
-        Ok(threads)
+        threads
     }
 
-    /// `count` threads that help the one that calls [`Threads::run`].
-    fn start(count: usize) -> Result<Self, std::io::Error> {
-        let mut handles = Vec::new();
-        if count == 0 {
-            return Ok(Self { pool: None, handles });
+    /// `count` threads that help the one that calls [`Threads::run`]; fewer, or none, where the system refuses that many.
+    fn start(count: usize, spawn: impl Fn(rayon::ThreadBuilder) -> io::Result<JoinHandle<()>>) -> Self {
+        let mut fewer = count;
+        let mut refused = None;
+        let mut this = Self::default();
+        while fewer > 0 {
+            match Self::try_start(fewer, &spawn) {
+                Ok(threads) => {
+                    this = threads;
+                    break;
+                }
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    fewer /= 2;
+                }
+            }
         }
+        if let Some(error) = refused {
+            let line = format!(
+                "only {fewer} of {count} worker threads could be started ({error}): frames take longer; allow more processes \
+                 (ulimit -u, or the pids limit of a container)"
+            );
+            log(Level::Warning, &line);
+        }
+        this
+    }
+
+    fn try_start(count: usize, spawn: impl Fn(rayon::ThreadBuilder) -> io::Result<JoinHandle<()>>) -> io::Result<Self> {
+        let mut handles = Vec::new();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(count).spawn_handler(|worker| {
-            let name = format!("gaussblur-{}", worker.index());
-            handles.push(thread::Builder::new().name(name).spawn(|| worker.run())?);
+            handles.push(spawn(worker)?);
             Ok(())
         });
-        let pool = Some(pool.build().map_err(std::io::Error::other)?);
-        Ok(Self { pool, handles })
+        match pool.build() {
+            Ok(pool) => Ok(Self { pool: Some(pool), handles }),
+            Err(error) => {
+                // Those that were started end now.
+                handles.into_iter().for_each(|handle| drop(handle.join()));
+                Err(io::Error::other(error))
+            }
+        }
     }
 
     /// How many calls of [`Threads::run`]'s closure can go on at once, the caller's among them.
@@ -88,6 +119,10 @@ impl Threads {
         let _closing = Closing(&gate);
         own()
     }
+}
+
+fn spawn(worker: rayon::ThreadBuilder) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(format!("gaussblur-{}", worker.index())).spawn(|| worker.run())
 }
 
 /// What helpers call.
@@ -156,10 +191,25 @@ impl Drop for Threads {
 mod tests {
     use super::*;
 
+    /// The caller does what refused threads do not.
+    #[test]
+    fn as_many_threads_start_as_the_system_allows() {
+        for (allowed, started) in [(0, 0), (1, 1), (2, 1), (3, 3), (6, 3), (7, 7)] {
+            let threads = Threads::start(7, |worker| match worker.index() {
+                index if index < allowed => spawn(worker),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            });
+            assert_eq!(threads.count(), started + 1, "{allowed} allowed");
+            let mut states = vec![0; 9];
+            threads.run(&mut states, |state| *state += 1);
+            assert_eq!(states, [1; 9], "{allowed} allowed");
+        }
+    }
+
     /// However late a helper is, it is in there only while there is something to be in.
     #[test]
     fn nobody_helps_after_the_end() {
-        let threads = Threads::shared().unwrap();
+        let threads = Threads::shared();
         for turn in 0..2000 {
             let (inside, alive) = (AtomicUsize::new(0), AtomicUsize::new(1));
             let help = || {

@@ -166,7 +166,8 @@ fn no_frame_is_lost_or_wrong_wherever_the_context_is_lost() {
         }
         blur.harness.push_event(gst::event::Eos::new());
         for (frame, expected) in expected.iter().enumerate() {
-            let output = blur.harness.try_pull().unwrap_or_else(|| panic!("{function} after {after}: frame {frame} is lost"));
+            let output =
+                blur.harness.try_pull().unwrap_or_else(|| panic!("{function} after {after}: frame {frame} is lost"));
             assert_eq!(output.pts(), Some(common::video::FRAME * frame as u64), "{function} after {after}");
             assert!(read(&info, &output) == *expected, "{function} after {after}: frame {frame}");
         }

@@ -113,7 +113,11 @@ fn surroundings_are_untouched(info: &VideoInfo, output: &gst::Buffer) -> bool {
     for c in 0..format.n_components() {
         let plane = format.plane()[c as usize] as usize;
         let rows = lines(info).div_ceil(1 << format.h_sub()[c as usize]);
-        let pixels = if info.format() == VideoFormat::Yuy2 { info.width().next_multiple_of(2) } else { info.comp_width(c as u8) };
+        let pixels = if info.format() == VideoFormat::Yuy2 {
+            info.width().next_multiple_of(2)
+        } else {
+            info.comp_width(c as u8)
+        };
         let pixel_stride = if info.format() == VideoFormat::Yuy2 { 2 } else { info.comp_pstride(c as u8) };
         for row in 0..rows {
             let first = meta.offset()[plane] + row * meta.stride()[plane] as usize;
@@ -132,10 +136,13 @@ fn start(backend: &str, setting: &Setting) -> Blur {
 fn downstream_pools_with_alignment_and_odd_paddings() {
     let _machine = Machine::new();
     let setting = formats::settings()[0];
-    for (format, mode) in FORMATS.into_iter().flat_map(|format| {
-        [VideoInterlaceMode::Progressive, VideoInterlaceMode::Alternate].map(|mode| (format, mode))
-    }) {
-        for (backend, places) in ["cpu", "cuda"].into_iter().flat_map(|backend| [odd_places, aligned_places].map(|p| (backend, p))) {
+    for (format, mode) in FORMATS
+        .into_iter()
+        .flat_map(|format| [VideoInterlaceMode::Progressive, VideoInterlaceMode::Alternate].map(|mode| (format, mode)))
+    {
+        for (backend, places) in
+            ["cpu", "cuda"].into_iter().flat_map(|backend| [odd_places, aligned_places].map(|p| (backend, p)))
+        {
             let info = VideoInfo::builder(format, 37, 46).interlace_mode(mode).fps((25, 1)).build().unwrap();
             let mut blur = start(backend, &setting);
             let (offsets, strides, size) = places(&info);
@@ -193,7 +200,8 @@ fn buffers_that_do_not_hold_their_frame_are_errors_that_name_the_side() {
             let errors = blur.messages(gst::MessageType::Error);
             println!("{side}, {what}: {errors:?}");
             assert_eq!(errors.len(), 1, "{errors:?}");
-            let cure = if side == "input" { "the element before cudagaussblur" } else { "identity drop-allocation=true" };
+            let cure =
+                if side == "input" { "the element before cudagaussblur" } else { "identity drop-allocation=true" };
             let all = words.iter().chain([&cure, &side]);
             assert!(all.into_iter().all(|word| errors[0].contains(word)), "{side}: {what}: {errors:?}");
         }
@@ -254,7 +262,9 @@ fn metas_with_maps_of_their_own() {
     let machine = std::env::var_os(UNDER_VALGRIND).is_none().then(Machine::new);
     let setting = formats::settings()[0];
     let backends: &[&str] = if machine.is_some() { &["cpu", "cuda"] } else { &["cpu"] };
-    for (format, backend) in FORMATS.into_iter().flat_map(|format| backends.iter().map(move |backend| (format, *backend))) {
+    for (format, backend) in
+        FORMATS.into_iter().flat_map(|format| backends.iter().map(move |backend| (format, *backend)))
+    {
         for fill in [0x00, 0xff, 0x5a, 0x7f, 0x01] {
             let info = video::info(format, 37, 23);
             let mut blur = start(backend, &setting);

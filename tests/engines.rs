@@ -10,7 +10,7 @@ use gstcudagaussblur::engine::Engine;
 fn every_instruction_set_gives_the_oracles_bytes() {
     let cases = cases::all();
     for set in InstructionSet::available() {
-        let cpu = CpuEngine::new().unwrap().with_instruction_set(set).unwrap();
+        let cpu = CpuEngine::new().with_instruction_set(set).unwrap();
         let mut engine = Engine::on_cpu(cpu);
         let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
         println!("cpu {:<12} {} cases, {bytes} bytes, 0 differ", set.name(), cases.len());

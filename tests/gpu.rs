@@ -134,7 +134,7 @@ fn compare(engines: [&mut Engine; 2], options: Options, layouts: &[PlaneLayout],
 /// Blurs frames of these sizes until they have kernels of their own, then compares with the CPU engine.
 fn special_kernels() {
     let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
-    let mut cpu = Engine::on_cpu(CpuEngine::new().unwrap());
+    let mut cpu = Engine::on_cpu(CpuEngine::new());
     let device = Device::open(0).unwrap();
     let specials = device.specials();
     let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
@@ -207,7 +207,7 @@ fn case_table(image: Image, passes: Passes, bands: Option<usize>) {
 /// Frames of common and of the largest sizes, where the oracle would take minutes: both engines give the same bytes.
 fn large_frames() {
     let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
-    let mut cpu = Engine::on_cpu(CpuEngine::new().unwrap());
+    let mut cpu = Engine::on_cpu(CpuEngine::new());
     let layout = PlaneLayout::new;
     for (layout, sizes) in [
         (layout(3840, 2160, 4, 8), &[7, 31, 127, 401][..]),

@@ -144,6 +144,80 @@ fn memory_that_recurs_is_registered_until_it_is_freed() {
     assert_eq!(machine.counts().pinned_blocks, 0);
 }
 
+/// Memory of which the ends alone are pinned is ordinary memory: the device would read what lies between them in vain.
+#[test]
+fn memory_that_is_pinned_at_its_ends_alone_is_copied() {
+    let machine = Machine::new();
+    let info = info(VideoFormat::Rgba, 100, 60);
+    let image = picture(&info, 6);
+    let source = CudaEngine::new(0).unwrap().pinned();
+    // What is registered of the frame: nothing, all, both ends, and two parts without a gap.
+    let all = info.size();
+    let table: [(&[(usize, usize)], u64); 4] =
+        [(&[], 0), (&[(0, all)], 1), (&[(0, 4000), (all - 4000, 4000)], 0), (&[(0, 9000), (9000, all - 9000)], 0)];
+    for (parts, pinned) in table {
+        let bytes = buffer(&info, &image).map_readable().unwrap().to_vec();
+        let address = bytes.as_ptr() as usize;
+        // SAFETY: the memory goes after its registrations.
+        let register = |(offset, len): &(usize, usize)| unsafe { source.register(address + offset, *len) };
+        let registered: Vec<_> = parts.iter().map(|part| register(part).unwrap().unwrap()).collect();
+        let mut blur = Blur::new("backend=auto sigma=1");
+        blur.caps(&info);
+        let frame = gst::Buffer::from_mut_slice(bytes);
+        assert!(read(&info, &blur.push(frame.clone())) == blurred(&image, 1.0, 0), "{parts:?}");
+        assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-pinned-in")], [1, pinned], "{parts:?}");
+        assert!(blur.messages(gst::MessageType::Warning).is_empty(), "{parts:?}");
+        drop((blur, registered, frame));
+    }
+    assert_eq!(machine.counts().pinned_blocks, 0);
+}
+
+/// A registration that could not be ended with its memory says nothing of what the system puts there next.
+#[test]
+fn a_registration_that_outlives_its_memory_counts_for_nothing() {
+    let machine = Machine::new();
+    let info = info(VideoFormat::Rgba, 100, 60);
+    let image = picture(&info, 7);
+    let source = CudaEngine::new(0).unwrap().pinned();
+    for function in ["cuCtxPushCurrent_v2", "cuMemHostUnregister"] {
+        let mut bytes = vec![0; info.size()];
+        let address = bytes.as_ptr() as usize;
+        // SAFETY: the memory is never freed.
+        let registered = unsafe { source.register(address, info.size()) }.unwrap().unwrap();
+        machine.fail_times(function, 0, 1, ILLEGAL_ADDRESS);
+        drop(registered);
+        machine.mend();
+        // It stands for other memory at the same address.
+        bytes.copy_from_slice(&buffer(&info, &image).map_readable().unwrap());
+        let mut blur = Blur::new("backend=auto sigma=1");
+        blur.caps(&info);
+        let frame = gst::Buffer::from_mut_slice(bytes);
+        // The fake driver knows it as registered for good.
+        std::mem::forget(frame.clone());
+        assert!(read(&info, &blur.push(frame)) == blurred(&image, 1.0, 0));
+        assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-pinned-in")], [1, 0], "{function}");
+    }
+}
+
+/// Times are for people: one that cannot be is no reason to lose a frame.
+#[test]
+fn times_that_cannot_be_cost_no_frame() {
+    let machine = Machine::new();
+    let info = info(VideoFormat::Rgba, 40, 12);
+    let image = picture(&info, 8);
+    for milliseconds in [f32::INFINITY, f32::NEG_INFINITY, -1.0, f32::MAX, 0.0] {
+        machine.elapsed(milliseconds);
+        let mut blur = Blur::new("backend=cuda sigma=1");
+        blur.caps(&info);
+        for _ in 0..3 {
+            assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 1.0, 0), "{milliseconds} ms");
+        }
+        let times = ["upload", "kernel", "download"].map(|stage| stat(&blur, &format!("{stage}-mean-ns")));
+        assert_eq!(times, [0; 3], "{milliseconds} ms");
+    }
+    machine.mend();
+}
+
 /// Two elements behind a tee see a memory twice as often as it comes.
 #[test]
 fn memory_that_goes_to_two_elements_has_not_come_twice() {
@@ -251,7 +325,7 @@ fn streams_of_others_are_kept_in_order() {
     let mut expected = vec![0; BYTES];
     let from = vec![Plane { layout: LAYOUT, pitch: 64, data: &written[0].1[..] }];
     let into = vec![Plane { layout: LAYOUT, pitch: 64, data: &mut expected[..] }];
-    Engine::on_cpu(CpuEngine::new().unwrap()).blur(params, &from, &mut { into }).unwrap();
+    Engine::on_cpu(CpuEngine::new()).blur(params, &from, &mut { into }).unwrap();
 
     let mut host = vec![0; BYTES];
     let mut engine = Engine::on_cuda(CudaEngine::new(0).unwrap());

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use common::cases::{Case, Content};
 use common::stand_in;
-use gstcudagaussblur::cuda::log::{Level, set_sink};
 use gstcudagaussblur::cuda::{CudaEngine, Made, Origin};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::frame::PlaneLayout;
+use gstcudagaussblur::log::{Level, set_sink};
 use libloading::os::unix::Library;
 use libtest_mimic::{Arguments, Trial};
 

@@ -154,7 +154,7 @@ impl Bench {
             let bytes = layout.row_bytes() * layout.height as usize;
             let (src, mut dst) = (noise(bytes), vec![0; bytes]);
             let slow = timed(3, || naive::on_cpu(&src, &mut dst, &layout, SIZE, SIGMA));
-            let mut cpu = Engine::on_cpu(CpuEngine::new()?);
+            let mut cpu = Engine::on_cpu(CpuEngine::new());
             let cpu = timed(REPETITIONS, || blur(&mut cpu, params, layout, &src, &mut dst));
             let naive = |kernel| self.naive(kernel, &memory);
             let [naive_ptx, naive_cubin] = [naive(kernels[0])?, naive(kernels[1])?];
@@ -226,7 +226,7 @@ impl Bench {
             let sigma = f64::from(size) / 6.0;
             let ours = self.ours(&memory, size, sigma)?;
             let params = BlurParams::new(sigma, size)?;
-            let mut cpu = Engine::on_cpu(CpuEngine::new()?);
+            let mut cpu = Engine::on_cpu(CpuEngine::new());
             let cpu = timed(10, || blur(&mut cpu, params, layout, &src, &mut dst));
             // Beyond this its constants alone would fill the instruction caches.
             let naive = if size > 31 {

@@ -45,7 +45,7 @@ pub fn by_bands() -> Outcome<()> {
             }
             println!("{row} {:.0} |", in_flight(Engine::on_cuda(CudaEngine::new(0)?), &planes, pinned)?);
         }
-        let cpu = whole(Engine::on_cpu(CpuEngine::new()?), &planes, [false; 2])?;
+        let cpu = whole(Engine::on_cpu(CpuEngine::new()), &planes, [false; 2])?;
         println!("| {name} | {size:.1} | CPU engine |{} {cpu:.0} | |", " |".repeat(BANDS.len()));
     }
     Ok(())

@@ -146,10 +146,11 @@ pub struct CpuEngine {
 }
 
 impl CpuEngine {
-    /// With the best instruction set of this processor. Fails if the system refuses a thread.
-    pub fn new() -> Result<Self, std::io::Error> {
+    /// With the best instruction set of this processor.
+    #[expect(clippy::new_without_default, reason = "it shares threads with all others in the process")]
+    pub fn new() -> Self {
         let set = InstructionSet::available().pop().unwrap_or(InstructionSet::Portable);
-        Ok(Self { set, threads: Threads::shared()?, scratch: Vec::new(), products: Default::default() })
+        Self { set, threads: Threads::shared(), scratch: Vec::new(), products: Default::default() }
     }
 
     /// With another instruction set that this processor has; `None` if it has not.

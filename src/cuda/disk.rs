@@ -13,10 +13,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::log::{Level, log};
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
-
-use super::log::{Level, log};
 
 /// Names the folder, in place of the usual one; `off` or nothing for none.
 pub const FOLDER_VARIABLE: &str = "CUDAGAUSSBLUR_CACHE";
@@ -62,7 +61,8 @@ pub fn folder() -> Option<PathBuf> {
     };
     if folder.is_relative() {
         let name = folder.display();
-        let line = format!("compiled kernels are not kept: their folder {name} is no absolute path; set {FOLDER_VARIABLE}");
+        let line =
+            format!("compiled kernels are not kept: their folder {name} is no absolute path; set {FOLDER_VARIABLE}");
         log(Level::Info, &line);
         return None;
     }
@@ -126,7 +126,8 @@ fn check_owner(path: &Path, metadata: &fs::Metadata) -> std::io::Result<()> {
     let (owner, user, mode) = (metadata.uid(), rustix::process::geteuid().as_raw(), metadata.mode() & 0o7777);
     let path = path.display();
     if owner != user {
-        let why = format!("{path} belongs to user {owner} and this is user {user}; set {FOLDER_VARIABLE} to another folder");
+        let why =
+            format!("{path} belongs to user {owner} and this is user {user}; set {FOLDER_VARIABLE} to another folder");
         return Err(std::io::Error::other(why));
     }
     if mode & 0o022 != 0 {

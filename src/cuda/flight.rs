@@ -181,7 +181,7 @@ impl Lane {
             traffic: device.traffic()?,
             run: Stream::new(device.id())?,
             wait: Wait::default(),
-            threads: Threads::shared().unwrap_or_default(),
+            threads: Threads::shared(),
             idle: Vec::new(),
         })
     }

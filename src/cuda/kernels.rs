@@ -5,7 +5,7 @@ use super::device::Device;
 use super::driver::{Function, Module};
 use super::error::CudaError;
 use super::launch::Kernel;
-use super::log::{Level, log};
+use crate::log::{Level, log};
 
 /// The images that a device can take its kernels from. All give the same bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

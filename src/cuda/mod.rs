@@ -5,7 +5,7 @@
 //! serve), `special` (kernels compiled for one size while frames go on), with `nvrtc` (the compiler) and `disk` (what it
 //! compiled before), `launch`, `alpha` and `work` (what is launched; pure), `flight` (a frame from and to host memory, on its
 //! way) with `bands` (pure), `slot` (its memory), `staging` and `wait`, `there` (frames that stay on the device), `pinned`,
-//! `driver` (the driver's objects), `error`, `log`.
+//! `driver` (the driver's objects), `error`.
 
 pub mod alpha;
 mod bands;
@@ -17,7 +17,6 @@ mod error;
 mod flight;
 mod kernels;
 pub mod launch;
-pub mod log;
 pub mod nvrtc;
 mod pinned;
 mod slot;

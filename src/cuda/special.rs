@@ -15,8 +15,8 @@ use super::disk::{self, Key};
 use super::driver::{Function, Module};
 use super::error::CudaError;
 use super::launch::{Family, Group, Kind};
-use super::log::{Level, log};
 use super::nvrtc::{Nvrtc, Target};
+use crate::log::{Level, log};
 
 const SOURCE: &str = include_str!("../../kernels/blur.cu");
 macro_rules! headers {

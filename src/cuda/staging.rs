@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn bands_are_ready_in_order_and_whole() {
-        let threads = Threads::shared().unwrap();
+        let threads = Threads::shared();
         let copied = Mutex::new([0, 0]);
         let mut seen = Vec::new();
         let copy = |plane: usize, rows: Range<u32>| copied.lock().unwrap()[plane] += rows.len();
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn nothing_is_copied_before_its_band_is_there() {
-        let threads = Threads::shared().unwrap();
+        let threads = Threads::shared();
         let (there, copied) = (AtomicUsize::new(0), Mutex::new([0, 0]));
         let copy = |plane: usize, rows: Range<u32>| {
             let bands = bands();
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_failure_ends_it() {
-        let threads = Threads::shared().unwrap();
+        let threads = Threads::shared();
         let fails = |failing: usize| move |band: usize| if band == failing { Err(band) } else { Ok(()) };
         for failing in 0..3 {
             assert_eq!(chunks().feed(&threads, |_, _| (), fails(failing)), Err(failing));

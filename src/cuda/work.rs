@@ -40,13 +40,8 @@ impl<'a> Work<'a> {
     /// For planes whose sources and destinations are there, with products from `products` on, which starts on 256 bytes; of
     /// every job all rows, or those in `band`.
     pub fn new(jobs: &'a [Job], planes: &[(Place, Place)], products: u64, band: Option<&[Range<u32>]>) -> Self {
-        let mut work = Self {
-            copies: Vec::new(),
-            before: Vec::new(),
-            groups: Vec::new(),
-            after: Vec::new(),
-            product_bytes: 0,
-        };
+        let mut work =
+            Self { copies: Vec::new(), before: Vec::new(), groups: Vec::new(), after: Vec::new(), product_bytes: 0 };
         let rows =
             |(address, pitch): Place, first: usize, step: usize| (address + (first * pitch) as u64, pitch * step);
         let blurs: Vec<PlaneBlur> = jobs

@@ -21,7 +21,9 @@ pub enum MapError {
          {format} frame takes {need}"
     )]
     Truncated { side: Side, have: usize, need: usize, width: u32, height: u32, format: &'static str },
-    #[error("plane {plane} of the {side} buffer has a row stride of {stride} bytes, but rows must follow each other downwards")]
+    #[error(
+        "plane {plane} of the {side} buffer has a row stride of {stride} bytes, but rows must follow each other downwards"
+    )]
     Stride { side: Side, plane: usize, stride: i32 },
     #[error("the planes of the {} buffer overlap in memory, so they cannot be written one by one", Side::Output)]
     Overlap,

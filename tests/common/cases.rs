@@ -191,8 +191,7 @@ fn frames() -> Vec<Case> {
                     alpha: if n % 2 == 0 { Alpha::Premultiply } else { Alpha::Straight },
                     ..options(sigma, kernel_size)
                 };
-                let content =
-                    [Content::Noise, Content::Holes, Content::Extremes, Content::Flat, Content::Holes][n % 5];
+                let content = [Content::Noise, Content::Holes, Content::Extremes, Content::Flat, Content::Holes][n % 5];
                 cases.push(Case { options, planes, padding: [[0, 0], [4, 12], [13, 7]][n % 3], content });
             }
         }

@@ -65,6 +65,12 @@ impl Machine {
         unsafe { DRIVER.get::<Fail>(b"fake_fail").unwrap()(function.as_ptr(), after, times, status) };
     }
 
+    /// The time between any two events is so many milliseconds.
+    pub fn elapsed(&self, milliseconds: f32) {
+        // SAFETY: see above.
+        unsafe { DRIVER.get::<unsafe extern "C" fn(f32)>(b"fake_elapsed").unwrap()(milliseconds) };
+    }
+
     pub fn set(&self, devices: i32, capability: (i32, i32), cuda: (i32, i32)) {
         type Set = unsafe extern "C" fn(i32, i32, i32, i32);
         let version = cuda.0 * 1000 + cuda.1 * 10;

@@ -2,6 +2,7 @@
 // What the files of the driver's stand-in share: its state, contexts, streams and blocks of memory.
 #ifndef STAND_IN_LIBCUDA_H
 #define STAND_IN_LIBCUDA_H
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -89,6 +90,8 @@ struct State {
   std::set<Stream*> streams, all_streams;
   std::map<const char*, Block> blocks;
   int events = 0, modules = 0, allocations = 0;
+  // What the time between any two events is said to be, in milliseconds; NaN for what it is.
+  float elapsed = NAN;
   // Bytes copied so far.
   std::size_t to_device = 0, to_host = 0;
 };

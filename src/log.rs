@@ -24,7 +24,7 @@ pub fn set_sink(sink: Sink) {
     let _ = SINK.set(sink);
 }
 
-pub(super) fn log(level: Level, line: &str) {
+pub(crate) fn log(level: Level, line: &str) {
     if let Some(sink) = SINK.get() {
         sink(level, line);
     }
