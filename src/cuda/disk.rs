@@ -384,8 +384,11 @@ mod tests {
     /// Set where this program has started itself to print its folder.
     const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
 
+    /// Variables and their values; `None` for those that are not set.
+    type Environment<'a> = &'a [(&'a str, Option<&'a str>)];
+
     /// What a process with this environment takes for its folder.
-    fn folder_with(environment: &[(&str, Option<&str>)]) -> String {
+    fn folder_with(environment: Environment) -> String {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "cuda::disk::tests::the_folder_is_absolute_or_none", "--nocapture"]).env(CHILD, "1");
         for (name, value) in environment {
@@ -408,7 +411,7 @@ mod tests {
         const HOME: &str = "HOME";
         const XDG: &str = "XDG_CACHE_HOME";
         const OWN: &str = FOLDER_VARIABLE;
-        let table: [(&[(&str, Option<&str>)], &str); 8] = [
+        let table: [(Environment, &str); 8] = [
             (&[(OWN, None), (XDG, None), (HOME, Some("/home/u"))], "Some(\"/home/u/.cache/cudagaussblur\")"),
             (&[(OWN, None), (XDG, Some("/x")), (HOME, Some("/home/u"))], "Some(\"/x/cudagaussblur\")"),
             (&[(OWN, None), (XDG, Some("x")), (HOME, Some("/home/u"))], "Some(\"/home/u/.cache/cudagaussblur\")"),
