@@ -206,7 +206,7 @@ fn through_host_memory(layout: &PlaneLayout) -> Outcome<()> {
         (median(times), std::mem::take(&mut stages).map(median))
     };
     let (cuda, [upload, kernel, download]) = whole(Engine::on_cuda(CudaEngine::new(0)?));
-    let (cpu, _) = whole(Engine::on_cpu(CpuEngine::new().expect("threads")));
+    let (cpu, _) = whole(Engine::on_cpu(CpuEngine::new()));
     let PlaneLayout { width, height, .. } = layout;
     println!("| {width}x{height} | {upload:.1} | {kernel:.1} | {download:.1} | {cuda:.0} | {cpu:.0} |");
     Ok(())
