@@ -99,7 +99,7 @@ fn on_the_gpu() -> Outcome<()> {
 }
 
 fn on_the_cpu() {
-    let mut engine = Engine::on_cpu(CpuEngine::new().expect("threads"));
+    let mut engine = Engine::on_cpu(CpuEngine::new());
     head(
         &format!("1920x1080 on the CPU, {}", engine.stats().kernel_name),
         &KERNEL_SIZES.map(|size| format!("k={size}")),
