@@ -34,6 +34,7 @@ fn main() {
         match child.as_str() {
             "no device" => without_a_device(),
             "broken" => a_broken_context(),
+            "broken in flight" => a_context_broken_in_flight(),
             other => unreachable!("{other}"),
         }
         return;
@@ -59,6 +60,8 @@ fn main() {
         on_gpu("device_memory_that_runs_out", out_of_memory),
         on_gpu("devices_that_are_hidden", || in_a_child("no device", &[("CUDA_VISIBLE_DEVICES", "")])),
         on_gpu("a_context_that_breaks_in_mid_stream", || in_a_child("broken", &[])),
+        on_gpu("a_context_that_breaks_with_frames_in_flight", || in_a_child("broken in flight", &[])),
+        on_gpu("memory_that_is_pinned_in_parts_is_copied", video::pinned_in_parts),
         trial("real_video_equals_the_cpu_engines", gpu && std::env::var(VIDEO).is_ok(), real_video),
         trial("without_a_driver_it_is_said_at_start", present == Err(CudaError::NoDriver), without_a_driver),
     ];
@@ -405,27 +408,56 @@ fn out_of_memory() {
     blur.push(buffer(&info, &picture(&info, 1)));
 }
 
+fn break_the_context() {
+    let ptx = format!(
+        ".version 7.0\n.target sm_60\n.address_size 64\n.visible .entry trap(.param .align 8 .b8 a[{}])\n{{ trap; }}\n\0",
+        size_of::<launch::BlurArgs>()
+    );
+    let device = Device::open(0).unwrap();
+    let _current = device.enter().unwrap();
+    let stream = Stream::new(0).unwrap();
+    // SAFETY: whole PTX.
+    let module = unsafe { Module::load(ptx.as_bytes(), 0) }.unwrap();
+    let function = module.function("trap", device.limits().shared_bytes).unwrap();
+    let jobs = plan::jobs(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
+    let work = Work::new(&jobs, &[((0, 1), (0, 1))], 0, None);
+    let launch = &work.groups[0].launches(0, Passes::Best, device.limits())[0];
+    // SAFETY: the kernel traps before it touches anything.
+    unsafe { stream.launch(function, launch) }.unwrap();
+    println!("{}", stream.synchronize().unwrap_err());
+}
+
+/// What is in flight then cannot be waited for: its buffers are given up at a flush, and the CPU goes on.
+fn a_context_broken_in_flight() {
+    let info = info(VideoFormat::Rgba, 3840, 2160);
+    let source = CudaEngine::new(0).unwrap().pinned();
+    let frames = [0; 3].map(|_| gst::Buffer::from_mut_slice(source.allocate(info.size()).unwrap()));
+    let mut blur = Blur::new("sigma=3 max-in-flight=4");
+    blur.caps(&info);
+    for frame in frames {
+        blur.try_push(frame).unwrap();
+    }
+    break_the_context();
+    blur.harness.push_event(gst::event::FlushStart::new());
+    blur.harness.push_event(gst::event::FlushStop::new(true));
+    let abandoned = video::stat(&blur, "frames-abandoned");
+    let warnings = blur.messages(gst::MessageType::Warning);
+    println!("{abandoned} frames abandoned: {warnings:?}");
+    assert!(abandoned >= 1 && warnings.len() == 1, "{abandoned} frames abandoned: {warnings:?}");
+
+    while blur.harness.try_pull().is_some() {}
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    blur.harness.push_event(gst::event::Segment::new(&segment));
+    let small = video::info(VideoFormat::Rgba, 64, 48);
+    let image = picture(&small, 1);
+    blur.caps(&small);
+    assert!(read(&small, &blur.push(buffer(&small, &image))) == video::blurred(&image, 3.0, 0));
+    assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
+}
+
 /// A kernel that traps, in the same context: whatever uses it next fails, for good.
 fn a_broken_context() {
-    let break_it = || {
-        let ptx = format!(
-            ".version 7.0\n.target sm_60\n.address_size 64\n.visible .entry trap(.param .align 8 .b8 a[{}])\n{{ trap; }}\n\0",
-            size_of::<launch::BlurArgs>()
-        );
-        let device = Device::open(0).unwrap();
-        let _current = device.enter().unwrap();
-        let stream = Stream::new(0).unwrap();
-        // SAFETY: whole PTX.
-        let module = unsafe { Module::load(ptx.as_bytes(), 0) }.unwrap();
-        let function = module.function("trap", device.limits().shared_bytes).unwrap();
-        let jobs = plan::jobs(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
-        let work = Work::new(&jobs, &[((0, 1), (0, 1))], 0, None);
-        let launch = &work.groups[0].launches(0, Passes::Best, device.limits())[0];
-        // SAFETY: the kernel traps before it touches anything.
-        unsafe { stream.launch(function, launch) }.unwrap();
-        println!("{}", stream.synchronize().unwrap_err());
-    };
-    the_cpu_takes_over(break_it, "CUDA device 0 failed");
+    the_cpu_takes_over(break_the_context, "CUDA device 0 failed");
     // The context stays broken, and it is said at the next start.
     let text = start_fails("backend=cuda");
     assert!(text.contains("CUDA device 0 failed") && text.contains("restart the program"), "{text}");

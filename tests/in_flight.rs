@@ -148,27 +148,7 @@ fn memory_that_recurs_is_registered_until_it_is_freed() {
 #[test]
 fn memory_that_is_pinned_at_its_ends_alone_is_copied() {
     let machine = Machine::new();
-    let info = info(VideoFormat::Rgba, 100, 60);
-    let image = picture(&info, 6);
-    let source = CudaEngine::new(0).unwrap().pinned();
-    // What is registered of the frame: nothing, all, both ends, and two parts without a gap.
-    let all = info.size();
-    let table: [(&[(usize, usize)], u64); 4] =
-        [(&[], 0), (&[(0, all)], 1), (&[(0, 4000), (all - 4000, 4000)], 0), (&[(0, 9000), (9000, all - 9000)], 0)];
-    for (parts, pinned) in table {
-        let bytes = buffer(&info, &image).map_readable().unwrap().to_vec();
-        let address = bytes.as_ptr() as usize;
-        // SAFETY: the memory goes after its registrations.
-        let register = |(offset, len): &(usize, usize)| unsafe { source.register(address + offset, *len) };
-        let registered: Vec<_> = parts.iter().map(|part| register(part).unwrap().unwrap()).collect();
-        let mut blur = Blur::new("backend=auto sigma=1");
-        blur.caps(&info);
-        let frame = gst::Buffer::from_mut_slice(bytes);
-        assert!(read(&info, &blur.push(frame.clone())) == blurred(&image, 1.0, 0), "{parts:?}");
-        assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-pinned-in")], [1, pinned], "{parts:?}");
-        assert!(blur.messages(gst::MessageType::Warning).is_empty(), "{parts:?}");
-        drop((blur, registered, frame));
-    }
+    video::pinned_in_parts();
     assert_eq!(machine.counts().pinned_blocks, 0);
 }
 

@@ -6,6 +6,7 @@ use gst_video::{VideoFormat, VideoFrameExt, VideoInfo};
 use super::Noise;
 use super::cases::half;
 use super::oracle::Image;
+use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::filter::BlurParams;
 
 pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);
@@ -155,6 +156,31 @@ pub fn read(info: &VideoInfo, buffer: &gst::Buffer) -> Image {
 pub fn blurred(image: &Image, sigma: f64, kernel_size: u32) -> Image {
     let taps = half(&BlurParams::new(sigma, kernel_size).unwrap().taps(1.0));
     image.blurred(&taps, &taps)
+}
+
+/// A frame of which nothing, all, both ends, or two parts without a gap between them are registered with the device: only one
+/// registration of all of it makes it pinned.
+pub fn pinned_in_parts() {
+    let info = info(VideoFormat::Rgba, 100, 60);
+    let image = picture(&info, 6);
+    let source = CudaEngine::new(0).unwrap().pinned();
+    let all = info.size();
+    let table: [(&[(usize, usize)], u64); 4] =
+        [(&[], 0), (&[(0, all)], 1), (&[(0, 4000), (all - 4000, 4000)], 0), (&[(0, 9000), (9000, all - 9000)], 0)];
+    for (parts, pinned) in table {
+        let bytes = buffer(&info, &image).map_readable().unwrap().to_vec();
+        let address = bytes.as_ptr() as usize;
+        // SAFETY: the memory goes after its registrations.
+        let register = |(offset, len): &(usize, usize)| unsafe { source.register(address + offset, *len) };
+        let registered: Vec<_> = parts.iter().map(|part| register(part).unwrap().unwrap()).collect();
+        let mut blur = Blur::new("backend=auto sigma=1");
+        blur.caps(&info);
+        let frame = gst::Buffer::from_mut_slice(bytes);
+        assert!(read(&info, &blur.push(frame.clone())) == blurred(&image, 1.0, 0), "{parts:?}");
+        assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-pinned-in")], [1, pinned], "{parts:?}");
+        assert!(blur.messages(gst::MessageType::Warning).is_empty(), "{parts:?}");
+        drop((blur, registered, frame));
+    }
 }
 
 /// Every format in the element's caps.
