@@ -49,9 +49,12 @@ pub enum EngineError {
     /// The frame does not fit its own description.
     #[error("this frame cannot be blurred: {0}")]
     Frame(#[from] FrameError),
-    /// CUDA failed before this frame, may still be using its memory, and there is no other memory for it.
-    #[error("CUDA failed and may still be using this frame's memory, and there is no other memory to blur it into")]
-    Abandoned,
+    /// CUDA failed, may still be using the frame's memory, and there is no other memory to blur it into.
+    #[error("{0}; CUDA may still be using this frame's memory, and there is no other memory to blur it into")]
+    Abandoned(CudaError),
+    /// The frame was completed before, or failed.
+    #[error("this frame has been completed before")]
+    Completed,
     /// The scratch memory could not be had.
     #[error("out of memory: {bytes} bytes of scratch memory for this frame could not be allocated")]
     OutOfMemory {
@@ -87,7 +90,7 @@ impl EngineError {
         match self {
             Self::Frame(_) => ErrorKind::Frame,
             Self::OutOfMemory { .. } => ErrorKind::Memory,
-            Self::Abandoned => ErrorKind::Failed,
+            Self::Abandoned(_) | Self::Completed => ErrorKind::Failed,
             Self::NeedsCuda => ErrorKind::Setting,
             Self::Cuda(error) | Self::OnDevice(error) => match error {
                 CudaError::OutOfMemory { .. } => ErrorKind::Memory,
@@ -164,6 +167,12 @@ enum Worker {
 pub unsafe trait Hold: Sized {
     /// From where to where. The same at every call.
     fn frames(&mut self) -> (Source<'_>, Target<'_>);
+
+    /// Whether the memory can be leaked. A device uses no other memory directly, whatever it is: it goes through staging
+    /// buffers.
+    fn can_leak(&self) -> bool {
+        true
+    }
 
     /// Has nobody use or free the memory any more, because a device may still be using it.
     fn leak(self) {
@@ -253,6 +262,11 @@ unsafe impl Hold for Lent<'_, '_, '_> {
         let dst = self.1.iter_mut();
         let dst = dst.map(|plane| frame::Plane { layout: plane.layout, pitch: plane.pitch, data: &mut *plane.data });
         (Source::Host(src.collect()), Target::Host(dst.collect()))
+    }
+
+    /// It is the caller's again when the call returns.
+    fn can_leak(&self) -> bool {
+        false
     }
 }
 
@@ -365,7 +379,8 @@ impl Engine {
     }
 
     /// Blurs `src` into `dst`. The two have the same layouts; bytes of `dst` between rows stay as they are. On an error
-    /// `dst` is not to be used; if it is pinned and [`Stats::frames_abandoned`] has grown, the device may still write it.
+    /// `dst` is not to be used. Pinned memory goes through staging buffers here, because a borrow cannot be kept from its owner
+    /// where a device fails: [`Engine::begin`] is for memory that is used directly.
     ///
     /// Where CUDA fails and the CPU may take over, it does, with this frame and all that follow; why comes as the answer.
     pub fn blur(
@@ -382,6 +397,7 @@ impl Engine {
     /// what the CPU blurs is done.
     pub fn begin<H: Hold>(&mut self, options: impl Into<Options>, mut held: H) -> Result<Pending<H>, EngineError> {
         let options = options.into();
+        let direct = held.can_leak();
         let (src, mut dst) = held.frames();
         frame::validate(&src, &dst)?;
         self.design(options, &src.layouts());
@@ -399,7 +415,8 @@ impl Engine {
                     })
                 }
                 // SAFETY: likewise.
-                _ => unsafe { cuda.begin(&src, &mut dst, &self.jobs) }.map(|flight| State::Flying(Box::new(flight))),
+                _ => unsafe { cuda.begin(&src, &mut dst, &self.jobs, direct) }
+                    .map(|flight| State::Flying(Box::new(flight))),
             };
             match begun {
                 Ok(state) => return Ok(Pending { state, held: Some(held), options, failure: None, abandoned }),
@@ -418,7 +435,7 @@ impl Engine {
     pub fn finish<H: Hold>(&mut self, mut pending: Pending<H>) -> Result<Finished<H>, EngineError> {
         self.arrive(&mut pending)?;
         let queued = matches!(pending.state, State::Gone { queued: true });
-        let held = pending.held.take().ok_or(EngineError::Abandoned)?;
+        let held = pending.held.take().ok_or(EngineError::Completed)?;
         Ok(Finished { held, failure: pending.failure.take(), queued })
     }
 
@@ -439,7 +456,7 @@ impl Engine {
         };
         let settled = flight.settle();
         pending.state = State::Gone { queued: false };
-        let held = pending.held.take().ok_or(EngineError::Abandoned)?;
+        let held = pending.held.take().ok_or(EngineError::Completed)?;
         let (mut held, failure) = self.take_over(held, error, settled)?;
         pending.failure = failure;
         let (src, dst) = held.frames();
@@ -459,18 +476,24 @@ impl Engine {
     ) -> Result<(H, Option<CudaError>), EngineError> {
         let (src, dst) = held.frames();
         let on_device = src.on_device().is_some() || dst.on_device().is_some();
-        let held = match settled {
-            Ok(()) => Some(held),
-            Err(cause) => {
-                self.abandoned.count(&cause);
-                held.replace_destination()
+        if let Err(cause) = &settled {
+            self.abandoned.count(cause);
+        }
+        let failure = match error.map(|error| self.fall_back(error, on_device)).transpose() {
+            Ok(failure) => failure,
+            Err(error) => {
+                if settled.is_err() {
+                    held.leak();
+                }
+                return Err(error);
             }
         };
-        let failure = error.map(|error| self.fall_back(error, on_device)).transpose()?;
-        match (held, failure) {
-            (Some(held), failure) => Ok((held, failure)),
-            (None, Some(error)) => Err(EngineError::Cuda(error)),
-            (None, None) => Err(EngineError::Abandoned),
+        match settled {
+            Ok(()) => Ok((held, failure)),
+            Err(cause) => match held.replace_destination() {
+                Some(held) => Ok((held, failure)),
+                None => Err(EngineError::Abandoned(failure.unwrap_or(cause))),
+            },
         }
     }
 

@@ -28,37 +28,38 @@ impl Threads {
         if let Some(threads) = shared.upgrade() {
             return threads;
         }
-        let processors = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let threads = Arc::new(Self::start(processors - 1, spawn));
+        let wanted = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS) - 1;
+        let (threads, refused) = Self::start(wanted, spawn);
+        let threads = Arc::new(threads);
         *shared = Arc::downgrade(&threads);
-        threads
-    }
-
-    /// `count` threads that help the one that calls [`Threads::run`]; fewer, or none, where the system refuses that many.
-    fn start(count: usize, spawn: impl Fn(rayon::ThreadBuilder) -> io::Result<JoinHandle<()>>) -> Self {
-        let mut fewer = count;
-        let mut refused = None;
-        let mut this = Self::default();
-        while fewer > 0 {
-            match Self::try_start(fewer, &spawn) {
-                Ok(threads) => {
-                    this = threads;
-                    break;
-                }
-                Err(error) => {
-                    refused.get_or_insert(error);
-                    fewer /= 2;
-                }
-            }
-        }
+        // Whoever hears of it may start an element.
+        drop(shared);
         if let Some(error) = refused {
             let line = format!(
-                "only {fewer} of {count} worker threads could be started ({error}): frames take longer; allow more processes \
-                 (ulimit -u, or the pids limit of a container)"
+                "only {} of {wanted} worker threads could be started ({error}): frames take longer; allow more processes \
+                 (ulimit -u, or the pids limit of a container)",
+                threads.count() - 1
             );
             log(Level::Warning, &line);
         }
-        this
+        threads
+    }
+
+    /// `count` threads that help the one that calls [`Threads::run`]; fewer, or none, and the reason, where the system refuses
+    /// that many.
+    fn start(
+        mut count: usize,
+        spawn: impl Fn(rayon::ThreadBuilder) -> io::Result<JoinHandle<()>>,
+    ) -> (Self, Option<io::Error>) {
+        let mut refused = None;
+        while count > 0 {
+            match Self::try_start(count, &spawn) {
+                Ok(threads) => return (threads, refused),
+                Err(error) => refused = Some(error),
+            }
+            count /= 2;
+        }
+        (Self::default(), refused)
     }
 
     fn try_start(count: usize, spawn: impl Fn(rayon::ThreadBuilder) -> io::Result<JoinHandle<()>>) -> io::Result<Self> {
@@ -195,11 +196,11 @@ mod tests {
     #[test]
     fn as_many_threads_start_as_the_system_allows() {
         for (allowed, started) in [(0, 0), (1, 1), (2, 1), (3, 3), (6, 3), (7, 7)] {
-            let threads = Threads::start(7, |worker| match worker.index() {
+            let (threads, refused) = Threads::start(7, |worker| match worker.index() {
                 index if index < allowed => spawn(worker),
                 _ => Err(io::ErrorKind::WouldBlock.into()),
             });
-            assert_eq!(threads.count(), started + 1, "{allowed} allowed");
+            assert_eq!((threads.count(), refused.is_some()), (started + 1, allowed < 7), "{allowed} allowed");
             let mut states = vec![0; 9];
             threads.run(&mut states, |state| *state += 1);
             assert_eq!(states, [1; 9], "{allowed} allowed");

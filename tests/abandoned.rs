@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::Noise;
 use common::machine::Machine;
 use common::video::{Blur, blurred, buffer, info, picture, read, stat};
+use gst::glib::translate::from_glib_full;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
@@ -37,6 +38,8 @@ enum Input {
     Pinned,
     /// Ordinary memory that has come often enough to be registered.
     Registered,
+    /// Pinned memory of another buffer, which a meta keeps.
+    Parent,
 }
 
 /// What ends frames in flight.
@@ -53,18 +56,36 @@ fn pinned(bytes: usize) -> PinnedBytes {
 /// A buffer with noise in memory of this kind, which counts itself in `freed`.
 fn input(kind: Input, info: &gst_video::VideoInfo, freed: &Arc<AtomicUsize>) -> gst::Buffer {
     let mut buffer = match kind {
-        Input::Pinned => gst::Buffer::from_mut_slice(Counted(pinned(info.size()), freed.clone())),
+        Input::Pinned | Input::Parent => gst::Buffer::from_mut_slice(Counted(pinned(info.size()), freed.clone())),
         Input::Registered => gst::Buffer::from_mut_slice(Counted(vec![0; info.size()], freed.clone())),
     };
     let noise = Noise(1).bytes(info.size());
     buffer.get_mut().unwrap().copy_from_slice(0, &noise).unwrap();
-    buffer
+    if kind == Input::Parent { child_of(buffer) } else { buffer }
+}
+
+/// A buffer whose memory is that of another one, and does not keep it.
+fn child_of(parent: gst::Buffer) -> gst::Buffer {
+    let (address, bytes) = {
+        let map = parent.map_readable().unwrap();
+        (map.as_ptr().cast_mut(), map.len())
+    };
+    let mut child = gst::Buffer::new();
+    let buffer = child.get_mut().unwrap();
+    // SAFETY: the meta below keeps the memory as long as there is the buffer.
+    buffer.append_memory(unsafe {
+        from_glib_full(gst::ffi::gst_memory_new_wrapped(0, address.cast(), bytes, 0, bytes, std::ptr::null_mut(), None))
+    });
+    gst::ParentBufferMeta::add(buffer, &parent);
+    child
 }
 
 #[test]
 fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
     let machine = Machine::new();
     let info = info(VideoFormat::Rgba, 400, 200);
+    let image = picture(&info, 5);
+    let expected = blurred(&image, 0.5, 0);
     // From which call on which function fails, and so many of three frames are given up: each that is not takes a call to
     // wait for the device, and one to free its pinned input.
     let failures = [
@@ -73,14 +94,15 @@ fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
         ("cuEventSynchronize", 0, [3, 3]),
         ("cuEventSynchronize", 1, [2, 2]),
     ];
-    let kinds = [Input::Pinned, Input::Registered];
-    for (kind, end) in kinds.into_iter().flat_map(|kind| [(kind, End::Flush), (kind, End::Stop)]) {
+    let kinds = [Input::Pinned, Input::Registered, Input::Parent];
+    let flushes = kinds.map(|kind| (kind, End::Flush));
+    for (kind, end) in flushes.into_iter().chain([(Input::Pinned, End::Stop)]) {
         for (function, after, abandoned) in failures {
             let what = format!("{kind:?}, {end:?}, {function} after {after}");
             let abandoned: usize = abandoned[usize::from(kind == Input::Registered)];
             let before = machine.counts();
             let freed = Arc::new(AtomicUsize::new(0));
-            let mut blur = Blur::new("backend=auto sigma=1 max-in-flight=4");
+            let mut blur = Blur::new("backend=auto sigma=0.5 max-in-flight=4");
             blur.caps(&info);
             let mut frames = [0; 3].map(|_| input(kind, &info, &freed)).to_vec();
             if kind == Input::Registered {
@@ -105,22 +127,17 @@ fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
             assert_eq!(stat(&blur, "frames-abandoned"), abandoned as u64, "{what}");
             let warnings = blur.messages(gst::MessageType::Warning);
             assert_eq!(warnings.len(), 1, "{what}: {warnings:?}");
-            assert!(warnings[0].contains(&format!("the buffers of {abandoned} frames")), "{what}: {}", warnings[0]);
+            assert!(warnings[0].contains(&format!("the memory of {abandoned} frame")), "{what}: {}", warnings[0]);
 
             machine.mend();
             if end == End::Flush {
                 // The stream goes on, and nothing more is given up or said.
                 let segment = gst::FormattedSegment::<gst::ClockTime>::new();
                 blur.harness.push_event(gst::event::Segment::new(&segment));
-                let image = picture(&info, 5);
-                for _ in 0..3 {
-                    blur.try_push(buffer(&info, &image)).unwrap();
-                }
+                blur.try_push(buffer(&info, &image)).unwrap();
                 blur.harness.push_event(gst::event::Eos::new());
-                for frame in 0..3 {
-                    let output = blur.harness.try_pull().expect("a frame is lost");
-                    assert!(read(&info, &output) == blurred(&image, 1.0, 0), "{what}: frame {frame} after it");
-                }
+                let output = blur.harness.try_pull().expect("a frame is lost");
+                assert!(read(&info, &output) == expected, "{what}: the frame after it");
                 assert_eq!(stat(&blur, "frames-abandoned"), abandoned as u64, "{what}: after it");
                 assert_eq!(stat(&blur, "frames-cpu"), 0, "{what}: the CPU took over");
                 assert!(blur.messages(gst::MessageType::Warning).is_empty(), "{what}: said twice");
@@ -134,6 +151,44 @@ fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
             let expected = 2 * abandoned as i32;
             assert!(if exact { leaked == expected } else { leaked >= expected }, "{what}: {leaked} pinned blocks stay");
         }
+    }
+}
+
+/// One failure is told once, with all that it means.
+#[test]
+fn a_frame_that_the_device_may_still_use_is_blurred_elsewhere() {
+    let machine = Machine::new();
+    let info = info(VideoFormat::Rgba, 40, 12);
+    let image = picture(&info, 3);
+    for backend in ["auto", "cuda"] {
+        let mut blur = Blur::new(&format!("backend={backend} sigma=2"));
+        blur.caps(&info);
+        for function in ["cuEventQuery", "cuEventSynchronize"] {
+            machine.fail(function, 0, LAUNCH_FAILED);
+        }
+        let pushed = blur.try_push(buffer(&info, &image));
+        let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+        for message in std::iter::from_fn(|| blur.bus.pop()) {
+            match message.view() {
+                gst::MessageView::Warning(warning) => warnings.push(warning.error().to_string()),
+                gst::MessageView::Error(error) => errors.push(error.error().to_string()),
+                _ => (),
+            }
+        }
+        println!("{warnings:?} {errors:?}");
+        assert_eq!(stat(&blur, "frames-abandoned"), 1);
+        assert!(warnings.len() == 1 && warnings[0].contains("the memory of 1 frame, which is leaked"), "{warnings:?}");
+        if backend == "auto" {
+            assert!(read(&info, &blur.harness.pull().unwrap()) == blurred(&image, 2.0, 0));
+            assert!(
+                warnings[0].contains("the CPU does the work from this frame on") && errors.is_empty(),
+                "{errors:?}"
+            );
+        } else {
+            assert_eq!(pushed, Err(gst::FlowError::Error));
+            assert_eq!(errors.len(), 1, "{errors:?}");
+        }
+        machine.mend();
     }
 }
 
@@ -172,6 +227,8 @@ fn no_frame_is_lost_or_wrong_wherever_the_context_is_lost() {
             assert!(read(&info, &output) == *expected, "{function} after {after}: frame {frame}");
         }
         assert!(blur.messages(gst::MessageType::Error).is_empty());
+        let warnings = blur.messages(gst::MessageType::Warning);
+        assert!(warnings.len() <= 2, "{function} after {after}: {warnings:?}");
         abandoned += stat(&blur, "frames-abandoned");
         machine.mend();
     }

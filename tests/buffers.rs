@@ -134,6 +134,7 @@ fn start(backend: &str, setting: &Setting) -> Blur {
 }
 
 fn downstream_pools_with_alignment_and_odd_paddings() {
+    video::init();
     let _machine = Machine::new();
     let setting = formats::settings()[0];
     for (format, mode) in FORMATS
@@ -258,6 +259,7 @@ fn fill_stack(byte: u8) {
 }
 
 fn metas_with_maps_of_their_own() {
+    video::init();
     // Valgrind stands no stand-in for a driver; there the CPU is enough.
     let machine = std::env::var_os(UNDER_VALGRIND).is_none().then(Machine::new);
     let setting = formats::settings()[0];
@@ -303,6 +305,10 @@ fn metas_with_maps_of_their_own_under_valgrind() -> Result<(), Failed> {
 }
 
 fn main() {
+    if std::env::var_os(UNDER_VALGRIND).is_none() {
+        // It sets a variable of the environment, which no other thread may read then.
+        std::sync::LazyLock::force(&common::machine::DRIVER);
+    }
     let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
     let plain: [(&str, fn()); 3] = [
         ("downstream_pools_with_alignment_and_odd_paddings", downstream_pools_with_alignment_and_odd_paddings),

@@ -48,7 +48,9 @@ fn a_foreign_python3_that_is_first_on_path_is_passed_over() {
         let own = Command::new(foreign.0.join("python3")).args(["-c", "import numpy"]).output().unwrap();
         assert!(!own.status.success(), "the foreign python3 has NumPy, so that it proves nothing");
         let path = foreign.path();
-        let version = python::output(python::with("numpy,scipy").args(["-c", "print('found')"]).env("PATH", &path));
+        let version = python::output(
+            python::with("numpy,scipy").args(["-c", "print('found')"]).env("PATH", &path).env_remove("PYTHON"),
+        );
         assert_eq!(version, "found\n", "{name}");
     }
 }
@@ -56,7 +58,12 @@ fn a_foreign_python3_that_is_first_on_path_is_passed_over() {
 #[test]
 fn what_no_python3_can_import_is_named() {
     let foreign = Foreign::new("none", WITHOUT_PACKAGES);
-    let output = python::with("no_such_module,numpy").args(["-c", ""]).env("PATH", foreign.path()).output().unwrap();
+    let output = python::with("no_such_module,numpy")
+        .args(["-c", ""])
+        .env("PATH", foreign.path())
+        .env_remove("PYTHON")
+        .output()
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(127), "{said}");
     for words in ["can import no_such_module and numpy", "/python3, ", "/usr/bin/python3", "PYTHON="] {
@@ -76,7 +83,10 @@ fn the_python_example_names_the_interpreter_it_needs() {
     // Started by itself it takes the right one: it comes as far as looking for the element.
     let output = Command::new(example)
         .env("PATH", foreign.path())
+        // Neither does an installed one count.
         .env("GST_PLUGIN_PATH", "")
+        .env_remove("GST_PLUGIN_PATH_1_0")
+        .env("GST_PLUGIN_SYSTEM_PATH_1_0", &foreign.0)
         .env("GST_REGISTRY", foreign.0.join("registry.bin"))
         .output()
         .unwrap();

@@ -131,13 +131,15 @@ fn in_flight(mut engine: Engine, planes: &[PlaneLayout], pinned: [bool; 2]) -> O
 /// The time of a call, by the host's clock; source and destination are pinned or not.
 fn whole(mut engine: Engine, planes: &[PlaneLayout], pinned: [bool; 2]) -> Outcome<f64> {
     let params = BlurParams::new(2.5, 15)?;
-    let mut frames = (0..BUFFERS).map(|_| Frames::new(&engine, planes, pinned)).collect::<Outcome<Vec<_>>>()?;
+    let mut idle = (0..BUFFERS).map(|_| Frames::new(&engine, planes, pinned)).collect::<Outcome<VecDeque<_>>>()?;
     let mut times: Vec<Duration> = Vec::new();
-    for turn in 0..REPETITIONS + 8 {
-        let (src, mut dst) = frames[turn % BUFFERS].views();
+    for _ in 0..REPETITIONS + 8 {
+        let frame = idle.pop_front().expect("it comes back every time");
         let begun = Instant::now();
-        engine.blur(params, &src, &mut dst)?;
+        let pending = engine.begin(params, frame)?;
+        let finished = engine.finish(pending)?;
         times.push(begun.elapsed());
+        idle.push_back(finished.held);
     }
     Ok(microseconds(median(times.split_off(8))))
 }

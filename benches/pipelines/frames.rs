@@ -1,14 +1,15 @@
 //! One pipeline at full speed: what a frame takes, and what of it is ours.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
-use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::engine::{Engine, Hold};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::Plane;
+use gstcudagaussblur::frame::{Plane, PlaneLayout, Source, Target};
 
 use crate::common::{Outcome, noise};
 use crate::line::{BUFFERS, FRAMES, Line, Memory, SINK};
@@ -99,6 +100,25 @@ fn pipeline(elements: &str, info: &VideoInfo, memory: Memory) -> Outcome<Row> {
     Ok(Row { each: times.each, within: times.within, copied: Some(copied / frames.max(1)) })
 }
 
+/// A frame in pinned memory.
+struct PinnedFrame {
+    layouts: Vec<PlaneLayout>,
+    src: Vec<PinnedBytes>,
+    dst: Vec<PinnedBytes>,
+}
+
+// SAFETY: the driver's own blocks, which stay where they are and are used for nothing else.
+unsafe impl Hold for PinnedFrame {
+    fn frames(&mut self) -> (Source<'_>, Target<'_>) {
+        let plane = |layout: &PlaneLayout| (*layout, layout.row_bytes());
+        let src = self.layouts.iter().map(plane).zip(&mut self.src);
+        let dst = self.layouts.iter().map(plane).zip(&mut self.dst);
+        let src = src.map(|((layout, pitch), bytes)| Plane { layout, pitch, data: &*bytes.as_mut() });
+        let dst = dst.map(|((layout, pitch), bytes)| Plane { layout, pitch, data: bytes.as_mut() });
+        (Source::Host(src.collect()), Target::Host(dst.collect()))
+    }
+}
+
 /// The same by the engine, without GStreamer.
 fn bare(info: &VideoInfo) -> Outcome<Duration> {
     let layouts = formats::planes(info, false).expect("a format of the element");
@@ -113,7 +133,8 @@ fn bare(info: &VideoInfo) -> Outcome<Duration> {
         });
         planes.collect::<Outcome<Vec<_>>>()
     };
-    let mut frames = (0..BUFFERS).map(|_| Ok([room()?, room()?])).collect::<Outcome<Vec<_>>>()?;
+    let frame = |_| Ok(PinnedFrame { layouts: layouts.to_vec(), src: room()?, dst: room()? });
+    let mut idle = (0..BUFFERS).map(frame).collect::<Outcome<VecDeque<_>>>()?;
     let params = BlurParams::new(SIGMA, SIZE)?;
     let mut begun = Instant::now();
     for turn in 0..FRAMES + BUFFERS {
@@ -121,13 +142,8 @@ fn bare(info: &VideoInfo) -> Outcome<Duration> {
         if turn == BUFFERS {
             begun = Instant::now();
         }
-        let [src, dst] = &mut frames[turn % BUFFERS];
-        let src = layouts.iter().zip(src);
-        let src = src.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &*room.as_mut() });
-        let dst = layouts.iter().zip(dst);
-        let dst = dst.map(|(layout, room)| Plane { layout: *layout, pitch: layout.row_bytes(), data: room.as_mut() });
-        let (src, mut dst) = (src.collect(), dst.collect());
-        engine.blur(params, &src, &mut dst)?;
+        let pending = engine.begin(params, idle.pop_front().expect("it comes back every time"))?;
+        idle.push_back(engine.finish(pending)?.held);
     }
     Ok(begun.elapsed() / FRAMES as u32)
 }

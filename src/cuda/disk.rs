@@ -11,6 +11,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
 use crate::log::{Level, log};
@@ -92,7 +93,7 @@ pub fn read(folder: &Path, key: &Key) -> Option<Vec<u8>> {
 
 /// Reads a file of the folder, and notes its use by the time of its modification.
 fn read_file(folder: &Path, path: &Path) -> std::io::Result<Vec<u8>> {
-    check_owner(folder, &fs::metadata(folder)?)?;
+    check_folder(folder)?;
     let file = open(path)?;
     let metadata = file.metadata()?;
     check_owner(path, &metadata)?;
@@ -117,6 +118,20 @@ fn open(path: &Path) -> std::io::Result<File> {
         options.custom_flags(flags.bits().cast_signed());
     }
     options.open(path)
+}
+
+/// Fails if it is no folder, but a link to one, or somebody else's: warns of it once, for all kernels are compiled then.
+fn check_folder(folder: &Path) -> std::io::Result<()> {
+    static WARNED: Once = Once::new();
+    let metadata = fs::symlink_metadata(folder)?;
+    let checked = if metadata.is_dir() {
+        check_owner(folder, &metadata)
+    } else {
+        Err(std::io::Error::other(format!("{} is no folder; set {FOLDER_VARIABLE} to one", folder.display())))
+    };
+    checked.inspect_err(|error| {
+        WARNED.call_once(|| log(Level::Warning, &format!("compiled kernels are not kept: {error}")));
+    })
 }
 
 /// Fails if it is not the user's own, or others may write it.
@@ -160,7 +175,7 @@ fn write_file(folder: &Path, key: &Key, image: &[u8]) -> std::io::Result<()> {
         return Err(std::io::Error::other(format!("{} bytes are more than a kernel takes", image.len())));
     }
     make_folder(folder)?;
-    check_owner(folder, &fs::metadata(folder)?)?;
+    check_folder(folder)?;
     // A new file of a name that nobody can guess, readable by the user alone, removed if it is not persisted.
     let mut file = tempfile::Builder::new().suffix(&format!(".{UNFINISHED}")).tempfile_in(folder)?;
     for part in [MAGIC, &key.0, Sha256::digest(image).as_slice(), image] {
@@ -330,6 +345,10 @@ mod tests {
         fs::rename(&file, &elsewhere).unwrap();
         symlink(&elsewhere, &file).unwrap();
         assert_eq!(read(&folder.0, &key), None, "read through a link");
+        let link = folder.0.with_file_name("link");
+        symlink(&folder.0, &link).unwrap();
+        write(&link, &Key::of(["2"]), b"an image");
+        assert_eq!(folder.files().len(), 2, "written into the folder behind a link");
 
         // A name that could be guessed, were it made of the key and the process.
         let guessed = file.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
@@ -373,8 +392,10 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        // Root alone can give things away.
-        chown(key.file(&folder.0), Some(12345), None).unwrap();
+        // Root alone can give things away, and not to a user that its namespace lacks.
+        if chown(key.file(&folder.0), Some(12345), None).is_err() {
+            return;
+        }
         assert_eq!(read(&folder.0, &key), None, "somebody else's file");
         chown(key.file(&folder.0), Some(0), None).unwrap();
         chown(&folder.0, Some(12345), None).unwrap();

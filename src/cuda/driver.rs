@@ -219,6 +219,7 @@ impl Stream {
             dstPitch: dst.1,
             ..rows_of(row_bytes, rows)
         };
+        // Between device memories the driver may refuse pitches other than its own, says its manual; none here did.
         // SAFETY: the caller's planes hold these rows.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().doing(self.id, "copying a plane")
     }
@@ -452,9 +453,7 @@ impl RegisteredMemory {
         STALE.lock().unwrap_or_else(PoisonError::into_inner).retain(|start| *start != address);
         Ok(Self { address })
     }
-}
 
-impl RegisteredMemory {
     /// For memory whose registration cannot be ended: what the system puts at its address later has other pages than the
     /// device knows, so that it is never taken for pinned.
     pub fn abandon(self) {

@@ -206,15 +206,15 @@ impl Lane {
     }
 
     /// Queues a frame; returns as soon as its source has been copied or queued to be. The context is current; `wanted` is the
-    /// number of bands, if it is not to be as measured; `consider` sees all that is to be done.
+    /// number of bands, if it is not to be as measured; `consider` sees all that is to be done; without `direct` pinned memory is staged too.
     ///
     /// # Safety
     /// What `src` and `dst` speak of lives, and is the device's alone, until the flight has been finished or dropped.
     pub unsafe fn begin(
         &mut self,
         choice: &Choice,
-        src: &Source,
-        dst: &mut Target,
+        (src, dst): (&Source, &mut Target),
+        direct: bool,
         jobs: &[Job],
         wanted: Option<usize>,
         consider: impl FnOnce(&Work),
@@ -224,7 +224,7 @@ impl Lane {
         let ahead = self.traffic.count();
         let mut berth = self.berth(&layouts, id)?;
 
-        let (way_in, way_out) = (way_in(src), way_out(dst));
+        let (way_in, way_out) = (way_in(src, direct), way_out(dst, direct));
         let uses = |way: &Way| Uses { device: !matches!(way, Way::There), pinned: way.is_staged() };
         berth.slot.prepare([uses(&way_in), uses(&way_out)], &self.run)?;
         let own = berth.slot.planes();
@@ -354,15 +354,15 @@ impl Lane {
     }
 }
 
-fn way_in(src: &Source) -> Way {
+fn way_in(src: &Source, direct: bool) -> Way {
     let Source::Host(frame) = src else { return Way::There };
-    let pinned = frame.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
+    let pinned = direct && frame.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
     Way::of(frame.iter().map(|plane| (plane.data.as_ptr() as usize, plane.pitch)).collect(), pinned)
 }
 
-fn way_out(dst: &mut Target) -> Way {
+fn way_out(dst: &mut Target, direct: bool) -> Way {
     let Target::Host(frame) = dst else { return Way::There };
-    let pinned = frame.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
+    let pinned = direct && frame.iter().all(|plane| driver::is_pinned(plane.data.as_ptr(), plane.data.len()));
     Way::of(frame.iter_mut().map(|plane| (plane.data.as_mut_ptr() as usize, plane.pitch)).collect(), pinned)
 }
 

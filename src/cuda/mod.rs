@@ -169,18 +169,26 @@ impl CudaEngine {
     }
 
     /// Sends a frame from `src` to `dst`, which [`crate::frame::validate`] has found fit for each other, on its way, blurred by
-    /// the jobs made for its planes. Frames arrive in the order in which they begin.
+    /// the jobs made for its planes. Frames arrive in the order in which they begin. `direct`: memory that is pinned is used
+    /// where it is; else all goes through staging buffers.
     ///
     /// # Safety
     /// What the two speak of lives, and is the device's alone, until the flight has been finished or dropped; what is on a
     /// device is on this one.
-    pub unsafe fn begin(&mut self, src: &Source, dst: &mut Target, jobs: &[Job]) -> Result<Flight, SubmitError> {
+    pub unsafe fn begin(
+        &mut self,
+        src: &Source,
+        dst: &mut Target,
+        jobs: &[Job],
+        direct: bool,
+    ) -> Result<Flight, SubmitError> {
         debug_assert!(crate::frame::validate(src, dst).is_ok());
         let _current = self.choice.device.enter()?;
         let Self { choice, wish, held, .. } = self;
         // SAFETY: passed on.
-        let flight =
-            unsafe { held.lane.begin(choice, src, dst, jobs, self.bands, |work| wish.consider(choice, work)) }?;
+        let flight = unsafe {
+            held.lane.begin(choice, (src, dst), direct, jobs, self.bands, |work| wish.consider(choice, work))
+        }?;
         self.serves(flight.is_special());
         Ok(flight)
     }

@@ -217,7 +217,17 @@ impl Specials {
         if !state.thread {
             let thread = std::thread::Builder::new().name("gaussblur-nvrtc".to_owned());
             let device = Arc::clone(device);
-            state.thread = thread.spawn(move || device.specials().work(&device)).is_ok();
+            match thread.spawn(move || device.specials().work(&device)) {
+                Ok(_) => state.thread = true,
+                Err(error) => {
+                    state.entries.remove(&shape);
+                    state.queue.retain(|queued| *queued != shape);
+                    drop(state);
+                    let line = format!("no kernel for {shape:?}: the compiler's thread could not be started ({error})");
+                    log(Level::Warning, &line);
+                    return false;
+                }
+            }
         }
         true
     }

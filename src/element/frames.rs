@@ -94,7 +94,7 @@ impl CudaGaussBlur {
     }
 
     fn begin(&self, stream: &mut Stream, input: gst::Buffer, output: gst::Buffer) -> Result<(), FrameFailure> {
-        let Some(format) = stream.format.clone() else { return Err(MapError::Refused(Side::Input).into()) };
+        let Some(format) = stream.format.clone() else { return Err(FrameFailure::NoCaps) };
         if let Some(source) = stream.engine.pinned() {
             recurring::see(&input, &source, std::ptr::from_ref(self) as usize);
         }
@@ -106,10 +106,11 @@ impl CudaGaussBlur {
     fn finish(&self, stream: &mut Stream, oldest: super::imp::Flight) -> Result<gst::Buffer, gst::FlowError> {
         let finished = stream.engine.finish(oldest).map_err(|error| self.fail(error.into()))?;
         if let Some(failure) = finished.failure {
+            let leaked = self.publish_stats(&stream.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
             gst::element_imp_warning!(
                 self,
                 gst::ResourceError::Failed,
-                ("{failure}; the CPU does the work from this frame on")
+                ("{failure}; the CPU does the work from this frame on{leaked}")
             );
         }
         Ok(finished.held.into_output(finished.queued))
@@ -118,9 +119,11 @@ impl CudaGaussBlur {
     /// Tells people why a frame came to nothing.
     fn fail(&self, failure: FrameFailure) -> gst::FlowError {
         self.post_error_message(match failure {
+            FrameFailure::Map(error @ MapError::Refused(_)) => gst::error_msg!(gst::StreamError::Format, ("{error}")),
             FrameFailure::Map(error) => {
                 gst::error_msg!(gst::StreamError::Format, ("{error}; {}", advice(error.side())))
             }
+            no_caps @ FrameFailure::NoCaps => gst::error_msg!(gst::StreamError::Format, ("{no_caps}")),
             FrameFailure::Engine(EngineError::Frame(error)) => {
                 let advice = error.side().map(|side| format!("; {}", advice(side))).unwrap_or_default();
                 gst::error_msg!(gst::StreamError::Format, ("{error}{advice}"))
@@ -133,7 +136,7 @@ impl CudaGaussBlur {
 
     fn put_back(&self, stream: Stream) {
         let (active, latency) = (stream.engine.active().into(), stream.latency());
-        self.publish_stats(&stream.engine);
+        self.report_stats(&stream.engine);
         let before = std::mem::replace(&mut lock(&self.readable).active, active);
         *lock(&self.stream) = Some(stream);
         if active != before {
@@ -142,22 +145,23 @@ impl CudaGaussBlur {
         }
     }
 
-    /// Has the engine's stats read back, and warns of the first frames whose buffers it had to give up.
-    pub(super) fn publish_stats(&self, engine: &Engine) {
+    /// Has the engine's stats read back. Returns what to say of frames whose memory was leaked, the first time that some were.
+    fn publish_stats(&self, engine: &Engine) -> Option<String> {
         let stats = engine.stats();
         let before = std::mem::replace(&mut lock(&self.readable).stats, stats);
-        if let Some(cause) = engine.abandon_cause()
-            && before.frames_abandoned == 0
+        (before.frames_abandoned == 0 && stats.frames_abandoned > 0).then(|| {
+            let frames =
+                if stats.frames_abandoned == 1 { "1 frame" } else { &*format!("{} frames", stats.frames_abandoned) };
+            format!("the device may still be using the memory of {frames}, which is leaked until the process ends")
+        })
+    }
+
+    /// The same, and posts it as a warning.
+    pub(super) fn report_stats(&self, engine: &Engine) {
+        if let Some(leaked) = self.publish_stats(engine)
+            && let Some(cause) = engine.abandon_cause()
         {
-            gst::element_imp_warning!(
-                self,
-                gst::ResourceError::Failed,
-                (
-                    "{cause}; the device may still be using the buffers of {} frames, which are leaked so that nobody else \
-                     gets them",
-                    stats.frames_abandoned
-                )
-            );
+            gst::element_imp_warning!(self, gst::ResourceError::Failed, ("{cause}; {leaked}"));
         }
     }
 

@@ -115,6 +115,8 @@ pub(super) enum FrameFailure {
     Map(#[from] MapError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    #[error("a frame came before its caps")]
+    NoCaps,
     #[error(
         "a frame is in the memory of CUDA device {have}, but cuda-device-id={wanted}; set cuda-device-id to {have} or -1, or \
          put cudadownload before the blur"
@@ -320,7 +322,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         lock(&self.settings).started = false;
         if let Some(mut stream) = lock(&self.stream).take() {
             stream.flights.clear();
-            self.publish_stats(&stream.engine);
+            self.report_stats(&stream.engine);
         }
         let context = lock(&self.context).take();
         drop(context);

@@ -27,7 +27,9 @@ pub enum MapError {
     Stride { side: Side, plane: usize, stride: i32 },
     #[error("the planes of the {} buffer overlap in memory, so they cannot be written one by one", Side::Output)]
     Overlap,
-    #[error("the {0} buffer could not be mapped: its memory or its GstVideoMeta does not fit the caps")]
+    #[error(
+        "the {0} buffer could not be mapped: its memory or GstVideoMeta does not fit the caps, or its device failed"
+    )]
     Refused(Side),
 }
 
@@ -132,10 +134,18 @@ impl Mapped {
         layouts.iter().enumerate().map(plane).collect()
     }
 
-    /// Keeps the memory for good. The buffer itself goes: its pool finds that somebody else holds the memory too, and has
-    /// another buffer made in its place.
+    /// Keeps the memory for good. The buffer goes back to its pool, which finds that somebody else holds the memory too, and has
+    /// another buffer made in its place. Without a pool the buffer stays too, with what its metas keep alive.
     fn leak(self) {
+        if !self.knows_lengths() {
+            // What a meta maps by itself need not be in the buffer's memories.
+            return std::mem::forget(self);
+        }
         let buffer = self.buffer.clone();
+        // SAFETY: a live buffer.
+        if unsafe { (*buffer.as_ptr()).pool.is_null() } {
+            std::mem::forget(buffer.clone());
+        }
         // Memory that is mapped for writing cannot be held twice.
         drop(self);
         for memory in buffer.iter_memories_owned() {
@@ -246,7 +256,7 @@ fn ordinary_copy(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> Option
     let new = copy.get_mut()?;
     let what = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS | gst::BufferCopyFlags::META;
     buffer.copy_into(new, what, ..).ok()?;
-    // It describes the rows of the other memory.
+    // Were it copied too, it would describe the rows of the other memory.
     if let Some(meta) = new.meta_mut::<gst_video::VideoMeta>() {
         meta.remove().ok()?;
     }
