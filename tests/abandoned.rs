@@ -61,11 +61,11 @@ fn input(kind: Input, info: &gst_video::VideoInfo, freed: &Arc<AtomicUsize>) -> 
     };
     let noise = Noise(1).bytes(info.size());
     buffer.get_mut().unwrap().copy_from_slice(0, &noise).unwrap();
-    if kind == Input::Parent { child_of(buffer) } else { buffer }
+    if kind == Input::Parent { child_of(&buffer) } else { buffer }
 }
 
 /// A buffer whose memory is that of another one, and does not keep it.
-fn child_of(parent: gst::Buffer) -> gst::Buffer {
+fn child_of(parent: &gst::Buffer) -> gst::Buffer {
     let (address, bytes) = {
         let map = parent.map_readable().unwrap();
         (map.as_ptr().cast_mut(), map.len())
@@ -76,7 +76,7 @@ fn child_of(parent: gst::Buffer) -> gst::Buffer {
     buffer.append_memory(unsafe {
         from_glib_full(gst::ffi::gst_memory_new_wrapped(0, address.cast(), bytes, 0, bytes, std::ptr::null_mut(), None))
     });
-    gst::ParentBufferMeta::add(buffer, &parent);
+    gst::ParentBufferMeta::add(buffer, parent);
     child
 }
 
