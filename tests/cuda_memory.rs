@@ -350,9 +350,12 @@ fn every_format() {
     let both: Vec<_> = ours.iter().filter(|format| theirs.contains(format)).collect();
     assert!(both.len() >= 15, "{both:?}");
     for format in both {
-        // Of a pair of pixels with one beyond the edge, `cudaupload` leaves that one behind.
-        let width = if ["YUY2", "UYVY"].contains(&format.as_str()) { 54 } else { 53 };
-        let caps = format!("video/x-raw,format={format},width={width},height=20");
+        // An odd width, where the neighbours keep its bytes themselves: of a pair of pixels with one beyond the edge
+        // `cudaupload` leaves that one behind, and GStreamer 1.24 has trouble with planes of half the width too.
+        let caps = |width: u32| format!("video/x-raw,format={format},width={width},height=20");
+        let there_and_back = format!("cudaupload ! {CUDA} ! cudadownload !");
+        let kept = |width: &u32| run_of(&caps(*width), &there_and_back) == run_of(&caps(*width), "");
+        let caps = caps([53, 54].into_iter().find(kept).expect("the neighbours keep bytes of an even width"));
         let expected = run_of(&caps, "cudagaussblur backend=cpu sigma=2 !");
         let blurred = run_of(&caps, &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! {CUDA} ! cudadownload !"));
         assert!(blurred == expected, "{format}");
