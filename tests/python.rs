@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::python;
 
@@ -38,11 +39,19 @@ impl Drop for Foreign {
     }
 }
 
+/// A file that is being written cannot be executed, and a process that another test starts meanwhile has it open.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// -S leaves out the folders of packages.
 const WITHOUT_PACKAGES: &str = "exec /usr/bin/python3 -S -E \"$@\"";
 
 #[test]
 fn a_foreign_python3_that_is_first_on_path_is_passed_over() {
+    let _alone = alone();
     for (name, script) in [("bare", WITHOUT_PACKAGES), ("broken", "exit 127")] {
         let foreign = Foreign::new(name, script);
         let own = Command::new(foreign.0.join("python3")).args(["-c", "import numpy"]).output().unwrap();
@@ -57,6 +66,7 @@ fn a_foreign_python3_that_is_first_on_path_is_passed_over() {
 
 #[test]
 fn what_no_python3_can_import_is_named() {
+    let _alone = alone();
     let foreign = Foreign::new("none", WITHOUT_PACKAGES);
     let output = python::with("no_such_module,numpy")
         .args(["-c", ""])
@@ -74,6 +84,7 @@ fn what_no_python3_can_import_is_named() {
 /// The example is for the distribution's Python, and says so to any other.
 #[test]
 fn the_python_example_names_the_interpreter_it_needs() {
+    let _alone = alone();
     let foreign = Foreign::new("example", WITHOUT_PACKAGES);
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blur.py");
     let output = Command::new(foreign.0.join("python3")).arg(example).output().unwrap();
