@@ -349,17 +349,24 @@ fn every_format() {
     assert!(ours.len() >= 28, "{ours:?}");
     let both: Vec<_> = ours.iter().filter(|format| theirs.contains(format)).collect();
     assert!(both.len() >= 15, "{both:?}");
+    let mut tried = 0;
     for format in both {
-        // An odd width, where the neighbours keep its bytes themselves: of a pair of pixels with one beyond the edge
-        // `cudaupload` leaves that one behind, and GStreamer 1.24 has trouble with planes of half the width too.
+        // An odd width, where GStreamer's own elements keep its bytes: of a pair of pixels with one beyond the edge `cudaupload`
+        // leaves that one behind. Version 1.24.2 puts the third plane of I420 in the wrong place at most widths.
         let caps = |width: u32| format!("video/x-raw,format={format},width={width},height=20");
         let there_and_back = format!("cudaupload ! {CUDA} ! cudadownload !");
         let kept = |width: &u32| run_of(&caps(*width), &there_and_back) == run_of(&caps(*width), "");
-        let caps = caps([53, 54].into_iter().find(kept).expect("the neighbours keep bytes of an even width"));
+        let Some(width) = [53, 54, 512].into_iter().find(kept) else {
+            println!("{format} is not tried: cudaupload ! cudadownload changes it");
+            continue;
+        };
+        tried += 1;
+        let caps = caps(width);
         let expected = run_of(&caps, "cudagaussblur backend=cpu sigma=2 !");
         let blurred = run_of(&caps, &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! {CUDA} ! cudadownload !"));
-        assert!(blurred == expected, "{format}");
+        assert!(blurred == expected, "{format} {width}x20");
     }
+    assert!(tried >= 15, "only {tried} formats are tried");
 }
 
 /// Contexts besides the device's primary one, while the pipeline plays.
