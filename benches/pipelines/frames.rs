@@ -124,7 +124,7 @@ fn bare(info: &VideoInfo) -> Outcome<Duration> {
     let layouts = formats::planes(info, false).expect("a format of the element");
     let mut engine = Engine::on_cuda(CudaEngine::new(0)?);
     let pinned = engine.pinned().expect("a CUDA engine");
-    let room = || {
+    let pinned_planes = || {
         let planes = layouts.iter().map(|plane| {
             let noise = noise(plane.row_bytes() * plane.height as usize);
             let mut bytes = pinned.allocate(noise.len())?;
@@ -133,7 +133,7 @@ fn bare(info: &VideoInfo) -> Outcome<Duration> {
         });
         planes.collect::<Outcome<Vec<_>>>()
     };
-    let frame = |_| Ok(PinnedFrame { layouts: layouts.to_vec(), src: room()?, dst: room()? });
+    let frame = |_| Ok(PinnedFrame { layouts: layouts.to_vec(), src: pinned_planes()?, dst: pinned_planes()? });
     let mut idle = (0..BUFFERS).map(frame).collect::<Outcome<VecDeque<_>>>()?;
     let params = BlurParams::new(SIGMA, SIZE)?;
     let mut begun = Instant::now();

@@ -111,7 +111,7 @@ impl From<CudaError> for SubmitError {
     }
 }
 
-/// A frame on its way. Dropping it waits for the device and discards the output.
+/// A frame in flight. Dropping it waits for the device and discards the output.
 pub struct Flight {
     /// `None` once the device has done with it, or never will for all that can be known.
     berth: Option<Berth>,
