@@ -309,7 +309,10 @@ fn no_folder(compiler: &Compiler) {
     assert!(frames(&mut engine(), &case(1.0, 1), LONG, is_special).1);
     assert_eq!(compiler.compilations(), 1);
     assert_eq!(lines(Level::Info, "compiled kernels are not kept in"), 1);
-    assert_eq!([lines(Level::Warning, ""), lines(Level::Warning, "is no folder; set CUDAGAUSSBLUR_CACHE")], [1, 1]);
+    assert_eq!(
+        [lines(Level::Warning, ""), lines(Level::Warning, "is not a directory; set CUDAGAUSSBLUR_CACHE")],
+        [1, 1]
+    );
     std::fs::remove_file(&blocked).unwrap();
 }
 

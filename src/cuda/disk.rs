@@ -27,7 +27,7 @@ const DIGEST: usize = 32;
 /// A kernel takes about 40 kB. Those unused for longest go when there are more, or more bytes.
 const MOST_FILES: usize = 256;
 const MOST_BYTES: u64 = 32 << 20;
-/// What is larger is no kernel of ours.
+/// A larger file is not one of these kernels.
 const MOST_IMAGE_BYTES: usize = 4 << 20;
 /// An unfinished file that is older was left by a process that was killed.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
@@ -63,7 +63,7 @@ pub fn folder() -> Option<PathBuf> {
     if folder.is_relative() {
         let name = folder.display();
         let line =
-            format!("compiled kernels are not kept: their folder {name} is no absolute path; set {FOLDER_VARIABLE}");
+            format!("compiled kernels are not cached: {name} is not an absolute path; set {FOLDER_VARIABLE} to one");
         log(Level::Info, &line);
         return None;
     }
@@ -91,23 +91,23 @@ pub fn read(folder: &Path, key: &Key) -> Option<Vec<u8>> {
     }
 }
 
-/// Reads a file of the folder, and notes its use by the time of its modification.
+/// Reads a file of the folder, and sets its modification time to now: eviction goes by that.
 fn read_file(folder: &Path, path: &Path) -> std::io::Result<Vec<u8>> {
     check_folder(folder)?;
     let file = open(path)?;
     let metadata = file.metadata()?;
     check_owner(path, &metadata)?;
     if !metadata.is_file() || metadata.len() > (MAGIC.len() + 2 * DIGEST + MOST_IMAGE_BYTES) as u64 {
-        return Err(std::io::Error::other("it is no file of a kernel's size"));
+        return Err(std::io::Error::other("not a regular file of a kernel's size"));
     }
     let mut bytes = Vec::new();
     (&file).take(metadata.len()).read_to_end(&mut bytes)?;
-    // Without it the file goes earlier than it should.
+    // On failure the file is only evicted earlier.
     let _ = file.set_modified(SystemTime::now());
     Ok(bytes)
 }
 
-/// Opens a file to read, neither through a link nor waiting for the other end of a pipe.
+/// Opens a file for reading; does not follow a link, nor wait for the writer of a pipe.
 fn open(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.read(true);
@@ -120,29 +120,31 @@ fn open(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-/// Fails if it is no folder, but a link to one, or somebody else's: warns of it once, for all kernels are compiled then.
+/// Fails unless this is a directory, not a link to one, that only the user can write. Warns once a process, because every
+/// kernel is then compiled anew.
 fn check_folder(folder: &Path) -> std::io::Result<()> {
     static WARNED: Once = Once::new();
     let metadata = fs::symlink_metadata(folder)?;
     let checked = if metadata.is_dir() {
         check_owner(folder, &metadata)
     } else {
-        Err(std::io::Error::other(format!("{} is no folder; set {FOLDER_VARIABLE} to one", folder.display())))
+        Err(std::io::Error::other(format!("{} is not a directory; set {FOLDER_VARIABLE} to one", folder.display())))
     };
     checked.inspect_err(|error| {
-        WARNED.call_once(|| log(Level::Warning, &format!("compiled kernels are not kept: {error}")));
+        WARNED.call_once(|| log(Level::Warning, &format!("compiled kernels are not cached: {error}")));
     })
 }
 
-/// Fails if it is not the user's own, or others may write it.
+/// Fails if the file belongs to another user, or other users may write it.
 #[cfg(unix)]
 fn check_owner(path: &Path, metadata: &fs::Metadata) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     let (owner, user, mode) = (metadata.uid(), rustix::process::geteuid().as_raw(), metadata.mode() & 0o7777);
     let path = path.display();
     if owner != user {
-        let why =
-            format!("{path} belongs to user {owner} and this is user {user}; set {FOLDER_VARIABLE} to another folder");
+        let why = format!(
+            "{path} belongs to user {owner}, but this process runs as user {user}; set {FOLDER_VARIABLE} to another folder"
+        );
         return Err(std::io::Error::other(why));
     }
     if mode & 0o022 != 0 {
@@ -151,7 +153,7 @@ fn check_owner(path: &Path, metadata: &fs::Metadata) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Elsewhere the user's folders are the user's own by the system's rules.
+/// Other systems protect the user's folders by access control lists.
 #[cfg(not(unix))]
 fn check_owner(_: &Path, _: &fs::Metadata) -> std::io::Result<()> {
     Ok(())
@@ -176,7 +178,7 @@ fn write_file(folder: &Path, key: &Key, image: &[u8]) -> std::io::Result<()> {
     }
     make_folder(folder)?;
     check_folder(folder)?;
-    // A new file of a name that nobody can guess, readable by the user alone, removed if it is not persisted.
+    // O_EXCL, a random name, mode 600; removed on drop unless persisted.
     let mut file = tempfile::Builder::new().suffix(&format!(".{UNFINISHED}")).tempfile_in(folder)?;
     for part in [MAGIC, &key.0, Sha256::digest(image).as_slice(), image] {
         file.write_all(part)?;

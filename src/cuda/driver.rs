@@ -219,7 +219,7 @@ impl Stream {
             dstPitch: dst.1,
             ..rows_of(row_bytes, rows)
         };
-        // Between device memories the driver may refuse pitches other than its own, says its manual; none here did.
+        // The manual lets a driver refuse device-to-device copies with pitches not from cuMemAllocPitch; none tested does.
         // SAFETY: the caller's planes hold these rows.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().doing(self.id, "copying a plane")
     }
@@ -303,7 +303,7 @@ pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
     is_host && bytes > 0 && before < size && bytes <= size - before && !is_stale(start)
 }
 
-/// Where registrations begin that could not be ended before their memory was freed.
+/// Start addresses of registrations that could not be ended before their memory was freed.
 static STALE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn is_stale(start: usize) -> bool {
@@ -352,7 +352,7 @@ impl Event {
     pub fn until(&self, later: &Self) -> Result<Duration, CudaError> {
         // SAFETY: live events.
         let milliseconds = unsafe { result::event::elapsed(self.raw, later.raw) }.doing(self.id, "reading a time")?;
-        // No number, or none that a time can be, says nothing.
+        // NaN, infinite and negative values become 0.
         Ok(Duration::try_from_secs_f32(milliseconds / 1000.0).unwrap_or_default())
     }
 }
@@ -449,13 +449,13 @@ impl RegisteredMemory {
         unsafe { sys::cuMemHostRegister_v2(address as *mut c_void, bytes, sys::CU_MEMHOSTREGISTER_PORTABLE) }
             .result()
             .doing(id, "registering memory")?;
-        // Whatever began there has ended, or this would have failed.
+        // The old registration is gone, or this call would have failed.
         STALE.lock().unwrap_or_else(PoisonError::into_inner).retain(|start| *start != address);
         Ok(Self { address })
     }
 
-    /// For memory whose registration cannot be ended: what the system puts at its address later has other pages than the
-    /// device knows, so that it is never taken for pinned.
+    /// Gives up a registration that cannot be ended. The system may later map other pages at its address, which the device
+    /// does not know, so the range is never treated as pinned again.
     pub fn abandon(self) {
         STALE.lock().unwrap_or_else(PoisonError::into_inner).push(self.address);
         std::mem::forget(self);

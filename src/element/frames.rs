@@ -16,7 +16,7 @@ use super::recurring;
 use crate::engine::{Backend, Engine, EngineError};
 use crate::frame::Side;
 
-/// What to do about a buffer that does not fit its caps.
+/// How to get rid of a buffer that does not fit its caps.
 fn advice(side: Side) -> &'static str {
     match side {
         Side::Input => {
@@ -145,7 +145,7 @@ impl CudaGaussBlur {
         }
     }
 
-    /// Has the engine's stats read back. Returns what to say of frames whose memory was leaked, the first time that some were.
+    /// Publishes the engine's stats. Returns the text for a warning the first time that frames were abandoned.
     fn publish_stats(&self, engine: &Engine) -> Option<String> {
         let stats = engine.stats();
         let before = std::mem::replace(&mut lock(&self.readable).stats, stats);
@@ -156,7 +156,7 @@ impl CudaGaussBlur {
         })
     }
 
-    /// The same, and posts it as a warning.
+    /// Publishes the engine's stats, and posts that warning if there is one.
     pub(super) fn report_stats(&self, engine: &Engine) {
         if let Some(leaked) = self.publish_stats(engine)
             && let Some(cause) = engine.abandon_cause()

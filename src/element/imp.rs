@@ -115,7 +115,7 @@ pub(super) enum FrameFailure {
     Map(#[from] MapError),
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error("a frame came before its caps")]
+    #[error("received a buffer before caps")]
     NoCaps,
     #[error(
         "a frame is in the memory of CUDA device {have}, but cuda-device-id={wanted}; set cuda-device-id to {have} or -1, or \

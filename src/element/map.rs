@@ -43,7 +43,7 @@ impl MapError {
     }
 }
 
-/// The address of the map function of a GstVideoMeta that nobody has given another one. GStreamer does not export it.
+/// The address of GstVideoMeta's default map function, which GStreamer does not export.
 static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
     let mut buffer = gst::Buffer::new();
     let buffer = buffer.get_mut().expect("a new buffer has one owner");
@@ -81,9 +81,8 @@ impl Mapped {
         let cuda = if on_device { gstcuda::Memory::of(&buffer) } else { None };
         let device = cuda.as_ref().map(gstcuda::Memory::stream);
         let flags = flags | if cuda.is_some() { gstcuda::MAP_CUDA } else { 0 };
-        // All 0, because a map function of the meta's own may leave GstMapInfo as it finds it. GStreamer keeps
-        // GST_VIDEO_FRAME_MAP_FLAG_NO_REF in there, which therefore is not used: it would be forgotten, and the buffer freed
-        // twice.
+        // Zeroed, because a custom map function may leave GstMapInfo untouched. GST_VIDEO_FRAME_MAP_FLAG_NO_REF is stored in
+        // GstMapInfo too, so it would be lost there and the buffer unreferenced twice: it is not used.
         let mut frame = MaybeUninit::<ffi::GstVideoFrame>::zeroed();
         // SAFETY: valid pointers; all 0 is a valid frame.
         let frame = unsafe {
@@ -104,8 +103,8 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Whether GstMapInfo says how many bytes there are. A map function other than GStreamer's own need not fill it in: its
-    /// stride and the height are all that is known then, to every element.
+    /// Whether GstMapInfo holds the length of the mapped bytes. A map function other than the default one need not fill it in;
+    /// then the length follows from stride and height.
     fn knows_lengths(&self) -> bool {
         // SAFETY: null or a GstVideoMeta, of the buffer that is mapped.
         let meta = unsafe { self.frame.meta.cast::<ffi::GstVideoMeta>().as_ref() };
@@ -134,11 +133,11 @@ impl Mapped {
         layouts.iter().enumerate().map(plane).collect()
     }
 
-    /// Keeps the memory for good. The buffer goes back to its pool, which finds that somebody else holds the memory too, and has
-    /// another buffer made in its place. Without a pool the buffer stays too, with what its metas keep alive.
+    /// Leaks the memory. The buffer returns to its pool, which sees that its memory is still referenced and replaces it. A
+    /// buffer without a pool is leaked too, with everything that its metas keep alive.
     fn leak(self) {
         if !self.knows_lengths() {
-            // What a meta maps by itself need not be in the buffer's memories.
+            // The bytes that such a meta maps need not be in the buffer's memories.
             return std::mem::forget(self);
         }
         let buffer = self.buffer.clone();
@@ -146,7 +145,7 @@ impl Mapped {
         if unsafe { (*buffer.as_ptr()).pool.is_null() } {
             std::mem::forget(buffer.clone());
         }
-        // Memory that is mapped for writing cannot be held twice.
+        // GStreamer refuses a second exclusive lock on memory that is mapped for writing.
         drop(self);
         for memory in buffer.iter_memories_owned() {
             let raw = memory.as_mut_ptr().cast();
