@@ -1,22 +1,149 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Hands the commit and its date to the plugin description, and the numbers of kernels/shared.h to `src/cuda/launch.rs`.
+//! Build script: passes the commit and its date to the plugin description, and translates `kernels/abi.h` to Rust.
+//!
+//! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields, and its pixel
+//! families as an enum, so that the host and the kernels cannot disagree. The parser knows only the forms that the
+//! header announces and rejects every other line.
 
 use std::fmt::Write;
 use std::path::Path;
+use std::{env, fs};
+
+const HEADER: &str = "kernels/abi.h";
 
 fn main() {
     gst_plugin_version_helper::info();
 
-    let header = Path::new("kernels").join("shared.h");
-    println!("cargo:rerun-if-changed={}", header.display());
-    let text = std::fs::read_to_string(&header).expect("kernels/shared.h is part of the source");
-    let mut constants = String::new();
-    for line in text.lines().filter_map(|line| line.strip_prefix("#define BLUR_")) {
-        if let Some((name, value)) = line.split_once(' ') {
-            let value: u32 = value.trim().parse().expect("kernels/shared.h defines plain numbers");
-            writeln!(constants, "pub const {name}: u32 = {value};").expect("a string takes everything");
+    println!("cargo:rerun-if-changed={HEADER}");
+    let header = fs::read_to_string(HEADER).unwrap_or_else(|error| panic!("{HEADER}: {error}"));
+    let rust = translate(&header).unwrap_or_else(|error| panic!("{error}"));
+    let out_dir = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
+    let path = Path::new(&out_dir).join("kernel_abi.rs");
+    fs::write(&path, rust).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+/// A struct whose closing brace has not been read yet.
+struct Struct {
+    name: String,
+    docs: String,
+    /// The fields as Rust source, each with its documentation.
+    fields: String,
+    names: Vec<String>,
+    has_array: bool,
+}
+
+/// Returns the header's declarations as Rust source. An error names the line that cannot be translated.
+fn translate(header: &str) -> Result<String, String> {
+    let mut rust = format!("// Generated from {HEADER} by build.rs.\n");
+    let mut docs = String::new();
+    let mut open: Option<Struct> = None;
+    for (index, line) in header.lines().enumerate() {
+        let line = line.trim();
+        if let Some(comment) = line.strip_prefix("//") {
+            docs += &format!("///{comment}\n");
+            continue;
+        }
+        let docs = std::mem::take(&mut docs);
+        let translated = match &mut open {
+            Some(item) if line == "};" => Some(struct_item(item)),
+            Some(item) => field(line, &docs, item),
+            None => declaration(line, &docs, &mut open),
+        };
+        rust += &translated.ok_or_else(|| format!("{HEADER}:{}: build.rs cannot translate `{line}`", index + 1))?;
+        if line == "};" {
+            open = None;
         }
     }
-    let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
-    std::fs::write(Path::new(&out).join("kernel_geometry.rs"), constants).expect("cargo's folder can be written to");
+    open.map_or(Ok(rust), |item| Err(format!("{HEADER}: struct {} has no end", item.name)))
+}
+
+/// The comment of an item, or a short one for an item without.
+fn docs_or(docs: &str, name: &str) -> String {
+    if docs.is_empty() { format!("/// `{name}` in `{HEADER}`.\n") } else { docs.to_owned() }
+}
+
+/// A line outside structs: a constant, the list of pixel families, the start of a struct, an assertion about a struct's
+/// size, or a preprocessor line without a meaning in Rust.
+fn declaration(line: &str, docs: &str, open: &mut Option<Struct>) -> Option<String> {
+    if let Some(families) = line.strip_prefix("#define BLUR_FAMILIES(X) ") {
+        return pixel_family(families, docs);
+    }
+    if let Some((name, value)) = line.strip_prefix("#define BLUR_").and_then(|define| define.split_once(' ')) {
+        let (docs, value) = (docs_or(docs, &format!("BLUR_{name}")), value.trim().parse::<u32>().ok()?);
+        return Some(format!("{docs}pub const {name}: u32 = {value};\n"));
+    }
+    if let Some(name) = line.strip_prefix("struct ").and_then(|rest| rest.strip_suffix(" {")) {
+        *open = Some(Struct {
+            name: name.to_owned(),
+            docs: docs_or(docs, name),
+            fields: String::new(),
+            names: Vec::new(),
+            has_array: false,
+        });
+        return Some(String::new());
+    }
+    if let Some(assertion) = line.strip_prefix("static_assert(sizeof(") {
+        let (name, size) = assertion.split_once(',')?.0.split_once(") == BLUR_")?;
+        return Some(format!("const _: () = assert!(size_of::<{name}>() == {size} as usize);\n"));
+    }
+    let ignored = line.is_empty() || ["#ifndef ", "#endif", "#define BLUR_ABI_H"].iter().any(|it| line.starts_with(it));
+    ignored.then(String::new)
+}
+
+/// A field, `type name;` or `type name[length]...;`, which is added to the struct. Pointers become addresses.
+fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
+    let (c_type, declarator) = line.strip_suffix(';')?.rsplit_once(' ')?;
+    let mut rust_type = match c_type {
+        "unsigned" => "u32",
+        "unsigned short" => "u16",
+        "unsigned long long" | "unsigned char*" | "const unsigned char*" => "u64",
+        "BlurPlane" => "BlurPlane",
+        _ => return None,
+    }
+    .to_owned();
+    let mut parts = declarator.split('[');
+    let name = parts.next()?;
+    for length in parts.rev() {
+        let length = length.strip_suffix(']')?;
+        let length = length.strip_prefix("BLUR_").map_or(length.to_owned(), |name| format!("{name} as usize"));
+        rust_type = format!("[{rust_type}; {length}]");
+        item.has_array = true;
+    }
+    item.fields += &format!("{}pub {name}: {rust_type},\n", docs_or(docs, &format!("{}::{name}", item.name)));
+    item.names.push(name.to_owned());
+    Some(String::new())
+}
+
+/// A struct and the offsets of its fields. A struct without arrays also has a default value, all zeros.
+fn struct_item(item: &Struct) -> String {
+    let Struct { name, docs, fields, names, has_array } = item;
+    let default = if *has_array { "" } else { ", Default" };
+    let offset = |field| format!("(\"{field}\", core::mem::offset_of!({name}, {field})),\n");
+    let offsets: String = names.iter().map(offset).collect();
+    format!(
+        "{docs}#[repr(C)]\n#[derive(Debug, Clone, Copy{default})]\npub struct {name} {{\n{fields}}}\n\
+         impl {name} {{\n/// The name of each field and its offset in bytes.\n\
+         pub const OFFSETS: &'static [(&'static str, usize)] = &[\n{offsets}];\n}}\n"
+    )
+}
+
+/// The enum of the pixel families: `u8_c12` becomes `U8C12`.
+fn pixel_family(families: &str, docs: &str) -> Option<String> {
+    let (mut variants, mut all, mut names, mut count) = (String::new(), String::new(), String::new(), 0);
+    for family in families.split_whitespace() {
+        let family = family.strip_prefix("X(")?.strip_suffix(')')?;
+        let capitalise = |word: &str| Some(word.get(..1)?.to_uppercase() + word.get(1..)?);
+        let variant = family.split('_').map(capitalise).collect::<Option<String>>()?;
+        writeln!(variants, "/// `{family}`.\n{variant},").ok()?;
+        write!(all, "Self::{variant}, ").ok()?;
+        writeln!(names, "Self::{variant} => \"{family}\",").ok()?;
+        count += 1;
+    }
+    let docs = docs_or(docs, "BLUR_FAMILIES");
+    Some(format!(
+        "{docs}#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]\npub enum PixelFamily {{\n{variants}}}\n\
+         impl PixelFamily {{\n/// All families.\npub const ALL: [Self; {count}] = [{all}];\n\
+         /// The suffix of the family's entry points.\n\
+         pub fn name(self) -> &'static str {{\nmatch self {{\n{names}}}\n}}\n}}\n"
+    ))
 }

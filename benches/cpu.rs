@@ -1,6 +1,6 @@
-//! The CPU engine beside what people blur with today, in one run on one machine. README.md tells how to read the table.
+//! Compares the CPU engine with other CPU blurs in one run on one machine. README.md explains the table.
 
-#[expect(dead_code, reason = "of the oracle only the Gaussian itself is wanted")]
+#[expect(dead_code, reason = "the bench uses only the oracle's Gaussian")]
 #[path = "../tests/common/oracle.rs"]
 mod oracle;
 
@@ -19,10 +19,10 @@ const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
 const SIGMAS: [f64; 3] = [1.5, 5.0, 20.0];
 const ROUNDS: usize = 15;
-/// How long each contestant blurs frame after frame in every round.
+/// The time for which each implementation blurs frame after frame in every round.
 const TURN: Duration = Duration::from_millis(50);
-/// Width and height of the middle of the frame that is compared with the Gaussian, too far from the edges for the
-/// contestants' different borders to matter.
+/// Width and height of the centre of the frame that is compared with the Gaussian, far enough from the edges that the
+/// implementations' different border modes do not matter.
 const WINDOW: [usize; 2] = [640, 360];
 const FORMATS: [(&str, usize, FastBlurChannels); 3] = [
     ("GRAY8", 1, FastBlurChannels::Plane),
@@ -31,7 +31,7 @@ const FORMATS: [(&str, usize, FastBlurChannels); 3] = [
 ];
 const OURS: &str = "cudagaussblur";
 
-/// A frame of slopes, edges and noise, the same in every run; channel c is the same in every format.
+/// A frame of gradients, edges and noise, the same in every run. Channel c is the same in every format.
 fn frame(channels: usize) -> Vec<u8> {
     let sample = |i: usize, c: usize| {
         let hash = ((4 * i + c) as u32).wrapping_mul(0x9e37_79b9);
@@ -45,13 +45,13 @@ fn frame(channels: usize) -> Vec<u8> {
 }
 
 trait Blur {
-    /// Blurs the frame; returns the time of the blur alone.
+    /// Blurs the frame and returns the time of the blur alone.
     fn blur(&mut self) -> Duration;
-    /// What the last blur gave.
+    /// The output of the last blur.
     fn output(&mut self) -> Vec<u8>;
 }
 
-/// An element between two pads, timed from the push of a frame to the pull of the blurred one.
+/// A GStreamer element in a harness, timed from the push of a frame to the pull of the blurred one.
 struct Element {
     harness: Harness,
     frame: Rc<Vec<u8>>,
@@ -79,8 +79,8 @@ impl Element {
 impl Blur for Element {
     fn blur(&mut self) -> Duration {
         self.output = None;
-        // A frame that nobody else holds, so that an element that works in place does so.
-        let mut input = self.inputs.acquire_buffer(None).expect("memory for a frame");
+        // The only reference to the buffer, so that an in-place element need not copy it.
+        let mut input = self.inputs.acquire_buffer(None).expect("the pool has a free buffer");
         input.make_mut().copy_from_slice(0, &self.frame).expect("the frame fits");
         let start = Instant::now();
         let output = self.harness.push_and_pull(input).expect("a blurred frame");
@@ -118,17 +118,17 @@ impl Blur for Libblur {
     }
 }
 
-/// The Python process of opencv.py, which answers each line with a line.
+/// The Python process of opencv.py, which answers each command line with one line.
 struct OpenCv {
     process: Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl OpenCv {
     const OUTPUT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/opencv-output.raw");
 
-    /// Also returns what it says of itself.
+    /// Starts the process. Also returns its first line: OpenCV's version and thread count.
     fn start(frame: &[u8]) -> Result<(Self, String), String> {
         let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join("opencv-input.raw");
         std::fs::write(&input, frame).map_err(|error| format!("{}: {error}", input.display()))?;
@@ -140,8 +140,8 @@ impl OpenCv {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("scripts/python does not start ({error}); install bash"))?;
-        let (orders, answers) = (process.stdin.take().expect("a pipe"), process.stdout.take().expect("a pipe"));
-        let mut opencv = Self { process, orders, answers: BufReader::new(answers) };
+        let (commands, answers) = (process.stdin.take().expect("piped"), process.stdout.take().expect("piped"));
+        let mut opencv = Self { process, commands, answers: BufReader::new(answers) };
         let about = opencv.answer();
         about.starts_with("OpenCV").then_some((opencv, about.clone())).ok_or(about)
     }
@@ -150,43 +150,43 @@ impl OpenCv {
         let mut line = String::new();
         match self.answers.read_line(&mut line) {
             Ok(1..) => line.trim_end().to_owned(),
-            _ => "opencv.py ended early, with its reason on stderr".to_owned(),
+            _ => "opencv.py ended early; standard error has the reason".to_owned(),
         }
     }
 
-    fn ask(&mut self, order: &str) -> String {
-        writeln!(self.orders, "{order}").expect("opencv.py listens");
+    fn ask(&mut self, command: &str) -> String {
+        writeln!(self.commands, "{command}").expect("opencv.py reads its input");
         self.answer()
     }
 }
 
 impl Drop for OpenCv {
     fn drop(&mut self) {
-        // An error says that it has ended by itself.
+        // An error means that the process has already ended.
         let _ = self.process.kill().and_then(|()| self.process.wait());
     }
 }
 
-/// One of the blurs that an [`OpenCv`] is asked for in turn.
+/// One blur of the shared [`OpenCv`] process.
 struct OpenCvBlur {
     opencv: Rc<RefCell<OpenCv>>,
-    order: String,
+    command: String,
 }
 
 impl Blur for OpenCvBlur {
     fn blur(&mut self) -> Duration {
-        Duration::from_nanos(self.opencv.borrow_mut().ask(&self.order).parse().expect("nanoseconds"))
+        Duration::from_nanos(self.opencv.borrow_mut().ask(&self.command).parse().expect("nanoseconds"))
     }
 
     fn output(&mut self) -> Vec<u8> {
-        // The process keeps the last of all its blurs, which may be another's.
+        // The process keeps the output of its last blur, which may belong to another row.
         self.blur();
         assert_eq!(self.opencv.borrow_mut().ask("save"), "saved");
-        std::fs::read(OpenCv::OUTPUT).expect("what opencv.py saved")
+        std::fs::read(OpenCv::OUTPUT).expect("the file that opencv.py saved")
     }
 }
 
-/// One line of the table.
+/// A row of the table.
 struct Row {
     name: &'static str,
     format: &'static str,
@@ -197,7 +197,7 @@ struct Row {
     milliseconds: Vec<f64>,
 }
 
-/// Every contestant, those of one sigma and channel count next to each other and ours first.
+/// The rows of all implementations, grouped by sigma and channel count, ours first in each group.
 fn rows(frames: &[Rc<Vec<u8>>; 3], opencv: &Result<Rc<RefCell<OpenCv>>, String>) -> Vec<Row> {
     let mut rows = Vec::new();
     for sigma in SIGMAS {
@@ -213,14 +213,14 @@ fn rows(frames: &[Rc<Vec<u8>>; 3], opencv: &Result<Rc<RefCell<OpenCv>>, String>)
                 add("cvsmooth", format, taps, Element::open(&launch, format, frame, "gstreamer1.0-opencv"));
             }
             if format == "RGBA" && sigma <= 5.0 {
-                // It has a kernel size of its own.
+                // gaussianblur chooses its kernel size itself.
                 let taps = 2 * (2.5 * sigma).ceil() as usize + 1;
                 let launch = format!("gaussianblur sigma={sigma}");
                 let blur = Element::open(&launch, "AYUV", frame, "gstreamer1.0-plugins-bad");
                 add("gaussianblur", "AYUV", taps, blur);
             }
-            let order = format!("{channels} {taps} {sigma}");
-            let blur = opencv.clone().map(|opencv| Box::new(OpenCvBlur { opencv, order }) as Box<dyn Blur>);
+            let command = format!("{channels} {taps} {sigma}");
+            let blur = opencv.clone().map(|opencv| Box::new(OpenCvBlur { opencv, command }) as Box<dyn Blur>);
             add("OpenCV", format, taps, blur);
             let modes =
                 [("libblur FixedPoint", ConvolutionMode::FixedPoint), ("libblur Exact", ConvolutionMode::Exact)];
@@ -234,9 +234,9 @@ fn rows(frames: &[Rc<Vec<u8>>; 3], opencv: &Result<Rc<RefCell<OpenCv>>, String>)
     rows
 }
 
-/// The Gaussian of the window, four channels, float64.
+/// The true Gaussian of the window in float64, four channels.
 fn gaussian(frame: &[u8], sigma: f64) -> Vec<f64> {
-    // Beyond six sigma lie two billionths of the weight.
+    // Two billionths of the Gaussian's weight lie beyond six sigma.
     let margin = (6.0 * sigma).ceil() as usize;
     let [width, height] = WINDOW.map(|size| size + 2 * margin);
     let (left, top) = ((WIDTH - width) / 2, (HEIGHT - height) / 2);
@@ -247,7 +247,7 @@ fn gaussian(frame: &[u8], sigma: f64) -> Vec<f64> {
     (0..WINDOW[1]).flat_map(row).copied().collect()
 }
 
-/// Largest and mean distance of a blurred frame from the Gaussian, in steps of a sample.
+/// Largest and mean distance of a blurred frame from the Gaussian, in LSB.
 fn errors(output: &[u8], channels: usize, gaussian: &[f64]) -> [f64; 2] {
     let (left, top) = ((WIDTH - WINDOW[0]) / 2, (HEIGHT - WINDOW[1]) / 2);
     let (mut largest, mut sum) = (0.0_f64, 0.0);
@@ -261,7 +261,7 @@ fn errors(output: &[u8], channels: usize, gaussian: &[f64]) -> [f64; 2] {
     [largest, sum / (WINDOW[0] * WINDOW[1] * channels) as f64]
 }
 
-/// The instruction set that our element says it uses.
+/// The instruction set that our element reports.
 fn kernel() -> String {
     let element = gst::ElementFactory::make(OURS).property_from_str("backend", "cpu").build().expect("the element");
     element.set_state(gst::State::Paused).expect("the CPU engine");
@@ -277,7 +277,7 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 fn main() {
-    // `cargo test --all-targets` starts benches too, without the flag.
+    // `cargo test --all-targets` runs benches too, but without this argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -292,7 +292,7 @@ fn main() {
     for round in 0..ROUNDS {
         for row in &mut rows {
             if let Ok(blur) = &mut row.blur {
-                // In a stream the frame before has warmed the caches.
+                // Warms the caches, as the previous frame of a stream does.
                 blur.blur();
                 let (mut time, mut frames) = (Duration::ZERO, 0);
                 while time < TURN {
@@ -311,7 +311,7 @@ fn main() {
     println!("- CPU: {}, {cores} cores, instruction set of ours: {}", model.trim_matches([' ', '\t', ':']), kernel());
     println!("- Software: {}, {about_opencv}", gst::version_string());
     println!("- Frame: {WIDTH}x{HEIGHT}, 8 bits\n- Command: cargo bench --bench cpu\n");
-    println!("| who | format | sigma | taps | ms, median (min–max) | theirs / ours | largest error | mean error |");
+    println!("| blur | format | sigma | taps | ms, median (min–max) | time / ours | largest error | mean error |");
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     for sigma in SIGMAS {
         let gaussian = gaussian(&frames[2], sigma);
@@ -319,7 +319,7 @@ fn main() {
         for row in rows.iter_mut().filter(|row| row.sigma == sigma) {
             print!("| {} | {} | {sigma} | {} | ", row.name, row.format, row.taps);
             match &mut row.blur {
-                Err(reason) => println!("not here: {reason} | | | |"),
+                Err(reason) => println!("not available: {reason} | | | |"),
                 Ok(blur) => {
                     let times = &row.milliseconds;
                     let [min, max] = [f64::min, f64::max].map(|f| times.iter().copied().reduce(f).unwrap_or(f64::NAN));

@@ -1,7 +1,7 @@
-//! Every video format beside RGBA, in one run: time per byte on the GPU, for frames in device memory, and on the CPU.
-//! README.md tells how to read the tables.
+//! Compares every video format with RGBA in one run: time per byte on the GPU, for frames in device memory, and on the
+//! CPU. README.md explains the tables.
 
-#[expect(dead_code, reason = "only a part of it is wanted")]
+#[expect(dead_code, reason = "each bench uses only a part of this module")]
 mod common;
 
 use std::time::{Duration, Instant};
@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::CudaEngine;
-use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
+use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Plane, PlaneLayout};
+use gstcudagaussblur::filter::frame::{Plane, PlaneLayout};
 
-use common::{Outcome, make_special, median, noise, places, time_of_frame};
+use common::{Outcome, compile_specialised, device_planes, median, noise, time_of_frame};
 
 /// Kernel sizes; sigma is a sixth of each.
 const KERNEL_SIZES: [u32; 3] = [7, 15, 31];
@@ -24,18 +25,18 @@ const BUFFERS: usize = 4;
 
 fn main() -> Outcome<()> {
     gst::init()?;
-    // Kernels for single sizes are compiled here, not found.
-    // SAFETY: the only thread yet.
+    // Specialised kernels are compiled anew, not loaded from the disk cache.
+    // SAFETY: no other thread has been started, so none reads the environment.
     unsafe { std::env::set_var("CUDAGAUSSBLUR_CACHE", "off") };
     match device::count() {
         Ok(_) => on_the_gpu()?,
-        Err(error) => println!("no GPU, nothing to measure on one: {error}"),
+        Err(error) => println!("no GPU, only the CPU is measured: {error}"),
     }
     on_the_cpu();
     Ok(())
 }
 
-/// A format's name, its planes, and their bytes.
+/// The name, planes and total bytes of every format.
 fn all(width: u32, height: u32) -> Vec<(String, Vec<PlaneLayout>, usize)> {
     let of = |format: VideoFormat| {
         let info = VideoInfo::builder(format, width, height).build().expect("a format of the element");
@@ -50,7 +51,7 @@ fn params(size: u32) -> BlurParams {
     BlurParams::new(f64::from(size) / 6.0, size).expect("usable")
 }
 
-/// A row of times in µs, each with its time per byte as a multiple of the first row's.
+/// A row of times in µs, each with the ratio of its time per byte to the first row's.
 fn row(name: &str, bytes: usize, times: &[f64], first: &mut Option<Vec<f64>>) -> String {
     let per_byte: Vec<f64> = times.iter().map(|time| time / bytes as f64).collect();
     let first = first.get_or_insert_with(|| per_byte.clone());
@@ -62,16 +63,16 @@ fn row(name: &str, bytes: usize, times: &[f64], first: &mut Option<Vec<f64>>) ->
 }
 
 fn head(what: &str, columns: &[String]) {
-    println!("\n{what}: µs a frame (time per byte as a multiple of RGBA's)\n");
+    println!("\n{what}: µs per frame (ratio of the time per byte to RGBA's)\n");
     println!("| format | MB | {} |", columns.join(" | "));
     println!("| --- | --- |{}", " --- |".repeat(columns.len()));
 }
 
 fn on_the_gpu() -> Outcome<()> {
-    let device = Device::open(0)?;
-    let (general, special) = (CudaEngine::new(0)?.general(), CudaEngine::new(0)?);
+    let device = process::open(0)?.device().clone();
+    let (general, special) = (CudaEngine::new(0)?.without_jit(), CudaEngine::new(0)?);
     println!("{}", device.name());
-    let columns = ["prebuilt", "for the size"]
+    let columns = ["prebuilt", "specialised"]
         .iter()
         .flat_map(|kernel| KERNEL_SIZES.map(|size| format!("{kernel}, k={size}")))
         .collect::<Vec<_>>();
@@ -79,11 +80,11 @@ fn on_the_gpu() -> Outcome<()> {
         head(&format!("{width}x{height} in device memory"), &columns);
         let mut first = None;
         for (name, planes, bytes) in all(width, height) {
-            let made = KERNEL_SIZES.map(|size| make_special(&planes, params(size)));
+            let made = KERNEL_SIZES.map(|size| compile_specialised(&planes, params(size)));
             let _current = device.enter()?;
             let stream = Stream::new(0)?;
-            let room = places(&planes, 0, 256).1;
-            let frame = |_| Ok([DeviceMemory::new(room, &stream)?, DeviceMemory::new(room, &stream)?]);
+            let frame_bytes = device_planes(&planes, 0, 256).1;
+            let frame = |_| Ok([DeviceMemory::new(frame_bytes, &stream)?, DeviceMemory::new(frame_bytes, &stream)?]);
             let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;
             let mut times = Vec::new();
             for (engine, made) in [(&general, [true; 3]), (&special, made)] {
@@ -99,7 +100,7 @@ fn on_the_gpu() -> Outcome<()> {
 }
 
 fn on_the_cpu() {
-    let mut engine = Engine::on_cpu(CpuEngine::new());
+    let mut engine = Engine::with_cpu(CpuEngine::new());
     head(
         &format!("1920x1080 on the CPU, {}", engine.stats().kernel_name),
         &KERNEL_SIZES.map(|size| format!("k={size}")),

@@ -1,7 +1,7 @@
-"""What people use today, host memory to host memory, in one run and one table: the pipelines of `benches/pipelines`
-and VapourSynth with vszipcu's Gaussian blur. Times per frame at full speed, and as multiples of ours.
+"""Compares GPU blurs from host memory to host memory in one run and one table: the pipelines of `benches/pipelines` and
+VapourSynth with vszipcu's Gaussian blur. Prints the time per frame at full speed, and its ratio to ours.
   hosts.py COMMAND...     the command that starts the bench `pipelines`
-Wheels of vapoursynth and vapoursynth-vszipcu are taken from the folder `wheels` of the pack this lies in, if it is there."""
+If the parent folder has a folder `wheels`, as in a GPU pack, vapoursynth and vapoursynth-vszipcu are loaded from it."""
 
 import ctypes
 import functools
@@ -16,10 +16,10 @@ import time
 import zipfile
 
 WHEELS = sorted((pathlib.Path(__file__).resolve().parent.parent / "wheels").glob("*.whl"))
-# What the element's frames are called, VapourSynth's name of the format, and the size.
+# The name of the frame in the bench's table, VapourSynth's name of the format, width and height.
 CLIPS = [("1080p GRAY8", "GRAY8", 1920, 1080), ("1080p I420", "YUV420P8", 1920, 1080),
          ("1080p GBR", "RGB24", 1920, 1080), ("4K I420", "YUV420P8", 3840, 2160)]
-# vszipcu takes the smallest odd number of taps from 6 sigma + 1 on: here 15, as ours.
+# vszipcu uses the smallest odd number of taps that is at least 6 sigma + 1: here 15, as in the bench.
 SIGMA = 2.33
 STREAMS = [2, 4, 8, 16]
 FRAMES, WARM_UP, BUFFERS, BATCH = 800, 80, 6, 8
@@ -27,7 +27,7 @@ POOL, ORDINARY = "cudagaussblur, its pool", "cudagaussblur, ordinary buffers"
 
 
 def ours(command):
-    """Rows of the bench: frame, way, µs or None."""
+    """Rows of the bench: frame, pipeline, µs or None, and the remaining columns as text. The exit status comes first."""
     done = subprocess.run([*command, "frames"], stdout=subprocess.PIPE, text=True, check=False)
     rows = []
     for line in done.stdout.splitlines():
@@ -40,7 +40,7 @@ def ours(command):
 
 
 def nvrtc_folders():
-    """Where NVRTC may be: in packages of this Python, or the toolkit's."""
+    """Folders in which NVRTC may be: this Python's packages, the CUDA toolkit, the system's libraries."""
     for folder in map(pathlib.Path, sys.path):
         yield from (folder / "nvidia/cu13/lib", folder / "nvidia/cuda_nvrtc/lib")
     yield pathlib.Path("/usr/local/cuda/lib64")
@@ -48,13 +48,14 @@ def nvrtc_folders():
 
 
 def vapoursynth(folder):
-    """VapourSynth with the plugin, from wheels or as installed. Its package loads what lies in its folder `plugins`."""
+    """Imports VapourSynth with the plugin, from the wheels or as installed. The package loads the plugins in its folder
+    `plugins`."""
     for wheel in WHEELS:
         zipfile.ZipFile(wheel).extractall(folder)
     plugin = pathlib.Path(folder, "vapoursynth/plugins/vszipcu")
     if plugin.is_dir():
         sys.path.insert(0, folder)
-        # The plugin looks for NVRTC beside itself.
+        # The plugin searches its own folder for NVRTC.
         found = next((place for place in nvrtc_folders() if list(place.glob("libnvrtc.so.1[23]"))), None)
         for library in found.glob("libnvrtc*.so*") if found else []:
             (plugin / library.name).symlink_to(library)
@@ -62,7 +63,7 @@ def vapoursynth(folder):
 
 
 def source(vs, kind, width, height):
-    """A clip of a few frames of noise, made once and kept by the core, round and round."""
+    """A looping clip of a few frames of noise, which the core caches."""
     blank = vs.core.std.BlankClip(format=getattr(vs, kind), width=width, height=height, length=BUFFERS, keep=True)
 
     def fill(n, f):
@@ -78,27 +79,26 @@ def source(vs, kind, width, height):
 
 
 def pace(vs, clip):
-    """µs from frame to frame. Each frame asked for here is one of a batch of which the core makes all, so that Python has
-    little to do with it."""
+    """µs per frame. Each frame requested here makes the core produce a batch of frames, so that Python's overhead is small."""
     vs.core.std.SetVideoCache(clip, mode=0)
     batch = [vs.core.std.SelectEvery(clip, BATCH, [number]) for number in range(BATCH)]
     batch = functools.reduce(vs.core.std.CopyFrameProps, batch)
-    room, times, errors = threading.Semaphore(0), [], []
+    finished, times, errors = threading.Semaphore(0), [], []
 
-    def came(_frame, error):
+    def on_frame(_frame, error):
         times.append(time.perf_counter())
         if error:
             errors.append(error)
-        room.release()
+        finished.release()
 
-    # So many frames ahead that every thread has one, twice.
+    # Enough requests in flight for two frames per thread.
     ahead = max(2, 2 * vs.core.num_threads // BATCH)
     for number in range((WARM_UP + FRAMES) // BATCH):
         if number >= ahead:
-            room.acquire()
-        batch.get_frame_async(number, came)
+            finished.acquire()
+        batch.get_frame_async(number, on_frame)
     for _ in range(ahead):
-        room.acquire()
+        finished.acquire()
     if errors:
         raise errors[0]
     first = WARM_UP // BATCH
@@ -106,7 +106,7 @@ def pace(vs, clip):
 
 
 def theirs():
-    """Rows of VapourSynth, as of ours."""
+    """Rows of VapourSynth, in the format of ours()."""
     with tempfile.TemporaryDirectory(prefix="site-packages") as parent:
         folder = pathlib.Path(parent, "site-packages")
         folder.mkdir()
@@ -114,7 +114,7 @@ def theirs():
             vs = vapoursynth(str(folder))
             plugin = vs.core.vszipcu
         except (ImportError, AttributeError) as error:
-            print(f"vszipcu: not here ({error})")
+            print(f"vszipcu: not available ({error})")
             return []
         packed = " and ".join("-".join(wheel.name.split("-")[:2]) for wheel in WHEELS) or str(vs.__version__)
         print(f"{packed}, {vs.core.num_threads} threads")
@@ -123,7 +123,7 @@ def theirs():
             for name, kind, width, height in CLIPS:
                 clip = source(vs, kind, width, height)
                 rows.append((name, "VapourSynth, no filter", pace(vs, clip), ""))
-                rows.append((name, "vszipcu, as it comes", pace(vs, plugin.GaussBlur(clip, sigma=SIGMA)), ""))
+                rows.append((name, "vszipcu, default settings", pace(vs, plugin.GaussBlur(clip, sigma=SIGMA)), ""))
                 for streams in STREAMS:
                     blurred = plugin.GaussBlur(clip, sigma=SIGMA, num_streams=streams)
                     rows.append((name, f"vszipcu, num_streams={streams}", pace(vs, blurred), ""))
@@ -140,17 +140,18 @@ def main():
     if status or not rows:
         return status
     rows += theirs()
-    times = {(name, way): took for name, way, took, _ in rows}
-    print("\nHost memory to host memory, µs a frame at full speed\n")
-    print("| frame | who | µs | of ours in its pool | of ours, ordinary buffers | µs in the element, bytes copied |")
+    times = {(name, pipeline): took for name, pipeline, took, _ in rows}
+    print("\nHost memory to host memory, µs per frame at full speed\n")
+    print("| frame | pipeline | µs | ratio to ours, its pool | ratio to ours, ordinary buffers | "
+          "µs in the element, bytes copied |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name in dict.fromkeys(name for name, *_ in rows):
-        for _, way, took, more in filter(lambda row: row[0] == name, rows):
+        for _, pipeline, took, more in filter(lambda row: row[0] == name, rows):
             if took is None:
-                print(f"| {name} | {way} | | | | |")
+                print(f"| {name} | {pipeline} | | | | |")
                 continue
             ratios = " | ".join(f"{took / times[name, mine]:.2f}" for mine in (POOL, ORDINARY))
-            print(f"| {name} | {way} | {took:.1f} | {ratios} | {more.strip(', ')} |")
+            print(f"| {name} | {pipeline} | {took:.1f} | {ratios} | {more.strip(', ')} |")
     return 0
 
 

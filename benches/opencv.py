@@ -1,7 +1,8 @@
 """OpenCV's GaussianBlur for cpu.rs: opencv.py INPUT OUTPUT WIDTH HEIGHT, where INPUT is a raw RGBA frame.
 
-The first line it writes names its version. Then it answers each line it reads:
-"CHANNELS TAPS SIGMA" with the nanoseconds of one blur, "save" with "saved" once the last result is in OUTPUT.
+The first line of output is OpenCV's version and thread count. Then each line of input is a command:
+"CHANNELS TAPS SIGMA" blurs once and prints the time in nanoseconds; "save" writes the last result to OUTPUT and prints
+"saved".
 """
 
 import sys
@@ -18,12 +19,12 @@ results = {n: numpy.empty_like(frame) for n, frame in frames.items()}
 result = frame
 print(f"OpenCV {cv2.__version__} on {cv2.getNumThreads()} threads", flush=True)
 
-for order in sys.stdin:
-    if order == "save\n":
+for command in sys.stdin:
+    if command == "save\n":
         result.tofile(output_path)
         print("saved", flush=True)
         continue
-    channels, taps, sigma = order.split()
+    channels, taps, sigma = command.split()
     source, result = frames[int(channels)], results[int(channels)]
     size = (int(taps), int(taps))
     start = time.perf_counter_ns()

@@ -1,5 +1,5 @@
-"""CuPy and torchvision on the work of `cargo bench --bench cuda`, as far as they are installed: Gaussian blur in device
-memory, GPU time by events, median of 60 with six frames in turn.
+"""Measures the Gaussian blurs of CuPy and torchvision, where installed, on the frames of `cargo bench --bench cuda`: in
+device memory, GPU time by events, median of 60 with six frames in turn.
   others.py [cupy | torchvision]...     both by default"""
 
 import statistics
@@ -22,7 +22,7 @@ def cupy_blur():
         times = []
         for turn in range(REPETITIONS + 8):
             begin.record()
-            # Radius given, so that the taps are as many as ours.
+            # An explicit radius, so that the number of taps is ours.
             gaussian_filter(frames[turn % BUFFERS], (sigma, sigma, 0), output=output, mode="nearest", radius=(k // 2, k // 2, 0))
             end.record()
             end.synchronize()
@@ -38,7 +38,7 @@ def torchvision_blur():
     from torchvision.transforms.functional import gaussian_blur
 
     def time(height, width, channels, k, sigma):
-        # Planar, as torchvision wants it; the samples are as many.
+        # torchvision takes planar frames; the number of samples is the same.
         frames = [torch.randint(0, 256, (channels, height, width), dtype=torch.uint8, device="cuda") for _ in range(BUFFERS)]
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         times = []
@@ -65,19 +65,19 @@ def main():
             print(f"{name} is not measured: {sys.executable} cannot import it ({error})")
     if not makers:
         return 0
-    print("\nOthers, device memory in and out, µs, sigma = k/6\n")
-    print("| who | plane | " + " | ".join(f"k={k}" for k in KERNEL_SIZES) + " |")
+    print("\nOther libraries, device memory to device memory, µs, sigma = k/6\n")
+    print("| library | plane | " + " | ".join(f"k={k}" for k in KERNEL_SIZES) + " |")
     print("| --- | --- |" + " --- |" * len(KERNEL_SIZES))
     for name, time in makers:
         for plane, height, width, channels in PLANES:
             cells = []
             for k in KERNEL_SIZES:
-                # torchvision's kernel is two-dimensional: the widest would take minutes.
+                # torchvision's kernel is two-dimensional: the widest ones would take minutes.
                 slow = "torchvision" in name and k > 31
                 cells.append("" if slow else f"{time(height, width, channels, k, k / 6):.0f}")
             print(f"| {name} | {plane} | " + " | ".join(cells) + " |", flush=True)
-    print("\nOthers on the article's RGB frames, 7x7, sigma 1.5, µs in device memory\n")
-    print("| who | " + " | ".join(f"{width}x{height}" for height, width in ARTICLE) + " |")
+    print("\nOther libraries on the article's RGB frames, 7x7, sigma 1.5, µs in device memory\n")
+    print("| library | " + " | ".join(f"{width}x{height}" for height, width in ARTICLE) + " |")
     print("| --- |" + " --- |" * len(ARTICLE))
     for name, time in makers:
         cells = [f"{time(height, width, 3, 7, 1.5):.0f}" for height, width in ARTICLE]

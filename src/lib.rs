@@ -1,18 +1,48 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `cudagaussblur`: a GStreamer element that blurs live video with an exact Gaussian.
+//! `cudagaussblur`: a GStreamer element that blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU.
 //!
-//! The layers, each using only those below it: `element` (GStreamer), [`engine`] (picks and validates), [`cpu`] (does
-//! the work), [`plan`], [`filter`] and [`frame`] (pure). docs/ARCHITECTURE.md has the whole picture.
+//! Programs that link this crate register the element with [`register_static`] and use it by its name or its type,
+//! [`CudaGaussBlur`]. Everything else is private; the feature `internals` opens the modules to the project's own tests and
+//! benches, without any promise of stability.
+//!
+//! Each layer uses only those below it: `element` (GStreamer), `engine` (picks a backend), `cpu` and `cuda` (the backends),
+//! `filter` (taps, frames, plans). docs/ARCHITECTURE.md describes them.
 
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(
+        dead_code,
+        unused_imports,
+        unfulfilled_lint_expectations,
+        reason = "tests and benches use more than the plugin"
+    )
+)]
+
+#[cfg(feature = "internals")]
 pub mod cpu;
+#[cfg(not(feature = "internals"))]
+mod cpu;
+#[cfg(feature = "internals")]
 pub mod cuda;
+#[cfg(not(feature = "internals"))]
+mod cuda;
+#[cfg(feature = "internals")]
 pub mod element;
+#[cfg(not(feature = "internals"))]
+mod element;
+#[cfg(feature = "internals")]
 pub mod engine;
+#[cfg(not(feature = "internals"))]
+mod engine;
+#[cfg(feature = "internals")]
 pub mod filter;
-pub mod frame;
-pub mod log;
-pub mod plan;
+#[cfg(not(feature = "internals"))]
+mod filter;
+mod log;
+mod process;
 mod threads;
+
+pub use element::CudaGaussBlur;
 
 mod plugin {
     use super::element::register;
@@ -30,7 +60,19 @@ mod plugin {
     );
 }
 
-/// Registers the element without a plugin file, for programs that link this crate.
+/// Registers the element for this process, without a plugin file. Call it once, after `gst::init`.
+///
+/// ```
+/// gst::init()?;
+/// gstcudagaussblur::register_static()?;
+/// let blur = gst::ElementFactory::make("cudagaussblur").property("sigma", 5.0).build()?;
+/// assert!(blur.is::<gstcudagaussblur::CudaGaussBlur>());
+/// # use gst::prelude::*;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If GStreamer refuses the plugin, for instance because it was registered before.
 pub fn register_static() -> Result<(), gst::glib::BoolError> {
     plugin::plugin_desc::plugin_register_static()
 }

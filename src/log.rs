@@ -1,31 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Lines for people who look for the cause of something. The element hands in where they go; without it they go nowhere.
+//! The type of log lines. The element passes a sink that writes them to GStreamer's debug log.
 
-use std::sync::OnceLock;
-
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Something does not work that should.
+    /// Something failed that should work.
     Warning,
-    /// Something worth knowing once.
+    /// An event worth knowing once.
     Info,
-    /// Whatever helps.
+    /// Details for debugging.
     Debug,
 }
 
-/// Takes a line; called from any thread.
+/// Receives lines, from any thread.
 pub type Sink = fn(Level, &str);
-
-static SINK: OnceLock<Sink> = OnceLock::new();
-
-/// Lines go here from now on. The first call counts.
-pub fn set_sink(sink: Sink) {
-    let _ = SINK.set(sink);
-}
-
-pub(crate) fn log(level: Level, line: &str) {
-    if let Some(sink) = SINK.get() {
-        sink(level, line);
-    }
-}

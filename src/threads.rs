@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The worker threads: one set for all elements of the process, joined when the last of them stops.
+//! Worker threads for the CPU backend and for staging copies. `process` owns one set for all elements.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
-use crate::log::{Level, log};
-
-/// More threads than this only wait for memory.
+/// More threads are limited by memory bandwidth.
 const MAX_THREADS: usize = 32;
 
-static SHARED: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
-
-/// Worker threads. Dropping the last handle ends and joins them. By default there are none, and whoever calls does all.
+/// Worker threads. Dropping them ends and joins them. The default has none: the calling thread does all work.
 #[derive(Default)]
 pub struct Threads {
     /// `None` on a single processor, and while dropping.
@@ -22,32 +18,22 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// The process's set, started if nobody holds it.
-    pub fn shared() -> Arc<Self> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(threads) = shared.upgrade() {
-            return threads;
-        }
+    /// One thread for each processor beside the calling one. If the system refuses some, fewer, and a warning.
+    pub fn start() -> (Self, Option<String>) {
         let wanted = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS) - 1;
-        let (threads, refused) = Self::start(wanted, spawn);
-        let threads = Arc::new(threads);
-        *shared = Arc::downgrade(&threads);
-        // Whoever hears of it may start an element.
-        drop(shared);
-        if let Some(error) = refused {
-            let line = format!(
+        let (threads, refused) = Self::start_up_to(wanted, spawn);
+        let warning = refused.map(|error| {
+            format!(
                 "only {} of {wanted} worker threads could be started ({error}): frames take longer; allow more processes \
                  (ulimit -u, or the pids limit of a container)",
                 threads.count() - 1
-            );
-            log(Level::Warning, &line);
-        }
-        threads
+            )
+        });
+        (threads, warning)
     }
 
-    /// `count` threads that help the one that calls [`Threads::run`]; fewer, or none, and the reason, where the system refuses
-    /// that many.
-    fn start(
+    /// `count` threads; if the system refuses that many, half as many and so on, and its reason.
+    fn start_up_to(
         mut count: usize,
         spawn: impl Fn(rayon::ThreadBuilder) -> io::Result<JoinHandle<()>>,
     ) -> (Self, Option<io::Error>) {
@@ -71,20 +57,20 @@ impl Threads {
         match pool.build() {
             Ok(pool) => Ok(Self { pool: Some(pool), handles }),
             Err(error) => {
-                // Those that were started end now.
+                // The threads that did start end, because the pool was dropped.
                 handles.into_iter().for_each(|handle| drop(handle.join()));
                 Err(io::Error::other(error))
             }
         }
     }
 
-    /// How many calls of [`Threads::run`]'s closure can go on at once, the caller's among them.
+    /// The number of threads that [`Threads::run`] uses, the calling one included.
     pub fn count(&self) -> usize {
         self.handles.len() + 1
     }
 
-    /// Calls `work` once for each of `states`, at the same time where there are threads, and returns when all are done.
-    /// The first is the caller's own: it starts at once, while the threads wake up.
+    /// Calls `work` once for each of `states`, in parallel, and returns when all calls have returned. The calling thread takes
+    /// the first state and starts at once, while the workers wake up.
     pub fn run<State: Send>(&self, states: &mut [State], work: impl Fn(&mut State) + Sync) {
         match (&self.pool, states) {
             (Some(pool), [own, others @ ..]) if !others.is_empty() => pool.in_place_scope(|scope| {
@@ -97,27 +83,27 @@ impl Threads {
         }
     }
 
-    /// Calls `help` on up to `helpers` threads while `own` runs here; returns when `own` is done and nobody is in `help` any
-    /// more. Threads that wake up too late for that do not come in: in a virtual machine that can be half a millisecond.
-    pub fn alongside<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
+    /// Calls `help` on up to `helpers` workers while `own` runs on the calling thread. Returns when `own` has returned and no
+    /// worker is in `help` any more. A worker that wakes up after that does not call it: in a virtual machine waking up takes
+    /// up to half a millisecond.
+    pub fn run_with_helpers<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
         let Some(pool) = &self.pool else { return own() };
-        let gate = Arc::new(Gate::default());
+        let latch = Arc::new(ScopeLatch::default());
         let help: *const (dyn Fn() + Sync) = &help;
-        // SAFETY: only the lifetime changes; whoever calls it is inside the gate, which is closed and empty before `help`
-        // goes.
+        // SAFETY: only the lifetime of the trait object changes. `Help::call` is called between `ScopeLatch::enter` and
+        // `leave`, and `help` is not dropped before the latch is closed and everybody has left.
         let help = Help(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(help) });
         for _ in 0..helpers.min(self.handles.len()) {
-            let gate = Arc::clone(&gate);
+            let latch = Arc::clone(&latch);
             pool.spawn(move || {
-                if gate.enter() {
-                    let _inside = Inside(&gate);
-                    // SAFETY: as above.
+                if let Some(_inside) = latch.enter() {
+                    // SAFETY: `run_with_helpers` does not return while this worker is inside the latch, so the closure lives.
                     unsafe { help.call() };
                 }
             });
         }
-        // Also if `own` panics.
-        let _closing = Closing(&gate);
+        // Closes the latch also if `own` panics.
+        let _closing = CloseOnDrop(&latch);
         own()
     }
 }
@@ -126,39 +112,38 @@ fn spawn(worker: rayon::ThreadBuilder) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(format!("gaussblur-{}", worker.index())).spawn(|| worker.run())
 }
 
-/// What helpers call.
+/// The closure that helpers call.
 #[derive(Clone, Copy)]
 struct Help(*const (dyn Fn() + Sync));
 
-// SAFETY: what it points to may be called from any thread.
+// SAFETY: the closure is Sync, so it may be called from any thread.
 unsafe impl Send for Help {}
 
 impl Help {
     /// # Safety
-    /// What it points to is there.
+    /// The closure is alive.
     unsafe fn call(self) {
-        // SAFETY: as above.
+        // SAFETY: the pointer is to a live closure, as the caller promises.
         unsafe { (*self.0)() }
     }
 }
 
-/// Counts who is inside, and lets nobody in once it is closed.
+/// Counts the threads inside a scope, and admits none once it is closed.
 #[derive(Default)]
-struct Gate(AtomicUsize);
+struct ScopeLatch(AtomicUsize);
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-impl Gate {
-    fn enter(&self) -> bool {
-        let open = self.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0;
-        if !open {
-            self.0.fetch_sub(1, Ordering::Release);
-        }
-        open
+impl ScopeLatch {
+    /// Enters the scope until the guard is dropped; `None` if it is closed.
+    fn enter(&self) -> Option<Inside<'_>> {
+        let is_open = self.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0;
+        let inside = Inside(self);
+        is_open.then_some(inside)
     }
 }
 
-struct Inside<'a>(&'a Gate);
+struct Inside<'a>(&'a ScopeLatch);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
@@ -166,10 +151,10 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Closes the gate and waits until nobody is inside.
-struct Closing<'a>(&'a Gate);
+/// Closes the latch and waits until nobody is inside.
+struct CloseOnDrop<'a>(&'a ScopeLatch);
 
-impl Drop for Closing<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_or(CLOSED, Ordering::AcqRel);
         while self.0.0.load(Ordering::Acquire) != CLOSED {
@@ -182,7 +167,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         drop(self.pool.take());
         for handle in self.handles.drain(..) {
-            // A worker that panicked has told its frame already.
+            // A panic of a worker was passed on to the frame it worked for.
             let _ = handle.join();
         }
     }
@@ -192,11 +177,11 @@ impl Drop for Threads {
 mod tests {
     use super::*;
 
-    /// The caller does what refused threads do not.
+    /// The calling thread does the work of threads that were refused.
     #[test]
     fn as_many_threads_start_as_the_system_allows() {
         for (allowed, started) in [(0, 0), (1, 1), (2, 1), (3, 3), (6, 3), (7, 7)] {
-            let (threads, refused) = Threads::start(7, |worker| match worker.index() {
+            let (threads, refused) = Threads::start_up_to(7, |worker| match worker.index() {
                 index if index < allowed => spawn(worker),
                 _ => Err(io::ErrorKind::WouldBlock.into()),
             });
@@ -207,10 +192,10 @@ mod tests {
         }
     }
 
-    /// However late a helper is, it is in there only while there is something to be in.
+    /// A helper that wakes up late does not call a closure that has been dropped.
     #[test]
-    fn nobody_helps_after_the_end() {
-        let threads = Threads::shared();
+    fn helpers_run_only_while_the_scope_is_open() {
+        let (threads, _) = Threads::start();
         for turn in 0..2000 {
             let (inside, alive) = (AtomicUsize::new(0), AtomicUsize::new(1));
             let help = || {
@@ -218,7 +203,7 @@ mod tests {
                 assert_eq!(alive.load(Ordering::SeqCst), 1);
                 inside.fetch_sub(1, Ordering::SeqCst);
             };
-            threads.alongside(3, help, || {
+            threads.run_with_helpers(3, help, || {
                 if turn % 10 == 0 {
                     thread::sleep(std::time::Duration::from_micros(200));
                 }

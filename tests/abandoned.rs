@@ -1,5 +1,5 @@
-//! Frames in flight of which it cannot be known that the device has done with them, on the fake driver: their memory is
-//! neither reused, freed nor unregistered, and no frame is lost or wrong for it.
+//! In-flight frames of which it cannot be known whether the device has finished with them, on the fake CUDA driver:
+//! their memory is leaked (neither reused, freed nor unregistered), and every frame is still output correctly.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::Noise;
-use common::machine::Machine;
+use common::fake_driver::FakeDriver;
 use common::video::{Blur, blurred, buffer, info, picture, read, stat};
 use gst::glib::translate::from_glib_full;
 use gst::prelude::*;
@@ -17,7 +17,7 @@ use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
 const NOT_READY: i32 = 600;
 const LAUNCH_FAILED: i32 = 719;
 
-/// Bytes of a buffer that count themselves when they are freed.
+/// A buffer's memory that increments a counter when it is freed.
 struct Counted<T>(T, Arc<AtomicUsize>);
 
 impl<T> Drop for Counted<T> {
@@ -32,17 +32,17 @@ impl<T: AsMut<[u8]>> AsMut<[u8]> for Counted<T> {
     }
 }
 
-/// How the input's memory comes to be one that the device reads by itself.
+/// The kinds of input memory that the device reads directly, without a staging copy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Input {
     Pinned,
-    /// Ordinary memory that has come often enough to be registered.
+    /// Ordinary memory that has been seen often enough to be registered.
     Registered,
-    /// Pinned memory of another buffer, which a meta keeps.
+    /// Pinned memory of another buffer, which a parent buffer meta keeps alive.
     Parent,
 }
 
-/// What ends frames in flight.
+/// What discards the in-flight frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Flush,
@@ -53,7 +53,7 @@ fn pinned(bytes: usize) -> PinnedBytes {
     CudaEngine::new(0).unwrap().pinned().allocate(bytes).unwrap()
 }
 
-/// A buffer with noise in memory of this kind, which counts itself in `freed`.
+/// A buffer with noise in memory of this kind, which increments `freed` when it is freed.
 fn input(kind: Input, info: &gst_video::VideoInfo, freed: &Arc<AtomicUsize>) -> gst::Buffer {
     let mut buffer = match kind {
         Input::Pinned | Input::Parent => gst::Buffer::from_mut_slice(Counted(pinned(info.size()), freed.clone())),
@@ -64,7 +64,7 @@ fn input(kind: Input, info: &gst_video::VideoInfo, freed: &Arc<AtomicUsize>) -> 
     if kind == Input::Parent { child_of(&buffer) } else { buffer }
 }
 
-/// A buffer whose memory is that of another one, and does not keep it.
+/// A buffer that wraps another one's memory without owning it; a parent buffer meta keeps the other one alive.
 fn child_of(parent: &gst::Buffer) -> gst::Buffer {
     let (address, bytes) = {
         let map = parent.map_readable().unwrap();
@@ -72,7 +72,7 @@ fn child_of(parent: &gst::Buffer) -> gst::Buffer {
     };
     let mut child = gst::Buffer::new();
     let buffer = child.get_mut().unwrap();
-    // SAFETY: the meta below keeps the memory as long as there is the buffer.
+    // SAFETY: the parent buffer meta added below keeps the memory alive as long as the child buffer.
     buffer.append_memory(unsafe {
         from_glib_full(gst::ffi::gst_memory_new_wrapped(0, address.cast(), bytes, 0, bytes, std::ptr::null_mut(), None))
     });
@@ -81,13 +81,14 @@ fn child_of(parent: &gst::Buffer) -> gst::Buffer {
 }
 
 #[test]
-fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
-    let machine = Machine::new();
+fn flush_and_stop_leak_memory_the_device_may_still_use() {
+    let driver = FakeDriver::new();
     let info = info(VideoFormat::Rgba, 400, 200);
     let image = picture(&info, 5);
     let expected = blurred(&image, 0.5, 0);
-    // From which call on which function fails, and so many of three frames are given up: each that is not takes a call to
-    // wait for the device, and one to free its pinned input.
+    // The function that fails, the number of its calls that succeed before, and how many of three frames are then
+    // abandoned (with pinned, with registered input). A frame that is not abandoned needs one call to wait for the
+    // device, and one more to free a pinned input.
     let failures = [
         ("cuCtxPushCurrent_v2", 0, [3, 3]),
         ("cuCtxPushCurrent_v2", 2, [2, 1]),
@@ -100,7 +101,7 @@ fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
         for (function, after, abandoned) in failures {
             let what = format!("{kind:?}, {end:?}, {function} after {after}");
             let abandoned: usize = abandoned[usize::from(kind == Input::Registered)];
-            let before = machine.counts();
+            let before = driver.counts();
             let freed = Arc::new(AtomicUsize::new(0));
             let mut blur = Blur::new("backend=auto sigma=0.5 max-in-flight=4");
             blur.caps(&info);
@@ -112,10 +113,10 @@ fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
                 blur.harness.push_event(gst::event::Gap::builder(gst::ClockTime::ZERO).build());
                 while blur.harness.try_pull().is_some() {}
             }
-            machine.fail_times("cuEventQuery", 0, i32::MAX, NOT_READY);
+            driver.fail_times("cuEventQuery", 0, i32::MAX, NOT_READY);
             frames.drain(..).for_each(|frame| assert!(blur.try_push(frame).is_ok()));
-            assert_eq!(blur.harness.buffers_in_queue(), 0, "{what}: three frames are in flight");
-            machine.fail(function, after, LAUNCH_FAILED);
+            assert_eq!(blur.harness.buffers_in_queue(), 0, "{what}: not all three frames are in flight");
+            driver.fail(function, after, LAUNCH_FAILED);
             match end {
                 End::Flush => {
                     blur.harness.push_event(gst::event::FlushStart::new());
@@ -123,48 +124,56 @@ fn memory_that_the_device_may_still_use_is_leaked_at_flush_and_stop() {
                 }
                 End::Stop => drop(blur.element.set_state(gst::State::Null).unwrap()),
             }
-            assert_eq!(freed.load(Ordering::SeqCst), 3 - abandoned, "{what}: inputs that went back to upstream");
+            assert_eq!(freed.load(Ordering::SeqCst), 3 - abandoned, "{what}: number of inputs released");
             assert_eq!(stat(&blur, "frames-abandoned"), abandoned as u64, "{what}");
             let warnings = blur.messages(gst::MessageType::Warning);
             assert_eq!(warnings.len(), 1, "{what}: {warnings:?}");
             assert!(warnings[0].contains(&format!("the memory of {abandoned} frame")), "{what}: {}", warnings[0]);
 
-            machine.mend();
+            driver.clear_faults();
             if end == End::Flush {
-                // The stream goes on, and nothing more is given up or said.
+                // The stream continues: no further frame is abandoned and no further warning is posted.
                 let segment = gst::FormattedSegment::<gst::ClockTime>::new();
                 blur.harness.push_event(gst::event::Segment::new(&segment));
                 blur.try_push(buffer(&info, &image)).unwrap();
                 blur.harness.push_event(gst::event::Eos::new());
-                let output = blur.harness.try_pull().expect("a frame is lost");
-                assert!(read(&info, &output) == expected, "{what}: the frame after it");
-                assert_eq!(stat(&blur, "frames-abandoned"), abandoned as u64, "{what}: after it");
-                assert_eq!(stat(&blur, "frames-cpu"), 0, "{what}: the CPU took over");
-                assert!(blur.messages(gst::MessageType::Warning).is_empty(), "{what}: said twice");
+                let output = blur.harness.try_pull().expect("a frame was not output");
+                assert!(read(&info, &output) == expected, "{what}: wrong pixels after the flush");
+                assert_eq!(
+                    stat(&blur, "frames-abandoned"),
+                    abandoned as u64,
+                    "{what}: frames abandoned after the flush"
+                );
+                assert_eq!(stat(&blur, "frames-cpu"), 0, "{what}: fell back to the CPU");
+                assert!(blur.messages(gst::MessageType::Warning).is_empty(), "{what}: a second warning");
             }
             blur.element.set_state(gst::State::Null).unwrap();
             drop(blur);
-            // The inputs and the outputs; of the fake driver registered memory is pinned too. Where the context cannot be
-            // entered while the element stops, nothing can be freed at all.
-            let leaked = machine.counts().pinned_blocks - before.pinned_blocks;
+            // Each abandoned frame leaks its input and its output; the fake driver counts registered memory as pinned
+            // too. If the context cannot be entered while the element stops, no pinned memory can be freed at all.
+            let leaked = driver.counts().pinned_blocks - before.pinned_blocks;
             let exact = end == End::Flush || function != "cuCtxPushCurrent_v2";
             let expected = 2 * abandoned as i32;
-            assert!(if exact { leaked == expected } else { leaked >= expected }, "{what}: {leaked} pinned blocks stay");
+            assert!(
+                if exact { leaked == expected } else { leaked >= expected },
+                "{what}: {leaked} pinned blocks are leaked"
+            );
         }
     }
 }
 
-/// One failure is told once, with all that it means.
+/// A failed wait posts one warning that states the leak and the fallback. With `auto` the CPU writes into another
+/// buffer, because the device may still write into the first one.
 #[test]
-fn a_frame_that_the_device_may_still_use_is_blurred_elsewhere() {
-    let machine = Machine::new();
+fn abandoned_output_memory_is_not_reused_by_the_fallback() {
+    let driver = FakeDriver::new();
     let info = info(VideoFormat::Rgba, 40, 12);
     let image = picture(&info, 3);
     for backend in ["auto", "cuda"] {
         let mut blur = Blur::new(&format!("backend={backend} sigma=2"));
         blur.caps(&info);
         for function in ["cuEventQuery", "cuEventSynchronize"] {
-            machine.fail(function, 0, LAUNCH_FAILED);
+            driver.fail(function, 0, LAUNCH_FAILED);
         }
         let pushed = blur.try_push(buffer(&info, &image));
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
@@ -181,25 +190,25 @@ fn a_frame_that_the_device_may_still_use_is_blurred_elsewhere() {
         if backend == "auto" {
             let output = blur.harness.pull().unwrap();
             assert!(read(&info, &output) == blurred(&image, 2.0, 0));
-            // Not the pool's buffer, which the device may still write.
-            // SAFETY: a live buffer.
-            assert!(unsafe { (*output.as_ptr()).pool.is_null() }, "the device's own buffer was handed on");
+            // The abandoned buffer belongs to the element's pool.
+            // SAFETY: `output` is a live buffer, whose fields may be read.
+            assert!(unsafe { (*output.as_ptr()).pool.is_null() }, "the abandoned buffer was pushed downstream");
             assert!(
-                warnings[0].contains("the CPU does the work from this frame on") && errors.is_empty(),
+                warnings[0].contains("falling back to the CPU from this frame on") && errors.is_empty(),
                 "{errors:?}"
             );
         } else {
             assert_eq!(pushed, Err(gst::FlowError::Error));
             assert_eq!(errors.len(), 1, "{errors:?}");
         }
-        machine.mend();
+        driver.clear_faults();
     }
 }
 
-/// Wherever entering the context begins to fail, every frame comes out, in order and blurred.
+/// Whichever call is the first to fail, all frames are output, in order and with the right pixels.
 #[test]
-fn no_frame_is_lost_or_wrong_wherever_the_context_is_lost() {
-    let machine = Machine::new();
+fn every_frame_is_output_wherever_the_device_starts_to_fail() {
+    let driver = FakeDriver::new();
     let info = info(VideoFormat::Rgb, 40, 12);
     let images: Vec<_> = (0..6).map(|seed| picture(&info, seed)).collect();
     let expected: Vec<_> = images.iter().map(|image| blurred(image, 2.0, 0)).collect();
@@ -216,17 +225,19 @@ fn no_frame_is_lost_or_wrong_wherever_the_context_is_lost() {
             gst::Buffer::from_mut_slice(memory)
         };
         let frames: Vec<_> = images.iter().map(in_pinned).collect();
-        machine.fail(function, after, LAUNCH_FAILED);
+        driver.fail(function, after, LAUNCH_FAILED);
         for function in ["cuEventSynchronize", "cuStreamSynchronize"] {
-            machine.fail(function, 3, LAUNCH_FAILED);
+            driver.fail(function, 3, LAUNCH_FAILED);
         }
         for frame in frames {
             blur.try_push(frame).unwrap();
         }
         blur.harness.push_event(gst::event::Eos::new());
         for (frame, expected) in expected.iter().enumerate() {
-            let output =
-                blur.harness.try_pull().unwrap_or_else(|| panic!("{function} after {after}: frame {frame} is lost"));
+            let output = blur
+                .harness
+                .try_pull()
+                .unwrap_or_else(|| panic!("{function} after {after}: frame {frame} was not output"));
             assert_eq!(output.pts(), Some(common::video::FRAME * frame as u64), "{function} after {after}");
             assert!(read(&info, &output) == *expected, "{function} after {after}: frame {frame}");
         }
@@ -234,8 +245,8 @@ fn no_frame_is_lost_or_wrong_wherever_the_context_is_lost() {
         let warnings = blur.messages(gst::MessageType::Warning);
         assert!(warnings.len() <= 2, "{function} after {after}: {warnings:?}");
         abandoned += stat(&blur, "frames-abandoned");
-        machine.mend();
+        driver.clear_faults();
     }
     println!("{abandoned} frames were abandoned");
-    assert!(abandoned > 20, "{abandoned} frames alone were abandoned");
+    assert!(abandoned > 20, "only {abandoned} frames were abandoned");
 }

@@ -1,5 +1,5 @@
-//! `memory:CUDAMemory` without a GPU: GStreamer's CUDA library, and its upload and download elements, on stand-ins for
-//! the driver and the decoder (tests/cuda). Ignored where GStreamer has them not.
+//! Frames in `memory:CUDAMemory` without a GPU: GStreamer's CUDA library and its upload and download elements on the
+//! fake CUDA driver and decoder library (tests/fake_cuda). Tests are ignored if this GStreamer lacks what they need.
 
 mod common;
 
@@ -8,7 +8,8 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use common::pipes::{self, CUDA, stat};
-use common::{stand_in, video};
+use common::{fake_library, video};
+use cudarc::driver::sys::{CUmemorytype, CUpointer_attribute, CUstream_flags};
 use gst::glib;
 use gst::glib::translate::{FromGlibPtrFull, ToGlibPtr};
 use gst::prelude::*;
@@ -19,7 +20,7 @@ use libtest_mimic::{Arguments, Trial};
 type Handle = *mut c_void;
 type Object = *mut gst::ffi::GstObject;
 
-/// The driver's stand-in, and GStreamer's library on it.
+/// The fake CUDA driver, and GStreamer's CUDA library, which is loaded after it.
 static DRIVER: OnceLock<Library> = OnceLock::new();
 static GSTCUDA: OnceLock<Library> = OnceLock::new();
 
@@ -27,27 +28,30 @@ static GSTCUDA: OnceLock<Library> = OnceLock::new();
 macro_rules! call {
     ($library:ident, $name:ident($($argument:expr => $type:ty),*) -> $result:ty) => {{
         let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the types are those of the C declaration; every pointer given is valid for the call.
+        // SAFETY: each use of the macro gives the types of the C declaration, and pointers that are valid during the
+        // call.
         unsafe { $library.get().unwrap().get::<unsafe extern "C" fn($($type),*) -> $result>(name).unwrap()($($argument),*) }
     }};
 }
 
-/// Calls a function of the driver, which has to succeed.
+/// Calls a driver function and asserts that it succeeds.
 macro_rules! driver {
     ($($call:tt)*) => { assert_eq!(call!(DRIVER, $($call)* -> i32), 0) };
 }
 
+const DEVICE_MEMORY: u32 = CUmemorytype::CU_MEMORYTYPE_DEVICE as u32;
 const INVALID_CONTEXT: i32 = 201;
 const ILLEGAL_ADDRESS: i32 = 700;
-/// `GST_MAP_CUDA`: the address on the device.
+const LAUNCH_FAILED: i32 = 719;
+/// `GST_MAP_CUDA`, the map flag that yields the device address.
 const MAP_CUDA: u32 = gst::ffi::GST_MAP_FLAG_LAST << 1;
 
 fn main() {
-    // The driver before all that asks for one; it stays open.
-    let mut opened = ["libcuda", "libnvcuvid"].map(stand_in::open_as_installed);
+    // The fake libraries have to be loaded before anything opens the real ones, and stay loaded.
+    let mut opened = ["libcuda", "libnvcuvid"].map(fake_library::open_as_installed);
     DRIVER.set(opened[0].remove(0)).unwrap();
     std::mem::forget(opened);
-    // SAFETY: its initialisers do nothing but register types.
+    // SAFETY: the initialisers of libgstcuda only register GObject types.
     let gstcuda = unsafe { Library::new("libgstcuda-1.0.so.0") };
     let has_library = gstcuda.is_ok();
     gstcuda.map(|library| GSTCUDA.set(library).unwrap()).unwrap_or_default();
@@ -61,27 +65,27 @@ fn main() {
         Trial::test(name, run).with_ignored_flag(!possible)
     };
     let trials = vec![
-        test("the_driver_keeps_contexts_and_devices_apart", contexts, true),
-        test("contexts_of_gstreamer_come_and_go", gst_contexts, has_library),
-        test("a_frame_of_the_pool_keeps_its_bytes", frame, has_library),
-        test("upload_and_download_keep_the_bytes", elements, has_elements),
-        test("frames_on_the_device_stay_there", stay, has_elements),
-        test("frames_change_memory_in_the_blur_where_a_neighbour_wants_it", change_memory, has_elements),
-        test("sigma_0_passes_frames_on_or_moves_them", sigma_0, has_elements),
-        test("every_format_of_cuda_memory", every_format, has_elements),
-        test("the_context_is_the_pipelines_own", one_context, has_elements),
-        test("frames_of_another_context_are_followed", followed, has_elements),
-        test("a_device_asked_for_later_is_the_one", device_asked_for_later, has_library),
-        test("what_cannot_be_blurred_on_the_device_is_said", said, has_elements),
-        test("a_hundred_starts_leave_nothing_behind", hundred_starts, has_elements),
+        test("fake_driver_rejects_work_across_contexts", work_across_contexts, true),
+        test("gst_cuda_contexts_are_created_and_destroyed", gst_contexts, has_library),
+        test("pool_buffers_map_on_host_and_device", pool_buffers, has_library),
+        test("cudaupload_and_cudadownload_preserve_the_bytes", upload_and_download, has_elements),
+        test("cuda_memory_frames_are_blurred_without_copies", no_copies, has_elements),
+        test("blur_converts_between_host_and_cuda_memory", change_memory, has_elements),
+        test("sigma_0_passes_through_or_copies_between_memories", sigma_0, has_elements),
+        test("every_cuda_memory_format_matches_the_cpu", every_format, has_elements),
+        test("elements_share_one_context", one_context, has_elements),
+        test("blur_adopts_the_context_of_each_input", adopts_context, has_elements),
+        test("cuda_device_id_overrides_an_earlier_context", device_id_set_later, has_library),
+        test("failures_on_cuda_memory_are_actionable_errors", actionable_errors, has_elements),
+        test("a_hundred_restarts_leak_nothing", hundred_restarts, has_elements),
     ];
-    // The driver is one for all.
+    // The fake driver's state is the process's.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Whether GStreamer has `cudaupload` and `cudadownload`. An earlier look at the plugin, without the stand-ins, may have
-/// found nothing in it.
+/// Whether GStreamer has `cudaupload` and `cudadownload`. The plugin is loaded anew, because the registry may come from
+/// a process without the fake libraries, in which the plugin registered no element.
 fn load_elements() -> bool {
     video::init();
     let plugin = gst::Registry::get().find_plugin("nvcodec").and_then(|plugin| plugin.filename());
@@ -90,14 +94,15 @@ fn load_elements() -> bool {
 }
 
 fn devices(count: i32) {
-    call!(DRIVER, fake_machine(count => i32, 9 => i32, 0 => i32, 13000 => i32) -> ());
+    call!(DRIVER, fake_set_devices(count => i32, 9 => i32, 0 => i32, 13000 => i32) -> ());
 }
 
+/// Live contexts other than the devices' primary ones.
 fn live_contexts() -> i32 {
-    call!(DRIVER, fake_contexts() -> i32)
+    call!(DRIVER, fake_context_count() -> i32)
 }
 
-/// Bytes that went to the device and to the host so far.
+/// Bytes copied to the device and to the host so far.
 fn copied() -> [usize; 2] {
     let mut bytes = [0; 2];
     let [up, down] = &mut bytes;
@@ -105,26 +110,33 @@ fn copied() -> [usize; 2] {
     bytes
 }
 
-/// The context, device and type of memory that the driver tells of an address.
-fn told(address: Handle) -> (Handle, i32, u32) {
+/// The context, device and memory type that the driver reports for an address.
+fn pointer_attributes(address: Handle) -> (Handle, i32, u32) {
+    const ATTRIBUTES: [CUpointer_attribute; 3] = [
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_CONTEXT,
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+    ];
     let (mut context, mut device, mut kind): (Handle, i32, u32) = (null_mut(), 0, 0);
     let values = [(&raw mut context).cast::<c_void>(), (&raw mut device).cast(), (&raw mut kind).cast()];
-    for (value, attribute) in values.into_iter().zip([1, 9, 2]) {
+    for (value, attribute) in values.into_iter().zip(ATTRIBUTES.map(|attribute| attribute as i32)) {
         driver!(cuPointerGetAttribute(value => Handle, attribute => i32, address => Handle));
     }
     (context, device, kind)
 }
 
-/// Work is refused with the wrong context current, and for memory of another device unless access was enabled.
-fn contexts() {
+/// Work is rejected on a stream of a context that is not current, and on memory of another device unless peer access
+/// was enabled.
+fn work_across_contexts() {
     devices(2);
     driver!(cuInit(0 => u32));
     let mut of = [(null_mut(), null_mut(), null_mut()); 2];
     for (device, (context, memory, stream)) in (0..).zip(&mut of) {
         driver!(cuCtxCreate_v2(context => *mut Handle, 0 => u32, device => i32));
         driver!(cuMemAlloc_v2(memory => *mut Handle, 16 => usize));
-        driver!(cuStreamCreate(stream => *mut Handle, 1 => u32));
-        assert_eq!(told(*memory), (*context, device, 2));
+        let non_blocking = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        driver!(cuStreamCreate(stream => *mut Handle, non_blocking => u32));
+        assert_eq!(pointer_attributes(*memory), (*context, device, DEVICE_MEMORY));
         driver!(cuCtxPopCurrent_v2(null_mut() => *mut Handle));
     }
     let [(first, memory, stream), (second, far, far_stream)] = of;
@@ -154,13 +166,13 @@ fn contexts() {
     assert_eq!(live_contexts(), 0);
 }
 
-/// A `GstCudaContext` of its own.
+/// A new `GstCudaContext`.
 fn context(device: u32) -> gst::Object {
     assert_eq!(call!(GSTCUDA, gst_cuda_load_library() -> i32), 1);
     call!(GSTCUDA, gst_cuda_memory_init_once() -> ());
     let context = call!(GSTCUDA, gst_cuda_context_new(device => u32) -> Object);
     assert!(!context.is_null());
-    // SAFETY: a new object that is given to the caller.
+    // SAFETY: gst_cuda_context_new returns a new object whose reference the caller owns.
     unsafe { gst::Object::from_glib_full(context) }
 }
 
@@ -182,14 +194,15 @@ fn gst_contexts() {
     assert_eq!(live_contexts(), 0);
 }
 
-/// What is written into the frame on the host is on the device, and what is there can be read.
-fn frame() {
+/// What the host writes to a pool buffer is uploaded when it is mapped on the device, and what the device writes is
+/// downloaded when it is mapped on the host.
+fn pool_buffers() {
     devices(1);
     let context = context(0);
     let raw: Object = context.to_glib_none().0;
     let handle = call!(GSTCUDA, gst_cuda_context_get_handle(raw => Object) -> Handle);
     let pool = call!(GSTCUDA, gst_cuda_buffer_pool_new(raw => Object) -> *mut gst::ffi::GstBufferPool);
-    // SAFETY: a new object that is given to the caller.
+    // SAFETY: gst_cuda_buffer_pool_new returns a new object whose reference the caller owns.
     let pool = unsafe { gst::BufferPool::from_glib_full(pool) };
     let info = VideoInfo::builder(VideoFormat::Nv12, 52, 20).build().unwrap();
     let mut config = pool.config();
@@ -203,13 +216,14 @@ fn frame() {
         frame.plane_data_mut(plane).unwrap().fill(40 + plane as u8);
     }
     let stride = frame.plane_stride()[0];
-    assert_eq!(stride, 512, "of the device's memory");
+    assert_eq!(stride, 512, "not the pitch of the device memory");
     let buffer = frame.into_buffer();
 
     let map = |flags: u32| {
-        // SAFETY: a struct of numbers and pointers.
+        // SAFETY: GstMapInfo is a C struct of numbers and pointers, for which all zeros is a valid value.
         let mut map: gst::ffi::GstMapInfo = unsafe { std::mem::zeroed() };
-        // SAFETY: a live buffer; it is given back at once, and what is mapped stays where it is.
+        // SAFETY: the buffer is live and unmapped with the same map info. The address stays valid: the memory is the
+        // buffer's, which outlives its use below.
         unsafe {
             assert_eq!(gst::ffi::gst_buffer_map(buffer.as_mut_ptr(), &mut map, flags), glib::ffi::GTRUE);
             gst::ffi::gst_buffer_unmap(buffer.as_mut_ptr(), &mut map);
@@ -217,17 +231,18 @@ fn frame() {
         map.data
     };
     let address = map(gst::ffi::GST_MAP_READ | gst::ffi::GST_MAP_WRITE | MAP_CUDA);
-    assert_eq!(told(address.cast()), (handle, 0, 2));
-    // SAFETY: the stand-in's device memory is the host's, and nothing else uses it.
+    assert_eq!(pointer_attributes(address.cast()), (handle, 0, DEVICE_MEMORY));
+    // SAFETY: device memory of the fake driver is host memory; the buffer's has 30 rows of `stride` bytes, and nothing
+    // else accesses it during the borrow.
     let on_device = unsafe { std::slice::from_raw_parts_mut(address, 30 * stride as usize) };
     assert_eq!([on_device[0], on_device[19 * 512 + 51], on_device[20 * 512]], [40, 40, 41]);
     on_device[512] = 99;
     let frame = VideoFrame::from_buffer_readable(buffer, &info).unwrap();
     assert_eq!(frame.plane_data(0).unwrap()[512..514], [99, 40]);
-    // GStreamer 1.22 also copies rows between the planes.
+    // GStreamer 1.22 also copies the rows between the planes.
     let rows = copied()[0] - before[0];
-    assert!([52 * 30, 52 * 40].contains(&rows), "{rows} bytes go up");
-    // Down before the first byte is written, up, and down again.
+    assert!([52 * 30, 52 * 40].contains(&rows), "{rows} bytes were uploaded");
+    // A download before the first write, an upload, and a download again.
     assert_eq!(copied()[1], before[1] + 2 * rows);
     drop(frame);
     pool.set_active(false).unwrap();
@@ -235,16 +250,16 @@ fn frame() {
     assert_eq!(live_contexts(), 0);
 }
 
-/// What every source of these tests makes.
+/// The number of frames in each test pipeline, and their caps.
 const FRAMES: usize = 4;
 const NV12: &str = "video/x-raw,format=NV12,width=98,height=60";
 
-/// A pipeline of a source behind which is `elements`, which end with `!`.
+/// A pipeline of a test source, `elements` (which end with `!`) and an appsink.
 fn pipeline(caps: &str, elements: &str) -> gst::Bin {
     pipes::pipeline(&format!("videotestsrc num-buffers={FRAMES} ! {caps} ! {elements} appsink name=sink sync=false"))
 }
 
-/// The pictures that come out of it.
+/// Plays the pipeline and returns its output pictures.
 fn pictures(pipeline: &gst::Bin) -> Vec<Vec<u8>> {
     let frames: Vec<_> = pipes::pictures(pipeline).collect();
     pipes::no_errors(pipeline);
@@ -263,8 +278,8 @@ fn run(elements: &str) -> Vec<Vec<u8>> {
     run_of(NV12, elements)
 }
 
-/// The bytes are those of the CPU, and nothing of the frames is copied between decoder and sink.
-fn stay() {
+/// The output has the CPU's bytes, and the blur adds no copies to those of upload and download.
+fn no_copies() {
     devices(1);
     let expected = run("cudagaussblur backend=cpu sigma=3 !");
     let copies = |elements: &str| {
@@ -274,18 +289,18 @@ fn stay() {
         let frames = pictures(&pipeline);
         let on_device = pipeline.by_name("blur").map_or(0, |_| stat(&pipeline, "frames-on-device"));
         pipeline.set_state(gst::State::Null).unwrap();
-        (frames, on_device, [0, 1].map(|way| copied()[way] - before[way]))
+        (frames, on_device, [0, 1].map(|direction| copied()[direction] - before[direction]))
     };
     let (_, _, without) = copies("");
     let (frames, on_device, with) = copies("cudagaussblur name=blur sigma=3 !");
-    assert!(frames == expected, "other bytes than the CPU's");
-    assert_eq!((on_device, with), (FRAMES as u64, without), "frames left the device");
-    // One after the other, in any number.
+    assert!(frames == expected, "the output differs from the CPU's");
+    assert_eq!((on_device, with), (FRAMES as u64, without), "frames were copied to or from the host");
+    // Several elements in a row.
     let thrice = "cudagaussblur sigma=3 ! cudagaussblur sigma=1 ! cudagaussblur sigma=6 !";
-    let on_cpu = run(
+    let with_cpu = run(
         "cudagaussblur sigma=3 backend=cpu ! cudagaussblur sigma=1 backend=cpu ! cudagaussblur sigma=6 backend=cpu !",
     );
-    assert!(copies(thrice).0 == on_cpu);
+    assert!(copies(thrice).0 == with_cpu);
 }
 
 fn change_memory() {
@@ -305,7 +320,7 @@ fn change_memory() {
         assert_eq!([stat(&pipeline, "bytes-copied"), stat(&pipeline, "frames-on-device")], [0, 0], "{elements}");
         pipeline.set_state(gst::State::Null).unwrap();
     }
-    // With neither asked for, frames stay where they are.
+    // If no neighbour requires a memory, the output is in the input's.
     for (before, feature) in [("", None), ("cudaupload ! ", Some("memory:CUDAMemory"))] {
         let source = if before.is_empty() { String::new() } else { format!("{before}{CUDA} ! ") };
         let pipeline = pipeline(NV12, &format!("{source}cudagaussblur name=blur sigma=3 ! cudadownload ! "));
@@ -332,10 +347,10 @@ fn sigma_0() {
     }
 }
 
-/// All that the blur and `cudaupload` have in common.
+/// Every format that both the blur and `cudaupload` support.
 fn every_format() {
     devices(1);
-    let takes = |name: &str| -> Vec<String> {
+    let supported = |name: &str| -> Vec<String> {
         let factory = gst::ElementFactory::find(name).unwrap();
         let template =
             factory.static_pad_templates().into_iter().find(|template| template.direction() == gst::PadDirection::Src);
@@ -344,20 +359,21 @@ fn every_format() {
         let formats = on_device.unwrap().0.get::<gst::List>("format").unwrap();
         formats.iter().map(|format| format.get::<String>().unwrap()).collect()
     };
-    let ours = takes("cudagaussblur");
-    let theirs = takes("cudaupload");
+    let ours = supported("cudagaussblur");
+    let theirs = supported("cudaupload");
     assert!(ours.len() >= 28, "{ours:?}");
     let both: Vec<_> = ours.iter().filter(|format| theirs.contains(format)).collect();
     assert!(both.len() >= 15, "{both:?}");
     let mut tried = 0;
     for format in both {
-        // An odd width, where GStreamer's own elements keep its bytes: of a pair of pixels with one beyond the edge `cudaupload`
-        // leaves that one behind. Version 1.24.2 puts the third plane of I420 in the wrong place at most widths.
+        // An odd width if GStreamer's own elements preserve its bytes, else a width that they do: `cudaupload` does not
+        // copy the pixel beyond the edge in the last pair of packed 4:2:2, and version 1.24.2 copies the third plane of
+        // I420 to a wrong offset at most widths.
         let caps = |width: u32| format!("video/x-raw,format={format},width={width},height=20");
-        let there_and_back = format!("cudaupload ! {CUDA} ! cudadownload !");
-        let kept = |width: &u32| run_of(&caps(*width), &there_and_back) == run_of(&caps(*width), "");
-        let Some(width) = [53, 54, 512].into_iter().find(kept) else {
-            println!("{format} is not tried: cudaupload ! cudadownload changes it");
+        let round_trip = format!("cudaupload ! {CUDA} ! cudadownload !");
+        let preserved = |width: &u32| run_of(&caps(*width), &round_trip) == run_of(&caps(*width), "");
+        let Some(width) = [53, 54, 512].into_iter().find(preserved) else {
+            println!("{format} is not tested: cudaupload ! cudadownload changes its bytes");
             continue;
         };
         tried += 1;
@@ -366,16 +382,16 @@ fn every_format() {
         let blurred = run_of(&caps, &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! {CUDA} ! cudadownload !"));
         assert!(blurred == expected, "{format} {width}x20");
     }
-    assert!(tried >= 15, "only {tried} formats are tried");
+    assert!(tried >= 15, "only {tried} formats were tested");
 }
 
-/// Contexts besides the device's primary one, while the pipeline plays.
+/// The elements of a pipeline share one context: checks how many exist besides the device's primary one while it plays.
 fn one_context() {
     devices(1);
     for (elements, own) in [
-        // The last element starts first and makes a context, which the others share.
+        // The last element starts first and creates a context, which the others adopt.
         (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur ! cudadownload !"), 1),
-        // Here the blur does, in the primary one, and shares it.
+        // The blur starts first and shares the primary context.
         (&*format!("cudaupload ! {CUDA} ! cudagaussblur name=blur !"), 0),
         ("cudagaussblur name=blur ! cudagaussblur !", 0),
         (&*format!("cudagaussblur name=blur ! capsfilter caps=\"{CUDA};video/x-raw\" !"), 0),
@@ -384,7 +400,7 @@ fn one_context() {
         pictures(&pipeline);
         let caps = pipeline.by_name("blur").unwrap().static_pad("src").unwrap().current_caps().unwrap();
         let on_device = caps.features(0).unwrap().contains("memory:CUDAMemory");
-        assert_eq!(on_device, elements.starts_with("cudaupload"), "frames change memory for nothing: {caps}");
+        assert_eq!(on_device, elements.starts_with("cudaupload"), "frames change memory without need: {caps}");
         assert_eq!(live_contexts(), own, "{elements}");
         assert_eq!(stat(&pipeline, "frames-cuda"), FRAMES as u64, "{elements}");
         pipeline.set_state(gst::State::Null).unwrap();
@@ -393,11 +409,11 @@ fn one_context() {
     }
 }
 
-/// A frame of NV12 in a context of its own.
+/// An NV12 frame of noise in device memory of this context.
 fn frame_in(context: &gst::Object, info: &VideoInfo, seed: u64) -> gst::Buffer {
     let raw: Object = context.to_glib_none().0;
     let pool = call!(GSTCUDA, gst_cuda_buffer_pool_new(raw => Object) -> *mut gst::ffi::GstBufferPool);
-    // SAFETY: a new object that is given to the caller.
+    // SAFETY: gst_cuda_buffer_pool_new returns a new object whose reference the caller owns.
     let pool = unsafe { gst::BufferPool::from_glib_full(pool) };
     let mut config = pool.config();
     config.set_params(Some(&info.to_caps().unwrap()), info.size() as u32, 1, 0);
@@ -412,7 +428,7 @@ fn frame_in(context: &gst::Object, info: &VideoInfo, seed: u64) -> gst::Buffer {
     frame.into_buffer()
 }
 
-fn followed() {
+fn adopts_context() {
     devices(2);
     let info = VideoInfo::builder(VideoFormat::Nv12, 64, 32).fps((25, 1)).build().unwrap();
     let caps = |feature: &str| -> gst::Caps {
@@ -425,18 +441,18 @@ fn followed() {
     };
     let contexts = [0, 1, 0].map(context);
     let mut blur = video::Blur::new("backend=cuda sigma=2");
-    let mut on_cpu = video::Blur::new("backend=cpu sigma=2");
+    let mut with_cpu = video::Blur::new("backend=cpu sigma=2");
     blur.harness.set_src_caps(caps("(memory:CUDAMemory)"));
-    on_cpu.harness.set_src_caps(caps(""));
+    with_cpu.harness.set_src_caps(caps(""));
     for (seed, context) in contexts.iter().chain(&contexts).enumerate() {
         let frame = frame_in(context, &info, seed as u64);
         let output = blur.push(frame.clone());
-        assert!(plane(&output) == plane(&on_cpu.push(frame)), "frame {seed}");
+        assert!(plane(&output) == plane(&with_cpu.push(frame)), "frame {seed}");
     }
     assert_eq!(blur.element.property::<gst::Structure>("stats").get::<u64>("frames-on-device").unwrap(), 6);
 
     drop(blur);
-    // A device that is asked for by its number is kept.
+    // An element with cuda-device-id set does not change devices.
     let mut blur = video::Blur::new("backend=cuda sigma=2 cuda-device-id=1");
     blur.harness.set_src_caps(caps("(memory:CUDAMemory)"));
     assert!(blur.try_push(frame_in(&contexts[1], &info, 1)).is_ok());
@@ -444,18 +460,18 @@ fn followed() {
     let errors = blur.messages(gst::MessageType::Error);
     assert_eq!(errors.len(), 1);
     assert!(errors[0].contains("CUDA device 0, but cuda-device-id=1; set cuda-device-id to 0 or -1"), "{errors:?}");
-    drop((blur, on_cpu, contexts));
+    drop((blur, with_cpu, contexts));
     assert_eq!(live_contexts(), 0);
 }
 
-/// A context that came before another device was asked for is not taken.
-fn device_asked_for_later() {
+/// A context that was set before `cuda-device-id` selected another device is not used.
+fn device_id_set_later() {
     devices(2);
     let first = context(0);
     let raw: Object = first.to_glib_none().0;
     let shared = call!(GSTCUDA, gst_context_new_cuda_context(raw => Object) -> *mut gst::ffi::GstContext);
     let element = video::element("backend=cuda");
-    // SAFETY: a new one that is given to the caller.
+    // SAFETY: gst_context_new_cuda_context returns a new context whose reference the caller owns.
     element.set_context(&unsafe { gst::Context::from_glib_full(shared) });
     element.set_property("cuda-device-id", 1);
     element.set_state(gst::State::Paused).unwrap();
@@ -466,7 +482,7 @@ fn device_asked_for_later() {
     element.set_state(gst::State::Null).unwrap();
 }
 
-/// The errors of a pipeline that cannot go on.
+/// Plays the pipeline until it fails or ends, and returns its errors.
 fn errors(elements: &str) -> Vec<String> {
     let pipeline = pipeline(NV12, elements);
     let _ = pipeline.set_state(gst::State::Playing);
@@ -479,20 +495,21 @@ fn errors(elements: &str) -> Vec<String> {
     texts
 }
 
-fn said() {
+fn actionable_errors() {
     devices(1);
     let on_device =
         |properties: &str| format!("cudaupload ! {CUDA} ! cudagaussblur {properties} ! {CUDA} ! cudadownload !");
-    // The CPU asks for host memory, and whoever can gives it.
-    let on_cpu = video::Blur::new("backend=cpu");
-    let takes = on_cpu.element.static_pad("sink").unwrap().query_caps(None);
-    assert!(takes.iter_with_features().all(|(_, features)| !features.contains("memory:CUDAMemory")), "{takes}");
+    // On the CPU the sink caps exclude CUDA memory, so that upstream negotiates host memory if it can.
+    let with_cpu = video::Blur::new("backend=cpu");
+    let sink_caps = with_cpu.element.static_pad("sink").unwrap().query_caps(None);
+    assert!(sink_caps.iter_with_features().all(|(_, features)| !features.contains("memory:CUDAMemory")), "{sink_caps}");
     let cpu = errors(&on_device("backend=cpu"));
     assert!(cpu[0].contains("CUDA memory cannot be blurred on the CPU; set backend=auto"), "{cpu:?}");
     for backend in ["auto", "cuda"] {
         const LAUNCH: &std::ffi::CStr = c"cuLaunchKernel";
         let name = LAUNCH.as_ptr();
-        call!(DRIVER, fake_fail(name => *const std::ffi::c_char, 3 => i32, i32::MAX => i32, 719 => i32) -> ());
+        let status = LAUNCH_FAILED;
+        call!(DRIVER, fake_fail(name => *const std::ffi::c_char, 3 => i32, i32::MAX => i32, status => i32) -> ());
         let failed = errors(&on_device(&format!("backend={backend}")));
         call!(DRIVER, fake_reset() -> ());
         assert!(failed[0].contains("device 0 failed launching a kernel"), "{failed:?}");
@@ -500,16 +517,16 @@ fn said() {
     }
 }
 
-fn hundred_starts() {
+fn hundred_restarts() {
     devices(1);
     let pipeline = pipeline(
         NV12,
         &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! cudagaussblur sigma=9 ! cudadownload !"),
     );
-    let left = || {
+    let live = || {
         let mut counts = [0; 8];
         call!(DRIVER, fake_counts(counts.as_mut_ptr() => *mut i32) -> ());
-        // Blocks on the device and pinned, streams, events.
+        // Device blocks, pinned blocks, streams and events.
         (counts[..4].to_vec(), live_contexts())
     };
     let mut first = None;
@@ -518,20 +535,20 @@ fn hundred_starts() {
         sink.set_property("wait-on-eos", false);
         pipes::run_to_end(&pipeline);
         pipeline.set_state(gst::State::Null).unwrap();
-        assert_eq!(*first.get_or_insert_with(left), left());
+        assert_eq!(*first.get_or_insert_with(live), live());
     }
 }
 
-/// `cudadownload` gives a sink that knows about strides the memory as it is, which is copied when it is mapped, with what
-/// is unused behind its planes; for any other it copies.
-fn elements() {
+/// To a sink that supports video metas `cudadownload` passes the CUDA memory itself, which is downloaded, row padding
+/// included, when the sink maps it; for any other sink it copies the frame.
+fn upload_and_download() {
     devices(1);
     let expected = run("");
 
     for after in ["", "identity drop-allocation=true !"] {
         let before = copied();
         assert!(run(&format!("cudaupload ! video/x-raw(memory:CUDAMemory) ! cudadownload ! {after}")) == expected);
-        let bytes = [0, 1].map(|way| copied()[way] - before[way]);
+        let bytes = [0, 1].map(|direction| copied()[direction] - before[direction]);
         assert!(bytes.iter().all(|&bytes| bytes >= FRAMES * 98 * 90), "{after} {bytes:?}");
     }
     assert_eq!(live_contexts(), 0);

@@ -1,25 +1,26 @@
-//! The CUDA engine on a stand-in for the driver (tests/cuda/libcuda.cpp), which runs the kernels on the CPU and fails
-//! when told to: the way of a frame, what it holds, and every failure, on any machine.
+//! The element and the CUDA engine on the fake CUDA driver (tests/fake_cuda): output, memory use, start-up errors and
+//! failures mid-stream.
 
 mod common;
 
 use common::cases;
-use common::machine::{Counts, Machine};
+use common::fake_driver::{Counts, FakeDriver};
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
-use gstcudagaussblur::cuda::launch::Passes;
+use gstcudagaussblur::cuda::PassStrategy;
 use gstcudagaussblur::cuda::{CudaEngine, Image};
 use gstcudagaussblur::engine::Engine;
-use gstcudagaussblur::frame::PlaneLayout;
+use gstcudagaussblur::filter::frame::PlaneLayout;
 
 const OUT_OF_MEMORY: i32 = 2;
 const NO_DEVICE: i32 = 100;
+const NO_BINARY_FOR_GPU: i32 = 209;
 const ILLEGAL_ADDRESS: i32 = 700;
 
 #[test]
-fn frames_go_through_the_device_and_come_back_blurred() {
-    let _machine = Machine::new();
+fn cuda_output_matches_the_oracle_and_is_counted_in_stats() {
+    let _driver = FakeDriver::new();
     for backend in ["auto", "cuda"] {
         let mut blur = Blur::new(&format!("backend={backend}"));
         assert_eq!(video::nick(&blur.element, "active-backend"), "cuda");
@@ -50,17 +51,18 @@ fn frames_go_through_the_device_and_come_back_blurred() {
     }
 }
 
-/// The case table, as far as one thread for each CUDA thread gets in reasonable time, in every number of passes and of bands.
+/// The smaller cases of the case table (one CPU thread plays each CUDA thread), with every pass strategy and number of
+/// bands.
 #[test]
-fn the_engine_gives_the_oracles_bytes_in_any_passes_and_bands() {
-    let _machine = Machine::new();
+fn engine_matches_the_oracle_for_every_pass_strategy_and_band_count() {
+    let _driver = FakeDriver::new();
     let samples = |layout: &PlaneLayout| layout.row_samples() * layout.height as usize;
     let small = |case: &&cases::Case| case.planes.iter().map(samples).sum::<usize>() < 3000;
     let cases: Vec<_> = cases::all().into_iter().collect();
-    let ways = [(Passes::Best, 0), (Passes::Fused, 7), (Passes::Split, 14)];
+    let ways = [(PassStrategy::Best, 0), (PassStrategy::Fused, 7), (PassStrategy::Split, 14)];
     for ((passes, offset), bands) in ways.into_iter().flat_map(|way| [1, 2, 5].map(|bands| (way, bands))) {
-        let engine = CudaEngine::with(0, Image::Best, passes).unwrap();
-        let mut engine = Engine::on_cuda(engine.in_bands(bands));
+        let engine = CudaEngine::with_kernels(0, Image::Best, passes).unwrap();
+        let mut engine = Engine::with_cuda(engine.with_bands(bands));
         let offset = offset + bands;
         let chosen: Vec<_> = cases.iter().filter(small).skip(offset).step_by(21).collect();
         let bytes: usize = chosen.iter().map(|case| case.check_engine(&mut engine)).sum();
@@ -69,9 +71,11 @@ fn the_engine_gives_the_oracles_bytes_in_any_passes_and_bands() {
     }
 }
 
+/// It counts the two streams that all elements share as created here. The failure tests, whose names sort after it, leave
+/// them behind with the memory of abandoned frames.
 #[test]
-fn memory_is_made_once_for_frames_of_a_shape_and_the_context_once_for_all() {
-    let machine = Machine::new();
+fn memory_is_allocated_once_per_caps_and_the_context_once_per_process() {
+    let driver = FakeDriver::new();
     let mut blurs: Vec<Blur> = (0..3).map(|_| Blur::new("backend=cuda sigma=5")).collect();
     for (width, height) in [(64, 16), (33, 20)] {
         let info = info(VideoFormat::Rgb, width, height);
@@ -84,67 +88,77 @@ fn memory_is_made_once_for_frames_of_a_shape_and_the_context_once_for_all() {
                 }
                 assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 5.0, 0));
             }
-            let counts = machine.counts();
-            assert_eq!(*after_first.get_or_insert(counts), counts, "something was made for a frame");
+            let counts = driver.counts();
+            assert_eq!(*after_first.get_or_insert(counts), counts, "a frame allocated memory or created an object");
         }
-        // Both frames on the device, the scratch of a wide kernel; what ordinary memory goes through, and the output's
-        // buffer; a stream for each and two for all, and four events.
+        // Per element: three device blocks (input, output, workspace of the wide kernel), two pinned blocks (staging
+        // buffer, output buffer), one stream and four events. All elements share two more streams.
         let counts = after_first.unwrap();
         assert_eq!([counts.device_blocks, counts.pinned_blocks], [9, 6]);
         assert_eq!([counts.streams, counts.events], [5, 12]);
-        assert!(counts.contexts <= 1 && counts.modules <= 1, "made more than once in the process: {counts:?}");
-        assert_eq!(counts.current, 0, "a context was left current on somebody else's thread");
+        assert!(counts.contexts <= 1 && counts.modules <= 1, "more than one context or module: {counts:?}");
+        assert_eq!(counts.current, 0, "a context was left current on the streaming thread");
     }
     drop(blurs);
-    let end = machine.counts();
-    let there = |counts: Counts| [counts.device_blocks, counts.pinned_blocks, counts.streams, counts.events];
-    assert_eq!(there(end), [0; 4], "something is left after stop");
+    let end = driver.counts();
+    let live = |counts: Counts| [counts.device_blocks, counts.pinned_blocks, counts.streams, counts.events];
+    assert_eq!(live(end), [0; 4], "leaked after stop");
 }
 
-/// Why CUDA cannot be used, each with its sentence: an error of the element with `backend=cuda`, the CPU with `auto`.
+/// Each reason why CUDA cannot be used is an error that names it with `backend=cuda`, and selects the CPU with `auto`.
 #[test]
-fn what_is_missing_is_said_at_start() {
-    let machine = Machine::new();
-    let fine = (9, 0);
-    type Setup<'a> = &'a dyn Fn(&Machine);
+fn unusable_cuda_fails_the_start_or_selects_the_cpu() {
+    let driver = FakeDriver::new();
+    let supported = (9, 0);
+    type Setup<'a> = &'a dyn Fn(&FakeDriver);
     let table: [(&str, Setup, gst::ResourceError, &[&str]); 8] = [
-        ("", &|m| m.set(0, fine, (13, 0)), gst::ResourceError::NotFound, &["no CUDA device", "nvidia-smi"]),
-        ("", &|m| m.fail("cuInit", 0, NO_DEVICE), gst::ResourceError::NotFound, &["CUDA_ERROR_NO_DEVICE", "hides it"]),
-        ("", &|m| m.set(1, fine, (11, 7)), gst::ResourceError::NotFound, &["CUDA 11.7 only", "11.8", "520 or later"]),
+        (
+            "",
+            &|d| d.set_devices(0, supported, (13, 0)),
+            gst::ResourceError::NotFound,
+            &["no CUDA device", "nvidia-smi"],
+        ),
+        ("", &|d| d.fail("cuInit", 0, NO_DEVICE), gst::ResourceError::NotFound, &["CUDA_ERROR_NO_DEVICE", "hides it"]),
+        (
+            "",
+            &|d| d.set_devices(1, supported, (11, 7)),
+            gst::ResourceError::NotFound,
+            &["CUDA 11.7 only", "11.8", "520 or later"],
+        ),
         (
             "cuda-device-id=3",
-            &|m| m.set(4, (5, 2), (12, 2)),
+            &|d| d.set_devices(4, (5, 2), (12, 2)),
             gst::ResourceError::NotFound,
-            &["device 3 (Stand-in)", "5.2", "6.0 is needed", "cuda-device-id"],
+            &["device 3 (Fake GPU)", "5.2", "6.0 is needed", "cuda-device-id"],
         ),
         (
             "cuda-device-id=7",
-            &|m| m.set(2, fine, (12, 2)),
+            &|d| d.set_devices(2, supported, (12, 2)),
             gst::ResourceError::Settings,
             &["no CUDA device 7", "has 2, numbered from 0; set cuda-device-id"],
         ),
         (
             "cuda-device-id=1",
-            &|m| (m.set(2, fine, (12, 2)), m.fail("cuDevicePrimaryCtxRetain", 0, OUT_OF_MEMORY)).1,
+            &|d| (d.set_devices(2, supported, (12, 2)), d.fail("cuDevicePrimaryCtxRetain", 0, OUT_OF_MEMORY)).1,
             gst::ResourceError::Failed,
             &["device 1 failed making a context", "CUDA_ERROR_OUT_OF_MEMORY"],
         ),
         (
             "cuda-device-id=1",
-            &|m| (m.set(2, fine, (12, 2)), m.fail("cuModuleLoadData", 0, 209)).1,
+            &|d| (d.set_devices(2, supported, (12, 2)), d.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU)).1,
             gst::ResourceError::Failed,
             &["device 1 failed loading the kernels"],
         ),
-        ("", &|m| m.fail("cuStreamCreate", 0, ILLEGAL_ADDRESS), gst::ResourceError::Failed, &["ILLEGAL_ADDRESS"]),
+        ("", &|d| d.fail("cuStreamCreate", 0, ILLEGAL_ADDRESS), gst::ResourceError::Failed, &["ILLEGAL_ADDRESS"]),
     ];
     let info = info(VideoFormat::Rgb, 20, 10);
     let image = picture(&info, 1);
     for (properties, setup, kind, words) in table {
-        setup(&machine);
+        setup(&driver);
         let element = video::element(&format!("backend=cuda {properties}"));
         let bus = video::bus_of(&element);
-        assert!(element.set_state(gst::State::Paused).is_err(), "{words:?}: it started");
-        let message = bus.pop_filtered(&[gst::MessageType::Error]).expect("an error on the bus");
+        assert!(element.set_state(gst::State::Paused).is_err(), "{words:?}: the start succeeded");
+        let message = bus.pop_filtered(&[gst::MessageType::Error]).expect("no error on the bus");
         let gst::MessageView::Error(error) = message.view() else { unreachable!() };
         let text = error.error().to_string();
         println!("{text}");
@@ -159,13 +173,13 @@ fn what_is_missing_is_said_at_start() {
         blur.caps(&info);
         assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 1.5, 0));
         drop(blur);
-        machine.mend();
-        let counts = machine.counts();
-        assert_eq!([counts.streams, counts.events, counts.current], [0; 3], "{words:?}: left behind");
+        driver.clear_faults();
+        let counts = driver.counts();
+        assert_eq!([counts.streams, counts.events, counts.current], [0; 3], "{words:?}: leaked");
     }
 }
 
-/// Runs a pipeline to its end; gives the frames that came out, and the bytes that the CPU copied for CUDA.
+/// Runs a pipeline to its end. Returns its output frames and the bytes that the CPU copied to and from pinned memory.
 fn run(line: &str) -> (Vec<Vec<u8>>, u64) {
     let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Bin>().unwrap();
     let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
@@ -177,11 +191,11 @@ fn run(line: &str) -> (Vec<Vec<u8>>, u64) {
     (frames, stats.get("bytes-copied").unwrap())
 }
 
-/// An upstream that takes the pool it is offered, and a downstream that brings none, save both copies; a pool of others costs
-/// them.
+/// No host copy is needed if upstream uses the pool it is offered and downstream offers none; buffers from elsewhere
+/// are copied.
 #[test]
-fn frames_in_pinned_memory_are_not_copied_by_the_cpu() {
-    let machine = Machine::new();
+fn frames_in_pinned_memory_cause_no_host_copies() {
+    let driver = FakeDriver::new();
     video::init();
     let line = |before: &str, backend: &str| {
         format!(
@@ -197,10 +211,10 @@ fn frames_in_pinned_memory_are_not_copied_by_the_cpu() {
         assert!(frames == expected, "{before}");
         assert_eq!(own, copied, "{before}");
     }
-    assert_eq!(machine.counts().pinned_blocks, 0, "pinned memory is left behind");
+    assert_eq!(driver.counts().pinned_blocks, 0, "pinned memory is leaked");
 }
 
-/// What can fail on the way of a frame, and the words for it.
+/// The driver calls of a frame that can fail, and a part of the message for each.
 const FAILURES: [(&str, i32, &str); 9] = [
     ("cuMemAlloc_v2", OUT_OF_MEMORY, "of device memory"),
     ("cuMemHostAlloc", OUT_OF_MEMORY, "of pinned host memory"),
@@ -210,16 +224,16 @@ const FAILURES: [(&str, i32, &str); 9] = [
     ("cuMemcpyHtoDAsync_v2", ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
     ("cuLaunchKernel", ILLEGAL_ADDRESS, "launching a kernel"),
     ("cuMemcpy2DAsync_v2", ILLEGAL_ADDRESS, "downloading a frame"),
-    // A kernel or copy that fails while it runs is told to whoever asks next.
+    // The failure of a kernel or copy while it runs is reported by the next query.
     ("cuEventQuery", ILLEGAL_ADDRESS, "blurring a frame"),
 ];
 
-/// A driver that is older than the machine code's toolkit may refuse it.
+/// A driver older than the toolkit that built the CUBINs may fail to load them.
 #[test]
-fn where_the_machine_code_does_not_load_the_portable_kernels_serve() {
-    let machine = Machine::new();
-    machine.set(6, (9, 0), (12, 2));
-    machine.fail_times("cuModuleLoadData", 0, 1, 209);
+fn ptx_kernels_are_used_if_the_cubin_does_not_load() {
+    let driver = FakeDriver::new();
+    driver.set_devices(6, (9, 0), (12, 2));
+    driver.fail_times("cuModuleLoadData", 0, 1, NO_BINARY_FOR_GPU);
     let mut blur = Blur::new("backend=cuda cuda-device-id=5");
     let info = info(VideoFormat::Rgb, 20, 10);
     let image = picture(&info, 1);
@@ -230,9 +244,9 @@ fn where_the_machine_code_does_not_load_the_portable_kernels_serve() {
 }
 
 #[test]
-fn two_devices_at_once_keep_their_contexts_apart() {
-    let machine = Machine::new();
-    machine.set(16, (9, 0), (12, 2));
+fn elements_on_two_devices_use_separate_contexts() {
+    let driver = FakeDriver::new();
+    driver.set_devices(16, (9, 0), (12, 2));
     let info = info(VideoFormat::Rgb, 40, 10);
     let image = picture(&info, 1);
     let mut blurs = [14, 15].map(|id| Blur::new(&format!("backend=cuda sigma=5 cuda-device-id={id}")));
@@ -245,19 +259,19 @@ fn two_devices_at_once_keep_their_contexts_apart() {
 }
 
 #[test]
-fn with_auto_a_failure_in_mid_stream_is_a_warning_and_no_frame_is_lost() {
-    let machine = Machine::new();
+fn mid_stream_failure_with_auto_falls_back_to_the_cpu_with_one_warning() {
+    let driver = FakeDriver::new();
     for (function, status, words) in FAILURES {
         let mut blur = Blur::new("sigma=2");
         let mut pushed = 0;
         for width in [40, 41] {
-            // A new shape, so that memory is made again.
+            // New caps, so that memory is allocated again.
             let info = info(VideoFormat::Rgba, width, 12);
             blur.caps(&info);
             for _ in 0..3 {
                 let image = picture(&info, pushed);
                 if pushed == 3 {
-                    machine.fail(function, 0, status);
+                    driver.fail(function, 0, status);
                 }
                 let output = blur.push(buffer(&info, &image));
                 assert!(read(&info, &output) == blurred(&image, 2.0, 0), "{function}: frame {pushed}");
@@ -268,16 +282,16 @@ fn with_auto_a_failure_in_mid_stream_is_a_warning_and_no_frame_is_lost() {
         assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
         let warnings = blur.messages(gst::MessageType::Warning);
         assert_eq!(warnings.len(), 1, "{function}: {warnings:?}");
-        assert!(warnings[0].contains(words) && warnings[0].contains("the CPU does the work"), "{}", warnings[0]);
+        assert!(warnings[0].contains(words) && warnings[0].contains("falling back to the CPU"), "{}", warnings[0]);
         assert!(blur.messages(gst::MessageType::Error).is_empty());
-        machine.mend();
+        driver.clear_faults();
         drop(blur);
     }
 }
 
 #[test]
-fn with_cuda_a_failure_in_mid_stream_is_one_error() {
-    let machine = Machine::new();
+fn mid_stream_failure_with_cuda_is_one_error() {
+    let driver = FakeDriver::new();
     for (function, status, words) in FAILURES {
         let mut blur = Blur::new("backend=cuda sigma=2");
         let info = info(VideoFormat::Rgba, 40, 12);
@@ -286,16 +300,16 @@ fn with_cuda_a_failure_in_mid_stream_is_one_error() {
         blur.push(buffer(&info, &image));
         let wider = video::info(VideoFormat::Rgba, 41, 12);
         blur.caps(&wider);
-        machine.fail(function, 0, status);
+        driver.fail(function, 0, status);
         assert_eq!(blur.try_push(buffer(&wider, &picture(&wider, 2))), Err(gst::FlowError::Error), "{function}");
         let errors = blur.messages(gst::MessageType::Error);
         assert_eq!(errors.len(), 1, "{function}: {errors:?}");
         assert!(errors[0].contains(words) && errors[0].contains("backend=auto"), "{}", errors[0]);
         assert!(blur.messages(gst::MessageType::Warning).is_empty());
         assert_eq!(video::nick(&blur.element, "active-backend"), "cuda");
-        machine.mend();
+        driver.clear_faults();
         drop(blur);
-        let counts = machine.counts();
-        assert_eq!([counts.device_blocks, counts.pinned_blocks, counts.current], [0; 3], "{function}: left behind");
+        let counts = driver.counts();
+        assert_eq!([counts.device_blocks, counts.pinned_blocks, counts.current], [0; 3], "{function}: leaked");
     }
 }

@@ -1,4 +1,4 @@
-//! The element in a harness: pixels, properties while playing, what goes with a frame, and the events of a stream.
+//! The element in a harness: pixels, property changes while playing, metadata, events and queries.
 
 mod common;
 
@@ -8,7 +8,7 @@ use gst_controller::prelude::*;
 use gst_video::VideoFormat;
 
 #[test]
-fn properties_apply_to_the_very_next_frame() {
+fn property_changes_apply_to_the_next_frame() {
     let info = info(VideoFormat::Rgb, 61, 31);
     let image = picture(&info, 2);
     let mut blur = Blur::new("");
@@ -22,7 +22,7 @@ fn properties_apply_to_the_very_next_frame() {
 }
 
 #[test]
-fn sigma_0_passes_the_buffer_itself_through_and_comes_back() {
+fn sigma_0_passes_buffers_through_until_sigma_changes() {
     let info = info(VideoFormat::Rgba, 32, 32);
     let image = picture(&info, 3);
     let mut blur = Blur::new("sigma=0");
@@ -44,10 +44,10 @@ fn sigma_0_passes_the_buffer_itself_through_and_comes_back() {
     assert!(count("kernel-last-ns") > 0 && count("kernel-mean-ns") > 0);
 }
 
-/// A frame of which nothing is blurred is handed on: the second luma byte of a last pair of packed 4:2:2 that has but one
-/// pixel stays, as all other bytes do.
+/// A frame with no selected channel is passed through with every byte, including the luma sample beyond the edge in an
+/// odd row of packed 4:2:2.
 #[test]
-fn frames_of_which_nothing_is_selected_pass_through() {
+fn frames_without_selected_channels_pass_through() {
     for (format, planes, passes) in [
         (VideoFormat::Yuy2, "alpha", true),
         (VideoFormat::Uyvy, "alpha", true),
@@ -65,14 +65,18 @@ fn frames_of_which_nothing_is_selected_pass_through() {
         let mut blur = Blur::new(&format!("sigma=3 planes={planes}"));
         blur.caps(&info);
         let output = blur.push(input);
-        assert_eq!(memory(&output) == before, passes, "{format} planes={planes}: passed through");
-        assert_eq!(*output.map_readable().unwrap() == bytes[..], passes, "{format} planes={planes}: bytes");
+        assert_eq!(memory(&output) == before, passes, "{format} planes={planes}: passthrough of the buffer");
+        assert_eq!(
+            *output.map_readable().unwrap() == bytes[..],
+            passes,
+            "{format} planes={planes}: equality of the bytes"
+        );
     }
 }
 
-/// A controlled sigma moves with the stream's time, also out of 0, where the element is in passthrough.
+/// A controlled sigma follows the stream time, also away from 0, where the element is in passthrough mode.
 #[test]
-fn a_controller_moves_sigma() {
+fn controlled_sigma_follows_the_stream_time() {
     let info = info(VideoFormat::Gray8, 40, 30);
     let image = picture(&info, 4);
     let mut blur = Blur::new("sigma=0");
@@ -92,7 +96,7 @@ fn a_controller_moves_sigma() {
 }
 
 #[test]
-fn flags_times_and_metas_stay_with_the_frame() {
+fn flags_timestamps_and_metas_are_preserved() {
     let info = info(VideoFormat::Bgrx, 48, 20);
     let image = picture(&info, 5);
     let mut blur = Blur::new("sigma=2");
@@ -130,13 +134,13 @@ fn flags_times_and_metas_stay_with_the_frame() {
     assert!(roi.param("detection").is_some());
     assert_eq!(output.meta::<gst_video::VideoCaptionMeta>().unwrap().data(), [1, 2]);
     assert_eq!(output.meta::<gst::ReferenceTimestampMeta>().unwrap().timestamp(), FRAME * 9);
-    // The input's row layout is the input's own.
+    // The input's video meta describes the input's strides and is not copied.
     assert!(output.meta::<gst_video::VideoMeta>().is_none_or(|meta| meta.stride()[0] != 256));
     assert!(read(&info, &output) == blurred(&image, 2.0, 0));
 }
 
 #[test]
-fn caps_change_in_mid_stream() {
+fn caps_may_change_mid_stream() {
     let mut blur = Blur::new("sigma=1.5");
     for (format, width, height) in [
         (VideoFormat::Rgb, 64, 48),
@@ -156,7 +160,7 @@ fn caps_change_in_mid_stream() {
 }
 
 #[test]
-fn nothing_is_kept_or_lost_at_flush_and_end_of_stream() {
+fn flush_and_end_of_stream_leave_no_frame_queued() {
     let info = info(VideoFormat::Rgbx, 40, 40);
     let image = picture(&info, 6);
     let mut blur = Blur::new("sigma=1.5");
@@ -177,7 +181,7 @@ fn nothing_is_kept_or_lost_at_flush_and_end_of_stream() {
     assert_eq!(blur.harness.buffers_received(), 4);
 }
 
-/// A frame that downstream would throw away for being late is not blurred.
+/// A frame that downstream would drop for being late is not blurred.
 #[test]
 fn late_frames_are_dropped_by_qos() {
     let info = info(VideoFormat::Rgb, 16, 16);
@@ -188,23 +192,23 @@ fn late_frames_are_dropped_by_qos() {
     let late = gst::event::Qos::new(gst::QOSType::Underflow, 2.0, 500_000_000, FRAME);
     assert!(blur.harness.push_upstream_event(late));
     assert_eq!(blur.try_push(buffer(&info, &image)), Ok(gst::FlowSuccess::Ok));
-    assert!(blur.harness.try_pull().is_none(), "a late frame went through");
+    assert!(blur.harness.try_pull().is_none(), "a late frame was output");
     assert!(blur.bus.pop_filtered(&[gst::MessageType::Qos]).is_some());
     blur.element.set_property("qos", false);
     blur.push(buffer(&info, &image));
 }
 
-/// In passthrough nobody asks downstream for a pool on the element's behalf, so it asks when it leaves.
+/// GstBaseTransform makes no allocation query in passthrough mode, so the element makes one when it leaves that mode.
 #[test]
-fn leaving_passthrough_asks_downstream_for_a_pool() {
+fn leaving_passthrough_makes_an_allocation_query() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     let info = info(VideoFormat::Rgb, 32, 16);
     let image = picture(&info, 8);
     let mut blur = Blur::new("sigma=0");
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let queries = Arc::new(AtomicUsize::new(0));
+    let count = queries.clone();
     let pad = blur.element.static_pad("src").unwrap();
     pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH, move |_, probe| {
         if probe.query().is_some_and(|query| query.type_() == gst::QueryType::Allocation) {
@@ -214,14 +218,14 @@ fn leaving_passthrough_asks_downstream_for_a_pool() {
     });
     blur.caps(&info);
     blur.push(buffer(&info, &image));
-    let before = asked.load(Ordering::Relaxed);
+    let before = queries.load(Ordering::Relaxed);
     blur.element.set_property("sigma", 2.0);
     blur.push(buffer(&info, &image));
-    assert!(asked.load(Ordering::Relaxed) > before, "nobody asked");
+    assert!(queries.load(Ordering::Relaxed) > before, "no allocation query");
 }
 
 #[test]
-fn upstream_is_told_that_any_row_stride_will_do() {
+fn allocation_query_offers_the_video_meta() {
     let info = info(VideoFormat::Rgb, 33, 20);
     let mut blur = Blur::new("");
     blur.caps(&info);
@@ -233,7 +237,7 @@ fn upstream_is_told_that_any_row_stride_will_do() {
 }
 
 #[test]
-fn latency_is_not_added() {
+fn no_latency_is_added_by_default() {
     let info = info(VideoFormat::Rgb, 33, 20);
     let mut blur = Blur::new("");
     blur.caps(&info);
@@ -243,7 +247,7 @@ fn latency_is_not_added() {
 }
 
 #[test]
-fn it_says_what_is_in_use() {
+fn backend_and_kernel_in_use_are_reported() {
     let blur = Blur::new("backend=cpu");
     assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
     let stats = blur.element.property::<gst::Structure>("stats");

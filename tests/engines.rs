@@ -1,4 +1,4 @@
-//! Every engine, every variant of it, on the one case table.
+//! Every CPU instruction set on the one case table.
 
 mod common;
 
@@ -7,11 +7,11 @@ use gstcudagaussblur::cpu::{CpuEngine, InstructionSet};
 use gstcudagaussblur::engine::Engine;
 
 #[test]
-fn every_instruction_set_gives_the_oracles_bytes() {
+fn every_instruction_set_matches_the_oracle() {
     let cases = cases::all();
     for set in InstructionSet::available() {
         let cpu = CpuEngine::new().with_instruction_set(set).unwrap();
-        let mut engine = Engine::on_cpu(cpu);
+        let mut engine = Engine::with_cpu(cpu);
         let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
         println!("cpu {:<12} {} cases, {bytes} bytes, 0 differ", set.name(), cases.len());
     }

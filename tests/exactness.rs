@@ -1,5 +1,5 @@
-//! How far the blur is from the Gaussian itself (infinite, float64, unrounded), by depth, content and σ. Prints the README's
-//! tables: `cargo test --test exactness -- --nocapture`
+//! Measures the distance of the blur from the true Gaussian (infinite, float64, unrounded) by depth, content and σ, and
+//! checks it against the promise. `cargo test --test exactness -- --nocapture` prints the README's tables.
 
 mod common;
 
@@ -9,27 +9,28 @@ use common::{Noise, PROMISE, promised};
 use gstcudagaussblur::filter::BlurParams;
 use rayon::prelude::*;
 
+/// The kinds of content. "Rims" are bright borders and corners of small frames, and their inverses.
 const KINDS: [&str; 6] = ["noise", "binary noise", "ramps", "hard edges", "rims", "photograph"];
 
-/// Width and height of most pictures, and of a strip that holds the widest kernel.
+/// Width and height of most pictures, and of a strip that is wider than the widest kernel.
 const SQUARE: [usize; 2] = [96, 96];
 const STRIP: [usize; 2] = [901, 3];
 
-/// The rows of the table by σ: each has the largest distance over every measured σ above the row before.
+/// The rows of the table by σ. Each row shows the largest distance over all measured σ above the previous row's.
 const ROWS: [f64; 9] = [0.5, 1.0, 1.5, 3.5, 5.0, 10.0, 20.0, 40.0, 100.0];
-/// Measured beside the rows' own: some σ between, and for each of these radii the largest σ that has it. There, just below
-/// (radius + 0.5) / 4, the radius int(4σ + 0.5) leaves the most of the Gaussian out.
+/// Measured in addition: some σ between the rows, and for each of these radii the largest σ that has it, just below
+/// (radius + 0.5) / 4. There the radius int(4σ + 0.5) truncates the most of the Gaussian.
 const BETWEEN: [f64; 8] = [0.25, 0.3, 0.75, 2.0, 3.0, 7.0, 14.0, 30.0];
 const RADII: [u32; 26] =
     [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 18, 20, 25, 33, 40, 46, 63, 79, 125, 152, 250, 383];
 
-/// A picture of 16 bits.
+/// A 16-bit picture of one channel.
 fn picture([width, height]: [usize; 2], mut sample: impl FnMut(usize, usize) -> u16) -> Image {
     let samples = (0..width * height).map(|i| sample(i % width, i / width)).collect();
     Image { width, height, channels: 1, depth: 16, samples }
 }
 
-/// A picture of the lowest and the highest value.
+/// A 16-bit picture of only the lowest and the highest value.
 fn binary(size: [usize; 2], mut is_high: impl FnMut(usize, usize) -> bool) -> Image {
     picture(size, |x, y| if is_high(x, y) { u16::MAX } else { 0 })
 }
@@ -42,7 +43,7 @@ fn quantised(image: &Image, depth: u32) -> Image {
     Image { depth, samples: image.samples.iter().map(|sample| sample >> (16 - depth)).collect(), ..*image }
 }
 
-/// Dithered, so that its 8 bits fill 16.
+/// An 8-bit photograph, with noise in the lower 8 of 16 bits.
 fn photograph() -> Image {
     let file: &[u8] = include_bytes!("data/photograph.pgm");
     let samples = file.strip_prefix(b"P5\n160 160\n255\n").unwrap();
@@ -56,13 +57,13 @@ fn ramp(size: [usize; 2]) -> Image {
     picture(size, |x, y| ((x + 2 * y) * 65535 / (width - 1 + 2 * (height - 1))) as u16)
 }
 
-/// High on the border alone.
+/// A picture whose border is bright and whose inside is dark.
 fn frame(size: [usize; 2]) -> Image {
     let on_the_border = |i: usize, count: usize| i == 0 || i == count - 1;
     binary(size, |x, y| on_the_border(x, size[0]) || on_the_border(y, size[1]))
 }
 
-/// The error of each tap, as a share of their sum, from the centre out to where the Gaussian vanishes.
+/// The error of each tap relative to the taps' sum, from the centre to where the Gaussian is negligible.
 fn errors(taps: &[u32], sigma: f64) -> Vec<f64> {
     let reach = (6.0 * sigma) as usize + 2;
     let impulse = binary([2 * reach + 1, 1], |x, _| x == reach).gaussian(sigma);
@@ -70,8 +71,8 @@ fn errors(taps: &[u32], sigma: f64) -> Vec<f64> {
     (0..=reach).map(|i| tap(i) - impulse[reach + i] / 65535.0).collect()
 }
 
-/// Half the width of the dark square on a bright ground whose middle is furthest off: the sum of the errors of the taps inside
-/// is largest.
+/// Half the width of the dark square on a bright ground whose centre pixel has the largest error: the one for which the
+/// sum of the errors of the taps inside is largest.
 fn worst_square(errors: &[f64]) -> usize {
     let inside = errors.iter().scan(-errors[0], |sum, error| {
         *sum += 2.0 * error;
@@ -80,15 +81,16 @@ fn worst_square(errors: &[f64]) -> usize {
     inside.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0
 }
 
-/// The distance in LSB that no picture exceeds. The errors of an axis sum to 0, so the largest it can be off is the sum of
-/// those above 0 times the range of the samples: with the highest value under these taps and the lowest under all others. Both
-/// axes together are off by twice that at most, and either rounding by a half.
+/// An upper bound in LSB on the distance for any picture. The tap errors of an axis sum to 0, so the error of one axis
+/// is at most the sum of the positive tap errors times the range of the samples (the highest value under those taps,
+/// the lowest under all others). The error of both axes is at most twice that, and each of the two roundings adds a
+/// half.
 fn bound(errors: &[f64], depth: u32) -> f64 {
     let above = errors[0].max(0.0) + 2.0 * errors[1..].iter().map(|error| error.max(0.0)).sum::<f64>();
     2.0 * above * f64::from((1 << depth) - 1) + 0.5 + 0.5 / f64::from(1 << (16 - depth))
 }
 
-/// The pictures of every kind. `radius` is the kernel's, `square` half the width of the worst dark square.
+/// The pictures of every kind. `radius` is the kernel's; `square` is half the width of the worst dark square.
 fn contents(radius: usize, square: usize) -> [Vec<Image>; KINDS.len()] {
     let mut noise = Noise(1);
     let mut next = move || noise.next();
@@ -98,12 +100,12 @@ fn contents(radius: usize, square: usize) -> [Vec<Image>; KINDS.len()] {
     let edges = vec![
         binary(SQUARE, |x, y| x + y / 3 < 60),
         binary(SQUARE, |x, y| (x / 37 + y / 29) % 2 == 0),
-        // Single samples on the left, lines on the right.
+        // Single bright samples on the left, bright lines on the right.
         binary(SQUARE, |x, y| if x < 48 { x % 19 == 9 && y % 17 == 8 } else { x % 21 == 10 || y % 23 == 11 }),
         binary(SQUARE, |x, y| x.abs_diff(48).max(y.abs_diff(48)) > square),
         binary(STRIP, |x, _| x < 450),
     ];
-    // The middle of the first has every tap inside of the frame, and the frame just outside of its kernel.
+    // For the centre of the first picture all taps lie inside the bright border, which is just outside the kernel.
     let [around, worst] = [radius + 1, square + 1].map(|reach| 2 * reach + 1);
     let small = around.min(SQUARE[0]);
     let mut rims = vec![
@@ -120,7 +122,7 @@ fn contents(radius: usize, square: usize) -> [Vec<Image>; KINDS.len()] {
     [noises, binaries, ramps, edges, rims, vec![photograph()]]
 }
 
-/// The largest distance in LSB, and how many samples are equal to the rounded Gaussian.
+/// The largest distance in LSB, and the number of samples equal to the rounded Gaussian.
 fn distance(image: &Image, taps: &[u32], sigma: f64) -> (f64, usize) {
     let blurred = image.blurred(taps, taps);
     let pairs: Vec<(f64, f64)> = blurred.samples.iter().copied().map(f64::from).zip(image.gaussian(sigma)).collect();
@@ -128,24 +130,26 @@ fn distance(image: &Image, taps: &[u32], sigma: f64) -> (f64, usize) {
     (largest, pairs.iter().filter(|(got, want)| *got == want.round()).count())
 }
 
-/// What was measured at one σ, by depth and kind of content.
+/// The measurements at one σ, by depth and kind of content.
 struct Measured {
     sigma: f64,
-    /// In LSB.
+    /// The largest distance measured, in LSB.
     largest: [[f64; KINDS.len()]; PROMISE.len()],
+    /// The upper bound for any picture, in LSB.
     bound: [f64; PROMISE.len()],
-    /// The share of samples equal to the rounded Gaussian, at 8 bits.
+    /// The fraction of samples equal to the rounded Gaussian, at 8 bits.
     equal: [f64; KINDS.len()],
 }
 
 impl Measured {
-    /// Noise, binary noise and ramps: what errors of single taps do.
+    /// The mean fraction for noise, binary noise and ramps, which depends on the errors of single taps.
     fn textures(&self) -> f64 {
         self.equal[..3].iter().sum::<f64>() / 3.0
     }
 
-    /// What errors of sums of taps do, and the tail beyond 4σ, which the filter leaves out by definition: the same truncated
-    /// Gaussian in float64 equals the infinite one, rounded, in only 99.25 % of the samples (one edge, σ = 40).
+    /// The fraction for hard edges, which depends on the errors of sums of taps and on the tail beyond 4σ, which the
+    /// filter truncates by definition: the same truncated Gaussian in float64 equals the infinite one, rounded, in only
+    /// 99.25 % of the samples (one edge, σ = 40).
     fn edges(&self) -> f64 {
         self.equal[3]
     }
@@ -208,7 +212,7 @@ fn by_sigma(all: &[Measured]) {
 }
 
 #[test]
-fn every_kind_of_content_is_as_near_to_the_gaussian_as_promised() {
+fn distance_from_the_gaussian_is_within_the_promise() {
     let cut = RADII.map(|radius| (f64::from(radius) + 0.5) / 4.0 - 1e-9);
     let sigmas: Vec<f64> = ROWS.into_iter().chain(BETWEEN).chain(cut).collect();
     let all: Vec<Measured> = sigmas.into_par_iter().map(measure).collect();
@@ -225,7 +229,7 @@ fn every_kind_of_content_is_as_near_to_the_gaussian_as_promised() {
         }
         let (textures, edges) = (measured.textures(), measured.edges());
         let least = if sigma <= 20.0 { 0.995 } else { 0.99 };
-        assert!(textures > least, "sigma={sigma}: only {textures} of the textures' samples are equal");
-        assert!(edges > 0.985, "sigma={sigma}: only {edges} of the edges' samples are equal");
+        assert!(textures > least, "sigma={sigma}: a fraction of only {textures} of the textures' samples is equal");
+        assert!(edges > 0.985, "sigma={sigma}: a fraction of only {edges} of the edges' samples is equal");
     }
 }

@@ -1,4 +1,5 @@
-//! Every video format in the element's caps, against an oracle that takes each apart by GStreamer's own description.
+//! Every video format in the element's caps, against an oracle that reads frames by GStreamer's own format
+//! descriptions.
 
 mod common;
 
@@ -6,18 +7,18 @@ use common::formats;
 use gst::prelude::*;
 
 #[test]
-fn every_format_in_the_caps_is_blurred_as_the_oracle_does() {
-    println!("{} formats", formats::walk("backend=cpu"));
+fn every_format_in_the_caps_matches_the_oracle() {
+    println!("{} formats", formats::check_all("backend=cpu"));
 }
 
 #[test]
-fn fields_of_interlaced_frames_are_blurred_apart() {
-    formats::interlaced("backend=cpu");
+fn interlaced_fields_are_blurred_separately() {
+    formats::check_interlaced("backend=cpu");
 }
 
-/// What a decoder gives goes through to an encoder unconverted.
+/// The formats that decoders output and encoders accept pass without conversion.
 #[test]
-fn the_neighbours_formats_go_through() {
+fn common_codec_formats_need_no_conversion() {
     common::video::init();
     for format in ["I420", "Y42B", "NV12", "Y444", "I420_10LE", "I422_10LE"] {
         let line = format!(

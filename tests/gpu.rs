@@ -1,8 +1,8 @@
-//! What needs a GPU, or a machine without its driver. Where a test lacks what it needs it is reported as ignored.
+//! Tests that need a GPU, or a machine without its driver. A test that lacks what it needs is reported as ignored.
 //!
-//! `CUDAGAUSSBLUR_VIDEO` names video files (separated by ':') that decodebin can decode; without it the test that wants
-//! real video is ignored. `CUDAGAUSSBLUR_CASES=n` takes every nth case of the case table's smaller ones, and every nth of
-//! the kernels for single sizes with small frames, for tools that make everything thousands of times slower.
+//! `CUDAGAUSSBLUR_VIDEO` names video files (separated by ':') that decodebin can decode; without it the test of
+//! real video is ignored. `CUDAGAUSSBLUR_CASES=n` runs every nth of the smaller cases of the case table, and
+//! every nth specialised kernel with small frames, for tools that make everything thousands of times slower.
 
 mod common;
 
@@ -14,18 +14,21 @@ use common::{cases, formats};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
-use gstcudagaussblur::cuda::launch::{self, Family, Passes};
-use gstcudagaussblur::cuda::work::Work;
-use gstcudagaussblur::cuda::{CudaEngine, CudaError, Image};
+use gstcudagaussblur::cuda::kernels::abi::{BlurArgs, PixelFamily};
+use gstcudagaussblur::cuda::kernels::record::Recording;
+use gstcudagaussblur::cuda::kernels::strategy;
+use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Pixels, Plane, PlaneLayout};
-use gstcudagaussblur::plan::{self, Options};
+use gstcudagaussblur::filter::frame::{Plane, PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::plan::{Options, Plan};
+use gstcudagaussblur::filter::plane::DevicePlane;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Set in a process of its own that a test starts: which one it is.
+/// Set in a child process of a test: which part of it to run.
 const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
 const VIDEO: &str = "CUDAGAUSSBLUR_VIDEO";
 
@@ -49,10 +52,10 @@ fn main() {
     let mut trials = vec![
         on_gpu("large_frames_equal_the_cpu_engines", large_frames),
         trial("devices_at_once_keep_apart", present.as_ref().is_ok_and(|count| *count > 1), every_device),
-        trial("kernels_for_single_sizes_give_the_same_bytes", gpu && nvrtc_is_here(), special_kernels),
+        trial("specialised_kernels_give_the_same_bytes", gpu && nvrtc_is_here(), specialised_kernels),
         on_gpu("every_format_is_blurred_as_the_oracle_does", || {
-            println!("{} formats", formats::walk("backend=cuda"));
-            formats::interlaced("backend=cuda");
+            println!("{} formats", formats::check_all("backend=cuda"));
+            formats::check_interlaced("backend=cuda");
         }),
         on_gpu("all_elements_share_one_context", one_context),
         on_gpu("a_hundred_starts_leave_no_device_memory_behind", hundred_starts),
@@ -61,12 +64,12 @@ fn main() {
         on_gpu("devices_that_are_hidden", || in_a_child("no device", &[("CUDA_VISIBLE_DEVICES", "")])),
         on_gpu("a_context_that_breaks_in_mid_stream", || in_a_child("broken", &[])),
         on_gpu("a_context_that_breaks_with_frames_in_flight", || in_a_child("broken in flight", &[])),
-        on_gpu("memory_that_is_pinned_in_parts_is_copied", video::pinned_in_parts),
+        on_gpu("memory_that_is_pinned_in_parts_is_copied", video::check_partly_pinned_frames),
         trial("real_video_equals_the_cpu_engines", gpu && std::env::var(VIDEO).is_ok(), real_video),
         trial("without_a_driver_it_is_said_at_start", present == Err(CudaError::NoDriver), without_a_driver),
     ];
     for (image, word) in [(Image::Best, "prebuilt"), (Image::Portable, "ptx")] {
-        for passes in [Passes::Best, Passes::Fused, Passes::Split] {
+        for passes in [PassStrategy::Best, PassStrategy::Fused, PassStrategy::Split] {
             let name = format!("case_table_{word}_{passes:?}").to_lowercase();
             let test = move || {
                 case_table(image, passes, None);
@@ -75,14 +78,14 @@ fn main() {
             trials.push(Trial::test(name, test).with_ignored_flag(!gpu));
         }
     }
-    for (passes, bands) in [(Passes::Fused, 2), (Passes::Split, 3), (Passes::Best, 7)] {
+    for (passes, bands) in [(PassStrategy::Fused, 2), (PassStrategy::Split, 3), (PassStrategy::Best, 7)] {
         let test = move || {
             case_table(Image::Best, passes, Some(bands));
             Ok::<(), Failed>(())
         };
         trials.push(Trial::test(format!("bands_{bands}"), test).with_ignored_flag(!gpu));
     }
-    // One after the other: some of them count the device's memory.
+    // One after the other, because some measure the free memory of the device.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -96,60 +99,61 @@ fn trial(name: &str, runs: bool, test: fn()) -> Trial {
 }
 
 fn describe() -> String {
-    let device = Device::open(0).unwrap();
+    let device = process::open(0).unwrap().device().clone();
     let (major, minor) = device.capability();
-    let Ok(kernels) = device.kernels(Image::Best) else { return "kernels cannot be loaded".into() };
+    let shared = process::open(0).unwrap();
+    let Ok(kernels) = shared.prebuilt(Image::Best) else { return "kernels cannot be loaded".into() };
     format!("{}, compute capability {major}.{minor}, kernels {}", device.name(), kernels.name())
 }
 
 fn nvrtc_is_here() -> bool {
-    // As the engine does; a library that is there but too old fails the test, which says so.
+    // The names that the engine tries. An installed library that is too old fails the test.
     std::env::var_os("CUDAGAUSSBLUR_NVRTC").is_some()
         || ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"]
             .iter()
-            // SAFETY: NVRTC's initialisers are its own business.
+            // SAFETY: NVRTC's initialisers need nothing from this process.
             .any(|name| unsafe { libloading::Library::new(*name) }.is_ok())
 }
 
-/// Of how many cases one is taken; none where all are, and large ones too.
+/// The n of `CUDAGAUSSBLUR_CASES`; `None` to run all cases, large ones too.
 fn one_in() -> Option<usize> {
     std::env::var("CUDAGAUSSBLUR_CASES").ok().map(|number| number.parse().expect("CUDAGAUSSBLUR_CASES is a number"))
 }
 
-/// Blurs a frame of noise with both engines, rows `padding` bytes apart; returns the bytes compared.
+/// Blurs a frame of noise with both engines, with `padding` bytes between rows. Returns the number of bytes compared.
 fn compare(engines: [&mut Engine; 2], options: Options, layouts: &[PlaneLayout], padding: usize) -> usize {
     let pitch = |layout: &PlaneLayout| layout.row_bytes() + padding;
     let noise = |layout: &PlaneLayout| common::Noise(7).bytes(pitch(layout) * layout.height as usize);
     let src: Vec<Vec<u8>> = layouts.iter().map(noise).collect();
     let frame = layouts.iter().zip(&src);
     let frame = frame.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &data[..] }).collect();
-    let [on_cuda, on_cpu] = engines.map(|engine| {
+    let [with_cuda, with_cpu] = engines.map(|engine| {
         let mut dst: Vec<Vec<u8>> = src.iter().map(|plane| vec![0x5a; plane.len()]).collect();
         let out = layouts.iter().zip(&mut dst);
         let out = out.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &mut data[..] });
         engine.blur(options, &frame, &mut out.collect()).unwrap();
         (dst, engine.stats().kernel_name)
     });
-    assert!(on_cuda.0 == on_cpu.0, "{layouts:?} {options:?} by {}", on_cuda.1);
+    assert!(with_cuda.0 == with_cpu.0, "{layouts:?} {options:?} by {}", with_cuda.1);
     src.iter().map(Vec::len).sum()
 }
 
-/// Blurs frames of these sizes until they have kernels of their own, then compares with the CPU engine.
-fn special_kernels() {
-    let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
-    let mut cpu = Engine::on_cpu(CpuEngine::new());
-    let device = Device::open(0).unwrap();
-    let specials = device.specials();
+/// Blurs frames until specialised kernels are used for them, and compares the output with that of the CPU engine.
+fn specialised_kernels() {
+    let mut cuda = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let mut cpu = Engine::with_cpu(CpuEngine::new());
+    let shared = process::open(0).unwrap();
+    let jit = shared.jit();
     let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
     let half = |channels, depth| PlaneLayout { sigma_scale: [0.5; 2], ..new(channels, depth) };
-    let packed = |pixels, depth| PlaneLayout { pixels, ..new(4, depth) };
+    let packed = |sample_layout, depth| PlaneLayout { sample_layout, ..new(4, depth) };
     let frames = [
         vec![new(4, 8)],
         vec![new(1, 8), half(2, 8)],
         vec![new(3, 8)],
-        vec![packed(Pixels::Yuv422 { luma: 1 }, 8)],
+        vec![packed(SampleLayout::Yuv422 { luma: 1 }, 8)],
         vec![new(1, 10), half(1, 10), half(1, 10)],
-        vec![packed(Pixels::Ten, 10)],
+        vec![packed(SampleLayout::Packed1010102, 10)],
         vec![new(1, 8)],
         vec![new(2, 8)],
         vec![new(4, 16)],
@@ -176,41 +180,41 @@ fn special_kernels() {
         let begun = Instant::now();
         while !same(until) {
             assert!(begun.elapsed().as_secs() < 120, "no kernel for {planes:?} kernel-size={size}");
-            // Every launch counts: the next frame asks for the kernel, and the one after that has it.
+            // Launches are slow under such a tool: the next frame requests the kernel, and the one after it uses it.
             if one_in().is_some() {
                 std::thread::sleep(Duration::from_millis(300));
-                while specials.progress().at_work {
+                while jit.status().compiling {
                     std::thread::sleep(Duration::from_millis(10));
                 }
             }
         }
-        // The kernel came between two of those frames; it makes all of these.
+        // The kernel became ready between two of those frames; it blurs all of these.
         assert!(same(then));
         made += 1;
     }
     println!("{} made {made} kernels, {compared} bytes, 0 differ", cuda.stats().kernel_name);
 }
 
-fn case_table(image: Image, passes: Passes, bands: Option<usize>) {
-    let engine = CudaEngine::with(0, image, passes).unwrap().general();
-    let engine = if let Some(bands) = bands { engine.in_bands(bands) } else { engine };
-    let mut engine = Engine::on_cuda(engine);
+fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {
+    let engine = CudaEngine::with_kernels(0, image, passes).unwrap().without_jit();
+    let engine = if let Some(bands) = bands { engine.with_bands(bands) } else { engine };
+    let mut engine = Engine::with_cuda(engine);
     let mut cases = cases::all();
     if let Some(every) = one_in() {
         cases = cases.into_iter().filter(|case| case.work() < 1 << 20).step_by(every).collect();
     }
-    for family in Family::ALL {
-        let has = |case: &cases::Case| case.planes.iter().any(|plane| Family::of(plane) == family);
+    for family in PixelFamily::ALL {
+        let has = |case: &cases::Case| case.planes.iter().any(|plane| PixelFamily::of(plane) == family);
         assert!(cases.iter().any(has), "no case for {family:?}");
     }
     let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
     println!("{:<14} {passes:?}: {} cases, {bytes} bytes, 0 differ", engine.stats().kernel_name, cases.len());
 }
 
-/// Frames of common and of the largest sizes, where the oracle would take minutes: both engines give the same bytes.
+/// Frames of common and of the largest sizes, for which the oracle would take minutes: both engines give the same bytes.
 fn large_frames() {
-    let mut cuda = Engine::on_cuda(CudaEngine::new(0).unwrap());
-    let mut cpu = Engine::on_cpu(CpuEngine::new());
+    let mut cuda = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let mut cpu = Engine::with_cpu(CpuEngine::new());
     let layout = PlaneLayout::new;
     for (layout, sizes) in [
         (layout(3840, 2160, 4, 8), &[7, 31, 127, 401][..]),
@@ -218,7 +222,7 @@ fn large_frames() {
         (layout(1919, 1079, 3, 8), &[7, 63]),
         (layout(16384, 16384, 1, 8), &[7, 63]),
         (layout(16384, 4096, 4, 8), &[15, 255]),
-        // More than 2^31 bytes of plane and of scratch.
+        // More than 2^31 bytes of plane and of intermediate.
         (layout(16384, 16384, 4, 16), &[63]),
         (layout(16384, 1, 4, 16), &[31, 801]),
         (layout(1, 16384, 2, 8), &[31, 801]),
@@ -252,7 +256,8 @@ fn every_device() {
             });
         }
     });
-    let contexts: std::collections::HashSet<usize> = (0..count).map(|id| Device::open(id).unwrap().context()).collect();
+    let contexts: std::collections::HashSet<usize> =
+        (0..count).map(|id| process::open(id).unwrap().device().clone().context()).collect();
     assert_eq!(contexts.len(), count as usize);
     println!("{count} device(s), a context each");
 }
@@ -268,13 +273,13 @@ fn run(pipeline: &gst::Element) {
 }
 
 fn free() -> usize {
-    Device::open(0).unwrap().free_memory().unwrap()
+    process::open(0).unwrap().device().clone().free_memory().unwrap()
 }
 
 /// A context takes hundreds of MB of device memory, a pipeline's frames tens.
 fn one_context() {
     video::init();
-    Device::open(0).unwrap().kernels(Image::Best).unwrap();
+    process::open(0).unwrap().prebuilt(Image::Best).unwrap();
     let before = free();
     let pipelines = [PIPELINE, PIPELINE].map(|line| gst::parse::launch(line).unwrap());
     std::thread::scope(|scope| {
@@ -303,7 +308,7 @@ fn hundred_starts() {
         seen.push(free());
     }
     println!("free device memory after round 1: {} bytes, after round 100: {} bytes", seen[0], seen[99]);
-    // Others on the device may come and go a little; frames of one round are 50 MB.
+    // Other processes may use a little memory meanwhile; the frames of one round take 50 MB.
     assert!(seen[0].abs_diff(seen[99]) < 8 << 20, "device memory is left behind");
 }
 
@@ -318,7 +323,7 @@ fn start_fails(properties: &str) -> String {
     errors[0].clone()
 }
 
-/// With `auto` the CPU blurs from the start.
+/// With `auto` the CPU is used from the start.
 fn the_cpu_blurs(properties: &str) {
     let info = info(VideoFormat::Rgb, 64, 48);
     let image = picture(&info, 1);
@@ -348,7 +353,7 @@ fn without_a_device() {
     the_cpu_blurs("");
 }
 
-/// Pushes frames before and after `break_it`: all come back blurred, with one warning, and the CPU at work.
+/// Pushes frames before and after `break_it`: all are blurred, with one warning, and the CPU backend is active afterwards.
 fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
     let mut blur = Blur::new("sigma=3");
     for (i, width) in [512_u32, 512, 1280, 1280].into_iter().enumerate() {
@@ -362,7 +367,7 @@ fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
         assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
     }
     break_it();
-    // So large that what the smaller frames leave is not enough for it.
+    // So large that the memory of the smaller frames is not enough for it.
     let info = info(VideoFormat::Rgba, 1280, 720);
     blur.caps(&info);
     for seed in 0..3 {
@@ -378,7 +383,7 @@ fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
 }
 
 fn out_of_memory() {
-    let device = Device::open(0).unwrap();
+    let device = process::open(0).unwrap().device().clone();
     let mut hoard = Vec::new();
     let take_all = || {
         let _current = device.enter().unwrap();
@@ -404,30 +409,33 @@ fn out_of_memory() {
         let _current = device.enter().unwrap();
         hoard.clear();
     }
-    // With memory again the same element goes on.
+    // When memory is available again the same element blurs frames again.
     blur.push(buffer(&info, &picture(&info, 1)));
 }
 
 fn break_the_context() {
     let ptx = format!(
-        ".version 7.0\n.target sm_60\n.address_size 64\n.visible .entry trap(.param .align 8 .b8 a[{}])\n{{ trap; }}\n\0",
-        size_of::<launch::BlurArgs>()
+        ".version 7.0\n.target sm_60\n.address_size 64\n.visible .entry trap(.param .align 8 .b8 a[{}])\n{{ trap; }}\n",
+        size_of::<BlurArgs>()
     );
-    let device = Device::open(0).unwrap();
+    let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
     let stream = Stream::new(0).unwrap();
     // SAFETY: whole PTX.
-    let module = unsafe { Module::load(ptx.as_bytes(), 0) }.unwrap();
-    let function = module.function("trap", device.limits().shared_bytes).unwrap();
-    let jobs = plan::jobs(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
-    let work = Work::new(&jobs, &[((0, 1), (0, 1))], 0, None);
-    let launch = &work.groups[0].launches(0, Passes::Best, device.limits())[0];
+    let module = unsafe { Module::load(ptx.into_bytes(), &device) }.unwrap();
+    let function = module.function("trap").unwrap();
+    let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
+    let plane = DevicePlane { address: 0, pitch: 1, len: 1 };
+    let planes = DevicePlanes { sources: vec![plane], destinations: vec![plane] };
+    let recording = Recording::new(&plan, &planes, 0, None);
+    let batch = recording.batches().next().unwrap();
+    let launch = &strategy::launches(batch, 0, PassStrategy::Best, device.limits())[0];
     // SAFETY: the kernel traps before it touches anything.
-    unsafe { stream.launch(function, launch) }.unwrap();
+    unsafe { launch.enqueue(function, &stream) }.unwrap();
     println!("{}", stream.synchronize().unwrap_err());
 }
 
-/// What is in flight then cannot be waited for: its buffers are given up at a flush, and the CPU goes on.
+/// Frames in flight cannot be waited for then: a flush abandons their buffers, and the CPU blurs later frames.
 fn a_context_broken_in_flight() {
     let info = info(VideoFormat::Rgba, 3840, 2160);
     let source = CudaEngine::new(0).unwrap().pinned();
@@ -455,18 +463,18 @@ fn a_context_broken_in_flight() {
     assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
 }
 
-/// A kernel that traps, in the same context: whatever uses it next fails, for good.
+/// After a kernel has trapped, everything in the same context fails until the process ends.
 fn a_broken_context() {
     the_cpu_takes_over(break_the_context, "CUDA device 0 failed");
-    // The context stays broken, and it is said at the next start.
+    // The context stays broken, and the next start reports it.
     let text = start_fails("backend=cuda");
     assert!(text.contains("CUDA device 0 failed") && text.contains("restart the program"), "{text}");
     the_cpu_blurs("");
 }
 
-/// Runs a part of this program in a process of its own, because it would spoil this one.
+/// Runs a part of this program in a child process, because it breaks the context of its process.
 fn in_a_child(which: &str, environment: &[(&str, &str)]) {
-    // The loader that this very process was started by, where it is not the system's own.
+    // The loader that started this process, if it is not the system's.
     let program = std::env::current_exe().unwrap();
     let started_as: Vec<_> = std::env::args_os().collect();
     let mut command = match std::env::var_os("CUDAGAUSSBLUR_TEST_RUNNER") {
@@ -483,7 +491,7 @@ fn in_a_child(which: &str, environment: &[(&str, &str)]) {
     assert!(output.status.success(), "{which}: {}", output.status);
 }
 
-/// Every frame of the files, through the element on CUDA and on the CPU.
+/// Compares every frame of the files between the CUDA and the CPU backend.
 fn real_video() {
     video::init();
     let files = std::env::var(VIDEO).unwrap();

@@ -1,14 +1,15 @@
-//! Frames in CUDA memory on a GPU, between GStreamer's own NVIDIA elements. Where a test lacks what it needs it is reported
-//! as ignored.
+//! Frames in CUDA memory on a GPU, between GStreamer's own NVIDIA elements. Tests are ignored if the device, the
+//! elements or the videos they need are missing.
 //!
-//! `CUDAGAUSSBLUR_VIDEO` names video files (separated by ':') in H.264 or H.265 that NVDEC can decode.
+//! `CUDAGAUSSBLUR_VIDEO` lists H.264 and H.265 video files (separated by ':') that NVDEC can decode.
 
 mod common;
 
 use common::pipes::{CUDA, no_errors, pictures, pictures_at, pipeline, run_to_end, stat};
 use common::video;
 use gst::prelude::*;
-use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::driver::device;
+use gstcudagaussblur::cuda::process;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
@@ -25,17 +26,21 @@ fn main() {
         Trial::test(name, run).with_ignored_flag(!runs)
     };
     let trials = vec![
-        test("decoded_frames_are_blurred_as_on_the_host", decodes, decoded),
-        test("decoder_and_blur_share_one_context", decodes, shared),
-        test("a_tee_goes_to_the_host_and_stays_on_the_device", decodes, tee),
-        test("seeks_and_stops_in_mid_stream", decodes, seeks),
-        test("converted_and_composed_on_the_device", decodes && has(&["cudaconvert", "cudacompositor"]), composed),
-        test("every_format_and_way_gives_the_cpus_bytes", copies, every_way),
-        test("ten_in_a_row", copies, ten),
-        test("a_hundred_starts_leave_no_device_memory_behind", copies, hundred_starts),
-        test("devices_keep_apart", copies && devices > 1, devices_apart),
+        test("decoded_frames_match_the_cpu", decodes, decoded),
+        test("decoder_and_blur_share_one_context", decodes, shared_context),
+        test("tee_feeds_host_and_cuda_memory", decodes, tee),
+        test("seeking_and_stopping_mid_stream_is_no_cuda_error", decodes, seeks),
+        test(
+            "works_between_cudaconvert_and_cudacompositor",
+            decodes && has(&["cudaconvert", "cudacompositor"]),
+            composed,
+        ),
+        test("every_format_and_memory_combination_matches_the_cpu", copies, every_combination),
+        test("ten_elements_in_a_row_match_the_cpu", copies, ten),
+        test("a_hundred_restarts_leak_no_device_memory", copies, hundred_restarts),
+        test("pipelines_on_two_devices_do_not_interfere", copies && devices > 1, two_devices),
     ];
-    // Some count the device's memory.
+    // Some tests measure the free device memory.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -45,7 +50,7 @@ fn files() -> Vec<String> {
     files.split(':').filter(|file| !file.is_empty()).map(str::to_owned).collect()
 }
 
-/// The beginning of a pipeline: a file, and the decoder it needs.
+/// The first elements of a pipeline: a file source and the decoder for it.
 fn source(file: &str) -> String {
     let line = format!("filesrc location={file} ! parsebin ! fakesink name=sink num-buffers=1");
     let probe = pipeline(&line);
@@ -56,31 +61,31 @@ fn source(file: &str) -> String {
     format!("filesrc location={file} ! parsebin ! nv{codec}dec name=decoder")
 }
 
-/// Every frame of every file, through the device alone and through the CPU.
+/// Every frame of every file, decoded and blurred on the device, against the CPU's blur.
 fn decoded() {
     let mut total = 0;
     for file in files() {
         let source = source(&file);
         let sink = "appsink name=sink sync=false max-buffers=2";
-        let there = format!(
+        let on_device = format!(
             "{source} ! {CUDA} ! cudagaussblur name=blur sigma=4 ! {CUDA} ! cudadownload ! video/x-raw ! {sink}"
         );
-        let here =
+        let on_host =
             format!("{source} ! {CUDA} ! cudadownload ! video/x-raw ! cudagaussblur backend=cpu sigma=4 ! {sink}");
-        let [there, here] = [there, here].map(|line| pipeline(&line));
-        let (mut frames, mut cpu) = (0, pictures(&here));
-        for picture in pictures(&there) {
+        let [on_device, on_host] = [on_device, on_host].map(|line| pipeline(&line));
+        let (mut frames, mut cpu) = (0, pictures(&on_host));
+        for picture in pictures(&on_device) {
             assert!(Some(picture) == cpu.next(), "{file}: frame {frames} differs");
             frames += 1;
         }
         assert!(cpu.next().is_none() && frames > 0, "{file}: {frames} frames");
-        for pipeline in [&there, &here] {
+        for pipeline in [&on_device, &on_host] {
             no_errors(pipeline);
         }
-        assert_eq!([stat(&there, "frames-on-device"), stat(&there, "bytes-copied")], [frames, 0]);
-        let caps = there.by_name("blur").unwrap().static_pad("src").unwrap().current_caps().unwrap();
+        assert_eq!([stat(&on_device, "frames-on-device"), stat(&on_device, "bytes-copied")], [frames, 0]);
+        let caps = on_device.by_name("blur").unwrap().static_pad("src").unwrap().current_caps().unwrap();
         println!("{frames} frames of {}: 0 bytes differ", caps.structure(0).unwrap().get::<&str>("format").unwrap());
-        for pipeline in [&there, &here] {
+        for pipeline in [&on_device, &on_host] {
             pipeline.set_state(gst::State::Null).unwrap();
         }
         total += frames;
@@ -88,16 +93,17 @@ fn decoded() {
     println!("{total} frames under {}", gst::version_string());
 }
 
-/// The context that an element shares, by the address of its object.
+/// The address of the GstCudaContext object that an element shares.
 fn context(pipeline: &gst::Bin, element: &str) -> usize {
-    let context = pipeline.by_name(element).unwrap().context("gst.cuda.context").expect("it has a context");
+    let context =
+        pipeline.by_name(element).unwrap().context("gst.cuda.context").expect("the element has a CUDA context");
     context.structure().get::<gst::Object>("gst.cuda.context").unwrap().as_ptr() as usize
 }
 
-fn shared() {
+fn shared_context() {
     for line in [
         format!("{} ! {CUDA} ! cudagaussblur name=blur ! cudagaussblur name=next ! fakesink", source(&files()[0])),
-        // What the blur takes from host memory is in the pipeline's context too.
+        // A blur with input in host memory uses the pipeline's context too.
         format!(
             "{} ! video/x-raw ! cudagaussblur name=blur ! {CUDA} ! cudagaussblur name=next ! fakesink",
             source(&files()[0])
@@ -108,9 +114,9 @@ fn shared() {
         run_to_end(&pipeline);
         let contexts = ["decoder", "blur", "next"].map(|name| context(&pipeline, name));
         assert!(contexts.iter().all(|context| *context == contexts[0]), "{contexts:?}");
-        // Whoever makes one says so.
-        let made = std::iter::from_fn(|| bus.pop_filtered(&[gst::MessageType::HaveContext])).count();
-        assert!(made <= 1, "{made} contexts");
+        // An element that creates a context posts a message.
+        let created = std::iter::from_fn(|| bus.pop_filtered(&[gst::MessageType::HaveContext])).count();
+        assert!(created <= 1, "{created} contexts were created");
         assert_eq!(stat(&pipeline, "frames-cuda"), stat(&pipeline, "frames"));
         pipeline.set_state(gst::State::Null).unwrap();
     }
@@ -155,7 +161,7 @@ fn seeks() {
         if round % 2 == 0 {
             run_to_end(&pipeline);
         }
-        // The decoder and the blur go in this order and in the other.
+        // Stop the decoder first, or the blur first.
         let mut names = ["decoder", "blur"];
         if round % 4 > 1 {
             names.reverse();
@@ -187,8 +193,8 @@ fn composed() {
     println!("{frames} frames");
 }
 
-/// The formats that this GStreamer uploads, from each memory to each.
-fn every_way() {
+/// Every format that this GStreamer uploads, from CUDA or host memory to CUDA or host memory.
+fn every_combination() {
     let uploads = gst::ElementFactory::find("cudaupload").unwrap();
     let pads = uploads.static_pad_templates();
     let caps = pads.iter().find(|pad| pad.direction() == gst::PadDirection::Src).unwrap().caps();
@@ -202,7 +208,7 @@ fn every_way() {
         .collect();
     assert!(formats.len() >= 10, "{formats:?}");
     for format in &formats {
-        // `cudaupload` leaves the pixel behind that is beyond the edge in a pair.
+        // `cudaupload` does not copy the pixel beyond the edge in the last pair of packed 4:2:2.
         let name = format.to_str();
         let width = if ["YUY2", "UYVY"].contains(&name.as_str()) { 642 } else { 641 };
         let source = format!("videotestsrc num-buffers=5 ! video/x-raw,format={name},width={width},height=358");
@@ -215,13 +221,13 @@ fn every_way() {
             frames
         };
         let expected = run("cudagaussblur backend=cpu sigma=3");
-        for way in [
+        for elements in [
             format!("cudaupload ! {CUDA} ! cudagaussblur sigma=3 ! {CUDA} ! cudadownload ! video/x-raw"),
             format!("cudaupload ! {CUDA} ! cudagaussblur sigma=3 ! video/x-raw"),
             format!("cudagaussblur sigma=3 ! {CUDA} ! cudadownload ! video/x-raw"),
             format!("cudagaussblur sigma=3 max-in-flight=3 ! {CUDA} ! cudadownload ! video/x-raw"),
         ] {
-            assert!(run(&way) == expected, "{name}: {way}");
+            assert!(run(&elements) == expected, "{name}: {elements}");
         }
     }
     println!("{} formats under {}", formats.len(), gst::version_string());
@@ -230,20 +236,20 @@ fn every_way() {
 fn ten() {
     let chain = |element: &str| [element; 10].join(" ! ");
     let source = "videotestsrc num-buffers=20 ! video/x-raw,format=NV12,width=1280,height=720";
-    let [there, here] = [
+    let [on_device, on_host] = [
         format!("cudaupload ! {CUDA} ! {} ! {CUDA} ! cudadownload ! video/x-raw", chain("cudagaussblur sigma=2")),
         chain("cudagaussblur sigma=2 backend=cpu"),
     ]
     .map(|elements| pipeline(&format!("{source} ! {elements} ! appsink name=sink sync=false")));
-    let (there_frames, here_frames) = (pictures(&there), pictures(&here));
-    assert!(there_frames.eq(here_frames), "other bytes than the CPU's");
-    for pipeline in [there, here] {
+    let (frames, expected) = (pictures(&on_device), pictures(&on_host));
+    assert!(frames.eq(expected), "the output differs from the CPU's");
+    for pipeline in [on_device, on_host] {
         no_errors(&pipeline);
         pipeline.set_state(gst::State::Null).unwrap();
     }
 }
 
-fn hundred_starts() {
+fn hundred_restarts() {
     let lines = [
         format!(
             "videotestsrc num-buffers=3 ! video/x-raw,format=NV12,width=1920,height=1080 ! cudaupload ! {CUDA} ! \
@@ -253,7 +259,7 @@ fn hundred_starts() {
             "videotestsrc num-buffers=3 ! cudagaussblur max-in-flight=3 ! {CUDA} ! cudagaussblur ! video/x-raw ! fakesink"
         ),
     ];
-    let device = Device::open(0).unwrap();
+    let device = process::open(0).unwrap().device().clone();
     for line in lines {
         let pipeline = pipeline(&line);
         let mut free = Vec::new();
@@ -268,7 +274,7 @@ fn hundred_starts() {
     }
 }
 
-fn devices_apart() {
+fn two_devices() {
     let source = "videotestsrc num-buffers=5 ! video/x-raw,format=NV12,width=640,height=360";
     let run = |elements: &str| {
         let pipeline = pipeline(&format!("{source} ! {elements} ! appsink name=sink sync=false"));
@@ -292,7 +298,7 @@ fn devices_apart() {
             });
         }
     });
-    // A frame of the other device than the one that was asked for.
+    // A frame on another device than cuda-device-id is an error.
     let (frames, errors) =
         run(&format!("cudaupload cuda-device-id=0 ! {CUDA} ! cudagaussblur sigma=3 cuda-device-id=1"));
     assert!(frames.is_empty() && errors[0].contains("CUDA device 0, but cuda-device-id=1"), "{errors:?}");

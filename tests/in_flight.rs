@@ -1,28 +1,28 @@
-//! Frames on their way through the device, several at once and on streams of others, on the driver's stand-in.
+//! Frames in flight: several at once, in pinned memory, and on the streams of other owners, on the fake CUDA driver.
 
 mod common;
 
 use common::Noise;
-use common::machine::Machine;
+use common::fake_driver::FakeDriver;
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::CudaEngine;
-use gstcudagaussblur::cuda::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
-use gstcudagaussblur::engine::{Engine, Hold};
+use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::engine::{Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source, Target};
+use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source};
 
 const OUT_OF_MEMORY: i32 = 2;
 const ILLEGAL_ADDRESS: i32 = 700;
 
-/// With several frames on their way none is lost, doubled or late: whatever comes after them finds them gone.
+/// With several frames in flight none is lost or repeated, and all are pushed before whatever follows them in the stream.
 #[test]
 fn frames_in_flight_keep_their_order_and_are_drained() {
     const NOT_READY: i32 = 600;
-    let machine = Machine::new();
+    let machine = FakeDriver::new();
     let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
     let infos = [(40, 12), (24, 30)].map(|(width, height)| info(VideoFormat::Rgba, width, height));
     let image = |seed: u64, info: &_| picture(info, seed);
@@ -33,13 +33,13 @@ fn frames_in_flight_keep_their_order_and_are_drained() {
         expected.push((info.clone(), blurred(&image, 2.0, 0)));
         assert_eq!(blur.harness.buffers_in_queue(), waiting, "frame {}", expected.len());
     };
-    // The device is busy: two wait, each further one has the oldest come out.
+    // The device is busy: two frames wait, and each further one completes the oldest.
     blur.caps(&infos[0]);
     machine.fail_times("cuEventQuery", 0, 6, NOT_READY);
     for waiting in [0, 0, 1, 2, 3, 4] {
         begin(&mut blur, &infos[0], waiting);
     }
-    // Frames on their way come before new caps, and before the end.
+    // Frames in flight are pushed before new caps and before the end of the stream.
     blur.caps(&infos[1]);
     assert_eq!(blur.harness.buffers_in_queue(), 6);
     machine.fail_times("cuEventQuery", 0, 2, NOT_READY);
@@ -54,13 +54,13 @@ fn frames_in_flight_keep_their_order_and_are_drained() {
     assert!(blur.harness.try_pull().is_none());
     assert_eq!(stat(&blur, "frames-cuda"), 8);
 
-    // A flush drops them, stopping too, and nothing stays behind.
+    // A flush discards them, as stopping does, and no resource is leaked.
     for stops in [false, true] {
         let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
         blur.caps(&infos[0]);
         machine.fail_times("cuEventQuery", 0, i32::MAX, NOT_READY);
         blur.try_push(buffer(&infos[0], &image(0, &infos[0]))).unwrap();
-        machine.mend();
+        machine.clear_faults();
         if !stops {
             blur.harness.push_event(gst::event::FlushStart::new());
             blur.harness.push_event(gst::event::FlushStop::new(true));
@@ -74,10 +74,10 @@ fn frames_in_flight_keep_their_order_and_are_drained() {
     assert_eq!([end.device_blocks, end.pinned_blocks, end.events, end.streams], [0; 4], "something is left");
 }
 
-/// With several frames on their way a failure of the device loses none of them.
+/// If the device fails with several frames in flight, none of them is lost.
 #[test]
 fn frames_in_flight_are_blurred_by_the_cpu_when_the_device_fails() {
-    let machine = Machine::new();
+    let machine = FakeDriver::new();
     let mut blur = Blur::new("backend=auto sigma=2 max-in-flight=3");
     let info = info(VideoFormat::Rgb, 31, 17);
     blur.caps(&info);
@@ -95,13 +95,13 @@ fn frames_in_flight_are_blurred_by_the_cpu_when_the_device_fails() {
     }
     assert_eq!(blur.messages(gst::MessageType::Warning).len(), 1);
     assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [0, 5]);
-    machine.mend();
+    machine.clear_faults();
 }
 
-/// Latency is what may wait, no more: none by default, and none on the CPU.
+/// The reported latency is that of the frames that may wait: none by default, and none on the CPU.
 #[test]
 fn the_latency_is_that_of_the_frames_in_flight() {
-    let _machine = Machine::new();
+    let _machine = FakeDriver::new();
     let info = info(VideoFormat::Gray8, 32, 8);
     let upstream = gst::ClockTime::from_mseconds(7);
     for (properties, frames) in
@@ -114,10 +114,10 @@ fn the_latency_is_that_of_the_frames_in_flight() {
     }
 }
 
-/// Ordinary memory that comes again and again is registered until it is freed; what cannot be registered is copied.
+/// Pageable memory that is received repeatedly is registered until it is freed; memory that cannot be registered is copied.
 #[test]
 fn memory_that_recurs_is_registered_until_it_is_freed() {
-    let machine = Machine::new();
+    let machine = FakeDriver::new();
     let info = info(VideoFormat::Rgba, 400, 200);
     let image = picture(&info, 5);
     let expected = blurred(&image, 1.0, 0);
@@ -136,7 +136,7 @@ fn memory_that_recurs_is_registered_until_it_is_freed() {
         let copied = if registers { 2 } else { 6 };
         assert_eq!(stat(&blur, "bytes-copied"), copied * info.size() as u64);
         assert_eq!([stat(&blur, "frames-pinned-in"), stat(&blur, "frames-pinned-out")], [6 - copied, 6]);
-        machine.mend();
+        machine.clear_faults();
         let pinned = machine.counts().pinned_blocks;
         drop(frame);
         assert_eq!(machine.counts().pinned_blocks, pinned - i32::from(registers), "it is registered after its end");
@@ -144,18 +144,18 @@ fn memory_that_recurs_is_registered_until_it_is_freed() {
     assert_eq!(machine.counts().pinned_blocks, 0);
 }
 
-/// Memory of which the ends alone are pinned is ordinary memory: the device would read what lies between them in vain.
+/// Memory of which only the ends are pinned is pageable memory, because the device cannot read what is between them.
 #[test]
 fn memory_that_is_pinned_at_its_ends_alone_is_copied() {
-    let machine = Machine::new();
-    video::pinned_in_parts();
+    let machine = FakeDriver::new();
+    video::check_partly_pinned_frames();
     assert_eq!(machine.counts().pinned_blocks, 0);
 }
 
-/// A registration that could not be ended with its memory says nothing of what the system puts there next.
+/// After a registration that could not be ended, other memory at the same address is not taken for pinned.
 #[test]
 fn a_registration_that_outlives_its_memory_counts_for_nothing() {
-    let machine = Machine::new();
+    let machine = FakeDriver::new();
     let info = info(VideoFormat::Rgba, 100, 60);
     let image = picture(&info, 7);
     let source = CudaEngine::new(0).unwrap().pinned();
@@ -166,7 +166,7 @@ fn a_registration_that_outlives_its_memory_counts_for_nothing() {
         let registered = unsafe { source.register(address, info.size()) }.unwrap().unwrap();
         machine.fail_times(function, 0, 1, ILLEGAL_ADDRESS);
         drop(registered);
-        machine.mend();
+        machine.clear_faults();
         // It stands for other memory at the same address.
         bytes.copy_from_slice(&buffer(&info, &image).map_readable().unwrap());
         let mut blur = Blur::new("backend=auto sigma=1");
@@ -179,10 +179,10 @@ fn a_registration_that_outlives_its_memory_counts_for_nothing() {
     }
 }
 
-/// Times are for people: one that cannot be is no reason to lose a frame.
+/// An invalid elapsed time is reported as 0 and does not fail the frame.
 #[test]
 fn times_that_cannot_be_cost_no_frame() {
-    let machine = Machine::new();
+    let machine = FakeDriver::new();
     let info = info(VideoFormat::Rgba, 40, 12);
     let image = picture(&info, 8);
     for milliseconds in [f32::INFINITY, f32::NEG_INFINITY, -1.0, f32::MAX, 0.0] {
@@ -195,13 +195,13 @@ fn times_that_cannot_be_cost_no_frame() {
         let times = ["upload", "kernel", "download"].map(|stage| stat(&blur, &format!("{stage}-mean-ns")));
         assert_eq!(times, [0; 3], "{milliseconds} ms");
     }
-    machine.mend();
+    machine.clear_faults();
 }
 
-/// Two elements behind a tee see a memory twice as often as it comes.
+/// Two elements behind a tee do not count each other's sightings of a memory.
 #[test]
 fn memory_that_goes_to_two_elements_has_not_come_twice() {
-    let _machine = Machine::new();
+    let _machine = FakeDriver::new();
     let info = info(VideoFormat::Rgba, 400, 200);
     let mut blurs = [0; 2].map(|_| Blur::new("backend=cuda sigma=1"));
     blurs.iter_mut().for_each(|blur| blur.caps(&info));
@@ -217,10 +217,10 @@ fn memory_that_goes_to_two_elements_has_not_come_twice() {
     }
 }
 
-/// Without a frame rate there is nothing true to say of latency, and that is no reason to stop.
+/// Without a frame rate the latency is reported as 0, and frames are blurred.
 #[test]
 fn streams_without_a_frame_rate_go_through() {
-    let _machine = Machine::new();
+    let _machine = FakeDriver::new();
     let info = gst_video::VideoInfo::builder(VideoFormat::Rgb, 21, 9).fps((0, 1)).build().unwrap();
     let image = picture(&info, 1);
     for properties in ["backend=cuda sigma=2", "backend=cuda sigma=2 max-in-flight=2", "backend=cpu sigma=2"] {
@@ -234,10 +234,10 @@ fn streams_without_a_frame_rate_go_through() {
     }
 }
 
-/// The frame that follows a gap in the stream is the one that is marked, and those before it have gone.
+/// The frame after a discontinuity carries the flag, and those before it have been pushed.
 #[test]
 fn a_discontinuity_is_marked_where_it_is() {
-    let machine = Machine::new();
+    let machine = FakeDriver::new();
     let info = info(VideoFormat::Gray8, 30, 8);
     let mut blur = Blur::new("backend=cuda sigma=1 max-in-flight=3");
     blur.caps(&info);
@@ -254,41 +254,41 @@ fn a_discontinuity_is_marked_where_it_is() {
         .map(|buffer| buffer.flags().contains(gst::BufferFlags::DISCONT))
         .collect();
     assert_eq!(marked, [false, false, true]);
-    machine.mend();
+    machine.clear_faults();
 }
 
 const LAYOUT: PlaneLayout = PlaneLayout::new(64, 24, 1, 8);
 const BYTES: usize = 64 * 24;
 
-/// A frame in device memory, whose work a stream orders.
+/// A frame in device memory, accessed in the order of a stream.
 fn on(memory: &DeviceMemory, stream: &Stream) -> DeviceFrame {
     let data = DeviceBytes { address: memory.address(), len: BYTES };
     DeviceFrame { planes: vec![Plane { layout: LAYOUT, pitch: 64, data }], stream: Some(stream.raw() as usize) }
 }
 
-/// From a device's memory, to it or to the host's.
+/// From device memory to device memory or host memory.
 struct Frames<'a> {
     src: (&'a DeviceMemory, &'a Stream),
     dst: Result<(&'a DeviceMemory, &'a Stream), &'a mut [u8]>,
 }
 
 // SAFETY: borrowed until the test has waited.
-unsafe impl Hold for Frames<'_> {
-    fn frames(&mut self) -> (Source<'_>, Target<'_>) {
+unsafe impl FrameAccess for Frames<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
         let target = match &mut self.dst {
-            Ok((memory, stream)) => Target::Device(on(memory, stream)),
-            Err(bytes) => Target::Host(vec![Plane { layout: LAYOUT, pitch: 64, data: bytes }]),
+            Ok((memory, stream)) => Destination::Device(on(memory, stream)),
+            Err(bytes) => Destination::Host(vec![Plane { layout: LAYOUT, pitch: 64, data: bytes }]),
         };
         (Source::Device(on(self.src.0, self.src.1)), target)
     }
 }
 
-/// What is written on the source's stream before is blurred, what is written there after is not, though nobody waits for
-/// either: the stand-in does nothing that it is not made to wait for.
+/// What was written on the source's stream before the submission is blurred, and what is written there afterwards is not,
+/// without any wait: the fake driver executes nothing before it has to.
 #[test]
 fn streams_of_others_are_kept_in_order() {
-    let _machine = Machine::new();
-    let device = Device::open(0).unwrap();
+    let _machine = FakeDriver::new();
+    let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
     let [theirs, ours] = [0; 2].map(|_| Stream::new(0).unwrap());
     let memory = || DeviceMemory::new(BYTES, &theirs).unwrap();
@@ -305,28 +305,28 @@ fn streams_of_others_are_kept_in_order() {
     let mut expected = vec![0; BYTES];
     let from = vec![Plane { layout: LAYOUT, pitch: 64, data: &written[0].1[..] }];
     let into = vec![Plane { layout: LAYOUT, pitch: 64, data: &mut expected[..] }];
-    Engine::on_cpu(CpuEngine::new()).blur(params, &from, &mut { into }).unwrap();
+    Engine::with_cpu(CpuEngine::new()).blur(params, &from, &mut { into }).unwrap();
 
     let mut host = vec![0; BYTES];
-    let mut engine = Engine::on_cuda(CudaEngine::new(0).unwrap());
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
     // Whichever stream is waited for first.
     for (to_host, source_first) in [(false, true), (false, false), (true, true)] {
         // SAFETY: all of it lives and is waited for below.
-        unsafe { theirs.upload(&written[0].0, &src, 0..BYTES) }.unwrap();
+        unsafe { written[0].0.upload(&src, 0..BYTES, &theirs) }.unwrap();
         let to = if to_host { Err(&mut host[..]) } else { Ok((&dst, &ours)) };
-        let pending = engine.begin(params, Frames { src: (&src, &theirs), dst: to }).unwrap();
-        let finished = engine.finish(pending).unwrap();
+        let pending = engine.submit(params, Frames { src: (&src, &theirs), dst: to }).unwrap();
+        let finished = engine.complete(pending).unwrap();
         assert_eq!(finished.queued, !to_host);
         drop(finished);
         // SAFETY: as above.
-        unsafe { theirs.upload(&written[1].0, &src, 0..BYTES) }.unwrap();
+        unsafe { written[1].0.upload(&src, 0..BYTES, &theirs) }.unwrap();
         if source_first {
             theirs.synchronize().unwrap();
         }
         if !to_host {
             let back = PinnedMemory::new(BYTES, 0).unwrap();
             // SAFETY: as above.
-            unsafe { ours.download(&dst, &back, 0..BYTES) }.unwrap();
+            unsafe { dst.download(&back, 0..BYTES, &ours) }.unwrap();
             ours.synchronize().unwrap();
             // SAFETY: as large, and written.
             host.copy_from_slice(unsafe { std::slice::from_raw_parts(back.address(), BYTES) });

@@ -1,5 +1,5 @@
-//! The CUDA kernels without a GPU: the same source, compiled as C++ through kernels/shim.h, under the sanitizers, against
-//! the oracle on the case table. A thread stands for each CUDA thread, so large cases are left out.
+//! The CUDA kernels without a GPU: the same source, compiled as C++ through kernels/compat.cuh and run under the sanitizers,
+//! against the oracle on the case table. Each CUDA thread is a thread, so large cases are left out.
 
 mod common;
 
@@ -8,23 +8,30 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::cases::{self, Case, Content};
-use gstcudagaussblur::cuda::launch::{self, Args, Launch, Limits, Passes, PlaneBlur};
-use gstcudagaussblur::cuda::work::Work;
+use gstcudagaussblur::cuda::driver::Grid;
+use gstcudagaussblur::cuda::driver::device::DeviceLimits;
+use gstcudagaussblur::cuda::kernels::abi::{AlphaArgs, Args, BlurArgs, BlurPlane, Launch};
+use gstcudagaussblur::cuda::kernels::batch::{self, LaunchBatch, PlaneBlur};
+use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
+use gstcudagaussblur::cuda::kernels::strategy;
+use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Frame, FrameMut, Pixels, PlaneLayout};
-use gstcudagaussblur::plan::{self, Job};
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::plan::{Buffer, Operation, Plan, View};
+use gstcudagaussblur::filter::plane::DevicePlane;
 
-/// A device so small that even a small frame is several blocks high.
-const LIMITS: Limits = Limits { multiprocessors: 1, shared_bytes: 227 << 10 };
+/// A device so small that even small frames are several blocks high.
+const LIMITS: DeviceLimits = DeviceLimits { multiprocessors: 1, shared_bytes: 227 << 10 };
 
 fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
-    // SAFETY: the callers' types are plain numbers without padding.
+    // SAFETY: the callers' types are numbers or structs of numbers without padding.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// What the driver copies without a kernel.
-fn copy_rows(src: &Frame, dst: &mut FrameMut, jobs: &[Job]) {
-    for Job { plane, field, .. } in jobs.iter().filter(|job| job.taps.is_none()) {
+/// Executes the copies of a plan, which the driver does without a kernel.
+fn copy_planes(src: &Frame, dst: &mut FrameMut, plan: &Plan) {
+    for operation in plan.operations() {
+        let Operation::Copy { source: View { buffer: Buffer::Source(plane), field }, .. } = operation else { continue };
         let (from, to) = (&src[*plane], &mut dst[*plane]);
         for row in (0..field.layout.height as usize).map(|row| field.first_row + row * field.step) {
             let bytes = field.layout.row_bytes();
@@ -33,7 +40,21 @@ fn copy_rows(src: &Frame, dst: &mut FrameMut, jobs: &[Job]) {
     }
 }
 
-/// The kernels as a program on the CPU, built with a sanitizer.
+/// The launches of a batch, divided into bands.
+fn banded_launches(batch: &LaunchBatch, intermediate: u64, passes: PassStrategy, bands: u32) -> Vec<Launch> {
+    let in_band = |band: u32| {
+        let planes = batch.planes().iter().filter_map(move |plane| {
+            let edge = |band: u32| plane.layout.height * band / bands;
+            let rows = edge(band)..edge(band + 1);
+            (!rows.is_empty()).then(|| PlaneBlur { rows, ..plane.clone() })
+        });
+        batch::batches(planes)
+    };
+    let batches = (0..bands).flat_map(in_band);
+    batches.flat_map(|batch| strategy::launches(&batch, intermediate, passes, LIMITS)).collect()
+}
+
+/// A program that runs the kernels on the CPU, built with a sanitizer.
 struct Program(Child);
 
 impl Program {
@@ -51,7 +72,7 @@ impl Program {
             .output()
             .expect("g++ is needed to test the kernels: install it with scripts/setup");
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        // Without address space randomisation, where that can be had: with much of it some thread sanitizers do not start.
+        // Without address space randomisation if possible: some thread sanitizers do not start with much of it.
         let fixed = Command::new("setarch").args(["-R", "true"]).output().is_ok_and(|output| output.status.success());
         let mut command = Command::new(if fixed { Path::new("setarch") } else { &program });
         if fixed {
@@ -61,35 +82,32 @@ impl Program {
         Self(child.expect("the kernels' program starts"))
     }
 
-    /// Blurs the case by the engine's launches, planes in bands, and compares every byte with the oracle.
-    fn check(&mut self, case: &Case, passes: Passes, bands: u32) -> usize {
+    /// Blurs the case with the engine's launches, planes in bands, and compares every byte with the oracle.
+    fn check(&mut self, case: &Case, passes: PassStrategy, bands: u32) -> usize {
         case.check(|src, dst| {
-            // The program knows memory by the number of a block: sources, destinations, and one for all else.
+            // The program identifies memory by the number of a block: sources, destinations, and the workspace.
             let address = |block: usize| (block as u64 + 1) << 40;
-            let planes: Vec<_> =
-                (0..src.len()).map(|i| ((address(i), src[i].pitch), (address(src.len() + i), dst[i].pitch))).collect();
+            let plane = |block: usize, pitch: usize, len: usize| DevicePlane { address: address(block), pitch, len };
+            let planes = DevicePlanes {
+                sources: (0..src.len()).map(|i| plane(i, src[i].pitch, src[i].data.len())).collect(),
+                destinations: (0..src.len()).map(|i| plane(src.len() + i, dst[i].pitch, dst[i].data.len())).collect(),
+            };
             let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
-            let jobs = plan::jobs(case.options, &layouts);
-            let extra = address(2 * src.len());
-            let work = Work::new(&jobs, &planes, extra, None);
-            copy_rows(src, dst, &jobs);
-            let scratch = extra + work.product_bytes as u64;
-            let mut launches = work.before.clone();
-            let mut scratch_bytes = 0;
-            for group in &work.groups {
-                scratch_bytes = scratch_bytes.max(group.scratch_bytes(passes, LIMITS));
-                for band in 0..bands {
-                    let in_band = group.planes().iter().filter_map(|plane| {
-                        let edge = |band: u32| plane.layout.height * band / bands;
-                        let rows = edge(band)..edge(band + 1);
-                        (!rows.is_empty()).then(|| PlaneBlur { rows, ..plane.clone() })
-                    });
-                    for part in launch::groups(in_band) {
-                        launches.extend(part.launches(scratch, passes, LIMITS));
-                    }
+            let plan = Plan::new(case.options, &layouts);
+            let workspace = address(2 * src.len());
+            let recording = Recording::new(&plan, &planes, workspace, None);
+            copy_planes(src, dst, &plan);
+            let intermediate = workspace + recording.temporary_bytes() as u64;
+            let mut launches = Vec::new();
+            for command in recording.commands() {
+                match command {
+                    Recorded::Copy(_) => (),
+                    Recorded::Launch(launch) => launches.push(*launch),
+                    Recorded::Blur(batch) => launches.extend(banded_launches(batch, intermediate, passes, bands)),
                 }
             }
-            launches.extend(&work.after);
+            let intermediate_bytes =
+                recording.batches().map(|batch| strategy::intermediate_bytes(batch, passes, LIMITS)).max();
             self.send(&[(2 * src.len() + 1) as u32, launches.len() as u32]);
             for plane in src {
                 self.send(&[plane.data.len() as u32, 0]);
@@ -99,10 +117,10 @@ impl Program {
                 self.send(&[plane.data.len() as u32, 1]);
                 self.send(plane.data);
             }
-            let bytes = (work.product_bytes + scratch_bytes).max(16);
+            let bytes = (recording.temporary_bytes() + intermediate_bytes.unwrap_or(0)).max(16);
             self.send(&[bytes as u32, 0]);
             self.send(&vec![0xa5_u8; bytes]);
-            for Launch { kernel, blocks, threads, shared_bytes, args } in &launches {
+            for Launch { kernel, grid: Grid { blocks, threads, shared_bytes }, args } in &launches {
                 let name = kernel.entry_point() + "\0";
                 let parameter = match args {
                     Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
@@ -121,7 +139,7 @@ impl Program {
     }
 
     fn send<T: Copy>(&mut self, values: &[T]) {
-        self.0.stdin.as_mut().unwrap().write_all(bytes_of(values)).expect("the kernels' program listens");
+        self.0.stdin.as_mut().unwrap().write_all(bytes_of(values)).expect("the kernels' program is running");
     }
 }
 
@@ -131,7 +149,7 @@ impl Drop for Program {
         let ended = self.0.wait();
         assert!(
             std::thread::panicking() || ended.is_ok_and(|status| status.success()),
-            "a sanitizer had something to say"
+            "a sanitizer reported an error"
         );
     }
 }
@@ -145,10 +163,10 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
             case.planes.iter().map(|plane| case.options.params.taps(plane.sigma_scale[1]).radius()).max().unwrap();
         let bands = 1 + (i % 3) as u32;
         if down <= 24 {
-            bytes += program.check(case, Passes::Fused, bands);
+            bytes += program.check(case, PassStrategy::Fused, bands);
         }
         if down > 24 || i % 2 == 0 {
-            bytes += program.check(case, Passes::Split, bands);
+            bytes += program.check(case, PassStrategy::Split, bands);
         }
     }
     println!("kernels on the CPU under {sanitizer}: {} cases, {bytes} bytes, 0 differ", cases.len());
@@ -156,40 +174,40 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
 }
 
 #[test]
-fn kernels_give_the_oracles_bytes_under_the_address_and_undefined_sanitizers() {
+fn kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
     run("address,undefined", 5, 4 << 20);
 }
 
 #[test]
-fn kernels_have_no_race_under_the_thread_sanitizer() {
+fn kernels_match_the_oracle_under_the_thread_sanitizer() {
     run("thread", 53, 1 << 19);
 }
 
-/// Kernels for one frame's radii, with all kinds of planes, each at sizes from one pixel to several blocks.
+/// Kernels for fixed radii, for all pixel families, at sizes from one pixel to several blocks.
 #[test]
-fn special_kernels_give_the_oracles_bytes_under_the_address_and_undefined_sanitizers() {
+fn special_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
     let new = |channels, depth, scale| PlaneLayout { sigma_scale: scale, ..PlaneLayout::new(0, 0, channels, depth) };
-    let pairs = PlaneLayout { pixels: Pixels::Yuv422 { luma: 0 }, ..new(4, 8, [1.0, 1.0]) };
-    let tens = PlaneLayout { pixels: Pixels::Ten, ..new(4, 10, [1.0, 1.0]) };
+    let pairs = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..new(4, 8, [1.0, 1.0]) };
+    let tens = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..new(4, 10, [1.0, 1.0]) };
     let mut bytes = 0;
     for (planes, kernel_size, defines) in [
-        (&[new(4, 8, [1.0, 1.0])][..], 7, &["Plain<u8,4>,Fixed<0,3,3,3>"][..]),
-        (&[new(1, 8, [1.0, 1.0])], 1, &["Plain<u8,1>,Fixed<0,0,0,0>"]),
-        (&[new(2, 8, [1.0, 0.5])], 15, &["Plain<u8,2>,Fixed<0,7,4,7>"]),
-        (&[new(3, 8, [0.5, 1.0])], 31, &["Plain<u8,3>,Fixed<0,8,15,8>"]),
+        (&[new(4, 8, [1.0, 1.0])][..], 7, &["Interleaved<u8,4>,StaticRadius<0,3,3,3>"][..]),
+        (&[new(1, 8, [1.0, 1.0])], 1, &["Interleaved<u8,1>,StaticRadius<0,0,0,0>"]),
+        (&[new(2, 8, [1.0, 0.5])], 15, &["Interleaved<u8,2>,StaticRadius<0,7,4,7>"]),
+        (&[new(3, 8, [0.5, 1.0])], 31, &["Interleaved<u8,3>,StaticRadius<0,8,15,8>"]),
         (
             &[new(1, 8, [1.0, 1.0]), new(2, 8, [0.5, 0.5])],
             49,
-            &["Plain<u8,1>,Fixed<0,24,24,24>", "Plain<u8,2>,Fixed<1,12,12,12>"],
+            &["Interleaved<u8,1>,StaticRadius<0,24,24,24>", "Interleaved<u8,2>,StaticRadius<1,12,12,12>"],
         ),
-        (&[new(4, 10, [1.0, 1.0])], 31, &["Plain<u16,4>,Fixed<0,15,15,15>"]),
-        (&[new(3, 16, [1.0, 1.0])], 3, &["Plain<u16,3>,Fixed<0,1,1,1>"]),
-        (&[pairs], 13, &["Yuv422,Fixed<0,6,6,3>"]),
-        (&[tens], 15, &["Ten,Fixed<0,7,7,7>"]),
+        (&[new(4, 10, [1.0, 1.0])], 31, &["Interleaved<u16,4>,StaticRadius<0,15,15,15>"]),
+        (&[new(3, 16, [1.0, 1.0])], 3, &["Interleaved<u16,3>,StaticRadius<0,1,1,1>"]),
+        (&[pairs], 13, &["Yuv422,StaticRadius<0,6,6,3>"]),
+        (&[tens], 15, &["Packed1010102,StaticRadius<0,7,7,7>"]),
     ] {
         let mut defines: Vec<String> =
-            defines.iter().enumerate().map(|(kind, define)| format!("-DBLUR_SPECIAL_{kind}={define}")).collect();
-        defines.push(format!("-DBLUR_ALONE={}", planes.len() == 1));
+            defines.iter().enumerate().map(|(slot, define)| format!("-DBLUR_SPECIALISED_{slot}={define}")).collect();
+        defines.push(format!("-DBLUR_SINGLE_PLANE={}", planes.len() == 1));
         let mut program = Program::build("address,undefined", &defines);
         for (i, (width, height)) in [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)].into_iter().enumerate() {
             let sized = |layout: &PlaneLayout| PlaneLayout { width, height, ..*layout };
@@ -197,8 +215,35 @@ fn special_kernels_give_the_oracles_bytes_under_the_address_and_undefined_saniti
             let content = [Content::Noise, Content::Extremes][i % 2];
             let planes: Vec<_> = planes.iter().map(sized).collect();
             let case = Case { options: params.into(), planes, padding: [[0, 5], [13, 0]][i % 2], content };
-            bytes += program.check(&case, Passes::Special, 1 + (i % 3) as u32);
+            bytes += program.check(&case, PassStrategy::Specialised, 1 + (i % 3) as u32);
         }
     }
-    println!("special kernels on the CPU: {bytes} bytes, 0 differ");
+    println!("specialised kernels on the CPU: {bytes} bytes, 0 differ");
+}
+
+/// The host generates its argument structs from kernels/abi.h; a C++ compiler agrees on every offset.
+#[test]
+fn argument_structs_have_the_same_layout_on_the_host() {
+    let mut source = "#include <cstddef>\n#include \"../../kernels/abi.h\"\n".to_owned();
+    let structs = [
+        ("BlurPlane", size_of::<BlurPlane>(), BlurPlane::OFFSETS),
+        ("BlurArgs", size_of::<BlurArgs>(), BlurArgs::OFFSETS),
+        ("AlphaArgs", size_of::<AlphaArgs>(), AlphaArgs::OFFSETS),
+    ];
+    for (name, size, offsets) in structs {
+        source += &format!("static_assert(sizeof({name}) == {size}, \"size of {name}\");\n");
+        for (field, offset) in offsets {
+            source += &format!("static_assert(offsetof({name}, {field}) == {offset}, \"{name}::{field}\");\n");
+        }
+    }
+    let mut compiler = Command::new("g++")
+        .args(["-std=c++20", "-fsyntax-only", "-x", "c++", "-"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels"))
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("g++ is needed to test the kernels: install it with scripts/setup");
+    compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+    let output = compiler.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,4 +1,5 @@
-//! Starting, stopping, and many at once. One test a program: it counts the process's threads.
+//! Repeated starts and stops, and several elements at once. One test per program, because it counts the process's
+//! threads.
 
 mod common;
 
@@ -6,18 +7,19 @@ use common::video::{Blur, blurred, buffer, info, init, picture, read};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
-/// The blur's own threads in this process.
+/// The number of threads in this process that the blur started.
 fn worker_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
     names.filter(|name| name.starts_with("gaussblur-")).count()
 }
 
-/// Waits until none is left: a thread that has been joined is listed a moment longer.
-fn none_is_left(when: &str) {
+/// Asserts that all of the blur's threads end. A thread that has been joined is listed in /proc a moment longer, hence
+/// the wait.
+fn assert_no_worker_threads(after: &str) {
     let begun = std::time::Instant::now();
     while worker_threads() > 0 {
-        assert!(begun.elapsed().as_secs() < 20, "threads are left after {when}");
+        assert!(begun.elapsed().as_secs() < 20, "threads are still running after {after}");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
@@ -27,12 +29,12 @@ fn run_to_end(pipeline: &gst::Element) {
     let bus = pipeline.bus().unwrap();
     let end =
         bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Eos, gst::MessageType::Error]);
-    let end = end.expect("no end within a minute");
+    let end = end.expect("no end of stream within a minute");
     assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
 }
 
 #[test]
-fn a_hundred_starts_and_many_elements_leave_nothing_behind() {
+fn restarts_and_parallel_elements_leave_no_threads() {
     init();
     let line = "videotestsrc num-buffers=3 ! video/x-raw,format=RGBA,width=320,height=240 ! \
                 cudagaussblur name=blur sigma=3 ! cudagaussblur sigma=1 ! fakesink";
@@ -40,10 +42,10 @@ fn a_hundred_starts_and_many_elements_leave_nothing_behind() {
     for _ in 0..100 {
         run_to_end(&pipeline);
         pipeline.set_state(gst::State::Null).unwrap();
-        none_is_left("stop");
+        assert_no_worker_threads("stop");
     }
 
-    // Eight elements at once share one set of threads, and each gives its own picture.
+    // Eight elements at once share one set of threads, and each has its own output.
     let info = info(VideoFormat::Rgb, 640, 360);
     let image = picture(&info, 1);
     std::thread::scope(|scope| {
@@ -62,15 +64,15 @@ fn a_hundred_starts_and_many_elements_leave_nothing_behind() {
             });
         }
     });
-    none_is_left("the last element");
+    assert_no_worker_threads("the last element");
 
-    // Stopped in the middle of a stream.
+    // Stop mid-stream.
     let endless = gst::parse::launch(&line.replace("num-buffers=3", "")).unwrap();
     for _ in 0..10 {
         endless.set_state(gst::State::Playing).unwrap();
         let (change, ..) = endless.state(gst::ClockTime::from_seconds(10));
         change.unwrap();
         endless.set_state(gst::State::Null).unwrap();
-        none_is_left("stop in mid-stream");
+        assert_no_worker_threads("a stop mid-stream");
     }
 }

@@ -1,4 +1,5 @@
-//! A process that may make no thread. It is a process of its own, because that cannot be undone.
+//! The blur in a process that cannot create threads. The test runs in a child process, because the limit cannot be
+//! undone.
 
 mod common;
 
@@ -9,12 +10,13 @@ use common::video::{self, Blur, blurred, buffer, info, picture, read};
 use gst_video::VideoFormat;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Set in a process of its own: what it is for.
+/// Environment variable that names what a child process does; the parent lacks it.
 const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Whether threads are refused in the child: the system may not enforce the limit, or not let root become somebody else.
+/// The child that tells by its exit status whether the limit has an effect: the system may not enforce it, or not let
+/// root change its user.
 const PROBE: &str = "probe";
 
 fn main() {
@@ -26,10 +28,10 @@ fn main() {
     let runs = processors() > 1 && child(PROBE).status.success();
     let test = || {
         let output = child("blur");
-        let said = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
-        if output.status.success() { Ok(()) } else { Err(Failed::from(said)) }
+        let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+        if output.status.success() { Ok(()) } else { Err(Failed::from(text)) }
     };
-    let trial = Trial::test("the_streaming_thread_does_what_refused_threads_do_not", test).with_ignored_flag(!runs);
+    let trial = Trial::test("streaming_thread_blurs_alone_if_no_thread_can_be_created", test).with_ignored_flag(!runs);
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
 }
 
@@ -41,12 +43,13 @@ fn processors() -> usize {
     std::thread::available_parallelism().unwrap().get()
 }
 
-/// From here on the system refuses threads, as it does beyond `ulimit -u`. The limit does not hold for root, who becomes
-/// nobody.
+/// Makes the system refuse new threads from here on, as it does beyond `ulimit -u`. The limit does not apply to root,
+/// so root becomes nobody. Returns whether it has an effect.
 fn forbid_threads() -> bool {
     const NOBODY: u32 = 65534;
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a valid limit; the user of the process is changed for all of its threads.
+    // SAFETY: `none` is a valid limit that lives during the call. setresuid changes the user of all threads of the
+    // process, none of which depends on being root.
     unsafe {
         libc::setrlimit(libc::RLIMIT_NPROC, &none);
         if libc::geteuid() == 0 {
@@ -65,7 +68,7 @@ fn blur_without_threads() {
         }
     });
     assert!(forbid_threads());
-    // Large enough for several threads.
+    // Large enough to be split between several threads.
     let info = info(VideoFormat::Rgba, 640, 360);
     let image = picture(&info, 1);
     let mut blur = Blur::new("backend=cpu sigma=4");

@@ -1,5 +1,5 @@
-//! Python scripts find an interpreter that has what they need, whichever `python3` is first on PATH, and say so where none
-//! has.
+//! scripts/python and examples/blur.py find an interpreter with the modules they need, whichever `python3` is first on
+//! PATH, and name what is missing if there is none.
 
 mod common;
 
@@ -11,10 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::python;
 
-/// A folder with a `python3` that cannot import what distributions package, as pyenv's, conda's and uv's cannot.
-struct Foreign(PathBuf);
+/// A folder with a `python3` that cannot import the distribution's packages, as those of pyenv, conda and uv cannot.
+struct ForeignPython(PathBuf);
 
-impl Foreign {
+impl ForeignPython {
     fn new(name: &str, script: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("cudagaussblur-python-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -33,29 +33,29 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl Drop for ForeignPython {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A file that is being written cannot be executed, and a process that another test starts meanwhile has it open.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+/// Makes the tests run one at a time. A file that is open for writing cannot be executed (ETXTBSY), and a child process
+/// that another thread forks meanwhile inherits the open file.
+fn run_alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// -S leaves out the folders of packages.
+/// Python's -S leaves out the folders of installed packages.
 const WITHOUT_PACKAGES: &str = "exec /usr/bin/python3 -S -E \"$@\"";
 
 #[test]
-fn a_foreign_python3_that_is_first_on_path_is_passed_over() {
-    let _alone = alone();
+fn python3_without_the_modules_is_skipped() {
+    let _alone = run_alone();
     for (name, script) in [("bare", WITHOUT_PACKAGES), ("broken", "exit 127")] {
-        let foreign = Foreign::new(name, script);
+        let foreign = ForeignPython::new(name, script);
         let own = Command::new(foreign.0.join("python3")).args(["-c", "import numpy"]).output().unwrap();
-        assert!(!own.status.success(), "the foreign python3 has NumPy, so that it proves nothing");
+        assert!(!own.status.success(), "the foreign python3 has NumPy: the test would prove nothing");
         let path = foreign.path();
         let version = python::output(
             python::with("numpy,scipy").args(["-c", "print('found')"]).env("PATH", &path).env_remove("PYTHON"),
@@ -65,42 +65,42 @@ fn a_foreign_python3_that_is_first_on_path_is_passed_over() {
 }
 
 #[test]
-fn what_no_python3_can_import_is_named() {
-    let _alone = alone();
-    let foreign = Foreign::new("none", WITHOUT_PACKAGES);
+fn modules_that_no_python3_can_import_are_named() {
+    let _alone = run_alone();
+    let foreign = ForeignPython::new("none", WITHOUT_PACKAGES);
     let output = python::with("no_such_module,numpy")
         .args(["-c", ""])
         .env("PATH", foreign.path())
         .env_remove("PYTHON")
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(127), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(127), "{stderr}");
     for words in ["can import no_such_module and numpy", "/python3, ", "/usr/bin/python3", "PYTHON="] {
-        assert!(said.contains(words), "{said}");
+        assert!(stderr.contains(words), "{stderr}");
     }
 }
 
-/// The example is for the distribution's Python, and says so to any other.
+/// The example needs the distribution's Python, and names it if it is started by another one.
 #[test]
-fn the_python_example_names_the_interpreter_it_needs() {
-    let _alone = alone();
-    let foreign = Foreign::new("example", WITHOUT_PACKAGES);
+fn python_example_finds_or_names_the_interpreter_it_needs() {
+    let _alone = run_alone();
+    let foreign = ForeignPython::new("example", WITHOUT_PACKAGES);
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blur.py");
     let output = Command::new(foreign.0.join("python3")).arg(example).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("has no PyGObject") && said.contains("/usr/bin/python3"), "{said}");
-    // Started by itself it takes the right one: it comes as far as looking for the element.
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("has no PyGObject") && stderr.contains("/usr/bin/python3"), "{stderr}");
+    // Started directly it selects the right interpreter, and fails only because the element is not found.
     let output = Command::new(example)
         .env("PATH", foreign.path())
-        // Neither does an installed one count.
+        // An installed plugin must not be found either.
         .env("GST_PLUGIN_PATH", "")
         .env_remove("GST_PLUGIN_PATH_1_0")
         .env("GST_PLUGIN_SYSTEM_PATH_1_0", &foreign.0)
         .env("GST_REGISTRY", foreign.0.join("registry.bin"))
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("GStreamer does not find cudagaussblur"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("GStreamer does not find cudagaussblur"), "{stderr}");
 }

@@ -1,5 +1,5 @@
-//! Every gst-launch line of the README, run as it stands there by the tools people run, so that the README cannot rot.
-//! Only what a test machine lacks is put in its place: a camera, a display, and an end of the stream.
+//! Runs every gst-launch line of the README, so that the README stays correct. Only what a test machine lacks is
+//! substituted: the camera, which also gets an end of stream, and the display.
 
 mod common;
 
@@ -8,13 +8,14 @@ use std::process::{Command, Output};
 
 use gst::prelude::*;
 
-const STAND_INS: [(&str, &str); 2] =
+/// Elements of the README and their substitutes.
+const SUBSTITUTES: [(&str, &str); 2] =
     [("v4l2src", "videotestsrc num-buffers=30 pattern=smpte"), ("autovideosink", "fakesink")];
 
-/// A folder with the plugin and a short clip, removed at the end.
-struct Workplace(PathBuf);
+/// A temporary folder with the plugin and a short clip.
+struct Workspace(PathBuf);
 
-impl Workplace {
+impl Workspace {
     fn new() -> Self {
         let folder = std::env::temp_dir().join(format!("cudagaussblur-readme-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("plugins")).unwrap();
@@ -27,7 +28,7 @@ impl Workplace {
         this
     }
 
-    /// Runs a line in the shell, here, with the leaks tracer on.
+    /// Runs a shell command in the folder, with GStreamer's leaks tracer on.
     fn run(&self, line: &str) -> Output {
         Command::new("sh")
             .args(["-c", line])
@@ -42,7 +43,7 @@ impl Workplace {
     }
 }
 
-impl Drop for Workplace {
+impl Drop for Workspace {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -54,14 +55,14 @@ fn assert_ok(line: &str, output: &Output) {
     assert!(!text.contains("object-alive, type-name=(string)Gst"), "{line}\nleaks: {text}");
 }
 
-/// The README's shell lines that run `command`, with continued lines joined.
+/// The lines of the README's shell blocks that contain `command`, with continued lines joined.
 fn lines(command: &str) -> Vec<String> {
     let readme = include_str!("../README.md").replace("\\\n", " ");
     let shell = readme.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
     shell.flat_map(str::lines).filter(|line| line.contains(command)).map(str::to_owned).collect()
 }
 
-/// Frames of the video in a file.
+/// The number of frames in a video file.
 fn frames(file: &Path) -> u64 {
     common::video::init();
     let line = format!("filesrc location={} ! decodebin ! fakesink name=sink sync=false", file.display());
@@ -76,31 +77,32 @@ fn frames(file: &Path) -> u64 {
 }
 
 #[test]
-fn the_readmes_pipelines_run_and_leak_nothing() {
-    let workplace = Workplace::new();
+fn readme_pipelines_run_without_leaks() {
+    let workspace = Workspace::new();
     let lines = lines("gst-launch-1.0");
     assert!(lines.len() >= 3, "{lines:?}");
     for line in &lines {
-        let runnable = STAND_INS.iter().fold(line.clone(), |line, (there, here)| line.replace(there, here));
-        let output = workplace.run(&runnable);
+        let runnable =
+            SUBSTITUTES.iter().fold(line.clone(), |line, (element, substitute)| line.replace(element, substitute));
+        let output = workspace.run(&runnable);
         assert_ok(&runnable, &output);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(log.contains("blurring on"), "{runnable}\nno blur was started: {log}");
+        assert!(log.contains("blurring on"), "{runnable}\nthe blur did not start: {log}");
         if let Some((_, file)) = line.split_once("filesink location=") {
-            assert_eq!(frames(&workplace.0.join(file.trim())), 30, "{runnable}");
+            assert_eq!(frames(&workspace.0.join(file.trim())), 30, "{runnable}");
         }
     }
 }
 
 #[test]
-fn the_readmes_property_table_is_the_elements() {
+fn readme_lists_every_property() {
     let element = common::video::element("");
     let readme = include_str!("../README.md");
     let own = element.list_properties().into_iter().filter(|pspec| pspec.owner_type() == element.type_());
     let names: Vec<String> = own.map(|pspec| pspec.name().to_owned()).collect();
     assert_eq!(names.len(), 9, "{names:?}");
     for name in &names {
-        // Each can be read, and what can be written reads back.
+        // Every property can be read, and a writable one accepts the value it reads as.
         let value = element.property_value(name);
         if element.find_property(name).unwrap().flags().contains(gst::glib::ParamFlags::WRITABLE) {
             element.set_property_from_value(name, &value);

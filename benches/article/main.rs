@@ -1,10 +1,10 @@
-//! The tables of the article "Gaussian blur with cuda-python" in one run on one GPU: five frame sizes, cold start, growth
-//! with the kernel. Its naive kernel, in our words, beside ours. README.md tells how to read them.
+//! The tables of the article "Gaussian blur with cuda-python" in one run on one GPU: five frame sizes, cold start, and
+//! time by kernel size. They compare the article's naive kernel, written anew, with ours. README.md explains them.
 //!
-//! `cargo bench --bench article [-- FOLDER]` prints them and writes article.md, article.csv and plots to FOLDER.
+//! `cargo bench --bench article [-- FOLDER]` prints the tables and writes article.md, article.csv and plots to FOLDER.
 
 mod cold;
-#[expect(dead_code, reason = "only a part of it is wanted")]
+#[expect(dead_code, reason = "each bench uses only a part of this module")]
 #[path = "../common/mod.rs"]
 mod common;
 mod naive;
@@ -17,14 +17,15 @@ use std::time::{Duration, Instant};
 use cudarc::driver::result;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::CudaEngine;
-use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::driver::device::{self, Device};
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Function, Stream};
-use gstcudagaussblur::cuda::nvrtc::Nvrtc;
+use gstcudagaussblur::cuda::jit::nvrtc::Nvrtc;
+use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::PlaneLayout;
+use gstcudagaussblur::filter::frame::PlaneLayout;
 
-use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, time_of_frame, time_on};
+use common::{Outcome, REPETITIONS, blur, compile_specialised, layout, median, noise, time_of_frame, time_on};
 use plots::{Table, plot};
 
 const SIZES: [(u32, u32); 5] = [(400, 300), (800, 600), (1280, 720), (1920, 1080), (2560, 1440)];
@@ -53,7 +54,7 @@ fn main() -> Outcome<()> {
     let tables = [bench.five_sizes(&folder)?, cold::table(&bench, &folder)?, bench.growth(&folder)?];
     let markdown: Vec<String> = tables.iter().map(Table::markdown).collect();
     let markdown = format!(
-        "{}, kernels for single sizes by NVRTC {:?}\n\n{}",
+        "{}, specialised kernels by NVRTC {:?}\n\n{}",
         bench.device.name(),
         bench.nvrtc.version(),
         markdown.join("\n")
@@ -68,7 +69,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Milliseconds of a call by the host's clock, median of `repetitions` after two.
+/// The median milliseconds of a call by the host's clock; two calls before warm up.
 fn timed(repetitions: usize, mut call: impl FnMut()) -> f64 {
     let times = (0..repetitions + 2).map(|_| {
         let begun = Instant::now();
@@ -85,17 +86,17 @@ struct Memory {
 }
 
 impl Memory {
-    /// All zero for what is queued on this stream, whose context is current.
+    /// Memory that is zeroed on this stream, whose context has to be current.
     fn new(layout: PlaneLayout, stream: &Stream) -> Outcome<Self> {
         let bytes = layout.row_bytes() * layout.height as usize;
         Ok(Self { frame: [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?], layout })
     }
 
-    /// With a picture as its source.
+    /// The same with noise as the source.
     fn filled(layout: PlaneLayout, stream: &Stream) -> Outcome<Self> {
         let memory = Self::new(layout, stream)?;
         let picture = noise(layout.row_bytes() * layout.height as usize);
-        // SAFETY: both are of this size; waited for.
+        // SAFETY: source and picture have the same size, and the stream is synchronised before `picture` is dropped.
         unsafe { result::memcpy_htod_async(memory.frame[0].address(), &picture, stream.raw()) }?;
         stream.synchronize()?;
         Ok(memory)
@@ -110,7 +111,7 @@ struct Bench {
 
 impl Bench {
     fn open() -> Outcome<Self> {
-        let device = Device::open(0)?;
+        let device = process::open(0)?.device().clone();
         let _current = device.enter()?;
         Ok(Self { device, nvrtc: Nvrtc::open()?, stream: Stream::new(0)? })
     }
@@ -119,16 +120,17 @@ impl Bench {
         naive::image(&self.device, &self.nvrtc, size, sigma, ptx)
     }
 
-    /// Milliseconds of a naive kernel.
+    /// The median milliseconds of a naive kernel on the device.
     fn naive(&self, kernel: Function, memory: &Memory) -> Outcome<f64> {
         let time = time_on(&self.stream, &self.device, |_| naive::launch(kernel, memory, &self.stream))?;
         Ok(milliseconds(time))
     }
 
-    /// Milliseconds of our kernels, the one for this size if it pays.
+    /// The median milliseconds of our kernels on the device, specialised if the engine compiles any for these
+    /// parameters.
     fn ours(&self, memory: &Memory, size: u32, sigma: f64) -> Outcome<f64> {
         let params = BlurParams::new(sigma, size)?;
-        make_special(&[memory.layout], params);
+        compile_specialised(&[memory.layout], params);
         let shape = (&[memory.layout][..], 1);
         let frames = std::slice::from_ref(&memory.frame);
         Ok(milliseconds(time_of_frame(&CudaEngine::new(0)?, &self.stream, shape, params, frames)?))
@@ -137,7 +139,7 @@ impl Bench {
     fn five_sizes(&self, folder: &Path) -> Outcome<Table> {
         let _current = self.device.enter()?;
         let params = BlurParams::new(SIGMA, SIZE)?;
-        let load = |ptx| naive::load(&self.naive_image(SIZE, SIGMA, ptx)?);
+        let load = |ptx| naive::load(&self.naive_image(SIZE, SIGMA, ptx)?, &self.device);
         let kernels = [load(true)?, load(false)?];
         let mut rows = Vec::new();
         let mut lines = vec![
@@ -153,15 +155,15 @@ impl Bench {
             let memory = Memory::filled(layout, &self.stream)?;
             let bytes = layout.row_bytes() * layout.height as usize;
             let (src, mut dst) = (noise(bytes), vec![0; bytes]);
-            let slow = timed(3, || naive::on_cpu(&src, &mut dst, &layout, SIZE, SIGMA));
-            let mut cpu = Engine::on_cpu(CpuEngine::new());
+            let slow = timed(3, || naive::with_cpu(&src, &mut dst, &layout, SIZE, SIGMA));
+            let mut cpu = Engine::with_cpu(CpuEngine::new());
             let cpu = timed(REPETITIONS, || blur(&mut cpu, params, layout, &src, &mut dst));
             let naive = |kernel| self.naive(kernel, &memory);
             let [naive_ptx, naive_cubin] = [naive(kernels[0])?, naive(kernels[1])?];
             let ours = self.ours(&memory, SIZE, SIGMA)?;
-            // As the article does: ordinary memory, one copy after the other.
+            // Ordinary memory and synchronous copies, as in the article.
             let whole_naive = timed(REPETITIONS, || {
-                // SAFETY: all are of this size; the copies wait.
+                // SAFETY: all buffers have the frame's size, and each copy is complete when it returns.
                 unsafe {
                     result::memcpy_htod_sync(memory.frame[0].address(), &src).expect("copied");
                     naive::launch(kernels[1], &memory, &self.stream).expect("launched");
@@ -169,7 +171,7 @@ impl Bench {
                     result::memcpy_dtoh_sync(&mut dst, memory.frame[1].address()).expect("copied");
                 }
             });
-            let mut cuda = Engine::on_cuda(CudaEngine::new(0)?);
+            let mut cuda = Engine::with_cuda(CudaEngine::new(0)?);
             let whole = timed(REPETITIONS, || blur(&mut cuda, params, layout, &src, &mut dst));
             let times = [slow, cpu, whole_naive, whole, naive_cubin, ours];
             for (line, time) in lines.iter_mut().zip(times) {
@@ -208,7 +210,7 @@ impl Bench {
             "the article: CPU / PTX / CUBIN",
         ];
         Ok(Table {
-            title: "RGB frames, 7x7, sigma 1.5, ms; in brackets how many times as fast as the naive CPU loop of the same run",
+            title: "RGB frames, 7x7, sigma 1.5, ms; in brackets the speed-up over the naive CPU loop of the same run",
             columns: columns.map(str::to_owned).to_vec(),
             rows,
         })
@@ -226,13 +228,13 @@ impl Bench {
             let sigma = f64::from(size) / 6.0;
             let ours = self.ours(&memory, size, sigma)?;
             let params = BlurParams::new(sigma, size)?;
-            let mut cpu = Engine::on_cpu(CpuEngine::new());
+            let mut cpu = Engine::with_cpu(CpuEngine::new());
             let cpu = timed(10, || blur(&mut cpu, params, layout, &src, &mut dst));
-            // Beyond this its constants alone would fill the instruction caches.
+            // Above this size the naive kernel's constants alone would fill the instruction caches.
             let naive = if size > 31 {
                 None
             } else {
-                Some(self.naive(naive::load(&self.naive_image(size, sigma, false)?)?, &memory)?)
+                Some(self.naive(naive::load(&self.naive_image(size, sigma, false)?, &self.device)?, &memory)?)
             };
             let point = |time: f64| (f64::from(size), time);
             lines[0].1.extend(naive.map(point));

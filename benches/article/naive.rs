@@ -1,17 +1,19 @@
-//! The article's blur in our words: its CUDA kernel, and the same on one thread of the CPU.
+//! The article's naive blur, written anew: its CUDA kernel, and the same on one CPU thread.
 
 use std::ffi::c_void;
 
 use cudarc::driver::result;
-use gstcudagaussblur::cuda::device::Device;
+use std::sync::Arc;
+
+use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Function, Module, Stream};
-use gstcudagaussblur::cuda::nvrtc::{Nvrtc, Target};
-use gstcudagaussblur::frame::PlaneLayout;
+use gstcudagaussblur::cuda::jit::nvrtc::{Nvrtc, Target};
+use gstcudagaussblur::filter::frame::PlaneLayout;
 
 use crate::Memory;
 use crate::common::Outcome;
 
-/// A thread for each pixel, the two-dimensional weights as integers in the code, edges clamped.
+/// The kernel's source: one thread per pixel, two-dimensional weights as integer-valued constants, clamped edges.
 fn source(size: u32, sigma: f64) -> String {
     let radius = (size / 2) as i32;
     let weight = |x: i32, y: i32| (1000.0 * (-f64::from(x * x + y * y) / (2.0 * sigma * sigma)).exp()).round();
@@ -40,21 +42,22 @@ fn source(size: u32, sigma: f64) -> String {
     )
 }
 
-/// The kernel as PTX or as a CUBIN for this device, ready to be loaded.
+/// The kernel compiled to PTX or to a CUBIN for this device, ready to be loaded.
 pub fn image(device: &Device, nvrtc: &Nvrtc, size: u32, sigma: f64, ptx: bool) -> Outcome<Vec<u8>> {
     let (major, minor) = device.capability();
     let architecture = 10 * major + minor;
     let target = if ptx { Target::Ptx(architecture) } else { Target::Cubin(architecture) };
     let options = [format!("--gpu-architecture={target}")];
-    let (mut image, _) = nvrtc.compile(&source(size, sigma), &[], &options, target)?;
-    image.push(0);
-    Ok(image)
+    Ok(nvrtc.compile(&source(size, sigma), &[], &options, target)?.0)
 }
 
-/// The kernel of an image that [`image`] has made, in the current context.
-pub fn load(image: &[u8]) -> Outcome<Function> {
-    // SAFETY: the compiler's own output.
-    Ok(unsafe { Module::load(image, 0) }?.function("naive", 0)?)
+/// Loads the kernel of an [`image`] into the device's context, until the process ends.
+pub fn load(image: &[u8], device: &Arc<Device>) -> Outcome<Function> {
+    // SAFETY: the image is NVRTC's output.
+    let module = unsafe { Module::load(image.to_vec(), device) }?;
+    let function = module.function("naive")?;
+    std::mem::forget(module);
+    Ok(function)
 }
 
 pub fn launch(naive: Function, memory: &Memory, stream: &Stream) -> Outcome<()> {
@@ -70,13 +73,13 @@ pub fn launch(naive: Function, memory: &Memory, stream: &Stream) -> Outcome<()> 
         (&raw mut *c).cast(),
     ];
     let grid = (width.div_ceil(16), height.div_ceil(16), 1);
-    // SAFETY: the kernel takes these, and the memory is as large as the frame.
+    // SAFETY: the parameters are those of the kernel's declaration, and both blocks are as large as the frame.
     unsafe { result::launch_kernel(naive.raw(), grid, (16, 16, 1), 0, stream.raw(), &mut parameters) }?;
     Ok(())
 }
 
-/// The same on one thread of the CPU.
-pub fn on_cpu(src: &[u8], dst: &mut [u8], layout: &PlaneLayout, size: u32, sigma: f64) {
+/// The same blur on one CPU thread.
+pub fn with_cpu(src: &[u8], dst: &mut [u8], layout: &PlaneLayout, size: u32, sigma: f64) {
     let (w, h, c, radius) = (layout.width as i32, layout.height as i32, i32::from(layout.channels), (size / 2) as i32);
     let weight = |x: i32, y: i32| (-f64::from(x * x + y * y) / (2.0 * sigma * sigma)).exp() as f32;
     let weights: Vec<f32> = (-radius..=radius).flat_map(|y| (-radius..=radius).map(move |x| weight(x, y))).collect();

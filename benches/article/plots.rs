@@ -1,4 +1,4 @@
-//! What the bench writes: a table as Markdown and as CSV, and plots.
+//! The bench's output files: tables as Markdown and CSV, and plots.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ impl Table {
     }
 }
 
-/// Lines on logarithmic axes.
+/// Plots lines on logarithmic axes.
 pub fn plot(file: &Path, title: &str, axes: [&str; 2], lines: &[(&str, Vec<(f64, f64)>)]) -> Outcome<()> {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let range = |value: fn(&(f64, f64)) -> f64| {
@@ -64,9 +64,9 @@ pub fn plot(file: &Path, title: &str, axes: [&str; 2], lines: &[(&str, Vec<(f64,
     Ok(())
 }
 
-/// Bars along a logarithmic axis: a name, what was measured here, and the article's figure where it has one.
+/// Plots bars along a logarithmic axis: a name, the figure of this run, and the article's if there is one.
 pub fn bars(file: &Path, title: &str, axis: &str, bars: &[(&str, f64, Option<f64>)]) -> Outcome<()> {
-    let values = || bars.iter().flat_map(|(_, here, article)| [Some(*here), *article]).flatten();
+    let values = || bars.iter().flat_map(|(_, ours, article)| [Some(*ours), *article]).flatten();
     let (low, high) = (values().fold(f64::MAX, f64::min) * 0.5, values().fold(0.0, f64::max) * 4.0);
     let root = SVGBackend::new(file, (900, 80 + 56 * bars.len() as u32)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -77,14 +77,14 @@ pub fn bars(file: &Path, title: &str, axis: &str, bars: &[(&str, f64, Option<f64
         .y_label_area_size(330)
         .build_cartesian_2d((low..high).log_scale(), 0.0..bars.len() as f64)?;
     chart.configure_mesh().disable_y_mesh().y_labels(0).x_desc(axis).light_line_style(WHITE).draw()?;
-    // The first one on top. Two that belong together share a place of height 1.
-    let place = |i: usize| (bars.len() - 1 - i) as f64;
-    let here = bars.iter().enumerate().map(|(i, (_, here, article))| {
-        let bottom = place(i) + if article.is_some() { 0.5 } else { 0.31 };
-        (*here, bottom)
+    // The first row is on top. The two bars of a row share a height of 1.
+    let row = |i: usize| (bars.len() - 1 - i) as f64;
+    let ours = bars.iter().enumerate().map(|(i, (_, ours, article))| {
+        let bottom = row(i) + if article.is_some() { 0.5 } else { 0.31 };
+        (*ours, bottom)
     });
-    let article = bars.iter().enumerate().filter_map(|(i, (_, _, article))| Some(((*article)?, place(i) + 0.12)));
-    let series: [(&str, Vec<(f64, f64)>); 2] = [("here", here.collect()), ("the article", article.collect())];
+    let article = bars.iter().enumerate().filter_map(|(i, (_, _, article))| Some(((*article)?, row(i) + 0.12)));
+    let series: [(&str, Vec<(f64, f64)>); 2] = [("this run", ours.collect()), ("the article", article.collect())];
     let text = |h, v| TextStyle::from(("sans-serif", 13).into_font()).pos(Pos::new(h, v));
     for (i, (name, series)) in series.iter().enumerate() {
         let style = Palette99::pick(i).filled();
@@ -99,7 +99,7 @@ pub fn bars(file: &Path, title: &str, axis: &str, bars: &[(&str, f64, Option<f64
         }
     }
     for (i, (name, ..)) in bars.iter().enumerate() {
-        let (x, y) = chart.backend_coord(&(low, place(i) + 0.5));
+        let (x, y) = chart.backend_coord(&(low, row(i) + 0.5));
         root.draw(&Text::new(*name, (x - 8, y), text(HPos::Right, VPos::Center)))?;
     }
     chart

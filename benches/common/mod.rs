@@ -1,21 +1,21 @@
-//! What the GPU's benches share: frames, and ways to take times.
+//! What the GPU benches share: frames and time measurements.
 
 use std::time::{Duration, Instant};
 
-use gstcudagaussblur::cuda::CudaEngine;
-use gstcudagaussblur::cuda::alpha::Place;
-use gstcudagaussblur::cuda::device::Device;
+use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, Stream};
+use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Frame, FrameMut, Plane, PlaneLayout};
-use gstcudagaussblur::plan::{self, Options};
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
+use gstcudagaussblur::filter::plan::{Options, Plan};
+use gstcudagaussblur::filter::plane::DevicePlane;
 
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// A time in a table is the median of so many.
+/// A time in a table is the median of this many measurements.
 pub const REPETITIONS: usize = 60;
-/// Done before, to warm up.
+/// Measurements that are discarded before.
 const WARM_UP: usize = 8;
 
 /// A plane of 8-bit samples.
@@ -44,16 +44,17 @@ pub fn blur(engine: &mut Engine, params: BlurParams, layout: PlaneLayout, src: &
     engine.blur(params, &vec![plane], &mut vec![out]).expect("a blurred frame");
 }
 
-/// Has the kernels for frames of these planes made, by blurring small ones. False if there are to be none.
-pub fn make_special(layouts: &[PlaneLayout], options: impl Into<Options>) -> bool {
+/// Makes the engine compile the specialised kernels for frames of these planes, by blurring small frames. Returns false
+/// if the engine compiles none for them.
+pub fn compile_specialised(layouts: &[PlaneLayout], options: impl Into<Options>) -> bool {
     let options = options.into();
     let small = |layout: &PlaneLayout| PlaneLayout { width: 64, height: 8, ..*layout };
     let layouts: Vec<PlaneLayout> = layouts.iter().map(small).collect();
-    let mut engine = Engine::on_cuda(CudaEngine::new(0).expect("a device"));
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).expect("a CUDA device"));
     let bytes = 64 * 8 * 8;
     let (src, mut dst) = (noise(bytes), vec![vec![0; bytes]; layouts.len()]);
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) || engine.stats().progress.at_work {
+    while begun.elapsed() < Duration::from_secs(1) || engine.stats().jit.compiling {
         let plane = |layout: &PlaneLayout| Plane { layout: *layout, pitch: layout.row_bytes(), data: &src[..] };
         let frame: Frame = layouts.iter().map(plane).collect();
         let out = layouts.iter().zip(&mut dst);
@@ -68,35 +69,38 @@ pub fn make_special(layouts: &[PlaneLayout], options: impl Into<Options>) -> boo
     false
 }
 
-/// The median time of work that is queued on a stream, by the device's clock. `queue` gets the number of its turn. It is
-/// called twice for a time, so that the device is busy while what is measured is queued.
+/// The median time of work on a stream, by events. `queue` enqueues the work and gets a sequence number. It is called
+/// twice per measurement, so that the device is still busy with the first while the second, which is measured, is
+/// enqueued.
 pub fn time_on(stream: &Stream, device: &Device, mut queue: impl FnMut(usize) -> Outcome<()>) -> Outcome<Duration> {
     let (begin, end) = (Event::new(device.id())?, Event::new(device.id())?);
     let mut times = Vec::new();
     for turn in 0..REPETITIONS + WARM_UP {
         queue(2 * turn)?;
-        begin.record(stream)?;
+        stream.record(&begin)?;
         queue(2 * turn + 1)?;
-        end.record(stream)?;
+        stream.record(&end)?;
         stream.synchronize()?;
-        times.push(begin.until(&end)?);
+        times.push(begin.elapsed_until(&end)?);
     }
     Ok(median(times.split_off(WARM_UP)))
 }
 
-/// Places for planes in device memory one after the other, from an address on, rows on so many bytes; and the bytes of all.
-pub fn places(layouts: &[PlaneLayout], address: u64, alignment: usize) -> (Vec<Place>, usize) {
+/// Lays out planes one after the other in device memory from `address`, with row pitches that are multiples of
+/// `alignment` bytes. Also returns the total bytes.
+pub fn device_planes(layouts: &[PlaneLayout], address: u64, alignment: usize) -> (Vec<DevicePlane>, usize) {
     let mut bytes = 0;
-    let place = |layout: &PlaneLayout| {
-        let place = (address + bytes as u64, layout.row_bytes().next_multiple_of(alignment));
-        bytes += place.1 * layout.height as usize;
-        place
+    let plane = |layout: &PlaneLayout| {
+        let pitch = layout.row_bytes().next_multiple_of(alignment);
+        let plane = DevicePlane { address: address + bytes as u64, pitch, len: pitch * layout.height as usize };
+        bytes += plane.len;
+        plane
     };
-    (layouts.iter().map(place).collect(), bytes)
+    (layouts.iter().map(plane).collect(), bytes)
 }
 
-/// The time of a frame's kernels, rows on so many bytes. The `frames`, source and destination, take turns; the context is
-/// current.
+/// The median time of a frame's kernels. Planes are laid out by [`device_planes`] with this alignment; the `frames` (source
+/// and destination) are used in turn. The device's context has to be current.
 pub fn time_of_frame(
     engine: &CudaEngine,
     stream: &Stream,
@@ -104,26 +108,27 @@ pub fn time_of_frame(
     options: impl Into<Options>,
     frames: &[[DeviceMemory; 2]],
 ) -> Outcome<Duration> {
-    let jobs = plan::jobs(options.into(), layouts);
-    let bytes = places(layouts, 0, alignment).1;
-    assert!(frames.iter().flatten().all(|memory| memory.bytes() >= bytes), "frames too small");
-    let planes = |frame: &[DeviceMemory; 2]| -> Vec<(Place, Place)> {
-        let [src, dst] = frame.each_ref().map(|memory| places(layouts, memory.address(), alignment).0);
-        src.into_iter().zip(dst).collect()
+    let plan = Plan::new(options.into(), layouts);
+    let bytes = device_planes(layouts, 0, alignment).1;
+    assert!(frames.iter().flatten().all(|memory| memory.bytes() >= bytes), "the frames are too small");
+    let planes = |[source, destination]: &[DeviceMemory; 2]| DevicePlanes {
+        sources: device_planes(layouts, source.address(), alignment).0,
+        destinations: device_planes(layouts, destination.address(), alignment).0,
     };
     let frames: Vec<_> = frames.iter().map(planes).collect();
-    let extra = DeviceMemory::new(engine.extra_bytes(&jobs, &frames[0]).max(16), stream)?;
+    let workspace = DeviceMemory::new(engine.workspace_bytes(&plan, &frames[0]).max(16), stream)?;
     time_on(stream, engine.device(), |turn| {
-        // SAFETY: the memory is as large as the planes, and `time_on` waits for it; the context is current.
-        unsafe { engine.queue(stream, &jobs, &frames[turn % frames.len()], extra.address()) }?;
+        // SAFETY: each block is at least as large as its planes (asserted above) or the workspace, and lives until
+        // `time_on` has waited for the stream; the caller's context is current.
+        unsafe { engine.enqueue(stream, &plan, &frames[turn % frames.len()], workspace.address()) }?;
         Ok(())
     })
 }
 
-/// Processor time of this thread, user and system.
+/// The processor time of this thread so far, user and system.
 pub fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid place.
+    // SAFETY: `time` is a valid timespec to write to.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

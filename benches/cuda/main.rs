@@ -1,5 +1,5 @@
-//! The CUDA engine: kernels in device memory, a live pipeline, whole frames through host memory, and the wait, in one run
-//! on one GPU. README.md tells how to read the tables.
+//! Measures the CUDA engine in one run on one GPU: kernels in device memory, a live pipeline, whole frames from and to
+//! host memory, and the wait for the device. README.md explains the tables.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -12,18 +12,22 @@ use std::time::{Duration, Instant};
 use cudarc::driver::result;
 use cudarc::driver::sys::CUevent_flags;
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::device::{self, Device};
+use gstcudagaussblur::cuda::driver::device::{self, Device};
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, PinnedMemory, Stream};
-use gstcudagaussblur::cuda::wait::Wait;
-use gstcudagaussblur::cuda::{CudaEngine, Image};
+use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::cuda::transfer::adaptive_wait::AdaptiveWait;
+use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes, Image};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::PlaneLayout;
-use gstcudagaussblur::plan;
+use gstcudagaussblur::filter::frame::PlaneLayout;
+use gstcudagaussblur::filter::plan::Plan;
+use gstcudagaussblur::filter::plane::DevicePlane;
 
-use common::{Outcome, REPETITIONS, blur, layout, make_special, median, noise, processor_time, time_of_frame, time_on};
+use common::{
+    Outcome, REPETITIONS, blur, compile_specialised, layout, median, noise, processor_time, time_of_frame, time_on,
+};
 
-/// Frames in turn, so that none is still in the device's cache when it comes again.
+/// Frames that are used in turn, so that none is still in the device's cache when it is used again.
 const BUFFERS: usize = 6;
 
 fn main() {
@@ -31,8 +35,8 @@ fn main() {
         Ok(_) => (),
         Err(error) => return println!("no GPU, nothing to measure: {error}"),
     }
-    // Kernels for single sizes are compiled here, not found.
-    // SAFETY: the only thread yet.
+    // Specialised kernels are compiled anew, not loaded from the disk cache.
+    // SAFETY: no other thread has been started, so none reads the environment.
     unsafe { std::env::set_var("CUDAGAUSSBLUR_CACHE", "off") };
     if let Err(error) = tables() {
         eprintln!("{error}");
@@ -44,14 +48,15 @@ fn tables() -> Outcome<()> {
     gst::init()?;
     gstcudagaussblur::register_static()?;
     let started = Instant::now();
-    let device = Device::open(0)?;
+    let device = process::open(0)?.device().clone();
     let context = started.elapsed();
     let [first, second] = [first_frame(), first_frame()];
-    println!("{}, kernels {}", device.name(), device.kernels(Image::Best)?.name());
-    println!("Context, once a process: {:.0} ms", milliseconds(context));
-    println!("From there to the first blurred frame of an element, 1080p RGB:");
+    println!("{}, kernels {}", device.name(), process::open(device.id())?.prebuilt(Image::Best)?.name());
+    println!("Creating the context, once per process: {:.0} ms", milliseconds(context));
+    println!("Then, for the first element, 1080p RGB:");
     println!(
-        "start {:.1} ms (prebuilt kernels unpacked and loaded), memory and frame {:.1} ms; the next element's {:.1} and {:.1} ms",
+        "start {:.1} ms (prebuilt kernels unpacked and loaded), first frame {:.1} ms (with allocations); \
+         the next element: {:.1} and {:.1} ms",
         first[0], first[1], second[0], second[1]
     );
 
@@ -65,7 +70,7 @@ fn tables() -> Outcome<()> {
     // Cargo adds --bench.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let Some(other) = wanted.iter().find(|wanted| parts.iter().all(|(name, _)| name != wanted)) {
-        return Err(format!("no part is called {other}; there are {}", parts.map(|(name, _)| name).join(", ")).into());
+        return Err(format!("unknown part {other}; the parts are {}", parts.map(|(name, _)| name).join(", ")).into());
     }
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
@@ -77,7 +82,8 @@ fn tables() -> Outcome<()> {
 
 fn kernels(device: &Device) -> Outcome<()> {
     println!(
-        "\nKernels, device memory in and out, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), sigma = k/6\n"
+        "\nKernels, device memory to device memory, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), \
+         sigma = k/6\n"
     );
     println!("| plane | kernel | copy | {} |", KERNEL_SIZES.map(|k| format!("k={k}")).join(" | "));
     println!("| --- | --- | --- |{}", " --- |".repeat(KERNEL_SIZES.len()));
@@ -99,10 +105,10 @@ fn article_sizes() -> Outcome<()> {
 
 fn all_waits(device: &Device) -> Outcome<()> {
     println!(
-        "\nWaiting for a frame (upload, k=15, download; 300 frames, one every 4 ms): µs from the device's end of the frame"
+        "\nWaiting for a frame (upload, k=15, download; 300 frames, one every 4 ms): delay in µs from the end of the frame"
     );
-    println!("to the thread's, and the thread's processor time a frame\n");
-    println!("| frame | way | late, median | late, 95th percentile | processor time |");
+    println!("on the device to the end of the wait, and processor time of the thread per frame in µs\n");
+    println!("| frame | wait | delay, median | delay, 95th percentile | processor time |");
     println!("| --- | --- | --- | --- | --- |");
     for (name, layout) in [("1080p RGBA", layout(1920, 1080, 4)), ("4K RGBA", layout(3840, 2160, 4))] {
         waits(device, name, &layout)?;
@@ -131,7 +137,7 @@ fn microseconds(time: Duration) -> f64 {
 }
 
 fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome<()> {
-    let (general, special) = (CudaEngine::new(device.id())?.general(), CudaEngine::new(device.id())?);
+    let (general, special) = (CudaEngine::new(device.id())?.without_jit(), CudaEngine::new(device.id())?);
     let _current = device.enter()?;
     let stream = Stream::new(device.id())?;
     let pitch = layout.row_bytes().next_multiple_of(64);
@@ -140,24 +146,25 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
     let frames = (0..BUFFERS).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;
     let pinned = PinnedMemory::new(bytes, device.id())?;
     let picture = noise(bytes);
-    // SAFETY: all are of this size; waited for below.
+    // SAFETY: the picture, the pinned block and the device blocks all have `bytes` bytes; the stream is synchronised
+    // below, before any of them is dropped or read.
     unsafe {
         picture.as_ptr().copy_to_nonoverlapping(pinned.address(), bytes);
         for [source, _] in &frames {
-            stream.upload(&pinned, source, 0..bytes)?;
+            pinned.upload(source, 0..bytes, &stream)?;
         }
     }
     stream.synchronize()?;
     let copy = time_on(&stream, device, |turn| {
         let [src, dst] = frames[turn % BUFFERS].each_ref().map(DeviceMemory::address);
-        // SAFETY: both are of this size.
+        // SAFETY: both blocks have `bytes` bytes and live until `time_on` has waited for the stream.
         Ok(unsafe { result::memcpy_dtod_async(dst, src, bytes, stream.raw()) }?)
     })?;
-    for (kernel, engine) in [("general", &general), ("special", &special)] {
+    for (kernel, engine) in [("generic", &general), ("specialised", &special)] {
         let mut row = format!("| {name} | {kernel} | {:.1} |", microseconds(copy));
         for size in KERNEL_SIZES {
             let params = BlurParams::new(f64::from(size) / 6.0, size)?;
-            row += &if kernel == "special" && !make_special(&[layout], params) {
+            row += &if kernel == "specialised" && !compile_specialised(&[layout], params) {
                 " |".to_owned()
             } else {
                 let time = time_of_frame(engine, &stream, (&[layout], 64), params, &frames)?;
@@ -169,13 +176,15 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
     Ok(())
 }
 
-/// Milliseconds from `set_state(PLAYING)` of a new element until it has started, and from there to its first frame.
+/// The milliseconds that a new element takes to start, and from then to its first output frame.
 fn first_frame() -> [f64; 2] {
-    let element =
-        gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cuda").build().expect("ours");
+    let element = gst::ElementFactory::make("cudagaussblur")
+        .property_from_str("backend", "cuda")
+        .build()
+        .expect("the element is registered");
     let frame = gst::Buffer::from_mut_slice(noise(1920 * 1080 * 3));
     let begun = Instant::now();
-    // A harness sets its element to PLAYING at once.
+    // Harness::with_element sets the element to PLAYING.
     let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
     let started = Instant::now();
     harness.set_src_caps_str("video/x-raw,format=RGB,width=1920,height=1080,framerate=60/1");
@@ -183,7 +192,7 @@ fn first_frame() -> [f64; 2] {
     [started - begun, started.elapsed()].map(milliseconds)
 }
 
-/// Frames in ordinary memory, as they come from elements that know nothing of CUDA.
+/// Frames in ordinary host memory, as from elements without CUDA support.
 fn through_host_memory(layout: &PlaneLayout) -> Outcome<()> {
     let params = BlurParams::new(1.5, 7).expect("usable");
     let bytes = layout.row_bytes() * layout.height as usize;
@@ -205,21 +214,22 @@ fn through_host_memory(layout: &PlaneLayout) -> Outcome<()> {
         let median = |mut times: Vec<Duration>| microseconds(median(times.split_off(8)));
         (median(times), std::mem::take(&mut stages).map(median))
     };
-    let (cuda, [upload, kernel, download]) = whole(Engine::on_cuda(CudaEngine::new(0)?));
-    let (cpu, _) = whole(Engine::on_cpu(CpuEngine::new()));
+    let (cuda, [upload, kernel, download]) = whole(Engine::with_cuda(CudaEngine::new(0)?));
+    let (cpu, _) = whole(Engine::with_cpu(CpuEngine::new()));
     let PlaneLayout { width, height, .. } = layout;
     println!("| {width}x{height} | {upload:.1} | {kernel:.1} | {download:.1} | {cuda:.0} | {cpu:.0} |");
     Ok(())
 }
 
+/// How the thread waits for the device: the engine's adaptive wait, polling the event, or a blocking event.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum WaitStrategy {
     Ours,
     Spinning,
     Blocking,
 }
 
-/// How late each way of waiting is, and what it costs the thread.
+/// Measures the delay of each wait strategy and the thread's processor time.
 fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let id = device.id();
     let engine = CudaEngine::new(id)?;
@@ -231,31 +241,32 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let bytes = pitch * layout.height as usize;
     let (src, dst) = (DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?);
     let pinned = [PinnedMemory::new(bytes, device.id())?, PinnedMemory::new(bytes, device.id())?];
-    let jobs = plan::jobs(BlurParams::new(2.5, 15)?.into(), &[*layout]);
-    let planes = [((src.address(), pitch), (dst.address(), pitch))];
-    for way in [Way::Spinning, Way::Blocking, Way::Ours] {
-        let mut wait = Wait::default();
-        let (mut late, mut busy) = (Vec::new(), Duration::ZERO);
+    let plan = Plan::new(BlurParams::new(2.5, 15)?.into(), &[*layout]);
+    let plane = |memory: &DeviceMemory| vec![DevicePlane { address: memory.address(), pitch, len: bytes }];
+    let planes = DevicePlanes { sources: plane(&src), destinations: plane(&dst) };
+    for strategy in [WaitStrategy::Spinning, WaitStrategy::Blocking, WaitStrategy::Ours] {
+        let mut wait = AdaptiveWait::default();
+        let (mut delays, mut busy) = (Vec::new(), Duration::ZERO);
         for _ in 0..300 {
             let processor = processor_time();
             let begun = Instant::now();
-            begin.record(&stream)?;
-            // SAFETY: all are of the frame's size; waited for below.
+            stream.record(&begin)?;
+            // SAFETY: all blocks have the frame's size, and the wait below completes before they are dropped.
             unsafe {
-                stream.upload(&pinned[0], &src, 0..bytes)?;
-                engine.queue(&stream, &jobs, &planes, 0)?;
-                stream.download(&dst, &pinned[1], 0..bytes)?;
+                pinned[0].upload(&src, 0..bytes, &stream)?;
+                engine.enqueue(&stream, &plan, &planes, 0)?;
+                dst.download(&pinned[1], 0..bytes, &stream)?;
             }
-            end.record(&stream)?;
-            match way {
-                Way::Ours => wait.until(begun, || end.is_done())?,
-                Way::Spinning => {
+            stream.record(&end)?;
+            match strategy {
+                WaitStrategy::Ours => wait.wait(begun, || end.is_done())?,
+                WaitStrategy::Spinning => {
                     while !end.is_done()? {
                         std::hint::spin_loop();
                     }
                 }
-                Way::Blocking => {
-                    // SAFETY: a live event and stream.
+                WaitStrategy::Blocking => {
+                    // SAFETY: `blocking` and `stream` are a live event and stream of the current context.
                     unsafe {
                         result::event::record(blocking, stream.raw())
                             .and_then(|()| result::event::synchronize(blocking))
@@ -265,15 +276,16 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
             }
             let took = begun.elapsed();
             busy += processor_time() - processor;
-            let device_time = begin.until(&end)?;
-            wait.learn(device_time);
-            late.push(took.saturating_sub(device_time));
+            let device_time = begin.elapsed_until(&end)?;
+            wait.observe(device_time);
+            delays.push(took.saturating_sub(device_time));
             std::thread::sleep(Duration::from_millis(4).saturating_sub(begun.elapsed()));
         }
-        let busy = busy.as_secs_f64() * 1e6 / late.len() as f64;
-        late.sort_unstable();
-        let at = |share: usize| late[late.len() * share / 100].as_secs_f64() * 1e6;
-        println!("| {name} | {} | {:.0} | {:.0} | {busy:.0} |", format!("{way:?}").to_lowercase(), at(50), at(95));
+        let busy = busy.as_secs_f64() * 1e6 / delays.len() as f64;
+        delays.sort_unstable();
+        let percentile = |percent: usize| delays[delays.len() * percent / 100].as_secs_f64() * 1e6;
+        let strategy = format!("{strategy:?}").to_lowercase();
+        println!("| {name} | {strategy} | {:.0} | {:.0} | {busy:.0} |", percentile(50), percentile(95));
     }
     Ok(())
 }

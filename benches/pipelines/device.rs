@@ -1,4 +1,5 @@
-//! Frames in CUDA memory that stay there: what the element costs the thread, and what the device.
+//! Frames in CUDA memory from source to sink: the time that the element takes on the streaming thread and on the
+//! device.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,24 +7,25 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::CudaEngine;
-use gstcudagaussblur::cuda::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
+use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::filter::BlurParams;
 
-use crate::common::{Outcome, places, processor_time, time_of_frame};
-use crate::line::{Line, Memory, SINK};
+use crate::common::{Outcome, device_planes, processor_time, time_of_frame};
+use crate::push_pipeline::{Memory, PushPipeline, SINK};
 use crate::{SIGMA, SIZE, video, warm_up};
 
-/// Frames whose cost to the thread is taken, one every so long: with more on its way the thread would wait for the device.
+/// The number of frames for which the thread's processor time is measured, and the interval between them. Without the
+/// interval the thread would also wait for the device.
 const PACED: u64 = 300;
 const PACE: Duration = Duration::from_millis(1);
-/// Frames at full speed.
+/// The number of frames at full speed.
 const FAST: u64 = 3000;
 
 /// Prints the table.
 pub fn table() -> Outcome<()> {
-    println!("\nCUDA memory to CUDA memory, sigma {SIGMA}, k={SIZE}, elements one behind the other; µs a frame\n");
+    println!("\nCUDA memory to CUDA memory, sigma {SIGMA}, k={SIZE}, elements in a row; µs per frame\n");
     println!(
         "| frame | elements | thread's processor time, each | kernel, by the stats | kernel alone | full speed, each |"
     );
@@ -51,40 +53,41 @@ fn microseconds(time: Duration) -> f64 {
 fn run(info: &VideoInfo, elements: u32) -> Outcome<[f64; 3]> {
     let blur = format!("backend=cuda sigma={SIGMA} kernel-size={SIZE}");
     let chain: String = (1..elements).map(|_| format!("cudagaussblur {blur} ! ")).collect();
-    let line = Line::with(&format!("cudagaussblur name=in {blur} ! {chain}{SINK}"), info, Some("memory:CUDAMemory"))?;
-    let frames = line.frames(Memory::Offered)?.ok_or("no pool of CUDA memory is offered")?;
+    let description = format!("cudagaussblur name=in {blur} ! {chain}{SINK}");
+    let pipeline = PushPipeline::with_feature(&description, info, Some("memory:CUDAMemory"))?;
+    let frames = pipeline.frames(Memory::Offered)?.ok_or("the element offers no pool of CUDA memory")?;
     for (number, frame) in (0..300).zip(frames.iter().cycle()) {
-        line.push(frame, number)?;
+        pipeline.push(frame, number)?;
         thread::sleep(PACE);
     }
     let mut processor = Duration::ZERO;
     for (number, frame) in (0..PACED).zip(frames.iter().cycle()) {
         let before = processor_time();
-        line.push(frame, number)?;
+        pipeline.push(frame, number)?;
         processor += processor_time() - before;
         thread::sleep(PACE);
     }
-    let stats = line.pipeline.by_name("in").expect("it is in the line").property::<gst::Structure>("stats");
-    assert_eq!(stats.get::<u64>("frames-on-device")?, stats.get::<u64>("frames")?, "frames left the device");
+    let stats = pipeline.first_element().property::<gst::Structure>("stats");
+    assert_eq!(stats.get::<u64>("frames-on-device")?, stats.get::<u64>("frames")?, "frames were copied to the host");
     let begun = Instant::now();
     for (number, frame) in (0..FAST).zip(frames.iter().cycle()) {
-        line.push(frame, number)?;
+        pipeline.push(frame, number)?;
     }
-    Device::open(0)?.synchronize()?;
+    process::open(0)?.device().clone().synchronize()?;
     let fast = begun.elapsed() / FAST as u32;
     let kernel = Duration::from_nanos(stats.get::<u64>("kernel-last-ns")?);
     let each = |time: Duration| microseconds(time) / f64::from(elements);
     Ok([each(processor / PACED as u32), microseconds(kernel), each(fast)])
 }
 
-/// The kernels of a frame by themselves.
+/// The time of a frame's kernels, without the element.
 fn alone(info: &VideoInfo) -> Outcome<Duration> {
     let layouts = formats::planes(info, false).expect("a format of the element");
     let engine = CudaEngine::new(0)?;
     let device = engine.device();
     let _current = device.enter()?;
     let stream = Stream::new(device.id())?;
-    let bytes = places(&layouts, 0, 512).1;
+    let bytes = device_planes(&layouts, 0, 512).1;
     let memory = || DeviceMemory::new(bytes, &stream);
     let frames = (0..6).map(|_| Ok([memory()?, memory()?])).collect::<Outcome<Vec<_>>>()?;
     time_of_frame(&engine, &stream, (&layouts, 512), BlurParams::new(SIGMA, SIZE)?, &frames)

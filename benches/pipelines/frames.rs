@@ -1,4 +1,4 @@
-//! One pipeline at full speed: what a frame takes, and what of it is ours.
+//! One pipeline at full speed: the time per frame, in total and within the element.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{Engine, Hold};
+use gstcudagaussblur::engine::{Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::frame::{Plane, PlaneLayout, Source, Target};
+use gstcudagaussblur::filter::frame::{Destination, Plane, PlaneLayout, Source};
 
 use crate::common::{Outcome, noise};
-use crate::line::{BUFFERS, FRAMES, Line, Memory, SINK};
+use crate::push_pipeline::{BUFFERS, FRAMES, Memory, PushPipeline, SINK};
 use crate::{SIGMA, SIZE, ours, video, warm_up};
 
 const KINDS: [(&str, VideoFormat, u32, u32); 7] = [
@@ -24,15 +24,15 @@ const KINDS: [(&str, VideoFormat, u32, u32); 7] = [
     ("4K I420", VideoFormat::I420, 3840, 2160),
     ("1080p GBR", VideoFormat::Gbr, 1920, 1080),
 ];
-/// Frames in flight, beside one.
-const FLIGHT: u32 = 3;
-const THERE_AND_BACK: &str =
+/// The number of frames in flight in rows that do not have one.
+const IN_FLIGHT: u32 = 3;
+const UPLOAD_AND_DOWNLOAD: &str =
     "cudaupload name=in ! video/x-raw(memory:CUDAMemory) ! cudadownload ! capsfilter caps=video/x-raw";
 
-/// Prints the table. hosts.py reads it: the first three columns are a frame, a way and a time.
+/// Prints the table. hosts.py parses it: the first three columns are a frame, a pipeline and a time.
 pub fn table() -> Outcome<()> {
-    println!("\nHost memory to host memory, sigma {SIGMA}, k={SIZE}, {FRAMES} frames one after the other\n");
-    println!("| frame | way | µs a frame | as a multiple | µs in the element, median | bytes copied a frame |");
+    println!("\nHost memory to host memory, sigma {SIGMA}, k={SIZE}, {FRAMES} frames\n");
+    println!("| frame | pipeline | µs per frame | ratio | µs in the element, median | bytes copied per frame |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for (name, format, width, height) in KINDS {
         kind(name, &video(format, width, height))?;
@@ -47,30 +47,31 @@ fn microseconds(time: Duration) -> f64 {
 fn kind(name: &str, info: &VideoInfo) -> Outcome<()> {
     warm_up(info, SIGMA, SIZE)?;
     let mut first = None;
-    for (way, memory, flight) in [
+    for (label, memory, in_flight) in [
         ("cudagaussblur, its pool", Memory::Offered, 1),
-        ("cudagaussblur, another's pool", Memory::Foreign, 1),
+        ("cudagaussblur, foreign pool", Memory::Recycled, 1),
         ("cudagaussblur, ordinary buffers", Memory::Ordinary, 1),
-        ("cudagaussblur, its pool, 3 in flight", Memory::Offered, FLIGHT),
-        ("cudagaussblur, ordinary buffers, 3 in flight", Memory::Ordinary, FLIGHT),
+        ("cudagaussblur, its pool, 3 in flight", Memory::Offered, IN_FLIGHT),
+        ("cudagaussblur, ordinary buffers, 3 in flight", Memory::Ordinary, IN_FLIGHT),
     ] {
-        let element = ours(flight);
-        row(name, way, pipeline(&element, info, memory)?, &mut first);
+        row(name, label, pipeline(&ours(in_flight), info, memory)?, &mut first);
     }
-    row(name, "engine alone, pinned", Row { each: bare(info)?, ..Row::default() }, &mut first);
+    row(name, "engine alone, pinned", Row { each: engine_alone(info)?, ..Row::default() }, &mut first);
     match gst::ElementFactory::find("cudaupload") {
-        None => println!("| {name} | cudaupload ! cudadownload: not here | | | | |"),
+        None => println!("| {name} | cudaupload ! cudadownload: not available | | | | |"),
         Some(factory) if !factory.can_sink_any_caps(info.to_caps()?.as_ref()) => {
-            println!("| {name} | cudaupload ! cudadownload: takes no {} | | | | |", info.format());
+            println!("| {name} | cudaupload ! cudadownload: does not support {} | | | | |", info.format());
         }
         Some(_) => {
-            row(name, "cudaupload ! cudadownload", pipeline(THERE_AND_BACK, info, Memory::Ordinary)?, &mut first);
+            let times = pipeline(UPLOAD_AND_DOWNLOAD, info, Memory::Ordinary)?;
+            row(name, "cudaupload ! cudadownload", times, &mut first);
         }
     }
     row(name, "identity", pipeline("identity name=in", info, Memory::Ordinary)?, &mut first);
     Ok(())
 }
 
+/// The measurements of a row, per frame: time, time in the element, bytes that the CPU copied.
 #[derive(Clone, Copy, Default)]
 struct Row {
     each: Duration,
@@ -78,21 +79,21 @@ struct Row {
     copied: Option<u64>,
 }
 
-/// The first row's time is what the others are multiples of.
-fn row(name: &str, way: &str, row: Row, first: &mut Option<Duration>) {
-    let times = row.each.as_secs_f64() / first.get_or_insert(row.each).as_secs_f64();
+/// Prints a row. Its ratio is the time divided by the first row's.
+fn row(name: &str, label: &str, row: Row, first: &mut Option<Duration>) {
+    let ratio = row.each.as_secs_f64() / first.get_or_insert(row.each).as_secs_f64();
     let within = row.within.map_or(String::new(), |time| format!("{:.1}", microseconds(time)));
     let copied = row.copied.map_or(String::new(), |bytes| bytes.to_string());
-    println!("| {name} | {way} | {:.1} | {times:.2} | {within} | {copied} |", microseconds(row.each));
+    println!("| {name} | {label} | {:.1} | {ratio:.2} | {within} | {copied} |", microseconds(row.each));
 }
 
 fn pipeline(elements: &str, info: &VideoInfo, memory: Memory) -> Outcome<Row> {
-    let line = Line::new(&format!("{elements} ! {SINK}"), info)?;
-    let Some(frames) = line.frames(memory)? else { return Err(format!("{elements} offers no pool").into()) };
-    let times = line.measure(&frames)?;
-    let element = line.pipeline.by_name("in").expect("it is in the line");
+    let pipeline = PushPipeline::new(&format!("{elements} ! {SINK}"), info)?;
+    let Some(frames) = pipeline.frames(memory)? else { return Err(format!("{elements} offers no pool").into()) };
+    let times = pipeline.measure(&frames)?;
+    let element = pipeline.first_element();
     if !element.has_property("stats") || !elements.starts_with("cudagaussblur") {
-        // Another element's time is its own matter.
+        // The time within an element is reported only for ours.
         return Ok(Row { each: times.each, ..Row::default() });
     }
     let stats = element.property::<gst::Structure>("stats");
@@ -107,22 +108,23 @@ struct PinnedFrame {
     dst: Vec<PinnedBytes>,
 }
 
-// SAFETY: the driver's own blocks, which stay where they are and are used for nothing else.
-unsafe impl Hold for PinnedFrame {
-    fn frames(&mut self) -> (Source<'_>, Target<'_>) {
+// SAFETY: the planes are pinned blocks, whose addresses do not change when `PinnedFrame` is moved, and nothing else
+// accesses them while the engine holds it.
+unsafe impl FrameAccess for PinnedFrame {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
         let plane = |layout: &PlaneLayout| (*layout, layout.row_bytes());
         let src = self.layouts.iter().map(plane).zip(&mut self.src);
         let dst = self.layouts.iter().map(plane).zip(&mut self.dst);
         let src = src.map(|((layout, pitch), bytes)| Plane { layout, pitch, data: &*bytes.as_mut() });
         let dst = dst.map(|((layout, pitch), bytes)| Plane { layout, pitch, data: bytes.as_mut() });
-        (Source::Host(src.collect()), Target::Host(dst.collect()))
+        (Source::Host(src.collect()), Destination::Host(dst.collect()))
     }
 }
 
-/// The same by the engine, without GStreamer.
-fn bare(info: &VideoInfo) -> Outcome<Duration> {
+/// The time per frame of the engine without GStreamer.
+fn engine_alone(info: &VideoInfo) -> Outcome<Duration> {
     let layouts = formats::planes(info, false).expect("a format of the element");
-    let mut engine = Engine::on_cuda(CudaEngine::new(0)?);
+    let mut engine = Engine::with_cuda(CudaEngine::new(0)?);
     let pinned = engine.pinned().expect("a CUDA engine");
     let pinned_planes = || {
         let planes = layouts.iter().map(|plane| {
@@ -138,12 +140,12 @@ fn bare(info: &VideoInfo) -> Outcome<Duration> {
     let params = BlurParams::new(SIGMA, SIZE)?;
     let mut begun = Instant::now();
     for turn in 0..FRAMES + BUFFERS {
-        // Each has been blurred once.
+        // Each frame has been blurred once, to warm up.
         if turn == BUFFERS {
             begun = Instant::now();
         }
-        let pending = engine.begin(params, idle.pop_front().expect("it comes back every time"))?;
-        idle.push_back(engine.finish(pending)?.held);
+        let pending = engine.submit(params, idle.pop_front().expect("every frame is returned"))?;
+        idle.push_back(engine.complete(pending)?.frame);
     }
     Ok(begun.elapsed() / FRAMES as u32)
 }

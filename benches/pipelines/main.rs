@@ -1,23 +1,25 @@
-//! Whole pipelines from host memory to host memory, on a GPU: the element beside the engine alone, the elements of GStreamer
-//! that go to the GPU and back, and nothing; many of them at once; a long run. README.md tells how to read the tables.
+//! Whole pipelines on a GPU: the element compared with the engine alone, with GStreamer's upload and download, and with
+//! `identity`; frames in CUDA memory; many pipelines at once; a long run. README.md explains the tables.
 //!   pipelines [frames | device | many | long]...     all by default
 
-#[expect(dead_code, reason = "only a part of it is wanted")]
+#[expect(dead_code, reason = "each bench uses only a part of this module")]
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
 mod frames;
-mod line;
 mod long;
 mod many;
 mod processes;
+mod push_pipeline;
+mod throughput;
 
 use gst_video::{VideoFormat, VideoInfo};
-use gstcudagaussblur::cuda::device::{self as devices, Device};
+use gstcudagaussblur::cuda::driver::device as devices;
+use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::filter::BlurParams;
 
-use common::{Outcome, make_special};
+use common::{Outcome, compile_specialised};
 
 const SIGMA: f64 = 2.5;
 const SIZE: u32 = 15;
@@ -39,15 +41,21 @@ fn main() {
 fn run(arguments: &[String]) -> Outcome<()> {
     gst::init()?;
     gstcudagaussblur::register_static()?;
-    if let [processes::CHILD, flight] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        return processes::child(flight.parse()?);
+    if let [processes::CHILD, in_flight] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return processes::child(in_flight.parse()?);
     }
     if let Some(other) = arguments.iter().find(|argument| !PARTS.contains(&argument.as_str())) {
-        return Err(format!("no part is called {other}; there are {}", PARTS.join(", ")).into());
+        return Err(format!("unknown part {other}; the parts are {}", PARTS.join(", ")).into());
     }
     let wanted = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
-    let driver = Device::open(0)?.driver();
-    println!("{}, driver for CUDA {}.{}, {}", Device::open(0)?.name(), driver.0, driver.1, gst::version_string());
+    let driver = process::open(0)?.device().driver();
+    println!(
+        "{}, driver for CUDA {}.{}, {}",
+        process::open(0)?.device().name(),
+        driver.0,
+        driver.1,
+        gst::version_string()
+    );
     if wanted("frames") {
         frames::table()?;
     }
@@ -55,7 +63,7 @@ fn run(arguments: &[String]) -> Outcome<()> {
         device::table()?;
     }
     if wanted("many") {
-        many::tables()?;
+        many::table()?;
     }
     if wanted("long") {
         long::table()?;
@@ -63,19 +71,19 @@ fn run(arguments: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// What frames are like.
+/// The caps of frames, at 60 frames per second.
 fn video(format: VideoFormat, width: u32, height: u32) -> VideoInfo {
     VideoInfo::builder(format, width, height).fps((60, 1)).build().expect("a format of the element")
 }
 
-/// The element, blurring as everywhere here, with so many frames in flight.
-fn ours(flight: u32) -> String {
-    format!("cudagaussblur name=in backend=cuda sigma={SIGMA} kernel-size={SIZE} max-in-flight={flight}")
+/// The gst-launch description of our element with the bench's blur and this many frames in flight.
+fn ours(in_flight: u32) -> String {
+    format!("cudagaussblur name=in backend=cuda sigma={SIGMA} kernel-size={SIZE} max-in-flight={in_flight}")
 }
 
-/// Has the kernels for such frames made, so that none is waited for later.
+/// Makes the engine compile the specialised kernels for these frames, so that the measurements use them from the start.
 fn warm_up(info: &VideoInfo, sigma: f64, size: u32) -> Outcome<()> {
     let planes = formats::planes(info, false).expect("a format of the element");
-    make_special(&planes, BlurParams::new(sigma, size)?);
+    compile_specialised(&planes, BlurParams::new(sigma, size)?);
     Ok(())
 }

@@ -1,29 +1,30 @@
-//! Pipelines in processes of their own, each of which is this program started again.
+//! Pipelines in several processes. Each child process is this program with the argument `--child`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::Outcome;
-use crate::line::{Memory, SINK};
-use crate::{SIGMA, SIZE, many, ours, warm_up};
+use crate::push_pipeline::{Memory, SINK};
+use crate::throughput::{self, frame};
+use crate::{SIGMA, SIZE, ours, warm_up};
 
-/// The argument that makes this program a child; after it comes how many frames are in flight.
+/// The argument that makes this program a child. The next one is the number of frames in flight.
 pub const CHILD: &str = "--child";
 
-/// Frames a second of each of so many processes at once.
-pub fn rates(count: usize, flight: u32) -> Outcome<Vec<f64>> {
-    let mut children = (0..count).map(|_| start(flight)).collect::<Outcome<Vec<_>>>()?;
-    let rates = told(&mut children);
+/// Runs this many processes at once, and returns the frames per second of each.
+pub fn rates(count: usize, in_flight: u32) -> Outcome<Vec<f64>> {
+    let mut children = (0..count).map(|_| start(in_flight)).collect::<Outcome<Vec<_>>>()?;
+    let rates = run(&mut children);
     for child in &mut children {
-        // Those that were not told to begin end with their input.
+        // A child that was not told to begin ends at the end of its input.
         drop(child.stdin.take());
         child.wait()?;
     }
     rates
 }
 
-fn start(flight: u32) -> Outcome<Child> {
-    // In a pack a program is started by its runtime.
+fn start(in_flight: u32) -> Outcome<Child> {
+    // In a GPU pack (scripts/gpu-pack) programs are started by the packed runtime.
     let mut command = match (std::env::var_os("CUDAGAUSSBLUR_TEST_RUNNER"), std::env::args_os().next()) {
         (Some(runner), Some(program)) => {
             let mut command = Command::new(runner);
@@ -32,18 +33,18 @@ fn start(flight: u32) -> Outcome<Child> {
         }
         _ => Command::new(std::env::current_exe()?),
     };
-    command.args([CHILD, &flight.to_string()]);
+    command.args([CHILD, &in_flight.to_string()]);
     Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
 }
 
-/// Has all begin when the last is ready.
-fn told(children: &mut [Child]) -> Outcome<Vec<f64>> {
+/// Waits until all children are ready, lets them begin, and reads their results.
+fn run(children: &mut [Child]) -> Outcome<Vec<f64>> {
     let mut outputs: Vec<_> = children.iter_mut().filter_map(|child| child.stdout.take().map(BufReader::new)).collect();
     for output in &mut outputs {
         let mut line = String::new();
         output.read_line(&mut line)?;
         if line.trim() != "ready" {
-            return Err(format!("a child process says {:?}", line.trim()).into());
+            return Err(format!("a child process printed {:?} instead of \"ready\"", line.trim()).into());
         }
     }
     for child in children {
@@ -52,20 +53,22 @@ fn told(children: &mut [Child]) -> Outcome<Vec<f64>> {
     let rate = |output: &mut BufReader<_>| {
         let mut line = String::new();
         output.read_line(&mut line)?;
-        Ok(line.trim().parse::<f64>().map_err(|_| format!("a child process says {:?}", line.trim()))?)
+        Ok(line
+            .trim()
+            .parse::<f64>()
+            .map_err(|_| format!("a child process printed {:?} instead of its result", line.trim()))?)
     };
     outputs.iter_mut().map(rate).collect()
 }
 
-/// In such a process: says that it is ready, waits for its turn, and says how many frames a second went through.
-pub fn child(flight: u32) -> Outcome<()> {
-    warm_up(&many::frame(), SIGMA, SIZE)?;
+/// The child process: prints "ready", waits for a line of input, and prints its frames per second.
+pub fn child(in_flight: u32) -> Outcome<()> {
+    warm_up(&frame(), SIGMA, SIZE)?;
     println!("ready");
     let mut line = String::new();
     if std::io::stdin().read_line(&mut line)? == 0 {
         return Ok(());
     }
-    let element = ours(flight);
-    println!("{}", many::rates(&format!("{element} ! {SINK}"), Memory::Offered, 1)?[0]);
+    println!("{}", throughput::rates(&format!("{} ! {SINK}", ours(in_flight)), Memory::Offered, 1)?[0]);
     Ok(())
 }

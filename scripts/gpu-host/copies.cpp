@@ -1,5 +1,5 @@
-// Counts the copies between host and device of a program that is started with CUDA_INJECTION64_PATH naming this library, as
-// CUPTI tells them, and prints their number and bytes by direction when it ends.
+// Counts a program's copies between host and device through CUPTI, and prints their number and bytes by direction at exit.
+// Start the program with CUDA_INJECTION64_PATH set to this library.
 #include <cupti.h>
 
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 namespace {
-// What all versions of CUPTI's record of a copy begin with.
+// The first fields of CUPTI's record of a copy, which all its versions share.
 struct Copy {
   uint32_t kind;
   uint8_t direction, from, to, flags;

@@ -1,122 +1,130 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The rows pass: two source rows of a tile to one row pair of its ring.
+//! The rows pass: convolves two source rows of a tile into one row pair of its ring buffer.
 //!
-//! [`Pairs`] weighs two 16-bit samples at a time and is there for every instruction set and sample; `quads.rs` has another
-//! way, to the same bytes.
+//! [`PairDotRows`] multiplies two 16-bit samples at a time and supports every instruction set and sample type.
+//! `rows_vnni.rs` has a faster implementation for bytes, with identical output.
 
 use super::simd::Simd;
-use super::tile::{Run, Sample};
+use super::tile::{Sample, SampleRun};
 
-/// The bias of both samples of a pair.
+/// XOR with this subtracts the bias of 32768 from both samples of a pair.
 const PAIR_BIAS: u32 = 0x8000_8000;
 
-/// A way through the rows pass.
+/// An implementation of the rows pass.
 pub trait RowsPass<S: Simd, T: Sample> {
-    /// Filters two source rows, from the run's `x` on, into `out`, `width` words of row pairs, `V` vectors at a time.
+    /// Convolves two source rows, from the run's sample `x` on, into the `width` words of row pairs at `out`, `V`
+    /// vectors at a time. `rows` is scratch memory for the two rows with their edges replicated.
     ///
     /// # Safety
-    /// As [`super::walk::blur`]; the sources hold the run's samples, `rows` are two rooms of `room` words each, `out` holds
-    /// `width` words, and `width` is whole blocks of `V` vectors.
-    unsafe fn filter<const V: usize>(
-        run: &Run,
+    /// The processor has the instruction set of `S`. Each source holds the samples of the run's row, each of
+    /// `rows` is valid for `row_words` words, the result of [`row_words`] for `width`, and `out` for `width` words;
+    /// `width` is a multiple of `V * S::LANES`. The sources and the scratch memory do not overlap.
+    unsafe fn convolve<const V: usize>(
+        run: &SampleRun,
         sources: [*const T; 2],
         rows: [*mut u32; 2],
-        room: usize,
+        row_words: usize,
         out: *mut u32,
         width: usize,
     );
 }
 
-/// Words of a row's room, for both ways: the row's columns, the radius to both sides, and what vectors read beyond.
-pub fn room(tile_width: usize, channels: usize, radius: usize) -> usize {
-    (tile_width + 2 * (radius + 1) * channels).next_multiple_of(16)
+/// Words of scratch memory for one source row, enough for every implementation: the tile's columns, the radius on both
+/// sides, and what vectors read beyond.
+pub fn row_words(tile_width: usize, stride: usize, radius: usize) -> usize {
+    (tile_width + 2 * (radius + 1) * stride).next_multiple_of(16)
 }
 
-/// A source row and the samples of its edge pixels.
-pub struct Source<T> {
+/// A source row, and the position in it from which the pass reads.
+pub struct SourceRow<T> {
     pub row: *const T,
     /// Samples in the row.
     pub samples: usize,
-    /// The sample that the pass reads first; negative before the row.
+    /// Index of the first sample that the pass reads; negative if it is before the row's first.
     pub start: isize,
-    /// Samples per pixel.
-    pub channels: usize,
+    /// Distance from a sample to the next one of the same channel, in samples.
+    pub stride: usize,
 }
 
-impl<T: Sample> Source<T> {
-    /// A row, from `radius` pixels before the run's first sample on.
+impl<T: Sample> SourceRow<T> {
+    /// The row at address `row`, read from one radius before the run's sample `x`.
     #[inline(always)]
-    pub fn new(run: &Run, row: *const T) -> Self {
-        let Run { samples, channels, .. } = *run;
-        Self { row, samples, start: run.x as isize - (run.weights.radius[0] * channels) as isize, channels }
+    pub fn new(run: &SampleRun, row: *const T) -> Self {
+        let SampleRun { samples, stride, .. } = *run;
+        Self { row, samples, start: run.x as isize - (run.weights.radius[0] * stride) as isize, stride }
     }
 
-    /// Fills `out`, one element a sample, with `edge` of the first pixel before the row, `inside` of every sample that
-    /// has one `reach` samples to its right, and `edge` of the last pixel from there on.
+    /// Fills `out` with one element for each sample from `start` on: before the row, `edge` of the first pixel's
+    /// samples; in the row, `inside` of each sample that has another one `lookahead` samples to its right; after those,
+    /// `edge` of the last pixel's samples.
     #[inline(always)]
-    pub fn spread<E: Copy + Default>(
+    pub fn replicate_edges<E: Copy + Default>(
         &self,
         out: &mut [E],
-        reach: usize,
+        lookahead: usize,
         edge: impl Fn(T) -> E,
         inside: impl Fn(*const T) -> E,
     ) {
         let (left, rest) = out.split_at_mut(self.start.min(0).unsigned_abs().min(out.len()));
         let first = self.start.max(0) as usize;
-        let (middle, right) = rest.split_at_mut((self.samples - reach).saturating_sub(first).min(rest.len()));
-        // SAFETY: `i` is under `samples`.
-        let at = |i: usize| unsafe { self.row.add(i) };
+        let (middle, right) = rest.split_at_mut((self.samples - lookahead).saturating_sub(first).min(rest.len()));
+        // SAFETY: every caller below passes an `i` less than `samples`, the length of the row.
+        let address = |i: usize| unsafe { self.row.add(i) };
         let repeat = |out: &mut [E], pixel: usize| {
             if out.is_empty() {
                 return;
             }
             let mut edges = [E::default(); 4];
-            for (c, element) in edges[..self.channels].iter_mut().enumerate() {
-                // SAFETY: a sample of the row.
-                *element = edge(unsafe { at(pixel + c).read_unaligned() });
+            for (c, element) in edges[..self.stride].iter_mut().enumerate() {
+                // SAFETY: `pixel` is the first or the last pixel of the row, and `c` is less than its `stride` samples.
+                *element = edge(unsafe { address(pixel + c).read_unaligned() });
             }
-            for chunk in out.chunks_mut(self.channels) {
+            for chunk in out.chunks_mut(self.stride) {
                 chunk.copy_from_slice(&edges[..chunk.len()]);
             }
         };
         repeat(left, 0);
         for (i, element) in middle.iter_mut().enumerate() {
-            *element = inside(at(first + i));
+            *element = inside(address(first + i));
         }
-        repeat(right, self.samples - self.channels);
+        repeat(right, self.samples - self.stride);
     }
 }
 
-/// Words of biased pairs (sample, sample one pixel to the right), weighed by pairs of taps.
-pub struct Pairs;
+/// The rows pass with dot products of two: each scratch word is the biased pair (sample, next sample of the same
+/// channel), and is multiplied by a pair of taps.
+pub struct PairDotRows;
 
-impl<S: Simd, T: Sample> RowsPass<S, T> for Pairs {
+impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
     #[inline(always)]
-    unsafe fn filter<const V: usize>(
-        run: &Run,
+    unsafe fn convolve<const V: usize>(
+        run: &SampleRun,
         sources: [*const T; 2],
         rows: [*mut u32; 2],
-        room: usize,
+        row_words: usize,
         out: *mut u32,
         width: usize,
     ) {
-        let Run { weights, channels, .. } = *run;
-        let centre = weights.radius[0] * channels;
-        // SAFETY: the caller's rooms and rows; `x` stays in `width` and rows reach the halo beyond it.
+        let SampleRun { weights, stride, .. } = *run;
+        let centre = weights.radius[0] * stride;
+        // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, that `out` holds
+        // `width` words, and that each of `rows` holds `row_words` words: the `width` columns and the halo that the
+        // taps read beyond them. Elements in the row are read one stride ahead at most, the lookahead that
+        // `replicate_edges` is given.
         unsafe {
             for (row, source) in rows.into_iter().zip(sources) {
-                let row = std::slice::from_raw_parts_mut(row, room);
-                let widened = |at: *const T| at.read_unaligned().widen(run);
-                Source::new(run, source).spread(
+                let row = std::slice::from_raw_parts_mut(row, row_words);
+                let widened = |sample: *const T| sample.read_unaligned().widen(run);
+                SourceRow::new(run, source).replicate_edges(
                     row,
-                    channels,
+                    stride,
                     |sample| (sample.widen(run) * 0x1_0001) ^ PAIR_BIAS,
-                    |at| (widened(at) | widened(at.add(channels)) << 16) ^ PAIR_BIAS,
+                    |sample| (widened(sample) | widened(sample.add(stride)) << 16) ^ PAIR_BIAS,
                 );
             }
-            let half = S::splat(1 << 15);
+            let rounding = S::splat(1 << 15);
             for x in (0..width).step_by(V * S::LANES) {
-                let mut sums = [[half; V]; 2];
+                let mut sums = [[rounding; V]; 2];
                 if weights.centre_wraps[0] {
                     for (sums, row) in sums.iter_mut().zip(rows) {
                         for (v, sum) in sums.iter_mut().enumerate() {
@@ -127,14 +135,14 @@ impl<S: Simd, T: Sample> RowsPass<S, T> for Pairs {
                 for (m, &weight) in weights.rows.iter().enumerate() {
                     let weight = S::splat(weight);
                     for (sums, row) in sums.iter_mut().zip(rows) {
-                        let at = row.add(x + 2 * m * channels);
+                        let pairs = row.add(x + 2 * m * stride);
                         for (v, sum) in sums.iter_mut().enumerate() {
-                            *sum = S::dot(*sum, S::load(at.add(v * S::LANES)), weight);
+                            *sum = S::dot(*sum, S::load(pairs.add(v * S::LANES)), weight);
                         }
                     }
                 }
                 for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
-                    S::store(out.add(x + v * S::LANES), S::pair_highs(first, second));
+                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
                 }
             }
         }

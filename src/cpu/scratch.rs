@@ -1,58 +1,63 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Working memory of one thread, grown with an error instead of an abort.
+//! Scratch memory of one worker thread. A failed allocation is an error instead of an abort.
 
-use super::OutOfMemory;
+use super::CpuError;
 
-/// A cache line of words, so that vectors of 64 bytes do not straddle two.
+/// 64 bytes with the alignment of a cache line, so that an aligned 64-byte vector never spans two lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u32; Line::WORDS]);
+struct CacheLine([u32; CacheLine::WORDS]);
 
-impl Line {
+impl CacheLine {
     const WORDS: usize = 16;
 }
 
-/// Words of working memory that start on a cache line.
+/// Growable scratch memory of 32-bit words that starts on a cache line.
 #[derive(Default)]
 pub struct Scratch {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
 }
 
 impl Scratch {
-    /// Makes room for `words`; keeps what is there if it is enough.
-    pub fn reserve(&mut self, words: usize) -> Result<(), OutOfMemory> {
-        let lines = words.div_ceil(Line::WORDS);
-        let refused = OutOfMemory { bytes: lines * size_of::<Line>() };
+    /// Words in a cache line: any multiple of this offset from the start is again the start of a cache line.
+    pub const ALIGNMENT_WORDS: usize = CacheLine::WORDS;
+
+    /// Grows the memory to at least `words` words; does nothing if it is already that large.
+    pub fn reserve(&mut self, words: usize) -> Result<(), CpuError> {
+        let lines = words.div_ceil(CacheLine::WORDS);
+        let bytes = lines * size_of::<CacheLine>();
+        let out_of_memory = CpuError::OutOfMemory { bytes };
         #[cfg(test)]
-        if faults::refuses(refused.bytes) {
-            return Err(refused);
+        if faults::exceeds_ceiling(bytes) {
+            return Err(out_of_memory);
         }
         if lines > self.lines.len() {
-            self.lines.try_reserve_exact(lines - self.lines.len()).map_err(|_| refused)?;
-            self.lines.resize(lines, Line([0; Line::WORDS]));
+            self.lines.try_reserve_exact(lines - self.lines.len()).map_err(|_| out_of_memory)?;
+            self.lines.resize(lines, CacheLine([0; CacheLine::WORDS]));
         }
         Ok(())
     }
 
-    /// The memory. Holds at least the words of the largest [`Scratch::reserve`].
+    /// Address of the first word. The memory holds at least as many words as the largest successful
+    /// [`Scratch::reserve`] asked for; the next call to `reserve` may move it.
     pub fn words(&mut self) -> *mut u32 {
         self.lines.as_mut_ptr().cast()
     }
 }
 
-/// Lets a test of this crate play an allocator that has run dry, for the thread it runs on.
+/// Simulates allocation failures on the current thread, for this crate's tests.
 #[cfg(test)]
 pub mod faults {
     use std::cell::Cell;
 
     thread_local!(static CEILING: Cell<usize> = const { Cell::new(usize::MAX) });
 
-    /// Every reservation above `bytes` on this thread fails from now on.
+    /// From now on, every reservation of more than `bytes` bytes on this thread fails.
     pub fn set_ceiling(bytes: usize) {
         CEILING.set(bytes);
     }
 
-    pub(super) fn refuses(bytes: usize) -> bool {
+    pub(super) fn exceeds_ceiling(bytes: usize) -> bool {
         bytes > CEILING.get()
     }
 }

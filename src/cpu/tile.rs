@@ -1,96 +1,104 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the passes work on: a tile of a plane, and its samples in memory.
+//! The input of the blur's two passes: a tile of a plane, and how its samples are stored.
 
 use super::simd::Simd;
 use super::weights::{PlaneWeights, Weights};
-use crate::frame::{Pixels, PlaneLayout, Region};
+use crate::filter::frame::{PlaneLayout, Region, SampleLayout};
+use crate::filter::plane::{HostPlane, HostPlaneMut};
 
-/// A tile's work. The region lies in the plane; `src` and `dst` hold every row of it.
+/// A region of a plane to blur. `source` and `destination` hold every row of the plane, not only those of the region.
 pub struct Tile<'a> {
     pub layout: PlaneLayout,
-    pub src: *const u8,
-    pub src_pitch: usize,
-    pub dst: *mut u8,
-    pub dst_pitch: usize,
+    pub source: HostPlane,
+    pub destination: HostPlaneMut,
     pub weights: &'a PlaneWeights,
     pub region: Region,
 }
 
-/// The samples of a row that are weighed together, as if all of them were `channels` apart. Those of packed 4:2:2 are two
-/// such runs, each right for half of the samples.
+/// How the rows pass reads a row: with one set of taps and one distance between neighbouring samples of a channel.
+///
+/// Most layouts need one run. Packed 4:2:2 needs two, because luma and chroma samples have different distances and
+/// taps; each run convolves every sample of the row, and its results are valid for its own samples only.
 #[derive(Clone, Copy)]
-pub struct Run<'a> {
+pub struct SampleRun<'a> {
     pub weights: &'a Weights,
-    /// From a sample to its neighbour.
-    pub channels: usize,
-    /// In the row.
+    /// Distance from a sample to the next one of the same channel, in samples.
+    pub stride: usize,
+    /// Samples in a row of the plane.
     pub samples: usize,
-    /// The first sample of the tile.
+    /// Index in the row of the tile's first sample.
     pub x: usize,
-    /// How a sample is moved up into 16 bits, and which of those it has then.
-    pub up: u32,
+    /// Bits by which a stored sample is shifted left to MSB-align it in 16 bits.
+    pub left_shift: u32,
+    /// The bits of the shifted sample that carry its value.
     pub mask: u32,
 }
 
 impl<'a> Tile<'a> {
-    /// Every sample for itself; of packed 4:2:2 what is right for luma.
-    pub fn run(&self) -> Run<'a> {
+    /// The run of all samples; of packed 4:2:2, the run of luma.
+    pub fn sample_run(&self) -> SampleRun<'a> {
         let (layout, x) = (&self.layout, self.region.x);
-        let (channels, samples) = match layout.pixels {
-            Pixels::Yuv422 { .. } => (2, 2 * layout.width as usize),
+        let (stride, samples) = match layout.sample_layout {
+            SampleLayout::Yuv422 { .. } => (2, 2 * layout.width as usize),
             _ => (usize::from(layout.channels), layout.row_samples()),
         };
         let depth = u32::from(layout.depth);
         let mask = 0xffff << (16 - depth) & 0xffff;
-        let (up, mask) = match layout.pixels {
-            // They are unpacked to 16 bits before.
-            Pixels::Ten => (0, 0xffff),
-            Pixels::High => (0, mask),
+        let (left_shift, mask) = match layout.sample_layout {
+            // The tile blur unpacks these to 16 bits before the rows pass.
+            SampleLayout::Packed1010102 => (0, 0xffff),
+            SampleLayout::MsbAligned => (0, mask),
             _ => (16 - depth, mask),
         };
-        Run { weights: &self.weights.all, channels, samples, x, up, mask }
+        SampleRun { weights: &self.weights.all, stride, samples, x, left_shift, mask }
     }
 
-    /// What is right for the chroma of packed 4:2:2.
-    pub fn chroma_run(&self) -> Option<Run<'a>> {
+    /// The run of the chroma of packed 4:2:2; `None` for other layouts.
+    pub fn chroma_run(&self) -> Option<SampleRun<'a>> {
         let weights = self.weights.chroma.as_ref()?;
-        Some(Run { weights, channels: 4, samples: self.layout.row_samples(), ..self.run() })
+        Some(SampleRun { weights, stride: 4, samples: self.layout.row_samples(), ..self.sample_run() })
     }
 }
 
-/// A sample as it lies in memory.
+/// The type that stores a sample in memory.
 pub trait Sample: Copy + Default {
-    /// The value in the upper bits of 16.
-    fn widen(self, run: &Run) -> u32;
-    /// Writes the sums of `V` vectors, moved `down` to the sample's bits and `up` again to their place.
+    /// The sample's value, MSB-aligned in the low 16 bits of the word.
+    fn widen(self, run: &SampleRun) -> u32;
+    /// Writes `V` vectors of sums as samples: each sum is shifted right by `right_shift`, to as many bits as a sample
+    /// has, then left by `left_shift`, to where the layout puts them. `u8` samples always take the highest byte of a
+    /// sum.
     ///
     /// # Safety
-    /// As [`Simd::store`], for `V * S::LANES` samples at any alignment.
-    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], down: u32, up: u32);
+    /// The processor has the instruction set of `S`, and `to` is valid for writing `V * S::LANES` samples.
+    /// `to` need not be aligned.
+    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], right_shift: u32, left_shift: u32);
 }
 
 impl Sample for u8 {
     #[inline(always)]
-    fn widen(self, _: &Run) -> u32 {
+    fn widen(self, _: &SampleRun) -> u32 {
         u32::from(self) << 8
     }
     #[inline(always)]
     unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], _: u32, _: u32) {
-        // SAFETY: passed on.
+        // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES` bytes.
         unsafe { S::store_high8(to, sums) }
     }
 }
 
 impl Sample for u16 {
     #[inline(always)]
-    fn widen(self, run: &Run) -> u32 {
-        (u32::from(self) << run.up) & run.mask
+    fn widen(self, run: &SampleRun) -> u32 {
+        (u32::from(self) << run.left_shift) & run.mask
     }
     #[inline(always)]
-    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], down: u32, up: u32) {
+    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], right_shift: u32, left_shift: u32) {
         for (v, sum) in sums.into_iter().enumerate() {
-            // SAFETY: passed on.
-            unsafe { S::store_low16(to.add(v * S::LANES), S::shift_left(S::shift_right(sum, down), up)) };
+            // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES`
+            // samples, of which vector `v < V` writes those from `v * LANES` to `(v + 1) * LANES`.
+            unsafe {
+                S::store_low16(to.add(v * S::LANES), S::shift_left(S::shift_right(sum, right_shift), left_shift));
+            };
         }
     }
 }

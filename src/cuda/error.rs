@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Why CUDA cannot be used, or why a frame was not blurred with it. One sentence each, for people, with cause and cure.
+//! The errors of the CUDA backend. Each message is one sentence with cause and cure.
 
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUresult;
 
-/// The oldest driver, by the CUDA version it supports: the first that takes the prebuilt kernels' PTX.
+/// The oldest supported driver, by the CUDA version that it supports: the first that accepts the PTX of the prebuilt kernels.
 pub const CUDA_NEEDED: (i32, i32) = (11, 8);
-/// The oldest compute capability that the kernels are built for.
+/// The oldest compute capability that the kernels are compiled for.
 pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
 
-/// What went wrong. None of it is undone by trying again at once.
+/// Why CUDA cannot be used, or failed. Trying again at once does not help with any of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the sentence of each variant names its fields")]
+#[expect(missing_docs, reason = "the message of each variant names its fields")]
 pub enum CudaError {
     #[error("libcuda.so.1, the NVIDIA driver's library, was not found; install the NVIDIA driver")]
     NoDriver,
@@ -48,9 +48,9 @@ pub enum CudaError {
     Failed { doing: &'static str, status: Status, id: u32 },
 }
 
-/// The two memories that frames go through.
+/// A kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named by themselves")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Memory {
     Device,
     PinnedHost,
@@ -65,7 +65,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// What the driver answered, with its own words for it.
+/// A status of the driver. Displays as the driver's name and description of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(CUresult);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Caps: what the pads take, and which memory goes with which.
+//! Caps: what the pads accept, and how the caps of one pad follow from those of the other.
 
 use std::sync::LazyLock;
 
 use super::{formats, gstcuda};
-use crate::frame::MAX_DIMENSION;
+use crate::filter::frame::MAX_DIMENSION;
 
-fn frames(
+fn raw_video(
     formats: impl IntoIterator<Item = gst_video::VideoFormat>,
 ) -> gst_video::VideoCapsBuilder<gst::caps::NoFeature> {
     gst_video::VideoCapsBuilder::new()
@@ -15,59 +15,61 @@ fn frames(
         .height_range(1..=MAX_DIMENSION as i32)
 }
 
-/// Frames in CUDA memory; none where GStreamer's library for it, or the driver, is missing.
-fn on_device() -> gst::Caps {
-    if !gstcuda::is_here() {
+/// Frames in CUDA memory. Empty if libgstcuda or the NVIDIA driver is not installed.
+fn device_template() -> gst::Caps {
+    if !gstcuda::is_available() {
         return gst::Caps::new_empty();
     }
-    frames(formats::all().filter(|format| gstcuda::takes(*format))).features([gstcuda::CAPS_FEATURE]).build()
+    raw_video(formats::all().filter(|format| gstcuda::supports_format(*format)))
+        .features([gstcuda::CAPS_FEATURE])
+        .build()
 }
 
-/// What both pads take.
+/// The caps of both pad templates.
 pub fn template() -> &'static gst::Caps {
     static TEMPLATE: LazyLock<gst::Caps> = LazyLock::new(|| {
-        // Fields in buffers of their own have a caps feature.
-        let fields = frames(formats::all())
+        // GStreamer requires a caps feature for interlace-mode=alternate, where every buffer holds one field.
+        let alternate = raw_video(formats::all())
             .features([gst_video::CAPS_FEATURE_FORMAT_INTERLACED])
             .field("interlace-mode", "alternate");
-        let mut caps = on_device();
-        let all = caps.make_mut();
-        all.append(frames(formats::all()).build());
-        all.append(fields.build());
-        caps
+        let mut template = device_template();
+        let caps = template.make_mut();
+        caps.append(raw_video(formats::all()).build());
+        caps.append(alternate.build());
+        template
     });
     &TEMPLATE
 }
 
 /// Whether frames of these caps are in CUDA memory.
-pub fn are_on_device(caps: &gst::CapsRef) -> bool {
+pub fn is_device(caps: &gst::CapsRef) -> bool {
     caps.features(0).is_some_and(|features| features.contains(gstcuda::CAPS_FEATURE))
 }
 
-/// Whether nothing but CUDA memory will do.
-fn are_only_on_device(caps: &gst::CapsRef) -> bool {
+/// Whether these caps allow no other memory than CUDA memory.
+fn is_device_only(caps: &gst::CapsRef) -> bool {
     !caps.is_any()
         && !caps.is_empty()
         && caps.iter_with_features().all(|(_, features)| features.contains(gstcuda::CAPS_FEATURE))
 }
 
-/// Without what is in CUDA memory.
-fn on_host(caps: &gst::CapsRef) -> gst::Caps {
+/// These caps without CUDA memory.
+fn without_device(caps: &gst::CapsRef) -> gst::Caps {
     let host = caps.iter_with_features().filter(|(_, features)| !features.contains(gstcuda::CAPS_FEATURE));
     host.map(|(structure, features)| (structure.to_owned(), features.to_owned())).collect()
 }
 
-/// What can be on the other pad: the same in the same memory, or else in the other one. The CPU takes no CUDA memory; where
-/// there is nothing else it is let through all the same, to be refused with a reason.
-pub fn across(caps: &gst::Caps, filter: Option<&gst::Caps>, on_cpu: bool) -> gst::Caps {
-    let settled = caps.is_fixed() && are_only_on_device(caps);
-    if on_cpu && !caps.is_any() && !settled && !are_only_on_device(filter.unwrap_or(caps)) {
-        return on_host(caps);
+/// The caps that the other pad can have: the same ones first, then the same ones in the other memory, because the
+/// element uploads and downloads. With `on_cpu`, CUDA memory is left out; CUDA-only caps are accepted here all the
+/// same, so that set_caps can fail with an actionable error.
+pub fn transform(caps: &gst::Caps, filter: Option<&gst::Caps>, on_cpu: bool) -> gst::Caps {
+    let is_negotiated_device = caps.is_fixed() && is_device_only(caps);
+    if on_cpu && !caps.is_any() && !is_negotiated_device && !is_device_only(filter.unwrap_or(caps)) {
+        return without_device(caps);
     }
-    let mut all = caps.clone();
     let host = gst::CapsFeatures::new_empty();
     let device = gst::CapsFeatures::new([gstcuda::CAPS_FEATURE]);
-    let mut others = gst::Caps::new_empty();
+    let mut other_memory = gst::Caps::new_empty();
     for (structure, features) in caps.iter_with_features() {
         let other = if features.is_equal(&device) {
             &host
@@ -76,8 +78,9 @@ pub fn across(caps: &gst::Caps, filter: Option<&gst::Caps>, on_cpu: bool) -> gst
         } else {
             &device
         };
-        others.make_mut().append_structure_full(structure.to_owned(), Some(other.clone()));
+        other_memory.make_mut().append_structure_full(structure.to_owned(), Some(other.clone()));
     }
-    all.make_mut().append(others.intersect(template()));
-    all
+    let mut transformed = caps.clone();
+    transformed.make_mut().append(other_memory.intersect(template()));
+    transformed
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The video formats, and which planes each has. What a format is made of is asked of GStreamer; a new format of a known
-//! kind is a new name.
+//! The supported video formats and their planes. The plane layouts are derived from GStreamer's description of a
+//! format, so that another format with the same kinds of planes needs only its name in the list.
 
 use gst_video::{VideoFormat, VideoInterlaceMode};
 
-use crate::frame::{Pixels, PlaneLayout, Role};
+use crate::filter::frame::{PlaneLayout, Role, SampleLayout};
 
-/// The name of a format of more than 8 bits in the machine's own byte order.
+/// The name of a format of more than 8 bits in native byte order.
 macro_rules! native {
     ($name:literal) => {
         if cfg!(target_endian = "little") { concat!($name, "LE") } else { concat!($name, "BE") }
     };
 }
 
-/// In the order in which they are offered.
+/// The supported formats, in order of preference.
 const NAMES: &[&str] = &[
-    // RGB, packed.
+    // Packed RGB of 8 bits.
     "RGBA",
     "BGRA",
     "ARGB",
@@ -26,7 +26,7 @@ const NAMES: &[&str] = &[
     "xBGR",
     "RGB",
     "BGR",
-    // YUV, from cameras and decoders.
+    // YUV.
     "NV12",
     "NV21",
     "NV16",
@@ -55,7 +55,7 @@ const NAMES: &[&str] = &[
     // Grey.
     "GRAY8",
     native!("GRAY16_"),
-    // RGB, planar.
+    // Planar RGB.
     "GBR",
     "GBRA",
     "RGBP",
@@ -63,7 +63,7 @@ const NAMES: &[&str] = &[
     native!("GBR_10"),
     native!("GBR_12"),
     native!("GBR_16"),
-    // RGB of more than 8 bits, packed.
+    // Packed RGB of more than 8 bits.
     native!("RGBA64_"),
     native!("BGRA64_"),
     "ARGB64",
@@ -73,19 +73,19 @@ const NAMES: &[&str] = &[
     "BGR10A2_LE",
 ];
 
-/// Every format the element takes, without those that this GStreamer is too old to know.
+/// The supported formats that the running version of GStreamer knows.
 pub fn all() -> impl Iterator<Item = VideoFormat> {
     NAMES.iter().map(|name| VideoFormat::from_string(name)).filter(|format| *format != VideoFormat::Unknown)
 }
 
-/// How frames of these caps are laid out, plane by plane in GStreamer's order, with one frame's fields in turn or not;
-/// `None` for a format that the element does not take.
+/// The planes of a frame, in GStreamer's order. With `interlaced`, the rows of a frame alternate between two fields.
+/// `None` for a format that is not supported.
 pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<PlaneLayout>> {
     let format = info.format_info();
     if !NAMES.contains(&format.name().as_str()) {
         return None;
     }
-    // A buffer of alternate fields holds one of them; its lines are two lines of the picture apart.
+    // A buffer of interlace-mode=alternate holds one field, whose adjacent lines are two lines of the picture apart.
     let alternate = info.interlace_mode() == VideoInterlaceMode::Alternate;
     let lines = if alternate { info.height().div_ceil(2) } else { info.height() };
     let plane = |plane: u32| {
@@ -107,21 +107,21 @@ pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<Plane
         let role = |c: usize| match c {
             3 => Role::Alpha,
             1 | 2 if format.is_yuv() => Role::Chroma,
-            _ => Role::Luma,
+            _ => Role::Primary,
         };
         if layout.depth == 10 && stride == 4 && components.len() == 4 {
-            (layout.pixels, layout.channels) = (Pixels::Ten, 4);
-            layout.roles = [Role::Luma, Role::Luma, Role::Luma, Role::Alpha];
+            (layout.sample_layout, layout.channels) = (SampleLayout::Packed1010102, 4);
+            layout.roles = [Role::Primary, Role::Primary, Role::Primary, Role::Alpha];
         } else if components.iter().any(|c| format.w_sub()[*c] != format.w_sub()[first]) {
             let luma = format.poffset()[first] as u8;
-            (layout.pixels, layout.channels) = (Pixels::Yuv422 { luma }, 4);
-            layout.roles = [0, 1, 2, 3].map(|byte| if byte % 2 == luma { Role::Luma } else { Role::Chroma });
+            (layout.sample_layout, layout.channels) = (SampleLayout::Yuv422 { luma }, 4);
+            layout.roles = [0, 1, 2, 3].map(|byte| if byte % 2 == luma { Role::Primary } else { Role::Chroma });
         } else {
             layout.channels = (stride / layout.sample_bytes()) as u8;
             if components.iter().any(|c| format.shift()[*c] > 0) {
-                layout.pixels = Pixels::High;
+                layout.sample_layout = SampleLayout::MsbAligned;
             }
-            // Offsets are not asked for where they do not matter: those of P010 are not in bytes.
+            // Offsets are read only for planes that mix roles: the offsets of P010 are not in bytes.
             layout.roles = [role(first); 4];
             for c in components.into_iter().filter(|c| role(*c) != role(first)) {
                 layout.roles[format.poffset()[c] as usize / layout.sample_bytes()] = role(c);

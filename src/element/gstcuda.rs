@@ -1,106 +1,107 @@
 // SPDX-License-Identifier: MPL-2.0
-//! GStreamer's own CUDA library, opened when it is there: contexts that elements share, frames in CUDA memory and pools of
-//! them. The rest of the element sees the safe types here.
+//! libgstcuda, GStreamer's library for CUDA memory, as safe types: the context that elements share, streams, buffers in
+//! CUDA memory and their pools.
 //!
-//! It is not linked, because it brings GL and display servers with it, and because the element works without it. It is one
-//! library from GStreamer 1.22 on; streams came with 1.24, and where they are missing every frame is done when it is handed
-//! on. `gst_cuda_allocator_alloc` changed its arguments and is not called; pools do not differ.
+//! The library is opened at run time. Linking it would make the plugin depend on it and on the GL and display libraries
+//! that it links. It is a separate library since GStreamer 1.22. Streams were added in 1.24; without them, every
+//! frame is complete when it is pushed. `gst_cuda_allocator_alloc` changed its parameters between versions and is not
+//! called; the functions of pools did not change.
 
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
 
 use gst::glib;
-use gst::glib::translate::{FromGlibPtrFull, ToGlibPtr};
+use gst::glib::translate::{FromGlib, FromGlibPtrFull, FromGlibPtrNone, ToGlibPtr};
 use gst::prelude::*;
 
-use crate::engine::{self, Foreign};
+use crate::engine::{self, Engine, ExternalContext};
 
-/// What caps say of frames in CUDA memory.
+/// The caps feature of frames in CUDA memory.
 pub const CAPS_FEATURE: &str = "memory:CUDAMemory";
-/// The type of contexts that are shared.
+/// The type of the GstContext that holds a CUDA context.
 pub const CONTEXT_TYPE: &str = "gst.cuda.context";
-/// `GST_MAP_CUDA`: a mapping's address is the device's.
+/// `GST_MAP_CUDA`: the mapped address is a device address.
 pub const MAP_CUDA: gst::ffi::GstMapFlags = gst::ffi::GST_MAP_FLAG_LAST << 1;
-/// `GST_CUDA_MEMORY_TRANSFER_NEED_SYNC`: the memory's stream is still at work on it.
+/// `GST_CUDA_MEMORY_TRANSFER_NEED_SYNC`: work on the memory's stream is not complete.
 const NEED_SYNC: u32 = gst::ffi::GST_MEMORY_FLAG_LAST << 2;
 
-/// What the library is called, and then is called again in every version.
-const LIBRARY: &str = if cfg!(windows) { "gstcuda-1.0-0.dll" } else { "libgstcuda-1.0.so.0" };
+/// The library's file name, the same in all versions.
+const LIBRARY_NAME: &str = if cfg!(windows) { "gstcuda-1.0-0.dll" } else { "libgstcuda-1.0.so.0" };
 
-/// `GstCudaMemory`, as far as anybody may look at it.
+/// The public first fields of `GstCudaMemory`, the same in all versions.
 #[repr(C)]
 struct RawMemory {
     memory: gst::ffi::GstMemory,
     context: *mut gst::ffi::GstObject,
 }
 
-/// `GstCudaBufferPool`, likewise.
+/// The public first fields of `GstCudaBufferPool`, the same in all versions.
 #[repr(C)]
 struct RawPool {
     pool: gst::ffi::GstBufferPool,
     context: *mut gst::ffi::GstObject,
 }
 
+/// `GstCudaContext *`.
 type RawContext = *mut gst::ffi::GstObject;
+/// `GstCudaStream *`.
 type RawStream = *mut gst::ffi::GstMiniObject;
 
-/// The library's functions.
+/// The library's functions. Those without parameters are safe to call; the others need valid pointers of the C types.
 struct Library {
     is_cuda_memory: unsafe extern "C" fn(*mut gst::ffi::GstMemory) -> glib::ffi::gboolean,
     context_new_wrapped: unsafe extern "C" fn(*mut c_void, i32) -> RawContext,
     context_get_handle: unsafe extern "C" fn(RawContext) -> *mut c_void,
-    context_get_type: unsafe extern "C" fn() -> glib::ffi::GType,
+    context_get_type: extern "C" fn() -> glib::ffi::GType,
     context_new_cuda_context: unsafe extern "C" fn(RawContext) -> *mut gst::ffi::GstContext,
     pool_new: unsafe extern "C" fn(RawContext) -> *mut gst::ffi::GstBufferPool,
-    pool_get_type: unsafe extern "C" fn() -> glib::ffi::GType,
-    streams: Option<Streams>,
+    pool_get_type: extern "C" fn() -> glib::ffi::GType,
+    /// `None` before GStreamer 1.24.
+    streams: Option<StreamFunctions>,
 }
 
-/// Since 1.24.
-struct Streams {
+/// The library's functions for streams.
+struct StreamFunctions {
     new: unsafe extern "C" fn(RawContext) -> RawStream,
     get_handle: unsafe extern "C" fn(RawStream) -> *mut c_void,
-    of_memory: unsafe extern "C" fn(*mut gst::ffi::GstMemory) -> RawStream,
-    of_config: unsafe extern "C" fn(*mut gst::ffi::GstStructure) -> RawStream,
-    to_config: unsafe extern "C" fn(*mut gst::ffi::GstStructure, RawStream),
+    memory_get_stream: unsafe extern "C" fn(*mut gst::ffi::GstMemory) -> RawStream,
+    config_get_stream: unsafe extern "C" fn(*mut gst::ffi::GstStructure) -> RawStream,
+    config_set_stream: unsafe extern "C" fn(*mut gst::ffi::GstStructure, RawStream),
 }
-
-/// Opened once, on first need, and kept.
-static LIBRARY_IN_USE: LazyLock<Option<Library>> = LazyLock::new(Library::open);
 
 impl Library {
     fn open() -> Option<Self> {
-        // Without a driver it ends the process when it is asked for a context.
+        // Without a driver, the library ends the process when it creates a context.
         if !engine::has_driver() {
             return None;
         }
-        // SAFETY: its initialisers register types.
-        let library = unsafe { libloading::Library::new(LIBRARY) }.ok()?;
-        // Types that it registers point into it.
+        // SAFETY: the initialisers of libgstcuda and of the libraries that it links only register data of their own.
+        let library = unsafe { libloading::Library::new(LIBRARY_NAME) }.ok()?;
+        // Leaked, because GObject types that the library registers point into it.
         let library: &libloading::Library = Box::leak(Box::new(library));
         macro_rules! symbol {
             ($name:literal) => {
-                // SAFETY: of the type that the library's headers give it.
+                // SAFETY: the variable that this is assigned to has the type of the function of this name in the
+                // library's headers, in all versions since 1.22. The library is never unloaded, so the address stays
+                // valid.
                 *unsafe { library.get($name) }.ok()?
             };
         }
-        let load: unsafe extern "C" fn() -> glib::ffi::gboolean = symbol!(b"gst_cuda_load_library\0");
-        let init_memory: unsafe extern "C" fn() = symbol!(b"gst_cuda_memory_init_once\0");
-        // SAFETY: as declared in its headers.
-        unsafe {
-            if load() == glib::ffi::GFALSE {
-                return None;
-            }
-            init_memory();
+        let load: extern "C" fn() -> glib::ffi::gboolean = symbol!(b"gst_cuda_load_library\0");
+        let init_memory: extern "C" fn() = symbol!(b"gst_cuda_memory_init_once\0");
+        if load() == glib::ffi::GFALSE {
+            return None;
         }
+        init_memory();
         let streams = || {
-            Some(Streams {
+            Some(StreamFunctions {
                 new: symbol!(b"gst_cuda_stream_new\0"),
                 get_handle: symbol!(b"gst_cuda_stream_get_handle\0"),
-                of_memory: symbol!(b"gst_cuda_memory_get_stream\0"),
-                of_config: symbol!(b"gst_buffer_pool_config_get_cuda_stream\0"),
-                to_config: symbol!(b"gst_buffer_pool_config_set_cuda_stream\0"),
+                memory_get_stream: symbol!(b"gst_cuda_memory_get_stream\0"),
+                config_get_stream: symbol!(b"gst_buffer_pool_config_get_cuda_stream\0"),
+                config_set_stream: symbol!(b"gst_buffer_pool_config_set_cuda_stream\0"),
             })
         };
         Some(Self {
@@ -114,19 +115,30 @@ impl Library {
             streams: streams(),
         })
     }
+
+    /// The library, opened by the first call; `None` if it or the driver is not installed.
+    fn get() -> Option<&'static Self> {
+        static LIBRARY: LazyLock<Option<Library>> = LazyLock::new(Library::open);
+        LIBRARY.as_ref()
+    }
 }
 
-fn library() -> Option<&'static Library> {
-    LIBRARY_IN_USE.as_ref()
+/// Whether `object` is an instance of the type that `get_type` returns.
+fn is_instance(object: &impl IsA<glib::Object>, get_type: extern "C" fn() -> glib::ffi::GType) -> bool {
+    // SAFETY: `get_type` is a `_get_type` function of the library, which registers the type and returns its valid
+    // GType.
+    let expected: glib::Type = unsafe { glib::Type::from_glib(get_type()) };
+    object.type_().is_a(expected)
 }
 
-/// Whether frames can be in CUDA memory on this machine.
-pub fn is_here() -> bool {
-    library().is_some()
+/// Whether libgstcuda and the NVIDIA driver are installed, so that frames can be in CUDA memory.
+pub fn is_available() -> bool {
+    Library::get().is_some()
 }
 
-/// The formats that the library has memory for, by the version of GStreamer that it is of.
-pub fn takes(format: gst_video::VideoFormat) -> bool {
+/// Whether the running version of libgstcuda has CUDA memory for frames of this format.
+pub fn supports_format(format: gst_video::VideoFormat) -> bool {
+    /// Formats by the minor version of GStreamer that added them.
     const SINCE: [(u32, &[&str]); 4] = [
         (
             22,
@@ -169,169 +181,191 @@ pub fn takes(format: gst_video::VideoFormat) -> bool {
     SINCE.iter().any(|(since, names)| minor >= *since && names.contains(&format.to_str().as_str()))
 }
 
-/// A context that the elements of a pipeline share: `GstCudaContext`.
+/// A CUDA context that the elements of a pipeline share: `GstCudaContext`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context(gst::Object);
+pub struct CudaContext(gst::Object);
 
-impl Context {
-    /// Of a driver's context on this device, which stays for good.
-    pub fn wrap(handle: usize, id: u32) -> Option<Self> {
-        let library = library()?;
-        // SAFETY: as declared in its headers; a new object, or none.
-        let raw = unsafe { (library.context_new_wrapped)(handle as *mut c_void, id.cast_signed()) };
-        // SAFETY: as above.
+impl CudaContext {
+    /// The engine's context, for sharing it with the pipeline. The engine must have been opened by device, so that its
+    /// context is the device's primary context. `None` on the CPU, or without libgstcuda.
+    pub fn of_engine(engine: &Engine) -> Option<Self> {
+        let (handle, device) = engine.context()?;
+        let library = Library::get()?;
+        // SAFETY: `handle` is the live CUcontext of the engine, on `device`. It outlives the object returned, because
+        // the engine's reference to a primary context is never released before the process ends.
+        let raw = unsafe { (library.context_new_wrapped)(handle as *mut c_void, device.cast_signed()) };
+        // SAFETY: the function returns null, or a new GstCudaContext whose only reference passes to the caller.
         (!raw.is_null()).then(|| Self(unsafe { gst::Object::from_glib_full(raw) }))
     }
 
-    /// What somebody shares, if it is such a context.
-    pub fn shared(context: &gst::Context) -> Option<Self> {
+    /// The CUDA context that a GstContext holds, if it holds one.
+    pub fn from_shared(context: &gst::Context) -> Option<Self> {
         if context.context_type() != CONTEXT_TYPE {
             return None;
         }
-        context.structure().get::<gst::Object>(CONTEXT_TYPE).ok().and_then(Self::of)
+        context.structure().get::<gst::Object>(CONTEXT_TYPE).ok().and_then(Self::from_object)
     }
 
-    fn of(object: gst::Object) -> Option<Self> {
-        // SAFETY: as declared in its headers.
-        let kind = unsafe { (library()?.context_get_type)() };
-        // SAFETY: the library's own type.
-        let kind: glib::Type = unsafe { glib::translate::from_glib(kind) };
-        object.type_().is_a(kind).then_some(Self(object))
+    fn from_object(object: gst::Object) -> Option<Self> {
+        is_instance(&object, Library::get()?.context_get_type).then_some(Self(object))
     }
 
-    /// For sharing it.
+    /// A GstContext that holds it.
     pub fn to_shared(&self) -> Option<gst::Context> {
-        // SAFETY: as declared in its headers; the object is of its type.
-        let raw = unsafe { (library()?.context_new_cuda_context)(self.raw()) };
-        // SAFETY: a new one of our own.
-        Some(unsafe { gst::Context::from_glib_full(raw) })
+        // SAFETY: `raw` is a live GstCudaContext, to which the new GstContext adds a reference.
+        let shared = unsafe { (Library::get()?.context_new_cuda_context)(self.raw()) };
+        // SAFETY: the function returns a new GstContext whose only reference passes to the caller.
+        Some(unsafe { gst::Context::from_glib_full(shared) })
     }
 
+    /// A live GstCudaContext while `self` is borrowed: `self.0` is an instance of that type and holds a reference.
     fn raw(&self) -> RawContext {
         self.0.to_glib_none().0
     }
 
-    /// The driver's handle.
+    /// The driver's handle, `CUcontext`.
     pub fn handle(&self) -> usize {
-        // SAFETY: as declared in its headers; the object is of its type.
-        library().map_or(0, |library| unsafe { (library.context_get_handle)(self.raw()) } as usize)
+        // SAFETY: `raw` is a live GstCudaContext, of which the function reads the handle.
+        Library::get().map_or(0, |library| unsafe { (library.context_get_handle)(self.raw()) } as usize)
     }
 
-    /// The number of its device.
+    /// The index of its device.
     pub fn device(&self) -> u32 {
         self.0.property("cuda-device-id")
     }
 
-    /// For an engine in it.
-    pub fn for_engine(&self) -> Foreign {
-        Foreign { context: self.handle(), id: self.device(), keep: Arc::new(self.clone()) }
+    /// The context as an engine takes it.
+    pub fn for_engine(&self) -> ExternalContext {
+        // SAFETY: the handle is the CUcontext of this GstCudaContext, on the device that its property names. The
+        // GstCudaContext keeps it alive, and the clone keeps the GstCudaContext alive.
+        unsafe { ExternalContext::new(self.handle(), self.device(), Arc::new(self.clone())) }
     }
 
-    /// A pool of frames in it, not configured yet.
-    pub fn pool(&self) -> Option<gst::BufferPool> {
-        // SAFETY: as declared in its headers; the object is of its type.
-        let raw = unsafe { (library()?.pool_new)(self.raw()) };
-        // SAFETY: a new one of our own.
-        (!raw.is_null()).then(|| unsafe { gst::BufferPool::from_glib_full(raw) })
+    /// A new pool of video frames in CUDA memory of this context, not configured yet.
+    pub fn new_pool(&self) -> Option<gst::BufferPool> {
+        // SAFETY: `raw` is a live GstCudaContext, to which the pool adds a reference.
+        let pool = unsafe { (Library::get()?.pool_new)(self.raw()) };
+        // SAFETY: the function returns null, or a new pool whose only reference passes to the caller.
+        (!pool.is_null()).then(|| unsafe { gst::BufferPool::from_glib_full(pool) })
     }
 
-    /// Whether this is a pool of frames in it.
-    pub fn owns(&self, pool: &gst::BufferPool) -> bool {
-        let Some(library) = library() else { return false };
-        // SAFETY: the library's own type.
-        let kind: glib::Type = unsafe { glib::translate::from_glib((library.pool_get_type)()) };
+    /// Whether this is a pool of CUDA memory of this context.
+    pub fn owns_pool(&self, pool: &gst::BufferPool) -> bool {
+        let Some(library) = Library::get() else { return false };
+        if !is_instance(pool, library.pool_get_type) {
+            return false;
+        }
         let raw: *mut gst::ffi::GstBufferPool = pool.to_glib_none().0;
-        // SAFETY: of that type, whose beginning has not changed.
-        pool.type_().is_a(kind) && unsafe { (*raw.cast::<RawPool>()).context } == self.raw()
+        // SAFETY: the pool is a live GstCudaBufferPool, which begins with the fields of `RawPool`. The context is set
+        // when the pool is created and does not change.
+        unsafe { (*raw.cast::<RawPool>()).context == self.raw() }
     }
 
-    /// A stream in it, where this GStreamer has streams.
-    pub fn stream(&self) -> Option<Stream> {
-        let streams = library()?.streams.as_ref()?;
-        // SAFETY: as declared in its headers; the object is of its type.
-        NonNull::new(unsafe { (streams.new)(self.raw()) }).map(Stream)
+    /// A new stream of this context; `None` before GStreamer 1.24.
+    pub fn new_stream(&self) -> Option<CudaStream> {
+        let streams = Library::get()?.streams.as_ref()?;
+        // SAFETY: `raw` is a live GstCudaContext, to which the stream adds a reference. The function returns null, or a
+        // new GstCudaStream whose only reference passes to the caller.
+        unsafe { CudaStream::from_full((streams.new)(self.raw())) }
     }
 }
 
 /// A stream that orders the work on frames: `GstCudaStream`.
 #[derive(Debug)]
-pub struct Stream(NonNull<gst::ffi::GstMiniObject>);
+pub struct CudaStream(NonNull<gst::ffi::GstMiniObject>);
 
-// SAFETY: counted atomically; the driver takes a stream from any thread.
-unsafe impl Send for Stream {}
+// SAFETY: GstCudaStream is immutable after it is created, its references are counted atomically, and the driver accepts
+// a CUstream on any thread.
+unsafe impl Send for CudaStream {}
 
-impl Stream {
-    /// The one that a pool's configuration names.
-    pub fn of(config: &gst::BufferPoolConfigRef) -> Option<Self> {
-        let streams = library()?.streams.as_ref()?;
-        let config: &gst::StructureRef = config.as_ref();
-        // SAFETY: as declared in its headers; the answer is ours.
-        NonNull::new(unsafe { (streams.of_config)(config.as_ptr().cast_mut()) }).map(Self)
+impl CudaStream {
+    /// Takes over a reference.
+    ///
+    /// # Safety
+    /// `raw` is null, or a GstCudaStream of which the caller owns a reference.
+    unsafe fn from_full(raw: RawStream) -> Option<Self> {
+        NonNull::new(raw).map(Self)
     }
 
-    /// Names it in a pool's configuration.
-    pub fn put(&self, config: &mut gst::BufferPoolConfigRef) {
-        if let Some(streams) = library().and_then(|library| library.streams.as_ref()) {
+    /// The stream that a pool's configuration names.
+    pub fn from_pool_config(config: &gst::BufferPoolConfigRef) -> Option<Self> {
+        let streams = Library::get()?.streams.as_ref()?;
+        let config: &gst::StructureRef = config.as_ref();
+        // SAFETY: `config` is a live GstStructure, which the function only reads. It returns null, or a GstCudaStream
+        // with a reference for the caller.
+        unsafe { Self::from_full((streams.config_get_stream)(config.as_ptr().cast_mut())) }
+    }
+
+    /// Names this stream in a pool's configuration.
+    pub fn write_to_pool_config(&self, config: &mut gst::BufferPoolConfigRef) {
+        if let Some(streams) = Library::get().and_then(|library| library.streams.as_ref()) {
             let config: &mut gst::StructureRef = config.as_mut();
-            // SAFETY: as declared in its headers.
-            unsafe { (streams.to_config)(config.as_mut_ptr(), self.0.as_ptr()) };
+            // SAFETY: `config` is a live GstStructure that is borrowed mutably. `self` holds a reference to the
+            // GstCudaStream, to which the configuration adds its own.
+            unsafe { (streams.config_set_stream)(config.as_mut_ptr(), self.0.as_ptr()) };
         }
     }
 }
 
-impl Drop for Stream {
+impl Drop for CudaStream {
     fn drop(&mut self) {
-        // SAFETY: ours.
+        // SAFETY: `self` owns one reference, which is released here and nowhere else.
         unsafe { gst::ffi::gst_mini_object_unref(self.0.as_ptr()) };
     }
 }
 
-/// The CUDA memory of a buffer that has such.
-pub struct Memory<'a> {
+/// The memory of a buffer in CUDA memory: `GstCudaMemory`.
+pub struct CudaMemory<'a> {
+    /// A live GstCudaMemory for as long as the buffer is borrowed.
     raw: *mut gst::ffi::GstMemory,
     library: &'static Library,
-    _buffer: std::marker::PhantomData<&'a gst::BufferRef>,
+    _buffer: PhantomData<&'a gst::BufferRef>,
 }
 
-impl<'a> Memory<'a> {
-    /// Of a buffer that is a frame in CUDA memory.
-    pub fn of(buffer: &'a gst::BufferRef) -> Option<Self> {
-        let library = library()?;
+impl<'a> CudaMemory<'a> {
+    /// The memory of this buffer, if it is one piece of CUDA memory.
+    pub fn in_buffer(buffer: &'a gst::BufferRef) -> Option<Self> {
+        let library = Library::get()?;
         if buffer.n_memory() != 1 {
             return None;
         }
-        // SAFETY: the buffer has one memory, and is borrowed.
+        // SAFETY: the buffer is live, because it is borrowed, and has a memory of index 0.
         let raw = unsafe { gst::ffi::gst_buffer_peek_memory(buffer.as_ptr().cast_mut(), 0) };
-        // SAFETY: as declared in its headers.
-        let is = unsafe { (library.is_cuda_memory)(raw) } != glib::ffi::GFALSE;
-        is.then_some(Self { raw, library, _buffer: std::marker::PhantomData })
+        // SAFETY: `raw` is a live GstMemory, because the buffer that holds it is borrowed.
+        let is_cuda = unsafe { (library.is_cuda_memory)(raw) } != glib::ffi::GFALSE;
+        is_cuda.then_some(Self { raw, library, _buffer: PhantomData })
     }
 
-    /// Where it was made.
-    pub fn context(&self) -> Option<Context> {
-        // SAFETY: CUDA memory, the beginning of which has not changed; it keeps its context.
-        let object = unsafe { gst::glib::translate::from_glib_none((*self.raw.cast::<RawMemory>()).context) };
-        Context::of(object)
+    /// The context that it was allocated in.
+    pub fn context(&self) -> Option<CudaContext> {
+        // SAFETY: `raw` is a live GstCudaMemory, which begins with the fields of `RawMemory`. Its context is set when
+        // it is allocated, does not change, and is a GObject to which the memory holds a reference; this adds one.
+        let object = unsafe { gst::Object::from_glib_none((*self.raw.cast::<RawMemory>()).context) };
+        CudaContext::from_object(object)
     }
 
-    /// The driver's handle of the stream that orders what is done with it, which it keeps.
-    pub fn stream(&self) -> Option<usize> {
+    /// The driver's handle (`CUstream`) of the stream that orders the work on it. The memory holds a reference to the
+    /// stream.
+    pub fn stream_handle(&self) -> Option<usize> {
         let streams = self.library.streams.as_ref()?;
-        // SAFETY: as declared in its headers.
-        unsafe {
-            let stream = (streams.of_memory)(self.raw);
-            if stream.is_null() { None } else { Some((streams.get_handle)(stream) as usize) }
-        }
+        // SAFETY: `raw` is a live GstCudaMemory. The function returns null, or its GstCudaStream without a reference.
+        let stream = NonNull::new(unsafe { (streams.memory_get_stream)(self.raw) })?;
+        // SAFETY: `stream` is a live GstCudaStream, to which the memory holds a reference while it is borrowed.
+        Some(unsafe { (streams.get_handle)(stream.as_ptr()) } as usize)
     }
 
-    /// Says whether its stream is still at work on it.
-    pub fn set_under_way(&self, under_way: bool) {
-        if self.library.streams.is_some() {
-            // SAFETY: plain flags; who calls has the buffer for itself.
-            unsafe {
-                let flags = &mut (*self.raw).mini_object.flags;
-                *flags = if under_way { *flags | NEED_SYNC } else { *flags & !NEED_SYNC };
-            }
+    /// Sets whether work on it is still queued on its stream, so that whoever accesses it from elsewhere waits for the
+    /// stream.
+    ///
+    /// # Safety
+    /// No other thread accesses the memory's flags.
+    pub unsafe fn set_needs_sync(&self, needs_sync: bool) {
+        if self.library.streams.is_none() {
+            return;
         }
+        // SAFETY: `raw` is a live GstMemory, which begins with a GstMiniObject. Its flags are not accessed by any other
+        // thread, as the caller guarantees, and no other reference to them exists during this call.
+        let flags = unsafe { &mut (*self.raw).mini_object.flags };
+        *flags = if needs_sync { *flags | NEED_SYNC } else { *flags & !NEED_SYNC };
     }
 }

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The GStreamer element: properties, caps, buffers, messages. Translates to engine calls and holds no CUDA.
+//! The GStreamer element: properties, caps, buffers and messages. It translates them to calls of the engine and
+//! contains no CUDA code. `imp` has the virtual methods, which delegate to the other files.
 
 mod allocation;
 mod caps;
-mod contexts;
+mod cuda_context;
+mod debug;
+mod error;
 pub mod formats;
-mod frames;
 mod gstcuda;
+mod host_registration;
 mod imp;
-mod map;
-mod pinned;
-mod recurring;
+mod lifecycle;
+mod pinned_allocator;
 mod settings;
+mod snapshot;
+mod state;
+mod stream;
+mod stream_format;
+mod streaming;
 #[cfg(test)]
 mod tests;
+mod video_frame;
 
 use gst::glib;
 use gst::prelude::*;
@@ -24,10 +32,11 @@ glib::wrapper! {
         @extends gst_base::BaseTransform, gst::Element, gst::Object;
 }
 
-/// Registers the element with rank none: it is never plugged in by itself.
+/// Registers the element with rank none, so that decodebin and playbin never select it.
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-    for kind in [settings::Backend::static_type(), settings::Planes::static_type(), settings::Alpha::static_type()] {
-        kind.mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    for enum_type in [settings::Backend::static_type(), settings::Planes::static_type(), settings::Alpha::static_type()]
+    {
+        enum_type.mark_as_plugin_api(gst::PluginAPIFlags::empty());
     }
     gst::Element::register(Some(plugin), "cudagaussblur", gst::Rank::NONE, CudaGaussBlur::static_type())
 }

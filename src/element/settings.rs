@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The properties: what they are called, what they take, and what they come to.
+//! The properties: names, ranges, defaults and validation.
 
 use gst::glib;
 use gst::prelude::*;
 
 use crate::engine;
+use crate::filter::plan::{self, Options, Selection};
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
-use crate::plan::{self, Options, Selection};
 
 const DEFAULT_SIGMA: f64 = 1.5;
-/// More frames on their way take memory and time, and nothing gets faster.
+/// Upper limit of `max-in-flight`. 3 frames saturate the bus; more add latency and memory only.
 const MAX_IN_FLIGHT: u32 = 16;
 
-/// `backend` and `active-backend`.
+/// The type of `backend` and `active-backend`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurBackend")]
 pub enum Backend {
     #[default]
-    #[enum_value(name = "CUDA if it works on this machine, else the CPU", nick = "auto")]
+    #[enum_value(name = "CUDA if available, else the CPU", nick = "auto")]
     Auto,
-    #[enum_value(name = "CUDA, or an error", nick = "cuda")]
+    #[enum_value(name = "CUDA; an error if it is not available", nick = "cuda")]
     Cuda,
     #[enum_value(name = "The CPU", nick = "cpu")]
     Cpu,
@@ -45,7 +45,7 @@ impl From<engine::Backend> for Backend {
     }
 }
 
-/// `planes`.
+/// The type of `planes`.
 #[glib::flags(name = "GstCudaGaussBlurPlanes")]
 pub enum Planes {
     #[flags_value(name = "Luma, grey, red, green and blue", nick = "luma")]
@@ -54,22 +54,25 @@ pub enum Planes {
     CHROMA = 2,
     #[flags_value(name = "Alpha", nick = "alpha")]
     ALPHA = 4,
-    #[flags_value(name = "All of them", nick = "all")]
+    #[flags_value(name = "All channels", nick = "all")]
     ALL = 7,
 }
 
-/// `alpha`.
+/// The type of `alpha`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurAlpha")]
 pub enum Alpha {
     #[default]
-    #[enum_value(name = "Every channel is blurred for itself", nick = "straight")]
+    #[enum_value(name = "Each channel is blurred independently", nick = "straight")]
     Straight,
-    #[enum_value(name = "Colour is weighed by alpha, so that what is transparent does not bleed", nick = "premultiply")]
+    #[enum_value(
+        name = "Colour is weighted by alpha, so that transparent pixels do not bleed into opaque ones",
+        nick = "premultiply"
+    )]
     Premultiply,
 }
 
-impl From<Alpha> for plan::Alpha {
+impl From<Alpha> for plan::AlphaMode {
     fn from(alpha: Alpha) -> Self {
         match alpha {
             Alpha::Straight => Self::Straight,
@@ -78,7 +81,7 @@ impl From<Alpha> for plan::Alpha {
     }
 }
 
-/// The writable properties as they read back. Before start they may hold values that cannot be used.
+/// The values of the writable properties. Before start, they may be invalid; start then fails.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     pub sigma: f64,
@@ -88,7 +91,7 @@ pub struct Settings {
     pub backend: Backend,
     pub cuda_device_id: i32,
     pub max_in_flight: u32,
-    /// Between start and stop: only what can be used is taken, and what is chosen at start stays.
+    /// Set between start and stop, when invalid values and changes of what start uses are refused.
     pub started: bool,
 }
 
@@ -107,33 +110,55 @@ impl Default for Settings {
     }
 }
 
-/// Why a property was not changed.
+/// Why a property keeps its value.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    #[error("{error}; {property} stays {kept}")]
-    Value { error: ParamError, property: &'static str, kept: String },
-    #[error("{property} can be changed only while the element is stopped (NULL or READY); it stays {kept}")]
-    Started { property: &'static str, kept: String },
+pub enum PropertyError {
+    #[error("{error}; {property} stays {current}")]
+    Value { error: ParamError, property: &'static str, current: String },
+    #[error("{property} can be changed only while the element is stopped (NULL or READY); it stays {current}")]
+    Started { property: &'static str, current: String },
 }
 
 impl Settings {
-    /// What a frame is blurred with.
+    /// How frames are blurred.
     pub fn options(&self) -> Result<Options, ParamError> {
-        let [luma, chroma, alpha] = [Planes::LUMA, Planes::CHROMA, Planes::ALPHA].map(|one| self.planes.contains(one));
+        let [primary, chroma, alpha] =
+            [Planes::LUMA, Planes::CHROMA, Planes::ALPHA].map(|one| self.planes.contains(one));
         let params = BlurParams::new(self.sigma, self.kernel_size)?;
-        Ok(Options { params, planes: Selection { luma, chroma, alpha }, alpha: self.alpha.into() })
+        Ok(Options { params, planes: Selection { primary, chroma, alpha }, alpha: self.alpha.into() })
     }
 
-    /// The device that `cuda-device-id` names, if it names one.
+    /// The device that `cuda-device-id` selects; `None` for -1.
     pub fn cuda_device(&self) -> Option<u32> {
         u32::try_from(self.cuda_device_id).ok()
     }
 
-    /// Takes a property's new value, or keeps the old one and says why.
-    pub fn set(&mut self, property: &str, value: &glib::Value) -> Result<(), Refused> {
+    /// Validates the settings and marks them as started.
+    pub fn start(&mut self) -> Result<Options, ParamError> {
+        let options = self.options()?;
+        self.started = true;
+        Ok(options)
+    }
+
+    /// The value of a writable property.
+    pub fn get(&self, property: &str) -> glib::Value {
+        match property {
+            "sigma" => self.sigma.to_value(),
+            "kernel-size" => self.kernel_size.to_value(),
+            "planes" => self.planes.to_value(),
+            "alpha" => self.alpha.to_value(),
+            "backend" => self.backend.to_value(),
+            "cuda-device-id" => self.cuda_device_id.to_value(),
+            "max-in-flight" => self.max_in_flight.to_value(),
+            other => unreachable!("no property {other}"),
+        }
+    }
+
+    /// Sets a property. On an error it keeps its value.
+    pub fn set(&mut self, property: &str, value: &glib::Value) -> Result<(), PropertyError> {
         let mut changed = *self;
-        // GObject has checked the name and the type.
-        let (property, kept) = match property {
+        // GObject checks name and type before it calls set_property.
+        let (property, current) = match property {
             "sigma" => {
                 changed.sigma = value.get().expect("a double");
                 ("sigma", self.sigma.to_string())
@@ -167,10 +192,10 @@ impl Settings {
         if self.started {
             let fixed = |settings: &Self| (settings.backend, settings.cuda_device_id, settings.max_in_flight);
             if fixed(&changed) != fixed(self) {
-                return Err(Refused::Started { property, kept });
+                return Err(PropertyError::Started { property, current });
             }
             if let Err(error) = changed.options() {
-                return Err(Refused::Value { error, property, kept });
+                return Err(PropertyError::Value { error, property, current });
             }
         }
         *self = changed;
@@ -178,12 +203,12 @@ impl Settings {
     }
 }
 
-/// The properties as `gst-inspect-1.0` shows them.
+/// All properties of the element.
 pub fn param_specs() -> Vec<glib::ParamSpec> {
     vec![
         glib::ParamSpecDouble::builder("sigma")
             .nick("Sigma")
-            .blurb("Standard deviation of the Gaussian in pixels; 0 passes frames through untouched")
+            .blurb("Standard deviation of the Gaussian in pixels; 0 passes frames through unchanged")
             .maximum(SIGMA_MAX)
             .minimum(0.0)
             .default_value(DEFAULT_SIGMA)
@@ -192,30 +217,30 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecUInt::builder("kernel-size")
             .nick("Kernel size")
-            .blurb("Taps per axis, an odd number; 0 follows sigma with a radius of 4 sigma")
+            .blurb("Taps per axis, an odd number; 0 selects a radius of 4 sigma")
             .maximum(KERNEL_SIZE_MAX)
             .default_value(0)
             .mutable_playing()
             .build(),
         glib::ParamSpecFlags::builder::<Planes>("planes")
             .nick("Planes")
-            .blurb("What is blurred; the rest stays as it is, nothing at all passes frames through untouched")
+            .blurb("Channels to blur; the others keep their values. Without any, frames pass through unchanged")
             .default_value(Planes::ALL)
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<Alpha>("alpha")
             .nick("Alpha")
-            .blurb("What alpha means for colour, in formats that have it")
+            .blurb("How alpha affects colour, in formats with alpha")
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<Backend>("backend")
             .nick("Backend")
-            .blurb("What blurs; auto takes CUDA if it works on this machine, else the CPU. All give the same bytes")
+            .blurb("Backend; auto uses CUDA if available, else the CPU. The output is the same")
             .mutable_ready()
             .build(),
         glib::ParamSpecInt::builder("cuda-device-id")
-            .nick("Cuda Device ID")
-            .blurb("CUDA device to use; -1 takes the pipeline's CUDA context if it has one, else device 0")
+            .nick("CUDA device ID")
+            .blurb("CUDA device; -1 uses the CUDA context of the pipeline if it has one, else device 0")
             .minimum(-1)
             .default_value(-1)
             .mutable_ready()
@@ -223,8 +248,8 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         glib::ParamSpecUInt::builder("max-in-flight")
             .nick("Max in flight")
             .blurb(
-                "Frames in host memory that may be on their way through the device at once; beyond 1 each adds a frame of \
-                    latency, and 3 are enough for the full speed of the bus",
+                "Frames in host memory that may be in flight on the device at once; each beyond 1 adds a frame of \
+                    latency, and 3 saturate the bus",
             )
             .minimum(1)
             .maximum(MAX_IN_FLIGHT)
@@ -233,17 +258,18 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecEnum::builder::<Backend>("active-backend")
             .nick("Active backend")
-            .blurb("What blurs now: cuda or cpu; auto while the element is stopped")
+            .blurb("Backend in use: cuda or cpu; auto while the element is stopped")
             .read_only()
             .build(),
         glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
             .nick("Statistics")
             .blurb(
-                "Frames and times since start: frames, frames-cuda, frames-cpu, frames-passthrough; of those by CUDA \
-                    frames-on-device, which stayed there, frames-pinned-in and frames-pinned-out, which came or left in \
-                    pinned memory, and bytes-copied by the CPU, 0 for all of these; kernel, what blurs; \
-                    compiling, compile-last-ns and compile-last-from, of kernels for single sizes; \
-                    upload-, kernel- and download-, each with last-ns and mean-ns, the times per blurred frame in ns",
+                "Counters and times since start. Frames: frames (all), frames-cuda, frames-cpu, \
+                    frames-passthrough, frames-abandoned (memory leaked because the device failed); of frames-cuda: \
+                    frames-on-device (stayed in CUDA memory), frames-pinned-in and frames-pinned-out (input or \
+                    output in pinned memory). bytes-copied: by the CPU, to and from staging buffers. Kernels: kernel \
+                    (in use), compiling, compile-last-ns, compile-last-from. Times per blurred frame in ns: upload-, \
+                    kernel- and download-, each with last-ns and mean-ns",
             )
             .read_only()
             .build(),

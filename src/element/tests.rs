@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Faults that only the inside of the crate can bring about.
+//! Tests of the element that need access to the inside of the crate.
 
 use gst::prelude::*;
 
-use super::settings::{Refused, Settings};
+use super::settings::{PropertyError, Settings};
 use crate::cpu::faults;
 
 #[test]
@@ -31,7 +31,7 @@ fn memory_that_runs_out_is_an_element_error() {
     assert!(harness.try_pull().is_some());
 }
 
-/// Values that GObject's own check may or may not let through.
+/// Whether GObject's range check lets these values through depends on its version.
 #[test]
 fn a_sigma_that_is_no_number_is_refused_while_started_and_kept_for_start_before() {
     for bad in [f64::NAN, f64::INFINITY, -1.0] {
@@ -43,7 +43,7 @@ fn a_sigma_that_is_no_number_is_refused_while_started_and_kept_for_start_before(
 
         let mut settings = Settings { sigma: 2.5, started: true, ..Settings::default() };
         let refused = settings.set("sigma", &bad.to_value()).unwrap_err();
-        assert!(matches!(refused, Refused::Value { .. }));
+        assert!(matches!(refused, PropertyError::Value { .. }));
         assert!(refused.to_string().ends_with("sigma stays 2.5"), "{refused}");
         assert!(settings.sigma == 2.5);
     }

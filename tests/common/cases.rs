@@ -1,25 +1,25 @@
-//! The one case table: every engine and every variant of it runs all of it.
+//! The one case table, which every engine and every variant of an engine runs.
 
 use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::{BlurParams, Taps};
-use gstcudagaussblur::frame::{Frame, FrameMut, Pixels, Plane, PlaneLayout, Role};
-use gstcudagaussblur::plan::{Alpha, Options, Selection};
 
 use super::Noise;
 use super::frames::{self, Component};
 
-/// Bytes that no row may touch.
+/// Fills the bytes between rows, which no engine may write.
 const PADDING: u8 = 0xa5;
 
-/// What fills the frame.
+/// What the frame's samples are.
 #[derive(Debug, Clone, Copy)]
 pub enum Content {
     Noise,
-    /// Only the lowest and the highest value: the largest sums and the sharpest edges.
+    /// Random choice of the lowest and the highest value: the largest sums and the sharpest edges.
     Extremes,
-    /// Every sample the same.
+    /// One value everywhere.
     Flat,
-    /// Noise, without alpha in wide stripes.
+    /// Noise, with alpha 0 in wide stripes.
     Holes,
 }
 
@@ -28,13 +28,13 @@ pub enum Content {
 pub struct Case {
     pub options: Options,
     pub planes: Vec<PlaneLayout>,
-    /// Bytes beyond a row in the input and the output.
+    /// Bytes between the rows of the input, and of the output.
     pub padding: [usize; 2],
     pub content: Content,
 }
 
-/// Blurs by radius: sigma and kernel-size, from nothing to the widest, including taps above one half, wide kernels of a
-/// narrow Gaussian and narrow kernels of a wide one.
+/// Pairs of sigma and kernel-size from the identity to the widest kernel, including centre taps above one half, wide
+/// kernels of a narrow Gaussian and narrow kernels of a wide one.
 fn blurs() -> Vec<(f64, u32)> {
     let radii = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 20, 24, 25, 31, 32, 50, 63, 64, 100, 127, 200, 255, 400];
     let mut blurs: Vec<(f64, u32)> = radii.iter().map(|&r| (f64::from(r) / 4.0, 0)).collect();
@@ -68,27 +68,30 @@ fn options(sigma: f64, kernel_size: u32) -> Options {
 }
 
 impl Case {
-    /// One plane.
+    /// A frame of one plane.
     pub fn of(sigma: f64, kernel_size: u32, layout: PlaneLayout, padding: [usize; 2], content: Content) -> Self {
         Self { options: options(sigma, kernel_size), planes: vec![layout], padding, content }
     }
 }
 
-/// A plane of pixels that are not plainly interleaved samples, by turns.
+/// A plane whose samples are not simply interleaved and LSB-aligned, or that is interlaced; `turn` picks the kind.
 fn packed(turn: usize, width: u32, height: u32) -> PlaneLayout {
-    let new = |channels, depth, pixels| PlaneLayout { pixels, ..PlaneLayout::new(width, height, channels, depth) };
+    let new = |channels, depth, sample_layout| PlaneLayout {
+        sample_layout,
+        ..PlaneLayout::new(width, height, channels, depth)
+    };
     match turn % 6 {
-        0 => new(4, 8, Pixels::Yuv422 { luma: 0 }),
-        1 => new(4, 10, Pixels::Ten),
-        2 => new(1, 10, Pixels::High),
-        3 => new(4, 8, Pixels::Yuv422 { luma: 1 }),
-        4 => new(2, 12, Pixels::High),
+        0 => new(4, 8, SampleLayout::Yuv422 { luma: 0 }),
+        1 => new(4, 10, SampleLayout::Packed1010102),
+        2 => new(1, 10, SampleLayout::MsbAligned),
+        3 => new(4, 8, SampleLayout::Yuv422 { luma: 1 }),
+        4 => new(2, 12, SampleLayout::MsbAligned),
         _ => PlaneLayout { interlaced: true, ..PlaneLayout::new(width, height, 3, 8) },
     }
 }
 
 /// The table: every blur on every size, with channels, depth, padding and content taking turns so that each blur meets
-/// all of them; σ scaled per axis; the other kinds of pixels; frames of several planes.
+/// all of them; σ scaled per axis; every sample layout; frames of several planes.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut noise = Noise(1);
@@ -106,7 +109,7 @@ pub fn all() -> Vec<Case> {
             }
         }
     }
-    // Large enough for several tiles across and down, and for threads.
+    // Large enough for several tiles in both directions and for several threads.
     for (width, height, channels, depth, sigma) in
         [(1283, 241, 4, 8, 1.5), (1283, 241, 3, 16, 5.0), (3001, 37, 1, 8, 20.0), (701, 503, 2, 10, 0.6)]
     {
@@ -126,19 +129,26 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// A plane of these roles, subsampled.
-fn plane((width, height): (u32, u32), sub: [u32; 2], roles: &[Role], depth: u8, pixels: Pixels) -> PlaneLayout {
+/// A plane of a picture of this size, with one channel per role; `sub` is the picture's pixels per sample, across and
+/// down.
+fn plane(
+    (width, height): (u32, u32),
+    sub: [u32; 2],
+    roles: &[Role],
+    depth: u8,
+    sample_layout: SampleLayout,
+) -> PlaneLayout {
     let (width, height) = (width.div_ceil(sub[0]), height.div_ceil(sub[1]));
-    let mut layout = PlaneLayout { pixels, ..PlaneLayout::new(width, height, roles.len() as u8, depth) };
+    let mut layout = PlaneLayout { sample_layout, ..PlaneLayout::new(width, height, roles.len() as u8, depth) };
     layout.sigma_scale = sub.map(|pixels| 1.0 / f64::from(pixels));
     layout.roles[..roles.len()].copy_from_slice(roles);
     layout
 }
 
-/// Frames of several planes, alpha that weighs colour, and samples that are left as they are.
+/// Frames of several planes: premultiplied blurs, and channels that are not selected and keep their values.
 fn frames() -> Vec<Case> {
-    use Role::{Alpha as A, Chroma as C, Luma as L};
-    let low = |size, sub, roles: &[Role], depth| plane(size, sub, roles, depth, Pixels::Low);
+    use Role::{Alpha as A, Chroma as C, Primary as L};
+    let low = |size, sub, roles: &[Role], depth| plane(size, sub, roles, depth, SampleLayout::LsbAligned);
     let kinds = |size: (u32, u32), turn: usize| -> Vec<PlaneLayout> {
         let (full, half) = ([1, 1], [2, 2]);
         match turn % 9 {
@@ -150,9 +160,9 @@ fn frames() -> Vec<Case> {
                 vec![low(size, full, &[L], 8), chroma, chroma, low(size, full, &[A], 8)]
             }
             3 => [([1, 1], &[L][..]), ([2, 2], &[C, C])]
-                .map(|(sub, roles)| plane(size, sub, roles, 10, Pixels::High))
+                .map(|(sub, roles)| plane(size, sub, roles, 10, SampleLayout::MsbAligned))
                 .to_vec(),
-            4 => vec![plane(size, full, &[L, C, L, C], 8, Pixels::Yuv422 { luma: 0 })],
+            4 => vec![plane(size, full, &[L, C, L, C], 8, SampleLayout::Yuv422 { luma: 0 })],
             5 => vec![low(size, full, &[L], 8), low(size, full, &[C, C], 8)],
             6 => vec![
                 low(size, full, &[L], 8),
@@ -161,17 +171,17 @@ fn frames() -> Vec<Case> {
                 low(size, full, &[A], 8),
             ],
             7 => vec![low(size, full, &[A, L, L, L], 16)],
-            _ => vec![plane(size, full, &[L, L, L, A], 10, Pixels::Ten)],
+            _ => vec![plane(size, full, &[L, L, L, A], 10, SampleLayout::Packed1010102)],
         }
     };
     let selections = [
         Selection::ALL,
         Selection { chroma: false, ..Selection::ALL },
         Selection::ALL,
-        Selection { luma: false, ..Selection::ALL },
+        Selection { primary: false, ..Selection::ALL },
         Selection { alpha: false, ..Selection::ALL },
-        Selection { luma: false, chroma: false, alpha: true },
-        Selection { luma: false, chroma: true, alpha: false },
+        Selection { primary: false, chroma: false, alpha: true },
+        Selection { primary: false, chroma: true, alpha: false },
     ];
     let mut cases = Vec::new();
     for (i, (sigma, kernel_size)) in
@@ -188,7 +198,7 @@ fn frames() -> Vec<Case> {
                 }
                 let options = Options {
                     planes: selections[n % 7],
-                    alpha: if n % 2 == 0 { Alpha::Premultiply } else { Alpha::Straight },
+                    alpha: if n % 2 == 0 { AlphaMode::Premultiply } else { AlphaMode::Straight },
                     ..options(sigma, kernel_size)
                 };
                 let content = [Content::Noise, Content::Holes, Content::Extremes, Content::Flat, Content::Holes][n % 5];
@@ -199,13 +209,13 @@ fn frames() -> Vec<Case> {
     cases
 }
 
-/// All taps of one half, from the centre out.
+/// The taps at distances 0, 1, … from the centre, in Q16.
 pub fn half(taps: &Taps) -> Vec<u32> {
     (0..=taps.radius()).map(|i| taps.at(i)).collect()
 }
 
 impl Case {
-    /// Multiply-and-adds, roughly.
+    /// The approximate number of multiply-adds.
     pub fn work(&self) -> usize {
         let plane = |layout: &PlaneLayout| {
             let [rows, columns] = layout.sigma_scale.map(|scale| self.options.params.taps(scale).radius());
@@ -214,13 +224,13 @@ impl Case {
         self.planes.iter().map(plane).sum()
     }
 
-    /// The samples of every plane, row after row in the order of memory.
+    /// The input samples of every plane, row by row in memory order.
     pub fn samples(&self) -> Vec<Vec<u16>> {
         let plane = |(index, layout): (usize, &PlaneLayout)| {
             let PlaneLayout { width, height, depth, .. } = *layout;
             let mut noise =
                 Noise(u64::from(width) << 32 | u64::from(height) << 8 | u64::from(depth) | (index as u64) << 60);
-            let tens = layout.pixels == Pixels::Ten;
+            let tens = layout.sample_layout == SampleLayout::Packed1010102;
             let count = layout.row_samples() * height as usize;
             let samples = (0..count).map(|i| {
                 let top = (1_u64 << if tens && i % 4 == 3 { 2 } else { depth }) - 1;
@@ -240,18 +250,19 @@ impl Case {
         self.planes.iter().enumerate().map(plane).collect()
     }
 
-    /// What becomes of them.
+    /// The oracle's output samples of every plane.
     pub fn expected(&self) -> Vec<Vec<u16>> {
         let components: Vec<Vec<Component>> = self.planes.iter().map(frames::components).collect();
         frames::frame(&self.options, &components, &self.samples())
     }
 
-    /// A plane's bytes with `padding` after every row but the last. `unused` fills the bits of samples that hold no value.
+    /// A plane's bytes, with `padding` bytes after every row but the last. `unused` fills the bits of a sample that
+    /// hold no value.
     fn bytes(&self, layout: &PlaneLayout, samples: &[u16], padding: usize, unused: u16) -> Vec<u8> {
         let mut bytes = Vec::new();
         for row in samples.chunks(layout.row_samples()) {
-            match (layout.pixels, layout.sample_bytes()) {
-                (Pixels::Ten, _) => {
+            match (layout.sample_layout, layout.sample_bytes()) {
+                (SampleLayout::Packed1010102, _) => {
                     for four in row.chunks(4) {
                         let word =
                             four.iter().enumerate().map(|(c, sample)| u32::from(*sample) << (10 * c)).sum::<u32>();
@@ -260,7 +271,7 @@ impl Case {
                 }
                 (_, 1) => bytes.extend(row.iter().map(|sample| *sample as u8)),
                 _ => {
-                    let low = layout.low_bit();
+                    let low = layout.shift();
                     let place = |sample: &u16| sample << low | unused & ((1 << low) - 1);
                     bytes.extend(row.iter().flat_map(|sample| place(sample).to_ne_bytes()));
                 }
@@ -271,15 +282,16 @@ impl Case {
         bytes
     }
 
-    /// Runs an engine on the case as [`Case::check`] does.
+    /// Runs [`Case::check`] with an engine, which must not fall back to another backend.
     pub fn check_engine(&self, engine: &mut Engine) -> usize {
         self.check(|src, dst| {
             let failure = engine.blur(self.options, src, dst).unwrap();
-            assert!(failure.is_none(), "another engine took over: {failure:?}");
+            assert!(failure.is_none(), "fell back to another backend: {failure:?}");
         })
     }
 
-    /// Runs `blur` on the case and compares every byte, padding included, with the oracle. Returns the bytes compared.
+    /// Runs `blur` on the case and compares every byte, padding included, with the oracle. Returns the number of bytes
+    /// compared.
     pub fn check(&self, blur: impl FnOnce(&Frame, &mut FrameMut)) -> usize {
         const UNUSED: u16 = 0x5a5a;
         let of = |samples: &[Vec<u16>], padding: usize, unused: &dyn Fn(&PlaneLayout) -> u16| -> Vec<Vec<u8>> {
@@ -287,7 +299,7 @@ impl Case {
             planes.map(|(layout, samples)| self.bytes(layout, samples, padding, unused(layout))).collect()
         };
         let src = of(&self.samples(), self.padding[0], &|_| UNUSED);
-        // What nothing is blurred of keeps every bit.
+        // A plane that is passed through keeps the bits without a value too; all others have them cleared.
         let unused = |layout: &PlaneLayout| if self.options.is_passthrough(&[*layout]) { UNUSED } else { 0 };
         let expected = of(&self.expected(), self.padding[1], &unused);
         let mut dst: Vec<Vec<u8>> = expected.iter().map(|plane| vec![PADDING; plane.len()]).collect();

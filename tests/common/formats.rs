@@ -1,5 +1,5 @@
-//! Every video format in the element's caps, each against the oracle: what a format is made of is read from GStreamer here,
-//! component by component, apart from the element's own table.
+//! Checks every video format in the element's caps against the oracle. Frames are taken apart component by component by
+//! GStreamer's own format descriptions, independently of the element's format table.
 
 use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoFrameExt, VideoInfo, VideoInterlaceMode};
@@ -10,7 +10,7 @@ use super::oracle::Image;
 use super::video::{self, Blur};
 use gstcudagaussblur::filter::BlurParams;
 
-/// What the element has to take, but for those that this GStreamer does not know.
+/// The formats that the element has to accept, where this GStreamer version knows them.
 pub const NAMES: [&str; 49] = [
     "RGBA",
     "BGRA",
@@ -63,12 +63,12 @@ pub const NAMES: [&str; 49] = [
     "YVYU",
 ];
 
-/// What a frame is blurred with, as properties and as the oracle knows it.
+/// The blur's parameters, as properties of the element and as input of the oracle.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     sigma: f64,
     kernel_size: u32,
-    /// Luma (and RGB), chroma, alpha.
+    /// Whether primary channels (luma, R, G, B, grey), chroma and alpha are blurred.
     planes: [bool; 3],
     premultiply: bool,
 }
@@ -99,7 +99,8 @@ pub fn settings() -> Vec<Setting> {
     ]
 }
 
-/// A component of a frame: its samples, its part in the picture, and the distance of its rows and columns there.
+/// A component of a frame: its samples, its role (0 primary, 1 chroma, 2 alpha), and the factor that scales σ across
+/// and down (the inverse of its subsampling).
 struct Component {
     image: Image,
     role: usize,
@@ -118,11 +119,11 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
             let (bytes, stride) = (frame.plane_data(plane).unwrap(), frame.plane_stride()[plane as usize] as usize);
             let (depth, shift) = (format.depth()[c], if ten { 10 * c as u32 } else { format.shift()[c] });
             let width = info.comp_width(c as u8) as usize;
-            // A buffer of alternate fields holds one of two.
+            // In alternate mode a buffer holds one of the frame's two fields.
             let alternate = info.interlace_mode() == VideoInterlaceMode::Alternate;
             let lines = info.height().div_ceil(1 + u32::from(alternate)).div_ceil(1 << format.h_sub()[c]) as usize;
             let height = lines.saturating_sub(field).div_ceil(fields);
-            // Of samples of two bytes GStreamer has some offsets in samples.
+            // For samples of two bytes GStreamer gives some offsets in samples instead of bytes.
             let wide = depth + shift > 8 && !ten;
             let offset = format.poffset()[c] as usize * if wide && format.poffset()[c] % 2 == 1 { 2 } else { 1 };
             let sample = |x: usize, y: usize| {
@@ -150,7 +151,7 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
     components
 }
 
-/// A buffer full of `fill`, with rows as the caps have them or `padding` bytes longer.
+/// A buffer whose bytes come from `fill`, with the strides of the caps plus `padding` (as a video meta if it is not 0).
 pub fn buffer(info: &VideoInfo, padding: usize, fill: &mut dyn FnMut() -> u8) -> gst::Buffer {
     let planes = info.n_planes() as usize;
     let strides: Vec<i32> = info.stride()[..planes].iter().map(|stride| stride + padding as i32).collect();
@@ -170,7 +171,7 @@ pub fn buffer(info: &VideoInfo, padding: usize, fill: &mut dyn FnMut() -> u8) ->
     buffer
 }
 
-/// Compares a blurred frame with the oracle, component by component. Returns the samples compared.
+/// Compares a blurred frame with the oracle, component by component. Returns the number of samples compared.
 pub fn compare(info: &VideoInfo, setting: &Setting, fields: usize, input: &gst::Buffer, output: &gst::Buffer) -> usize {
     let params = BlurParams::new(setting.sigma, setting.kernel_size).unwrap();
     let (before, after) = (components(info, input, fields), components(info, output, fields));
@@ -194,7 +195,7 @@ pub fn compare(info: &VideoInfo, setting: &Setting, fields: usize, input: &gst::
     compared
 }
 
-/// The rows of a plane, without what pads them; pairs of pixels of packed 4:2:2 are whole.
+/// The rows of a plane without padding. A row of packed 4:2:2 ends with a whole pair of pixels.
 fn plane_rows(info: &VideoInfo, buffer: &gst::Buffer, plane: u32) -> Vec<Vec<u8>> {
     let format = info.format_info();
     let frame = gst_video::VideoFrame::from_buffer_readable(buffer.clone(), info).unwrap();
@@ -206,8 +207,8 @@ fn plane_rows(info: &VideoInfo, buffer: &gst::Buffer, plane: u32) -> Vec<Vec<u8>
     bytes.chunks(stride).take(rows).map(|row| row[..row_bytes].to_vec()).collect()
 }
 
-/// Checks what no sample covers: planes of which nothing is selected keep every byte, and the bits of high samples that
-/// hold no value are 0 in all others.
+/// Checks the bits that no sample covers: a plane with no selected channel keeps every byte; in all others, the low
+/// bits of MSB-aligned samples that hold no value are 0.
 fn check_unused_bits(info: &VideoInfo, setting: &Setting, input: &gst::Buffer, output: &gst::Buffer) {
     let format = info.format_info();
     for plane in 0..info.n_planes() {
@@ -216,27 +217,28 @@ fn check_unused_bits(info: &VideoInfo, setting: &Setting, input: &gst::Buffer, o
         let what = format!("{} {}x{} {setting:?} plane {plane}", info.format(), info.width(), info.height());
         let after = plane_rows(info, output, plane);
         if !components().any(|c| setting.planes[role(c)]) {
-            assert!(after == plane_rows(info, input, plane), "{what} has changed");
+            assert!(after == plane_rows(info, input, plane), "{what}: an unselected plane changed");
             continue;
         }
         let unused = components().map(|c| (1_u16 << format.shift()[c]) - 1).max().unwrap_or(0);
         if unused > 0 && !info.format().to_str().contains("10A2") {
             let words = after.iter().flat_map(|row| row.chunks_exact(2));
             let zero = words.map(|word| u16::from_ne_bytes([word[0], word[1]])).all(|word| word & unused == 0);
-            assert!(zero, "{what}: unused bits");
+            assert!(zero, "{what}: bits without a value are not 0");
         }
     }
 }
 
-/// Every format in the caps × settings × sizes × strides × noise and flat pictures, through an element with `properties`.
-pub fn walk(properties: &str) -> usize {
+/// Checks every format in the caps × settings × sizes × strides × noise and flat pictures, through an element with
+/// `properties`. Returns the number of formats.
+pub fn check_all(properties: &str) -> usize {
     let formats = video::formats();
     let known = NAMES.iter().filter(|name| VideoFormat::from_string(name) != VideoFormat::Unknown);
     let (mut listed, mut known): (Vec<String>, Vec<String>) =
         (formats.iter().map(|format| format.to_str().to_string()).collect(), known.map(ToString::to_string).collect());
     listed.sort();
     known.sort();
-    assert_eq!(listed, known, "the caps and the list of this test");
+    assert_eq!(listed, known, "the formats in the caps are not those that NAMES lists");
     for format in &formats {
         let mut compared = 0;
         let mut blur = Blur::new(properties);
@@ -262,8 +264,9 @@ pub fn walk(properties: &str) -> usize {
     formats.len()
 }
 
-/// Interlaced frames: fields apart, in one buffer or in two; frames of mixed streams as each says.
-pub fn interlaced(properties: &str) {
+/// Checks that the fields of interlaced frames are blurred separately, whether a buffer holds both fields or one, and
+/// that each frame of a mixed stream is treated by its own flag.
+pub fn check_interlaced(properties: &str) {
     video::init();
     let setting = settings()[1];
     for name in ["NV12", "I420", "YUY2", "RGBA", "I420_10LE", "GRAY8"] {
@@ -285,7 +288,7 @@ pub fn interlaced(properties: &str) {
                 input.get_mut().unwrap().set_video_flags(flags);
             }
             let output = blur.push(input.clone());
-            assert_eq!(output.video_flags(), input.video_flags(), "{name} {mode:?}: flags");
+            assert_eq!(output.video_flags(), input.video_flags(), "{name} {mode:?}: the video flags changed");
             compare(&info, &setting, fields, &input, &output);
         }
     }

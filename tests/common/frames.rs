@@ -1,19 +1,19 @@
-//! What should become of a whole frame: its planes taken apart into channels and fields, each blurred by the oracle.
+//! The oracle for a whole frame: splits its planes into channels and fields and blurs each by the plane oracle.
 
-use gstcudagaussblur::frame::{Pixels, PlaneLayout, Role};
-use gstcudagaussblur::plan::{Alpha, Options};
+use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::plan::{AlphaMode, Options};
 
 use super::cases::half;
 use super::oracle::{Image, pixels};
 
-/// One channel of one field of a plane: which of the plane's samples it is, and what they are.
+/// One channel of one field of a plane: the position of its samples in the plane, and their meaning.
 #[derive(Debug, Clone)]
 pub struct Component {
-    /// Samples in a row of the plane, rows from one of this field to the next, and the first of them.
+    /// Samples per row of the plane, rows from one row of this field to the next, and the field's first row.
     row_samples: usize,
     row_step: usize,
     first_row: usize,
-    /// Its first sample in a row, and from one to the next.
+    /// The channel's first sample in a row, and the distance to its next one.
     offset: usize,
     step: usize,
     pub width: usize,
@@ -40,15 +40,19 @@ pub fn components(layout: &PlaneLayout) -> Vec<Component> {
                 step: channels,
                 width: layout.width as usize,
                 height: (layout.height as usize - field).div_ceil(fields),
-                depth: if layout.pixels == Pixels::Ten && c == 3 { 2 } else { u32::from(layout.depth) },
+                depth: if layout.sample_layout == SampleLayout::Packed1010102 && c == 3 {
+                    2
+                } else {
+                    u32::from(layout.depth)
+                },
                 role: layout.roles[c],
                 scale: [across, down / fields as f64],
                 field,
             };
-            if let Pixels::Yuv422 { luma } = layout.pixels {
+            if let SampleLayout::Yuv422 { luma } = layout.sample_layout {
                 match (c % 2 == usize::from(luma), c < 2) {
                     (true, true) => component.step = 2,
-                    // The second luma sample of a pair belongs to the first one's channel.
+                    // The pair's second luma sample is part of the channel that starts with the first.
                     (true, false) => continue,
                     (false, _) => {
                         component.width = component.width.div_ceil(2);
@@ -63,28 +67,30 @@ pub fn components(layout: &PlaneLayout) -> Vec<Component> {
 }
 
 impl Component {
-    fn place(&self, x: usize, y: usize) -> usize {
+    /// The index in the plane of the sample at (x, y).
+    fn index(&self, x: usize, y: usize) -> usize {
         (self.first_row + y * self.row_step) * self.row_samples + self.offset + x * self.step
     }
 
     fn image(&self, plane: &[u16]) -> Image {
         let (width, height) = (self.width, self.height);
-        let samples = pixels(width, height, 1).map(|(y, x, _)| plane[self.place(x, y)]).collect();
+        let samples = pixels(width, height, 1).map(|(y, x, _)| plane[self.index(x, y)]).collect();
         Image { width, height, channels: 1, depth: self.depth, samples }
     }
 }
 
-/// A frame's planes, blurred. Samples are as they lie in memory, without what pads rows and bits.
+/// Blurs a frame. `planes` holds the samples of each plane in memory order, without row padding and unused bits.
 pub fn frame(options: &Options, components: &[Vec<Component>], planes: &[Vec<u16>]) -> Vec<Vec<u16>> {
     let mut blurred = planes.to_vec();
     for (plane, component) in components.iter().enumerate().flat_map(|(i, all)| all.iter().map(move |one| (i, one))) {
         let selected = match component.role {
-            Role::Luma => options.planes.luma,
+            Role::Primary => options.planes.primary,
             Role::Chroma => options.planes.chroma,
             Role::Alpha => options.planes.alpha,
         };
         let mut image = component.image(&planes[plane]);
-        // The luma sample that an odd row of packed 4:2:2 has too many is one more beyond the edge.
+        // An odd row of packed 4:2:2 has one luma sample more than the picture. It gets the blur of the position just
+        // beyond the edge.
         let surplus = component.step == 2 && component.offset + component.width * 2 < component.row_samples;
         let surplus = surplus && component.width % 2 == 1;
         if surplus && selected {
@@ -95,7 +101,7 @@ pub fn frame(options: &Options, components: &[Vec<Component>], planes: &[Vec<u16
             all.iter().find(is_alpha).map(|alpha| (alpha, alpha.image(plane)))
         });
         let taps = component.scale.map(|scale| half(&options.params.taps(scale)));
-        let out = match alpha.filter(|_| options.alpha == Alpha::Premultiply) {
+        let out = match alpha.filter(|_| options.alpha == AlphaMode::Premultiply) {
             _ if !selected => image.clone(),
             None => image.blurred(&taps[0], &taps[1]),
             Some((alpha, over)) => {
@@ -105,7 +111,7 @@ pub fn frame(options: &Options, components: &[Vec<Component>], planes: &[Vec<u16
             }
         };
         for (y, x, _) in pixels(out.width, out.height, 1) {
-            blurred[plane][component.place(x, y)] = out.samples[y * out.width + x];
+            blurred[plane][component.index(x, y)] = out.samples[y * out.width + x];
         }
     }
     blurred

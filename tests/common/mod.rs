@@ -1,27 +1,27 @@
-//! What the tests share: the oracle, the case table, test content.
-#![expect(dead_code, reason = "every test program uses a part of it")]
+//! What the test programs share: the oracle, the case table, the fake CUDA driver, pipelines and test content.
+#![expect(dead_code, reason = "each test program uses only a part of this module")]
 
 pub mod cases;
+pub mod fake_driver;
+pub mod fake_library;
 pub mod formats;
 pub mod frames;
-pub mod machine;
 pub mod oracle;
 pub mod pipes;
 pub mod python;
-pub mod stand_in;
 pub mod video;
 
-/// The largest distance from the Gaussian (infinite, float64, unrounded) that is promised, in LSB of a depth: the depth, for
-/// σ up to 3.5, and for any σ.
+/// The promised bound on the distance from the true Gaussian (infinite, float64, unrounded), in LSB of the depth:
+/// (depth, bound for σ ≤ 3.5, bound for any σ).
 pub const PROMISE: [(u32, f64, f64); 4] = [(8, 0.55, 0.75), (10, 0.7, 1.4), (12, 1.2, 4.0), (16, 11.0, 55.0)];
 
-/// What is promised for one depth and σ.
+/// The promised bound for one depth and σ, in LSB.
 pub fn promised(depth: u32, sigma: f64) -> f64 {
-    let (_, narrow, any) = *PROMISE.iter().find(|(of, ..)| *of == depth).expect("a depth with a promise");
+    let (_, narrow, any) = *PROMISE.iter().find(|(of, ..)| *of == depth).expect("the depth is in PROMISE");
     if sigma <= 3.5 { narrow } else { any }
 }
 
-/// Repeatable noise: splitmix64.
+/// A repeatable pseudo-random sequence: splitmix64, seeded by its field.
 pub struct Noise(pub u64);
 
 impl Noise {

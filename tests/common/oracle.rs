@@ -1,4 +1,4 @@
-//! What the blur should give, plainly enough to check by eye.
+//! The oracle: the arithmetic contract in u64 and the Gaussian in float64, both simple enough to check by reading.
 
 /// One plane of samples, 8 to 16 bits each, without padding. `samples[(y * width + x) * channels + c]`.
 #[derive(Clone, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The sample at a pixel, the edge repeated beyond it.
+    /// The sample at a pixel; beyond the edges, the edge sample.
     fn at(&self, x: isize, y: isize, c: usize) -> u16 {
         let x = x.clamp(0, self.width as isize - 1) as usize;
         let y = y.clamp(0, self.height as isize - 1) as usize;
@@ -31,7 +31,7 @@ impl Image {
         Self { samples, ..*self }
     }
 
-    /// The Gaussian itself: float64, out to where the weights vanish, not rounded.
+    /// The true Gaussian: float64, far enough out that the omitted weights are negligible, not rounded.
     pub fn gaussian(&self, sigma: f64) -> Vec<f64> {
         let [across, down] = [self.width, self.height].map(|count| gaussian_weights(sigma, count));
         let mean = |line: &[f64], weights: &[(usize, f64)]| weights.iter().map(|(i, weight)| weight * line[*i]).sum();
@@ -42,7 +42,8 @@ impl Image {
     }
 }
 
-/// What `f` makes of every line of `count` samples that lie `step` apart.
+/// Applies `f` to every line of `count` samples with a distance of `step`: a row for step = channels, a column for
+/// step = samples per row.
 fn along<T: Copy, U: Copy + Default>(samples: &[T], count: usize, step: usize, f: impl Fn(&[T]) -> Vec<U>) -> Vec<U> {
     let mut out = vec![U::default(); samples.len()];
     for start in (0..samples.len()).filter(|i| (i / step).is_multiple_of(count)) {
@@ -62,8 +63,8 @@ fn weighted_sums(line: &[u64], taps: &[u32]) -> impl Iterator<Item = u64> {
     (0..=last).map(move |i| line[i..].iter().zip(&taps).map(|(sample, tap)| sample * tap).sum())
 }
 
-/// For each of `count` samples in a line, the samples whose weighted mean it becomes, and their weights. What lies beyond an
-/// edge weighs on the edge.
+/// For each of `count` samples in a line, the indices and weights of its weighted mean. Weights beyond an edge are
+/// added to the edge sample's.
 fn gaussian_weights(sigma: f64, count: usize) -> Vec<Vec<(usize, f64)>> {
     let reach = (12.0 * sigma).ceil() as isize + 1;
     let weights: Vec<f64> = (-reach..=reach).map(|i| (-0.5 * (i as f64 / sigma).powi(2)).exp()).collect();
@@ -78,26 +79,27 @@ fn gaussian_weights(sigma: f64, count: usize) -> Vec<Vec<(usize, f64)>> {
     (0..count).map(of_sample).collect()
 }
 
-/// Row, column and channel of every sample.
+/// Row, column and channel of every sample, in memory order.
 pub fn pixels(width: usize, height: usize, channels: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..height).flat_map(move |y| (0..width).flat_map(move |x| (0..channels).map(move |c| (y, x, c))))
 }
 
 impl Image {
-    /// With the last pixel of every row twice.
+    /// The image with the last pixel of every row repeated once.
     pub fn one_wider(&self) -> Self {
         let rows = self.samples.chunks(self.width);
         let samples = rows.flat_map(|row| row.iter().chain(row.last()).copied()).collect();
         Self { width: self.width + 1, samples, ..*self }
     }
 
-    /// Every sample in the upper bits of 16.
+    /// The image widened to 16 bits, samples in the upper bits.
     pub fn wide(&self) -> Self {
         let samples = self.samples.iter().map(|sample| sample << (16 - self.depth)).collect();
         Self { depth: 16, samples, ..*self }
     }
 
-    /// The mean, halves up, of what each pixel of `other` covers, where one of its pixels is so many of this image's.
+    /// Downsamples this image to the size of `other`: each pixel becomes the mean, rounded half up, of the `times[0]` ×
+    /// `times[1]` pixels it covers.
     pub fn under(&self, times: [usize; 2], other: &Self) -> Self {
         let [across, down] = times;
         let mean = |(y, x, _): (usize, usize, usize)| {
@@ -110,7 +112,8 @@ impl Image {
         Self { width: other.width, height: other.height, channels: 1, depth: 16, samples }
     }
 
-    /// Colour weighed by alpha, or the alpha itself: docs/ARCHITECTURE.md's rule.
+    /// The premultiplied blur of docs/ARCHITECTURE.md: colour multiplied by alpha, blurred, and divided by the blurred
+    /// alpha. With `is_alpha` the blurred alpha itself.
     pub fn weighted(&self, alpha: &Self, is_alpha: bool, taps: &[Vec<u32>; 2]) -> Self {
         let depth = self.depth;
         let most = (1_u64 << depth) - 1;

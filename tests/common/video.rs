@@ -1,4 +1,4 @@
-//! The element under test: in a harness, with a bus to read its messages from, and pictures in and out of buffers.
+//! The element in a harness with its own bus, and conversion between pictures and buffers.
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoFrameExt, VideoInfo};
@@ -11,7 +11,7 @@ use gstcudagaussblur::filter::BlurParams;
 
 pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 
-/// GStreamer with the element registered.
+/// Initialises GStreamer and registers the element.
 pub fn init() {
     gst::init().unwrap();
     gstcudagaussblur::register_static().unwrap();
@@ -22,14 +22,14 @@ pub fn nick(element: &gst::Element, property: &str) -> String {
     gst::glib::EnumValue::from_value(&element.property_value(property)).unwrap().1.nick().to_owned()
 }
 
-/// Sends what an element posts to a bus of its own.
+/// Gives an element its own bus, from which the test reads its messages.
 pub fn bus_of(element: &impl IsA<gst::Element>) -> gst::Bus {
     let bus = gst::Bus::new();
     element.set_bus(Some(&bus));
     bus
 }
 
-/// A new element with `properties` as in a gst-launch line, not started.
+/// Creates an element with `properties` as in a gst-launch line. It is not started.
 pub fn element(properties: &str) -> gst::Element {
     init();
     let element = gst::ElementFactory::make("cudagaussblur").build().unwrap();
@@ -39,7 +39,7 @@ pub fn element(properties: &str) -> gst::Element {
     element
 }
 
-/// A started element between two pads.
+/// A started element in a harness.
 pub struct Blur {
     pub element: gst::Element,
     pub harness: gst_check::Harness,
@@ -60,7 +60,7 @@ impl Blur {
         self.harness.set_src_caps(info.to_caps().unwrap());
     }
 
-    /// Pushes a frame, 40 ms after the one before, and takes what comes out.
+    /// Pushes a frame, stamped 40 ms after the previous one, and pulls one output buffer.
     pub fn push(&mut self, buffer: gst::Buffer) -> gst::Buffer {
         if let Err(error) = self.try_push(buffer) {
             panic!("{error:?}: {:?}", self.messages(gst::MessageType::Error));
@@ -78,18 +78,18 @@ impl Blur {
         self.harness.push(buffer)
     }
 
-    /// The texts of all messages of a kind posted so far.
+    /// Removes all messages of a kind from the bus and returns their texts.
     pub fn messages(&self, kind: gst::MessageType) -> Vec<String> {
         texts(&self.bus, kind)
     }
 }
 
-/// A counter of its stats.
+/// A counter in the element's `stats`.
 pub fn stat(blur: &Blur, name: &str) -> u64 {
     blur.element.property::<gst::Structure>("stats").get(name).unwrap()
 }
 
-/// The texts of all errors or warnings on a bus.
+/// Removes all messages of a kind from a bus and returns their texts.
 pub fn texts(bus: &gst::Bus, kind: gst::MessageType) -> Vec<String> {
     std::iter::from_fn(|| bus.pop_filtered(&[kind]))
         .map(|message| match message.view() {
@@ -105,7 +105,7 @@ pub fn info(format: VideoFormat, width: u32, height: u32) -> VideoInfo {
     VideoInfo::builder(format, width, height).fps((25, 1)).build().unwrap()
 }
 
-/// Noise that fits the caps, as one plane of 8-bit samples.
+/// A picture of noise: one plane of 8-bit samples, with the size and channels of the caps.
 pub fn picture(info: &VideoInfo, seed: u64) -> Image {
     let channels = info.comp_pstride(0) as usize;
     let (width, height) = (info.width() as usize, info.height() as usize);
@@ -113,12 +113,13 @@ pub fn picture(info: &VideoInfo, seed: u64) -> Image {
     Image { width, height, channels, depth: 8, samples }
 }
 
-/// The picture in a buffer with rows as the caps have them.
+/// The picture in a buffer with the strides of the caps.
 pub fn buffer(info: &VideoInfo, image: &Image) -> gst::Buffer {
     padded_buffer(info, image, 0, info.stride()[0])
 }
 
-/// The picture in a buffer where it begins at `offset` and has rows `stride` bytes apart, as its video meta says.
+/// The picture in a buffer at this byte offset and stride, which a video meta describes if they are not those of the
+/// caps.
 pub fn padded_buffer(info: &VideoInfo, image: &Image, offset: usize, stride: i32) -> gst::Buffer {
     let mut bytes = vec![0xa5; offset + stride as usize * image.height];
     for (row, samples) in image.samples.chunks(image.width * image.channels).enumerate() {
@@ -142,7 +143,7 @@ pub fn padded_buffer(info: &VideoInfo, image: &Image, offset: usize, stride: i32
     buffer
 }
 
-/// The picture that a buffer holds.
+/// The picture in a buffer.
 pub fn read(info: &VideoInfo, buffer: &gst::Buffer) -> Image {
     let frame = gst_video::VideoFrame::from_buffer_readable(buffer.clone(), info).unwrap();
     let (width, height, channels) = (info.width() as usize, info.height() as usize, info.comp_pstride(0) as usize);
@@ -152,15 +153,15 @@ pub fn read(info: &VideoInfo, buffer: &gst::Buffer) -> Image {
     Image { width, height, channels, depth: 8, samples }
 }
 
-/// What the element should make of a picture.
+/// The oracle's blur of a picture.
 pub fn blurred(image: &Image, sigma: f64, kernel_size: u32) -> Image {
     let taps = half(&BlurParams::new(sigma, kernel_size).unwrap().taps(1.0));
     image.blurred(&taps, &taps)
 }
 
-/// A frame of which nothing, all, both ends, or two parts without a gap between them are registered with the device: only one
-/// registration of all of it makes it pinned.
-pub fn pinned_in_parts() {
+/// Pushes frames of which no part, the whole, both ends, or two adjacent parts are registered as pinned memory, and
+/// checks that only one registration of the whole frame makes it count as pinned.
+pub fn check_partly_pinned_frames() {
     let info = info(VideoFormat::Rgba, 100, 60);
     let image = picture(&info, 6);
     let source = CudaEngine::new(0).unwrap().pinned();
@@ -170,7 +171,7 @@ pub fn pinned_in_parts() {
     for (parts, pinned) in table {
         let bytes = buffer(&info, &image).map_readable().unwrap().to_vec();
         let address = bytes.as_ptr() as usize;
-        // SAFETY: the memory goes after its registrations.
+        // SAFETY: `bytes` moves into `frame`, which is dropped after `registered`.
         let register = |(offset, len): &(usize, usize)| unsafe { source.register(address + offset, *len) };
         let registered: Vec<_> = parts.iter().map(|part| register(part).unwrap().unwrap()).collect();
         let mut blur = Blur::new("backend=auto sigma=1");
@@ -183,7 +184,7 @@ pub fn pinned_in_parts() {
     }
 }
 
-/// Every format in the element's caps.
+/// Every format in the element's caps for host memory.
 pub fn formats() -> Vec<VideoFormat> {
     init();
     let template = gst::ElementFactory::find("cudagaussblur").unwrap().static_pad_templates();

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: MPL-2.0
-//! aarch64: NEON, part of every such processor.
+//! NEON, part of every aarch64 processor.
 
 use std::arch::aarch64::*;
 
 use super::Simd;
 
-/// Four lanes.
+/// NEON vectors of four lanes.
 pub struct Neon;
 
-// SAFETY: NEON is part of the aarch64 baseline; `load` and `store` touch the words the caller vouches for.
+// SAFETY: every aarch64 processor has NEON; the loads and stores access exactly the lanes that `Simd` documents.
 unsafe impl Simd for Neon {
     type Vector = uint32x4_t;
     const LANES: usize = 4;
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> uint32x4_t {
-        // SAFETY: the caller gives LANES readable words.
+        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES readable words.
         unsafe { vld1q_u32(from) }
     }
     #[inline(always)]
     unsafe fn store(to: *mut u32, vector: uint32x4_t) {
-        // SAFETY: the caller gives LANES writable words.
+        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES writable words.
         unsafe { vst1q_u32(to, vector) }
     }
     #[inline(always)]
     unsafe fn splat(word: u32) -> uint32x4_t {
-        // SAFETY: baseline.
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
         unsafe { vdupq_n_u32(word) }
     }
     #[inline(always)]
     unsafe fn add(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: baseline.
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
         unsafe { vaddq_u32(a, b) }
     }
     #[inline(always)]
     unsafe fn dot(sum: uint32x4_t, a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: baseline.
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
         unsafe {
             let (a, b) = (vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
-            // Taken apart by unzip, not by shifts: the compiler then folds the first into the load and shares the second
-            // among the rows of a block, and a dot is two multiply-and-adds.
+            // Unzips, not shifts, split the halves: the compiler then merges the unzip of `a` with its load and
+            // computes that of `b` once for all rows of a block, so that a dot product costs two multiply-and-adds.
             let low = |halves| vget_low_s16(vuzp1q_s16(halves, halves));
             let high = |halves| vget_low_s16(vuzp2q_s16(halves, halves));
             let sum = vmlal_s16(vreinterpretq_s32_u32(sum), low(a), low(b));
@@ -47,23 +47,23 @@ unsafe impl Simd for Neon {
         }
     }
     #[inline(always)]
-    unsafe fn shift_left(a: uint32x4_t, by: u32) -> uint32x4_t {
-        // SAFETY: baseline.
-        unsafe { vshlq_u32(a, vdupq_n_s32(by as i32)) }
+    unsafe fn shift_left(a: uint32x4_t, bits: u32) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
+        unsafe { vshlq_u32(a, vdupq_n_s32(bits as i32)) }
     }
     #[inline(always)]
-    unsafe fn keep_high(a: uint32x4_t) -> uint32x4_t {
-        // SAFETY: baseline.
+    unsafe fn mask_high(a: uint32x4_t) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
         unsafe { vandq_u32(a, vdupq_n_u32(0xffff_0000)) }
     }
     #[inline(always)]
-    unsafe fn shift_right(a: uint32x4_t, by: u32) -> uint32x4_t {
-        // SAFETY: baseline.
-        unsafe { vshlq_u32(a, vdupq_n_s32(-(by as i32))) }
+    unsafe fn shift_right(a: uint32x4_t, bits: u32) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
+        unsafe { vshlq_u32(a, vdupq_n_s32(-(bits as i32))) }
     }
     #[inline(always)]
     unsafe fn store_low8(to: *mut u8, a: uint32x4_t) {
-        // SAFETY: the caller gives LANES writable bytes.
+        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES writable bytes.
         unsafe {
             let halves = vmovn_u32(a);
             let bytes = vmovn_u16(vcombine_u16(halves, halves));
@@ -72,12 +72,12 @@ unsafe impl Simd for Neon {
     }
     #[inline(always)]
     unsafe fn store_low16(to: *mut u16, a: uint32x4_t) {
-        // SAFETY: the caller gives LANES writable halves of words.
+        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES writable 16-bit elements.
         unsafe { to.cast::<uint16x4_t>().write_unaligned(vmovn_u32(a)) }
     }
     #[inline(always)]
-    unsafe fn pair_highs(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: baseline.
+    unsafe fn pack_high_halves(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
         unsafe { vsriq_n_u32::<16>(b, a) }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Any processor: plain arrays that the compiler vectorises as it can.
+//! Plain Rust on arrays, for any processor; the compiler vectorises it where it can.
 
 use super::Simd;
 
-/// Four lanes in an array.
+/// Arrays of four lanes.
 pub struct Portable;
 
 fn dot(sum: u32, a: u32, b: u32) -> u32 {
@@ -12,19 +12,19 @@ fn dot(sum: u32, a: u32, b: u32) -> u32 {
     sum.wrapping_add(products[0]).wrapping_add(products[1])
 }
 
-// SAFETY: plain Rust, right on every processor.
+// SAFETY: plain Rust needs no instruction set; the loads and stores access exactly the lanes that `Simd` documents.
 unsafe impl Simd for Portable {
     type Vector = [u32; 4];
     const LANES: usize = 4;
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> [u32; 4] {
-        // SAFETY: the caller gives LANES readable words.
+        // SAFETY: the caller guarantees LANES readable words.
         unsafe { from.cast::<[u32; 4]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(to: *mut u32, vector: [u32; 4]) {
-        // SAFETY: the caller gives LANES writable words.
+        // SAFETY: the caller guarantees LANES writable words.
         unsafe { to.cast::<[u32; 4]>().write_unaligned(vector) }
     }
     #[inline(always)]
@@ -40,29 +40,29 @@ unsafe impl Simd for Portable {
         std::array::from_fn(|i| dot(sum[i], a[i], b[i]))
     }
     #[inline(always)]
-    unsafe fn shift_left(a: [u32; 4], by: u32) -> [u32; 4] {
-        a.map(|word| word << by)
+    unsafe fn shift_left(a: [u32; 4], bits: u32) -> [u32; 4] {
+        a.map(|word| word << bits)
     }
     #[inline(always)]
-    unsafe fn keep_high(a: [u32; 4]) -> [u32; 4] {
+    unsafe fn mask_high(a: [u32; 4]) -> [u32; 4] {
         a.map(|word| word & 0xffff_0000)
     }
     #[inline(always)]
-    unsafe fn shift_right(a: [u32; 4], by: u32) -> [u32; 4] {
-        a.map(|word| word >> by)
+    unsafe fn shift_right(a: [u32; 4], bits: u32) -> [u32; 4] {
+        a.map(|word| word >> bits)
     }
     #[inline(always)]
     unsafe fn store_low8(to: *mut u8, a: [u32; 4]) {
-        // SAFETY: the caller gives LANES writable bytes.
+        // SAFETY: the caller guarantees LANES writable bytes.
         unsafe { to.cast::<[u8; 4]>().write(a.map(|word| word as u8)) }
     }
     #[inline(always)]
     unsafe fn store_low16(to: *mut u16, a: [u32; 4]) {
-        // SAFETY: the caller gives LANES writable halves of words.
+        // SAFETY: the caller guarantees LANES writable 16-bit elements.
         unsafe { to.cast::<[u16; 4]>().write_unaligned(a.map(|word| word as u16)) }
     }
     #[inline(always)]
-    unsafe fn pair_highs(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    unsafe fn pack_high_halves(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| a[i] >> 16 | b[i] & 0xffff_0000)
     }
 }

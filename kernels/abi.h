@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MPL-2.0
+// The interface between the host code and the kernels: pixel families, tile sizes, kernel parameters, entry points.
+//
+// build.rs translates this file to Rust and therefore expects a simple form: constants as `#define BLUR_NAME number`
+// with a decimal number, BLUR_FAMILIES on one line, and structs with one field per line. The comment before a constant,
+// a struct or a field becomes its documentation in Rust.
+#ifndef BLUR_ABI_H
+#define BLUR_ABI_H
+
+// Pixel families: how the samples of a pixel lie in memory. A family is the suffix of its entry points.
+//
+// - `u8_c12`, `u16_c12`: one or two interleaved samples per pixel; up to BLUR_PLANES planes per launch.
+// - `u8_c3`, `u8_c4`, `u16_c3`, `u16_c4`: three or four interleaved samples per pixel; one plane per launch.
+// - `yuv422`: packed 4:2:2 of 8 bits; one plane per launch.
+// - `packed1010102`: 32-bit words of three 10-bit samples and one 2-bit sample; one plane per launch.
+#define BLUR_FAMILIES(X) X(u8_c12) X(u8_c3) X(u8_c4) X(u16_c12) X(u16_c3) X(u16_c4) X(yuv422) X(packed1010102)
+
+// Largest radius on either axis.
+#define BLUR_RADIUS_MAX 400
+// Length of one axis of BlurArgs::taps: BLUR_RADIUS_MAX + 1, rounded up to a multiple of four.
+#define BLUR_TAPS 404
+// Largest number of planes in one launch.
+#define BLUR_PLANES 4
+// Filter slots: sets of radii and taps that the planes of one launch choose from.
+#define BLUR_FILTER_SLOTS 2
+// Size of BlurArgs in bytes.
+#define BLUR_ARGS_BYTES 3648
+// Size of AlphaArgs in bytes.
+#define BLUR_ALPHA_ARGS_BYTES 128
+
+// Width of a strip, the part of a row that one block covers, in pixels: planes with one sample per pixel.
+#define BLUR_STRIP_PIXELS_C1 256
+// Width of a strip in pixels: planes with two samples per pixel.
+#define BLUR_STRIP_PIXELS_C2 128
+// Width of a strip in pixels: planes with three samples per pixel.
+#define BLUR_STRIP_PIXELS_C3 64
+// Width of a strip in pixels: planes with four samples per pixel, `yuv422` and `packed1010102` included.
+#define BLUR_STRIP_PIXELS_C4 64
+
+// Fused kernels: threads per block.
+#define BLUR_FUSED_THREADS 128
+// Fused kernels: rows that a block loads, convolves and stores per step.
+#define BLUR_FUSED_STEP 16
+// Fused kernels: output rows that one thread computes per step.
+#define BLUR_FUSED_THREAD_ROWS 8
+
+// Rows kernels: threads per block.
+#define BLUR_ROWS_THREADS 128
+// Rows kernels: rows per block.
+#define BLUR_ROWS_STEP 8
+
+// Columns kernel: threads per block.
+#define BLUR_COLUMNS_THREADS 256
+// Columns kernel: width of a strip in samples.
+#define BLUR_COLUMNS_STRIP_SAMPLES 256
+// Columns kernel: rows per block.
+#define BLUR_COLUMNS_STEP 64
+// Columns kernel: output rows that one thread computes.
+#define BLUR_COLUMNS_THREAD_ROWS 16
+// Columns kernel: workspace rows that a block loads at a time.
+#define BLUR_COLUMNS_CHUNK 16
+
+// Premultiply and unpremultiply kernels: threads per block, one pixel each.
+#define BLUR_ALPHA_THREADS 256
+
+// One plane of a launch. A pixel is the unit that repeats along a row; in packed 4:2:2 that is a pair of picture
+// pixels, four bytes.
+//
+// A kernel writes rows `row_begin .. row_end` and no others, so a frame can be blurred in bands, one launch per band.
+struct BlurPlane {
+  // First sample of the whole source plane, at any alignment; unused by the columns kernel. Alignment affects only the
+  // speed: 16 bytes is best, 4 is good.
+  const unsigned char* src;
+  // First sample of the whole destination plane, at any alignment; unused by the rows kernels. It must not overlap the
+  // source. Alignment affects only the speed, as it does for `src`.
+  unsigned char* dst;
+  // The 16-bit intermediate of the whole plane, aligned to 16 bytes; unused by the fused kernels.
+  unsigned char* workspace;
+  // Bytes from one source row to the next. Its alignment affects only the speed.
+  unsigned long long src_pitch;
+  // Bytes from one destination row to the next. Its alignment affects only the speed.
+  unsigned long long dst_pitch;
+  // Bytes from one workspace row to the next. A row holds whole strips of 16-bit samples.
+  unsigned long long workspace_pitch;
+  // Pixels per row, 1 to 16384.
+  unsigned width;
+  // Rows of the plane, 1 to 16384.
+  unsigned height;
+  // Samples per pixel.
+  unsigned channels;
+  // Bits per sample: 8 in the `u8` families and `yuv422`, 10 in `packed1010102`.
+  unsigned depth;
+  // Position of a sample's lowest bit in its 16-bit word; 0 in the `u8` families.
+  unsigned shift;
+  // Packed 4:2:2 only. Bit 0: byte offset of the first luma sample. Bit 1: the last pair of a row has only one pixel.
+  unsigned yuv422;
+  // Filter slot: index into BlurArgs::radius and BlurArgs::taps.
+  unsigned slot;
+  // First row to write, less than `row_end`.
+  unsigned row_begin;
+  // End of the rows to write, exclusive, at most `height`.
+  unsigned row_end;
+  // Index in the launch of this plane's first block.
+  unsigned first_block;
+  // Number of strips, that is, of this plane's blocks side by side.
+  unsigned strips;
+  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
+  unsigned packed1010102;
+};
+
+// Parameter of every blur kernel, passed by value.
+struct BlurArgs {
+  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
+  BlurPlane planes[BLUR_PLANES];
+  // Fused kernels: output rows per block, at least 1. A multiple of BLUR_FUSED_STEP leaves no thread idle.
+  unsigned segment_rows;
+  // Padding.
+  unsigned reserved[3];
+  // `radius[slot][axis]`: taps on each side of the centre along rows (axis 0) and down columns (axis 1), 0 to
+  // BLUR_RADIUS_MAX. Packed 4:2:2 uses slot 0 for luma rows and for all columns, slot 1 for chroma rows.
+  unsigned radius[BLUR_FILTER_SLOTS][2];
+  // `taps[slot][axis][i]`: the Q16 tap at distance `i` from the centre, modulo 65536; 0 beyond the radius. The single
+  // tap of radius 0 is 65536, which is stored as 0 and recognised by the radius.
+  unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TAPS];
+};
+static_assert(sizeof(BlurArgs) == BLUR_ARGS_BYTES, "the host passes BLUR_ARGS_BYTES bytes");
+
+// Parameter of `blur_premultiply` and `blur_unpremultiply`, passed by value. It describes one plane.
+struct AlphaArgs {
+  // First sample of the source plane, at any alignment.
+  const unsigned char* src;
+  // First sample of the destination plane, at any alignment; unused by `blur_premultiply`.
+  unsigned char* dst;
+  // First sample of the premultiplied plane, aligned to 2 bytes: 16-bit samples, `channels` of them per pixel and one
+  // more, the alpha, if `alpha_src` is set. Null if `blur_unpremultiply` only copies channels.
+  unsigned char* premultiplied;
+  // First sample of a separate alpha plane with the source's depth and shift; null if alpha is a channel of the source.
+  const unsigned char* alpha_src;
+  // Bytes from one source row to the next.
+  unsigned long long src_pitch;
+  // Bytes from one destination row to the next.
+  unsigned long long dst_pitch;
+  // Bytes from one row of the premultiplied plane to the next, a multiple of 2.
+  unsigned long long premultiplied_pitch;
+  // Bytes from one row of the alpha plane to the next.
+  unsigned long long alpha_pitch;
+  // Pixels per row of the source.
+  unsigned width;
+  // Rows of the source.
+  unsigned height;
+  // Samples per pixel of the source.
+  unsigned channels;
+  // Bits per sample.
+  unsigned depth;
+  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  unsigned shift;
+  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
+  unsigned packed1010102;
+  // Index of the source channel that holds alpha; `channels` if none does.
+  unsigned alpha_channel;
+  // Bit `c` is set if `blur_unpremultiply` copies channel `c` from the source to the destination.
+  unsigned passthrough_mask;
+  // Samples per row of the alpha plane.
+  unsigned alpha_width;
+  // Rows of the alpha plane.
+  unsigned alpha_height;
+  // Base-2 logarithm of the alpha plane's resolution over this plane's: along rows, down columns.
+  unsigned alpha_subsampling[2];
+  // Padding.
+  unsigned reserved[4];
+};
+static_assert(sizeof(AlphaArgs) == BLUR_ALPHA_ARGS_BYTES, "the host passes BLUR_ALPHA_ARGS_BYTES bytes");
+
+// Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than
+// 48 KiB of it, the host raises the function's limit. src/cuda/kernels/geometry.rs computes the number of blocks, the
+// shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several planes takes the
+// sum of their blocks and the largest of their shared memory sizes.
+//
+// blur_fused_<family>: rows, then columns, in one launch. Reads the source rows from one column radius above row_begin
+//   to one below row_end, as far as the plane goes, and writes dst. A block computes segment_rows rows of one strip.
+//
+// blur_rows_<family>: the row pass. Reads source rows row_begin .. row_end and writes the same rows of the workspace,
+//   whole strips of them. A block computes BLUR_ROWS_STEP rows of one strip.
+//
+// blur_columns: the column pass, for all families. Reads the workspace rows from one column radius above row_begin to
+//   one below row_end, as far as the plane goes, and writes dst. blur_rows_<family> must have written these rows. A
+//   block computes BLUR_COLUMNS_STEP rows of BLUR_COLUMNS_STRIP_SAMPLES samples.
+//
+// blur_premultiply: reads src (and alpha_src) and writes every pixel of the premultiplied plane, widened to 16 bits:
+//   colour times alpha, and alpha.
+//
+// blur_unpremultiply: writes dst. A channel in passthrough_mask is copied from src. Every other channel is computed
+//   from the blurred premultiplied plane: colour divided by alpha, or src's colour where the blurred alpha is 0. If
+//   premultiplied is null, the channels that are not in passthrough_mask stay as they are in dst.
+#endif

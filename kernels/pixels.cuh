@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+// Integer types, memory access, and the pixel layouts that the kernels are instantiated for.
+#ifndef BLUR_PIXELS_H
+#define BLUR_PIXELS_H
+#include "abi.h"
+#include "compat.cuh"
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+// N 32-bit words that one instruction loads or stores.
+template <int N> struct alignas(4 * N) Words {
+  u32 word[N];
+};
+
+// The T that lies `bytes` bytes after `base`.
+template <class T> __device__ __forceinline__ T* offset_ptr(const void* base, u64 bytes) {
+  return reinterpret_cast<T*>(const_cast<u8*>(static_cast<const u8*>(base)) + bytes);
+}
+
+__device__ __forceinline__ int clamp(int value, int low, int high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+// PTX `prmt`: byte i of the result is the byte of the eight in (high, low) that nibble i of the selector numbers.
+__device__ __forceinline__ u32 byte_perm(u32 low, u32 high, u32 selector) {
+#ifdef __CUDA_ARCH__
+  u32 result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
+  return result;
+#else
+  const u64 bytes = static_cast<u64>(high) << 32 | low;
+  u32 result = 0;
+  for (int i = 0; i < 4; i++) result |= static_cast<u32>(bytes >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
+  return result;
+#endif
+}
+
+// Pixel layouts. T is the type of a staged sample: u8, or u16 with the sample in its most significant bits. C is the
+// number of samples per pixel, BYTES the size of a pixel in memory.
+
+// C interleaved samples of one byte, or of two bytes with `depth` used bits from bit `shift` on.
+template <class SAMPLE, int CHANNELS> struct Interleaved {
+  using T = SAMPLE;
+  static constexpr int C = CHANNELS, BYTES = CHANNELS * sizeof(T);
+  static constexpr bool IS_YUV422 = false, IS_PACKED1010102 = false;
+};
+
+// Packed 4:2:2: two picture pixels in four bytes, either luma, chroma, luma, chroma or chroma, luma, chroma, luma.
+struct Yuv422 {
+  using T = u8;
+  static constexpr int C = 4, BYTES = 4;
+  static constexpr bool IS_YUV422 = true, IS_PACKED1010102 = false;
+};
+
+// 32-bit words of three 10-bit samples and one 2-bit sample, from the least significant bit up.
+struct Packed1010102 {
+  using T = u16;
+  static constexpr int C = 4, BYTES = 4;
+  static constexpr bool IS_YUV422 = false, IS_PACKED1010102 = true;
+};
+
+// Little-endian 32-bit word at any alignment.
+__device__ __forceinline__ u32 load_unaligned(const u8* bytes) {
+  return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<u32>(bytes[3]) << 24;
+}
+
+// Channel c of a packed 10-10-10-2 word, widened to 16 bits.
+__device__ __forceinline__ u32 packed1010102_sample(u32 word, int c) {
+  return c == 3 ? word >> 30 << 14 : (word >> 10 * c & 1023) << 6;
+}
+
+// A two-byte sample with `depth` used bits from bit `shift` on, widened to 16 bits; its other bits are dropped.
+__device__ __forceinline__ u32 widen_sample(u32 sample, u32 depth, u32 shift) {
+  return sample << (16 - depth - shift) & (0xffffu << (16 - depth) & 0xffff);
+}
+#endif

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The operations that go pixel by pixel beside the blur: copies of planes, premultiplication by alpha and its inverse, and
+//! channels that keep the source's value. docs/ARITHMETIC.md has the formulas.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::plan::{AlphaSource, Operation};
+use crate::filter::plane::{HostPlane, HostPlaneMut, copy_rows};
+use crate::threads::Threads;
+
+/// An operation of a plan, other than a blur, and where its rows are.
+pub struct PixelRows<'a> {
+    pub operation: &'a Operation,
+    /// The layout of the colour plane.
+    pub layout: PlaneLayout,
+    pub source: HostPlane,
+    /// Unused by a premultiplication.
+    pub destination: HostPlaneMut,
+    /// The temporary of a premultiplication or its inverse. Its rows are dense: 16 bits a sample.
+    pub premultiplied: HostPlaneMut,
+    /// The alpha plane, if alpha is not a channel of the source.
+    pub alpha: Option<HostPlane>,
+}
+
+// SAFETY: the pointers are into frames and temporaries that the caller of `execute` borrows until all threads have finished.
+unsafe impl Sync for PixelRows<'_> {}
+
+/// Executes operations on as many threads as there are `states`.
+///
+/// # Safety
+/// Every plane of `items` holds the rows that its operation accesses; no two items write the same sample, and none reads what
+/// another one writes.
+pub unsafe fn execute<State: Send>(threads: &Threads, states: &mut [State], items: &[PixelRows]) {
+    /// Rows that a thread takes at a time.
+    const ROWS: usize = 16;
+    let height = |item: &PixelRows| item.layout.height as usize;
+    let parts: Vec<(&PixelRows, usize)> =
+        items.iter().flat_map(|item| (0..height(item)).step_by(ROWS).map(move |y| (item, y))).collect();
+    let next = AtomicUsize::new(0);
+    threads.run(states, |_| {
+        while let Some((item, first)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for y in *first..(first + ROWS).min(height(item)) {
+                // SAFETY: the caller's planes hold row `y`, and each row is in one part, which one thread takes.
+                unsafe { item.execute_row(y) };
+            }
+        }
+    });
+}
+
+/// Channel `c` of a pixel in the most significant bits of 16.
+///
+/// # Safety
+/// `pixel` is the address of a pixel of this layout.
+unsafe fn load_sample(layout: &PlaneLayout, pixel: *const u8, c: usize) -> u32 {
+    // SAFETY: the caller's pixel has channel `c`.
+    unsafe {
+        if layout.sample_layout == SampleLayout::Packed1010102 {
+            let word = pixel.cast::<u32>().read_unaligned();
+            return if c == 3 { word >> 30 << 14 } else { (word >> (10 * c) & 1023) << 6 };
+        }
+        if layout.depth == 8 {
+            return u32::from(*pixel.add(c)) << 8;
+        }
+        let padding = 16 - u32::from(layout.depth);
+        let word = u32::from(pixel.cast::<u16>().add(c).read_unaligned());
+        word << (padding - u32::from(layout.shift())) & (0xffff << padding & 0xffff)
+    }
+}
+
+/// Writes channel `c` of a pixel, `depth` bits.
+///
+/// # Safety
+/// `pixel` is the address of a pixel of this layout that nobody else accesses.
+unsafe fn store_sample(layout: &PlaneLayout, pixel: *mut u8, c: usize, value: u32, depth: u32) {
+    // SAFETY: the caller's pixel has channel `c`.
+    unsafe {
+        if layout.sample_layout == SampleLayout::Packed1010102 {
+            let (word, mask) = (pixel.cast::<u32>(), ((1 << depth) - 1) << (10 * c));
+            word.write_unaligned(word.read_unaligned() & !mask | value << (10 * c));
+        } else if layout.depth == 8 {
+            *pixel.add(c) = value as u8;
+        } else {
+            pixel.cast::<u16>().add(c).write_unaligned((value << layout.shift()) as u16);
+        }
+    }
+}
+
+impl PixelRows<'_> {
+    /// Executes the operation for row `y`.
+    ///
+    /// # Safety
+    /// The planes hold row `y`, and no other thread accesses it in a plane that the operation writes.
+    unsafe fn execute_row(&self, y: usize) {
+        // SAFETY: the planes hold the row and it is this thread's alone, as the caller promises.
+        unsafe {
+            match self.operation {
+                Operation::Copy { .. } => {
+                    copy_rows(&self.source.from_row(y), &self.destination.from_row(y), self.layout.row_bytes(), 1);
+                }
+                Operation::Premultiply { alpha, .. } => self.premultiply_row(alpha, y),
+                Operation::Unpremultiply { alpha, passthrough_mask, .. } => {
+                    self.unpremultiply_row(Some(alpha), *passthrough_mask, y);
+                }
+                Operation::RestoreChannels { passthrough_mask, .. } => {
+                    self.unpremultiply_row(None, *passthrough_mask, y);
+                }
+                Operation::Blur { .. } => unreachable!("blurs are executed as tiles"),
+            }
+        }
+    }
+
+    /// Channels of the premultiplied plane.
+    fn premultiplied_channels(&self) -> usize {
+        usize::from(self.layout.channels) + usize::from(self.alpha.is_some())
+    }
+
+    /// Address of a pixel of the premultiplied plane.
+    fn premultiplied_pixel(&self, x: usize, y: usize) -> *mut u16 {
+        self.premultiplied.row(y).cast::<u16>().wrapping_add(x * self.premultiplied_channels())
+    }
+
+    /// The alpha of a colour pixel that covers several pixels of the alpha plane: their mean, rounded half up. Positions
+    /// beyond the alpha plane repeat its edge.
+    ///
+    /// # Safety
+    /// `plane` holds the rows of `alpha`'s view.
+    unsafe fn mean_alpha(&self, alpha: &AlphaSource, plane: &HostPlane, x: usize, y: usize) -> u32 {
+        let AlphaSource::Plane { view, subsampling: [log2_x, log2_y] } = alpha else { return 0 };
+        let layout = &view.field.layout;
+        let samples = (0..1_usize << (log2_x + log2_y)).map(|i| {
+            let u = ((x << log2_x) + i % (1 << log2_x)).min(layout.width as usize - 1);
+            let v = ((y << log2_y) + (i >> log2_x)).min(layout.height as usize - 1);
+            // SAFETY: column `u` and row `v` are limited to the alpha plane.
+            unsafe { load_sample(layout, plane.row(v).add(u * layout.pixel_bytes()), 0) }
+        });
+        (samples.sum::<u32>() + (1 << (log2_x + log2_y) >> 1)) >> (log2_x + log2_y)
+    }
+
+    /// # Safety
+    /// See [`PixelRows::execute_row`].
+    unsafe fn premultiply_row(&self, alpha_source: &AlphaSource, y: usize) {
+        let layout = &self.layout;
+        let channels = usize::from(layout.channels);
+        let alpha_channel =
+            if let AlphaSource::Channel(channel) = alpha_source { usize::from(*channel) } else { channels };
+        for x in 0..layout.row_pixels() {
+            let (pixel, to) =
+                (self.source.row(y).wrapping_add(x * layout.pixel_bytes()), self.premultiplied_pixel(x, y));
+            // SAFETY: `x` is inside row `y` of the source and of the premultiplied plane, whose pixels have one more channel
+            // where there is an alpha plane.
+            unsafe {
+                let alpha = match &self.alpha {
+                    Some(plane) => self.mean_alpha(alpha_source, plane, x, y),
+                    None => load_sample(layout, pixel, alpha_channel),
+                };
+                for c in 0..channels {
+                    let product = (load_sample(layout, pixel, c) * alpha + (1 << 15)) >> 16;
+                    *to.add(c) = if c == alpha_channel { alpha } else { product } as u16;
+                }
+                if self.alpha.is_some() {
+                    *to.add(channels) = alpha as u16;
+                }
+            }
+        }
+    }
+
+    /// Writes row `y` of the destination: with `alpha`, from the blurred premultiplied plane; channels of `passthrough_mask`
+    /// from the source.
+    ///
+    /// # Safety
+    /// See [`PixelRows::execute_row`].
+    unsafe fn unpremultiply_row(&self, alpha: Option<&AlphaSource>, passthrough_mask: u32, y: usize) {
+        let layout = &self.layout;
+        let channels = usize::from(layout.channels);
+        for (x, c) in (0..layout.row_pixels()).flat_map(|x| (0..channels).map(move |c| (x, c))) {
+            let passes_through = passthrough_mask >> c & 1 == 1;
+            if !passes_through && alpha.is_none() {
+                continue;
+            }
+            let is_packed = layout.sample_layout == SampleLayout::Packed1010102;
+            let depth = if is_packed && c == 3 { 2 } else { u32::from(layout.depth) };
+            let offset = x * layout.pixel_bytes();
+            // SAFETY: `x` is inside row `y` of the source and of the destination, and of the premultiplied plane where there is
+            // an alpha.
+            unsafe {
+                let source = load_sample(layout, self.source.row(y).add(offset), c) >> (16 - depth);
+                let value = match alpha {
+                    Some(alpha) if !passes_through => self.unpremultiplied(alpha, x, y, c, depth, source),
+                    _ => source,
+                };
+                store_sample(layout, self.destination.row(y).add(offset), c, value, depth);
+            }
+        }
+    }
+
+    /// Channel `c` of a pixel, `depth` bits, from the blurred premultiplied plane.
+    ///
+    /// # Safety
+    /// The premultiplied plane holds pixel (x, y).
+    unsafe fn unpremultiplied(
+        &self,
+        alpha: &AlphaSource,
+        x: usize,
+        y: usize,
+        c: usize,
+        depth: u32,
+        source: u32,
+    ) -> u32 {
+        let channels = usize::from(self.layout.channels);
+        let alpha_channel = if let AlphaSource::Channel(channel) = alpha { usize::from(*channel) } else { channels };
+        let pixel = self.premultiplied_pixel(x, y);
+        // SAFETY: the caller's pixel has the colour channels, and an alpha channel among them or behind them.
+        let blurred = |c: usize| u32::from(unsafe { *pixel.add(c) });
+        let largest = (1 << depth) - 1;
+        if c == alpha_channel {
+            return ((blurred(c) + (1 << (16 - depth) >> 1)) >> (16 - depth)).min(largest);
+        }
+        match blurred(alpha_channel) {
+            0 => source,
+            alpha => (((blurred(c) << depth) + alpha / 2) / alpha).min(largest),
+        }
+    }
+}

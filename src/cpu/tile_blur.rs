@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Blurs one tile: the rows pass writes its results to the tile's scratch memory, from which the columns pass reads
+//! them.
+//!
+//! Output is computed from top to bottom in blocks of [`BLOCK_ROWS`] rows. For each block, the rows pass convolves the
+//! source rows that the block needs and that earlier blocks did not, two at a time, into a ring buffer of row pairs:
+//! each word holds the 16-bit intermediate results of one column in two rows. The columns pass then reads each pair
+//! once for all output rows of the block. The ring buffer is small enough to stay in the L2 cache.
+//!
+//! Bias: a 16-bit sample s is represented as s - 32768, so that it is a signed number. Since the taps sum to 65536, a
+//! sum over biased samples is the sum over s minus 2³¹. Its high half is a biased intermediate result, so the rows pass
+//! only adds the rounding constant; the columns pass starts its sums at 2³¹ plus the rounding constant. All sums wrap
+//! modulo 2³².
+
+use super::CpuError;
+use super::rows::{self, RowsPass};
+use super::scratch::Scratch;
+use super::simd::Simd;
+use super::tile::{Sample, SampleRun, Tile};
+use super::weights::{BLOCK_ROWS, PlaneWeights};
+use crate::filter::frame::{PlaneLayout, Region, SampleLayout};
+
+/// Tiles start at multiples of this many samples: a multiple of the pixel size for 1 to 4 channels, and of every vector
+/// block.
+pub const TILE_STEP: usize = 192;
+/// Samples in the widest vector block.
+const BLOCK_MAX: usize = 64;
+
+/// How a tile's scratch memory is divided: two source rows, the ring buffer, and temporary memory. Sizes are in words.
+struct ScratchLayout {
+    /// One source row with replicated edges.
+    row_words: usize,
+    /// One row pair of the ring buffer.
+    pair_words: usize,
+    /// Number of row pairs in the ring buffer.
+    pairs: usize,
+    /// Packed 10-10-10-2 rows unpacked to 16 bits before the rows pass, or the chroma of packed 4:2:2 after it.
+    temp_words: usize,
+}
+
+impl ScratchLayout {
+    fn new(layout: &PlaneLayout, weights: &PlaneWeights, width: usize) -> Self {
+        let pair_words = width.next_multiple_of(BLOCK_MAX);
+        let channels = usize::from(layout.channels);
+        let radius = weights.chroma.iter().chain([&weights.all]).map(|weights| weights.radius[0]).max().unwrap_or(0);
+        let row_words = rows::row_words(pair_words, channels, radius);
+        let temp_words = match layout.sample_layout {
+            // Two rows of 16-bit samples, each one pixel longer than the part that the rows pass reads.
+            SampleLayout::Packed1010102 => row_words + channels,
+            SampleLayout::Yuv422 { .. } => pair_words,
+            _ => 0,
+        };
+        Self { row_words, pair_words, pairs: weights.all.block_pairs(), temp_words }
+    }
+
+    fn words(&self) -> usize {
+        2 * self.row_words + self.pairs * self.pair_words + self.temp_words
+    }
+}
+
+/// Reserves the scratch memory for blurring a tile that is `width` samples wide.
+pub fn reserve(
+    scratch: &mut Scratch,
+    layout: &PlaneLayout,
+    weights: &PlaneWeights,
+    width: usize,
+) -> Result<(), CpuError> {
+    scratch.reserve(ScratchLayout::new(layout, weights, width).words())
+}
+
+/// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.
+///
+/// # Safety
+/// The processor has the instruction set of `S`. The tile's source is valid for reading every row of the
+/// plane, and its destination for writing the region. [`reserve`] succeeded for `scratch` with the tile's layout,
+/// weights and width, or larger ones. No other thread accesses the region of the destination.
+#[inline(always)]
+pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
+    // SAFETY: the caller guarantees the instruction set, valid planes, reserved scratch memory and exclusive access to
+    // the region; `u8` and `u16` are the types of samples of 1 and of 2 bytes.
+    unsafe {
+        match tile.layout.sample_bytes() {
+            1 => blur_samples::<S, u8, R, V>(tile, scratch),
+            _ => blur_samples::<S, u16, R, V>(tile, scratch),
+        }
+    }
+}
+
+/// Blurs the tile's region, with samples stored as `T`.
+///
+/// # Safety
+/// The conditions of [`blur`] hold, and `T` is the type of the plane's samples.
+#[inline(always)]
+unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
+    let Region { y: top, width, height, .. } = tile.region;
+    let scratch_layout = ScratchLayout::new(&tile.layout, tile.weights, width);
+    let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * scratch_layout.row_words));
+    let ring = scratch.words().wrapping_add(2 * scratch_layout.row_words);
+    let temp = ring.wrapping_add(scratch_layout.pairs * scratch_layout.pair_words);
+    let ring_pair = |j: usize| ring.wrapping_add(j % scratch_layout.pairs * scratch_layout.pair_words);
+    let radius = tile.weights.all.radius[1];
+    let source_rows = |j: usize| {
+        let first = (top + 2 * j) as isize - radius as isize;
+        [first, first + 1].map(|y| y.clamp(0, tile.layout.height as isize - 1) as usize)
+    };
+    let run = tile.sample_run();
+
+    let mut filled = 0;
+    for block in (0..height).step_by(BLOCK_ROWS) {
+        let first_pair = block / 2;
+        while filled < first_pair + scratch_layout.pairs {
+            let ys = source_rows(filled);
+            // SAFETY: `rows`, the ring buffer and `temp` are disjoint parts of the reserved scratch memory, as large as
+            // `scratch_layout` says. `source_rows` limits row numbers to the plane, whose rows the caller guarantees
+            // readable.
+            unsafe {
+                if filled > 0 && ys == source_rows(filled - 1) && ys[0] == ys[1] {
+                    // Beyond the plane's first or last row, that row is repeated, so the previous pair is right here
+                    // too.
+                    ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), scratch_layout.pair_words);
+                } else {
+                    let mut sources = ys.map(|y| tile.source.row(y).cast::<T>());
+                    if tile.layout.sample_layout == SampleLayout::Packed1010102 {
+                        let unpacked = [0, 1].map(|i| temp.cast::<u16>().add(i * scratch_layout.temp_words));
+                        sources = [0, 1].map(|i| {
+                            unpack_1010102(&run, sources[i].cast(), unpacked[i], scratch_layout.temp_words).cast()
+                        });
+                    }
+                    R::convolve::<V>(
+                        &run,
+                        sources,
+                        rows,
+                        scratch_layout.row_words,
+                        ring_pair(filled),
+                        scratch_layout.pair_words,
+                    );
+                    if let (Some(run), SampleLayout::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.sample_layout) {
+                        R::convolve::<V>(
+                            &run,
+                            sources,
+                            rows,
+                            scratch_layout.row_words,
+                            temp,
+                            scratch_layout.pair_words,
+                        );
+                        // Luma and chroma samples alternate: one of two adjacent words is chroma.
+                        let luma_mask = if luma == 0 { 0xffff_ffff_u64.to_le() } else { 0xffff_ffff_u64.to_be() };
+                        let words = std::slice::from_raw_parts_mut(
+                            ring_pair(filled).cast::<u64>(),
+                            scratch_layout.pair_words / 2,
+                        );
+                        for (i, word) in words.iter_mut().enumerate() {
+                            *word = *word & luma_mask | *temp.cast::<u64>().add(i) & !luma_mask;
+                        }
+                    }
+                }
+            }
+            filled += 1;
+        }
+        // SAFETY: the loop above has filled the ring buffer with all row pairs of the block; the block's rows are in
+        // the region, which the caller guarantees is writable and accessed by no other thread.
+        unsafe {
+            columns_pass::<S, T, V>(
+                tile,
+                ring,
+                &scratch_layout,
+                first_pair,
+                top + block,
+                BLOCK_ROWS.min(height - block),
+            );
+        };
+    }
+}
+
+/// Unpacks those pixels of a 10-10-10-2 row that the rows pass reads to MSB-aligned 16-bit samples, at `to`. Returns
+/// the address that sample 0 of the row would have in front of them.
+///
+/// # Safety
+/// `row` is valid for reading the run's samples, and `to` for writing `capacity` samples.
+#[inline(always)]
+unsafe fn unpack_1010102(run: &SampleRun, row: *const u32, to: *mut u16, capacity: usize) -> *const u16 {
+    let start = run.x as isize - (run.weights.radius[0] * 4) as isize;
+    // The division has no remainder, because tiles and radii are whole pixels.
+    let first = start.max(0) as usize / 4;
+    let last = (run.samples / 4).min(((start + capacity as isize).max(0) as usize) / 4);
+    for (i, pixel) in (first..last).enumerate() {
+        // SAFETY: `pixel` is less than the run's samples / 4, so it is in the row; `last` limits the samples written to
+        // `capacity`.
+        unsafe {
+            let word = u64::from(row.add(pixel).read_unaligned());
+            let four =
+                (word & 0x3ff) << 6 | (word & 0xf_fc00) << 12 | (word & 0x3ff0_0000) << 18 | (word & 0xc000_0000) << 32;
+            let samples = [0, 16, 32, 48].map(|shift| (four >> shift) as u16);
+            to.add(4 * i).cast::<[u16; 4]>().write_unaligned(samples);
+        }
+    }
+    to.wrapping_sub(4 * first)
+}
+
+/// Packs the high halves of a pixel's four sums, MSB-aligned 16-bit samples, to a 10-10-10-2 word; truncates.
+#[inline(always)]
+fn pack_1010102(sums: [u16; 4]) -> u32 {
+    let four = (0..4).map(|c| u64::from(sums[c]) << (16 * c)).sum::<u64>();
+    (four >> 6 & 0x3ff | four >> 12 & 0xf_fc00 | four >> 18 & 0x3ff0_0000 | four >> 32 & 0xc000_0000) as u32
+}
+
+/// The columns pass: computes up to [`BLOCK_ROWS`] output rows, from row `y` of the plane, from the ring buffer's row
+/// pairs from `first_pair` on.
+///
+/// # Safety
+/// The conditions of [`blur`] hold, the ring buffer holds all row pairs of the block, and the `rows` rows from
+/// `y` on are in the tile's region.
+#[inline(always)]
+unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
+    tile: &Tile,
+    ring: *const u32,
+    scratch_layout: &ScratchLayout,
+    first_pair: usize,
+    y: usize,
+    rows: usize,
+) {
+    let block = V * S::LANES;
+    let weights = &tile.weights.all;
+    let is_packed = tile.layout.sample_layout == SampleLayout::Packed1010102;
+    let (right_shift, left_shift) = (32 - u32::from(tile.layout.depth), u32::from(tile.layout.shift()));
+    // 2³¹ removes the bias; half a unit of the output sample rounds it. Every fourth sample of 10-10-10-2 has 2 bits,
+    // so its unit is larger.
+    let initial_sum = |x: usize| 1 << 31 | if is_packed && x % 4 == 3 { 1 << 29 } else { 1 << (right_shift - 1) };
+    let initial: [u32; 16] = std::array::from_fn(initial_sum);
+    let head = first_pair % scratch_layout.pairs;
+    let ring_word =
+        |j: usize, x: usize| ring.wrapping_add((head + j) % scratch_layout.pairs * scratch_layout.pair_words + x);
+    for x in (0..tile.region.width).step_by(block) {
+        // SAFETY: the caller guarantees the instruction set. `ring_word` and the loop over pairs stay in the ring
+        // buffer, whose pairs are whole vector blocks. Output columns end with the region; the last, partial block is
+        // copied from `block_samples`.
+        unsafe {
+            let mut sums = [[S::load(initial.as_ptr()); V]; BLOCK_ROWS];
+            if weights.centre_wraps[1] {
+                for (n, sums) in sums.iter_mut().enumerate() {
+                    let row = weights.radius[1] + n;
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        let pair = S::load(ring_word(row / 2, x + v * S::LANES));
+                        let centre = if row.is_multiple_of(2) { S::shift_left(pair, 16) } else { S::mask_high(pair) };
+                        *sum = S::add(*sum, centre);
+                    }
+                }
+            }
+            let mut accumulate = |j: usize, pair: *const u32, first: usize, last: usize| {
+                let samples: [S::Vector; V] = std::array::from_fn(|v| S::load(pair.add(v * S::LANES)));
+                let weights = weights.columns.as_ptr().add(j * BLOCK_ROWS);
+                for (n, sums) in sums[..last].iter_mut().enumerate().skip(first) {
+                    let weight = S::splat(*weights.add(n));
+                    for (sum, samples) in sums.iter_mut().zip(samples) {
+                        *sum = S::dot(*sum, samples, weight);
+                    }
+                }
+            };
+            // The ring buffer is read from its head to its end, then from its start. Every pair is added to every sum:
+            // the taps of rows beyond the radius are 0.
+            let pairs_to_ring_end = scratch_layout.pairs - head;
+            for (from, to) in [(0, pairs_to_ring_end), (pairs_to_ring_end, scratch_layout.pairs)] {
+                let mut pair = ring_word(from, x);
+                for j in from..to {
+                    accumulate(j, pair, 0, BLOCK_ROWS);
+                    pair = pair.wrapping_add(scratch_layout.pair_words);
+                }
+            }
+            for (n, sums) in sums.iter().enumerate().take(rows) {
+                let row = tile.destination.row(y + n);
+                let mut block_samples = [T::default(); BLOCK_MAX];
+                let samples = (tile.region.width - x).min(block);
+                if is_packed {
+                    T::store::<S, V>(block_samples.as_mut_ptr(), *sums, 16, 0);
+                    let out = row.cast::<u32>().add((tile.region.x + x) / 4);
+                    for pixel in 0..samples / 4 {
+                        let four = block_samples.as_ptr().cast::<[u16; 4]>().add(pixel).read_unaligned();
+                        out.add(pixel).write_unaligned(pack_1010102(four));
+                    }
+                    continue;
+                }
+                let out = row.cast::<T>().add(tile.region.x + x);
+                let is_full = samples == block;
+                T::store::<S, V>(
+                    if is_full { out } else { block_samples.as_mut_ptr() },
+                    *sums,
+                    right_shift,
+                    left_shift,
+                );
+                if !is_full {
+                    out.cast::<u8>().copy_from(block_samples.as_ptr().cast(), samples * size_of::<T>());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Events: points in a stream, with the time at which the device reached them.
+
+use std::time::Duration;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUevent_flags, CUresult};
+
+use super::ResultExt;
+use crate::cuda::error::CudaError;
+
+/// A point in a stream.
+#[derive(Debug)]
+pub struct Event {
+    raw: sys::CUevent,
+    device: u32,
+}
+
+// SAFETY: a CUevent may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: the driver serialises concurrent calls on one event.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Creates an event in the current context, which is of `device`.
+    pub fn new(device: u32) -> Result<Self, CudaError> {
+        let raw = result::event::create(CUevent_flags::CU_EVENT_DEFAULT).when(device, "creating an event")?;
+        Ok(Self { raw, device })
+    }
+
+    /// The CUevent. `self` keeps ownership.
+    pub(super) fn raw(&self) -> sys::CUevent {
+        self.raw
+    }
+
+    /// Whether the device has reached it.
+    pub fn is_done(&self) -> Result<bool, CudaError> {
+        // SAFETY: the event lives as long as `self`.
+        match unsafe { result::event::query(self.raw) } {
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            result => result.when(self.device, "blurring a frame").map(|()| true),
+        }
+    }
+
+    /// Waits until the device has reached it.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: the event lives as long as `self`.
+        unsafe { result::event::synchronize(self.raw) }.when(self.device, "blurring a frame")
+    }
+
+    /// The time from `self` to a later event. The device has reached both.
+    pub fn elapsed_until(&self, later: &Self) -> Result<Duration, CudaError> {
+        // SAFETY: both events live as long as their owners, which are borrowed.
+        let milliseconds =
+            unsafe { result::event::elapsed(self.raw, later.raw) }.when(self.device, "reading a time")?;
+        // NaN, infinite and negative values become 0.
+        Ok(Duration::try_from_secs_f32(milliseconds / 1000.0).unwrap_or_default())
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: `new` created it.
+        let _ = unsafe { result::event::destroy(self.raw) };
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Streams, and the work that is enqueued on them: copies, launches and waits for events.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUevent_wait_flags};
+
+use super::ResultExt;
+use super::event::Event;
+use super::module::Function;
+use crate::cuda::error::CudaError;
+use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut};
+
+/// A stream: one of ours, which does not synchronise with the default stream, or a borrowed one.
+#[derive(Debug)]
+pub struct Stream {
+    raw: sys::CUstream,
+    device: u32,
+    owned: bool,
+}
+
+// SAFETY: a CUstream may be used from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: the driver serialises concurrent calls on one stream.
+unsafe impl Sync for Stream {}
+
+/// The size of a launch: one-dimensional grid and blocks, and the dynamic shared memory of a block in bytes.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the line above names them")]
+pub struct Grid {
+    pub blocks: u32,
+    pub threads: u32,
+    pub shared_bytes: u32,
+}
+
+impl Stream {
+    /// Creates a stream in the current context, which is of `device`.
+    pub fn new(device: u32) -> Result<Self, CudaError> {
+        let raw = result::stream::create(result::stream::StreamKind::NonBlocking).when(device, "creating a stream")?;
+        Ok(Self { raw, device, owned: true })
+    }
+
+    /// Wraps a stream of another owner.
+    ///
+    /// # Safety
+    /// `handle` is a live CUstream of the current context, on `device`, and outlives the result.
+    pub unsafe fn borrowed(handle: usize, device: u32) -> Self {
+        Self { raw: handle as sys::CUstream, device, owned: false }
+    }
+
+    /// The number of its device.
+    pub fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// The CUstream. `self` keeps ownership.
+    pub fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
+    /// Waits until all enqueued work is complete.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: the stream lives as long as `self`.
+        unsafe { result::stream::synchronize(self.raw) }.when(self.device, "waiting for its stream")
+    }
+
+    /// Records an event behind all work that is enqueued.
+    pub fn record(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: event and stream live as long as their owners, which are borrowed.
+        unsafe { result::event::record(event.raw(), self.raw) }.when(self.device, "recording an event")
+    }
+
+    /// Makes all work that is enqueued from now on wait for the event.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: stream and event live as long as their owners, which are borrowed.
+        unsafe { result::stream::wait_event(self.raw, event.raw(), CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
+            .when(self.device, "making a stream wait")
+    }
+
+    /// Enqueues an upload of the first `rows` rows of a plane, `row_bytes` bytes each.
+    ///
+    /// # Safety
+    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody writes the source
+    /// or accesses the destination before then.
+    pub unsafe fn upload_rows(
+        &self,
+        from: &HostPlane,
+        to: &DevicePlane,
+        row_bytes: usize,
+        rows: usize,
+    ) -> Result<(), CudaError> {
+        const WHAT: &str = "uploading a frame";
+        if from.pitch == row_bytes && to.pitch == row_bytes {
+            // SAFETY: rows without padding are one range, inside both planes.
+            return unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from.address.cast(), row_bytes * rows, self.raw) }
+                .result()
+                .when(self.device, WHAT);
+        }
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: from.address.cast(),
+            srcPitch: from.pitch,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: to.address,
+            dstPitch: to.pitch,
+            ..empty_copy(row_bytes, rows)
+        };
+        // SAFETY: both planes hold the rows, as the caller promises.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
+    }
+
+    /// Enqueues a download of the first `rows` rows of a plane, `row_bytes` bytes each.
+    ///
+    /// # Safety
+    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody writes the source
+    /// or accesses the destination before then.
+    pub unsafe fn download_rows(
+        &self,
+        from: &DevicePlane,
+        to: &HostPlaneMut,
+        row_bytes: usize,
+        rows: usize,
+    ) -> Result<(), CudaError> {
+        const WHAT: &str = "downloading a frame";
+        if from.pitch == row_bytes && to.pitch == row_bytes {
+            // SAFETY: rows without padding are one range, inside both planes.
+            return unsafe { sys::cuMemcpyDtoHAsync_v2(to.address.cast(), from.address, row_bytes * rows, self.raw) }
+                .result()
+                .when(self.device, WHAT);
+        }
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: from.address,
+            srcPitch: from.pitch,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            dstHost: to.address.cast(),
+            dstPitch: to.pitch,
+            ..empty_copy(row_bytes, rows)
+        };
+        // SAFETY: both planes hold the rows, as the caller promises.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
+    }
+
+    /// Enqueues a copy of the first `rows` rows of a plane in device memory, `row_bytes` bytes each.
+    ///
+    /// # Safety
+    /// Both planes hold the rows and live until the copy is complete; nobody writes the source or accesses the destination
+    /// before then.
+    pub unsafe fn copy_rows(
+        &self,
+        from: &DevicePlane,
+        to: &DevicePlane,
+        row_bytes: usize,
+        rows: usize,
+    ) -> Result<(), CudaError> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: from.address,
+            srcPitch: from.pitch,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: to.address,
+            dstPitch: to.pitch,
+            ..empty_copy(row_bytes, rows)
+        };
+        // The manual lets a driver refuse device-to-device copies with pitches not from cuMemAllocPitch; none tested does.
+        // SAFETY: both planes hold the rows, as the caller promises.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, "copying a plane")
+    }
+
+    /// Enqueues a launch of a kernel with one parameter, passed by value.
+    ///
+    /// # Safety
+    /// `parameter` is of the type and `grid` of the size that the kernel expects; the memory that the parameter refers to lives
+    /// until the kernel has finished; the function's module stays loaded until then.
+    pub unsafe fn launch<P>(&self, function: Function, grid: Grid, parameter: &P) -> Result<(), CudaError> {
+        let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
+        // SAFETY: the function expects this parameter, as the caller promises; the driver copies it before it returns.
+        unsafe {
+            result::launch_kernel(
+                function.raw(),
+                (grid.blocks, 1, 1),
+                (grid.threads, 1, 1),
+                grid.shared_bytes,
+                self.raw,
+                &mut parameters,
+            )
+        }
+        .when(self.device, "launching a kernel")
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: `new` created it. A failure was reported by the work that failed.
+            let _ = unsafe { result::stream::destroy(self.raw) };
+        }
+    }
+}
+
+/// A two-dimensional copy without source and destination.
+fn empty_copy(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: ptr::null(),
+        srcDevice: 0,
+        srcArray: ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: row_bytes,
+        Height: rows,
+    }
+}

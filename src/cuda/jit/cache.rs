@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The specialised kernels of a device, compiled in the background while generic kernels serve.
+//!
+//! An engine asks for a kernel at every frame and gets an answer at once. A background thread makes the requested kernels, one
+//! after the other, and ends when none is left. A kernel that could not be made is not tried again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::disk_cache::{self, Key};
+use super::error::JitError;
+use super::key::SpecialisationKey;
+use super::nvrtc::LazyNvrtc;
+use crate::cuda::driver::device::Device;
+use crate::cuda::driver::{Function, Module};
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels::abi::Kernel;
+use crate::log::Level;
+use crate::process::log;
+
+const SOURCE: &str = include_str!("../../../kernels/blur.cu");
+macro_rules! headers {
+    ($($name:literal),*) => { [$(($name, include_str!(concat!("../../../kernels/", $name)))),*] };
+}
+const HEADERS: [(&str, &str); 5] = headers!["abi.h", "compat.cuh", "pixels.cuh", "tile_loader.cuh", "alpha.cuh"];
+
+/// Kernels of one device; a kernel takes about 40 kB of device memory.
+const MAX_KERNELS: usize = 256;
+
+/// Where a specialised kernel came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// NVRTC compiled it in this process.
+    Nvrtc,
+    /// The disk cache, where an earlier process wrote it.
+    Disk,
+}
+
+impl Origin {
+    /// The value of `compile-last-from` in the element's stats.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvrtc => "nvrtc",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// A specialised kernel that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JitResult {
+    /// Time from taking it from the queue to having it loaded.
+    pub took: Duration,
+    /// Its origin.
+    pub from: Origin,
+}
+
+/// What the background thread is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JitStatus {
+    /// It is making a kernel.
+    pub compiling: bool,
+    /// The last kernel made.
+    pub last: Option<JitResult>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// In the queue, requested by this many engines.
+    Queued(usize),
+    Compiling,
+    Ready(Function),
+    Failed,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<SpecialisationKey, Entry>,
+    queue: VecDeque<SpecialisationKey>,
+    /// Whether the background thread is running.
+    is_running: bool,
+    last: Option<JitResult>,
+    /// Keeps the ready functions loaded.
+    modules: Vec<Module>,
+}
+
+/// The specialised kernels of a device.
+pub struct JitCache {
+    device: Arc<Device>,
+    compiler: &'static LazyNvrtc,
+    state: Mutex<State>,
+    /// Notified when the background thread ends.
+    idle: Condvar,
+}
+
+impl JitCache {
+    /// Without kernels.
+    pub fn new(device: Arc<Device>, compiler: &'static LazyNvrtc) -> Self {
+        Self { device, compiler, state: Mutex::default(), idle: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel, if it is ready. Never waits for a compilation.
+    pub fn get(&self, key: &SpecialisationKey) -> Option<Function> {
+        match self.lock().entries.get(key) {
+            Some(Entry::Ready(function)) => Some(*function),
+            _ => None,
+        }
+    }
+
+    /// What the background thread is doing.
+    pub fn status(&self) -> JitStatus {
+        let state = self.lock();
+        JitStatus { compiling: state.is_running, last: state.last }
+    }
+
+    /// Requests a kernel for an engine. Returns whether the engine has to cancel the request when it no longer needs the
+    /// kernel.
+    pub fn request(self: &Arc<Self>, key: SpecialisationKey) -> bool {
+        let mut state = self.lock();
+        let has_capacity = state.entries.len() < MAX_KERNELS;
+        match state.entries.get_mut(&key) {
+            Some(Entry::Queued(engines)) => *engines += 1,
+            Some(_) => return false,
+            None if !has_capacity => return false,
+            None => {
+                state.entries.insert(key, Entry::Queued(1));
+                state.queue.push_back(key);
+            }
+        }
+        if !state.is_running {
+            let thread = std::thread::Builder::new().name("gaussblur-nvrtc".to_owned());
+            let cache = Arc::clone(self);
+            match thread.spawn(move || cache.make_queued()) {
+                Ok(_) => state.is_running = true,
+                Err(error) => {
+                    state.entries.remove(&key);
+                    state.queue.retain(|queued| *queued != key);
+                    drop(state);
+                    let line = format!("no kernel for {key:?}: the compiling thread could not be started ({error})");
+                    log(Level::Warning, &line);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Cancels a request. The kernel is not made if no other engine requests it and it has not been started.
+    pub fn cancel(&self, key: &SpecialisationKey) {
+        let mut state = self.lock();
+        match state.entries.get_mut(key) {
+            Some(Entry::Queued(1)) => {
+                state.entries.remove(key);
+                state.queue.retain(|queued| queued != key);
+            }
+            Some(Entry::Queued(engines)) => *engines -= 1,
+            _ => (),
+        }
+    }
+
+    /// The background thread: makes the queued kernels, one after the other.
+    fn make_queued(&self) {
+        loop {
+            let key = {
+                let mut state = self.lock();
+                let Some(key) = state.queue.pop_front() else {
+                    state.is_running = false;
+                    self.idle.notify_all();
+                    return;
+                };
+                state.entries.insert(key, Entry::Compiling);
+                key
+            };
+            let started = Instant::now();
+            // A panic must not leave the entry compiling for ever.
+            let attempt = std::panic::AssertUnwindSafe(|| self.make(&key));
+            let made = std::panic::catch_unwind(attempt).unwrap_or(Err(JitError::Panicked));
+            let mut state = self.lock();
+            match made {
+                Ok((function, module, from)) => {
+                    let took = started.elapsed();
+                    state.last = Some(JitResult { took, from });
+                    state.modules.push(module);
+                    state.entries.insert(key, Entry::Ready(function));
+                    log(Level::Info, &format!("a kernel for {key:?} is ready after {took:.1?}, from {from:?}"));
+                }
+                Err(error) => {
+                    if !matches!(error, JitError::Unavailable) {
+                        let line = format!("no kernel for {key:?}, using the generic one: {error}");
+                        log(Level::Warning, &line);
+                    }
+                    state.entries.insert(key, Entry::Failed);
+                }
+            }
+        }
+    }
+
+    /// Empties the queue, and waits up to `timeout` for the kernel that is being compiled.
+    pub fn finish(&self, timeout: Duration) {
+        let mut state = self.lock();
+        while let Some(key) = state.queue.pop_front() {
+            state.entries.remove(&key);
+        }
+        let _ = self.idle.wait_timeout_while(state, timeout, |state| state.is_running);
+    }
+
+    /// Reads a kernel from the disk cache or compiles it, and loads it.
+    fn make(&self, key: &SpecialisationKey) -> Result<(Function, Module, Origin), JitError> {
+        let nvrtc = self.compiler.get().ok_or(JitError::Unavailable)?;
+        let target = nvrtc.target(self.device.capability(), self.device.driver())?;
+        let options = key.options(target);
+        let (major, minor) = nvrtc.version();
+        let version = format!("{major}.{minor}");
+        let sources = HEADERS.iter().map(|(_, text)| *text).chain([SOURCE, version.as_str()]);
+        let file_key = Key::of(sources.chain(options.iter().map(String::as_str)));
+        let folder = disk_cache::folder();
+
+        if let Some(image) = folder.as_ref().and_then(|folder| disk_cache::read(folder, &file_key)) {
+            match self.load(image) {
+                Ok((function, module)) => return Ok((function, module, Origin::Disk)),
+                Err(error) => {
+                    let line = format!("a kernel from the disk cache cannot be loaded ({error}); compiling it again");
+                    log(Level::Info, &line);
+                }
+            }
+        }
+        log(Level::Debug, &format!("NVRTC {version}: {}", options.join(" ")));
+        let (image, output) = nvrtc.compile(SOURCE, &HEADERS, &options, target)?;
+        if !output.is_empty() {
+            log(Level::Debug, &format!("NVRTC {version} reports: {output}"));
+        }
+        let (function, module) = self.load(image.clone())?;
+        if let Some(folder) = folder {
+            disk_cache::write(&folder, &file_key, &image);
+        }
+        Ok((function, module, Origin::Nvrtc))
+    }
+
+    fn load(&self, image: Vec<u8>) -> Result<(Function, Module), CudaError> {
+        // SAFETY: the image is the compiler's output, or a file whose digest matches.
+        let module = unsafe { Module::load(image, &self.device) }?;
+        Ok((module.function(&Kernel::Specialised.entry_point())?, module))
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Why a specialised kernel was not made.
+
+use crate::cuda::error::CudaError;
+
+/// The oldest NVRTC that can compile the kernels.
+pub const NVRTC_NEEDED: (i32, i32) = (11, 8);
+
+/// Why NVRTC returned no image.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant names its fields")]
+pub enum NvrtcError {
+    #[error("NVRTC was not found as {names}")]
+    NotFound { names: String },
+    #[error("NVRTC cannot be used: {0}")]
+    Unusable(#[from] libloading::Error),
+    #[error("NVRTC {}.{} is too old; {}.{} is needed", found.0, found.1, NVRTC_NEEDED.0, NVRTC_NEEDED.1)]
+    TooOld { found: (i32, i32) },
+    #[error("NVRTC {}.{} is newer than the driver and does not know the device", .0.0, .0.1)]
+    NewerThanDriver((i32, i32)),
+    #[error("NVRTC {}.{} no longer supports the device", .0.0, .0.1)]
+    UnsupportedDevice((i32, i32)),
+    #[error("the source or an option contains a NUL")]
+    Nul(#[from] std::ffi::NulError),
+    #[error("{status}{}{log}", if log.is_empty() { "" } else { "\n" })]
+    Failed { status: String, log: String },
+}
+
+impl NvrtcError {
+    /// The same error with the compiler's log, if it is one of the compiler.
+    pub(super) fn with_log(self, log: &str) -> Self {
+        match self {
+            Self::Failed { status, .. } => Self::Failed { status, log: log.to_owned() },
+            error => error,
+        }
+    }
+}
+
+/// Why a specialised kernel was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum JitError {
+    /// NVRTC is not available. That is logged once, when it is opened.
+    #[error("NVRTC is not available")]
+    Unavailable,
+    /// NVRTC failed.
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
+    /// The driver did not load the kernel.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The compiling thread panicked.
+    #[error("the compiling thread panicked")]
+    Panicked,
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The specialised kernels that one engine asks for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::cache::JitCache;
+use super::key::SpecialisationKey;
+
+/// Keys that stay the same for this long are requested. A sigma in motion passes through many radii, each for a few frames.
+const STEADY: Duration = Duration::from_millis(250);
+
+/// The kernels that would serve the frames at hand, requested once they have been the same for a while. Dropping it cancels
+/// the request.
+pub struct JitRequest {
+    cache: Arc<JitCache>,
+    keys: Vec<SpecialisationKey>,
+    since: Instant,
+    /// The keys that were requested and have to be cancelled. `None` before the request.
+    requested: Option<Vec<SpecialisationKey>>,
+}
+
+impl JitRequest {
+    /// For no kernels.
+    pub fn new(cache: Arc<JitCache>) -> Self {
+        Self { cache, keys: Vec::new(), since: Instant::now(), requested: None }
+    }
+
+    /// Called with the keys of every frame.
+    pub fn update(&mut self, keys: impl Iterator<Item = SpecialisationKey> + Clone) {
+        if !keys.clone().eq(self.keys.iter().copied()) {
+            self.cancel();
+            (self.keys, self.since) = (keys.collect(), Instant::now());
+        } else if self.requested.is_none() && self.since.elapsed() >= STEADY {
+            let requested = |key: &SpecialisationKey| self.cache.request(*key);
+            self.requested = Some(self.keys.iter().copied().filter(requested).collect());
+        }
+    }
+
+    fn cancel(&mut self) {
+        for key in self.requested.take().into_iter().flatten() {
+            self.cache.cancel(&key);
+        }
+    }
+}
+
+impl Drop for JitRequest {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The launches of the kernels that premultiply before a blur, and unpremultiply or restore channels after it.
+
+use super::abi::{ALPHA_THREADS, AlphaArgs, Args, Kernel, Launch};
+use crate::cuda::driver::Grid;
+use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::plan::AlphaSource;
+use crate::filter::plane::DevicePlane;
+
+/// The planes of an operation on alpha. A plane that it does not use is the default, address 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AlphaPlanes {
+    pub source: DevicePlane,
+    pub destination: DevicePlane,
+    pub premultiplied: DevicePlane,
+    /// The alpha plane, if alpha is not a channel of the source.
+    pub alpha: DevicePlane,
+}
+
+/// The launch of [`Kernel::Premultiply`] or [`Kernel::Unpremultiply`] for a plane of this layout.
+pub fn launch(
+    kernel: Kernel,
+    layout: &PlaneLayout,
+    alpha: Option<&AlphaSource>,
+    passthrough_mask: u32,
+    planes: &AlphaPlanes,
+) -> Launch {
+    let channels = u32::from(layout.channels);
+    let (alpha_channel, [alpha_width, alpha_height], alpha_subsampling) = match alpha {
+        Some(AlphaSource::Plane { view, subsampling }) => {
+            (channels, [view.field.layout.width, view.field.layout.height], *subsampling)
+        }
+        Some(AlphaSource::Channel(channel)) => ((*channel).into(), [0; 2], [0; 2]),
+        None => (channels, [0; 2], [0; 2]),
+    };
+    let args = AlphaArgs {
+        src: planes.source.address,
+        dst: planes.destination.address,
+        premultiplied: planes.premultiplied.address,
+        alpha_src: planes.alpha.address,
+        src_pitch: planes.source.pitch as u64,
+        dst_pitch: planes.destination.pitch as u64,
+        premultiplied_pitch: planes.premultiplied.pitch as u64,
+        alpha_pitch: planes.alpha.pitch as u64,
+        width: layout.row_pixels() as u32,
+        height: layout.height,
+        channels,
+        depth: layout.depth.into(),
+        shift: layout.shift().into(),
+        packed1010102: u32::from(layout.sample_layout == SampleLayout::Packed1010102),
+        alpha_channel,
+        passthrough_mask,
+        alpha_width,
+        alpha_height,
+        alpha_subsampling,
+        reserved: [0; 4],
+    };
+    let grid =
+        Grid { blocks: args.width.div_ceil(ALPHA_THREADS) * args.height, threads: kernel.threads(), shared_bytes: 0 };
+    Launch { kernel, grid, args: Args::Alpha(args) }
+}

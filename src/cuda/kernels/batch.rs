@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The planes that one launch blurs, and the launches for them.
+//!
+//! Planes of a frame that suit each other share a launch, because a small plane leaves most of a device idle.
+
+use std::ops::Range;
+
+use super::abi::*;
+use super::geometry::{self, radii};
+use crate::cuda::driver::Grid;
+use crate::cuda::driver::device::DeviceLimits;
+use crate::filter::Taps;
+use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::plan::PlaneTaps;
+use crate::filter::plane::DevicePlane;
+
+/// The blur of some rows of a plane in device memory.
+#[derive(Debug, Clone)]
+pub struct PlaneBlur<'a> {
+    /// The plane's layout; not interlaced.
+    pub layout: PlaneLayout,
+    /// Where the rows that are read are.
+    pub source: DevicePlane,
+    /// Where the rows that are written are. Must not overlap the source.
+    pub destination: DevicePlane,
+    /// Its taps.
+    pub taps: &'a PlaneTaps,
+    /// The rows to write, at least one.
+    pub rows: Range<u32>,
+}
+
+/// What the kernels keep once for several planes of a launch: the number of channels and the taps.
+pub type FilterSlot<'a> = (u8, &'a PlaneTaps);
+
+/// Planes that the same launches blur.
+#[derive(Debug, Clone)]
+pub struct LaunchBatch<'a> {
+    family: PixelFamily,
+    planes: Vec<PlaneBlur<'a>>,
+    slots: Vec<FilterSlot<'a>>,
+}
+
+/// Divides planes into batches, in order.
+pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<LaunchBatch<'a>> {
+    let mut batches: Vec<LaunchBatch> = Vec::new();
+    for plane in planes {
+        debug_assert!(plane.rows.start < plane.rows.end && plane.rows.end <= plane.layout.height);
+        let (family, slot) = (PixelFamily::of(&plane.layout), (plane.layout.channels, plane.taps));
+        let joins = |batch: &&mut LaunchBatch| {
+            batch.family == family
+                && batch.planes.len() < family.most_planes()
+                && (batch.slots.contains(&slot) || batch.slots.len() < FILTER_SLOTS as usize)
+        };
+        match batches.last_mut().filter(joins) {
+            Some(batch) => {
+                if !batch.slots.contains(&slot) {
+                    batch.slots.push(slot);
+                }
+                batch.planes.push(plane);
+            }
+            None => batches.push(LaunchBatch { family, planes: vec![plane], slots: vec![slot] }),
+        }
+    }
+    batches
+}
+
+/// Taps as the kernels take them, modulo 65536. A single tap of 65536 becomes 0; the kernels know it by its radius.
+fn packed(taps: &Taps) -> [u16; TAPS as usize] {
+    std::array::from_fn(|i| taps.at(i) as u16)
+}
+
+impl<'a> LaunchBatch<'a> {
+    /// The family of its pixels.
+    pub fn family(&self) -> PixelFamily {
+        self.family
+    }
+
+    /// Its filter slots, one or two.
+    pub fn slots(&self) -> &[FilterSlot<'a>] {
+        &self.slots
+    }
+
+    /// Its planes.
+    pub fn planes(&self) -> &[PlaneBlur<'a>] {
+        &self.planes
+    }
+
+    /// Bytes per sample.
+    pub fn sample_bytes(&self) -> usize {
+        self.planes[0].layout.sample_bytes()
+    }
+
+    /// The radii of its filter slots, see [`radii`].
+    pub fn radii(&self) -> impl Iterator<Item = [u32; 3]> {
+        self.slots.iter().map(|(_, taps)| radii(taps))
+    }
+
+    /// The largest shared memory of a block that any of its planes needs, in bytes.
+    fn shared_bytes(&self, kernel: Kernel) -> u32 {
+        let of_plane = |plane: &PlaneBlur| geometry::shared_bytes(kernel, &plane.layout, plane.taps);
+        self.planes.iter().map(of_plane).max().unwrap_or(0)
+    }
+
+    /// Whether the device has enough shared memory for the fused kernels.
+    pub fn fits_fused(&self, limits: DeviceLimits) -> bool {
+        self.shared_bytes(Kernel::Fused(self.family)) <= limits.shared_bytes
+    }
+
+    /// Device memory for the intermediate of its planes between the rows and the columns kernel, in bytes.
+    pub(super) fn intermediate_bytes(&self) -> usize {
+        self.planes.iter().map(|plane| geometry::intermediate_bytes(&plane.layout)).sum()
+    }
+
+    /// The launch of one of its kernels. `intermediate` is the address of [`LaunchBatch::intermediate_bytes`] of device memory,
+    /// aligned to 16 bytes, for the kernels that use it.
+    pub(super) fn launch(&self, kernel: Kernel, intermediate: u64, limits: DeviceLimits) -> Launch {
+        let shared_bytes = self.shared_bytes(kernel);
+        let rows_and_strips = |plane: &PlaneBlur| (plane.rows.end - plane.rows.start, geometry::strips(&plane.layout));
+        let segment_rows = match kernel {
+            Kernel::Rows(_) | Kernel::Columns => 0,
+            _ => geometry::segment_rows(self.planes.iter().map(rows_and_strips), limits),
+        };
+        let (args, blocks) = self.args(kernel, segment_rows, intermediate);
+        Launch { kernel, grid: Grid { blocks, threads: kernel.threads(), shared_bytes }, args: Args::Blur(args) }
+    }
+
+    /// The parameter of a launch, and its number of blocks.
+    fn args(&self, kernel: Kernel, segment_rows: u32, mut workspace: u64) -> (BlurArgs, u32) {
+        let unused = BlurPlane { first_block: u32::MAX, ..BlurPlane::default() };
+        let mut args = BlurArgs {
+            planes: [unused; PLANES as usize],
+            segment_rows,
+            reserved: [0; 3],
+            radius: [[0; 2]; FILTER_SLOTS as usize],
+            taps: [[[0; TAPS as usize]; 2]; FILTER_SLOTS as usize],
+        };
+        let slots = self.slots.iter().map(|(_, taps)| [&taps.rows, &taps.columns]);
+        // Packed 4:2:2 has one plane, and the second slot for its chroma.
+        let is_yuv422 = self.family == PixelFamily::Yuv422;
+        let chroma = self.slots.iter().filter(|_| is_yuv422).map(|(_, taps)| [&taps.chroma_rows, &taps.columns]);
+        for ((radius, packed_taps), taps) in args.radius.iter_mut().zip(&mut args.taps).zip(slots.chain(chroma)) {
+            *radius = taps.map(|taps| taps.radius() as u32);
+            *packed_taps = taps.map(packed);
+        }
+
+        let mut blocks = 0;
+        for (to, plane) in args.planes.iter_mut().zip(&self.planes) {
+            let PlaneBlur { layout, source, destination, taps, rows } = plane;
+            let slot = self.slots.iter().position(|slot| *slot == (layout.channels, *taps));
+            let (mut begin, mut end, mut strips) = (rows.start, rows.end, geometry::strips(layout));
+            let step = match kernel {
+                Kernel::Rows(_) => {
+                    // The halo that the columns of these rows read.
+                    let [_, halo, _] = radii(taps);
+                    (begin, end) = (begin.saturating_sub(halo), layout.height.min(end + halo));
+                    ROWS_STEP
+                }
+                Kernel::Columns => {
+                    strips = geometry::column_strips(layout);
+                    COLUMNS_STEP
+                }
+                _ => segment_rows,
+            };
+            let yuv422 = match layout.sample_layout {
+                SampleLayout::Yuv422 { luma } => u32::from(luma) | (layout.width % 2) << 1,
+                _ => 0,
+            };
+            *to = BlurPlane {
+                src: source.address,
+                dst: destination.address,
+                workspace,
+                src_pitch: source.pitch as u64,
+                dst_pitch: destination.pitch as u64,
+                workspace_pitch: geometry::intermediate_pitch(layout),
+                width: layout.row_pixels() as u32,
+                height: layout.height,
+                channels: layout.channels.into(),
+                depth: layout.depth.into(),
+                shift: layout.shift().into(),
+                yuv422,
+                slot: slot.expect("every plane has a filter slot of its batch") as u32,
+                row_begin: begin,
+                row_end: end,
+                first_block: blocks,
+                strips,
+                packed1010102: u32::from(layout.sample_layout == SampleLayout::Packed1010102),
+            };
+            blocks += strips * (end - begin).div_ceil(step);
+            workspace += geometry::intermediate_bytes(layout) as u64;
+        }
+        (args, blocks)
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The choice of kernels for a batch, as a table.
+
+use super::abi::{Kernel, Launch};
+use super::batch::LaunchBatch;
+use crate::cuda::driver::device::DeviceLimits;
+
+/// The passes in which a batch is blurred.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PassStrategy {
+    /// The first suitable row of the table.
+    #[default]
+    Best,
+    /// Rows and columns in one launch, with the intermediate in shared memory, wherever that is large enough.
+    Fused,
+    /// Rows, then columns, with the intermediate in the workspace.
+    Split,
+    /// [`PassStrategy::Fused`], by a kernel that is compiled for the radii of the batch.
+    Specialised,
+}
+
+/// When a strategy is the fastest.
+struct Rule {
+    strategy: PassStrategy,
+    /// Largest radius along rows.
+    row_radius: u32,
+    /// Largest radius along columns, for samples of one byte and of two.
+    column_radius: [u32; 2],
+}
+
+/// Fastest first. The radii were measured on an H200 (kernels/README.md).
+static RULES: [Rule; 3] = [
+    // At least 5 % faster than the generic kernels; beyond it, two generic passes are. Rows are unrolled up to this radius.
+    Rule { strategy: PassStrategy::Specialised, row_radius: 32, column_radius: [24, 15] },
+    // The ring buffer grows with the radius along columns, and with it the shared memory, until too few blocks run at once.
+    // The two strategies cross between 15 and 24, depending on format and frame size.
+    Rule { strategy: PassStrategy::Fused, row_radius: u32::MAX, column_radius: [15, 15] },
+    Rule { strategy: PassStrategy::Split, row_radius: u32::MAX, column_radius: [u32::MAX, u32::MAX] },
+];
+
+impl Rule {
+    fn suits(&self, batch: &LaunchBatch, limits: DeviceLimits) -> bool {
+        let column_radius = self.column_radius[batch.sample_bytes() - 1];
+        let in_range = |[rows, columns, _]: [u32; 3]| rows <= self.row_radius && columns <= column_radius;
+        batch.radii().all(in_range) && (self.strategy == PassStrategy::Split || batch.fits_fused(limits))
+    }
+}
+
+/// Whether a specialised kernel is the fastest for a batch.
+pub fn gains_from_specialisation(batch: &LaunchBatch, limits: DeviceLimits) -> bool {
+    RULES.iter().any(|rule| rule.strategy == PassStrategy::Specialised && rule.suits(batch, limits))
+}
+
+/// Device memory for the intermediate of a batch, in bytes; 0 if its kernels need none.
+pub fn intermediate_bytes(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimits) -> usize {
+    if kernels(batch, requested, limits).contains(&Kernel::Columns) { batch.intermediate_bytes() } else { 0 }
+}
+
+/// The launches, in order, that write the rows of a batch. `intermediate` is the address of [`intermediate_bytes`] of device
+/// memory, aligned to 16 bytes; unused where that is 0.
+pub fn launches(batch: &LaunchBatch, intermediate: u64, requested: PassStrategy, limits: DeviceLimits) -> Vec<Launch> {
+    let kernels = kernels(batch, requested, limits).into_iter();
+    kernels.map(|kernel| batch.launch(kernel, intermediate, limits)).collect()
+}
+
+/// The kernels for a batch, in the order of their launches: the fastest of the generic ones, or those of the strategy that is
+/// requested, if the device has the shared memory.
+fn kernels(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
+    let generic = || RULES.iter().filter(|rule| rule.strategy != PassStrategy::Specialised);
+    let strategy = match requested {
+        PassStrategy::Best => generic().find(|rule| rule.suits(batch, limits)).map_or(requested, |rule| rule.strategy),
+        PassStrategy::Fused | PassStrategy::Specialised if !batch.fits_fused(limits) => PassStrategy::Split,
+        requested => requested,
+    };
+    match strategy {
+        PassStrategy::Specialised => vec![Kernel::Specialised],
+        PassStrategy::Fused => vec![Kernel::Fused(batch.family())],
+        PassStrategy::Split | PassStrategy::Best => vec![Kernel::Rows(batch.family()), Kernel::Columns],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::kernels::abi::*;
+    use crate::cuda::kernels::batch::{PlaneBlur, batches};
+    use crate::filter::BlurParams;
+    use crate::filter::frame::{PlaneLayout, SampleLayout};
+    use crate::filter::plan::PlaneTaps;
+    use crate::filter::plan::{Operation, Plan};
+    use crate::filter::plane::DevicePlane;
+
+    const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared_bytes: 227 << 10 };
+    const TURING: DeviceLimits = DeviceLimits { multiprocessors: 30, shared_bytes: 64 << 10 };
+
+    fn layout(channels: u8, depth: u8) -> PlaneLayout {
+        PlaneLayout::new(1920, 1080, channels, depth)
+    }
+
+    fn taps(size: u32, layout: PlaneLayout) -> PlaneTaps {
+        let params = BlurParams::new((f64::from(size) / 6.0).min(100.0), size).unwrap();
+        match &Plan::new(params.into(), &[layout]).operations()[0] {
+            Operation::Blur { taps, .. } => taps.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn blur(layout: PlaneLayout, taps: &PlaneTaps) -> PlaneBlur<'_> {
+        let memory = DevicePlane { address: 0, pitch: 1 << 20, len: usize::MAX };
+        PlaneBlur { layout, source: memory, destination: memory, taps, rows: 0..layout.height }
+    }
+
+    fn batch(plane: PlaneBlur<'_>) -> LaunchBatch<'_> {
+        batches([plane]).remove(0)
+    }
+
+    fn plane(launch: &Launch) -> BlurPlane {
+        match launch.args {
+            Args::Blur(args) => args.planes[0],
+            Args::Alpha(_) => unreachable!("a blur"),
+        }
+    }
+
+    /// Every pixel family.
+    fn layouts() -> Vec<PlaneLayout> {
+        let mut layouts: Vec<_> = (1..=4).flat_map(|channels| [layout(channels, 8), layout(channels, 16)]).collect();
+        layouts.push(PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) });
+        layouts.push(PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) });
+        layouts
+    }
+
+    /// From Turing on a block may have 64 KiB of shared memory; no radius may need more.
+    #[test]
+    fn every_radius_fits_into_the_shared_memory_of_turing() {
+        for size in (1..=801).step_by(8) {
+            for layout in layouts() {
+                let taps = taps(size, layout);
+                for passes in [PassStrategy::Best, PassStrategy::Fused, PassStrategy::Split] {
+                    for launch in launches(&batch(blur(layout, &taps)), 0, passes, TURING) {
+                        let bytes = launch.grid.shared_bytes;
+                        assert!(bytes <= TURING.shared_bytes, "{layout:?} {size}: {:?} {bytes}", launch.kernel);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_radii_take_one_launch_and_no_workspace() {
+        for (size, count) in [(1, 1), (7, 1), (31, 1), (33, 2), (801, 2)] {
+            let taps = taps(size, layout(4, 8));
+            let batch = batch(blur(layout(4, 8), &taps));
+            assert_eq!(launches(&batch, 0, PassStrategy::Best, H200).len(), count, "kernel-size={size}");
+            assert_eq!(intermediate_bytes(&batch, PassStrategy::Best, H200) > 0, count == 2, "kernel-size={size}");
+        }
+    }
+
+    #[test]
+    fn the_rows_pass_of_a_band_writes_its_halo_too() {
+        let taps = taps(101, layout(1, 8));
+        let band = PlaneBlur { rows: 500..600, ..blur(layout(1, 8), &taps) };
+        let [rows, columns] = launches(&batch(band), 0, PassStrategy::Split, H200)[..] else { panic!("two launches") };
+        let [rows, columns] = [plane(&rows), plane(&columns)];
+        let radius = taps.columns.radius() as u32;
+        assert_eq!([rows.row_begin, rows.row_end], [500 - radius, 600 + radius]);
+        assert_eq!([columns.row_begin, columns.row_end], [500, 600]);
+    }
+
+    #[test]
+    fn planes_of_a_family_share_a_launch() {
+        let (luma, chroma) = (layout(1, 8), PlaneLayout { sigma_scale: [0.5; 2], ..layout(2, 8) });
+        let [wide, narrow, none] = [taps(31, luma), taps(31, chroma), PlaneTaps { ..taps(1, luma) }];
+        let of = |planes: &[(PlaneLayout, &PlaneTaps)]| -> Vec<usize> {
+            let planes: Vec<_> = planes.iter().map(|(layout, taps)| blur(*layout, taps)).collect();
+            batches(planes).iter().map(|batch| batch.planes().len()).collect()
+        };
+        assert_eq!(of(&[(luma, &wide), (chroma, &narrow)]), [2]);
+        let planar = PlaneLayout { channels: 1, ..chroma };
+        assert_eq!(of(&[(luma, &wide), (planar, &narrow), (planar, &narrow), (luma, &wide)]), [4]);
+        // A third pair of radii, other samples, a fifth plane.
+        assert_eq!(of(&[(luma, &wide), (planar, &narrow), (luma, &none)]), [2, 1]);
+        assert_eq!(of(&[(luma, &wide), (layout(1, 16), &wide)]), [1, 1]);
+        assert_eq!(of(&[(luma, &wide); 5]), [4, 1]);
+        // The same radii with other numbers of channels take two slots.
+        let both = batches([blur(luma, &wide), blur(layout(2, 8), &wide)]);
+        assert_eq!((both.len(), both[0].slots().len()), (1, 2));
+    }
+
+    #[test]
+    fn blocks_of_planes_follow_each_other() {
+        let (luma, chroma) = (layout(1, 8), PlaneLayout { width: 960, height: 540, ..layout(2, 8) });
+        let taps = taps(7, luma);
+        let all = batches([blur(luma, &taps), blur(chroma, &taps)]).remove(0);
+        for passes in [PassStrategy::Fused, PassStrategy::Split] {
+            for launch in launches(&all, 0, passes, H200) {
+                let Args::Blur(args) = launch.args else { unreachable!("a blur") };
+                let firsts = args.planes.map(|plane| plane.first_block);
+                assert!(firsts[0] == 0 && firsts[1] > 0 && firsts[1] < launch.grid.blocks, "{firsts:?}");
+                assert_eq!(firsts[2..], [u32::MAX; 2]);
+            }
+        }
+    }
+}

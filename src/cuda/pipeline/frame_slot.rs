@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A frame slot: the memory and the events that one frame in flight has for itself. It is reused for frames of the same layouts,
+//! so nothing is allocated per frame.
+
+use super::TransferPath;
+use crate::cuda::driver::{Event, Stream, Workspace};
+use crate::cuda::error::CudaError;
+use crate::cuda::transfer::FrameBuffers;
+use crate::filter::frame::PlaneLayout;
+
+/// The ends of the steps of a band.
+pub struct BandEvents {
+    pub uploaded: Event,
+    pub processed: Event,
+    pub downloaded: Event,
+}
+
+/// The memory and the events of a frame.
+pub struct FrameSlot {
+    /// Progressive: fields use the same memory.
+    layouts: Vec<PlaneLayout>,
+    pub source: FrameBuffers,
+    pub destination: FrameBuffers,
+    workspace: Workspace,
+    /// Before the first step.
+    pub begin: Event,
+    pub bands: Vec<BandEvents>,
+}
+
+fn progressive(layout: &PlaneLayout) -> PlaneLayout {
+    PlaneLayout { interlaced: false, ..*layout }
+}
+
+impl FrameSlot {
+    /// For frames of these planes, on the device whose context is current. No memory is allocated yet.
+    pub fn new(layouts: &[PlaneLayout], device: u32) -> Result<Self, CudaError> {
+        let layouts: Vec<PlaneLayout> = layouts.iter().map(progressive).collect();
+        Ok(Self {
+            source: FrameBuffers::new(&layouts),
+            destination: FrameBuffers::new(&layouts),
+            layouts,
+            workspace: Workspace::default(),
+            begin: Event::new(device)?,
+            bands: Vec::new(),
+        })
+    }
+
+    /// The planes of the frames that it is for.
+    pub fn layouts(&self) -> &[PlaneLayout] {
+        &self.layouts
+    }
+
+    /// Whether it is for frames of these planes.
+    pub fn is_for(&self, layouts: &[PlaneLayout]) -> bool {
+        self.layouts.iter().copied().eq(layouts.iter().map(progressive))
+    }
+
+    /// Allocates what frames with these transfer paths need and is not there yet.
+    pub fn reserve(&mut self, [source, destination]: [TransferPath; 2], stream: &Stream) -> Result<(), CudaError> {
+        let mut is_new = false;
+        for (buffers, path) in [(&mut self.source, source), (&mut self.destination, destination)] {
+            if path != TransferPath::Resident {
+                is_new |= buffers.reserve(path == TransferPath::Staged, stream)?;
+            }
+        }
+        // The stream clears the memory, and other streams use it.
+        if is_new { stream.synchronize() } else { Ok(()) }
+    }
+
+    /// Allocates at least `bytes` of workspace, and returns its address. Nothing uses the workspace.
+    pub fn reserve_workspace(&mut self, bytes: usize, stream: &Stream) -> Result<u64, CudaError> {
+        if self.workspace.reserve(bytes, stream)? {
+            stream.synchronize()?;
+        }
+        Ok(self.workspace.address())
+    }
+
+    /// Creates events for at least `count` bands.
+    pub fn reserve_events(&mut self, count: usize, device: u32) -> Result<(), CudaError> {
+        while self.bands.len() < count {
+            let [uploaded, processed, downloaded] = [Event::new(device)?, Event::new(device)?, Event::new(device)?];
+            self.bands.push(BandEvents { uploaded, processed, downloaded });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The pipeline of an engine: an optional upload, the kernels, an optional download.
+//!
+//! A frame is enqueued as a whole. Frames in host memory are divided into bands, whose transfers overlap with the kernels of
+//! other bands, and completed later. Frames that stay on the device run on their own stream, and nothing waits for them.
+
+mod frame_slot;
+mod resident;
+mod steps;
+mod submitted;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::driver::{self, Stream};
+use super::error::CudaError;
+use super::kernels::record::{DevicePlanes, Recording};
+use super::select::KernelSelector;
+use super::shared_device::SharedDevice;
+use super::transfer::adaptive_wait::AdaptiveWait;
+use super::transfer::{CopyStreams, ThreadedCopy, bands};
+use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
+use crate::filter::plan::Plan;
+use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
+use crate::process;
+use crate::threads::Threads;
+use frame_slot::FrameSlot;
+pub use resident::Enqueued;
+use resident::{ResidentFrame, ResidentState};
+use steps::{SharedPlanes, Steps, Streams, resident_stream, row_bytes};
+use submitted::uses_frame_memory;
+pub use submitted::{SubmitError, SubmittedFrame, Times};
+
+/// How a frame gets to the device, or from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransferPath {
+    /// The device accesses the frame's pinned memory.
+    Direct,
+    /// Through the slot's staging buffer.
+    Staged,
+    /// The frame is in device memory.
+    Resident,
+}
+
+impl TransferPath {
+    /// The path of a frame. Without `direct`, pinned memory is staged too. A context is current.
+    fn of<A: Address + HostAddress>(frame: &FrameMemory<A>, direct: bool) -> Self {
+        let is_pinned = |plane: &PlaneMemory<A>| driver::is_pinned(plane.address.as_const(), plane.len);
+        match frame {
+            FrameMemory::Device { .. } => Self::Resident,
+            FrameMemory::Host(planes) if direct && planes.iter().all(is_pinned) => Self::Direct,
+            FrameMemory::Host(_) => Self::Staged,
+        }
+    }
+}
+
+/// A host pointer.
+trait HostAddress {
+    fn as_const(&self) -> *const u8;
+}
+
+impl HostAddress for *const u8 {
+    fn as_const(&self) -> *const u8 {
+        *self
+    }
+}
+
+impl HostAddress for *mut u8 {
+    fn as_const(&self) -> *const u8 {
+        self.cast_const()
+    }
+}
+
+/// A frame that was submitted.
+pub enum Submission {
+    /// It has to be completed.
+    InFlight(Box<SubmittedFrame>),
+    /// It stays on the device and needs no completion.
+    Resident(Enqueued),
+}
+
+/// How frames are submitted.
+#[derive(Debug, Clone, Copy)]
+pub struct SubmitOptions {
+    /// Whether the device may access the frame's pinned memory.
+    pub direct: bool,
+    /// The number of bands; `None` for as many as measured fastest.
+    pub bands: Option<usize>,
+}
+
+/// The frames of an engine on the device.
+pub struct Pipeline {
+    copy_streams: Arc<CopyStreams>,
+    compute: Stream,
+    wait: AdaptiveWait,
+    /// They copy to and from staging buffers.
+    threads: Arc<Threads>,
+    /// Slots of no frame.
+    idle: Vec<FrameSlot>,
+    /// Created with the first frame that stays on the device.
+    resident: Option<ResidentState>,
+}
+
+impl Pipeline {
+    /// On a device whose context is current.
+    pub fn new(shared: &SharedDevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            copy_streams: shared.copy_streams()?,
+            compute: Stream::new(shared.device().id())?,
+            wait: AdaptiveWait::default(),
+            threads: process::threads(),
+            idle: Vec::new(),
+            resident: None,
+        })
+    }
+
+    /// Enqueues a frame. Returns when its source has been staged or its upload is enqueued. The context is current.
+    ///
+    /// # Safety
+    /// The memory of both frames lives and nobody else accesses it until the submission is completed or dropped; that of a
+    /// submission that stays on the device, until its streams have done the work. Streams and device memory are of this context.
+    pub unsafe fn submit(
+        &mut self,
+        selector: &mut KernelSelector,
+        frames: &ValidFrames,
+        plan: &Plan,
+        options: SubmitOptions,
+    ) -> Result<Submission, SubmitError> {
+        let paths =
+            [TransferPath::of(frames.source(), options.direct), TransferPath::of(frames.destination(), options.direct)];
+        // SAFETY: the frames live and are not accessed by others until the submission is completed, as the caller promises.
+        unsafe {
+            if paths == [TransferPath::Resident; 2] {
+                self.submit_resident(selector, frames, plan).map(Submission::Resident)
+            } else {
+                let frame = self.submit_transfer(selector, frames, plan, paths, options.bands)?;
+                Ok(Submission::InFlight(Box::new(frame)))
+            }
+        }
+    }
+
+    /// Enqueues a frame that stays on the device, on the destination's stream, else the source's, else the engine's.
+    ///
+    /// # Safety
+    /// See [`Pipeline::submit`].
+    unsafe fn submit_resident(
+        &mut self,
+        selector: &mut KernelSelector,
+        frames: &ValidFrames,
+        plan: &Plan,
+    ) -> Result<Enqueued, SubmitError> {
+        let device = selector.device().id();
+        let resident = match &mut self.resident {
+            Some(resident) => resident,
+            none => none.insert(ResidentState::new(device)?),
+        };
+        let frame = ResidentFrame {
+            planes: device_planes(frames, None),
+            source_stream: resident_stream(frames.source()),
+            destination_stream: resident_stream(frames.destination()),
+        };
+        let handle = frame.destination_stream.or(frame.source_stream).unwrap_or(self.compute.raw() as usize);
+        // SAFETY: the stream is live, as the caller promises, or the engine's own.
+        let stream = unsafe { Stream::borrowed(handle, device) };
+        // SAFETY: the frames are valid and the plan is for their layouts; the rest is the caller's promise.
+        unsafe { resident.enqueue(selector, plan, &frame, &stream) }.map_err(|error| {
+            // Work that was enqueued before the failure may still use the frames.
+            SubmitError { error, settled: stream.synchronize().is_ok() }
+        })
+    }
+
+    /// Enqueues a frame with an upload, a download or both.
+    ///
+    /// # Safety
+    /// See [`Pipeline::submit`].
+    unsafe fn submit_transfer(
+        &mut self,
+        selector: &mut KernelSelector,
+        frames: &ValidFrames,
+        plan: &Plan,
+        paths: [TransferPath; 2],
+        requested_bands: Option<usize>,
+    ) -> Result<SubmittedFrame, SubmitError> {
+        let device = selector.device().id();
+        let ahead = self.copy_streams.in_flight();
+        let mut slot = self.take_slot(frames.layouts(), device)?;
+        slot.reserve(paths, &self.compute)?;
+        let planes = device_planes(frames, Some(&slot));
+        let recording = Recording::new(plan, &planes, 0, None);
+        selector.observe(&recording);
+        let workspace = slot.reserve_workspace(selector.workspace_bytes(&recording), &self.compute)?;
+
+        // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
+        // that is resident on one side has little to overlap.
+        let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
+        let bands = bands::bands(plan, if is_single { Some(1) } else { requested_bands });
+        slot.reserve_events(bands.len(), device)?;
+
+        let started = Instant::now();
+        // One band of a single frame has nothing to overlap with, and waiting for another stream's event takes time.
+        let by_events = bands.len() > 1 || ahead > 0;
+        let streams = if by_events {
+            let CopyStreams { upload, download, .. } = &*self.copy_streams;
+            Streams { upload, compute: &self.compute, download }
+        } else {
+            Streams::single(&self.compute)
+        };
+        let steps =
+            Steps { selector, plan, frames, paths, planes, workspace, bands: &bands, slot: &slot, streams, by_events };
+        // SAFETY: the caller's promise covers the frames; the slot is forgotten below if the device may still use it.
+        let specialised = match unsafe { steps.enqueue(&self.threads) } {
+            Ok(specialised) => specialised,
+            Err(error) => {
+                // Work that was enqueued before the failure may still be running.
+                let settled = streams.synchronize();
+                if !settled {
+                    std::mem::forget(slot);
+                }
+                return Err(SubmitError { error, settled: settled || !uses_frame_memory(paths) });
+            }
+        };
+        let bytes: usize = plan.layouts().iter().map(|layout| layout.row_bytes() * layout.height as usize).sum();
+        let staged = paths.iter().filter(|path| **path == TransferPath::Staged).count();
+        let times = Times {
+            bytes_copied: bytes * staged,
+            direct: paths.map(|path| path == TransferPath::Direct),
+            ..Times::default()
+        };
+        let destination = match frames.destination() {
+            FrameMemory::Host(planes) => planes.clone(),
+            FrameMemory::Device { .. } => Vec::new(),
+        };
+        Ok(SubmittedFrame {
+            slot: Some(slot),
+            bands,
+            paths,
+            destination,
+            times,
+            started,
+            was_alone: ahead == 0,
+            specialised,
+            device: Arc::clone(selector.device()),
+            _in_flight: self.copy_streams.count_frame(),
+        })
+    }
+
+    /// A slot for a frame of these planes.
+    fn take_slot(&mut self, layouts: &[PlaneLayout], device: u32) -> Result<FrameSlot, CudaError> {
+        let before = self.idle.len();
+        // Slots for other frames are freed first, so that the memory of both is never allocated together.
+        self.idle.retain(|slot| slot.is_for(layouts));
+        if before > self.idle.len() {
+            self.wait.reset();
+        }
+        match self.idle.pop() {
+            Some(slot) => Ok(slot),
+            None => FrameSlot::new(layouts, device),
+        }
+    }
+
+    /// Waits for the oldest frame in flight and copies it out of its staging buffer. The context is current. On an error its
+    /// destination is undefined, and the frame has to be settled.
+    pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
+        let Self { wait, threads, copy_streams, .. } = self;
+        let Some(slot) = &frame.slot else { return Ok(frame.times) };
+        let events = &slot.bands[..frame.bands.len()];
+        let [first, last] = [&events[0], &events[events.len() - 1]];
+        // Behind other frames the expected time is not known, and delay matters less because the device has more to do.
+        let is_alone = frame.was_alone && copy_streams.in_flight() == 1;
+        let mut wait_for_band = |band: usize| match is_alone {
+            true => wait.wait(frame.started, || events[band].downloaded.is_done()),
+            false => AdaptiveWait::wait_coarsely(|| events[band].downloaded.is_done()),
+        };
+        let mut first_wait = last;
+        if frame.paths[1] == TransferPath::Staged {
+            first_wait = first;
+            let rows = frame.bands.iter().map(|band| &band.download[..]);
+            let copy = ThreadedCopy::new(rows, &row_bytes(slot.layouts()));
+            let to = SharedPlanes(&frame.destination);
+            // SAFETY: the destination is valid and has the slot's layouts; the owner of its memory lets nobody access it before
+            // the frame is completed; each row is copied once, after its download.
+            let unstage = |plane, rows| unsafe { slot.destination.unstage_rows(to.plane(plane), plane, rows) };
+            copy.copy_out(threads, unstage, wait_for_band)?;
+        } else {
+            wait_for_band(events.len() - 1)?;
+        }
+        if is_alone {
+            wait.observe(slot.begin.elapsed_until(&first_wait.downloaded)?);
+        }
+        let mut times = frame.times;
+        if frame.paths[0] != TransferPath::Resident {
+            times.upload = Some(slot.begin.elapsed_until(&last.uploaded)?);
+        }
+        times.kernel = Some(first.uploaded.elapsed_until(&last.processed)?);
+        if frame.paths[1] != TransferPath::Resident {
+            times.download = Some(first.processed.elapsed_until(&last.downloaded)?);
+        }
+        self.idle.extend(frame.slot.take());
+        Ok(times)
+    }
+}
+
+/// The planes that the kernels read and write: a resident frame's own, or the slot's.
+fn device_planes(frames: &ValidFrames, slot: Option<&FrameSlot>) -> DevicePlanes {
+    fn resident<A>(frame: &FrameMemory<A>) -> Option<Vec<DevicePlane>> {
+        match frame {
+            FrameMemory::Device { planes, .. } => Some(planes.clone()),
+            FrameMemory::Host(_) => None,
+        }
+    }
+    let of_slot = |side: fn(&FrameSlot) -> Vec<DevicePlane>| slot.map(side).unwrap_or_default();
+    DevicePlanes {
+        sources: resident(frames.source()).unwrap_or_else(|| of_slot(|slot| slot.source.device_planes())),
+        destinations: resident(frames.destination())
+            .unwrap_or_else(|| of_slot(|slot| slot.destination.device_planes())),
+    }
+}

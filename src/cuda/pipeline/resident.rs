@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The part of the pipeline for frames that stay on the device: ordering among streams of other owners, a workspace that frames
+//! of several streams share, and the time of every eighth frame. Nothing waits, unless a frame has no stream.
+
+use std::time::Duration;
+
+use super::steps::wait_for_stream;
+use crate::cuda::driver::{Event, Stream, Workspace};
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels::record::{DevicePlanes, Recording};
+use crate::cuda::select::KernelSelector;
+use crate::filter::plan::Plan;
+
+/// Timers in use at once. While all are running, frames are not timed.
+const TIMERS: usize = 4;
+/// Every so many frames one is timed, because that costs half as much as everything else that is enqueued.
+const FRAMES_PER_TIMER: usize = 8;
+
+/// A frame that stays on the device: its planes, and the streams of both frames.
+pub struct ResidentFrame {
+    pub planes: DevicePlanes,
+    pub source_stream: Option<usize>,
+    pub destination_stream: Option<usize>,
+}
+
+/// What was enqueued for such a frame.
+pub struct Enqueued {
+    /// Whether specialised kernels do all blurs.
+    pub specialised: bool,
+    /// Whether the work is complete, because a frame has no stream.
+    pub synchronized: bool,
+    /// How long the kernels of an earlier frame took.
+    pub kernel: Option<Duration>,
+}
+
+/// State kept between frames that stay on the device.
+pub struct ResidentState {
+    workspace: Workspace,
+    /// The stream that used the workspace last.
+    workspace_stream: Option<usize>,
+    /// The end of that use.
+    workspace_free: Event,
+    /// Orders two streams.
+    order: Event,
+    timers: TimerPool,
+}
+
+impl Drop for ResidentState {
+    fn drop(&mut self) {
+        if self.workspace_stream.is_some() {
+            // A failure was reported by the work that failed.
+            let _ = self.workspace_free.synchronize();
+        }
+    }
+}
+
+impl ResidentState {
+    /// On the device whose context is current.
+    pub fn new(device: u32) -> Result<Self, CudaError> {
+        Ok(Self {
+            timers: TimerPool::new(device)?,
+            workspace: Workspace::default(),
+            workspace_stream: None,
+            workspace_free: Event::new(device)?,
+            order: Event::new(device)?,
+        })
+    }
+
+    /// Enqueues the kernels on `stream`. What is enqueued later on the source's stream, such as writing the next frame into it,
+    /// waits for this frame.
+    ///
+    /// # Safety
+    /// The context is current; the planes are valid for the plan and in device memory; the streams are of the context; all of
+    /// them outlive what is enqueued, also if this fails.
+    pub unsafe fn enqueue(
+        &mut self,
+        selector: &mut KernelSelector,
+        plan: &Plan,
+        frame: &ResidentFrame,
+        stream: &Stream,
+    ) -> Result<Enqueued, CudaError> {
+        let handle = stream.raw() as usize;
+        let mut recording = Recording::new(plan, &frame.planes, self.workspace.address(), None);
+        selector.observe(&recording);
+        let bytes = selector.workspace_bytes(&recording);
+        if self.acquire_workspace(bytes, stream)? {
+            recording = Recording::new(plan, &frame.planes, self.workspace.address(), None);
+        }
+
+        let other_source = frame.source_stream.filter(|source| *source != handle);
+        if let Some(source) = other_source {
+            // SAFETY: the caller's streams are live and of the current context.
+            unsafe { wait_for_stream(stream, source, &self.order) }?;
+        }
+        let kernel = self.timers.next_frame();
+        self.timers.start(stream)?;
+        // SAFETY: the caller's planes are valid for the plan, and the workspace is large enough and this stream's alone.
+        let specialised = unsafe { selector.enqueue(stream, &recording, self.workspace.address()) }?;
+        self.timers.stop(stream)?;
+        if bytes > 0 {
+            stream.record(&self.workspace_free)?;
+            self.workspace_stream = Some(handle);
+        }
+        if let Some(source) = other_source {
+            stream.record(&self.order)?;
+            // SAFETY: the caller's streams are live and of the current context.
+            unsafe { Stream::borrowed(source, stream.device()) }.wait(&self.order)?;
+        }
+        let synchronized = frame.source_stream.is_none() || frame.destination_stream.is_none();
+        if synchronized {
+            stream.synchronize()?;
+        }
+        Ok(Enqueued { specialised, synchronized, kernel })
+    }
+
+    /// Makes `bytes` of workspace available to the stream, and says whether it was allocated.
+    fn acquire_workspace(&mut self, bytes: usize, stream: &Stream) -> Result<bool, CudaError> {
+        if bytes > self.workspace.bytes() {
+            if self.workspace_stream.take().is_some() {
+                self.workspace_free.synchronize()?;
+            }
+        } else if bytes > 0 && self.workspace_stream.is_some_and(|last| last != stream.raw() as usize) {
+            stream.wait(&self.workspace_free)?;
+        }
+        self.workspace.reserve(bytes, stream)
+    }
+}
+
+/// Pairs of events around the kernels of some frames.
+struct TimerPool {
+    timers: Vec<Timer>,
+    /// The timer of the next frame that is timed.
+    next: usize,
+    frames: usize,
+    /// Whether the frame at hand is timed.
+    is_timing: bool,
+}
+
+struct Timer {
+    begin: Event,
+    end: Event,
+    /// Whether its time has not been read yet.
+    is_running: bool,
+}
+
+impl TimerPool {
+    fn new(device: u32) -> Result<Self, CudaError> {
+        let timer = |_| Ok(Timer { begin: Event::new(device)?, end: Event::new(device)?, is_running: false });
+        let timers = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
+        Ok(Self { timers, next: 0, frames: 0, is_timing: false })
+    }
+
+    /// Decides whether the next frame is timed, and returns the time of an earlier one if it is known.
+    fn next_frame(&mut self) -> Option<Duration> {
+        self.frames += 1;
+        let is_due = self.frames % FRAMES_PER_TIMER == 1;
+        let time = if is_due { self.read() } else { None };
+        self.is_timing = is_due && !self.timers[self.next].is_running;
+        time
+    }
+
+    /// Records the begin of the kernels.
+    fn start(&self, stream: &Stream) -> Result<(), CudaError> {
+        if self.is_timing { stream.record(&self.timers[self.next].begin) } else { Ok(()) }
+    }
+
+    /// Records the end of the kernels.
+    fn stop(&mut self, stream: &Stream) -> Result<(), CudaError> {
+        if self.is_timing {
+            let timer = &mut self.timers[self.next];
+            stream.record(&timer.end)?;
+            timer.is_running = true;
+            self.next = (self.next + 1) % TIMERS;
+        }
+        Ok(())
+    }
+
+    /// The time of the oldest running timer, if its frame is done.
+    fn read(&mut self) -> Option<Duration> {
+        let oldest = (0..TIMERS).map(|i| (self.next + i) % TIMERS).find(|i| self.timers[*i].is_running)?;
+        let Timer { begin, end, is_running } = &mut self.timers[oldest];
+        if !end.is_done().ok()? {
+            return None;
+        }
+        *is_running = false;
+        begin.elapsed_until(end).ok()
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The steps of a frame, band by band: upload, kernels, download. What is resident is neither uploaded nor downloaded.
+
+use super::TransferPath;
+use super::frame_slot::{BandEvents, FrameSlot};
+use crate::cuda::driver::{Event, Stream};
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels::record::{DevicePlanes, Recording};
+use crate::cuda::select::KernelSelector;
+use crate::cuda::transfer::ThreadedCopy;
+use crate::cuda::transfer::bands::Band;
+use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
+use crate::filter::plan::Plan;
+use crate::threads::Threads;
+
+/// The streams that a frame's steps are enqueued on; they may be the same.
+#[derive(Clone, Copy)]
+pub struct Streams<'a> {
+    pub upload: &'a Stream,
+    pub compute: &'a Stream,
+    pub download: &'a Stream,
+}
+
+impl<'a> Streams<'a> {
+    /// One stream for all steps.
+    pub fn single(stream: &'a Stream) -> Self {
+        Self { upload: stream, compute: stream, download: stream }
+    }
+
+    /// Waits for all of them, and returns whether that succeeded: nothing that was enqueued is running any more.
+    pub fn synchronize(&self) -> bool {
+        [self.upload, self.compute, self.download].map(|stream| stream.synchronize().is_ok()) == [true; 3]
+    }
+}
+
+/// A frame that is enqueued, and all that its steps use.
+pub struct Steps<'a> {
+    pub selector: &'a KernelSelector,
+    pub plan: &'a Plan,
+    pub frames: &'a ValidFrames<'a>,
+    pub paths: [TransferPath; 2],
+    pub planes: DevicePlanes,
+    pub workspace: u64,
+    pub bands: &'a [Band],
+    pub slot: &'a FrameSlot,
+    pub streams: Streams<'a>,
+    /// Whether the steps of a band wait for each other by events, because their streams differ.
+    pub by_events: bool,
+}
+
+/// Makes `stream` wait for everything that is enqueued on a stream of another owner.
+///
+/// # Safety
+/// `other` is a live CUstream of the current context.
+pub unsafe fn wait_for_stream(stream: &Stream, other: usize, event: &Event) -> Result<(), CudaError> {
+    // SAFETY: the stream is live, as the caller promises, and not used beyond this function.
+    unsafe { Stream::borrowed(other, stream.device()) }.record(event)?;
+    stream.wait(event)
+}
+
+impl Steps<'_> {
+    /// Enqueues all steps. Pageable memory is staged meanwhile. Returns whether specialised kernels do all blurs.
+    ///
+    /// # Safety
+    /// The memory of both frames, of the slot and of the workspace lives, and nobody else accesses it, until `streams` have done
+    /// the work, also if this fails. The context is current.
+    pub unsafe fn enqueue(&self, threads: &Threads) -> Result<bool, CudaError> {
+        let FrameSlot { begin, .. } = self.slot;
+        let streams = [resident_stream(self.frames.source()), resident_stream(self.frames.destination())];
+        for stream in streams.into_iter().flatten() {
+            // The source has been written, and the destination read, by what is enqueued there.
+            // SAFETY: the frames' owner says that the streams of resident frames are live and of this context.
+            unsafe { wait_for_stream(self.streams.compute, stream, begin) }?;
+        }
+        self.streams.upload.record(begin)?;
+        let mut specialised = true;
+        let mut process_and_download = |band: usize| -> Result<(), CudaError> {
+            // SAFETY: the caller's promise covers the frames and the slot.
+            specialised &= unsafe { self.process(band) }?;
+            // SAFETY: as the caller promises, the destination lives and is not accessed by others.
+            unsafe { self.download(band) }
+        };
+        if let (FrameMemory::Host(from), TransferPath::Staged) = (self.frames.source(), self.paths[0]) {
+            let rows = self.bands.iter().map(|band| &band.upload[..]);
+            let copy = ThreadedCopy::new(rows, &row_bytes(self.plan.layouts()));
+            let from = SharedPlanes(from);
+            // SAFETY: the frame is valid and has the slot's layouts; each row is staged once, and no earlier frame uses the slot.
+            let stage = |plane, rows| unsafe { self.slot.source.stage_rows(from.plane(plane), plane, rows) };
+            copy.copy_in(threads, stage, |band| {
+                // SAFETY: the rows of the band are staged.
+                unsafe { self.upload(band) }?;
+                process_and_download(band)
+            })?;
+        } else {
+            // All uploads first: enqueuing a band takes half as long as uploading it, and the bus must not idle meanwhile.
+            // SAFETY: as the caller promises, the source lives and is not written.
+            (0..self.bands.len()).try_for_each(|band| unsafe { self.upload(band) })?;
+            (0..self.bands.len()).try_for_each(process_and_download)?;
+        }
+        Ok(specialised)
+    }
+
+    fn events(&self, band: usize) -> &BandEvents {
+        &self.slot.bands[band]
+    }
+
+    /// Enqueues the upload of a band.
+    ///
+    /// # Safety
+    /// See [`Steps::enqueue`]; on the staged path, the rows of the band are staged.
+    unsafe fn upload(&self, band: usize) -> Result<(), CudaError> {
+        let (stream, slot) = (self.streams.upload, &self.slot.source);
+        for (plane, rows) in self.bands[band].upload.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            let first = rows.start as usize;
+            // SAFETY: the rows are in the valid frame or the staging buffer, and in the slot's device memory.
+            unsafe {
+                match (self.paths[0], self.frames.source()) {
+                    (TransferPath::Direct, FrameMemory::Host(from)) => {
+                        let (from, to) = (from[plane].from_row(first), self.planes.sources[plane].from_row(first));
+                        stream.upload_rows(&from, &to, self.plan.layouts()[plane].row_bytes(), rows.len())?;
+                    }
+                    (TransferPath::Staged, _) => {
+                        slot.staging().upload(slot.device(), slot.row_range(plane, rows), stream)?;
+                    }
+                    _ => (),
+                }
+            }
+        }
+        stream.record(&self.events(band).uploaded)
+    }
+
+    /// Enqueues the kernels of a band.
+    ///
+    /// # Safety
+    /// See [`Steps::enqueue`].
+    unsafe fn process(&self, band: usize) -> Result<bool, CudaError> {
+        let (stream, events) = (self.streams.compute, self.events(band));
+        if self.by_events {
+            stream.wait(&events.uploaded)?;
+        }
+        let rows = (self.bands.len() > 1).then_some(&self.bands[band].process[..]);
+        let recording = Recording::new(self.plan, &self.planes, self.workspace, rows);
+        // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame.
+        let specialised = unsafe { self.selector.enqueue(stream, &recording, self.workspace) }?;
+        stream.record(&events.processed)?;
+        Ok(specialised)
+    }
+
+    /// Enqueues the download of a band.
+    ///
+    /// # Safety
+    /// See [`Steps::enqueue`].
+    unsafe fn download(&self, band: usize) -> Result<(), CudaError> {
+        let (stream, slot, events) = (self.streams.download, &self.slot.destination, self.events(band));
+        if self.by_events {
+            stream.wait(&events.processed)?;
+        }
+        for (plane, rows) in self.bands[band].download.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            let first = rows.start as usize;
+            // SAFETY: the rows are in the slot's device memory, and in the valid frame or the staging buffer.
+            unsafe {
+                match (self.paths[1], self.frames.destination()) {
+                    (TransferPath::Direct, FrameMemory::Host(to)) => {
+                        let (from, to) = (self.planes.destinations[plane].from_row(first), to[plane].from_row(first));
+                        stream.download_rows(&from, &to, self.plan.layouts()[plane].row_bytes(), rows.len())?;
+                    }
+                    (TransferPath::Staged, _) => {
+                        slot.device().download(slot.staging(), slot.row_range(plane, rows), stream)?;
+                    }
+                    _ => (),
+                }
+            }
+        }
+        // Bands of a staged frame are waited for one by one, of others only the end is.
+        if self.paths[1] == TransferPath::Staged || band + 1 == self.bands.len() {
+            stream.record(&events.downloaded)?;
+        }
+        Ok(())
+    }
+}
+
+/// The stream of a frame that is resident and has one.
+pub fn resident_stream<A>(frame: &FrameMemory<A>) -> Option<usize> {
+    match frame {
+        FrameMemory::Device { stream, .. } => *stream,
+        FrameMemory::Host(_) => None,
+    }
+}
+
+/// Bytes in a row of every plane.
+pub fn row_bytes(layouts: &[PlaneLayout]) -> Vec<usize> {
+    layouts.iter().map(PlaneLayout::row_bytes).collect()
+}
+
+/// Planes of a frame that several threads copy from or to.
+pub struct SharedPlanes<'a, P>(pub &'a [P]);
+
+// SAFETY: the threads only compute addresses from the planes; the copies are unsafe calls, whose callers keep rows apart.
+unsafe impl<P> Sync for SharedPlanes<'_, P> {}
+
+impl<P> SharedPlanes<'_, P> {
+    /// Plane `index`.
+    pub fn plane(&self, index: usize) -> &P {
+        &self.0[index]
+    }
+}

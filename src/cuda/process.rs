@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The CUDA state that all elements of a process share: devices, adopted contexts, NVRTC, and the number of engines.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+
+use super::driver::device::{self, Device, ExternalContext};
+use super::error::CudaError;
+use super::jit::JitCache;
+use super::jit::nvrtc::LazyNvrtc;
+use super::shared_device::SharedDevice;
+
+/// A device by its primary context.
+type Primary = OnceCell<Arc<SharedDevice>>;
+
+struct Process {
+    /// By number. Made on first use and kept until the process ends, because making a context takes 300 ms.
+    primaries: Mutex<Vec<&'static Primary>>,
+    /// Devices by external contexts, as long as an engine uses them.
+    adopted: Mutex<Vec<Weak<SharedDevice>>>,
+    nvrtc: LazyNvrtc,
+    engines: AtomicUsize,
+    /// Names of specialised kernels by compute capability. They are never freed, because stats outlive their engine.
+    specialised_names: Mutex<Vec<((i32, i32), &'static str)>>,
+}
+
+static PROCESS: Process = Process {
+    primaries: Mutex::new(Vec::new()),
+    adopted: Mutex::new(Vec::new()),
+    nvrtc: LazyNvrtc::new(),
+    engines: AtomicUsize::new(0),
+    specialised_names: Mutex::new(Vec::new()),
+};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The device with this number, by its primary context, which is made on the first call.
+pub fn open(id: u32) -> Result<Arc<SharedDevice>, CudaError> {
+    let count = device::count()?;
+    if id >= count {
+        return Err(CudaError::NoSuchDevice { id, count });
+    }
+    let cell = {
+        let mut primaries = lock(&PROCESS.primaries);
+        while primaries.len() <= id as usize {
+            primaries.push(Box::leak(Box::default()));
+        }
+        primaries[id as usize]
+    };
+    // Not with the list locked: other devices need not wait for this one.
+    cell.get_or_try_init(|| Device::primary(id).map(share)).cloned()
+}
+
+/// The device of an external context; if that is a primary context in use here, the device by it.
+pub fn adopt(external: ExternalContext) -> Result<Arc<SharedDevice>, CudaError> {
+    let same = |shared: &Arc<SharedDevice>| shared.device().context() == external.handle();
+    let primary = lock(&PROCESS.primaries).get(external.device() as usize).and_then(|cell| cell.get()).cloned();
+    if let Some(primary) = primary.filter(same) {
+        return Ok(primary);
+    }
+    let mut adopted = lock(&PROCESS.adopted);
+    adopted.retain(|shared| shared.strong_count() > 0);
+    let known = adopted.iter().filter_map(Weak::upgrade).find(same);
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let shared = Device::adopt(external).map(share)?;
+    adopted.push(Arc::downgrade(&shared));
+    Ok(shared)
+}
+
+fn share(device: Device) -> Arc<SharedDevice> {
+    let name = specialised_name(device.capability());
+    Arc::new(SharedDevice::new(device, &PROCESS.nvrtc, name))
+}
+
+fn specialised_name(capability: (i32, i32)) -> &'static str {
+    let mut names = lock(&PROCESS.specialised_names);
+    if let Some((_, name)) = names.iter().find(|(known, _)| *known == capability) {
+        return name;
+    }
+    let name = format!("special-sm_{}{}", capability.0, capability.1).leak();
+    names.push((capability, name));
+    name
+}
+
+/// The last engine to stop waits no longer than this for NVRTC.
+const MAX_STOP: Duration = Duration::from_secs(2);
+
+/// Counts an engine of the process.
+///
+/// NVRTC cannot be interrupted, and it crashes if the process exits while it compiles, because its memory is freed before any
+/// exit handler of ours runs. Therefore the last engine of the process waits for the compilation in progress when it stops,
+/// which takes up to a second. All others stop at once.
+pub struct EngineGuard(Arc<JitCache>);
+
+impl EngineGuard {
+    /// For an engine that uses these specialised kernels.
+    pub fn new(jit: Arc<JitCache>) -> Self {
+        PROCESS.engines.fetch_add(1, Ordering::AcqRel);
+        Self(jit)
+    }
+}
+
+impl Drop for EngineGuard {
+    fn drop(&mut self) {
+        if PROCESS.engines.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.finish(MAX_STOP);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What all engines on one context share: the device, its loaded kernels, and the streams for copies.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use once_cell::sync::OnceCell;
+
+use super::driver::device::Device;
+use super::error::CudaError;
+use super::jit::JitCache;
+use super::jit::nvrtc::LazyNvrtc;
+use super::kernels::images::{Image, PrebuiltKernels};
+use super::transfer::CopyStreams;
+
+/// A device, its kernels and its copy streams.
+pub struct SharedDevice {
+    device: Arc<Device>,
+    prebuilt: [OnceCell<PrebuiltKernels>; Image::COUNT],
+    jit: Arc<JitCache>,
+    /// Shown to users while a specialised kernel is in use.
+    specialised_name: &'static str,
+    copy_streams: Mutex<Weak<CopyStreams>>,
+}
+
+impl SharedDevice {
+    /// Nothing is loaded yet.
+    pub(super) fn new(device: Device, compiler: &'static LazyNvrtc, specialised_name: &'static str) -> Self {
+        let device = Arc::new(device);
+        let jit = Arc::new(JitCache::new(Arc::clone(&device), compiler));
+        Self { device, prebuilt: Default::default(), jit, specialised_name, copy_streams: Mutex::default() }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The kernels of an image, loaded on first use.
+    pub fn prebuilt(&self, image: Image) -> Result<&PrebuiltKernels, CudaError> {
+        self.prebuilt[image as usize].get_or_try_init(|| PrebuiltKernels::load(image, &self.device))
+    }
+
+    /// The specialised kernels.
+    pub fn jit(&self) -> &Arc<JitCache> {
+        &self.jit
+    }
+
+    /// `special-` and the device's architecture.
+    pub fn specialised_name(&self) -> &'static str {
+        self.specialised_name
+    }
+
+    /// The copy streams, created if no engine has them. The context is current.
+    pub(super) fn copy_streams(&self) -> Result<Arc<CopyStreams>, CudaError> {
+        let mut shared = self.copy_streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(streams) = shared.upgrade() {
+            return Ok(streams);
+        }
+        let streams = Arc::new(CopyStreams::new(self.device.id())?);
+        *shared = Arc::downgrade(&streams);
+        Ok(streams)
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Transfers between host and device: cutting frames into bands, pinned and staging memory, copies by many threads, and waiting
+//! for the device.
+
+pub mod adaptive_wait;
+pub mod bands;
+mod copy_streams;
+mod pinned;
+mod staging;
+mod threaded_copy;
+
+pub use copy_streams::CopyStreams;
+pub use pinned::{HostRegistration, PinnedBytes, PinnedSource};
+pub use staging::FrameBuffers;
+pub use threaded_copy::ThreadedCopy;

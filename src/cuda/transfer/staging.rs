@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The memory that a frame passes through: pinned staging buffers for frames in pageable memory, device memory for both frames.
+//!
+//! All planes of a frame lie in one block with the same layout on host and device, so any rows of a plane are one copy in each
+//! direction.
+
+use std::ops::Range;
+
+use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
+use crate::cuda::error::CudaError;
+use crate::filter::frame::PlaneLayout;
+use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut, copy_rows};
+
+/// Rows start on this many bytes: enough for the kernels' widest loads and a cache line of the host, and so few that common
+/// widths need no padding on the bus.
+const ROW_ALIGNMENT: usize = 64;
+/// Planes start on this many bytes.
+const PLANE_ALIGNMENT: usize = 256;
+
+/// Where a plane is in a block, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PlaneOffset {
+    offset: usize,
+    pitch: usize,
+    len: usize,
+}
+
+/// Offsets for these planes, and the size of the block.
+fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneOffset>, usize) {
+    let mut bytes = 0;
+    let plane = |layout: &PlaneLayout| {
+        let pitch = layout.row_bytes().next_multiple_of(ROW_ALIGNMENT);
+        let plane = PlaneOffset { offset: bytes, pitch, len: pitch * layout.height as usize };
+        bytes += plane.len.next_multiple_of(PLANE_ALIGNMENT);
+        plane
+    };
+    (layouts.iter().map(plane).collect(), bytes)
+}
+
+/// The memory for one of the two frames of a blur, allocated when a frame first needs it.
+#[derive(Debug)]
+pub struct FrameBuffers {
+    layouts: Vec<PlaneLayout>,
+    planes: Vec<PlaneOffset>,
+    bytes: usize,
+    staging: Option<PinnedMemory>,
+    device: Option<DeviceMemory>,
+}
+
+// SAFETY: threads access the staging buffer only through `stage_rows` and `unstage_rows`, whose callers keep rows apart.
+unsafe impl Sync for FrameBuffers {}
+
+impl FrameBuffers {
+    /// For frames of these planes. Nothing is allocated yet.
+    pub fn new(layouts: &[PlaneLayout]) -> Self {
+        let (planes, bytes) = plane_offsets(layouts);
+        Self { layouts: layouts.to_vec(), planes, bytes, staging: None, device: None }
+    }
+
+    /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
+    /// allocated, which can be used on other streams only after `stream` is synchronised. The context is current.
+    pub fn reserve(&mut self, staged: bool, stream: &Stream) -> Result<bool, CudaError> {
+        let is_new = self.device.is_none();
+        if is_new {
+            self.device = Some(DeviceMemory::new(self.bytes, stream)?);
+        }
+        if staged && self.staging.is_none() {
+            self.staging = Some(PinnedMemory::new(self.bytes, stream.device())?);
+        }
+        Ok(is_new)
+    }
+
+    /// The planes in device memory.
+    pub fn device_planes(&self) -> Vec<DevicePlane> {
+        let address = self.device().address();
+        let plane = |plane: &PlaneOffset| DevicePlane {
+            address: address + plane.offset as u64,
+            pitch: plane.pitch,
+            len: plane.len,
+        };
+        self.planes.iter().map(plane).collect()
+    }
+
+    /// The device memory.
+    pub fn device(&self) -> &DeviceMemory {
+        self.device.as_ref().expect("`reserve` allocated it")
+    }
+
+    /// The staging buffer.
+    pub fn staging(&self) -> &PinnedMemory {
+        self.staging.as_ref().expect("`reserve` allocated it")
+    }
+
+    /// The bytes of some rows of a plane, in both blocks.
+    pub fn row_range(&self, plane: usize, rows: &Range<u32>) -> Range<usize> {
+        let PlaneOffset { offset, pitch, .. } = self.planes[plane];
+        offset + rows.start as usize * pitch..offset + rows.end as usize * pitch
+    }
+
+    fn staging_plane(&self, plane: usize) -> HostPlaneMut {
+        let PlaneOffset { offset, pitch, len } = self.planes[plane];
+        HostPlaneMut { address: self.staging().address().wrapping_add(offset), pitch, len }
+    }
+
+    /// Copies rows of plane `plane` of a frame into the staging buffer.
+    ///
+    /// # Safety
+    /// `from` is a plane of this layout that nobody writes, and nobody else accesses these rows of the staging buffer.
+    pub unsafe fn stage_rows(&self, from: &HostPlane, plane: usize, rows: Range<u32>) {
+        let (first, to) = (rows.start as usize, self.staging_plane(plane));
+        // SAFETY: both planes hold the rows, and nobody else accesses them, as the caller promises.
+        unsafe { copy_rows(&from.from_row(first), &to.from_row(first), self.layouts[plane].row_bytes(), rows.len()) };
+    }
+
+    /// Copies rows of plane `plane` of a frame out of the staging buffer.
+    ///
+    /// # Safety
+    /// `to` is a plane of this layout, and nobody else accesses these rows, in it or in the staging buffer.
+    pub unsafe fn unstage_rows(&self, to: &HostPlaneMut, plane: usize, rows: Range<u32>) {
+        let (first, from) = (rows.start as usize, self.staging_plane(plane).as_const());
+        // SAFETY: both planes hold the rows, and nobody else accesses them, as the caller promises.
+        unsafe { copy_rows(&from.from_row(first), &to.from_row(first), self.layouts[plane].row_bytes(), rows.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_are_contiguous_with_aligned_rows() {
+        let planes = [(1920, 1080, 1, 8), (3, 5, 2, 8), (33, 2, 1, 16)];
+        let layouts = planes.map(|(width, height, channels, depth)| PlaneLayout::new(width, height, channels, depth));
+        let (planes, bytes) = plane_offsets(&layouts);
+        assert_eq!(planes[0], PlaneOffset { offset: 0, pitch: 1920, len: 1920 * 1080 });
+        assert_eq!(planes[1], PlaneOffset { offset: 1920 * 1080, pitch: 64, len: 320 });
+        assert_eq!(planes[2], PlaneOffset { offset: 1920 * 1080 + 512, pitch: 128, len: 256 });
+        assert_eq!(bytes, 1920 * 1080 + 512 + 256);
+    }
+}

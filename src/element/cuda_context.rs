@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The CUDA context that the elements of a pipeline share through GstContext: found, shared, and replaced by a frame's
+//! own.
+
+use gst::prelude::*;
+use gst_base::prelude::*;
+
+use super::debug::CAT;
+use super::error::FrameFailure;
+use super::gstcuda::{self, CONTEXT_TYPE, CudaContext, CudaMemory};
+use super::state::SharedState;
+use super::stream::Stream;
+use crate::engine::Engine;
+
+/// Finds the pipeline's context, if it has one on the device that `cuda-device-id` selects. As GstContext prescribes,
+/// it is looked up in the element, then with a query downstream and upstream, then with a message to the application.
+pub fn find_context(element: &gst_base::BaseTransform, state: &SharedState) -> Option<CudaContext> {
+    if !gstcuda::is_available() {
+        return None;
+    }
+    // A context may have been set while cuda-device-id selected another device.
+    let selected = state.settings().cuda_device();
+    if state.context().is_some_and(|context| selected.is_some_and(|id| context.device() != id)) {
+        state.replace_context(None);
+    }
+    if let Some(context) = element.context(CONTEXT_TYPE) {
+        handle_set_context(state, &context);
+    }
+    for pad in [element.src_pad(), element.sink_pad()] {
+        let mut query = gst::query::Context::new(CONTEXT_TYPE);
+        if state.context().is_none()
+            && pad.peer_query(&mut query)
+            && let Some(context) = query.context_owned()
+        {
+            // Calls handle_set_context.
+            element.set_context(&context);
+        }
+    }
+    if state.context().is_none() {
+        // An application that has a context sets it before this returns.
+        let _ = element.post_message(gst::message::NeedContext::builder(CONTEXT_TYPE).src(element).build());
+    }
+    state.context()
+}
+
+/// Uses a context that was set on the element, unless the element has one or the context is on another device than
+/// `cuda-device-id` selects.
+pub fn handle_set_context(state: &SharedState, context: &gst::Context) {
+    if state.context().is_some() {
+        return;
+    }
+    let selected = state.settings().cuda_device();
+    if let Some(context) = CudaContext::from_shared(context)
+        && selected.is_none_or(|id| context.device() == id)
+    {
+        state.set_context_if_none(context);
+    }
+}
+
+/// Answers a neighbour's query for the context. Returns whether there is one.
+pub fn handle_context_query(state: &SharedState, query: &mut gst::query::Context) -> bool {
+    if query.context_type() != CONTEXT_TYPE {
+        return false;
+    }
+    let Some(shared) = state.context().and_then(|context| context.to_shared()) else { return false };
+    query.set_context(&shared);
+    true
+}
+
+/// Shares the engine's context with the pipeline, if the pipeline has none.
+pub fn share_context(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine) {
+    if state.context().is_some() {
+        return;
+    }
+    let Some(context) = CudaContext::of_engine(engine) else { return };
+    let Some(shared) = context.to_shared() else { return };
+    state.replace_context(Some(context));
+    element.set_context(&shared);
+    let _ = element.post_message(gst::message::HaveContext::builder(shared).src(element).build());
+}
+
+/// Moves the stream to the context of this frame, if the frame is in the CUDA memory of another context.
+pub fn adopt_context(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    buffer: &gst::BufferRef,
+) -> Result<(), FrameFailure> {
+    let Some((current, _)) = stream.engine.context() else { return Ok(()) };
+    let Some(context) = CudaMemory::in_buffer(buffer).and_then(|memory| memory.context()) else { return Ok(()) };
+    if context.handle() == current {
+        return Ok(());
+    }
+    let have = context.device();
+    if let Some(wanted) = state.settings().cuda_device().filter(|wanted| *wanted != have) {
+        return Err(FrameFailure::WrongDevice { have, wanted });
+    }
+    gst::info!(CAT, obj = element, "switching to the CUDA context of the input frames, on device {have}");
+    stream.switch_context(&context)?;
+    state.replace_context(Some(context));
+    // The pools must be in this context too.
+    element.reconfigure_src();
+    Ok(())
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Start and stop: opening the engine, and releasing everything that it holds.
+
+use gst::prelude::*;
+use gst_base::prelude::*;
+
+use super::debug::CAT;
+use super::error::engine_message;
+use super::settings::Backend;
+use super::snapshot::Snapshot;
+use super::state::SharedState;
+use super::stream::Stream;
+use super::{cuda_context, streaming};
+use crate::engine::{DeviceSelector, Engine};
+
+/// Opens the engine that the settings select, in the pipeline's CUDA context if it has one.
+pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(), gst::ErrorMessage> {
+    let (settings, options) = state
+        .with_settings(|settings| settings.start().map(|options| (*settings, options)))
+        .map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
+    let context = if settings.backend == Backend::Cpu { None } else { cuda_context::find_context(element, state) };
+    let device = match &context {
+        Some(context) => DeviceSelector::Context(context.for_engine()),
+        None => DeviceSelector::Device(settings.cuda_device().unwrap_or(0)),
+    };
+    let (engine, cuda_error) = Engine::open(settings.backend.into(), device).map_err(|error| {
+        state.with_settings(|settings| settings.started = false);
+        state.replace_context(None);
+        engine_message(&error)
+    })?;
+    if let Some(cuda_error) = cuda_error {
+        gst::warning!(CAT, obj = element, "using the CPU, because CUDA is not available: {cuda_error}");
+    }
+    gst::info!(CAT, obj = element, "blurring on {}", engine.description());
+    state.with_snapshot(|snapshot| {
+        *snapshot = Snapshot { active: engine.active().into(), stats: engine.stats(), ..Snapshot::default() };
+    });
+    cuda_context::share_context(element, state, &engine);
+    let cuda_stream = state.context().and_then(|context| context.new_stream());
+    let stream = Stream::new(engine, settings.max_in_flight as usize, options, cuda_stream);
+    let passthrough = stream.is_passthrough();
+    state.start_stream(stream);
+    element.set_passthrough(passthrough);
+    element.notify("active-backend");
+    Ok(())
+}
+
+/// Closes the engine. Frames in flight are dropped.
+pub fn stop(element: &gst_base::BaseTransform, state: &SharedState) {
+    state.with_settings(|settings| settings.started = false);
+    if let Some(mut stream) = state.stop_stream() {
+        // Dropped first, because dropping a frame in flight can add to the stats.
+        stream.discard_in_flight();
+        streaming::report_stats(element, state, &stream.engine);
+    }
+    state.replace_context(None);
+    state.with_snapshot(|snapshot| snapshot.active = Backend::Auto);
+    element.notify("active-backend");
+}

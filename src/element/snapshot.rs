@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Values that applications can read at any time, while the streaming thread works on a frame.
+
+use std::time::Duration;
+
+use super::settings::Backend;
+use crate::engine::Stats;
+
+/// Copies of the values behind the read-only properties, and of the latency. The streaming thread updates them after
+/// every frame.
+#[derive(Clone, Copy, Default)]
+pub struct Snapshot {
+    /// `active-backend`.
+    pub active: Backend,
+    /// The engine's part of `stats`.
+    pub stats: Stats,
+    /// Frames that the base class passed on unchanged; the engine does not see them.
+    pub frames_passthrough: u64,
+    /// The time that a frame may wait in the element for later frames.
+    pub latency: gst::ClockTime,
+}
+
+impl Snapshot {
+    /// The value of `stats`.
+    pub fn to_structure(self) -> gst::Structure {
+        let Self { stats, frames_passthrough, .. } = self;
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut structure = gst::Structure::builder("application/x-cudagaussblur-stats")
+            .field("frames", stats.frames_cuda + stats.frames_cpu + frames_passthrough)
+            .field("frames-cuda", stats.frames_cuda)
+            .field("frames-cpu", stats.frames_cpu)
+            .field("frames-passthrough", frames_passthrough)
+            .field("frames-on-device", stats.frames_on_device)
+            .field("frames-pinned-in", stats.frames_pinned[0])
+            .field("frames-pinned-out", stats.frames_pinned[1])
+            .field("frames-abandoned", stats.frames_abandoned)
+            .field("bytes-copied", stats.bytes_copied)
+            .field("compiling", stats.jit.compiling)
+            .field("compile-last-ns", stats.jit.last.map_or(0, |result| nanoseconds(result.took)))
+            .field("compile-last-from", stats.jit.last.map_or("none", |result| result.from.name()))
+            .field("kernel", if stats.kernel_name.is_empty() { "none" } else { stats.kernel_name });
+        for (stage, time) in [("upload", stats.upload), ("kernel", stats.kernel), ("download", stats.download)] {
+            structure = structure
+                .field(format!("{stage}-last-ns"), nanoseconds(time.last))
+                .field(format!("{stage}-mean-ns"), nanoseconds(time.mean()));
+        }
+        structure.build()
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The state of a started element: its engine, the negotiated format and the frames in flight.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gst::prelude::*;
+
+use super::error::FrameFailure;
+use super::gstcuda::{CudaContext, CudaStream};
+use super::host_registration;
+use super::stream_format::StreamFormat;
+use super::video_frame::VideoFramePair;
+use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
+use crate::filter::plan::Options;
+
+/// The state that exists from start to stop. Only the thread that took it from [`StreamState`] works with it.
+pub struct Stream {
+    /// The oldest first.
+    in_flight: VecDeque<InFlightFrame<VideoFramePair>>,
+    pub engine: Engine,
+    /// Most frames that may be in flight before the oldest is waited for.
+    pub max_in_flight: usize,
+    /// `None` before the first caps.
+    pub format: Option<Arc<StreamFormat>>,
+    /// How the current frame is blurred.
+    pub options: Options,
+    /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
+    pub pending_error: Option<FrameFailure>,
+    /// The stream for pools of CUDA memory whose configuration names none.
+    pub cuda_stream: Option<CudaStream>,
+}
+
+impl Stream {
+    /// A stream without caps or frames.
+    pub fn new(engine: Engine, max_in_flight: usize, options: Options, cuda_stream: Option<CudaStream>) -> Self {
+        Self {
+            in_flight: VecDeque::new(),
+            engine,
+            max_in_flight,
+            format: None,
+            options,
+            pending_error: None,
+            cuda_stream,
+        }
+    }
+
+    /// Whether frames are passed on unchanged. Frames that are uploaded or downloaded never are.
+    pub fn is_passthrough(&self) -> bool {
+        match &self.format {
+            Some(format) => format.is_passthrough(&self.options),
+            None => self.options.params.is_passthrough(),
+        }
+    }
+
+    /// The time that a frame may wait in the element for later frames. It is 0 on the CPU, which completes a frame when
+    /// it is submitted, and for frames that stay on the device, which are pushed without waiting for the device.
+    pub fn latency(&self) -> gst::ClockTime {
+        let Some(format) = &self.format else { return gst::ClockTime::ZERO };
+        let frames = self.max_in_flight as u64 - 1;
+        if self.engine.active() == Backend::Cpu || frames == 0 || format.is_device_resident() {
+            return gst::ClockTime::ZERO;
+        }
+        let [numerator, denominator] =
+            [format.info().fps().numer(), format.info().fps().denom()].map(|part| u64::from(part.unsigned_abs()));
+        // Without a frame rate a number of frames has no duration.
+        if numerator == 0 {
+            return gst::ClockTime::ZERO;
+        }
+        gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator).unwrap_or(gst::ClockTime::ZERO)
+    }
+
+    /// Submits a frame. `element` identifies the element among those that process the same memory.
+    pub fn submit(&mut self, input: gst::Buffer, output: gst::Buffer, element: usize) -> Result<(), FrameFailure> {
+        let Some(format) = self.format.clone() else { return Err(FrameFailure::NoCaps) };
+        if let Some(source) = self.engine.pinned() {
+            host_registration::note_sighting(&input, &source, element);
+        }
+        let frames = VideoFramePair::map(input, output, format, self.engine.active() == Backend::Cuda)?;
+        self.in_flight.push_back(self.engine.submit(self.options, frames)?);
+        Ok(())
+    }
+
+    /// Removes the oldest frame in flight if more than `max_waiting` frames are in flight, or if it is done.
+    pub fn pop_due(&mut self, max_waiting: usize) -> Option<InFlightFrame<VideoFramePair>> {
+        let is_due = self.in_flight.len() > max_waiting || self.in_flight.front()?.is_done();
+        if is_due { self.in_flight.pop_front() } else { None }
+    }
+
+    /// Drops all frames in flight.
+    pub fn discard_in_flight(&mut self) {
+        self.in_flight.clear();
+    }
+
+    /// Moves the engine to another CUDA context. On an error the frames in flight are dropped, because an error is
+    /// reported once and no frame is pushed after it.
+    pub fn switch_context(&mut self, context: &CudaContext) -> Result<(), EngineError> {
+        // The engine switches only when no frame is in flight on the device.
+        let mut in_flight = std::mem::take(&mut self.in_flight);
+        for frame in &mut in_flight {
+            self.engine.wait(frame)?;
+        }
+        self.in_flight = in_flight;
+        self.engine.switch_context(context.for_engine())?;
+        self.cuda_stream = context.new_stream();
+        Ok(())
+    }
+}
+
+/// Whether the element is started, and whether a thread works with its stream.
+#[derive(Default)]
+pub enum StreamState {
+    /// From stop to start.
+    #[default]
+    Stopped,
+    /// Started, and no thread works with the stream.
+    Idle(Box<Stream>),
+    /// Started, and one thread works with the stream. It took the stream out, because it calls GStreamer, and no lock
+    /// may be held then. Everybody else does nothing meanwhile: GStreamer's stream lock keeps other threads out, so
+    /// that only a call made by that same thread, for example from a sync handler of the bus, can find this state.
+    /// Frames are pushed in order by the outer call.
+    Busy,
+}
+
+impl StreamState {
+    /// Takes the stream to work with it; [`StreamState::put_back`] ends that. `None` while stopped or busy.
+    pub fn take(&mut self) -> Option<Box<Stream>> {
+        match std::mem::replace(self, Self::Busy) {
+            Self::Idle(stream) => Some(stream),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Puts back the stream that [`StreamState::take`] returned.
+    pub fn put_back(&mut self, stream: Box<Stream>) {
+        *self = Self::Idle(stream);
+    }
+
+    /// The stream, unless the element is stopped or busy.
+    pub fn idle(&mut self) -> Option<&mut Stream> {
+        match self {
+            Self::Idle(stream) => Some(stream),
+            Self::Stopped | Self::Busy => None,
+        }
+    }
+
+    /// Stops. Returns the stream if it was idle; GStreamer calls `stop` only after the streaming thread has left the
+    /// element, so that it is not busy then.
+    pub fn stop(&mut self) -> Option<Box<Stream>> {
+        match std::mem::replace(self, Self::Stopped) {
+            Self::Idle(stream) => Some(stream),
+            Self::Stopped | Self::Busy => None,
+        }
+    }
+}

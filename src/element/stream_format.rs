@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The format of a stream: what the negotiated caps say about its frames.
+
+use std::sync::Arc;
+
+use gst_video::VideoInterlaceMode;
+use gst_video::prelude::*;
+
+use super::formats;
+use crate::filter::frame::PlaneLayout;
+use crate::filter::plan::Options;
+
+/// The negotiated format of a stream.
+pub struct StreamFormat {
+    info: gst_video::VideoInfo,
+    /// The planes of a progressive frame, and of a frame whose rows alternate between two fields.
+    layouts: [Arc<[PlaneLayout]>; 2],
+    /// Whether input frames and output frames are in CUDA memory.
+    on_device: [bool; 2],
+}
+
+impl StreamFormat {
+    /// The format of frames of these input caps; `on_device` says whether input and output are in CUDA memory. `None`
+    /// for a video format that is not supported.
+    pub fn new(info: gst_video::VideoInfo, on_device: [bool; 2]) -> Option<Self> {
+        let layouts = [formats::planes(&info, false)?.into(), formats::planes(&info, true)?.into()];
+        Some(Self { info, layouts, on_device })
+    }
+
+    /// GStreamer's description of the frames.
+    pub fn info(&self) -> &gst_video::VideoInfo {
+        &self.info
+    }
+
+    /// The planes of this buffer. With interlace-mode=mixed, a flag of each buffer says whether it is interlaced.
+    pub fn layouts(&self, buffer: &gst::BufferRef) -> &Arc<[PlaneLayout]> {
+        let interlaced = match self.info.interlace_mode() {
+            VideoInterlaceMode::Interleaved => true,
+            VideoInterlaceMode::Mixed => buffer.video_flags().contains(gst_video::VideoBufferFlags::INTERLACED),
+            _ => false,
+        };
+        &self.layouts[usize::from(interlaced)]
+    }
+
+    /// Whether frames are passed on unchanged with these options. Frames that change their memory never are.
+    pub fn is_passthrough(&self, options: &Options) -> bool {
+        self.is_same_memory() && options.is_passthrough(&self.layouts[0])
+    }
+
+    /// Whether input and output are both in CUDA memory.
+    pub fn is_device_resident(&self) -> bool {
+        self.on_device == [true; 2]
+    }
+
+    /// Whether input and output are both in host memory or both in CUDA memory.
+    fn is_same_memory(&self) -> bool {
+        self.on_device[0] == self.on_device[1]
+    }
+}

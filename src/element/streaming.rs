@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The streaming thread: caps, the parameters of each frame, and the frames in flight between submission and push.
+
+use gst::prelude::*;
+use gst_base::prelude::*;
+use gst_video::VideoInterlaceMode;
+
+use super::debug::CAT;
+use super::error::{FrameFailure, engine_message};
+use super::state::SharedState;
+use super::stream::Stream;
+use super::stream_format::StreamFormat;
+use super::video_frame::VideoFramePair;
+use super::{caps, cuda_context};
+use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
+
+/// Prepares for frames of these caps.
+pub fn set_caps(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    incaps: &gst::Caps,
+    outcaps: &gst::Caps,
+) -> Result<(), gst::LoggableError> {
+    // The frames in flight have the previous caps. A caps event has drained them already, but no event precedes a
+    // renegotiation that downstream asked for.
+    drain(element, state);
+    let info = gst_video::VideoInfo::from_caps(incaps)
+        .map_err(|_| gst::loggable_error!(CAT, "the input caps are not valid raw video caps: {incaps}"))?;
+    if info.interlace_mode() == VideoInterlaceMode::Fields {
+        return Err(gst::loggable_error!(
+            CAT,
+            "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate: {incaps}"
+        ));
+    }
+    let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
+    let video_format = info.format();
+    let Some(format) = StreamFormat::new(info, on_device) else {
+        return Err(gst::loggable_error!(CAT, "video format {video_format} is not supported: {incaps}"));
+    };
+    let update = |stream: &mut Stream| {
+        stream.format = Some(format.into());
+        (stream.is_passthrough(), stream.engine.active(), stream.latency())
+    };
+    let Some((passthrough, active, latency)) = state.with_stream(update) else { return Ok(()) };
+    if active == Backend::Cpu && on_device.contains(&true) {
+        element.post_error_message(engine_message(&EngineError::NeedsCuda));
+        return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
+    }
+    element.set_passthrough(passthrough);
+    set_latency(element, state, latency);
+    Ok(())
+}
+
+/// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the
+/// base class passes it on unchanged.
+pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedState, buffer: &gst::BufferRef) {
+    let segment = element.segment();
+    let time = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_stream_time(buffer.pts()));
+    if let Some(time) = time
+        && let Err(error) = element.sync_values(time)
+    {
+        gst::debug!(CAT, obj = element, "controlled properties keep their values: {error}");
+    }
+    // While started, the settings are always valid: set_property refuses others.
+    let Ok(options) = state.settings().options() else { return };
+    let Some(mut stream) = state.take_stream() else { return };
+    stream.options = options;
+    stream.pending_error = cuda_context::adopt_context(element, state, &mut stream, buffer).err();
+    let passthrough = stream.is_passthrough();
+    state.put_back_stream(stream);
+    if element.is_passthrough() != passthrough {
+        gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
+        element.set_passthrough(passthrough);
+        // Only without passthrough does the element need an output pool, which the next allocation query decides.
+        element.reconfigure_src();
+    }
+}
+
+/// Submits the queued frame and returns the oldest frame in flight that is due or done. `take_input` returns the queued
+/// frame, if there is one to blur, and `allocate_output` a buffer for its blur. In passthrough, where the base class
+/// pushes the queued frame itself, all frames in flight are due.
+pub fn drive(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    passthrough: bool,
+    take_input: impl FnOnce() -> Option<gst::Buffer>,
+    allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
+) -> Result<Option<gst::Buffer>, gst::FlowError> {
+    // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
+    let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
+    let submit_and_complete = || {
+        if let Some(input) = take_input() {
+            if let Some(error) = stream.pending_error.take() {
+                return Err(post_failure(element, &error));
+            }
+            let output = allocate_output(&input)?;
+            let submitted = stream.submit(input, output, element.as_ptr() as usize);
+            submitted.map_err(|failure| post_failure(element, &failure))?;
+        }
+        let max_waiting = if passthrough { 0 } else { stream.max_in_flight - 1 };
+        let due = stream.pop_due(max_waiting);
+        due.map(|frame| complete(element, state, &mut stream, frame)).transpose()
+    };
+    let output = submit_and_complete();
+    if output.is_err() {
+        // An error is posted once, and no frame is pushed after it.
+        stream.discard_in_flight();
+    }
+    publish(element, state, stream);
+    output
+}
+
+/// Completes and pushes all frames in flight, so that they precede the event, query or frame that follows them.
+pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
+    loop {
+        let Some(mut stream) = state.take_stream() else { return };
+        let output = stream.pop_due(0).map(|frame| complete(element, state, &mut stream, frame));
+        if let Some(Err(_)) = output {
+            stream.discard_in_flight();
+        }
+        publish(element, state, stream);
+        match output {
+            None | Some(Err(_)) => return,
+            // A flow error is returned to upstream when the next frame is pushed.
+            Some(Ok(output)) => drop(element.src_pad().push(output)),
+        }
+    }
+}
+
+/// Drops all frames in flight.
+pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
+    let Some(mut stream) = state.take_stream() else { return };
+    stream.discard_in_flight();
+    publish(element, state, stream);
+}
+
+/// Waits for a frame and returns its output buffer. Posts a warning if CUDA failed and the CPU blurred it.
+fn complete(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    frame: InFlightFrame<VideoFramePair>,
+) -> Result<gst::Buffer, gst::FlowError> {
+    let completed = stream.engine.complete(frame).map_err(|error| post_failure(element, &error.into()))?;
+    if let Some(failure) = completed.failure {
+        let leaked = publish_stats(state, &stream.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
+        gst::element_warning!(
+            element,
+            gst::ResourceError::Failed,
+            ("{failure}; falling back to the CPU from this frame on{leaked}")
+        );
+    }
+    Ok(completed.frame.into_output(completed.queued))
+}
+
+fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
+    element.post_error_message(failure.to_message());
+    gst::FlowError::Error
+}
+
+/// Puts the stream back and updates what applications read.
+fn publish(element: &gst_base::BaseTransform, state: &SharedState, stream: Box<Stream>) {
+    let (active, latency) = (stream.engine.active().into(), stream.latency());
+    report_stats(element, state, &stream.engine);
+    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.active, active));
+    state.put_back_stream(stream);
+    if active != previous {
+        element.notify("active-backend");
+        set_latency(element, state, latency);
+    }
+}
+
+/// Publishes the engine's stats. Posts a warning the first time that frames were abandoned.
+pub fn report_stats(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine) {
+    if let Some(leaked) = publish_stats(state, engine)
+        && let Some(cause) = engine.abandon_cause()
+    {
+        gst::element_warning!(element, gst::ResourceError::Failed, ("{cause}; {leaked}"));
+    }
+}
+
+/// Publishes the engine's stats. Returns a text for a warning the first time that frames were abandoned.
+fn publish_stats(state: &SharedState, engine: &Engine) -> Option<String> {
+    let stats = engine.stats();
+    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.stats, stats));
+    if previous.frames_abandoned > 0 || stats.frames_abandoned == 0 {
+        return None;
+    }
+    let frames = match stats.frames_abandoned {
+        1 => "1 frame".to_owned(),
+        frames => format!("{frames} frames"),
+    };
+    Some(format!("the device may still be using the memory of {frames}, which is leaked until the process ends"))
+}
+
+/// Sets the latency that the element reports. If it changed, the pipeline is asked to query it again.
+fn set_latency(element: &gst_base::BaseTransform, state: &SharedState, latency: gst::ClockTime) {
+    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.latency, latency));
+    if previous != latency {
+        let _ = element.post_message(gst::message::Latency::builder().src(element).build());
+    }
+}

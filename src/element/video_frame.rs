@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Buffers as frames: mapping them, and finding their planes by their memory, caps and GstVideoMeta.
+
+use std::mem::MaybeUninit;
+use std::slice;
+use std::sync::{Arc, LazyLock};
+
+use gst::glib::translate::ToGlibPtr;
+use gst_video::ffi;
+
+use super::gstcuda::{CudaMemory, MAP_CUDA};
+use super::stream_format::StreamFormat;
+use crate::engine::FrameAccess;
+use crate::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMemory, Plane, PlaneLayout, Side, Source};
+use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
+
+/// Why a buffer cannot be used as a frame.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    #[error(
+        "the {side} buffer is truncated or does not match its caps: it holds {have} bytes, but a {width}x{height} \
+         {format} frame takes {need}"
+    )]
+    Truncated { side: Side, have: usize, need: usize, width: u32, height: u32, format: &'static str },
+    #[error(
+        "plane {plane} of the {side} buffer has a row stride of {stride} bytes, but a negative stride is not supported"
+    )]
+    Stride { side: Side, plane: usize, stride: i32 },
+    #[error("the planes of the {} buffer overlap in memory, so that writing one would overwrite another", Side::Output)]
+    Overlap,
+    #[error(
+        "the {0} buffer could not be mapped: its memory or GstVideoMeta does not match its caps, or its device failed"
+    )]
+    Refused(Side),
+}
+
+impl MapError {
+    /// Which of the two buffers it is about.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Truncated { side, .. } | Self::Stride { side, .. } | Self::Refused(side) => *side,
+            Self::Overlap => Side::Output,
+        }
+    }
+}
+
+/// The address of the default map function of GstVideoMeta, read from a new meta because GStreamer does not export it.
+static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
+    let mut buffer = gst::Buffer::new();
+    let buffer = buffer.get_mut().expect("a new buffer has one owner");
+    let flags = gst_video::VideoFrameFlags::empty();
+    let meta = gst_video::VideoMeta::add_full(buffer, flags, gst_video::VideoFormat::Gray8, 1, 1, &[0], &[4]);
+    // SAFETY: the pointer is to the GstVideoMeta that was just added to `buffer`, which is alive and borrowed.
+    meta.map_or(0, |meta| unsafe { (*meta.as_ptr()).map }.map_or(0, |map| map as usize))
+});
+
+/// A buffer that is mapped until this is dropped.
+struct MappedBuffer {
+    frame: ffi::GstVideoFrame,
+    buffer: gst::Buffer,
+    layouts: Arc<[PlaneLayout]>,
+    /// Where the planes are, in the order of `layouts`. A buffer that was mapped for reading is never written.
+    memory: FrameMemory<*mut u8>,
+}
+
+// SAFETY: GStreamer allows a mapping to be used and ended on any thread. The pointers are into the memory of `buffer`,
+// to which this holds a reference.
+unsafe impl Send for MappedBuffer {}
+
+impl MappedBuffer {
+    /// Maps the input for reading, or the output for writing. With `on_device`, CUDA memory is mapped on the device;
+    /// without, and for all other memory, on the host.
+    fn new(
+        buffer: gst::Buffer,
+        info: &gst_video::VideoInfo,
+        layouts: &Arc<[PlaneLayout]>,
+        side: Side,
+        on_device: bool,
+    ) -> Result<Self, MapError> {
+        // GStreamer fails to map such a buffer too, but reports the reason only in its log.
+        if buffer.meta::<gst_video::VideoMeta>().is_none() && buffer.size() < info.size() {
+            let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
+            return Err(MapError::Truncated { side, have: buffer.size(), need: info.size(), width, height, format });
+        }
+        let cuda_memory = if on_device { CudaMemory::in_buffer(&buffer) } else { None };
+        let access = match side {
+            Side::Input => gst::ffi::GST_MAP_READ,
+            Side::Output => gst::ffi::GST_MAP_WRITE,
+        };
+        let flags = access | if cuda_memory.is_some() { MAP_CUDA } else { 0 };
+        let stream = cuda_memory.map(|memory| memory.stream_handle());
+        // Zeroed, because a custom map function may leave GstMapInfo unset. GST_VIDEO_FRAME_MAP_FLAG_NO_REF is not
+        // used: it is stored in GstMapInfo, where such a function loses it, and the buffer would be unreferenced twice.
+        let mut frame = MaybeUninit::<ffi::GstVideoFrame>::zeroed();
+        // SAFETY: `frame` is writable, `info` and `buffer` are live and owned or borrowed by this function. The
+        // function does not write to `info`. The mapping adds a reference to the buffer.
+        let mapped = unsafe {
+            ffi::gst_video_frame_map(frame.as_mut_ptr(), info.to_glib_none().0.cast_mut(), buffer.as_mut_ptr(), flags)
+        };
+        if mapped == gst::glib::ffi::GFALSE {
+            return Err(MapError::Refused(side));
+        }
+        // SAFETY: the fields of GstVideoFrame are numbers, pointers and C structs of them, for which zero bytes are
+        // valid.
+        let frame = unsafe { frame.assume_init() };
+        // From here on, dropping this ends the mapping.
+        let mut mapped = Self { frame, buffer, layouts: Arc::clone(layouts), memory: FrameMemory::Host(Vec::new()) };
+        let planes = mapped.find_planes(side)?;
+        mapped.memory = match stream {
+            None => FrameMemory::Host(planes),
+            Some(stream) => {
+                let on_device = |plane: HostPlaneMut| DevicePlane {
+                    address: plane.address as u64,
+                    pitch: plane.pitch,
+                    len: plane.len,
+                };
+                FrameMemory::Device { planes: planes.into_iter().map(on_device).collect(), stream }
+            }
+        };
+        Ok(mapped)
+    }
+
+    /// Whether GstMapInfo holds the length of the mapped bytes. A custom map function of GstVideoMeta need not set it;
+    /// the length of a plane then follows from its stride and height.
+    fn has_map_lengths(&self) -> bool {
+        // SAFETY: `meta` is null or the GstVideoMeta of `buffer`, to which this holds a reference.
+        let meta = unsafe { self.frame.meta.cast::<ffi::GstVideoMeta>().as_ref() };
+        let map = meta.map(|meta| meta.map.map_or(0, |map| map as usize));
+        map.is_none_or(|map| map == *DEFAULT_MAP)
+    }
+
+    /// The mapped addresses of the planes, of the host or of the device.
+    fn find_planes(&self, side: Side) -> Result<Vec<HostPlaneMut>, MapError> {
+        let has_map_lengths = self.has_map_lengths();
+        let plane = |(index, layout): (usize, &PlaneLayout)| {
+            let stride = self.frame.info.stride[index];
+            let pitch = usize::try_from(stride).map_err(|_| MapError::Stride { side, plane: index, stride })?;
+            // With a GstVideoMeta each plane has its own mapping; without, the first mapping holds all planes.
+            let mapping = &self.frame.map[if self.frame.meta.is_null() { 0 } else { index }];
+            let address = self.frame.data[index].cast::<u8>();
+            if address.is_null() {
+                return Err(MapError::Refused(side));
+            }
+            // The length ends with the plane's last sample, because another plane may follow.
+            let mut len = (layout.height as usize - 1) * pitch + layout.row_bytes();
+            if has_map_lengths {
+                len = len.min((mapping.data as usize + mapping.size).saturating_sub(address as usize));
+            }
+            Ok(PlaneMemory { address, pitch, len })
+        };
+        self.layouts.iter().enumerate().map(plane).collect()
+    }
+
+    fn has_overlapping_planes(&self) -> bool {
+        let mut spans: Vec<(u64, usize)> = match &self.memory {
+            FrameMemory::Host(planes) => planes.iter().map(|plane| (plane.address as u64, plane.len)).collect(),
+            FrameMemory::Device { planes, .. } => planes.iter().map(|plane| (plane.address, plane.len)).collect(),
+        };
+        spans.sort_unstable();
+        spans.windows(2).any(|pair| pair[0].0 + pair[0].1 as u64 > pair[1].0)
+    }
+
+    /// The planes, each with its layout.
+    fn planes<A, D>(&self, memory: &[PlaneMemory<A>], data: impl Fn(&PlaneMemory<A>) -> D) -> Vec<Plane<D>> {
+        let plane = |(layout, memory): (&PlaneLayout, &PlaneMemory<A>)| Plane {
+            layout: *layout,
+            pitch: memory.pitch,
+            data: data(memory),
+        };
+        self.layouts.iter().zip(memory).map(plane).collect()
+    }
+
+    fn device_frame(&self, planes: &[DevicePlane], stream: Option<usize>) -> DeviceFrame {
+        let bytes = |plane: &DevicePlane| DeviceBytes { address: plane.address, len: plane.len };
+        DeviceFrame { planes: self.planes(planes, bytes), stream }
+    }
+
+    fn source(&self) -> Source<'_> {
+        match &self.memory {
+            // SAFETY: the mapping holds `len` bytes from `address`: GstMapInfo says so, or the custom map function
+            // does, which maps all rows at its stride. The bytes are not written while they are mapped for reading, and
+            // the mapping lives as long as this borrow.
+            FrameMemory::Host(planes) => Source::Host(
+                self.planes(planes, |plane| unsafe { slice::from_raw_parts(plane.address.cast_const(), plane.len) }),
+            ),
+            FrameMemory::Device { planes, stream } => Source::Device(self.device_frame(planes, *stream)),
+        }
+    }
+
+    fn destination(&mut self) -> Destination<'_> {
+        match &self.memory {
+            // SAFETY: the mapping holds `len` bytes from `address`: GstMapInfo says so, or the custom map function
+            // does, which maps all rows at its stride. No two planes overlap, and the only access to the buffer is this
+            // mapping, which is borrowed mutably.
+            FrameMemory::Host(planes) => Destination::Host(
+                self.planes(planes, |plane| unsafe { slice::from_raw_parts_mut(plane.address, plane.len) }),
+            ),
+            FrameMemory::Device { planes, stream } => Destination::Device(self.device_frame(planes, *stream)),
+        }
+    }
+
+    /// Unmaps the buffer and leaks its memory. The buffer returns to its pool, which discards buffers whose memory is
+    /// not writable. A buffer without a pool is leaked too, with all objects that its metas keep alive.
+    fn leak(self) {
+        if !self.has_map_lengths() {
+            // A custom map function may map bytes that are in none of the buffer's memories.
+            return std::mem::forget(self);
+        }
+        let buffer = self.buffer.clone();
+        // SAFETY: `buffer` is a live GstBuffer, of which `pool` is set only when a pool hands it out.
+        if unsafe { (*buffer.as_ptr()).pool.is_null() } {
+            std::mem::forget(buffer.clone());
+        }
+        // Unmapped first, because GStreamer refuses a second exclusive lock on memory that is mapped for writing.
+        drop(self);
+        for memory in buffer.iter_memories_owned() {
+            let raw = memory.as_mut_ptr().cast();
+            std::mem::forget(memory);
+            // SAFETY: `raw` is a GstMemory that lives for good, because a reference to it was just leaked.
+            let is_locked = unsafe { gst::ffi::gst_mini_object_lock(raw, gst::ffi::GST_LOCK_FLAG_EXCLUSIVE) };
+            if is_locked == gst::glib::ffi::GFALSE {
+                // Without the lock the memory would stay writable, and the pool would hand it out again.
+                std::mem::forget(buffer.clone());
+            }
+        }
+    }
+}
+
+impl Drop for MappedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: `new` mapped the frame, and only this unmaps it, once.
+        unsafe { ffi::gst_video_frame_unmap(&mut self.frame) }
+    }
+}
+
+/// The input buffer and the output buffer of a frame, mapped.
+pub struct VideoFramePair {
+    input: MappedBuffer,
+    output: MappedBuffer,
+    format: Arc<StreamFormat>,
+}
+
+impl VideoFramePair {
+    /// Maps both buffers, which are frames of this format. The caller has the only reference to the output. With
+    /// `on_device`, a buffer in CUDA memory stays on the device, whatever the caps say; without, libgstcuda copies it
+    /// to the host.
+    pub fn map(
+        input: gst::Buffer,
+        output: gst::Buffer,
+        format: Arc<StreamFormat>,
+        on_device: bool,
+    ) -> Result<Self, MapError> {
+        let layouts = format.layouts(&input);
+        let input = MappedBuffer::new(input, format.info(), layouts, Side::Input, on_device)?;
+        let output = MappedBuffer::new(output, format.info(), layouts, Side::Output, on_device)?;
+        if output.has_overlapping_planes() {
+            return Err(MapError::Overlap);
+        }
+        Ok(Self { input, output, format })
+    }
+
+    /// Unmaps both buffers and returns the output. `queued`: work on it may still be queued on its stream.
+    pub fn into_output(self, queued: bool) -> gst::Buffer {
+        let output = self.output.buffer.clone();
+        drop(self);
+        if let Some(memory) = CudaMemory::in_buffer(&output) {
+            // SAFETY: the buffer was allocated for this frame, is no longer mapped and has not been pushed, so that no
+            // other thread accesses its memory.
+            unsafe { memory.set_needs_sync(queued) };
+        }
+        output
+    }
+}
+
+// SAFETY: the buffers stay mapped, at the addresses that `frames` returns, until this is dropped or its memory is
+// leaked. The input is mapped for reading, during which GStreamer grants nobody write access. The output was allocated
+// for this frame and is not pushed before this is dropped, so that nobody else accesses it, and no two of its planes
+// overlap. CUDA memory belongs to a pool or an allocator of libgstcuda, which waits for the memory's stream before it
+// frees or reuses the memory. `leak` keeps both memories for good.
+unsafe impl FrameAccess for VideoFramePair {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        (self.input.source(), self.output.destination())
+    }
+
+    fn can_leak(&self) -> bool {
+        true
+    }
+
+    fn leak(self) {
+        self.input.leak();
+        self.output.leak();
+    }
+
+    fn replace_destination(self) -> Option<Self> {
+        let (input, format) = (self.input.buffer.clone(), Arc::clone(&self.format));
+        let output = copy_without_pixels(&self.output.buffer, format.info());
+        self.leak();
+        Self::map(input, output?, format, false).ok()
+    }
+}
+
+/// A new buffer in ordinary memory, with the flags, timestamps and metas of `buffer`, but uninitialised pixels.
+fn copy_without_pixels(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> Option<gst::Buffer> {
+    let mut copy = gst::Buffer::with_size(info.size()).ok()?;
+    let new = copy.get_mut()?;
+    let copied = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS | gst::BufferCopyFlags::META;
+    buffer.copy_into(new, copied, ..).ok()?;
+    // The copied GstVideoMeta has the offsets and strides of the other memory; without one, those of the caps apply.
+    if let Some(meta) = new.meta_mut::<gst_video::VideoMeta>() {
+        meta.remove().ok()?;
+    }
+    Some(copy)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames between their submission and their completion, and the memory that they use.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::cuda::{CudaError, SubmittedFrame};
+use crate::filter::frame::{Destination, Frame, FrameMut, Plane, Source};
+use crate::filter::plan::Options;
+
+/// Access to the memory of a frame that is being blurred.
+///
+/// # Safety
+/// Until this is dropped, the memory that `frames` returns does not move, although this may; nobody writes the source, and
+/// nobody else accesses the destination. Device memory and streams are of the context that the engine uses, and live until the
+/// work that is enqueued on the streams is done. If this is leaked, the memory is never freed.
+pub unsafe trait FrameAccess: Sized {
+    /// The frame to read and the frame to write. The same at every call.
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>);
+
+    /// Whether the memory may be leaked. Otherwise the device does not access it, and everything goes through staging buffers.
+    fn can_leak(&self) -> bool {
+        true
+    }
+
+    /// Leaks the memory, because a device may still be using it: nobody may use or free it any more.
+    fn leak(self) {
+        std::mem::forget(self);
+    }
+
+    /// Leaks the memory, and returns the same source with another destination in host memory if there is one.
+    fn replace_destination(self) -> Option<Self> {
+        self.leak();
+        None
+    }
+}
+
+/// A frame of the caller's, borrowed for a call.
+pub(super) struct BorrowedFrame<'a, 's, 'd>(pub &'a Frame<'s>, pub &'a mut FrameMut<'d>);
+
+// SAFETY: the planes are borrowed, the destination mutably, until this is dropped.
+unsafe impl FrameAccess for BorrowedFrame<'_, '_, '_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        let source = self.0.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: plane.data });
+        let destination = self.1.iter_mut();
+        let destination =
+            destination.map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: &mut *plane.data });
+        (Source::Host(source.collect()), Destination::Host(destination.collect()))
+    }
+
+    /// The caller uses the memory again when the call returns.
+    fn can_leak(&self) -> bool {
+        false
+    }
+}
+
+/// Frames whose memory was leaked because a device may still be using it, and the cause of the first one.
+#[derive(Debug, Default)]
+pub(super) struct Abandoned {
+    pub frames: AtomicU64,
+    pub cause: OnceLock<CudaError>,
+}
+
+impl Abandoned {
+    pub(super) fn count(&self, cause: &CudaError) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        self.cause.get_or_init(|| cause.clone());
+    }
+}
+
+/// How far a frame is.
+pub(super) enum State {
+    /// The device has not finished it.
+    InFlight(Box<SubmittedFrame>),
+    /// It is blurred, or the streams of a frame that stays on the device order its use.
+    Done { queued: bool },
+}
+
+/// A frame that was submitted. Dropping it waits for the device and discards the output; the memory is leaked if waiting fails.
+pub struct InFlightFrame<F: FrameAccess> {
+    pub(super) state: State,
+    /// `None` once it was completed, or abandoned.
+    pub(super) access: Option<F>,
+    pub(super) options: Options,
+    pub(super) failure: Option<CudaError>,
+    pub(super) abandoned: Arc<Abandoned>,
+}
+
+impl<F: FrameAccess> Drop for InFlightFrame<F> {
+    fn drop(&mut self) {
+        if let State::InFlight(frame) = &mut self.state
+            && let Err(cause) = frame.settle()
+        {
+            self.abandoned.count(&cause);
+            if let Some(access) = self.access.take() {
+                access.leak();
+            }
+        }
+    }
+}
+
+impl<F: FrameAccess> InFlightFrame<F> {
+    /// Whether it can be completed without waiting.
+    pub fn is_done(&self) -> bool {
+        match &self.state {
+            State::InFlight(frame) => frame.is_done(),
+            State::Done { .. } => true,
+        }
+    }
+}
+
+/// A frame that was completed.
+pub struct CompletedFrame<F> {
+    /// Its memory.
+    pub frame: F,
+    /// Why the engine fell back to the CPU with this frame, if it did.
+    pub failure: Option<CudaError>,
+    /// Whether it is in device memory and complete only when the stream of its destination has done its work.
+    pub queued: bool,
+}

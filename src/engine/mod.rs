@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The engine: picks a backend, validates frames, makes the plan, submits and completes frames, and falls back to the CPU.
+
+mod error;
+mod in_flight;
+mod stats;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::cpu::CpuEngine;
+pub use crate::cuda::driver::device::{ExternalContext, has_driver};
+use crate::cuda::{CudaEngine, Submission, SubmitError, Times};
+pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
+use crate::filter::frame::{Frame, FrameMut, PlaneLayout, ValidFrames};
+use crate::filter::plan::{Options, Plan};
+pub use crate::log::Level;
+pub use crate::process::set_log_sink as log_to;
+pub use error::{EngineError, ErrorKind};
+use in_flight::{Abandoned, BorrowedFrame, State};
+pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
+pub use stats::{Stats, StepTime};
+
+/// A request for a backend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// CUDA if available, else the CPU.
+    #[default]
+    Auto,
+    /// CUDA, or an error.
+    Cuda,
+    /// The CPU.
+    Cpu,
+}
+
+/// The backend in use. No other module knows which it is.
+enum ActiveBackend {
+    Cuda(Box<CudaEngine>),
+    Cpu(CpuEngine),
+}
+
+/// The device for the CUDA backend.
+pub enum DeviceSelector {
+    /// The device with this number, by its primary context.
+    Device(u32),
+    /// The device of an external context, by that context.
+    Context(ExternalContext),
+}
+
+/// Blurs frames with the backend that was requested or found.
+pub struct Engine {
+    backend: ActiveBackend,
+    /// Whether the engine falls back to the CPU if CUDA fails.
+    falls_back: bool,
+    /// The plan of the last frame and the options it was made with.
+    plan: Option<(Options, Plan)>,
+    stats: Stats,
+    abandoned: Arc<Abandoned>,
+}
+
+impl Engine {
+    /// Opens the requested backend. If [`Backend::Auto`] comes to the CPU, the reason is returned too.
+    pub fn open(backend: Backend, device: DeviceSelector) -> Result<(Self, Option<CudaError>), EngineError> {
+        let open = || match device {
+            DeviceSelector::Device(id) => CudaEngine::new(id),
+            DeviceSelector::Context(external) => CudaEngine::within(external),
+        };
+        let no_cuda = match backend {
+            Backend::Cpu => None,
+            Backend::Cuda => return Ok((Self::with_cuda(open()?), None)),
+            Backend::Auto => match open() {
+                Ok(cuda) => return Ok((Self { falls_back: true, ..Self::with_cuda(cuda) }, None)),
+                Err(error) => Some(error),
+            },
+        };
+        Ok((Self::with_cpu(CpuEngine::new()), no_cuda))
+    }
+
+    /// Uses another context, that of the frames to come. No frame may be in flight. On an error the context stays the same.
+    pub fn switch_context(&mut self, external: ExternalContext) -> Result<(), EngineError> {
+        if let ActiveBackend::Cuda(cuda) = &mut self.backend {
+            **cuda = CudaEngine::within(external).map_err(EngineError::OnDevice)?;
+        }
+        Ok(())
+    }
+
+    /// The CUcontext that CUDA uses, and the number of its device.
+    pub fn context(&self) -> Option<(usize, u32)> {
+        match &self.backend {
+            ActiveBackend::Cuda(cuda) => Some((cuda.device().context(), cuda.device().id())),
+            ActiveBackend::Cpu(_) => None,
+        }
+    }
+
+    /// With this CPU engine.
+    pub fn with_cpu(cpu: CpuEngine) -> Self {
+        Self::new(cpu.instruction_set().name(), ActiveBackend::Cpu(cpu))
+    }
+
+    /// With this CUDA engine, without falling back.
+    pub fn with_cuda(cuda: CudaEngine) -> Self {
+        Self::new(cuda.kernel_name(), ActiveBackend::Cuda(Box::new(cuda)))
+    }
+
+    fn new(kernel_name: &'static str, backend: ActiveBackend) -> Self {
+        let stats = Stats { kernel_name, ..Stats::default() };
+        Self { backend, falls_back: false, plan: None, stats, abandoned: Arc::default() }
+    }
+
+    /// The backend in use; never [`Backend::Auto`].
+    pub fn active(&self) -> Backend {
+        match self.backend {
+            ActiveBackend::Cuda(_) => Backend::Cuda,
+            ActiveBackend::Cpu(_) => Backend::Cpu,
+        }
+    }
+
+    /// The device and its kernels, or the instruction set, for the log.
+    pub fn description(&self) -> String {
+        match &self.backend {
+            ActiveBackend::Cuda(cuda) => {
+                format!("CUDA device {} ({}), {}", cuda.device().id(), cuda.device().name(), cuda.kernel_name())
+            }
+            ActiveBackend::Cpu(cpu) => format!("the CPU, {}", cpu.instruction_set().name()),
+        }
+    }
+
+    /// Pinned memory for frames, if the backend is CUDA.
+    pub fn pinned(&self) -> Option<PinnedSource> {
+        match &self.backend {
+            ActiveBackend::Cuda(cuda) => Some(cuda.pinned()),
+            ActiveBackend::Cpu(_) => None,
+        }
+    }
+
+    /// Counters and times so far.
+    pub fn stats(&self) -> Stats {
+        Stats { frames_abandoned: self.abandoned.frames.load(Ordering::Relaxed), ..self.stats }
+    }
+
+    /// Why frames were abandoned, if any were.
+    pub fn abandon_cause(&self) -> Option<&CudaError> {
+        self.abandoned.cause.get()
+    }
+
+    /// Blurs `source` into `destination` and waits. Both have the same layouts; bytes between rows of the destination stay
+    /// unchanged. On an error the destination is undefined. Pinned memory goes through staging buffers here, because borrowed
+    /// memory cannot be leaked if the device fails: use [`Engine::submit`] for direct access.
+    ///
+    /// Returns why the engine fell back to the CPU, if it did with this frame.
+    pub fn blur(
+        &mut self,
+        options: impl Into<Options>,
+        source: &Frame,
+        destination: &mut FrameMut,
+    ) -> Result<Option<CudaError>, EngineError> {
+        let in_flight = self.submit(options, BorrowedFrame(source, destination))?;
+        Ok(self.complete(in_flight)?.failure)
+    }
+
+    /// Submits a frame. The CPU backend blurs it before this returns; CUDA enqueues it.
+    pub fn submit<F: FrameAccess>(
+        &mut self,
+        options: impl Into<Options>,
+        mut access: F,
+    ) -> Result<InFlightFrame<F>, EngineError> {
+        let options = options.into();
+        let direct = access.can_leak();
+        let (source, destination) = access.frames();
+        let frames = ValidFrames::new(source, destination)?;
+        let plan = plan_for(&mut self.plan, options, frames.layouts());
+        let mut failure = None;
+        if let ActiveBackend::Cuda(cuda) = &mut self.backend {
+            // SAFETY: `FrameAccess` promises it for the memory of the frames, which `access` keeps alive: until the frame is
+            // completed or dropped, or for good if it is leaked.
+            match unsafe { cuda.submit(&frames, plan, direct) } {
+                Ok(submission) => {
+                    let state = match submission {
+                        Submission::InFlight(frame) => State::InFlight(frame),
+                        Submission::Resident(enqueued) => {
+                            self.stats.frames_on_device += 1;
+                            let times = Times { kernel: enqueued.kernel, ..Times::default() };
+                            self.stats.add_cuda_frame(cuda, &times);
+                            State::Done { queued: !enqueued.synchronized }
+                        }
+                    };
+                    return Ok(self.in_flight(state, access, options, None));
+                }
+                Err(SubmitError { error, settled }) => {
+                    let settled = if settled { Ok(()) } else { Err(error.clone()) };
+                    (access, failure) = self.fall_back(access, Some(error), settled)?;
+                }
+            }
+        }
+        self.blur_on_cpu(options, &mut access)?;
+        Ok(self.in_flight(State::Done { queued: false }, access, options, failure))
+    }
+
+    fn in_flight<F: FrameAccess>(
+        &self,
+        state: State,
+        access: F,
+        options: Options,
+        failure: Option<CudaError>,
+    ) -> InFlightFrame<F> {
+        InFlightFrame { state, access: Some(access), options, failure, abandoned: Arc::clone(&self.abandoned) }
+    }
+
+    /// Waits for a frame, the oldest in flight, and returns it.
+    pub fn complete<F: FrameAccess>(
+        &mut self,
+        mut in_flight: InFlightFrame<F>,
+    ) -> Result<CompletedFrame<F>, EngineError> {
+        self.wait(&mut in_flight)?;
+        let queued = matches!(in_flight.state, State::Done { queued: true });
+        let frame = in_flight.access.take().ok_or(EngineError::Completed)?;
+        Ok(CompletedFrame { frame, failure: in_flight.failure.take(), queued })
+    }
+
+    /// Waits for a frame, the oldest in flight, which is to be completed later.
+    pub fn wait<F: FrameAccess>(&mut self, in_flight: &mut InFlightFrame<F>) -> Result<(), EngineError> {
+        let State::InFlight(frame) = &mut in_flight.state else { return Ok(()) };
+        let error = match &mut self.backend {
+            ActiveBackend::Cuda(cuda) => match cuda.complete(frame) {
+                Ok(times) => {
+                    self.stats.add_cuda_frame(cuda, &times);
+                    in_flight.state = State::Done { queued: false };
+                    return Ok(());
+                }
+                Err(error) => Some(error),
+            },
+            // CUDA failed with an earlier frame, and the engine has fallen back.
+            ActiveBackend::Cpu(_) => None,
+        };
+        let settled = frame.settle();
+        in_flight.state = State::Done { queued: false };
+        let access = in_flight.access.take().ok_or(EngineError::Completed)?;
+        let (mut access, failure) = self.fall_back(access, error, settled)?;
+        in_flight.failure = failure;
+        self.blur_on_cpu(in_flight.options, &mut access)?;
+        in_flight.access = Some(access);
+        Ok(())
+    }
+
+    /// Prepares a frame that CUDA did not blur for the CPU: with an `error`, CUDA failed with this frame, and the engine falls
+    /// back now. `settled` says whether the device has stopped using the frame's memory. Returns the memory to blur it in, and
+    /// the error to report.
+    fn fall_back<F: FrameAccess>(
+        &mut self,
+        mut access: F,
+        error: Option<CudaError>,
+        settled: Result<(), CudaError>,
+    ) -> Result<(F, Option<CudaError>), EngineError> {
+        let (source, destination) = access.frames();
+        let is_on_device = ValidFrames::new(source, destination)?.use_device();
+        if let Err(cause) = &settled {
+            self.abandoned.count(cause);
+        }
+        let failure = match error.map(|error| self.switch_to_cpu(error, is_on_device)).transpose() {
+            Ok(failure) => failure,
+            Err(error) => {
+                if settled.is_err() {
+                    access.leak();
+                }
+                return Err(error);
+            }
+        };
+        match settled {
+            Ok(()) => Ok((access, failure)),
+            Err(cause) => match access.replace_destination() {
+                Some(access) => Ok((access, failure)),
+                None => Err(EngineError::Abandoned(failure.unwrap_or(cause))),
+            },
+        }
+    }
+
+    /// Makes the CPU the backend after this error, unless the frame is on the device or the engine must not fall back.
+    fn switch_to_cpu(&mut self, error: CudaError, is_on_device: bool) -> Result<CudaError, EngineError> {
+        if is_on_device {
+            return Err(EngineError::OnDevice(error));
+        }
+        if !self.falls_back {
+            return Err(error.into());
+        }
+        let cpu = CpuEngine::new();
+        self.stats.kernel_name = cpu.instruction_set().name();
+        self.stats.kernel = StepTime::default();
+        self.backend = ActiveBackend::Cpu(cpu);
+        Ok(error)
+    }
+
+    fn blur_on_cpu<F: FrameAccess>(&mut self, options: Options, access: &mut F) -> Result<(), EngineError> {
+        let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
+        let (source, destination) = access.frames();
+        let mut frames = ValidFrames::new(source, destination)?;
+        let plan = plan_for(&mut self.plan, options, frames.layouts());
+        let started = Instant::now();
+        cpu.blur(&mut frames, plan)?;
+        self.stats.frames_cpu += 1;
+        self.stats.kernel.add(started.elapsed());
+        Ok(())
+    }
+}
+
+/// The plan for frames of these layouts: the last one if it fits, else a new one.
+fn plan_for<'a>(last: &'a mut Option<(Options, Plan)>, options: Options, layouts: &[PlaneLayout]) -> &'a Plan {
+    let fits = |(made_with, plan): &(Options, Plan)| *made_with == options && plan.layouts() == layouts;
+    if !last.as_ref().is_some_and(fits) {
+        *last = None;
+    }
+    &last.get_or_insert_with(|| (options, Plan::new(options, layouts))).1
+}

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames as the backends see them: planes of interleaved samples, and the validation that every access relies on. Knows no
+//! σ and no video format.
+
+use std::marker::PhantomData;
+
+use super::plane::{Address, DevicePlane, HostPlane, HostPlaneMut, PlaneMemory};
+
+/// Largest width and height of a plane, in pixels.
+pub const MAX_DIMENSION: u32 = 16384;
+
+/// How the samples of a pixel are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum SampleLayout {
+    /// Interleaved samples of one byte, or of two bytes in native byte order with the value in the least significant bits.
+    #[default]
+    LsbAligned,
+    /// Interleaved samples of two bytes in native byte order with the value in the most significant bits. The padding bits
+    /// below are written as 0.
+    MsbAligned,
+    /// 32-bit words in native byte order: three samples of 10 bits and one of 2, from the least significant bit up.
+    Packed1010102,
+    /// Packed 4:2:2: four bytes for two pixels, luma and chroma alternating. Where the width is odd, the second luma byte of
+    /// the last pair lies beyond the picture: it is written with the blur of the repeated edge, unless luma is not blurred.
+    Yuv422 {
+        /// Offset of the first luma byte, 0 or 1.
+        luma: u8,
+    },
+}
+
+/// What a sample represents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Luma, grey, red, green, blue, or an unused byte.
+    #[default]
+    Primary,
+    /// Colour difference.
+    Chroma,
+    /// Opacity.
+    Alpha,
+}
+
+/// The layout of one plane, without its memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlaneLayout {
+    /// Pixels per row, 1 to [`MAX_DIMENSION`].
+    pub width: u32,
+    /// Rows, 1 to [`MAX_DIMENSION`].
+    pub height: u32,
+    /// Interleaved samples per pixel, 1 to 4; each channel is blurred independently. 4 for [`SampleLayout::Packed1010102`]
+    /// and for [`SampleLayout::Yuv422`], which has four samples in a pair of pixels.
+    pub channels: u8,
+    /// Bits per sample, 8 to 16: one byte for 8, else two. 10 for [`SampleLayout::Packed1010102`], whose last sample has 2.
+    pub depth: u8,
+    /// How the samples are stored.
+    pub sample_layout: SampleLayout,
+    /// What each channel represents; the first `channels` elements count.
+    pub roles: [Role; 4],
+    /// Samples of this plane per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two. For packed 4:2:2,
+    /// that of luma.
+    pub sigma_scale: [f64; 2],
+    /// Whether the rows alternate between two fields, which are blurred separately.
+    pub interlaced: bool,
+}
+
+/// Rows of a plane that are blurred together: all rows, or one field.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Field {
+    /// The layout of these rows alone.
+    pub layout: PlaneLayout,
+    /// Index of the first row in the plane.
+    pub first_row: usize,
+    /// Distance between its rows, in rows of the plane.
+    pub step: usize,
+}
+
+impl Field {
+    /// The rows of the field, in the memory of its plane.
+    pub fn rows_of<A: Address>(&self, plane: &PlaneMemory<A>) -> PlaneMemory<A> {
+        plane.every(self.first_row, self.step)
+    }
+}
+
+impl PlaneLayout {
+    /// A progressive plane of [`Role::Primary`] channels, least significant bits aligned and not subsampled.
+    pub const fn new(width: u32, height: u32, channels: u8, depth: u8) -> Self {
+        let (sample_layout, roles) = (SampleLayout::LsbAligned, [Role::Primary; 4]);
+        Self { width, height, channels, depth, sample_layout, roles, sigma_scale: [1.0; 2], interlaced: false }
+    }
+
+    /// Bytes per sample, 1 or 2; samples of [`SampleLayout::Packed1010102`] are unpacked to 2.
+    pub fn sample_bytes(&self) -> usize {
+        if self.depth == 8 { 1 } else { 2 }
+    }
+
+    /// Pixels per row; for packed 4:2:2 pairs of pixels, which are what repeats along a row there.
+    pub fn row_pixels(&self) -> usize {
+        match self.sample_layout {
+            SampleLayout::Yuv422 { .. } => self.width.div_ceil(2) as usize,
+            _ => self.width as usize,
+        }
+    }
+
+    /// Samples per row.
+    pub fn row_samples(&self) -> usize {
+        self.row_pixels() * usize::from(self.channels)
+    }
+
+    /// Bytes per pixel; for packed 4:2:2 per pair of pixels.
+    pub fn pixel_bytes(&self) -> usize {
+        match self.sample_layout {
+            SampleLayout::Packed1010102 => 4,
+            _ => usize::from(self.channels) * self.sample_bytes(),
+        }
+    }
+
+    /// Bytes per row that hold samples; the pitch may be larger.
+    pub fn row_bytes(&self) -> usize {
+        self.row_pixels() * self.pixel_bytes()
+    }
+
+    /// Bits that a sample is shifted left by within its 16-bit word.
+    pub fn shift(&self) -> u8 {
+        if self.sample_layout == SampleLayout::MsbAligned { 16 - self.depth } else { 0 }
+    }
+
+    /// The roles of its channels.
+    pub fn roles(&self) -> &[Role] {
+        &self.roles[..usize::from(self.channels)]
+    }
+
+    /// The sets of rows that are blurred together. Adjacent rows of a field are two rows of the picture apart, so its vertical
+    /// sigma scale is halved.
+    pub fn fields(&self) -> impl Iterator<Item = Field> {
+        let (fields, [horizontal, vertical]) = (1 + u32::from(self.interlaced), self.sigma_scale);
+        let field = move |first: u32| Field {
+            layout: Self {
+                height: (self.height - first).div_ceil(fields),
+                sigma_scale: [horizontal, vertical / f64::from(fields)],
+                interlaced: false,
+                ..*self
+            },
+            first_row: first as usize,
+            step: fields as usize,
+        };
+        (0..fields.min(self.height)).map(field)
+    }
+
+    fn check(&self) -> Result<(), FrameError> {
+        let Self { width, height, channels, depth, sample_layout, sigma_scale, .. } = *self;
+        let sides = 1..=MAX_DIMENSION;
+        if !sides.contains(&width) || !sides.contains(&height) {
+            return Err(FrameError::Size { width, height });
+        }
+        let scales = sigma_scale.iter().all(|scale| *scale > 0.0 && *scale <= 1.0);
+        let fit = match sample_layout {
+            SampleLayout::LsbAligned => (1..=4).contains(&channels) && (8..=16).contains(&depth),
+            SampleLayout::MsbAligned => (1..=4).contains(&channels) && (9..=16).contains(&depth),
+            SampleLayout::Packed1010102 => channels == 4 && depth == 10,
+            SampleLayout::Yuv422 { luma } => channels == 4 && depth == 8 && luma <= 1,
+        };
+        if !fit || !scales {
+            return Err(FrameError::Samples { channels, depth, sample_layout, sigma_scale });
+        }
+        Ok(())
+    }
+}
+
+/// Which of the two frames of a blur.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The one that is read.
+    Input,
+    /// The one that is written.
+    Output,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        })
+    }
+}
+
+/// Why a frame is invalid. Sizes are in pixels, lengths and pitches in bytes.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant names its fields")]
+pub enum FrameError {
+    #[error("a plane of {width}x{height} pixels cannot be blurred: each side must be 1 to {MAX_DIMENSION}")]
+    Size { width: u32, height: u32 },
+    #[error(
+        "a plane of {channels} channels of {depth} bits ({sample_layout:?}) at scale {sigma_scale:?} cannot be blurred: it takes \
+         1 to 4 channels, 8 to 16 bits and scales above 0 up to 1"
+    )]
+    Samples { channels: u8, depth: u8, sample_layout: SampleLayout, sigma_scale: [f64; 2] },
+    #[error(
+        "plane {plane} of the {side} buffer has a row pitch of {pitch} bytes, but a row of {width} pixels takes {row_bytes}"
+    )]
+    Pitch { side: Side, plane: usize, pitch: usize, width: u32, row_bytes: usize },
+    #[error(
+        "the {side} buffer is truncated: its plane {plane} holds {len} bytes, but {width}x{height} pixels at a row pitch of \
+         {pitch} bytes take {need}"
+    )]
+    Truncated { side: Side, plane: usize, len: usize, width: u32, height: u32, pitch: usize, need: usize },
+    #[error("the input frame and the output frame have different layouts")]
+    Mismatch,
+    #[error("a frame needs at least one plane")]
+    Empty,
+}
+
+impl FrameError {
+    /// The frame that is at fault, where it is one of the two.
+    pub fn side(&self) -> Option<Side> {
+        match self {
+            Self::Pitch { side, .. } | Self::Truncated { side, .. } => Some(*side),
+            _ => None,
+        }
+    }
+}
+
+/// One plane and its memory: `layout.height` rows, `pitch` bytes apart. `D` is `&[u8]`, `&mut [u8]` or [`DeviceBytes`].
+#[derive(Debug)]
+pub struct Plane<D> {
+    /// The plane's layout.
+    pub layout: PlaneLayout,
+    /// Bytes from one row to the next, at least [`PlaneLayout::row_bytes`].
+    pub pitch: usize,
+    /// The rows; the last one may end with its last sample. Bytes between rows are never written.
+    pub data: D,
+}
+
+/// A frame in host memory to read, plane by plane.
+pub type Frame<'a> = Vec<Plane<&'a [u8]>>;
+/// A frame in host memory to write, plane by plane.
+pub type FrameMut<'a> = Vec<Plane<&'a mut [u8]>>;
+
+/// A range of device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceBytes {
+    /// Address of the first byte, the driver's `CUdeviceptr`.
+    pub address: u64,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// A frame in device memory.
+#[derive(Debug)]
+pub struct DeviceFrame {
+    /// Its planes.
+    pub planes: Vec<Plane<DeviceBytes>>,
+    /// The stream (the driver's `CUstream`) that orders accesses to it. Without one, all work on it is complete when the frame
+    /// is handed over.
+    pub stream: Option<usize>,
+}
+
+/// A frame to read.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// In host memory.
+    Host(Frame<'a>),
+    /// In the memory of the device that blurs it.
+    Device(DeviceFrame),
+}
+
+/// A frame to write.
+#[derive(Debug)]
+pub enum Destination<'a> {
+    /// In host memory.
+    Host(FrameMut<'a>),
+    /// In the memory of the device that blurs it.
+    Device(DeviceFrame),
+}
+
+/// Layout, pitch and length of a plane.
+type Extent = (PlaneLayout, usize, usize);
+
+fn extents<D>(planes: &[Plane<D>], len: impl Fn(&D) -> usize) -> Vec<Extent> {
+    planes.iter().map(|plane| (plane.layout, plane.pitch, len(&plane.data))).collect()
+}
+
+impl DeviceFrame {
+    fn extents(&self) -> Vec<Extent> {
+        extents(&self.planes, |data| data.len)
+    }
+
+    /// Where its planes are.
+    pub fn memory(&self) -> Vec<DevicePlane> {
+        let memory = |plane: &Plane<DeviceBytes>| DevicePlane {
+            address: plane.data.address,
+            pitch: plane.pitch,
+            len: plane.data.len,
+        };
+        self.planes.iter().map(memory).collect()
+    }
+}
+
+impl Source<'_> {
+    fn extents(&self) -> Vec<Extent> {
+        match self {
+            Self::Host(frame) => extents(frame, |data| data.len()),
+            Self::Device(frame) => frame.extents(),
+        }
+    }
+}
+
+impl Destination<'_> {
+    fn extents(&self) -> Vec<Extent> {
+        match self {
+            Self::Host(frame) => extents(frame, |data| data.len()),
+            Self::Device(frame) => frame.extents(),
+        }
+    }
+}
+
+/// Where the planes of a frame are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameMemory<A> {
+    /// In host memory.
+    Host(Vec<PlaneMemory<A>>),
+    /// In the memory of the device that blurs it.
+    Device {
+        /// The planes.
+        planes: Vec<DevicePlane>,
+        /// See [`DeviceFrame::stream`].
+        stream: Option<usize>,
+    },
+}
+
+impl<A> FrameMemory<A> {
+    /// Whether it is in device memory.
+    pub fn is_device(&self) -> bool {
+        matches!(self, Self::Device { .. })
+    }
+
+    fn of_device(frame: &DeviceFrame) -> Self {
+        Self::Device { planes: frame.memory(), stream: frame.stream }
+    }
+}
+
+/// A source and a destination of the same layouts whose memory holds every row: proof that [`ValidFrames::new`] checked them.
+#[derive(Debug)]
+pub struct ValidFrames<'a> {
+    layouts: Vec<PlaneLayout>,
+    source: FrameMemory<*const u8>,
+    destination: FrameMemory<*mut u8>,
+    /// The frames are borrowed as long as this lives.
+    _borrow: PhantomData<(&'a [u8], &'a mut [u8])>,
+}
+
+impl<'a> ValidFrames<'a> {
+    /// Checks everything that the backends rely on: layouts in range and equal, pitches and lengths that hold every row.
+    pub fn new(source: Source<'a>, destination: Destination<'a>) -> Result<Self, FrameError> {
+        let (from, to) = (source.extents(), destination.extents());
+        if from.is_empty() {
+            return Err(FrameError::Empty);
+        }
+        for (layout, ..) in &from {
+            layout.check()?;
+        }
+        if from.len() != to.len() || from.iter().zip(&to).any(|((from, ..), (to, ..))| from != to) {
+            return Err(FrameError::Mismatch);
+        }
+        for (index, (from, to)) in from.iter().zip(&to).enumerate() {
+            for (side, (layout, pitch, len)) in [(Side::Input, from), (Side::Output, to)] {
+                holds_rows(side, index, layout, *pitch, *len)?;
+            }
+        }
+        let layouts = from.into_iter().map(|(layout, ..)| layout).collect();
+        let source = match source {
+            Source::Host(planes) => FrameMemory::Host(planes.into_iter().map(host_plane).collect()),
+            Source::Device(frame) => FrameMemory::of_device(&frame),
+        };
+        let destination = match destination {
+            Destination::Host(planes) => FrameMemory::Host(planes.into_iter().map(host_plane_mut).collect()),
+            Destination::Device(frame) => FrameMemory::of_device(&frame),
+        };
+        Ok(Self { layouts, source, destination, _borrow: PhantomData })
+    }
+
+    /// The layouts of the planes, of both frames.
+    pub fn layouts(&self) -> &[PlaneLayout] {
+        &self.layouts
+    }
+
+    /// Where the frame to read is.
+    pub fn source(&self) -> &FrameMemory<*const u8> {
+        &self.source
+    }
+
+    /// Where the frame to write is.
+    pub fn destination(&self) -> &FrameMemory<*mut u8> {
+        &self.destination
+    }
+
+    /// Whether either frame is in device memory.
+    pub fn use_device(&self) -> bool {
+        self.source.is_device() || self.destination.is_device()
+    }
+}
+
+fn host_plane(Plane { pitch, data, .. }: Plane<&[u8]>) -> HostPlane {
+    HostPlane { address: data.as_ptr(), pitch, len: data.len() }
+}
+
+fn host_plane_mut(Plane { pitch, data, .. }: Plane<&mut [u8]>) -> HostPlaneMut {
+    HostPlaneMut { address: data.as_mut_ptr(), pitch, len: data.len() }
+}
+
+fn holds_rows(side: Side, plane: usize, layout: &PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
+    let PlaneLayout { width, height, .. } = *layout;
+    let row_bytes = layout.row_bytes();
+    if pitch < row_bytes {
+        return Err(FrameError::Pitch { side, plane, pitch, width, row_bytes });
+    }
+    let need = (height as usize - 1).saturating_mul(pitch).saturating_add(row_bytes);
+    if len < need {
+        return Err(FrameError::Truncated { side, plane, len, width, height, pitch, need });
+    }
+    Ok(())
+}
+
+/// A rectangle of a plane: `x` and `width` in samples, `y` and `height` in rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the line above says what the four are")]
+pub struct Region {
+    pub x: usize,
+    pub y: usize,
+    pub width: usize,
+    pub height: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: PlaneLayout = PlaneLayout::new(10, 4, 3, 8);
+
+    fn validate(source: Source, destination: Destination) -> Result<(), FrameError> {
+        ValidFrames::new(source, destination).map(drop)
+    }
+
+    fn check(layout: PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
+        let (src, mut dst) = (vec![0; len], vec![0; len]);
+        let src = vec![Plane { layout, pitch, data: &src[..] }];
+        let dst = vec![Plane { layout, pitch, data: &mut dst[..] }];
+        validate(Source::Host(src), Destination::Host(dst))
+    }
+
+    #[test]
+    fn the_last_row_needs_no_padding() {
+        assert_eq!(check(LAYOUT, 30, 120), Ok(()));
+        assert_eq!(check(LAYOUT, 64, 3 * 64 + 30), Ok(()));
+        let short = check(LAYOUT, 64, 3 * 64 + 29).unwrap_err();
+        assert!(
+            matches!(short, FrameError::Truncated { side: Side::Input, plane: 0, len: 221, need: 222, .. }),
+            "{short}"
+        );
+        assert!(short.to_string().contains("221 bytes") && short.to_string().contains("222"), "{short}");
+    }
+
+    #[test]
+    fn invalid_layouts_are_rejected() {
+        assert!(matches!(check(LAYOUT, 29, 1000), Err(FrameError::Pitch { pitch: 29, row_bytes: 30, .. })));
+        assert!(matches!(check(LAYOUT, usize::MAX, 1000), Err(FrameError::Truncated { .. })));
+        for (width, height) in [(0, 4), (4, 0), (MAX_DIMENSION + 1, 4), (4, MAX_DIMENSION + 1)] {
+            let layout = PlaneLayout { width, height, ..LAYOUT };
+            assert_eq!(check(layout, 1 << 20, 1 << 10), Err(FrameError::Size { width, height }));
+        }
+        for layout in [
+            PlaneLayout { channels: 0, ..LAYOUT },
+            PlaneLayout { channels: 5, ..LAYOUT },
+            PlaneLayout { depth: 7, ..LAYOUT },
+            PlaneLayout { depth: 17, ..LAYOUT },
+            PlaneLayout { sample_layout: SampleLayout::MsbAligned, ..LAYOUT },
+            PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..LAYOUT },
+            PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..LAYOUT },
+            PlaneLayout { sigma_scale: [0.0, 1.0], ..LAYOUT },
+            PlaneLayout { sigma_scale: [1.0, 2.0], ..LAYOUT },
+            PlaneLayout { sigma_scale: [f64::NAN, 1.0], ..LAYOUT },
+        ] {
+            assert!(matches!(check(layout, 1 << 10, 1 << 12), Err(FrameError::Samples { .. })), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn rows_alternate_between_fields() {
+        let fields: Vec<_> = PlaneLayout { interlaced: true, height: 5, ..LAYOUT }.fields().collect();
+        assert_eq!(
+            fields.iter().map(|field| (field.first_row, field.layout.height)).collect::<Vec<_>>(),
+            [(0, 3), (1, 2)]
+        );
+        assert!(fields.iter().all(|field| field.step == 2 && field.layout.sigma_scale == [1.0, 0.5]));
+        assert_eq!(PlaneLayout { interlaced: true, height: 1, ..LAYOUT }.fields().count(), 1);
+        assert_eq!(LAYOUT.fields().collect::<Vec<_>>(), [Field { layout: LAYOUT, first_row: 0, step: 1 }]);
+    }
+
+    #[test]
+    fn packed_pixels_have_their_size() {
+        let pairs = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..PlaneLayout::new(7, 2, 4, 8) };
+        assert_eq!((pairs.row_samples(), pairs.row_bytes()), (16, 16));
+        let words = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..PlaneLayout::new(7, 2, 4, 10) };
+        assert_eq!((words.row_samples(), words.row_bytes()), (28, 28));
+    }
+
+    #[test]
+    fn input_and_output_have_the_same_layouts() {
+        let (src, mut dst) = (vec![0; 120], vec![0; 120]);
+        let wider = PlaneLayout { width: 9, ..LAYOUT };
+        let src = vec![Plane { layout: LAYOUT, pitch: 30, data: &src[..] }];
+        let dst = vec![Plane { layout: wider, pitch: 30, data: &mut dst[..] }];
+        assert_eq!(validate(Source::Host(src), Destination::Host(dst)), Err(FrameError::Mismatch));
+        let src = vec![Plane { layout: LAYOUT, pitch: 30, data: &[0; 120][..] }];
+        assert_eq!(validate(Source::Host(src), Destination::Host(Vec::new())), Err(FrameError::Mismatch));
+        assert_eq!(validate(Source::Host(Vec::new()), Destination::Host(Vec::new())), Err(FrameError::Empty));
+    }
+}

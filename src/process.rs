@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The state that all elements of a process share: the worker threads, the log sink, and the host registrations that could not
+//! be ended. `cuda::process` owns the devices.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use crate::log::{Level, Sink};
+use crate::threads::Threads;
+
+struct Process {
+    log_sink: OnceLock<Sink>,
+    threads: Mutex<Weak<Threads>>,
+    stale_registrations: Mutex<Vec<usize>>,
+}
+
+static PROCESS: Process = Process {
+    log_sink: OnceLock::new(),
+    threads: Mutex::new(Weak::new()),
+    stale_registrations: Mutex::new(Vec::new()),
+};
+
+/// Sends log lines to `sink` from now on. Only the first call counts.
+pub fn set_log_sink(sink: Sink) {
+    let _ = PROCESS.log_sink.set(sink);
+}
+
+/// Logs a line. Without a sink it is discarded.
+pub fn log(level: Level, line: &str) {
+    if let Some(sink) = PROCESS.log_sink.get() {
+        sink(level, line);
+    }
+}
+
+/// The worker threads, started if nobody holds them. They are joined when the last handle is dropped.
+pub fn threads() -> Arc<Threads> {
+    let mut shared = PROCESS.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(threads) = shared.upgrade() {
+        return threads;
+    }
+    let (threads, warning) = Threads::start();
+    let threads = Arc::new(threads);
+    *shared = Arc::downgrade(&threads);
+    // The log sink may start an element, which comes here.
+    drop(shared);
+    if let Some(warning) = warning {
+        log(Level::Warning, &warning);
+    }
+    threads
+}
+
+/// Start addresses of host registrations that could not be ended before their memory was freed.
+pub fn stale_registrations() -> MutexGuard<'static, Vec<usize>> {
+    PROCESS.stale_registrations.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,191 @@
+//! Invalid property values and invalid buffers: each is one clear message and the documented behaviour. Also the
+//! smallest and largest frames.
+
+mod common;
+
+use common::cases::half;
+use common::video::{self, Blur, blurred, buffer, bus_of, element, info, padded_buffer, picture, read, texts};
+use gst::glib::{self, translate::ToGlibPtr};
+use gst::prelude::*;
+use gst_video::VideoFormat;
+use gstcudagaussblur::filter::BlurParams;
+
+/// Sets a property through GObject's C function, without the range check of the Rust bindings.
+fn set_property_unchecked(element: &gst::Element, property: &str, value: impl Into<glib::Value>) {
+    let value = value.into();
+    let name = std::ffi::CString::new(property).unwrap();
+    // SAFETY: `element` is a live GObject, and name and value live until the call returns.
+    unsafe {
+        glib::gobject_ffi::g_object_set_property(element.as_ptr().cast(), name.as_ptr(), value.to_glib_none().0);
+    }
+}
+
+/// Asserts that the start fails with one error, and returns its text.
+fn start_fails(element: &gst::Element) -> String {
+    let bus = bus_of(element);
+    assert!(element.set_state(gst::State::Paused).is_err(), "the start succeeded");
+    let errors = texts(&bus, gst::MessageType::Error);
+    element.set_state(gst::State::Null).unwrap();
+    assert_eq!(errors.len(), 1, "not one error: {errors:?}");
+    errors[0].clone()
+}
+
+#[test]
+fn even_kernel_size_fails_the_start() {
+    for size in [2, 4, 800] {
+        let element = element(&format!("kernel-size={size}"));
+        assert_eq!(element.property::<u32>("kernel-size"), size);
+        let text = start_fails(&element);
+        assert!(text.contains(&format!("kernel-size={size}")) && text.contains("odd number from 1 to 801"), "{text}");
+        element.set_property("kernel-size", 7_u32);
+        element.set_state(gst::State::Paused).unwrap();
+        element.set_state(gst::State::Null).unwrap();
+    }
+}
+
+#[test]
+fn even_kernel_size_while_playing_is_rejected_with_a_warning() {
+    let info = info(VideoFormat::Rgb, 40, 30);
+    let image = picture(&info, 1);
+    let mut blur = Blur::new("sigma=3 kernel-size=9");
+    blur.caps(&info);
+    blur.push(buffer(&info, &image));
+    blur.element.set_property("kernel-size", 10_u32);
+    let warnings = blur.messages(gst::MessageType::Warning);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("kernel-size=10") && warnings[0].contains("stays 9"), "{warnings:?}");
+    assert_eq!(blur.element.property::<u32>("kernel-size"), 9);
+    assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 3.0, 9));
+}
+
+/// GObject rejects or clamps a value outside a property's range, depending on its version. In either case the value
+/// that reads back is the one in effect.
+#[test]
+fn out_of_range_values_blur_as_they_read_back() {
+    let info = info(VideoFormat::Rgb, 40, 30);
+    let image = picture(&info, 1);
+    let bad_sigmas = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 100.5, 1e300];
+    for started in [false, true] {
+        for bad in bad_sigmas {
+            let mut blur = if started { Blur::new("sigma=3") } else { stopped("sigma=3") };
+            set_property_unchecked(&blur.element, "sigma", bad);
+            check_values_in_effect(&mut blur, &info, &image);
+        }
+        for bad in [802_u32, 803, 1_000_001, u32::MAX] {
+            let mut blur = if started { Blur::new("sigma=3") } else { stopped("sigma=3") };
+            set_property_unchecked(&blur.element, "kernel-size", bad);
+            check_values_in_effect(&mut blur, &info, &image);
+        }
+    }
+}
+
+fn stopped(properties: &str) -> Blur {
+    let blur = Blur::new(properties);
+    blur.element.set_state(gst::State::Null).unwrap();
+    blur
+}
+
+fn check_values_in_effect(blur: &mut Blur, info: &gst_video::VideoInfo, image: &common::oracle::Image) {
+    let (sigma, size) = (blur.element.property::<f64>("sigma"), blur.element.property::<u32>("kernel-size"));
+    if BlurParams::new(sigma, size).is_err() {
+        let text = start_fails(&blur.element);
+        assert!(text.contains(&sigma.to_string()) || text.contains(&size.to_string()), "{text}");
+        return;
+    }
+    blur.harness.play();
+    blur.caps(info);
+    assert!(read(info, &blur.push(buffer(info, image))) == blurred(image, sigma, size), "sigma={sigma} size={size}");
+}
+
+#[test]
+fn backend_and_device_cannot_change_while_started() {
+    let blur = Blur::new("backend=cpu");
+    blur.element.set_property_from_str("backend", "cuda");
+    blur.element.set_property("cuda-device-id", 1);
+    let warnings = blur.messages(gst::MessageType::Warning);
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].contains("backend can be changed only while") && warnings[0].contains("stays cpu"));
+    assert!(warnings[1].contains("cuda-device-id can be changed only while") && warnings[1].contains("stays -1"));
+    assert_eq!(video::nick(&blur.element, "backend"), "cpu");
+    blur.element.set_state(gst::State::Null).unwrap();
+    blur.element.set_property("cuda-device-id", 1);
+    assert_eq!(blur.element.property::<i32>("cuda-device-id"), 1);
+}
+
+/// A frame of one pixel, and frames far smaller than the kernel.
+#[test]
+fn frames_smaller_than_the_kernel_are_blurred() {
+    for (width, height) in [(1, 1), (1, 50), (50, 1), (3, 2)] {
+        for format in [VideoFormat::Gray8, VideoFormat::Bgr] {
+            let info = info(format, width, height);
+            let image = picture(&info, 9);
+            let mut blur = Blur::new("sigma=100");
+            blur.caps(&info);
+            assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 100.0, 0), "{width}x{height}");
+        }
+    }
+}
+
+/// The largest frame, checked at edges, at tile and power-of-two boundaries, and in the middle.
+#[test]
+fn the_largest_frame_is_blurred() {
+    const SIDE: usize = 16384;
+    let info = info(VideoFormat::Gray8, SIDE as u32, SIDE as u32);
+    let at = |x: usize, y: usize| (x * 7 + y * 13 + (x * y) % 251) as u8;
+    let bytes: Vec<u8> = (0..SIDE * SIDE).map(|i| at(i % SIDE, i / SIDE)).collect();
+    let mut blur = Blur::new("sigma=1");
+    blur.caps(&info);
+    let output = blur.push(gst::Buffer::from_mut_slice(bytes));
+    let output = output.map_readable().unwrap();
+
+    let taps = half(&BlurParams::new(1.0, 0).unwrap().taps(1.0));
+    let reach = taps.len() as isize - 1;
+    let expected = |x: usize, y: usize| {
+        let clamp = |i: usize, k: isize| (i as isize + k).clamp(0, SIDE as isize - 1) as usize;
+        let weigh = |sample: &dyn Fn(isize) -> u64| -> u64 {
+            (-reach..=reach).map(|k| u64::from(taps[k.unsigned_abs()]) * sample(k)).sum()
+        };
+        let middle = |y: usize| (weigh(&|k| u64::from(at(clamp(x, k), y)) << 8) + (1 << 15)) >> 16;
+        ((weigh(&|k| middle(clamp(y, k))) + (1 << 23)) >> 24) as u8
+    };
+    let places = [0, 1, 2, 191, 192, 4095, 8191, 8192, SIDE / 2 + 3, SIDE - 3, SIDE - 2, SIDE - 1];
+    for (x, y) in places.iter().flat_map(|&y| places.iter().map(move |&x| (x, y))) {
+        assert_eq!(output[y * SIDE + x], expected(x, y), "at {x},{y}");
+    }
+}
+
+#[test]
+fn frames_above_the_largest_size_are_not_accepted() {
+    let element = element("");
+    let caps = gst::Caps::builder("video/x-raw").field("format", "GRAY8").field("width", 16385).field("height", 8);
+    let caps = caps.field("framerate", gst::Fraction::new(25, 1)).build();
+    assert!(!element.static_pad("sink").unwrap().query_accept_caps(&caps));
+}
+
+#[test]
+fn truncated_buffer_error_states_the_byte_counts() {
+    let info = info(VideoFormat::Rgba, 64, 32);
+    let mut blur = Blur::new("");
+    blur.caps(&info);
+    for len in [0, 1, info.size() - 1] {
+        assert_eq!(blur.try_push(gst::Buffer::from_mut_slice(vec![0; len])), Err(gst::FlowError::Error));
+        let errors = blur.messages(gst::MessageType::Error);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains(&format!("holds {len} bytes")) && errors[0].contains("takes 8192"), "{errors:?}");
+    }
+}
+
+/// A video meta may describe more rows than its memory holds.
+#[test]
+fn video_meta_beyond_its_memory_is_an_error() {
+    let info = info(VideoFormat::Rgba, 64, 32);
+    let image = picture(&info, 1);
+    let mut blur = Blur::new("");
+    blur.caps(&info);
+    let mut short = padded_buffer(&info, &image, 0, 512);
+    short.get_mut().unwrap().set_size(512 * 31);
+    assert_eq!(blur.try_push(short), Err(gst::FlowError::Error));
+    let errors = blur.messages(gst::MessageType::Error);
+    assert!(errors.len() == 1 && errors[0].contains("truncated"), "{errors:?}");
+    assert!(read(&info, &blur.push(padded_buffer(&info, &image, 0, 512))) == blurred(&image, 1.5, 0));
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MPL-2.0
+// A fake NVRTC, for tests on machines without it. A compilation takes a set time, fails if told to, and yields an image
+// that the fake CUDA driver (libcuda.cpp) loads. tests/jit.rs controls it through environment variables: FAKE_NVRTC_MS
+// (time of a compilation, ms), FAKE_NVRTC_STATUS (its nvrtcResult), FAKE_NVRTC_VERSION (major * 100 + minor) and
+// FAKE_NVRTC_NEWEST (the newest architecture it supports).
+#include "cuda_names.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+struct Program {
+  std::string image;
+};
+
+int environment_number(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::atoi(text) : otherwise;
+}
+
+// Compilations so far, and the id of the thread of the last one.
+int compilations = 0, compile_thread = 0;
+const std::string LOG = "log of the fake NVRTC";
+
+}  // namespace
+
+extern "C" {
+
+int fake_compilations() { return compilations; }
+int fake_compile_thread() { return compile_thread; }
+
+int nvrtcVersion(int* major, int* minor) {
+  *major = environment_number("FAKE_NVRTC_VERSION", 1208) / 100;
+  *minor = environment_number("FAKE_NVRTC_VERSION", 1208) % 100;
+  return NVRTC_SUCCESS;
+}
+const char* nvrtcGetErrorString(int) { return "NVRTC_ERROR_COMPILATION"; }
+int nvrtcGetNumSupportedArchs(int* count) {
+  *count = 3;
+  return NVRTC_SUCCESS;
+}
+int nvrtcGetSupportedArchs(int* architectures) {
+  architectures[0] = 75;
+  architectures[1] = 80;
+  architectures[2] = environment_number("FAKE_NVRTC_NEWEST", 90);
+  return NVRTC_SUCCESS;
+}
+int nvrtcCreateProgram(Program** program, const char* source, const char*, int headers, const char** contents,
+                       const char** names) {
+  *program = new Program;
+  return std::strstr(source, "blur_specialised") && headers == 5 && !std::strcmp(names[0], "abi.h") &&
+                 std::strstr(contents[0], "BlurArgs")
+             ? NVRTC_SUCCESS
+             : NVRTC_ERROR_INVALID_INPUT;
+}
+int nvrtcDestroyProgram(Program** program) {
+  delete *program;
+  return NVRTC_SUCCESS;
+}
+int nvrtcCompileProgram(Program* program, int count, const char** options) {
+  compilations++;
+  compile_thread = gettid();
+  std::this_thread::sleep_for(std::chrono::milliseconds(environment_number("FAKE_NVRTC_MS", 20)));
+  std::string target, pixels;
+  for (int i = 0; i < count; i++) {
+    const std::string option = options[i];
+    const auto value = option.substr(option.find('=') + 1);
+    if (option.starts_with("--gpu-architecture=")) target = value;
+    // The pixels of "Interleaved<u8,4>,StaticRadius<...>" or "Yuv422,StaticRadius<...>".
+    if (option.starts_with("-DBLUR_SPECIALISED_0=")) pixels = value.substr(0, value.find(",StaticRadius"));
+  }
+  // The prebuilt kernel that does the same.
+  const std::map<std::string, std::string> names = {
+      {"Interleaved<u8,1>", "u8_c12"},   {"Interleaved<u8,2>", "u8_c12"},   {"Interleaved<u8,3>", "u8_c3"},   {"Interleaved<u8,4>", "u8_c4"},
+      {"Interleaved<u16,1>", "u16_c12"}, {"Interleaved<u16,2>", "u16_c12"}, {"Interleaved<u16,3>", "u16_c3"}, {"Interleaved<u16,4>", "u16_c4"},
+      {"Yuv422", "yuv422"},        {"Packed1010102", "packed1010102"}};
+  const auto name = names.find(pixels);
+  if (name == names.end()) return NVRTC_ERROR_COMPILATION;
+  program->image = "FAKEJIT " + target + " blur_fused_" + name->second + " ";
+  return environment_number("FAKE_NVRTC_STATUS", NVRTC_SUCCESS);
+}
+int nvrtcGetProgramLogSize(Program*, std::size_t* size) {
+  *size = LOG.size() + 1;
+  return NVRTC_SUCCESS;
+}
+int nvrtcGetProgramLog(Program*, char* log) {
+  std::strcpy(log, LOG.c_str());
+  return NVRTC_SUCCESS;
+}
+// The image's size, if it was compiled for this kind of target.
+static int image_size(Program* program, std::size_t* size, const char* target) {
+  *size = program->image.size();
+  return program->image.find(target) == std::string::npos ? NVRTC_ERROR_INVALID_PROGRAM : NVRTC_SUCCESS;
+}
+int nvrtcGetCUBINSize(Program* program, std::size_t* bytes) { return image_size(program, bytes, " sm_"); }
+int nvrtcGetPTXSize(Program* program, std::size_t* bytes) { return image_size(program, bytes, " compute_"); }
+int nvrtcGetCUBIN(Program* program, char* image) {
+  std::memcpy(image, program->image.data(), program->image.size());
+  return NVRTC_SUCCESS;
+}
+int nvrtcGetPTX(Program* program, char* image) { return nvrtcGetCUBIN(program, image); }
+}

@@ -1,0 +1,374 @@
+//! Kernels that are specialised at run time, on the fake CUDA driver and the fake NVRTC (tests/fake_cuda). Each test is
+//! a process of its own, because a process opens both libraries once.
+
+mod common;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use common::cases::{Case, Content};
+use common::fake_library;
+use gstcudagaussblur::cuda::{CudaEngine, JitResult, Origin};
+use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::engine::{Level, log_to};
+use gstcudagaussblur::filter::frame::PlaneLayout;
+use libloading::os::unix::Library;
+use libtest_mimic::{Arguments, Trial};
+
+/// Environment variable that names the test a child process runs; the parent, which starts the children, lacks it.
+const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
+const DRIVER: &str = "CUDAGAUSSBLUR_TEST_DRIVER";
+const NVRTC: &str = "CUDAGAUSSBLUR_NVRTC";
+const CACHE: &str = "CUDAGAUSSBLUR_CACHE";
+
+/// `CUDA_ERROR_NO_BINARY_FOR_GPU`.
+const NO_BINARY_FOR_GPU: i32 = 209;
+
+/// The log lines of this process.
+static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
+
+/// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
+type Test = (&'static str, fn(&Compiler), &'static [(&'static str, &'static str)]);
+
+const TESTS: [Test; 12] = [
+    ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, &[("FAKE_NVRTC_MS", "2000")]),
+    ("sweeping_sigma_compiles_only_the_final_kernel", sweep, &[]),
+    ("two_engines_with_equal_settings_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
+    ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
+    ("wide_radii_are_not_specialised", wide, &[]),
+    ("generic_kernels_are_used_without_nvrtc", no_compiler, &[(NVRTC, "/nowhere/libnvrtc.so")]),
+    ("nvrtc_that_is_too_old_is_not_used", too_old, &[("FAKE_NVRTC_VERSION", "1107")]),
+    (
+        "nvrtc_newer_than_the_driver_and_without_the_device_is_not_used",
+        too_new,
+        &[("FAKE_NVRTC_NEWEST", "89"), ("FAKE_NVRTC_VERSION", "1305")],
+    ),
+    ("device_newer_than_nvrtc_gets_ptx", ptx, &[("FAKE_NVRTC_NEWEST", "89")]),
+    ("failed_compilation_is_logged_once_and_not_retried", fails, &[("FAKE_NVRTC_STATUS", "6")]),
+    ("image_that_does_not_load_is_logged_once_and_not_retried", no_load, &[]),
+    ("unusable_cache_folder_is_a_warning", unusable_cache, &[]),
+];
+
+fn main() {
+    if let Ok(child) = std::env::var(CHILD) {
+        log_to(|level, line| LINES.lock().unwrap().push((level, line.to_owned())));
+        let compiler = Compiler::open();
+        match TESTS.iter().find(|(name, ..)| *name == child) {
+            Some((_, test, _)) => test(&compiler),
+            None => check_origin(&compiler, &child),
+        }
+        return;
+    }
+    let libraries = [fake_library::build("libcuda"), fake_library::build("libnvrtc")];
+    let mut trials = Vec::new();
+    for (name, _, environment) in TESTS {
+        let libraries = libraries.clone();
+        trials.push(Trial::test(name, move || {
+            check(&start(name, &libraries, environment).output().unwrap());
+            Ok(())
+        }));
+    }
+    let for_cache_test = libraries.clone();
+    trials.push(Trial::test("kernels_are_cached_on_disk_for_other_processes", move || {
+        disk_cache(&for_cache_test);
+        Ok(())
+    }));
+    let ended = libtest_mimic::run(&Arguments::from_args(), trials);
+    for library in libraries {
+        std::fs::remove_file(library).unwrap();
+    }
+    ended.exit();
+}
+
+/// A command that runs this program as one child process: a test of [`TESTS`], or [`check_origin`] of this origin.
+fn start(name: &str, [driver, nvrtc]: &[PathBuf; 2], environment: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(CHILD, name).env(DRIVER, driver).env(NVRTC, nvrtc).env(CACHE, "off");
+    command.envs(environment.iter().copied());
+    command
+}
+
+fn check(output: &Output) {
+    let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success(), "{}\n{text}", output.status);
+}
+
+/// The fake NVRTC, if it is to be found, and the fake CUDA driver.
+struct Compiler {
+    nvrtc: Option<Library>,
+    driver: Library,
+}
+
+impl Compiler {
+    fn open() -> Self {
+        let driver = fake_library::open(Path::new(&std::env::var_os(DRIVER).unwrap()));
+        let nvrtc = PathBuf::from(std::env::var_os(NVRTC).unwrap());
+        Self { nvrtc: nvrtc.exists().then(|| fake_library::open(&nvrtc)), driver }
+    }
+
+    /// Calls a function of the fake NVRTC that returns a number.
+    fn number(&self, function: &[u8]) -> i32 {
+        // SAFETY: the functions in tests/fake_cuda/libnvrtc.cpp that this is used for are `int name()`.
+        unsafe { self.nvrtc.as_ref().unwrap().get::<unsafe extern "C" fn() -> i32>(function).unwrap()() }
+    }
+
+    fn compilations(&self) -> i32 {
+        self.number(b"fake_compilations")
+    }
+}
+
+fn engine() -> Engine {
+    Engine::with_cuda(CudaEngine::new(0).unwrap())
+}
+
+fn case(sigma: f64, channels: u8) -> Case {
+    let layout = PlaneLayout::new(40, 8, channels, 8);
+    Case::of(sigma, 0, layout, [3, 0], Content::Noise)
+}
+
+/// Blurs a frame every few milliseconds, each compared with the oracle, until `done` or for the time `limit`. Returns
+/// the longest time of a frame, and whether it ended by `done`.
+fn frames(engine: &mut Engine, case: &Case, limit: Duration, done: impl Fn(&Engine) -> bool) -> (Duration, bool) {
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    while begun.elapsed() < limit {
+        let frame = Instant::now();
+        case.check_engine(engine);
+        longest = longest.max(frame.elapsed());
+        if done(engine) {
+            return (longest, true);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (longest, false)
+}
+
+fn is_specialised(engine: &Engine) -> bool {
+    engine.stats().kernel_name.starts_with("special-")
+}
+
+/// A limit that is only reached if a test fails.
+const LONG: Duration = Duration::from_secs(20);
+/// Longer than settings have to stay unchanged before a kernel is compiled for them.
+const A_WHILE: Duration = Duration::from_millis(800);
+
+/// The number of log lines of this level that contain these words.
+fn lines(level: Level, words: &str) -> usize {
+    LINES.lock().unwrap().iter().filter(|(of, line)| *of == level && line.contains(words)).count()
+}
+
+fn swap(compiler: &Compiler) {
+    let mut engine = engine();
+    let case = case(2.0, 4);
+    let (_, compiling) = frames(&mut engine, &case, LONG, |engine| engine.stats().jit.compiling);
+    assert!(compiling && !is_specialised(&engine), "no compilation in the background");
+    // The compiler takes 2 s; a frame takes a few ms.
+    let (longest, special) = frames(&mut engine, &case, LONG, is_specialised);
+    assert!(special && longest < Duration::from_millis(1500), "a frame took {longest:?} during the compilation");
+    frames(&mut engine, &case, Duration::from_millis(100), |_| false);
+    assert!(is_specialised(&engine));
+    let Some(JitResult { took, from: Origin::Nvrtc }) = engine.stats().jit.last else { panic!("nothing made") };
+    assert!(took >= Duration::from_secs(2), "{took:?}");
+    assert!(!engine.stats().jit.compiling);
+    // SAFETY: gettid has no arguments and cannot fail.
+    let this_thread = unsafe { libc::gettid() };
+    assert_ne!(compiler.number(b"fake_compile_thread"), this_thread, "compiled on the thread that blurs");
+    // Another element uses the kernel from its first frame on.
+    let mut other = self::engine();
+    case.check_engine(&mut other);
+    assert!(is_specialised(&other));
+    // Other settings use the generic kernels again.
+    self::case(2.5, 4).check_engine(&mut engine);
+    assert!(!is_specialised(&engine));
+    assert_eq!(compiler.compilations(), 1);
+    let options = "-DBLUR_SINGLE_PLANE=true -DBLUR_SPECIALISED_0=Interleaved<u8,4>,StaticRadius<0,8,8,8>";
+    assert_eq!(lines(Level::Debug, &format!("--gpu-architecture=sm_90 --std=c++17 {options}")), 1);
+    assert_eq!(lines(Level::Info, "NVRTC 12.8"), 1);
+    assert_eq!(lines(Level::Debug, "log of the fake NVRTC"), 1, "the compiler's log is not logged once");
+}
+
+fn sweep(compiler: &Compiler) {
+    let mut engine = engine();
+    let begun = Instant::now();
+    let mut sizes = HashSet::new();
+    while begun.elapsed() < A_WHILE {
+        for sigma in (2..22).map(|i| f64::from(i) / 4.0) {
+            sizes.insert(sigma.to_bits());
+            // Two frames per σ.
+            for _ in 0..2 {
+                case(sigma, 1).check_engine(&mut engine);
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        }
+    }
+    assert_eq!(compiler.compilations(), 0, "compiled during a sweep over {} values of sigma", sizes.len());
+    assert!(frames(&mut engine, &case(2.0, 1), LONG, is_specialised).1);
+    assert_eq!(compiler.compilations(), 1);
+}
+
+fn two_engines(compiler: &Compiler) {
+    let mut engines = [engine(), engine()];
+    // The compiler is busy for a third engine, so that both requests wait in the queue.
+    let mut first = engine();
+    assert!(frames(&mut first, &case(2.0, 3), LONG, |engine| engine.stats().jit.compiling).1);
+    std::thread::scope(|scope| {
+        for engine in &mut engines {
+            scope.spawn(|| assert!(frames(engine, &case(1.0, 3), LONG, is_specialised).1));
+        }
+    });
+    frames(&mut first, &case(9.0, 3), A_WHILE, |engine| !engine.stats().jit.compiling);
+    assert_eq!(compiler.compilations(), 2);
+}
+
+fn stop(compiler: &Compiler) {
+    let mut last = engine();
+    let mut engines = [engine(), engine()];
+    // The first engine's kernel is being compiled, the second engine's request waits in the queue.
+    assert!(frames(&mut engines[0], &case(1.0, 1), LONG, |engine| engine.stats().jit.compiling).1);
+    frames(&mut engines[1], &case(2.0, 1), A_WHILE, |_| false);
+    assert_eq!(compiler.compilations(), 1);
+    let begun = Instant::now();
+    drop(engines);
+    // The compiler takes 3 s.
+    assert!(begun.elapsed() < Duration::from_millis(1500), "stopping took {:?}", begun.elapsed());
+    frames(&mut last, &case(9.0, 1), LONG, |engine| !engine.stats().jit.compiling);
+    assert_eq!(compiler.compilations(), 1, "compiled for an engine that was dropped");
+    let threads = std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    assert!(
+        !threads.into_iter().any(|name| name.starts_with("gaussblur-nvrtc")),
+        "the compiler's thread is still running"
+    );
+    // The last engine waits for the compiler, because NVRTC crashes if the process ends during a compilation, but only
+    // for a limited time.
+    assert!(frames(&mut last, &case(3.0, 1), LONG, |engine| engine.stats().jit.compiling).1);
+    let begun = Instant::now();
+    drop(last);
+    let took = begun.elapsed();
+    assert!(
+        took > Duration::from_secs(1) && took < Duration::from_millis(2900),
+        "the last engine stopped after {took:?}"
+    );
+}
+
+fn wide(compiler: &Compiler) {
+    let mut engine = engine();
+    frames(&mut engine, &case(7.0, 1), A_WHILE, |_| false);
+    assert!(!is_specialised(&engine));
+    assert_eq!(compiler.compilations(), 0);
+    assert!(LINES.lock().unwrap().is_empty(), "the log mentions NVRTC although no kernel is to be compiled");
+}
+
+/// Checks that frames are still blurred by the generic kernels after a while.
+fn check_stays_generic(engine: &mut Engine) {
+    frames(engine, &case(1.0, 1), A_WHILE, |_| false);
+    frames(engine, &case(2.0, 1), A_WHILE, |_| false);
+    assert!(!is_specialised(engine));
+}
+
+fn no_compiler(_: &Compiler) {
+    check_stays_generic(&mut engine());
+    check_stays_generic(&mut engine());
+    assert_eq!(lines(Level::Info, "NVRTC was not found as /nowhere/libnvrtc.so"), 1);
+    assert_eq!(LINES.lock().unwrap().len(), 1, "{:?}", LINES.lock());
+}
+
+fn too_old(compiler: &Compiler) {
+    check_stays_generic(&mut engine());
+    assert_eq!(lines(Level::Info, "NVRTC 11.7 is too old; 11.8 is needed"), 1);
+    assert_eq!(LINES.lock().unwrap().len(), 1, "{:?}", LINES.lock());
+    assert_eq!(compiler.compilations(), 0);
+}
+
+fn too_new(compiler: &Compiler) {
+    check_stays_generic(&mut engine());
+    assert_eq!(compiler.compilations(), 0);
+    assert!(lines(Level::Warning, "NVRTC 13.5 is newer than the driver and does not know the device") >= 1);
+}
+
+fn ptx(_: &Compiler) {
+    let mut engine = engine();
+    assert!(frames(&mut engine, &case(1.0, 4), LONG, is_specialised).1);
+    assert_eq!(lines(Level::Debug, "--gpu-architecture=compute_89"), 1);
+}
+
+fn fails(compiler: &Compiler) {
+    let mut engine = engine();
+    frames(&mut engine, &case(1.0, 1), A_WHILE, |_| false);
+    let mut other = self::engine();
+    frames(&mut other, &case(1.0, 1), A_WHILE, |_| false);
+    assert!(!is_specialised(&engine) && !is_specialised(&other));
+    assert_eq!(compiler.compilations(), 1, "compiled again");
+    assert_eq!(lines(Level::Warning, "log of the fake NVRTC"), 1);
+    assert_eq!(lines(Level::Warning, ""), 1);
+}
+
+fn no_load(compiler: &Compiler) {
+    let mut engine = engine();
+    type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32, i32);
+    // SAFETY: `Fail` is the type of `fake_fail` in tests/fake_cuda/libcuda.cpp; the name is a static string.
+    unsafe {
+        compiler.driver.get::<Fail>(b"fake_fail").unwrap()(c"cuModuleLoadData".as_ptr(), 0, 1, NO_BINARY_FOR_GPU);
+    };
+    frames(&mut engine, &case(1.0, 1), A_WHILE, |_| false);
+    assert!(!is_specialised(&engine));
+    assert_eq!((compiler.compilations(), lines(Level::Warning, "loading the kernels")), (1, 1));
+}
+
+fn unusable_cache(compiler: &Compiler) {
+    // A file in place of the folder, which not even root can write to.
+    let blocked = std::env::temp_dir().join(format!("cudagaussblur-no-folder-{}", std::process::id()));
+    std::fs::write(&blocked, "").unwrap();
+    // SAFETY: this process has only one thread so far.
+    unsafe { std::env::set_var(CACHE, &blocked) };
+    assert!(frames(&mut engine(), &case(1.0, 1), LONG, is_specialised).1);
+    assert_eq!(compiler.compilations(), 1);
+    assert_eq!(lines(Level::Info, "compiled kernels are not kept in"), 1);
+    assert_eq!(
+        [lines(Level::Warning, ""), lines(Level::Warning, "is not a directory; set CUDAGAUSSBLUR_CACHE")],
+        [1, 1]
+    );
+    std::fs::remove_file(&blocked).unwrap();
+}
+
+/// The child processes of [`disk_cache`]: checks that the specialised kernel comes from `expected` (nvrtc, disk or
+/// either).
+fn check_origin(compiler: &Compiler, expected: &str) {
+    let mut engine = engine();
+    assert!(frames(&mut engine, &case(1.0, 2), LONG, is_specialised).1);
+    let from = engine.stats().jit.last.unwrap().from.name();
+    assert!(expected == "either" || from == expected, "the kernel comes from {from}, not {expected}");
+    assert_eq!(compiler.compilations(), i32::from(from == "nvrtc"));
+}
+
+fn disk_cache(libraries: &[PathBuf; 2]) {
+    let folder = std::env::temp_dir().join(format!("cudagaussblur-kernels-{}", std::process::id()));
+    let run = |expected: &str, environment: &[(&str, &str)]| {
+        check(&start(expected, libraries, environment).env(CACHE, &folder).output().unwrap());
+    };
+    let files = || std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect::<Vec<_>>();
+    run("nvrtc", &[]);
+    run("disk", &[]);
+    assert_eq!(files().len(), 1);
+    // A damaged file is replaced by a new compilation.
+    let good = std::fs::read(&files()[0]).unwrap();
+    std::fs::write(&files()[0], &good[..good.len() - 1]).unwrap();
+    run("nvrtc", &[]);
+    run("disk", &[]);
+    // Another NVRTC version has its own file.
+    run("nvrtc", &[("FAKE_NVRTC_VERSION", "1300")]);
+    assert_eq!(files().len(), 2);
+    // Two processes at once may both compile.
+    std::fs::remove_dir_all(&folder).unwrap();
+    let children: Vec<_> =
+        (0..2).map(|_| start("either", libraries, &[]).env(CACHE, &folder).spawn().unwrap()).collect();
+    for child in children {
+        check(&child.wait_with_output().unwrap());
+    }
+    run("disk", &[]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
