@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MPL-2.0
-"""cudagaussblur in a Python application: plays ten seconds of a test pattern and changes sigma while it plays.
+"""cudagaussblur in a Python application: plays ten seconds of a test pattern and changes sigma every second.
 
 Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
-gir1.2-gst-plugins-base-1.0), and the plugin installed or found by its path:
+gir1.2-gst-plugins-base-1.0), and the plugin, installed or in GST_PLUGIN_PATH:
 
     cargo build --release && GST_PLUGIN_PATH=target/release examples/blur.py
 """
@@ -14,7 +14,7 @@ import sys
 try:
     import gi
 except ImportError:
-    sys.exit(f"{sys.executable} has no PyGObject: start this with the distribution's /usr/bin/python3 and python3-gi installed")
+    sys.exit(f"{sys.executable} has no PyGObject: install python3-gi and run this with the distribution's /usr/bin/python3")
 
 gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst
@@ -46,7 +46,7 @@ def main():
         sigma = next(sigmas, None)
         if sigma is None:
             return GLib.SOURCE_REMOVE
-        # The very next frame is blurred with it.
+        # The next frame uses the new value.
         blur.set_property("sigma", sigma)
         print("sigma", sigma)
         return GLib.SOURCE_CONTINUE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The smallest application: plays a file, or a test pattern, blurred, in a window.
+//! The smallest application: plays a file or a test pattern in a window, blurred.
 //!
 //!     cargo run --release --example blur [-- FILE]
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 
 fn play(file: Option<OsString>) -> Result<(), Box<dyn Error>> {
     gst::init()?;
-    // Only because the program links the crate; an installed plugin is found without.
+    // This program links the crate. A program that uses the installed plugin does not need this call.
     gstcudagaussblur::register_static()?;
 
     let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
@@ -40,7 +40,7 @@ fn play(file: Option<OsString>) -> Result<(), Box<dyn Error>> {
     }
 
     let bus = pipeline.bus().expect("a pipeline has a bus");
-    // An element that does not start says why on the bus.
+    // If an element fails to start, the reason is an error message on the bus.
     let _ = pipeline.set_state(gst::State::Playing);
     let outcome = bus.iter_timed(gst::ClockTime::NONE).find_map(|message| match message.view() {
         gst::MessageView::Eos(_) => Some(Ok(())),

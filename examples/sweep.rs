@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Sigma swept by a GstController while the video plays: 0 to 20 and back in ten seconds.
+//! Sweeps sigma with a GstController during playback: from 0 to 20 and back in ten seconds.
 //!
 //!     cargo run --release --example sweep
 
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     .expect("several elements make a pipeline");
     let blur = pipeline.by_name("blur").expect("the description names it");
 
-    // Absolute: the control source's values are sigmas, not parts of the property's range.
+    // An absolute binding takes the control source's values as sigma, not as fractions of the property's range.
     let curve = gst_controller::InterpolationControlSource::new();
     curve.set_mode(gst_controller::InterpolationMode::Linear);
     blur.add_control_binding(&gst_controller::DirectControlBinding::new_absolute(&blur, "sigma", &curve))?;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bus = pipeline.bus().expect("a pipeline has a bus");
     pipeline.set_state(gst::State::Playing)?;
     loop {
-        // Every half second a line, until the end or an error.
+        // Print a line every half second until EOS or an error.
         let tick = gst::ClockTime::from_mseconds(500);
         match bus.timed_pop_filtered(tick, &[gst::MessageType::Eos, gst::MessageType::Error]) {
             None => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The demo: blurs real video, and leaves the blurred clip and a before-and-after picture to look at. `--help` says how.
+//! The demo: blurs a video and writes the blurred video and a before/after picture. `--help` lists the options.
 
 mod scene;
 
@@ -18,20 +18,20 @@ use gstcudagaussblur::filter::BlurParams;
 use scene::{FPS, FRAMES, HEIGHT, Scene, WIDTH};
 
 const HELP: &str = "\
-Blurs video with cudagaussblur and leaves blurred.mp4 and before-after.png in a folder.
+Blurs a video with cudagaussblur and writes blurred.mp4 and before-after.png to a folder.
 
 usage: scripts/demo [OPTIONS] [FILE | --camera]
 
-  FILE                blur this video; without it, a clip that the demo draws itself
-  --camera            blur the first camera, in a window until Ctrl-C; without a display, record six seconds
+  FILE                blur this video (default: a clip that the demo generates)
+  --camera            blur the first camera: in a window until Ctrl-C; without a display, record six seconds
   --sigma N           standard deviation in pixels, 0 to 100 (default 5)
-  --kernel-size N     taps per axis, an odd number to 801; 0 follows sigma (default 0)
+  --kernel-size N     taps per axis, odd, up to 801; 0 derives them from sigma (default 0)
   --backend NAME      auto, cuda or cpu (default auto)
-  --out DIR           where the results go (default demo-out)
-  -h, --help          this text
+  --out DIR           folder for the results (default demo-out)
+  -h, --help          print this text
 ";
 
-const NO_VIDEO: &str = "the input has no video, or GStreamer has no decoder for it here";
+const NO_VIDEO: &str = "the input has no video, or no decoder for it is installed";
 
 #[derive(PartialEq)]
 enum Input {
@@ -49,7 +49,7 @@ struct Options {
 }
 
 impl Options {
-    /// Reads the arguments; `None` if help was asked for. The error is one sentence.
+    /// Parses the arguments. `None` if they ask for help. The error is one sentence for the user.
     fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Option<Self>, String> {
         let mut options =
             Self { input: Input::Scene, sigma: 5.0, kernel_size: 0, backend: "auto".into(), out: "demo-out".into() };
@@ -66,9 +66,9 @@ impl Options {
                 "--kernel-size" => options.kernel_size = number(name, &value()?)?,
                 "--backend" => options.backend = value()?.to_string_lossy().into_owned(),
                 "--out" => options.out = value()?.into(),
-                _ if name.starts_with('-') && name != "--camera" => return Err(format!("there is no option {name}")),
+                _ if name.starts_with('-') && name != "--camera" => return Err(format!("unknown option {name}")),
                 _ if options.input != Input::Scene => {
-                    return Err(format!("{text} is one input too many: give one file, or --camera, or neither"));
+                    return Err(format!("{text} is a second input: give one file, or --camera, or neither"));
                 }
                 "--camera" => options.input = Input::Camera,
                 _ => options.input = Input::File(arg.into()),
@@ -126,7 +126,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let sink = video.as_ref().map_or("videoscale ! autovideosink", |(encoder, _)| encoder);
     let source = match &options.input {
         Input::Scene => "appsrc name=source".into(),
-        // Naming the caps leaves other streams, such as sound, undecoded.
+        // With these caps uridecodebin does not decode other streams, such as audio.
         Input::File(file) => format!(
             "uridecodebin uri=\"{}\" caps=video/x-raw(ANY) expose-all-streams=false",
             glib::filename_to_uri(std::path::absolute(file)?, None)?
@@ -161,7 +161,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let (took, (raw, soft)) = match (played, pair) {
         (Ok(took), Some(pair)) => (took, pair),
         (failed, _) => {
-            // What has been written is no clip.
+            // The file is incomplete.
             let _ = video.map(|(_, path)| fs::remove_file(path));
             return Err(failed.err().unwrap_or_else(|| NO_VIDEO.into()).into());
         }
@@ -179,20 +179,21 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What writes the blurred clip, as elements, and the file it writes.
+/// The elements that encode and write the blurred clip, and its path.
 fn encoder(out: &Path) -> Result<(String, PathBuf), String> {
-    // 4:2:0, which every player takes, needs even sizes.
+    // Every player supports 4:2:0, which needs even sizes.
     let even = "videoscale ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2]";
     let encoders = [
         (["x264enc", "mp4mux"], "x264enc pass=qual quantizer=21 speed-preset=veryfast ! mp4mux", "blurred.mp4"),
         (["vp8enc", "webmmux"], "vp8enc deadline=1 cpu-used=8 target-bitrate=4000000 ! webmmux", "blurred.webm"),
     ];
     let found = encoders.iter().find(|(needs, ..)| needs.iter().all(|name| gst::ElementFactory::find(name).is_some()));
-    let (_, encoder, name) = found.ok_or("GStreamer has neither x264enc and mp4mux nor vp8enc and webmmux")?;
+    let (_, encoder, name) =
+        found.ok_or("GStreamer has no encoder for the result: install x264enc and mp4mux, or vp8enc and webmmux")?;
     Ok((format!("{even} ! {encoder} ! filesink name=file"), out.join(name)))
 }
 
-/// Lets `source` send the demo's own clip.
+/// Makes `source` push the generated clip.
 fn draw_into(source: &gst_app::AppSrc) {
     let time = |frame: usize| gst::ClockTime::SECOND.mul_div_floor(frame as u64, FPS as u64);
     source.set_format(gst::Format::Time);
@@ -202,7 +203,7 @@ fn draw_into(source: &gst_app::AppSrc) {
     source.set_caps(Some(&caps.expect("the caps are fixed at build time")));
     let (scene, mut frame) = (Scene::new(), 0);
     let draw = move |source: &gst_app::AppSrc, _wanted| {
-        // Both calls fail only where nobody wants frames any more.
+        // Both calls fail only if the pipeline is flushing or has ended.
         if frame == FRAMES {
             let _ = source.end_of_stream();
             return;
@@ -219,18 +220,18 @@ fn draw_into(source: &gst_app::AppSrc) {
     source.set_callbacks(gst_app::AppSrcCallbacks::builder().need_data(draw).build());
 }
 
-/// Finds one frame as it came to the blur and as it left.
+/// One frame before and after the blur.
 #[derive(Default)]
 struct Snapshot {
-    /// Half the clip's length.
+    /// Half the duration of the clip.
     middle: Option<gst::ClockTime>,
-    /// The last frame that came; it may still be dropped as too late.
+    /// The last frame that reached the element, which may still drop it as late.
     raw: Option<gst::Sample>,
     pair: Option<(gst::Sample, gst::Sample)>,
 }
 
-/// Keeps the frame in the middle of the clip; the one after three seconds where the length is not known; the last where
-/// the clip is shorter than that.
+/// Captures the frame in the middle of the clip; the frame at three seconds if the duration is unknown; the last frame if
+/// the clip is shorter.
 fn take_snapshot(blur: &gst::Element) -> Arc<Mutex<Snapshot>> {
     let snapshot = Arc::<Mutex<Snapshot>>::default();
     let probe = |name, keep: fn(&gst::Pad, &mut Snapshot, gst::Sample)| {
@@ -267,12 +268,12 @@ fn lock(snapshot: &Mutex<Snapshot>) -> MutexGuard<'_, Snapshot> {
     snapshot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Plays to the end, to Ctrl-C or until the window is closed, and says how long it took.
+/// Plays until EOS, Ctrl-C or until the window is closed. Returns the elapsed time.
 fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
     const SIGINT: i32 = 2;
     let weak = pipeline.downgrade();
     glib_unix::unix_signal_add(SIGINT, move || {
-        // The end of the stream closes the file. A second Ctrl-C ends the program as it always does.
+        // EOS finalises the file. A second Ctrl-C terminates the program.
         weak.upgrade().map(|pipeline| pipeline.send_event(gst::event::Eos::new()));
         glib::ControlFlow::Break
     });
@@ -283,7 +284,7 @@ fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
     let ends = &[gst::MessageType::Eos, gst::MessageType::Error];
     let message = match pipeline.set_state(gst::State::Playing) {
         Ok(_) => bus.timed_pop_filtered(None, ends),
-        // The reason lies on the bus already.
+        // The error message is already on the bus.
         Err(_) => bus.pop_filtered(ends),
     };
     match message.as_deref().map(gst::MessageRef::view) {
@@ -296,11 +297,11 @@ fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
             Err(format!("{}{element}", error.error().message().trim_end_matches('.')))
         }
         Some(_) => Ok(started.elapsed()),
-        None => Err("the pipeline did not start and gave no reason".into()),
+        None => Err("the pipeline did not start and posted no error message".into()),
     }
 }
 
-/// What a video sink says when its window is closed.
+/// Whether this is the error that a video sink posts when its window is closed.
 fn is_closed_window(error: &gst::message::Error) -> bool {
     let sink = error.src().and_then(|source| source.downcast_ref::<gst::Element>());
     error.error().matches(gst::ResourceError::NotFound)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The demo's own clip: a lake at sunset, made of noise. The view pans past layers of sky, hills and pines; the water
-//! mirrors what stands above it. Needles, ripples and reeds are fine detail, so that a blur shows.
+//! The generated clip of the demo: a lake at sunset, made of noise. The view pans past layers of sky, hills and pines,
+//! which the water mirrors. Needles, ripples and reeds are fine detail, so that a blur is visible.
 
 use std::thread;
 
-/// Size of a frame in pixels of four bytes: red, green, blue, unused.
+/// Size of a frame in pixels. A pixel has four bytes: red, green, blue, unused.
 pub const WIDTH: usize = 1280;
 pub const HEIGHT: usize = 720;
 pub const FPS: usize = 30;
 pub const FRAMES: usize = 6 * FPS;
 
-/// The row where the water begins.
+/// The first row of water.
 const SHORE: usize = 468;
 const SUN: [f32; 2] = [820.0, 318.0];
 const HAZE: [f32; 3] = [0.98, 0.70, 0.47];
@@ -24,7 +24,7 @@ fn smoothstep(from: f32, to: f32, x: f32) -> f32 {
     t * t * (3.0 - 2.0 * t)
 }
 
-/// A number from 0 to 1 for a grid point.
+/// A pseudo-random number from 0 to 1 for a grid point.
 fn hash(x: i32, y: i32) -> f32 {
     let mut h = (x as u32).wrapping_mul(0x9e37_79b1) ^ (y as u32).wrapping_mul(0x85eb_ca77);
     h = (h ^ (h >> 15)).wrapping_mul(0x2c1b_3c6d);
@@ -40,7 +40,8 @@ fn noise(x: f32, y: f32) -> f32 {
     row(iy) + (row(iy + 1) - row(iy)) * fy
 }
 
-/// Fractal noise from 0 to 1: each octave half as large and half as strong, turned so that no grid shows.
+/// Fractal noise from 0 to 1. Each octave has half the size and half the amplitude of the one before, and is rotated so
+/// that no grid is visible.
 fn fractal(mut x: f32, mut y: f32, octaves: u32) -> f32 {
     let (mut sum, mut weight) = (0.0, 0.5);
     for _ in 0..octaves {
@@ -51,7 +52,7 @@ fn fractal(mut x: f32, mut y: f32, octaves: u32) -> f32 {
     sum / (1.0 - 2.0 * weight)
 }
 
-/// Calls `draw` with the number and the pixels of every row, on four threads.
+/// Calls `draw` with the index and the pixels of every row, on four threads.
 fn rows<T: Send>(pixels: &mut [T], width: usize, draw: impl Fn(usize, &mut [T]) + Sync) {
     let band = (pixels.len() / width).div_ceil(4);
     thread::scope(|scope| {
@@ -62,12 +63,12 @@ fn rows<T: Send>(pixels: &mut [T], width: usize, draw: impl Fn(usize, &mut [T]) 
     });
 }
 
-/// A strip of scenery above the shore, painted once and then moved past, so wider than the view. Colour and coverage.
+/// A strip of scenery above the shore: colour and coverage. Painted once and scrolled, so wider than the frame.
 struct Layer {
     width: usize,
-    /// Pixels per frame.
+    /// Scroll speed in pixels per frame.
     speed: f32,
-    /// The first row with anything in it.
+    /// The first row that is not empty.
     top: usize,
     pixels: Vec<[f32; 4]>,
 }
@@ -94,7 +95,7 @@ fn sky(x: f32, y: f32) -> [f32; 4] {
     let air = mix([0.12, 0.21, 0.43], [0.62, 0.43, 0.52], smoothstep(0.0, 0.6, down));
     let air = mix(mix(air, HAZE, smoothstep(0.4, 0.9, down)), [1.0, 0.90, 0.62], glow.min(1.0));
     let air = mix(air, [1.0, 0.98, 0.88], smoothstep(32.0, 29.0, distance));
-    // Clouds lie on a plane overhead, so they shrink and flatten towards the horizon.
+    // The clouds are on a plane overhead, so they shrink and flatten towards the horizon.
     let depth = 260.0 / (SHORE as f32 + 70.0 - y);
     let (u, v) = (40.0 + (x - 640.0) * 0.00225 * (1.0 + depth), 3.2 * depth);
     let puffs = fractal(u + 0.7 * fractal(u * 2.0, v * 2.0, 3), v, 7);
@@ -105,13 +106,14 @@ fn sky(x: f32, y: f32) -> [f32; 4] {
     [r, g, b, 1.0]
 }
 
-/// How far inside the nearest pine a point is, in pixels. The pines stand `spacing` apart on `ground`.
+/// Distance of a point from the outline of the nearest pine, in pixels, positive inside. The pines are `spacing` apart
+/// on `ground`.
 fn pines(x: f32, y: f32, spacing: f32, height: f32, ground: impl Fn(f32) -> f32) -> f32 {
     let tree = |i: i32| {
         let foot = (i as f32 + hash(i, 1)) * spacing;
         let tall = height * (0.4 + 0.6 * hash(i, 2)) * smoothstep(0.22, 0.55, noise(foot / (1.5 * height), height));
         let below = (y - ground(foot) + tall).max(0.0);
-        // Boughs hang in tiers, ragged at the tips.
+        // Boughs form tiers with ragged tips.
         let tier = (below / (0.12 * height) + hash(i, 3)).fract();
         let ragged = 0.5 + 0.7 * noise(x * 0.9, y * 0.7 + 31.0 * hash(i, 4));
         0.27 * below * (0.45 + 0.55 * tier) * ragged - (x - foot).abs() - 0.5
@@ -120,7 +122,7 @@ fn pines(x: f32, y: f32, spacing: f32, height: f32, ground: impl Fn(f32) -> f32)
     (cell - 3..=cell + 3).map(tree).fold(f32::MIN, f32::max)
 }
 
-/// Hills that rise above `base` and bear pines; `near` goes from 0, lost in haze, to 1.
+/// Hills with pines that rise above `base`. `near` is 0 for the most distant and hazy hills, 1 for the nearest.
 fn hills(near: f32, base: f32, rise: f32, spacing: f32, pine: f32) -> impl Fn(f32, f32) -> [f32; 4] {
     move |x, y| {
         let ground = |x: f32| base - rise * smoothstep(0.2, 0.8, fractal(x / (3.5 * rise), 9.0 * near, 5));
@@ -141,9 +143,9 @@ fn hills(near: f32, base: f32, rise: f32, spacing: f32, pine: f32) -> impl Fn(f3
     }
 }
 
-/// The scenery, ready to be drawn at any frame.
+/// The scenery, painted in advance, from which every frame is drawn.
 pub struct Scene {
-    /// The farthest first.
+    /// From the farthest to the nearest.
     layers: [Layer; 5],
 }
 
@@ -157,7 +159,7 @@ impl Scene {
         Self { layers: [sky, range, hill, rise, bank] }
     }
 
-    /// Draws a frame into `pixels`.
+    /// Draws the frame with index `frame` into `pixels`.
     pub fn draw(&self, frame: usize, pixels: &mut [u8]) {
         let (above, water) = pixels.split_at_mut(SHORE * WIDTH * 4);
         rows(above, WIDTH * 4, |y, row| {
@@ -190,10 +192,10 @@ fn blend(pixel: &mut [u8], colour: [f32; 3], cover: f32) {
     }
 }
 
-/// A point of the water `y` rows below the shore: the scenery in `above`, mirrored by waves.
+/// The colour of the water at column `x`, `y` rows below the shore: the scenery in `above`, mirrored by waves.
 fn ripple(above: &[u8], frame: usize, x: f32, y: f32) -> [f32; 3] {
     let t = frame as f32 / FPS as f32;
-    // The place on the water's plane, which the view sees at a flat angle.
+    // The position on the plane of the water, which is seen at a flat angle.
     let depth = 1.0 / (y + 9.0);
     let (u, v) = ((x - 640.0) * depth * 3.0 + 1.1 * t, 900.0 * depth);
     let waves = [(1.0, -1.3), (2.3, 1.0), (5.0, -2.0), (13.0, 2.5)];
@@ -208,7 +210,7 @@ fn ripple(above: &[u8], frame: usize, x: f32, y: f32) -> [f32; 3] {
     mix(colour, [1.0, 0.88, 0.60], 0.85 * glitter)
 }
 
-/// Reeds in the foreground, in clumps, moved by the wind: those that cross row `y`.
+/// Draws the part in row `y` of the reeds in the foreground, which grow in clumps and sway in the wind.
 fn reeds(row: &mut [u8], frame: usize, y: usize) {
     let t = frame as f32 / FPS as f32;
     let up = (HEIGHT - y) as f32;
