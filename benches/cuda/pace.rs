@@ -105,7 +105,7 @@ fn watch_log(compiler: Arc<Mutex<Compiler>>) -> gst::log::DebugLogFunction {
         let Some(text) = text.filter(|text| text.contains("NVRTC") || text.contains("a kernel for")) else { return };
         let mut compiler = lock(&compiler);
         compiler.threads.insert(thread::current().id());
-        compiler.kernels += u32::from(text.contains("is there after"));
+        compiler.kernels += u32::from(text.contains("is ready after"));
     })
 }
 
