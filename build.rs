@@ -97,7 +97,7 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
         "unsigned" => "u32",
         "unsigned short" => "u16",
         "unsigned long long" | "unsigned char*" | "const unsigned char*" => "u64",
-        "BlurPlane" => "BlurPlane",
+        "BlurPlane" | "LevelPlane" | "SampleStorage" | "TensorPlane" => c_type,
         _ => return None,
     }
     .to_owned();

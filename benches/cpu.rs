@@ -4,6 +4,9 @@
 #[path = "../tests/common/oracle.rs"]
 mod oracle;
 
+#[path = "common/curve.rs"]
+mod curve;
+
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -283,6 +286,9 @@ fn main() {
     }
     gst::init().expect("GStreamer");
     gstcudagaussblur::register_static().expect("the element");
+    if std::env::args().any(|argument| argument == "curve") {
+        return curve::print(WIDTH as u32, HEIGHT as u32);
+    }
     let frames = FORMATS.map(|(_, channels, _)| Rc::new(frame(channels)));
     let (opencv, about_opencv) = match OpenCv::start(&frames[2]) {
         Ok((opencv, about)) => (Ok(Rc::new(RefCell::new(opencv))), about),
@@ -334,4 +340,5 @@ fn main() {
             }
         }
     }
+    curve::print(WIDTH as u32, HEIGHT as u32);
 }

@@ -1,6 +1,7 @@
 """Measures the Gaussian blurs of CuPy and torchvision, where installed, on the frames of `cargo bench --bench cuda`: in
 device memory, GPU time by events, median of 60 with six frames in turn.
-  others.py [cupy | torchvision]...     both by default"""
+  others.py [cupy | torchvision]...     both by default
+  others.py --curve FILE                CuPy on 4K RGBA by sigma, with its own radius, as lines for `cargo bench --bench sigma`"""
 
 import statistics
 import sys
@@ -8,6 +9,7 @@ import sys
 KERNEL_SIZES = [7, 15, 31, 63, 127]
 PLANES = [("1080p RGBA", 1080, 1920, 4), ("4K RGBA", 2160, 3840, 4), ("1080p GRAY8", 1080, 1920, 1), ("4K GRAY8", 2160, 3840, 1)]
 ARTICLE = [(300, 400), (600, 800), (720, 1280), (1080, 1920), (1440, 2560)]
+SIGMAS = [0.5, 1, 1.5, 2, 3.4, 3.5, 5, 7, 10, 14, 20, 28, 40, 63, 100]
 REPETITIONS, BUFFERS = 60, 6
 
 
@@ -56,7 +58,21 @@ def torchvision_blur():
 LIBRARIES = {"cupy": cupy_blur, "torchvision": torchvision_blur}
 
 
+def curve(file):
+    try:
+        name, time = cupy_blur()
+    except ImportError as error:
+        print(f"cupy is not measured: {sys.executable} cannot import it ({error})")
+        return 0
+    with open(file, "w", encoding="utf-8") as lines:
+        for sigma in SIGMAS:
+            lines.write(f"{name},{sigma},{time(2160, 3840, 4, 2 * int(4 * sigma + 0.5) + 1, sigma):.1f}\n")
+    return 0
+
+
 def main():
+    if sys.argv[1:2] == ["--curve"]:
+        return curve(sys.argv[2])
     makers = []
     for name in sys.argv[1:] or LIBRARIES:
         try:

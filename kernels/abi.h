@@ -27,6 +27,50 @@
 #define BLUR_ARGS_BYTES 3648
 // Size of AlphaArgs in bytes.
 #define BLUR_ALPHA_ARGS_BYTES 128
+// Size of AxisArgs in bytes.
+#define BLUR_AXIS_ARGS_BYTES 208
+// Size of LevelArgs in bytes.
+#define BLUR_LEVEL_ARGS_BYTES 688
+
+// Radius of the filters of a level, in samples of the small plane, and the samples that the small plane has beyond each
+// end of the plane.
+#define BLUR_LEVEL_RADIUS 3
+// Taps of the interpolation, per phase.
+#define BLUR_PHASE_TAPS 7
+// Taps of a level: 25 of the decimation, or 7 for each of four phases.
+#define BLUR_LEVEL_TAPS 28
+// Words of four 8-bit taps that a row of the decimation by two or four is multiplied by.
+#define BLUR_LEVEL_TAP_WORDS 8
+
+// Decimation and interpolation kernels: threads per block.
+#define BLUR_LEVEL_THREADS 128
+// Size of TensorArgs in bytes.
+#define BLUR_TENSOR_ARGS_BYTES 608
+// Tensor-core kernels: largest radius of the small plane's blur, of the kernel for short radii and of that for long
+// ones.
+#define BLUR_TENSOR_RADIUS_SHORT 16
+#define BLUR_TENSOR_RADIUS_MAX 31
+// Length of one axis of TensorArgs::taps.
+#define BLUR_TENSOR_TAPS 32
+// Tensor-core kernels: small planes after their blur are stored in blocks of this many rows.
+#define BLUR_TENSOR_ROWS 4
+// Tensor-core kernels: warps per block, of the decimation, the blur and the interpolation.
+#define BLUR_TENSOR_DECIMATE_WARPS 2
+#define BLUR_TENSOR_BLUR_WARPS 4
+#define BLUR_TENSOR_INTERPOLATE_WARPS 4
+// Tensor-core kernels: steps that a warp loads ahead of its computation, of the decimation and the interpolation.
+#define BLUR_TENSOR_DECIMATE_DEPTH 4
+#define BLUR_TENSOR_INTERPOLATE_DEPTH 4
+// Tensor-core decimation: blocks of 8 columns of the small plane that a warp computes, by samples per pixel, and below
+// the first level. Even, since two blocks fill a word of the small plane.
+#define BLUR_TENSOR_COLUMNS_C1 4
+#define BLUR_TENSOR_COLUMNS_C2 2
+#define BLUR_TENSOR_COLUMNS_C3 2
+#define BLUR_TENSOR_COLUMNS_C4 2
+#define BLUR_TENSOR_COLUMNS_SMALL 2
+
+// Kernel for one axis of a level: threads per block, four neighbours of a row each.
+#define BLUR_AXIS_THREADS 128
 
 // Width of a strip, the part of a row that one block covers, in pixels: planes with one sample per pixel.
 #define BLUR_STRIP_PIXELS_C1 256
@@ -171,10 +215,159 @@ struct AlphaArgs {
 };
 static_assert(sizeof(AlphaArgs) == BLUR_ALPHA_ARGS_BYTES, "the host passes BLUR_ALPHA_ARGS_BYTES bytes");
 
-// Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than
-// 48 KiB of it, the host raises the function's limit. src/cuda/kernels/geometry.rs computes the number of blocks, the
-// shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several planes takes the
-// sum of their blocks and the largest of their shared memory sizes.
+// How the samples of a plane are stored, in units of pixels that are processed together.
+struct SampleStorage {
+  // Bits per sample, 16 in small planes.
+  unsigned depth;
+  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  unsigned shift;
+  // Bytes from one pixel to the next.
+  unsigned pixel_bytes;
+  // Bytes from one channel to the next; 0 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits.
+  unsigned channel_bytes;
+};
+
+// Parameter of `blur_axis`, passed by value: one axis of a decimation or of an interpolation of one plane.
+struct AxisArgs {
+  // First sample that is read, at any alignment; of packed 4:2:2 the first one of luma or of chroma.
+  const unsigned char* src;
+  // First sample that is written, at any alignment. It must not overlap the source.
+  unsigned char* dst;
+  // Bytes from one source row to the next.
+  unsigned long long src_pitch;
+  // Bytes from one destination row to the next.
+  unsigned long long dst_pitch;
+  // How the source is stored.
+  SampleStorage src_storage;
+  // How the destination is stored.
+  SampleStorage dst_storage;
+  // Pixels per destination row.
+  unsigned width;
+  // Samples per pixel.
+  unsigned channels;
+  // Pixels per row or rows of the source, along the axis.
+  unsigned src_count;
+  // 0 along rows, 1 down columns.
+  unsigned axis;
+  // 2 or 4.
+  unsigned factor;
+  // 0 for the decimation, 1 for the interpolation.
+  unsigned interpolate;
+  // First row to write, less than `row_end`.
+  unsigned row_begin;
+  // End of the rows to write, exclusive.
+  unsigned row_end;
+  // Decimation: its 6 * factor + 1 taps. Interpolation: BLUR_PHASE_TAPS for each phase. Q16, with sum 65536.
+  unsigned taps[BLUR_LEVEL_TAPS];
+};
+static_assert(sizeof(AxisArgs) == BLUR_AXIS_ARGS_BYTES, "the host passes BLUR_AXIS_ARGS_BYTES bytes");
+
+// One plane of a decimation or an interpolation by the same factor along both axes.
+struct LevelPlane {
+  // First sample that is read: of the larger plane, at any alignment, or of the small plane, aligned to 16 bytes.
+  const unsigned char* src;
+  // First sample that is written: of the small plane, aligned to 16 bytes, or of the larger plane, at any alignment. It
+  // must not overlap the source.
+  unsigned char* dst;
+  // Bytes from one source row to the next; of a small plane a multiple of 16.
+  unsigned long long src_pitch;
+  // Bytes from one destination row to the next; of a small plane a multiple of 16.
+  unsigned long long dst_pitch;
+  // Pixels per row of the larger plane.
+  unsigned width;
+  // Rows of the larger plane.
+  unsigned height;
+  // Pixels per row of the small plane, 16-bit samples.
+  unsigned small_width;
+  // Rows of the small plane.
+  unsigned small_height;
+  // Samples per pixel.
+  unsigned channels;
+  // Bits per sample of the larger plane.
+  unsigned depth;
+  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  unsigned shift;
+  // 2 or 4.
+  unsigned factor;
+  // First row to write, less than `row_end`.
+  unsigned row_begin;
+  // End of the rows to write, exclusive.
+  unsigned row_end;
+  // Index in the launch of this plane's first block.
+  unsigned first_block;
+  // Number of strips, that is, of this plane's blocks side by side.
+  unsigned strips;
+};
+
+// Parameter of `blur_decimate_<family>` and `blur_interpolate_<family>`, passed by value.
+struct LevelArgs {
+  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
+  LevelPlane planes[BLUR_PLANES];
+  // Rows of the small plane that a block decimates to, or interpolates from.
+  unsigned segment_rows;
+  // Padding.
+  unsigned reserved[3];
+  // By factor, 2 and 4: see AxisArgs::taps.
+  unsigned taps[2][BLUR_LEVEL_TAPS];
+  // Decimation of 8-bit samples, by factor: the low and the high bytes of the taps, four to a word, in the order of the
+  // samples of a window that starts on a group of four pixels. Factor 4 has seven words. Factor 2 has four words for
+  // samples 0, 2, ... of the small plane and four for 1, 3, ..., whose windows start two pixels further on.
+  unsigned byte_taps[2][2][BLUR_LEVEL_TAP_WORDS];
+};
+static_assert(sizeof(LevelArgs) == BLUR_LEVEL_ARGS_BYTES, "the host passes BLUR_LEVEL_ARGS_BYTES bytes");
+
+// One plane of one level for the tensor-core kernels. "Larger" is the plane that is decimated or interpolated to.
+struct TensorPlane {
+  // First sample of the larger plane that is decimated, at any alignment; 16 bytes is best. Below the first level the
+  // `decimated` plane of the level above.
+  const unsigned char* src;
+  // First sample of the larger plane that is interpolated to, at any alignment; 16 bytes is best. Below the first level
+  // the `blurred` plane of the level above.
+  unsigned char* dst;
+  // The small plane that is decimated to, aligned to 16 bytes.
+  unsigned char* decimated;
+  // The small plane after its blur, aligned to 16 bytes.
+  unsigned char* blurred;
+  // Bytes from one row of `src` to the next; unused below the first level.
+  unsigned long long src_pitch;
+  // Bytes from one row of `dst` to the next; unused below the first level.
+  unsigned long long dst_pitch;
+  // Pixels per row of the larger plane.
+  unsigned width;
+  // Rows of the larger plane.
+  unsigned height;
+  // Samples per pixel, 1 to 4.
+  unsigned channels;
+  // 2 or 4, along both axes.
+  unsigned factor;
+  // Filter slot: index into TensorArgs::taps.
+  unsigned slot;
+  // First row of the output to write. Of small planes after their blur a multiple of BLUR_TENSOR_ROWS.
+  unsigned row_begin;
+  // End of the rows to write, exclusive. Of small planes after their blur a multiple of BLUR_TENSOR_ROWS, or all rows.
+  unsigned row_end;
+  // Decimation and blur: rows of the output that a warp computes, a multiple of 8 or of 16.
+  unsigned segment_rows;
+  // Index in the launch of this plane's first block.
+  unsigned first_block;
+  // Number of this plane's blocks.
+  unsigned blocks;
+};
+
+// Parameter of the tensor-core kernels, passed by value.
+struct TensorArgs {
+  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
+  TensorPlane planes[BLUR_PLANES];
+  // `taps[slot][axis][i]`: the small plane's Q16 tap at distance `i` from the centre, along rows (axis 0) and down
+  // columns (axis 1); 0 beyond the radius, which is BLUR_TENSOR_RADIUS_MAX at most.
+  unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TENSOR_TAPS];
+};
+static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLUR_TENSOR_ARGS_BYTES bytes");
+
+// Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than 48
+// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,level,tensor}.rs compute the number of
+// blocks, the shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several
+// planes takes the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_fused_<family>: rows, then columns, in one launch. Reads the source rows from one column radius above row_begin
 //   to one below row_end, as far as the plane goes, and writes dst. A block computes segment_rows rows of one strip.
@@ -185,6 +378,19 @@ static_assert(sizeof(AlphaArgs) == BLUR_ALPHA_ARGS_BYTES, "the host passes BLUR_
 // blur_columns: the column pass, for all families. Reads the workspace rows from one column radius above row_begin to
 //   one below row_end, as far as the plane goes, and writes dst. blur_rows_<family> must have written these rows. A
 //   block computes BLUR_COLUMNS_STEP rows of BLUR_COLUMNS_STRIP_SAMPLES samples.
+//
+// blur_decimate_<family>: rows, then columns, of a level with the same factor on both axes: reads the larger plane,
+//   writes the small plane. `yuv422` and `packed1010102` have none.
+//
+// blur_interpolate_<family>: columns, then rows, of such a level: reads the small plane, writes the larger plane.
+//
+// blur_tensor_decimate_<pixels>, blur_tensor_blur_{short,long}, blur_tensor_interpolate_<pixels>: the same steps, and
+//   the blur of the small plane, by radius, on tensor cores, for planes of interleaved bytes; `small` for the
+//   levels below the first, whose factor is 4. Their small planes have a layout of their own (tensor.cuh).
+//
+// blur_axis: one axis of a level, for all families and factors. A level with different factors, or of a family that has
+//   no kernel of its own, takes two launches, the first of which writes a 16-bit intermediate, or one if the other
+//   factor is one.
 //
 // blur_premultiply: reads src (and alpha_src) and writes every pixel of the premultiplied plane, widened to 16 bits:
 //   colour times alpha, and alpha.

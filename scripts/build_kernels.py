@@ -20,7 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PREBUILT = KERNELS / "prebuilt"
-SOURCES = ("blur.cu", "alpha.cuh", "pixels.cuh", "abi.h", "compat.cuh", "tile_loader.cuh")
+SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "level.cuh", "pixels.cuh", "tensor.cuh",
+           "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_interpolate.cuh", "tensor_taps.cuh", "tile_loader.cuh",
+           "warp.cuh")
 PINS = KERNELS / "toolchain.txt"
 TOOLCHAIN = ROOT / "target" / "kernels-toolchain"
 # In loading order: NVRTC opens the builtins by their bare name, which succeeds only if they are already loaded.
@@ -40,15 +42,24 @@ PTXAS.update({arch: PTXAS_13 for arch in (*CUBIN_ARCHS, "sm_87", "sm_110")})
 PTX = f"{PTX_ARCH}.ptx.zst"
 IMAGES = (*(f"{arch}.cubin.zst" for arch in CUBIN_ARCHS), PTX)
 SUMS = "SHA256SUMS"
-TOTAL_BYTES_MAX = 1 << 20
+TOTAL_BYTES_MAX = 3 << 20
 
 
-def entry_points():
-    """The names of all prebuilt kernels: two per pixel family, and those for all families."""
+def entry_points(image):
+    """The names of the kernels of an image: two per pixel family, those of the wide form, and those for all families."""
     families = re.search(r"^#define BLUR_FAMILIES\(X\) (.*)$", (KERNELS / "abi.h").read_text(), re.M)
     names = re.findall(r"X\((\w+)\)", families.group(1))
-    per_family = {f"blur_{kernel}_{name}" for kernel in ("fused", "rows") for name in names}
-    return per_family | {"blur_columns", "blur_premultiply", "blur_unpremultiply"}
+    kernels = {f"blur_{kernel}_{name}" for kernel in ("fused", "rows") for name in names}
+    kernels |= {"blur_columns", "blur_axis", "blur_premultiply", "blur_unpremultiply"}
+    # Planes of bytes have tensor-core kernels for the wide form where there are tensor cores.
+    has_tensor_cores = image not in (PTX, "sm_75.cubin.zst")
+    levels = [name for name in names if re.fullmatch(r"u16_c\d+" if has_tensor_cores else r"u\d+_c\d+", name)]
+    kernels |= {f"blur_{kernel}_{name}" for kernel in ("decimate", "interpolate") for name in levels}
+    if has_tensor_cores:
+        pixels = ("small", "u8_c12", "u8_c3_s2", "u8_c3_s4", "u8_c4_s2", "u8_c4_s4")
+        kernels |= {f"blur_tensor_{kernel}_{name}" for kernel in ("decimate", "interpolate") for name in pixels}
+        kernels |= {"blur_tensor_blur_short", "blur_tensor_blur_long"}
+    return kernels
 
 
 class BuildError(Exception):
@@ -239,7 +250,7 @@ def check_log(log, what, problems):
     use = r"Compiling entry function '(\S+)'.*?Used (\d+) registers(?:[^\n]* (\d+) bytes smem)?"
     frames = {name: [int(size) for size in sizes] for name, *sizes in re.findall(frame, log)}
     uses = {name: [int(size or 0) for size in sizes] for name, *sizes in re.findall(use, log, re.S)}
-    expected = entry_points()
+    expected = entry_points(what.split()[0])
     missing, unexpected = expected - (uses.keys() & frames.keys()), uses.keys() - expected
     if missing or unexpected:
         problems.append(f"{what}: kernels missing from the compiler's log: {', '.join(sorted(missing)) or 'none'}; "

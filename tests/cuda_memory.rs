@@ -521,7 +521,7 @@ fn hundred_restarts() {
     devices(1);
     let pipeline = pipeline(
         NV12,
-        &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! cudagaussblur sigma=9 ! cudadownload !"),
+        &format!("cudaupload ! {CUDA} ! cudagaussblur sigma=2 ! cudagaussblur sigma=3 ! cudadownload !"),
     );
     let live = || {
         let mut counts = [0; 8];

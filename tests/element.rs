@@ -254,3 +254,23 @@ fn backend_and_kernel_in_use_are_reported() {
     assert_ne!(stats.get::<&str>("kernel").unwrap(), "none");
     assert_eq!(video::nick(&video::element("backend=cpu"), "active-backend"), "auto");
 }
+
+#[test]
+fn form_in_use_is_reported() {
+    let info = info(VideoFormat::Rgb, 33, 20);
+    let mut blur = Blur::new("");
+    let form = |blur: &Blur| {
+        let stats = blur.element.property::<gst::Structure>("stats");
+        stats.get::<String>("form").unwrap()
+    };
+    assert_eq!(form(&blur), "none");
+    blur.caps(&info);
+    for (sigma, kernel_size, expected) in
+        [(3.4, 0_u32, "direct"), (3.5, 0, "wide"), (1024.0, 0, "wide"), (20.0, 31, "direct")]
+    {
+        blur.element.set_property("sigma", sigma);
+        blur.element.set_property("kernel-size", kernel_size);
+        blur.push(buffer(&info, &picture(&info, 1)));
+        assert_eq!(form(&blur), expected, "sigma={sigma} kernel-size={kernel_size}");
+    }
+}

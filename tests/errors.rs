@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::cases::half;
+use common::cases::axis;
 use common::video::{self, Blur, blurred, buffer, bus_of, element, info, padded_buffer, picture, read, texts};
 use gst::glib::{self, translate::ToGlibPtr};
 use gst::prelude::*;
@@ -64,7 +64,7 @@ fn even_kernel_size_while_playing_is_rejected_with_a_warning() {
 fn out_of_range_values_blur_as_they_read_back() {
     let info = info(VideoFormat::Rgb, 40, 30);
     let image = picture(&info, 1);
-    let bad_sigmas = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 100.5, 1e300];
+    let bad_sigmas = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1024.5, 1e300];
     for started in [false, true] {
         for bad in bad_sigmas {
             let mut blur = if started { Blur::new("sigma=3") } else { stopped("sigma=3") };
@@ -138,7 +138,7 @@ fn the_largest_frame_is_blurred() {
     let output = blur.push(gst::Buffer::from_mut_slice(bytes));
     let output = output.map_readable().unwrap();
 
-    let taps = half(&BlurParams::new(1.0, 0).unwrap().taps(1.0));
+    let taps = axis(&BlurParams::new(1.0, 0).unwrap(), 1.0).taps;
     let reach = taps.len() as isize - 1;
     let expected = |x: usize, y: usize| {
         let clamp = |i: usize, k: isize| (i as isize + k).clamp(0, SIDE as isize - 1) as usize;

@@ -16,7 +16,7 @@ use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
-use gstcudagaussblur::cuda::kernels::abi::{BlurArgs, PixelFamily};
+use gstcudagaussblur::cuda::kernels::abi::{BlurArgs, PixelFamily, WideKernels};
 use gstcudagaussblur::cuda::kernels::record::Recording;
 use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::process;
@@ -51,6 +51,7 @@ fn main() {
     let on_gpu = |name: &str, test: fn()| trial(name, gpu, test);
     let mut trials = vec![
         on_gpu("large_frames_equal_the_cpu_engines", large_frames),
+        on_gpu("sweep_of_sigma_equals_the_cpu_engine", sweep),
         trial("devices_at_once_keep_apart", present.as_ref().is_ok_and(|count| *count > 1), every_device),
         trial("specialised_kernels_give_the_same_bytes", gpu && nvrtc_is_here(), specialised_kernels),
         on_gpu("every_format_is_blurred_as_the_oracle_does", || {
@@ -236,7 +237,29 @@ fn large_frames() {
             let params = BlurParams::new((f64::from(size) / 7.0).min(100.0), size).unwrap();
             compare([&mut cuda, &mut cpu], params.into(), &[layout], 0);
         }
+        for sigma in [5.0, 100.0] {
+            compare([&mut cuda, &mut cpu], BlurParams::new(sigma, 0).unwrap().into(), &[layout], 0);
+        }
     }
+}
+
+/// Sigma from 0.5 to 100 and back in 400 frames, as a fade would change it.
+fn sweep() {
+    let (mut cuda, mut cpu) = (Engine::with_cuda(CudaEngine::new(0).unwrap()), Engine::with_cpu(CpuEngine::new()));
+    let half = |channels, depth| PlaneLayout { sigma_scale: [0.5; 2], ..PlaneLayout::new(320, 180, channels, depth) };
+    let (mut frames, mut bytes) = (0, 0);
+    for layouts in [
+        vec![PlaneLayout::new(640, 360, 1, 8), half(2, 8)],
+        vec![PlaneLayout::new(640, 360, 4, 8)],
+        vec![PlaneLayout::new(640, 360, 1, 10), half(2, 10)],
+    ] {
+        for frame in (0..=200).chain((0..200).rev()) {
+            let params = BlurParams::new(0.5 * 200_f64.powf(f64::from(frame) / 200.0), 0).unwrap();
+            bytes += compare([&mut cuda, &mut cpu], params.into(), &layouts, 0);
+            frames += 1;
+        }
+    }
+    println!("{frames} frames, {bytes} bytes, 0 differ");
 }
 
 /// Elements on all devices at once, each on its own.
@@ -427,11 +450,11 @@ fn break_the_context() {
     let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
     let plane = DevicePlane { address: 0, pitch: 1, len: 1 };
     let planes = DevicePlanes { sources: vec![plane], destinations: vec![plane] };
-    let recording = Recording::new(&plan, &planes, 0, None);
+    let recording = Recording::new(&plan, &planes, 0, WideKernels::CudaCores, None);
     let batch = recording.batches().next().unwrap();
     let launch = &strategy::launches(batch, 0, PassStrategy::Best, device.limits())[0];
     // SAFETY: the kernel traps before it touches anything.
-    unsafe { launch.enqueue(function, &stream) }.unwrap();
+    unsafe { launch.enqueue(function, &stream, false) }.unwrap();
     println!("{}", stream.synchronize().unwrap_err());
 }
 

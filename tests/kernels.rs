@@ -10,15 +10,21 @@ use std::process::{Child, Command, Stdio};
 use common::cases::{self, Case, Content};
 use gstcudagaussblur::cuda::driver::Grid;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
-use gstcudagaussblur::cuda::kernels::abi::{AlphaArgs, Args, BlurArgs, BlurPlane, Launch};
+use gstcudagaussblur::cuda::kernels::abi::{
+    AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, Launch, LevelArgs, LevelPlane, SampleStorage, TensorArgs,
+    TensorPlane, WideKernels,
+};
 use gstcudagaussblur::cuda::kernels::batch::{self, LaunchBatch, PlaneBlur};
+use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
 use gstcudagaussblur::cuda::kernels::strategy;
+use gstcudagaussblur::cuda::kernels::tensor::{self, PlaneStep, TensorBatch};
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::plan::{Buffer, Operation, Plan, View};
 use gstcudagaussblur::filter::plane::DevicePlane;
+use gstcudagaussblur::filter::wide::Factor;
 
 /// A device so small that even small frames are several blocks high.
 const LIMITS: DeviceLimits = DeviceLimits { multiprocessors: 1, shared_bytes: 227 << 10 };
@@ -54,6 +60,33 @@ fn banded_launches(batch: &LaunchBatch, intermediate: u64, passes: PassStrategy,
     batches.flat_map(|batch| strategy::launches(&batch, intermediate, passes, LIMITS)).collect()
 }
 
+/// The launches of a batch of decimations or interpolations, divided into bands.
+fn banded_levels(batch: &LevelBatch, intermediate: u64, bands: u32) -> Vec<Launch> {
+    let in_band = |band: u32| {
+        let planes = batch.planes().iter().filter_map(move |plane| {
+            let edge = |band: u32| plane.resampling.destination.field.layout.height * band / bands;
+            let rows = edge(band)..edge(band + 1);
+            (!rows.is_empty()).then(|| PlaneLevel { rows, ..plane.clone() })
+        });
+        level::batches(planes)
+    };
+    (0..bands).flat_map(in_band).flat_map(|batch| batch.launches(intermediate, LIMITS)).collect()
+}
+
+/// The launches of a batch of steps on tensor cores, divided into bands of whole blocks of rows.
+fn banded_steps(batch: &TensorBatch, bands: u32) -> Vec<Launch> {
+    let in_band = |band: u32| {
+        let steps = batch.planes().iter().filter_map(move |step| {
+            let height = step.rows.end;
+            let edge = |band: u32| if band == bands { height } else { height * band / bands / 4 * 4 };
+            let rows = edge(band)..edge(band + 1);
+            (!rows.is_empty()).then(|| PlaneStep { rows, ..step.clone() })
+        });
+        tensor::batches(steps)
+    };
+    (0..bands).flat_map(in_band).map(|batch| batch.launch(LIMITS)).collect()
+}
+
 /// A program that runs the kernels on the CPU, built with a sanitizer.
 struct Program(Child);
 
@@ -83,7 +116,7 @@ impl Program {
     }
 
     /// Blurs the case with the engine's launches, planes in bands, and compares every byte with the oracle.
-    fn check(&mut self, case: &Case, passes: PassStrategy, bands: u32) -> usize {
+    fn check(&mut self, case: &Case, passes: PassStrategy, wide: WideKernels, bands: u32) -> usize {
         case.check(|src, dst| {
             // The program identifies memory by the number of a block: sources, destinations, and the workspace.
             let address = |block: usize| (block as u64 + 1) << 40;
@@ -95,7 +128,7 @@ impl Program {
             let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
             let plan = Plan::new(case.options, &layouts);
             let workspace = address(2 * src.len());
-            let recording = Recording::new(&plan, &planes, workspace, None);
+            let recording = Recording::new(&plan, &planes, workspace, wide, None);
             copy_planes(src, dst, &plan);
             let intermediate = workspace + recording.temporary_bytes() as u64;
             let mut launches = Vec::new();
@@ -103,11 +136,13 @@ impl Program {
                 match command {
                     Recorded::Copy(_) => (),
                     Recorded::Launch(launch) => launches.push(*launch),
+                    Recorded::Tensor(batch) => launches.extend(banded_steps(batch, bands)),
+                    Recorded::Level(batch) => launches.extend(banded_levels(batch, intermediate, bands)),
                     Recorded::Blur(batch) => launches.extend(banded_launches(batch, intermediate, passes, bands)),
                 }
             }
-            let intermediate_bytes =
-                recording.batches().map(|batch| strategy::intermediate_bytes(batch, passes, LIMITS)).max();
+            let blurs = recording.batches().map(|batch| strategy::intermediate_bytes(batch, passes, LIMITS));
+            let intermediate_bytes = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
             self.send(&[(2 * src.len() + 1) as u32, launches.len() as u32]);
             for plane in src {
                 self.send(&[plane.data.len() as u32, 0]);
@@ -125,6 +160,9 @@ impl Program {
                 let parameter = match args {
                     Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
                     Args::Alpha(args) => bytes_of(std::slice::from_ref(args)),
+                    Args::Axis(args) => bytes_of(std::slice::from_ref(args)),
+                    Args::Level(args) => bytes_of(std::slice::from_ref(args)),
+                    Args::Tensor(args) => bytes_of(std::slice::from_ref(args)),
                 };
                 self.send(&[*blocks, *threads, *shared_bytes, name.len() as u32, parameter.len() as u32]);
                 self.send(name.as_bytes());
@@ -154,19 +192,37 @@ impl Drop for Program {
     }
 }
 
+/// Runs every `every`th case whose plan has the wide form on tensor cores. An emulated product of matrices takes a barrier of
+/// 32 threads, so only small cases are run.
+fn run_tensor(program: &mut Program, every: usize, most_work: usize) -> (usize, usize) {
+    let is_on_tensor_cores = |case: &Case| {
+        let plan = Plan::new(case.options, &case.planes);
+        plan.is_wide() && plan.operations().iter().all(tensor::supports) && case.work() <= most_work
+    };
+    let cases = cases::all().into_iter().filter(is_on_tensor_cores).step_by(every);
+    let check = |(i, case): (usize, Case)| {
+        program.check(&case, PassStrategy::Best, WideKernels::TensorCores, 1 + (i % 3) as u32)
+    };
+    let bytes: Vec<usize> = cases.enumerate().map(check).collect();
+    (bytes.len(), bytes.iter().sum())
+}
+
 fn run(sanitizer: &str, every: usize, most_work: usize) {
     let mut program = Program::build(sanitizer, &[]);
+    let (tensor_cases, tensor_bytes) = run_tensor(&mut program, every / 2, most_work >> 4);
+    println!("tensor-core kernels on the CPU under {sanitizer}: {tensor_cases} cases, {tensor_bytes} bytes, 0 differ");
+    assert!(tensor_cases >= 5);
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {
         let down =
-            case.planes.iter().map(|plane| case.options.params.taps(plane.sigma_scale[1]).radius()).max().unwrap();
+            case.planes.iter().map(|plane| case.options.params.axis(plane.sigma_scale[1]).taps.radius()).max().unwrap();
         let bands = 1 + (i % 3) as u32;
         if down <= 24 {
-            bytes += program.check(case, PassStrategy::Fused, bands);
+            bytes += program.check(case, PassStrategy::Fused, WideKernels::CudaCores, bands);
         }
         if down > 24 || i % 2 == 0 {
-            bytes += program.check(case, PassStrategy::Split, bands);
+            bytes += program.check(case, PassStrategy::Split, WideKernels::CudaCores, bands);
         }
     }
     println!("kernels on the CPU under {sanitizer}: {} cases, {bytes} bytes, 0 differ", cases.len());
@@ -175,7 +231,7 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
 
 #[test]
 fn kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
-    run("address,undefined", 5, 4 << 20);
+    run("address,undefined", 11, 4 << 20);
 }
 
 #[test]
@@ -215,10 +271,34 @@ fn special_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers()
             let content = [Content::Noise, Content::Extremes][i % 2];
             let planes: Vec<_> = planes.iter().map(sized).collect();
             let case = Case { options: params.into(), planes, padding: [[0, 5], [13, 0]][i % 2], content };
-            bytes += program.check(&case, PassStrategy::Specialised, 1 + (i % 3) as u32);
+            bytes += program.check(&case, PassStrategy::Specialised, WideKernels::CudaCores, 1 + (i % 3) as u32);
         }
     }
     println!("specialised kernels on the CPU: {bytes} bytes, 0 differ");
+}
+
+/// The constant taps of kernels/tensor_taps.cuh are those of the filter.
+#[test]
+fn constant_taps_of_the_tensor_core_kernels_are_those_of_the_filter() {
+    let source = include_str!("../kernels/tensor_taps.cuh");
+    let numbers = |array: &str| -> Vec<u32> {
+        let start = source.find(&format!("{array} = {{")).unwrap_or_else(|| panic!("no {array}"));
+        let body = source[start..].split_once('=').unwrap().1.split_once(';').unwrap().0;
+        body.split(|c: char| !c.is_ascii_digit())
+            .filter(|digits| !digits.is_empty())
+            .map(|n| n.parse().unwrap())
+            .collect()
+    };
+    for (factor, decimation, interpolation) in
+        [(Factor::Four, "by4[25]", "by4[4][7]"), (Factor::Two, "by2[13]", "by2[2][7]")]
+    {
+        let half = factor.decimation_taps();
+        let radius = half.radius();
+        let taps: Vec<u32> = (0..=2 * radius).map(|i| half.at(i.abs_diff(radius))).collect();
+        assert_eq!(numbers(decimation), taps);
+        let phases: Vec<u32> = (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase)).collect();
+        assert_eq!(numbers(interpolation), phases);
+    }
 }
 
 /// The host generates its argument structs from kernels/abi.h; a C++ compiler agrees on every offset.
@@ -229,6 +309,12 @@ fn argument_structs_have_the_same_layout_on_the_host() {
         ("BlurPlane", size_of::<BlurPlane>(), BlurPlane::OFFSETS),
         ("BlurArgs", size_of::<BlurArgs>(), BlurArgs::OFFSETS),
         ("AlphaArgs", size_of::<AlphaArgs>(), AlphaArgs::OFFSETS),
+        ("SampleStorage", size_of::<SampleStorage>(), SampleStorage::OFFSETS),
+        ("AxisArgs", size_of::<AxisArgs>(), AxisArgs::OFFSETS),
+        ("LevelPlane", size_of::<LevelPlane>(), LevelPlane::OFFSETS),
+        ("LevelArgs", size_of::<LevelArgs>(), LevelArgs::OFFSETS),
+        ("TensorPlane", size_of::<TensorPlane>(), TensorPlane::OFFSETS),
+        ("TensorArgs", size_of::<TensorArgs>(), TensorArgs::OFFSETS),
     ];
     for (name, size, offsets) in structs {
         source += &format!("static_assert(sizeof({name}) == {size}, \"size of {name}\");\n");

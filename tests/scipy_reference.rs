@@ -46,7 +46,8 @@ fn distance_from_scipys_gaussian_is_within_the_promise() {
     let mut requests = String::new();
     let mut frames = Vec::new();
     for (name, depth) in FORMATS {
-        for (sigma, binary) in [0.8, 1.5, 3.0, 5.0, 20.0].into_iter().flat_map(|sigma| [(sigma, false), (sigma, true)])
+        for (sigma, binary) in
+            [0.8, 1.5, 3.0, 5.0, 20.0, 100.0].into_iter().flat_map(|sigma| [(sigma, false), (sigma, true)])
         {
             let info = video::info(VideoFormat::from_string(name), 131, 77);
             let mut blur = video::Blur::new(&format!("sigma={sigma}"));

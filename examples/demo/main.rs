@@ -24,8 +24,8 @@ usage: scripts/demo [OPTIONS] [FILE | --camera]
 
   FILE                blur this video (default: a clip that the demo generates)
   --camera            blur the first camera: in a window until Ctrl-C; without a display, record six seconds
-  --sigma N           standard deviation in pixels, 0 to 100 (default 5)
-  --kernel-size N     taps per axis, odd, up to 801; 0 derives them from sigma (default 0)
+  --sigma N           standard deviation in pixels, 0 to 1024 (default 5)
+  --kernel-size N     taps per axis, odd, up to 801; 0 follows sigma (default 0)
   --backend NAME      auto, cuda or cpu (default auto)
   --out DIR           folder for the results (default demo-out)
   -h, --help          print this text

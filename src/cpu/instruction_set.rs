@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The instruction sets that the tile blur is compiled for, and run-time dispatch to them.
+//! The instruction sets that the vector loops are compiled for, and run-time dispatch to them.
 
+use super::resample::decimate::DecimationBlock;
+use super::resample::interpolate::InterpolationBlock;
+use super::resample::rows_down::PairDotRowsDown;
+#[cfg(target_arch = "x86_64")]
+use super::resample::rows_down_vnni::ByteDotRowsDown;
 use super::rows::PairDotRows;
 #[cfg(target_arch = "x86_64")]
 use super::rows_vnni::ByteDotRows;
 use super::scratch::Scratch;
+use super::task::Task;
 use super::tile::Tile;
 use super::{simd, tile_blur};
 
@@ -69,50 +75,86 @@ impl InstructionSet {
         }
     }
 
-    /// Blurs one tile with this instruction set.
+    /// Executes a task with this instruction set.
     ///
     /// # Safety
-    /// This set is one of [`InstructionSet::available`]. The tile's planes are valid for reading the source
-    /// and for writing the region, `scratch` was reserved for the tile with [`tile_blur::reserve`], and no other thread
-    /// writes the region.
-    pub unsafe fn blur(self, tile: &Tile, scratch: &mut Scratch) {
+    /// This set is one of [`InstructionSet::available`]. The planes of the task's operation hold the rows of its views.
+    /// `scratch` was reserved for [`Task::scratch_words`]. No other thread writes what the task reads, or accesses what it
+    /// writes.
+    pub unsafe fn execute(self, task: &Task, scratch: &mut Scratch) {
         // The compiler uses instructions beyond the baseline only inside a function with `target_feature`, so each such
-        // set has one, into which the whole tile blur is inlined.
-        #[cfg(target_arch = "x86_64")]
-        macro_rules! with_features {
-            ($features:literal, $set:ty, $rows:ty, $vectors:literal) => {{
-                #[target_feature(enable = $features)]
-                unsafe fn blur(tile: &Tile, scratch: &mut Scratch) {
-                    // SAFETY: this function enables the features of the set; its caller guarantees that the tile's
-                    // planes are valid, that `scratch` is reserved for it and that no other thread writes the region.
-                    unsafe { tile_blur::blur::<$set, $rows, $vectors>(tile, scratch) }
+        // set has one for every kind of task, into which its vector loops are inlined.
+        macro_rules! with_set {
+            ($(#[$features:meta])? $set:ty, $rows:ty, $rows_down:ty, $vectors:literal) => {
+                match task {
+                    Task::Tile(tile) => {
+                        $(#[$features])?
+                        unsafe fn blur(tile: &Tile, scratch: &mut Scratch) {
+                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
+                            // the scratch memory and exclusive access.
+                            unsafe { tile_blur::blur::<$set, $rows, $vectors>(tile, scratch) }
+                        }
+                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
+                        // planes, the scratch memory and exclusive access.
+                        unsafe { blur(tile, scratch) }
+                    }
+                    Task::Decimation(block) => {
+                        $(#[$features])?
+                        unsafe fn decimate(block: &DecimationBlock, scratch: &mut Scratch) {
+                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
+                            // the scratch memory and exclusive access.
+                            unsafe { block.execute::<$set, $rows_down, $vectors>(scratch) }
+                        }
+                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
+                        // planes, the scratch memory and exclusive access.
+                        unsafe { decimate(block, scratch) }
+                    }
+                    Task::Interpolation(block) => {
+                        $(#[$features])?
+                        unsafe fn interpolate(block: &InterpolationBlock, scratch: &mut Scratch) {
+                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
+                            // the scratch memory and exclusive access.
+                            unsafe { block.execute::<$set>(scratch) }
+                        }
+                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
+                        // planes, the scratch memory and exclusive access.
+                        unsafe { interpolate(block, scratch) }
+                    }
+                    // SAFETY: the caller guarantees the planes and exclusive access.
+                    Task::Pixels(block) => unsafe { block.execute() },
                 }
-                // SAFETY: the set is available, so the processor has these features; the caller guarantees that the
-                // tile's planes are valid, that `scratch` is reserved for it and that no other thread writes the
-                // region.
-                unsafe { blur(tile, scratch) }
-            }};
+            };
         }
         match self {
-            // SAFETY: plain Rust needs no instruction set; the caller guarantees that the tile's planes are valid, that
-            // `scratch` is reserved for it and that no other thread writes the region.
-            Self::Portable => unsafe { tile_blur::blur::<simd::portable::Portable, PairDotRows, 2>(tile, scratch) },
+            Self::Portable => with_set!(simd::portable::Portable, PairDotRows, PairDotRowsDown, 2),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: every x86-64 processor has SSE2; the caller guarantees that the tile's planes are valid, that
-            // `scratch` is reserved for it and that no other thread writes the region.
-            Self::Sse2 => unsafe { tile_blur::blur::<simd::x86::Sse2, PairDotRows, 2>(tile, scratch) },
+            Self::Sse2 => with_set!(simd::x86::Sse2, PairDotRows, PairDotRowsDown, 2),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => with_features!("avx2", simd::x86::Avx2, PairDotRows, 2),
+            Self::Avx2 => with_set!(
+                #[target_feature(enable = "avx2")]
+                simd::x86::Avx2,
+                PairDotRows,
+                PairDotRowsDown,
+                2
+            ),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => with_features!("avx512f,avx512bw", simd::x86::Avx512, PairDotRows, 4),
+            Self::Avx512 => with_set!(
+                #[target_feature(enable = "avx512f,avx512bw")]
+                simd::x86::Avx512,
+                PairDotRows,
+                PairDotRowsDown,
+                4
+            ),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => {
-                with_features!("avx512f,avx512bw,avx512vnni,avx512vbmi", simd::x86::Avx512Vnni, ByteDotRows, 4);
-            }
+            Self::Avx512Vnni => with_set!(
+                #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
+                simd::x86::Avx512Vnni,
+                ByteDotRows,
+                ByteDotRowsDown,
+                4
+            ),
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: every aarch64 processor has NEON; the caller guarantees that the tile's planes are valid, that
-            // `scratch` is reserved for it and that no other thread writes the region.
-            Self::Neon => unsafe { tile_blur::blur::<simd::neon::Neon, PairDotRows, 4>(tile, scratch) },
+            Self::Neon => with_set!(simd::neon::Neon, PairDotRows, PairDotRowsDown, 4),
         }
     }
 }

@@ -3,17 +3,19 @@
 
 mod instruction_set;
 mod pixel_rows;
+mod resample;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod rows_vnni;
+mod schedule;
 mod scratch;
 mod simd;
+mod task;
 mod tile;
 mod tile_blur;
 mod weights;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::filter::frame::{FrameMemory, PlaneLayout, Region, ValidFrames};
 use crate::filter::plan::{AlphaSource, Buffer, Operation, Plan, View};
@@ -22,7 +24,10 @@ use crate::process;
 use crate::threads::Threads;
 pub use instruction_set::InstructionSet;
 use pixel_rows::PixelRows;
+use resample::decimate::Decimation;
+use resample::interpolate::Interpolation;
 use scratch::Scratch;
+use task::Task;
 use tile::Tile;
 use tile_blur::TILE_STEP;
 use weights::PlaneWeights;
@@ -81,31 +86,27 @@ impl CpuEngine {
             return Err(CpuError::DeviceMemory);
         };
         let planes = Planes { sources, destinations, temporaries: self.reserve_temporaries(plan)? };
-        let operations = plan.operations();
-        let weights: Vec<Option<PlaneWeights>> = operations.iter().map(plane_weights).collect();
+        let operations: Vec<Prepared> = plan.operations().iter().map(|operation| planes.prepare(operation)).collect();
         let workers = self.threads.count();
-        let tiles: Vec<Vec<Tile>> = operations
-            .iter()
-            .zip(&weights)
-            .map(|(operation, weights)| planes.tiles(operation, weights, workers))
-            .collect();
-        // At least one, for operations that have no tiles.
-        let workers = workers.min(tiles.iter().map(Vec::len).sum()).max(1);
-        self.reserve_scratch(workers, tiles.iter().flatten())?;
-
-        let mut first = 0;
-        for group in operations.chunk_by(Operation::is_independent_of) {
-            let tiles: Vec<&Tile> = tiles[first..first + group.len()].iter().flatten().collect();
-            first += group.len();
-            if tiles.is_empty() {
-                let rows: Vec<PixelRows> = group.iter().map(|operation| planes.pixel_rows(operation)).collect();
-                // SAFETY: the frames are valid and the temporaries are as large as their layouts, so every plane holds its rows;
-                // operations of a group are independent of each other.
-                unsafe { pixel_rows::execute(&self.threads, &mut self.scratch[..workers], &rows) };
-            } else {
-                self.blur_tiles(workers, &tiles);
-            }
+        let mut rest = &operations[..];
+        let mut groups: Vec<Vec<Task>> = Vec::new();
+        for group in plan.operations().chunk_by(Operation::is_independent_of) {
+            let (operations, others) = rest.split_at(group.len());
+            groups.push(operations.iter().flat_map(|operation| operation.tasks(workers)).collect());
+            rest = others;
         }
+        // Only operations that are cut by the work in them are worth waking threads for.
+        let parallel = |group: &Vec<Task>| group.iter().filter(|task| !matches!(task, Task::Pixels(_))).count();
+        let workers = groups.iter().map(parallel).max().unwrap_or(0).clamp(1, workers);
+        self.reserve_scratch(workers, groups.iter().flatten())?;
+        let set = self.set;
+        schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, task| {
+            // SAFETY: the processor has the set; the task's planes hold the rows of their views, because the frames are
+            // valid and the temporaries are as large as their layouts; `reserve_scratch` allocated the scratch memory. Tasks
+            // of an operation do not overlap in what they write, operations of a group are independent of each other, and
+            // each task is executed once, after the groups before its own.
+            unsafe { set.execute(task, scratch) };
+        });
         Ok(())
     }
 
@@ -123,41 +124,41 @@ impl CpuEngine {
         Ok(plan.temporaries().iter().map(temporary).collect())
     }
 
-    /// Allocates working memory for every tile, for this many threads.
+    /// Allocates working memory for every task, for this many threads.
     fn reserve_scratch<'a>(
         &mut self,
         workers: usize,
-        tiles: impl Iterator<Item = &'a Tile<'a>>,
+        tasks: impl Iterator<Item = &'a Task<'a>>,
     ) -> Result<(), CpuError> {
         if self.scratch.len() < workers {
             self.scratch.resize_with(workers, Scratch::default);
         }
-        for tile in tiles {
-            for scratch in &mut self.scratch[..workers] {
-                tile_blur::reserve(scratch, &tile.layout, tile.weights, tile.region.width)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn blur_tiles(&mut self, workers: usize, tiles: &[&Tile]) {
-        let (set, tiles, next) = (self.set, SharedTiles(tiles), AtomicUsize::new(0));
-        self.threads.run(&mut self.scratch[..workers], |scratch| {
-            while let Some(tile) = tiles.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // SAFETY: the processor has the set; the tile's planes hold their rows, because the frames are valid and the
-                // temporaries are as large as their layouts; `reserve_scratch` allocated the scratch; the regions of a plane
-                // do not overlap, and each tile is taken once.
-                unsafe { set.blur(tile, scratch) };
-            }
-        });
+        let words = tasks.map(Task::scratch_words).max().unwrap_or(0);
+        self.scratch[..workers].iter_mut().try_for_each(|scratch| scratch.reserve(words))
     }
 }
 
-/// The layout of what a blur reads and the taps it uses, laid out for the vector loops.
-fn plane_weights(operation: &Operation) -> Option<PlaneWeights> {
-    match operation {
-        Operation::Blur { source, taps, .. } => Some(PlaneWeights::new(&source.field.layout, taps)),
-        _ => None,
+/// An operation, and where its rows are.
+enum Prepared<'a> {
+    Blur { layout: PlaneLayout, source: HostPlane, destination: HostPlaneMut, weights: PlaneWeights },
+    Decimate(Decimation),
+    Interpolate(Interpolation),
+    Pixels(PixelRows<'a>),
+}
+
+impl Prepared<'_> {
+    /// Its parts for this many threads.
+    fn tasks(&self, workers: usize) -> Vec<Task<'_>> {
+        match self {
+            Self::Blur { layout, source, destination, weights } => {
+                let (layout, source, destination) = (*layout, *source, *destination);
+                let tile = |region| Task::Tile(Tile { layout, source, destination, weights, region });
+                Tiling::new(&layout, weights, workers).regions(&layout).map(tile).collect()
+            }
+            Self::Decimate(decimation) => decimation.blocks(workers).map(Task::Decimation).collect(),
+            Self::Interpolate(interpolation) => interpolation.blocks(workers).map(Task::Interpolation).collect(),
+            Self::Pixels(rows) => rows.blocks().map(Task::Pixels).collect(),
+        }
     }
 }
 
@@ -187,18 +188,26 @@ impl Planes<'_> {
         view.field.rows_of(&plane)
     }
 
-    /// The tiles of a blur; none of another operation.
-    fn tiles<'w>(&self, operation: &Operation, weights: &'w Option<PlaneWeights>, workers: usize) -> Vec<Tile<'w>> {
-        let (Operation::Blur { source, destination, .. }, Some(weights)) = (operation, weights) else {
-            return Vec::new();
-        };
-        let layout = source.field.layout;
-        let (source, destination) = (self.to_read(source), self.to_write(destination));
-        let tile = |region| Tile { layout, source, destination, weights, region };
-        Tiling::new(&layout, weights, workers).regions(&layout).map(tile).collect()
+    fn prepare<'o>(&self, operation: &'o Operation) -> Prepared<'o> {
+        match operation {
+            Operation::Blur { source, destination, taps } => {
+                let layout = source.field.layout;
+                let (source, destination) = (self.to_read(source), self.to_write(destination));
+                Prepared::Blur { layout, source, destination, weights: PlaneWeights::new(&layout, taps) }
+            }
+            Operation::Decimate(resampling) => {
+                let planes = (self.to_read(&resampling.source), self.to_write(&resampling.destination));
+                Prepared::Decimate(Decimation::new(resampling, planes.0, planes.1))
+            }
+            Operation::Interpolate(resampling) => {
+                let planes = (self.to_read(&resampling.source), self.to_write(&resampling.destination));
+                Prepared::Interpolate(Interpolation::new(resampling, planes.0, planes.1))
+            }
+            _ => Prepared::Pixels(self.pixel_rows(operation)),
+        }
     }
 
-    /// An operation other than a blur.
+    /// An operation that goes pixel by pixel.
     fn pixel_rows<'o>(&self, operation: &'o Operation) -> PixelRows<'o> {
         let unused = HostPlaneMut { address: std::ptr::null_mut(), pitch: 0, len: 0 };
         let alpha_plane = |alpha: &AlphaSource| match alpha {
@@ -215,23 +224,12 @@ impl Planes<'_> {
             Operation::Unpremultiply { premultiplied, alpha, source, destination, .. } => {
                 (source, self.to_write(destination), self.to_write(premultiplied), alpha_plane(alpha))
             }
-            Operation::Blur { .. } => unreachable!("blurs are executed as tiles"),
+            Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
+                unreachable!("`prepare` handles these itself")
+            }
         };
         let layout = source.field.layout;
         PixelRows { operation, layout, source: self.to_read(source), destination, premultiplied, alpha }
-    }
-}
-
-/// Tiles that several threads take from.
-#[derive(Clone, Copy)]
-struct SharedTiles<'a>(&'a [&'a Tile<'a>]);
-
-// SAFETY: a tile's pointers are into frames and temporaries that `CpuEngine::blur` borrows until all threads have finished.
-unsafe impl Sync for SharedTiles<'_> {}
-
-impl SharedTiles<'_> {
-    fn get(&self, index: usize) -> Option<&Tile<'_>> {
-        self.0.get(index).copied()
     }
 }
 
@@ -275,5 +273,47 @@ impl Tiling {
                 height: self.height.min(rows - y),
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::BlurParams;
+    use crate::filter::frame::{Destination, Plane, Source};
+
+    /// Every allocation of a wide blur may fail, temporaries and scratch memory, before anything is written.
+    #[test]
+    fn nothing_is_written_if_memory_runs_out() {
+        let layout = PlaneLayout::new(600, 9, 3, 8);
+        let plan = Plan::new(BlurParams::new(20.0, 0).unwrap().into(), &[layout]);
+        assert!(plan.is_wide());
+        let (src, untouched) = (vec![99; 600 * 9 * 3], vec![7; 600 * 9 * 3]);
+        let blurred = |ceiling: usize| {
+            let mut dst = untouched.clone();
+            let from = vec![Plane { layout, pitch: 1800, data: &src[..] }];
+            let to = vec![Plane { layout, pitch: 1800, data: &mut dst[..] }];
+            let mut frames = ValidFrames::new(Source::Host(from), Destination::Host(to)).unwrap();
+            faults::set_ceiling(ceiling);
+            let result = CpuEngine::new().blur(&mut frames, &plan);
+            faults::set_ceiling(usize::MAX);
+            result.map_err(|error| (error, dst == untouched)).map(|()| dst)
+        };
+        let mut failed = Vec::new();
+        for ceiling in (0..).step_by(4096) {
+            match blurred(ceiling) {
+                Err((CpuError::OutOfMemory { bytes }, is_untouched)) => {
+                    assert!(bytes > ceiling && is_untouched, "{bytes} bytes with a ceiling of {ceiling}");
+                    failed.push(bytes);
+                }
+                Err((other, _)) => panic!("{other:?}"),
+                Ok(dst) => {
+                    assert_eq!(dst, src, "a flat frame stays the same");
+                    break;
+                }
+            }
+        }
+        failed.dedup();
+        assert_eq!(failed.len(), 2, "the temporaries, then the scratch memory of the first thread: {failed:?}");
     }
 }

@@ -2,14 +2,13 @@
 //! The operations that go pixel by pixel beside the blur: copies of planes, premultiplication by alpha and its inverse, and
 //! channels that keep the source's value. docs/ARITHMETIC.md has the formulas.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
 
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::plan::{AlphaSource, Operation};
 use crate::filter::plane::{HostPlane, HostPlaneMut, copy_rows};
-use crate::threads::Threads;
 
-/// An operation of a plan, other than a blur, and where its rows are.
+/// An operation of a plan that goes pixel by pixel, and where its rows are.
 pub struct PixelRows<'a> {
     pub operation: &'a Operation,
     /// The layout of the colour plane.
@@ -23,29 +22,34 @@ pub struct PixelRows<'a> {
     pub alpha: Option<HostPlane>,
 }
 
-// SAFETY: the pointers are into frames and temporaries that the caller of `execute` borrows until all threads have finished.
-unsafe impl Sync for PixelRows<'_> {}
+impl PixelRows<'_> {
+    /// Its parts.
+    pub fn blocks(&self) -> impl Iterator<Item = PixelBlock<'_>> {
+        /// Rows that a thread takes at a time.
+        const ROWS: usize = 16;
+        let height = self.layout.height as usize;
+        (0..height).step_by(ROWS).map(move |y| PixelBlock { operation: self, rows: y..(y + ROWS).min(height) })
+    }
+}
 
-/// Executes operations on as many threads as there are `states`.
-///
-/// # Safety
-/// Every plane of `items` holds the rows that its operation accesses; no two items write the same sample, and none reads what
-/// another one writes.
-pub unsafe fn execute<State: Send>(threads: &Threads, states: &mut [State], items: &[PixelRows]) {
-    /// Rows that a thread takes at a time.
-    const ROWS: usize = 16;
-    let height = |item: &PixelRows| item.layout.height as usize;
-    let parts: Vec<(&PixelRows, usize)> =
-        items.iter().flat_map(|item| (0..height(item)).step_by(ROWS).map(move |y| (item, y))).collect();
-    let next = AtomicUsize::new(0);
-    threads.run(states, |_| {
-        while let Some((item, first)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            for y in *first..(first + ROWS).min(height(item)) {
-                // SAFETY: the caller's planes hold row `y`, and each row is in one part, which one thread takes.
-                unsafe { item.execute_row(y) };
-            }
+/// Rows that one thread processes.
+pub struct PixelBlock<'a> {
+    operation: &'a PixelRows<'a>,
+    rows: Range<usize>,
+}
+
+impl PixelBlock<'_> {
+    /// Processes the rows.
+    ///
+    /// # Safety
+    /// The planes of the operation hold the rows that it accesses. No other thread writes what it reads, or accesses the
+    /// samples of the block's rows that it writes.
+    pub unsafe fn execute(&self) {
+        for y in self.rows.clone() {
+            // SAFETY: the caller's planes hold row `y`, and it is this thread's alone.
+            unsafe { self.operation.execute_row(y) };
         }
-    });
+    }
 }
 
 /// Channel `c` of a pixel in the most significant bits of 16.
@@ -105,7 +109,9 @@ impl PixelRows<'_> {
                 Operation::RestoreChannels { passthrough_mask, .. } => {
                     self.unpremultiply_row(None, *passthrough_mask, y);
                 }
-                Operation::Blur { .. } => unreachable!("blurs are executed as tiles"),
+                Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
+                    unreachable!("these are executed by tiles and blocks of their own")
+                }
             }
         }
     }

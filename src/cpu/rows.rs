@@ -35,6 +35,25 @@ pub fn row_words(tile_width: usize, stride: usize, radius: usize) -> usize {
     (tile_width + 2 * (radius + 1) * stride).next_multiple_of(16)
 }
 
+/// Fills `out` with copies of a pixel of 1 to 4 channels; the last one may be cut off.
+#[inline(always)]
+pub fn repeat_pixel<E: Copy>(out: &mut [E], pixel: &[E]) {
+    /// With the number of channels known, a copy is a move instead of a call.
+    #[inline(always)]
+    fn repeat<E: Copy, const CHANNELS: usize>(out: &mut [E], pixel: [E; CHANNELS]) {
+        let (pixels, rest) = out.as_chunks_mut::<CHANNELS>();
+        pixels.fill(pixel);
+        rest.copy_from_slice(&pixel[..rest.len()]);
+    }
+    match *pixel {
+        [a] => repeat(out, [a]),
+        [a, b] => repeat(out, [a, b]),
+        [a, b, c] => repeat(out, [a, b, c]),
+        [a, b, c, d] => repeat(out, [a, b, c, d]),
+        _ => unreachable!("a pixel has 1 to 4 channels"),
+    }
+}
+
 /// A source row, and the position in it from which the pass reads.
 pub struct SourceRow<T> {
     pub row: *const T,
@@ -68,26 +87,22 @@ impl<T: Sample> SourceRow<T> {
         let (left, rest) = out.split_at_mut(self.start.min(0).unsigned_abs().min(out.len()));
         let first = self.start.max(0) as usize;
         let (middle, right) = rest.split_at_mut((self.samples - lookahead).saturating_sub(first).min(rest.len()));
+        // A copy, because the compiler would load it again after every element written.
+        let (row, stride) = (self.row, self.stride);
         // SAFETY: every caller below passes an `i` less than `samples`, the length of the row.
-        let address = |i: usize| unsafe { self.row.add(i) };
-        let repeat = |out: &mut [E], pixel: usize| {
-            if out.is_empty() {
-                return;
-            }
-            let mut edges = [E::default(); 4];
-            for (c, element) in edges[..self.stride].iter_mut().enumerate() {
+        let address = |i: usize| unsafe { row.add(i) };
+        let mut edges = [[E::default(); 4]; 2];
+        for (edges, pixel) in edges.iter_mut().zip([0, self.samples - stride]) {
+            for (c, element) in edges[..stride].iter_mut().enumerate() {
                 // SAFETY: `pixel` is the first or the last pixel of the row, and `c` is less than its `stride` samples.
                 *element = edge(unsafe { address(pixel + c).read_unaligned() });
             }
-            for chunk in out.chunks_mut(self.stride) {
-                chunk.copy_from_slice(&edges[..chunk.len()]);
-            }
-        };
-        repeat(left, 0);
+        }
+        repeat_pixel(left, &edges[0][..stride]);
         for (i, element) in middle.iter_mut().enumerate() {
             *element = inside(address(first + i));
         }
-        repeat(right, self.samples - self.stride);
+        repeat_pixel(right, &edges[1][..stride]);
     }
 }
 

@@ -93,8 +93,9 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
                     }
                 }
                 for v in 0..V {
-                    let sums = [0, 1].map(|r| S::shift_left(S::add(low[r][v], S::shift_left(high[r][v], 8)), 8));
-                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(sums[0], sums[1]));
+                    let first = S::shift_left(S::add(low[0][v], S::shift_left(high[0][v], 8)), 8);
+                    let second = S::shift_left(S::add(low[1][v], S::shift_left(high[1][v], 8)), 8);
+                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
                 }
             }
         }

@@ -12,7 +12,6 @@
 //! only adds the rounding constant; the columns pass starts its sums at 2³¹ plus the rounding constant. All sums wrap
 //! modulo 2³².
 
-use super::CpuError;
 use super::rows::{self, RowsPass};
 use super::scratch::Scratch;
 use super::simd::Simd;
@@ -58,22 +57,17 @@ impl ScratchLayout {
     }
 }
 
-/// Reserves the scratch memory for blurring a tile that is `width` samples wide.
-pub fn reserve(
-    scratch: &mut Scratch,
-    layout: &PlaneLayout,
-    weights: &PlaneWeights,
-    width: usize,
-) -> Result<(), CpuError> {
-    scratch.reserve(ScratchLayout::new(layout, weights, width).words())
+/// Words of scratch memory for blurring a tile.
+pub fn scratch_words(tile: &Tile) -> usize {
+    ScratchLayout::new(&tile.layout, tile.weights, tile.region.width).words()
 }
 
 /// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.
 ///
 /// # Safety
 /// The processor has the instruction set of `S`. The tile's source is valid for reading every row of the
-/// plane, and its destination for writing the region. [`reserve`] succeeded for `scratch` with the tile's layout,
-/// weights and width, or larger ones. No other thread accesses the region of the destination.
+/// plane, and its destination for writing the region. `scratch` was reserved for [`scratch_words`] of the tile.
+/// No other thread accesses the region of the destination.
 #[inline(always)]
 pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
     // SAFETY: the caller guarantees the instruction set, valid planes, reserved scratch memory and exclusive access to
@@ -199,7 +193,7 @@ unsafe fn unpack_1010102(run: &SampleRun, row: *const u32, to: *mut u16, capacit
 
 /// Packs the high halves of a pixel's four sums, MSB-aligned 16-bit samples, to a 10-10-10-2 word; truncates.
 #[inline(always)]
-fn pack_1010102(sums: [u16; 4]) -> u32 {
+pub fn pack_1010102(sums: [u16; 4]) -> u32 {
     let four = (0..4).map(|c| u64::from(sums[c]) << (16 * c)).sum::<u64>();
     (four >> 6 & 0x3ff | four >> 12 & 0xf_fc00 | four >> 18 & 0x3ff0_0000 | four >> 32 & 0xc000_0000) as u32
 }

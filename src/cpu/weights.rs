@@ -5,6 +5,7 @@
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::plan::PlaneTaps;
+use crate::filter::wide::{Factor, PHASE_TAPS};
 
 /// Output rows that the columns pass computes together, so that each row pair it loads contributes to four sums.
 pub const BLOCK_ROWS: usize = 4;
@@ -79,19 +80,87 @@ impl ByteTaps {
     }
 }
 
+/// The taps at distance `first` and `first + 1`.
+fn pair(taps: &Taps, first: isize) -> u32 {
+    let tap = |i: isize| taps.at(i.unsigned_abs()) & 0xffff;
+    tap(first) | tap(first + 1) << 16
+}
+
+/// The words of [`Weights::rows`].
+fn pairs(taps: &Taps) -> Vec<u32> {
+    let radius = taps.radius() as isize;
+    (0..=radius).map(|m| pair(taps, 2 * m - radius)).collect()
+}
+
+/// The taps of a decimation along one axis.
+pub struct LevelWeights {
+    /// As [`Weights::rows`].
+    pub pairs: Vec<u32>,
+    /// As [`Weights::row_byte_taps`].
+    #[cfg(target_arch = "x86_64")]
+    pub bytes: Option<ByteTaps>,
+}
+
+impl LevelWeights {
+    /// Packs the taps, none of which is above 32767 but the single one of a factor of one, which is not used.
+    pub fn new(taps: &Taps) -> Self {
+        debug_assert!(taps.radius() == 0 || taps.at(0) <= i16::MAX as u32);
+        Self {
+            pairs: pairs(taps),
+            #[cfg(target_arch = "x86_64")]
+            bytes: ByteTaps::new(taps),
+        }
+    }
+}
+
+/// The taps of one phase of an interpolation. A tap of its sample x / s or of the one after it may be above 32767, so these
+/// two are split.
+pub struct PhaseWeights {
+    /// The taps of four pairs of samples of the small plane. Phase 0: (0, 1), (2, 3), (3, 4), (5, 6). The others, whose tap 0
+    /// is 0: (1, 2), (3, 4), (3, 4), (5, 6). The third word of the phase halfway between two samples is 0.
+    pub words: [u32; 4],
+}
+
+impl PhaseWeights {
+    /// Those of every phase of a factor, none for a factor of one.
+    pub fn of(factor: Factor) -> Vec<Self> {
+        let phases = if factor == Factor::One { 0 } else { factor.get() };
+        let weights: Vec<Self> = (0..phases).map(|phase| Self::new(factor.interpolation_taps(phase))).collect();
+        debug_assert!(weights.get(phases as usize / 2).is_none_or(|halfway| halfway.words[2] == 0));
+        weights
+    }
+
+    fn new(taps: [u32; PHASE_TAPS]) -> Self {
+        const LARGEST: u32 = i16::MAX as u32;
+        let word = |low: u32, high: u32| low | high << 16;
+        let [first, second, third, ..] = taps;
+        let part = |tap: u32| tap.min(LARGEST);
+        let rest = |tap: u32| tap - part(tap);
+        let words = if first == 0 {
+            let [_, _, _, fourth, fifth, ..] = taps;
+            [
+                word(second, third),
+                word(part(fourth), part(fifth)),
+                word(rest(fourth), rest(fifth)),
+                word(taps[5], taps[6]),
+            ]
+        } else {
+            [word(first, second), word(third, part(taps[3])), word(rest(taps[3]), taps[4]), word(taps[5], taps[6])]
+        };
+        debug_assert!(words.iter().all(|word| word & 0x8000_8000 == 0), "{taps:?}");
+        Self { words }
+    }
+}
+
 impl Weights {
     /// Packs the taps of rows and columns.
     pub fn new(rows: &Taps, columns: &Taps) -> Self {
-        let pair = |taps: &Taps, first: isize| {
-            let tap = |i: isize| taps.at(i.unsigned_abs()) & 0xffff;
-            tap(first) | tap(first + 1) << 16
-        };
         let radius = [rows.radius(), columns.radius()];
-        let [across, down] = radius.map(|radius| radius as isize);
-        let pairs = radius[1] + BLOCK_ROWS / 2;
+        let down = radius[1] as isize;
+        let block_pairs = radius[1] + BLOCK_ROWS / 2;
         Self {
-            rows: (0..=across).map(|m| pair(rows, 2 * m - across)).collect(),
-            columns: (0..(pairs * BLOCK_ROWS) as isize)
+            rows: pairs(rows),
+            columns: (0..(block_pairs * BLOCK_ROWS) as isize)
                 .map(|word| (word / BLOCK_ROWS as isize, word % BLOCK_ROWS as isize))
                 .map(|(j, n)| pair(columns, 2 * j - n - down))
                 .collect(),
@@ -105,5 +174,29 @@ impl Weights {
     /// Row pairs that one block of output rows reads.
     pub fn block_pairs(&self) -> usize {
         self.radius[1] + BLOCK_ROWS / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pairs of samples that the words of a phase belong to give every sample its tap.
+    #[test]
+    fn split_taps_add_up() {
+        for factor in [Factor::Two, Factor::Four] {
+            for (phase, weights) in PhaseWeights::of(factor).iter().enumerate() {
+                let first = if phase == 0 { [0, 2, 3, 5] } else { [1, 3, 3, 5] };
+                let mut taps = [0; PHASE_TAPS];
+                for (k, word) in first.into_iter().zip(weights.words) {
+                    let [low, high] = [word as u16 as i16, (word >> 16) as u16 as i16];
+                    assert!(low >= 0 && high >= 0, "{factor:?}, phase {phase}: {word:#x}");
+                    taps[k] += low as u32;
+                    taps[k + 1] += high as u32;
+                }
+                assert_eq!(taps, factor.interpolation_taps(phase as u32), "{factor:?}, phase {phase}");
+            }
+        }
+        assert!(PhaseWeights::of(Factor::One).is_empty());
     }
 }

@@ -151,7 +151,7 @@ impl CudaEngine {
 
     /// Device memory that a plan needs beside the planes of its frames, in bytes.
     pub fn workspace_bytes(&self, plan: &Plan, planes: &DevicePlanes) -> usize {
-        self.selector.workspace_bytes(&Recording::new(plan, planes, 0, None))
+        self.selector.workspace_bytes(&Recording::new(plan, planes, 0, self.selector.wide_kernels(), None))
     }
 
     /// Enqueues the kernels of a plan alone.
@@ -167,7 +167,7 @@ impl CudaEngine {
         planes: &DevicePlanes,
         workspace: u64,
     ) -> Result<(), CudaError> {
-        let recording = Recording::new(plan, planes, workspace, None);
+        let recording = Recording::new(plan, planes, workspace, self.selector.wide_kernels(), None);
         // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
         // promises.
         unsafe { self.selector.enqueue(stream, &recording, workspace) }.map(drop)

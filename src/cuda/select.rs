@@ -7,12 +7,16 @@ use super::driver::device::Device;
 use super::driver::{Function, Stream};
 use super::error::CudaError;
 use super::jit::{JitRequest, SpecialisationKey};
-use super::kernels::abi::{Kernel, Launch};
+use super::kernels::abi::{Kernel, Launch, WideKernels};
 use super::kernels::batch::LaunchBatch;
 use super::kernels::images::{Image, PrebuiltKernels};
+use super::kernels::level::LevelBatch;
 use super::kernels::record::{Command, Recording};
 use super::kernels::strategy::{self, PassStrategy};
 use super::shared_device::SharedDevice;
+
+/// Compute capability from which launches may overlap.
+const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
 
 /// The kernels that an engine may use.
 pub struct KernelSelector {
@@ -52,6 +56,12 @@ impl KernelSelector {
         self.shared.prebuilt(self.image)
     }
 
+    /// The kernels for the wide form.
+    pub fn wide_kernels(&self) -> WideKernels {
+        // Without an image nothing is launched.
+        self.prebuilt().map_or(WideKernels::CudaCores, PrebuiltKernels::wide_kernels)
+    }
+
     /// The key of the specialised kernel for a batch, if one would be the fastest.
     fn key(&self, batch: &LaunchBatch) -> Option<SpecialisationKey> {
         let gains = self.request.is_some() && strategy::gains_from_specialisation(batch, self.device().limits());
@@ -78,7 +88,8 @@ impl KernelSelector {
     pub fn workspace_bytes(&self, recording: &Recording) -> usize {
         let limits = self.device().limits();
         let intermediate = |batch: &LaunchBatch| strategy::intermediate_bytes(batch, self.select(batch).0, limits);
-        recording.temporary_bytes() + recording.batches().map(intermediate).max().unwrap_or(0)
+        let levels = recording.levels().map(LevelBatch::intermediate_bytes);
+        recording.temporary_bytes() + recording.batches().map(intermediate).chain(levels).max().unwrap_or(0)
     }
 
     /// Enqueues a recording. Returns whether specialised kernels do all of its blurs.
@@ -99,6 +110,15 @@ impl KernelSelector {
                         stream.copy_rows(&copy.source, &copy.destination, copy.row_bytes, copy.rows)?;
                     }
                     Command::Launch(launch) => self.launch(stream, launch, prebuilt.function(launch.kernel))?,
+                    Command::Tensor(batch) => {
+                        let launch = batch.launch(limits);
+                        self.launch(stream, &launch, prebuilt.function(launch.kernel))?;
+                    }
+                    Command::Level(batch) => {
+                        for launch in batch.launches(intermediate, limits) {
+                            self.launch(stream, &launch, prebuilt.function(launch.kernel))?;
+                        }
+                    }
                     Command::Blur(batch) => {
                         let (passes, specialised) = self.select(batch);
                         (has_blurs, all_specialised) = (true, all_specialised && specialised.is_some());
@@ -125,6 +145,6 @@ impl KernelSelector {
         }
         // SAFETY: `function` was loaded for the kernel of this launch, and its memory lives until it has finished, as the caller
         // promises.
-        unsafe { launch.enqueue(function, stream) }
+        unsafe { launch.enqueue(function, stream, self.device().capability() >= OVERLAP_CAPABILITY) }
     }
 }

@@ -217,7 +217,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecUInt::builder("kernel-size")
             .nick("Kernel size")
-            .blurb("Taps per axis, an odd number; 0 selects a radius of 4 sigma")
+            .blurb("Taps per axis, an odd number; 0 follows sigma, at a cost that hardly grows with it")
             .maximum(KERNEL_SIZE_MAX)
             .default_value(0)
             .mutable_playing()

@@ -38,7 +38,8 @@ impl Snapshot {
             .field("compiling", stats.jit.compiling)
             .field("compile-last-ns", stats.jit.last.map_or(0, |result| nanoseconds(result.took)))
             .field("compile-last-from", stats.jit.last.map_or("none", |result| result.from.name()))
-            .field("kernel", if stats.kernel_name.is_empty() { "none" } else { stats.kernel_name });
+            .field("kernel", if stats.kernel_name.is_empty() { "none" } else { stats.kernel_name })
+            .field("form", if stats.form.is_empty() { "none" } else { stats.form });
         for (stage, time) in [("upload", stats.upload), ("kernel", stats.kernel), ("download", stats.download)] {
             structure = structure
                 .field(format!("{stage}-last-ns"), nanoseconds(time.last))

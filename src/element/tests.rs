@@ -39,7 +39,7 @@ fn a_sigma_that_is_no_number_is_refused_while_started_and_kept_for_start_before(
         settings.set("sigma", &bad.to_value()).unwrap();
         assert!(settings.sigma.to_bits() == bad.to_bits(), "it reads back as set");
         let error = settings.options().unwrap_err().to_string();
-        assert!(error.contains(&format!("sigma={bad}")) && error.contains("0 to 100"), "{error}");
+        assert!(error.contains(&format!("sigma={bad}")) && error.contains("0 to 1024"), "{error}");
 
         let mut settings = Settings { sigma: 2.5, started: true, ..Settings::default() };
         let refused = settings.set("sigma", &bad.to_value()).unwrap_err();

@@ -16,6 +16,7 @@ pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::frame::{Frame, FrameMut, PlaneLayout, ValidFrames};
 use crate::filter::plan::{Options, Plan};
 pub use crate::log::Level;
+use crate::process;
 pub use crate::process::set_log_sink as log_to;
 pub use error::{EngineError, ErrorKind};
 use in_flight::{Abandoned, BorrowedFrame, State};
@@ -170,6 +171,7 @@ impl Engine {
         let (source, destination) = access.frames();
         let frames = ValidFrames::new(source, destination)?;
         let plan = plan_for(&mut self.plan, options, frames.layouts());
+        self.stats.form = form(plan);
         let mut failure = None;
         if let ActiveBackend::Cuda(cuda) = &mut self.backend {
             // SAFETY: `FrameAccess` promises it for the memory of the frames, which `access` keeps alive: until the frame is
@@ -303,11 +305,22 @@ impl Engine {
     }
 }
 
+/// The name of a plan's form in `stats` and the log.
+fn form(plan: &Plan) -> &'static str {
+    if plan.is_wide() { "wide" } else { "direct" }
+}
+
 /// The plan for frames of these layouts: the last one if it fits, else a new one.
 fn plan_for<'a>(last: &'a mut Option<(Options, Plan)>, options: Options, layouts: &[PlaneLayout]) -> &'a Plan {
     let fits = |(made_with, plan): &(Options, Plan)| *made_with == options && plan.layouts() == layouts;
     if !last.as_ref().is_some_and(fits) {
         *last = None;
     }
-    &last.get_or_insert_with(|| (options, Plan::new(options, layouts))).1
+    let plan = || {
+        let plan = Plan::new(options, layouts);
+        let (form, steps) = (form(&plan), plan.operations().len());
+        process::log(Level::Debug, &format!("new plan for {:?}: the {form} form, {steps} operations", options.params));
+        (options, plan)
+    };
+    &last.get_or_insert_with(plan).1
 }

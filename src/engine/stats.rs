@@ -52,6 +52,9 @@ pub struct Stats {
     /// The kernels in use: on CUDA `general-` or `special-` and the architecture that they were built for, else the instruction
     /// set.
     pub kernel_name: &'static str,
+    /// The form of the last frame's blur: `direct`, or `wide` if an axis of a plane is blurred in the wide form; empty before the
+    /// first.
+    pub form: &'static str,
     /// What the background compilation is doing.
     pub jit: JitStatus,
 }

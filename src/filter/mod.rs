@@ -2,8 +2,12 @@
 //! What every backend shares, without I/O or threads: the taps, the layout of frames, and the plan of a blur.
 
 pub mod frame;
+mod params;
 pub mod plan;
 pub mod plane;
 mod taps;
+pub mod wide;
 
-pub use taps::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX, TAP_SUM, Taps};
+pub use params::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
+pub use taps::{TAP_SUM, Taps};
+pub use wide::{AxisBlur, Factor, WIDE_SIGMA};

@@ -3,6 +3,7 @@
 //! executed by either backend.
 
 use crate::filter::frame::{Field, PlaneLayout, Role, SampleLayout};
+use crate::filter::wide::{AxisBlur, Factor, PHASE_TAPS};
 use crate::filter::{BlurParams, Taps};
 
 /// Which channels are blurred; the others keep their values.
@@ -76,11 +77,19 @@ pub struct PlaneTaps {
     pub chroma_rows: Taps,
 }
 
-impl PlaneTaps {
+/// How the axes of a plane are blurred.
+struct PlaneAxes {
+    rows: AxisBlur,
+    columns: AxisBlur,
+    /// Rows of the chroma of packed 4:2:2; like `rows` for all other layouts.
+    chroma_rows: AxisBlur,
+}
+
+impl PlaneAxes {
     fn new(params: BlurParams, layout: &PlaneLayout) -> Self {
         let [horizontal, vertical] = layout.sigma_scale;
         let chroma = if let SampleLayout::Yuv422 { .. } = layout.sample_layout { horizontal / 2.0 } else { horizontal };
-        Self { rows: params.taps(horizontal), columns: params.taps(vertical), chroma_rows: params.taps(chroma) }
+        Self { rows: params.axis(horizontal), columns: params.axis(vertical), chroma_rows: params.axis(chroma) }
     }
 }
 
@@ -94,6 +103,10 @@ pub enum Buffer {
     /// This one of [`Plan::temporaries`].
     Temporary(usize),
 }
+
+/// Temporaries are processed in multiples of this many rows, apart from their last rows, so that backends may store blocks of
+/// rows.
+pub const TEMPORARY_ROWS: u32 = 4;
 
 /// The rows of a plane that an operation accesses.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,7 +131,45 @@ pub enum AlphaSource {
     },
 }
 
-/// One step of a plan. All views of an operation have the same number of rows, apart from the alpha plane's.
+/// Which samples of a pixel an operation processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Channels {
+    /// All.
+    All,
+    /// The luma of packed 4:2:2, as one channel.
+    Luma,
+    /// The chroma of packed 4:2:2, as two channels.
+    Chroma,
+}
+
+impl Channels {
+    /// The dimensions and the number of channels of the processed samples as a plane of their own.
+    fn part_of(self, layout: &PlaneLayout) -> (u32, u8) {
+        match self {
+            Self::All => (layout.width, layout.channels),
+            Self::Luma => (layout.width, 1),
+            Self::Chroma => (layout.width.div_ceil(2), 2),
+        }
+    }
+}
+
+/// The two planes of a decimation or an interpolation, and the factors between them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resampling {
+    /// Read.
+    pub source: View,
+    /// Written.
+    pub destination: View,
+    /// Along x and y. At least one is not [`Factor::One`].
+    pub factors: [Factor; 2],
+    /// The samples of the larger plane that are processed.
+    pub channels: Channels,
+    /// 0 if the larger plane is one of the frame, or premultiplied; one more for each decimation before it.
+    pub level: u8,
+}
+
+/// One step of a plan. All views of an operation have the same number of rows, apart from the alpha plane's and those of
+/// decimations and interpolations.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
     /// Copies rows, padding bits included.
@@ -147,6 +198,10 @@ pub enum Operation {
         /// The taps of both passes.
         taps: PlaneTaps,
     },
+    /// Writes the small plane of a level of the wide form, 16 bits a sample.
+    Decimate(Resampling),
+    /// Enlarges the blurred small plane of a level of the wide form.
+    Interpolate(Resampling),
     /// Divides blurred colour by blurred alpha and writes it at the destination's depth. Where the blurred alpha is 0, the
     /// source's colour is kept.
     Unpremultiply {
@@ -173,15 +228,50 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Rows above and below its own that it reads.
-    pub fn row_halo(&self) -> usize {
-        if let Self::Blur { taps, .. } = self { taps.columns.radius() } else { 0 }
+    /// How many of the first rows of its output can be computed from the first `available` rows of its source. For
+    /// operations of plans that can be banded.
+    pub fn ready_rows(&self, available: u32) -> u32 {
+        let (source, output) = (self.source().field.layout.height, self.output().field.layout.height);
+        if available >= source {
+            return output;
+        }
+        let rows = match self {
+            Self::Blur { taps, .. } => available.saturating_sub(taps.columns.radius() as u32),
+            // Row j reads up to row (j - MARGIN)·s + LEVEL_RADIUS·s, which is j·s.
+            Self::Decimate(Resampling { factors: [_, factor], .. }) => match factor {
+                Factor::One => available,
+                _ => available.div_ceil(factor.get()),
+            },
+            // Row y reads up to row y / s + PHASE_TAPS - 1.
+            Self::Interpolate(Resampling { factors: [_, factor], .. }) => match factor {
+                Factor::One => available,
+                _ => (available.saturating_sub(PHASE_TAPS as u32 - 1) * factor.get()).min(output),
+            },
+            _ => available,
+        };
+        match self.output().buffer {
+            Buffer::Temporary(_) if rows < output => rows / TEMPORARY_ROWS * TEMPORARY_ROWS,
+            _ => rows,
+        }
+    }
+
+    /// The view of a frame's plane or of a temporary that it reads, beside its alpha.
+    pub fn source(&self) -> View {
+        match self {
+            Self::Unpremultiply { premultiplied, .. } => *premultiplied,
+            Self::Decimate(resampling) | Self::Interpolate(resampling) => resampling.source,
+            Self::Copy { source, .. }
+            | Self::Blur { source, .. }
+            | Self::Premultiply { source, .. }
+            | Self::RestoreChannels { source, .. } => *source,
+        }
     }
 
     /// What it writes.
     pub fn output(&self) -> View {
         match self {
             Self::Premultiply { premultiplied, .. } => *premultiplied,
+            Self::Decimate(resampling) | Self::Interpolate(resampling) => resampling.destination,
             Self::Copy { destination, .. }
             | Self::Blur { destination, .. }
             | Self::Unpremultiply { destination, .. }
@@ -189,13 +279,16 @@ impl Operation {
         }
     }
 
-    /// The position of its kind in a plan.
+    /// The position of its kind in a plan: down the levels to the blurs of the smallest planes, and up again.
     fn stage(&self) -> u8 {
+        const BLUR: u8 = 128;
         match self {
             Self::Copy { .. } => 0,
             Self::Premultiply { .. } => 1,
-            Self::Blur { .. } => 2,
-            Self::Unpremultiply { .. } | Self::RestoreChannels { .. } => 3,
+            Self::Decimate(Resampling { level, .. }) => 2 + level,
+            Self::Blur { .. } => BLUR,
+            Self::Interpolate(Resampling { level, .. }) => u8::MAX - 1 - level,
+            Self::Unpremultiply { .. } | Self::RestoreChannels { .. } => u8::MAX,
         }
     }
 
@@ -232,14 +325,14 @@ impl Plan {
                     plan.operations.push(Operation::Copy { source, destination });
                     continue;
                 }
-                let taps = PlaneTaps::new(options.params, &field.layout);
+                let axes = PlaneAxes::new(options.params, &field.layout);
                 match alpha_plane {
                     Some(alpha_plane) => {
                         let alpha = alpha_source(layouts, alpha_plane, &field);
-                        plan.blur_premultiplied(source, destination, alpha, taps, passthrough_mask);
+                        plan.blur_premultiplied(source, destination, alpha, &axes, passthrough_mask);
                     }
                     None => {
-                        plan.operations.push(Operation::Blur { source, destination, taps });
+                        plan.blur(source, destination, &axes);
                         if passthrough_mask != 0 {
                             let restore = Operation::RestoreChannels { source, destination, passthrough_mask };
                             plan.operations.push(restore);
@@ -252,27 +345,89 @@ impl Plan {
         plan
     }
 
+    /// A temporary for rows of this many pixels and samples per pixel, 16 bits each.
+    fn temporary(&mut self, like: &PlaneLayout, (width, height): (u32, u32), channels: u8) -> View {
+        let (depth, sample_layout) = (16, SampleLayout::LsbAligned);
+        let layout = PlaneLayout { width, height, channels, depth, sample_layout, ..*like };
+        self.temporaries.push(layout);
+        let field = Field { layout, first_row: 0, step: 1 };
+        View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field }
+    }
+
+    /// Blurs a plane, each axis in its form. The luma and the chroma of packed 4:2:2 are blurred as planes of their own
+    /// if either needs a level.
+    fn blur(&mut self, source: View, destination: View, axes: &PlaneAxes) {
+        let PlaneAxes { rows, columns, chroma_rows } = axes;
+        let needs_level = |rows: &AxisBlur| !rows.levels().is_empty() || !columns.levels().is_empty();
+        let is_packed = matches!(source.field.layout.sample_layout, SampleLayout::Yuv422 { .. });
+        if !is_packed && needs_level(rows) {
+            return self.blur_wide(source, destination, Channels::All, rows, columns);
+        }
+        if is_packed && needs_level(chroma_rows) {
+            self.blur_wide(source, destination, Channels::Chroma, chroma_rows, columns);
+        } else {
+            // If the luma is blurred in the wide form, it is written after this.
+            let luma = if needs_level(rows) { Taps::identity() } else { rows.taps.clone() };
+            let taps = PlaneTaps { rows: luma, columns: columns.taps.clone(), chroma_rows: chroma_rows.taps.clone() };
+            self.operations.push(Operation::Blur { source, destination, taps });
+        }
+        if is_packed && needs_level(rows) {
+            self.blur_wide(source, destination, Channels::Luma, rows, columns);
+        }
+    }
+
+    /// Decimates a plane level by level, blurs the smallest plane and interpolates it back.
+    fn blur_wide(&mut self, source: View, destination: View, channels: Channels, rows: &AxisBlur, columns: &AxisBlur) {
+        let full = source.field.layout;
+        let (mut width, channel_count) = channels.part_of(&full);
+        let mut height = full.height;
+        let mut planes = vec![source];
+        let levels = rows.levels().len().max(columns.levels().len());
+        let resampling = |level: usize, source, destination| Resampling {
+            source,
+            destination,
+            factors: [rows.factor(level), columns.factor(level)],
+            channels: if level == 0 { channels } else { Channels::All },
+            level: level as u8,
+        };
+        for level in 0..levels {
+            (width, height) = (rows.factor(level).decimated(width), columns.factor(level).decimated(height));
+            let small = self.temporary(&full, (width, height), channel_count);
+            self.operations.push(Operation::Decimate(resampling(level, planes[level], small)));
+            planes.push(small);
+        }
+        let mut blurred = self.temporary(&full, (width, height), channel_count);
+        let [rows_taps, columns_taps] = [rows, columns].map(|axis| axis.taps.clone());
+        let taps = PlaneTaps { chroma_rows: rows_taps.clone(), rows: rows_taps, columns: columns_taps };
+        self.operations.push(Operation::Blur { source: planes[levels], destination: blurred, taps });
+        for level in (0..levels).rev() {
+            let PlaneLayout { width, height, .. } = planes[level].field.layout;
+            let larger = match level {
+                0 => destination,
+                _ => self.temporary(&full, (width, height), channel_count),
+            };
+            self.operations.push(Operation::Interpolate(resampling(level, blurred, larger)));
+            blurred = larger;
+        }
+    }
+
     fn blur_premultiplied(
         &mut self,
         source: View,
         destination: View,
         alpha: AlphaSource,
-        taps: PlaneTaps,
+        axes: &PlaneAxes,
         passthrough_mask: u32,
     ) {
         let layout = source.field.layout;
         let channels = layout.channels + u8::from(matches!(alpha, AlphaSource::Plane { .. }));
-        let layout = PlaneLayout { channels, depth: 16, sample_layout: SampleLayout::LsbAligned, ..layout };
-        let [premultiplied, blurred] = [(); 2].map(|()| {
-            self.temporaries.push(layout);
-            let field = Field { layout, first_row: 0, step: 1 };
-            View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field }
-        });
-        self.operations.extend([
-            Operation::Premultiply { source, alpha, premultiplied },
-            Operation::Blur { source: premultiplied, destination: blurred, taps },
-            Operation::Unpremultiply { premultiplied: blurred, alpha, source, destination, passthrough_mask },
-        ]);
+        let [premultiplied, blurred] =
+            [(); 2].map(|()| self.temporary(&layout, (layout.width, layout.height), channels));
+        self.operations.push(Operation::Premultiply { source, alpha, premultiplied });
+        self.blur(premultiplied, blurred, axes);
+        let unpremultiply =
+            Operation::Unpremultiply { premultiplied: blurred, alpha, source, destination, passthrough_mask };
+        self.operations.push(unpremultiply);
     }
 
     /// The layouts of the frames that it is for.
@@ -290,11 +445,23 @@ impl Plan {
         &self.temporaries
     }
 
-    /// Whether a frame can be processed in bands of rows: every operation writes the destination once, from source rows within
-    /// its halo.
+    /// Whether a frame can be processed in bands of rows: every operation computes its first rows from the first rows of its
+    /// source.
     pub fn can_be_banded(&self) -> bool {
-        self.operations.iter().all(|operation| matches!(operation, Operation::Copy { .. } | Operation::Blur { .. }))
-            && self.temporaries.is_empty()
+        let is_by_rows = |operation: &Operation| match operation {
+            Operation::Copy { .. } | Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
+                true
+            }
+            Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
+                false
+            }
+        };
+        self.operations.iter().all(is_by_rows)
+    }
+
+    /// Whether an axis of a plane is blurred in the wide form.
+    pub fn is_wide(&self) -> bool {
+        self.operations.iter().any(|operation| matches!(operation, Operation::Decimate(_)))
     }
 }
 
@@ -350,19 +517,19 @@ mod tests {
     #[test]
     fn chroma_is_blurred_by_its_own_scale() {
         let planes = [plane(&[Role::Primary], 1.0), plane(&[Role::Chroma; 2], 0.5)];
-        assert_eq!(row_radii(options(4.0), &planes), [Some(16), Some(8)]);
+        assert_eq!(row_radii(options(3.0), &planes), [Some(12), Some(6)]);
         let pairs = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 1 }, ..PlaneLayout::new(9, 9, 4, 8) };
-        let plan = Plan::new(options(4.0), &[pairs]);
+        let plan = Plan::new(options(3.0), &[pairs]);
         let [Operation::Blur { taps, .. }] = plan.operations() else { panic!("{plan:?}") };
-        assert_eq!([&taps.rows, &taps.chroma_rows, &taps.columns].map(Taps::radius), [16, 8, 16]);
+        assert_eq!([&taps.rows, &taps.chroma_rows, &taps.columns].map(Taps::radius), [12, 6, 12]);
     }
 
     #[test]
     fn channels_that_are_not_selected_keep_their_values() {
-        let only = |primary, chroma, alpha| Options { planes: Selection { primary, chroma, alpha }, ..options(4.0) };
+        let only = |primary, chroma, alpha| Options { planes: Selection { primary, chroma, alpha }, ..options(3.0) };
         let planes = [plane(&[Role::Primary], 1.0), plane(&[Role::Chroma; 2], 0.5)];
-        assert_eq!(row_radii(only(true, false, true), &planes), [Some(16), None]);
-        assert_eq!(row_radii(only(false, true, true), &planes), [None, Some(8)]);
+        assert_eq!(row_radii(only(true, false, true), &planes), [Some(12), None]);
+        assert_eq!(row_radii(only(false, true, true), &planes), [None, Some(6)]);
         assert_eq!(row_radii(options(0.0), &planes), [None, None]);
         let rgba = [plane(&[Role::Primary, Role::Primary, Role::Primary, Role::Alpha], 1.0)];
         assert_eq!(mask(only(true, true, false), &rgba), Some(0b1000));
@@ -410,5 +577,71 @@ mod tests {
         assert!(!plan.can_be_banded() && Plan::new(BlurParams::new(4.0, 0).unwrap().into(), &planar).can_be_banded());
         let written: Vec<_> = plan.operations().iter().map(|operation| operation.output().buffer).collect();
         assert!((1..written.len()).all(|i| !written[..i].contains(&written[i])), "{written:?}");
+    }
+
+    /// What a plan does, with the planes it reads and writes.
+    fn steps(options: Options, planes: &[PlaneLayout]) -> Vec<String> {
+        let name = |buffer| match buffer {
+            Buffer::Source(index) => format!("s{index}"),
+            Buffer::Destination(index) => format!("d{index}"),
+            Buffer::Temporary(index) => format!("t{index}"),
+        };
+        let step = |operation: &Operation| {
+            let [from, to] = [operation.source(), operation.output()].map(|view| name(view.buffer));
+            let of = |resampling: &Resampling| {
+                let ([x, y], part) = (resampling.factors.map(Factor::get), resampling.channels);
+                format!("{x}x{y} {part:?}").replace(" All", "")
+            };
+            match operation {
+                Operation::Decimate(resampling) => format!("{from} down {} {to}", of(resampling)),
+                Operation::Interpolate(resampling) => format!("{from} up {} {to}", of(resampling)),
+                Operation::Blur { taps, .. } => {
+                    format!("{from} blur {:?} {to}", [&taps.rows, &taps.columns, &taps.chroma_rows].map(Taps::radius))
+                }
+                _ => format!("{from} other {to}"),
+            }
+        };
+        Plan::new(options, planes).operations().iter().map(step).collect()
+    }
+
+    #[test]
+    fn wide_blurs_go_down_and_up_the_levels() {
+        let rgba = [PlaneLayout::new(100, 50, 4, 8)];
+        assert_eq!(
+            steps(options(40.0), &rgba),
+            ["s0 down 4x4 t0", "t0 down 4x4 t1", "t1 blur [9, 9, 9] t2", "t2 up 4x4 t3", "t3 up 4x4 d0"]
+        );
+        let plan = Plan::new(options(40.0), &rgba);
+        let sizes: Vec<_> = plan.temporaries().iter().map(|t| (t.width, t.height, t.channels, t.depth)).collect();
+        assert_eq!(sizes, [(32, 20, 4, 16), (15, 12, 4, 16), (15, 12, 4, 16), (32, 20, 4, 16)]);
+        assert!(plan.is_wide() && plan.can_be_banded());
+    }
+
+    #[test]
+    fn each_axis_chooses_its_form() {
+        // The vertical sigma of a field is half of the plane's.
+        let fields = [PlaneLayout { interlaced: true, ..PlaneLayout::new(64, 64, 1, 8) }];
+        let steps_of_a_field = |sigma| steps(options(sigma), &fields).len() / 2;
+        assert_eq!([3.0, 5.0, 10.0].map(steps_of_a_field), [1, 3, 3]);
+        assert!(steps(options(5.0), &fields)[0].contains("down 2x1"));
+        // The horizontal sigma of the chroma of packed 4:2:2 is half of luma's.
+        let packed = |interlaced| {
+            let sample_layout = SampleLayout::Yuv422 { luma: 0 };
+            [PlaneLayout { sample_layout, interlaced, ..PlaneLayout::new(65, 64, 4, 8) }]
+        };
+        assert_eq!(
+            steps(options(5.0), &packed(false)),
+            [
+                "s0 down 1x2 Chroma t0",
+                "s0 down 2x2 Luma t2",
+                "t0 blur [10, 9, 10] t1",
+                "t2 blur [9, 9, 9] t3",
+                "t1 up 1x2 Chroma d0",
+                "t3 up 2x2 Luma d0"
+            ]
+        );
+        // Chroma directly, and luma over what the direct blur leaves of it.
+        assert_eq!(steps(options(5.0), &packed(true))[..2], ["s0 down 2x1 Luma t0", "s0 down 2x1 Luma t2"]);
+        assert!(steps(options(5.0), &packed(true)).contains(&"s0 blur [0, 10, 10] d0".to_owned()));
     }
 }

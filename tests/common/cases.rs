@@ -3,10 +3,11 @@
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
-use gstcudagaussblur::filter::{BlurParams, Taps};
+use gstcudagaussblur::filter::{AxisBlur, BlurParams};
 
 use super::Noise;
 use super::frames::{self, Component};
+use super::oracle::Axis;
 
 /// Fills the bytes between rows, which no engine may write.
 const PADDING: u8 = 0xa5;
@@ -37,10 +38,13 @@ pub struct Case {
 /// kernels of a narrow Gaussian and narrow kernels of a wide one.
 fn blurs() -> Vec<(f64, u32)> {
     let radii = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 20, 24, 25, 31, 32, 50, 63, 64, 100, 127, 200, 255, 400];
-    let mut blurs: Vec<(f64, u32)> = radii.iter().map(|&r| (f64::from(r) / 4.0, 0)).collect();
+    let mut blurs: Vec<(f64, u32)> = radii.iter().map(|&r| (f64::from(r) / 4.0, 2 * r + 1)).collect();
+    blurs.extend(radii.iter().map(|&r| (f64::from(r) / 4.0, 0)));
     blurs.extend(radii.iter().map(|&r| (f64::from(r) / 2.5, 2 * r + 1)).filter(|(sigma, _)| *sigma <= 100.0));
     blurs.extend([(0.1, 0), (0.2, 3), (0.25, 0), (0.3, 0), (0.5, 0), (0.7, 5), (0.75, 0), (100.0, 3), (100.0, 801)]);
     blurs.extend([(50.0, 1), (0.05, 801), (1.5, 7), (5.0, 801)]);
+    // Thresholds of the wide form, and every number of levels.
+    blurs.extend([3.49, 3.5, 4.6, 6.99, 7.0, 7.01, 14.2, 28.0, 200.0, 300.0, 1024.0].map(|sigma| (sigma, 0)));
     blurs
 }
 
@@ -110,20 +114,30 @@ pub fn all() -> Vec<Case> {
         }
     }
     // Large enough for several tiles in both directions and for several threads.
-    for (width, height, channels, depth, sigma) in
-        [(1283, 241, 4, 8, 1.5), (1283, 241, 3, 16, 5.0), (3001, 37, 1, 8, 20.0), (701, 503, 2, 10, 0.6)]
-    {
+    for (width, height, channels, depth, sigma) in [
+        (1283, 241, 4, 8, 1.5),
+        (1283, 241, 3, 16, 5.0),
+        (3001, 37, 1, 8, 20.0),
+        (701, 503, 2, 10, 0.6),
+        (1283, 241, 4, 8, 8.0),
+        (701, 503, 3, 8, 5.0),
+        (903, 301, 4, 16, 12.0),
+    ] {
         let layout = PlaneLayout::new(width, height, channels, depth);
         cases.push(Case::of(sigma, 0, layout, [0, 5], Content::Noise));
     }
-    for (turn, sigma) in [(0, 1.5), (1, 5.0), (2, 3.0), (3, 20.0), (5, 2.0)] {
+    for (turn, sigma) in [(0, 1.5), (1, 5.0), (2, 3.0), (3, 20.0), (5, 2.0), (0, 8.0), (3, 4.0), (1, 60.0), (5, 9.0)] {
         cases.push(Case::of(sigma, 0, packed(turn, 1283, 121), [0, 5], Content::Noise));
     }
     for scale in [[0.5, 0.5], [0.5, 1.0], [1.0, 0.25]] {
-        for (sigma, kernel_size) in [(0.6, 0), (3.0, 0), (20.0, 0), (2.0, 7), (9.0, 31)] {
+        for (sigma, kernel_size) in [(0.6, 0), (3.0, 0), (12.0, 0), (40.0, 0), (2.0, 7), (9.0, 31)] {
             let layout = PlaneLayout { sigma_scale: scale, ..PlaneLayout::new(97, 35, 2, 8) };
             cases.push(Case::of(sigma, kernel_size, layout, [5, 9], Content::Noise));
         }
+    }
+    // Both axes of one sample, four levels deep, in every layout.
+    for turn in 0..6 {
+        cases.push(Case::of(1024.0, 0, packed(turn, 1, 1), [0, 5], Content::Noise));
     }
     cases.extend(frames());
     cases
@@ -193,7 +207,8 @@ fn frames() -> Vec<Case> {
             for turn in 0..9 {
                 let n = i * 45 + k * 9 + turn;
                 let mut planes = kinds(size, turn);
-                if n % 4 == 3 {
+                // Not in step with the other turns, so that each meets fields.
+                if [3, 7, 10].contains(&(n % 11)) {
                     planes.iter_mut().for_each(|plane| plane.interlaced = true);
                 }
                 let options = Options {
@@ -209,16 +224,21 @@ fn frames() -> Vec<Case> {
     cases
 }
 
-/// The taps at distances 0, 1, … from the centre, in Q16.
-pub fn half(taps: &Taps) -> Vec<u32> {
-    (0..=taps.radius()).map(|i| taps.at(i)).collect()
+/// The blur of an axis at this scale, as the oracle wants it.
+pub fn axis(params: &BlurParams, scale: f64) -> Axis {
+    let AxisBlur { taps, .. } = &params.axis(scale);
+    let levels = params.axis(scale).levels().iter().map(|factor| factor.get() as usize).collect();
+    Axis { levels, taps: (0..=taps.radius()).map(|i| taps.at(i)).collect() }
 }
 
 impl Case {
     /// The approximate number of multiply-adds.
     pub fn work(&self) -> usize {
         let plane = |layout: &PlaneLayout| {
-            let [rows, columns] = layout.sigma_scale.map(|scale| self.options.params.taps(scale).radius());
+            let [rows, columns] = layout.sigma_scale.map(|scale| match self.options.params.axis(scale) {
+                axis if axis.levels().is_empty() => axis.taps.radius(),
+                _ => 30,
+            });
             layout.row_samples() * layout.height as usize * (rows + columns + 8)
         };
         self.planes.iter().map(plane).sum()

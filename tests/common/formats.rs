@@ -5,7 +5,7 @@ use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoFrameExt, VideoInfo, VideoInterlaceMode};
 
 use super::Noise;
-use super::cases::half;
+use super::cases::axis;
 use super::oracle::Image;
 use super::video::{self, Blur};
 use gstcudagaussblur::filter::BlurParams;
@@ -178,14 +178,14 @@ pub fn compare(info: &VideoInfo, setting: &Setting, fields: usize, input: &gst::
     let of_field = before.len() / fields.min(info.height() as usize);
     let mut compared = 0;
     for (i, (before, after)) in before.iter().zip(&after).enumerate() {
-        let taps = before.scale.map(|scale| half(&params.taps(scale)));
+        let axes = before.scale.map(|scale| axis(&params, scale));
         let alpha = components(info, input, fields).into_iter().skip(i / of_field * of_field).find(|one| one.role == 2);
         let expected = match alpha.filter(|_| setting.premultiply) {
             _ if !setting.planes[before.role] => before.image.clone(),
-            None => before.image.blurred(&taps[0], &taps[1]),
+            None => before.image.blurred(&axes[0], &axes[1]),
             Some(alpha) => {
                 let times = [0, 1].map(|axis| (alpha.scale[axis] / before.scale[axis]) as usize);
-                before.image.weighted(&alpha.image.wide().under(times, &before.image), before.role == 2, &taps)
+                before.image.weighted(&alpha.image.wide().under(times, &before.image), before.role == 2, &axes)
             }
         };
         let what = format!("{} {}x{} {setting:?} component {i}", info.format(), info.width(), info.height());

@@ -3,7 +3,7 @@
 use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options};
 
-use super::cases::half;
+use super::cases::axis;
 use super::oracle::{Image, pixels};
 
 /// One channel of one field of a plane: the position of its samples in the plane, and their meaning.
@@ -100,14 +100,14 @@ pub fn frame(options: &Options, components: &[Vec<Component>], planes: &[Vec<u16
             let is_alpha = |other: &&Component| other.role == Role::Alpha && other.field == component.field;
             all.iter().find(is_alpha).map(|alpha| (alpha, alpha.image(plane)))
         });
-        let taps = component.scale.map(|scale| half(&options.params.taps(scale)));
+        let axes = component.scale.map(|scale| axis(&options.params, scale));
         let out = match alpha.filter(|_| options.alpha == AlphaMode::Premultiply) {
             _ if !selected => image.clone(),
-            None => image.blurred(&taps[0], &taps[1]),
+            None => image.blurred(&axes[0], &axes[1]),
             Some((alpha, over)) => {
                 let over =
                     over.wide().under([0, 1].map(|axis| (alpha.scale[axis] / component.scale[axis]) as usize), &image);
-                image.weighted(&over, component.role == Role::Alpha, &taps)
+                image.weighted(&over, component.role == Role::Alpha, &axes)
             }
         };
         for (y, x, _) in pixels(out.width, out.height, 1) {

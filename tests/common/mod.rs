@@ -11,14 +11,19 @@ pub mod pipes;
 pub mod python;
 pub mod video;
 
-/// The promised bound on the distance from the true Gaussian (infinite, float64, unrounded), in LSB of the depth:
-/// (depth, bound for σ ≤ 3.5, bound for any σ).
-pub const PROMISE: [(u32, f64, f64); 4] = [(8, 0.55, 0.75), (10, 0.7, 1.4), (12, 1.2, 4.0), (16, 11.0, 55.0)];
+use gstcudagaussblur::filter::WIDE_SIGMA;
+
+/// The promised bound on the distance from the true Gaussian (infinite, float64, unrounded), in LSB of the depth, where
+/// the radius follows σ: (depth, bound of the direct form, bound of the wide form).
+pub const PROMISE: [(u32, f64, f64); 4] = [(8, 0.55, 0.55), (10, 0.7, 0.72), (12, 1.3, 1.4), (16, 14.0, 14.0)];
+
+/// The bounds for the depths of [`PROMISE`] if `kernel-size` is set, to at least 2·int(4σ + 0.5) + 1, up to σ = 100.
+pub const PROMISE_KERNEL_SIZE: [f64; PROMISE.len()] = [0.75, 1.4, 4.0, 55.0];
 
 /// The promised bound for one depth and σ, in LSB.
 pub fn promised(depth: u32, sigma: f64) -> f64 {
-    let (_, narrow, any) = *PROMISE.iter().find(|(of, ..)| *of == depth).expect("the depth is in PROMISE");
-    if sigma <= 3.5 { narrow } else { any }
+    let (_, direct, wide) = *PROMISE.iter().find(|(of, ..)| *of == depth).expect("the depth is in PROMISE");
+    if sigma < WIDE_SIGMA { direct } else { wide }
 }
 
 /// A repeatable pseudo-random sequence: splitmix64, seeded by its field.

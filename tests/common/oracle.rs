@@ -18,65 +18,229 @@ impl Image {
         self.samples[(y * self.width + x) * self.channels + c]
     }
 
-    /// The arithmetic contract: Q16 taps (`taps[i]` for distance i), rows to 16 bits, then columns.
-    pub fn blurred(&self, row_taps: &[u32], column_taps: &[u32]) -> Self {
-        let depth = self.depth;
-        let wide: Vec<u64> = self.samples.iter().map(|sample| u64::from(*sample) << (16 - depth)).collect();
-        let middle = along(&wide, self.width, self.channels, |row| {
-            weighted_sums(row, row_taps).map(|sum| (sum + (1 << 15)) >> 16).collect()
-        });
-        let samples = along(&middle, self.height, self.width * self.channels, |column| {
-            weighted_sums(column, column_taps).map(|sum| ((sum + (1 << (31 - depth))) >> (32 - depth)) as u16).collect()
-        });
-        Self { samples, ..*self }
+    /// The arithmetic contract: samples widened to 16 bits; down the levels, rows before columns; the direct form on the
+    /// smallest plane, rows before columns; up the levels, columns before rows. Every step rounds to 16 bits, the last one
+    /// to the depth.
+    pub fn blurred(&self, rows: &Axis, columns: &Axis) -> Self {
+        let mut plane: Vec<u64> = self.samples.iter().map(|sample| u64::from(*sample) << (16 - self.depth)).collect();
+        let mut size = [self.width, self.height];
+        let mut steps = Vec::new();
+        let mut ups = Vec::new();
+        for level in 0..rows.levels.len().max(columns.levels.len()) {
+            for (axis, levels) in [(0, &rows.levels), (1, &columns.levels)] {
+                if let Some(s) = levels.get(level) {
+                    steps.push((axis, Step::Decimate(*s)));
+                    ups.push((axis, *s, size[axis]));
+                    size[axis] = small_count(size[axis], *s);
+                }
+            }
+        }
+        steps.push((0, Step::Blur(&rows.taps)));
+        steps.push((1, Step::Blur(&columns.taps)));
+        steps.extend(ups.into_iter().rev().map(|(axis, s, count)| (axis, Step::Interpolate(s, count))));
+
+        let mut size = [self.width, self.height];
+        for (i, (axis, step)) in steps.iter().enumerate() {
+            // Bits by which a sum is shifted right.
+            let shift = if i + 1 == steps.len() { 32 - self.depth } else { 16 };
+            let distance = self.channels * if *axis == 0 { 1 } else { size[0] };
+            plane = along(&plane, size[*axis], distance, |line| {
+                step.sums(line).into_iter().map(|sum| (sum + (1 << (shift - 1))) >> shift).collect()
+            });
+            size[*axis] = step.count(size[*axis]);
+        }
+        Self { samples: plane.into_iter().map(|sample| sample as u16).collect(), ..*self }
     }
 
     /// The true Gaussian: float64, far enough out that the omitted weights are negligible, not rounded.
     pub fn gaussian(&self, sigma: f64) -> Vec<f64> {
-        let [across, down] = [self.width, self.height].map(|count| gaussian_weights(sigma, count));
+        self.gaussian_at(sigma, &[self.width, self.height].map(|count| (0..count).collect()))
+    }
+
+    /// The true Gaussian of the samples in these columns and rows.
+    pub fn gaussian_at(&self, sigma: f64, [columns, rows]: &[Vec<usize>; 2]) -> Vec<f64> {
+        let across = gaussian_weights(sigma, self.width, columns);
+        let down = gaussian_weights(sigma, self.height, rows);
         let mean = |line: &[f64], weights: &[(usize, f64)]| weights.iter().map(|(i, weight)| weight * line[*i]).sum();
         let means = |line: &[f64], weights: &[Vec<(usize, f64)>]| weights.iter().map(|one| mean(line, one)).collect();
         let samples: Vec<f64> = self.samples.iter().copied().map(f64::from).collect();
         let middle = along(&samples, self.width, self.channels, |row| means(row, &across));
-        along(&middle, self.height, self.width * self.channels, |column| means(column, &down))
+        along(&middle, self.height, columns.len() * self.channels, |column| means(column, &down))
     }
 }
 
+/// The blur of one axis: the factors of the levels, and the direct form's taps, `taps[i]` for distance i.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    pub levels: Vec<usize>,
+    pub taps: Vec<u32>,
+}
+
+impl Axis {
+    /// The direct form.
+    pub fn direct(taps: Vec<u32>) -> Self {
+        Self { levels: Vec::new(), taps }
+    }
+
+    /// The weights of an endless line's samples for sample `x` of the blurred line, if no step rounded: the position of the
+    /// first sample with a weight, and the weights. They depend on `x` modulo the product of the factors.
+    pub fn weights(&self, x: usize) -> (isize, Vec<f64>) {
+        let down = self.levels.iter().map(|s| Step::Decimate(*s));
+        let up = self.levels.iter().map(|s| Step::Interpolate(*s, 0));
+        // Back from the result: each step says what the samples that it wrote were made from.
+        let steps = up.chain([Step::Blur(&self.taps)]).chain(down.rev());
+        steps.fold((x as isize, vec![1.0]), |(first, weights), step| step.kernel().composed(first, &weights))
+    }
+}
+
+/// What is done with a line of samples.
+enum Step<'a> {
+    Decimate(usize),
+    Blur(&'a [u32]),
+    /// By this factor, to this many samples.
+    Interpolate(usize, usize),
+}
+
+impl Step<'_> {
+    fn count(&self, count: usize) -> usize {
+        match self {
+            Self::Decimate(s) => small_count(count, *s),
+            Self::Blur(_) => count,
+            Self::Interpolate(_, count) => *count,
+        }
+    }
+
+    fn kernel(&self) -> Kernel {
+        match self {
+            Self::Decimate(s) => {
+                Kernel { phases: vec![decimation_weights(*s)], stride: *s as isize, offset: -6 * *s as isize }
+            }
+            Self::Blur(taps) => {
+                let radius = taps.len() - 1;
+                let weights = (0..=2 * radius).map(|i| u64::from(taps[i.abs_diff(radius)])).collect();
+                Kernel { phases: vec![weights], stride: 1, offset: -(radius as isize) }
+            }
+            Self::Interpolate(s, _) => {
+                Kernel { phases: (0..*s).map(|phase| interpolation_weights(*s, phase)).collect(), stride: 1, offset: 0 }
+            }
+        }
+    }
+
+    /// The weighted sums, in units of 2^-16.
+    fn sums(&self, line: &[u64]) -> Vec<u64> {
+        let at = |i: isize| line[i.clamp(0, line.len() as isize - 1) as usize];
+        let kernel = self.kernel();
+        let sum = |i: isize| (kernel.first(i)..).zip(kernel.weights(i)).map(|(i, weight)| weight * at(i)).sum();
+        (0..self.count(line.len()) as isize).map(sum).collect()
+    }
+}
+
+/// The weights of a step, in units of 2^-16: sample i is the sum over the samples from i / phases * stride + offset on, with
+/// the weights of phase i mod phases.
+struct Kernel {
+    phases: Vec<Vec<u64>>,
+    stride: isize,
+    offset: isize,
+}
+
+impl Kernel {
+    fn first(&self, i: isize) -> isize {
+        i.div_euclid(self.phases.len() as isize) * self.stride + self.offset
+    }
+
+    fn weights(&self, i: isize) -> &[u64] {
+        &self.phases[i.rem_euclid(self.phases.len() as isize) as usize]
+    }
+
+    /// `weights` of the samples written, from position `first` on, as weights of the samples read.
+    fn composed(&self, first: isize, weights: &[f64]) -> (isize, Vec<f64>) {
+        let last = first + weights.len() as isize - 1;
+        let start = self.first(first);
+        let mut composed = vec![0.0; (self.first(last) - start) as usize + self.weights(last).len()];
+        for (i, weight) in (first..).zip(weights) {
+            let read = &mut composed[(self.first(i) - start) as usize..];
+            read.iter_mut().zip(self.weights(i)).for_each(|(sum, tap)| *sum += weight * *tap as f64 / 65536.0);
+        }
+        (start, composed)
+    }
+}
+
+/// Samples of a small plane: those from 3 before the first one to 3 after the one at or behind the last.
+fn small_count(count: usize, s: usize) -> usize {
+    (count - 1).div_ceil(s) + 7
+}
+
+/// The Gaussian with a sigma of 0.75 s.
+fn level_weight(s: usize, distance: usize) -> f64 {
+    (-0.5 * (distance as f64 / (0.75 * s as f64)).powi(2)).exp()
+}
+
+/// In Q16, for the samples from 3 s before to 3 s behind the one that sample i of the small plane is at, s (i - 3). The
+/// pairs by largest remainder, the centre takes the rest.
+fn decimation_weights(s: usize) -> Vec<u64> {
+    let radius = 3 * s;
+    let mut half: Vec<f64> = (0..=radius).map(|i| level_weight(s, i)).collect();
+    let sum = half[0] + 2.0 * half[1..].iter().sum::<f64>();
+    half.iter_mut().for_each(|weight| *weight *= 65536.0 / sum);
+    let up = half[1..].iter().map(|weight| weight.fract()).sum::<f64>().round() as usize;
+    let mut weights = rounded_up(&half[1..], up);
+    weights.insert(0, 65536 - 2 * weights.iter().sum::<u64>());
+    (0..=2 * radius).map(|i| weights[i.abs_diff(radius)]).collect()
+}
+
+/// In Q16, for samples x / s .. x / s + 7 of the small plane, where x mod s is the phase. By largest remainder.
+fn interpolation_weights(s: usize, phase: usize) -> Vec<u64> {
+    // Sample k is at 3 s before that of x / s.
+    let weight = |k: usize| match (3 * s + phase).abs_diff(s * k) {
+        distance if distance <= 3 * s => level_weight(s, distance),
+        _ => 0.0,
+    };
+    let sum: f64 = (0..7).map(weight).sum();
+    let exact: Vec<f64> = (0..7).map(|k| weight(k) * 65536.0 / sum).collect();
+    let down: u64 = exact.iter().map(|weight| *weight as u64).sum();
+    rounded_up(&exact, 65536 - down as usize)
+}
+
+/// The weights rounded down, but `up` of those with the largest remainders rounded up; of equal ones, the earlier.
+fn rounded_up(exact: &[f64], up: usize) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..exact.len()).collect();
+    order.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
+    let mut weights: Vec<u64> = exact.iter().map(|weight| *weight as u64).collect();
+    order[..up].iter().for_each(|i| weights[*i] += 1);
+    weights
+}
+
 /// Applies `f` to every line of `count` samples with a distance of `step`: a row for step = channels, a column for
-/// step = samples per row.
+/// step = samples per row. The lines of the result may have another length.
 fn along<T: Copy, U: Copy + Default>(samples: &[T], count: usize, step: usize, f: impl Fn(&[T]) -> Vec<U>) -> Vec<U> {
-    let mut out = vec![U::default(); samples.len()];
+    let mut out = Vec::new();
     for start in (0..samples.len()).filter(|i| (i / step).is_multiple_of(count)) {
         let line: Vec<T> = (0..count).map(|i| samples[start + i * step]).collect();
-        for (i, made) in f(&line).into_iter().enumerate() {
-            out[start + i * step] = made;
+        let results = f(&line);
+        let made = results.len();
+        out.resize(samples.len() / count * made, U::default());
+        let first = start / (step * count) * (step * made) + start % step;
+        for (i, result) in results.into_iter().enumerate() {
+            out[first + i * step] = result;
         }
     }
     out
 }
 
-/// The weighted sum around each sample of a line, `taps[i]` for distance i, the edge repeated.
-fn weighted_sums(line: &[u64], taps: &[u32]) -> impl Iterator<Item = u64> {
-    let (reach, last) = (taps.len() - 1, line.len() - 1);
-    let taps: Vec<u64> = (0..=2 * reach).map(|i| u64::from(taps[i.abs_diff(reach)])).collect();
-    let line: Vec<u64> = (0..line.len() + 2 * reach).map(|i| line[i.saturating_sub(reach).min(last)]).collect();
-    (0..=last).map(move |i| line[i..].iter().zip(&taps).map(|(sample, tap)| sample * tap).sum())
-}
-
-/// For each of `count` samples in a line, the indices and weights of its weighted mean. Weights beyond an edge are
-/// added to the edge sample's.
-fn gaussian_weights(sigma: f64, count: usize) -> Vec<Vec<(usize, f64)>> {
+/// For each of these samples of a line of `count`, the indices and weights of its weighted mean. Weights beyond an edge
+/// are added to the edge sample's.
+pub fn gaussian_weights(sigma: f64, count: usize, samples: &[usize]) -> Vec<Vec<(usize, f64)>> {
     let reach = (12.0 * sigma).ceil() as isize + 1;
     let weights: Vec<f64> = (-reach..=reach).map(|i| (-0.5 * (i as f64 / sigma).powi(2)).exp()).collect();
     let sum: f64 = weights.iter().sum();
-    let of_sample = |sample: usize| {
+    let of_sample = |sample: &usize| {
         let mut line = vec![0.0; count];
         for (i, weight) in (-reach..).zip(&weights) {
-            line[(sample as isize + i).clamp(0, count as isize - 1) as usize] += weight / sum;
+            line[(*sample as isize + i).clamp(0, count as isize - 1) as usize] += weight / sum;
         }
         line.into_iter().enumerate().filter(|(_, weight)| *weight > 0.0).collect()
     };
-    (0..count).map(of_sample).collect()
+    samples.iter().map(of_sample).collect()
 }
 
 /// Row, column and channel of every sample, in memory order.
@@ -114,14 +278,14 @@ impl Image {
 
     /// The premultiplied blur of docs/ARCHITECTURE.md: colour multiplied by alpha, blurred, and divided by the blurred
     /// alpha. With `is_alpha` the blurred alpha itself.
-    pub fn weighted(&self, alpha: &Self, is_alpha: bool, taps: &[Vec<u32>; 2]) -> Self {
+    pub fn weighted(&self, alpha: &Self, is_alpha: bool, axes: &[Axis; 2]) -> Self {
         let depth = self.depth;
         let most = (1_u64 << depth) - 1;
         let wide = self.wide();
         let products = wide.samples.iter().zip(&alpha.samples);
         let products = products.map(|(sample, alpha)| ((u64::from(*sample) * u64::from(*alpha) + 32768) >> 16) as u16);
-        let product = Self { samples: products.collect(), ..wide }.blurred(&taps[0], &taps[1]);
-        let alpha = alpha.blurred(&taps[0], &taps[1]);
+        let product = Self { samples: products.collect(), ..wide }.blurred(&axes[0], &axes[1]);
+        let alpha = alpha.blurred(&axes[0], &axes[1]);
         let samples =
             (0..self.samples.len()).map(|i| match (u64::from(alpha.samples[i]), u64::from(product.samples[i])) {
                 (alpha, _) if is_alpha => ((alpha + (1 << (16 - depth)) / 2) >> (16 - depth)).min(most) as u16,

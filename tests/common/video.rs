@@ -4,7 +4,7 @@ use gst::prelude::*;
 use gst_video::{VideoFormat, VideoFrameExt, VideoInfo};
 
 use super::Noise;
-use super::cases::half;
+use super::cases::axis;
 use super::oracle::Image;
 use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::filter::BlurParams;
@@ -155,8 +155,8 @@ pub fn read(info: &VideoInfo, buffer: &gst::Buffer) -> Image {
 
 /// The oracle's blur of a picture.
 pub fn blurred(image: &Image, sigma: f64, kernel_size: u32) -> Image {
-    let taps = half(&BlurParams::new(sigma, kernel_size).unwrap().taps(1.0));
-    image.blurred(&taps, &taps)
+    let axis = axis(&BlurParams::new(sigma, kernel_size).unwrap(), 1.0);
+    image.blurred(&axis, &axis)
 }
 
 /// Pushes frames of which no part, the whole, both ends, or two adjacent parts are registered as pinned memory, and

@@ -102,6 +102,14 @@ int execute(const Event* event) {
 
 using Kernel = std::string;
 
+// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  Stream* stream;
+  void* attributes;
+  unsigned attribute_count;
+};
+
 bool is_device(int device) { return device >= 0 && device < state.devices; }
 
 }  // namespace
@@ -397,7 +405,7 @@ int cuLaunchKernel(const Kernel* kernel, unsigned blocks, unsigned, unsigned, un
     if (address) uses.push_back({reinterpret_cast<const char*>(address), 1});
     return address;
   });
-  return enqueue(stream, {[=, context = current.back()] {
+  return enqueue(stream, {[=, context = current.back()]() mutable {
     // Arguments that the kernel does not read may hold addresses outside every block.
     for (const Range& range : uses) {
       const auto* found = find_block(range.begin);
@@ -405,6 +413,10 @@ int cuLaunchKernel(const Kernel* kernel, unsigned blocks, unsigned, unsigned, un
     }
     return launch_by_name(*kernel, blocks, threads, shared, copy.data()) ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
   }, uses});
+}
+// The kernels of this driver run one after the other, so no attribute changes anything.
+int cuLaunchKernelEx(const LaunchConfig* config, const Kernel* kernel, void** parameters, void** extra) {
+  return cuLaunchKernel(kernel, config->grid[0], 1, 1, config->block[0], 1, 1, config->shared, config->stream, parameters, extra);
 }
 
 int cuGetErrorName(int status, const char** name) {

@@ -6,62 +6,100 @@
 #include <map>
 #include <string>
 
-// Exactly one of the two is set: entry points differ in the type of their parameter.
+// Exactly one of them is set: entry points differ in the type of their parameter.
 struct ByName {
-  void (*blur)(BlurArgs);
-  void (*alpha)(AlphaArgs);
+  void (*blur)(BlurArgs) = nullptr;
+  void (*alpha)(AlphaArgs) = nullptr;
+  void (*axis)(AxisArgs) = nullptr;
+  void (*level)(LevelArgs) = nullptr;
+  void (*tensor)(TensorArgs) = nullptr;
 };
 
 inline const std::map<std::string, ByName> BY_NAME = {
-#define BLUR_NAME(name) {#name, {name, nullptr}},
+#define BLUR_NAME(name) {#name, {.blur = name}},
+#define BLUR_LEVEL_NAMES(family) \
+    {"blur_decimate_" #family, {.level = blur_decimate_##family}}, \
+    {"blur_interpolate_" #family, {.level = blur_interpolate_##family}},
 #define BLUR_FAMILY_NAMES(family) BLUR_NAME(blur_fused_##family) BLUR_NAME(blur_rows_##family)
+#define BLUR_TENSOR_NAMES(pixels) \
+    {"blur_tensor_decimate_" #pixels, {.tensor = blur_tensor_decimate_##pixels}}, \
+    {"blur_tensor_interpolate_" #pixels, {.tensor = blur_tensor_interpolate_##pixels}},
 #ifdef BLUR_SPECIALISED_0
     BLUR_NAME(blur_specialised)
 #else
     BLUR_FAMILIES(BLUR_FAMILY_NAMES)
     BLUR_NAME(blur_columns)
-    {"blur_premultiply", {nullptr, blur_premultiply}},
-    {"blur_unpremultiply", {nullptr, blur_unpremultiply}},
+    BLUR_LEVEL_NAMES(u8_c12) BLUR_LEVEL_NAMES(u8_c3) BLUR_LEVEL_NAMES(u8_c4)
+    BLUR_LEVEL_NAMES(u16_c12) BLUR_LEVEL_NAMES(u16_c3) BLUR_LEVEL_NAMES(u16_c4)
+    BLUR_TENSOR_NAMES(u8_c12) BLUR_TENSOR_NAMES(u8_c3_s4) BLUR_TENSOR_NAMES(u8_c3_s2)
+    BLUR_TENSOR_NAMES(u8_c4_s4) BLUR_TENSOR_NAMES(u8_c4_s2) BLUR_TENSOR_NAMES(small)
+    {"blur_tensor_blur_short", {.tensor = blur_tensor_blur_short}},
+    {"blur_tensor_blur_long", {.tensor = blur_tensor_blur_long}},
+    {"blur_axis", {.axis = blur_axis}},
+    {"blur_premultiply", {.alpha = blur_premultiply}},
+    {"blur_unpremultiply", {.alpha = blur_unpremultiply}},
 #endif
 };
 
+// Calls `use` with the kernel and its parameter, of the kernel's type.
+template <class Use> void with_parameter(const ByName& found, void* parameter, Use use) {
+  if (found.blur) use(found.blur, static_cast<BlurArgs*>(parameter));
+  if (found.alpha) use(found.alpha, static_cast<AlphaArgs*>(parameter));
+  if (found.axis) use(found.axis, static_cast<AxisArgs*>(parameter));
+  if (found.level) use(found.level, static_cast<LevelArgs*>(parameter));
+  if (found.tensor) use(found.tensor, static_cast<TensorArgs*>(parameter));
+}
+
 // Runs a kernel and returns when it has ended; false if no kernel has this name.
 inline bool launch_by_name(
-    const std::string& name, unsigned blocks, unsigned threads, std::size_t shared, const void* parameter) {
+    const std::string& name, unsigned blocks, unsigned threads, std::size_t shared, void* parameter) {
   const auto found = BY_NAME.find(name);
   if (found == BY_NAME.end()) return false;
-  if (found->second.blur) {
-    BlurArgs args;
-    std::memcpy(&args, parameter, sizeof args);
-    blur_launch(found->second.blur, blocks, threads, shared, args);
-  } else {
-    AlphaArgs args;
-    std::memcpy(&args, parameter, sizeof args);
-    blur_launch(found->second.alpha, blocks, threads, shared, args);
-  }
+  with_parameter(found->second, parameter, [&](auto kernel, auto* args) { blur_launch(kernel, blocks, threads, shared, *args);
+  });
   return true;
 }
 
 // Size of a kernel's parameter in bytes.
 inline std::size_t parameter_bytes(const std::string& name) {
-  return BY_NAME.at(name).blur ? sizeof(BlurArgs) : sizeof(AlphaArgs);
+  std::size_t bytes = 0;
+  with_parameter(BY_NAME.at(name), nullptr, [&](auto, auto* args) { bytes = sizeof *args; });
+  return bytes;
 }
 
 // Replaces every address in a kernel's parameter by `translate(address)`.
-template <class Translate> void relocate(const std::string& name, void* parameter, Translate translate) {
-  if (BY_NAME.at(name).blur) {
-    auto& args = *static_cast<BlurArgs*>(parameter);
-    for (BlurPlane& plane : args.planes) {
-      plane.src = translate(plane.src);
-      plane.dst = translate(plane.dst);
-      plane.workspace = translate(plane.workspace);
-    }
-  } else {
-    auto& args = *static_cast<AlphaArgs*>(parameter);
-    args.src = translate(args.src);
-    args.dst = translate(args.dst);
-    args.premultiplied = translate(args.premultiplied);
-    args.alpha_src = translate(args.alpha_src);
+template <class Translate> void relocate_planes(BlurArgs& args, Translate translate) {
+  for (BlurPlane& plane : args.planes) {
+    plane.src = translate(plane.src);
+    plane.dst = translate(plane.dst);
+    plane.workspace = translate(plane.workspace);
   }
+}
+template <class Translate> void relocate_planes(LevelArgs& args, Translate translate) {
+  for (LevelPlane& plane : args.planes) {
+    plane.src = translate(plane.src);
+    plane.dst = translate(plane.dst);
+  }
+}
+template <class Translate> void relocate_planes(TensorArgs& args, Translate translate) {
+  for (TensorPlane& plane : args.planes) {
+    plane.src = translate(plane.src);
+    plane.dst = translate(plane.dst);
+    plane.decimated = translate(plane.decimated);
+    plane.blurred = translate(plane.blurred);
+  }
+}
+template <class Translate> void relocate_planes(AxisArgs& args, Translate translate) {
+  args.src = translate(args.src);
+  args.dst = translate(args.dst);
+}
+template <class Translate> void relocate_planes(AlphaArgs& args, Translate translate) {
+  args.src = translate(args.src);
+  args.dst = translate(args.dst);
+  args.premultiplied = translate(args.premultiplied);
+  args.alpha_src = translate(args.alpha_src);
+}
+template <class Translate> void relocate(const std::string& name, void* parameter, Translate translate) {
+  with_parameter(BY_NAME.at(name), parameter, [&](auto, auto* args) { relocate_planes(*args, translate); });
 }
 #endif

@@ -54,6 +54,102 @@ pub unsafe trait Simd {
     }
     /// Packs the high halves of two lanes into one: that of `a` into the low half, that of `b` into the high half.
     unsafe fn pack_high_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Pairs the `2 * LANES` 16-bit elements of `a` (low halves) and `b` (high halves). The order of the pairs is the one that
+    /// [`Simd::join_high_halves`] undoes.
+    unsafe fn pair_halves(a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2];
+    /// The high halves of the lanes of two vectors, in the order of the elements that [`Simd::pair_halves`] paired.
+    unsafe fn join_high_halves(vectors: [Self::Vector; 2]) -> Self::Vector;
+    /// Asks for the cache line at any address to be loaded into the L2 cache, without accessing it.
+    #[inline(always)]
+    fn prefetch(_: *const u8) {}
+    /// Reads `LANES` 16-bit elements and extends each with zeros.
+    unsafe fn load16(from: *const u16) -> Self::Vector;
+    /// AND of each lane.
+    unsafe fn and(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// XOR of each lane.
+    unsafe fn xor(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Packs two vectors whose high halves are 0 into one: `a` into the low halves, `b` into the high halves.
+    unsafe fn pack_low_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// 16-bit elements that [`Simd::load_pairs`] may read from its address on; `distance` is at most 4.
+    const PAIR_READ: usize = 32;
+    /// Pairs each of `LANES` 16-bit elements with the one `distance` elements further on, which becomes the high half.
+    #[inline(always)]
+    unsafe fn load_pairs(from: *const u16, distance: usize) -> Self::Vector {
+        // SAFETY: the caller guarantees the instruction set and `PAIR_READ` readable elements, more than the `LANES +
+        // distance` that are read.
+        unsafe { Self::pack_low_halves(Self::load16(from), Self::load16(from.add(distance))) }
+    }
+    /// Gathers two of the 64 elements at `from` in each lane: those with the indices 2l and 2l + 1 of `order` in lane l.
+    #[inline(always)]
+    unsafe fn gather_pairs(from: *const u16, order: &[u16; 32]) -> Self::Vector {
+        let mut words = [0; 16];
+        for (word, index) in words[..Self::LANES].iter_mut().zip(order.chunks_exact(2)) {
+            // SAFETY: the caller guarantees 64 readable elements, and every index is below 64.
+            let [low, high] =
+                unsafe { [0, 1].map(|i| u32::from(from.add(usize::from(index[i] & 63)).read_unaligned())) };
+            *word = low | high << 16;
+        }
+        // SAFETY: the caller guarantees the instruction set; `words` has at least `LANES` elements.
+        unsafe { Self::load(words.as_ptr()) }
+    }
+    /// Writes the highest byte of every lane of four vectors in this order, `4 * LANES` bytes.
+    #[inline(always)]
+    unsafe fn store_ordered8(to: *mut u8, vectors: [Self::Vector; 4], order: &LaneOrder) {
+        let mut words = [0_u32; 16];
+        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable bytes. `words` takes one vector,
+        // whose bytes the indices of `order`, below 64, are in.
+        unsafe {
+            let mut high = vectors;
+            for vector in &mut high {
+                *vector = Self::shift_right(*vector, 24);
+            }
+            let first = Self::add(high[0], Self::shift_left(high[1], 8));
+            let second = Self::add(high[2], Self::shift_left(high[3], 8));
+            Self::store(words.as_mut_ptr(), Self::pack_low_halves(first, second));
+            let bytes = words.as_ptr().cast::<[u8; 64]>().read();
+            let to = std::slice::from_raw_parts_mut(to, 4 * Self::LANES);
+            for (byte, index) in to.iter_mut().zip(order.bytes) {
+                *byte = bytes[usize::from(index & 63)];
+            }
+        }
+    }
+    /// Writes four vectors in this order as 16-bit elements, each lane shifted right, then left; `4 * LANES` elements.
+    #[inline(always)]
+    unsafe fn store_ordered16(to: *mut u16, vectors: [Self::Vector; 4], [right, left]: [u32; 2], order: &LaneOrder) {
+        let mut words = [[0_u16; 16]; 4];
+        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable elements. Each of `words` takes the
+        // lanes of a vector.
+        unsafe {
+            for (vector, words) in vectors.into_iter().zip(&mut words) {
+                Self::store_low16(words.as_mut_ptr(), Self::shift_left(Self::shift_right(vector, right), left));
+            }
+            for (k, index) in order.bytes[..4 * Self::LANES].iter().enumerate() {
+                to.add(k).write_unaligned(words[usize::from(index % 4)][usize::from((index / 4) & 15)]);
+            }
+        }
+    }
+}
+
+/// The order in which [`Simd::store_ordered8`] and [`Simd::store_ordered16`] write the lanes of four vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneOrder {
+    /// Element k is lane `bytes[k] / 4` of vector `bytes[k] % 4`.
+    bytes: [u8; 64],
+    /// The same as an index among the lanes of vectors 0 and 1, alternating, followed by those of vectors 2 and 3.
+    words: [u16; 64],
+}
+
+impl LaneOrder {
+    /// The order of which element k is the given (vector, lane), both in range; what follows the last one is arbitrary.
+    pub fn new(elements: impl Iterator<Item = (usize, usize)>) -> Self {
+        let mut order = Self { bytes: [0; 64], words: [0; 64] };
+        for (k, (vector, lane)) in elements.enumerate() {
+            order.bytes[k] = (4 * lane + vector) as u8;
+            order.words[k] = (32 * (vector / 2) + 2 * lane + vector % 2) as u16;
+        }
+        order
+    }
 }
 
 /// The operations of an instruction set with dot products of four bytes.
@@ -72,6 +168,8 @@ pub unsafe trait ByteDots: Simd {
     /// Reads `QUAD_READ_BYTES` bytes and gathers them by `indices`: byte `k` of lane `l` is the byte at `l + k *
     /// stride`, so that each lane holds four neighbouring samples of one channel.
     unsafe fn load_quads(from: *const u8, indices: Self::Vector) -> Self::Vector;
+    /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
+    unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> Self::Vector;
     /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
     unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }

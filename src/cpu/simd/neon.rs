@@ -80,4 +80,37 @@ unsafe impl Simd for Neon {
         // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
         unsafe { vsriq_n_u32::<16>(b, a) }
     }
+    #[inline(always)]
+    unsafe fn load16(from: *const u16) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES readable 16-bit elements.
+        unsafe { vmovl_u16(vld1_u16(from)) }
+    }
+    #[inline(always)]
+    unsafe fn and(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
+        unsafe { vandq_u32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn xor(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
+        unsafe { veorq_u32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn pack_low_halves(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
+        unsafe { vsliq_n_u32::<16>(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn pair_halves(a: uint32x4_t, b: uint32x4_t) -> [uint32x4_t; 2] {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
+        unsafe {
+            let (a, b) = (vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b));
+            [vreinterpretq_u32_u16(vzip1q_u16(a, b)), vreinterpretq_u32_u16(vzip2q_u16(a, b))]
+        }
+    }
+    #[inline(always)]
+    unsafe fn join_high_halves([low, high]: [uint32x4_t; 2]) -> uint32x4_t {
+        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
+        unsafe { vreinterpretq_u32_u16(vuzp2q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high))) }
+    }
 }

@@ -65,4 +65,29 @@ unsafe impl Simd for Portable {
     unsafe fn pack_high_halves(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| a[i] >> 16 | b[i] & 0xffff_0000)
     }
+    #[inline(always)]
+    unsafe fn load16(from: *const u16) -> [u32; 4] {
+        // SAFETY: the caller guarantees LANES readable 16-bit elements.
+        unsafe { from.cast::<[u16; 4]>().read_unaligned() }.map(u32::from)
+    }
+    #[inline(always)]
+    unsafe fn and(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+        std::array::from_fn(|i| a[i] & b[i])
+    }
+    #[inline(always)]
+    unsafe fn xor(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+        std::array::from_fn(|i| a[i] ^ b[i])
+    }
+    #[inline(always)]
+    unsafe fn pack_low_halves(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+        std::array::from_fn(|i| a[i] | b[i] << 16)
+    }
+    #[inline(always)]
+    unsafe fn pair_halves(a: [u32; 4], b: [u32; 4]) -> [[u32; 4]; 2] {
+        [std::array::from_fn(|i| a[i] & 0xffff | b[i] << 16), std::array::from_fn(|i| a[i] >> 16 | b[i] & 0xffff_0000)]
+    }
+    #[inline(always)]
+    unsafe fn join_high_halves([low, high]: [[u32; 4]; 2]) -> [u32; 4] {
+        std::array::from_fn(|i| low[i] >> 16 | high[i] & 0xffff_0000)
+    }
 }

@@ -192,6 +192,38 @@ impl Stream {
         }
         .when(self.device, "launching a kernel")
     }
+
+    /// Like [`Stream::launch`], but the kernel may start before the one ahead of it on the stream has finished
+    /// (programmatic dependent launch).
+    ///
+    /// # Safety
+    /// As for [`Stream::launch`]. The device has compute capability 9.0 or later, and the kernel waits for the kernels
+    /// ahead of it before it accesses memory that they access.
+    pub unsafe fn launch_overlapped<P>(&self, function: Function, grid: Grid, parameter: &P) -> Result<(), CudaError> {
+        let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
+        let mut overlap = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid.blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: grid.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: grid.shared_bytes,
+            hStream: self.raw,
+            attrs: &raw mut overlap,
+            numAttrs: 1,
+        };
+        // SAFETY: the function expects this parameter, as the caller promises; the driver copies it and the configuration
+        // before it returns.
+        unsafe { sys::cuLaunchKernelEx(&config, function.raw(), parameters.as_mut_ptr(), ptr::null_mut()) }
+            .result()
+            .when(self.device, "launching a kernel")
+    }
 }
 
 impl Drop for Stream {

@@ -23,7 +23,7 @@ const SOURCE: &str = include_str!("../../../kernels/blur.cu");
 macro_rules! headers {
     ($($name:literal),*) => { [$(($name, include_str!(concat!("../../../kernels/", $name)))),*] };
 }
-const HEADERS: [(&str, &str); 5] = headers!["abi.h", "compat.cuh", "pixels.cuh", "tile_loader.cuh", "alpha.cuh"];
+const HEADERS: [(&str, &str); 4] = headers!["abi.h", "compat.cuh", "pixels.cuh", "tile_loader.cuh"];
 
 /// Kernels of one device; a kernel takes about 40 kB of device memory.
 const MAX_KERNELS: usize = 256;

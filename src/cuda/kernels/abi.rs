@@ -4,12 +4,17 @@
 
 use crate::cuda::driver::{Function, Grid, Stream};
 use crate::cuda::error::CudaError;
-use crate::filter::KERNEL_SIZE_MAX;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::plan::TEMPORARY_ROWS;
+use crate::filter::wide::Factor;
+use crate::filter::{KERNEL_SIZE_MAX, wide};
 
 include!(concat!(env!("OUT_DIR"), "/kernel_abi.rs"));
 
 const _: () = assert!(2 * RADIUS_MAX + 1 == KERNEL_SIZE_MAX, "the kernels take every radius of the filter");
+const _: () = assert!(LEVEL_RADIUS == wide::LEVEL_RADIUS && LEVEL_RADIUS == wide::MARGIN, "the same levels");
+const _: () = assert!(TEMPORARY_ROWS.is_multiple_of(TENSOR_ROWS), "bands do not divide the blocks of rows");
+const _: () = assert!(PHASE_TAPS as usize == wide::PHASE_TAPS, "the same phases");
 
 impl PixelFamily {
     /// The family of a plane.
@@ -24,6 +29,14 @@ impl PixelFamily {
             (_, _, 3) => Self::U16C3,
             _ => Self::U16C4,
         }
+    }
+
+    /// The families of interleaved samples, those of two bytes first.
+    const INTERLEAVED: [Self; 6] = [Self::U16C12, Self::U16C3, Self::U16C4, Self::U8C12, Self::U8C3, Self::U8C4];
+
+    /// The position of a family in [`PixelFamily::INTERLEAVED`].
+    fn interleaved_index(self) -> usize {
+        Self::INTERLEAVED.iter().position(|family| *family == self).expect("a family of interleaved samples")
     }
 
     /// The most planes that its kernels take in a launch. Only planes of one and two channels come several to a frame; the
@@ -43,6 +56,25 @@ impl PixelFamily {
     }
 }
 
+/// The kernels that an image has for the wide form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WideKernels {
+    /// [`Kernel::Decimate`] and [`Kernel::Interpolate`] for all interleaved samples.
+    CudaCores,
+    /// Those for samples of two bytes, and the tensor-core kernels for bytes.
+    TensorCores,
+}
+
+impl WideKernels {
+    /// The families that have kernels for the levels of the wide form, other than tensor-core kernels.
+    pub fn level_families(self) -> &'static [PixelFamily] {
+        match self {
+            Self::CudaCores => &PixelFamily::INTERLEAVED,
+            Self::TensorCores => &PixelFamily::INTERLEAVED[..3],
+        }
+    }
+}
+
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
@@ -54,28 +86,112 @@ pub enum Kernel {
     Columns,
     /// [`Kernel::Fused`], compiled for the radii of one batch.
     Specialised,
+    /// A level of the wide form: decimation of planes by the same factor on both axes.
+    Decimate(PixelFamily),
+    /// A level of the wide form: interpolation of planes by the same factor on both axes.
+    Interpolate(PixelFamily),
+    /// One axis of a level, of any plane.
+    Axis,
+    /// On tensor cores: decimation of planes of bytes.
+    TensorDecimate(TensorPixels),
+    /// On tensor cores: decimation of small planes.
+    TensorDecimateSmall,
+    /// On tensor cores: the blur of small planes with a radius of up to [`TENSOR_RADIUS_SHORT`].
+    TensorBlurShort,
+    /// On tensor cores: the blur of small planes with a radius of up to [`TENSOR_RADIUS_MAX`].
+    TensorBlurLong,
+    /// On tensor cores: interpolation to planes of bytes.
+    TensorInterpolate(TensorPixels),
+    /// On tensor cores: interpolation to small planes.
+    TensorInterpolateSmall,
     /// Colour times alpha, before the blur.
     Premultiply,
     /// Blurred colour divided by blurred alpha, and channels that keep the source's value, after the blur.
     Unpremultiply,
 }
 
-impl Kernel {
-    /// The kernels of a prebuilt image, each at its [`Kernel::index`].
-    pub fn prebuilt() -> impl Iterator<Item = Self> {
-        let families = PixelFamily::ALL.map(Self::Fused).into_iter().chain(PixelFamily::ALL.map(Self::Rows));
-        families.chain([Self::Columns, Self::Premultiply, Self::Unpremultiply])
+/// The pixels that a tensor-core kernel is compiled for: planes of one and two channels share kernels and launches, the
+/// others have a kernel for each factor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "channels, and the factor")]
+pub enum TensorPixels {
+    C12,
+    C3By4,
+    C3By2,
+    C4By4,
+    C4By2,
+}
+
+impl TensorPixels {
+    const ALL: [Self; 5] = [Self::C12, Self::C3By4, Self::C3By2, Self::C4By4, Self::C4By2];
+
+    /// Those of a plane.
+    pub fn of(channels: u8, factor: Factor) -> Self {
+        match (channels, factor) {
+            (1 | 2, _) => Self::C12,
+            (3, Factor::Four) => Self::C3By4,
+            (3, _) => Self::C3By2,
+            (_, Factor::Four) => Self::C4By4,
+            _ => Self::C4By2,
+        }
     }
 
-    /// The position of a prebuilt kernel among all.
-    pub fn index(self) -> usize {
-        let families = PixelFamily::ALL.len();
+    /// The suffix of the entry points.
+    fn name(self) -> &'static str {
         match self {
-            Self::Fused(family) => family as usize,
-            Self::Rows(family) => families + family as usize,
-            Self::Columns => 2 * families,
-            Self::Premultiply => 2 * families + 1,
-            Self::Unpremultiply => 2 * families + 2,
+            Self::C12 => "u8_c12",
+            Self::C3By4 => "u8_c3_s4",
+            Self::C3By2 => "u8_c3_s2",
+            Self::C4By4 => "u8_c4_s4",
+            Self::C4By2 => "u8_c4_s2",
+        }
+    }
+}
+
+impl Kernel {
+    /// The kernels of a prebuilt image.
+    pub fn prebuilt(wide_kernels: WideKernels) -> Vec<Self> {
+        let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply, Self::Axis];
+        kernels.extend(PixelFamily::ALL.iter().flat_map(|family| [Self::Fused(*family), Self::Rows(*family)]));
+        let families = wide_kernels.level_families().iter();
+        kernels.extend(families.flat_map(|family| [Self::Decimate(*family), Self::Interpolate(*family)]));
+        if wide_kernels == WideKernels::TensorCores {
+            let pixels = TensorPixels::ALL.iter();
+            kernels.extend(pixels.flat_map(|pixels| [Self::TensorDecimate(*pixels), Self::TensorInterpolate(*pixels)]));
+            kernels.extend([
+                Self::TensorDecimateSmall,
+                Self::TensorBlurShort,
+                Self::TensorBlurLong,
+                Self::TensorInterpolateSmall,
+            ]);
+        }
+        kernels
+    }
+
+    /// Larger than any [`Kernel::index`].
+    pub const INDICES: usize =
+        2 * PixelFamily::ALL.len() + 2 * PixelFamily::INTERLEAVED.len() + 2 * TensorPixels::ALL.len() + 8;
+
+    /// A number of its own for every prebuilt kernel.
+    pub fn index(self) -> usize {
+        const LEVELS: usize = 2 * PixelFamily::ALL.len();
+        const TENSOR: usize = LEVELS + 2 * PixelFamily::INTERLEAVED.len();
+        const OTHERS: usize = TENSOR + 2 * TensorPixels::ALL.len();
+        match self {
+            Self::Fused(family) => 2 * family as usize,
+            Self::Rows(family) => 2 * family as usize + 1,
+            Self::Decimate(family) => LEVELS + 2 * family.interleaved_index(),
+            Self::Interpolate(family) => LEVELS + 2 * family.interleaved_index() + 1,
+            Self::TensorDecimate(pixels) => TENSOR + 2 * pixels as usize,
+            Self::TensorInterpolate(pixels) => TENSOR + 2 * pixels as usize + 1,
+            Self::Columns => OTHERS,
+            Self::Premultiply => OTHERS + 1,
+            Self::Unpremultiply => OTHERS + 2,
+            Self::Axis => OTHERS + 3,
+            Self::TensorDecimateSmall => OTHERS + 4,
+            Self::TensorBlurShort => OTHERS + 5,
+            Self::TensorBlurLong => OTHERS + 6,
+            Self::TensorInterpolateSmall => OTHERS + 7,
             Self::Specialised => unreachable!("a specialised kernel has an image of its own"),
         }
     }
@@ -87,6 +203,15 @@ impl Kernel {
             Self::Rows(family) => format!("blur_rows_{}", family.name()),
             Self::Columns => "blur_columns".to_owned(),
             Self::Specialised => "blur_specialised".to_owned(),
+            Self::Decimate(family) => format!("blur_decimate_{}", family.name()),
+            Self::Interpolate(family) => format!("blur_interpolate_{}", family.name()),
+            Self::Axis => "blur_axis".to_owned(),
+            Self::TensorDecimate(pixels) => format!("blur_tensor_decimate_{}", pixels.name()),
+            Self::TensorInterpolate(pixels) => format!("blur_tensor_interpolate_{}", pixels.name()),
+            Self::TensorDecimateSmall => "blur_tensor_decimate_small".to_owned(),
+            Self::TensorBlurShort => "blur_tensor_blur_short".to_owned(),
+            Self::TensorBlurLong => "blur_tensor_blur_long".to_owned(),
+            Self::TensorInterpolateSmall => "blur_tensor_interpolate_small".to_owned(),
             Self::Premultiply => "blur_premultiply".to_owned(),
             Self::Unpremultiply => "blur_unpremultiply".to_owned(),
         }
@@ -98,6 +223,11 @@ impl Kernel {
             Self::Fused(_) | Self::Specialised => FUSED_THREADS,
             Self::Rows(_) => ROWS_THREADS,
             Self::Columns => COLUMNS_THREADS,
+            Self::Decimate(_) | Self::Interpolate(_) => LEVEL_THREADS,
+            Self::Axis => AXIS_THREADS,
+            Self::TensorDecimate(_) | Self::TensorDecimateSmall => 32 * TENSOR_DECIMATE_WARPS,
+            Self::TensorBlurShort | Self::TensorBlurLong => 32 * TENSOR_BLUR_WARPS,
+            Self::TensorInterpolate(_) | Self::TensorInterpolateSmall => 32 * TENSOR_INTERPOLATE_WARPS,
             Self::Premultiply | Self::Unpremultiply => ALPHA_THREADS,
         }
     }
@@ -110,6 +240,9 @@ impl Kernel {
 pub enum Args {
     Blur(BlurArgs),
     Alpha(AlphaArgs),
+    Axis(AxisArgs),
+    Level(LevelArgs),
+    Tensor(TensorArgs),
 }
 
 /// A launch: the kernel, its grid and its parameter.
@@ -124,15 +257,22 @@ pub struct Launch {
 impl Launch {
     /// Enqueues it with the function that was loaded for its kernel.
     ///
+    /// With `overlap`, a kernel that supports it starts before the one ahead of it on the stream has finished.
+    ///
     /// # Safety
     /// `function` is the launch's kernel and stays loaded, and the memory that the parameter refers to lives, until the launch
-    /// has finished.
-    pub unsafe fn enqueue(&self, function: Function, stream: &Stream) -> Result<(), CudaError> {
+    /// has finished. With `overlap` the device has compute capability 9.0 or later.
+    pub unsafe fn enqueue(&self, function: Function, stream: &Stream, overlap: bool) -> Result<(), CudaError> {
         // SAFETY: parameter and grid were made for this kernel; the rest is the caller's promise.
         unsafe {
             match &self.args {
                 Args::Blur(args) => stream.launch(function, self.grid, args),
                 Args::Alpha(args) => stream.launch(function, self.grid, args),
+                Args::Axis(args) => stream.launch(function, self.grid, args),
+                Args::Level(args) => stream.launch(function, self.grid, args),
+                // These kernels wait for the kernels ahead of them before they access memory.
+                Args::Tensor(args) if overlap => stream.launch_overlapped(function, self.grid, args),
+                Args::Tensor(args) => stream.launch(function, self.grid, args),
             }
         }
     }

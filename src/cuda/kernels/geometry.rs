@@ -75,7 +75,7 @@ pub fn shared_bytes(kernel: Kernel, layout: &PlaneLayout, taps: &PlaneTaps) -> u
         Kernel::Fused(_) | Kernel::Specialised => fused_shared_bytes(layout, taps),
         Kernel::Rows(_) => rows_shared_bytes(layout, taps),
         Kernel::Columns => columns_shared_bytes(taps),
-        Kernel::Premultiply | Kernel::Unpremultiply => 0,
+        _ => unreachable!("not a kernel that blurs"),
     }
 }
 

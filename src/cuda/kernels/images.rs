@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::abi::Kernel;
+use super::abi::{Kernel, WideKernels};
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
 use crate::cuda::error::CudaError;
@@ -56,7 +56,7 @@ static PORTABLE: (&str, &[u8]) = ("general-ptx", include_bytes!("../../../kernel
 pub struct PrebuiltKernels {
     name: &'static str,
     /// By [`Kernel::index`].
-    functions: Vec<Function>,
+    functions: [Option<Function>; Kernel::INDICES],
     /// Keeps the functions loaded.
     _module: Module,
 }
@@ -78,8 +78,10 @@ impl PrebuiltKernels {
     fn load_compressed((name, compressed): (&'static str, &[u8]), device: &Arc<Device>) -> Result<Self, CudaError> {
         // SAFETY: the embedded images are complete.
         let module = unsafe { Module::load(decompress(compressed), device) }?;
-        let functions =
-            Kernel::prebuilt().map(|kernel| module.function(&kernel.entry_point())).collect::<Result<_, _>>()?;
+        let mut functions = [None; Kernel::INDICES];
+        for kernel in Kernel::prebuilt(wide_kernels(name)) {
+            functions[kernel.index()] = Some(module.function(&kernel.entry_point())?);
+        }
         Ok(Self { name, functions, _module: module })
     }
 
@@ -88,10 +90,21 @@ impl PrebuiltKernels {
         self.name
     }
 
+    /// The image's kernels for the wide form.
+    pub fn wide_kernels(&self) -> WideKernels {
+        wide_kernels(self.name)
+    }
+
     /// A kernel of the image.
     pub fn function(&self, kernel: Kernel) -> Function {
-        self.functions[kernel.index()]
+        self.functions[kernel.index()].expect("a recording has the kernels of the image that it is for")
     }
+}
+
+/// int8 tensor cores with the shape that the kernels use, and asynchronous copies, come with sm_80.
+fn wide_kernels(image: &str) -> WideKernels {
+    let is_older = image == PORTABLE.0 || image == CUBINS[0].1;
+    if is_older { WideKernels::CudaCores } else { WideKernels::TensorCores }
 }
 
 /// Machine code runs on devices of its own major compute capability with the same or a higher minor one.
@@ -135,14 +148,18 @@ mod tests {
     /// CUBINs are ELF files, the portable image is PTX, and each contains every kernel.
     #[test]
     fn every_image_holds_every_kernel() {
-        assert!(Kernel::prebuilt().enumerate().all(|(index, kernel)| kernel.index() == index));
-        let names: Vec<String> = Kernel::prebuilt().map(Kernel::entry_point).collect();
+        for kernels in [WideKernels::CudaCores, WideKernels::TensorCores].map(Kernel::prebuilt) {
+            let mut indices: Vec<usize> = kernels.iter().map(|kernel| kernel.index()).collect();
+            indices.sort_unstable();
+            assert!(indices.is_sorted_by(|a, b| a < b) && indices.last() < Some(&Kernel::INDICES));
+        }
+        assert!(CUBINS[0].0 < (8, 0) && CUBINS[1..].iter().all(|(capability, ..)| *capability >= (8, 0)));
         let images = CUBINS.iter().map(|(_, name, compressed)| (*name, *compressed)).chain([PORTABLE]);
         for (image, compressed) in images {
             let unpacked = decompress(compressed);
             let is_elf = unpacked.starts_with(b"\x7fELF");
             assert_eq!(is_elf, image != PORTABLE.0, "{image}");
-            for name in &names {
+            for name in Kernel::prebuilt(wide_kernels(image)).into_iter().map(Kernel::entry_point) {
                 let marks = if is_elf { format!(".text.{name}\0") } else { format!(".entry {name}(") };
                 assert!(unpacked.windows(marks.len()).any(|bytes| bytes == marks.as_bytes()), "{image} lacks {name}");
             }

@@ -8,5 +8,7 @@ mod alpha;
 pub mod batch;
 mod geometry;
 pub mod images;
+pub mod level;
 pub mod record;
 pub mod strategy;
+pub mod tensor;

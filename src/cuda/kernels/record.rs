@@ -3,11 +3,13 @@
 
 use std::ops::Range;
 
-use super::abi::{Kernel, Launch};
+use super::abi::{Kernel, Launch, WideKernels};
 use super::alpha::{self, AlphaPlanes};
 use super::batch::{self, LaunchBatch, PlaneBlur};
+use super::level::{self, Direction, LevelBatch, PlaneLevel};
+use super::tensor::{self, PlaneStep, Step, StepPlanes, TensorBatch};
 use crate::filter::frame::PlaneLayout;
-use crate::filter::plan::{AlphaSource, Buffer, Operation, Plan, View};
+use crate::filter::plan::{AlphaSource, Buffer, Operation, Plan, Resampling, View};
 use crate::filter::plane::DevicePlane;
 
 /// Temporaries and their rows start on this many bytes.
@@ -45,6 +47,10 @@ pub enum Command<'a> {
     Launch(Launch),
     /// Blurs of planes that share launches. Which kernels they use is decided when they are enqueued.
     Blur(LaunchBatch<'a>),
+    /// Decimations or interpolations of planes that share launches.
+    Level(LevelBatch),
+    /// Steps of the wide form on tensor cores, of planes that share a launch.
+    Tensor(TensorBatch<'a>),
 }
 
 /// The commands for a frame, or for a band of it, to execute in order on one stream.
@@ -56,27 +62,48 @@ pub struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     /// Records a plan for these planes, with the temporaries from address `workspace` on, which is aligned to
-    /// [`WORKSPACE_ALIGNMENT`]. `band` has the rows of each operation's view to process, for plans that can be banded; without
+    /// [`WORKSPACE_ALIGNMENT`]. `band` has the rows of each operation's output to process, for plans that can be banded; without
     /// it all rows are.
-    pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, band: Option<&[Range<u32>]>) -> Self {
+    pub fn new(
+        plan: &'a Plan,
+        planes: &DevicePlanes,
+        workspace: u64,
+        wide_kernels: WideKernels,
+        band: Option<&[Range<u32>]>,
+    ) -> Self {
         debug_assert!(band.is_none() || plan.can_be_banded());
-        let (temporaries, temporary_bytes) = temporaries(plan.temporaries(), workspace);
-        let buffers = Buffers { planes, temporaries };
-        let (mut commands, mut blurs) = (Vec::new(), Vec::new());
+        let (temporaries, temporary_bytes) = temporaries(plan, workspace);
+        let tensor = match wide_kernels {
+            WideKernels::CudaCores => vec![false; temporaries.len()],
+            WideKernels::TensorCores => tensor_temporaries(plan),
+        };
+        let buffers = Buffers { plan, planes, temporaries, wide_kernels, tensor };
+        let mut pending = Pending::default();
+        let mut commands = Vec::new();
         for (index, operation) in plan.operations().iter().enumerate() {
             let rows = band.map_or(0..operation.output().field.layout.height, |band| band[index].clone());
-            if let Operation::Blur { source, destination, taps } = operation {
-                let (layout, source) = (source.field.layout, buffers.plane(source));
-                if !rows.is_empty() {
-                    blurs.push(PlaneBlur { layout, source, destination: buffers.plane(destination), taps, rows });
-                }
-                continue;
+            // Operations of a kind that follow each other are batched.
+            if index > 0 && !operation.is_independent_of(&plan.operations()[index - 1]) {
+                pending.flush(&mut commands);
             }
-            // Blurs that follow each other are batched.
-            commands.extend(batch::batches(std::mem::take(&mut blurs)).into_iter().map(Command::Blur));
-            commands.push(buffers.command(operation, &rows));
+            match operation {
+                _ if rows.is_empty() => (),
+                _ if buffers.uses_tensor(operation) => pending.tensor.push(buffers.tensor_step(operation, rows)),
+                Operation::Blur { source, destination, taps } => {
+                    let (layout, source) = (source.field.layout, buffers.plane(source));
+                    let destination = buffers.plane(destination);
+                    pending.blurs.push(PlaneBlur { layout, source, destination, taps, rows });
+                }
+                Operation::Decimate(resampling) => {
+                    pending.levels.push(buffers.level(Direction::Decimate, *resampling, rows));
+                }
+                Operation::Interpolate(resampling) => {
+                    pending.levels.push(buffers.level(Direction::Interpolate, *resampling, rows));
+                }
+                _ => commands.push(buffers.command(operation, &rows)),
+            }
         }
-        commands.extend(batch::batches(blurs).into_iter().map(Command::Blur));
+        pending.flush(&mut commands);
         Self { commands, temporary_bytes }
     }
 
@@ -93,30 +120,84 @@ impl<'a> Recording<'a> {
         })
     }
 
+    /// The batches of decimations and interpolations among the commands.
+    pub fn levels(&self) -> impl Iterator<Item = &LevelBatch> + Clone {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Level(batch) => Some(batch),
+            _ => None,
+        })
+    }
+
     /// Device memory for the temporaries, in bytes.
     pub fn temporary_bytes(&self) -> usize {
         self.temporary_bytes
     }
 }
 
-/// Planes for temporaries from an address on, and their size in bytes.
-fn temporaries(layouts: &[PlaneLayout], address: u64) -> (Vec<DevicePlane>, usize) {
+/// Operations of one kind that have not been divided into batches yet.
+#[derive(Default)]
+struct Pending<'a> {
+    blurs: Vec<PlaneBlur<'a>>,
+    levels: Vec<PlaneLevel>,
+    tensor: Vec<PlaneStep<'a>>,
+}
+
+impl<'a> Pending<'a> {
+    fn flush(&mut self, commands: &mut Vec<Command<'a>>) {
+        let Self { blurs, levels, tensor } = std::mem::take(self);
+        commands.extend(tensor::batches(tensor).into_iter().map(Command::Tensor));
+        commands.extend(level::batches(levels).into_iter().map(Command::Level));
+        commands.extend(batch::batches(blurs).into_iter().map(Command::Blur));
+    }
+}
+
+/// Planes for the temporaries of a plan from an address on, and their size in bytes. Each has room for the layout of either
+/// kind of kernels.
+fn temporaries(plan: &Plan, address: u64) -> (Vec<DevicePlane>, usize) {
     let mut bytes = 0;
     let temporary = |layout: &PlaneLayout| {
         let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
-        let plane = DevicePlane { address: address + bytes as u64, pitch, len: pitch * layout.height as usize };
-        bytes += plane.len;
+        let small = if plan.is_wide() { tensor::small_plane_bytes(layout) } else { 0 };
+        let len = small.max(pitch * layout.height as usize).next_multiple_of(WORKSPACE_ALIGNMENT);
+        let plane = DevicePlane { address: address + bytes as u64, pitch, len };
+        bytes += len;
         plane
     };
-    (layouts.iter().map(temporary).collect(), bytes)
+    (plan.temporaries().iter().map(temporary).collect(), bytes)
 }
 
-struct Buffers<'a> {
-    planes: &'a DevicePlanes,
+/// Whether the tensor-core kernels process each of the temporaries: all operations on it, and on all others that these
+/// operations use.
+fn tensor_temporaries(plan: &Plan) -> Vec<bool> {
+    let mut tensor = vec![true; plan.temporaries().len()];
+    loop {
+        let before = tensor.clone();
+        for operation in plan.operations() {
+            let views = [operation.source(), operation.output()];
+            let own = views.iter().filter_map(|view| match view.buffer {
+                Buffer::Temporary(index) => Some(index),
+                _ => None,
+            });
+            if !tensor::supports(operation) || own.clone().any(|index| !tensor[index]) {
+                own.for_each(|index| tensor[index] = false);
+            }
+        }
+        if tensor == before {
+            return tensor;
+        }
+    }
+}
+
+struct Buffers<'a, 'p> {
+    plan: &'a Plan,
+    planes: &'p DevicePlanes,
     temporaries: Vec<DevicePlane>,
+    wide_kernels: WideKernels,
+    /// Which temporaries the tensor-core kernels process.
+    tensor: Vec<bool>,
 }
 
-impl Buffers<'_> {
+impl<'a> Buffers<'a, '_> {
     /// The rows of a view as a plane.
     fn plane(&self, view: &View) -> DevicePlane {
         let plane = match view.buffer {
@@ -134,7 +215,60 @@ impl Buffers<'_> {
         }
     }
 
-    /// The command of an operation other than a blur.
+    /// Whether an operation is one for the tensor-core kernels.
+    fn uses_tensor(&self, operation: &Operation) -> bool {
+        let views = [operation.source(), operation.output()];
+        views.iter().any(|view| matches!(view.buffer, Buffer::Temporary(index) if self.tensor[index]))
+    }
+
+    /// The step of an operation for which [`Buffers::uses_tensor`] holds.
+    fn tensor_step(&self, operation: &'a Operation, rows: Range<u32>) -> PlaneStep<'a> {
+        let [source, output] = [operation.source(), operation.output()];
+        let [from, to] = [&source, &output].map(|view| self.plane(view));
+        let (step, resampling, taps) = match operation {
+            Operation::Decimate(resampling) => (Step::Decimate, resampling, None),
+            Operation::Interpolate(resampling) => (Step::Interpolate, resampling, None),
+            Operation::Blur { taps, .. } => (Step::Blur, self.decimation_to(source.buffer), Some(taps)),
+            _ => unreachable!("the tensor-core kernels support the steps of the wide form"),
+        };
+        let planes = match step {
+            Step::Decimate => StepPlanes {
+                src: from.address,
+                src_pitch: from.pitch as u64,
+                decimated: to.address,
+                ..StepPlanes::default()
+            },
+            Step::Blur => StepPlanes { decimated: from.address, blurred: to.address, ..StepPlanes::default() },
+            Step::Interpolate => StepPlanes {
+                blurred: from.address,
+                dst: to.address,
+                dst_pitch: to.pitch as u64,
+                ..StepPlanes::default()
+            },
+        };
+        let larger = match step {
+            Step::Interpolate => &resampling.destination,
+            _ => &resampling.source,
+        };
+        let ([factor, _], level) = (resampling.factors, resampling.level);
+        PlaneStep { step, level, larger: larger.field.layout, factor, planes, taps, rows }
+    }
+
+    /// The decimation that writes a temporary.
+    fn decimation_to(&self, temporary: Buffer) -> &'a Resampling {
+        let writes = |operation: &'a Operation| match operation {
+            Operation::Decimate(resampling) if resampling.destination.buffer == temporary => Some(resampling),
+            _ => None,
+        };
+        self.plan.operations().iter().find_map(writes).expect("a small plane is decimated before its blur")
+    }
+
+    fn level(&self, direction: Direction, resampling: Resampling, rows: Range<u32>) -> PlaneLevel {
+        let [source, destination] = [&resampling.source, &resampling.destination].map(|view| self.plane(view));
+        PlaneLevel { direction, resampling, source, destination, rows, wide_kernels: self.wide_kernels }
+    }
+
+    /// The command of an operation that is not batched.
     fn command(&self, operation: &Operation, rows: &Range<u32>) -> Command<'static> {
         let launch = |kernel, view: &View, alpha: Option<&AlphaSource>, mask, planes| {
             Command::Launch(alpha::launch(kernel, &view.field.layout, alpha, mask, &planes))
@@ -172,7 +306,7 @@ impl Buffers<'_> {
                 };
                 launch(Kernel::Unpremultiply, source, None, *passthrough_mask, planes)
             }
-            Operation::Blur { .. } => unreachable!("blurs are batched"),
+            Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => unreachable!("batched"),
         }
     }
 }

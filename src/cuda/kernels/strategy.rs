@@ -117,7 +117,7 @@ mod tests {
     fn plane(launch: &Launch) -> BlurPlane {
         match launch.args {
             Args::Blur(args) => args.planes[0],
-            Args::Alpha(_) => unreachable!("a blur"),
+            _ => unreachable!("a blur"),
         }
     }
 

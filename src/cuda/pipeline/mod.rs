@@ -186,7 +186,7 @@ impl Pipeline {
         let mut slot = self.take_slot(frames.layouts(), device)?;
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
-        let recording = Recording::new(plan, &planes, 0, None);
+        let recording = Recording::new(plan, &planes, 0, selector.wide_kernels(), None);
         selector.observe(&recording);
         let workspace = slot.reserve_workspace(selector.workspace_bytes(&recording), &self.compute)?;
 

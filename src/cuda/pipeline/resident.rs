@@ -80,11 +80,12 @@ impl ResidentState {
         stream: &Stream,
     ) -> Result<Enqueued, CudaError> {
         let handle = stream.raw() as usize;
-        let mut recording = Recording::new(plan, &frame.planes, self.workspace.address(), None);
+        let mut recording =
+            Recording::new(plan, &frame.planes, self.workspace.address(), selector.wide_kernels(), None);
         selector.observe(&recording);
         let bytes = selector.workspace_bytes(&recording);
         if self.acquire_workspace(bytes, stream)? {
-            recording = Recording::new(plan, &frame.planes, self.workspace.address(), None);
+            recording = Recording::new(plan, &frame.planes, self.workspace.address(), selector.wide_kernels(), None);
         }
 
         let other_source = frame.source_stream.filter(|source| *source != handle);

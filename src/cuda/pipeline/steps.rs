@@ -139,7 +139,7 @@ impl Steps<'_> {
             stream.wait(&events.uploaded)?;
         }
         let rows = (self.bands.len() > 1).then_some(&self.bands[band].process[..]);
-        let recording = Recording::new(self.plan, &self.planes, self.workspace, rows);
+        let recording = Recording::new(self.plan, &self.planes, self.workspace, self.selector.wide_kernels(), rows);
         // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame.
         let specialised = unsafe { self.selector.enqueue(stream, &recording, self.workspace) }?;
         stream.record(&events.processed)?;

@@ -11,7 +11,8 @@ use crate::filter::plan::{Buffer, Operation, Plan, View};
 pub struct Band {
     /// Rows of every plane to upload.
     pub upload: Vec<Range<u32>>,
-    /// Rows of every operation's views to process after that. Their halo is uploaded with this band or an earlier one.
+    /// Rows of every operation's output to process after that. This band or an earlier one has uploaded or computed all
+    /// that they read.
     pub process: Vec<Range<u32>>,
     /// Rows of every plane to download after that. This band or an earlier one has processed them.
     pub download: Vec<Range<u32>>,
@@ -21,8 +22,8 @@ pub struct Band {
 /// band takes 10 µs, and 3 more for every further plane.
 const BYTES_PER_SQUARED_BAND: usize = 200 << 10;
 const MAX_BANDS: usize = 12;
-/// A band has at least so many rows, and so many times the radius along columns: blurs in two passes compute the intermediate
-/// of the halo again for every band, and each band has launches of its own.
+/// A band has at least so many rows, since each has launches of its own, and each blur so many times its radius along
+/// columns: blurs in two passes compute the intermediate of the halo again for every band.
 const MIN_ROWS: u32 = 64;
 const MIN_RADII: u32 = 4;
 
@@ -34,56 +35,76 @@ pub fn bands(plan: &Plan, requested: Option<usize>) -> Vec<Band> {
     }
     let planes = plan.layouts();
     let bytes: usize = planes.iter().map(|plane| plane.row_bytes() * plane.height as usize).sum();
-    let most = |operation: &Operation| {
-        let rows = MIN_ROWS.max(MIN_RADII * operation.row_halo() as u32);
-        (operation.output().field.layout.height / rows).max(1) as usize
-    };
-    let most = plan.operations().iter().map(most).min().unwrap_or(1).min(MAX_BANDS);
+    let by_rows = planes.iter().map(|plane| plane.height / MIN_ROWS);
+    let by_radius = plan.operations().iter().filter_map(|operation| match operation {
+        Operation::Blur { taps, destination, .. } => {
+            Some(destination.field.layout.height / (MIN_RADII * taps.columns.radius() as u32).max(1))
+        }
+        _ => None,
+    });
+    let most = by_rows.chain(by_radius).min().map_or(1, |most| (most as usize).clamp(1, MAX_BANDS));
     let fastest = (bytes / planes.len() / BYTES_PER_SQUARED_BAND).isqrt().clamp(1, most);
     cut(plan, requested.unwrap_or(fastest).max(1))
 }
 
 /// Cuts frames into so many bands.
 fn cut(plan: &Plan, count: usize) -> Vec<Band> {
-    let planes = plan.layouts();
-    // Rows of a plane that are uploaded before band `band`.
-    let uploaded = |plane: &PlaneLayout, band: usize| (u64::from(plane.height) * band as u64 / count as u64) as u32;
-    // Rows of an operation that are processed before band `band`: those whose halo is uploaded.
-    let processed = |operation: &Operation, band: usize| {
-        let View { buffer, field } = operation.output();
-        if band == 0 || band == count {
-            return if band == 0 { 0 } else { field.layout.height };
-        }
-        let Buffer::Destination(plane) = buffer else { unreachable!("banded plans write the destination alone") };
-        let rows = uploaded(&planes[plane], band).saturating_sub(field.first_row as u32).div_ceil(field.step as u32);
-        rows.saturating_sub(operation.row_halo() as u32)
+    // By plane, operation and plane: rows that are uploaded, processed and downloaded before band `band`.
+    let before = |band: usize| {
+        let share = |plane: &PlaneLayout| (u64::from(plane.height) * band as u64 / count as u64) as u32;
+        let uploaded: Vec<u32> = plan.layouts().iter().map(share).collect();
+        let processed = processed_rows(plan, &uploaded);
+        let completed = completed_rows(plan, &processed);
+        [uploaded, processed, completed]
     };
-    // Rows of a plane that all its fields have been processed above, before band `band`.
-    let completed = |plane: usize, band: usize| {
-        let rows = |operation: &Operation| {
-            let View { buffer, field } = operation.output();
-            let is_own = buffer == Buffer::Destination(plane);
-            is_own.then(|| field.first_row as u32 + processed(operation, band) * field.step as u32)
+    let ranges = |from: &[u32], to: &[u32]| from.iter().zip(to).map(|(from, to)| *from..*to).collect();
+    let edges: Vec<[Vec<u32>; 3]> = (0..=count).map(before).collect();
+    let band = |edges: &[[Vec<u32>; 3]]| Band {
+        upload: ranges(&edges[0][0], &edges[1][0]),
+        process: ranges(&edges[0][1], &edges[1][1]),
+        download: ranges(&edges[0][2], &edges[1][2]),
+    };
+    edges.windows(2).map(band).collect()
+}
+
+/// The number of rows that every operation can process after the first `uploaded` rows of every plane have been uploaded.
+fn processed_rows(plan: &Plan, uploaded: &[u32]) -> Vec<u32> {
+    let is_all = |plane: usize| uploaded[plane] == plan.layouts()[plane].height;
+    let mut temporaries = vec![0; plan.temporaries().len()];
+    let processed = plan.operations().iter().map(|operation| {
+        let View { buffer, field } = operation.source();
+        let available = match buffer {
+            Buffer::Temporary(index) => temporaries[index],
+            Buffer::Source(plane) if is_all(plane) => field.layout.height,
+            Buffer::Source(plane) => uploaded[plane].saturating_sub(field.first_row as u32).div_ceil(field.step as u32),
+            Buffer::Destination(_) => unreachable!("no operation reads the destination"),
         };
-        plan.operations().iter().filter_map(rows).min().unwrap_or(0).min(planes[plane].height)
+        let rows = operation.ready_rows(available);
+        if let Buffer::Temporary(index) = operation.output().buffer {
+            temporaries[index] = rows;
+        }
+        rows
+    });
+    processed.collect()
+}
+
+/// The number of rows of every plane that are complete in all fields when every operation has processed so many rows.
+fn completed_rows(plan: &Plan, processed: &[u32]) -> Vec<u32> {
+    let completed = |(plane, layout): (usize, &PlaneLayout)| {
+        let rows = |(operation, rows): (&Operation, &u32)| {
+            let View { buffer, field } = operation.output();
+            (buffer == Buffer::Destination(plane)).then(|| field.first_row as u32 + rows * field.step as u32)
+        };
+        plan.operations().iter().zip(processed).filter_map(rows).min().unwrap_or(0).min(layout.height)
     };
-    let band = |band: usize| Band {
-        upload: planes.iter().map(|plane| uploaded(plane, band)..uploaded(plane, band + 1)).collect(),
-        process: plan
-            .operations()
-            .iter()
-            .map(|operation| processed(operation, band)..processed(operation, band + 1))
-            .collect(),
-        download: (0..planes.len()).map(|plane| completed(plane, band)..completed(plane, band + 1)).collect(),
-    };
-    (0..count).map(band).collect()
+    plan.layouts().iter().enumerate().map(completed).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::filter::BlurParams;
-    use crate::filter::plan::{AlphaMode, Options};
+    use crate::filter::plan::{AlphaMode, Options, Resampling};
 
     fn frames() -> Vec<Vec<PlaneLayout>> {
         let half = |width, height| PlaneLayout { sigma_scale: [0.5; 2], ..PlaneLayout::new(width, height, 2, 8) };
@@ -96,12 +117,12 @@ mod tests {
         ]
     }
 
-    /// For every number of bands: each row is uploaded and downloaded once, processed after its halo is uploaded, and downloaded
-    /// after it is processed.
+    /// For every number of bands: each row is uploaded, processed and downloaded once, processed after all that it reads, and
+    /// downloaded after it is processed.
     #[test]
     fn every_row_is_transferred_once_and_in_order() {
         for (planes, sigma) in
-            frames().into_iter().flat_map(|planes| [0.3, 2.0, 9.0].map(|sigma| (planes.clone(), sigma)))
+            frames().into_iter().flat_map(|planes| [0.3, 2.0, 3.6, 9.0, 30.0].map(|sigma| (planes.clone(), sigma)))
         {
             let plan = Plan::new(BlurParams::new(sigma, 0).unwrap().into(), &planes);
             for count in 1..=13 {
@@ -120,19 +141,50 @@ mod tests {
                     ends(&|band| band.download[plane].clone(), layout.height);
                 }
                 for (index, operation) in plan.operations().iter().enumerate() {
-                    let View { buffer: Buffer::Destination(plane), field } = operation.output() else { panic!() };
-                    ends(&|band| band.process[index].clone(), field.layout.height);
-                    let radius = operation.row_halo() as u32;
-                    let row = |row: u32| field.first_row as u32 + row * field.step as u32;
-                    for band in &bands {
-                        let reach = (band.process[index].end + radius).min(field.layout.height);
-                        assert!(band.process[index].is_empty() || row(reach - 1) < band.upload[plane].end);
-                        let next = row(band.process[index].end);
-                        assert!(next >= band.download[plane].end, "row {next} is downloaded before it is processed");
+                    let (source, output) = (operation.source(), operation.output());
+                    ends(&|band| band.process[index].clone(), output.field.layout.height);
+                    for band in bands.iter().filter(|band| !band.process[index].is_empty()) {
+                        // The last row that is read, in its view.
+                        let last = last_row_read(operation, band.process[index].end - 1);
+                        let available = match source.buffer {
+                            Buffer::Source(plane) => {
+                                assert!(
+                                    source.field.first_row as u32 + last * (source.field.step as u32)
+                                        < band.upload[plane].end
+                                );
+                                continue;
+                            }
+                            buffer => {
+                                plan.operations().iter().position(|other| other.output().buffer == buffer).unwrap()
+                            }
+                        };
+                        assert!(last < band.process[available].end, "{operation:?} reads row {last}");
+                    }
+                    if let Buffer::Destination(plane) = output.buffer {
+                        for band in &bands {
+                            let next =
+                                output.field.first_row as u32 + band.process[index].end * output.field.step as u32;
+                            assert!(
+                                next >= band.download[plane].end,
+                                "row {next} is downloaded before it is processed"
+                            );
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// The last row of its source that an operation reads for row `row` of its output.
+    fn last_row_read(operation: &Operation, row: u32) -> u32 {
+        let factor = |resampling: &Resampling| resampling.factors[1].get();
+        let last = match operation {
+            Operation::Blur { taps, .. } => row + taps.columns.radius() as u32,
+            Operation::Decimate(resampling) => row * factor(resampling),
+            Operation::Interpolate(resampling) if factor(resampling) > 1 => row / factor(resampling) + 6,
+            _ => row,
+        };
+        last.min(operation.source().field.layout.height - 1)
     }
 
     #[test]

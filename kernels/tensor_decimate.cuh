@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: MPL-2.0 Decimation on tensor cores: rows, then columns. A warp owns some blocks of 8 columns
+// of the small plane and walks down.
+#ifndef BLUR_TENSOR_DECIMATE_H
+#define BLUR_TENSOR_DECIMATE_H
+#include "tensor.cuh"
+
+template <int C, int S> struct DecimateTile {
+  // Blocks of 8 small columns of a warp, and how many of them are computed together: four independent sums hide the
+  // latency of the tensor cores.
+  static constexpr int BLOCKS = C == 1   ? BLUR_TENSOR_COLUMNS_C1
+                                : C == 2 ? BLUR_TENSOR_COLUMNS_C2
+                                : C == 3 ? BLUR_TENSOR_COLUMNS_C3
+                                         : BLUR_TENSOR_COLUMNS_C4;
+  static constexpr int TOGETHER = C == 1 ? (BLOCKS % 4 ? 2 : 4) : C == 2 ? 2 : 1;
+  // Neighbouring pixels that a lane loads: four, or eight if the window allows and the copies become wider.
+  static constexpr int PIXELS = S == 4 && C < 4 ? 8 : 4;
+  static constexpr OperandOrder ORDER = PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
+  // Loads of a lane per row: four lanes load 4 * PIXELS pixels of the window, 8 s pixels per block and 8 s more.
+  static constexpr int LOADS = 8 * S * (BLOCKS + 1) / (4 * PIXELS);
+  // A load is one copy of 4, 8 or 16 bytes; three of them if a pixel has three samples.
+  static constexpr int COPIES = C == 3 ? 3 : 1, COPY = PIXELS * C / COPIES;
+  static constexpr int LOAD_WORDS = PIXELS * C / 4, LOAD_CHANNEL_WORDS = PIXELS / 4;
+  // Words of 4 pixels of one channel in a lane's window of a row.
+  static constexpr int WINDOW_WORDS = LOADS * LOAD_CHANNEL_WORDS;
+  // Shared memory of a warp: a ring of steps of 8 rows, and the taps of the columns.
+  static constexpr int STEP_BYTES = LOADS * PIXELS * C * 32, RING_BYTES = BLUR_TENSOR_DECIMATE_DEPTH * STEP_BYTES;
+  static constexpr int WARP_BYTES = RING_BYTES + S / 2 * 512;
+  static_assert(BLOCKS % 2 == 0, "two blocks fill a word of the small plane");
+};
+
+// The source rows of a warp, 8 at a time, through a ring in shared memory. A lane reads only what it has copied itself,
+// so no barrier is needed. A checked loader copes with any alignment and with windows that extend beyond the plane.
+template <int CHANNELS, int S, bool CHECKED_WINDOW> struct RowLoader {
+  using Tile = DecimateTile<CHANNELS, S>;
+  static constexpr int C = CHANNELS, FACTOR = S;
+  static constexpr bool CHECKED = CHECKED_WINDOW;
+  static constexpr OperandOrder ORDER = Tile::ORDER;
+  using Window = u32[Tile::WINDOW_WORDS][C];  // words of four pixels of a channel
+  const u8* src;
+  u64 pitch;
+  int width, last_row, x0, y0;
+  Shared ring;  // the lane's part
+
+  // `x0` is the lane's first pixel, `y0` its row in step 0.
+  __device__ __forceinline__ RowLoader(const TensorPlane& plane, int x0, int y0, Shared ring)
+      : src(plane.src), pitch(plane.src_pitch), width(static_cast<int>(plane.width)),
+        last_row(static_cast<int>(plane.height) - 1), x0(x0), y0(y0), ring(ring + threadIdx.x % 32 * Tile::COPY) {}
+
+  static constexpr int COPY_STRIDE = 32 * Tile::COPY;
+
+  // The load's position, moved inside the plane.
+  __device__ __forceinline__ int loaded_x(int x) const {
+    return clamp(x, 0, (width - 1) / Tile::PIXELS * Tile::PIXELS);
+  }
+
+  // Starts to copy a step's rows to byte `slot` of the ring.
+  __device__ __forceinline__ void load(int step, int slot) const {
+    const u8* row = src + static_cast<u64>(clamp(y0 + 8 * step, 0, last_row)) * pitch;
+    const Shared to = ring + slot;
+    if constexpr (!CHECKED) {
+      const u8* from = row + x0 * C;
+#pragma unroll
+      for (int i = 0; i < Tile::LOADS; i++)
+#pragma unroll
+        for (int k = 0; k < Tile::COPIES; k++)
+          copy_async_cached<Tile::COPY>(
+              to + (i * Tile::COPIES + k) * COPY_STRIDE, from + i * 4 * Tile::PIXELS * C + k * Tile::COPY);
+    } else {
+      const u64 alignment = reinterpret_cast<u64>(src) | pitch;
+      if (alignment % Tile::COPY == 0) {
+#pragma unroll
+        for (int i = 0; i < Tile::LOADS; i++) {
+          const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
+#pragma unroll
+          for (int k = 0; k < Tile::COPIES; k++) {
+            const int left = bytes - k * Tile::COPY;
+            copy_async_cached<Tile::COPY>(
+                to + (i * Tile::COPIES + k) * COPY_STRIDE, row + x * C + (left > 0 ? k * Tile::COPY : 0),
+                clamp(left, 0, Tile::COPY));
+          }
+        }
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < Tile::LOADS; i++) {
+          const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
+#pragma unroll 1
+          for (int word = 0; word < Tile::LOAD_WORDS; word++) {
+            const int copy = 4 * word / Tile::COPY, left = bytes - 4 * word;
+            const u8* from = row + x * C + (left > 0 ? 4 * word : 0);
+            const Shared at = to + (i * Tile::COPIES + copy) * COPY_STRIDE + (4 * word - copy * Tile::COPY);
+            if (alignment % 4 == 0) {
+              copy_async_cached<4>(at, from, clamp(left, 0, 4));
+            } else {
+              u32 value[1] = {0};
+#pragma unroll
+              for (int e = 0; e < 4; e++)
+                if (e < left) value[0] |= static_cast<u32>(from[e]) << 8 * e;
+              shared_store<1>(at, value);
+            }
+          }
+        }
+      }
+    }
+    copy_commit();
+  }
+
+  // Reads the oldest copied step.
+  __device__ __forceinline__ void read(Window& words, int slot) const {
+    copy_wait<BLUR_TENSOR_DECIMATE_DEPTH - 1>();
+    const Shared from = ring + slot;
+#pragma unroll
+    for (int i = 0; i < Tile::LOADS; i++) {
+      u32 raw[Tile::LOAD_WORDS];
+#pragma unroll
+      for (int k = 0; k < Tile::COPIES; k++) {
+        u32 part[Tile::COPY / 4];
+        shared_load(part, from + (i * Tile::COPIES + k) * COPY_STRIDE);
+#pragma unroll
+        for (int word = 0; word < Tile::COPY / 4; word++) raw[k * Tile::COPY / 4 + word] = part[word];
+      }
+      const int first = i * Tile::LOAD_CHANNEL_WORDS;
+#pragma unroll
+      for (int k = 0; k < Tile::LOAD_CHANNEL_WORDS; k++) deinterleave(words[first + k], raw, k * C);
+      if constexpr (CHECKED) repeat_edge(words, first, x0 + i * 4 * Tile::PIXELS);
+    }
+  }
+
+  // Four pixels from word `first` on: a word a channel.
+  __device__ __forceinline__ static void deinterleave(u32 (&out)[C], const u32 (&raw)[Tile::LOAD_WORDS], int first) {
+    if constexpr (C == 4) {
+      const u32 even01 = byte_perm(raw[first], raw[first + 1], 0x5140),
+                even23 = byte_perm(raw[first + 2], raw[first + 3], 0x5140);
+      const u32 odd01 = byte_perm(raw[first], raw[first + 1], 0x7362),
+                odd23 = byte_perm(raw[first + 2], raw[first + 3], 0x7362);
+      out[0] = byte_perm(even01, even23, 0x5410);
+      out[1] = byte_perm(even01, even23, 0x7632);
+      out[2] = byte_perm(odd01, odd23, 0x5410);
+      out[3] = byte_perm(odd01, odd23, 0x7632);
+    } else if constexpr (C == 1) {
+      out[0] = raw[first];
+    } else if constexpr (C == 2) {
+      out[0] = low_bytes(raw[first], raw[first + 1]);
+      out[1] = high_bytes(raw[first], raw[first + 1]);
+    } else {
+#pragma unroll
+      for (int c = 0; c < C; c++) {
+        const int s1 = C + c, s2 = 2 * C + c, s3 = 3 * C + c;  // byte numbers of the channel's samples, after c itself
+        const u32 low = byte_perm(raw[first + c / 4], raw[first + s1 / 4], c % 4 | (4 + s1 % 4) << 4);
+        const u32 high = byte_perm(raw[first + s2 / 4], raw[first + s3 / 4], s2 % 4 | (4 + s3 % 4) << 4);
+        out[c] = byte_perm(low, high, 0x5410);
+      }
+    }
+  }
+
+  // Replaces a load's pixels beyond the plane by the edge pixel, which the load contains.
+  __device__ __forceinline__ void repeat_edge(Window& words, int first, int x) const {
+    const int inside = x < 0 ? 0 : clamp(width - x, 0, 8);
+    const u32 edge = x < 0 ? 0 : static_cast<u32>(width - 1 - loaded_x(x));
+    const u32 keep = inside == 8 ? 0xffffffff : (1u << 4 * inside) - 1;
+    // Nibble i: the number of the loaded pixel that becomes pixel i. `edge` exceeds 7 only where all pixels are kept.
+    const u32 selector = (0x76543210 & keep) | ((edge & 7) * 0x11111111 & ~keep);
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      if constexpr (Tile::LOAD_CHANNEL_WORDS == 2) {
+        const u32 left = words[first][c], right = words[first + 1][c];
+        words[first][c] = byte_perm(left, right, selector & 0xffff);
+        words[first + 1][c] = byte_perm(left, right, selector >> 16);
+      } else {
+        words[first][c] = byte_perm(words[first][c], 0, selector & 0xffff);
+      }
+    }
+  }
+
+  // Decimates the rows of a step: 16 bits of rows 2 t and 2 t + 1.
+  __device__ __forceinline__ static void decimate(
+      u32 (&values)[Tile::BLOCKS][C], const Window& words, const u32 (&row_taps)[S / 2][4]) {
+#pragma unroll
+    for (int first = 0; first < Tile::BLOCKS; first += Tile::TOGETHER) {
+      int sums[Tile::TOGETHER][C][4];
+#pragma unroll
+      for (int k = 0; k < S / 2; k++)
+#pragma unroll
+        for (int o = 0; o < Tile::TOGETHER; o++)
+#pragma unroll
+          for (int c = 0; c < C; c++) {
+            int(&sum)[4] = sums[o][c];
+            const int word = (first + o) * (S / 2) + 2 * k;
+            // A sample is widened by 8 bits and the sum loses 16: 8 bits of the narrow sum are dropped.
+            if (k == 0)
+              mma32_ordered(
+                  sum, row_taps[0][0], row_taps[0][1], row_taps[0][2], row_taps[0][3], words[word][c],
+                  words[word + 1][c], 128, 128, 0, 0);
+            else
+              mma32_ordered(
+                  sum, row_taps[k][0], row_taps[k][1], row_taps[k][2], row_taps[k][3], words[word][c],
+                  words[word + 1][c], sum[0], sum[1], sum[2], sum[3]);
+          }
+#pragma unroll
+      for (int o = 0; o < Tile::TOGETHER; o++)
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+          const int(&sum)[4] = sums[o][c];
+          const u32 first_sum = static_cast<u32>(sum[0]) + (static_cast<u32>(sum[2]) << 8);
+          const u32 second_sum = static_cast<u32>(sum[1]) + (static_cast<u32>(sum[3]) << 8);
+          values[first + o][c] = byte_perm(first_sum, second_sum, 0x6521);
+        }
+    }
+  }
+};
+
+// One product of 16-bit values: 8 sums over 32 values, added to `start`, for columns 2 t and 2 t + 1 of the operand.
+__device__ __forceinline__ void decimate_16_bits(
+    u32 (&sum)[2], const u32 (&taps)[4], const u32 (&high)[2], const u32 (&low)[2], u32 start0, u32 start1) {
+  int of_high[4], of_low[4];
+  mma32_ordered(of_high, taps[0], taps[1], taps[2], taps[3], high[0], high[1], 0, 0, 0, 0);
+  mma32_ordered(
+      of_low, taps[0], taps[1], taps[2], taps[3], low[0], low[1], static_cast<int>(start0), static_cast<int>(start1), 0,
+      0);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 mixed = static_cast<u32>(of_high[i]) + static_cast<u32>(of_low[i + 2]);
+    sum[i] = static_cast<u32>(of_low[i]) + (mixed << 8) + (static_cast<u32>(of_high[i + 2]) << 16);
+  }
+}
+
+// The same for a level below the first, which has the factor 4: the source is the `decimated` plane of the level above,
+// N channels of a group. Its entries are operands as they are.
+template <int N> struct SmallLoader {
+  static constexpr int C = N, S = 4, FACTOR = S;
+  static constexpr bool CHECKED = true;
+  static constexpr OperandOrder ORDER = OperandOrder::pairs;
+  struct Tile {
+    static constexpr int BLOCKS = BLUR_TENSOR_COLUMNS_SMALL, WINDOW_WORDS = S / 2 * (BLOCKS + 1), ENTRY = 8 * N;
+    static constexpr int STEP_BYTES = WINDOW_WORDS * 32 * ENTRY, RING_BYTES = BLUR_TENSOR_DECIMATE_DEPTH * STEP_BYTES;
+    static constexpr int WARP_BYTES = RING_BYTES + S / 2 * 512;
+    static_assert(BLOCKS % 2 == 0, "two blocks fill a word of the small plane");
+  };
+  using Window = u32[Tile::WINDOW_WORDS][2 * N];
+  const u8* src;
+  int tiles, last_row, tile0, y0, t;
+  Shared ring;  // the lane's part
+
+  // `tile0` is the window's first tile of 16 columns, `y0` the lane's row in step 0.
+  __device__ __forceinline__ SmallLoader(const TensorPlane& plane, int group, int tile0, int y0, Shared ring)
+      : tiles(static_cast<int>(small_tiles(plane.width))), last_row(static_cast<int>(plane.height) - 1), tile0(tile0),
+        y0(y0), t(threadIdx.x % 4), ring(ring + threadIdx.x % 32 * Tile::ENTRY) {
+    src = plane.src + static_cast<u64>(group) * plane.height * tiles * 4 * Tile::ENTRY;
+  }
+
+  __device__ __forceinline__ void load(int step, int slot) const {
+    const u8* row =
+        src + static_cast<u64>(clamp(y0 + 8 * step, 0, last_row)) * (static_cast<u32>(tiles) * 4 * Tile::ENTRY);
+#pragma unroll
+    for (int i = 0; i < Tile::WINDOW_WORDS; i++) {
+      const int tile = tile0 + i, entry = tile < 0 ? 0 : tile >= tiles ? 4 * tiles - 1 : 4 * tile + t;
+      copy_async<Tile::ENTRY>(ring + slot + i * 32 * Tile::ENTRY, row + entry * Tile::ENTRY);
+    }
+    copy_commit();
+  }
+
+  __device__ __forceinline__ void read(Window& words, int slot) const {
+    copy_wait<BLUR_TENSOR_DECIMATE_DEPTH - 1>();
+#pragma unroll
+    for (int i = 0; i < Tile::WINDOW_WORDS; i++) {
+      shared_load(words[i], ring + slot + i * 32 * Tile::ENTRY);
+      // Beyond the plane's ends, the sample at the end repeats: byte 0 of the first entry, byte 3 of the last.
+      const int tile = tile0 + i;
+      if (tile < 0 || tile >= tiles)
+#pragma unroll
+        for (int k = 0; k < 2 * N; k++) words[i][k] = byte_perm(words[i][k], 0, tile < 0 ? 0 : 0x3333);
+    }
+  }
+
+  __device__ __forceinline__ static void decimate(
+      u32 (&values)[Tile::BLOCKS][N], const Window& words, const u32 (&row_taps)[S / 2][4]) {
+#pragma unroll
+    for (int o = 0; o < Tile::BLOCKS; o++)
+#pragma unroll
+      for (int c = 0; c < N; c++) {
+        u32 sum[2] = {HALF_OF_16_BITS, HALF_OF_16_BITS};
+#pragma unroll
+        for (int k = 0; k < S / 2; k++) {
+          const int word = o * (S / 2) + 2 * k;
+          const u32 high[2] = {words[word][2 * c], words[word + 1][2 * c]},
+                    low[2] = {words[word][2 * c + 1], words[word + 1][2 * c + 1]};
+          decimate_16_bits(sum, row_taps[k], high, low, sum[0], sum[1]);
+        }
+        values[o][c] = upper_halves(sum[0], sum[1]);
+      }
+  }
+};
+
+// Decimates one warp's columns from small row `first_row` on, 8 small rows an iteration: their window of 16 s source
+// rows is the iteration's block of 8 s rows and the one before it.
+template <class Loader> __device__ __forceinline__ void decimate_warp(
+    const Loader& loader, const TensorPlane& plane, u8* decimated, Shared memory, int tile, int first_row) {
+  using Tile = typename Loader::Tile;
+  constexpr int C = Loader::C, S = Loader::FACTOR, BLOCKS = Tile::BLOCKS, N = C % 2 ? 1 : 2;
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int small_rows = static_cast<int>(small_count(plane.height, S)),
+            tiles = static_cast<int>(small_tiles(small_count(plane.width, S)));
+  const int segment_end = first_row + static_cast<int>(plane.segment_rows);
+  const int row_end = segment_end < static_cast<int>(plane.row_end) ? segment_end : static_cast<int>(plane.row_end);
+  const int iterations = (row_end - first_row + 7) / 8;
+  const auto& operands = decimation_operands<S>(Loader::ORDER);
+  const auto& column_operands = decimation_operands<S>(OperandOrder::pairs);
+  // With s = 4, the first 8 rows of a window meet no tap: its first block starts with its second step.
+  constexpr int FIRST_STEP = S == 4 ? 1 : 0;
+  const int steps = (iterations + 1) * S;
+  // The checked loader's code is long.
+  [[maybe_unused]] constexpr int UNROLL = Loader::CHECKED ? 1 : BLUR_TENSOR_DECIMATE_DEPTH;
+#pragma unroll UNROLL
+  for (int i = 0; i < BLUR_TENSOR_DECIMATE_DEPTH; i++) loader.load(FIRST_STEP + i, i * Tile::STEP_BYTES);
+  u32 row_taps[S / 2][4];
+  const Shared column_taps = memory + Tile::RING_BYTES + lane * 16;
+#pragma unroll
+  for (int i = 0; i < S / 2; i++) {
+#pragma unroll
+    for (int word = 0; word < 4; word++) row_taps[i][word] = operands.word[i][lane][word];
+    u32 words[4];
+#pragma unroll
+    for (int word = 0; word < 4; word++) words[word] = column_operands.word[i][lane][word];
+    shared_store<4>(column_taps + i * 512, words);
+  }
+
+  // What the block before contributes: its sums if s = 4, its values (high, low) if s = 2.
+  u32 before[BLOCKS][C][2];
+#pragma unroll
+  for (int o = 0; o < BLOCKS; o++)
+#pragma unroll
+    for (int c = 0; c < C; c++) before[o][c][0] = before[o][c][1] = 0;
+  int slot = 0;
+#pragma unroll 1
+  for (int block = 0; block <= iterations; block++) {
+    // The block's rows, decimated: words of 4 of 16 rows.
+    u32 high[BLOCKS][C][S / 2], low[BLOCKS][C][S / 2];
+#pragma unroll
+    for (int sixteen = 0; sixteen < S / 2; sixteen++) {
+      u32 values[2][BLOCKS][C];  // 16 bits of rows 2 t and 2 t + 1 of 8
+#pragma unroll
+      for (int eight = 0; eight < 2; eight++) {
+        const int step = 2 * sixteen + eight;
+        if (step < FIRST_STEP && block == 0) {
+#pragma unroll
+          for (int o = 0; o < BLOCKS; o++)
+#pragma unroll
+            for (int c = 0; c < C; c++) values[eight][o][c] = 0;
+          continue;
+        }
+        typename Loader::Window words;
+        loader.read(words, slot);
+        const int next = block * S + step + BLUR_TENSOR_DECIMATE_DEPTH;
+        if (next < steps) loader.load(next, slot);
+        else copy_commit();
+        slot = slot == Tile::RING_BYTES - Tile::STEP_BYTES ? 0 : slot + Tile::STEP_BYTES;
+        loader.decimate(values[eight], words, row_taps);
+      }
+#pragma unroll
+      for (int o = 0; o < BLOCKS; o++)
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+          high[o][c][sixteen] = high_bytes(values[0][o][c], values[1][o][c]);
+          low[o][c][sixteen] = low_bytes(values[0][o][c], values[1][o][c]);
+        }
+    }
+
+    if (block > 0) {
+      u32 taps[4];
+      shared_load(taps, column_taps + (S == 4 ? 512 : 0));
+      const int row = first_row + (block - 1) * 8 + g;
+#pragma unroll
+      for (int pair = 0; pair < BLOCKS / 2; pair++) {
+        u32 out[C][2];  // high and low bytes of four small columns
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+          u32 values[2];
+#pragma unroll
+          for (int i = 0; i < 2; i++) {
+            const int o = 2 * pair + i;
+            u32 sum[2];
+            if constexpr (S == 4) {
+              decimate_16_bits(sum, taps, high[o][c], low[o][c], before[o][c][0], before[o][c][1]);
+            } else {
+              const u32 window_high[2] = {before[o][c][0], high[o][c][0]},
+                        window_low[2] = {before[o][c][1], low[o][c][0]};
+              decimate_16_bits(sum, taps, window_high, window_low, HALF_OF_16_BITS, HALF_OF_16_BITS);
+            }
+            values[i] = upper_halves(sum[0], sum[1]);
+          }
+          out[c][0] = high_bytes(values[0], values[1]);
+          out[c][1] = low_bytes(values[0], values[1]);
+        }
+        const int out_tile = tile * (BLOCKS / 2) + pair;
+        if (row < row_end && out_tile < tiles) {
+#pragma unroll
+          for (int group = 0; group < C / N; group++) {
+            u32 entry[2 * N];
+#pragma unroll
+            for (int i = 0; i < 2 * N; i++) entry[i] = out[group * N + i / 2][i % 2];
+            store_entry(decimated, (static_cast<u64>(group) * small_rows + row) * tiles * 4 + out_tile * 4 + t, entry);
+          }
+        }
+      }
+    }
+    if constexpr (S == 4) {
+      if (block < iterations) {
+        u32 taps[4];
+        shared_load(taps, column_taps);
+#pragma unroll
+        for (int o = 0; o < BLOCKS; o++)
+#pragma unroll
+          for (int c = 0; c < C; c++)
+            decimate_16_bits(before[o][c], taps, high[o][c], low[o][c], HALF_OF_16_BITS, HALF_OF_16_BITS);
+      }
+    } else {
+#pragma unroll
+      for (int o = 0; o < BLOCKS; o++)
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+          before[o][c][0] = high[o][c][0];
+          before[o][c][1] = low[o][c][0];
+        }
+    }
+  }
+}
+
+template <int C, int S> __device__ __forceinline__ void decimate_plane(const TensorPlane& plane) {
+  using Tile = DecimateTile<C, S>;
+  const int warp = threadIdx.x / 32;
+  const Shared memory = shared_memory() + warp * Tile::WARP_BYTES;
+  const u32 tiles = (small_tiles(small_count(plane.width, S)) * 2 + Tile::BLOCKS - 1) / Tile::BLOCKS;
+  const u32 unit = (blockIdx.x - plane.first_block) * BLUR_TENSOR_DECIMATE_WARPS + warp, segment = unit / tiles,
+            tile = unit - segment * tiles;
+  const u32 first_row = plane.row_begin + segment * plane.segment_rows;
+  if (first_row >= plane.row_end) return;
+  // The window of a block of 8 small columns starts 8 s pixels before the block's own.
+  const int x0 = 8 * S * (Tile::BLOCKS * static_cast<int>(tile) - 1), lane = threadIdx.x % 32;
+  const int lane_x0 = x0 + lane % 4 * Tile::PIXELS, lane_y0 = S * (static_cast<int>(first_row) - 8) + lane / 4;
+  const bool inside = x0 >= 0 && x0 + 8 * S * (Tile::BLOCKS + 1) <= static_cast<int>(plane.width);
+  if (inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
+    decimate_warp(
+        RowLoader<C, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
+        static_cast<int>(first_row));
+  else
+    decimate_warp(
+        RowLoader<C, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
+        static_cast<int>(first_row));
+}
+
+template <int N> __device__ __forceinline__ void decimate_small_plane(const TensorPlane& plane) {
+  using Loader = SmallLoader<N>;
+  constexpr int S = Loader::S;
+  using Tile = typename Loader::Tile;
+  const int warp = threadIdx.x / 32;
+  const Shared memory = shared_memory() + warp * Tile::WARP_BYTES;
+  const u32 all_tiles = small_tiles(small_count(plane.width, S)),
+            tiles = (all_tiles * 2 + Tile::BLOCKS - 1) / Tile::BLOCKS;
+  const u32 groups = plane.channels / N, unit = (blockIdx.x - plane.first_block) * BLUR_TENSOR_DECIMATE_WARPS + warp;
+  const u32 strip = unit / tiles, tile = unit - strip * tiles, segment = strip / groups,
+            group = strip - segment * groups;
+  const u32 first_row = plane.row_begin + segment * plane.segment_rows;
+  if (first_row >= plane.row_end) return;
+  const Loader loader(
+      plane, static_cast<int>(group), S / 2 * (Tile::BLOCKS * static_cast<int>(tile) - 1),
+      S * (static_cast<int>(first_row) - 8) + static_cast<int>(threadIdx.x % 32 / 4), memory);
+  u8* decimated =
+      plane.decimated + static_cast<u64>(group) * small_count(plane.height, S) * all_tiles * 4 * Tile::ENTRY;
+  decimate_warp(loader, plane, decimated, memory, static_cast<int>(tile), static_cast<int>(first_row));
+}
+
+#endif

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MPL-2.0
+// Warp instructions that the tensor-core kernels need: mma, cp.async, shared memory by address, programmatic dependent
+// launch. On the CPU a warp's 32 threads exchange operands through memory, and an asynchronous copy happens when it is
+// waited for, so that a missing wait shows.
+#ifndef BLUR_WARP_H
+#define BLUR_WARP_H
+#include "pixels.cuh"
+
+#ifdef BLUR_ON_CPU
+#include <cstring>
+#include <deque>
+
+using Shared = u8*;  // address in shared memory
+
+struct WarpExchange {
+  std::barrier<> barrier{32};
+  // Two operands in turn: a thread that writes the next one cannot disturb one that still reads.
+  u32 a[2][32][4], b[2][32][2];
+};
+inline WarpExchange warp_exchange[8];
+inline thread_local unsigned warp_parity;
+struct AsyncCopy {
+  u8* to;
+  const u8* from;
+  int size, bytes;
+};
+inline thread_local std::vector<AsyncCopy> async_open;
+inline thread_local std::deque<std::vector<AsyncCopy>> async_groups;
+
+inline void warp_sync() { warp_exchange[threadIdx.x / 32].barrier.arrive_and_wait(); }
+inline Shared shared_memory() { return blur_shared; }
+
+// D = A * B + C for the fragments of mma.m16n8k32 (K = 32) and mma.m16n8k16 (K = 16).
+inline void mma_on_cpu(int K, int (&d)[4], const u32 (&a)[4], const u32 (&b)[2], const int (&c)[4]) {
+  WarpExchange& warp = warp_exchange[threadIdx.x / 32];
+  const unsigned lane = threadIdx.x % 32, parity = warp_parity++ % 2;
+  std::memcpy(warp.a[parity][lane], a, sizeof a);
+  std::memcpy(warp.b[parity][lane], b, sizeof b);
+  warp.barrier.arrive_and_wait();
+  for (unsigned i = 0; i < 4; i++) {
+    const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    u32 sum = static_cast<u32>(c[i]);
+    for (int k = 0; k < K; k++) {
+      const u32 x = warp.a[parity][row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2] >> k % 4 * 8 & 255;
+      const u32 y = warp.b[parity][column * 4 + k % 16 / 4][k / 16] >> k % 4 * 8 & 255;
+      sum += x * y;
+    }
+    d[i] = static_cast<int>(sum);
+  }
+}
+#else
+using Shared = u32;
+extern __shared__ Words<4> blur_shared[];
+__device__ __forceinline__ void warp_sync() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+__device__ __forceinline__ Shared shared_memory() { return static_cast<u32>(__cvta_generic_to_shared(blur_shared)); }
+#endif
+
+// D = A * B + C, 16 x 32 times 32 x 8 bytes, without sign. Lane (g, t) = (lane / 4, lane % 4) holds
+//   A: rows g, g + 8 of k = 4 t .. 4 t + 3, then of k = 16 + 4 t ..;  B: column g of the same k;
+//   D: row g of columns 2 t and 2 t + 1, then row g + 8.
+__device__ __forceinline__ void mma32(
+    int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1, int c0, int c1, int c2, int c3) {
+#ifdef BLUR_ON_CPU
+  mma_on_cpu(32, d, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3});
+#else
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
+#endif
+}
+// The same in program order with its like: where the compiler would otherwise move it past the next step's loads and
+// run out of registers.
+__device__ __forceinline__ void mma32_ordered(
+    int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1, int c0, int c1, int c2, int c3) {
+#ifdef BLUR_ON_CPU
+  mma_on_cpu(32, d, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3});
+#else
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
+#endif
+}
+// The same with k = 16: a0, a1 are rows g, g + 8, b0 is column g of k = 4 t .. 4 t + 3.
+__device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, int c0, int c1, int c2, int c3) {
+#ifdef BLUR_ON_CPU
+  mma_on_cpu(16, d, {a0, a1, 0, 0}, {b0, 0}, {c0, c1, c2, c3});
+#else
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5},{%6},{%7,%8,%9,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(b0), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
+#endif
+}
+
+// Starts a copy of SIZE bytes (4, 8 or 16, and aligned to that) to shared memory. The second form reads only the first
+// `bytes` of them and fills the rest with zeros.
+template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const u8* from) {
+#ifdef BLUR_ON_CPU
+  async_open.push_back({to, from, SIZE, SIZE});
+#else
+  // 16 bytes bypass the L1 cache on their way.
+  if constexpr (SIZE == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(SIZE) : "memory");
+#endif
+}
+// Like copy_async, for sources that other warps of a multiprocessor read too.
+template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to, const u8* from) {
+#ifdef BLUR_ON_CPU
+  async_open.push_back({to, from, SIZE, SIZE});
+#else
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(SIZE) : "memory");
+#endif
+}
+template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to, const u8* from, int bytes) {
+#ifdef BLUR_ON_CPU
+  async_open.push_back({to, from, SIZE, bytes});
+#else
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(SIZE), "r"(bytes) : "memory");
+#endif
+}
+// Ends a group of copies, which may be empty.
+__device__ __forceinline__ void copy_commit() {
+#ifdef BLUR_ON_CPU
+  async_groups.push_back(std::move(async_open));
+  async_open.clear();
+#else
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until at most N of this thread's groups are incomplete.
+template <int N> __device__ __forceinline__ void copy_wait() {
+#ifdef BLUR_ON_CPU
+  for (; async_groups.size() > N; async_groups.pop_front())
+    for (const AsyncCopy& copy : async_groups.front()) {
+      if (reinterpret_cast<u64>(copy.to) % copy.size || reinterpret_cast<u64>(copy.from) % copy.size) std::abort();
+      std::memset(copy.to, 0, copy.size);
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+#else
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
+template <int N> __device__ __forceinline__ void shared_load(u32 (&words)[N], Shared at) {
+#ifdef BLUR_ON_CPU
+  if (reinterpret_cast<u64>(at) % (4 * N)) std::abort();
+  std::memcpy(words, at, sizeof words);
+#else
+  if constexpr (N == 4)
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(at)
+                 : "memory");
+  else if constexpr (N == 2)
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(at) : "memory");
+  else asm volatile("ld.shared.u32 %0, [%1];" : "=r"(words[0]) : "r"(at) : "memory");
+#endif
+}
+template <int N> __device__ __forceinline__ void shared_store(Shared at, const u32 (&words)[N]) {
+#ifdef BLUR_ON_CPU
+  std::memcpy(at, words, sizeof words);
+#else
+  if constexpr (N == 4)
+    asm volatile("st.shared.v4.u32 [%4], {%0,%1,%2,%3};" ::"r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]),
+                 "r"(at)
+                 : "memory");
+  else asm volatile("st.shared.u32 [%1], %0;" ::"r"(words[0]), "r"(at) : "memory");
+#endif
+}
+__device__ __forceinline__ u32 shared_load_u16(Shared at) {
+#ifdef BLUR_ON_CPU
+  u16 value;
+  std::memcpy(&value, at, 2);
+  return value;
+#else
+  u16 value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(at) : "memory");
+  return value;
+#endif
+}
+__device__ __forceinline__ void shared_store_u16(Shared at, u32 value) {
+#ifdef BLUR_ON_CPU
+  const u16 narrow = static_cast<u16>(value);
+  std::memcpy(at, &narrow, 2);
+#else
+  asm volatile("st.shared.u16 [%1], %0;" ::"h"(static_cast<u16>(value)), "r"(at) : "memory");
+#endif
+}
+
+// Stores N words that nothing on the device reads soon.
+template <int N> __device__ __forceinline__ void store_streaming(u8* to, const u32* words) {
+#ifdef BLUR_ON_CPU
+  if (reinterpret_cast<u64>(to) % (4 * N)) std::abort();
+  std::memcpy(to, words, 4 * N);
+#else
+  if constexpr (N == 4)
+    asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3])
+                 : "memory");
+  else if constexpr (N == 2)
+    asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
+  else asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
+#endif
+}
+
+// Programmatic dependent launch: returns once the kernels ahead in the stream are complete and their writes visible. No
+// effect where the launch does not ask for it, and before sm_90.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Allows the next kernel of the stream to start before this one is complete.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#endif

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Decimates a plane: rows into a ring buffer of row pairs, from which the columns step computes each row of the small
+//! plane.
+
+use std::ops::Range;
+
+use super::row_format::RowFormat;
+use super::rows_down::{RowGeometry, RowPass, RowsDown, unpack};
+use crate::cpu::scratch::Scratch;
+use crate::cpu::simd::Simd;
+use crate::cpu::weights::LevelWeights;
+use crate::filter::plan::Resampling;
+use crate::filter::plane::{HostPlane, HostPlaneMut};
+use crate::filter::wide::LEVEL_RADIUS;
+
+/// Row pairs of two rows with a factor of 4.
+const MAX_PAIRS: usize = 15;
+
+/// A decimation, ready to be executed.
+pub struct Decimation {
+    source: HostPlane,
+    destination: HostPlaneMut,
+    rows: RowPass,
+    /// Along columns.
+    factor: usize,
+    weights: LevelWeights,
+    /// The taps by which each row pair contributes to two rows of the small plane.
+    column_pairs: Vec<[u32; 2]>,
+    source_rows: usize,
+    small_rows: usize,
+}
+
+impl Decimation {
+    /// `source` and `destination` hold the rows of the resampling's views.
+    pub fn new(resampling: &Resampling, source: HostPlane, destination: HostPlaneMut) -> Self {
+        let small = resampling.destination.field.layout;
+        let layout = &resampling.source.field.layout;
+        let format = RowFormat::new(layout, resampling.channels);
+        let [across, down] = resampling.factors;
+        let geometry = RowGeometry {
+            factor: across.get() as usize,
+            channels: format.channels,
+            small_pixels: small.width as usize,
+        };
+        let weights = LevelWeights::new(&down.decimation_taps());
+        let tap = |m: usize| weights.pairs.get(m).copied().unwrap_or(0);
+        // Every row starts half a factor of pairs below the one before.
+        let next = down.get() as usize / 2;
+        let column_pairs =
+            (0..weights.pairs.len() + next).map(|m| [tap(m), m.checked_sub(next).map_or(0, tap)]).collect();
+        Self {
+            source,
+            destination,
+            rows: RowPass { format, geometry, weights: LevelWeights::new(&across.decimation_taps()) },
+            factor: down.get() as usize,
+            weights,
+            column_pairs,
+            source_rows: layout.height as usize,
+            small_rows: small.height as usize,
+        }
+    }
+
+    /// Its parts for this many threads.
+    pub fn blocks(&self, workers: usize) -> impl Iterator<Item = DecimationBlock<'_>> {
+        const TAPS: usize = 8;
+        let work = self.rows.format.samples() * self.source_rows * TAPS;
+        // Every block reads source rows of twice the radius that its neighbour reads too.
+        let shortest = 4 * LEVEL_RADIUS as usize;
+        super::blocks(self.small_rows, 2, shortest, work, workers)
+            .map(|rows| DecimationBlock { decimation: self, rows })
+    }
+
+    /// Row pairs that two rows of the small plane are computed from.
+    fn pairs(&self) -> usize {
+        if self.factor == 1 { 1 } else { self.weights.pairs.len() + self.factor / 2 }
+    }
+
+    /// Words of scratch memory for a block.
+    pub fn scratch_words(&self) -> usize {
+        let geometry = &self.rows.geometry;
+        geometry.scratch_words() + self.pairs() * geometry.out_words()
+    }
+}
+
+/// Rows of the small plane that one thread computes.
+pub struct DecimationBlock<'a> {
+    pub decimation: &'a Decimation,
+    rows: Range<usize>,
+}
+
+impl DecimationBlock<'_> {
+    /// Computes the block, `V` vectors at a time.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`. The planes of the decimation hold the rows of its views. `scratch`
+    /// was reserved for [`Decimation::scratch_words`]. No other thread writes the source, or accesses the rows of the
+    /// block in the destination.
+    #[inline(always)]
+    pub unsafe fn execute<S: Simd, R: RowsDown<S>, const V: usize>(&self, scratch: &mut Scratch) {
+        let decimation = self.decimation;
+        let Decimation { rows: pass, factor, .. } = decimation;
+        let (pairs, pair_words) = (decimation.pairs(), pass.geometry.out_words());
+        let words = scratch.words();
+        let ring = words.wrapping_add(pass.geometry.scratch_words());
+        let ring_pair = |j: usize| ring.wrapping_add(j % pairs * pair_words);
+        // Source rows of pair j. With factor 1 the pairs are rows of the small plane, two at a time.
+        let before = if *factor == 1 { 0 } else { 2 * LEVEL_RADIUS as usize * factor };
+        let source_rows = |j: usize| [0, 1].map(|i| (2 * j + i).saturating_sub(before).min(decimation.source_rows - 1));
+        let first_pair = |y: usize| if *factor == 1 { y / 2 } else { factor / 2 * y };
+
+        let mut filled = first_pair(self.rows.start);
+        let start = filled;
+        for y in self.rows.clone().step_by(2) {
+            let first = first_pair(y);
+            let rows = 2.min(self.rows.end - y);
+            // The last row alone does not need the pairs of the one below it; their taps are 0.
+            while filled < first + pairs {
+                let ys = source_rows(filled);
+                // SAFETY: the scratch memory of the rows step and the pairs of the ring buffer are disjoint parts of
+                // `scratch`, as large as `scratch_words` says. Row numbers are limited to the plane, whose rows the
+                // caller guarantees readable.
+                unsafe {
+                    if filled > start && ys == source_rows(filled - 1) && ys[0] == ys[1] {
+                        // Beyond the plane's first or last row, that row is repeated, so the previous pair is right
+                        // here too.
+                        ring_pair(filled - 1).copy_to(ring_pair(filled), pair_words);
+                    } else {
+                        let [rows, next] =
+                            [filled, filled + 1].map(|j| source_rows(j).map(|y| decimation.source.row(y)));
+                        R::decimate::<V>(pass, rows, next, words, ring_pair(filled));
+                    }
+                }
+                filled += 1;
+            }
+            let samples = pass.geometry.samples();
+            // SAFETY: the ring buffer holds the pairs of the rows, `samples` words each and more for whole vectors; the
+            // destination's rows from `y` on are in the block, so they are writable and accessed by no other thread.
+            unsafe {
+                if *factor == 1 {
+                    for y in y..y + rows {
+                        let (pair, out) = (ring_pair(first), decimation.destination.row(y).cast::<u16>());
+                        (0..samples).for_each(|x| out.add(x).write_unaligned(unpack(pair.add(x).read())[y % 2]));
+                    }
+                } else {
+                    let mut out = [std::ptr::null_mut(); 2];
+                    for (i, out) in out.iter_mut().enumerate().take(rows) {
+                        *out = decimation.destination.row(y + i).cast();
+                    }
+                    columns_down::<S, V>(decimation, |m| ring_pair(first + m), &out[..rows], samples);
+                }
+            }
+        }
+    }
+}
+
+/// The columns step: one or two rows of the small plane from the row pairs at `pair(0)`, `pair(1)` and so on.
+///
+/// # Safety
+/// The processor has the instruction set of `S`. Pairs are valid for reading `samples` words rounded up to whole blocks of
+/// vectors, and each of `out` for writing `samples` elements.
+#[inline(always)]
+unsafe fn columns_down<S: Simd, const V: usize>(
+    decimation: &Decimation,
+    pair: impl Fn(usize) -> *mut u32,
+    out: &[*mut u16],
+    samples: usize,
+) {
+    const BLOCK_MAX: usize = 64;
+    let block = V * S::LANES;
+    let mut pairs = [std::ptr::null_mut(); MAX_PAIRS];
+    let pairs = &mut pairs[..decimation.pairs()];
+    pairs.iter_mut().enumerate().for_each(|(m, address)| *address = pair(m));
+    for x in (0..samples).step_by(block) {
+        // SAFETY: the caller guarantees the instruction set, the pairs, and the output; a partial block is written to
+        // `partial` first.
+        unsafe {
+            // 2³¹ removes the bias.
+            let initial = S::splat(1 << 31 | 1 << 15);
+            let mut sums = [[initial; V]; 2];
+            for (pair, weights) in pairs.iter().zip(&decimation.column_pairs) {
+                let weights = [S::splat(weights[0]), S::splat(weights[1])];
+                let [above, below] = &mut sums;
+                for (v, (above, below)) in above.iter_mut().zip(below).enumerate() {
+                    let words = S::load(pair.add(x + v * S::LANES));
+                    *above = S::dot(*above, words, weights[0]);
+                    *below = S::dot(*below, words, weights[1]);
+                }
+            }
+            for (out, sums) in out.iter().zip(sums) {
+                let mut partial = [0_u16; BLOCK_MAX];
+                let is_full = samples - x >= block;
+                let to = if is_full { out.add(x) } else { partial.as_mut_ptr() };
+                for (v, sum) in sums.into_iter().enumerate() {
+                    S::store_low16(to.add(v * S::LANES), S::shift_right(sum, 16));
+                }
+                if !is_full {
+                    out.add(x).cast::<u8>().copy_from(partial.as_ptr().cast(), 2 * (samples - x));
+                }
+            }
+        }
+    }
+}

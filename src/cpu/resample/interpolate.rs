@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Interpolates a plane from the small plane: columns into one row for each phase, then the rows of these.
+
+use std::ops::Range;
+
+use super::columns_up::{columns_up, sum_columns};
+use super::row_format::RowFormat;
+use super::rows_up::RowsUp;
+use super::{BIAS, SLACK};
+use crate::cpu::scratch::Scratch;
+use crate::cpu::simd::Simd;
+use crate::cpu::weights::PhaseWeights;
+use crate::filter::plan::Resampling;
+use crate::filter::plane::{HostPlane, HostPlaneMut};
+use crate::filter::wide::PHASE_TAPS;
+
+/// An interpolation, ready to be executed.
+pub struct Interpolation {
+    source: HostPlane,
+    destination: HostPlaneMut,
+    rows: RowsUp,
+    /// Along columns; empty for a factor of one.
+    phases: Vec<PhaseWeights>,
+    small_pixels: usize,
+    small_rows: usize,
+    output_rows: usize,
+}
+
+impl Interpolation {
+    /// `source` and `destination` hold the rows of the resampling's views.
+    pub fn new(resampling: &Resampling, source: HostPlane, destination: HostPlaneMut) -> Self {
+        let [small, layout] = [resampling.source, resampling.destination].map(|view| view.field.layout);
+        let [across, down] = resampling.factors;
+        Self {
+            source,
+            destination,
+            rows: RowsUp {
+                format: RowFormat::new(&layout, resampling.channels).with_whole_pairs(),
+                phases: PhaseWeights::of(across),
+            },
+            phases: PhaseWeights::of(down),
+            small_pixels: small.width as usize,
+            small_rows: small.height as usize,
+            output_rows: layout.height as usize,
+        }
+    }
+
+    /// Its parts for this many threads.
+    pub fn blocks(&self, workers: usize) -> impl Iterator<Item = InterpolationBlock<'_>> {
+        const TAPS: usize = 8;
+        let work = self.rows.format.samples() * self.output_rows * TAPS;
+        let step = self.phases.len().max(1);
+        let blocks = super::blocks(self.output_rows, step, step, work, workers);
+        blocks.map(|rows| InterpolationBlock { interpolation: self, rows })
+    }
+
+    /// Samples in a row of the small plane.
+    fn small_samples(&self) -> usize {
+        self.small_pixels * self.rows.format.channels
+    }
+
+    /// Words for a row between the steps.
+    fn middle_words(&self) -> usize {
+        (self.small_samples() + 2 * SLACK).div_ceil(2).next_multiple_of(16)
+    }
+
+    /// Words of scratch memory for a block: a row between the steps for each phase, and an output row that is not dense.
+    pub fn scratch_words(&self) -> usize {
+        let output = (self.rows.format.samples() + SLACK).div_ceil(2).next_multiple_of(16);
+        self.phases.len().max(1) * self.middle_words() + output
+    }
+}
+
+/// Output rows that one thread computes.
+pub struct InterpolationBlock<'a> {
+    pub interpolation: &'a Interpolation,
+    rows: Range<usize>,
+}
+
+impl InterpolationBlock<'_> {
+    /// Computes the block.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`. The planes of the interpolation hold the rows of its views.
+    /// `scratch` was reserved for [`Interpolation::scratch_words`]. No other thread writes the source, or accesses the
+    /// samples of the block's rows in the destination.
+    #[inline(always)]
+    pub unsafe fn execute<S: Simd>(&self, scratch: &mut Scratch) {
+        // SAFETY: the caller guarantees the instruction set, the planes, the scratch memory and exclusive access.
+        unsafe {
+            match self.interpolation.rows.phases.len() {
+                0 => self.columns_only::<S>(scratch),
+                _ => self.both::<S>(scratch),
+            }
+        }
+    }
+
+    /// The rows of the small plane from `first` on that a row is computed from; beyond the last one, that one.
+    fn small_rows(&self, first: usize) -> [*const u16; PHASE_TAPS] {
+        let Interpolation { source, small_rows, .. } = self.interpolation;
+        std::array::from_fn(|k| source.row((first + k).min(small_rows - 1)).cast())
+    }
+
+    /// Both steps, or the rows step alone.
+    ///
+    /// # Safety
+    /// See [`InterpolationBlock::execute`].
+    #[inline(always)]
+    unsafe fn both<S: Simd>(&self, scratch: &mut Scratch) {
+        let interpolation = self.interpolation;
+        let (samples, middle_words) = (interpolation.small_samples(), interpolation.middle_words());
+        let down = interpolation.phases.len().max(1);
+        let words = scratch.words();
+        let middle = |p: usize| words.wrapping_add(p * middle_words).cast::<u16>();
+        let line = words.wrapping_add(down * middle_words).cast::<u8>();
+        let order = interpolation.rows.order::<S>();
+        for y in self.rows.clone().step_by(down) {
+            let rows = self.small_rows(y / down);
+            // SAFETY: the caller guarantees the instruction set and the planes; `small_rows` limits rows to the small
+            // plane. The rows between the steps and the output row are disjoint parts of the scratch memory, as large
+            // as `scratch_words` says. The output rows are in the block.
+            unsafe {
+                if down == 1 {
+                    let (from, to) = (rows[0], middle(0));
+                    (0..samples).for_each(|x| to.add(x).write(from.add(x).read_unaligned() ^ BIAS));
+                } else {
+                    columns_up::<S>(&interpolation.phases, rows, samples, middle(0), 2 * middle_words);
+                }
+                for (p, y) in (y..self.rows.end).take(down).enumerate() {
+                    let row = interpolation.destination.row(y);
+                    let format = &interpolation.rows.format;
+                    let out = if format.is_dense() { row } else { line };
+                    interpolation.rows.interpolate::<S>(&order, middle(p), out);
+                    if !format.is_dense() {
+                        format.scatter(line, row);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The columns step alone, which then writes the output.
+    ///
+    /// # Safety
+    /// See [`InterpolationBlock::execute`].
+    #[inline(always)]
+    unsafe fn columns_only<S: Simd>(&self, scratch: &mut Scratch) {
+        let down = self.interpolation.phases.len();
+        let Interpolation { rows: RowsUp { format, .. }, destination, .. } = self.interpolation;
+        let samples = self.interpolation.small_samples();
+        let [right, left] = format.shifts();
+        let middle_words = self.interpolation.middle_words();
+        let words = scratch.words();
+        let line = |p: usize| words.wrapping_add(p * middle_words).cast::<u8>();
+        let bytes = if format.is_bytes() { 1 } else { 2 };
+        for y in self.rows.clone().step_by(down) {
+            // SAFETY: the caller guarantees the instruction set and the planes; `small_rows` limits rows to the small
+            // plane. The lines are disjoint parts of the scratch memory with room for whole vectors. The output rows
+            // are in the block.
+            unsafe {
+                let rows = self.small_rows(y / down);
+                let words = self.interpolation.rows.initial();
+                let initial = |x: usize| S::load(words[x % 12..].as_ptr());
+                sum_columns::<S>(&self.interpolation.phases, rows, samples, initial, |p, x, sums| {
+                    let to = line(p).add(bytes * x);
+                    if bytes == 1 {
+                        S::store_low8(to, S::shift_right(sums, 24));
+                    } else {
+                        S::store_low16(to.cast(), S::shift_left(S::shift_right(sums, right), left));
+                    }
+                });
+                for (p, y) in (y..self.rows.end).take(down).enumerate() {
+                    let line = line(p);
+                    if format.samples() > samples {
+                        // The luma beyond an odd width.
+                        line.add(samples).write(line.add(samples - 1).read());
+                    }
+                    if format.is_dense() {
+                        destination.row(y).copy_from(line, bytes * samples);
+                    } else {
+                        format.scatter(line, destination.row(y));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MPL-2.0
+//! How the samples of a row that are resampled are stored: reading them with repeated edges, and writing them.
+
+use super::BIAS;
+use crate::cpu::rows::repeat_pixel;
+use crate::cpu::tile_blur::pack_1010102;
+use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::plan::Channels;
+
+/// Where the samples of a row are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Storage {
+    /// Bytes, one after the other.
+    Bytes,
+    /// Every second byte from this one on: the luma or the chroma of packed 4:2:2.
+    AlternateBytes(usize),
+    /// 16-bit elements.
+    Words,
+    /// 32-bit words of four samples.
+    Packed1010102,
+}
+
+/// The samples of a row that are resampled, as interleaved channels.
+#[derive(Debug, Clone, Copy)]
+pub struct RowFormat {
+    storage: Storage,
+    /// Interleaved channels.
+    pub channels: usize,
+    /// Pixels in a row of `channels` samples.
+    pub pixels: usize,
+    /// Bits per sample.
+    depth: u32,
+    /// Bits that a stored sample of 2 bytes is shifted left by.
+    shift: u32,
+}
+
+impl RowFormat {
+    /// The samples of these channels in rows of this layout.
+    pub fn new(layout: &PlaneLayout, channels: Channels) -> Self {
+        let (width, pairs) = (layout.width as usize, layout.width.div_ceil(2) as usize);
+        let (storage, channels, pixels) = match (layout.sample_layout, channels) {
+            (SampleLayout::Yuv422 { luma }, Channels::Luma) => (Storage::AlternateBytes(usize::from(luma)), 1, width),
+            (SampleLayout::Yuv422 { luma }, _) => (Storage::AlternateBytes(usize::from(1 - luma)), 2, pairs),
+            (SampleLayout::Packed1010102, _) => (Storage::Packed1010102, 4, width),
+            _ if layout.sample_bytes() == 1 => (Storage::Bytes, usize::from(layout.channels), width),
+            _ => (Storage::Words, usize::from(layout.channels), width),
+        };
+        Self { storage, channels, pixels, depth: layout.depth.into(), shift: layout.shift().into() }
+    }
+
+    /// The same with luma beyond an odd width, to the end of the last pair of pixels.
+    pub fn with_whole_pairs(self) -> Self {
+        match self.storage {
+            Storage::AlternateBytes(_) if self.channels == 1 => {
+                Self { pixels: self.pixels.next_multiple_of(2), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Samples in a row.
+    pub fn samples(&self) -> usize {
+        self.pixels * self.channels
+    }
+
+    /// Whether a sample is one byte.
+    pub fn is_bytes(&self) -> bool {
+        matches!(self.storage, Storage::Bytes | Storage::AlternateBytes(_))
+    }
+
+    /// Whether a row is its samples one after the other, so that results may be written to it directly.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.storage, Storage::Bytes | Storage::Words)
+    }
+
+    /// Whether a row is its samples of 2 bytes one after the other.
+    pub fn is_dense_words(&self) -> bool {
+        self.storage == Storage::Words
+    }
+
+    /// Bits by which a stored sample of 2 bytes is shifted left to MSB-align it, and the bits that then carry its value.
+    pub fn alignment(&self) -> (u32, u16) {
+        let padding = 16 - self.depth;
+        (padding.saturating_sub(self.shift), 0xffff << padding)
+    }
+
+    /// Bits by which sums are shifted right, and then left, to become samples of 2 bytes. Those of 10-10-10-2 stay
+    /// MSB-aligned until [`RowFormat::scatter`] packs them.
+    pub fn shifts(&self) -> [u32; 2] {
+        if self.storage == Storage::Packed1010102 { [16, 0] } else { [32 - self.depth, self.shift] }
+    }
+
+    /// What rounds the sum of channel `c`: half a unit of the stored sample.
+    pub fn rounding(&self, c: usize) -> u32 {
+        // The last sample of 10-10-10-2 has 2 bits.
+        if self.storage == Storage::Packed1010102 && c == 3 { 1 << 29 } else { 1 << (31 - self.depth) }
+    }
+
+    /// Fills `out` with the bytes of a row, the first pixel repeated `before` times and the last one to the end.
+    ///
+    /// # Safety
+    /// The samples are bytes, and `row` is valid for reading a row.
+    #[inline(always)]
+    pub unsafe fn read_bytes(&self, row: *const u8, before: usize, out: &mut [u8]) {
+        // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
+        unsafe {
+            match self.storage {
+                Storage::AlternateBytes(first) => self.read(before, out, |i| row.add(first + 2 * i).read()),
+                _ => self.read(before, out, |i| row.add(i).read()),
+            }
+        }
+    }
+
+    /// As [`RowFormat::read_bytes`], of samples of 2 bytes as they are stored.
+    ///
+    /// # Safety
+    /// The row is dense, samples have 2 bytes, and `row` is valid for reading a row.
+    #[inline(always)]
+    pub unsafe fn read_stored_words(&self, row: *const u8, before: usize, out: &mut [u16]) {
+        // SAFETY: the caller's row holds its samples, and `read` passes indices of samples.
+        self.read(before, out, |i| unsafe { row.cast::<u16>().add(i).read_unaligned() });
+    }
+
+    /// The pixels behind the first `count`, of a dense row.
+    pub fn skip_pixels(self, count: usize) -> Self {
+        Self { pixels: self.pixels - count, ..self }
+    }
+
+    /// Fills `out` with the biased samples of a row, the first pixel repeated `before` times and the last one to the
+    /// end.
+    ///
+    /// # Safety
+    /// `row` is valid for reading a row.
+    #[inline(always)]
+    pub unsafe fn read_words(&self, row: *const u8, before: usize, out: &mut [u16]) {
+        let (left, mask) = self.alignment();
+        // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
+        unsafe {
+            let byte = |i: usize| u16::from(row.add(i).read()) << 8 ^ BIAS;
+            match self.storage {
+                Storage::Bytes => self.read(before, out, byte),
+                Storage::AlternateBytes(first) => self.read(before, out, |i| byte(first + 2 * i)),
+                Storage::Words => {
+                    let word = |i: usize| row.cast::<u16>().add(i).read_unaligned() << left & mask ^ BIAS;
+                    self.read(before, out, word);
+                }
+                Storage::Packed1010102 => self.read(before, out, |i| {
+                    let word = row.cast::<u32>().add(i / 4).read_unaligned();
+                    (if i % 4 == 3 { word >> 30 << 14 } else { (word >> (10 * (i % 4)) & 1023) << 6 }) as u16 ^ BIAS
+                }),
+            }
+        }
+    }
+
+    /// Fills `out` with samples, of which `sample` returns the one at an index in the row.
+    #[inline(always)]
+    fn read<T: Copy>(&self, before: usize, out: &mut [T], sample: impl Fn(usize) -> T) {
+        let (left, rest) = out.split_at_mut(before * self.channels);
+        let (middle, right) = rest.split_at_mut(self.samples().min(rest.len()));
+        for (i, element) in middle.iter_mut().enumerate() {
+            *element = sample(i);
+        }
+        let last = middle.len() - self.channels;
+        repeat_pixel(left, &middle[..self.channels]);
+        repeat_pixel(right, &middle[last..]);
+    }
+
+    /// Writes a row that is not dense, from its samples one after the other: bytes, or 16-bit elements.
+    ///
+    /// # Safety
+    /// `from` is valid for reading the samples, `row` for writing a row, and nobody else accesses these samples of it.
+    #[inline(always)]
+    pub unsafe fn scatter(&self, from: *const u8, row: *mut u8) {
+        // SAFETY: the loops stay in the row's samples, which the caller's addresses hold.
+        unsafe {
+            match self.storage {
+                Storage::AlternateBytes(first) => {
+                    (0..self.samples()).for_each(|i| row.add(first + 2 * i).write(from.add(i).read()));
+                }
+                Storage::Packed1010102 => {
+                    for i in 0..self.pixels {
+                        let four = from.cast::<[u16; 4]>().add(i).read_unaligned();
+                        row.cast::<u32>().add(i).write_unaligned(pack_1010102(four));
+                    }
+                }
+                Storage::Bytes | Storage::Words => unreachable!("results are written to dense rows directly"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(layout: PlaneLayout, channels: Channels, row: &[u8], before: usize, len: usize) -> Vec<u16> {
+        let mut out = vec![0; len];
+        let format = RowFormat::new(&layout, channels);
+        // SAFETY: every test's row holds the pixels of its layout.
+        unsafe { format.read_words(row.as_ptr(), before, &mut out) };
+        out.iter().map(|word| word ^ BIAS).collect()
+    }
+
+    #[test]
+    fn edges_repeat_whole_pixels() {
+        let layout = PlaneLayout::new(3, 1, 2, 8);
+        let read = words(layout, Channels::All, &[1, 2, 3, 4, 5, 6], 2, 13);
+        assert_eq!(read, [1, 2, 1, 2, 1, 2, 3, 4, 5, 6, 5, 6, 5].map(|byte| byte << 8));
+    }
+
+    #[test]
+    fn padding_bits_do_not_count() {
+        let row: Vec<u8> = [0xfc05_u16, 0x0439].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let low = PlaneLayout::new(2, 1, 1, 10);
+        assert_eq!(words(low, Channels::All, &row, 0, 2), [0x0140, 0x0e40]);
+        let high = PlaneLayout { sample_layout: SampleLayout::MsbAligned, ..low };
+        assert_eq!(words(high, Channels::All, &row, 0, 2), [0xfc00, 0x0400]);
+    }
+
+    #[test]
+    fn packed_samples_are_found_and_put_back() {
+        let pairs = |luma| PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma }, ..PlaneLayout::new(3, 1, 4, 8) };
+        let row = [10, 20, 30, 40, 50, 60, 70, 80];
+        for (luma, part, expected) in [
+            (0, Channels::Luma, &[10, 30, 50][..]),
+            (1, Channels::Luma, &[20, 40, 60]),
+            (0, Channels::Chroma, &[20, 40, 60, 80]),
+            (1, Channels::Chroma, &[10, 30, 50, 70]),
+        ] {
+            let expected: Vec<u16> = expected.iter().map(|byte| byte << 8).collect();
+            assert_eq!(words(pairs(luma), part, &row, 0, expected.len()), expected, "luma at {luma}, {part:?}");
+        }
+        let ten = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..PlaneLayout::new(1, 1, 4, 10) };
+        let word = 1023_u32 | 2 << 10 | 3 << 20 | 2 << 30;
+        let four = words(ten, Channels::All, &word.to_ne_bytes(), 0, 4);
+        assert_eq!(four, [1023 << 6, 2 << 6, 3 << 6, 2 << 14]);
+
+        let mut out = [0; 8];
+        for (part, bytes) in [(Channels::Luma, &[1, 2, 3, 4][..]), (Channels::Chroma, &[5, 6, 7, 8])] {
+            let format = RowFormat::new(&pairs(1), part).with_whole_pairs();
+            // SAFETY: the row has two pairs of pixels, as its layout says.
+            unsafe { format.scatter(bytes.as_ptr(), out.as_mut_ptr()) };
+        }
+        assert_eq!(out, [5, 1, 6, 2, 7, 3, 8, 4]);
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The rows step of a decimation: two source rows become one row of pairs, whose 32-bit words hold one column of both.
+//!
+//! [`PairDotRowsDown`] multiplies two 16-bit samples at a time and supports every instruction set and sample type.
+//! `rows_down_vnni.rs` has a faster implementation for bytes, with identical output.
+
+use std::ops::Range;
+
+use super::row_format::RowFormat;
+use super::{PAIR_BIAS, SLACK};
+use crate::cpu::simd::Simd;
+use crate::cpu::weights::LevelWeights;
+use crate::filter::wide::LEVEL_RADIUS;
+
+/// An implementation of the rows step.
+pub trait RowsDown<S: Simd> {
+    /// Decimates two source rows to the words of `out`, biased, `V` vectors at a time. Meanwhile the `next` rows are loaded
+    /// into the cache.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`. Each source is valid for reading a row; `scratch` is valid for
+    /// [`RowGeometry::scratch_words`] words and `out` for [`RowGeometry::out_words`], and they do not overlap.
+    unsafe fn decimate<const V: usize>(
+        pass: &RowPass,
+        sources: [*const u8; 2],
+        next: [*const u8; 2],
+        scratch: *mut u32,
+        out: *mut u32,
+    );
+}
+
+/// Sizes of the rows step.
+#[derive(Debug, Clone, Copy)]
+pub struct RowGeometry {
+    /// Pixels of a source row for one of the small plane: 1, 2 or 4.
+    pub factor: usize,
+    pub channels: usize,
+    /// Pixels of a small row.
+    pub small_pixels: usize,
+}
+
+impl RowGeometry {
+    /// Pixels of the small plane that a sum reads from, besides its own.
+    pub const REACH: usize = 2 * LEVEL_RADIUS as usize;
+
+    /// Samples in a small row.
+    pub fn samples(&self) -> usize {
+        self.small_pixels * self.channels
+    }
+
+    /// Pixels of a source row with its edges repeated: those that the sums of a row read, rounded up.
+    pub fn source_pixels(&self) -> usize {
+        match self.factor {
+            1 => self.small_pixels,
+            factor => factor * (self.small_pixels + Self::REACH),
+        }
+    }
+
+    /// Pixels by which the source row starts before the picture.
+    pub fn before(&self) -> usize {
+        if self.factor == 1 { 0 } else { Self::REACH * self.factor }
+    }
+
+    /// Words for a source row of 16-bit samples.
+    pub fn source_words(&self) -> usize {
+        (self.source_pixels() * self.channels + SLACK).div_ceil(2).next_multiple_of(16)
+    }
+
+    /// Words for one stream: see [`RowGeometry::scratch_words`].
+    pub fn stream_words(&self) -> usize {
+        ((self.small_pixels + Self::REACH) * self.channels + SLACK).next_multiple_of(16)
+    }
+
+    /// Words of scratch memory: a source row at a time, and for both rows one word for each (pair or quad, channel),
+    /// in as many streams as a pixel of the small plane has pairs.
+    pub fn scratch_words(&self) -> usize {
+        self.source_words() + 2 * (self.factor / 2).max(1) * self.stream_words()
+    }
+
+    /// Words of a row of pairs, with what vectors write beyond the last one.
+    pub fn out_words(&self) -> usize {
+        (self.samples() + SLACK).next_multiple_of(16)
+    }
+}
+
+/// The blocks of a row that are gathered from the source itself; the others read a copy with repeated edges.
+pub struct DirectBlocks {
+    /// Pixels of the small plane whose blocks are, in steps of a block.
+    pub range: Range<usize>,
+    /// Samples of the copy that blocks before the range read.
+    left: usize,
+    /// First pixel of the source that blocks behind the range read.
+    right: usize,
+}
+
+impl DirectBlocks {
+    /// For a row of `samples` samples and blocks of `block` small pixels, which read `window` samples. Where the source
+    /// is not dense, no block.
+    pub fn new(geometry: &RowGeometry, format: &RowFormat, block: usize, window: usize, is_dense: bool) -> Self {
+        let RowGeometry { factor, channels, .. } = *geometry;
+        let before = geometry.before();
+        let first = RowGeometry::REACH.next_multiple_of(block);
+        // The last block's window ends in the row.
+        let last = (format.samples() + before * channels).checked_sub(window).map(|end| end / (factor * channels));
+        match last {
+            Some(last) if is_dense && last >= first => Self {
+                range: first..last / block * block + block,
+                left: factor * (first - block) * channels + window,
+                right: (factor * (last / block * block + block) - before).min(format.pixels - 1),
+            },
+            _ => Self { range: 0..0, left: geometry.source_pixels() * channels, right: format.pixels },
+        }
+    }
+
+    /// Makes the copy: `read` fills a slice with the row from a pixel on, after some repetitions of its first one.
+    #[inline(always)]
+    pub fn copy_edges<T>(&self, geometry: &RowGeometry, copy: &mut [T], read: impl Fn(usize, usize, &mut [T])) {
+        let (channels, before) = (geometry.channels, geometry.before());
+        let (left, right) = (self.left.min(copy.len()), (before + self.right) * channels);
+        read(0, before, &mut copy[..left]);
+        if !self.range.is_empty() && right < copy.len() {
+            read(self.right, 0, &mut copy[right..]);
+        }
+    }
+}
+
+/// What the rows step reads and by which taps.
+pub struct RowPass {
+    pub format: RowFormat,
+    pub geometry: RowGeometry,
+    pub weights: LevelWeights,
+}
+
+impl RowPass {
+    /// Asks for the part of rows that `count` samples of the small plane, from sample x on, are computed from.
+    #[inline(always)]
+    pub fn prefetch<S: Simd>(&self, rows: [*const u8; 2], x: usize, count: usize) {
+        const CACHE_LINE: usize = 64;
+        let bytes = self.geometry.factor * if self.format.is_bytes() { 1 } else { 2 };
+        for offset in (bytes * x..bytes * (x + count)).step_by(CACHE_LINE) {
+            rows.into_iter().for_each(|row| S::prefetch(row.wrapping_add(offset)));
+        }
+    }
+}
+
+/// The rows step with dot products of two. Each row is first rearranged to `factor / 2` streams: word (i, c) of stream
+/// h is the pair of samples 2h and 2h + 1 of channel c from small pixel i on. All loads of the sums are then dense.
+pub struct PairDotRowsDown;
+
+impl PairDotRowsDown {
+    /// The samples of each lane among the 64 from pixel i on, of stream `h`.
+    fn order(geometry: &RowGeometry, lanes: usize, h: usize) -> [u16; 32] {
+        let RowGeometry { factor, channels, .. } = *geometry;
+        let mut order = [0; 32];
+        for lane in 0..lanes / channels * channels {
+            let (i, c) = (lane / channels, lane % channels);
+            for k in 0..2 {
+                order[2 * lane + k] = ((factor * i + 2 * h + k) * channels + c) as u16;
+            }
+        }
+        order
+    }
+}
+
+impl<S: Simd> RowsDown<S> for PairDotRowsDown {
+    #[inline(always)]
+    unsafe fn decimate<const V: usize>(
+        pass: &RowPass,
+        sources: [*const u8; 2],
+        next: [*const u8; 2],
+        scratch: *mut u32,
+        out: *mut u32,
+    ) {
+        let geometry = &pass.geometry;
+        let RowGeometry { factor, channels, .. } = *geometry;
+        let (samples, stream_words) = (geometry.samples(), geometry.stream_words());
+        let row = scratch.cast::<u16>();
+        let row_samples = geometry.source_pixels() * channels;
+        // SAFETY: the caller guarantees the instruction set, the sources, and `scratch` and `out` of the sizes of
+        // `geometry`. The row's samples and its streams are disjoint parts of `scratch`. Streams have as many words as
+        // the row has small pixels and REACH more; sums read up to REACH pixels further on, and vectors up to SLACK
+        // words beyond.
+        unsafe {
+            if factor == 1 {
+                for (i, source) in sources.into_iter().enumerate() {
+                    pass.format.read_words(source, 0, std::slice::from_raw_parts_mut(row, row_samples));
+                    (0..samples).for_each(|x| out.cast::<u16>().add(2 * x + i).write(row.add(x).read()));
+                }
+                return;
+            }
+            let streams = |r: usize| scratch.wrapping_add(geometry.source_words() + r * (factor / 2) * stream_words);
+            let block = S::LANES / channels;
+            let is_dense = pass.format.is_dense_words();
+            let direct = DirectBlocks::new(geometry, &pass.format, block, 64, is_dense);
+            let mut orders = [[0; 32]; 2];
+            for (h, order) in orders.iter_mut().enumerate().take(factor / 2) {
+                *order = Self::order(geometry, S::LANES, h);
+            }
+            // Of a dense row the samples are aligned and biased after they are gathered.
+            let (left, mask) = if is_dense { pass.format.alignment() } else { (0, 0xffff) };
+            let mask = S::splat(u32::from(mask) * 0x1_0001);
+            let bias = S::splat(if is_dense { PAIR_BIAS } else { 0 });
+            for (r, source) in sources.into_iter().enumerate() {
+                let copy = std::slice::from_raw_parts_mut(row, row_samples);
+                if is_dense {
+                    direct.copy_edges(geometry, copy, |pixel, before, out| {
+                        let from = source.add(2 * pixel * channels);
+                        pass.format.skip_pixels(pixel).read_stored_words(from, before, out);
+                    });
+                } else {
+                    pass.format.read_words(source, geometry.before(), copy);
+                }
+                let in_source = source.cast::<u16>().wrapping_sub(geometry.before() * channels);
+                for i in (0..geometry.small_pixels + RowGeometry::REACH).step_by(block) {
+                    let from = if direct.range.contains(&i) { in_source } else { row.cast_const() };
+                    let from = from.wrapping_add(factor * i * channels);
+                    for (h, order) in orders.iter().enumerate().take(factor / 2) {
+                        let pairs = S::shift_left(S::gather_pairs(from, order), left);
+                        let to = streams(r).add(h * stream_words + i * channels);
+                        S::store(to, S::xor(S::and(pairs, mask), bias));
+                    }
+                }
+            }
+            let rounding = S::splat(1 << 15);
+            for x in (0..samples).step_by(V * S::LANES) {
+                pass.prefetch::<S>(next, x, V * S::LANES);
+                let mut sums = [[rounding; V]; 2];
+                for (m, &weight) in pass.weights.pairs.iter().enumerate() {
+                    let weight = S::splat(weight);
+                    let from = m % (factor / 2) * stream_words + 2 * m / factor * channels + x;
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        let words = streams(r).add(from);
+                        for (v, sum) in sums.iter_mut().enumerate() {
+                            *sum = S::dot(*sum, S::load(words.add(v * S::LANES)), weight);
+                        }
+                    }
+                }
+                for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
+                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
+                }
+            }
+        }
+    }
+}
+
+/// The two samples of a word of the rows step, without bias.
+pub fn unpack(word: u32) -> [u16; 2] {
+    let word = word ^ PAIR_BIAS;
+    [word as u16, (word >> 16) as u16]
+}

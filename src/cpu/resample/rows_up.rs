@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The rows step of an interpolation: a row of the small plane's width becomes one of the plane's.
+
+use super::row_format::RowFormat;
+use crate::cpu::simd::{LaneOrder, Simd};
+use crate::cpu::weights::PhaseWeights;
+
+/// The sums of each phase. Pair i is that of the samples `PAIRS[i]` and the next one of the small plane.
+///
+/// # Safety
+/// The processor has the instruction set of `S`.
+#[inline(always)]
+pub unsafe fn dots<S: Simd, const FACTOR: usize>(
+    weights: &[[S::Vector; 4]; FACTOR],
+    initial: S::Vector,
+    pairs: [S::Vector; 5],
+) -> [S::Vector; FACTOR] {
+    let mut sums = [initial; FACTOR];
+    for (p, sum) in sums.iter_mut().enumerate() {
+        let weights = &weights[p];
+        // SAFETY: the caller guarantees the instruction set.
+        unsafe {
+            if p == 0 {
+                *sum = S::dot(*sum, pairs[0], weights[0]);
+                *sum = S::dot(*sum, pairs[2], weights[1]);
+            } else {
+                *sum = S::dot(*sum, pairs[1], weights[0]);
+                *sum = S::dot(*sum, pairs[3], weights[1]);
+            }
+            // The taps of the phase halfway between two samples are too small to be split.
+            if 2 * p != FACTOR {
+                *sum = S::dot(*sum, pairs[3], weights[2]);
+            }
+            *sum = S::dot(*sum, pairs[4], weights[3]);
+        }
+    }
+    sums
+}
+
+/// The first samples of the five different pairs of [`PhaseWeights`].
+pub const PAIRS: [usize; 5] = [0, 1, 2, 3, 5];
+
+/// The words of every phase as vectors.
+///
+/// # Safety
+/// The processor has the instruction set of `S`, and there are at least FACTOR phases.
+#[inline(always)]
+pub unsafe fn splat_weights<S: Simd, const FACTOR: usize>(phases: &[PhaseWeights]) -> [[S::Vector; 4]; FACTOR] {
+    // SAFETY: the caller guarantees the instruction set.
+    unsafe {
+        let mut weights = [[S::splat(0); 4]; FACTOR];
+        for (weights, phase) in weights.iter_mut().zip(phases) {
+            for (weight, word) in weights.iter_mut().zip(phase.words) {
+                *weight = S::splat(word);
+            }
+        }
+        weights
+    }
+}
+
+/// The rows step, with the order in which vectors of sums become a row.
+pub struct RowsUp {
+    pub format: RowFormat,
+    /// Of the phases; empty for a factor of one.
+    pub phases: Vec<PhaseWeights>,
+}
+
+impl RowsUp {
+    /// Pixels of the small plane in a vector.
+    fn vector_pixels<S: Simd>(&self) -> usize {
+        S::LANES / self.format.channels
+    }
+
+    /// The order of four vectors of sums: with four phases the phases of one vector of small pixels, with two those of
+    /// two vectors.
+    pub fn order<S: Simd>(&self) -> LaneOrder {
+        let (pixels, channels, factor) = (self.vector_pixels::<S>(), self.format.channels, self.phases.len());
+        let element = |k: usize| {
+            let (x, c) = (k / channels, k % channels);
+            let (small, phase) = (x / factor, x % factor);
+            (small / pixels * factor + phase, small % pixels * channels + c)
+        };
+        LaneOrder::new((0..4 * pixels * channels).map(element))
+    }
+
+    /// Words of which vector `v` is what sums of the columns from `12 i + v` on start with: rounding, and 2³¹, which
+    /// removes the bias.
+    pub fn initial(&self) -> [u32; 48] {
+        std::array::from_fn(|x| 1 << 31 | self.format.rounding(x % self.format.channels))
+    }
+
+    /// Interpolates the biased row `from`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`. There are two or four phases. `from` is valid for reading the
+    /// small row and SLACK elements beyond, `out` for writing the samples of the row, as bytes if they are bytes.
+    #[inline(always)]
+    pub unsafe fn interpolate<S: Simd>(&self, order: &LaneOrder, from: *const u16, out: *mut u8) {
+        // SAFETY: the caller guarantees the instruction set, the addresses, and which type samples are of.
+        unsafe {
+            match (self.phases.len(), self.format.channels) {
+                (2, 1) => self.interpolate_channels::<S, 2, 1>(order, from, out),
+                (2, 2) => self.interpolate_channels::<S, 2, 2>(order, from, out),
+                (2, 3) => self.interpolate_channels::<S, 2, 3>(order, from, out),
+                (2, _) => self.interpolate_channels::<S, 2, 4>(order, from, out),
+                (_, 1) => self.interpolate_channels::<S, 4, 1>(order, from, out),
+                (_, 2) => self.interpolate_channels::<S, 4, 2>(order, from, out),
+                (_, 3) => self.interpolate_channels::<S, 4, 3>(order, from, out),
+                (_, _) => self.interpolate_channels::<S, 4, 4>(order, from, out),
+            }
+        }
+    }
+
+    /// # Safety
+    /// See [`RowsUp::interpolate`]; there are FACTOR phases and CHANNELS channels.
+    #[inline(always)]
+    unsafe fn interpolate_channels<S: Simd, const FACTOR: usize, const CHANNELS: usize>(
+        &self,
+        order: &LaneOrder,
+        from: *const u16,
+        out: *mut u8,
+    ) {
+        let (pixels, samples, shifts) = (S::LANES / CHANNELS, self.format.samples(), self.format.shifts());
+        let vectors = 4 / FACTOR;
+        let is_bytes = self.format.is_bytes();
+        let bytes = if is_bytes { 1 } else { 2 };
+        // SAFETY: the caller guarantees the instruction set and the addresses. Blocks read from the pixels of the small
+        // row on, at most SLACK elements beyond. A block that ends beyond the row is written to `partial` first.
+        unsafe {
+            let initial = S::load(self.initial().as_ptr());
+            let weights = splat_weights::<S, FACTOR>(&self.phases);
+            let block = 4 * pixels * CHANNELS;
+            for (i, x) in (0..samples).step_by(block).enumerate() {
+                let mut sums = [initial; 4];
+                for v in 0..vectors {
+                    let small = from.add((vectors * i + v) * pixels * CHANNELS);
+                    let mut pairs = [initial; 5];
+                    for (pair, k) in pairs.iter_mut().zip(PAIRS) {
+                        *pair = S::load_pairs(small.add(k * CHANNELS), CHANNELS);
+                    }
+                    let phases = dots::<S, FACTOR>(&weights, initial, pairs);
+                    for (p, sum) in phases.into_iter().enumerate() {
+                        sums[v * FACTOR + p] = sum;
+                    }
+                }
+                let mut partial = [0_u16; 64];
+                let is_full = samples - x >= 4 * S::LANES;
+                let to = if is_full { out.add(bytes * x) } else { partial.as_mut_ptr().cast() };
+                if is_bytes {
+                    S::store_ordered8(to, sums, order);
+                } else {
+                    S::store_ordered16(to.cast(), sums, shifts, order);
+                }
+                if !is_full {
+                    out.add(bytes * x).copy_from(partial.as_ptr().cast(), bytes * (samples - x).min(block));
+                }
+            }
+        }
+    }
+}

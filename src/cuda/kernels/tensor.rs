@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The launches of the tensor-core kernels, which do all steps of the wide form: decimation, the small plane's blur and
+//! interpolation. Their small planes have a layout of their own (kernels/tensor.cuh), so a plane is blurred by these
+//! kernels from its first level to its last, or not at all.
+
+use std::ops::Range;
+
+use super::abi::*;
+use crate::cuda::driver::Grid;
+use crate::cuda::driver::device::DeviceLimits;
+use crate::filter::Taps;
+use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::plan::{Buffer, Channels, Operation, PlaneTaps};
+use crate::filter::wide::{Factor, MARGIN};
+
+/// A step of the wide form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// From the larger plane of a level to the small one.
+    Decimate,
+    /// The direct form, on the smallest plane.
+    Blur,
+    /// From the small plane of a level to the larger one.
+    Interpolate,
+}
+
+/// A step for some rows of a plane in device memory.
+#[derive(Debug, Clone)]
+pub struct PlaneStep<'a> {
+    /// The step.
+    pub step: Step,
+    /// The level of the decimation or interpolation, or the last one of a blur.
+    pub level: u8,
+    /// The larger plane of the level.
+    pub larger: PlaneLayout,
+    /// The level's factor along both axes.
+    pub factor: Factor,
+    /// The planes; which of them are used depends on the step.
+    pub planes: StepPlanes,
+    /// The taps of a blur.
+    pub taps: Option<&'a PlaneTaps>,
+    /// The rows of the output to write, at least one.
+    pub rows: Range<u32>,
+}
+
+/// Addresses of the planes of a step, see `TensorPlane` in kernels/abi.h; 0 where the step does not use them.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs, reason = "kernels/abi.h documents them")]
+pub struct StepPlanes {
+    pub src: u64,
+    pub src_pitch: u64,
+    pub dst: u64,
+    pub dst_pitch: u64,
+    pub decimated: u64,
+    pub blurred: u64,
+}
+
+/// Planes that one launch processes.
+#[derive(Debug, Clone)]
+pub struct TensorBatch<'a> {
+    planes: Vec<PlaneStep<'a>>,
+}
+
+/// Whether the kernels have an operation: planes of interleaved bytes, the same factor on both axes.
+pub fn supports(operation: &Operation) -> bool {
+    let resampling = match operation {
+        Operation::Decimate(resampling) | Operation::Interpolate(resampling) => resampling,
+        Operation::Blur { source, destination, taps } => {
+            let is_small = |buffer| matches!(buffer, Buffer::Temporary(_));
+            return is_small(source.buffer)
+                && is_small(destination.buffer)
+                && [&taps.rows, &taps.columns].iter().all(|taps| taps.radius() <= TENSOR_RADIUS_MAX as usize);
+        }
+        _ => return false,
+    };
+    let larger = match operation {
+        Operation::Decimate(_) => &resampling.source,
+        _ => &resampling.destination,
+    };
+    let layout = &larger.field.layout;
+    let is_bytes = layout.sample_layout == SampleLayout::LsbAligned && layout.depth == 8;
+    let [x, y] = resampling.factors;
+    x == y && resampling.channels == Channels::All && (resampling.level > 0 || is_bytes)
+}
+
+/// Bytes that the kernels need for the small plane of a level, at either of its two stages.
+pub fn small_plane_bytes(small: &PlaneLayout) -> usize {
+    let (width, height, channels) = (small.width as usize, small.height as usize, usize::from(small.channels));
+    let decimated = 32 * channels * width.div_ceil(16) * height;
+    // The interpolation reads up to 9 columns behind the plane.
+    let blurred = 8 * channels * (width + 9).next_multiple_of(16) * height.div_ceil(TENSOR_ROWS as usize);
+    decimated.max(blurred)
+}
+
+/// Divides steps into batches, in order.
+pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneStep<'a>>) -> Vec<TensorBatch<'a>> {
+    let mut batches: Vec<TensorBatch> = Vec::new();
+    for plane in planes {
+        let joins = |batch: &&mut TensorBatch| {
+            let first = &batch.planes[0];
+            let is_same = match plane.step {
+                Step::Blur => first.step == Step::Blur,
+                _ => first.kernel() == plane.kernel() && first.level == plane.level,
+            };
+            is_same
+                && batch.planes.len() < PLANES as usize
+                && plane.shares_launches()
+                && batch.slots().len() + usize::from(!batch.slots().contains(&plane.taps)) <= FILTER_SLOTS as usize
+        };
+        match batches.last_mut().filter(joins) {
+            Some(batch) => batch.planes.push(plane),
+            None => batches.push(TensorBatch { planes: vec![plane] }),
+        }
+    }
+    batches
+}
+
+/// From this many samples on, a plane's decimation is bound by memory, and fewer rows read twice matter more than one wave of
+/// blocks. Measured on an H200.
+const LARGE: u32 = 24_000_000;
+/// The most rows of the output that a warp computes, as multiples of [`PlaneStep::row_unit`].
+const SEGMENT_UNITS: u32 = 16;
+
+impl PlaneStep<'_> {
+    /// The samples of a group of channels that the small planes store together.
+    fn group(&self) -> u32 {
+        if self.larger.channels.is_multiple_of(2) { 2 } else { 1 }
+    }
+
+    fn small(&self) -> [u32; 2] {
+        [self.larger.width, self.larger.height].map(|count| self.factor.decimated(count))
+    }
+
+    fn kernel(&self) -> Kernel {
+        let channels = self.larger.channels;
+        match self.step {
+            Step::Blur if self.radius() > TENSOR_RADIUS_SHORT as usize => Kernel::TensorBlurLong,
+            Step::Blur => Kernel::TensorBlurShort,
+            Step::Decimate if self.level > 0 => Kernel::TensorDecimateSmall,
+            Step::Interpolate if self.level > 0 => Kernel::TensorInterpolateSmall,
+            Step::Decimate => Kernel::TensorDecimate(TensorPixels::of(channels, self.factor)),
+            Step::Interpolate => Kernel::TensorInterpolate(TensorPixels::of(channels, self.factor)),
+        }
+    }
+
+    /// The larger radius of a blur's axes.
+    fn radius(&self) -> usize {
+        self.taps.map_or(0, |taps| taps.rows.radius().max(taps.columns.radius()))
+    }
+
+    /// Planes of three and four channels have kernels for a single plane.
+    fn shares_launches(&self) -> bool {
+        self.larger.channels < 3 || self.step == Step::Blur || self.level > 0
+    }
+
+    /// Shared memory of a block, in bytes.
+    fn shared_bytes(&self) -> u32 {
+        let (s, channels) = (self.factor.get(), u32::from(self.larger.channels));
+        let decimate = |step_bytes: u32, columns: u32, channels: u32| {
+            TENSOR_DECIMATE_WARPS * (TENSOR_DECIMATE_DEPTH * step_bytes * s * (columns + 1) * channels + s / 2 * 512)
+        };
+        let interpolate = |channels: u32| TENSOR_INTERPOLATE_WARPS * TENSOR_INTERPOLATE_DEPTH * 256 * channels;
+        match (self.step, self.level) {
+            (Step::Decimate, 0) => decimate(64, self.columns(), channels),
+            (Step::Decimate, _) => decimate(128, TENSOR_COLUMNS_SMALL, self.group()),
+            (Step::Blur, _) => {
+                let tiles = 2 * (self.radius() as u32).div_ceil(16).max(1) + 1;
+                TENSOR_BLUR_WARPS * (2 * 2 * 16 * (tiles + 1) + tiles * 512)
+            }
+            (Step::Interpolate, 0) => interpolate(channels),
+            (Step::Interpolate, _) => interpolate(self.group()),
+        }
+    }
+
+    /// Blocks of 8 small columns of a decimating warp.
+    fn columns(&self) -> u32 {
+        match self.larger.channels {
+            _ if self.level > 0 => TENSOR_COLUMNS_SMALL,
+            1 => TENSOR_COLUMNS_C1,
+            2 => TENSOR_COLUMNS_C2,
+            3 => TENSOR_COLUMNS_C3,
+            _ => TENSOR_COLUMNS_C4,
+        }
+    }
+
+    /// The rows of the output that a warp computes at least, in the decimation and the blur: the same number of source rows
+    /// for both factors of a decimation.
+    fn row_unit(&self) -> u32 {
+        match self.step {
+            Step::Decimate => 32 / self.factor.get(),
+            Step::Blur => 16,
+            Step::Interpolate => 0,
+        }
+    }
+
+    /// Blocks that a multiprocessor holds at a time, by the registers of the kernels for compute capability 8.0 to 9.0.
+    fn resident_blocks(&self) -> u32 {
+        match self.kernel() {
+            Kernel::TensorDecimate(TensorPixels::C12) => 8,
+            Kernel::TensorBlurShort => 3,
+            Kernel::TensorBlurLong => 2,
+            _ => 6,
+        }
+    }
+
+    /// The number of blocks whose warps compute `segment` rows each; of an interpolation the largest useful one.
+    fn blocks(&self, segment: u32) -> u32 {
+        let ([width, _], channels, group) = (self.small(), u32::from(self.larger.channels), self.group());
+        let (tiles, rows) = (width.div_ceil(16), self.rows.end - self.rows.start);
+        let groups = if self.step == Step::Decimate && self.level == 0 { 1 } else { channels / group };
+        match self.step {
+            Step::Decimate => {
+                let across = (tiles * 2).div_ceil(self.columns()) * groups;
+                (across * rows.div_ceil(segment)).div_ceil(TENSOR_DECIMATE_WARPS)
+            }
+            Step::Blur => (tiles * groups * rows.div_ceil(segment)).div_ceil(TENSOR_BLUR_WARPS),
+            Step::Interpolate => {
+                let groups = if self.level == 0 { 1 } else { groups };
+                let strips = (self.rows.end.div_ceil(16) - self.rows.start / 16) * groups;
+                (self.larger.width.div_ceil(8 * self.factor.get()) * strips).div_ceil(TENSOR_INTERPOLATE_WARPS)
+            }
+        }
+    }
+
+    fn is_large(&self) -> bool {
+        self.step == Step::Decimate && self.larger.width * self.larger.height * u32::from(self.larger.channels) > LARGE
+    }
+
+    /// A measure of the work of an interpolation.
+    fn work(&self) -> u64 {
+        let rows = self.rows.end - self.rows.start;
+        u64::from(self.larger.width) * u64::from(rows) * u64::from(self.larger.channels) + 1
+    }
+}
+
+/// Blocks of an interpolation per multiprocessor, which divide the work evenly: as many as run at the same time, but for
+/// three channels, whose units of work differ more in time.
+const INTERPOLATE_BLOCKS: u64 = 4;
+const INTERPOLATE_BLOCKS_C3: u64 = 8;
+
+impl<'a> TensorBatch<'a> {
+    /// Its planes.
+    pub fn planes(&self) -> &[PlaneStep<'a>] {
+        &self.planes
+    }
+
+    fn slots(&self) -> Vec<Option<&'a PlaneTaps>> {
+        let mut slots = Vec::new();
+        for plane in &self.planes {
+            if !slots.contains(&plane.taps) {
+                slots.push(plane.taps);
+            }
+        }
+        slots
+    }
+
+    /// Rows of a warp, as multiples of its plane's [`PlaneStep::row_unit`]. A warp also computes the rows around its own that
+    /// the filter reads, so more rows are less work; but the kernels are bound by latency, and a second wave of blocks doubles
+    /// the time. So it is the fewest rows whose blocks all run at the same time.
+    fn segment_units(&self, limits: DeviceLimits) -> u32 {
+        let least = if self.planes.iter().any(PlaneStep::is_large) { 4 } else { 1 };
+        let blocks = |units: u32| self.planes.iter().map(|plane| plane.blocks(units * plane.row_unit())).sum::<u32>();
+        let resident = self.planes.iter().map(PlaneStep::resident_blocks).min().unwrap_or(1);
+        (least..SEGMENT_UNITS)
+            .find(|units| blocks(*units) <= resident * limits.multiprocessors)
+            .unwrap_or(SEGMENT_UNITS)
+    }
+
+    /// The launch.
+    pub fn launch(&self, limits: DeviceLimits) -> Launch {
+        // A long blur in the batch needs the kernel for long ones.
+        let long = self.planes.iter().find(|plane| plane.kernel() == Kernel::TensorBlurLong);
+        let kernel = long.unwrap_or(&self.planes[0]).kernel();
+        let unused = TensorPlane { first_block: u32::MAX, ..TensorPlane::default() };
+        let slots = self.slots();
+        let mut args = TensorArgs {
+            planes: [unused; PLANES as usize],
+            taps: [[[0; TENSOR_TAPS as usize]; 2]; FILTER_SLOTS as usize],
+        };
+        for (to, taps) in args.taps.iter_mut().zip(&slots) {
+            if let Some(taps) = taps {
+                let packed = |taps: &Taps| std::array::from_fn(|i| taps.at(i) as u16);
+                *to = [packed(&taps.rows), packed(&taps.columns)];
+            }
+        }
+        let units = self.segment_units(limits);
+        let all_work: u64 = self.planes.iter().map(PlaneStep::work).sum();
+        let (mut blocks, mut shared_bytes) = (0, 0);
+        for (to, plane) in args.planes.iter_mut().zip(&self.planes) {
+            let StepPlanes { src, src_pitch, dst, dst_pitch, decimated, blurred } = plane.planes;
+            let segment = units * plane.row_unit();
+            let own = match plane.step {
+                Step::Interpolate => {
+                    let resident = if plane.larger.channels == 3 { INTERPOLATE_BLOCKS_C3 } else { INTERPOLATE_BLOCKS };
+                    let wanted = resident * u64::from(limits.multiprocessors) * plane.work() / all_work;
+                    plane.blocks(0).min((wanted as u32).max(1))
+                }
+                _ => plane.blocks(segment),
+            };
+            *to = TensorPlane {
+                src,
+                dst,
+                decimated,
+                blurred,
+                src_pitch,
+                dst_pitch,
+                width: plane.larger.width,
+                height: plane.larger.height,
+                channels: plane.larger.channels.into(),
+                factor: plane.factor.get(),
+                slot: slots.iter().position(|taps| *taps == plane.taps).unwrap_or(0) as u32,
+                row_begin: plane.rows.start,
+                row_end: plane.rows.end,
+                segment_rows: segment,
+                first_block: blocks,
+                blocks: own,
+            };
+            blocks += own;
+            shared_bytes = shared_bytes.max(plane.shared_bytes());
+        }
+        Launch { kernel, grid: Grid { blocks, threads: kernel.threads(), shared_bytes }, args: Args::Tensor(args) }
+    }
+}
+
+const _: () = assert!(MARGIN == LEVEL_RADIUS, "small planes have the margin that the kernels expect");

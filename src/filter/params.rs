@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The parameters of a blur, and the filter that follows from them.
+
+use super::taps::Taps;
+use super::wide::AxisBlur;
+
+/// Largest standard deviation, in pixels.
+pub const SIGMA_MAX: f64 = 1024.0;
+/// Largest kernel size, in taps per axis: 2 × 4σ + 1 for σ = 100.
+pub const KERNEL_SIZE_MAX: u32 = 801;
+/// A `sigma` or `kernel-size` outside its range.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum ParamError {
+    /// `sigma` is NaN, infinite, negative or above [`SIGMA_MAX`].
+    #[error("sigma={0} cannot be used: it must be a number from 0 to {SIGMA_MAX}")]
+    Sigma(f64),
+    /// `kernel-size` is even and not 0, or above [`KERNEL_SIZE_MAX`].
+    #[error("kernel-size={0} cannot be used: it must be 0 (follow sigma) or an odd number from 1 to {KERNEL_SIZE_MAX}")]
+    KernelSize(u32),
+}
+
+/// A standard deviation and a kernel size, both in range: [`BlurParams::new`] checks them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlurParams {
+    sigma: f64,
+    kernel_size: u32,
+}
+
+impl BlurParams {
+    /// Checks `sigma`, in pixels, 0 to [`SIGMA_MAX`], and `kernel_size`, in taps per axis: 0 (follow sigma) or an odd
+    /// number up to [`KERNEL_SIZE_MAX`]. Returns an error that names the value out of range.
+    pub fn new(sigma: f64, kernel_size: u32) -> Result<Self, ParamError> {
+        if !(0.0..=SIGMA_MAX).contains(&sigma) {
+            return Err(ParamError::Sigma(sigma));
+        }
+        if kernel_size > KERNEL_SIZE_MAX || (kernel_size != 0 && kernel_size.is_multiple_of(2)) {
+            return Err(ParamError::KernelSize(kernel_size));
+        }
+        Ok(Self { sigma, kernel_size })
+    }
+
+    /// Whether frames pass through unchanged, because sigma is 0.
+    pub fn is_passthrough(&self) -> bool {
+        self.sigma == 0.0
+    }
+
+    /// How one axis of a plane is blurred whose samples are `1/scale` pixels of the frame apart on that axis. `scale` is 1
+    /// for luma and RGB, and 0.5 for a chroma axis subsampled by two, so that the blur has the same width in the frame in
+    /// all planes and on both axes.
+    ///
+    /// If `kernel-size` is set, the form is direct and the radius is (kernel-size - 1) / 2 times `scale`, rounded half up.
+    /// Otherwise σ decides: from [`super::WIDE_SIGMA`] on, scaled, the form is wide; the radius of the direct form is
+    /// int(4σ + 0.5), as in SciPy and CuPy.
+    pub fn axis(&self, scale: f64) -> AxisBlur {
+        debug_assert!(scale > 0.0 && scale <= 1.0, "axis scale {scale}");
+        let sigma = self.sigma * scale;
+        match self.kernel_size {
+            0 => AxisBlur::gaussian(sigma),
+            size => AxisBlur::direct(Taps::gaussian(sigma, (f64::from((size - 1) / 2) * scale + 0.5) as usize)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scaled_axis_uses_the_scaled_sigma() {
+        for sigma in [0.7, 3.0, 20.0] {
+            let half = BlurParams::new(sigma, 0).unwrap().axis(0.5);
+            assert_eq!(half, BlurParams::new(sigma / 2.0, 0).unwrap().axis(1.0));
+        }
+        // kernel-size 7 has a radius of 3 pixels: 1.5 samples at half scale, rounded to 2.
+        assert_eq!(BlurParams::new(9.0, 7).unwrap().axis(0.5).taps.radius(), 2);
+    }
+
+    #[test]
+    fn values_out_of_range_return_an_error_that_names_them() {
+        for sigma in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.001, 1024.001] {
+            let message = BlurParams::new(sigma, 0).unwrap_err().to_string();
+            assert!(message.contains(&format!("sigma={sigma}")) && message.contains("0 to 1024"), "{message}");
+        }
+        for size in [2, 4, 800, 802, 803, u32::MAX] {
+            let message = BlurParams::new(1.0, size).unwrap_err().to_string();
+            assert!(message.contains(&format!("kernel-size={size}")) && message.contains("1 to 801"), "{message}");
+        }
+        assert!(BlurParams::new(0.0, 0).unwrap().is_passthrough());
+        assert!(!BlurParams::new(1e-9, 0).unwrap().is_passthrough());
+    }
+}
