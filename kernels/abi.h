@@ -380,7 +380,8 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //   block computes BLUR_COLUMNS_STEP rows of BLUR_COLUMNS_STRIP_SAMPLES samples.
 //
 // blur_decimate_<family>: rows, then columns, of a level with the same factor on both axes: reads the larger plane,
-//   writes the small plane. `yuv422` and `packed1010102` have none.
+//   writes the small plane. `yuv422` and `packed1010102` have none, nor have the `u8` families where there
+//   are tensor cores.
 //
 // blur_interpolate_<family>: columns, then rows, of such a level: reads the small plane, writes the larger plane.
 //

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: MPL-2.0 One axis of a decimation or of an interpolation, for every pixel layout and factor:
-// for what has no kernel in level.cuh. A thread computes four neighbours along the row, so that a loaded sample serves
-// up to four sums.
+// SPDX-License-Identifier: MPL-2.0
+// One axis of a decimation or of an interpolation, for every pixel layout and factor: for what has no kernel in
+// level.cuh. A thread computes four neighbours along the row, so that a loaded sample serves up to four sums.
 #ifndef BLUR_AXIS_H
 #define BLUR_AXIS_H
 #include "pixels.cuh"

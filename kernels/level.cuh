@@ -173,7 +173,7 @@ template <class T, int C, int S> struct Decimation {
               const int n = (g * PER_GROUP + p) * C + c;
               const u32* samples = words + (other * C + c) * GROUP_WORDS;
               if constexpr (sizeof(T) == 1) {
-                // Only the taps within 8 samples (factor 4) or 4 samples (factor 2) of the centre have a high byte.
+                // Only the taps within 7 samples (factor 4) or 4 samples (factor 2) of the centre have a high byte.
                 const bool has_high = S == 4 ? w >= 1 && w <= 4 : p == 0 ? w <= 2 : w >= 1;
                 low[n] = dot4(low[n], args.byte_taps[FACTOR][0][4 * p + w], samples[0]);
                 if (has_high) high[n] = dot4(high[n], args.byte_taps[FACTOR][1][4 * p + w], samples[0]);

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: MPL-2.0 The blur of small planes on tensor cores: rows, then columns. A warp owns 16 columns
-// of a channel group and walks down.
+// SPDX-License-Identifier: MPL-2.0
+// The blur of small planes on tensor cores: rows, then columns. A warp owns 16 columns of a channel group and walks
+// down.
 #ifndef BLUR_TENSOR_BLUR_H
 #define BLUR_TENSOR_BLUR_H
 #include "tensor.cuh"

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: MPL-2.0 Decimation on tensor cores: rows, then columns. A warp owns some blocks of 8 columns
-// of the small plane and walks down.
+// SPDX-License-Identifier: MPL-2.0
+// Decimation on tensor cores: rows, then columns. A warp owns some blocks of 8 columns of the small plane and walks
+// down.
 #ifndef BLUR_TENSOR_DECIMATE_H
 #define BLUR_TENSOR_DECIMATE_H
 #include "tensor.cuh"

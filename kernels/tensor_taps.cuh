@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: MPL-2.0 The constant taps of the wide Gaussian as tensor-core operands. They depend on the
-// factor alone, so the compiler makes the tables and the module holds them: nothing is uploaded and no lane computes
-// its operands.
+// SPDX-License-Identifier: MPL-2.0
+// The constant taps of the wide Gaussian as tensor-core operands. They depend on the factor alone, so the compiler
+// makes the tables and the module holds them: nothing is uploaded and no lane computes its operands.
 #ifndef BLUR_TENSOR_TAPS_H
 #define BLUR_TENSOR_TAPS_H
 #include "pixels.cuh"

@@ -91,8 +91,7 @@ __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, int c
 #endif
 }
 
-// Starts a copy of SIZE bytes (4, 8 or 16, and aligned to that) to shared memory. The second form reads only the first
-// `bytes` of them and fills the rest with zeros.
+// Starts a copy of SIZE bytes (4, 8 or 16, and aligned to that) to shared memory.
 template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const u8* from) {
 #ifdef BLUR_ON_CPU
   async_open.push_back({to, from, SIZE, SIZE});
@@ -102,7 +101,8 @@ template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const 
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(SIZE) : "memory");
 #endif
 }
-// Like copy_async, for sources that other warps of a multiprocessor read too.
+// Like copy_async, for sources that other warps of a multiprocessor read too. The second form reads only the first
+// `bytes` bytes and fills the rest with zeros.
 template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to, const u8* from) {
 #ifdef BLUR_ON_CPU
   async_open.push_back({to, from, SIZE, SIZE});

@@ -404,7 +404,7 @@ fn no_step_where_the_form_changes() {
         picture(SQUARE, |_, _| noise.next() as u16),
         photograph(),
     ];
-    for threshold in [3.5, 7.0, 28.32, 113.36, 453.5] {
+    for threshold in [3.5, 7.0, 28.32, 113.36, 453.45] {
         let [before, after] = [threshold - 0.01, threshold + 0.01];
         let [mut of_blur, mut of_gaussian] = [0.0_f64; 2];
         for image in pictures.iter().map(|picture| quantised(picture, 8)) {

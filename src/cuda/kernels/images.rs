@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// CUBINs are ELF files, the portable image is PTX, and each contains every kernel.
+    /// CUBINs are ELF files, the portable image is PTX, and each contains the kernels that it should.
     #[test]
     fn every_image_holds_every_kernel() {
         for kernels in [WideKernels::CudaCores, WideKernels::TensorCores].map(Kernel::prebuilt) {
