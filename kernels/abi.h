@@ -387,7 +387,7 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //
 // blur_tensor_decimate_<pixels>, blur_tensor_blur_{short,long}, blur_tensor_interpolate_<pixels>: the same steps, and
 //   the blur of the small plane, by radius, on tensor cores, for planes of interleaved bytes; `small` for the
-//   levels below the first, whose factor is 4. Their small planes have a layout of their own (tensor.cuh).
+//   levels below the first, whose factor is 4. tensor.cuh has the layout of their small planes.
 //
 // blur_axis: one axis of a level, for all families and factors. A level with different factors, or of a family that has
 //   no kernel of its own, takes two launches, the first of which writes a 16-bit intermediate, or one if the other

@@ -22,7 +22,8 @@ use gstcudagaussblur::cuda::kernels::tensor::{self, PlaneStep, TensorBatch};
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, SampleLayout};
-use gstcudagaussblur::filter::plan::{Buffer, Operation, Plan, View};
+use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
+use gstcudagaussblur::filter::plan::Plan;
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::wide::Factor;
 

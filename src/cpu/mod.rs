@@ -18,7 +18,8 @@ mod weights;
 use std::sync::Arc;
 
 use crate::filter::frame::{FrameMemory, PlaneLayout, Region, ValidFrames};
-use crate::filter::plan::{AlphaSource, Buffer, Operation, Plan, View};
+use crate::filter::operation::{AlphaSource, Buffer, Operation, View};
+use crate::filter::plan::Plan;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::process;
 use crate::threads::Threads;

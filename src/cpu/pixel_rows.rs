@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::{AlphaSource, Operation};
+use crate::filter::operation::{AlphaSource, Operation};
 use crate::filter::plane::{HostPlane, HostPlaneMut, copy_rows};
 
 /// An operation of a plan that goes pixel by pixel, and where its rows are.

@@ -4,7 +4,7 @@
 
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::PlaneTaps;
+use crate::filter::operation::PlaneTaps;
 use crate::filter::wide::{Factor, PHASE_TAPS};
 
 /// Output rows that the columns pass computes together, so that each row pair it loads contributes to four sums.

@@ -217,7 +217,10 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecUInt::builder("kernel-size")
             .nick("Kernel size")
-            .blurb("Taps per axis, an odd number; 0 follows sigma: a radius of 4 sigma below 3.5, decimation and interpolation above")
+            .blurb(
+                "Taps per axis, an odd number; 0 follows sigma: a radius of 4 sigma below 3.5, decimation and \
+                    interpolation from 3.5 on",
+            )
             .maximum(KERNEL_SIZE_MAX)
             .default_value(0)
             .mutable_playing()
@@ -268,8 +271,8 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
                     frames-passthrough, frames-abandoned (memory leaked because the device failed); of frames-cuda: \
                     frames-on-device (stayed in CUDA memory), frames-pinned-in and frames-pinned-out (input or \
                     output in pinned memory). bytes-copied: by the CPU, to and from staging buffers. Kernels: kernel \
-                    (in use), form (direct or wide), compiling, compile-last-ns, compile-last-from. Times per blurred frame in ns: upload-, \
-                    kernel- and download-, each with last-ns and mean-ns",
+                    (in use), form (direct or wide), compiling, compile-last-ns, compile-last-from. Times per blurred frame \
+                    in ns: upload-, kernel- and download-, each with last-ns and mean-ns",
             )
             .read_only()
             .build(),

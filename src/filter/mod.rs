@@ -2,6 +2,7 @@
 //! What every backend shares, without I/O or threads: the taps, the layout of frames, and the plan of a blur.
 
 pub mod frame;
+pub mod operation;
 mod params;
 pub mod plan;
 pub mod plane;

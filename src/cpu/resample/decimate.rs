@@ -9,7 +9,7 @@ use super::rows_down::{RowGeometry, RowPass, RowsDown, unpack};
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Simd;
 use crate::cpu::weights::LevelWeights;
-use crate::filter::plan::Resampling;
+use crate::filter::operation::Resampling;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::wide::LEVEL_RADIUS;
 

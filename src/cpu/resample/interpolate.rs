@@ -10,7 +10,7 @@ use super::{BIAS, SLACK};
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Simd;
 use crate::cpu::weights::PhaseWeights;
-use crate::filter::plan::Resampling;
+use crate::filter::operation::Resampling;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::wide::PHASE_TAPS;
 

@@ -5,7 +5,7 @@ use super::BIAS;
 use crate::cpu::rows::repeat_pixel;
 use crate::cpu::tile_blur::pack_1010102;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::Channels;
+use crate::filter::operation::Channels;
 
 /// Where the samples of a row are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use crate::cuda::driver::{Function, Grid, Stream};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::TEMPORARY_ROWS;
+use crate::filter::operation::TEMPORARY_ROWS;
 use crate::filter::wide::Factor;
 use crate::filter::{KERNEL_SIZE_MAX, wide};
 

@@ -4,7 +4,7 @@
 use super::abi::{ALPHA_THREADS, AlphaArgs, Args, Kernel, Launch};
 use crate::cuda::driver::Grid;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::AlphaSource;
+use crate::filter::operation::AlphaSource;
 use crate::filter::plane::DevicePlane;
 
 /// The planes of an operation on alpha. A plane that it does not use is the default, address 0.

@@ -11,7 +11,7 @@ use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::PlaneTaps;
+use crate::filter::operation::PlaneTaps;
 use crate::filter::plane::DevicePlane;
 
 /// The blur of some rows of a plane in device memory.

@@ -7,7 +7,7 @@
 use super::abi::*;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::PlaneTaps;
+use crate::filter::operation::PlaneTaps;
 
 /// Radii of a plane's taps: along rows, along columns, and along rows of the chroma of packed 4:2:2.
 pub fn radii(taps: &PlaneTaps) -> [u32; 3] {

@@ -7,7 +7,7 @@ use super::abi::*;
 use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::{Channels, Resampling};
+use crate::filter::operation::{Channels, Resampling};
 use crate::filter::plane::DevicePlane;
 use crate::filter::wide::Factor;
 

@@ -9,7 +9,8 @@ use super::batch::{self, LaunchBatch, PlaneBlur};
 use super::level::{self, Direction, LevelBatch, PlaneLevel};
 use super::tensor::{self, PlaneStep, Step, StepPlanes, TensorBatch};
 use crate::filter::frame::PlaneLayout;
-use crate::filter::plan::{AlphaSource, Buffer, Operation, Plan, Resampling, View};
+use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
+use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
 
 /// Temporaries and their rows start on this many bytes.

@@ -86,8 +86,9 @@ mod tests {
     use crate::cuda::kernels::batch::{PlaneBlur, batches};
     use crate::filter::BlurParams;
     use crate::filter::frame::{PlaneLayout, SampleLayout};
-    use crate::filter::plan::PlaneTaps;
-    use crate::filter::plan::{Operation, Plan};
+    use crate::filter::operation::Operation;
+    use crate::filter::operation::PlaneTaps;
+    use crate::filter::plan::Plan;
     use crate::filter::plane::DevicePlane;
 
     const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared_bytes: 227 << 10 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The launches of the tensor-core kernels, which do all steps of the wide form: decimation, the small plane's blur and
-//! interpolation. Their small planes have a layout of their own (kernels/tensor.cuh), so a plane is blurred by these
-//! kernels from its first level to its last, or not at all.
+//! interpolation. They store small planes in the layout of kernels/tensor.cuh, so a plane is blurred by these kernels from
+//! its first level to its last, or not at all.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::plan::{Buffer, Channels, Operation, PlaneTaps};
+use crate::filter::operation::{Buffer, Channels, Operation, PlaneTaps};
 use crate::filter::wide::{Factor, MARGIN};
 
 /// A step of the wide form.

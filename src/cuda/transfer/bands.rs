@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use crate::filter::frame::PlaneLayout;
-use crate::filter::plan::{Buffer, Operation, Plan, View};
+use crate::filter::operation::{Buffer, Operation, View};
+use crate::filter::plan::Plan;
 
 /// A band of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +105,8 @@ fn completed_rows(plan: &Plan, processed: &[u32]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::filter::BlurParams;
-    use crate::filter::plan::{AlphaMode, Options, Resampling};
+    use crate::filter::operation::Resampling;
+    use crate::filter::plan::{AlphaMode, Options};
 
     fn frames() -> Vec<Vec<PlaneLayout>> {
         let half = |width, height| PlaneLayout { sigma_scale: [0.5; 2], ..PlaneLayout::new(width, height, 2, 8) };
