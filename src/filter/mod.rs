@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What every backend shares, without I/O or threads: the taps, the layout of frames, and the plan of a blur.
+//! What every backend shares, without I/O or threads: the taps, the layout of frames, the plan of a blur, and the geometry
+//! of regions.
 
 pub mod frame;
 pub mod operation;
 mod params;
 pub mod plan;
 pub mod plane;
+pub mod regions;
 mod taps;
 pub mod wide;
 
