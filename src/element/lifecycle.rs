@@ -16,7 +16,7 @@ use crate::engine::{DeviceSelector, Engine};
 /// Opens the engine that the settings select, in the pipeline's CUDA context if it has one.
 pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(), gst::ErrorMessage> {
     let (settings, options) = state
-        .with_settings(|settings| settings.start().map(|options| (*settings, options)))
+        .with_settings(|settings| settings.start().map(|options| (settings.clone(), options)))
         .map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
     let context = if settings.backend == Backend::Cpu { None } else { cuda_context::find_context(element, state) };
     let device = match &context {

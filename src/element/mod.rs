@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The GStreamer element: properties, caps, buffers and messages. It translates them to calls of the engine and
 //! contains no CUDA code. `imp` has the virtual methods, which delegate to the other files.
+//!
+//! `detector_metas` (with `analytics`) reads what detectors attached, `regions` turns that and the settings into what is
+//! covered in a frame.
 
 mod allocation;
+pub mod analytics;
 mod caps;
 mod cuda_context;
 mod debug;
+pub mod detection;
+#[cfg_attr(not(test), expect(dead_code, reason = "streaming does not use it yet"))]
+mod detector_metas;
 mod error;
 pub mod formats;
 mod gstcuda;
+mod hold;
 mod host_registration;
 mod imp;
 mod lifecycle;
+mod missing;
 mod pinned_allocator;
+mod region_settings;
+#[cfg_attr(not(test), expect(dead_code, reason = "streaming does not use it yet"))]
+mod regions;
 mod settings;
 mod snapshot;
 mod state;
@@ -22,6 +34,7 @@ mod streaming;
 #[cfg(test)]
 mod tests;
 mod video_frame;
+mod zones;
 
 use gst::glib;
 use gst::prelude::*;
@@ -34,8 +47,15 @@ glib::wrapper! {
 
 /// Registers the element with rank none, so that decodebin and playbin never select it.
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-    for enum_type in [settings::Backend::static_type(), settings::Planes::static_type(), settings::Alpha::static_type()]
-    {
+    for enum_type in [
+        settings::Backend::static_type(),
+        settings::Planes::static_type(),
+        settings::Alpha::static_type(),
+        region_settings::RegionMode::static_type(),
+        region_settings::RegionSources::static_type(),
+        region_settings::Cover::static_type(),
+        region_settings::OnMissing::static_type(),
+    ] {
         enum_type.mark_as_plugin_api(gst::PluginAPIFlags::empty());
     }
     gst::Element::register(Some(plugin), "cudagaussblur", gst::Rank::NONE, CudaGaussBlur::static_type())

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The properties: names, ranges, defaults and validation.
+//! The properties: names, ranges, defaults and validation. Those of regions are in `region_settings`.
+
+use std::sync::Arc;
 
 use gst::glib;
 use gst::prelude::*;
 
+use super::region_settings::{self, RegionError, RegionSettings};
 use crate::engine;
 use crate::filter::plan::{self, Options, Selection};
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
@@ -82,7 +85,7 @@ impl From<Alpha> for plan::AlphaMode {
 }
 
 /// The values of the writable properties. Before start, they may be invalid; start then fails.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     pub sigma: f64,
     pub kernel_size: u32,
@@ -91,6 +94,8 @@ pub struct Settings {
     pub backend: Backend,
     pub cuda_device_id: i32,
     pub max_in_flight: u32,
+    /// Shared, because the settings are copied for every frame and these have lists.
+    pub regions: Arc<RegionSettings>,
     /// Set between start and stop, when invalid values and changes of what start uses are refused.
     pub started: bool,
 }
@@ -105,16 +110,26 @@ impl Default for Settings {
             backend: Backend::Auto,
             cuda_device_id: -1,
             max_in_flight: 1,
+            regions: Arc::default(),
             started: false,
         }
     }
+}
+
+/// Values of properties that cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SettingsError {
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    #[error(transparent)]
+    Region(#[from] RegionError),
 }
 
 /// Why a property keeps its value.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertyError {
     #[error("{error}; {property} stays {current}")]
-    Value { error: ParamError, property: &'static str, current: String },
+    Value { error: SettingsError, property: &'static str, current: String },
     #[error("{property} can be changed only while the element is stopped (NULL or READY); it stays {current}")]
     Started { property: &'static str, current: String },
 }
@@ -133,9 +148,15 @@ impl Settings {
         u32::try_from(self.cuda_device_id).ok()
     }
 
+    /// How frames are blurred, if all settings are valid.
+    fn check(&self) -> Result<Options, SettingsError> {
+        self.regions.check()?;
+        Ok(self.options()?)
+    }
+
     /// Validates the settings and marks them as started.
-    pub fn start(&mut self) -> Result<Options, ParamError> {
-        let options = self.options()?;
+    pub fn start(&mut self) -> Result<Options, SettingsError> {
+        let options = self.check()?;
         self.started = true;
         Ok(options)
     }
@@ -150,13 +171,13 @@ impl Settings {
             "backend" => self.backend.to_value(),
             "cuda-device-id" => self.cuda_device_id.to_value(),
             "max-in-flight" => self.max_in_flight.to_value(),
-            other => unreachable!("no property {other}"),
+            other => self.regions.get(other).unwrap_or_else(|| unreachable!("no property {other}")),
         }
     }
 
     /// Sets a property. On an error it keeps its value.
     pub fn set(&mut self, property: &str, value: &glib::Value) -> Result<(), PropertyError> {
-        let mut changed = *self;
+        let mut changed = self.clone();
         // GObject checks name and type before it calls set_property.
         let (property, current) = match property {
             "sigma" => {
@@ -187,14 +208,18 @@ impl Settings {
                 changed.max_in_flight = value.get().expect("a uint");
                 ("max-in-flight", self.max_in_flight.to_string())
             }
-            other => unreachable!("no writable property {other}"),
+            other => {
+                let set = Arc::make_mut(&mut changed.regions).set(other, value);
+                let property = set.unwrap_or_else(|| unreachable!("no writable property {other}"));
+                (property, self.regions.describe(property))
+            }
         };
         if self.started {
             let fixed = |settings: &Self| (settings.backend, settings.cuda_device_id, settings.max_in_flight);
             if fixed(&changed) != fixed(self) {
                 return Err(PropertyError::Started { property, current });
             }
-            if let Err(error) = changed.options() {
+            if let Err(error) = changed.check() {
                 return Err(PropertyError::Value { error, property, current });
             }
         }
@@ -205,7 +230,7 @@ impl Settings {
 
 /// All properties of the element.
 pub fn param_specs() -> Vec<glib::ParamSpec> {
-    vec![
+    let mut properties = vec![
         glib::ParamSpecDouble::builder("sigma")
             .nick("Sigma")
             .blurb("Standard deviation of the Gaussian in pixels; 0 passes frames through unchanged")
@@ -276,5 +301,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             )
             .read_only()
             .build(),
-    ]
+    ];
+    properties.append(&mut region_settings::param_specs());
+    properties
 }

@@ -26,7 +26,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl SharedState {
     /// A copy of the settings.
     pub fn settings(&self) -> Settings {
-        *lock(&self.settings)
+        lock(&self.settings).clone()
     }
 
     /// Changes the settings.

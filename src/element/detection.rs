@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A detection: what a detector says about one object. Also the labels that select detections.
+
+use crate::filter::regions::Area;
+
+/// One object that a detector found in a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detection {
+    /// What the object is, for example `face`.
+    pub label: Option<String>,
+    /// How certain the detector is, 0 to 1; `None` if it does not say.
+    pub confidence: Option<f32>,
+    /// Where it is, in luma samples of the frame.
+    pub area: Area,
+    /// The number that a tracker gave the object, the same in every frame.
+    pub tracking_id: Option<u64>,
+}
+
+/// A confidence as a detector reports it. `None` for anything but a number from 0 to 1: some detectors report -1 or a
+/// value that is not a number where they know none, and an unknown confidence counts as certain.
+pub fn confidence(reported: f64) -> Option<f32> {
+    (0.0..=1.0).contains(&reported).then_some(reported as f32)
+}
+
+/// The value of `labels`: the labels whose detections count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels {
+    text: String,
+    names: Vec<String>,
+}
+
+impl Labels {
+    /// Reads a list separated by commas. Blanks around a label and empty labels are ignored.
+    pub fn parse(text: &str) -> Self {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Self { text: text.to_owned(), names: names.map(str::to_owned).collect() }
+    }
+
+    /// The list as it was given to [`Labels::parse`].
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether detections with this label count. All do if the list is empty. One without a label always does: what the
+    /// detector does not say must not uncover an object. For the same reason the case of ASCII letters is ignored.
+    pub fn select(&self, label: Option<&str>) -> bool {
+        let Some(label) = label else { return true };
+        self.names.is_empty() || self.names.iter().any(|name| name.eq_ignore_ascii_case(label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_select_by_name() {
+        for (text, label, selected) in [
+            ("", Some("cat"), true),
+            (" , ", Some("cat"), true),
+            ("face", Some("face"), true),
+            ("face", Some("cat"), false),
+            ("face", Some("faces"), false),
+            ("face", Some(""), false),
+            ("face", None, true),
+            ("person, licence plate ,FACE", Some("licence plate"), true),
+            ("person, licence plate ,FACE", Some("face"), true),
+            ("person, licence plate ,FACE", Some("licence"), false),
+        ] {
+            let labels = Labels::parse(text);
+            assert_eq!(labels.select(label), selected, "{text:?} {label:?}");
+            assert_eq!(labels.text(), text);
+        }
+    }
+
+    #[test]
+    fn confidence_outside_of_0_to_1_is_unknown() {
+        assert_eq!([0.0, 0.5, 1.0].map(confidence), [Some(0.0), Some(0.5), Some(1.0)]);
+        for unknown in [f64::NAN, -1.0, 1.01, 97.0, f64::INFINITY] {
+            assert_eq!(confidence(unknown), None, "{unknown}");
+        }
+    }
+}

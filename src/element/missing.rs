@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `on-missing`: what becomes of a frame that no detector has looked at.
+
+use super::detector_metas::Looked;
+use super::region_settings::OnMissing;
+
+/// What is done with a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Its regions are covered.
+    Regions,
+    /// The whole frame is covered.
+    Whole,
+    /// It is dropped.
+    Drop,
+    /// Streaming ends with an error.
+    Error,
+}
+
+/// Whether this stream has had detector metas. It lasts from start to stop: neither caps, nor a flush, nor a new segment
+/// makes a detector that fell silent less suspicious.
+#[derive(Debug, Default)]
+pub struct Detectors {
+    seen: bool,
+}
+
+impl Detectors {
+    /// Decides about the next frame.
+    ///
+    /// `auto` cannot tell a detector that fell silent from one that attaches nothing when it finds nothing. The metas of
+    /// libgstanalytics can be empty, and GStreamer's tensor decoders attach such a meta to say that they looked. Regions
+    /// of interest have no such sign. So after the first face, `facedetect` has every frame without a face covered as a
+    /// whole. That hides too much rather than too little; with such a detector, `on-missing=pass` shows frames without
+    /// detections, and `hold-time` bridges the frames in which it misses an object.
+    ///
+    /// For the same reason `auto` covers the frames that a detector skips on purpose, if it works on every n-th frame
+    /// only: they carry no meta either. There, too, `pass` and a `hold-time` above n frames are the choice.
+    ///
+    /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector.
+    pub fn decide(&mut self, on_missing: OnMissing, looked: Looked) -> Decision {
+        match looked {
+            Looked::NotAsked => return Decision::Regions,
+            Looked::Yes => {
+                self.seen = true;
+                return Decision::Regions;
+            }
+            // A detector exists, but what it found is unknown.
+            Looked::Unreadable => self.seen = true,
+            Looked::No => (),
+        }
+        match on_missing {
+            OnMissing::Auto if self.seen => Decision::Whole,
+            OnMissing::Auto | OnMissing::Pass => Decision::Regions,
+            OnMissing::Cover => Decision::Whole,
+            OnMissing::Drop => Decision::Drop,
+            OnMissing::Error => Decision::Error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_covers_once_a_detector_has_been_seen() {
+        let mut detectors = Detectors::default();
+        for (looked, decision) in [
+            (Looked::No, Decision::Regions),
+            (Looked::NotAsked, Decision::Regions),
+            (Looked::No, Decision::Regions),
+            (Looked::Yes, Decision::Regions),
+            (Looked::No, Decision::Whole),
+            (Looked::NotAsked, Decision::Regions),
+            (Looked::Yes, Decision::Regions),
+            (Looked::No, Decision::Whole),
+        ] {
+            assert_eq!(detectors.decide(OnMissing::Auto, looked), decision, "{looked:?}");
+        }
+    }
+
+    #[test]
+    fn other_values_do_not_depend_on_the_past() {
+        for (on_missing, decision) in [
+            (OnMissing::Pass, Decision::Regions),
+            (OnMissing::Cover, Decision::Whole),
+            (OnMissing::Drop, Decision::Drop),
+            (OnMissing::Error, Decision::Error),
+        ] {
+            let mut detectors = Detectors::default();
+            for looked in [Looked::No, Looked::Yes, Looked::NotAsked, Looked::No, Looked::Unreadable] {
+                let looks = matches!(looked, Looked::Yes | Looked::NotAsked);
+                let expected = if looks { Decision::Regions } else { decision };
+                assert_eq!(detectors.decide(on_missing, looked), expected, "{on_missing:?} {looked:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn unreadable_metas_are_a_detector_that_did_not_look() {
+        let mut detectors = Detectors::default();
+        assert_eq!(detectors.decide(OnMissing::Auto, Looked::Unreadable), Decision::Whole);
+        assert_eq!(detectors.decide(OnMissing::Auto, Looked::No), Decision::Whole, "it has been seen");
+    }
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The properties that say which parts of the picture are covered, and how.
+
+use std::sync::LazyLock;
+
+use gst::glib;
+use gst::prelude::*;
+
+use super::detection::{Detection, Labels};
+use super::zones::{ZoneError, Zones};
+
+/// The type of `region-mode`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstCudaGaussBlurRegionMode")]
+pub enum RegionMode {
+    /// The whole picture.
+    #[default]
+    #[enum_value(name = "The whole picture", nick = "frame")]
+    Frame,
+    /// The regions.
+    #[enum_value(name = "The regions", nick = "inside")]
+    Inside,
+    /// All but the regions.
+    #[enum_value(name = "All but the regions", nick = "outside")]
+    Outside,
+}
+
+/// The type of `region-sources`.
+#[glib::flags(name = "GstCudaGaussBlurRegionSources")]
+pub enum RegionSources {
+    /// `zones`.
+    #[flags_value(name = "The zones property", nick = "zones")]
+    ZONES = 1,
+    /// GstVideoRegionOfInterestMeta.
+    #[flags_value(name = "GstVideoRegionOfInterestMeta", nick = "roi")]
+    ROI = 2,
+    /// GstAnalyticsRelationMeta.
+    #[flags_value(name = "Object detections of GstAnalyticsRelationMeta (GStreamer 1.24)", nick = "analytics")]
+    ANALYTICS = 4,
+}
+
+/// The type of `cover`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstCudaGaussBlurCover")]
+pub enum Cover {
+    /// The Gaussian.
+    #[default]
+    #[enum_value(name = "The Gaussian blur: a look, not anonymity", nick = "blur")]
+    Blur,
+    /// Cells of one colour.
+    #[enum_value(name = "Cells of one colour, which bound what is left of an object", nick = "mosaic")]
+    Mosaic,
+    /// One colour.
+    #[enum_value(name = "One colour, which leaves nothing of an object", nick = "fill")]
+    Fill,
+}
+
+/// The type of `on-missing`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstCudaGaussBlurOnMissing")]
+pub enum OnMissing {
+    /// `Cover` once detector metas have been seen, else `Pass`.
+    #[default]
+    #[enum_value(name = "Cover the whole frame once detector metas have been seen, else pass it on", nick = "auto")]
+    Auto,
+    /// Only zones and held objects are covered.
+    #[enum_value(name = "Pass it on; only zones and held objects are covered", nick = "pass")]
+    Pass,
+    /// The whole frame is covered.
+    #[enum_value(name = "Cover the whole frame", nick = "cover")]
+    Cover,
+    /// The frame is dropped.
+    #[enum_value(name = "Drop it", nick = "drop")]
+    Drop,
+    /// Streaming ends with an error.
+    #[enum_value(name = "End streaming with an error", nick = "error")]
+    Error,
+}
+
+/// Largest `expand`, as a share of a side.
+const EXPAND_MAX: f64 = 4.0;
+/// Largest `strength`, as a share of the shorter side.
+const STRENGTH_MAX: f64 = 2.0;
+/// Largest `cells`.
+const CELLS_MAX: u32 = 64;
+const DEFAULT_EXPAND: f64 = 0.2;
+const DEFAULT_STRENGTH: f64 = 0.25;
+const DEFAULT_CELLS: u32 = 6;
+const DEFAULT_FILL_COLOR: u32 = 0xff00_0000;
+const DEFAULT_HOLD_TIME: u64 = 500_000_000;
+const DEFAULT_SOURCES: RegionSources = RegionSources::all();
+
+/// A property that cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RegionError {
+    /// A number that is not in the property's range.
+    #[error("{property}={value} cannot be used: it must be a number from 0 to {max}")]
+    Number {
+        /// The property's name.
+        property: &'static str,
+        /// Its value.
+        value: f64,
+        /// The largest value that it can have.
+        max: f64,
+    },
+    /// `zones`.
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
+}
+
+/// The values of the properties. Before start, they may be invalid; start then fails.
+#[derive(Debug, Clone)]
+pub struct RegionSettings {
+    /// What is covered.
+    pub mode: RegionMode,
+    /// Where regions come from.
+    pub sources: RegionSources,
+    /// Fixed places.
+    pub zones: Zones,
+    /// Which detections count.
+    pub labels: Labels,
+    /// Detections with a confidence below it do not count.
+    pub min_confidence: f64,
+    /// By how much detections grow on each side, as a share of their side.
+    pub expand: f64,
+    /// What hides.
+    pub cover: Cover,
+    /// The standard deviation as a share of a region's shorter side.
+    pub strength: f64,
+    /// The cells of a mosaic along a region's shorter side.
+    pub cells: u32,
+    /// The colour of a fill, as ARGB.
+    pub fill_color: u32,
+    /// How long a vanished detection stays covered, in nanoseconds.
+    pub hold_time: u64,
+    /// What becomes of frames that no detector has looked at.
+    pub on_missing: OnMissing,
+}
+
+impl Default for RegionSettings {
+    fn default() -> Self {
+        Self {
+            mode: RegionMode::default(),
+            sources: DEFAULT_SOURCES,
+            zones: Zones::default(),
+            labels: Labels::default(),
+            min_confidence: 0.0,
+            expand: DEFAULT_EXPAND,
+            cover: Cover::default(),
+            strength: DEFAULT_STRENGTH,
+            cells: DEFAULT_CELLS,
+            fill_color: DEFAULT_FILL_COLOR,
+            hold_time: DEFAULT_HOLD_TIME,
+            on_missing: OnMissing::default(),
+        }
+    }
+}
+
+impl RegionSettings {
+    /// Whether a detection counts: its label is selected, and its confidence is not below `min-confidence`. An unknown
+    /// confidence counts as certain.
+    pub fn counts(&self, detection: &Detection) -> bool {
+        // In the precision of a confidence, so that 0.9 is not below 0.9.
+        let is_certain = detection.confidence.is_none_or(|confidence| confidence >= self.min_confidence as f32);
+        is_certain && self.labels.select(detection.label.as_deref())
+    }
+
+    /// Checks what GObject does not: numbers that are not a number, and zones.
+    pub fn check(&self) -> Result<(), RegionError> {
+        for (property, value, max) in [
+            ("min-confidence", self.min_confidence, 1.0),
+            ("expand", self.expand, EXPAND_MAX),
+            ("strength", self.strength, STRENGTH_MAX),
+        ] {
+            if !(0.0..=max).contains(&value) {
+                return Err(RegionError::Number { property, value, max });
+            }
+        }
+        Ok(self.zones.check()?)
+    }
+
+    /// The value of a property; `None` if this is no property of regions.
+    pub fn get(&self, property: &str) -> Option<glib::Value> {
+        Some(match property {
+            "region-mode" => self.mode.to_value(),
+            "region-sources" => self.sources.to_value(),
+            "zones" => self.zones.to_array().to_value(),
+            "labels" => self.labels.text().to_value(),
+            "min-confidence" => self.min_confidence.to_value(),
+            "expand" => self.expand.to_value(),
+            "cover" => self.cover.to_value(),
+            "strength" => self.strength.to_value(),
+            "cells" => self.cells.to_value(),
+            "fill-color" => self.fill_color.to_value(),
+            "hold-time" => self.hold_time.to_value(),
+            "on-missing" => self.on_missing.to_value(),
+            _ => return None,
+        })
+    }
+
+    /// The value of a property as text, for errors; empty if this is no property of regions.
+    pub fn describe(&self, property: &str) -> String {
+        let value = self.get(property);
+        let number = value.as_ref().and_then(|value| value.get::<f64>().ok());
+        let text = || value.as_ref().and_then(|value| value.serialize().ok()).map(String::from);
+        number.map(|number| number.to_string()).or_else(text).unwrap_or_default()
+    }
+
+    /// Sets a property, to any value of its type. Returns its name; `None` if this is no property of regions.
+    pub fn set(&mut self, property: &str, value: &glib::Value) -> Option<&'static str> {
+        // GObject checks the type before it calls set_property.
+        Some(match property {
+            "region-mode" => {
+                self.mode = value.get().expect("a region mode");
+                "region-mode"
+            }
+            "region-sources" => {
+                self.sources = value.get().expect("region sources");
+                "region-sources"
+            }
+            "zones" => {
+                self.zones = Zones::parse(value.get().expect("an array"));
+                "zones"
+            }
+            "labels" => {
+                let text: Option<&str> = value.get().expect("a string");
+                self.labels = Labels::parse(text.unwrap_or_default());
+                "labels"
+            }
+            "min-confidence" => {
+                self.min_confidence = value.get().expect("a double");
+                "min-confidence"
+            }
+            "expand" => {
+                self.expand = value.get().expect("a double");
+                "expand"
+            }
+            "cover" => {
+                self.cover = value.get().expect("a cover");
+                "cover"
+            }
+            "strength" => {
+                self.strength = value.get().expect("a double");
+                "strength"
+            }
+            "cells" => {
+                self.cells = value.get().expect("a uint");
+                "cells"
+            }
+            "fill-color" => {
+                self.fill_color = value.get().expect("a uint");
+                "fill-color"
+            }
+            "hold-time" => {
+                self.hold_time = value.get().expect("a uint64");
+                "hold-time"
+            }
+            "on-missing" => {
+                self.on_missing = value.get().expect("an on-missing");
+                "on-missing"
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The properties.
+pub fn param_specs() -> Vec<glib::ParamSpec> {
+    static ZONE: LazyLock<glib::ParamSpec> = LazyLock::new(|| {
+        glib::ParamSpecBoxed::builder::<gst::Structure>("zone")
+            .nick("Zone")
+            .blurb("A structure named zone with x, y, width, height and optionally start and end")
+            .build()
+    });
+    vec![
+        glib::ParamSpecEnum::builder::<RegionMode>("region-mode")
+            .nick("Region mode")
+            .blurb("What is covered: the whole picture, the regions, or all but the regions")
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecFlags::builder::<RegionSources>("region-sources")
+            .nick("Region sources")
+            .blurb("Where regions come from")
+            .default_value(DEFAULT_SOURCES)
+            .mutable_playing()
+            .build(),
+        gst::ParamSpecArray::builder("zones")
+            .nick("Zones")
+            .blurb(
+                "Fixed places that are covered, in fractions of the picture: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; \
+                    optional start and end are stream times in nanoseconds",
+            )
+            .element_spec(&*ZONE)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecString::builder("labels")
+            .nick("Labels")
+            .blurb(
+                "Labels of the detections that count, separated by commas; empty selects every label. A detection \
+                    without a label always counts",
+            )
+            .default_value(Some(""))
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecDouble::builder("min-confidence")
+            .nick("Minimum confidence")
+            .blurb("Detections with a confidence below it do not count; those without a confidence do")
+            .minimum(0.0)
+            .maximum(1.0)
+            .default_value(0.0)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecDouble::builder("expand")
+            .nick("Expand")
+            .blurb("How much detections grow on each side, as a share of their width and height")
+            .minimum(0.0)
+            .maximum(EXPAND_MAX)
+            .default_value(DEFAULT_EXPAND)
+            .controllable()
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecEnum::builder::<Cover>("cover")
+            .nick("Cover")
+            .blurb("What hides the regions. A blur is a look; to hide something, use mosaic with few cells or fill")
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecDouble::builder("strength")
+            .nick("Strength")
+            .blurb(
+                "Least standard deviation of the blur of a region, as a share of its shorter side; 0 uses sigma alone",
+            )
+            .minimum(0.0)
+            .maximum(STRENGTH_MAX)
+            .default_value(DEFAULT_STRENGTH)
+            .controllable()
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecUInt::builder("cells")
+            .nick("Cells")
+            .blurb("Cells of the mosaic along a region's shorter side; fewer hide more")
+            .minimum(1)
+            .maximum(CELLS_MAX)
+            .default_value(DEFAULT_CELLS)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecUInt::builder("fill-color")
+            .nick("Fill colour")
+            .blurb("Colour of the fill as ARGB, 0xAARRGGBB; the default is opaque black")
+            .default_value(DEFAULT_FILL_COLOR)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecUInt64::builder("hold-time")
+            .nick("Hold time")
+            .blurb("How long an object stays covered after it vanished from the detections, in nanoseconds")
+            .default_value(DEFAULT_HOLD_TIME)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecEnum::builder::<OnMissing>("on-missing")
+            .nick("On missing")
+            .blurb(
+                "What becomes of a frame without any detector meta. Detectors that attach nothing when they find nothing \
+                    (facedetect) need pass if such frames are to be visible",
+            )
+            .mutable_playing()
+            .build(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::regions::Area;
+
+    #[test]
+    fn label_and_confidence_decide_what_counts() {
+        let detection = |label: Option<&str>, confidence| Detection {
+            label: label.map(str::to_owned),
+            confidence,
+            area: Area::from_corner(0.0, 0.0, 1.0, 1.0),
+            tracking_id: None,
+        };
+        let settings =
+            RegionSettings { labels: Labels::parse("face"), min_confidence: 0.9, ..RegionSettings::default() };
+        for (label, confidence, counts) in [
+            (Some("face"), Some(0.9_f32), true),
+            (Some("face"), Some(0.89), false),
+            (Some("face"), None, true),
+            (Some("cat"), Some(1.0), false),
+            (Some("cat"), None, false),
+            (None, Some(0.95), true),
+            (None, Some(0.5), false),
+            (None, None, true),
+        ] {
+            assert_eq!(settings.counts(&detection(label, confidence)), counts, "{label:?} {confidence:?}");
+        }
+        assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0))));
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The regions of each frame: which detections count, what is held, and what becomes of a frame without detections.
+
+use super::detector_metas::Found;
+use super::hold::{FrameTime, Hold};
+use super::missing::{Decision, Detectors};
+use super::region_settings::{RegionSettings, RegionSources};
+use crate::filter::regions::Region;
+
+/// What is covered in a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FrameRegions {
+    /// These regions, in no particular order; they may overlap.
+    Regions(Vec<Region>),
+    /// The whole frame, whatever `region-mode` says.
+    Whole,
+    /// Nothing; the frame is dropped.
+    Drop,
+    /// Nothing; streaming ends with an error.
+    Error,
+}
+
+/// What the regions of a frame need to know about the previous frames.
+#[derive(Debug, Default)]
+pub struct RegionTracker {
+    hold: Hold,
+    detectors: Detectors,
+}
+
+impl RegionTracker {
+    /// The regions of the next frame, of `size` (width, height). `stream_time`, in nanoseconds, is that of the zones.
+    /// Called for every frame, also for those that are dropped, so that what vanishes in one is held in the next.
+    pub fn update(
+        &mut self,
+        settings: &RegionSettings,
+        mut found: Found,
+        time: FrameTime,
+        stream_time: Option<u64>,
+        size: (u32, u32),
+    ) -> FrameRegions {
+        let decision = self.detectors.decide(settings.on_missing, found.looked);
+        found.detections.retain(|detection| settings.counts(detection));
+        let covered = self.hold.update(time, settings.hold_time, found.detections);
+        match decision {
+            Decision::Whole => return FrameRegions::Whole,
+            Decision::Drop => return FrameRegions::Drop,
+            Decision::Error => return FrameRegions::Error,
+            Decision::Regions => (),
+        }
+        let mut regions: Vec<Region> =
+            covered.filter_map(|detection| Region::new(detection.area, settings.expand, size)).collect();
+        if settings.sources.contains(RegionSources::ZONES) {
+            let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(stream_time));
+            regions.extend(zones.filter_map(|zone| Region::new(zone.area(size), 0.0, size)));
+        }
+        FrameRegions::Regions(regions)
+    }
+
+    /// Forgets the objects of the previous frames. For new caps, a flush and a discontinuity.
+    pub fn clear(&mut self) {
+        self.hold.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gst::prelude::*;
+
+    use super::super::detection::{Detection, Labels};
+    use super::super::detector_metas::Looked;
+    use super::super::region_settings::OnMissing;
+    use super::super::zones::Zones;
+    use super::*;
+    use crate::filter::regions::{Area, Rect};
+
+    const SIZE: (u32, u32) = (640, 480);
+
+    fn face(x: f64, confidence: f32) -> Detection {
+        let area = Area::from_corner(x, 100.0, 50.0, 100.0);
+        Detection { label: Some("face".to_owned()), confidence: Some(confidence), area, tracking_id: None }
+    }
+
+    fn found(detections: &[Detection]) -> Found {
+        let looked = if detections.is_empty() { Looked::No } else { Looked::Yes };
+        Found { looked, detections: detections.to_vec() }
+    }
+
+    fn at(frame: u64) -> FrameTime {
+        FrameTime { timestamp: Some(frame * 40_000_000), duration: None }
+    }
+
+    #[test]
+    fn detections_are_filtered_expanded_and_held() {
+        let settings = RegionSettings {
+            labels: Labels::parse("face"),
+            min_confidence: 0.5,
+            on_missing: OnMissing::Pass,
+            ..RegionSettings::default()
+        };
+        let mut tracker = RegionTracker::default();
+        let mut rects = |frame, detections: &[Detection]| {
+            let regions = tracker.update(&settings, found(detections), at(frame), None, SIZE);
+            let FrameRegions::Regions(regions) = regions else { panic!("{regions:?}") };
+            regions.iter().map(|region| region.rect).collect::<Vec<_>>()
+        };
+        let cat = Detection { label: Some("cat".to_owned()), ..face(300.0, 1.0) };
+        let expanded = Rect::new(90, 80, 70, 140).unwrap();
+        assert_eq!(rects(0, &[face(100.0, 0.9), cat, face(400.0, 0.4)]), [expanded]);
+        assert_eq!(rects(1, &[face(100.0, 0.4)]), [expanded], "what is no longer certain has vanished");
+        assert_eq!(rects(12, &[]), [expanded]);
+        assert_eq!(rects(13, &[]), []);
+        assert_eq!(rects(14, &[face(-100.0, 0.9)]), [], "outside of the frame");
+    }
+
+    #[test]
+    fn frames_without_detector_metas_follow_on_missing() {
+        let mut settings = RegionSettings::default();
+        let mut tracker = RegionTracker::default();
+        let mut update = |settings: &RegionSettings, frame, detections: &[Detection]| {
+            tracker.update(settings, found(detections), at(frame), None, SIZE)
+        };
+        assert_eq!(update(&settings, 0, &[]), FrameRegions::Regions(vec![]));
+        assert!(
+            matches!(update(&settings, 1, &[face(1.0, 1.0)]), FrameRegions::Regions(regions) if regions.len() == 1)
+        );
+        assert_eq!(update(&settings, 2, &[]), FrameRegions::Whole);
+        settings.on_missing = OnMissing::Drop;
+        assert_eq!(update(&settings, 3, &[]), FrameRegions::Drop);
+        settings.on_missing = OnMissing::Error;
+        assert_eq!(update(&settings, 4, &[]), FrameRegions::Error);
+        settings.on_missing = OnMissing::Pass;
+        let held = update(&settings, 5, &[]);
+        assert!(matches!(&held, FrameRegions::Regions(regions) if regions.len() == 1), "{held:?}");
+    }
+
+    #[test]
+    fn clear_forgets_objects_but_not_that_there_is_a_detector() {
+        let mut settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let mut tracker = RegionTracker::default();
+        tracker.update(&settings, found(&[face(1.0, 1.0)]), at(0), None, SIZE);
+        tracker.clear();
+        assert_eq!(tracker.update(&settings, found(&[]), at(1), None, SIZE), FrameRegions::Regions(vec![]));
+        settings.on_missing = OnMissing::Auto;
+        assert_eq!(tracker.update(&settings, found(&[]), at(2), None, SIZE), FrameRegions::Whole);
+    }
+
+    #[test]
+    fn zones_are_covered_in_their_time_if_selected() {
+        gst::init().unwrap();
+        let zone =
+            gst::Structure::builder("zone").field("x", 0.5).field("y", 0).field("width", 0.5).field("height", 0.5);
+        let zones = gst::Array::new([zone.field("start", 100_u64).build().to_send_value()]);
+        let mut settings = RegionSettings { zones: Zones::parse(zones), ..RegionSettings::default() };
+        settings.check().unwrap();
+        let mut tracker = RegionTracker::default();
+        let mut count = |settings: &RegionSettings, stream_time| {
+            let regions = tracker.update(settings, found(&[]), at(0), stream_time, SIZE);
+            let FrameRegions::Regions(regions) = regions else { panic!("{regions:?}") };
+            assert!(regions.iter().all(|region| region.rect == Rect::new(320, 0, 320, 240).unwrap()), "not expanded");
+            regions.len()
+        };
+        assert_eq!([None, Some(99), Some(100)].map(|time| count(&settings, time)), [1, 0, 1]);
+        settings.sources = RegionSources::ROI;
+        assert_eq!(count(&settings, None), 0);
+    }
+}

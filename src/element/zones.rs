@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `zones`: fixed places in the picture, `<[zone,x=0.1,y=0.1,width=0.3,height=0.4]>`.
+
+use gst::glib;
+use gst::prelude::*;
+
+use crate::filter::regions::Area;
+
+/// A rectangle at a fixed place, all the time or for a part of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Zone {
+    /// The left edge and the width, as fractions of the picture's width; the upper edge and the height, as fractions of
+    /// its height.
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+    /// The stream time, in nanoseconds, at which it starts and before which it ends.
+    start: Option<u64>,
+    end: Option<u64>,
+}
+
+/// The fields of a zone.
+const FIELDS: [&str; 6] = ["x", "y", "width", "height", "start", "end"];
+
+/// What a zone looks like, for errors.
+const EXAMPLE: &str = "[zone,x=0.1,y=0.1,width=0.3,height=0.4]";
+
+/// Why a value of `zones` cannot be used. Zones are numbered from 1.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("zones: zone {number} {error}")]
+pub struct ZoneError {
+    number: usize,
+    error: FieldError,
+}
+
+/// What is wrong with one zone.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+enum FieldError {
+    #[error("is {0}, but must be a structure such as {EXAMPLE}")]
+    NoStructure(String),
+    #[error("is a structure named {0}, but must be named zone, as in {EXAMPLE}")]
+    Name(String),
+    #[error("has a field {0}, but a zone has only x, y, width, height, start and end; remove or rename it")]
+    Unknown(String),
+    #[error("has no {0}; set it to a fraction of the picture from 0 to 1, as in {EXAMPLE}")]
+    Missing(&'static str),
+    #[error("has {field}={value}, but it must be a fraction of the picture: a number {range}")]
+    Fraction { field: &'static str, value: String, range: &'static str },
+    #[error("has {field}={value}, but it must be a stream time in nanoseconds: a whole number from 0 on")]
+    Time { field: &'static str, value: String },
+    #[error("has end={end}, but it must end after start={start}")]
+    Order { start: u64, end: u64 },
+}
+
+/// A value for an error message. All but numbers have their type, `left (gchararray)`.
+fn shown(value: &glib::Value) -> String {
+    let type_name = value.type_().name();
+    match (number(value), value.serialize()) {
+        (Some(number), _) => number.to_string(),
+        (None, Ok(text)) => format!("{text} ({type_name})"),
+        (None, Err(_)) => type_name.to_owned(),
+    }
+}
+
+/// A value of any type that a number can have in a gst-launch line or a program.
+fn number(value: &glib::Value) -> Option<f64> {
+    let signed = || value.get::<i32>().map(i64::from).or_else(|_| value.get::<i64>()).map(|number| number as f64);
+    let unsigned = || value.get::<u32>().map(u64::from).or_else(|_| value.get::<u64>()).map(|number| number as f64);
+    value.get::<f64>().or_else(|_| value.get::<f32>().map(f64::from)).or_else(|_| signed()).or_else(|_| unsigned()).ok()
+}
+
+impl Zone {
+    fn from_value(value: &glib::Value) -> Result<Self, FieldError> {
+        let no_structure = || FieldError::NoStructure(shown(value));
+        let structure = value.get::<Option<gst::Structure>>().ok().flatten().ok_or_else(no_structure)?;
+        if structure.name() != "zone" {
+            return Err(FieldError::Name(structure.name().to_string()));
+        }
+        if let Some(unknown) = structure.fields().find(|field| !FIELDS.contains(&field.as_str())) {
+            return Err(FieldError::Unknown(unknown.to_string()));
+        }
+        let fraction = |field, range, is_in_range: fn(f64) -> bool| {
+            let value = structure.value(field).map_err(|_| FieldError::Missing(field))?;
+            let in_range = number(value).filter(|number| is_in_range(*number));
+            in_range.ok_or_else(|| FieldError::Fraction { field, value: shown(value), range })
+        };
+        let place = |field| fraction(field, "from 0 to 1", |number| (0.0..=1.0).contains(&number));
+        let length = |field| fraction(field, "above 0, up to 1", |number| number > 0.0 && number <= 1.0);
+        let time = |field| {
+            let Ok(value) = structure.value(field) else { return Ok(None) };
+            // In a gst-launch line a whole number beyond 2^31 is read as a double.
+            let from_double =
+                || number(value).filter(|time| time.fract() == 0.0 && (0.0..2_f64.powi(64)).contains(time));
+            let time = value.get::<u64>().ok().or_else(|| from_double().map(|time| time as u64));
+            time.map(Some).ok_or_else(|| FieldError::Time { field, value: shown(value) })
+        };
+        let zone = Self {
+            x: place("x")?,
+            y: place("y")?,
+            width: length("width")?,
+            height: length("height")?,
+            start: time("start")?,
+            end: time("end")?,
+        };
+        match (zone.start.unwrap_or(0), zone.end) {
+            (start, Some(end)) if end <= start => Err(FieldError::Order { start, end }),
+            _ => Ok(zone),
+        }
+    }
+
+    fn to_structure(self) -> gst::Structure {
+        let mut structure = gst::Structure::builder("zone")
+            .field("x", self.x)
+            .field("y", self.y)
+            .field("width", self.width)
+            .field("height", self.height)
+            .build();
+        for (field, time) in [("start", self.start), ("end", self.end)] {
+            if let Some(time) = time {
+                structure.set(field, time);
+            }
+        }
+        structure
+    }
+
+    /// Its place in a frame of `size` (width, height). What reaches beyond the picture is not covered.
+    pub fn area(&self, size: (u32, u32)) -> Area {
+        let (width, height) = (f64::from(size.0), f64::from(size.1));
+        Area::from_corner(self.x * width, self.y * height, self.width * width, self.height * height)
+    }
+
+    /// Whether it is covered at this stream time, in nanoseconds. It is, if the time of a frame is not known.
+    pub fn is_active(&self, stream_time: Option<u64>) -> bool {
+        stream_time
+            .is_none_or(|time| self.start.is_none_or(|start| start <= time) && self.end.is_none_or(|end| time < end))
+    }
+}
+
+/// The value of `zones`. Any array can be set, and reads back as it was set if it is not valid.
+#[derive(Debug, Clone)]
+pub struct Zones(Result<Vec<Zone>, (gst::Array, ZoneError)>);
+
+impl Default for Zones {
+    fn default() -> Self {
+        Self(Ok(Vec::new()))
+    }
+}
+
+impl Zones {
+    /// Reads a value of the property.
+    pub fn parse(array: gst::Array) -> Self {
+        let zone = |(i, value): (usize, &glib::SendValue)| {
+            Zone::from_value(value).map_err(|error| ZoneError { number: i + 1, error })
+        };
+        let zones: Result<Vec<Zone>, ZoneError> = array.as_slice().iter().enumerate().map(zone).collect();
+        Self(zones.map_err(|error| (array, error)))
+    }
+
+    /// The zones; none if the value is not valid, which start refuses.
+    pub fn as_slice(&self) -> &[Zone] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Why the value is not valid, if it is not.
+    pub fn check(&self) -> Result<(), ZoneError> {
+        self.0.as_ref().map(drop).map_err(|(_, error)| error.clone())
+    }
+
+    /// The value of the property.
+    pub fn to_array(&self) -> gst::Array {
+        match &self.0 {
+            Ok(zones) => gst::Array::new(zones.iter().map(|zone| zone.to_structure().to_send_value())),
+            Err((array, _)) => array.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::regions::{Rect, Region};
+
+    fn zone() -> gst::Structure {
+        gst::init().unwrap();
+        gst::Structure::builder("zone")
+            .field("x", 0.25)
+            .field("y", 0)
+            .field("width", 0.5_f32)
+            .field("height", 1_i64)
+            .build()
+    }
+
+    fn with(field: &str, value: impl Into<glib::Value> + Send) -> gst::Structure {
+        let mut zone = zone();
+        zone.set(field, value);
+        zone
+    }
+
+    fn read(values: impl IntoIterator<Item = gst::Structure>) -> Result<Vec<Zone>, String> {
+        let zones = Zones::parse(gst::Array::new(values.into_iter().map(|structure| structure.to_send_value())));
+        zones.check().map_err(|error| error.to_string())?;
+        Ok(zones.as_slice().to_vec())
+    }
+
+    #[test]
+    fn numbers_of_every_type_are_read_and_written_back() {
+        let second = with("start", 5_000_000_000.0);
+        let zones = read([zone(), second, with("end", 7_i32), with("end", u64::MAX)]).unwrap();
+        let first = Zone { x: 0.25, y: 0.0, width: 0.5, height: 1.0, start: None, end: None };
+        assert_eq!(
+            zones,
+            [
+                first,
+                Zone { start: Some(5_000_000_000), ..first },
+                Zone { end: Some(7), ..first },
+                Zone { end: Some(u64::MAX), ..first },
+            ]
+        );
+        let written = Zones(Ok(zones.clone())).to_array();
+        assert_eq!(Zones::parse(written).as_slice(), zones);
+        assert_eq!(read([]), Ok(vec![]));
+    }
+
+    #[test]
+    fn each_wrong_input_is_one_sentence() {
+        let without = |field: &str| {
+            let mut zone = zone();
+            zone.remove_field(field);
+            zone
+        };
+        let mut named = zone();
+        named.set_name("region");
+        let mut late = with("start", 9_u64);
+        late.set("end", 9_u64);
+        for (wrong, expected) in [
+            (named, "is a structure named region, but must be named zone"),
+            (without("height"), "has no height; set it to a fraction of the picture from 0 to 1"),
+            (with("x", -0.5), "has x=-0.5, but it must be a fraction of the picture: a number from 0 to 1"),
+            (with("y", 2_i32), "has y=2, but it must be a fraction of the picture: a number from 0 to 1"),
+            (with("x", f64::NAN), "has x=NaN, but it must be a fraction of the picture: a number from 0 to 1"),
+            (with("width", 0), "has width=0, but it must be a fraction of the picture: a number above 0, up to 1"),
+            (with("height", 1080_u32), "has height=1080, but it must be a fraction of the picture"),
+            (with("x", "left"), "has x=left (gchararray), but it must be a fraction of the picture: a number"),
+            (with("strat", 5_u64), "has a field strat, but a zone has only x, y, width, height, start and end"),
+            (with("start", -1_i64), "has start=-1, but it must be a stream time in nanoseconds: a whole number from 0"),
+            (with("end", 0.5), "has end=0.5, but it must be a stream time in nanoseconds"),
+            (with("end", "soon"), "has end=soon (gchararray), but it must be a stream time in nanoseconds"),
+            (with("end", 0_u64), "has end=0, but it must end after start=0"),
+            (late, "has end=9, but it must end after start=9"),
+        ] {
+            let error = read([zone(), wrong]).unwrap_err();
+            assert!(error.starts_with(&format!("zones: zone 2 {expected}")), "{error}");
+        }
+        let number = Zones::parse(gst::Array::new([0.5]));
+        let error = number.check().unwrap_err().to_string();
+        assert_eq!(error, format!("zones: zone 1 is 0.5, but must be a structure such as {EXAMPLE}"));
+        assert_eq!(number.as_slice(), []);
+        assert_eq!(number.to_array().as_slice()[0].get::<f64>(), Ok(0.5), "it reads back as set");
+    }
+
+    #[test]
+    fn place_is_a_fraction_of_the_frame() {
+        let rect = |zone: gst::Structure, size| {
+            let zone = read([zone]).unwrap()[0];
+            Region::new(zone.area(size), 0.0, size).map(|region| region.rect)
+        };
+        assert_eq!(rect(zone(), (100, 50)), Rect::new(25, 0, 50, 50));
+        assert_eq!(rect(zone(), (3, 3)), Rect::new(0, 0, 3, 3), "outwards");
+        assert_eq!(rect(with("width", 0.0001), (100, 50)), Rect::new(25, 0, 1, 50), "never nothing");
+        assert_eq!(rect(with("x", 0.75), (100, 50)), Rect::new(75, 0, 25, 50), "clipped");
+        assert_eq!(rect(with("x", 1), (100, 50)), None);
+    }
+
+    #[test]
+    fn start_and_end_are_stream_times() {
+        let mut both = with("start", 10_u64);
+        both.set("end", 20_u64);
+        for (zone, active) in [
+            (zone(), [true, true, true, true]),
+            (with("start", 10_u64), [false, true, true, true]),
+            (with("end", 20_u64), [true, true, true, false]),
+            (both, [false, true, true, false]),
+        ] {
+            let zone = read([zone]).unwrap()[0];
+            assert_eq!([9, 10, 19, 20].map(|time| zone.is_active(Some(time))), active, "{zone:?}");
+            assert!(zone.is_active(None), "without a time every zone is covered");
+        }
+    }
+}
