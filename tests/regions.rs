@@ -1,0 +1,171 @@
+//! The properties of regions, as applications and gst-launch lines set them.
+
+mod common;
+
+use common::video::{Blur, blurred, bus_of, element, info, nick, picture, read, texts};
+use gst::glib;
+use gst::prelude::*;
+use gst_video::VideoFormat;
+
+/// The zones of the element, as text.
+fn zones(element: &gst::Element) -> Vec<String> {
+    let zones = element.property::<gst::Array>("zones");
+    zones.as_slice().iter().map(|zone| zone.get::<gst::Structure>().unwrap().to_string()).collect()
+}
+
+fn zone(x: f64) -> gst::Structure {
+    gst::Structure::builder("zone").field("x", x).field("y", 0.0).field("width", 0.5).field("height", 0.5).build()
+}
+
+fn array(zones: impl IntoIterator<Item = gst::Structure>) -> gst::Array {
+    gst::Array::new(zones.into_iter().map(|zone| zone.to_send_value()))
+}
+
+/// The value of a property, as in a gst-launch line.
+fn text(element: &gst::Element, property: &str) -> String {
+    let value = element.property_value(property);
+    match glib::FlagsValue::from_value(&value) {
+        Some((_, flags)) => flags.iter().map(|flag| flag.nick()).collect::<Vec<_>>().join("+"),
+        None => value.serialize().unwrap().into(),
+    }
+}
+
+#[test]
+fn defaults_and_ranges_are_documented_values() {
+    let element = element("");
+    assert_eq!(nick(&element, "region-mode"), "frame");
+    assert_eq!(text(&element, "region-sources"), "zones+roi+analytics");
+    assert_eq!(zones(&element), Vec::<String>::new());
+    assert_eq!(element.property::<String>("labels"), "");
+    assert_eq!(element.property::<f64>("min-confidence"), 0.0);
+    assert_eq!(element.property::<f64>("expand"), 0.2);
+    assert_eq!(nick(&element, "cover"), "blur");
+    assert_eq!(element.property::<f64>("strength"), 0.25);
+    assert_eq!(element.property::<u32>("cells"), 6);
+    assert_eq!(element.property::<u32>("fill-color"), 0xff00_0000);
+    assert_eq!(element.property::<u64>("hold-time"), 500_000_000);
+    assert_eq!(nick(&element, "on-missing"), "auto");
+
+    let double = |name: &str| {
+        let spec = element.find_property(name).unwrap().downcast::<glib::ParamSpecDouble>().unwrap();
+        (spec.minimum(), spec.maximum(), spec.flags().contains(gst::PARAM_FLAG_CONTROLLABLE))
+    };
+    assert_eq!(double("min-confidence"), (0.0, 1.0, false));
+    assert_eq!(double("expand"), (0.0, 4.0, true));
+    assert_eq!(double("strength"), (0.0, 2.0, true));
+    let cells = element.find_property("cells").unwrap().downcast::<glib::ParamSpecUInt>().unwrap();
+    assert_eq!((cells.minimum(), cells.maximum()), (1, 64));
+    for name in [
+        "region-mode",
+        "region-sources",
+        "zones",
+        "labels",
+        "min-confidence",
+        "expand",
+        "cover",
+        "strength",
+        "cells",
+        "fill-color",
+        "hold-time",
+        "on-missing",
+    ] {
+        let spec = element.find_property(name).unwrap();
+        assert!(spec.flags().contains(gst::PARAM_FLAG_MUTABLE_PLAYING), "{name}");
+        assert!(spec.blurb().is_some_and(|blurb| blurb.len() > 20), "{name}");
+    }
+}
+
+#[test]
+fn values_of_a_launch_line_read_back_also_while_playing() {
+    let blur = Blur::new("");
+    for (name, value, expected) in [
+        ("region-mode", "inside", "inside"),
+        ("region-mode", "outside", "outside"),
+        ("region-sources", "zones+analytics", "zones+analytics"),
+        ("cover", "mosaic", "mosaic"),
+        ("cover", "fill", "fill"),
+        ("on-missing", "error", "error"),
+        ("cells", "3", "3"),
+        ("fill-color", "0x80ff0010", "2164195344"),
+        ("hold-time", "18446744073709551615", "18446744073709551615"),
+        ("labels", "person,licence plate", "\"person\\,licence\\ plate\""),
+        ("labels", "", "\"\""),
+    ] {
+        blur.element.set_property_from_str(name, value);
+        assert_eq!(text(&blur.element, name), expected, "{name}={value}");
+    }
+    for name in ["min-confidence", "expand", "strength"] {
+        blur.element.set_property(name, 0.75);
+        assert_eq!(blur.element.property::<f64>(name), 0.75);
+    }
+    blur.element.set_property("labels", None::<&str>);
+    assert_eq!(blur.element.property::<String>("labels"), "");
+    assert!(blur.messages(gst::MessageType::Warning).is_empty());
+}
+
+#[test]
+fn zones_of_a_launch_line_read_back() {
+    let element = element("");
+    let line =
+        "<[zone,x=0.5,y=0,width=0.25,height=1],[zone,x=0,y=0,width=1,height=0.5,start=(guint64)7,end=5000000000]>";
+    element.set_property_from_str("zones", line);
+    let expected = [
+        "zone, x=(double)0.5, y=(double)0, width=(double)0.25, height=(double)1;",
+        "zone, x=(double)0, y=(double)0, width=(double)1, height=(double)0.5, start=(guint64)7, end=(guint64)5000000000;",
+    ];
+    assert_eq!(zones(&element), expected);
+    // What reads back can be set.
+    let value = element.property_value("zones");
+    let other = common::video::element("");
+    other.set_property_from_value("zones", &value);
+    assert_eq!(zones(&other), expected);
+    element.set_property_from_str("zones", "<>");
+    assert_eq!(zones(&element), Vec::<String>::new());
+    element.set_property("zones", array([zone(0.25)]));
+    assert_eq!(zones(&element).len(), 1);
+}
+
+#[test]
+fn invalid_zones_fail_the_start_with_a_sentence() {
+    let element = element("");
+    let bus = bus_of(&element);
+    element.set_property("zones", array([zone(0.5), zone(1.5)]));
+    assert_eq!(zones(&element).len(), 2, "they read back as set");
+    assert!(element.set_state(gst::State::Paused).is_err(), "the start succeeded");
+    let errors = texts(&bus, gst::MessageType::Error);
+    element.set_state(gst::State::Null).unwrap();
+    assert_eq!(errors, ["zones: zone 2 has x=1.5, but it must be a fraction of the picture: a number from 0 to 1"]);
+    element.set_property("zones", array([zone(0.5)]));
+    element.set_state(gst::State::Paused).unwrap();
+    element.set_state(gst::State::Null).unwrap();
+}
+
+#[test]
+fn invalid_zones_while_playing_are_refused_with_a_warning() {
+    let blur = Blur::new("");
+    blur.element.set_property("zones", array([zone(0.5)]));
+    let before = zones(&blur.element);
+    let named = gst::Structure::builder("place").build();
+    for (wrong, expected) in [
+        (array([zone(-1.0)]), "zones: zone 1 has x=-1, but"),
+        (array([zone(0.0), named]), "zones: zone 2 is a structure named place, but must be named zone"),
+    ] {
+        blur.element.set_property("zones", wrong);
+        let warnings = blur.messages(gst::MessageType::Warning);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with(expected), "{warnings:?}");
+        assert!(warnings[0].contains("; zones stays <"), "{warnings:?}");
+        assert_eq!(zones(&blur.element), before);
+    }
+}
+
+/// The settings of regions do not change full frames.
+#[test]
+fn region_mode_frame_blurs_the_whole_picture() {
+    let info = info(VideoFormat::Rgb, 40, 30);
+    let image = picture(&info, 1);
+    let mut blur = Blur::new("sigma=3 cover=fill strength=2 on-missing=error");
+    blur.element.set_property("zones", array([zone(0.5)]));
+    blur.caps(&info);
+    assert!(read(&info, &blur.push(common::video::buffer(&info, &image))) == blurred(&image, 3.0, 0));
+}
