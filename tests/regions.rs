@@ -148,6 +148,7 @@ fn invalid_zones_while_playing_are_refused_with_a_warning() {
     let named = gst::Structure::builder("place").build();
     for (wrong, expected) in [
         (array([zone(-1.0)]), "zones: zone 1 has x=-1, but"),
+        (gst::Array::new([0.5]), "zones: zone 1 is 0.5, but must be a structure such as [zone,"),
         (array([zone(0.0), named]), "zones: zone 2 is a structure named place, but must be named zone"),
     ] {
         blur.element.set_property("zones", wrong);
@@ -155,6 +156,16 @@ fn invalid_zones_while_playing_are_refused_with_a_warning() {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with(expected), "{warnings:?}");
         assert!(warnings[0].contains("; zones stays <"), "{warnings:?}");
+        assert_eq!(zones(&blur.element), before);
+    }
+    for (line, expected) in [
+        ("<[zone,x=0.5,y=0,width=0.25,height=1],[zone,x=left,y=0,width=1,height=1]>", "zone 2 has x=left (gchararray)"),
+        ("<[zone,x=0.5,y=0,width=0.25]>", "zone 1 has no height"),
+        ("<zone,x=0.5>", "zone 1 is zone (gchararray), but must be a structure"),
+    ] {
+        blur.element.set_property_from_str("zones", line);
+        let warnings = blur.messages(gst::MessageType::Warning);
+        assert!(warnings.len() == 1 && warnings[0].contains(expected), "{line}: {warnings:?}");
         assert_eq!(zones(&blur.element), before);
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The properties that say which parts of the picture are covered, and how.
 
-use std::sync::LazyLock;
-
 use gst::glib;
 use gst::prelude::*;
 
@@ -266,12 +264,6 @@ impl RegionSettings {
 
 /// The properties.
 pub fn param_specs() -> Vec<glib::ParamSpec> {
-    static ZONE: LazyLock<glib::ParamSpec> = LazyLock::new(|| {
-        glib::ParamSpecBoxed::builder::<gst::Structure>("zone")
-            .nick("Zone")
-            .blurb("A structure named zone with x, y, width, height and optionally start and end")
-            .build()
-    });
     vec![
         glib::ParamSpecEnum::builder::<RegionMode>("region-mode")
             .nick("Region mode")
@@ -284,13 +276,13 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .default_value(DEFAULT_SOURCES)
             .mutable_playing()
             .build(),
+        // Without the type of its elements: GObject would refuse or drop wrong ones before they can be named in an error.
         gst::ParamSpecArray::builder("zones")
             .nick("Zones")
             .blurb(
                 "Fixed places that are covered, in fractions of the picture: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; \
                     optional start and end are stream times in nanoseconds",
             )
-            .element_spec(&*ZONE)
             .mutable_playing()
             .build(),
         glib::ParamSpecString::builder("labels")

@@ -72,8 +72,11 @@ fn number(value: &glib::Value) -> Option<f64> {
 
 impl Zone {
     fn from_value(value: &glib::Value) -> Result<Self, FieldError> {
-        let no_structure = || FieldError::NoStructure(shown(value));
-        let structure = value.get::<Option<gst::Structure>>().ok().flatten().ok_or_else(no_structure)?;
+        let structure = match value.get::<Option<gst::Structure>>() {
+            Ok(Some(structure)) => structure,
+            Ok(None) => return Err(FieldError::NoStructure("empty".to_owned())),
+            Err(_) => return Err(FieldError::NoStructure(shown(value))),
+        };
         if structure.name() != "zone" {
             return Err(FieldError::Name(structure.name().to_string()));
         }
@@ -256,6 +259,8 @@ mod tests {
         let error = number.check().unwrap_err().to_string();
         assert_eq!(error, format!("zones: zone 1 is 0.5, but must be a structure such as {EXAMPLE}"));
         assert_eq!(number.as_slice(), []);
+        let empty = Zones::parse(gst::Array::new([None::<gst::Structure>.to_send_value()]));
+        assert!(empty.check().unwrap_err().to_string().starts_with("zones: zone 1 is empty, but must be a structure"));
         assert_eq!(number.to_array().as_slice()[0].get::<f64>(), Ok(0.5), "it reads back as set");
     }
 
