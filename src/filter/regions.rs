@@ -210,8 +210,7 @@ impl Region {
 /// bytes of the full-frame blur.
 pub fn strength_sigma(sigma: f64, strength: f64, short_side: f64) -> f64 {
     let wanted = strength * short_side;
-    // Written so that a `wanted` that is not a number leaves `sigma`.
-    if !(wanted > sigma) {
+    if wanted.is_nan() || wanted <= sigma {
         return sigma;
     }
     if wanted >= SIGMA_MAX {
