@@ -25,7 +25,7 @@ const RELATIONS: [c_uint; 2] = [1 << 1, 1 << 3];
 /// The functions that attach metas, as the library's headers declare them.
 #[derive(Clone, Copy)]
 struct Library {
-    add_meta: unsafe extern "C" fn(*mut gst::ffi::GstBuffer) -> *mut c_void,
+    meta_info: unsafe extern "C" fn() -> *const gst::ffi::GstMetaInfo,
     add_detection:
         unsafe extern "C" fn(*mut c_void, glib::ffi::GQuark, c_int, c_int, c_int, c_int, f32, *mut Mtd) -> c_int,
     /// Since GStreamer 1.26.
@@ -48,7 +48,7 @@ impl Library {
             };
         }
         Some(Self {
-            add_meta: symbol!(b"gst_buffer_add_analytics_relation_meta\0")?,
+            meta_info: symbol!(b"gst_analytics_relation_meta_get_info\0")?,
             add_detection: symbol!(b"gst_analytics_relation_meta_add_od_mtd\0")?,
             add_oriented: symbol!(b"gst_analytics_relation_meta_add_oriented_od_mtd\0"),
             add_tracking: symbol!(b"gst_analytics_relation_meta_add_tracking_mtd\0")?,
@@ -65,11 +65,16 @@ struct Meta {
 }
 
 impl Meta {
+    /// Adds a meta to those that the buffer has. The library's own function returns an existing one instead.
     fn add(library: Library, buffer: &mut gst::Buffer) -> Self {
-        // SAFETY: the buffer is live and writable. It outlives the meta, because the tests drop it last.
-        let raw = unsafe { (library.add_meta)(buffer.get_mut().unwrap().as_mut_ptr()) };
-        assert!(!raw.is_null());
-        Self { library, raw }
+        // `GstAnalyticsRelationMetaInitParams`: the relations and the bytes that the meta has room for at first.
+        let mut room = [5_usize, 20];
+        let buffer = buffer.get_mut().unwrap().as_mut_ptr();
+        // SAFETY: the buffer is live and writable, and the parameters are those of this meta. The buffer outlives the
+        // meta, because the tests drop it last.
+        let meta = unsafe { gst::ffi::gst_buffer_add_meta(buffer, (library.meta_info)(), (&raw mut room).cast()) };
+        assert!(!meta.is_null());
+        Self { library, raw: meta.cast() }
     }
 
     fn label(label: Option<&str>) -> glib::ffi::GQuark {
