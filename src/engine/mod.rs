@@ -3,7 +3,9 @@
 
 mod error;
 mod in_flight;
+mod plan_cache;
 mod stats;
+mod tiles;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,15 +15,17 @@ use crate::cpu::CpuEngine;
 pub use crate::cuda::driver::device::{ExternalContext, has_driver};
 use crate::cuda::{CudaEngine, Submission, SubmitError, Times};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
-use crate::filter::frame::{Frame, FrameMut, PlaneLayout, ValidFrames};
-use crate::filter::plan::{Options, Plan};
+use crate::filter::frame::{Frame, FrameError, FrameMut, Side, ValidFrames, as_source, check_host};
+use crate::filter::plan::Options;
 pub use crate::log::Level;
-use crate::process;
 pub use crate::process::set_log_sink as log_to;
 pub use error::{EngineError, ErrorKind};
 use in_flight::{Abandoned, BorrowedFrame, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
+use plan_cache::{PlanCache, form};
 pub use stats::{Stats, StepTime};
+use tiles::BlurredTiles;
+pub use tiles::{BlurCover, BlurRegion};
 
 /// A request for a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,8 +58,9 @@ pub struct Engine {
     backend: ActiveBackend,
     /// Whether the engine falls back to the CPU if CUDA fails.
     falls_back: bool,
-    /// The plan of the last frame and the options it was made with.
-    plan: Option<(Options, Plan)>,
+    plans: PlanCache,
+    /// The regions of the last frame of which only regions were blurred.
+    tiles: BlurredTiles,
     stats: Stats,
     abandoned: Arc<Abandoned>,
 }
@@ -106,7 +111,14 @@ impl Engine {
 
     fn new(kernel_name: &'static str, backend: ActiveBackend) -> Self {
         let stats = Stats { kernel_name, ..Stats::default() };
-        Self { backend, falls_back: false, plan: None, stats, abandoned: Arc::default() }
+        Self {
+            backend,
+            falls_back: false,
+            plans: PlanCache::default(),
+            tiles: BlurredTiles::default(),
+            stats,
+            abandoned: Arc::default(),
+        }
     }
 
     /// The backend in use; never [`Backend::Auto`].
@@ -160,6 +172,56 @@ impl Engine {
         Ok(self.complete(in_flight)?.failure)
     }
 
+    /// Blurs the regions of `source` that `cover` names, and writes them into `destination`, which holds the bytes of
+    /// `source`. Both have the same layouts. What is covered gets the bytes of the full-frame blur; rectangles are rounded
+    /// outwards in subsampled planes. All other bytes of the destination stay unchanged, and on an error all of them.
+    ///
+    /// Returns why the engine fell back to the CPU, if it did with this frame.
+    pub fn cover(
+        &mut self,
+        cover: &BlurCover,
+        source: &Frame,
+        destination: &mut FrameMut,
+    ) -> Result<Option<CudaError>, EngineError> {
+        check_host(destination, Side::Output)?;
+        if !source.iter().map(|plane| plane.layout).eq(destination.iter().map(|plane| plane.layout)) {
+            return Err(FrameError::Mismatch.into());
+        }
+        let failure = self.blur_tiles(cover, source)?;
+        self.tiles.write(destination);
+        Ok(failure)
+    }
+
+    /// [`Engine::cover`] for a frame that is both source and destination.
+    pub fn cover_in_place(
+        &mut self,
+        cover: &BlurCover,
+        frame: &mut FrameMut,
+    ) -> Result<Option<CudaError>, EngineError> {
+        let failure = self.blur_tiles(cover, &as_source(frame))?;
+        self.tiles.write(frame);
+        Ok(failure)
+    }
+
+    /// Blurs what `cover` needs of a frame into the engine's own memory.
+    fn blur_tiles(&mut self, cover: &BlurCover, source: &Frame) -> Result<Option<CudaError>, EngineError> {
+        check_host(source, Side::Input)?;
+        let [cpu, cuda] = [self.stats.frames_cpu, self.stats.frames_cuda];
+        let mut tiles = std::mem::take(&mut self.tiles);
+        let mut failure = None;
+        let result = tiles.blur(cover, source, |options, source, destination| {
+            let fell_back = self.blur(options, source, destination)?;
+            failure = failure.take().or(fell_back);
+            Ok::<(), EngineError>(())
+        });
+        self.tiles = tiles;
+        // However many crops it takes, this is one frame.
+        let is_new = |now: u64, before: u64| before + u64::from(now > before);
+        self.stats.frames_cpu = is_new(self.stats.frames_cpu, cpu);
+        self.stats.frames_cuda = is_new(self.stats.frames_cuda, cuda);
+        result.map(|()| failure)
+    }
+
     /// Submits a frame. The CPU backend blurs it before this returns; CUDA enqueues it.
     pub fn submit<F: FrameAccess>(
         &mut self,
@@ -170,7 +232,7 @@ impl Engine {
         let direct = access.can_leak();
         let (source, destination) = access.frames();
         let frames = ValidFrames::new(source, destination)?;
-        let plan = plan_for(&mut self.plan, options, frames.layouts());
+        let plan = self.plans.get(options, frames.layouts());
         self.stats.form = form(plan);
         let mut failure = None;
         if let ActiveBackend::Cuda(cuda) = &mut self.backend {
@@ -296,31 +358,11 @@ impl Engine {
         let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
         let (source, destination) = access.frames();
         let mut frames = ValidFrames::new(source, destination)?;
-        let plan = plan_for(&mut self.plan, options, frames.layouts());
+        let plan = self.plans.get(options, frames.layouts());
         let started = Instant::now();
         cpu.blur(&mut frames, plan)?;
         self.stats.frames_cpu += 1;
         self.stats.kernel.add(started.elapsed());
         Ok(())
     }
-}
-
-/// The name of a plan's form in `stats` and the log.
-fn form(plan: &Plan) -> &'static str {
-    if plan.is_wide() { "wide" } else { "direct" }
-}
-
-/// The plan for frames of these layouts: the last one if it fits, else a new one.
-fn plan_for<'a>(last: &'a mut Option<(Options, Plan)>, options: Options, layouts: &[PlaneLayout]) -> &'a Plan {
-    let fits = |(made_with, plan): &(Options, Plan)| *made_with == options && plan.layouts() == layouts;
-    if !last.as_ref().is_some_and(fits) {
-        *last = None;
-    }
-    let plan = || {
-        let plan = Plan::new(options, layouts);
-        let (form, steps) = (form(&plan), plan.operations().len());
-        process::log(Level::Debug, &format!("new plan for {:?}: the {form} form, {steps} operations", options.params));
-        (options, plan)
-    };
-    &last.get_or_insert_with(plan).1
 }

@@ -131,19 +131,20 @@ impl PlaneLayout {
 
     /// The sets of rows that are blurred together. Adjacent rows of a field are two rows of the picture apart, so its vertical
     /// sigma scale is halved.
-    pub fn fields(&self) -> impl Iterator<Item = Field> {
-        let (fields, [horizontal, vertical]) = (1 + u32::from(self.interlaced), self.sigma_scale);
+    pub fn fields(&self) -> impl Iterator<Item = Field> + use<> {
+        let plane = *self;
+        let (fields, [horizontal, vertical]) = (1 + u32::from(plane.interlaced), plane.sigma_scale);
         let field = move |first: u32| Field {
             layout: Self {
-                height: (self.height - first).div_ceil(fields),
+                height: (plane.height - first).div_ceil(fields),
                 sigma_scale: [horizontal, vertical / f64::from(fields)],
                 interlaced: false,
-                ..*self
+                ..plane
             },
             first_row: first as usize,
             step: fields as usize,
         };
-        (0..fields.min(self.height)).map(field)
+        (0..fields.min(plane.height)).map(field)
     }
 
     fn check(&self) -> Result<(), FrameError> {
@@ -273,6 +274,27 @@ pub enum Destination<'a> {
     Device(DeviceFrame),
 }
 
+/// A frame to write, to be read as long as this borrows it.
+pub fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
+    let plane = |plane: &'a Plane<&mut [u8]>| Plane { layout: plane.layout, pitch: plane.pitch, data: &*plane.data };
+    frame.iter().map(plane).collect()
+}
+
+/// Checks that layouts are in range and that the memory holds every row, as [`ValidFrames::new`] does for two frames.
+pub fn check_host<D: AsRef<[u8]>>(frame: &[Plane<D>], side: Side) -> Result<(), FrameError> {
+    let extents = extents(frame, |data| data.as_ref().len());
+    check_layouts(&extents)?;
+    let mut planes = extents.iter().enumerate();
+    planes.try_for_each(|(index, (layout, pitch, len))| holds_rows(side, index, layout, *pitch, *len))
+}
+
+fn check_layouts(extents: &[Extent]) -> Result<(), FrameError> {
+    if extents.is_empty() {
+        return Err(FrameError::Empty);
+    }
+    extents.iter().try_for_each(|(layout, ..)| layout.check())
+}
+
 /// Layout, pitch and length of a plane.
 type Extent = (PlaneLayout, usize, usize);
 
@@ -353,12 +375,7 @@ impl<'a> ValidFrames<'a> {
     /// Checks everything that the backends rely on: layouts in range and equal, pitches and lengths that hold every row.
     pub fn new(source: Source<'a>, destination: Destination<'a>) -> Result<Self, FrameError> {
         let (from, to) = (source.extents(), destination.extents());
-        if from.is_empty() {
-            return Err(FrameError::Empty);
-        }
-        for (layout, ..) in &from {
-            layout.check()?;
-        }
+        check_layouts(&from)?;
         if from.len() != to.len() || from.iter().zip(&to).any(|((from, ..), (to, ..))| from != to) {
             return Err(FrameError::Mismatch);
         }

@@ -39,6 +39,16 @@ impl BlurParams {
         Ok(Self { sigma, kernel_size })
     }
 
+    /// The standard deviation, in pixels.
+    pub fn sigma(&self) -> f64 {
+        self.sigma
+    }
+
+    /// Taps per axis; 0 if it follows sigma.
+    pub fn kernel_size(&self) -> u32 {
+        self.kernel_size
+    }
+
     /// Whether frames pass through unchanged, because sigma is 0.
     pub fn is_passthrough(&self) -> bool {
         self.sigma == 0.0

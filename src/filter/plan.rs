@@ -22,7 +22,8 @@ impl Selection {
     /// All channels.
     pub const ALL: Self = Self { primary: true, chroma: true, alpha: true };
 
-    fn contains(self, role: Role) -> bool {
+    /// Whether channels of this role are blurred.
+    pub fn contains(self, role: Role) -> bool {
         match role {
             Role::Primary => self.primary,
             Role::Chroma => self.chroma,
@@ -68,15 +69,16 @@ impl From<BlurParams> for Options {
 }
 
 /// How the axes of a plane are blurred.
-struct PlaneAxes {
-    rows: AxisBlur,
-    columns: AxisBlur,
+pub(super) struct PlaneAxes {
+    pub rows: AxisBlur,
+    pub columns: AxisBlur,
     /// Rows of the chroma of packed 4:2:2; like `rows` for all other layouts.
-    chroma_rows: AxisBlur,
+    pub chroma_rows: AxisBlur,
 }
 
 impl PlaneAxes {
-    fn new(params: BlurParams, layout: &PlaneLayout) -> Self {
+    /// Of a field with this layout.
+    pub fn new(params: BlurParams, layout: &PlaneLayout) -> Self {
         let [horizontal, vertical] = layout.sigma_scale;
         let chroma = if let SampleLayout::Yuv422 { .. } = layout.sample_layout { horizontal / 2.0 } else { horizontal };
         Self { rows: params.axis(horizontal), columns: params.axis(vertical), chroma_rows: params.axis(chroma) }
