@@ -3,12 +3,15 @@
 //! of regions.
 
 pub mod crop;
+pub mod fill;
 pub mod frame;
+pub mod mosaic;
 pub mod operation;
 mod params;
 pub mod plan;
 pub mod plane;
 pub mod regions;
+pub mod samples;
 mod taps;
 pub mod wide;
 

@@ -7,6 +7,7 @@ pub mod fake_library;
 pub mod formats;
 pub mod frames;
 pub mod oracle;
+pub mod pictures;
 pub mod pipes;
 pub mod python;
 pub mod video;

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Covers regions with cells of one colour, so that not more than the mean of each cell is left of what was there.
+//!
+//! The cells are squares of luma samples, side by side from the corner of the object on, in both directions, as far as
+//! the region goes. A sample of a subsampled plane belongs to the cell of the first luma sample that it stands for: where
+//! cells begin at odd luma columns, the sample across the border belongs to the cell to its right. The same holds for
+//! rows. Fields have cells of their own, of the rows of the field in the cell. What is written is rounded outwards, as
+//! for the blur.
+//!
+//! The colour of a cell is the mean of all its samples in the picture, rounded half up, for each channel, plane and
+//! field. That includes samples of the cell beyond the region, so that narrow remains of cells at the region's edges
+//! show no more of the picture than other cells.
+
+use std::ops::Range;
+
+use super::crop::{Covered, PictureGeometry};
+use super::frame::{Frame, FrameError, FrameMut, Plane, PlaneLayout, Side, as_source, check_host};
+use super::regions::{Area, Rect};
+use super::samples::{Channel, channels, covered_fields};
+
+/// Most cells along the short side of an object.
+pub const CELLS_MAX: u32 = 64;
+
+/// A region that becomes a mosaic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MosaicRegion {
+    // Declared in this order, so that larger cells are written later.
+    /// The side of the cells, in luma samples.
+    side: u32,
+    /// A corner of a cell, in luma samples.
+    corner: [i32; 2],
+    rect: Rect,
+}
+
+impl MosaicRegion {
+    /// The region `rect` with at most `cells` cells, 1 to [`CELLS_MAX`], along the shorter side of `object`, both in luma
+    /// samples. The cells begin in the upper left corner of the object. The cells of an
+    /// object without a finite size above 0 are larger than the picture, because what it hides is not known.
+    pub fn new(rect: Rect, object: Area, cells: u32) -> Self {
+        // Far beyond every picture, and small enough for all sums.
+        const FAR: f64 = 1e6;
+        let short_side = object.short_side();
+        let side = if short_side.is_finite() && short_side > 0.0 {
+            short_side / f64::from(cells.clamp(1, CELLS_MAX))
+        } else {
+            FAR
+        };
+        // `max` and `min` return the other operand for NaN.
+        let corner = [object.left, object.top].map(|edge| edge.floor().max(-FAR).min(FAR) as i32);
+        Self { rect, corner, side: side.ceil().clamp(1.0, FAR) as u32 }
+    }
+
+    /// The side of the cells, in luma samples.
+    pub fn cell_side(&self) -> u32 {
+        self.side
+    }
+
+    /// The number of the cell, along an axis, that a luma sample belongs to.
+    fn cell(&self, axis: usize, sample: u32) -> i32 {
+        (sample as i32 - self.corner[axis]).div_euclid(self.side as i32)
+    }
+
+    /// The samples of a line of `count` that belong to the same cell as the one at `index`, in order of their index. Each
+    /// stands for luma samples from `luma(index)` on.
+    fn line_of_cell(&self, axis: usize, index: u32, count: u32, luma: impl Fn(u32) -> u32) -> Range<u32> {
+        let cell = self.cell(axis, luma(index));
+        // Cells are as many as samples at most, so that a search by halves takes few steps.
+        let first_not = |mut low: u32, mut high: u32, is_before: &dyn Fn(u32) -> bool| {
+            while low < high {
+                let middle = low.midpoint(high);
+                if is_before(middle) { low = middle + 1 } else { high = middle }
+            }
+            low
+        };
+        let start = first_not(0, index, &|i| self.cell(axis, luma(i)) < cell);
+        start..first_not(index, count, &|i| self.cell(axis, luma(i)) <= cell)
+    }
+}
+
+/// The part of a channel in a field of a plane that one cell colours.
+struct Patch {
+    plane: usize,
+    channel: Channel,
+    /// Samples of the channel.
+    columns: Range<u32>,
+    /// Rows of the plane, as their first and number, `step` apart.
+    first_row: usize,
+    rows: u32,
+    step: usize,
+    value: u16,
+}
+
+/// The cells of a frame, computed before anything is written, so that the frame itself may be written to.
+pub struct Mosaic {
+    patches: Vec<Patch>,
+}
+
+impl Mosaic {
+    /// Computes the cells of the regions of a frame. Where regions overlap, the larger cells count; otherwise their order
+    /// does not matter.
+    ///
+    /// # Errors
+    /// If the frame does not hold its rows.
+    pub fn new(source: &Frame, regions: &[MosaicRegion]) -> Result<Self, FrameError> {
+        check_host(source, Side::Input)?;
+        let layouts: Vec<PlaneLayout> = source.iter().map(|plane| plane.layout).collect();
+        let picture = PictureGeometry::new(&layouts);
+        let mut regions = regions.to_vec();
+        regions.sort_unstable();
+        regions.dedup();
+        let mut patches = Vec::new();
+        for region in &regions {
+            for (plane, covered) in covered_fields(&picture, region.rect) {
+                for channel in channels(&layouts[plane]) {
+                    let grid = Grid { region, covered, channel, shift: picture.shift(plane), plane: &source[plane] };
+                    grid.patches(plane, &mut patches);
+                }
+            }
+        }
+        Ok(Self { patches })
+    }
+
+    /// Writes the cells into the frame that they are of, or into one of the same layouts that holds its rows. All other
+    /// bytes stay unchanged; the padding bits of what is written become 0.
+    ///
+    /// # Errors
+    /// If the frame does not hold its rows. Nothing is written then.
+    pub fn write(&self, frame: &mut FrameMut) -> Result<(), FrameError> {
+        check_host(frame, Side::Output)?;
+        for Patch { plane, channel, columns, first_row, rows, step, value } in &self.patches {
+            let Plane { layout, pitch, data } = &mut frame[*plane];
+            for y in (*first_row..).step_by(*step).take(*rows as usize) {
+                let row = &mut data[y * *pitch..];
+                columns.clone().for_each(|x| channel.store(layout, row, x, *value));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Covers the regions of a frame.
+///
+/// # Errors
+/// If the frame does not hold its rows. Nothing is written then.
+pub fn mosaic(frame: &mut FrameMut, regions: &[MosaicRegion]) -> Result<(), FrameError> {
+    Mosaic::new(&as_source(frame), regions)?.write(frame)
+}
+
+/// The cells of one channel in what a region covers of a field.
+struct Grid<'a, 'd> {
+    region: &'a MosaicRegion,
+    covered: Covered,
+    channel: Channel,
+    /// log2 of the luma samples that a sample of the plane stands for.
+    shift: [u32; 2],
+    plane: &'a Plane<&'d [u8]>,
+}
+
+impl Grid<'_, '_> {
+    fn patches(&self, plane: usize, patches: &mut Vec<Patch>) {
+        let Covered { field, rect } = self.covered;
+        let layout = &self.plane.layout;
+        let count = self.channel.count(layout);
+        let luma_column = |x: u32| x << (self.channel.shift + self.shift[0]);
+        let luma_row = |y: u32| (y << self.shift[1]) * field.step as u32 + field.first_row as u32;
+        let columns = self.channel.covered(layout, rect);
+        let mut y = rect.y();
+        while y < rect.bottom() {
+            let rows = self.region.line_of_cell(1, y, field.layout.height, luma_row);
+            let end = rows.end.min(rect.bottom());
+            let mut x = columns.start;
+            while x < columns.end {
+                let own = self.region.line_of_cell(0, x, count, luma_column);
+                // Luma beyond an odd width has the colour of the last pixel's cell.
+                let right = if own.end == count { columns.end } else { own.end.min(columns.end) };
+                let value = self.mean(own, rows.clone());
+                let first_row = field.first_row + y as usize * field.step;
+                let (channel, step) = (self.channel, field.step);
+                patches.push(Patch { plane, channel, columns: x..right, first_row, rows: end - y, step, value });
+                x = right;
+            }
+            y = end;
+        }
+    }
+
+    /// The mean of the samples in these columns of the channel and rows of the field, rounded half up.
+    fn mean(&self, columns: Range<u32>, rows: Range<u32>) -> u16 {
+        let Plane { layout, pitch, data } = self.plane;
+        let field = &self.covered.field;
+        let count = u64::from(columns.end - columns.start) * u64::from(rows.end - rows.start);
+        let mut sum = 0;
+        for y in rows {
+            let row = &data[(field.first_row + y as usize * field.step) * pitch..];
+            sum += columns.clone().map(|x| u64::from(self.channel.load(layout, row, x))).sum::<u64>();
+        }
+        ((2 * sum + count) / (2 * count)) as u16
+    }
+}

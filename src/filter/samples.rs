@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Single samples in the rows of a plane in host memory, whatever their layout.
+
+use super::crop::{Covered, PictureGeometry};
+use super::frame::{PlaneLayout, SampleLayout};
+use super::regions::Rect;
+
+/// The samples of one channel in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channel {
+    /// The index of its first sample in the row, which is also its index among the channels of the layout.
+    pub first: usize,
+    /// Samples from one of the channel to the next.
+    pub step: usize,
+    /// log2 of the pixels of the plane that a sample stands for: 1 for the chroma of packed 4:2:2.
+    pub shift: u32,
+}
+
+/// The channels of a plane. The two luma samples in a pair of pixels of packed 4:2:2 are of one channel.
+pub fn channels(layout: &PlaneLayout) -> impl Iterator<Item = Channel> + use<> {
+    let (count, sample_layout) = (usize::from(layout.channels), layout.sample_layout);
+    (0..count).filter_map(move |first| match sample_layout {
+        SampleLayout::Yuv422 { luma } if first % 2 == usize::from(luma) => {
+            (first < 2).then_some(Channel { first, step: 2, shift: 0 })
+        }
+        SampleLayout::Yuv422 { .. } => Some(Channel { first, step: 4, shift: 1 }),
+        _ => Some(Channel { first, step: count, shift: 0 }),
+    })
+}
+
+impl Channel {
+    /// The sample that has the colour of pixel `x` of the plane.
+    pub fn sample_at(self, x: u32) -> u32 {
+        x >> self.shift
+    }
+
+    /// Samples in a row of the plane that the picture has.
+    pub fn count(self, layout: &PlaneLayout) -> u32 {
+        layout.width.div_ceil(1 << self.shift)
+    }
+
+    /// The samples that these columns of the plane cover, rounded outwards. The luma beyond an odd width of packed 4:2:2
+    /// belongs to the last pixel.
+    pub fn covered(self, layout: &PlaneLayout, rect: Rect) -> std::ops::Range<u32> {
+        let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+        let right =
+            if is_packed && rect.right() == layout.width { layout.width.next_multiple_of(2) } else { rect.right() };
+        self.sample_at(rect.x())..right.div_ceil(1 << self.shift)
+    }
+
+    /// The value of sample `x` of the channel.
+    pub fn load(self, layout: &PlaneLayout, row: &[u8], x: u32) -> u16 {
+        let index = self.first + x as usize * self.step;
+        match layout.sample_layout {
+            SampleLayout::Packed1010102 => {
+                let word = word(row, index / 4);
+                if index % 4 == 3 { (word >> 30) as u16 } else { (word >> (10 * (index % 4)) & 1023) as u16 }
+            }
+            _ if layout.depth == 8 => u16::from(row[index]),
+            _ => u16::from_ne_bytes([row[2 * index], row[2 * index + 1]]) >> layout.shift(),
+        }
+    }
+
+    /// Writes a value to sample `x` of the channel; its padding bits become 0. Bits beyond the depth are ignored.
+    pub fn store(self, layout: &PlaneLayout, row: &mut [u8], x: u32, value: u16) {
+        let index = self.first + x as usize * self.step;
+        match layout.sample_layout {
+            SampleLayout::Packed1010102 => {
+                let shift = 10 * (index % 4);
+                let mask = if index % 4 == 3 { 3 << 30 } else { 1023 << shift };
+                let word = word(row, index / 4) & !mask | u32::from(value) << shift & mask;
+                row[index / 4 * 4..][..4].copy_from_slice(&word.to_ne_bytes());
+            }
+            _ if layout.depth == 8 => row[index] = value as u8,
+            _ => {
+                let value = (u32::from(value) & ((1 << layout.depth) - 1)) << layout.shift();
+                row[2 * index..][..2].copy_from_slice(&(value as u16).to_ne_bytes());
+            }
+        }
+    }
+}
+
+fn word(row: &[u8], index: usize) -> u32 {
+    let bytes = &row[4 * index..][..4];
+    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+/// The rows in the plane of what is covered of a field, with the rows' numbers in the field.
+pub fn rows(covered: Covered) -> impl Iterator<Item = (u32, usize)> {
+    let Covered { field, rect } = covered;
+    (rect.y()..rect.bottom()).map(move |y| (y, field.first_row + y as usize * field.step))
+}
+
+/// What a rectangle covers in each plane of a picture.
+pub fn covered_fields(picture: &PictureGeometry, rect: Rect) -> impl Iterator<Item = (usize, Covered)> {
+    (0..picture.layouts().len())
+        .flat_map(move |plane| picture.covered(plane, rect).map(move |covered| (plane, covered)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_samples_are_loaded_and_change_nothing_else() {
+        let new =
+            |channels, depth, sample_layout| PlaneLayout { sample_layout, ..PlaneLayout::new(5, 1, channels, depth) };
+        for layout in [
+            new(3, 8, SampleLayout::LsbAligned),
+            new(4, 10, SampleLayout::LsbAligned),
+            new(1, 16, SampleLayout::LsbAligned),
+            new(2, 12, SampleLayout::MsbAligned),
+            new(4, 10, SampleLayout::Packed1010102),
+            new(4, 8, SampleLayout::Yuv422 { luma: 0 }),
+            new(4, 8, SampleLayout::Yuv422 { luma: 1 }),
+        ] {
+            let before: Vec<u8> = (0..layout.row_bytes()).map(|i| (i * 37 + 11) as u8).collect();
+            let whole = Rect::new(0, 0, 5, 1).unwrap();
+            let mut all = before.clone();
+            let mut count = 0;
+            for channel in channels(&layout) {
+                let depth =
+                    if layout.depth == 10 && channel.first == 3 && layout.shift() == 0 { 2 } else { layout.depth };
+                for x in channel.covered(&layout, whole) {
+                    let value = (0x5a5a_u32 >> (x % 3)) as u16 & ((1_u32 << depth) - 1) as u16;
+                    let mut row = before.clone();
+                    channel.store(&layout, &mut row, x, value);
+                    assert_eq!(channel.load(&layout, &row, x), value, "{layout:?} {channel:?} {x}");
+                    for other in channels(&layout) {
+                        let others = other.covered(&layout, whole).filter(|i| other != channel || *i != x);
+                        for i in others {
+                            let [now, then] = [&row, &before].map(|row| other.load(&layout, row, i));
+                            assert_eq!(now, then, "{layout:?} {channel:?} {x}, {other:?} {i}");
+                        }
+                    }
+                    channel.store(&layout, &mut all, x, 0);
+                    count += 1;
+                }
+            }
+            assert_eq!(count, layout.row_samples(), "{layout:?}");
+            assert!(all.iter().all(|byte| *byte == 0), "{layout:?}");
+        }
+    }
+}
