@@ -7,6 +7,9 @@ mod oracle;
 #[path = "common/curve.rs"]
 mod curve;
 
+#[path = "common/regions.rs"]
+mod regions;
+
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -288,6 +291,9 @@ fn main() {
     gstcudagaussblur::register_static().expect("the element");
     if std::env::args().any(|argument| argument == "curve") {
         return curve::print(WIDTH as u32, HEIGHT as u32);
+    }
+    if std::env::args().any(|argument| argument == "regions") {
+        return regions::print(WIDTH as u32, HEIGHT as u32);
     }
     let frames = FORMATS.map(|(_, channels, _)| Rc::new(frame(channels)));
     let (opencv, about_opencv) = match OpenCv::start(&frames[2]) {

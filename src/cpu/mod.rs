@@ -14,6 +14,7 @@ mod task;
 mod tile;
 mod tile_blur;
 mod weights;
+mod window;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::filter::frame::{FrameMemory, PlaneLayout, Region, ValidFrames};
 use crate::filter::operation::{AlphaSource, Buffer, Operation, View};
 use crate::filter::plan::Plan;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
+use crate::filter::regions::Rect;
 use crate::process;
 use crate::threads::Threads;
 pub use instruction_set::InstructionSet;
@@ -81,12 +83,21 @@ impl CpuEngine {
     /// # Panics
     /// If the plan was made for other layouts.
     pub fn blur(&mut self, frames: &mut ValidFrames, plan: &Plan) -> Result<(), CpuError> {
+        self.blur_windows(frames, plan, &[])
+    }
+
+    /// Executes the plan where its result is used: in one window for each plane, in pixels and rows of the plane, or
+    /// everywhere without windows. What is written beyond a window is undefined. On an error nothing was written.
+    ///
+    /// # Panics
+    /// If the plan was made for other layouts.
+    pub fn blur_windows(&mut self, frames: &mut ValidFrames, plan: &Plan, windows: &[Rect]) -> Result<(), CpuError> {
         assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
         let (FrameMemory::Host(sources), FrameMemory::Host(destinations)) = (frames.source(), frames.destination())
         else {
             return Err(CpuError::DeviceMemory);
         };
-        let planes = Planes { sources, destinations, temporaries: self.reserve_temporaries(plan)? };
+        let planes = Planes { sources, destinations, temporaries: self.reserve_temporaries(plan)?, windows };
         let operations: Vec<Prepared> = plan.operations().iter().map(|operation| planes.prepare(operation)).collect();
         let workers = self.threads.count();
         let mut rest = &operations[..];
@@ -141,7 +152,7 @@ impl CpuEngine {
 
 /// An operation, and where its rows are.
 enum Prepared<'a> {
-    Blur { layout: PlaneLayout, source: HostPlane, destination: HostPlaneMut, weights: PlaneWeights },
+    Blur { layout: PlaneLayout, source: HostPlane, destination: HostPlaneMut, weights: PlaneWeights, window: Region },
     Decimate(Decimation),
     Interpolate(Interpolation),
     Pixels(PixelRows<'a>),
@@ -151,10 +162,10 @@ impl Prepared<'_> {
     /// Its parts for this many threads.
     fn tasks(&self, workers: usize) -> Vec<Task<'_>> {
         match self {
-            Self::Blur { layout, source, destination, weights } => {
+            Self::Blur { layout, source, destination, weights, window } => {
                 let (layout, source, destination) = (*layout, *source, *destination);
                 let tile = |region| Task::Tile(Tile { layout, source, destination, weights, region });
-                Tiling::new(&layout, weights, workers).regions(&layout).map(tile).collect()
+                Tiling::new(*window, weights, workers).regions(*window).map(tile).collect()
             }
             Self::Decimate(decimation) => decimation.blocks(workers).map(Task::Decimation).collect(),
             Self::Interpolate(interpolation) => interpolation.blocks(workers).map(Task::Interpolation).collect(),
@@ -168,9 +179,22 @@ struct Planes<'a> {
     sources: &'a [HostPlane],
     destinations: &'a [HostPlaneMut],
     temporaries: Vec<HostPlaneMut>,
+    /// The parts of the destinations that are used; empty if they are used as a whole.
+    windows: &'a [Rect],
 }
 
 impl Planes<'_> {
+    /// The part of a view that is used: all of a temporary. A window without rows in a field counts as the whole field.
+    fn window(&self, view: &View) -> Rect {
+        let PlaneLayout { width, height, .. } = view.field.layout;
+        let window = match view.buffer {
+            Buffer::Destination(index) => self.windows.get(index),
+            _ => None,
+        };
+        let all = Rect::new(0, 0, width, height);
+        window.and_then(|window| window::of_field(&view.field, *window)).or(all).expect("a field has samples")
+    }
+
     fn to_read(&self, view: &View) -> HostPlane {
         let plane = match view.buffer {
             Buffer::Source(index) => self.sources[index],
@@ -193,8 +217,9 @@ impl Planes<'_> {
         match operation {
             Operation::Blur { source, destination, taps } => {
                 let layout = source.field.layout;
+                let window = window::samples(&layout, self.window(destination));
                 let (source, destination) = (self.to_read(source), self.to_write(destination));
-                Prepared::Blur { layout, source, destination, weights: PlaneWeights::new(&layout, taps) }
+                Prepared::Blur { layout, source, destination, weights: PlaneWeights::new(&layout, taps), window }
             }
             Operation::Decimate(resampling) => {
                 let planes = (self.to_read(&resampling.source), self.to_write(&resampling.destination));
@@ -202,7 +227,9 @@ impl Planes<'_> {
             }
             Operation::Interpolate(resampling) => {
                 let planes = (self.to_read(&resampling.source), self.to_write(&resampling.destination));
-                Prepared::Interpolate(Interpolation::new(resampling, planes.0, planes.1))
+                let window = self.window(&resampling.destination);
+                let (part, source, destination) = window::of_interpolation(resampling, window, planes.0, planes.1);
+                Prepared::Interpolate(Interpolation::new(&part, source, destination))
             }
             _ => Prepared::Pixels(self.pixel_rows(operation)),
         }
@@ -249,8 +276,8 @@ impl Tiling {
     /// A frame of fewer samples times taps than this is not worth waking threads for.
     const PARALLEL_WORK: usize = 1 << 20;
 
-    fn new(layout: &PlaneLayout, weights: &PlaneWeights, workers: usize) -> Self {
-        let (samples, rows, weights) = (layout.row_samples(), layout.height as usize, &weights.all);
+    fn new(window: Region, weights: &PlaneWeights, workers: usize) -> Self {
+        let (samples, rows, weights) = (window.width, window.height, &weights.all);
         let widest = (Self::RING_BYTES / 4 / weights.block_pairs()).max(2 * TILE_STEP);
         let columns = samples.div_ceil(widest);
         let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
@@ -264,14 +291,13 @@ impl Tiling {
         Self { width, height: rows.div_ceil(bands).next_multiple_of(weights::BLOCK_ROWS) }
     }
 
-    fn regions(self, layout: &PlaneLayout) -> impl Iterator<Item = Region> {
-        let (samples, rows) = (layout.row_samples(), layout.height as usize);
-        (0..rows).step_by(self.height).flat_map(move |y| {
-            (0..samples).step_by(self.width).map(move |x| Region {
-                x,
-                y,
-                width: self.width.min(samples - x),
-                height: self.height.min(rows - y),
+    fn regions(self, window: Region) -> impl Iterator<Item = Region> {
+        (0..window.height).step_by(self.height).flat_map(move |y| {
+            (0..window.width).step_by(self.width).map(move |x| Region {
+                x: window.x + x,
+                y: window.y + y,
+                width: self.width.min(window.width - x),
+                height: self.height.min(window.height - y),
             })
         })
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::cuda::{CudaError, SubmittedFrame};
 use crate::filter::frame::{Destination, Frame, FrameMut, Plane, Source};
 use crate::filter::plan::Options;
+use crate::filter::regions::Rect;
 
 /// Access to the memory of a frame that is being blurred.
 ///
@@ -17,6 +18,12 @@ use crate::filter::plan::Options;
 pub unsafe trait FrameAccess: Sized {
     /// The frame to read and the frame to write. The same at every call.
     fn frames(&mut self) -> (Source<'_>, Destination<'_>);
+
+    /// The parts of the destination's planes that are used, in pixels and rows: one for each plane, or none if they are
+    /// used as a whole. What is beyond them is undefined after the blur.
+    fn windows(&self) -> &[Rect] {
+        &[]
+    }
 
     /// Whether the memory may be leaked. Otherwise the device does not access it, and everything goes through staging buffers.
     fn can_leak(&self) -> bool {
@@ -36,16 +43,26 @@ pub unsafe trait FrameAccess: Sized {
 }
 
 /// A frame of the caller's, borrowed for a call.
-pub(super) struct BorrowedFrame<'a, 's, 'd>(pub &'a Frame<'s>, pub &'a mut FrameMut<'d>);
+pub(super) struct BorrowedFrame<'a, 's, 'd> {
+    pub source: &'a Frame<'s>,
+    pub destination: &'a mut FrameMut<'d>,
+    /// See [`FrameAccess::windows`].
+    pub windows: &'a [Rect],
+}
 
 // SAFETY: the planes are borrowed, the destination mutably, until this is dropped.
 unsafe impl FrameAccess for BorrowedFrame<'_, '_, '_> {
     fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let source = self.0.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: plane.data });
-        let destination = self.1.iter_mut();
+        let source =
+            self.source.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: plane.data });
+        let destination = self.destination.iter_mut();
         let destination =
             destination.map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: &mut *plane.data });
         (Source::Host(source.collect()), Destination::Host(destination.collect()))
+    }
+
+    fn windows(&self) -> &[Rect] {
+        self.windows
     }
 
     /// The caller uses the memory again when the call returns.

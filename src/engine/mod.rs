@@ -17,6 +17,7 @@ use crate::cuda::{CudaEngine, Submission, SubmitError, Times};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::frame::{Frame, FrameError, FrameMut, Side, ValidFrames, as_source, check_host};
 use crate::filter::plan::Options;
+use crate::filter::regions::Rect;
 pub use crate::log::Level;
 pub use crate::process::set_log_sink as log_to;
 pub use error::{EngineError, ErrorKind};
@@ -168,7 +169,18 @@ impl Engine {
         source: &Frame,
         destination: &mut FrameMut,
     ) -> Result<Option<CudaError>, EngineError> {
-        let in_flight = self.submit(options, BorrowedFrame(source, destination))?;
+        self.blur_windows(options.into(), source, destination, &[])
+    }
+
+    /// [`Engine::blur`] where the result is used; see [`FrameAccess::windows`].
+    fn blur_windows(
+        &mut self,
+        options: Options,
+        source: &Frame,
+        destination: &mut FrameMut,
+        windows: &[Rect],
+    ) -> Result<Option<CudaError>, EngineError> {
+        let in_flight = self.submit(options, BorrowedFrame { source, destination, windows })?;
         Ok(self.complete(in_flight)?.failure)
     }
 
@@ -209,8 +221,8 @@ impl Engine {
         let [cpu, cuda] = [self.stats.frames_cpu, self.stats.frames_cuda];
         let mut tiles = std::mem::take(&mut self.tiles);
         let mut failure = None;
-        let result = tiles.blur(cover, source, |options, source, destination| {
-            let fell_back = self.blur(options, source, destination)?;
+        let result = tiles.blur(cover, source, |options, source, destination, windows| {
+            let fell_back = self.blur_windows(options, source, destination, windows)?;
             failure = failure.take().or(fell_back);
             Ok::<(), EngineError>(())
         });
@@ -356,11 +368,12 @@ impl Engine {
 
     fn blur_on_cpu<F: FrameAccess>(&mut self, options: Options, access: &mut F) -> Result<(), EngineError> {
         let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
+        let windows = access.windows().to_vec();
         let (source, destination) = access.frames();
         let mut frames = ValidFrames::new(source, destination)?;
         let plan = self.plans.get(options, frames.layouts());
         let started = Instant::now();
-        cpu.blur(&mut frames, plan)?;
+        cpu.blur_windows(&mut frames, plan, &windows)?;
         self.stats.frames_cpu += 1;
         self.stats.kernel.add(started.elapsed());
         Ok(())

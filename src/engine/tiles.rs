@@ -125,6 +125,8 @@ struct BlurredCrop {
     crop: PlaneCrop,
     offset: usize,
     pitch: usize,
+    /// The part that is used, in pixels and rows of the crop.
+    window: Rect,
 }
 
 /// Samples to copy from a blurred crop.
@@ -142,14 +144,15 @@ pub struct BlurredTiles {
 }
 
 impl BlurredTiles {
-    /// Blurs what `cover` needs of a frame that holds its rows. `blur` blurs a frame in host memory; it is called once for
-    /// each σ, and once for each crop where colour is weighted by the alpha of another plane. Nothing is written to
+    /// Blurs what `cover` needs of a frame that holds its rows. `blur` blurs a frame in host memory, in a window for each of
+    /// its planes at least; it is called once for each σ, and once for each crop where colour is weighted by the alpha of
+    /// another plane. Nothing is written to
     /// `source`, and [`BlurredTiles::write`] may write to the same memory.
     pub fn blur<E: From<EngineError>>(
         &mut self,
         cover: &BlurCover,
         source: &Frame,
-        mut blur: impl FnMut(Options, &Frame, &mut FrameMut) -> Result<(), E>,
+        mut blur: impl FnMut(Options, &Frame, &mut FrameMut, &[Rect]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.patches.clear();
         let layouts: Vec<PlaneLayout> = source.iter().map(|plane| plane.layout).collect();
@@ -164,7 +167,8 @@ impl BlurredTiles {
                     let pitch = crop.layout.row_bytes().next_multiple_of(PITCH_ALIGNMENT);
                     let offset = bytes;
                     bytes += pitch * crop.layout.height as usize;
-                    BlurredCrop { crop, offset, pitch }
+                    let covered = geometry.picture().covered(crop.plane, tile.bounds);
+                    BlurredCrop { crop, offset, pitch, window: window(&crop, covered) }
                 };
                 let crops: Vec<BlurredCrop> = tile.crops.iter().copied().map(blurred).collect();
                 for from in crops.iter().filter(|from| geometry.is_written(from.crop.plane)) {
@@ -181,8 +185,9 @@ impl BlurredTiles {
         }
         self.reserve(bytes)?;
         for (options, crops) in &frames {
+            let windows: Vec<Rect> = crops.iter().map(|blurred| blurred.window).collect();
             let (frame, mut out) = (sub_frame(source, crops), self.output(crops));
-            blur(*options, &frame, &mut out)?;
+            blur(*options, &frame, &mut out, &windows)?;
         }
         Ok(())
     }
@@ -238,6 +243,17 @@ fn copy_pixels(layout: &PlaneLayout, [x, right]: [u32; 2], from: &[u8], skipped:
     let unchanged = [before, behind].map(|byte| byte.map(|byte| (byte, to[byte])));
     copy(to, [x / 2, right.div_ceil(2)]);
     unchanged.into_iter().flatten().for_each(|(byte, value)| to[byte] = value);
+}
+
+/// The smallest window of a crop that has what is covered, in pixels and rows of the crop.
+fn window(crop: &PlaneCrop, covered: impl Iterator<Item = Covered>) -> Rect {
+    let of_field = |Covered { field, rect }: Covered| {
+        let row = |y: u32| field.first_row as u32 + y * field.step as u32 - crop.y;
+        let (y, bottom) = (row(rect.y()), row(rect.bottom() - 1) + 1);
+        Rect::new(rect.x() - crop.x, y, rect.width(), bottom - y)
+    };
+    let whole = Rect::new(0, 0, crop.layout.width, crop.layout.height);
+    covered.filter_map(of_field).reduce(bounds).or(whole).expect("a crop has samples")
 }
 
 /// The crops of a frame, as a frame.
