@@ -221,7 +221,7 @@ impl CropGeometry {
         let fields = 1 + u32::from(layout.interlaced);
         let pixels = if let SampleLayout::Yuv422 { .. } = layout.sample_layout { 2 } else { 1 };
         let (x, right) = columns.within(layout.width, pixels);
-        let (y, bottom) = rows.times(fields).within(layout.height, fields);
+        let (y, bottom) = rows.times(fields).within(layout.height, 1);
         PlaneCrop { plane, x, y, layout: PlaneLayout { width: right - x, height: bottom - y, ..layout } }
     }
 }
@@ -262,9 +262,9 @@ impl Span {
         Self { start: self.start >> shift, end: self.end.div_ceil(1 << shift), grid: self.grid >> shift }
     }
 
-    /// The part in a plane of `count` samples, in whole multiples of `step` but for the plane's end.
+    /// The part in a plane of `count` samples, that ends at a multiple of `step` or with the plane.
     fn within(self, count: u32, step: u32) -> (u32, u32) {
-        let start = self.start - self.start % step;
-        (start, self.end.min(count).next_multiple_of(step).min(count))
+        debug_assert!(self.start.is_multiple_of(step));
+        (self.start, self.end.min(count).next_multiple_of(step).min(count))
     }
 }
