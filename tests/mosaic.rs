@@ -109,6 +109,9 @@ fn random_rects(noise: &mut Noise, [width, height]: [u32; 2], most: u32) -> Vec<
     rects.collect()
 }
 
+/// Plane, region, channel, field and cell.
+type CellKey = (usize, usize, usize, u32, [i64; 2]);
+
 const SIZES: [[u32; 2]; 6] = [[1, 1], [2, 3], [35, 22], [66, 34], [41, 27], [17, 2]];
 
 #[test]
@@ -156,8 +159,8 @@ fn cells_have_the_mean_of_their_samples() {
                 let (_, corner, side) = regions[region];
                 [0, 1].map(|axis| (i64::from(luma[axis]) - corner[axis]).div_euclid(side))
             };
-            // By plane, region, channel, field and cell: the sum and the number of samples.
-            let mut sums: BTreeMap<(usize, usize, usize, u32, [i64; 2]), [u32; 2]> = BTreeMap::new();
+            // The sum and the number of samples.
+            let mut sums: BTreeMap<CellKey, [u32; 2]> = BTreeMap::new();
             let field =
                 |plane: usize, sample: &Sample| sample.luma[1] % (1 + u32::from(picture.planes[plane].interlaced));
             for (plane, layout) in picture.planes.iter().enumerate() {

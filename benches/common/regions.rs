@@ -56,7 +56,7 @@ pub fn print(width: u32, height: u32) {
         let planes = formats::planes(&info, false).expect("a format of the element");
         let samples = |plane: &PlaneLayout| plane.row_samples() * plane.height as usize;
         let all: usize = planes.iter().map(samples).sum();
-        let noise = |plane: &PlaneLayout| (0..samples(plane)).map(|i| (i * 0x9e37 >> 7) as u8).collect();
+        let noise = |plane: &PlaneLayout| (0..samples(plane)).map(|i| ((i * 0x9e37) >> 7) as u8).collect();
         let mut memory: Vec<Vec<u8>> = planes.iter().map(noise).collect();
         let mut output = memory.clone();
         for (name, corners) in PLACES {

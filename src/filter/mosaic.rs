@@ -45,8 +45,8 @@ impl MosaicRegion {
         } else {
             FAR
         };
-        // `max` and `min` return the other operand for NaN.
-        let corner = [object.left, object.top].map(|edge| edge.floor().max(-FAR).min(FAR) as i32);
+        let whole = |edge: f64| if edge.is_nan() { -FAR } else { edge.floor().clamp(-FAR, FAR) };
+        let corner = [object.left, object.top].map(|edge| whole(edge) as i32);
         Self { rect, corner, side: side.ceil().clamp(1.0, FAR) as u32 }
     }
 
