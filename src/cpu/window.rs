@@ -4,7 +4,7 @@
 
 use super::tile_blur::TILE_STEP;
 use crate::filter::frame::{Field, PlaneLayout, Region, SampleLayout};
-use crate::filter::plan::{Channels, Resampling};
+use crate::filter::operation::{Channels, Resampling};
 use crate::filter::plane::{Address, HostPlane, HostPlaneMut, PlaneMemory};
 use crate::filter::regions::Rect;
 
