@@ -5,7 +5,7 @@ use std::time::Instant;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Engine};
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::fill::fill;
@@ -67,6 +67,7 @@ pub fn print(width: u32, height: u32) {
                 let params = BlurParams::new(sigma, 0).expect("usable");
                 let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
                 let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
+                let cover = Cover::Blur(cover);
                 let geometry = CropGeometry::new(Options::from(params), &planes);
                 let crops: usize =
                     rects.iter().flat_map(|rect| geometry.crops(*rect)).map(|c| samples(&c.layout)).sum();
@@ -78,7 +79,7 @@ pub fn print(width: u32, height: u32) {
                         engines[0].blur(params, &whole, &mut frame(&planes, &mut output)).expect("a blur");
                     }));
                     times[1].push(time(|| {
-                        engines[1].cover_in_place(&cover, &mut frame(&planes, &mut memory)).expect("a cover");
+                        engines[1].cover(&cover, &mut frame(&planes, &mut memory)).expect("a cover");
                     }));
                 }
                 let [whole, regions] = times.map(super::median);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The engine: picks a backend, validates frames, makes the plan, submits and completes frames, and falls back to the CPU.
 
+mod cover;
 mod error;
 mod in_flight;
 mod plan_cache;
@@ -15,11 +16,12 @@ use crate::cpu::CpuEngine;
 pub use crate::cuda::driver::device::{ExternalContext, has_driver};
 use crate::cuda::{CudaEngine, Submission, SubmitError, Times};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
-use crate::filter::frame::{Frame, FrameError, FrameMut, Side, ValidFrames, as_source, check_host};
+use crate::filter::frame::{Frame, FrameMut, ValidFrames};
 use crate::filter::plan::Options;
 use crate::filter::regions::Rect;
 pub use crate::log::Level;
 pub use crate::process::set_log_sink as log_to;
+pub use cover::Cover;
 pub use error::{EngineError, ErrorKind};
 use in_flight::{Abandoned, BorrowedFrame, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
@@ -182,56 +184,6 @@ impl Engine {
     ) -> Result<Option<CudaError>, EngineError> {
         let in_flight = self.submit(options, BorrowedFrame { source, destination, windows })?;
         Ok(self.complete(in_flight)?.failure)
-    }
-
-    /// Blurs the regions of `source` that `cover` names, and writes them into `destination`, which holds the bytes of
-    /// `source`. Both have the same layouts. What is covered gets the bytes of the full-frame blur; rectangles are rounded
-    /// outwards in subsampled planes. All other bytes of the destination stay unchanged, and on an error all of them.
-    ///
-    /// Returns why the engine fell back to the CPU, if it did with this frame.
-    pub fn cover(
-        &mut self,
-        cover: &BlurCover,
-        source: &Frame,
-        destination: &mut FrameMut,
-    ) -> Result<Option<CudaError>, EngineError> {
-        check_host(destination, Side::Output)?;
-        if !source.iter().map(|plane| plane.layout).eq(destination.iter().map(|plane| plane.layout)) {
-            return Err(FrameError::Mismatch.into());
-        }
-        let failure = self.blur_tiles(cover, source)?;
-        self.tiles.write(destination);
-        Ok(failure)
-    }
-
-    /// [`Engine::cover`] for a frame that is both source and destination.
-    pub fn cover_in_place(
-        &mut self,
-        cover: &BlurCover,
-        frame: &mut FrameMut,
-    ) -> Result<Option<CudaError>, EngineError> {
-        let failure = self.blur_tiles(cover, &as_source(frame))?;
-        self.tiles.write(frame);
-        Ok(failure)
-    }
-
-    /// Blurs what `cover` needs of a frame into the engine's own memory.
-    fn blur_tiles(&mut self, cover: &BlurCover, source: &Frame) -> Result<Option<CudaError>, EngineError> {
-        check_host(source, Side::Input)?;
-        let [cpu, cuda] = [self.stats.frames_cpu, self.stats.frames_cuda];
-        let mut tiles = std::mem::take(&mut self.tiles);
-        let mut failure = None;
-        let result = tiles.blur(cover, source, |options, source, destination, windows| {
-            let fell_back = self.blur_windows(options, source, destination, windows)?;
-            failure = failure.take().or(fell_back);
-            Ok::<(), EngineError>(())
-        });
-        self.tiles = tiles;
-        // However many crops it takes, this is one frame.
-        let is_new = |now: u64, before: u64| before + u64::from(now > before);
-        self.stats.frames_cpu = is_new(self.stats.frames_cpu, cpu);
-        self.stats.frames_cuda = is_new(self.stats.frames_cuda, cuda);
-        result.map(|()| failure)
     }
 
     /// Submits a frame. The CPU backend blurs it before this returns; CUDA enqueues it.

@@ -33,6 +33,11 @@ pub struct BlurCover {
 }
 
 impl BlurCover {
+    /// Whether no region is blurred.
+    pub fn is_empty(&self) -> bool {
+        self.regions.iter().all(|region| region.params.is_passthrough())
+    }
+
     /// The rectangles of each Gaussian, weaker ones first, so that what is written later counts.
     fn by_strength(&self) -> Vec<(Options, Vec<Rect>)> {
         let key = |region: &BlurRegion| (region.params.sigma(), region.params.kernel_size());

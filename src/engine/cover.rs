@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Covers regions of a frame, in place.
+
+use super::Engine;
+use super::error::EngineError;
+use super::in_flight::{CompletedFrame, FrameAccess};
+use super::tiles::BlurCover;
+use crate::cuda::CudaError;
+use crate::filter::fill::{PlaneValues, fill};
+use crate::filter::frame::{FrameMut, Side, as_source, check_host};
+use crate::filter::mosaic::{MosaicRegion, mosaic};
+use crate::filter::regions::Rect;
+
+/// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
+/// beyond the frame is ignored. Neither the order of regions nor duplicates matter.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cover {
+    /// The bytes of the full-frame blur.
+    Blur(BlurCover),
+    /// Cells of one colour. Where regions overlap, the larger cells count.
+    Mosaic(Vec<MosaicRegion>),
+    /// One colour.
+    Fill {
+        /// What is covered.
+        rects: Vec<Rect>,
+        /// The colour, one element for each plane.
+        values: Vec<PlaneValues>,
+    },
+}
+
+impl Cover {
+    /// Whether no sample is covered, whatever the frame.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Blur(cover) => cover.is_empty(),
+            Self::Mosaic(regions) => regions.is_empty(),
+            Self::Fill { rects, .. } => rects.is_empty(),
+        }
+    }
+}
+
+impl Engine {
+    /// Covers regions of a frame in host memory, in place. All other bytes stay unchanged, and on an error all bytes.
+    ///
+    /// Returns why the engine fell back to the CPU, if it did with this frame.
+    pub fn cover(&mut self, cover: &Cover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
+        match cover {
+            Cover::Blur(cover) => self.blur_regions(cover, frame),
+            Cover::Mosaic(regions) => mosaic(frame, regions).map(|()| None).map_err(Into::into),
+            Cover::Fill { rects, values } => fill(frame, rects, values).map(|()| None).map_err(Into::into),
+        }
+    }
+
+    /// Covers regions of a frame in device memory, on its stream. The source and the destination of `access` are the same
+    /// memory; or they are not, and the source is copied first, with the bytes between its rows.
+    ///
+    /// # Errors
+    /// On an error the destination is undefined and must not be shown.
+    pub fn cover_on_device<F: FrameAccess>(
+        &mut self,
+        _cover: &Cover,
+        _access: F,
+    ) -> Result<CompletedFrame<F>, EngineError> {
+        Err(EngineError::NeedsCuda)
+    }
+
+    fn blur_regions(&mut self, cover: &BlurCover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
+        check_host(frame, Side::Input)?;
+        let [cpu, cuda] = [self.stats.frames_cpu, self.stats.frames_cuda];
+        let mut tiles = std::mem::take(&mut self.tiles);
+        let mut failure = None;
+        let result = tiles.blur(cover, &as_source(frame), |options, source, destination, windows| {
+            let fell_back = self.blur_windows(options, source, destination, windows)?;
+            failure = failure.take().or(fell_back);
+            Ok::<(), EngineError>(())
+        });
+        if result.is_ok() {
+            tiles.write(frame);
+        }
+        self.tiles = tiles;
+        // However many crops it takes, this is one frame.
+        let is_new = |now: u64, before: u64| before + u64::from(now > before);
+        self.stats.frames_cpu = is_new(self.stats.frames_cpu, cpu);
+        self.stats.frames_cuda = is_new(self.stats.frames_cuda, cuda);
+        result.map(|()| failure)
+    }
+}
