@@ -4,22 +4,22 @@
 
 use std::thread;
 
+use super::playback::{FPS, FRAMES};
+
 /// Size of a frame in pixels. A pixel has four bytes: red, green, blue, unused.
 pub const WIDTH: usize = 1280;
 pub const HEIGHT: usize = 720;
-pub const FPS: usize = 30;
-pub const FRAMES: usize = 6 * FPS;
 
 /// The first row of water.
 const SHORE: usize = 468;
 const SUN: [f32; 2] = [820.0, 318.0];
 const HAZE: [f32; 3] = [0.98, 0.70, 0.47];
 
-fn mix<const N: usize>(a: [f32; N], b: [f32; N], t: f32) -> [f32; N] {
+pub fn mix<const N: usize>(a: [f32; N], b: [f32; N], t: f32) -> [f32; N] {
     std::array::from_fn(|i| a[i] + (b[i] - a[i]) * t)
 }
 
-fn smoothstep(from: f32, to: f32, x: f32) -> f32 {
+pub fn smoothstep(from: f32, to: f32, x: f32) -> f32 {
     let t = ((x - from) / (to - from)).clamp(0.0, 1.0);
     t * t * (3.0 - 2.0 * t)
 }
@@ -159,8 +159,8 @@ impl Scene {
         Self { layers: [sky, range, hill, rise, bank] }
     }
 
-    /// Draws the frame with index `frame` into `pixels`.
-    pub fn draw(&self, frame: usize, pixels: &mut [u8]) {
+    /// Draws the frame with index `frame` into `pixels`. `objects` draws what is between the scenery and the reeds.
+    pub fn draw(&self, frame: usize, pixels: &mut [u8], objects: impl FnOnce(&mut [u8])) {
         let (above, water) = pixels.split_at_mut(SHORE * WIDTH * 4);
         rows(above, WIDTH * 4, |y, row| {
             for layer in self.layers.iter().filter(|layer| layer.top <= y) {
@@ -176,8 +176,10 @@ impl Scene {
             for (x, pixel) in row.chunks_exact_mut(4).enumerate() {
                 blend(pixel, ripple(above, frame, x as f32, y as f32), 1.0);
             }
-            reeds(row, frame, SHORE + y);
         });
+        objects(pixels);
+        let water = &mut pixels[SHORE * WIDTH * 4..];
+        rows(water, WIDTH * 4, |y, row| reeds(row, frame, SHORE + y));
     }
 }
 
@@ -185,7 +187,7 @@ fn load(pixel: &[u8]) -> [f32; 3] {
     std::array::from_fn(|i| f32::from(pixel[i]) / 255.0)
 }
 
-fn blend(pixel: &mut [u8], colour: [f32; 3], cover: f32) {
+pub fn blend(pixel: &mut [u8], colour: [f32; 3], cover: f32) {
     if cover > 0.0 {
         let blended = mix(load(pixel), colour, cover);
         pixel.iter_mut().zip(blended).for_each(|(byte, value)| *byte = (value * 255.0 + 0.5) as u8);

@@ -1,0 +1,224 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MPL-2.0
+"""Covers boxes from a CSV file in a video, and writes the covered video as MP4, without sound.
+
+Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
+gir1.2-gst-plugins-base-1.0), x264enc (gstreamer1.0-plugins-ugly), and the plugin, installed or in GST_PLUGIN_PATH:
+
+    cargo build --release && GST_PLUGIN_PATH=target/release examples/boxes_from_file.py input.mp4 boxes.csv covered.mp4
+"""
+
+import argparse
+import csv
+import math
+import os
+import sys
+from collections import defaultdict
+
+try:
+    import gi
+except ImportError:
+    sys.exit(f"{sys.executable} has no PyGObject: install python3-gi and run this with the distribution's /usr/bin/python3")
+
+gi.require_version("Gst", "1.0")
+gi.require_version("GstVideo", "1.0")
+from gi.repository import Gst, GstVideo
+
+FORMAT = """\
+The CSV file begins with a line of column names, in any order:
+
+  frame or time    the frame's number, from 0 on; or seconds from the start of the video
+  x, y             the upper left corner of the box, in pixels of the video
+  width, height    the size of the box, in pixels
+  label            optional; see --labels
+  confidence       optional, 0 to 1; see --min-confidence
+
+A line is one box in one frame; with time, in the frame that is shown at that time. Frames without a line have no box of
+their own; an object that vanishes stays covered for --hold seconds. Example:
+
+  frame,x,y,width,height,label
+  0,120,80,60,60,face
+  1,124,80,60,60,face
+
+If a line cannot be read or is beyond the end of the video, the video is not written.
+"""
+REQUIRED = ("x", "y", "width", "height")
+OPTIONAL = ("frame", "time", "label", "confidence")
+
+
+class Refused(Exception):
+    """A sentence for the user."""
+
+
+def read_boxes(lines):
+    """Reads the CSV file. Returns the name of the first column, frame or time, and (frame or time, box) for each line. A
+    box is (label, confidence or None, x, y, width, height)."""
+    reader = csv.DictReader(lines, skipinitialspace=True)
+    names = [name.strip() for name in reader.fieldnames or []]
+    reader.fieldnames = names
+    missing = [name for name in REQUIRED if name not in names]
+    unknown = [name for name in names if name not in REQUIRED + OPTIONAL]
+    if missing:
+        raise Refused(f"has no column {missing[0]}")
+    if unknown:
+        raise Refused(f"has a column {unknown[0]}, which is not used; remove or rename it")
+    if len(set(names)) < len(names) or ("frame" in names) == ("time" in names):
+        raise Refused("must have one column frame or one column time, and every other column once")
+    position = "frame" if "frame" in names else "time"
+    boxes = []
+    for row in reader:
+        try:
+            # None is the key of surplus values and the value of missing ones.
+            if None in row or None in row.values():
+                raise ValueError("it has more or fewer values than there are columns")
+            numbers = {name: float(row[name]) for name in (position, *REQUIRED)}
+            if not all(math.isfinite(number) for number in numbers.values()) or numbers[position] < 0:
+                raise ValueError("a number is negative or not finite")
+            if numbers["width"] <= 0 or numbers["height"] <= 0:
+                raise ValueError("the box is empty")
+            if position == "frame" and numbers["frame"] != int(numbers["frame"]):
+                raise ValueError("the frame is not a whole number")
+            confidence = float(row["confidence"]) if row.get("confidence") else None
+            if confidence is not None and not 0 <= confidence <= 1:
+                raise ValueError("the confidence is not from 0 to 1")
+        except ValueError as error:
+            raise Refused(f"line {reader.line_num}: {error}") from None
+        # Outwards to whole pixels, and without what is left of or above the picture: metas have no negative numbers.
+        left, top = (max(0, math.floor(numbers[name])) for name in ("x", "y"))
+        right = max(left, math.ceil(numbers["x"] + numbers["width"]))
+        bottom = max(top, math.ceil(numbers["y"] + numbers["height"]))
+        box = (row.get("label") or "object", confidence, left, top, right - left, bottom - top)
+        boxes.append((numbers[position], box))
+    return position, boxes
+
+
+class Schedule:
+    """Hands out the boxes of one frame after the other."""
+
+    def __init__(self, position, boxes):
+        self.by_time = sorted(boxes, key=lambda entry: entry[0]) if position == "time" else None
+        self.by_frame = defaultdict(list)
+        for frame, box in boxes if position == "frame" else []:
+            self.by_frame[int(frame)].append(box)
+
+    def boxes_of(self, frame, end):
+        """The boxes of a frame, by its number and the time at which the next frame starts, in seconds."""
+        if self.by_time is None:
+            return self.by_frame.pop(frame, [])
+        count = next((i for i, (time, _) in enumerate(self.by_time) if time >= end), len(self.by_time))
+        now, self.by_time = self.by_time[:count], self.by_time[count:]
+        return [box for _, box in now]
+
+    def left(self):
+        """The number of boxes that no frame got."""
+        return len(self.by_time or ()) + sum(map(len, self.by_frame.values()))
+
+
+def attach(buffer, boxes):
+    """Attaches boxes to a writable buffer. A box of no size says that this frame has none: without any meta,
+    on-missing=auto takes the frame for one that no detector has looked at and covers all of it."""
+    for label, confidence, *rect in boxes or [("nothing", None, 0, 0, 0, 0)]:
+        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, label, *rect)
+        if meta is None:
+            raise RuntimeError("the buffer is not writable, so no box can be attached")
+        if confidence is not None:
+            meta.add_param(Gst.Structure.new_from_string(f"detection, confidence=(double){confidence}"))
+
+
+def cover(arguments, schedule):
+    """Writes the covered video. Returns the numbers of frames and boxes, or raises Refused."""
+    # With these caps uridecodebin does not decode other streams, such as audio.
+    uri = Gst.filename_to_uri(os.path.abspath(arguments.video))
+    pipeline = Gst.parse_launch(
+        "uridecodebin name=file caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! video/x-raw ! "
+        "appsink name=frames sync=false max-buffers=4 "
+        "appsrc name=boxes format=time block=true max-buffers=4 ! cudagaussblur name=blur region-mode=inside ! "
+        "videoconvert ! video/x-raw,format=I420 ! x264enc ! mp4mux ! filesink name=result"
+    )
+    pipeline.get_by_name("file").set_property("uri", uri)
+    pipeline.get_by_name("result").set_property("location", arguments.result)
+    blur = pipeline.get_by_name("blur")
+    blur.set_property("labels", arguments.labels)
+    blur.set_property("min-confidence", arguments.min_confidence)
+    blur.set_property("hold-time", round(arguments.hold * Gst.SECOND))
+    Gst.util_set_object_arg(blur, "cover", arguments.cover)
+    frames, source = pipeline.get_by_name("frames"), pipeline.get_by_name("boxes")
+    bus = pipeline.get_bus()
+    pipeline.set_state(Gst.State.PLAYING)
+    try:
+        count = found = 0
+        sample = frames.emit("pull-sample")
+        while sample:
+            # The next frame says when this one ends.
+            following = frames.emit("pull-sample")
+            buffer, size = sample.get_buffer(), sample.get_buffer().get_size()
+            if following and following.get_buffer().pts != Gst.CLOCK_TIME_NONE:
+                end = following.get_segment().to_stream_time(Gst.Format.TIME, following.get_buffer().pts) / Gst.SECOND
+            else:
+                end = math.inf if following is None and buffer.duration == Gst.CLOCK_TIME_NONE else None
+            if end is None:
+                start = sample.get_segment().to_stream_time(Gst.Format.TIME, buffer.pts)
+                end = (start + buffer.duration) / Gst.SECOND
+            boxes = schedule.boxes_of(count, end)
+            # A new buffer with the same memory: this one is writable.
+            parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
+            buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, size)
+            attach(buffer, boxes)
+            source.set_property("caps", sample.get_caps())
+            if source.emit("push-buffer", buffer) != Gst.FlowReturn.OK:
+                break
+            count, found, sample = count + 1, found + len(boxes), following
+        source.emit("end-of-stream")
+        message = bus.timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        if message.type == Gst.MessageType.ERROR:
+            raise Refused(message.parse_error().gerror.message)
+    finally:
+        pipeline.set_state(Gst.State.NULL)
+    if count == 0:
+        raise Refused(f"{arguments.video} has no video, or no decoder for it is installed")
+    if schedule.left():
+        raise Refused(f"{schedule.left()} boxes of {arguments.boxes} are beyond the end of {arguments.video}")
+    return count, found
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog=FORMAT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("video", help="the video to read")
+    parser.add_argument("boxes", help="the CSV file with the boxes")
+    parser.add_argument("result", help="the MP4 file to write")
+    parser.add_argument("--cover", choices=("blur", "mosaic", "fill"), default="fill", help="default: fill")
+    parser.add_argument("--labels", default="", help="labels to cover, separated by commas; default: every label")
+    parser.add_argument("--min-confidence", type=float, default=0, help="boxes below it are not covered; default: 0")
+    parser.add_argument("--hold", type=float, default=0.5, help="seconds that a vanished object stays covered; default: 0.5")
+    arguments = parser.parse_args()
+    if not 0 <= arguments.hold < 1e9 or not 0 <= arguments.min_confidence <= 1:
+        parser.error("--hold takes seconds from 0 up, --min-confidence a number from 0 to 1")
+    if os.path.exists(arguments.result) and os.path.samefile(arguments.video, arguments.result):
+        parser.error("the result would overwrite the video while it is read")
+    Gst.init(None)
+    if not Gst.ElementFactory.find("cudagaussblur"):
+        return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
+    try:
+        with open(arguments.boxes, newline="", encoding="utf-8-sig") as lines:
+            position, boxes = read_boxes(lines)
+    except Refused as error:
+        return f"{arguments.boxes} {error}"
+    except (OSError, ValueError) as error:
+        return f"{arguments.boxes} cannot be read: {error}"
+    # The name of the result is given to a whole video only.
+    final, arguments.result = arguments.result, arguments.result + ".part"
+    try:
+        count, found = cover(arguments, Schedule(position, boxes))
+        os.replace(arguments.result, final)
+    except Refused as error:
+        return str(error)
+    finally:
+        if os.path.exists(arguments.result):
+            os.remove(arguments.result)
+    print(f"{count} frames, {found} boxes covered, wrote {final}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

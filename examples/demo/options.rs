@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The demo's command line.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use gstcudagaussblur::filter::BlurParams;
+
+pub const HELP: &str = "\
+Blurs a video with cudagaussblur, or covers parts of it, and writes the result and a before/after picture to a folder.
+
+usage: scripts/demo [OPTIONS] [FILE | --camera]
+       scripts/demo --regions [OPTIONS]
+       scripts/demo --faces [OPTIONS] [FILE | --camera]
+
+  FILE                use this video (default: a clip that the demo generates)
+  --camera            use the first camera: in a window until Ctrl-C; without a display, record six seconds
+  --regions           cover what is marked in a generated clip: a box that moves is blurred, another one becomes a mosaic,
+                      and a fixed zone is filled
+  --faces             find faces with GStreamer's facedetect and cover them; without FILE in a picture that the demo
+                      pans over. Videos are scaled to at most 1280x720, because facedetect is slow. It misses faces:
+                      look at the result before you publish it
+  --cover NAME        what covers faces: blur, mosaic or fill (default mosaic)
+  --sigma N           standard deviation in pixels, 0 to 1024 (default 5)
+  --kernel-size N     taps per axis, odd, up to 801; 0 follows sigma (default 0)
+  --backend NAME      auto, cuda or cpu (default auto)
+  --out DIR           folder for the results (default demo-out)
+  -h, --help          print this text
+
+--regions and --faces check every frame, and fail if a marked place is not covered.
+";
+
+/// What the demo does with the video.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Job {
+    /// Blurs the whole picture.
+    Blur,
+    /// Covers the zones and boxes of a generated clip.
+    Regions,
+    /// Covers faces.
+    Faces,
+}
+
+#[derive(PartialEq)]
+pub enum Input {
+    Generated,
+    File(PathBuf),
+    Camera,
+}
+
+/// What hides a place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cover {
+    Blur,
+    Mosaic,
+    Fill,
+}
+
+impl Cover {
+    /// The value of the element's property.
+    pub fn nick(self) -> &'static str {
+        match self {
+            Self::Blur => "blur",
+            Self::Mosaic => "mosaic",
+            Self::Fill => "fill",
+        }
+    }
+}
+
+pub struct Options {
+    pub job: Job,
+    pub input: Input,
+    pub cover: Cover,
+    pub sigma: f64,
+    pub kernel_size: u32,
+    pub backend: String,
+    pub out: PathBuf,
+}
+
+impl Options {
+    /// Parses the arguments. `None` if they ask for help. The error is one sentence for the user.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Option<Self>, String> {
+        let mut options = Self {
+            job: Job::Blur,
+            input: Input::Generated,
+            cover: Cover::Mosaic,
+            sigma: 5.0,
+            kernel_size: 0,
+            backend: "auto".into(),
+            out: "demo-out".into(),
+        };
+        let mut has_cover = false;
+        while let Some(arg) = args.next() {
+            let text = arg.to_string_lossy().into_owned();
+            let (name, mut inline) = match text.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(OsString::from(value))),
+                _ => (&*text, None),
+            };
+            let mut value = || inline.take().or_else(|| args.next()).ok_or(format!("{name} needs a value"));
+            match name {
+                "-h" | "--help" => return Ok(None),
+                "--regions" | "--faces" if options.job != Job::Blur => {
+                    return Err("give --regions or --faces, and only once".into());
+                }
+                "--regions" => options.job = Job::Regions,
+                "--faces" => options.job = Job::Faces,
+                "--cover" => {
+                    let wanted = value()?.to_string_lossy().into_owned();
+                    let found = [Cover::Blur, Cover::Mosaic, Cover::Fill].into_iter().find(|c| c.nick() == wanted);
+                    options.cover = found.ok_or(format!("--cover takes blur, mosaic or fill, not {wanted}"))?;
+                    has_cover = true;
+                }
+                "--sigma" => options.sigma = number(name, &value()?)?,
+                "--kernel-size" => options.kernel_size = number(name, &value()?)?,
+                "--backend" => options.backend = value()?.to_string_lossy().into_owned(),
+                "--out" => options.out = value()?.into(),
+                _ if name.starts_with('-') && name != "--camera" => return Err(format!("unknown option {name}")),
+                _ if options.input != Input::Generated => {
+                    return Err(format!("{text} is a second input: give one file, or --camera, or neither"));
+                }
+                "--camera" => options.input = Input::Camera,
+                _ => options.input = Input::File(arg.into()),
+            }
+        }
+        BlurParams::new(options.sigma, options.kernel_size).map_err(|error| error.to_string())?;
+        if !["auto", "cuda", "cpu"].contains(&options.backend.as_str()) {
+            return Err(format!("backend={} cannot be used: it must be auto, cuda or cpu", options.backend));
+        }
+        if options.job == Job::Regions && options.input != Input::Generated {
+            return Err("--regions covers marked places of its own clip: leave out the file or the camera".into());
+        }
+        if has_cover && options.job != Job::Faces {
+            return Err("--cover needs --faces".into());
+        }
+        Ok(Some(options))
+    }
+}
+
+fn number<T: FromStr>(name: &str, value: &OsStr) -> Result<T, String> {
+    let parsed = value.to_str().and_then(|text| text.parse().ok());
+    parsed.ok_or_else(|| format!("{name} takes a number from 0 up, not {}", value.display()))
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Feeds, plays and encodes the demo's clips.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gst::glib;
+use gst::prelude::*;
+
+pub const NO_VIDEO: &str = "the input has no video, or no decoder for it is installed";
+
+/// Frames per second and frames of the generated clips.
+pub const FPS: usize = 30;
+pub const FRAMES: usize = 6 * FPS;
+
+/// The timestamp of a frame of a generated clip.
+pub fn time(frame: usize) -> gst::ClockTime {
+    gst::ClockTime::SECOND.mul_div_floor(frame as u64, FPS as u64).expect("a clip of seconds")
+}
+
+/// Makes `source` push a generated clip: `frame` returns the buffer with the given index, for frames of `format` and
+/// `size` (width, height).
+pub fn feed(
+    source: &gst_app::AppSrc,
+    format: gst_video::VideoFormat,
+    size: (usize, usize),
+    mut frame: impl FnMut(usize) -> gst::Buffer + Send + 'static,
+) {
+    source.set_format(gst::Format::Time);
+    source.set_duration(time(FRAMES));
+    let info = gst_video::VideoInfo::builder(format, size.0 as u32, size.1 as u32);
+    let caps = info.fps(FPS as i32).build().and_then(|info| info.to_caps());
+    source.set_caps(Some(&caps.expect("the caps are fixed at build time")));
+    let mut index = 0;
+    let push = move |source: &gst_app::AppSrc, _wanted| {
+        // Both calls fail only if the pipeline is flushing or has ended.
+        if index == FRAMES {
+            let _ = source.end_of_stream();
+            return;
+        }
+        let mut buffer = frame(index);
+        let stamps = buffer.get_mut().expect("nobody else has it yet");
+        stamps.set_pts(time(index));
+        stamps.set_duration(time(1));
+        index += 1;
+        let _ = source.push_buffer(buffer);
+    };
+    source.set_callbacks(gst_app::AppSrcCallbacks::builder().need_data(push).build());
+}
+
+/// The elements that encode and write the clip, and its path: `stem` with the extension of the format.
+pub fn encoder(out: &Path, stem: &str) -> Result<(String, PathBuf), String> {
+    // Every player supports 4:2:0, which needs even sizes.
+    let even = "videoscale ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2]";
+    let encoders = [
+        (["x264enc", "mp4mux"], "x264enc pass=qual quantizer=21 speed-preset=veryfast ! mp4mux", "mp4"),
+        (["vp8enc", "webmmux"], "vp8enc deadline=1 cpu-used=8 target-bitrate=4000000 ! webmmux", "webm"),
+    ];
+    let found = encoders.iter().find(|(needs, ..)| needs.iter().all(|name| gst::ElementFactory::find(name).is_some()));
+    let (_, encoder, extension) =
+        found.ok_or("GStreamer has no encoder for the result: install x264enc and mp4mux, or vp8enc and webmmux")?;
+    Ok((format!("{even} ! {encoder} ! filesink name=file"), out.join(format!("{stem}.{extension}"))))
+}
+
+/// Plays until EOS, Ctrl-C or until the window is closed. Returns the elapsed time.
+pub fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
+    const SIGINT: i32 = 2;
+    let weak = pipeline.downgrade();
+    glib_unix::unix_signal_add(SIGINT, move || {
+        // EOS finalises the file. A second Ctrl-C terminates the program.
+        weak.upgrade().map(|pipeline| pipeline.send_event(gst::event::Eos::new()));
+        glib::ControlFlow::Break
+    });
+    thread::spawn(|| glib::MainLoop::new(None, false).run());
+
+    let bus = pipeline.bus().expect("a pipeline has a bus");
+    let started = Instant::now();
+    let ends = &[gst::MessageType::Eos, gst::MessageType::Error];
+    let message = match pipeline.set_state(gst::State::Playing) {
+        Ok(_) => bus.timed_pop_filtered(None, ends),
+        // The error message is already on the bus.
+        Err(_) => bus.pop_filtered(ends),
+    };
+    match message.as_deref().map(gst::MessageRef::view) {
+        Some(gst::MessageView::Error(error)) if error.error().matches(gst::CoreError::MissingPlugin) => {
+            Err(NO_VIDEO.into())
+        }
+        Some(gst::MessageView::Error(error)) if is_closed_window(error) => Ok(started.elapsed()),
+        Some(gst::MessageView::Error(error)) => {
+            let element = error.src().map_or_else(String::new, |element| format!(" ({})", element.name()));
+            Err(format!("{}{element}", error.error().message().trim_end_matches('.')))
+        }
+        Some(_) => Ok(started.elapsed()),
+        None => Err("the pipeline did not start and posted no error message".into()),
+    }
+}
+
+/// Whether this is the error that a video sink posts when its window is closed.
+fn is_closed_window(error: &gst::message::Error) -> bool {
+    let sink = error.src().and_then(|source| source.downcast_ref::<gst::Element>());
+    error.error().matches(gst::ResourceError::NotFound)
+        && sink.is_some_and(|element| element.element_flags().contains(gst::ElementFlags::SINK))
+}
