@@ -45,6 +45,9 @@ pub struct Coverage {
     pub marked: u64,
     /// Places that were checked and are held.
     pub held: u64,
+    /// Pixels of the frames with places, and those of them that are as before.
+    pub pixels: u64,
+    pub unchanged: u64,
     /// Places that were not covered, and frames that could not be checked.
     pub failures: u64,
     /// The first of them, as a sentence.
@@ -66,13 +69,20 @@ impl Coverage {
             self.fail("a frame cannot be read".into());
             return;
         };
+        self.pixels += (raw.width * raw.height) as u64;
+        self.unchanged += raw.unchanged(&covered);
         for place in marked {
             *if place.is_held { &mut self.held } else { &mut self.marked } += 1;
-            if let Some((x, y)) = first_uncovered(&raw, &covered, place.rect, place.cover) {
+            if let Some(reason) = uncovered(&raw, &covered, place.rect, place.cover) {
                 let at = pair.pts().map_or_else(String::new, |pts| format!(" at {:.2} s", pts.seconds_f64()));
-                self.fail(format!("{}{at} is not covered by {} at {x},{y}", place.label, place.cover.nick()));
+                self.fail(format!("{}{at} is not covered by {}: {reason}", place.label, place.cover.nick()));
             }
         }
+    }
+
+    /// The share of the frames with marked places that is as before, as a sentence.
+    pub fn unchanged(&self) -> String {
+        format!("{:.1} % of the pixels are as before", self.unchanged as f64 * 100.0 / self.pixels.max(1) as f64)
     }
 
     /// The report, or the first failure.
@@ -113,51 +123,78 @@ impl Pixels {
         Some(Self { bytes: bytes.collect(), width, height })
     }
 
+    /// The number of pixels that are the same in both.
+    fn unchanged(&self, other: &Self) -> u64 {
+        self.bytes.chunks_exact(3).zip(other.bytes.chunks_exact(3)).filter(|(one, other)| one == other).count() as u64
+    }
+
     fn pixel(&self, x: usize, y: usize) -> &[u8] {
         &self.bytes[(y * self.width + x) * 3..][..3]
     }
 }
 
-/// The side of the blocks in which [`first_uncovered`] compares the frames.
+/// The side of the blocks in which frames are compared.
 const BLOCK: usize = 8;
 /// The least difference between two values of a channel that makes a block one with detail.
 const DETAIL: u8 = 32;
+/// The defaults of `strength` and `cells`.
+const STRENGTH: f64 = 0.25;
+const CELLS: f64 = 6.0;
 
-/// The first pixel of `rect` that is not covered.
+/// What is wrong with `rect`; `None` if it is covered.
 ///
-/// A fill is black, every pixel of it. Blur and mosaic are compared with the original in blocks: where it has detail, at
-/// least a quarter of the pixels must differ from it. The others may have the colour of the cover by chance, and where the
-/// original is flat, its cover is the same.
-fn first_uncovered(raw: &Pixels, covered: &Pixels, rect: Rect, cover: Cover) -> Option<(usize, usize)> {
+/// A fill is black, every pixel of it. Of a blur or mosaic, each block in which the original has detail must differ from
+/// it, and the whole must be as coarse as the cover is: see [`sharp_steps`].
+fn uncovered(raw: &Pixels, covered: &Pixels, rect: Rect, cover: Cover) -> Option<String> {
     if (raw.width, raw.height) != (covered.width, covered.height) {
-        return Some((rect.x, rect.y));
+        return Some("the frames differ in size".into());
     }
-    let right = (rect.x + rect.width).min(raw.width);
-    let bottom = (rect.y + rect.height).min(raw.height);
+    let [right, bottom] = [(rect.x + rect.width).min(raw.width), (rect.y + rect.height).min(raw.height)];
     let side = if cover == Cover::Fill { 1 } else { BLOCK };
     for y in (rect.y..bottom).step_by(side) {
         for x in (rect.x..right).step_by(side) {
-            let block = || {
-                let columns = x..(x + side).min(right);
-                (y..(y + side).min(bottom)).flat_map(move |y| columns.clone().map(move |x| (x, y)))
-            };
-            let is_covered = if cover == Cover::Fill {
-                covered.pixel(x, y) == [0; 3]
-            } else {
-                let changed = block().filter(|(x, y)| raw.pixel(*x, *y) != covered.pixel(*x, *y)).count();
-                let range = |channel| {
-                    let (low, high) = block().fold((u8::MAX, 0), |(low, high), (x, y)| {
-                        let value: u8 = raw.pixel(x, y)[channel];
-                        (low.min(value), high.max(value))
-                    });
-                    high - low
-                };
-                changed * 4 >= block().count() || (0..3).all(|channel| range(channel) < DETAIL)
+            let is_covered = match cover {
+                Cover::Fill => covered.pixel(x, y) == [0; 3],
+                _ => is_changed(raw, covered, [x, y], [(x + side).min(right), (y + side).min(bottom)]),
             };
             if !is_covered {
-                return Some((x, y));
+                return Some(format!("the picture shows at {x},{y}"));
             }
         }
     }
-    None
+    let short_side = rect.width.min(rect.height) as f64;
+    // The cells are at least this large, so that not more than one of `cell` steps crosses an edge between two. A Gaussian
+    // changes by less than 255 times its largest tap from one pixel to the next, and rounding adds 1. The doubled and the
+    // added share are for edges of other objects' covers.
+    let (step, share) = match cover {
+        Cover::Fill => return None,
+        Cover::Mosaic => (0, 2.0 * CELLS / short_side),
+        Cover::Blur => ((255.0 / (STRENGTH * short_side * std::f64::consts::TAU.sqrt())) as u8 + 1, 0.05),
+    };
+    let sharp = sharp_steps(covered, [rect.x, rect.y], [right, bottom], step);
+    (sharp > share).then(|| format!("{:.0} % of the steps from pixel to pixel are too sharp", sharp * 100.0))
+}
+
+/// Whether a block has no detail, or at least a quarter of its pixels differ from the original. The others may have the
+/// colour of the cover by chance.
+fn is_changed(raw: &Pixels, covered: &Pixels, [left, top]: [usize; 2], [right, bottom]: [usize; 2]) -> bool {
+    let block = || (top..bottom).flat_map(move |y| (left..right).map(move |x| (x, y)));
+    let changed = block().filter(|(x, y)| raw.pixel(*x, *y) != covered.pixel(*x, *y)).count();
+    let range = |channel| {
+        let values = || block().map(|(x, y)| raw.pixel(x, y)[channel]);
+        values().max().unwrap_or(0) - values().min().unwrap_or(0)
+    };
+    changed * 4 >= block().count() || (0..3).all(|channel| range(channel) < DETAIL)
+}
+
+/// The share of pixels that differ from their right neighbour by more than `step` in a channel.
+fn sharp_steps(covered: &Pixels, [left, top]: [usize; 2], [right, bottom]: [usize; 2], step: u8) -> f64 {
+    let pairs = (top..bottom).flat_map(|y| (left + 1..right).map(move |x| (x, y)));
+    let (mut count, mut sharp) = (0_u32, 0_u32);
+    for (x, y) in pairs {
+        let (one, other) = (covered.pixel(x - 1, y), covered.pixel(x, y));
+        count += 1;
+        sharp += u32::from(one.iter().zip(other).any(|(one, other)| one.abs_diff(*other) > step));
+    }
+    f64::from(sharp) / f64::from(count.max(1))
 }

@@ -90,7 +90,9 @@ pub fn report(coverage: &Coverage) -> Result<String, String> {
     Ok(format!(
         "{frames} frames, {marked} faces found, all covered\n\
          {held} times a face was not found again and hold-time kept its last place covered\n\
-         faces that facedetect never found are visible: look at the result before you publish it"
+         {}\n\
+         faces that facedetect never found are visible: look at the result before you publish it",
+        coverage.unchanged()
     ))
 }
 

@@ -69,6 +69,8 @@ pub fn report(coverage: &Coverage) -> String {
     let Coverage { frames, marked, held, .. } = coverage;
     format!(
         "{frames} frames, {marked} marked places, all covered: a balloon by blur, a boat by mosaic, a clock by fill\n\
-         {held} times the boat had no detection and hold-time kept it covered"
+         {held} times the boat had no detection and hold-time kept it covered\n\
+         {}",
+        coverage.unchanged()
     )
 }
