@@ -15,6 +15,11 @@ pub enum FrameFailure {
     #[error("received a buffer before caps")]
     NoCaps,
     #[error(
+        "no detector has looked at a frame: it carries no detector metas, and on-missing=error; put cudagaussblur right \
+         after the detector, or choose another on-missing"
+    )]
+    NoDetection,
+    #[error(
         "a frame is in the memory of CUDA device {have}, but cuda-device-id={wanted}; set cuda-device-id to {have} or \
          -1, or insert cudadownload before cudagaussblur"
     )]
@@ -28,6 +33,7 @@ impl FrameFailure {
             Self::Map(error @ MapError::Refused(_)) => gst::error_msg!(gst::StreamError::Format, ("{error}")),
             Self::Map(error) => gst::error_msg!(gst::StreamError::Format, ("{error}; {}", advice(error.side()))),
             Self::NoCaps => gst::error_msg!(gst::StreamError::Format, ("{self}")),
+            Self::NoDetection => gst::error_msg!(gst::StreamError::Failed, ("{self}")),
             Self::Engine(EngineError::Frame(error)) => {
                 let advice = error.side().map(|side| format!("; {}", advice(side))).unwrap_or_default();
                 gst::error_msg!(gst::StreamError::Format, ("{error}{advice}"))

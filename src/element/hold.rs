@@ -18,6 +18,8 @@ pub struct FrameTime {
     pub timestamp: Option<u64>,
     /// How long the frame lasts: of the buffer, else by the frame rate.
     pub duration: Option<u64>,
+    /// Whether the frame does not continue the previous one.
+    pub is_discont: bool,
 }
 
 /// A detection that is covered.
@@ -37,7 +39,8 @@ struct Covered {
 ///
 /// Time passes by timestamps. For a frame without one it passes by the frame's duration, and without that not at all:
 /// everything stays covered until a frame with a timestamp or [`Hold::clear`]. A timestamp before the previous one counts
-/// as the same time.
+/// as the same time; at a discontinuity it is a jump back, after which nothing is held. A discontinuity forward is only
+/// lost frames, over which objects are held as long as their time lasts: elements that drop a frame set the flag too.
 #[derive(Debug, Default)]
 pub struct Hold {
     /// Those of the latest frame first, then the vanished ones, the most recently found first.
@@ -46,14 +49,18 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Adds the detections of the next frame, and returns all that are covered in it. With a `hold_time` of 0, in
-    /// nanoseconds, those are the frame's own.
+    /// Adds the detections of the next frame, and returns all that are covered in it, each with whether it is of an earlier
+    /// frame. With a `hold_time` of 0, in nanoseconds, none is.
     pub fn update(
         &mut self,
         time: FrameTime,
         hold_time: u64,
         found: Vec<Detection>,
-    ) -> impl Iterator<Item = &Detection> {
+    ) -> impl Iterator<Item = (&Detection, bool)> {
+        let is_back = time.timestamp.zip(self.clock).is_some_and(|(now, previous)| now < previous);
+        if time.is_discont && is_back {
+            self.clear();
+        }
         let elapsed = self.advance(time);
         let mut vanished = std::mem::take(&mut self.covered);
         remove_found(&mut vanished, &found);
@@ -62,19 +69,20 @@ impl Hold {
         }
         vanished.retain(|object| object.age < hold_time);
         merge_oldest(&mut vanished);
+        let own = found.len();
         self.covered = found.into_iter().map(|detection| Covered { detection, age: 0 }).collect();
         self.covered.append(&mut vanished);
-        self.covered.iter().map(|object| &object.detection)
+        self.covered.iter().enumerate().map(move |(i, object)| (&object.detection, i >= own))
     }
 
-    /// Forgets all objects. For new caps, a flush and a discontinuity: the next frame does not continue the previous one,
+    /// Forgets all objects. For new caps and a flush: the next frame does not continue the previous one,
     /// so the places of its objects say nothing about it.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Moves the clock to this frame and returns the time since the previous one.
-    fn advance(&mut self, FrameTime { timestamp, duration }: FrameTime) -> u64 {
+    fn advance(&mut self, FrameTime { timestamp, duration, .. }: FrameTime) -> u64 {
         let previous = self.clock;
         let duration = duration.unwrap_or(0);
         self.clock = timestamp.or(previous.map(|previous| previous.saturating_add(duration)));
@@ -153,13 +161,13 @@ mod tests {
     }
 
     fn at(frame: u64) -> FrameTime {
-        FrameTime { timestamp: Some(1_000_000_000 + frame * FRAME), duration: Some(FRAME) }
+        FrameTime { timestamp: Some(1_000_000_000 + frame * FRAME), duration: Some(FRAME), is_discont: false }
     }
 
     /// The left edges of what is covered, sorted.
     fn update(hold: &mut Hold, time: FrameTime, found: &[Detection]) -> Vec<f64> {
         let covered = hold.update(time, HOLD, found.to_vec());
-        let mut edges: Vec<f64> = covered.map(|detection| detection.area.left).collect();
+        let mut edges: Vec<f64> = covered.map(|(detection, _)| detection.area.left).collect();
         edges.sort_by(f64::total_cmp);
         edges
     }
@@ -191,6 +199,21 @@ mod tests {
         let mut hold = Hold::default();
         hold.update(at(0), 0, vec![face(10.0)]).for_each(drop);
         assert_eq!(hold.update(at(0), 0, vec![]).count(), 0, "no hold at the same timestamp");
+    }
+
+    #[test]
+    fn a_jump_back_ends_the_hold_and_lost_frames_do_not() {
+        let jump = |frame| FrameTime { is_discont: true, ..at(frame) };
+        let mut hold = Hold::default();
+        assert_eq!(update(&mut hold, at(100), &[face(10.0)]), [10.0]);
+        assert_eq!(update(&mut hold, jump(105), &[]), [10.0], "frames were lost");
+        assert_eq!(update(&mut hold, at(103), &[]), [10.0], "reordered");
+        assert_eq!(update(&mut hold, jump(3), &[]), [], "back");
+        update(&mut hold, at(4), &[face(10.0)]);
+        assert_eq!(update(&mut hold, jump(30), &[]), [], "forward beyond the time");
+        update(&mut hold, at(31), &[face(10.0)]);
+        let unknown = FrameTime { timestamp: None, ..jump(0) };
+        assert_eq!(update(&mut hold, unknown, &[]), [10.0], "without a timestamp nothing is known");
     }
 
     #[test]
@@ -257,7 +280,7 @@ mod tests {
     #[test]
     fn frames_without_timestamp_pass_by_duration_or_not_at_all() {
         let unknown = FrameTime::default();
-        let lasting = FrameTime { timestamp: None, duration: Some(FRAME) };
+        let lasting = FrameTime { timestamp: None, duration: Some(FRAME), is_discont: false };
 
         let mut hold = Hold::default();
         update(&mut hold, unknown, &[face(10.0)]);

@@ -13,6 +13,7 @@ use gst_base::subclass::prelude::*;
 
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
+use super::streaming::Driven;
 use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, streaming};
 
 /// The element's private part.
@@ -234,10 +235,11 @@ impl BaseTransformImpl for CudaGaussBlur {
             PrepareOutputBufferSuccess::InputBuffer => Err(gst::FlowError::Error),
         };
         match streaming::drive(element.upcast_ref(), &self.state, passthrough, take_input, allocate_output)? {
-            Some(output) => Ok(GenerateOutputSuccess::Buffer(output)),
+            Driven::Output(output) => Ok(GenerateOutputSuccess::Buffer(output)),
+            Driven::Dropped => Ok(GenerateOutputSuccess::Dropped),
             // With no frame left in flight, the base class pushes the queued frame unchanged.
-            None if passthrough => self.parent_generate_output(),
-            None => Ok(GenerateOutputSuccess::NoOutput),
+            Driven::Nothing if passthrough => self.parent_generate_output(),
+            Driven::Nothing => Ok(GenerateOutputSuccess::NoOutput),
         }
     }
 

@@ -25,6 +25,11 @@ pub struct Detectors {
 }
 
 impl Detectors {
+    /// Whether the stream has a detector that has not looked at a frame, or whose metas cannot be read.
+    pub fn is_silent(&self, looked: Looked) -> bool {
+        self.seen && matches!(looked, Looked::No | Looked::Unreadable)
+    }
+
     /// Decides about the next frame.
     ///
     /// `auto` cannot tell a detector that fell silent from one that attaches nothing when it finds nothing. The metas of

@@ -8,13 +8,15 @@
 mod allocation;
 pub mod analytics;
 mod caps;
+mod covering;
 mod cuda_context;
 mod debug;
 pub mod detection;
-#[cfg_attr(not(test), expect(dead_code, reason = "streaming does not use it yet"))]
 mod detector_metas;
 mod error;
+mod fill_color;
 pub mod formats;
+mod frame_cover;
 mod gstcuda;
 mod hold;
 mod host_registration;
@@ -22,8 +24,8 @@ mod imp;
 mod lifecycle;
 mod missing;
 mod pinned_allocator;
+mod region_message;
 mod region_settings;
-#[cfg_attr(not(test), expect(dead_code, reason = "streaming does not use it yet"))]
 mod regions;
 mod settings;
 mod snapshot;

@@ -133,6 +133,8 @@ pub struct RegionSettings {
     pub hold_time: u64,
     /// What becomes of frames that no detector has looked at.
     pub on_missing: OnMissing,
+    /// Whether a message says what was covered in each frame.
+    pub post_messages: bool,
 }
 
 impl Default for RegionSettings {
@@ -150,6 +152,7 @@ impl Default for RegionSettings {
             fill_color: DEFAULT_FILL_COLOR,
             hold_time: DEFAULT_HOLD_TIME,
             on_missing: OnMissing::default(),
+            post_messages: false,
         }
     }
 }
@@ -192,6 +195,7 @@ impl RegionSettings {
             "fill-color" => self.fill_color.to_value(),
             "hold-time" => self.hold_time.to_value(),
             "on-missing" => self.on_missing.to_value(),
+            "post-messages" => self.post_messages.to_value(),
             _ => return None,
         })
     }
@@ -256,6 +260,10 @@ impl RegionSettings {
             "on-missing" => {
                 self.on_missing = value.get().expect("an on-missing");
                 "on-missing"
+            }
+            "post-messages" => {
+                self.post_messages = value.get().expect("a boolean");
+                "post-messages"
             }
             _ => return None,
         })
@@ -353,6 +361,11 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
                 "What becomes of a frame without any detector meta. Detectors that attach nothing when they find nothing \
                     (facedetect) need pass if such frames are to be visible",
             )
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecBoolean::builder("post-messages")
+            .nick("Post messages")
+            .blurb("Post an element message for each frame that says what was covered, unless region-mode is frame")
             .mutable_playing()
             .build(),
     ]

@@ -1,23 +1,55 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The regions of each frame: which detections count, what is held, and what becomes of a frame without detections.
 
+use super::detection::Detection;
 use super::detector_metas::Found;
 use super::hold::{FrameTime, Hold};
 use super::missing::{Decision, Detectors};
 use super::region_settings::{RegionSettings, RegionSources};
 use crate::filter::regions::Region;
 
+/// A region and what it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrameRegion {
+    /// Where it is.
+    pub region: Region,
+    /// What it comes from.
+    pub origin: Origin,
+    /// The label of a detection.
+    pub label: Option<String>,
+}
+
+/// What a region comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The zones property.
+    Zone,
+    /// A detection of this frame.
+    Detection,
+    /// A detection of an earlier frame.
+    Held,
+}
+
 /// What is covered in a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FrameRegions {
     /// These regions, in no particular order; they may overlap.
-    Regions(Vec<Region>),
+    Regions(Vec<FrameRegion>),
     /// The whole frame, whatever `region-mode` says.
     Whole,
     /// Nothing; the frame is dropped.
     Drop,
     /// Nothing; streaming ends with an error.
     Error,
+}
+
+/// The decision about a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrameDecision {
+    /// What is covered.
+    pub regions: FrameRegions,
+    /// Whether a detector should have looked at the frame, and did not.
+    pub is_missing: bool,
 }
 
 /// What the regions of a frame need to know about the previous frames.
@@ -37,26 +69,35 @@ impl RegionTracker {
         time: FrameTime,
         stream_time: Option<u64>,
         size: (u32, u32),
-    ) -> FrameRegions {
+    ) -> FrameDecision {
         let decision = self.detectors.decide(settings.on_missing, found.looked);
+        let is_missing = decision != Decision::Regions || self.detectors.is_silent(found.looked);
         found.detections.retain(|detection| settings.counts(detection));
         let covered = self.hold.update(time, settings.hold_time, found.detections);
+        let whole = |regions| FrameDecision { regions, is_missing };
         match decision {
-            Decision::Whole => return FrameRegions::Whole,
-            Decision::Drop => return FrameRegions::Drop,
-            Decision::Error => return FrameRegions::Error,
+            Decision::Whole => return whole(FrameRegions::Whole),
+            Decision::Drop => return whole(FrameRegions::Drop),
+            Decision::Error => return whole(FrameRegions::Error),
             Decision::Regions => (),
         }
-        let mut regions: Vec<Region> =
-            covered.filter_map(|detection| Region::new(detection.area, settings.expand, size)).collect();
+        let of_detection = |(detection, is_held): (&Detection, bool)| {
+            Some(FrameRegion {
+                region: Region::new(detection.area, settings.expand, size)?,
+                origin: if is_held { Origin::Held } else { Origin::Detection },
+                label: detection.label.clone(),
+            })
+        };
+        let mut regions: Vec<FrameRegion> = covered.filter_map(of_detection).collect();
         if settings.sources.contains(RegionSources::ZONES) {
             let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(stream_time));
-            regions.extend(zones.filter_map(|zone| Region::new(zone.area(size), 0.0, size)));
+            let of_zone = |region| FrameRegion { region, origin: Origin::Zone, label: None };
+            regions.extend(zones.filter_map(|zone| Region::new(zone.area(size), 0.0, size)).map(of_zone));
         }
-        FrameRegions::Regions(regions)
+        whole(FrameRegions::Regions(regions))
     }
 
-    /// Forgets the objects of the previous frames. For new caps, a flush and a discontinuity.
+    /// Forgets the objects of the previous frames. For new caps, a flush and a jump in time.
     pub fn clear(&mut self) {
         self.hold.clear();
     }
@@ -66,7 +107,7 @@ impl RegionTracker {
 mod tests {
     use gst::prelude::*;
 
-    use super::super::detection::{Detection, Labels};
+    use super::super::detection::Labels;
     use super::super::detector_metas::Looked;
     use super::super::region_settings::OnMissing;
     use super::super::zones::Zones;
@@ -86,7 +127,7 @@ mod tests {
     }
 
     fn at(frame: u64) -> FrameTime {
-        FrameTime { timestamp: Some(frame * 40_000_000), duration: None }
+        FrameTime { timestamp: Some(frame * 40_000_000), ..FrameTime::default() }
     }
 
     #[test]
@@ -99,9 +140,12 @@ mod tests {
         };
         let mut tracker = RegionTracker::default();
         let mut rects = |frame, detections: &[Detection]| {
-            let regions = tracker.update(&settings, found(detections), at(frame), None, SIZE);
-            let FrameRegions::Regions(regions) = regions else { panic!("{regions:?}") };
-            regions.iter().map(|region| region.rect).collect::<Vec<_>>()
+            let decision = tracker.update(&settings, found(detections), at(frame), None, SIZE);
+            let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
+            let is_held = detections.first().is_none_or(|detection| !settings.counts(detection));
+            let origin = if is_held { Origin::Held } else { Origin::Detection };
+            assert!(regions.iter().all(|region| region.origin == origin && region.label.as_deref() == Some("face")));
+            regions.iter().map(|region| region.region.rect).collect::<Vec<_>>()
         };
         let cat = Detection { label: Some("cat".to_owned()), ..face(300.0, 1.0) };
         let expanded = Rect::new(90, 80, 70, 140).unwrap();
@@ -117,7 +161,9 @@ mod tests {
         let mut settings = RegionSettings::default();
         let mut tracker = RegionTracker::default();
         let mut update = |settings: &RegionSettings, frame, detections: &[Detection]| {
-            tracker.update(settings, found(detections), at(frame), None, SIZE)
+            let decision = tracker.update(settings, found(detections), at(frame), None, SIZE);
+            assert_eq!(decision.is_missing, frame > 1, "{frame}");
+            decision.regions
         };
         assert_eq!(update(&settings, 0, &[]), FrameRegions::Regions(vec![]));
         assert!(
@@ -139,9 +185,9 @@ mod tests {
         let mut tracker = RegionTracker::default();
         tracker.update(&settings, found(&[face(1.0, 1.0)]), at(0), None, SIZE);
         tracker.clear();
-        assert_eq!(tracker.update(&settings, found(&[]), at(1), None, SIZE), FrameRegions::Regions(vec![]));
+        assert_eq!(tracker.update(&settings, found(&[]), at(1), None, SIZE).regions, FrameRegions::Regions(vec![]));
         settings.on_missing = OnMissing::Auto;
-        assert_eq!(tracker.update(&settings, found(&[]), at(2), None, SIZE), FrameRegions::Whole);
+        assert_eq!(tracker.update(&settings, found(&[]), at(2), None, SIZE).regions, FrameRegions::Whole);
     }
 
     #[test]
@@ -154,9 +200,11 @@ mod tests {
         settings.check().unwrap();
         let mut tracker = RegionTracker::default();
         let mut count = |settings: &RegionSettings, stream_time| {
-            let regions = tracker.update(settings, found(&[]), at(0), stream_time, SIZE);
-            let FrameRegions::Regions(regions) = regions else { panic!("{regions:?}") };
-            assert!(regions.iter().all(|region| region.rect == Rect::new(320, 0, 320, 240).unwrap()), "not expanded");
+            let decision = tracker.update(settings, found(&[]), at(0), stream_time, SIZE);
+            let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
+            let zone = Rect::new(320, 0, 320, 240).unwrap();
+            assert!(regions.iter().all(|region| region.region.rect == zone), "not expanded");
+            assert!(regions.iter().all(|region| region.origin == Origin::Zone && !decision.is_missing));
             regions.len()
         };
         assert_eq!([None, Some(99), Some(100)].map(|time| count(&settings, time)), [1, 0, 1]);

@@ -6,6 +6,25 @@ use std::time::Duration;
 use super::settings::Backend;
 use crate::engine::Stats;
 
+/// Counters of frames of which parts are covered, and what was covered in the last one.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RegionStats {
+    /// Frames without anything to cover, which were pushed as they came.
+    pub frames_untouched: u64,
+    /// Frames that were covered in the memory of the input buffer.
+    pub frames_in_place: u64,
+    /// Frames in which a detection of an earlier frame was covered.
+    pub frames_held: u64,
+    /// Frames that no detector has looked at, although the stream has one or on-missing asks for one.
+    pub frames_missing: u64,
+    /// Frames that on-missing=drop dropped.
+    pub frames_dropped: u64,
+    /// Regions of the last frame.
+    pub last_regions: u32,
+    /// The part of the last frame that is covered, 0 to 1.
+    pub last_covered_area: f64,
+}
+
 /// Copies of the values behind the read-only properties, and of the latency. The streaming thread updates them after
 /// every frame.
 #[derive(Clone, Copy, Default)]
@@ -16,6 +35,8 @@ pub struct Snapshot {
     pub stats: Stats,
     /// Frames that the base class passed on unchanged; the engine does not see them.
     pub frames_passthrough: u64,
+    /// What was covered.
+    pub regions: RegionStats,
     /// The time that a frame may wait in the element for later frames.
     pub latency: gst::ClockTime,
 }
@@ -23,13 +44,20 @@ pub struct Snapshot {
 impl Snapshot {
     /// The value of `stats`.
     pub fn to_structure(self) -> gst::Structure {
-        let Self { stats, frames_passthrough, .. } = self;
+        let Self { stats, frames_passthrough, regions, .. } = self;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut structure = gst::Structure::builder("application/x-cudagaussblur-stats")
-            .field("frames", stats.frames_cuda + stats.frames_cpu + frames_passthrough)
+            .field("frames", stats.frames_cuda + stats.frames_cpu + frames_passthrough + regions.frames_untouched)
             .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)
+            .field("frames-untouched", regions.frames_untouched)
+            .field("frames-in-place", regions.frames_in_place)
+            .field("frames-held", regions.frames_held)
+            .field("frames-missing", regions.frames_missing)
+            .field("frames-dropped", regions.frames_dropped)
+            .field("regions", regions.last_regions)
+            .field("covered-area", regions.last_covered_area)
             .field("frames-on-device", stats.frames_on_device)
             .field("frames-pinned-in", stats.frames_pinned[0])
             .field("frames-pinned-out", stats.frames_pinned[1])

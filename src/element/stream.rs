@@ -7,12 +7,25 @@ use std::sync::Arc;
 use gst::prelude::*;
 
 use super::error::FrameFailure;
+use super::frame_cover::FrameCover;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
+use super::region_settings::RegionMode;
+use super::regions::RegionTracker;
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
 use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
 use crate::filter::plan::Options;
+
+/// What is done with a frame.
+pub enum FrameTask {
+    /// The whole frame is blurred.
+    Blur,
+    /// Parts of it are covered, or none; with the message about it, if one is posted.
+    Cover(FrameCover, Option<gst::Structure>),
+    /// It is dropped.
+    Drop,
+}
 
 /// The state that exists from start to stop. Only the thread that took it from [`StreamState`] works with it.
 pub struct Stream {
@@ -23,8 +36,14 @@ pub struct Stream {
     pub max_in_flight: usize,
     /// `None` before the first caps.
     pub format: Option<Arc<StreamFormat>>,
-    /// How the current frame is blurred.
+    /// How the current frame is blurred as a whole.
     pub options: Options,
+    /// What is done with the current frame.
+    pub task: FrameTask,
+    /// The regions of the previous frames.
+    pub tracker: RegionTracker,
+    /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
+    pub downstream_takes_video_meta: bool,
     /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
     pub pending_error: Option<FrameFailure>,
     /// The stream for pools of CUDA memory whose configuration names none.
@@ -40,17 +59,22 @@ impl Stream {
             max_in_flight,
             format: None,
             options,
+            task: FrameTask::Blur,
+            tracker: RegionTracker::default(),
+            downstream_takes_video_meta: false,
             pending_error: None,
             cuda_stream,
         }
     }
 
-    /// Whether frames are passed on unchanged. Frames that are uploaded or downloaded never are.
-    pub fn is_passthrough(&self) -> bool {
-        match &self.format {
-            Some(format) => format.is_passthrough(&self.options),
-            None => self.options.params.is_passthrough(),
-        }
+    /// Whether the base class passes frames on unchanged. It never does where regions are covered, because every change
+    /// between passthrough and a blur renegotiates, nor where frames are uploaded or downloaded.
+    pub fn is_passthrough(&self, mode: RegionMode) -> bool {
+        mode == RegionMode::Frame
+            && match &self.format {
+                Some(format) => format.is_passthrough(&self.options),
+                None => self.options.params.is_passthrough(),
+            }
     }
 
     /// The time that a frame may wait in the element for later frames. It is 0 on the CPU, which completes a frame when
@@ -79,6 +103,20 @@ impl Stream {
         let frames = VideoFramePair::map(input, output, format, self.engine.active() == Backend::Cuda)?;
         self.in_flight.push_back(self.engine.submit(self.options, frames)?);
         Ok(())
+    }
+
+    /// Whether frames are in flight.
+    pub fn has_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// Whether a buffer can be pushed as it is: it is in the memory that the output has, and downstream finds its planes.
+    pub fn can_hand_on(&self, buffer: &gst::BufferRef) -> bool {
+        self.format.as_ref().is_some_and(|format| {
+            // Elements with CUDA memory read the pitches from the memory.
+            let is_found = self.downstream_takes_video_meta || format.is_device_resident();
+            format.is_same_memory() && (is_found || format.is_default_layout(buffer))
+        })
     }
 
     /// Removes the oldest frame in flight if more than `max_waiting` frames are in flight, or if it is done.

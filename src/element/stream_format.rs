@@ -7,6 +7,7 @@ use gst_video::VideoInterlaceMode;
 use gst_video::prelude::*;
 
 use super::formats;
+use crate::filter::crop::PictureGeometry;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::Options;
 
@@ -15,6 +16,8 @@ pub struct StreamFormat {
     info: gst_video::VideoInfo,
     /// The planes of a progressive frame, and of a frame whose rows alternate between two fields.
     layouts: [Arc<[PlaneLayout]>; 2],
+    /// Width and height of the picture in a buffer, in luma samples.
+    picture_size: (u32, u32),
     /// Whether input frames and output frames are in CUDA memory.
     on_device: [bool; 2],
 }
@@ -23,8 +26,10 @@ impl StreamFormat {
     /// The format of frames of these input caps; `on_device` says whether input and output are in CUDA memory. `None`
     /// for a video format that is not supported.
     pub fn new(info: gst_video::VideoInfo, on_device: [bool; 2]) -> Option<Self> {
-        let layouts = [formats::planes(&info, false)?.into(), formats::planes(&info, true)?.into()];
-        Some(Self { info, layouts, on_device })
+        let layouts: [Arc<[PlaneLayout]>; 2] =
+            [formats::planes(&info, false)?.into(), formats::planes(&info, true)?.into()];
+        let [width, height] = PictureGeometry::new(&layouts[0]).size();
+        Some(Self { info, layouts, picture_size: (width, height), on_device })
     }
 
     /// GStreamer's description of the frames.
@@ -42,6 +47,28 @@ impl StreamFormat {
         &self.layouts[usize::from(interlaced)]
     }
 
+    /// The planes of a progressive frame.
+    pub fn progressive_layouts(&self) -> &[PlaneLayout] {
+        &self.layouts[0]
+    }
+
+    /// Width and height of the picture in a buffer, in luma samples: of one field with interlace-mode=alternate.
+    pub fn picture_size(&self) -> (u32, u32) {
+        self.picture_size
+    }
+
+    /// Whether a buffer holds one field (interlace-mode=alternate).
+    pub fn is_alternate(&self) -> bool {
+        self.info.interlace_mode() == VideoInterlaceMode::Alternate
+    }
+
+    /// Whether the planes of a buffer are where elements without GstVideoMeta look for them.
+    pub fn is_default_layout(&self, buffer: &gst::BufferRef) -> bool {
+        buffer
+            .meta::<gst_video::VideoMeta>()
+            .is_none_or(|meta| meta.offset() == self.info.offset() && meta.stride() == self.info.stride())
+    }
+
     /// Whether frames are passed on unchanged with these options. Frames that change their memory never are.
     pub fn is_passthrough(&self, options: &Options) -> bool {
         self.is_same_memory() && options.is_passthrough(&self.layouts[0])
@@ -53,7 +80,7 @@ impl StreamFormat {
     }
 
     /// Whether input and output are both in host memory or both in CUDA memory.
-    fn is_same_memory(&self) -> bool {
+    pub fn is_same_memory(&self) -> bool {
         self.on_device[0] == self.on_device[1]
     }
 }

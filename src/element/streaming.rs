@@ -7,12 +7,13 @@ use gst_video::VideoInterlaceMode;
 
 use super::debug::CAT;
 use super::error::{FrameFailure, engine_message};
+use super::region_settings::RegionMode;
 use super::state::SharedState;
-use super::stream::Stream;
+use super::stream::{FrameTask, Stream};
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
-use super::{caps, cuda_context};
-use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
+use super::{caps, covering, cuda_context};
+use crate::engine::{Backend, CudaError, Engine, EngineError, InFlightFrame};
 
 /// Prepares for frames of these caps.
 pub fn set_caps(
@@ -37,9 +38,14 @@ pub fn set_caps(
     let Some(format) = StreamFormat::new(info, on_device) else {
         return Err(gst::loggable_error!(CAT, "video format {video_format} is not supported: {incaps}"));
     };
+    let mode = state.settings().regions.mode;
     let update = |stream: &mut Stream| {
+        // Downstream's wish for another pool leads to the same caps again, which end nothing.
+        if stream.format.as_ref().is_none_or(|previous| previous.info() != format.info()) {
+            stream.tracker.clear();
+        }
         stream.format = Some(format.into());
-        (stream.is_passthrough(), stream.engine.active(), stream.latency())
+        (stream.is_passthrough(mode), stream.engine.active(), stream.latency())
     };
     let Some((passthrough, active, latency)) = state.with_stream(update) else { return Ok(()) };
     if active == Backend::Cpu && on_device.contains(&true) {
@@ -62,11 +68,22 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
         gst::debug!(CAT, obj = element, "controlled properties keep their values: {error}");
     }
     // While started, the settings are always valid: set_property refuses others.
-    let Ok(options) = state.settings().options() else { return };
+    let settings = state.settings();
+    let Ok(options) = settings.options() else { return };
+    let mode = settings.regions.mode;
+    if mode != RegionMode::Frame && state.with_stream(|stream| stream.has_in_flight()) == Some(true) {
+        drain(element, state);
+    }
     let Some(mut stream) = state.take_stream() else { return };
     stream.options = options;
+    stream.task = FrameTask::Blur;
     stream.pending_error = cuda_context::adopt_context(element, state, &mut stream, buffer).err();
-    let passthrough = stream.is_passthrough();
+    if mode == RegionMode::Frame {
+        stream.tracker.clear();
+    } else if stream.pending_error.is_none() {
+        covering::decide(element, state, &mut stream, &settings, buffer);
+    }
+    let passthrough = stream.is_passthrough(mode);
     state.put_back_stream(stream);
     if element.is_passthrough() != passthrough {
         gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
@@ -76,16 +93,26 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     }
 }
 
+/// What comes of a call of [`drive`].
+pub enum Driven {
+    /// A frame to push.
+    Output(gst::Buffer),
+    /// The queued frame was dropped.
+    Dropped,
+    /// No frame is due.
+    Nothing,
+}
+
 /// Submits the queued frame and returns the oldest frame in flight that is due or done. `take_input` returns the queued
 /// frame, if there is one to blur, and `allocate_output` a buffer for its blur. In passthrough, where the base class
-/// pushes the queued frame itself, all frames in flight are due.
+/// pushes the queued frame itself, all frames in flight are due. A frame of which parts are covered is returned at once.
 pub fn drive(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     passthrough: bool,
     take_input: impl FnOnce() -> Option<gst::Buffer>,
     allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
-) -> Result<Option<gst::Buffer>, gst::FlowError> {
+) -> Result<Driven, gst::FlowError> {
     // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
     let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
     let submit_and_complete = || {
@@ -93,13 +120,21 @@ pub fn drive(
             if let Some(error) = stream.pending_error.take() {
                 return Err(post_failure(element, &error));
             }
+            match stream.task {
+                FrameTask::Blur => (),
+                FrameTask::Cover(..) => {
+                    return covering::cover(element, state, &mut stream, input, allocate_output).map(Driven::Output);
+                }
+                FrameTask::Drop => return Ok(Driven::Dropped),
+            }
             let output = allocate_output(&input)?;
             let submitted = stream.submit(input, output, element.as_ptr() as usize);
             submitted.map_err(|failure| post_failure(element, &failure))?;
         }
         let max_waiting = if passthrough { 0 } else { stream.max_in_flight - 1 };
         let due = stream.pop_due(max_waiting);
-        due.map(|frame| complete(element, state, &mut stream, frame)).transpose()
+        let output = due.map(|frame| complete(element, state, &mut stream, frame)).transpose()?;
+        Ok(output.map_or(Driven::Nothing, Driven::Output))
     };
     let output = submit_and_complete();
     if output.is_err() {
@@ -131,6 +166,7 @@ pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
 pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
     let Some(mut stream) = state.take_stream() else { return };
     stream.discard_in_flight();
+    stream.tracker.clear();
     publish(element, state, stream);
 }
 
@@ -142,18 +178,28 @@ fn complete(
     frame: InFlightFrame<VideoFramePair>,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let completed = stream.engine.complete(frame).map_err(|error| post_failure(element, &error.into()))?;
-    if let Some(failure) = completed.failure {
-        let leaked = publish_stats(state, &stream.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
-        gst::element_warning!(
-            element,
-            gst::ResourceError::Failed,
-            ("{failure}; falling back to the CPU from this frame on{leaked}")
-        );
-    }
+    warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }
 
-fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
+/// Posts a warning if CUDA failed and the CPU blurred a frame.
+pub fn warn_of_fallback(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &Stream,
+    failure: Option<CudaError>,
+) {
+    let Some(failure) = failure else { return };
+    let leaked = publish_stats(state, &stream.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
+    gst::element_warning!(
+        element,
+        gst::ResourceError::Failed,
+        ("{failure}; falling back to the CPU from this frame on{leaked}")
+    );
+}
+
+/// Posts the error message for a frame.
+pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
     element.post_error_message(failure.to_message());
     gst::FlowError::Error
 }

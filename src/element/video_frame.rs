@@ -11,7 +11,9 @@ use gst_video::ffi;
 use super::gstcuda::{CudaMemory, MAP_CUDA};
 use super::stream_format::StreamFormat;
 use crate::engine::FrameAccess;
-use crate::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMemory, Plane, PlaneLayout, Side, Source};
+use crate::filter::frame::{
+    Destination, DeviceBytes, DeviceFrame, FrameMemory, FrameMut, Plane, PlaneLayout, Side, Source,
+};
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 
 /// Why a buffer cannot be used as a frame.
@@ -26,8 +28,8 @@ pub enum MapError {
         "plane {plane} of the {side} buffer has a row stride of {stride} bytes, but a negative stride is not supported"
     )]
     Stride { side: Side, plane: usize, stride: i32 },
-    #[error("the planes of the {} buffer overlap in memory, so that writing one would overwrite another", Side::Output)]
-    Overlap,
+    #[error("the planes of the {0} buffer overlap in memory, so that writing one would overwrite another")]
+    Overlap(Side),
     #[error(
         "the {0} buffer could not be mapped: its memory or GstVideoMeta does not match its caps, or its device failed"
     )]
@@ -38,8 +40,9 @@ impl MapError {
     /// Which of the two buffers it is about.
     pub fn side(&self) -> Side {
         match self {
-            Self::Truncated { side, .. } | Self::Stride { side, .. } | Self::Refused(side) => *side,
-            Self::Overlap => Side::Output,
+            Self::Truncated { side, .. } | Self::Stride { side, .. } | Self::Refused(side) | Self::Overlap(side) => {
+                *side
+            }
         }
     }
 }
@@ -77,16 +80,28 @@ impl MappedBuffer {
         side: Side,
         on_device: bool,
     ) -> Result<Self, MapError> {
+        let access = match side {
+            Side::Input => gst::ffi::GST_MAP_READ,
+            Side::Output => gst::ffi::GST_MAP_WRITE,
+        };
+        Self::with_access(buffer, info, layouts, side, access, on_device)
+    }
+
+    /// [`MappedBuffer::new`] with these GstMapFlags. Errors name `side`.
+    fn with_access(
+        buffer: gst::Buffer,
+        info: &gst_video::VideoInfo,
+        layouts: &Arc<[PlaneLayout]>,
+        side: Side,
+        access: gst::ffi::GstMapFlags,
+        on_device: bool,
+    ) -> Result<Self, MapError> {
         // GStreamer fails to map such a buffer too, but reports the reason only in its log.
         if buffer.meta::<gst_video::VideoMeta>().is_none() && buffer.size() < info.size() {
             let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
             return Err(MapError::Truncated { side, have: buffer.size(), need: info.size(), width, height, format });
         }
         let cuda_memory = if on_device { CudaMemory::in_buffer(&buffer) } else { None };
-        let access = match side {
-            Side::Input => gst::ffi::GST_MAP_READ,
-            Side::Output => gst::ffi::GST_MAP_WRITE,
-        };
         let flags = access | if cuda_memory.is_some() { MAP_CUDA } else { 0 };
         let stream = cuda_memory.map(|memory| memory.stream_handle());
         // Zeroed, because a custom map function may leave GstMapInfo unset. GST_VIDEO_FRAME_MAP_FLAG_NO_REF is not
@@ -199,6 +214,19 @@ impl MappedBuffer {
         }
     }
 
+    /// Unmaps the buffer and returns it. `queued`: work on it may still be queued on its stream. The caller has the only
+    /// other reference to it.
+    fn into_output(self, queued: bool) -> gst::Buffer {
+        let output = self.buffer.clone();
+        drop(self);
+        if let Some(memory) = CudaMemory::in_buffer(&output) {
+            // SAFETY: the element has the only reference to the buffer, which is no longer mapped and has not been pushed,
+            // so that no other thread accesses its memory.
+            unsafe { memory.set_needs_sync(queued) };
+        }
+        output
+    }
+
     /// Unmaps the buffer and leaks its memory. The buffer returns to its pool, which discards buffers whose memory is
     /// not writable. A buffer without a pool is leaked too, with all objects that its metas keep alive.
     fn leak(self) {
@@ -254,21 +282,22 @@ impl VideoFramePair {
         let input = MappedBuffer::new(input, format.info(), layouts, Side::Input, on_device)?;
         let output = MappedBuffer::new(output, format.info(), layouts, Side::Output, on_device)?;
         if output.has_overlapping_planes() {
-            return Err(MapError::Overlap);
+            return Err(MapError::Overlap(Side::Output));
         }
         Ok(Self { input, output, format })
     }
 
+    /// Whether both buffers are in host memory, or both in device memory.
+    pub fn is_same_memory(&self) -> bool {
+        let is_host = |buffer: &MappedBuffer| matches!(buffer.memory, FrameMemory::Host(_));
+        is_host(&self.input) == is_host(&self.output)
+    }
+
     /// Unmaps both buffers and returns the output. `queued`: work on it may still be queued on its stream.
     pub fn into_output(self, queued: bool) -> gst::Buffer {
-        let output = self.output.buffer.clone();
-        drop(self);
-        if let Some(memory) = CudaMemory::in_buffer(&output) {
-            // SAFETY: the buffer was allocated for this frame, is no longer mapped and has not been pushed, so that no
-            // other thread accesses its memory.
-            unsafe { memory.set_needs_sync(queued) };
-        }
-        output
+        let Self { input, output, .. } = self;
+        drop(input);
+        output.into_output(queued)
     }
 }
 
@@ -296,6 +325,57 @@ unsafe impl FrameAccess for VideoFramePair {
         let output = copy_without_pixels(&self.output.buffer, format.info());
         self.leak();
         Self::map(input, output?, format, false).ok()
+    }
+}
+
+/// A buffer that is covered in its own memory, mapped.
+pub struct InPlaceFrame(MappedBuffer);
+
+impl InPlaceFrame {
+    /// Maps a buffer of this format for reading and writing; see [`VideoFramePair::map`] for `on_device`. The caller has
+    /// the only reference to the buffer, and its memory is writable. Errors name `side`, where the buffer comes from.
+    pub fn map(buffer: gst::Buffer, format: &StreamFormat, side: Side, on_device: bool) -> Result<Self, MapError> {
+        let access = gst::ffi::GST_MAP_READ | gst::ffi::GST_MAP_WRITE;
+        let layouts = format.layouts(&buffer);
+        let mapped = MappedBuffer::with_access(buffer, format.info(), layouts, side, access, on_device)?;
+        if mapped.has_overlapping_planes() {
+            return Err(MapError::Overlap(side));
+        }
+        Ok(Self(mapped))
+    }
+
+    /// The planes, if they are in host memory.
+    pub fn host_frame(&mut self) -> Option<FrameMut<'_>> {
+        match self.0.destination() {
+            Destination::Host(frame) => Some(frame),
+            Destination::Device(_) => None,
+        }
+    }
+
+    /// Unmaps the buffer and returns it; see [`VideoFramePair::into_output`].
+    pub fn into_output(self, queued: bool) -> gst::Buffer {
+        self.0.into_output(queued)
+    }
+}
+
+// SAFETY: the buffer stays mapped for reading and writing, at the addresses that `frames` returns, until this is dropped
+// or its memory is leaked. The caller of `map` had the only reference to it, so that nobody else accesses it, and no two
+// of its planes overlap. In host memory, where source and destination may not share memory, the source has no planes. CUDA
+// memory belongs to a pool or an allocator of libgstcuda, which waits for the memory's stream before it frees or reuses
+// the memory. `leak` keeps the memory for good.
+unsafe impl FrameAccess for InPlaceFrame {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        match &self.0.memory {
+            FrameMemory::Host(_) => (Source::Host(Vec::new()), self.0.destination()),
+            FrameMemory::Device { planes, stream } => (
+                Source::Device(self.0.device_frame(planes, *stream)),
+                Destination::Device(self.0.device_frame(planes, *stream)),
+            ),
+        }
+    }
+
+    fn leak(self) {
+        self.0.leak();
     }
 }
 

@@ -280,6 +280,26 @@ pub fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
     frame.iter().map(plane).collect()
 }
 
+/// Copies a frame into another one of the same layouts, with as many of the bytes between its rows as both have.
+///
+/// # Errors
+/// If the layouts differ, or if one of the frames does not hold its rows.
+pub fn copy_with_padding(source: &Frame, destination: &mut FrameMut) -> Result<(), FrameError> {
+    check_host(source, Side::Input)?;
+    check_host(destination, Side::Output)?;
+    if !source.iter().map(|plane| plane.layout).eq(destination.iter().map(|plane| plane.layout)) {
+        return Err(FrameError::Mismatch);
+    }
+    for (from, to) in source.iter().zip(destination) {
+        let bytes = from.pitch.min(to.pitch);
+        for (from, to) in from.data.chunks(from.pitch).zip(to.data.chunks_mut(to.pitch)) {
+            let bytes = bytes.min(from.len()).min(to.len());
+            to[..bytes].copy_from_slice(&from[..bytes]);
+        }
+    }
+    Ok(())
+}
+
 /// Checks that layouts are in range and that the memory holds every row, as [`ValidFrames::new`] does for two frames.
 pub fn check_host<D: AsRef<[u8]>>(frame: &[Plane<D>], side: Side) -> Result<(), FrameError> {
     let extents = extents(frame, |data| data.as_ref().len());

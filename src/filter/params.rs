@@ -27,6 +27,9 @@ pub struct BlurParams {
 }
 
 impl BlurParams {
+    /// A sigma of 0: frames are copied.
+    pub const PASSTHROUGH: Self = Self { sigma: 0.0, kernel_size: 0 };
+
     /// Checks `sigma`, in pixels, 0 to [`SIGMA_MAX`], and `kernel_size`, in taps per axis: 0 (follow sigma) or an odd
     /// number up to [`KERNEL_SIZE_MAX`]. Returns an error that names the value out of range.
     pub fn new(sigma: f64, kernel_size: u32) -> Result<Self, ParamError> {

@@ -50,6 +50,12 @@ impl Area {
         Self { left: self.left - across, top: self.top - down, right: self.right + across, bottom: self.bottom + down }
     }
 
+    /// The box around this box and around the one with half its rows, for a box of which it is not known whether its rows
+    /// are those of a frame or of one of its fields.
+    pub fn in_frame_or_field(self) -> Self {
+        self.union(Self { top: self.top / 2.0, bottom: self.bottom / 2.0, ..self })
+    }
+
     /// The smallest box around both.
     pub fn union(self, other: Self) -> Self {
         Self {

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The streaming thread where parts of the picture are covered: what is decided about a frame, and where it is covered.
+//! Such a frame is complete, or enqueued on the device, when it is pushed; none is in flight.
+
+use gst::prelude::*;
+use gst_base::prelude::*;
+
+use super::debug::CAT;
+use super::error::FrameFailure;
+use super::frame_cover::FrameCover;
+use super::hold::FrameTime;
+use super::region_message::{self, MessageTimes};
+use super::regions::FrameRegions;
+use super::settings::Settings;
+use super::state::SharedState;
+use super::stream::{FrameTask, Stream};
+use super::video_frame::{InPlaceFrame, VideoFramePair};
+use super::{detector_metas, streaming};
+use crate::engine::{Backend, EngineError, FrameAccess};
+use crate::filter::BlurParams;
+use crate::filter::frame::{Destination, Side, Source, copy_with_padding};
+use crate::filter::plan::Options;
+
+/// Decides what is done with a frame, by its metas and the previous frames.
+pub fn decide(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    settings: &Settings,
+    buffer: &gst::BufferRef,
+) {
+    // Without caps the frame fails later.
+    let Some(format) = stream.format.clone() else { return };
+    let regions = &*settings.regions;
+    let mut found = detector_metas::read(buffer, regions.sources);
+    if format.is_alternate() {
+        // A detector may count rows of the field or of the frame; no meta says which, so both places are covered.
+        found.detections.iter_mut().for_each(|detection| detection.area = detection.area.in_frame_or_field());
+    }
+    let times = times(element, buffer);
+    let frame_duration = || {
+        let fps = format.info().fps();
+        let (numerator, denominator) = (u64::try_from(fps.numer()).ok()?, u64::try_from(fps.denom()).ok()?);
+        gst::ClockTime::SECOND.mul_div_floor(denominator, numerator)
+    };
+    let time = FrameTime {
+        timestamp: times.timestamp.map(gst::ClockTime::nseconds),
+        duration: times.duration.or_else(frame_duration).map(gst::ClockTime::nseconds),
+        is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
+    };
+    let stream_time = times.stream_time.map(gst::ClockTime::nseconds);
+    let decision = stream.tracker.update(regions, found, time, stream_time, format.picture_size());
+    if decision.is_missing {
+        note_missing(element, state, &decision.regions, &times);
+    }
+    match decision.regions {
+        FrameRegions::Drop => {
+            stream.task = FrameTask::Drop;
+            state.with_snapshot(|snapshot| {
+                let stats = &mut snapshot.regions;
+                stats.frames_dropped += 1;
+                (stats.last_regions, stats.last_covered_area) = (0, 0.0);
+            });
+            if regions.post_messages {
+                post_message(element, region_message::structure(times, regions, None));
+            }
+        }
+        FrameRegions::Error => stream.pending_error = Some(FrameFailure::NoDetection),
+        covered => {
+            let cover = FrameCover::new(regions, stream.options, covered, decision.is_missing, &format);
+            let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
+            stream.task = FrameTask::Cover(cover, message);
+        }
+    }
+}
+
+/// Counts a frame that no detector has looked at, and warns at the first one.
+fn note_missing(element: &gst_base::BaseTransform, state: &SharedState, regions: &FrameRegions, times: &MessageTimes) {
+    let before = state.with_snapshot(|snapshot| {
+        snapshot.regions.frames_missing += 1;
+        snapshot.regions.frames_missing - 1
+    });
+    let consequence = match regions {
+        FrameRegions::Whole => "it is covered as a whole",
+        FrameRegions::Drop => "it is dropped",
+        FrameRegions::Regions(_) => "only zones and held detections are covered",
+        // The error says it.
+        FrameRegions::Error => return,
+    };
+    let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
+    if before == 0 {
+        gst::element_warning!(
+            element,
+            gst::StreamError::Failed,
+            ("the frame {time} has no detector metas, or none that can be read: {consequence} (on-missing); put \
+                 cudagaussblur right after the detector, or set on-missing=pass if the detector attaches nothing when it \
+                 finds nothing; further frames are counted in stats (frames-missing)")
+        );
+    } else {
+        gst::log!(CAT, obj = element, "the frame {time} has no detector metas: {consequence}");
+    }
+}
+
+fn times(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> MessageTimes {
+    let segment = element.segment();
+    let segment = segment.downcast_ref::<gst::ClockTime>();
+    let timestamp = buffer.pts();
+    MessageTimes {
+        timestamp,
+        stream_time: segment.and_then(|segment| segment.to_stream_time(timestamp)),
+        running_time: segment.and_then(|segment| segment.to_running_time(timestamp)),
+        duration: buffer.duration(),
+    }
+}
+
+fn post_message(element: &gst_base::BaseTransform, structure: gst::Structure) {
+    let _ = element.post_message(gst::message::Element::builder(structure).src(element).build());
+}
+
+/// Covers a frame: in its own memory if that is writable and downstream can read it, else in a copy. A frame of which
+/// nothing is covered is returned as it is.
+pub fn cover(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    input: gst::Buffer,
+    allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
+) -> Result<gst::Buffer, gst::FlowError> {
+    let FrameTask::Cover(cover, message) = std::mem::replace(&mut stream.task, FrameTask::Blur) else {
+        return Err(gst::FlowError::Error);
+    };
+    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    let can_hand_on = stream.can_hand_on(&input);
+    let is_untouched = can_hand_on && cover.cover.is_empty();
+    let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
+    let output = if is_untouched {
+        input
+    } else if is_in_place {
+        cover_in_place(element, state, stream, &cover, input, Side::Input)?
+    } else {
+        let output = allocate_output(&input)?;
+        let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
+        let on_device = stream.engine.active() == Backend::Cuda;
+        let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;
+        if frames.is_same_memory() {
+            cover_copy(element, state, stream, &cover, frames)?
+        } else {
+            let output = transfer(element, state, stream, frames)?;
+            cover_in_place(element, state, stream, &cover, output, Side::Output)?
+        }
+    };
+    state.with_snapshot(|snapshot| {
+        let stats = &mut snapshot.regions;
+        stats.frames_untouched += u64::from(is_untouched);
+        stats.frames_in_place += u64::from(is_in_place);
+        stats.frames_held += u64::from(cover.has_held());
+        stats.last_regions = u32::try_from(cover.regions.len()).unwrap_or(u32::MAX);
+        stats.last_covered_area = cover.covered_area;
+    });
+    if let Some(message) = message {
+        post_message(element, message);
+    }
+    Ok(output)
+}
+
+/// Covers a buffer of which the element has the only reference.
+fn cover_in_place(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    cover: &FrameCover,
+    buffer: gst::Buffer,
+    side: Side,
+) -> Result<gst::Buffer, gst::FlowError> {
+    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    if cover.cover.is_empty() {
+        return Ok(buffer);
+    }
+    let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
+    let on_device = stream.engine.active() == Backend::Cuda;
+    let mut frame = InPlaceFrame::map(buffer, &format, side, on_device).map_err(|error| fail(error.into()))?;
+    if let Some(mut planes) = frame.host_frame() {
+        let fell_back = stream.engine.cover(&cover.cover, &mut planes).map_err(|error| fail(error.into()))?;
+        drop(planes);
+        streaming::warn_of_fallback(element, state, stream, fell_back);
+        return Ok(frame.into_output(false));
+    }
+    let completed = stream.engine.cover_on_device(&cover.cover, frame).map_err(|error| fail(error.into()))?;
+    Ok(completed.frame.into_output(completed.queued))
+}
+
+/// Copies a frame into the output buffer and covers it there.
+fn cover_copy(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    cover: &FrameCover,
+    mut frames: VideoFramePair,
+) -> Result<gst::Buffer, gst::FlowError> {
+    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    if let (Source::Host(source), Destination::Host(mut destination)) = frames.frames() {
+        copy_with_padding(&source, &mut destination).map_err(|error| fail(EngineError::from(error).into()))?;
+        let fell_back = stream.engine.cover(&cover.cover, &mut destination).map_err(|error| fail(error.into()))?;
+        drop((source, destination));
+        streaming::warn_of_fallback(element, state, stream, fell_back);
+        return Ok(frames.into_output(false));
+    }
+    let completed = stream.engine.cover_on_device(&cover.cover, frames).map_err(|error| fail(error.into()))?;
+    Ok(completed.frame.into_output(completed.queued))
+}
+
+/// Uploads or downloads a frame.
+fn transfer(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    frames: VideoFramePair,
+) -> Result<gst::Buffer, gst::FlowError> {
+    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    let options = Options::from(BlurParams::PASSTHROUGH);
+    let in_flight = stream.engine.submit(options, frames).map_err(|error| fail(error.into()))?;
+    let completed = stream.engine.complete(in_flight).map_err(|error| fail(error.into()))?;
+    streaming::warn_of_fallback(element, state, stream, completed.failure);
+    Ok(completed.frame.into_output(completed.queued))
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The element message about what was covered in a frame, for a log of redaction.
+
+use gst::prelude::*;
+
+use super::frame_cover::{Extent, FrameCover};
+use super::region_settings::{Cover, RegionSettings};
+use super::regions::{FrameRegion, Origin};
+
+/// The times of a frame.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MessageTimes {
+    /// The buffer's timestamp.
+    pub timestamp: Option<gst::ClockTime>,
+    /// In the segment of the stream.
+    pub stream_time: Option<gst::ClockTime>,
+    /// Since the pipeline went to PLAYING.
+    pub running_time: Option<gst::ClockTime>,
+    /// Of the buffer.
+    pub duration: Option<gst::ClockTime>,
+}
+
+/// The message for a frame, for a frame that was dropped without a `cover`.
+pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&FrameCover>) -> gst::Structure {
+    let mut structure = gst::Structure::new_empty("cudagaussblur");
+    for (name, time) in [
+        ("timestamp", times.timestamp),
+        ("stream-time", times.stream_time),
+        ("running-time", times.running_time),
+        ("duration", times.duration),
+    ] {
+        structure.set(name, time.map_or(u64::MAX, gst::ClockTime::nseconds));
+    }
+    let extent = match cover {
+        None => "dropped",
+        Some(cover) if cover.cover.is_empty() => "nothing",
+        Some(cover) => cover.extent.name(),
+    };
+    structure.set("covered", extent);
+    structure.set("covered-area", cover.map_or(0.0, |cover| cover.covered_area));
+    let name = match settings.cover {
+        Cover::Blur => "blur",
+        Cover::Mosaic => "mosaic",
+        Cover::Fill => "fill",
+    };
+    structure.set("cover", name);
+    structure.set("missing", cover.is_none_or(|cover| cover.is_missing));
+    let regions = cover.filter(|cover| cover.extent != Extent::Frame).map(|cover| &cover.regions[..]);
+    let regions = regions.unwrap_or_default().iter().map(|region| region_structure(region).to_send_value());
+    structure.set("regions", gst::Array::new(regions));
+    structure
+}
+
+/// A region: what is covered, in luma samples of the frame, and what it comes from.
+fn region_structure(FrameRegion { region, origin, label }: &FrameRegion) -> gst::Structure {
+    let origin = match origin {
+        Origin::Zone => "zone",
+        Origin::Detection => "detection",
+        Origin::Held => "held",
+    };
+    let mut structure = gst::Structure::builder("region")
+        .field("x", region.rect.x())
+        .field("y", region.rect.y())
+        .field("width", region.rect.width())
+        .field("height", region.rect.height())
+        .field("origin", origin)
+        .build();
+    if let Some(label) = label {
+        structure.set("label", label);
+    }
+    structure
+}
