@@ -127,58 +127,76 @@ def attach(buffer, boxes):
 
 def cover(arguments, schedule):
     """Writes the covered video. Returns the numbers of frames and boxes, or raises Refused."""
+    # Two pipelines: a pipeline plays when all of its sinks have a frame, and the second sink waits for frames of the first.
     # With these caps uridecodebin does not decode other streams, such as audio.
-    uri = Gst.filename_to_uri(os.path.abspath(arguments.video))
-    pipeline = Gst.parse_launch(
+    decoder = Gst.parse_launch(
         "uridecodebin name=file caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! video/x-raw ! "
-        "appsink name=frames sync=false max-buffers=4 "
-        "appsrc name=boxes format=time block=true max-buffers=4 ! cudagaussblur name=blur region-mode=inside ! "
-        "videoconvert ! video/x-raw,format=I420 ! x264enc ! mp4mux ! filesink name=result"
+        "appsink name=frames sync=false max-buffers=4"
     )
-    pipeline.get_by_name("file").set_property("uri", uri)
-    pipeline.get_by_name("result").set_property("location", arguments.result)
-    blur = pipeline.get_by_name("blur")
+    encoder = Gst.parse_launch(
+        "appsrc name=boxes format=time block=true max-buffers=4 ! cudagaussblur name=blur region-mode=inside ! "
+        "videoconvert ! x264enc ! mp4mux ! filesink name=result"
+    )
+    decoder.get_by_name("file").set_property("uri", Gst.filename_to_uri(os.path.abspath(arguments.video)))
+    encoder.get_by_name("result").set_property("location", arguments.result)
+    blur = encoder.get_by_name("blur")
     blur.set_property("labels", arguments.labels)
     blur.set_property("min-confidence", arguments.min_confidence)
     blur.set_property("hold-time", round(arguments.hold * Gst.SECOND))
     Gst.util_set_object_arg(blur, "cover", arguments.cover)
-    frames, source = pipeline.get_by_name("frames"), pipeline.get_by_name("boxes")
-    bus = pipeline.get_bus()
-    pipeline.set_state(Gst.State.PLAYING)
+    frames, source = decoder.get_by_name("frames"), encoder.get_by_name("boxes")
+    for pipeline in decoder, encoder:
+        pipeline.set_state(Gst.State.PLAYING)
     try:
         count = found = 0
-        sample = frames.emit("pull-sample")
+        sample = next_sample(decoder, frames)
         while sample:
             # The next frame says when this one ends.
-            following = frames.emit("pull-sample")
-            buffer, size = sample.get_buffer(), sample.get_buffer().get_size()
-            if following and following.get_buffer().pts != Gst.CLOCK_TIME_NONE:
-                end = following.get_segment().to_stream_time(Gst.Format.TIME, following.get_buffer().pts) / Gst.SECOND
-            else:
-                end = math.inf if following is None and buffer.duration == Gst.CLOCK_TIME_NONE else None
-            if end is None:
-                start = sample.get_segment().to_stream_time(Gst.Format.TIME, buffer.pts)
-                end = (start + buffer.duration) / Gst.SECOND
-            boxes = schedule.boxes_of(count, end)
+            following = next_sample(decoder, frames)
+            start, duration = stream_time(sample), sample.get_buffer().duration
+            last = start + duration if duration != Gst.CLOCK_TIME_NONE else math.inf
+            boxes = schedule.boxes_of(count, (stream_time(following) if following else last) / Gst.SECOND)
             # A new buffer with the same memory: this one is writable.
+            buffer = sample.get_buffer()
             parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
-            buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, size)
+            buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())
+            buffer.pts = start
             attach(buffer, boxes)
             source.set_property("caps", sample.get_caps())
             if source.emit("push-buffer", buffer) != Gst.FlowReturn.OK:
                 break
             count, found, sample = count + 1, found + len(boxes), following
         source.emit("end-of-stream")
-        message = bus.timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        if count == 0:
+            raise Refused(f"{arguments.video} has no video, or no decoder for it is installed")
+        ends = Gst.MessageType.ERROR | Gst.MessageType.EOS
+        message = encoder.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, ends)
         if message.type == Gst.MessageType.ERROR:
             raise Refused(message.parse_error().gerror.message)
     finally:
-        pipeline.set_state(Gst.State.NULL)
-    if count == 0:
-        raise Refused(f"{arguments.video} has no video, or no decoder for it is installed")
+        for pipeline in decoder, encoder:
+            pipeline.set_state(Gst.State.NULL)
     if schedule.left():
         raise Refused(f"{schedule.left()} boxes of {arguments.boxes} are beyond the end of {arguments.video}")
     return count, found
+
+
+def next_sample(decoder, frames):
+    """The next frame; None at the end of the video. After some errors neither comes, so the bus is watched."""
+    while not (sample := frames.emit("try-pull-sample", Gst.SECOND // 5)):
+        if message := decoder.get_bus().pop_filtered(Gst.MessageType.ERROR):
+            raise Refused(message.parse_error().gerror.message)
+        if frames.get_property("eos"):
+            return None
+    return sample
+
+
+def stream_time(sample):
+    """The time of a frame since the start of the video, in nanoseconds."""
+    time = sample.get_segment().to_stream_time(Gst.Format.TIME, sample.get_buffer().pts)
+    if time == Gst.CLOCK_TIME_NONE:
+        raise Refused("the video has a frame without a time")
+    return time
 
 
 def main():

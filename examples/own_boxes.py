@@ -57,18 +57,22 @@ def main():
     if not Gst.ElementFactory.find("cudagaussblur"):
         return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    # A full appsrc makes the loop below wait; without a limit a fast detector would fill the memory.
+    # Two pipelines: a pipeline plays when all of its sinks have a frame, and the second sink waits for frames of the first.
+    detector = Gst.parse_launch(
+        f"videotestsrc num-buffers=90 pattern=ball ! {CAPS} ! appsink name=frames sync=false max-buffers=4"
+    )
+    # When the queue of appsrc is full, push-buffer waits. Otherwise a fast detector fills the memory.
     pipeline = Gst.parse_launch(
-        f"videotestsrc num-buffers=90 pattern=ball ! {CAPS} ! appsink name=frames sync=false max-buffers=4 "
         f"appsrc name=boxes format=time block=true max-bytes={4 * WIDTH * HEIGHT} caps={CAPS} ! "
         "cudagaussblur name=blur region-mode=inside labels=ball min-confidence=0.5 cover=fill ! videoconvert ! "
         + ("autovideosink" if display else "fakesink")
     )
-    frames, source = pipeline.get_by_name("frames"), pipeline.get_by_name("boxes")
-    pipeline.set_state(Gst.State.PLAYING)
+    frames, source = detector.get_by_name("frames"), pipeline.get_by_name("boxes")
+    for part in detector, pipeline:
+        part.set_state(Gst.State.PLAYING)
     count = found = 0
     try:
-        # None at the end of the stream, and after an error.
+        # None at the end of the stream.
         while sample := frames.emit("pull-sample"):
             buffer = sample.get_buffer()
             boxes = find(buffer.extract_dup(0, buffer.get_size()))
@@ -80,17 +84,18 @@ def main():
                 break
             count, found = count + 1, found + len(boxes)
         source.emit("end-of-stream")
-        message = pipeline.get_bus().timed_pop_filtered(
-            60 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS
-        )
-        if message is None:
-            return "the pipeline did not end within a minute"
-        if message.type == Gst.MessageType.ERROR:
-            return message.parse_error().gerror.message
+        for part in detector, pipeline:
+            ends = Gst.MessageType.ERROR | Gst.MessageType.EOS
+            message = part.get_bus().timed_pop_filtered(60 * Gst.SECOND, ends)
+            if message is None:
+                return "the pipeline did not end within a minute"
+            if message.type == Gst.MessageType.ERROR:
+                return message.parse_error().gerror.message
         print(f"{count} frames, {found} boxes attached, active-backend", end=" ")
         print(pipeline.get_by_name("blur").get_property("active-backend").value_nick)
     finally:
-        pipeline.set_state(Gst.State.NULL)
+        for part in detector, pipeline:
+            part.set_state(Gst.State.NULL)
 
 
 if __name__ == "__main__":

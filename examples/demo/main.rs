@@ -172,15 +172,15 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     fs::write(&picture, png).map_err(|error| about(&picture, error))?;
 
-    let frames = stats.get::<u64>("frames")?;
     match report {
         Some(report) => println!("{report}"),
         None => {
-            let blurred = frames - stats.get::<u64>("frames-passthrough")?;
+            let blurred = stats.get::<u64>("frames")? - stats.get::<u64>("frames-passthrough")?;
             println!("{blurred} frames blurred on {backend}, kernel {}", stats.get::<&str>("kernel")?);
         }
     }
-    println!("{:.1} frames per second in the whole pipeline, encoder included", frames as f64 / took.as_secs_f64());
+    let frames_per_second = coverage.frames as f64 / took.as_secs_f64();
+    println!("{frames_per_second:.1} frames per second in the whole pipeline, encoder included");
     if options.job == Job::Blur {
         println!("{:.2} ms per frame in the blur", stats.get::<u64>("kernel-mean-ns")? as f64 / 1e6);
     }
