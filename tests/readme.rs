@@ -1,5 +1,6 @@
 //! Runs every gst-launch line of the README, so that the README stays correct. Only what a test machine lacks is
-//! substituted: the camera, which also gets an end of stream, and the display.
+//! substituted: the camera, which also gets an end of stream, and the display. Lines with facedetect, which has a package
+//! of its own, need it.
 
 mod common;
 
@@ -38,6 +39,8 @@ impl Workspace {
             .env("GST_TRACERS", "leaks(filters=\"GstCudaGaussBlur,GstBuffer,GstBufferPool\")")
             .env("GST_DEBUG", "GST_TRACER:7,cudagaussblur:4")
             .env("GST_DEBUG_NO_COLOR", "1")
+            // facedetect opens cascades that distributions do not have, and OpenCV prints errors about them.
+            .env("OPENCV_LOG_LEVEL", "FATAL")
             .output()
             .unwrap()
     }
@@ -79,8 +82,11 @@ fn frames(file: &Path) -> u64 {
 #[test]
 fn readme_pipelines_run_without_leaks() {
     let workspace = Workspace::new();
-    let lines = lines("gst-launch-1.0");
-    assert!(lines.len() >= 3, "{lines:?}");
+    let mut lines = lines("gst-launch-1.0");
+    assert!(lines.len() >= 6, "{lines:?}");
+    if !workspace.run("gst-inspect-1.0 --exists facedetect").status.success() {
+        lines.retain(|line| !line.contains("facedetect"));
+    }
     for line in &lines {
         let runnable =
             SUBSTITUTES.iter().fold(line.clone(), |line, (element, substitute)| line.replace(element, substitute));

@@ -106,7 +106,8 @@ fn detector() -> Result<String, String> {
     let cascade = own.into_iter().chain(folders).find(|path| File::open(path).is_ok());
     let cascade = cascade.ok_or(format!("--faces needs OpenCV's cascade {CASCADE}: {REMEDY}"))?;
     Ok(format!(
-        "facedetect profile=\"{cascade}\" display=false updates=none scale-factor=1.2 min-size-width=40 min-size-height=40"
+        "facedetect profile=\"{cascade}\" display=false updates=none scale-factor=1.2 min-neighbors=5 \
+         min-size-width=40 min-size-height=40"
     ))
 }
 
