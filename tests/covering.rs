@@ -142,7 +142,10 @@ fn frames_without_regions_are_the_same_buffer() {
         assert_eq!(out.as_ptr(), address);
         assert_eq!(out.peek_memory(0).as_ptr(), other.peek_memory(0).as_ptr());
     }
-    assert_eq!(["frames", "frames-untouched", "frames-cpu", "frames-in-place"].map(|name| stat(&blur, name)), [5, 5, 0, 0]);
+    assert_eq!(
+        ["frames", "frames-untouched", "frames-cpu", "frames-in-place"].map(|name| stat(&blur, name)),
+        [5, 5, 0, 0]
+    );
     // Downstream does not read other strides than those of the caps.
     let mut blur = covering("", false, &info);
     let picture = noise(&info, 9);
@@ -381,10 +384,12 @@ fn outside_covers_all_but_the_regions() {
     let around = [rect(0, 0, 98, 10), rect(0, 10, 20, 20), rect(50, 10, 48, 20), rect(0, 30, 98, 32)];
     let out = blur.push(with_roi(buffer(&info, &picture), "person", inside));
     check(&info, &out, &picture, &blurred(&picture, 5.0), &around, true);
-    assert!((blur.element.property::<gst::Structure>("stats").get::<f64>("covered-area").unwrap()
-        - (1.0 - 600.0 / (98.0 * 62.0)))
-        .abs()
-        < 1e-9);
+    assert!(
+        (blur.element.property::<gst::Structure>("stats").get::<f64>("covered-area").unwrap()
+            - (1.0 - 600.0 / (98.0 * 62.0)))
+            .abs()
+            < 1e-9
+    );
     // Without anything to keep, all is covered.
     let mut blur = covering("region-mode=outside sigma=5 expand=0", true, &info);
     check_whole(&info, &blur.push(buffer(&info, &picture)), &picture, &blurred(&picture, 5.0));
@@ -396,11 +401,9 @@ fn sigma_follows_the_size_of_the_object() {
     let picture = noise(&info, 8);
     let mut blur = covering("sigma=2 expand=0 hold-time=0", true, &info);
     // Half of 8 is on the grid; 0.5·41 is rounded up to 16·√2; 0.5·3 is less than sigma.
-    for (roi, sigma) in [
-        ((50, 60, 100, 8), 4.0),
-        ((50, 60, 41, 90), 16.0 * std::f64::consts::SQRT_2),
-        ((50, 60, 3, 90), 2.0),
-    ] {
+    for (roi, sigma) in
+        [((50, 60, 100, 8), 4.0), ((50, 60, 41, 90), 16.0 * std::f64::consts::SQRT_2), ((50, 60, 3, 90), 2.0)]
+    {
         blur.element.set_property("strength", 0.5);
         let out = blur.push(with_roi(buffer(&info, &picture), "face", roi));
         let covered = rect(roi.0, roi.1, roi.2, roi.3);
@@ -440,7 +443,8 @@ fn alternate_fields_are_covered_in_either_numbering_of_rows() {
     let mut blur = Blur::new("backend=cpu region-mode=inside strength=0 sigma=3 expand=0");
     blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
     blur.harness.set_src_caps(caps);
-    let bytes: Vec<u8> = picture.bytes[0].chunks(pitch(&picture.planes[0])).flat_map(|row| row[..64].to_vec()).collect();
+    let bytes: Vec<u8> =
+        picture.bytes[0].chunks(pitch(&picture.planes[0])).flat_map(|row| row[..64].to_vec()).collect();
     let input = with_roi(gst::Buffer::from_mut_slice(bytes), "face", (10, 40, 20, 16));
     let out = blur.push(input);
     let expected = blurred(&picture, 3.0);
@@ -507,7 +511,10 @@ fn a_message_says_what_was_covered() {
     assert_eq!(first.get::<&str>("covered"), Ok("regions"));
     assert_eq!(first.get::<&str>("cover"), Ok("mosaic"));
     assert_eq!(first.get::<bool>("missing"), Ok(false));
-    assert_eq!([first.get::<u64>("timestamp"), first.get("stream-time"), first.get("running-time")], [Ok(0), Ok(0), Ok(0)]);
+    assert_eq!(
+        [first.get::<u64>("timestamp"), first.get("stream-time"), first.get("running-time")],
+        [Ok(0), Ok(0), Ok(0)]
+    );
     assert_eq!(first.get::<u64>("duration"), Ok(FRAME.nseconds()));
     assert_eq!(first.get::<f64>("covered-area"), Ok((20.0 * 40.0 + 10.0 * 40.0) / 8000.0));
     let found = regions(&first);
