@@ -293,7 +293,9 @@ fn main() {
         return curve::print(WIDTH as u32, HEIGHT as u32);
     }
     if std::env::args().any(|argument| argument == "regions") {
-        return regions::print(WIDTH as u32, HEIGHT as u32);
+        regions::print(WIDTH as u32, HEIGHT as u32);
+        regions::print_many(WIDTH as u32, HEIGHT as u32);
+        return regions::print_untouched();
     }
     let frames = FORMATS.map(|(_, channels, _)| Rc::new(frame(channels)));
     let (opencv, about_opencv) = match OpenCv::start(&frames[2]) {

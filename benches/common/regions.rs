@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
@@ -105,6 +106,82 @@ pub fn print(width: u32, height: u32) {
             let fills = super::median(fills.collect::<Vec<_>>());
             println!("| {} | {name} | mosaic: {mosaics:.3} ms, fill: {fills:.3} ms | | | | |", format.to_str());
         }
+    }
+}
+
+/// The time of 64 boxes in one frame, as a multiple of 64 times the time of one of them.
+pub fn print_many(width: u32, height: u32) {
+    println!(
+        "\n64 boxes of 48x48 in a frame of {width}x{height} NV12, over 64 times one of them (median of {ROUNDS} rounds):\n"
+    );
+    println!("| cover | one box, ms | 64 boxes, ms | fraction |");
+    println!("| --- | --- | --- | --- |");
+    let info = VideoInfo::builder(VideoFormat::Nv12, width, height).build().expect("a format of the element");
+    let planes = formats::planes(&info, false).expect("a format of the element");
+    let noise = |plane: &PlaneLayout| (0..plane.row_bytes() * plane.height as usize).map(|i| (i * 31) as u8).collect();
+    let mut memory: Vec<Vec<u8>> = planes.iter().map(noise).collect();
+    let place = |i: u32| Rect::new(i % 8 * (width / 8) + 7 * i % 90, i / 8 * (height / 8) + 5 * i % 60, 48, 48);
+    let rects: Vec<Rect> = (0..64).map(|i| place(i).expect("a rectangle")).collect();
+    let object = |rect: &Rect| Area::from_corner(rect.x().into(), rect.y().into(), 48.0, 48.0);
+    let blur = |sigma: f64| {
+        let params = BlurParams::new(sigma, 0).expect("usable");
+        move |rects: &[Rect]| {
+            let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
+            Cover::Blur(BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions })
+        }
+    };
+    let mosaics =
+        |rects: &[Rect]| Cover::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 6)).collect());
+    let fills = |rects: &[Rect]| Cover::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] };
+    let covers: [(&str, &dyn Fn(&[Rect]) -> Cover); 4] =
+        [("blur, sigma=3", &blur(3.0)), ("blur, sigma=12", &blur(12.0)), ("mosaic", &mosaics), ("fill", &fills)];
+    let mut engine = Engine::with_cpu(CpuEngine::new());
+    for (name, cover) in covers {
+        let [one, all] = [cover(&rects[27..28]), cover(&rects)];
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for (cover, times) in [&one, &all].into_iter().zip(&mut times) {
+                times.push(time(|| drop(engine.cover(cover, &mut frame(&planes, &mut memory)).expect("a cover"))));
+            }
+        }
+        let [one, all] = times.map(super::median);
+        println!("| {name} | {one:.4} | {all:.3} | {:.3} |", all / one / 64.0);
+    }
+}
+
+/// The time that the element takes for a frame without regions, beside `identity`.
+pub fn print_untouched() {
+    const FRAMES: usize = 20_000;
+    println!("\nA frame without regions (1080p NV12, from push to pull, median of {FRAMES} in turn):\n");
+    println!("| element | ns | bytes copied |");
+    println!("| --- | --- | --- |");
+    let info = VideoInfo::builder(VideoFormat::Nv12, 1920, 1080).fps((30, 1)).build().expect("a format");
+    let lines = [
+        "identity",
+        "cudagaussblur backend=cpu region-mode=inside",
+        "cudagaussblur backend=cpu region-mode=inside zones=<[zone,x=0.1,y=0.1,width=0.1,height=0.1,start=3600000000000]>",
+    ];
+    let mut harnesses = lines.map(|line| {
+        let element = gst::parse::launch(line).expect("elements that exist");
+        let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+        harness.set_src_caps(info.to_caps().expect("caps"));
+        (harness, element)
+    });
+    let mut frame = Some(gst::Buffer::with_size(info.size()).expect("memory"));
+    let mut times = [const { Vec::new() }; 3];
+    for i in 0..FRAMES as u64 {
+        for ((harness, _), times) in harnesses.iter_mut().zip(&mut times) {
+            let mut input = frame.take().expect("the frame of the previous turn");
+            input.get_mut().expect("the only reference").set_pts(gst::ClockTime::from_mseconds(33 * i));
+            times.push(time(|| frame = Some(harness.push_and_pull(input).expect("a frame"))) * 1e6);
+        }
+    }
+    for ((line, times), (_, element)) in lines.iter().zip(times).zip(&harnesses) {
+        let copied = match element.find_property("sigma") {
+            Some(_) => element.property::<gst::Structure>("stats").get::<u64>("bytes-copied").expect("a counter"),
+            None => 0,
+        };
+        println!("| `{line}` | {:.0} | {copied} |", super::median(times));
     }
 }
 

@@ -1,0 +1,564 @@
+//! The element with region-mode: what it covers in the frames of a stream, which buffers it hands on, and that no frame
+//! leaves uncovered where something went wrong.
+
+mod common;
+
+use common::pictures::{Picture, pitch, strongest};
+use common::video::{Blur, FRAME, formats, stat};
+use gst::prelude::*;
+use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::frame::PlaneLayout;
+use gstcudagaussblur::filter::regions::Rect;
+
+fn info(format: VideoFormat, [width, height]: [u32; 2]) -> VideoInfo {
+    common::video::init();
+    VideoInfo::builder(format, width, height).fps((25, 1)).build().unwrap()
+}
+
+fn noise(info: &VideoInfo, seed: u64) -> Picture {
+    Picture::new(&layouts::planes(info, false).unwrap(), seed)
+}
+
+/// A buffer with the bytes of a picture, whose GstVideoMeta has its pitches.
+fn buffer(info: &VideoInfo, picture: &Picture) -> gst::Buffer {
+    let (mut offsets, mut strides, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    for (layout, plane) in picture.planes.iter().zip(&picture.bytes) {
+        offsets.push(bytes.len());
+        strides.push(pitch(layout) as i32);
+        bytes.extend_from_slice(plane);
+        bytes.resize(bytes.len().next_multiple_of(64), 0x5a);
+    }
+    let mut buffer = gst::Buffer::from_mut_slice(bytes);
+    let flags = gst_video::VideoFrameFlags::empty();
+    let (format, width, height) = (info.format(), info.width(), info.height());
+    VideoMeta::add_full(buffer.get_mut().unwrap(), flags, format, width, height, &offsets, &strides).unwrap();
+    buffer
+}
+
+/// The bytes of every plane of a buffer, with the pitches of a picture: its own, or none between rows.
+fn planes(info: &VideoInfo, layouts: &[PlaneLayout], buffer: &gst::Buffer) -> (bool, Vec<Vec<u8>>) {
+    let map = buffer.map_readable().unwrap();
+    let meta = buffer.meta::<VideoMeta>();
+    let is_padded = meta.as_ref().is_some_and(|meta| meta.stride()[0] == pitch(&layouts[0]) as i32);
+    let (offsets, strides) = match &meta {
+        Some(meta) => (meta.offset(), meta.stride()),
+        None => (info.offset(), info.stride()),
+    };
+    let plane = |(index, layout): (usize, &PlaneLayout)| {
+        let stride = strides[index] as usize;
+        let rows = layout.height as usize;
+        let all = &map[offsets[index]..][..(rows - 1) * stride + layout.row_bytes()];
+        all.to_vec()
+    };
+    (is_padded, layouts.iter().enumerate().map(plane).collect())
+}
+
+/// Checks every byte of a frame: inside the rectangles those of `covered`, outside those of the source, and where `is_padded`
+/// those between the rows too.
+#[track_caller]
+fn check(info: &VideoInfo, out: &gst::Buffer, source: &Picture, covered: &Picture, rects: &[Rect], must_pad: bool) {
+    let regions: Vec<(Rect, f64)> = rects.iter().map(|rect| (*rect, 1.0)).collect();
+    let (is_padded, got) = planes(info, &source.planes, out);
+    assert!(is_padded || !must_pad, "the output has other pitches");
+    for (index, layout) in source.planes.iter().enumerate() {
+        let is_covered = strongest(&source.planes, index, &regions);
+        let stride = if is_padded { pitch(layout) } else { got[index].len().div_ceil(layout.height as usize) };
+        let stride = if is_padded { stride } else { info.stride()[index] as usize };
+        for y in 0..layout.height as usize {
+            let width = if is_padded { pitch(layout) } else { layout.row_bytes() };
+            for x in 0..width {
+                let at = y * pitch(layout) + x;
+                let Some(before) = source.bytes[index].get(at) else { continue };
+                let want = if is_covered[at] > 0.0 { covered.bytes[index][at] } else { *before };
+                assert_eq!(got[index][y * stride + x], want, "{:?} plane {index} row {y} byte {x}", info.format());
+            }
+        }
+    }
+}
+
+/// The full-frame blur of a picture.
+fn blurred(picture: &Picture, sigma: f64) -> Picture {
+    let mut out = picture.clone();
+    let params = BlurParams::new(sigma, 0).unwrap();
+    Engine::with_cpu(CpuEngine::new()).blur(params, &picture.frame(), &mut out.frame_mut()).unwrap();
+    out
+}
+
+/// An element whose downstream accepts GstVideoMeta, or does not.
+fn covering(properties: &str, takes_video_meta: bool, info: &VideoInfo) -> Blur {
+    let mut blur = Blur::new(&format!("backend=cpu region-mode=inside strength=0 {properties}"));
+    if takes_video_meta {
+        blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
+    }
+    blur.caps(info);
+    blur
+}
+
+fn with_roi(mut buffer: gst::Buffer, label: &str, rect: (u32, u32, u32, u32)) -> gst::Buffer {
+    VideoRegionOfInterestMeta::add(buffer.make_mut(), label, rect);
+    buffer
+}
+
+fn rect(x: u32, y: u32, width: u32, height: u32) -> Rect {
+    Rect::new(x, y, width, height).unwrap()
+}
+
+const SIZE: [u32; 2] = [97, 61];
+
+#[test]
+fn zones_and_detections_are_covered_in_every_format() {
+    for (seed, format) in formats().into_iter().enumerate() {
+        let info = info(format, SIZE);
+        let picture = noise(&info, seed as u64);
+        let sigma = [2.0, 9.0][seed % 2];
+        let rects = [rect(11, 7, 13, 9), rect(60, 30, 37, 31)];
+        for takes_video_meta in [false, true] {
+            // The zone is the second rectangle: from 60/97 and 30/61 to beyond the corner, rounded outwards.
+            let properties = format!("sigma={sigma} expand=0 zones=<[zone,x=0.6187,y=0.4919,width=1.0,height=1.0]>");
+            let mut blur = covering(&properties, takes_video_meta, &info);
+            let out = blur.push(with_roi(buffer(&info, &picture), "face", (11, 7, 13, 9)));
+            check(&info, &out, &picture, &blurred(&picture, sigma), &rects, takes_video_meta);
+            assert_eq!(stat(&blur, "frames-in-place"), u64::from(takes_video_meta), "{format:?}");
+            assert_eq!([stat(&blur, "frames"), stat(&blur, "frames-cpu")], [1, 1]);
+            assert_eq!(out.iter_meta::<VideoRegionOfInterestMeta>().count(), 1, "metas stay");
+        }
+    }
+}
+
+#[test]
+fn frames_without_regions_are_the_same_buffer() {
+    let info = info(VideoFormat::Nv12, SIZE);
+    let mut blur = covering("", true, &info);
+    for frame in 0..5 {
+        let input = buffer(&info, &noise(&info, frame));
+        let address = input.as_ptr();
+        // Somebody else has the buffer too: nothing needs to be written.
+        let other = input.copy();
+        let out = blur.push(input);
+        assert_eq!(out.as_ptr(), address);
+        assert_eq!(out.peek_memory(0).as_ptr(), other.peek_memory(0).as_ptr());
+    }
+    assert_eq!(
+        ["frames", "frames-untouched", "frames-cpu", "frames-in-place"].map(|name| stat(&blur, name)),
+        [5, 5, 0, 0]
+    );
+    // Downstream does not read other strides than those of the caps.
+    let mut blur = covering("", false, &info);
+    let picture = noise(&info, 9);
+    let out = blur.push(buffer(&info, &picture));
+    check(&info, &out, &picture, &picture, &[], false);
+    assert!(out.meta::<VideoMeta>().is_none_or(|meta| meta.stride() == info.stride()));
+    let plain = gst::Buffer::from_mut_slice(vec![7; info.size()]);
+    let address = plain.as_ptr();
+    assert_eq!(blur.push(plain).as_ptr(), address, "the strides of the caps");
+}
+
+#[test]
+fn writable_memory_is_covered_in_place_and_shared_memory_in_a_copy() {
+    let info = info(VideoFormat::I420, SIZE);
+    let picture = noise(&info, 3);
+    let expected = blurred(&picture, 4.0);
+    let mut blur = covering("sigma=4 expand=0", true, &info);
+    let input = with_roi(buffer(&info, &picture), "face", (5, 5, 31, 17));
+    let memory = input.peek_memory(0).as_ptr();
+    let out = blur.push(input);
+    assert_eq!(out.peek_memory(0).as_ptr(), memory);
+    check(&info, &out, &picture, &expected, &[rect(5, 5, 31, 17)], true);
+
+    let input = with_roi(buffer(&info, &picture), "face", (5, 5, 31, 17));
+    let shared = input.clone();
+    let out = blur.push(input);
+    assert_ne!(out.peek_memory(0).as_ptr(), shared.peek_memory(0).as_ptr());
+    check(&info, &out, &picture, &expected, &[rect(5, 5, 31, 17)], false);
+    check(&info, &shared, &picture, &picture, &[], true);
+
+    // Two buffers with the same memory.
+    let input = with_roi(buffer(&info, &picture), "face", (5, 5, 31, 17));
+    let sharing = input.copy();
+    let out = blur.push(input);
+    check(&info, &out, &picture, &expected, &[rect(5, 5, 31, 17)], false);
+    check(&info, &sharing, &picture, &picture, &[], true);
+    assert_eq!(stat(&blur, "frames-in-place"), 1);
+}
+
+/// A detector that flickers and finds much or little changes neither caps nor pools.
+#[test]
+fn flicker_does_not_renegotiate() {
+    let info = info(VideoFormat::Rgba, SIZE);
+    for takes_video_meta in [false, true] {
+        let mut blur = covering("hold-time=0 on-missing=pass", takes_video_meta, &info);
+        let queries = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let counter = queries.clone();
+        let pad = blur.element.static_pad("src").unwrap();
+        pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH, move |_, probe| {
+            if let Some(gst::PadProbeData::Query(query)) = &probe.data
+                && query.type_() == gst::QueryType::Allocation
+            {
+                counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            gst::PadProbeReturn::Ok
+        });
+        let events = |blur: &mut Blur| std::iter::from_fn(|| blur.harness.try_pull_event()).count();
+        let mut push = |blur: &mut Blur, frame: u64| {
+            let picture = noise(&info, frame);
+            let input = buffer(&info, &picture);
+            let input = if frame % 3 == 1 { with_roi(input, "face", (9, 9, 20, 20)) } else { input };
+            let out = blur.push(if frame % 5 == 2 { input.copy() } else { input });
+            let rects: &[Rect] = if frame % 3 == 1 { &[rect(5, 5, 28, 28)] } else { &[] };
+            check(&info, &out, &picture, &blurred(&picture, 1.5), rects, false);
+        };
+        push(&mut blur, 0);
+        events(&mut blur);
+        let before = queries.load(std::sync::atomic::Ordering::Relaxed);
+        (1..30).for_each(|frame| push(&mut blur, frame));
+        assert_eq!(events(&mut blur), 0, "takes_video_meta={takes_video_meta}");
+        assert_eq!(queries.load(std::sync::atomic::Ordering::Relaxed), before, "takes_video_meta={takes_video_meta}");
+    }
+}
+
+/// Whether every byte of the frame is that of `covered`.
+#[track_caller]
+fn check_whole(info: &VideoInfo, out: &gst::Buffer, source: &Picture, covered: &Picture) {
+    check(info, out, source, covered, &[rect(0, 0, info.width(), info.height())], false);
+}
+
+/// The σ of a frame that is covered as a whole: 0.25 of the shorter side, rounded up to the next 2^(i/4).
+const WHOLE_SIGMA: f64 = 16.0;
+
+#[test]
+fn frame_that_no_detector_looked_at_follows_on_missing() {
+    let info = info(VideoFormat::Nv12, SIZE);
+    let picture = noise(&info, 4);
+    let whole = blurred(&picture, WHOLE_SIGMA);
+    let plain = || buffer(&info, &picture);
+    let found = || with_roi(plain(), "face", (20, 20, 8, 8));
+    let missing = |blur: &Blur| stat(blur, "frames-missing");
+
+    // auto passes frames before the first meta, and covers those without one after it, also after a flush and new caps.
+    let mut blur = covering("strength=0.25 hold-time=0", true, &info);
+    check(&info, &blur.push(plain()), &picture, &picture, &[], true);
+    assert!(blur.messages(gst::MessageType::Warning).is_empty());
+    blur.push(found());
+    check_whole(&info, &blur.push(plain()), &picture, &whole);
+    let warnings = blur.messages(gst::MessageType::Warning);
+    assert!(matches!(&warnings[..], [one] if one.contains("it is covered as a whole") && one.contains("0:00:00.08")));
+    check_whole(&info, &blur.push(plain()), &picture, &whole);
+    assert!(blur.messages(gst::MessageType::Warning).is_empty(), "one warning");
+    assert_eq!(missing(&blur), 2);
+    blur.harness.push_event(gst::event::FlushStart::new());
+    blur.harness.push_event(gst::event::FlushStop::new(true));
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    blur.harness.push_event(gst::event::Segment::new(&segment));
+    check_whole(&info, &blur.push(plain()), &picture, &whole);
+
+    let mut blur = covering("strength=0.25 on-missing=cover", true, &info);
+    check_whole(&info, &blur.push(plain()), &picture, &whole);
+    blur.push(found());
+    assert_eq!(missing(&blur), 1);
+
+    let mut blur = covering("on-missing=pass hold-time=0", true, &info);
+    blur.push(found());
+    check(&info, &blur.push(plain()), &picture, &picture, &[], true);
+    assert_eq!(missing(&blur), 1, "counted all the same");
+
+    let mut blur = covering("on-missing=drop", true, &info);
+    assert_eq!(blur.try_push(plain()), Ok(gst::FlowSuccess::Ok));
+    assert!(blur.harness.try_pull().is_none());
+    let out = blur.push(found());
+    assert!(out.flags().contains(gst::BufferFlags::DISCONT), "a frame is missing before it");
+    assert_eq!([missing(&blur), stat(&blur, "frames-dropped")], [1, 1]);
+
+    let mut blur = covering("on-missing=error", true, &info);
+    blur.push(found());
+    assert_eq!(blur.try_push(plain()), Err(gst::FlowError::Error));
+    let errors = blur.messages(gst::MessageType::Error);
+    assert!(matches!(&errors[..], [one] if one.contains("on-missing=error")), "{errors:?}");
+    assert!(blur.harness.try_pull().is_none());
+}
+
+/// What covers a frame as a whole leaves nothing of it at its edges either.
+#[test]
+fn whole_frames_are_covered_by_mosaic_and_fill_too() {
+    let info = info(VideoFormat::Y444, SIZE);
+    let picture = noise(&info, 4);
+    let mut blur = covering("on-missing=cover cover=fill fill-color=0xffff0000", false, &info);
+    let (_, planes_of) = planes(&info, &picture.planes, &blur.push(buffer(&info, &picture)));
+    for (plane, value) in planes_of.iter().zip([81, 90, 240]) {
+        let stride = info.stride()[0] as usize;
+        assert!(plane.chunks(stride).all(|row| row[..97].iter().all(|byte| *byte == value)));
+    }
+    let mut blur = covering("on-missing=cover cover=mosaic cells=4", false, &info);
+    let (_, mosaic) = planes(&info, &picture.planes, &blur.push(buffer(&info, &picture)));
+    let values: std::collections::BTreeSet<u8> = mosaic[0].chunks(100).flat_map(|row| row[..97].to_vec()).collect();
+    // Cells of 16 samples: 7 across, 4 down.
+    assert!(values.len() <= 28, "{}", values.len());
+}
+
+#[test]
+fn detections_stay_covered_for_the_hold_time() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 5);
+    let expected = blurred(&picture, 3.0);
+    let place = [rect(20, 20, 8, 8)];
+    let mut blur = covering("sigma=3 expand=0 on-missing=pass hold-time=100000000", true, &info);
+    let mut push = |blur: &mut Blur, rects: &[Rect], roi: bool| {
+        let input = buffer(&info, &picture);
+        let input = if roi { with_roi(input, "face", (20, 20, 8, 8)) } else { input };
+        let out = blur.push(input);
+        check(&info, &out, &picture, &expected, rects, true);
+    };
+    push(&mut blur, &place, true);
+    push(&mut blur, &place, false);
+    push(&mut blur, &place, false);
+    assert_eq!(stat(&blur, "frames-held"), 2);
+    push(&mut blur, &[], false);
+    push(&mut blur, &place, true);
+    blur.harness.push_event(gst::event::FlushStart::new());
+    blur.harness.push_event(gst::event::FlushStop::new(true));
+    blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    push(&mut blur, &[], false);
+    push(&mut blur, &place, true);
+    // The same caps again end nothing, other caps do.
+    blur.caps(&info);
+    push(&mut blur, &place, false);
+    push(&mut blur, &place, true);
+    let other = VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).fps((30, 1)).build().unwrap();
+    blur.caps(&other);
+    push(&mut blur, &[], false);
+}
+
+#[test]
+fn labels_and_confidence_select_detections() {
+    let info = info(VideoFormat::Rgb, SIZE);
+    let picture = noise(&info, 5);
+    let expected = blurred(&picture, 1.5);
+    let mut blur = covering("expand=0 labels=face,plate min-confidence=0.5 hold-time=0", true, &info);
+    let mut input = buffer(&info, &picture);
+    let confidence = |value: f64| gst::Structure::builder("detection").field("confidence", value).build();
+    let add = |input: &mut gst::Buffer, label: &str, rect, value: Option<f64>| {
+        let mut meta = VideoRegionOfInterestMeta::add(input.make_mut(), label, rect);
+        value.into_iter().for_each(|value| meta.add_param(confidence(value)));
+    };
+    add(&mut input, "face", (1, 2, 5, 5), Some(0.5));
+    add(&mut input, "face", (21, 2, 5, 5), Some(0.49));
+    // An unknown confidence is none that is too low.
+    add(&mut input, "plate", (41, 2, 5, 5), None);
+    add(&mut input, "plate", (41, 22, 5, 5), Some(f64::NAN));
+    add(&mut input, "cat", (61, 2, 5, 5), Some(1.0));
+    let out = blur.push(input);
+    check(&info, &out, &picture, &expected, &[rect(1, 2, 5, 5), rect(41, 2, 5, 5), rect(41, 22, 5, 5)], true);
+}
+
+/// Boxes that are empty, outside of the picture or as large as numbers get.
+#[test]
+fn strange_boxes_cover_what_they_have_of_the_picture() {
+    let info = info(VideoFormat::Nv12, SIZE);
+    let picture = noise(&info, 6);
+    let expected = blurred(&picture, 1.5);
+    for (roi, covered) in [
+        ((5, 5, 0, 9), None),
+        ((97, 0, 5, 5), None),
+        ((0, 61, 5, 5), None),
+        ((u32::MAX, u32::MAX, u32::MAX, u32::MAX), None),
+        ((96, 60, 1, 1), Some(rect(96, 60, 1, 1))),
+        ((90, 50, u32::MAX, u32::MAX), Some(rect(90, 50, 7, 11))),
+        ((0, 0, u32::MAX, 1), Some(rect(0, 0, 97, 1))),
+    ] {
+        let mut blur = covering("expand=0", true, &info);
+        let out = blur.push(with_roi(buffer(&info, &picture), "face", roi));
+        let covered: Vec<Rect> = covered.into_iter().collect();
+        check(&info, &out, &picture, &expected, &covered, true);
+    }
+}
+
+#[test]
+fn outside_covers_all_but_the_regions() {
+    let info = info(VideoFormat::I420, [98, 62]);
+    let picture = noise(&info, 7);
+    let mut blur = covering("region-mode=outside sigma=5 strength=2 expand=0", true, &info);
+    let inside = (20, 10, 30, 20);
+    let around = [rect(0, 0, 98, 10), rect(0, 10, 20, 20), rect(50, 10, 48, 20), rect(0, 30, 98, 32)];
+    let out = blur.push(with_roi(buffer(&info, &picture), "person", inside));
+    check(&info, &out, &picture, &blurred(&picture, 5.0), &around, true);
+    assert!(
+        (blur.element.property::<gst::Structure>("stats").get::<f64>("covered-area").unwrap()
+            - (1.0 - 600.0 / (98.0 * 62.0)))
+            .abs()
+            < 1e-9
+    );
+    // Without anything to keep, all is covered.
+    let mut blur = covering("region-mode=outside sigma=5 expand=0", true, &info);
+    check_whole(&info, &blur.push(buffer(&info, &picture)), &picture, &blurred(&picture, 5.0));
+}
+
+#[test]
+fn sigma_follows_the_size_of_the_object() {
+    let info = info(VideoFormat::Gray8, [300, 200]);
+    let picture = noise(&info, 8);
+    let mut blur = covering("sigma=2 expand=0 hold-time=0", true, &info);
+    // Half of 8 is on the grid; 0.5·41 is rounded up to 16·√2; 0.5·3 is less than sigma.
+    for (roi, sigma) in
+        [((50, 60, 100, 8), 4.0), ((50, 60, 41, 90), 16.0 * std::f64::consts::SQRT_2), ((50, 60, 3, 90), 2.0)]
+    {
+        blur.element.set_property("strength", 0.5);
+        let out = blur.push(with_roi(buffer(&info, &picture), "face", roi));
+        let covered = rect(roi.0, roi.1, roi.2, roi.3);
+        check(&info, &out, &picture, &blurred(&picture, sigma), &[covered], true);
+    }
+}
+
+#[test]
+fn interlaced_frames_are_covered_field_by_field() {
+    common::video::init();
+    let info = VideoInfo::builder(VideoFormat::I420, 96, 64)
+        .fps((25, 1))
+        .interlace_mode(gst_video::VideoInterlaceMode::Interleaved)
+        .build()
+        .unwrap();
+    let picture = Picture::new(&layouts::planes(&info, true).unwrap(), 3);
+    let mut blur = covering("sigma=3 expand=0", true, &info);
+    let out = blur.push(with_roi(buffer(&info, &picture), "face", (11, 13, 21, 9)));
+    check(&info, &out, &picture, &blurred(&picture, 3.0), &[rect(11, 13, 21, 9)], true);
+}
+
+/// A buffer of interlace-mode=alternate has one field. A box in rows of the frame and one in rows of the field are covered.
+#[test]
+fn alternate_fields_are_covered_in_either_numbering_of_rows() {
+    common::video::init();
+    let caps = gst::Caps::builder("video/x-raw")
+        .features(["format:Interlaced"])
+        .field("format", "GRAY8")
+        .field("width", 64)
+        .field("height", 120)
+        .field("interlace-mode", "alternate")
+        .field("framerate", gst::Fraction::new(25, 1))
+        .build();
+    let info = VideoInfo::from_caps(&caps).unwrap();
+    let picture = Picture::new(&layouts::planes(&info, false).unwrap(), 3);
+    assert_eq!(picture.planes[0].height, 60);
+    let mut blur = Blur::new("backend=cpu region-mode=inside strength=0 sigma=3 expand=0");
+    blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
+    blur.harness.set_src_caps(caps);
+    let bytes: Vec<u8> =
+        picture.bytes[0].chunks(pitch(&picture.planes[0])).flat_map(|row| row[..64].to_vec()).collect();
+    let input = with_roi(gst::Buffer::from_mut_slice(bytes), "face", (10, 40, 20, 16));
+    let out = blur.push(input);
+    let expected = blurred(&picture, 3.0);
+    let map = out.map_readable().unwrap();
+    for (y, row) in map.chunks(64).enumerate() {
+        for (x, byte) in row.iter().enumerate() {
+            // Rows 20 to 28 of the field if it counts rows of the frame, 40 to 56 if of the field.
+            let covered = (10..30).contains(&x) && (20..56).contains(&y);
+            let from = if covered { &expected } else { &picture };
+            assert_eq!(*byte, from.bytes[0][y * pitch(&picture.planes[0]) + x], "{x} {y}");
+        }
+    }
+}
+
+#[test]
+fn properties_change_while_playing() {
+    let info = info(VideoFormat::Nv12, SIZE);
+    let picture = noise(&info, 9);
+    let zone = "<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>";
+    let quarter = [rect(0, 0, 49, 31)];
+    let mut blur = covering("sigma=6", true, &info);
+    let set = |blur: &Blur, name: &str, value: &str| blur.element.set_property_from_str(name, value);
+    check(&info, &blur.push(buffer(&info, &picture)), &picture, &picture, &[], true);
+    set(&blur, "zones", zone);
+    check(&info, &blur.push(buffer(&info, &picture)), &picture, &blurred(&picture, 6.0), &quarter, true);
+    set(&blur, "region-mode", "frame");
+    check_whole(&info, &blur.push(buffer(&info, &picture)), &picture, &blurred(&picture, 6.0));
+    set(&blur, "sigma", "0");
+    assert_eq!(blur.push(buffer(&info, &picture)).size(), buffer(&info, &picture).size());
+    set(&blur, "region-mode", "inside");
+    set(&blur, "cover", "fill");
+    let (_, got) = planes(&info, &picture.planes, &blur.push(buffer(&info, &picture)));
+    assert_eq!(got[0][0], 16, "a sigma of 0 is no reason to pass what is filled");
+    set(&blur, "cover", "blur");
+    set(&blur, "strength", "0.25");
+    let out = blur.push(buffer(&info, &picture));
+    // 0.25·30.5 is rounded up to 8.
+    check(&info, &out, &picture, &blurred(&picture, 8.0), &quarter, true);
+    set(&blur, "region-sources", "roi");
+    check(&info, &blur.push(buffer(&info, &picture)), &picture, &picture, &[], true);
+    assert!(blur.messages(gst::MessageType::Error).is_empty());
+}
+
+#[test]
+fn a_message_says_what_was_covered() {
+    let info = info(VideoFormat::Nv12, [100, 80]);
+    let mut blur = covering(
+        "post-messages=true expand=0.5 cover=mosaic zones=<[zone,x=0.0,y=0.0,width=0.1,height=0.5]>",
+        true,
+        &info,
+    );
+    let message = |blur: &Blur| -> gst::Structure {
+        let message = blur.bus.pop_filtered(&[gst::MessageType::Element]).expect("a message");
+        assert!(message.src() == Some(blur.element.upcast_ref()));
+        message.structure().unwrap().to_owned()
+    };
+    let regions = |message: &gst::Structure| -> Vec<String> {
+        let regions = message.get::<gst::Array>("regions").unwrap();
+        regions.as_slice().iter().map(|one| one.get::<gst::Structure>().unwrap().to_string()).collect()
+    };
+    blur.push(with_roi(buffer(&info, &noise(&info, 1)), "face", (50, 20, 10, 20)));
+    let first = message(&blur);
+    assert_eq!(first.name(), "cudagaussblur");
+    assert_eq!(first.get::<&str>("covered"), Ok("regions"));
+    assert_eq!(first.get::<&str>("cover"), Ok("mosaic"));
+    assert_eq!(first.get::<bool>("missing"), Ok(false));
+    assert_eq!(
+        [first.get::<u64>("timestamp"), first.get("stream-time"), first.get("running-time")],
+        [Ok(0), Ok(0), Ok(0)]
+    );
+    assert_eq!(first.get::<u64>("duration"), Ok(FRAME.nseconds()));
+    assert_eq!(first.get::<f64>("covered-area"), Ok((20.0 * 40.0 + 10.0 * 40.0) / 8000.0));
+    let found = regions(&first);
+    assert!(found[0].contains("x=(uint)45, y=(uint)10, width=(uint)20, height=(uint)40, origin=(string)detection"));
+    assert!(found[0].contains("label=(string)face") && found.len() == 2 && found[1].contains("origin=(string)zone"));
+
+    blur.push(buffer(&info, &noise(&info, 2)));
+    let second = message(&blur);
+    assert_eq!(second.get::<&str>("covered"), Ok("frame"));
+    assert_eq!((second.get::<bool>("missing"), second.get::<f64>("covered-area")), (Ok(true), Ok(1.0)));
+    assert_eq!(second.get::<u64>("timestamp"), Ok(FRAME.nseconds()));
+    assert!(regions(&second).is_empty());
+
+    blur.element.set_property_from_str("on-missing", "pass");
+    blur.push(buffer(&info, &noise(&info, 3)));
+    assert!(regions(&message(&blur))[0].contains("origin=(string)held"));
+    blur.element.set_property_from_str("on-missing", "drop");
+    blur.try_push(buffer(&info, &noise(&info, 4))).unwrap();
+    assert_eq!(message(&blur).get::<&str>("covered"), Ok("dropped"));
+    blur.element.set_property_from_str("region-sources", "roi");
+    blur.element.set_property_from_str("on-missing", "pass");
+    blur.element.set_property("hold-time", 0_u64);
+    blur.push(buffer(&info, &noise(&info, 4)));
+    assert_eq!(message(&blur).get::<&str>("covered"), Ok("nothing"));
+    assert!(blur.bus.pop_filtered(&[gst::MessageType::Element]).is_none(), "one message a frame");
+}
+
+/// A buffer that cannot be mapped or is too short is an error, never a frame that is pushed as it came.
+#[test]
+fn frames_that_cannot_be_covered_are_not_pushed() {
+    let info = info(VideoFormat::Nv12, SIZE);
+    let short = || with_roi(gst::Buffer::from_mut_slice(vec![0; info.size() - 1]), "face", (1, 1, 9, 9));
+    let mut blur = covering("", true, &info);
+    assert_eq!(blur.try_push(short()), Err(gst::FlowError::Error));
+    assert!(blur.harness.try_pull().is_none());
+    let errors = blur.messages(gst::MessageType::Error);
+    assert!(matches!(&errors[..], [one] if one.contains("the input buffer is truncated")), "{errors:?}");
+
+    let mut overlapping = gst::Buffer::from_mut_slice(vec![0; 2 * info.size()]);
+    let flags = gst_video::VideoFrameFlags::empty();
+    let strides = info.stride().to_vec();
+    VideoMeta::add_full(overlapping.get_mut().unwrap(), flags, VideoFormat::Nv12, 97, 61, &[0, 100], &strides).unwrap();
+    let mut blur = covering("", true, &info);
+    assert_eq!(blur.try_push(with_roi(overlapping, "face", (1, 1, 9, 9))), Err(gst::FlowError::Error));
+    let errors = blur.messages(gst::MessageType::Error);
+    assert!(matches!(&errors[..], [one] if one.contains("the planes of the input buffer overlap")), "{errors:?}");
+}
