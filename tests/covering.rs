@@ -203,7 +203,7 @@ fn flicker_does_not_renegotiate() {
             gst::PadProbeReturn::Ok
         });
         let events = |blur: &mut Blur| std::iter::from_fn(|| blur.harness.try_pull_event()).count();
-        let mut push = |blur: &mut Blur, frame: u64| {
+        let push = |blur: &mut Blur, frame: u64| {
             let picture = noise(&info, frame);
             let input = buffer(&info, &picture);
             let input = if frame % 3 == 1 { with_roi(input, "face", (9, 9, 20, 20)) } else { input };
@@ -305,7 +305,7 @@ fn detections_stay_covered_for_the_hold_time() {
     let expected = blurred(&picture, 3.0);
     let place = [rect(20, 20, 8, 8)];
     let mut blur = covering("sigma=3 expand=0 on-missing=pass hold-time=100000000", true, &info);
-    let mut push = |blur: &mut Blur, rects: &[Rect], roi: bool| {
+    let push = |blur: &mut Blur, rects: &[Rect], roi: bool| {
         let input = buffer(&info, &picture);
         let input = if roi { with_roi(input, "face", (20, 20, 8, 8)) } else { input };
         let out = blur.push(input);

@@ -73,6 +73,7 @@ fn main() {
         test("blur_converts_between_host_and_cuda_memory", change_memory, has_elements),
         test("sigma_0_passes_through_or_copies_between_memories", sigma_0, has_elements),
         test("every_cuda_memory_format_matches_the_cpu", every_format, has_elements),
+        test("regions_match_the_cpu_in_every_memory", regions, has_elements),
         test("elements_share_one_context", one_context, has_elements),
         test("blur_adopts_the_context_of_each_input", adopts_context, has_elements),
         test("cuda_device_id_overrides_an_earlier_context", device_id_set_later, has_library),
@@ -386,6 +387,14 @@ fn every_format() {
 }
 
 /// The elements of a pipeline share one context: checks how many exist besides the device's primary one while it plays.
+fn regions() {
+    devices(1);
+    // One CPU thread plays each CUDA thread.
+    for (format, size) in [("NV12", [65, 38]), ("RGBA", [49, 33])] {
+        pipes::check_regions(format, size);
+    }
+}
+
 fn one_context() {
     devices(1);
     for (elements, own) in [

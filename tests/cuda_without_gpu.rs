@@ -5,6 +5,7 @@ mod common;
 
 use common::cases;
 use common::fake_driver::{Counts, FakeDriver};
+use common::oracle::Image as Picture;
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -311,5 +312,56 @@ fn mid_stream_failure_with_cuda_is_one_error() {
         drop(blur);
         let counts = driver.counts();
         assert_eq!([counts.device_blocks, counts.pinned_blocks, counts.current], [0; 3], "{function}: leaked");
+    }
+}
+
+/// No frame leaves uncovered because CUDA failed with it: the CPU covers it, or it is an error.
+#[test]
+fn mid_stream_failure_leaves_no_region_uncovered() {
+    let driver = FakeDriver::new();
+    let zone = "region-mode=inside zones=<[zone,x=0.25,y=0.25,width=0.5,height=0.5]> sigma=2 strength=0";
+    let info = info(VideoFormat::Rgba, 40, 12);
+    let is_covered = |output: &gst::Buffer, image: &Picture| {
+        let (got, blur) = (read(&info, output), blurred(image, 2.0, 0));
+        let sample = |(i, value): (usize, &u16)| {
+            let (x, y) = (i / 4 % 40, i / 160);
+            let inside = (10..30).contains(&x) && (3..9).contains(&y);
+            *value == if inside { blur.samples[i] } else { image.samples[i] }
+        };
+        got.samples.iter().enumerate().all(sample)
+    };
+    for (function, status, words) in FAILURES {
+        for failing in [0, 2] {
+            let mut blur = Blur::new(zone);
+            blur.caps(&info);
+            for frame in 0..4 {
+                let image = picture(&info, frame);
+                if frame == failing {
+                    driver.fail(function, 0, status);
+                }
+                let output = blur.push(buffer(&info, &image));
+                assert!(is_covered(&output, &image), "{function}: frame {frame}");
+            }
+            let warnings = blur.messages(gst::MessageType::Warning);
+            // Memory is allocated and cleared for the first frame only.
+            if failing == 0 || !["cuMemAlloc_v2", "cuMemHostAlloc", "cuMemsetD8Async"].contains(&function) {
+                assert_eq!(warnings.len(), 1, "{function}: {warnings:?}");
+                assert!(
+                    warnings[0].contains(words) && warnings[0].contains("falling back to the CPU"),
+                    "{}",
+                    warnings[0]
+                );
+                assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
+            }
+            driver.clear_faults();
+            drop(blur);
+
+            let mut blur = Blur::new(&format!("backend=cuda {zone}"));
+            blur.caps(&info);
+            driver.fail(function, 0, status);
+            assert_eq!(blur.try_push(buffer(&info, &picture(&info, 1))), Err(gst::FlowError::Error), "{function}");
+            assert!(blur.harness.try_pull().is_none(), "{function}: the frame was pushed");
+            driver.clear_faults();
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::pipes::{CUDA, no_errors, pictures, pictures_at, pipeline, run_to_end, stat};
+use common::pipes::{self, CUDA, no_errors, pictures, pictures_at, pipeline, run_to_end, stat};
 use common::video;
 use gst::prelude::*;
 use gstcudagaussblur::cuda::driver::device;
@@ -36,6 +36,7 @@ fn main() {
             composed,
         ),
         test("every_format_and_memory_combination_matches_the_cpu", copies, every_combination),
+        test("regions_match_the_cpu_in_every_memory", copies, regions),
         test("ten_elements_in_a_row_match_the_cpu", copies, ten),
         test("a_hundred_restarts_leak_no_device_memory", copies, hundred_restarts),
         test("pipelines_on_two_devices_do_not_interfere", copies && devices > 1, two_devices),
@@ -231,6 +232,20 @@ fn every_combination() {
         }
     }
     println!("{} formats under {}", formats.len(), gst::version_string());
+}
+
+fn regions() {
+    let mut compared = 0;
+    for (format, size) in [
+        ("NV12", [641, 358]),
+        ("RGBA", [333, 201]),
+        ("I420", [322, 241]),
+        ("P010_10LE", [640, 360]),
+        ("GRAY8", [97, 61]),
+    ] {
+        compared += pipes::check_regions(format, size);
+    }
+    println!("{compared} frames under {}: 0 bytes differ", gst::version_string());
 }
 
 fn ten() {

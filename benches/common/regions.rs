@@ -133,7 +133,8 @@ pub fn print_many(width: u32, height: u32) {
     let mosaics =
         |rects: &[Rect]| Cover::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 6)).collect());
     let fills = |rects: &[Rect]| Cover::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] };
-    let covers: [(&str, &dyn Fn(&[Rect]) -> Cover); 4] =
+    type MakeCover<'a> = &'a dyn Fn(&[Rect]) -> Cover;
+    let covers: [(&str, MakeCover); 4] =
         [("blur, sigma=3", &blur(3.0)), ("blur, sigma=12", &blur(12.0)), ("mosaic", &mosaics), ("fill", &fills)];
     let mut engine = Engine::with_cpu(CpuEngine::new());
     for (name, cover) in covers {

@@ -42,6 +42,70 @@ pub fn pictures_at(pipeline: &gst::Bin, sink: &str) -> impl Iterator<Item = Vec<
     std::iter::from_fn(move || sink.pull_sample().ok()).map(picture)
 }
 
+/// What `region-mode` covers in frames of this format, from host or CUDA memory to host or CUDA memory, alone and behind a
+/// `tee`, against the CPU in host memory. The zones overlap, have odd edges and reach beyond the picture; some frames have
+/// none. Returns how many frames were compared.
+pub fn check_regions(format: &str, [width, height]: [u32; 2]) -> usize {
+    const FRAMES: usize = 6;
+    // In frames of 1/30 s: the first zone in all but the fourth, the second from the third on, the third in the last two.
+    let zones = "zones=<[zone,x=0.05,y=0.11,width=0.23,height=0.31,end=90000000],\
+                 [zone,x=0.05,y=0.11,width=0.23,height=0.31,start=130000000],\
+                 [zone,x=0.2,y=0.2,width=0.33,height=0.41,start=60000000,end=90000000],\
+                 [zone,x=0.7,y=0.6,width=0.9,height=0.9,start=130000000]>";
+    let source = format!(
+        "videotestsrc num-buffers={FRAMES} pattern=ball ! video/x-raw,format={format},width={width},height={height}"
+    );
+    let run = |elements: &str| {
+        let pipeline = pipeline(&format!("{source} ! {elements} ! appsink name=sink sync=false"));
+        let frames: Vec<_> = pictures(&pipeline).collect();
+        no_errors(&pipeline);
+        let stats = pipeline.by_name("blur").map(|blur| blur.property::<gst::Structure>("stats"));
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(frames.len(), FRAMES, "{elements}");
+        (frames, stats)
+    };
+    let mut compared = 0;
+    for cover in [
+        "sigma=2 strength=0",
+        "sigma=9 strength=0",
+        "sigma=1 strength=0.3",
+        "cover=mosaic",
+        "cover=fill fill-color=0xff20c040",
+    ] {
+        for mode in ["inside", "outside"] {
+            let blur = format!("cudagaussblur name=blur region-mode={mode} {cover} {zones}");
+            let (expected, _) = run(&format!("{blur} backend=cpu"));
+            let up = format!("cudaupload ! {CUDA}");
+            let down = format!("{CUDA} ! cudadownload ! video/x-raw");
+            for (elements, in_place) in [
+                (blur.clone(), true),
+                (format!("{up} ! {blur} ! {down}"), true),
+                (format!("{up} ! {blur} ! video/x-raw"), false),
+                (format!("{blur} ! {down}"), false),
+                (
+                    format!(
+                        "{up} ! tee name=t t. ! queue ! fakesink async=false sync=false t. ! queue ! {blur} ! {down}"
+                    ),
+                    false,
+                ),
+            ] {
+                let (frames, stats) = run(&elements);
+                for (frame, (got, want)) in frames.iter().zip(&expected).enumerate() {
+                    let differing = got.iter().zip(want).filter(|(got, want)| got != want).count();
+                    assert_eq!(differing, 0, "{format} frame {frame}: {elements}");
+                    compared += 1;
+                }
+                let stats = stats.unwrap();
+                let count = |name: &str| stats.get::<u64>(name).unwrap();
+                if in_place && mode == "inside" {
+                    assert_eq!([count("frames-untouched"), count("frames-in-place")], [1, 5], "{elements}");
+                }
+            }
+        }
+    }
+    compared
+}
+
 /// Asserts that the pipeline has posted no error.
 pub fn no_errors(pipeline: &gst::Bin) {
     let errors = video::texts(&pipeline.bus().unwrap(), gst::MessageType::Error);
