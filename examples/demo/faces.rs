@@ -7,10 +7,10 @@ use std::fs::File;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
-use super::Chain;
 use super::coverage::{Coverage, Marked, Rect, attached};
 use super::options::{Input, Options};
 use super::playback::{FRAMES, feed};
+use super::{Chain, Feed};
 
 /// A portrait; face.txt names its source and licence.
 const PORTRAIT: &[u8] = include_bytes!("face.jpg");
@@ -71,7 +71,7 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
         last: "cover",
         source: is_generated.then(|| "appsrc name=source".into()),
         elements,
-        feed: is_generated.then(|| -> Box<dyn FnOnce(&gst_app::AppSrc)> {
+        feed: is_generated.then(|| -> Feed {
             Box::new(|source| feed(source, VideoFormat::Rgb, VIEW, move |frame| view(&portrait, frame)))
         }),
         marked: Box::new(marked),

@@ -26,6 +26,11 @@ use pictures::{Snapshot, lock};
 use playback::{FRAMES, NO_VIDEO, encoder, feed, play};
 use scene::{HEIGHT, Scene, WIDTH};
 
+/// Makes an appsrc push frames.
+type Feed = Box<dyn FnOnce(&gst_app::AppSrc)>;
+/// The places of a frame that must be covered, by the buffer that enters the first cover.
+type FindMarked = Box<dyn FnMut(&gst::BufferRef) -> Vec<Marked> + Send>;
+
 /// What a job adds to the pipeline.
 struct Chain {
     /// A source instead of the input, with an appsrc named `source`.
@@ -35,10 +40,9 @@ struct Chain {
     /// Names of the first and of the last cover among them, which may be the same.
     first: &'static str,
     last: &'static str,
-    /// Makes the appsrc push frames.
-    feed: Option<Box<dyn FnOnce(&gst_app::AppSrc)>>,
-    /// The places of a frame that must be covered, by the buffer that enters the first cover.
-    marked: Box<dyn FnMut(&gst::BufferRef) -> Vec<Marked> + Send>,
+    /// For the appsrc.
+    feed: Option<Feed>,
+    marked: FindMarked,
 }
 
 fn main() -> ExitCode {
@@ -65,7 +69,7 @@ fn whole_frames(options: &Options) -> Chain {
         elements: "videoconvert ! cudagaussblur name=blur".into(),
         first: "blur",
         last: "blur",
-        feed: is_generated.then(|| -> Box<dyn FnOnce(&gst_app::AppSrc)> {
+        feed: is_generated.then(|| -> Feed {
             Box::new(|source| {
                 let scene = Scene::new();
                 feed(source, gst_video::VideoFormat::Rgbx, (WIDTH, HEIGHT), move |frame| {
