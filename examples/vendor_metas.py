@@ -57,11 +57,10 @@ def deepstream_boxes(buffer, _width, _height):
     if batch is None:
         return None
     frames = list(nvds_list(batch.frame_meta_list, pyds.NvDsFrameMeta.cast))
-    # bInferDone is false for the frames that nvinfer's interval skips.
-    if not any(frame.bInferDone for frame in frames):
-        return None
     objects = (nvds_list(frame.obj_meta_list, pyds.NvDsObjectMeta.cast) for frame in frames)
-    return [deepstream_box(detection) for of_frame in objects for detection in of_frame]
+    boxes = [deepstream_box(detection) for of_frame in objects for detection in of_frame]
+    # nvinfer's interval skips frames, for which a tracker may still have boxes.
+    return boxes if boxes or any(frame.bInferDone for frame in frames) else None
 
 
 def nvds_list(entry, cast):
@@ -83,7 +82,8 @@ def deepstream_box(detection):
 
 
 def hailo_boxes(buffer, width, height):
-    """Hailo TAPPAS. Behind hailofilter every frame has a ROI, so a list without detections means that it found none."""
+    """Hailo TAPPAS. This does not tell a frame without detections from one that no network has seen, so the probe must be
+    behind the network and its hailofilter."""
     import hailo
 
     detections = hailo.get_roi_from_buffer(buffer).get_objects_typed(hailo.HAILO_DETECTION)

@@ -146,6 +146,25 @@ print(vendor.deepstream_box(Object(rect_params=rect, obj_label='face', confidenc
 box = Object(xmin=lambda: 0.25, ymin=lambda: 0.5, width=lambda: 0.125, height=lambda: 0.25)
 hailo = Object(get_bbox=lambda: box, get_label=lambda: 'car', get_confidence=lambda: 0.75)
 print(vendor.hailo_box(hailo, 640, 480))
+class Entry:
+    # The end of a list raises StopIteration, as in pyds.
+    def __init__(self, *data):
+        self.data, self.rest = data[0], data[1:]
+    @property
+    def next(self):
+        if not self.rest:
+            raise StopIteration
+        return Entry(*self.rest)
+cast = Object(cast=lambda data: data)
+pyds = Object(NvDsFrameMeta=cast, NvDsObjectMeta=cast, gst_buffer_get_nvds_batch_meta=lambda address: batch)
+sys.modules['pyds'] = pyds
+face = Object(rect_params=rect, obj_label='face', confidence=0.5)
+for objects, done in (Entry(face, face), False), (None, True), (None, False):
+    batch = Object(frame_meta_list=Entry(Object(obj_meta_list=objects, bInferDone=done)))
+    boxes = vendor.deepstream_boxes(None, 640, 480)
+    print(boxes if boxes is None else len(boxes))
+batch = None
+print(vendor.deepstream_boxes(None, 640, 480))
 nan = float('nan')
 for place in (1.5, 2, 10, 20.25), (-5, -5, 8, 8), (630, 470, 99, 99), (30, 30, -10, -10), (nan, 0, 1, 1), (700, 0, 5, 5):
     print(*vendor.rounded(vendor.Box('a', None, *place), 640, 480)[2:])
@@ -157,6 +176,10 @@ for place in (1.5, 2, 10, 20.25), (-5, -5, 8, 8), (630, 470, 99, 99), (30, 30, -
 Box(label='face', confidence=0.5, x=1.5, y=2.0, width=10.0, height=20.25)
 None
 Box(label='car', confidence=0.75, x=160.0, y=240.0, width=80.0, height=120.0)
+2
+0
+None
+None
 1 2 11 21
 0 0 3 3
 630 470 10 10
