@@ -159,10 +159,11 @@ impl Default for RegionSettings {
 
 impl RegionSettings {
     /// Whether a detection counts: its label is selected, and its confidence is not below `min-confidence`. An unknown
-    /// confidence counts as certain.
+    /// confidence counts as certain, but with region-mode=outside, where a detection that counts is shown, as 0.
     pub fn counts(&self, detection: &Detection) -> bool {
+        let unknown = if self.mode == RegionMode::Outside { 0.0 } else { 1.0 };
         // In the precision of a confidence, so that 0.9 is not below 0.9.
-        let is_certain = detection.confidence.is_none_or(|confidence| confidence >= self.min_confidence as f32);
+        let is_certain = detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32;
         is_certain && self.labels.select(detection.label.as_deref())
     }
 
@@ -351,7 +352,10 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecUInt64::builder("hold-time")
             .nick("Hold time")
-            .blurb("How long an object stays covered after it vanished from the detections, in nanoseconds")
+            .blurb(
+                "How long an object stays covered after it vanished from the detections, in nanoseconds; nothing is held \
+                    with region-mode=outside",
+            )
             .default_value(DEFAULT_HOLD_TIME)
             .mutable_playing()
             .build(),
@@ -398,6 +402,9 @@ mod tests {
         ] {
             assert_eq!(settings.counts(&detection(label, confidence)), counts, "{label:?} {confidence:?}");
         }
+        let outside = RegionSettings { mode: RegionMode::Outside, ..settings };
+        assert!(!outside.counts(&detection(Some("face"), None)), "it would be shown");
+        assert!(outside.counts(&detection(Some("face"), Some(0.95))));
         assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0))));
     }
 }

@@ -5,7 +5,7 @@ use super::detection::Detection;
 use super::detector_metas::Found;
 use super::hold::{FrameTime, Hold};
 use super::missing::{Decision, Detectors};
-use super::region_settings::{RegionSettings, RegionSources};
+use super::region_settings::{RegionMode, RegionSettings, RegionSources};
 use crate::filter::regions::Region;
 
 /// A region and what it comes from.
@@ -88,6 +88,8 @@ impl RegionTracker {
                 label: detection.label.clone(),
             })
         };
+        // With region-mode=outside, a place that is held would be shown without what was found there.
+        let covered = covered.filter(|(_, is_held)| !is_held || settings.mode != RegionMode::Outside);
         let mut regions: Vec<FrameRegion> = covered.filter_map(of_detection).collect();
         if settings.sources.contains(RegionSources::ZONES) {
             let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(stream_time));
@@ -154,6 +156,16 @@ mod tests {
         assert_eq!(rects(12, &[]), [expanded]);
         assert_eq!(rects(13, &[]), []);
         assert_eq!(rects(14, &[face(-100.0, 0.9)]), [], "outside of the frame");
+
+        let settings = RegionSettings { mode: RegionMode::Outside, ..settings };
+        let mut tracker = RegionTracker::default();
+        let mut count = |frame, detections: &[Detection]| {
+            let decision = tracker.update(&settings, found(detections), at(frame), None, SIZE);
+            let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
+            regions.len()
+        };
+        assert_eq!(count(0, &[face(100.0, 0.9)]), 1);
+        assert_eq!(count(1, &[]), 0, "what is held would be shown");
     }
 
     #[test]
