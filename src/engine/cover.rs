@@ -50,10 +50,13 @@ impl Engine {
     /// Returns why the engine fell back to the CPU, if it did with this frame.
     pub fn cover(&mut self, cover: &Cover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
         match cover {
-            Cover::Blur(cover) => self.blur_regions(cover, frame),
-            Cover::Mosaic(regions) => mosaic(frame, regions).map(|()| None).map_err(Into::into),
-            Cover::Fill { rects, values } => fill(frame, rects, values).map(|()| None).map_err(Into::into),
+            Cover::Blur(cover) => return self.blur_regions(cover, frame),
+            Cover::Mosaic(regions) => mosaic(frame, regions)?,
+            Cover::Fill { rects, values } => fill(frame, rects, values)?,
         }
+        // What is nothing but memory accesses is not worth a way to the device and back.
+        self.stats.frames_cpu += u64::from(!cover.is_empty());
+        Ok(None)
     }
 
     /// Covers regions of a frame in device memory, on its stream, with the same bytes as [`Engine::cover`]. The source and the
