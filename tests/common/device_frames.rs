@@ -1,9 +1,11 @@
 //! Frames in device memory with chosen pitches and alignment, and covers of them against the CPU engine's.
 
+use std::mem::ManuallyDrop;
+
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::process;
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess};
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source,
@@ -192,6 +194,17 @@ pub fn check(
     got.len()
 }
 
+/// Covers `block` in place on the device, whatever becomes of it. The memory is leaked, because the cover may fail so that the
+/// device still uses it.
+pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block) -> Result<(), EngineError> {
+    let device = process::open(0).unwrap().device().clone();
+    let _current = device.enter().unwrap();
+    let stream = ManuallyDrop::new(Stream::new(device.id()).unwrap());
+    let memory = ManuallyDrop::new(OnDevice::new(&block.bytes, &stream));
+    let side = (block, &*memory, Some(&*stream));
+    engine.cover_on_device(cover, Frames { source: side, destination: side }).map(drop)
+}
+
 /// A blur of several sigmas, a mosaic and a fill of odd rectangles that overlap.
 pub fn covers(planes: &[PlaneLayout], rects: &[Rect], sigmas: &[f64], noise: &mut Noise) -> Vec<Cover> {
     let blur = |(i, rect): (usize, &Rect)| BlurRegion {
@@ -248,6 +261,27 @@ pub fn check_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u3
             let streams = [Streams::One, Streams::Two, Streams::None][(turn + i) % 3];
             bytes += check(engine, cover, &source, None, streams);
             bytes += check(engine, cover, &source, Some(&destination), streams);
+        }
+    }
+    bytes
+}
+
+/// Covers pictures in host memory through the device, and compares every byte with the CPU engine. Returns the number of bytes
+/// compared.
+pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [u32; 2], sigmas: &[f64]) -> usize {
+    let mut cpu = Engine::with_cpu(CpuEngine::new());
+    let mut noise = Noise(29);
+    let mut bytes = 0;
+    for planes in kinds {
+        let picture = Picture::new(&resized(planes, size), noise.next());
+        let side = |axis: usize| size[axis] / 5 + noise.0 as u32 % 3;
+        let rects = [rect(size[0] / 3, size[1] / 2, side(0), side(1)), rect(1, 1, 9, 7)];
+        for cover in covers(&picture.planes, &rects, sigmas, &mut noise) {
+            let [mut got, mut want] = [picture.clone(), picture.clone()];
+            assert!(engine.cover(&cover, &mut got.frame_mut()).unwrap().is_none());
+            cpu.cover(&cover, &mut want.frame_mut()).unwrap();
+            assert!(got.bytes == want.bytes, "{cover:?} of {:?}", picture.planes);
+            bytes += got.bytes.iter().map(Vec::len).sum::<usize>();
         }
     }
     bytes

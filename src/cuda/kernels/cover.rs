@@ -180,3 +180,85 @@ fn mosaic_launches(kernel: Kernel, grids: &[(&CellGrid, MosaicGrid)]) -> Vec<Lau
     }
     launches
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::frame::PlaneLayout;
+    use crate::filter::mosaic::MosaicRegion;
+    use crate::filter::regions::{Area, Rect};
+
+    const PLANE: DevicePlane = DevicePlane { address: 1 << 20, pitch: 1000, len: 1_000_000 };
+
+    fn patch(byte: usize, row: usize, strength: usize) -> Patch {
+        let to = ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 };
+        Patch { to, offset: 64 * byte, pitch: 64, strength }
+    }
+
+    /// Rectangles and blocks of every launch.
+    fn rects(launches: &[Launch]) -> Vec<(usize, u32)> {
+        let count = |launch: &Launch| {
+            let Args::Cover(args) = &launch.args else { unreachable!("a cover") };
+            let used = args.rects.iter().take_while(|rect| rect.first_block != u32::MAX);
+            let firsts: Vec<u32> = used.map(|rect| rect.first_block).collect();
+            assert!(firsts[0] == 0 && firsts.is_sorted_by(|a, b| a < b) && firsts.last() < Some(&launch.grid.blocks));
+            (firsts.len(), launch.grid.blocks)
+        };
+        launches.iter().map(count).collect()
+    }
+
+    /// The tests of the bytes cannot tell, because a CPU runs the blocks of a launch in order.
+    #[test]
+    fn rectangles_that_overlap_are_in_different_launches() {
+        let of = |patches: &[Patch]| rects(&copies(patches, &[PLANE], 0));
+        assert_eq!(of(&[]), []);
+        // A row touches up to three groups of 16 bytes, so that 10 rows take 30 threads.
+        assert_eq!(of(&[patch(0, 0, 0), patch(20, 0, 1), patch(0, 10, 1)]), [(3, 3)]);
+        assert_eq!(of(&[patch(0, 0, 0), patch(10, 5, 0)]), [(2, 2)], "of one strength");
+        assert_eq!(of(&[patch(0, 0, 0), patch(50, 0, 0), patch(19, 9, 1), patch(100, 0, 1)]), [(2, 2), (2, 2)]);
+        let many: Vec<Patch> = (0..COVER_RECTS as usize + 5).map(|i| patch(0, 10 * i, 0)).collect();
+        assert_eq!(of(&many), [(COVER_RECTS as usize, COVER_RECTS), (5, 5)]);
+    }
+
+    #[test]
+    fn cells_that_overlap_are_written_by_different_launches() {
+        let layouts = [
+            PlaneLayout::new(200, 100, 1, 8),
+            PlaneLayout { sigma_scale: [0.5; 2], ..PlaneLayout::new(100, 50, 2, 8) },
+        ];
+        let region = |x: u32, cells: u32| {
+            let rect = Rect::new(x, 0, 20, 20).unwrap();
+            MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, 40.0, 40.0), cells)
+        };
+        let of = |regions: &[MosaicRegion]| -> Vec<(Kernel, usize)> {
+            let grids = CellGrid::all(&layouts, regions);
+            let count = |launch: &Launch| {
+                let Args::Mosaic(args) = &launch.args else { unreachable!("a mosaic") };
+                let count = args.grids.iter().take_while(|grid| grid.first_block != u32::MAX).count();
+                let last = &args.grids[count - 1];
+                assert!(args.grids[0].first_block == 0 && last.first_block < launch.grid.blocks);
+                (launch.kernel, count)
+            };
+            mosaic(&grids, &[PLANE; 2], 1 << 30).iter().map(count).collect()
+        };
+        assert_eq!(of(&[]), []);
+        assert_eq!(of(&[region(0, 4), region(20, 5)]), [(Kernel::MosaicSums, 4), (Kernel::MosaicWrite, 4)]);
+        let apart = [(Kernel::MosaicSums, 4), (Kernel::MosaicWrite, 2), (Kernel::MosaicWrite, 2)];
+        assert_eq!(of(&[region(0, 4), region(19, 5)]), apart);
+        let many: Vec<MosaicRegion> = (0..20).map(|i| region(i * 5 % 100 * 20, 4)).collect();
+        let counts = of(&many);
+        assert!(counts.iter().all(|(_, count)| *count <= MOSAIC_GRIDS as usize), "{counts:?}");
+    }
+
+    /// However a cell lies on the samples of a plane, its parts are as many as it needs.
+    #[test]
+    fn large_cells_have_parts() {
+        let layouts = [PlaneLayout::new(4000, 2000, 1, 8)];
+        let parts_of = |side: f64| {
+            let rect = Rect::new(0, 0, 4000, 2000).unwrap();
+            let region = MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, side, side), 1);
+            parts(&CellGrid::all(&layouts, &[region])[0])
+        };
+        assert_eq!([1.0, 40.0, 50.0, 100.0, 4000.0].map(parts_of), [1, 1, 2, 5, MAX_PARTS]);
+    }
+}
