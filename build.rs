@@ -95,9 +95,10 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
     let (c_type, declarator) = line.strip_suffix(';')?.rsplit_once(' ')?;
     let mut rust_type = match c_type {
         "unsigned" => "u32",
+        "int" => "i32",
         "unsigned short" => "u16",
         "unsigned long long" | "unsigned char*" | "const unsigned char*" => "u64",
-        "BlurPlane" | "LevelPlane" | "SampleStorage" | "TensorPlane" => c_type,
+        "BlurPlane" | "CoverRect" | "LevelPlane" | "MosaicGrid" | "SampleStorage" | "TensorPlane" => c_type,
         _ => return None,
     }
     .to_owned();

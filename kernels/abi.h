@@ -107,6 +107,21 @@
 // Premultiply and unpremultiply kernels: threads per block, one pixel each.
 #define BLUR_ALPHA_THREADS 256
 
+// Size of CoverArgs in bytes.
+#define BLUR_COVER_ARGS_BYTES 3840
+// Largest number of rectangles in one launch of the cover kernel.
+#define BLUR_COVER_RECTS 60
+// Cover kernel: threads per block.
+#define BLUR_COVER_THREADS 128
+// Cover kernel: bytes of an aligned group of the destination, of which a thread writes one.
+#define BLUR_COVER_GROUP 16
+// Size of MosaicArgs in bytes.
+#define BLUR_MOSAIC_ARGS_BYTES 3840
+// Largest number of grids in one launch of the mosaic kernels.
+#define BLUR_MOSAIC_GRIDS 32
+// Mosaic kernels: threads per block.
+#define BLUR_MOSAIC_THREADS 32
+
 // One plane of a launch. A pixel is the unit that repeats along a row; in packed 4:2:2 that is a pair of picture
 // pixels, four bytes.
 //
@@ -399,4 +414,92 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 // blur_unpremultiply: writes dst. A channel in passthrough_mask is copied from src. Every other channel is computed
 //   from the blurred premultiplied plane: colour divided by alpha, or src's colour where the blurred alpha is 0. If
 //   premultiplied is null, the channels that are not in passthrough_mask stay as they are in dst.
+
+// Bytes that the cover kernel writes: the same range in each of some rows.
+struct CoverRect {
+  // The first byte that is written, at any alignment. Alignment affects only the speed.
+  unsigned char* dst;
+  // The first byte that is copied, at any alignment; best with the alignment of `dst` modulo 16. Null for a pattern.
+  const unsigned char* src;
+  // Bytes from one row that is written to the next.
+  unsigned long long dst_pitch;
+  // Bytes from one row that is read to the next.
+  unsigned long long src_pitch;
+  // Up to eight bytes that are repeated from the first byte of each row on, the first one in the lowest bits.
+  unsigned long long pattern;
+  // Bytes of the pattern; 0 to copy.
+  unsigned period;
+  // Bytes of a row, at least 1.
+  unsigned bytes;
+  // Number of rows, at least 1.
+  unsigned rows;
+  // Aligned groups of BLUR_COVER_GROUP bytes that a row touches at most, wherever it begins.
+  unsigned groups;
+  // Index in the launch of this rectangle's first block.
+  unsigned first_block;
+  // Padding.
+  unsigned reserved;
+};
+
+// Parameter of `blur_cover`, passed by value.
+struct CoverArgs {
+  // In the order of their blocks. The `first_block` of an unused entry is larger than any block index. Where rectangles
+  // overlap, they have the same bytes; what is read is not written.
+  CoverRect rects[BLUR_COVER_RECTS];
+};
+static_assert(sizeof(CoverArgs) == BLUR_COVER_ARGS_BYTES, "the host passes BLUR_COVER_ARGS_BYTES bytes");
+
+// The cells of a mosaic in one field of a plane, for the channels whose samples stand for the same luma samples. A cell is
+// a square of luma samples; a sample belongs to the cell of the first luma sample that it stands for.
+struct MosaicGrid {
+  // First sample of the field, at any alignment.
+  unsigned char* plane;
+  // 64-bit sums by cell, part and channel, aligned to 8 bytes.
+  unsigned char* sums;
+  // Bytes from one row of the field to the next.
+  unsigned long long pitch;
+  // Bits per sample.
+  unsigned depth;
+  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  unsigned shift;
+  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
+  unsigned packed1010102;
+  // Number of channels, 1 to 4.
+  unsigned channels;
+  // Index in a row of the first channel's first sample.
+  unsigned first;
+  // Samples of the row from one channel to the next.
+  unsigned channel_step;
+  // Samples of the row from one sample of a channel to the next.
+  unsigned pixel_step;
+  // Samples of a channel in a row, and rows of the field, that the picture has.
+  unsigned count[2];
+  // Luma samples from one sample to the next, along rows and down columns.
+  unsigned unit[2];
+  // The first luma sample that the first sample stands for.
+  unsigned luma[2];
+  // The first luma sample of the first cell, which may be outside of the picture.
+  int origin[2];
+  // The side of a cell, in luma samples.
+  unsigned side;
+  // Cells side by side.
+  unsigned cells_across;
+  // The samples that are written, columns and rows of the field: first and end, exclusive. The end of the columns may be
+  // one sample beyond `count`.
+  unsigned covered[2][2];
+  // Parts of the rows of a cell, each of which is a block.
+  unsigned parts;
+  // Index in the launch of the block of this grid's first cell.
+  unsigned first_block;
+  // Padding.
+  unsigned reserved;
+};
+
+// Parameter of `blur_mosaic_sums` and `blur_mosaic_write`, passed by value.
+struct MosaicArgs {
+  // In the order of their blocks. The `first_block` of an unused entry is larger than any block index. Those of one launch
+  // of `blur_mosaic_write` cover no sample twice.
+  MosaicGrid grids[BLUR_MOSAIC_GRIDS];
+};
+static_assert(sizeof(MosaicArgs) == BLUR_MOSAIC_ARGS_BYTES, "the host passes BLUR_MOSAIC_ARGS_BYTES bytes");
 #endif

@@ -8,6 +8,7 @@
 #ifndef BLUR_SPECIALISED_0
 #include "alpha.cuh"
 #include "axis.cuh"
+#include "cover.cuh"
 #include "level.cuh"
 // Tensor cores multiply bytes in the shape that the kernels use, and copies are asynchronous, from sm_80 on.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800

@@ -41,6 +41,16 @@ BLUR_LEVEL_ENTRIES(u16_c3, u16, LEVEL_C3)
 BLUR_LEVEL_ENTRIES(u16_c4, u16, LEVEL_C4)
 extern "C" __global__ void __launch_bounds__(BLUR_AXIS_THREADS, 8) blur_axis(const AxisArgs args) { axis_step(args); }
 
+extern "C" __global__ void __launch_bounds__(BLUR_COVER_THREADS) blur_cover(const CoverArgs args) {
+  cover_rect(item_of_block(args.rects));
+}
+extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_sums(const MosaicArgs args) {
+  mosaic_sums(item_of_block(args.grids), SHARED_MEMORY);
+}
+extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_write(const MosaicArgs args) {
+  mosaic_write(item_of_block(args.grids), SHARED_MEMORY);
+}
+
 extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_premultiply(const AlphaArgs args) {
   premultiply(args);
 }

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PREBUILT = KERNELS / "prebuilt"
-SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "entries.cuh", "level.cuh", "pixels.cuh",
+SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "level.cuh", "pixels.cuh",
            "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_interpolate.cuh", "tensor_taps.cuh",
            "tile_loader.cuh", "warp.cuh")
 PINS = KERNELS / "toolchain.txt"
@@ -51,6 +51,7 @@ def entry_points(image):
     names = re.findall(r"X\((\w+)\)", families.group(1))
     kernels = {f"blur_{kernel}_{name}" for kernel in ("fused", "rows") for name in names}
     kernels |= {"blur_columns", "blur_axis", "blur_premultiply", "blur_unpremultiply"}
+    kernels |= {"blur_cover", "blur_mosaic_sums", "blur_mosaic_write"}
     # Planes of bytes have tensor-core kernels for the wide form where there are tensor cores.
     has_tensor_cores = image not in (PTX, "sm_75.cubin.zst")
     levels = [name for name in names if re.fullmatch(r"u16_c\d+" if has_tensor_cores else r"u\d+_c\d+", name)]

@@ -293,6 +293,7 @@ fn whole_frames_are_covered_by_mosaic_and_fill_too() {
     }
     let mut blur = covering("on-missing=cover cover=mosaic cells=4", false, &info);
     let (_, mosaic) = planes(&info, &picture.planes, &blur.push(buffer(&info, &picture)));
+    assert_eq!([stat(&blur, "frames"), stat(&blur, "frames-cpu")], [1, 1]);
     let values: std::collections::BTreeSet<u8> = mosaic[0].chunks(100).flat_map(|row| row[..97].to_vec()).collect();
     // Cells of 16 samples: 7 across, 4 down.
     assert!(values.len() <= 28, "{}", values.len());

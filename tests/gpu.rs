@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::video::{self, Blur, buffer, info, picture, read};
-use common::{cases, formats};
+use common::{cases, device_frames, formats, pictures};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
@@ -65,6 +65,7 @@ fn main() {
         on_gpu("devices_that_are_hidden", || in_a_child("no device", &[("CUDA_VISIBLE_DEVICES", "")])),
         on_gpu("a_context_that_breaks_in_mid_stream", || in_a_child("broken", &[])),
         on_gpu("a_context_that_breaks_with_frames_in_flight", || in_a_child("broken in flight", &[])),
+        on_gpu("covers_in_device_memory_equal_the_cpu_engine", covers),
         on_gpu("memory_that_is_pinned_in_parts_is_copied", video::check_partly_pinned_frames),
         trial("real_video_equals_the_cpu_engines", gpu && std::env::var(VIDEO).is_ok(), real_video),
         trial("without_a_driver_it_is_said_at_start", present == Err(CudaError::NoDriver), without_a_driver),
@@ -89,6 +90,22 @@ fn main() {
     // One after the other, because some measure the free memory of the device.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Every cover of every kind of frame in device memory, with the kernels of both images, and of host frames through the device.
+fn covers() {
+    let kinds = pictures::kinds();
+    let every = one_in().unwrap_or(1);
+    let kinds: Vec<_> = kinds.into_iter().step_by(every).collect();
+    let mut bytes = 0;
+    for image in [Image::Best, Image::Portable] {
+        let mut engine = Engine::with_cuda(CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap());
+        for (size, sigmas) in [([331, 182], [1.5, 6.0, 11.0]), ([1283, 721], [3.0, 20.0, 45.0])] {
+            bytes += device_frames::check_kinds(&mut engine, &kinds, &[size], &sigmas);
+            bytes += device_frames::check_host_kinds(&mut engine, &kinds, size, &sigmas);
+        }
+    }
+    println!("{bytes} bytes, 0 differ");
 }
 
 fn trial(name: &str, runs: bool, test: fn()) -> Trial {

@@ -11,8 +11,8 @@ use common::cases::{self, Case, Content};
 use gstcudagaussblur::cuda::driver::Grid;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
-    AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, Launch, LevelArgs, LevelPlane, SampleStorage, TensorArgs,
-    TensorPlane, WideKernels,
+    AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, CoverArgs, CoverRect, Launch, LevelArgs, LevelPlane, MosaicArgs,
+    MosaicGrid, SampleStorage, TensorArgs, TensorPlane, WideKernels,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, LaunchBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
@@ -164,6 +164,8 @@ impl Program {
                     Args::Axis(args) => bytes_of(std::slice::from_ref(args)),
                     Args::Level(args) => bytes_of(std::slice::from_ref(args)),
                     Args::Tensor(args) => bytes_of(std::slice::from_ref(args)),
+                    Args::Cover(args) => bytes_of(std::slice::from_ref(args)),
+                    Args::Mosaic(args) => bytes_of(std::slice::from_ref(args)),
                 };
                 self.send(&[*blocks, *threads, *shared_bytes, name.len() as u32, parameter.len() as u32]);
                 self.send(name.as_bytes());
@@ -316,6 +318,10 @@ fn argument_structs_have_the_same_layout_on_the_host() {
         ("LevelArgs", size_of::<LevelArgs>(), LevelArgs::OFFSETS),
         ("TensorPlane", size_of::<TensorPlane>(), TensorPlane::OFFSETS),
         ("TensorArgs", size_of::<TensorArgs>(), TensorArgs::OFFSETS),
+        ("CoverRect", size_of::<CoverRect>(), CoverRect::OFFSETS),
+        ("CoverArgs", size_of::<CoverArgs>(), CoverArgs::OFFSETS),
+        ("MosaicGrid", size_of::<MosaicGrid>(), MosaicGrid::OFFSETS),
+        ("MosaicArgs", size_of::<MosaicArgs>(), MosaicArgs::OFFSETS),
     ];
     for (name, size, offsets) in structs {
         source += &format!("static_assert(sizeof({name}) == {size}, \"size of {name}\");\n");

@@ -16,7 +16,7 @@ pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 /// A time in a table is the median of this many measurements.
 pub const REPETITIONS: usize = 60;
 /// Measurements that are discarded before.
-const WARM_UP: usize = 8;
+pub const WARM_UP: usize = 8;
 
 /// A plane of 8-bit samples.
 pub fn layout(width: u32, height: u32, channels: u8) -> PlaneLayout {

@@ -5,6 +5,7 @@
 mod common;
 mod host;
 mod pace;
+mod regions;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -60,12 +61,13 @@ fn tables() -> Outcome<()> {
         first[0], first[1], second[0], second[1]
     );
 
-    let parts: [(&str, &dyn Fn() -> Outcome<()>); 5] = [
+    let parts: [(&str, &dyn Fn() -> Outcome<()>); 6] = [
         ("kernels", &|| kernels(&device)),
         ("pace", &pace::table),
         ("article", &article_sizes),
         ("host", &host::by_bands),
         ("waits", &|| all_waits(&device)),
+        ("regions", &|| regions::tables(&device)),
     ];
     // Cargo adds --bench.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::filter::frame::ValidFrames;
 use crate::filter::plan::Plan;
+use crate::filter::regions::Rect;
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
@@ -25,8 +26,8 @@ pub use kernels::images::Image;
 pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
+pub use pipeline::{DeviceCover, Enqueued, Submission, SubmitError, SubmittedFrame, Times};
 use pipeline::{Pipeline, SubmitOptions};
-pub use pipeline::{Submission, SubmitError, SubmittedFrame, Times};
 use process::EngineGuard;
 use select::KernelSelector;
 use shared_device::SharedDevice;
@@ -113,7 +114,8 @@ impl CudaEngine {
     }
 
     /// Enqueues a frame. Frames are completed in the order of their submission. With `direct` the device accesses pinned memory of
-    /// the frames; otherwise all host memory goes through staging buffers.
+    /// the frames; otherwise all host memory goes through staging buffers. `windows` are the parts of the destination's planes that
+    /// are used, in pixels and rows, or none if all is.
     ///
     /// # Safety
     /// The memory of the frames lives, and nobody else accesses it, until the submission is completed or dropped; that of a
@@ -127,11 +129,12 @@ impl CudaEngine {
         frames: &ValidFrames,
         plan: &Plan,
         direct: bool,
+        windows: &[Rect],
     ) -> Result<Submission, SubmitError> {
         assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        let options = SubmitOptions { direct, bands: self.bands };
+        let options = SubmitOptions { direct, bands: self.bands, windows };
         // SAFETY: the frames live and are not accessed by others until the submission is completed, as the caller promises; the
         // context is current.
         let submission = unsafe { self.pipeline.submit(&mut self.selector, frames, plan, options) }?;
@@ -140,6 +143,28 @@ impl CudaEngine {
             Submission::Resident(enqueued) => enqueued.specialised,
         });
         Ok(submission)
+    }
+
+    /// Enqueues a cover of a frame in device memory. If source and destination are not the same memory, the source is copied
+    /// first. Blurs read the source, and everything is read before anything is written.
+    ///
+    /// # Safety
+    /// The memory of the frames lives, and nobody else accesses it, until their streams have done the work. It is device memory
+    /// of this engine's context, as are the streams. Source and destination are the same memory or do not overlap. The cover was
+    /// made for the layouts of the frames.
+    ///
+    /// # Panics
+    /// If a frame is in host memory.
+    pub unsafe fn cover(&mut self, frames: &ValidFrames, cover: &DeviceCover) -> Result<Enqueued, SubmitError> {
+        assert!(frames.are_on_device(), "the frames are in host memory");
+        let device = Arc::clone(self.device());
+        let _current = device.enter()?;
+        // SAFETY: the caller's promise; the context is current.
+        let enqueued = unsafe { self.pipeline.cover(&mut self.selector, frames, cover) }?;
+        if let DeviceCover::Blur(..) = cover {
+            self.update_kernel_name(enqueued.specialised);
+        }
+        Ok(enqueued)
     }
 
     /// Waits for the oldest frame in flight. On an error its destination is undefined, and the frame has to be settled.

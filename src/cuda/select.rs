@@ -69,10 +69,13 @@ impl KernelSelector {
     }
 
     /// Requests specialised kernels for frames that keep being recorded like this.
-    pub fn observe(&mut self, recording: &Recording) {
+    pub fn observe(&mut self, recordings: &[Recording]) {
         let Some(mut request) = self.request.take() else { return };
         let limits = self.shared.device().limits();
-        let gain = recording.batches().filter(|batch| strategy::gains_from_specialisation(batch, limits));
+        let gain = recordings
+            .iter()
+            .flat_map(Recording::batches)
+            .filter(|batch| strategy::gains_from_specialisation(batch, limits));
         request.update(gain.map(SpecialisationKey::of));
         self.request = Some(request);
     }
@@ -134,6 +137,17 @@ impl KernelSelector {
             }
         }
         Ok(has_blurs && all_specialised)
+    }
+
+    /// Enqueues a launch of a prebuilt kernel.
+    ///
+    /// # Safety
+    /// The device's context is current. The memory that the launch refers to lives and is accessed by nobody else until the
+    /// stream has done the work.
+    pub unsafe fn enqueue_prebuilt(&self, stream: &Stream, launch: &Launch) -> Result<(), CudaError> {
+        let function = self.prebuilt()?.function(launch.kernel);
+        // SAFETY: the function is the launch's kernel; the memory is the caller's promise.
+        unsafe { self.launch(stream, launch, function) }
     }
 
     /// # Safety

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Covers regions of a frame, in place.
+//! Covers regions of a frame: in host memory in place, in device memory in place or in a copy.
 
-use super::Engine;
 use super::error::EngineError;
 use super::in_flight::{CompletedFrame, FrameAccess};
-use super::tiles::BlurCover;
-use crate::cuda::CudaError;
-use crate::filter::fill::{PlaneValues, fill};
-use crate::filter::frame::{FrameMut, Side, as_source, check_host};
-use crate::filter::mosaic::{MosaicRegion, mosaic};
+use super::plan_cache::form;
+use super::{ActiveBackend, Engine};
+use crate::cuda::{CudaError, DeviceCover, SubmitError};
+use crate::filter::fill::{PlaneValues, fill, fills};
+use crate::filter::frame::{FrameMut, PlaneLayout, Side, ValidFrames, as_source, check_host};
+use crate::filter::mosaic::{CellGrid, MosaicRegion, mosaic};
 use crate::filter::regions::Rect;
+use crate::filter::tiles::{BlurCover, BlurJob, BlurTiles};
+
+/// Crops on the device start at multiples of so many columns. Every format has rows there that are aligned to 16 bytes if the
+/// frame is, which the kernels load fastest.
+const CROP_COLUMNS: u32 = 16;
 
 /// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
 /// beyond the frame is ignored. Neither the order of regions nor duplicates matter.
@@ -45,23 +50,69 @@ impl Engine {
     /// Returns why the engine fell back to the CPU, if it did with this frame.
     pub fn cover(&mut self, cover: &Cover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
         match cover {
-            Cover::Blur(cover) => self.blur_regions(cover, frame),
-            Cover::Mosaic(regions) => mosaic(frame, regions).map(|()| None).map_err(Into::into),
-            Cover::Fill { rects, values } => fill(frame, rects, values).map(|()| None).map_err(Into::into),
+            Cover::Blur(cover) => return self.blur_regions(cover, frame),
+            Cover::Mosaic(regions) => mosaic(frame, regions)?,
+            Cover::Fill { rects, values } => fill(frame, rects, values)?,
         }
+        // What is nothing but memory accesses is not worth a way to the device and back.
+        self.stats.frames_cpu += u64::from(!cover.is_empty());
+        Ok(None)
     }
 
-    /// Covers regions of a frame in device memory, on its stream. The source and the destination of `access` are the same
-    /// memory; or they are not, and the source is copied first, with the bytes between its rows.
+    /// Covers regions of a frame in device memory, on its stream, with the same bytes as [`Engine::cover`]. The source and the
+    /// destination of `access` are the same memory; or they do not overlap, and the source is copied first, with the bytes
+    /// between its rows.
     ///
     /// # Errors
-    /// On an error the destination is undefined and must not be shown.
+    /// On an error the destination is undefined and must not be shown. There is no fallback: the CPU cannot access the frame.
     pub fn cover_on_device<F: FrameAccess>(
         &mut self,
-        _cover: &Cover,
-        _access: F,
+        cover: &Cover,
+        mut access: F,
     ) -> Result<CompletedFrame<F>, EngineError> {
-        Err(EngineError::NeedsCuda)
+        let (source, destination) = access.frames();
+        let frames = ValidFrames::new(source, destination)?;
+        if !frames.are_on_device() {
+            return Err(EngineError::NotOnDevice);
+        }
+        let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
+        let layouts = frames.layouts();
+        let (tiles, plans, grids, rects);
+        let cover = match cover {
+            Cover::Blur(cover) => {
+                tiles = BlurTiles::new(cover, layouts, CROP_COLUMNS);
+                let plan = |job: &BlurJob| {
+                    let layouts: Vec<PlaneLayout> = job.crops.iter().map(|blurred| blurred.crop.layout).collect();
+                    self.plans.get(job.options, &layouts)
+                };
+                plans = tiles.jobs.iter().map(plan).collect::<Vec<_>>();
+                self.stats.form = plans.last().map_or(self.stats.form, |plan| form(plan));
+                DeviceCover::Blur(&tiles, &plans)
+            }
+            Cover::Mosaic(regions) => {
+                grids = CellGrid::all(layouts, regions);
+                DeviceCover::Mosaic(&grids)
+            }
+            Cover::Fill { rects: covered, values } => {
+                rects = fills(layouts, covered, values);
+                DeviceCover::Fill(&rects)
+            }
+        };
+        // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive, for good
+        // if it is leaked. The cover was made for the layouts of the frames.
+        match unsafe { cuda.cover(&frames, &cover) } {
+            Ok(enqueued) => {
+                self.stats.add_resident_frame(cuda, &enqueued);
+                Ok(CompletedFrame { frame: access, failure: None, queued: !enqueued.synchronized })
+            }
+            Err(SubmitError { error, settled }) => {
+                if !settled {
+                    self.abandoned.count(&error);
+                    access.leak();
+                }
+                Err(EngineError::OnDevice(error))
+            }
+        }
     }
 
     fn blur_regions(&mut self, cover: &BlurCover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {

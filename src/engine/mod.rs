@@ -14,11 +14,12 @@ use std::time::Instant;
 
 use crate::cpu::CpuEngine;
 pub use crate::cuda::driver::device::{ExternalContext, has_driver};
-use crate::cuda::{CudaEngine, Submission, SubmitError, Times};
+use crate::cuda::{CudaEngine, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::frame::{Frame, FrameMut, ValidFrames};
 use crate::filter::plan::Options;
 use crate::filter::regions::Rect;
+pub use crate::filter::tiles::{BlurCover, BlurRegion};
 pub use crate::log::Level;
 pub use crate::process::set_log_sink as log_to;
 pub use cover::Cover;
@@ -28,7 +29,6 @@ pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use plan_cache::{PlanCache, form};
 pub use stats::{Stats, StepTime};
 use tiles::BlurredTiles;
-pub use tiles::{BlurCover, BlurRegion};
 
 /// A request for a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -193,23 +193,21 @@ impl Engine {
         mut access: F,
     ) -> Result<InFlightFrame<F>, EngineError> {
         let options = options.into();
-        let direct = access.can_leak();
+        let (direct, windows) = (access.can_leak(), access.windows().to_vec());
         let (source, destination) = access.frames();
         let frames = ValidFrames::new(source, destination)?;
         let plan = self.plans.get(options, frames.layouts());
-        self.stats.form = form(plan);
+        self.stats.form = form(&plan);
         let mut failure = None;
         if let ActiveBackend::Cuda(cuda) = &mut self.backend {
             // SAFETY: `FrameAccess` promises it for the memory of the frames, which `access` keeps alive: until the frame is
             // completed or dropped, or for good if it is leaked.
-            match unsafe { cuda.submit(&frames, plan, direct) } {
+            match unsafe { cuda.submit(&frames, &plan, direct, &windows) } {
                 Ok(submission) => {
                     let state = match submission {
                         Submission::InFlight(frame) => State::InFlight(frame),
                         Submission::Resident(enqueued) => {
-                            self.stats.frames_on_device += 1;
-                            let times = Times { kernel: enqueued.kernel, ..Times::default() };
-                            self.stats.add_cuda_frame(cuda, &times);
+                            self.stats.add_resident_frame(cuda, &enqueued);
                             State::Done { queued: !enqueued.synchronized }
                         }
                     };
@@ -325,7 +323,7 @@ impl Engine {
         let mut frames = ValidFrames::new(source, destination)?;
         let plan = self.plans.get(options, frames.layouts());
         let started = Instant::now();
-        cpu.blur_windows(&mut frames, plan, &windows)?;
+        cpu.blur_windows(&mut frames, &plan, &windows)?;
         self.stats.frames_cpu += 1;
         self.stats.kernel.add(started.elapsed());
         Ok(())

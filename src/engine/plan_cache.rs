@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The plans of the last frames. The crops of moving regions take turns with few sizes, and each size has its plan.
 
+use std::sync::Arc;
+
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::{Options, Plan};
 use crate::log::Level;
@@ -11,12 +13,12 @@ const CAPACITY: usize = 16;
 
 /// Plans and the options they were made with, the most recently used last.
 #[derive(Default)]
-pub struct PlanCache(Vec<(Options, Plan)>);
+pub struct PlanCache(Vec<(Options, Arc<Plan>)>);
 
 impl PlanCache {
     /// The plan for frames of these layouts.
-    pub fn get(&mut self, options: Options, layouts: &[PlaneLayout]) -> &Plan {
-        let fits = |(made_with, plan): &(Options, Plan)| *made_with == options && plan.layouts() == layouts;
+    pub fn get(&mut self, options: Options, layouts: &[PlaneLayout]) -> Arc<Plan> {
+        let fits = |(made_with, plan): &(Options, Arc<Plan>)| *made_with == options && plan.layouts() == layouts;
         let entry = match self.0.iter().rposition(fits) {
             Some(index) => self.0.remove(index),
             None => {
@@ -25,11 +27,12 @@ impl PlanCache {
                 let message = format!("new plan for {:?}: the {form} form, {steps} operations", options.params);
                 process::log(Level::Debug, &message);
                 self.0.drain(..(self.0.len() + 1).saturating_sub(CAPACITY));
-                (options, plan)
+                (options, Arc::new(plan))
             }
         };
+        let plan = Arc::clone(&entry.1);
         self.0.push(entry);
-        &self.0[self.0.len() - 1].1
+        plan
     }
 }
 

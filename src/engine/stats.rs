@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::cuda::{CudaEngine, JitStatus, Times};
+use crate::cuda::{CudaEngine, Enqueued, JitStatus, Times};
 
 /// The time of a step, over the frames that needed it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,6 +60,12 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Adds a frame that CUDA blurred and that stays on the device.
+    pub(super) fn add_resident_frame(&mut self, cuda: &CudaEngine, enqueued: &Enqueued) {
+        self.frames_on_device += 1;
+        self.add_cuda_frame(cuda, &Times { kernel: enqueued.kernel, ..Times::default() });
+    }
+
     /// Adds a frame that CUDA blurred.
     pub(super) fn add_cuda_frame(&mut self, cuda: &CudaEngine, times: &Times) {
         self.frames_cuda += 1;

@@ -116,6 +116,12 @@ impl PlaneCrop {
         let pixels_per_unit = if let SampleLayout::Yuv422 { .. } = self.layout.sample_layout { 2 } else { 1 };
         self.x as usize / pixels_per_unit * self.layout.pixel_bytes()
     }
+
+    /// The offset of its first byte in a plane of this row pitch, and the bytes from there to its last one.
+    pub fn bytes_in(&self, pitch: usize) -> (usize, usize) {
+        let start = self.y as usize * pitch + self.row_offset();
+        (start, (self.layout.height as usize - 1) * pitch + self.layout.row_bytes())
+    }
 }
 
 /// What one axis of a plane asks of a crop, in samples of the plane, or of its fields.
@@ -172,6 +178,15 @@ impl CropGeometry {
         let needs = layouts.iter().zip(&written).map(need).collect();
         let is_aligned = is_weighted && layouts.iter().any(|layout| !has_alpha(layout));
         Self { picture: PictureGeometry::new(layouts), needs, written, is_aligned }
+    }
+
+    /// With crops that start at multiples of `step` columns of their planes, a power of two: any such multiple of the grid
+    /// gives the same bytes.
+    pub fn with_column_step(mut self, step: u32) -> Self {
+        for [across, _] in self.needs.iter_mut().flatten() {
+            across.grid = across.grid.max(step);
+        }
+        self
     }
 
     /// The planes and their resolutions.

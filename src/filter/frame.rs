@@ -435,6 +435,11 @@ impl<'a> ValidFrames<'a> {
     pub fn use_device(&self) -> bool {
         self.source.is_device() || self.destination.is_device()
     }
+
+    /// Whether both frames are in device memory.
+    pub fn are_on_device(&self) -> bool {
+        self.source.is_device() && self.destination.is_device()
+    }
 }
 
 fn host_plane(Plane { pitch, data, .. }: Plane<&[u8]>) -> HostPlane {

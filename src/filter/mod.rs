@@ -2,6 +2,7 @@
 //! What every backend shares, without I/O or threads: the taps, the layout of frames, the plan of a blur, and the geometry
 //! of regions.
 
+pub mod byte_rect;
 pub mod crop;
 pub mod fill;
 pub mod frame;
@@ -13,6 +14,7 @@ pub mod plane;
 pub mod regions;
 pub mod samples;
 mod taps;
+pub mod tiles;
 pub mod wide;
 
 pub use params::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};

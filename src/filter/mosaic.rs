@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use super::crop::{Covered, PictureGeometry};
-use super::frame::{Frame, FrameError, FrameMut, Plane, PlaneLayout, Side, as_source, check_host};
+use super::frame::{Field, Frame, FrameError, FrameMut, Plane, PlaneLayout, Side, as_source, check_host};
 use super::regions::{Area, Rect};
 use super::samples::{Channel, channels, covered_fields};
 
@@ -77,6 +77,96 @@ impl MosaicRegion {
     }
 }
 
+/// The cells of a region in one field of a plane, for the channels whose samples stand for the same luma samples: what a
+/// device needs to do the same as [`Mosaic`].
+#[derive(Debug, Clone)]
+pub struct CellGrid {
+    /// The plane.
+    pub plane: usize,
+    /// The channels; the samples of all have the same `step` and `shift`.
+    pub channels: Vec<Channel>,
+    /// What is written of the field: columns in samples of the channels, and rows of the field.
+    pub covered: [Range<u32>; 2],
+    /// The field.
+    pub field: Field,
+    /// Samples of a channel in a row, and rows of the field, that the picture has.
+    pub count: [u32; 2],
+    /// Luma samples from one sample to the next, along rows and down columns.
+    pub unit: [u32; 2],
+    /// The first luma sample of the first cell, which may be outside of the picture.
+    pub origin: [i32; 2],
+    /// The side of the cells, in luma samples.
+    pub side: u32,
+    /// Cells side by side, and one above the other.
+    pub cells: [u32; 2],
+}
+
+impl CellGrid {
+    /// The grids of all regions of a frame of these planes, in the order of writing: where two overlap, the later one counts.
+    pub fn all(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<Self> {
+        let picture = PictureGeometry::new(layouts);
+        let mut grids = Vec::new();
+        for region in in_order(regions) {
+            for (plane, covered) in covered_fields(&picture, region.rect) {
+                let all: Vec<Channel> = channels(&layouts[plane]).collect();
+                let of_shift = |shift: u32| all.iter().filter(move |channel| channel.shift == shift).copied().collect();
+                let groups: [Vec<Channel>; 2] = [of_shift(0), of_shift(1)];
+                let groups = groups.into_iter().filter(|channels| !channels.is_empty());
+                grids.extend(groups.map(|channels| Self::new(&picture, &region, plane, covered, channels)));
+            }
+        }
+        grids
+    }
+
+    fn new(
+        picture: &PictureGeometry,
+        region: &MosaicRegion,
+        plane: usize,
+        Covered { field, rect }: Covered,
+        channels: Vec<Channel>,
+    ) -> Self {
+        let (layout, shift) = (&picture.layouts()[plane], picture.shift(plane));
+        let count = [channels[0].count(layout), field.layout.height];
+        let unit = [1 << (channels[0].shift + shift[0]), (field.step as u32) << shift[1]];
+        let first_luma = [0, field.first_row as u32];
+        let covered = [channels[0].covered(layout, rect), rect.y()..rect.bottom()];
+        let cell = |axis: usize, sample: u32| region.cell(axis, sample * unit[axis] + first_luma[axis]);
+        let first = [0, 1].map(|axis| cell(axis, covered[axis].start));
+        let last = [0, 1].map(|axis| cell(axis, covered[axis].end.min(count[axis]) - 1));
+        Self {
+            plane,
+            channels,
+            field,
+            count,
+            unit,
+            origin: [0, 1].map(|axis| region.corner[axis] + first[axis] * region.side as i32),
+            side: region.side,
+            cells: [0, 1].map(|axis| (last[axis] - first[axis]) as u32 + 1),
+            covered,
+        }
+    }
+
+    /// Whether both write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let shares = |axis: usize| {
+            self.covered[axis].start < other.covered[axis].end && other.covered[axis].start < self.covered[axis].end
+        };
+        self.plane == other.plane
+            && self.channels[0] == other.channels[0]
+            && self.field.first_row == other.field.first_row
+            && shares(0)
+            && shares(1)
+    }
+}
+
+/// The regions in the order of writing.
+fn in_order(regions: &[MosaicRegion]) -> Vec<MosaicRegion> {
+    let mut regions = regions.to_vec();
+    regions.sort_unstable();
+    regions.dedup();
+    regions
+}
+
 /// The part of a channel in a field of a plane that one cell colours.
 struct Patch {
     plane: usize,
@@ -105,11 +195,8 @@ impl Mosaic {
         check_host(source, Side::Input)?;
         let layouts: Vec<PlaneLayout> = source.iter().map(|plane| plane.layout).collect();
         let picture = PictureGeometry::new(&layouts);
-        let mut regions = regions.to_vec();
-        regions.sort_unstable();
-        regions.dedup();
         let mut patches = Vec::new();
-        for region in &regions {
+        for region in &in_order(regions) {
             for (plane, covered) in covered_fields(&picture, region.rect) {
                 for channel in channels(&layouts[plane]) {
                     let grid = Grid { region, covered, channel, shift: picture.shift(plane), plane: &source[plane] };

@@ -42,10 +42,19 @@ pub fn pictures_at(pipeline: &gst::Bin, sink: &str) -> impl Iterator<Item = Vec<
     std::iter::from_fn(move || sink.pull_sample().ok()).map(picture)
 }
 
+/// Properties of all covers.
+pub const COVERS: [&str; 5] = [
+    "sigma=1 strength=0.3",
+    "sigma=2 strength=0",
+    "cover=mosaic",
+    "cover=fill fill-color=0xff20c040",
+    "sigma=9 strength=0",
+];
+
 /// What `region-mode` covers in frames of this format, from host or CUDA memory to host or CUDA memory, alone and behind a
 /// `tee`, against the CPU in host memory. The zones overlap, have odd edges and reach beyond the picture; some frames have
-/// none. Returns how many frames were compared.
-pub fn check_regions(format: &str, [width, height]: [u32; 2]) -> usize {
+/// none. `covers` are properties. Returns how many frames were compared.
+pub fn check_regions(format: &str, [width, height]: [u32; 2], covers: &[&str]) -> usize {
     const FRAMES: usize = 6;
     // In frames of 1/30 s: the first zone in all but the fourth, the second from the third on, the third in the last two.
     let zones = "zones=<[zone,x=0.05,y=0.11,width=0.23,height=0.31,end=90000000],\
@@ -65,13 +74,7 @@ pub fn check_regions(format: &str, [width, height]: [u32; 2]) -> usize {
         (frames, stats)
     };
     let mut compared = 0;
-    for cover in [
-        "sigma=2 strength=0",
-        "sigma=9 strength=0",
-        "sigma=1 strength=0.3",
-        "cover=mosaic",
-        "cover=fill fill-color=0xff20c040",
-    ] {
+    for cover in covers {
         for mode in ["inside", "outside"] {
             let blur = format!("cudagaussblur name=blur region-mode={mode} {cover} {zones}");
             let (expected, _) = run(&format!("{blur} backend=cpu"));

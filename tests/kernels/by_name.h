@@ -13,6 +13,8 @@ struct ByName {
   void (*axis)(AxisArgs) = nullptr;
   void (*level)(LevelArgs) = nullptr;
   void (*tensor)(TensorArgs) = nullptr;
+  void (*cover)(CoverArgs) = nullptr;
+  void (*mosaic)(MosaicArgs) = nullptr;
 };
 
 inline const std::map<std::string, ByName> BY_NAME = {
@@ -38,6 +40,9 @@ inline const std::map<std::string, ByName> BY_NAME = {
     {"blur_axis", {.axis = blur_axis}},
     {"blur_premultiply", {.alpha = blur_premultiply}},
     {"blur_unpremultiply", {.alpha = blur_unpremultiply}},
+    {"blur_cover", {.cover = blur_cover}},
+    {"blur_mosaic_sums", {.mosaic = blur_mosaic_sums}},
+    {"blur_mosaic_write", {.mosaic = blur_mosaic_write}},
 #endif
 };
 
@@ -48,6 +53,8 @@ template <class Use> void with_parameter(const ByName& found, void* parameter, U
   if (found.axis) use(found.axis, static_cast<AxisArgs*>(parameter));
   if (found.level) use(found.level, static_cast<LevelArgs*>(parameter));
   if (found.tensor) use(found.tensor, static_cast<TensorArgs*>(parameter));
+  if (found.cover) use(found.cover, static_cast<CoverArgs*>(parameter));
+  if (found.mosaic) use(found.mosaic, static_cast<MosaicArgs*>(parameter));
 }
 
 // Runs a kernel and returns when it has ended; false if no kernel has this name.
@@ -98,6 +105,18 @@ template <class Translate> void relocate_planes(AlphaArgs& args, Translate trans
   args.dst = translate(args.dst);
   args.premultiplied = translate(args.premultiplied);
   args.alpha_src = translate(args.alpha_src);
+}
+template <class Translate> void relocate_planes(CoverArgs& args, Translate translate) {
+  for (CoverRect& rect : args.rects) {
+    rect.src = translate(rect.src);
+    rect.dst = translate(rect.dst);
+  }
+}
+template <class Translate> void relocate_planes(MosaicArgs& args, Translate translate) {
+  for (MosaicGrid& grid : args.grids) {
+    grid.plane = translate(grid.plane);
+    grid.sums = translate(grid.sums);
+  }
 }
 template <class Translate> void relocate(const std::string& name, void* parameter, Translate translate) {
   with_parameter(BY_NAME.at(name), parameter, [&](auto, auto* args) { relocate_planes(*args, translate); });

@@ -84,16 +84,33 @@ impl Workspace {
         self.0.as_ref().map_or(0, DeviceMemory::bytes)
     }
 
-    /// Allocates `bytes` if less is there, and says whether it did. Nothing uses the memory that was there. See
+    /// Allocates what is needed if less is there, and says whether it did. Nothing uses the memory that was there. See
     /// [`DeviceMemory::new`] for when the new memory can be used.
-    pub fn reserve(&mut self, bytes: usize, stream: &Stream) -> Result<bool, CudaError> {
-        if bytes <= self.bytes() {
+    pub fn reserve(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<bool, CudaError> {
+        if need.bytes <= self.bytes() {
             return Ok(false);
         }
         // The old memory is freed first, so that both are never allocated together.
         self.0 = None;
-        self.0 = Some(DeviceMemory::new(bytes, stream)?);
+        self.0 = Some(DeviceMemory::new(need.capacity(), stream)?);
         Ok(true)
+    }
+}
+
+/// How much device memory is needed.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkspaceNeed {
+    /// Now, in bytes.
+    pub bytes: usize,
+    /// Whether the next frame may need more, because regions move and grow.
+    pub varies: bool,
+}
+
+impl WorkspaceNeed {
+    /// The bytes to allocate: half as much again if the need varies, so that a region that grows from frame to frame causes
+    /// few allocations.
+    pub fn capacity(self) -> usize {
+        if self.varies { self.bytes + self.bytes / 2 } else { self.bytes }
     }
 }
 

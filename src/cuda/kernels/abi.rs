@@ -108,6 +108,12 @@ pub enum Kernel {
     Premultiply,
     /// Blurred colour divided by blurred alpha, and channels that keep the source's value, after the blur.
     Unpremultiply,
+    /// Copies or repeated patterns in rectangles of bytes.
+    Cover,
+    /// The sums of the cells of a mosaic.
+    MosaicSums,
+    /// The means of the cells of a mosaic, written into the frame.
+    MosaicWrite,
 }
 
 /// The pixels that a tensor-core kernel is compiled for: planes of one and two channels share kernels and launches, the
@@ -152,6 +158,7 @@ impl Kernel {
     /// The kernels of a prebuilt image.
     pub fn prebuilt(wide_kernels: WideKernels) -> Vec<Self> {
         let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply, Self::Axis];
+        kernels.extend([Self::Cover, Self::MosaicSums, Self::MosaicWrite]);
         kernels.extend(PixelFamily::ALL.iter().flat_map(|family| [Self::Fused(*family), Self::Rows(*family)]));
         let families = wide_kernels.level_families().iter();
         kernels.extend(families.flat_map(|family| [Self::Decimate(*family), Self::Interpolate(*family)]));
@@ -170,7 +177,7 @@ impl Kernel {
 
     /// Larger than any [`Kernel::index`].
     pub const INDICES: usize =
-        2 * PixelFamily::ALL.len() + 2 * PixelFamily::INTERLEAVED.len() + 2 * TensorPixels::ALL.len() + 8;
+        2 * PixelFamily::ALL.len() + 2 * PixelFamily::INTERLEAVED.len() + 2 * TensorPixels::ALL.len() + 11;
 
     /// A number of its own for every prebuilt kernel.
     pub fn index(self) -> usize {
@@ -192,6 +199,9 @@ impl Kernel {
             Self::TensorBlurShort => OTHERS + 5,
             Self::TensorBlurLong => OTHERS + 6,
             Self::TensorInterpolateSmall => OTHERS + 7,
+            Self::Cover => OTHERS + 8,
+            Self::MosaicSums => OTHERS + 9,
+            Self::MosaicWrite => OTHERS + 10,
             Self::Specialised => unreachable!("a specialised kernel has an image of its own"),
         }
     }
@@ -214,6 +224,9 @@ impl Kernel {
             Self::TensorInterpolateSmall => "blur_tensor_interpolate_small".to_owned(),
             Self::Premultiply => "blur_premultiply".to_owned(),
             Self::Unpremultiply => "blur_unpremultiply".to_owned(),
+            Self::Cover => "blur_cover".to_owned(),
+            Self::MosaicSums => "blur_mosaic_sums".to_owned(),
+            Self::MosaicWrite => "blur_mosaic_write".to_owned(),
         }
     }
 
@@ -229,6 +242,8 @@ impl Kernel {
             Self::TensorBlurShort | Self::TensorBlurLong => 32 * TENSOR_BLUR_WARPS,
             Self::TensorInterpolate(_) | Self::TensorInterpolateSmall => 32 * TENSOR_INTERPOLATE_WARPS,
             Self::Premultiply | Self::Unpremultiply => ALPHA_THREADS,
+            Self::Cover => COVER_THREADS,
+            Self::MosaicSums | Self::MosaicWrite => MOSAIC_THREADS,
         }
     }
 }
@@ -236,13 +251,14 @@ impl Kernel {
 /// The parameter of a kernel.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the types are documented")]
-#[expect(clippy::large_enum_variant, reason = "nearly all are the large one, and few exist at a time")]
 pub enum Args {
     Blur(BlurArgs),
     Alpha(AlphaArgs),
     Axis(AxisArgs),
     Level(LevelArgs),
     Tensor(TensorArgs),
+    Cover(CoverArgs),
+    Mosaic(MosaicArgs),
 }
 
 /// A launch: the kernel, its grid and its parameter.
@@ -273,6 +289,8 @@ impl Launch {
                 // These kernels wait for the kernels ahead of them before they access memory.
                 Args::Tensor(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Tensor(args) => stream.launch(function, self.grid, args),
+                Args::Cover(args) => stream.launch(function, self.grid, args),
+                Args::Mosaic(args) => stream.launch(function, self.grid, args),
             }
         }
     }

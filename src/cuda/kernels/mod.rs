@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
 //! ([`geometry`]), which planes share a launch ([`batch`]), which kernels suit a batch ([`strategy`]), and the recording of a
-//! plan ([`record`]). [`images`] loads the prebuilt kernels.
+//! plan ([`record`]). [`cover`] has the launches that cover regions. [`images`] loads the prebuilt kernels.
 
 pub mod abi;
 mod alpha;
 pub mod batch;
+pub mod cover;
 mod geometry;
 pub mod images;
 pub mod level;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A frame slot: the memory and the events that one frame in flight has for itself. It is reused for frames of the same layouts,
-//! so nothing is allocated per frame.
+//! and for crops that fit, so nothing is allocated per frame.
 
 use super::TransferPath;
-use crate::cuda::driver::{Event, Stream, Workspace};
+use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::transfer::FrameBuffers;
 use crate::filter::frame::PlaneLayout;
@@ -32,12 +32,13 @@ fn progressive(layout: &PlaneLayout) -> PlaneLayout {
 }
 
 impl FrameSlot {
-    /// For frames of these planes, on the device whose context is current. No memory is allocated yet.
-    pub fn new(layouts: &[PlaneLayout], device: u32) -> Result<Self, CudaError> {
+    /// For frames of these planes, on the device whose context is current. If their size varies, the slot holds larger ones
+    /// too. No memory is allocated yet.
+    pub fn new(layouts: &[PlaneLayout], varies: bool, device: u32) -> Result<Self, CudaError> {
         let layouts: Vec<PlaneLayout> = layouts.iter().map(progressive).collect();
         Ok(Self {
-            source: FrameBuffers::new(&layouts),
-            destination: FrameBuffers::new(&layouts),
+            source: FrameBuffers::new(&layouts, varies),
+            destination: FrameBuffers::new(&layouts, varies),
             layouts,
             workspace: Workspace::default(),
             begin: Event::new(device)?,
@@ -55,6 +56,18 @@ impl FrameSlot {
         self.layouts.iter().copied().eq(layouts.iter().map(progressive))
     }
 
+    /// Uses the slot for frames of these planes if they fit, and says whether they do. Nothing uses its memory.
+    pub fn adapt(&mut self, layouts: &[PlaneLayout]) -> bool {
+        let layouts: Vec<PlaneLayout> = layouts.iter().map(progressive).collect();
+        let fits = self.source.holds(&layouts) && self.destination.holds(&layouts);
+        if fits {
+            self.source.set_layouts(&layouts);
+            self.destination.set_layouts(&layouts);
+            self.layouts = layouts;
+        }
+        fits
+    }
+
     /// Allocates what frames with these transfer paths need and is not there yet.
     pub fn reserve(&mut self, [source, destination]: [TransferPath; 2], stream: &Stream) -> Result<(), CudaError> {
         let mut is_new = false;
@@ -67,9 +80,9 @@ impl FrameSlot {
         if is_new { stream.synchronize() } else { Ok(()) }
     }
 
-    /// Allocates at least `bytes` of workspace, and returns its address. Nothing uses the workspace.
-    pub fn reserve_workspace(&mut self, bytes: usize, stream: &Stream) -> Result<u64, CudaError> {
-        if self.workspace.reserve(bytes, stream)? {
+    /// Allocates the workspace that is needed, and returns its address. Nothing uses the workspace.
+    pub fn reserve_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<u64, CudaError> {
+        if self.workspace.reserve(need, stream)? {
             stream.synchronize()?;
         }
         Ok(self.workspace.address())

@@ -2,8 +2,10 @@
 //! The pipeline of an engine: an optional upload, the kernels, an optional download.
 //!
 //! A frame is enqueued as a whole. Frames in host memory are divided into bands, whose transfers overlap with the kernels of
-//! other bands, and completed later. Frames that stay on the device run on their own stream, and nothing waits for them.
+//! other bands, and completed later. Frames that stay on the device run on their own stream, and nothing waits for them; so do
+//! those of which regions are covered there.
 
+mod cover;
 mod frame_slot;
 mod resident;
 mod steps;
@@ -12,21 +14,24 @@ mod submitted;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::driver::{self, Stream};
+use super::driver::{self, Stream, WorkspaceNeed};
 use super::error::CudaError;
 use super::kernels::record::{DevicePlanes, Recording};
 use super::select::KernelSelector;
 use super::shared_device::SharedDevice;
 use super::transfer::adaptive_wait::AdaptiveWait;
-use super::transfer::{CopyStreams, ThreadedCopy, bands};
+use super::transfer::bands::{self, Band};
+use super::transfer::{CopyStreams, ThreadedCopy};
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plan::Plan;
 use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
+use crate::filter::regions::Rect;
 use crate::process;
 use crate::threads::Threads;
+pub use cover::DeviceCover;
 use frame_slot::FrameSlot;
 pub use resident::Enqueued;
-use resident::{ResidentFrame, ResidentState};
+use resident::{FrameStreams, ResidentState};
 use steps::{SharedPlanes, Steps, Streams, resident_stream, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
@@ -81,11 +86,14 @@ pub enum Submission {
 
 /// How frames are submitted.
 #[derive(Debug, Clone, Copy)]
-pub struct SubmitOptions {
+pub struct SubmitOptions<'a> {
     /// Whether the device may access the frame's pinned memory.
     pub direct: bool,
     /// The number of bands; `None` for as many as measured fastest.
     pub bands: Option<usize>,
+    /// The parts of the destination's planes that are used, in pixels and rows, or none if all is. Other rows are not downloaded,
+    /// and the next frame may have another size.
+    pub windows: &'a [Rect],
 }
 
 /// The frames of an engine on the device.
@@ -133,7 +141,7 @@ impl Pipeline {
             if paths == [TransferPath::Resident; 2] {
                 self.submit_resident(selector, frames, plan).map(Submission::Resident)
             } else {
-                let frame = self.submit_transfer(selector, frames, plan, paths, options.bands)?;
+                let frame = self.submit_transfer(selector, frames, plan, paths, options)?;
                 Ok(Submission::InFlight(Box::new(frame)))
             }
         }
@@ -149,24 +157,47 @@ impl Pipeline {
         frames: &ValidFrames,
         plan: &Plan,
     ) -> Result<Enqueued, SubmitError> {
-        let device = selector.device().id();
+        let planes = device_planes(frames, None);
+        let (resident, streams, stream) = self.resident(frames, selector.device().id())?;
+        let address = resident.workspace();
+        let recording = [Recording::new(plan, &planes, address, selector.wide_kernels(), None)];
+        selector.observe(&recording);
+        let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
+        let work = |workspace: u64| {
+            let [recording] = if workspace == address {
+                recording
+            } else {
+                [Recording::new(plan, &planes, workspace, selector.wide_kernels(), None)]
+            };
+            // SAFETY: the frames are valid and the plan is for their layouts; the workspace is large enough and this stream's
+            // alone; the rest is the caller's promise.
+            unsafe { selector.enqueue(&stream, &recording, workspace) }
+        };
+        // SAFETY: the streams are live and of this context, as the caller promises, or the engine's own.
+        unsafe { resident.enqueue(need, streams, &stream, work) }.map_err(|error| {
+            // Work that was enqueued before the failure may still use the frames.
+            SubmitError { error, settled: stream.synchronize().is_ok() }
+        })
+    }
+
+    /// What is needed to enqueue a frame that stays on the device: the state of such frames, their streams, and the stream to
+    /// enqueue on, which is the destination's, else the source's, else the engine's.
+    fn resident(
+        &mut self,
+        frames: &ValidFrames,
+        device: u32,
+    ) -> Result<(&mut ResidentState, FrameStreams, Stream), CudaError> {
         let resident = match &mut self.resident {
             Some(resident) => resident,
             none => none.insert(ResidentState::new(device)?),
         };
-        let frame = ResidentFrame {
-            planes: device_planes(frames, None),
-            source_stream: resident_stream(frames.source()),
-            destination_stream: resident_stream(frames.destination()),
+        let streams = FrameStreams {
+            source: resident_stream(frames.source()),
+            destination: resident_stream(frames.destination()),
         };
-        let handle = frame.destination_stream.or(frame.source_stream).unwrap_or(self.compute.raw() as usize);
-        // SAFETY: the stream is live, as the caller promises, or the engine's own.
-        let stream = unsafe { Stream::borrowed(handle, device) };
-        // SAFETY: the frames are valid and the plan is for their layouts; the rest is the caller's promise.
-        unsafe { resident.enqueue(selector, plan, &frame, &stream) }.map_err(|error| {
-            // Work that was enqueued before the failure may still use the frames.
-            SubmitError { error, settled: stream.synchronize().is_ok() }
-        })
+        let handle = streams.destination.or(streams.source).unwrap_or(self.compute.raw() as usize);
+        // SAFETY: the stream is live and outlives what is enqueued, as the callers of the callers promise, or the engine's own.
+        Ok((resident, streams, unsafe { Stream::borrowed(handle, device) }))
     }
 
     /// Enqueues a frame with an upload, a download or both.
@@ -179,21 +210,24 @@ impl Pipeline {
         frames: &ValidFrames,
         plan: &Plan,
         paths: [TransferPath; 2],
-        requested_bands: Option<usize>,
+        options: SubmitOptions,
     ) -> Result<SubmittedFrame, SubmitError> {
         let device = selector.device().id();
         let ahead = self.copy_streams.in_flight();
-        let mut slot = self.take_slot(frames.layouts(), device)?;
+        let varies = !options.windows.is_empty();
+        let mut slot = self.take_slot(frames.layouts(), varies, device)?;
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
-        let recording = Recording::new(plan, &planes, 0, selector.wide_kernels(), None);
+        let recording = [Recording::new(plan, &planes, 0, selector.wide_kernels(), None)];
         selector.observe(&recording);
-        let workspace = slot.reserve_workspace(selector.workspace_bytes(&recording), &self.compute)?;
+        let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies };
+        let workspace = slot.reserve_workspace(need, &self.compute)?;
 
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
         // that is resident on one side has little to overlap.
         let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
-        let bands = bands::bands(plan, if is_single { Some(1) } else { requested_bands });
+        let mut bands = bands::bands(plan, if is_single { Some(1) } else { options.bands });
+        bands.iter_mut().for_each(|band| band.restrict_download(options.windows));
         slot.reserve_events(bands.len(), device)?;
 
         let started = Instant::now();
@@ -219,10 +253,8 @@ impl Pipeline {
                 return Err(SubmitError { error, settled: settled || !uses_frame_memory(paths) });
             }
         };
-        let bytes: usize = plan.layouts().iter().map(|layout| layout.row_bytes() * layout.height as usize).sum();
-        let staged = paths.iter().filter(|path| **path == TransferPath::Staged).count();
         let times = Times {
-            bytes_copied: bytes * staged,
+            bytes_copied: staged_bytes(plan.layouts(), paths, &bands),
             direct: paths.map(|path| path == TransferPath::Direct),
             ..Times::default()
         };
@@ -244,8 +276,14 @@ impl Pipeline {
         })
     }
 
-    /// A slot for a frame of these planes.
-    fn take_slot(&mut self, layouts: &[PlaneLayout], device: u32) -> Result<FrameSlot, CudaError> {
+    /// A slot for a frame of these planes. If their size varies, any slot that is large enough will do.
+    fn take_slot(&mut self, layouts: &[PlaneLayout], varies: bool, device: u32) -> Result<FrameSlot, CudaError> {
+        if varies {
+            let found = self.idle.iter_mut().position(|slot| slot.adapt(layouts));
+            if let Some(index) = found {
+                return Ok(self.idle.swap_remove(index));
+            }
+        }
         let before = self.idle.len();
         // Slots for other frames are freed first, so that the memory of both is never allocated together.
         self.idle.retain(|slot| slot.is_for(layouts));
@@ -254,7 +292,7 @@ impl Pipeline {
         }
         match self.idle.pop() {
             Some(slot) => Ok(slot),
-            None => FrameSlot::new(layouts, device),
+            None => FrameSlot::new(layouts, varies, device),
         }
     }
 
@@ -298,6 +336,16 @@ impl Pipeline {
         self.idle.extend(frame.slot.take());
         Ok(times)
     }
+}
+
+/// Bytes that the CPU copies to and from staging buffers.
+fn staged_bytes(layouts: &[PlaneLayout], paths: [TransferPath; 2], bands: &[Band]) -> usize {
+    let rows = |band: &Band, side: usize| -> usize {
+        let rows = if side == 0 { &band.upload } else { &band.download };
+        rows.iter().zip(layouts).map(|(rows, layout)| rows.len() * layout.row_bytes()).sum()
+    };
+    let staged = (0..paths.len()).filter(|side| paths[*side] == TransferPath::Staged);
+    staged.map(|side| bands.iter().map(|band| rows(band, side)).sum::<usize>()).sum()
 }
 
 /// The planes that the kernels read and write: a resident frame's own, or the slot's.

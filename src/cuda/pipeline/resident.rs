@@ -5,22 +5,19 @@
 use std::time::Duration;
 
 use super::steps::wait_for_stream;
-use crate::cuda::driver::{Event, Stream, Workspace};
+use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::record::{DevicePlanes, Recording};
-use crate::cuda::select::KernelSelector;
-use crate::filter::plan::Plan;
 
 /// Timers in use at once. While all are running, frames are not timed.
 const TIMERS: usize = 4;
 /// Every so many frames one is timed, because that costs half as much as everything else that is enqueued.
 const FRAMES_PER_TIMER: usize = 8;
 
-/// A frame that stays on the device: its planes, and the streams of both frames.
-pub struct ResidentFrame {
-    pub planes: DevicePlanes,
-    pub source_stream: Option<usize>,
-    pub destination_stream: Option<usize>,
+/// The streams that order the accesses to the two frames.
+#[derive(Clone, Copy)]
+pub struct FrameStreams {
+    pub source: Option<usize>,
+    pub destination: Option<usize>,
 }
 
 /// What was enqueued for such a frame.
@@ -66,39 +63,36 @@ impl ResidentState {
         })
     }
 
-    /// Enqueues the kernels on `stream`. What is enqueued later on the source's stream, such as writing the next frame into it,
-    /// waits for this frame.
+    /// The address of the workspace, until more is needed.
+    pub fn workspace(&self) -> u64 {
+        self.workspace.address()
+    }
+
+    /// Enqueues `work` on `stream`. It gets the address of `need.bytes` of workspace, and returns whether specialised kernels do
+    /// all blurs. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
     ///
     /// # Safety
-    /// The context is current; the planes are valid for the plan and in device memory; the streams are of the context; all of
-    /// them outlive what is enqueued, also if this fails.
+    /// The context is current, the streams are of the context, and `work` enqueues on `stream` only. The streams, and all memory
+    /// that `work` uses, outlive what is enqueued, also if this fails.
     pub unsafe fn enqueue(
         &mut self,
-        selector: &mut KernelSelector,
-        plan: &Plan,
-        frame: &ResidentFrame,
+        need: WorkspaceNeed,
+        streams: FrameStreams,
         stream: &Stream,
+        work: impl FnOnce(u64) -> Result<bool, CudaError>,
     ) -> Result<Enqueued, CudaError> {
         let handle = stream.raw() as usize;
-        let mut recording =
-            Recording::new(plan, &frame.planes, self.workspace.address(), selector.wide_kernels(), None);
-        selector.observe(&recording);
-        let bytes = selector.workspace_bytes(&recording);
-        if self.acquire_workspace(bytes, stream)? {
-            recording = Recording::new(plan, &frame.planes, self.workspace.address(), selector.wide_kernels(), None);
-        }
-
-        let other_source = frame.source_stream.filter(|source| *source != handle);
+        self.acquire_workspace(need, stream)?;
+        let other_source = streams.source.filter(|source| *source != handle);
         if let Some(source) = other_source {
             // SAFETY: the caller's streams are live and of the current context.
             unsafe { wait_for_stream(stream, source, &self.order) }?;
         }
         let kernel = self.timers.next_frame();
         self.timers.start(stream)?;
-        // SAFETY: the caller's planes are valid for the plan, and the workspace is large enough and this stream's alone.
-        let specialised = unsafe { selector.enqueue(stream, &recording, self.workspace.address()) }?;
+        let specialised = work(self.workspace.address())?;
         self.timers.stop(stream)?;
-        if bytes > 0 {
+        if need.bytes > 0 {
             stream.record(&self.workspace_free)?;
             self.workspace_stream = Some(handle);
         }
@@ -107,23 +101,23 @@ impl ResidentState {
             // SAFETY: the caller's streams are live and of the current context.
             unsafe { Stream::borrowed(source, stream.device()) }.wait(&self.order)?;
         }
-        let synchronized = frame.source_stream.is_none() || frame.destination_stream.is_none();
+        let synchronized = streams.source.is_none() || streams.destination.is_none();
         if synchronized {
             stream.synchronize()?;
         }
         Ok(Enqueued { specialised, synchronized, kernel })
     }
 
-    /// Makes `bytes` of workspace available to the stream, and says whether it was allocated.
-    fn acquire_workspace(&mut self, bytes: usize, stream: &Stream) -> Result<bool, CudaError> {
-        if bytes > self.workspace.bytes() {
+    /// Makes workspace available to the stream.
+    fn acquire_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<(), CudaError> {
+        if need.bytes > self.workspace.bytes() {
             if self.workspace_stream.take().is_some() {
                 self.workspace_free.synchronize()?;
             }
-        } else if bytes > 0 && self.workspace_stream.is_some_and(|last| last != stream.raw() as usize) {
+        } else if need.bytes > 0 && self.workspace_stream.is_some_and(|last| last != stream.raw() as usize) {
             stream.wait(&self.workspace_free)?;
         }
-        self.workspace.reserve(bytes, stream)
+        self.workspace.reserve(need, stream).map(drop)
     }
 }
 

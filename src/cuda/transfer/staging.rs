@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
+use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut, copy_rows};
@@ -42,7 +42,8 @@ fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneOffset>, usize) {
 pub struct FrameBuffers {
     layouts: Vec<PlaneLayout>,
     planes: Vec<PlaneOffset>,
-    bytes: usize,
+    /// Bytes that are allocated, at least those of the planes.
+    capacity: usize,
     staging: Option<PinnedMemory>,
     device: Option<DeviceMemory>,
 }
@@ -51,10 +52,23 @@ pub struct FrameBuffers {
 unsafe impl Sync for FrameBuffers {}
 
 impl FrameBuffers {
-    /// For frames of these planes. Nothing is allocated yet.
-    pub fn new(layouts: &[PlaneLayout]) -> Self {
+    /// For frames of these planes. Nothing is allocated yet. If their size varies, more is allocated than they need.
+    pub fn new(layouts: &[PlaneLayout], varies: bool) -> Self {
         let (planes, bytes) = plane_offsets(layouts);
-        Self { layouts: layouts.to_vec(), planes, bytes, staging: None, device: None }
+        let capacity = WorkspaceNeed { bytes, varies }.capacity();
+        Self { layouts: layouts.to_vec(), planes, capacity, staging: None, device: None }
+    }
+
+    /// Whether frames of these planes fit.
+    pub fn holds(&self, layouts: &[PlaneLayout]) -> bool {
+        plane_offsets(layouts).1 <= self.capacity
+    }
+
+    /// Uses the memory for frames of other planes, which [`FrameBuffers::holds`] says fit. Nothing uses the memory.
+    pub fn set_layouts(&mut self, layouts: &[PlaneLayout]) {
+        let (planes, bytes) = plane_offsets(layouts);
+        assert!(bytes <= self.capacity, "{bytes} bytes in {}", self.capacity);
+        (self.layouts, self.planes) = (layouts.to_vec(), planes);
     }
 
     /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
@@ -62,10 +76,10 @@ impl FrameBuffers {
     pub fn reserve(&mut self, staged: bool, stream: &Stream) -> Result<bool, CudaError> {
         let is_new = self.device.is_none();
         if is_new {
-            self.device = Some(DeviceMemory::new(self.bytes, stream)?);
+            self.device = Some(DeviceMemory::new(self.capacity, stream)?);
         }
         if staged && self.staging.is_none() {
-            self.staging = Some(PinnedMemory::new(self.bytes, stream.device())?);
+            self.staging = Some(PinnedMemory::new(self.capacity, stream.device())?);
         }
         Ok(is_new)
     }

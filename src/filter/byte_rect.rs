@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What a rectangle covers in a plane, as rectangles of whole bytes, which can be copied and filled without knowing samples.
+
+use super::crop::Covered;
+use super::frame::{PlaneLayout, SampleLayout};
+
+/// Bytes of a plane: the same range in every row of some rows of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteRect {
+    /// The plane.
+    pub plane: usize,
+    /// Its first row, in rows of the plane.
+    pub row: usize,
+    /// Rows of the plane from one of its rows to the next, 1, or 2 for a field.
+    pub row_step: usize,
+    /// The number of its rows, at least 1.
+    pub rows: usize,
+    /// Its first byte in each row.
+    pub byte: usize,
+    /// Its bytes in each row, at least 1.
+    pub bytes: usize,
+}
+
+impl ByteRect {
+    /// The bytes of what is covered in a plane, at most two rectangles. Of a pair of pixels of packed 4:2:2 that is half
+    /// covered, the luma of the other pixel is not among them.
+    pub fn covered(plane: usize, layout: &PlaneLayout, Covered { field, rect }: Covered) -> impl Iterator<Item = Self> {
+        let (row, row_step) = (field.first_row + rect.y() as usize * field.step, field.step);
+        let rect_of = move |[start, end]: [usize; 2]| Self {
+            plane,
+            row,
+            row_step,
+            rows: rect.height() as usize,
+            byte: start,
+            bytes: end - start,
+        };
+        byte_ranges(layout, rect.x(), rect.right()).into_iter().filter(|[start, end]| start < end).map(rect_of)
+    }
+
+    /// The rows, in rows of the plane.
+    pub fn plane_rows(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.row..).step_by(self.row_step).take(self.rows)
+    }
+
+    /// Whether a byte is in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let last_row = |rect: &Self| rect.row + (rect.rows - 1) * rect.row_step;
+        // Fields of the same plane have the same step.
+        let shares_rows = self.row_step != other.row_step || self.row % self.row_step == other.row % other.row_step;
+        self.plane == other.plane
+            && shares_rows
+            && self.row <= last_row(other)
+            && other.row <= last_row(self)
+            && self.byte < other.byte + other.bytes
+            && other.byte < self.byte + self.bytes
+    }
+}
+
+/// The bytes of the pixels from column `x` to `right` of a row; the ranges may be empty.
+fn byte_ranges(layout: &PlaneLayout, x: u32, right: u32) -> [[usize; 2]; 2] {
+    let [start, end] = [x, right].map(|x| x as usize * layout.pixel_bytes());
+    let SampleLayout::Yuv422 { luma } = layout.sample_layout else { return [[start, end], [end, end]] };
+    let luma_byte = |x: u32| 2 * x as usize + usize::from(luma);
+    let [start, end] = [x / 2, right.div_ceil(2)].map(|pair| pair as usize * layout.pixel_bytes());
+    // The luma of the first pair's other pixel is that pair's byte 0 or 1, and that of the last pair's its byte 2 or 3. The
+    // luma beyond an odd width belongs to the last pixel.
+    let before = (x % 2 == 1).then(|| luma_byte(x - 1));
+    let behind = (right % 2 == 1 && right < layout.width).then(|| luma_byte(right));
+    match (luma, before, behind) {
+        (0, before, behind) => {
+            let start = before.map_or(start, |byte| byte + 1);
+            behind.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + 1, end]])
+        }
+        (_, before, behind) => {
+            let end = behind.unwrap_or(end);
+            before.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + 1, end]])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::frame::Field;
+    use crate::filter::regions::Rect;
+
+    #[test]
+    fn the_other_luma_of_a_half_covered_pair_is_left_out() {
+        for (luma, width) in [(0, 8), (1, 8), (0, 7), (1, 7)] {
+            let layout =
+                PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma }, ..PlaneLayout::new(width, 1, 4, 8) };
+            let field = Field { layout, first_row: 0, step: 1 };
+            for (x, right) in (0..width).flat_map(|x| (x + 1..=width).map(move |right| (x, right))) {
+                let covered = Covered { field, rect: Rect::new(x, 0, right - x, 1).unwrap() };
+                let mut bytes = vec![0; layout.row_bytes()];
+                for rect in ByteRect::covered(0, &layout, covered) {
+                    bytes[rect.byte..rect.byte + rect.bytes].iter_mut().for_each(|count| *count += 1);
+                }
+                for (i, count) in bytes.into_iter().enumerate() {
+                    let pair = i as u32 / 4;
+                    let is_covered = if i % 2 == usize::from(luma) {
+                        (x..right).contains(&(i as u32 / 2).min(width - 1))
+                    } else {
+                        (x..right).any(|pixel| pixel / 2 == pair)
+                    };
+                    assert_eq!(count, u32::from(is_covered), "byte {i} of {x}..{right}, luma at {luma}, width {width}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let rect = ByteRect { plane: 0, row: 2, row_step: 2, rows: 3, byte: 4, bytes: 5 };
+        assert!(rect.overlaps(&rect));
+        assert!(rect.overlaps(&ByteRect { row: 6, byte: 8, bytes: 1, rows: 1, ..rect }));
+        for other in [
+            ByteRect { row: 3, ..rect },
+            ByteRect { row: 8, ..rect },
+            ByteRect { row: 0, rows: 1, ..rect },
+            ByteRect { byte: 9, ..rect },
+            ByteRect { byte: 0, bytes: 4, ..rect },
+            ByteRect { plane: 1, ..rect },
+        ] {
+            assert!(!rect.overlaps(&other) && !other.overlaps(&rect), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What has to be done to blur regions of a frame: crops around them are blurred as frames of their own, and what the regions
+//! cover is copied from the blurred crops. [`super::crop`] says why the bytes are those of the full-frame blur. This only
+//! computes; whoever has the pixels executes it.
+
+use super::BlurParams;
+use super::byte_rect::ByteRect;
+use super::crop::{Covered, CropGeometry, PlaneCrop};
+use super::frame::PlaneLayout;
+use super::plan::{AlphaMode, Options, Selection};
+use super::regions::{self, Rect};
+
+/// Rows of blurred crops start on this many bytes.
+const PITCH_ALIGNMENT: usize = 64;
+
+/// A rectangle that is blurred.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlurRegion {
+    /// In luma samples of the frame. What is beyond the frame is ignored.
+    pub rect: Rect,
+    /// The Gaussian. Where regions overlap, the one with the larger σ counts.
+    pub params: BlurParams,
+}
+
+/// The regions of a frame that are blurred. The order of the regions does not matter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlurCover {
+    /// Which channels are blurred; the others keep their values.
+    pub planes: Selection,
+    /// How alpha affects colour, in frames that have alpha.
+    pub alpha: AlphaMode,
+    /// What is blurred.
+    pub regions: Vec<BlurRegion>,
+}
+
+impl BlurCover {
+    /// Whether no region is blurred.
+    pub fn is_empty(&self) -> bool {
+        self.regions.iter().all(|region| region.params.is_passthrough())
+    }
+
+    /// The rectangles of each Gaussian, weaker ones first, so that what is written later counts.
+    fn by_strength(&self) -> Vec<(Options, Vec<Rect>)> {
+        let key = |region: &BlurRegion| (region.params.sigma(), region.params.kernel_size());
+        let mut regions: Vec<BlurRegion> =
+            self.regions.iter().filter(|region| !region.params.is_passthrough()).copied().collect();
+        // σ is a finite number.
+        regions.sort_by(|a, b| key(a).0.total_cmp(&key(b).0).then(key(a).1.cmp(&key(b).1)));
+        let is_hidden = |rect: Rect, stronger: &[BlurRegion]| stronger.iter().any(|other| contains(other.rect, rect));
+        let mut groups: Vec<(Options, Vec<Rect>)> = Vec::new();
+        for (index, BlurRegion { rect, params }) in regions.iter().enumerate() {
+            let options = Options { params: *params, planes: self.planes, alpha: self.alpha };
+            match groups.last_mut() {
+                Some((last, rects)) if *last == options => rects.push(*rect),
+                _ => groups.push((options, vec![*rect])),
+            }
+            if is_hidden(*rect, &regions[index + 1..])
+                && let Some((_, rects)) = groups.last_mut()
+            {
+                rects.pop();
+            }
+        }
+        groups.retain(|(_, rects)| !rects.is_empty());
+        groups
+    }
+}
+
+fn contains(outer: Rect, inner: Rect) -> bool {
+    outer.x() <= inner.x()
+        && outer.y() <= inner.y()
+        && outer.right() >= inner.right()
+        && outer.bottom() >= inner.bottom()
+}
+
+/// The smallest rectangle around both.
+fn bounds(a: Rect, b: Rect) -> Rect {
+    let (x, y) = (a.x().min(b.x()), a.y().min(b.y()));
+    let (right, bottom) = (a.right().max(b.right()), a.bottom().max(b.bottom()));
+    Rect::new(x, y, right - x, bottom - y).unwrap_or(a)
+}
+
+/// Rectangles that are blurred with one crop.
+struct Tile {
+    rects: Vec<Rect>,
+    bounds: Rect,
+    crops: Vec<PlaneCrop>,
+    /// Bytes of the crops, to which the time of their blur is about proportional.
+    cost: usize,
+}
+
+impl Tile {
+    fn new(geometry: &CropGeometry, rects: Vec<Rect>, bounds: Rect) -> Self {
+        let crops = geometry.crops(bounds);
+        let cost = crops.iter().map(|crop| crop.layout.row_bytes() * crop.layout.height as usize).sum();
+        Self { rects, bounds, crops, cost }
+    }
+}
+
+/// Divides rectangles into tiles. The crops of rectangles near each other overlap so much that one crop around them costs
+/// less.
+fn tiles(geometry: &CropGeometry, rects: &[Rect]) -> Vec<Tile> {
+    let join = |a: &mut Tile, b: &mut Tile| {
+        let rects = [std::mem::take(&mut a.rects), std::mem::take(&mut b.rects)].concat();
+        Tile::new(geometry, rects, bounds(a.bounds, b.bounds))
+    };
+    let is_worth_it =
+        |a: &Tile, b: &Tile| Tile::new(geometry, Vec::new(), bounds(a.bounds, b.bounds)).cost <= a.cost + b.cost;
+    let mut tiles: Vec<Tile> = Vec::new();
+    for rect in regions::disjoint(rects) {
+        let mut tile = Tile::new(geometry, vec![rect], rect);
+        while let Some(index) = tiles.iter().position(|other| is_worth_it(&tile, other)) {
+            tile = join(&mut tile, &mut tiles.swap_remove(index));
+        }
+        tiles.push(tile);
+    }
+    // Joining two at a time may end with more than the whole picture.
+    if let Some(around) = tiles.iter().map(|tile| tile.bounds).reduce(bounds) {
+        let whole = Tile::new(geometry, Vec::new(), around);
+        let apart: usize = tiles.iter().map(|tile| tile.cost).sum();
+        if tiles.len() > 1 && whole.cost <= apart {
+            let rects = tiles.into_iter().flat_map(|tile| tile.rects).collect();
+            return vec![Tile { rects, ..whole }];
+        }
+    }
+    tiles
+}
+
+/// A crop of a plane, and where its blurred samples are in the tile memory.
+#[derive(Debug, Clone, Copy)]
+pub struct BlurredCrop {
+    /// The crop.
+    pub crop: PlaneCrop,
+    /// The first byte of its first row in the tile memory.
+    pub offset: usize,
+    /// Bytes from one of its rows to the next.
+    pub pitch: usize,
+    /// The part that is used, in pixels and rows of the crop.
+    pub window: Rect,
+}
+
+impl BlurredCrop {
+    /// Bytes of the tile memory.
+    pub fn bytes(&self) -> usize {
+        self.pitch * self.crop.layout.height as usize
+    }
+}
+
+/// Crops that are blurred as the planes of one frame.
+#[derive(Debug, Clone)]
+pub struct BlurJob {
+    /// The blur.
+    pub options: Options,
+    /// At least one. In the tile memory they follow each other.
+    pub crops: Vec<BlurredCrop>,
+}
+
+/// Bytes that are copied from the tile memory into the frame.
+#[derive(Debug, Clone, Copy)]
+pub struct Patch {
+    /// The bytes of the frame.
+    pub to: ByteRect,
+    /// The first byte in the tile memory.
+    pub offset: usize,
+    /// Bytes of the tile memory from one row to the next.
+    pub pitch: usize,
+    /// Counts the Gaussians, weaker ones first. Where patches of several overlap, the last one counts; those of one have the
+    /// same bytes there.
+    pub strength: usize,
+}
+
+/// What has to be blurred for the regions of a frame, and what has to be written after that.
+#[derive(Debug, Default)]
+pub struct BlurTiles {
+    /// The blurs, one for each Gaussian, and one for each crop where colour is weighted by the alpha of another plane. They
+    /// read the frame only, and do not depend on each other.
+    pub jobs: Vec<BlurJob>,
+    /// In the order of writing.
+    pub patches: Vec<Patch>,
+    /// Bytes of the tile memory.
+    pub bytes: usize,
+}
+
+impl BlurTiles {
+    /// For a frame of these planes. The crops start at multiples of `column_step` pixels, a power of two, if they can.
+    pub fn new(cover: &BlurCover, layouts: &[PlaneLayout], column_step: u32) -> Self {
+        let mut all = Self::default();
+        for (strength, (options, rects)) in cover.by_strength().into_iter().enumerate() {
+            let geometry = CropGeometry::new(options, layouts).with_column_step(column_step);
+            let rects: Vec<Rect> = rects.into_iter().filter_map(|rect| geometry.picture().clipped(rect)).collect();
+            let mut jobs = Vec::new();
+            for tile in tiles(&geometry, &rects) {
+                let crops: Vec<BlurredCrop> =
+                    tile.crops.iter().map(|crop| all.place(&geometry, *crop, tile.bounds)).collect();
+                for from in crops.iter().filter(|from| geometry.is_written(from.crop.plane)) {
+                    for rect in &tile.rects {
+                        all.add_patches(&geometry, from, *rect, strength);
+                    }
+                }
+                jobs.push(crops);
+            }
+            // All crops in one frame are blurred with fewer launches, and on all threads at once.
+            if !geometry.is_aligned() {
+                jobs = vec![jobs.concat()];
+            }
+            let jobs = jobs.into_iter().filter(|crops| !crops.is_empty());
+            all.jobs.extend(jobs.map(|crops| BlurJob { options, crops }));
+        }
+        all
+    }
+
+    /// Places a crop behind the others.
+    fn place(&mut self, geometry: &CropGeometry, crop: PlaneCrop, bounds: Rect) -> BlurredCrop {
+        let window = window(&crop, geometry.picture().covered(crop.plane, bounds));
+        let pitch = crop.layout.row_bytes().next_multiple_of(PITCH_ALIGNMENT);
+        let blurred = BlurredCrop { crop, offset: self.bytes, pitch, window };
+        self.bytes += blurred.bytes();
+        blurred
+    }
+
+    fn add_patches(&mut self, geometry: &CropGeometry, from: &BlurredCrop, rect: Rect, strength: usize) {
+        let BlurredCrop { crop, offset, pitch, .. } = *from;
+        let layout = &geometry.picture().layouts()[crop.plane];
+        let covered = geometry.picture().covered(crop.plane, rect);
+        let rects = covered.flat_map(|covered| ByteRect::covered(crop.plane, layout, covered));
+        self.patches.extend(rects.map(|to| Patch {
+            to,
+            offset: offset + (to.row - crop.y as usize) * pitch + to.byte - crop.row_offset(),
+            pitch: pitch * to.row_step,
+            strength,
+        }));
+    }
+}
+
+/// The smallest window of a crop that has what is covered, in pixels and rows of the crop.
+fn window(crop: &PlaneCrop, covered: impl Iterator<Item = Covered>) -> Rect {
+    let of_field = |Covered { field, rect }: Covered| {
+        let row = |y: u32| field.first_row as u32 + y * field.step as u32 - crop.y;
+        let (y, bottom) = (row(rect.y()), row(rect.bottom() - 1) + 1);
+        Rect::new(rect.x() - crop.x, y, rect.width(), bottom - y)
+    };
+    let whole = Rect::new(0, 0, crop.layout.width, crop.layout.height);
+    covered.filter_map(of_field).reduce(bounds).or(whole).expect("a crop has samples")
+}

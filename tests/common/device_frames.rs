@@ -1,0 +1,288 @@
+//! Frames in device memory with chosen pitches and alignment, and covers of them against the CPU engine's.
+
+use std::mem::ManuallyDrop;
+
+use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
+use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::frame::{
+    Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source,
+};
+use gstcudagaussblur::filter::mosaic::MosaicRegion;
+use gstcudagaussblur::filter::plan::{AlphaMode, Selection};
+use gstcudagaussblur::filter::regions::{Area, Rect};
+
+use super::Noise;
+use super::pictures::{Picture, pitch, rect, resized};
+
+/// A frame in a block of bytes: planes behind each other, with noise around them and between their rows.
+#[derive(Clone)]
+pub struct Block {
+    planes: Vec<(PlaneLayout, usize, usize)>,
+    pub bytes: Vec<u8>,
+}
+
+impl Block {
+    /// A picture of noise with rows `pitch` apart, the first plane `skew` bytes into the block.
+    pub fn new(layouts: &[PlaneLayout], skew: usize, pitch_of: impl Fn(&PlaneLayout) -> usize, seed: u64) -> Self {
+        let mut planes = Vec::new();
+        let mut end = skew;
+        for layout in layouts {
+            planes.push((*layout, end, pitch_of(layout)));
+            end += pitch_of(layout) * layout.height as usize + 5;
+        }
+        let mut block = Self { planes, bytes: Noise(seed).bytes(end + 64) };
+        let picture = Picture::new(layouts, seed);
+        for (plane, (layout, start, own_pitch)) in block.planes.iter().enumerate() {
+            for y in 0..layout.height as usize {
+                let row = &picture.bytes[plane][y * pitch(layout)..][..layout.row_bytes()];
+                block.bytes[start + y * own_pitch..][..row.len()].copy_from_slice(row);
+            }
+        }
+        block
+    }
+
+    fn frame_mut(&mut self) -> FrameMut<'_> {
+        let (mut rest, mut begin) = (&mut self.bytes[..], 0);
+        let plane = |(layout, start, pitch): &(PlaneLayout, usize, usize)| {
+            let len = pitch * (layout.height as usize - 1) + layout.row_bytes();
+            let (data, others) = std::mem::take(&mut rest)[start - begin..].split_at_mut(len);
+            (rest, begin) = (others, start + len);
+            Plane { layout: *layout, pitch: *pitch, data }
+        };
+        self.planes.iter().map(plane).collect()
+    }
+
+    /// Copies rows, and what is between them as far as both have it.
+    fn copy_from(&mut self, other: &Self) {
+        for ((layout, start, own), (_, from, pitch)) in self.planes.iter().zip(&other.planes) {
+            for y in 0..layout.height as usize {
+                let is_last = y + 1 == layout.height as usize;
+                let bytes = if is_last { layout.row_bytes() } else { *own.min(pitch) };
+                self.bytes[start + y * own..][..bytes].copy_from_slice(&other.bytes[from + y * pitch..][..bytes]);
+            }
+        }
+    }
+
+    fn device_frame(&self, memory: &DeviceMemory, stream: Option<&Stream>) -> DeviceFrame {
+        let plane = |(layout, start, pitch): &(PlaneLayout, usize, usize)| {
+            let len = pitch * (layout.height as usize - 1) + layout.row_bytes();
+            let data = DeviceBytes { address: memory.address() + *start as u64, len };
+            Plane { layout: *layout, pitch: *pitch, data }
+        };
+        let stream = stream.map(|stream| stream.raw() as usize);
+        DeviceFrame { planes: self.planes.iter().map(plane).collect(), stream }
+    }
+}
+
+/// A block on the device.
+struct OnDevice {
+    memory: DeviceMemory,
+    pinned: PinnedMemory,
+    len: usize,
+}
+
+impl OnDevice {
+    /// Enqueues the upload. The context is current.
+    fn new(bytes: &[u8], stream: &Stream) -> Self {
+        let memory = DeviceMemory::new(bytes.len(), stream).unwrap();
+        let pinned = PinnedMemory::new(bytes.len(), stream.device()).unwrap();
+        // SAFETY: both allocations have the bytes, and live until the stream is synchronised.
+        unsafe {
+            pinned.address().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            pinned.upload(&memory, 0..bytes.len(), stream).unwrap();
+        }
+        Self { memory, pinned, len: bytes.len() }
+    }
+
+    fn read(&self, stream: &Stream) -> Vec<u8> {
+        // SAFETY: both allocations have the bytes; they are read after the download.
+        unsafe {
+            self.memory.download(&self.pinned, 0..self.len, stream).unwrap();
+            stream.synchronize().unwrap();
+            std::slice::from_raw_parts(self.pinned.address(), self.len).to_vec()
+        }
+    }
+}
+
+/// A source and a destination on the device.
+struct Frames<'a> {
+    source: (&'a Block, &'a OnDevice, Option<&'a Stream>),
+    destination: (&'a Block, &'a OnDevice, Option<&'a Stream>),
+}
+
+// SAFETY: the caller keeps memory and streams until the streams are synchronised, and accesses nothing before.
+unsafe impl FrameAccess for Frames<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        let [source, destination] =
+            [self.source, self.destination].map(|(block, memory, stream)| block.device_frame(&memory.memory, stream));
+        (Source::Device(source), Destination::Device(destination))
+    }
+}
+
+/// Which streams the frames have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Streams {
+    One,
+    Two,
+    None,
+}
+
+/// Covers `source` on the device, in place or into `destination`, and compares every byte with the CPU engine. Returns the
+/// number of bytes compared.
+pub fn check(
+    engine: &mut Engine,
+    cover: &Cover,
+    source: &Block,
+    destination: Option<&Block>,
+    streams: Streams,
+) -> usize {
+    let mut cpu = Engine::with_cpu(CpuEngine::new());
+    let mut expected = destination.unwrap_or(source).clone();
+    if destination.is_some() {
+        expected.copy_from(source);
+    }
+    cpu.cover(cover, &mut expected.frame_mut()).unwrap();
+    let device = process::open(0).unwrap().device().clone();
+    let _current = device.enter().unwrap();
+    let own = [Stream::new(device.id()).unwrap(), Stream::new(device.id()).unwrap()];
+    let of = match streams {
+        Streams::One => [Some(&own[0]), Some(&own[0])],
+        Streams::Two => [Some(&own[0]), Some(&own[1])],
+        Streams::None => [None, Some(&own[1])],
+    };
+    // The source is not written yet when the cover is enqueued, unless nothing orders the two.
+    let from = OnDevice::new(&source.bytes, &own[0]);
+    let to = destination.map(|block| OnDevice::new(&block.bytes, &own[1]));
+    if streams == Streams::None || destination.is_some() {
+        own[1].synchronize().unwrap();
+    }
+    if streams == Streams::None {
+        own[0].synchronize().unwrap();
+    }
+    let frames = Frames {
+        source: (source, &from, of[0]),
+        destination: match (destination, &to) {
+            (Some(block), Some(to)) => (block, to, of[1]),
+            _ => (source, &from, if streams == Streams::None { None } else { of[0] }),
+        },
+    };
+    let completed = engine.cover_on_device(cover, frames).unwrap();
+    assert_eq!(completed.queued, streams != Streams::None);
+    assert!(completed.failure.is_none());
+    let stream = if destination.is_some() { of[1].unwrap() } else { &own[0] };
+    let got = to.as_ref().unwrap_or(&from).read(stream);
+    let differing: Vec<usize> = (0..got.len()).filter(|i| got[*i] != expected.bytes[*i]).collect();
+    let place = differing.first().map(|i| {
+        let plane = expected.planes.iter().rposition(|(_, start, _)| start <= i).unwrap_or(0);
+        let (_, start, pitch) = expected.planes[plane];
+        (plane, (i - start) % pitch, (i - start) / pitch)
+    });
+    let planes: Vec<PlaneLayout> = source.planes.iter().map(|(layout, ..)| *layout).collect();
+    assert!(
+        differing.is_empty(),
+        "{} bytes differ, the first in (plane, byte, row) {place:?}: {cover:?} of {planes:?}, {streams:?}, in place: {}",
+        differing.len(),
+        destination.is_none()
+    );
+    if destination.is_some() {
+        assert!(from.read(&own[0]) == source.bytes, "the source was written");
+    }
+    own.iter().for_each(|stream| stream.synchronize().unwrap());
+    got.len()
+}
+
+/// Covers `block` in place on the device, whatever becomes of it. The memory is leaked, because the cover may fail so that the
+/// device still uses it.
+pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block) -> Result<(), EngineError> {
+    let device = process::open(0).unwrap().device().clone();
+    let _current = device.enter().unwrap();
+    let stream = ManuallyDrop::new(Stream::new(device.id()).unwrap());
+    let memory = ManuallyDrop::new(OnDevice::new(&block.bytes, &stream));
+    let side = (block, &*memory, Some(&*stream));
+    engine.cover_on_device(cover, Frames { source: side, destination: side }).map(drop)
+}
+
+/// A blur of several sigmas, a mosaic and a fill of odd rectangles that overlap.
+pub fn covers(planes: &[PlaneLayout], rects: &[Rect], sigmas: &[f64], noise: &mut Noise) -> Vec<Cover> {
+    let blur = |(i, rect): (usize, &Rect)| BlurRegion {
+        rect: *rect,
+        params: BlurParams::new(sigmas[i % sigmas.len()], 0).unwrap(),
+    };
+    let selections = [Selection::ALL, Selection { chroma: false, ..Selection::ALL }];
+    let blur = Cover::Blur(BlurCover {
+        planes: selections[usize::from(noise.next().is_multiple_of(8))],
+        alpha: [AlphaMode::Straight, AlphaMode::Premultiply][noise.next() as usize % 2],
+        regions: rects.iter().enumerate().map(blur).collect(),
+    });
+    let cells = |rect: &Rect| {
+        let [left, top] = [rect.x(), rect.y()].map(|edge| f64::from(edge) - 2.0 + (noise.next() % 5) as f64);
+        let [width, height] = [rect.width(), rect.height()].map(f64::from);
+        MosaicRegion::new(*rect, Area::from_corner(left, top, width, height + 3.0), 1 + noise.next() as u32 % 7)
+    };
+    let mosaic = Cover::Mosaic(rects.iter().map(cells).collect());
+    let value = |layout: &PlaneLayout| {
+        let tens = layout.sample_layout == SampleLayout::Packed1010102;
+        [0, 1, 2, 3].map(|c| (noise.next() & ((1 << if tens && c == 3 { 2 } else { layout.depth }) - 1)) as u16)
+    };
+    let fill = Cover::Fill { rects: rects.to_vec(), values: planes.iter().map(value).collect() };
+    vec![blur, mosaic, fill]
+}
+
+/// Covers every kind of frame on the device, in place and not, with aligned rows and with odd ones. Returns the number of bytes
+/// compared.
+pub fn check_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u32; 2]], sigmas: &[f64]) -> usize {
+    let mut noise = Noise(23);
+    let mut bytes = 0;
+    for (turn, planes) in kinds.iter().enumerate() {
+        let size = sizes[turn % sizes.len()];
+        let planes = resized(planes, size);
+        let [x, y] = [size[0] / 2 - 1, size[1] / 3];
+        let rects = [
+            rect(x | 1, y, (size[0] / 4) | 1, 7.min(size[1] - y)),
+            rect(x + 2, y + 1, size[0] / 3, 9),
+            rect(0, size[1] - 1, 2, 1),
+            rect(1, 0, 3, 3),
+        ];
+        let aligned = |layout: &PlaneLayout| layout.row_bytes().next_multiple_of(64);
+        let odd = |layout: &PlaneLayout| layout.row_bytes() + 13;
+        let seed = noise.next();
+        let source = match turn % 2 {
+            0 => Block::new(&planes, 16, aligned, seed),
+            _ => Block::new(&planes, 2 * (turn % 7), odd, seed),
+        };
+        let destination = match turn % 3 {
+            0 => Block::new(&planes, 32, aligned, seed + 1),
+            _ => Block::new(&planes, 6, |layout| layout.row_bytes() + 22, seed + 1),
+        };
+        for (i, cover) in covers(&planes, &rects, sigmas, &mut noise).iter().enumerate() {
+            let streams = [Streams::One, Streams::Two, Streams::None][(turn + i) % 3];
+            bytes += check(engine, cover, &source, None, streams);
+            bytes += check(engine, cover, &source, Some(&destination), streams);
+        }
+    }
+    bytes
+}
+
+/// Covers pictures in host memory through the device, and compares every byte with the CPU engine. Returns the number of bytes
+/// compared.
+pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [u32; 2], sigmas: &[f64]) -> usize {
+    let mut cpu = Engine::with_cpu(CpuEngine::new());
+    let mut noise = Noise(29);
+    let mut bytes = 0;
+    for planes in kinds {
+        let picture = Picture::new(&resized(planes, size), noise.next());
+        let side = |axis: usize| size[axis] / 5 + noise.0 as u32 % 3;
+        let rects = [rect(size[0] / 3, size[1] / 2, side(0), side(1)), rect(1, 1, 9, 7)];
+        for cover in covers(&picture.planes, &rects, sigmas, &mut noise) {
+            let [mut got, mut want] = [picture.clone(), picture.clone()];
+            assert!(engine.cover(&cover, &mut got.frame_mut()).unwrap().is_none());
+            cpu.cover(&cover, &mut want.frame_mut()).unwrap();
+            assert!(got.bytes == want.bytes, "{cover:?} of {:?}", picture.planes);
+            bytes += got.bytes.iter().map(Vec::len).sum::<usize>();
+        }
+    }
+    bytes
+}

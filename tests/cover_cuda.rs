@@ -1,0 +1,210 @@
+//! Covers on the fake CUDA driver (tests/fake_cuda): frames in device memory, and frames in host memory through CUDA, have the
+//! bytes of the CPU engine.
+
+mod common;
+
+use common::device_frames::{self, Block, Streams, check, unordered};
+use common::fake_driver::FakeDriver;
+use common::pictures::{Picture, kinds, rect, resized};
+use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::crop::CropGeometry;
+use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Source};
+use gstcudagaussblur::filter::mosaic::MosaicRegion;
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
+use gstcudagaussblur::filter::regions::{Area, Rect};
+
+const ILLEGAL_ADDRESS: i32 = 700;
+
+fn engine() -> Engine {
+    Engine::with_cuda(CudaEngine::new(0).unwrap())
+}
+
+fn blur(regions: &[(Rect, f64)]) -> Cover {
+    let region = |(rect, sigma): &(Rect, f64)| BlurRegion { rect: *rect, params: BlurParams::new(*sigma, 0).unwrap() };
+    let regions = regions.iter().map(region).collect();
+    Cover::Blur(BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions })
+}
+
+#[test]
+fn every_kind_of_frame_on_the_device() {
+    let _driver = FakeDriver::new();
+    let sizes = [[53, 31], [40, 22], [67, 18]];
+    let bytes = device_frames::check_kinds(&mut engine(), &kinds(), &sizes, &[1.5, 2.5, 4.0]);
+    println!("{bytes} bytes, 0 differ");
+}
+
+/// An image without tensor-core kernels, and wide blurs with crops inside of the picture.
+#[test]
+fn wide_blurs_on_the_device() {
+    let _driver = FakeDriver::new();
+    let kinds: Vec<Vec<PlaneLayout>> = kinds().into_iter().step_by(5).collect();
+    let mut bytes = 0;
+    for image in [Image::Best, Image::Portable] {
+        let engine = CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap();
+        bytes += device_frames::check_kinds(&mut Engine::with_cuda(engine), &kinds, &[[203, 94]], &[5.0, 9.0]);
+    }
+    println!("{bytes} bytes, 0 differ");
+}
+
+#[test]
+fn host_frames_through_the_device() {
+    let _driver = FakeDriver::new();
+    let kinds: Vec<Vec<PlaneLayout>> = kinds().into_iter().step_by(4).collect();
+    let bytes = device_frames::check_host_kinds(&mut engine(), &kinds, [75, 41], &[1.5, 4.0]);
+    println!("{bytes} bytes, 0 differ");
+}
+
+/// More rectangles and cells than a launch has, of several strengths that overlap, so that the order counts.
+#[test]
+fn many_regions_take_several_launches() {
+    let _driver = FakeDriver::new();
+    let mut engine = engine();
+    let planes = &resized(&[PlaneLayout::new(0, 0, 3, 8)], [150, 120]);
+    let source = Block::new(planes, 3, |layout| layout.row_bytes() + 1, 5);
+    let rects: Vec<Rect> =
+        (0..90).map(|i| rect(i % 10 * 14 + i / 30, i / 10 * 12 + i % 3, 5 + i % 11, 3 + i % 8)).collect();
+    let sigmas: Vec<(Rect, f64)> = rects.iter().enumerate().map(|(i, rect)| (*rect, [1.0, 1.5, 2.0][i % 3])).collect();
+    let cells = |(i, rect): (usize, &Rect)| {
+        MosaicRegion::new(*rect, Area::from_corner(0.0, 0.0, 40.0, 40.0), [8, 9, 10, 13][i % 4])
+    };
+    let mosaic = Cover::Mosaic(rects.iter().enumerate().map(cells).collect());
+    let fill = Cover::Fill { rects, values: vec![[10, 200, 30, 0]] };
+    for cover in [blur(&sigmas), mosaic, fill] {
+        check(&mut engine, &cover, &source, None, Streams::One);
+    }
+}
+
+/// Cells of many parts: one for the whole picture.
+#[test]
+fn large_cells_are_added_up_in_parts() {
+    let _driver = FakeDriver::new();
+    let mut engine = engine();
+    for planes in kinds().iter().step_by(7) {
+        let source = Block::new(&resized(planes, [151, 90]), 0, |layout| layout.row_bytes() + 3, 5);
+        let nowhere = Area { left: f64::NAN, top: 0.0, right: 1.0, bottom: 1.0 };
+        let region = MosaicRegion::new(rect(3, 5, 140, 77), nowhere, 4);
+        check(&mut engine, &Cover::Mosaic(vec![region]), &source, None, Streams::One);
+    }
+}
+
+/// Nothing is written in place, and the source is copied otherwise.
+#[test]
+fn covers_of_nothing() {
+    let _driver = FakeDriver::new();
+    let mut engine = engine();
+    let planes = &resized(&kinds()[3], [35, 22]);
+    let source = Block::new(planes, 2, |layout| layout.row_bytes() + 9, 1);
+    let destination = Block::new(planes, 0, |layout| layout.row_bytes() + 4, 2);
+    let outside = rect(35, 22, 5, 5);
+    let values = vec![[7; 4]; planes.len()];
+    for cover in [
+        blur(&[]),
+        blur(&[(outside, 2.0)]),
+        Cover::Mosaic(Vec::new()),
+        Cover::Mosaic(vec![MosaicRegion::new(outside, Area::from_corner(35.0, 22.0, 5.0, 5.0), 2)]),
+        Cover::Fill { rects: vec![outside], values },
+    ] {
+        check(&mut engine, &cover, &source, None, Streams::One);
+        check(&mut engine, &cover, &source, Some(&destination), Streams::Two);
+    }
+}
+
+/// Regions that move and change their size cause no allocation, on the device and through it.
+#[test]
+fn moving_regions_allocate_once() {
+    let driver = FakeDriver::new();
+    let [mut on_device, mut through, mut cpu] = [engine(), engine(), Engine::with_cpu(CpuEngine::new())];
+    let planes = [PlaneLayout::new(90, 70, 3, 8)];
+    let source = Block::new(&planes, 0, PlaneLayout::row_bytes, 1);
+    let mut after_first = None;
+    for frame in 0..8 {
+        let [x, y] = [10 + 3 * frame, 5 + 2 * frame];
+        let regions = [(rect(x, y, 20 + frame % 3, 18 + frame % 2), 2.0), (rect(0, 65 - frame, 4 + frame % 4, 3), 5.0)];
+        let cover = blur(&regions);
+        let picture = Picture::new(&planes, frame.into());
+        let [mut got, mut want] = [picture.clone(), picture];
+        let copied = through.stats().bytes_copied;
+        assert!(through.cover(&cover, &mut got.frame_mut()).unwrap().is_none());
+        cpu.cover(&cover, &mut want.frame_mut()).unwrap();
+        assert!(got.bytes == want.bytes, "frame {frame}");
+        // Rows that no region covers are uploaded, but not downloaded.
+        let whole: usize = regions.iter().map(|(rect, sigma)| crop_bytes(&planes, *rect, *sigma, |crop| crop)).sum();
+        let used: usize =
+            regions.iter().map(|(rect, sigma)| crop_bytes(&planes, *rect, *sigma, |_| rect.height())).sum();
+        assert_eq!(through.stats().bytes_copied - copied, (whole + used) as u64);
+        let before = driver.counts().allocations;
+        // Two blocks are the test's own.
+        check(&mut on_device, &cover, &source, None, Streams::One);
+        let allocations = driver.counts().allocations;
+        assert!(frame == 0 || allocations - before == 2, "frame {frame}: {} blocks", allocations - before);
+        let own = before - after_first.unwrap_or(before);
+        assert_eq!(own, 0, "frame {frame} through the device");
+        after_first = Some(allocations);
+    }
+    assert_eq!([through.stats().frames_cuda, on_device.stats().frames_on_device], [8, 8]);
+}
+
+/// Bytes of `rows(height)` rows of the crop for a region.
+fn crop_bytes(planes: &[PlaneLayout], rect: Rect, sigma: f64, rows: impl Fn(u32) -> u32) -> usize {
+    let options =
+        Options { params: BlurParams::new(sigma, 0).unwrap(), planes: Selection::ALL, alpha: AlphaMode::Straight };
+    let layout = CropGeometry::new(options, planes).crops(rect)[0].layout;
+    layout.row_bytes() * rows(layout.height) as usize
+}
+
+#[test]
+fn frames_elsewhere_are_refused() {
+    let _driver = FakeDriver::new();
+    let planes = [PlaneLayout::new(20, 10, 1, 8)];
+    let cover = blur(&[(rect(1, 1, 5, 5), 2.0)]);
+    let mut pictures = [1, 2].map(|seed| Picture::new(&planes, seed));
+    let error = engine().cover_on_device(&cover, HostFrames(&mut pictures)).err().unwrap();
+    assert!(matches!(error, EngineError::NotOnDevice), "{error}");
+    let block = Block::new(&planes, 0, PlaneLayout::row_bytes, 1);
+    let error = unordered(&mut Engine::with_cpu(CpuEngine::new()), &cover, &block).unwrap_err();
+    assert!(matches!(error, EngineError::NeedsCuda), "{error}");
+}
+
+/// A failure is an error, whatever is on the device then; the memory is leaked if the device may still use it.
+#[test]
+fn failures_are_errors() {
+    let driver = FakeDriver::new();
+    let planes = &resized(&kinds()[0], [35, 22]);
+    let block = Block::new(planes, 0, PlaneLayout::row_bytes, 1);
+    let (region, object) = (rect(3, 3, 9, 9), Area::from_corner(3.0, 3.0, 9.0, 9.0));
+    let covers = [
+        blur(&[(region, 2.0), (rect(20, 5, 3, 3), 3.0)]),
+        Cover::Mosaic(vec![MosaicRegion::new(region, object, 2)]),
+        Cover::Fill { rects: vec![region], values: vec![[1; 4]; planes.len()] },
+    ];
+    for (cover, after) in covers.iter().zip([1, 1, 0]) {
+        let mut engine = engine();
+        driver.fail_times("cuLaunchKernel", after, 1, ILLEGAL_ADDRESS);
+        let error = unordered(&mut engine, cover, &block).unwrap_err();
+        assert!(matches!(error, EngineError::OnDevice(_)), "{error}");
+        assert!(error.to_string().contains("launching a kernel"), "{error}");
+        assert_eq!((engine.stats().frames_on_device, engine.stats().frames_abandoned), (0, 0));
+        driver.clear_faults();
+        unordered(&mut engine, cover, &block).unwrap();
+        assert_eq!(engine.stats().frames_on_device, 1);
+        driver.fail("cuLaunchKernel", 0, ILLEGAL_ADDRESS);
+        driver.fail("cuStreamSynchronize", 0, ILLEGAL_ADDRESS);
+        assert!(unordered(&mut engine, cover, &block).is_err());
+        assert_eq!(engine.stats().frames_abandoned, 1);
+        driver.clear_faults();
+    }
+}
+
+/// A source and a destination in host memory.
+struct HostFrames<'a>(&'a mut [Picture; 2]);
+
+// SAFETY: the pictures are borrowed, and apart from each other.
+unsafe impl FrameAccess for HostFrames<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        let [source, destination] = &mut *self.0;
+        (Source::Host(source.frame()), Destination::Host(destination.frame_mut()))
+    }
+}
