@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use common::python;
 
@@ -63,10 +64,20 @@ impl Drop for Workspace {
     }
 }
 
-/// The demo, which cargo builds before it runs the tests.
+/// The demo. `cargo test --test examples` does not build it, so this does, in the profile of the tests.
 fn demo(arguments: &[&str]) -> Command {
-    let tests = std::env::current_exe().unwrap();
-    let mut command = Command::new(tests.ancestors().nth(2).unwrap().join("examples/demo"));
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let demo = BUILT.get_or_init(|| {
+        let tests = std::env::current_exe().unwrap();
+        let folder = tests.ancestors().nth(2).unwrap();
+        let profile = folder.file_name().unwrap().to_str().unwrap().replace("debug", "dev");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--locked", "--quiet", "--example", "demo", "--profile", &profile, "--target-dir"]);
+        cargo.arg(folder.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(cargo.status().unwrap().success(), "{cargo:?} failed");
+        folder.join("examples/demo")
+    });
+    let mut command = Command::new(demo);
     command.args(arguments).env("OPENCV_LOG_LEVEL", "FATAL");
     command
 }
