@@ -264,6 +264,7 @@ fn frame_that_no_detector_looked_at_follows_on_missing() {
     blur.push(found());
     check(&info, &blur.push(plain()), &picture, &picture, &[], true);
     assert_eq!(missing(&blur), 1, "counted all the same");
+    assert!(blur.messages(gst::MessageType::Warning).is_empty(), "it is wanted so");
 
     let mut blur = covering("on-missing=drop", true, &info);
     assert_eq!(blur.try_push(plain()), Ok(gst::FlowSuccess::Ok));

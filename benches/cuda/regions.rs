@@ -147,7 +147,10 @@ fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()>
     };
     let nothing = blur(&[], 1.0)?;
     let cover_time = |engine: &mut Engine, cover: &Cover, is_copy: bool| {
-        time_on(&stream, device, |turn| Ok(drop(engine.cover_on_device(cover, resident(turn, is_copy))?)))
+        time_on(&stream, device, |turn| {
+            engine.cover_on_device(cover, resident(turn, is_copy))?;
+            Ok(())
+        })
     };
     let copy = cover_time(&mut engine, &nothing, true)?;
     for (what, rects, cover) in covers(planes)? {
@@ -157,7 +160,8 @@ fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()>
                 let params = regions[0].params;
                 let time = time_on(&stream, device, |turn| {
                     let in_flight = engine.submit(params, resident(turn, true))?;
-                    Ok(drop(engine.complete(in_flight)?))
+                    engine.complete(in_flight)?;
+                    Ok(())
                 })?;
                 format!("{:.1}", microseconds(time))
             }

@@ -74,7 +74,7 @@ pub fn decide(
     }
 }
 
-/// Counts a frame that no detector has looked at, and warns at the first one.
+/// Counts a frame that no detector has looked at, and warns at the first one, unless it is passed on.
 fn note_missing(element: &gst_base::BaseTransform, state: &SharedState, regions: &FrameRegions, times: &MessageTimes) {
     let before = state.with_snapshot(|snapshot| {
         snapshot.regions.frames_missing += 1;
@@ -83,9 +83,8 @@ fn note_missing(element: &gst_base::BaseTransform, state: &SharedState, regions:
     let consequence = match regions {
         FrameRegions::Whole => "it is covered as a whole",
         FrameRegions::Drop => "it is dropped",
-        FrameRegions::Regions(_) => "only zones and held detections are covered",
-        // The error says it.
-        FrameRegions::Error => return,
+        // It is wanted so, or the error says it.
+        FrameRegions::Regions(_) | FrameRegions::Error => return,
     };
     let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
     if before == 0 {

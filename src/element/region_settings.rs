@@ -159,12 +159,15 @@ impl Default for RegionSettings {
 
 impl RegionSettings {
     /// Whether a detection counts: its label is selected, and its confidence is not below `min-confidence`. An unknown
-    /// confidence counts as certain, but with region-mode=outside, where a detection that counts is shown, as 0.
+    /// label counts as selected and an unknown confidence as certain. It is the other way round with region-mode=outside,
+    /// where a detection that counts is shown.
     pub fn counts(&self, detection: &Detection) -> bool {
-        let unknown = if self.mode == RegionMode::Outside { 0.0 } else { 1.0 };
+        let is_outside = self.mode == RegionMode::Outside;
+        let unknown = if is_outside { 0.0 } else { 1.0 };
         // In the precision of a confidence, so that 0.9 is not below 0.9.
         let is_certain = detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32;
-        is_certain && self.labels.select(detection.label.as_deref())
+        let is_known = detection.label.is_some() || !is_outside || self.labels.text().trim().is_empty();
+        is_certain && is_known && self.labels.select(detection.label.as_deref())
     }
 
     /// Checks what GObject does not: numbers that are not a number, and zones.
@@ -405,6 +408,9 @@ mod tests {
         let outside = RegionSettings { mode: RegionMode::Outside, ..settings };
         assert!(!outside.counts(&detection(Some("face"), None)), "it would be shown");
         assert!(outside.counts(&detection(Some("face"), Some(0.95))));
+        assert!(!outside.counts(&detection(None, Some(0.95))));
+        let any = RegionSettings { mode: RegionMode::Outside, ..RegionSettings::default() };
+        assert!(any.counts(&detection(None, None)));
         assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0))));
     }
 }
