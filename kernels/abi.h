@@ -474,8 +474,8 @@ struct MosaicGrid {
   unsigned pixel_step;
   // Samples of a channel in a row, and rows of the field, that the picture has.
   unsigned count[2];
-  // Luma samples from one sample to the next, along rows and down columns.
-  unsigned unit[2];
+  // Base-2 logarithm of the luma samples from one sample to the next, along rows and down columns.
+  unsigned unit_log2[2];
   // The first luma sample that the first sample stands for.
   unsigned luma[2];
   // The first luma sample of the first cell, which may be outside of the picture.

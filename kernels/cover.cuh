@@ -12,7 +12,9 @@ template <class Item, int COUNT> __device__ __forceinline__ const Item& item_of_
 #pragma unroll 1
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    (items[middle].first_block <= blockIdx.x ? low : high) = middle;
+    const bool begins_later = items[middle].first_block > blockIdx.x;
+    low = begins_later ? low : middle;
+    high = begins_later ? middle : high;
   }
   return items[low];
 }
@@ -48,25 +50,16 @@ __device__ __forceinline__ void cover_rect(const CoverRect& rect) {
     }
     return;
   }
-  u32 phase = begin % rect.period;
-  auto next_byte = [&] {
+  u32 phase = begin % rect.period, word = 0;
+#pragma unroll 1
+  for (u32 i = 0; i < end - begin; i++) {
     const u32 byte = static_cast<u32>(rect.pattern >> 8 * phase) & 255;
     phase = phase + 1 == rect.period ? 0 : phase + 1;
-    return byte;
-  };
-  if (is_whole) {
-    Words<4> words;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      u32 word = 0;
-#pragma unroll
-      for (int j = 0; j < 4; j++) word |= next_byte() << 8 * j;
-      words.word[i] = word;
-    }
-    *offset_ptr<Words<4>>(dst, 0) = words;
-  } else {
-#pragma unroll 1
-    for (u32 i = 0; i < end - begin; i++) dst[i] = static_cast<u8>(next_byte());
+    word = word >> 8 | byte << 24;
+    if (!is_whole)
+      dst[i] = static_cast<u8>(byte);
+    else if (i % 4 == 3)
+      offset_ptr<Words<1>>(dst, i - 3)->word[0] = word;
   }
 }
 
@@ -74,7 +67,7 @@ __device__ __forceinline__ void cover_rect(const CoverRect& rect) {
 __device__ __forceinline__ u32 samples_before(const MosaicGrid& grid, int axis, int luma) {
   const int beyond = luma - static_cast<int>(grid.luma[axis]);
   if (beyond <= 0) return 0;
-  const u32 samples = (static_cast<u32>(beyond) + grid.unit[axis] - 1) / grid.unit[axis];
+  const u32 shift = grid.unit_log2[axis], samples = (static_cast<u32>(beyond) + (1u << shift) - 1) >> shift;
   return samples < grid.count[axis] ? samples : grid.count[axis];
 }
 

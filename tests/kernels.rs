@@ -7,7 +7,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use common::Noise;
 use common::cases::{self, Case, Content};
+use common::pictures::{self, Picture};
 use gstcudagaussblur::cuda::driver::Grid;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
@@ -15,16 +17,21 @@ use gstcudagaussblur::cuda::kernels::abi::{
     MosaicGrid, SampleStorage, TensorArgs, TensorPlane, WideKernels,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, LaunchBatch, PlaneBlur};
+use gstcudagaussblur::cuda::kernels::cover;
 use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
 use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::kernels::tensor::{self, PlaneStep, TensorBatch};
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy};
 use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::fill;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::mosaic::{self, CellGrid, MosaicRegion};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
-use gstcudagaussblur::filter::plan::Plan;
+use gstcudagaussblur::filter::plan::{AlphaMode, Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
+use gstcudagaussblur::filter::regions::{Area, Rect};
+use gstcudagaussblur::filter::tiles::{BlurCover, BlurRegion, BlurTiles, Patch};
 use gstcudagaussblur::filter::wide::Factor;
 
 /// A device so small that even small frames are several blocks high.
@@ -144,39 +151,69 @@ impl Program {
             }
             let blurs = recording.batches().map(|batch| strategy::intermediate_bytes(batch, passes, LIMITS));
             let intermediate_bytes = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
-            self.send(&[(2 * src.len() + 1) as u32, launches.len() as u32]);
-            for plane in src {
-                self.send(&[plane.data.len() as u32, 0]);
-                self.send(plane.data);
-            }
-            for plane in dst.iter() {
-                self.send(&[plane.data.len() as u32, 1]);
-                self.send(plane.data);
-            }
             let bytes = (recording.temporary_bytes() + intermediate_bytes.unwrap_or(0)).max(16);
-            self.send(&[bytes as u32, 0]);
-            self.send(&vec![0xa5_u8; bytes]);
-            for Launch { kernel, grid: Grid { blocks, threads, shared_bytes }, args } in &launches {
-                let name = kernel.entry_point() + "\0";
-                let parameter = match args {
-                    Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
-                    Args::Alpha(args) => bytes_of(std::slice::from_ref(args)),
-                    Args::Axis(args) => bytes_of(std::slice::from_ref(args)),
-                    Args::Level(args) => bytes_of(std::slice::from_ref(args)),
-                    Args::Tensor(args) => bytes_of(std::slice::from_ref(args)),
-                    Args::Cover(args) => bytes_of(std::slice::from_ref(args)),
-                    Args::Mosaic(args) => bytes_of(std::slice::from_ref(args)),
-                };
-                self.send(&[*blocks, *threads, *shared_bytes, name.len() as u32, parameter.len() as u32]);
-                self.send(name.as_bytes());
-                self.send(parameter);
-            }
-            self.0.stdin.as_mut().unwrap().flush().unwrap();
+            let workspace = vec![0xa5_u8; bytes];
+            let mut buffers: Vec<(&[u8], bool)> = src.iter().map(|plane| (plane.data, false)).collect();
+            buffers.extend(dst.iter().map(|plane| (&*plane.data, true)));
+            buffers.push((&workspace, false));
+            self.start(&buffers, &launches);
             let output = self.0.stdout.as_mut().unwrap();
             for plane in dst {
                 output.read_exact(plane.data).expect("the kernels' program was stopped by its sanitizer");
             }
         })
+    }
+
+    /// Sends a job: buffers, each with whether it is an output, and launches.
+    fn start(&mut self, buffers: &[(&[u8], bool)], launches: &[Launch]) {
+        self.send(&[buffers.len() as u32, launches.len() as u32]);
+        for (bytes, is_output) in buffers {
+            self.send(&[bytes.len() as u32, u32::from(*is_output)]);
+            self.send(bytes);
+        }
+        for Launch { kernel, grid: Grid { blocks, threads, shared_bytes }, args } in launches {
+            let name = kernel.entry_point() + "\0";
+            let parameter = match args {
+                Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Alpha(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Axis(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Level(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Tensor(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Cover(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Mosaic(args) => bytes_of(std::slice::from_ref(args)),
+            };
+            self.send(&[*blocks, *threads, *shared_bytes, name.len() as u32, parameter.len() as u32]);
+            self.send(name.as_bytes());
+            self.send(parameter);
+        }
+        self.0.stdin.as_mut().unwrap().flush().unwrap();
+    }
+
+    /// Covers a picture with the engine's launches and compares every byte. `launches` gets the planes, and the address of a
+    /// workspace with this content.
+    fn check_cover(
+        &mut self,
+        picture: &Picture,
+        expected: &Picture,
+        workspace: &[u8],
+        launches: impl FnOnce(&[DevicePlane], u64) -> Vec<Launch>,
+    ) {
+        let address = |block: usize| (block as u64 + 1) << 40;
+        let planes: Vec<DevicePlane> = picture
+            .frame()
+            .iter()
+            .enumerate()
+            .map(|(i, plane)| DevicePlane { address: address(i), pitch: plane.pitch, len: plane.data.len() })
+            .collect();
+        let mut buffers: Vec<(&[u8], bool)> = picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect();
+        buffers.push((workspace, false));
+        self.start(&buffers, &launches(&planes, address(planes.len())));
+        let output = self.0.stdout.as_mut().unwrap();
+        for (plane, want) in expected.bytes.iter().enumerate() {
+            let mut got = vec![0; want.len()];
+            output.read_exact(&mut got).expect("the kernels' program was stopped by its sanitizer");
+            assert!(got == *want, "plane {plane} of {:?}", picture.planes);
+        }
     }
 
     fn send<T: Copy>(&mut self, values: &[T]) {
@@ -240,6 +277,52 @@ fn kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
 #[test]
 fn kernels_match_the_oracle_under_the_thread_sanitizer() {
     run("thread", 53, 1 << 19);
+}
+
+/// Blurred rectangles, mosaics and fills of every kind of frame.
+#[test]
+fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
+    let mut program = Program::build("address,undefined", &[]);
+    let mut noise = Noise(31);
+    for (turn, planes) in pictures::kinds().iter().enumerate() {
+        let [width, height] = [[53, 30], [38, 21], [7, 3]][turn % 3];
+        let picture = Picture::new(&pictures::resized(planes, [width, height]), noise.next());
+        let planes = &picture.planes;
+        let rects = [pictures::rect(1, 1, width / 2, height / 2), pictures::rect(width / 2, height / 3, width / 3, 2)];
+        let region =
+            |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
+        let regions = rects.iter().enumerate().map(region).collect();
+        let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
+        let tiles = BlurTiles::new(&cover, planes, [1, 16][turn % 2]);
+        let blurred = noise.bytes(tiles.bytes.max(1));
+        let mut expected = picture.clone();
+        for Patch { to, offset, pitch, .. } in &tiles.patches {
+            for (i, row) in to.plane_rows().enumerate() {
+                let start = row * pictures::pitch(&planes[to.plane]) + to.byte;
+                expected.bytes[to.plane][start..start + to.bytes]
+                    .copy_from_slice(&blurred[offset + i * pitch..][..to.bytes]);
+            }
+        }
+        program.check_cover(&picture, &expected, &blurred, |planes, tile_memory| {
+            cover::copies(&tiles.patches, planes, tile_memory)
+        });
+
+        let values: Vec<[u16; 4]> =
+            planes.iter().map(|_| [0, 1, 2, 3].map(|c| noise.next() as u16 >> (8 + c))).collect();
+        let mut expected = picture.clone();
+        fill::fill(&mut expected.frame_mut(), &rects, &values).unwrap();
+        let fills = fill::fills(planes, &rects, &values);
+        program.check_cover(&picture, &expected, &[0], |planes, _| cover::fills(&fills, planes));
+
+        let object = Area::from_corner(2.0, 1.0, 30.0, 20.0);
+        let cells: Vec<MosaicRegion> =
+            rects.iter().enumerate().map(|(i, rect)| MosaicRegion::new(*rect, object, [3, 7][i])).collect();
+        let mut expected = picture.clone();
+        mosaic::mosaic(&mut expected.frame_mut(), &cells).unwrap();
+        let grids = CellGrid::all(planes, &cells);
+        let sums = vec![0xa5; cover::mosaic_bytes(&grids)];
+        program.check_cover(&picture, &expected, &sums, |planes, sums| cover::mosaic(&grids, planes, sums));
+    }
 }
 
 /// Kernels for fixed radii, for all pixel families, at sizes from one pixel to several blocks.

@@ -91,8 +91,8 @@ pub struct CellGrid {
     pub field: Field,
     /// Samples of a channel in a row, and rows of the field, that the picture has.
     pub count: [u32; 2],
-    /// Luma samples from one sample to the next, along rows and down columns.
-    pub unit: [u32; 2],
+    /// log2 of the luma samples from one sample to the next, along rows and down columns.
+    pub unit_log2: [u32; 2],
     /// The first luma sample of the first cell, which may be outside of the picture.
     pub origin: [i32; 2],
     /// The side of the cells, in luma samples.
@@ -127,10 +127,11 @@ impl CellGrid {
     ) -> Self {
         let (layout, shift) = (&picture.layouts()[plane], picture.shift(plane));
         let count = [channels[0].count(layout), field.layout.height];
-        let unit = [1 << (channels[0].shift + shift[0]), (field.step as u32) << shift[1]];
+        // A field has every second row.
+        let unit_log2 = [channels[0].shift + shift[0], shift[1] + field.step as u32 - 1];
         let first_luma = [0, field.first_row as u32];
         let covered = [channels[0].covered(layout, rect), rect.y()..rect.bottom()];
-        let cell = |axis: usize, sample: u32| region.cell(axis, sample * unit[axis] + first_luma[axis]);
+        let cell = |axis: usize, sample: u32| region.cell(axis, (sample << unit_log2[axis]) + first_luma[axis]);
         let first = [0, 1].map(|axis| cell(axis, covered[axis].start));
         let last = [0, 1].map(|axis| cell(axis, covered[axis].end.min(count[axis]) - 1));
         Self {
@@ -138,7 +139,7 @@ impl CellGrid {
             channels,
             field,
             count,
-            unit,
+            unit_log2,
             origin: [0, 1].map(|axis| region.corner[axis] + first[axis] * region.side as i32),
             side: region.side,
             cells: [0, 1].map(|axis| (last[axis] - first[axis]) as u32 + 1),

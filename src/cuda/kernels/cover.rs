@@ -93,7 +93,7 @@ fn launch(kernel: Kernel, blocks: u64, shared_bytes: u32, args: Args) -> Launch 
 /// The parts that the rows of each cell of a grid are divided into.
 fn parts(grid: &CellGrid) -> u64 {
     // One more than a side has, because it need not begin with a cell.
-    let samples = |axis: usize| u64::from((grid.side / grid.unit[axis] + 1).min(grid.count[axis]));
+    let samples = |axis: usize| u64::from(((grid.side >> grid.unit_log2[axis]) + 1).min(grid.count[axis]));
     (samples(0) * samples(1)).div_ceil(PART_SAMPLES).min(MAX_PARTS)
 }
 
@@ -144,7 +144,7 @@ fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid
         channel_step: grid.channels.get(1).map_or(0, |second| second.first - first.first) as u32,
         pixel_step: first.step as u32,
         count: grid.count,
-        unit: grid.unit,
+        unit_log2: grid.unit_log2,
         luma: [0, grid.field.first_row as u32],
         origin: grid.origin,
         side: grid.side,
