@@ -251,7 +251,6 @@ impl Kernel {
 /// The parameter of a kernel.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the types are documented")]
-#[expect(clippy::large_enum_variant, reason = "most are large, and few exist at a time")]
 pub enum Args {
     Blur(BlurArgs),
     Alpha(AlphaArgs),
