@@ -31,7 +31,7 @@ use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::plan::{AlphaMode, Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::regions::{Area, Rect};
-use gstcudagaussblur::filter::tiles::{BlurCover, BlurRegion, BlurTiles, Patch};
+use gstcudagaussblur::filter::tiles::{BlurCover, BlurRegion, BlurTiles, CropCost, Patch};
 use gstcudagaussblur::filter::wide::Factor;
 
 /// A device so small that even small frames are several blocks high.
@@ -293,7 +293,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
             |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
         let regions = rects.iter().enumerate().map(region).collect();
         let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
-        let tiles = BlurTiles::new(&cover, planes, [1, 16][turn % 2]);
+        let tiles = BlurTiles::new(&cover, planes, CropCost { column_step: [1, 16][turn % 2], crop_bytes: [0; 2] });
         let blurred = noise.bytes(tiles.bytes.max(1));
         let mut expected = picture.clone();
         for Patch { to, offset, pitch, .. } in &tiles.patches {

@@ -12,8 +12,8 @@ use crate::filter::regions::Rect;
 /// Access to the memory of a frame that is being blurred.
 ///
 /// # Safety
-/// Until this is dropped, the memory that `frames` returns does not move, although this may; nobody writes the source, and
-/// nobody else accesses the destination. Device memory and streams are of the context that the engine uses, and live until the
+/// Until this is dropped, the memory that `frames` returns does not move, although this may; nobody else writes the source, and
+/// nobody else accesses the destination. In device memory, source and destination may be the same, for covers in place. Device memory and streams are of the context that the engine uses, and live until the
 /// work that is enqueued on the streams is done. If this is leaked, the memory is never freed.
 pub unsafe trait FrameAccess: Sized {
     /// The frame to read and the frame to write. The same at every call.

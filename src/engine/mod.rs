@@ -16,7 +16,8 @@ use crate::cpu::CpuEngine;
 pub use crate::cuda::driver::device::{ExternalContext, has_driver};
 use crate::cuda::{CudaEngine, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
-use crate::filter::frame::{Frame, FrameMut, ValidFrames};
+use crate::filter::BlurParams;
+use crate::filter::frame::{Frame, FrameError, FrameMut, ValidFrames};
 use crate::filter::plan::Options;
 use crate::filter::regions::Rect;
 pub use crate::filter::tiles::{BlurCover, BlurRegion};
@@ -28,7 +29,7 @@ use in_flight::{Abandoned, BorrowedFrame, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use plan_cache::{PlanCache, form};
 pub use stats::{Stats, StepTime};
-use tiles::BlurredTiles;
+use tiles::{BlurredTiles, TileCache};
 
 /// A request for a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Engine {
     plans: PlanCache,
     /// The regions of the last frame of which only regions were blurred.
     tiles: BlurredTiles,
+    /// The same for frames in device memory.
+    device_tiles: TileCache,
     stats: Stats,
     abandoned: Arc<Abandoned>,
 }
@@ -119,6 +122,7 @@ impl Engine {
             falls_back: false,
             plans: PlanCache::default(),
             tiles: BlurredTiles::default(),
+            device_tiles: TileCache::default(),
             stats,
             abandoned: Arc::default(),
         }
@@ -186,6 +190,15 @@ impl Engine {
         Ok(self.complete(in_flight)?.failure)
     }
 
+    /// Copies a frame from host memory to device memory or back, and waits. It does not count as a frame.
+    pub fn transfer<F: FrameAccess>(&mut self, access: F) -> Result<CompletedFrame<F>, EngineError> {
+        let Stats { frames_cpu, frames_cuda, .. } = self.stats;
+        let in_flight = self.submit(BlurParams::PASSTHROUGH, access)?;
+        let completed = self.complete(in_flight);
+        self.stats = Stats { frames_cpu, frames_cuda, ..self.stats };
+        completed
+    }
+
     /// Submits a frame. The CPU backend blurs it before this returns; CUDA enqueues it.
     pub fn submit<F: FrameAccess>(
         &mut self,
@@ -196,6 +209,9 @@ impl Engine {
         let (direct, windows) = (access.can_leak(), access.windows().to_vec());
         let (source, destination) = access.frames();
         let frames = ValidFrames::new(source, destination)?;
+        if frames.share_device_memory() {
+            return Err(FrameError::SharedMemory.into());
+        }
         let plan = self.plans.get(options, frames.layouts());
         self.stats.form = form(&plan);
         let mut failure = None;

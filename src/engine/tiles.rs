@@ -5,13 +5,34 @@ use super::error::EngineError;
 use crate::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
 use crate::filter::plan::Options;
 use crate::filter::regions::Rect;
-use crate::filter::tiles::{BlurCover, BlurTiles, BlurredCrop, Patch};
+use crate::filter::tiles::{BlurCover, BlurTiles, BlurredCrop, CropCost, Patch};
+
+/// The tiles of the last frame, which are those of the next one too if nothing moves.
+#[derive(Default)]
+pub struct TileCache {
+    made_for: Option<(BlurCover, Vec<PlaneLayout>, CropCost)>,
+    tiles: BlurTiles,
+}
+
+impl TileCache {
+    /// The tiles of a cover for frames of these planes.
+    pub fn get(&mut self, cover: &BlurCover, layouts: &[PlaneLayout], cost: CropCost) -> &BlurTiles {
+        let is_same = self.made_for.as_ref().is_some_and(|(own_cover, own_layouts, own_cost)| {
+            own_cover == cover && own_layouts == layouts && *own_cost == cost
+        });
+        if !is_same {
+            self.tiles = BlurTiles::new(cover, layouts, cost);
+            self.made_for = Some((cover.clone(), layouts.to_vec(), cost));
+        }
+        &self.tiles
+    }
+}
 
 /// The blurred crops of a frame, until what the regions cover is written. The memory is used again for the next frame.
 #[derive(Default)]
 pub struct BlurredTiles {
     memory: Vec<u8>,
-    tiles: BlurTiles,
+    cache: TileCache,
 }
 
 impl BlurredTiles {
@@ -22,24 +43,17 @@ impl BlurredTiles {
         &mut self,
         cover: &BlurCover,
         source: &Frame,
+        cost: CropCost,
         mut blur: impl FnMut(Options, &Frame, &mut FrameMut, &[Rect]) -> Result<(), E>,
     ) -> Result<(), E> {
         let layouts: Vec<PlaneLayout> = source.iter().map(|plane| plane.layout).collect();
-        self.tiles = BlurTiles::new(cover, &layouts, 1);
-        self.reserve(self.tiles.bytes)?;
-        for job in &self.tiles.jobs {
+        let Self { memory, cache } = self;
+        let tiles = cache.get(cover, &layouts, cost);
+        reserve(memory, tiles.bytes)?;
+        for job in &tiles.jobs {
             let windows: Vec<Rect> = job.crops.iter().map(|blurred| blurred.window).collect();
-            let (frame, mut out) = (sub_frame(source, &job.crops), output(&mut self.memory, &job.crops));
+            let (frame, mut out) = (sub_frame(source, &job.crops), output(memory, &job.crops));
             blur(job.options, &frame, &mut out, &windows)?;
-        }
-        Ok(())
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<(), EngineError> {
-        if bytes > self.memory.len() {
-            let out_of_memory = |_| EngineError::OutOfMemory { bytes };
-            self.memory.try_reserve_exact(bytes - self.memory.len()).map_err(out_of_memory)?;
-            self.memory.resize(bytes, 0);
         }
         Ok(())
     }
@@ -47,7 +61,7 @@ impl BlurredTiles {
     /// Writes what the regions cover into the frame that was blurred, or into one of the same layouts that holds its rows.
     /// All other bytes stay unchanged.
     pub fn write(&self, frame: &mut FrameMut) {
-        for Patch { to, offset, pitch, .. } in &self.tiles.patches {
+        for Patch { to, offset, pitch, .. } in &self.cache.tiles.patches {
             let plane = &mut frame[to.plane];
             for (i, row) in to.plane_rows().enumerate() {
                 let blurred = &self.memory[offset + i * pitch..][..to.bytes];
@@ -55,6 +69,15 @@ impl BlurredTiles {
             }
         }
     }
+}
+
+fn reserve(memory: &mut Vec<u8>, bytes: usize) -> Result<(), EngineError> {
+    if bytes > memory.len() {
+        let out_of_memory = |_| EngineError::OutOfMemory { bytes };
+        memory.try_reserve_exact(bytes - memory.len()).map_err(out_of_memory)?;
+        memory.resize(bytes, 0);
+    }
+    Ok(())
 }
 
 /// The memory of crops that follow each other, as a frame.

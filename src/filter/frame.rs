@@ -209,6 +209,8 @@ pub enum FrameError {
     Mismatch,
     #[error("a frame needs at least one plane")]
     Empty,
+    #[error("the input frame and the output frame are the same memory, where a blur would read what it has written")]
+    SharedMemory,
 }
 
 impl FrameError {
@@ -434,6 +436,16 @@ impl<'a> ValidFrames<'a> {
     /// Whether either frame is in device memory.
     pub fn use_device(&self) -> bool {
         self.source.is_device() || self.destination.is_device()
+    }
+
+    /// Whether a plane of the source is a plane of the destination, in device memory.
+    pub fn share_device_memory(&self) -> bool {
+        let (FrameMemory::Device { planes: from, .. }, FrameMemory::Device { planes: to, .. }) =
+            (&self.source, &self.destination)
+        else {
+            return false;
+        };
+        from.iter().any(|from| to.iter().any(|to| from.address == to.address))
     }
 
     /// Whether both frames are in device memory.

@@ -27,6 +27,8 @@ pub struct BlurParams {
 }
 
 impl BlurParams {
+    /// Some Gaussian.
+    pub const ANY: Self = Self { sigma: 1.0, kernel_size: 0 };
     /// A sigma of 0: frames are copied.
     pub const PASSTHROUGH: Self = Self { sigma: 0.0, kernel_size: 0 };
 

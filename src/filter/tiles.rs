@@ -79,50 +79,80 @@ fn bounds(a: Rect, b: Rect) -> Rect {
     Rect::new(x, y, right - x, bottom - y).unwrap_or(a)
 }
 
+/// What crops cost where they are blurred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CropCost {
+    /// Crops start at multiples of so many pixels, a power of two, if they can.
+    pub column_step: u32,
+    /// Bytes whose blur takes as long as everything that a crop takes beside the blur of its bytes, for planes of one or two
+    /// channels and for planes of more.
+    pub crop_bytes: [usize; 2],
+}
+
+impl CropCost {
+    /// The cost of crops, in bytes.
+    fn of(self, crops: &[PlaneCrop]) -> usize {
+        let cost = |crop: &PlaneCrop| {
+            let layout = &crop.layout;
+            layout.row_bytes() * layout.height as usize + self.crop_bytes[usize::from(layout.channels > 2)]
+        };
+        crops.iter().map(cost).sum()
+    }
+}
+
 /// Rectangles that are blurred with one crop.
 struct Tile {
     rects: Vec<Rect>,
     bounds: Rect,
     crops: Vec<PlaneCrop>,
-    /// Bytes of the crops, to which the time of their blur is about proportional.
+    /// The cost of the crops.
     cost: usize,
 }
 
 impl Tile {
-    fn new(geometry: &CropGeometry, rects: Vec<Rect>, bounds: Rect) -> Self {
+    fn new(geometry: &CropGeometry, cost: CropCost, rects: Vec<Rect>, bounds: Rect) -> Self {
         let crops = geometry.crops(bounds);
-        let cost = crops.iter().map(|crop| crop.layout.row_bytes() * crop.layout.height as usize).sum();
-        Self { rects, bounds, crops, cost }
+        Self { cost: cost.of(&crops), rects, bounds, crops }
     }
 }
 
 /// Divides rectangles into tiles. The crops of rectangles near each other overlap so much that one crop around them costs
 /// less.
-fn tiles(geometry: &CropGeometry, rects: &[Rect]) -> Vec<Tile> {
-    let join = |a: &mut Tile, b: &mut Tile| {
-        let rects = [std::mem::take(&mut a.rects), std::mem::take(&mut b.rects)].concat();
-        Tile::new(geometry, rects, bounds(a.bounds, b.bounds))
+fn tiles(geometry: &CropGeometry, cost: CropCost, rects: &[Rect]) -> Vec<Tile> {
+    let mut apart: Vec<Tile> =
+        regions::disjoint(rects).into_iter().map(|rect| Tile::new(geometry, cost, vec![rect], rect)).collect();
+    // First, because joining two at a time takes time where there are many.
+    if let Some(whole) = whole(geometry, cost, &mut apart) {
+        return vec![whole];
+    }
+    let joined = |one: &Tile, other: &Tile| {
+        let joined = Tile::new(geometry, cost, Vec::new(), bounds(one.bounds, other.bounds));
+        (joined.cost <= one.cost + other.cost).then_some(joined)
     };
-    let is_worth_it =
-        |a: &Tile, b: &Tile| Tile::new(geometry, Vec::new(), bounds(a.bounds, b.bounds)).cost <= a.cost + b.cost;
     let mut tiles: Vec<Tile> = Vec::new();
-    for rect in regions::disjoint(rects) {
-        let mut tile = Tile::new(geometry, vec![rect], rect);
-        while let Some(index) = tiles.iter().position(|other| is_worth_it(&tile, other)) {
-            tile = join(&mut tile, &mut tiles.swap_remove(index));
+    for mut tile in apart {
+        while let Some((index, around)) =
+            tiles.iter().enumerate().find_map(|(index, other)| Some((index, joined(other, &tile)?)))
+        {
+            let other = tiles.swap_remove(index);
+            tile = Tile { rects: [tile.rects, other.rects].concat(), ..around };
         }
         tiles.push(tile);
     }
     // Joining two at a time may end with more than the whole picture.
-    if let Some(around) = tiles.iter().map(|tile| tile.bounds).reduce(bounds) {
-        let whole = Tile::new(geometry, Vec::new(), around);
-        let apart: usize = tiles.iter().map(|tile| tile.cost).sum();
-        if tiles.len() > 1 && whole.cost <= apart {
-            let rects = tiles.into_iter().flat_map(|tile| tile.rects).collect();
-            return vec![Tile { rects, ..whole }];
-        }
+    match whole(geometry, cost, &mut tiles) {
+        Some(whole) => vec![whole],
+        None => tiles,
     }
-    tiles
+}
+
+/// One tile around all, if that costs less. Its rectangles are taken from the others.
+fn whole(geometry: &CropGeometry, cost: CropCost, tiles: &mut Vec<Tile>) -> Option<Tile> {
+    let around = tiles.iter().map(|tile| tile.bounds).reduce(bounds)?;
+    let whole = Tile::new(geometry, cost, Vec::new(), around);
+    let apart: usize = tiles.iter().map(|tile| tile.cost).sum();
+    (tiles.len() > 1 && whole.cost <= apart)
+        .then(|| Tile { rects: tiles.drain(..).flat_map(|tile| tile.rects).collect(), ..whole })
 }
 
 /// A crop of a plane, and where its blurred samples are in the tile memory.
@@ -181,14 +211,14 @@ pub struct BlurTiles {
 }
 
 impl BlurTiles {
-    /// For a frame of these planes. The crops start at multiples of `column_step` pixels, a power of two, if they can.
-    pub fn new(cover: &BlurCover, layouts: &[PlaneLayout], column_step: u32) -> Self {
+    /// For a frame of these planes.
+    pub fn new(cover: &BlurCover, layouts: &[PlaneLayout], cost: CropCost) -> Self {
         let mut all = Self::default();
         for (strength, (options, rects)) in cover.by_strength().into_iter().enumerate() {
-            let geometry = CropGeometry::new(options, layouts).with_column_step(column_step);
+            let geometry = CropGeometry::new(options, layouts).with_column_step(cost.column_step);
             let rects: Vec<Rect> = rects.into_iter().filter_map(|rect| geometry.picture().clipped(rect)).collect();
             let mut jobs = Vec::new();
-            for tile in tiles(&geometry, &rects) {
+            for tile in tiles(&geometry, cost, &rects) {
                 let crops: Vec<BlurredCrop> =
                     tile.crops.iter().map(|crop| all.place(&geometry, *crop, tile.bounds)).collect();
                 for from in crops.iter().filter(|from| geometry.is_written(from.crop.plane)) {

@@ -224,8 +224,9 @@ static int copy(const Copy2D* c, Stream* stream) {
   };
   for (int type : {c->src_type, c->dst_type})
     if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  const std::size_t least_pitch = c->rows > 1 ? c->bytes : 0;
-  if (c->src_pitch < least_pitch || c->dst_pitch < least_pitch) return CUDA_ERROR_INVALID_VALUE;
+  // A pitch counts for a single row too, unless it is 0.
+  for (std::size_t pitch : {c->src_pitch, c->dst_pitch})
+    if (pitch < c->bytes && (pitch || c->rows > 1)) return CUDA_ERROR_INVALID_VALUE;
   const Side to = side(c->dst_type, c->dst_host, c->dst_device, c->dst_x, c->dst_y, c->dst_pitch);
   const Side from = side(c->src_type, c->src_host, c->src_device, c->src_x, c->src_y, c->src_pitch);
   return copy(to, from, c->bytes, c->rows, stream);

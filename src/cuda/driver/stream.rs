@@ -143,6 +143,18 @@ impl Stream {
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
     }
 
+    /// Enqueues a copy of the first `bytes` bytes of a plane in device memory, with those between its rows.
+    ///
+    /// # Safety
+    /// Both planes hold the bytes and live until the copy is complete; nobody writes the source or accesses the destination
+    /// before then.
+    pub unsafe fn copy_bytes(&self, from: &DevicePlane, to: &DevicePlane, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: both planes hold the bytes, as the caller promises.
+        unsafe { sys::cuMemcpyDtoDAsync_v2(to.address, from.address, bytes, self.raw) }
+            .result()
+            .when(self.device, "copying a plane")
+    }
+
     /// Enqueues a copy of the first `rows` rows of a plane in device memory, `row_bytes` bytes each.
     ///
     /// # Safety

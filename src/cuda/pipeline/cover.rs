@@ -157,11 +157,16 @@ unsafe fn copy_frame(layouts: &[PlaneLayout], planes: &DevicePlanes, stream: &St
         let (row_bytes, last) = (layout.row_bytes(), layout.height as usize - 1);
         // Where the rows of planes alternate, the bytes between the rows of one are those of another.
         let has_padding = [sources, destinations].iter().all(|planes| is_apart(layouts, planes, index));
-        let whole_bytes = if has_padding { from.pitch.min(to.pitch) } else { row_bytes };
         // SAFETY: both planes hold the rows and, before the last one, what is between them; the rest is the caller's promise.
         unsafe {
-            stream.copy_rows(from, to, whole_bytes, last)?;
-            stream.copy_rows(&from.from_row(last), &to.from_row(last), row_bytes, 1)?;
+            if has_padding && from.pitch == to.pitch {
+                stream.copy_bytes(from, to, last * from.pitch + row_bytes)?;
+            } else if has_padding {
+                stream.copy_rows(from, to, from.pitch.min(to.pitch), last)?;
+                stream.copy_rows(&from.from_row(last), &to.from_row(last), row_bytes, 1)?;
+            } else {
+                stream.copy_rows(from, to, row_bytes, last + 1)?;
+            }
         }
     }
     Ok(())
