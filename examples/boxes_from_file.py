@@ -87,7 +87,7 @@ def read_boxes(lines):
         left, top = (max(0, math.floor(numbers[name])) for name in ("x", "y"))
         right = max(left, math.ceil(numbers["x"] + numbers["width"]))
         bottom = max(top, math.ceil(numbers["y"] + numbers["height"]))
-        box = (row.get("label") or "object", confidence, left, top, right - left, bottom - top)
+        box = (row.get("label") or "", confidence, left, top, right - left, bottom - top)
         boxes.append((numbers[position], box))
     return position, boxes
 
@@ -235,7 +235,7 @@ def main():
     finally:
         if os.path.exists(arguments.result):
             os.remove(arguments.result)
-    print(f"{count} frames, {found} boxes covered, wrote {final}")
+    print(f"{count} frames, {found} boxes attached, wrote {final}")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ fn planes(info: &VideoInfo, layouts: &[PlaneLayout], buffer: &gst::Buffer) -> (b
     let map = buffer.map_readable().unwrap();
     let meta = buffer.meta::<VideoMeta>();
     let is_padded = meta.as_ref().is_some_and(|meta| meta.stride()[0] == pitch(&layouts[0]) as i32);
+    let is_default = meta.as_ref().is_none_or(|meta| meta.stride() == info.stride());
+    assert!(is_padded || is_default, "strides of neither");
     let (offsets, strides) = match &meta {
         Some(meta) => (meta.offset(), meta.stride()),
         None => (info.offset(), info.stride()),
@@ -66,8 +68,7 @@ fn check(info: &VideoInfo, out: &gst::Buffer, source: &Picture, covered: &Pictur
     assert!(is_padded || !must_pad, "the output has other pitches");
     for (index, layout) in source.planes.iter().enumerate() {
         let is_covered = strongest(&source.planes, index, &regions);
-        let stride = if is_padded { pitch(layout) } else { got[index].len().div_ceil(layout.height as usize) };
-        let stride = if is_padded { stride } else { info.stride()[index] as usize };
+        let stride = if is_padded { pitch(layout) } else { info.stride()[index] as usize };
         for y in 0..layout.height as usize {
             let width = if is_padded { pitch(layout) } else { layout.row_bytes() };
             for x in 0..width {
@@ -324,12 +325,12 @@ fn detections_stay_covered_for_the_hold_time() {
     blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
     push(&mut blur, &[], false);
     push(&mut blur, &place, true);
-    // The same caps again end nothing, other caps do.
-    blur.caps(&info);
+    // Another frame rate ends nothing, another size does.
+    blur.caps(&VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).fps((30, 1)).build().unwrap());
     push(&mut blur, &place, false);
     push(&mut blur, &place, true);
-    let other = VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).fps((30, 1)).build().unwrap();
-    blur.caps(&other);
+    blur.caps(&VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1] + 1).fps((30, 1)).build().unwrap());
+    blur.caps(&info);
     push(&mut blur, &[], false);
 }
 
@@ -351,8 +352,18 @@ fn labels_and_confidence_select_detections() {
     add(&mut input, "plate", (41, 2, 5, 5), None);
     add(&mut input, "plate", (41, 22, 5, 5), Some(f64::NAN));
     add(&mut input, "cat", (61, 2, 5, 5), Some(1.0));
+    // Detectors without names for their classes write an empty one.
+    add(&mut input, "", (61, 22, 5, 5), Some(1.0));
+    add(&mut input, " face\r", (1, 42, 5, 5), Some(1.0));
     let out = blur.push(input);
-    check(&info, &out, &picture, &expected, &[rect(1, 2, 5, 5), rect(41, 2, 5, 5), rect(41, 22, 5, 5)], true);
+    check(
+        &info,
+        &out,
+        &picture,
+        &expected,
+        &[rect(1, 2, 5, 5), rect(41, 2, 5, 5), rect(41, 22, 5, 5), rect(61, 22, 5, 5), rect(1, 42, 5, 5)],
+        true,
+    );
 }
 
 /// Boxes that are empty, outside of the picture or as large as numbers get.
@@ -365,7 +376,10 @@ fn strange_boxes_cover_what_they_have_of_the_picture() {
         ((5, 5, 0, 9), None),
         ((97, 0, 5, 5), None),
         ((0, 61, 5, 5), None),
-        ((u32::MAX, u32::MAX, u32::MAX, u32::MAX), None),
+        ((2_000_000_000, 5, 9, 9), None),
+        // Producers with signed boxes wrap the corner of an object that is partly left of and above the frame.
+        ((u32::MAX - 5, u32::MAX - 3, 10, 12), Some(rect(0, 0, 4, 8))),
+        ((u32::MAX, u32::MAX, u32::MAX, u32::MAX), Some(rect(0, 0, 97, 61))),
         ((96, 60, 1, 1), Some(rect(96, 60, 1, 1))),
         ((90, 50, u32::MAX, u32::MAX), Some(rect(90, 50, 7, 11))),
         ((0, 0, u32::MAX, 1), Some(rect(0, 0, 97, 1))),
@@ -475,7 +489,7 @@ fn properties_change_while_playing() {
     set(&blur, "region-mode", "frame");
     check_whole(&info, &blur.push(buffer(&info, &picture)), &picture, &blurred(&picture, 6.0));
     set(&blur, "sigma", "0");
-    assert_eq!(blur.push(buffer(&info, &picture)).size(), buffer(&info, &picture).size());
+    check(&info, &blur.push(buffer(&info, &picture)), &picture, &picture, &[], true);
     set(&blur, "region-mode", "inside");
     set(&blur, "cover", "fill");
     let (_, got) = planes(&info, &picture.planes, &blur.push(buffer(&info, &picture)));
@@ -563,4 +577,27 @@ fn frames_that_cannot_be_covered_are_not_pushed() {
     assert_eq!(blur.try_push(with_roi(overlapping, "face", (1, 1, 9, 9))), Err(gst::FlowError::Error));
     let errors = blur.messages(gst::MessageType::Error);
     assert!(matches!(&errors[..], [one] if one.contains("the planes of the input buffer overlap")), "{errors:?}");
+}
+
+/// With `kernel-size`, a small object is blurred no less than a large one; and what covers nothing says so.
+#[test]
+fn strength_is_not_limited_by_kernel_size_and_nothing_is_called_covered_that_is_not() {
+    let info = info(VideoFormat::Gray8, [200, 120]);
+    let picture = noise(&info, 8);
+    let mut blur = covering("sigma=20 kernel-size=3 expand=0 hold-time=0", true, &info);
+    blur.element.set_property("strength", 0.25);
+    let out = blur.push(with_roi(buffer(&info, &picture), "face", (50, 60, 40, 40)));
+    check(&info, &out, &picture, &blurred(&picture, 20.0), &[rect(50, 60, 40, 40)], true);
+
+    for properties in ["sigma=0", "planes=chroma"] {
+        let mut blur = covering(&format!("on-missing=cover post-messages=true {properties}"), true, &info);
+        check(&info, &blur.push(buffer(&info, &picture)), &picture, &picture, &[], true);
+        let next = || blur.bus.pop_filtered(&[gst::MessageType::Warning, gst::MessageType::Element]).unwrap();
+        let (warning, message) = (next(), next());
+        let gst::MessageView::Warning(warning) = warning.view() else { panic!("{warning:?}") };
+        assert!(warning.error().to_string().contains("it is not covered, because"), "{warning:?}");
+        let structure = message.structure().unwrap();
+        assert_eq!((structure.get::<&str>("covered"), structure.get::<f64>("covered-area")), (Ok("nothing"), Ok(0.0)));
+        assert_eq!([stat(&blur, "frames"), stat(&blur, "frames-untouched")], [1, 1]);
+    }
 }

@@ -10,6 +10,7 @@ use super::caps;
 use super::debug::CAT;
 use super::gstcuda::CudaStream;
 use super::pinned_allocator::PinnedAllocator;
+use super::region_settings::RegionMode;
 use super::state::SharedState;
 
 const VIDEO_META: &str = gst_video::BUFFER_POOL_OPTION_VIDEO_META.as_str();
@@ -48,10 +49,13 @@ fn pinned_allocator(state: &SharedState) -> Option<PinnedAllocator> {
 }
 
 /// Proposes a pool to upstream.
-pub fn propose_pool(state: &SharedState, query: &mut gst::query::Allocation) {
+pub fn propose_pool(state: &SharedState, decide_query: &gst::query::Allocation, query: &mut gst::query::Allocation) {
     query.add_allocation_meta::<gst_video::VideoMeta>(None);
     let Some((caps, size)) = video_caps(query) else { return };
-    let min_buffers = waiting_frames(state);
+    // With regions, upstream's buffers are pushed downstream, which may hold some.
+    let is_handed_on = state.settings().regions.mode != RegionMode::Frame;
+    let held = decide_query.allocation_pools().next().filter(|_| is_handed_on).map_or(0, |(_, _, min, _)| min);
+    let min_buffers = waiting_frames(state) + held;
     let params = PoolParams { caps: &caps, size, min_buffers, max_buffers: 0 };
     if caps::is_device(&caps) {
         if let Some(pool) = state.context().and_then(|context| context.new_pool())

@@ -38,6 +38,8 @@ pub enum Analytics {
 type RawRelationMeta = gst::ffi::GstMeta;
 /// `GstAnalyticsMtdType`.
 type MtdType = usize;
+/// `GST_ANALYTICS_MTD_TYPE_ANY`.
+const ANY_TYPE: MtdType = 0;
 
 /// `GstAnalyticsMtd`, and all the types that it stands for: an entry of a relation meta. The same in all versions.
 #[repr(C)]
@@ -70,6 +72,8 @@ type GetOrientedLocation = unsafe extern "C" fn(
 struct Library {
     iterate: unsafe extern "C" fn(*mut RawRelationMeta, *mut *mut c_void, MtdType, *mut RawMtd) -> glib::ffi::gboolean,
     get_relation: unsafe extern "C" fn(*const RawRelationMeta, c_uint, c_uint) -> c_uint,
+    /// `None` before GStreamer 1.26, where there are no segmentations.
+    segmentation_type: Option<extern "C" fn() -> MtdType>,
     detection_type: extern "C" fn() -> MtdType,
     detection_label: unsafe extern "C" fn(*const RawMtd) -> glib::ffi::GQuark,
     detection_location: GetLocation,
@@ -103,6 +107,7 @@ impl Library {
         Some(Self {
             iterate: symbol!(b"gst_analytics_relation_meta_iterate\0")?,
             get_relation: symbol!(b"gst_analytics_relation_meta_get_relation\0")?,
+            segmentation_type: symbol!(b"gst_analytics_segmentation_mtd_get_mtd_type\0"),
             detection_type: symbol!(b"gst_analytics_od_mtd_get_mtd_type\0")?,
             detection_label: symbol!(b"gst_analytics_od_mtd_get_obj_type\0")?,
             detection_location: symbol!(b"gst_analytics_od_mtd_get_location\0")?,
@@ -133,17 +138,30 @@ impl Library {
         entries
     }
 
-    /// All detections of a relation meta, or `None` if one cannot be read.
+    /// All detections of a relation meta. A meta without any entry says that a detector found nothing. One that has other
+    /// entries only, such as a class of the whole frame, says nothing about objects; but a segmentation without a detection
+    /// is an object that cannot be read.
     ///
     /// # Safety
     /// `meta` is a GstAnalyticsRelationMeta, which stays alive and unchanged during the call.
-    unsafe fn detections(&self, meta: *mut RawRelationMeta) -> Option<Vec<Detection>> {
+    unsafe fn detections(&self, meta: *mut RawRelationMeta) -> Analytics {
         // SAFETY: `meta` is a live relation meta that does not change before the entries are dropped, at the end of
         // this function.
         let [detections, tracks] =
             unsafe { [self.entries(meta, (self.detection_type)()), self.entries(meta, (self.tracking_type)())] };
+        if detections.is_empty() {
+            // SAFETY: as for the entries above.
+            let has = |of: MtdType| unsafe { !self.entries(meta, of).is_empty() };
+            return match self.segmentation_type {
+                Some(segmentation_type) if has(segmentation_type()) => Analytics::Unreadable,
+                _ if has(ANY_TYPE) => Analytics::Absent,
+                _ => Analytics::Present(Vec::new()),
+            };
+        }
         // SAFETY: `detection` is an entry of that type in a live relation meta, and so is every track.
-        detections.iter().map(|detection| unsafe { self.detection(detection, &tracks) }).collect()
+        let found: Option<_> =
+            detections.iter().map(|detection| unsafe { self.detection(detection, &tracks) }).collect();
+        found.map_or(Analytics::Unreadable, Analytics::Present)
     }
 
     /// A detection, with the number of the first track that it is related to.
@@ -209,12 +227,14 @@ impl Library {
     }
 }
 
-/// The text of a label; `None` for the quark 0, which stands for no label.
+/// The text of a label without blanks around it; `None` for the quark 0, which stands for no label, and for an empty text,
+/// which is what detectors write that have no names for their classes.
 pub fn label_text(label: glib::ffi::GQuark) -> Option<String> {
     // SAFETY: the function accepts every number. It returns null, or a string that is never freed.
     let text = unsafe { glib::ffi::g_quark_to_string(label) };
     // SAFETY: `text` is not null, and a string of GLib that is never freed.
-    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// The API type of relation metas, if anything in this process has registered it.
@@ -242,9 +262,10 @@ pub fn read(buffer: &gst::BufferRef) -> Analytics {
         }
         // SAFETY: `meta` is a meta of the API GstAnalyticsRelationMetaAPI, whose only implementation is
         // GstAnalyticsRelationMeta. The borrow of the buffer keeps it alive and unchanged.
-        let Some(found) = Library::get().and_then(|library| unsafe { library.detections(meta) }) else {
-            return Analytics::Unreadable;
-        };
-        detections.get_or_insert_with(Vec::new).extend(found);
+        match Library::get().map(|library| unsafe { library.detections(meta) }) {
+            None | Some(Analytics::Unreadable) => return Analytics::Unreadable,
+            Some(Analytics::Absent) => (),
+            Some(Analytics::Present(found)) => detections.get_or_insert_with(Vec::new).extend(found),
+        }
     }
 }

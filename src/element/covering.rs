@@ -5,9 +5,8 @@
 use gst::prelude::*;
 use gst_base::prelude::*;
 
-use super::debug::CAT;
 use super::error::FrameFailure;
-use super::frame_cover::FrameCover;
+use super::frame_cover::{Extent, FrameCover};
 use super::hold::FrameTime;
 use super::region_message::{self, MessageTimes};
 use super::regions::FrameRegions;
@@ -17,9 +16,7 @@ use super::stream::{FrameTask, Stream};
 use super::video_frame::{InPlaceFrame, VideoFramePair};
 use super::{detector_metas, streaming};
 use crate::engine::{Backend, EngineError, FrameAccess};
-use crate::filter::BlurParams;
 use crate::filter::frame::{Destination, Side, Source, copy_with_padding};
-use crate::filter::plan::Options;
 
 /// Decides what is done with a frame, by its metas and the previous frames.
 pub fn decide(
@@ -50,12 +47,17 @@ pub fn decide(
     };
     let stream_time = times.stream_time.map(gst::ClockTime::nseconds);
     let decision = stream.tracker.update(regions, found, time, stream_time, format.picture_size());
-    if decision.is_missing {
-        note_missing(element, state, &decision.regions, &times);
-    }
+    let is_warned = decision.is_missing && count_missing(state) == 1;
+    let is_unreadable = decision.is_unreadable;
+    let warn = |consequence: &str| {
+        if is_warned {
+            warn_of_missing(element, is_unreadable, consequence, &times);
+        }
+    };
     match decision.regions {
         FrameRegions::Drop => {
             stream.task = FrameTask::Drop;
+            warn("it is dropped");
             state.with_snapshot(|snapshot| {
                 let stats = &mut snapshot.regions;
                 stats.frames_dropped += 1;
@@ -68,36 +70,50 @@ pub fn decide(
         FrameRegions::Error => stream.pending_error = Some(FrameFailure::NoDetection),
         covered => {
             let cover = FrameCover::new(regions, stream.options, covered, decision.is_missing, &format);
+            match cover.extent {
+                Extent::Frame if cover.cover.is_empty() => warn(
+                    "it is not covered, because sigma and strength are 0 or \
+                    planes selects nothing",
+                ),
+                Extent::Frame => warn("it is covered as a whole"),
+                // It is passed on because on-missing=pass says so.
+                Extent::Regions | Extent::Outside => (),
+            }
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
             stream.task = FrameTask::Cover(cover, message);
         }
     }
 }
 
-/// Counts a frame that no detector has looked at, and warns at the first one, unless it is passed on.
-fn note_missing(element: &gst_base::BaseTransform, state: &SharedState, regions: &FrameRegions, times: &MessageTimes) {
-    let before = state.with_snapshot(|snapshot| {
+/// Counts a frame that no detector has looked at, and returns how many there were.
+fn count_missing(state: &SharedState) -> u64 {
+    state.with_snapshot(|snapshot| {
         snapshot.regions.frames_missing += 1;
-        snapshot.regions.frames_missing - 1
-    });
-    let consequence = match regions {
-        FrameRegions::Whole => "it is covered as a whole",
-        FrameRegions::Drop => "it is dropped",
-        // It is wanted so, or the error says it.
-        FrameRegions::Regions(_) | FrameRegions::Error => return,
-    };
+        snapshot.regions.frames_missing
+    })
+}
+
+/// Warns of the first frame that no detector has looked at.
+fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, consequence: &str, times: &MessageTimes) {
     let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
-    if before == 0 {
-        gst::element_warning!(
-            element,
-            gst::StreamError::Failed,
-            ("the frame {time} has no detector metas, or none that can be read: {consequence} (on-missing); put \
-                 cudagaussblur right after the detector, or set on-missing=pass if the detector attaches nothing when it \
-                 finds nothing; further frames are counted in stats (frames-missing)")
-        );
+    let (cause, cure) = if is_unreadable {
+        (
+            "has detector metas that cannot be read (a segmentation without a detection, or libgstanalytics-1.0.so.0 is \
+             missing)",
+            "use a detector that attaches object detections",
+        )
     } else {
-        gst::log!(CAT, obj = element, "the frame {time} has no detector metas: {consequence}");
-    }
+        (
+            "has no detector metas",
+            "put cudagaussblur right after the detector, or set on-missing=pass if the detector attaches nothing when it \
+             finds nothing",
+        )
+    };
+    gst::element_warning!(
+        element,
+        gst::StreamError::Failed,
+        ("the frame {time} {cause}: {consequence}; {cure}; further frames are counted in stats (frames-missing)")
+    );
 }
 
 fn times(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> MessageTimes {
@@ -216,9 +232,7 @@ fn transfer(
     frames: VideoFramePair,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
-    let options = Options::from(BlurParams::PASSTHROUGH);
-    let in_flight = stream.engine.submit(options, frames).map_err(|error| fail(error.into()))?;
-    let completed = stream.engine.complete(in_flight).map_err(|error| fail(error.into()))?;
+    let completed = stream.engine.transfer(frames).map_err(|error| fail(error.into()))?;
     streaming::warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }

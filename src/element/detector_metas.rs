@@ -65,7 +65,8 @@ fn roi_detection(meta: &gst::MetaRef<gst_video::VideoRegionOfInterestMeta>) -> D
         // Not the meta's own method, which has no answer for the quark 0.
         label: analytics::label_text(label),
         confidence: roi_confidence(meta),
-        area: Area::from_corner(x.into(), y.into(), width.into(), height.into()),
+        // The meta has no signed corner: producers wrap the one of an object that is partly left of or above the frame.
+        area: Area::from_corner(x.cast_signed().into(), y.cast_signed().into(), width.into(), height.into()),
         tracking_id: tracking_id.and_then(|id| u64::try_from(id).ok()),
     }
 }

@@ -79,6 +79,10 @@ impl FrameCover {
             Extent::Frame => whole.into_iter().collect(),
         };
         let cover = match settings.cover {
+            // The channels that `planes` selects are none of this format.
+            region_settings::Cover::Blur if !format.has_channels(options) => {
+                Cover::Blur(BlurCover { planes: options.planes, alpha: options.alpha, regions: Vec::new() })
+            }
             region_settings::Cover::Blur => {
                 let strength = if extent == Extent::Outside { 0.0 } else { settings.strength };
                 let region = |region: &Region| BlurRegion {
@@ -99,7 +103,7 @@ impl FrameCover {
             },
         };
         let covered_area = match extent {
-            _ if covered.is_empty() => 0.0,
+            _ if cover.is_empty() => 0.0,
             Extent::Frame => 1.0,
             Extent::Regions | Extent::Outside => {
                 let samples = |rect: &Rect| f64::from(rect.width()) * f64::from(rect.height());
@@ -117,8 +121,12 @@ impl FrameCover {
     }
 }
 
-/// The Gaussian that covers an object. `kernel-size` is that of `sigma` and does not limit a σ that follows the object.
+/// The Gaussian that covers an object. `kernel-size` limits it only where every region has the same: a small object must
+/// not stay visible because its σ is `sigma`, while larger ones are blurred by a σ that `kernel-size` does not fit.
 fn region_params(params: BlurParams, strength: f64, object: Area) -> BlurParams {
+    if strength == 0.0 {
+        return params;
+    }
     let sigma = strength_sigma(params.sigma(), strength, object.short_side());
-    if sigma == params.sigma() { params } else { BlurParams::new(sigma, 0).unwrap_or(params) }
+    BlurParams::new(sigma, 0).unwrap_or(params)
 }

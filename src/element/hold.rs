@@ -28,6 +28,8 @@ struct Covered {
     detection: Detection,
     /// Nanoseconds since it was last found; 0 in the frame where it is found.
     age: u64,
+    /// Whether it was last found in an earlier frame.
+    is_held: bool,
 }
 
 /// The detections that are covered: those of the current frame, and those that vanished less than `hold-time` ago.
@@ -39,7 +41,8 @@ struct Covered {
 ///
 /// Time passes by timestamps. For a frame without one it passes by the frame's duration, and without that not at all:
 /// everything stays covered until a frame with a timestamp or [`Hold::clear`]. A timestamp before the previous one counts
-/// as the same time; at a discontinuity it is a jump back, after which nothing is held. A discontinuity forward is only
+/// as the same time; at a discontinuity one that is more than the hold time before it is a jump back, after which nothing
+/// is held. A discontinuity forward is only
 /// lost frames, over which objects are held as long as their time lasts: elements that drop a frame set the flag too.
 #[derive(Debug, Default)]
 pub struct Hold {
@@ -57,20 +60,22 @@ impl Hold {
         hold_time: u64,
         found: Vec<Detection>,
     ) -> impl Iterator<Item = (&Detection, bool)> {
-        let is_back = time.timestamp.zip(self.clock).is_some_and(|(now, previous)| now < previous);
-        if time.is_discont && is_back {
+        let back = time.timestamp.zip(self.clock).map_or(0, |(now, previous)| previous.saturating_sub(now));
+        if time.is_discont && back > hold_time {
             self.clear();
         }
         let elapsed = self.advance(time);
         let mut vanished = std::mem::take(&mut self.covered);
         remove_found(&mut vanished, &found);
-        for object in &mut vanished {
+        vanished.retain_mut(|object| {
+            let was_found = object.age == 0 && !object.is_held;
+            object.is_held = true;
             object.age = object.age.saturating_add(elapsed);
-        }
-        vanished.retain(|object| object.age < hold_time);
+            object.age < hold_time || was_found && hold_time > 0
+        });
         merge_oldest(&mut vanished);
         let own = found.len();
-        self.covered = found.into_iter().map(|detection| Covered { detection, age: 0 }).collect();
+        self.covered = found.into_iter().map(|detection| Covered { detection, age: 0, is_held: false }).collect();
         self.covered.append(&mut vanished);
         self.covered.iter().enumerate().map(move |(i, object)| (&object.detection, i >= own))
     }
@@ -100,7 +105,11 @@ fn remove_found(objects: &mut Vec<Covered>, found: &[Detection]) {
     let mut is_new = vec![true; found.len()];
     objects.retain(|object| {
         let id = object.detection.tracking_id;
-        let same = (0..found.len()).find(|i| is_new[*i] && id.is_some() && found[*i].tracking_id == id);
+        let label = &object.detection.label;
+        // Trackers of several classes may each count from 0.
+        let is_same_class = |new: &Detection| new.label.is_none() || label.is_none() || new.label == *label;
+        let is_same = |new: &Detection| id.is_some() && new.tracking_id == id && is_same_class(new);
+        let same = (0..found.len()).find(|i| is_new[*i] && is_same(&found[*i]));
         same.inspect(|i| is_new[*i] = false).is_none()
     });
     let mut pairs = Vec::new();
@@ -139,6 +148,7 @@ fn merge_oldest(vanished: &mut Vec<Covered>) {
             tracking_id: None,
         },
         age: one.age.min(other.age),
+        is_held: true,
     });
     vanished.extend(merged);
 }
@@ -191,10 +201,11 @@ mod tests {
 
     #[test]
     fn time_is_over_at_hold_time() {
-        for (hold_time, covered) in [(0, 0), (FRAME, 0), (FRAME + 1, 1), (u64::MAX, 1)] {
+        for (hold_time, covered) in [(0, [0, 0]), (1, [1, 0]), (2 * FRAME, [1, 0]), (2 * FRAME + 1, [1, 1])] {
             let mut hold = Hold::default();
             hold.update(at(0), hold_time, vec![face(10.0)]).for_each(drop);
-            assert_eq!(hold.update(at(1), hold_time, vec![]).count(), covered, "{hold_time}");
+            let counts = [1, 2].map(|frame| hold.update(at(frame), hold_time, vec![]).count());
+            assert_eq!(counts, covered, "{hold_time}: one frame at least");
         }
         let mut hold = Hold::default();
         hold.update(at(0), 0, vec![face(10.0)]).for_each(drop);
@@ -208,10 +219,12 @@ mod tests {
         assert_eq!(update(&mut hold, at(100), &[face(10.0)]), [10.0]);
         assert_eq!(update(&mut hold, jump(105), &[]), [10.0], "frames were lost");
         assert_eq!(update(&mut hold, at(103), &[]), [10.0], "reordered");
+        assert_eq!(update(&mut hold, jump(95), &[]), [10.0], "resynchronised");
         assert_eq!(update(&mut hold, jump(3), &[]), [], "back");
         update(&mut hold, at(4), &[face(10.0)]);
-        assert_eq!(update(&mut hold, jump(30), &[]), [], "forward beyond the time");
-        update(&mut hold, at(31), &[face(10.0)]);
+        assert_eq!(update(&mut hold, jump(30), &[]), [10.0], "forward beyond the time: one frame");
+        assert_eq!(update(&mut hold, at(31), &[]), []);
+        update(&mut hold, at(32), &[face(10.0)]);
         let unknown = FrameTime { timestamp: None, ..jump(0) };
         assert_eq!(update(&mut hold, unknown, &[]), [10.0], "without a timestamp nothing is known");
     }
@@ -242,7 +255,9 @@ mod tests {
         assert_eq!(update(&mut hold, at(1), &[object("face", Some(2), 6.0)]), [6.0], "a new ID at the same place");
         assert_eq!(update(&mut hold, at(2), &[object("hat", Some(3), 6.0)]), [6.0, 6.0], "another label");
         assert_eq!(update(&mut hold, at(3), &[object("face", Some(9), 300.0)]), [6.0, 6.0, 300.0], "another place");
-        assert_eq!(update(&mut hold, at(4), &[object("head", Some(3), 900.0)]), [6.0, 300.0, 900.0], "ID 3 is back");
+        assert_eq!(update(&mut hold, at(4), &[object("hat", Some(3), 900.0)]), [6.0, 300.0, 900.0], "ID 3 is back");
+        let other = object("plate", Some(9), 900.0);
+        assert_eq!(update(&mut hold, at(5), &[other]), [6.0, 300.0, 900.0, 900.0], "ID 9 of another tracker");
 
         let exactly_a_third = Area::from_corner(30.0, 100.0, 60.0, 60.0);
         let mut hold = Hold::default();

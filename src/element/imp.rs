@@ -70,7 +70,7 @@ impl ElementImpl for CudaGaussBlur {
             gst::subclass::ElementMetadata::new(
                 "CUDA Gaussian blur",
                 "Filter/Effect/Video",
-                "Blurs video with an exact Gaussian; the same bytes on every backend",
+                "Blurs video with an exact Gaussian, or covers parts of it by blur, mosaic or fill; the same bytes on every backend",
                 "The cudagaussblur authors",
             )
         });
@@ -190,8 +190,8 @@ impl BaseTransformImpl for CudaGaussBlur {
     ) -> Result<(), gst::LoggableError> {
         self.parent_propose_allocation(decide_query, query)?;
         // Without a decide_query the element is in passthrough, and downstream has answered the query.
-        if decide_query.is_some() {
-            allocation::propose_pool(&self.state, query);
+        if let Some(decide_query) = decide_query {
+            allocation::propose_pool(&self.state, decide_query, query);
         }
         Ok(())
     }

@@ -37,8 +37,9 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
     });
     cuda_context::share_context(element, state, &engine);
     let cuda_stream = state.context().and_then(|context| context.new_stream());
-    let stream = Stream::new(engine, settings.max_in_flight as usize, options, cuda_stream);
-    let passthrough = stream.is_passthrough(settings.regions.mode);
+    let mut stream = Stream::new(engine, settings.max_in_flight as usize, options, cuda_stream);
+    stream.mode = settings.regions.mode;
+    let passthrough = stream.is_passthrough();
     state.start_stream(stream);
     element.set_passthrough(passthrough);
     element.notify("active-backend");

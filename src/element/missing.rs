@@ -49,8 +49,13 @@ impl Detectors {
                 self.seen = true;
                 return Decision::Regions;
             }
-            // A detector exists, but what it found is unknown.
-            Looked::Unreadable => self.seen = true,
+            // A detector exists, but what it found is unknown, which is not nothing.
+            Looked::Unreadable => {
+                self.seen = true;
+                if on_missing == OnMissing::Pass {
+                    return Decision::Whole;
+                }
+            }
             Looked::No => (),
         }
         match on_missing {
@@ -94,8 +99,11 @@ mod tests {
         ] {
             let mut detectors = Detectors::default();
             for looked in [Looked::No, Looked::Yes, Looked::NotAsked, Looked::No, Looked::Unreadable] {
-                let looks = matches!(looked, Looked::Yes | Looked::NotAsked);
-                let expected = if looks { Decision::Regions } else { decision };
+                let expected = match looked {
+                    Looked::Yes | Looked::NotAsked => Decision::Regions,
+                    Looked::Unreadable if decision == Decision::Regions => Decision::Whole,
+                    Looked::Unreadable | Looked::No => decision,
+                };
                 assert_eq!(detectors.decide(on_missing, looked), expected, "{on_missing:?} {looked:?}");
             }
         }

@@ -6,6 +6,7 @@ use gst::prelude::*;
 
 use super::detection::{Detection, Labels};
 use super::zones::{ZoneError, Zones};
+use crate::filter::mosaic::CELLS_MAX;
 
 /// The type of `region-mode`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
@@ -79,8 +80,6 @@ pub enum OnMissing {
 const EXPAND_MAX: f64 = 4.0;
 /// Largest `strength`, as a share of the shorter side.
 const STRENGTH_MAX: f64 = 2.0;
-/// Largest `cells`.
-const CELLS_MAX: u32 = 64;
 const DEFAULT_EXPAND: f64 = 0.2;
 const DEFAULT_STRENGTH: f64 = 0.25;
 const DEFAULT_CELLS: u32 = 6;
@@ -331,7 +330,8 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         glib::ParamSpecDouble::builder("strength")
             .nick("Strength")
             .blurb(
-                "Least standard deviation of the blur of a region, as a share of its shorter side; 0 uses sigma alone",
+                "Least standard deviation of the blur of a region, as a share of the object's shorter side (before expand); \
+                    0 uses sigma alone, as does region-mode=outside",
             )
             .minimum(0.0)
             .maximum(STRENGTH_MAX)
@@ -341,7 +341,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecUInt::builder("cells")
             .nick("Cells")
-            .blurb("Cells of the mosaic along a region's shorter side; fewer hide more")
+            .blurb("Cells of the mosaic along the object's shorter side (before expand), of 8x8 pixels at least; fewer hide more")
             .minimum(1)
             .maximum(CELLS_MAX)
             .default_value(DEFAULT_CELLS)

@@ -2,7 +2,7 @@
 //! The regions of each frame: which detections count, what is held, and what becomes of a frame without detections.
 
 use super::detection::Detection;
-use super::detector_metas::Found;
+use super::detector_metas::{Found, Looked};
 use super::hold::{FrameTime, Hold};
 use super::missing::{Decision, Detectors};
 use super::region_settings::{RegionMode, RegionSettings, RegionSources};
@@ -50,6 +50,8 @@ pub struct FrameDecision {
     pub regions: FrameRegions,
     /// Whether a detector should have looked at the frame, and did not.
     pub is_missing: bool,
+    /// Whether the frame has metas of a detector that cannot be read.
+    pub is_unreadable: bool,
 }
 
 /// What the regions of a frame need to know about the previous frames.
@@ -72,9 +74,10 @@ impl RegionTracker {
     ) -> FrameDecision {
         let decision = self.detectors.decide(settings.on_missing, found.looked);
         let is_missing = decision != Decision::Regions || self.detectors.is_silent(found.looked);
+        let is_unreadable = found.looked == Looked::Unreadable;
         found.detections.retain(|detection| settings.counts(detection));
         let covered = self.hold.update(time, settings.hold_time, found.detections);
-        let whole = |regions| FrameDecision { regions, is_missing };
+        let whole = |regions| FrameDecision { regions, is_missing, is_unreadable };
         match decision {
             Decision::Whole => return whole(FrameRegions::Whole),
             Decision::Drop => return whole(FrameRegions::Drop),
@@ -92,7 +95,7 @@ impl RegionTracker {
         let covered = covered.filter(|(_, is_held)| !is_held || settings.mode != RegionMode::Outside);
         let mut regions: Vec<FrameRegion> = covered.filter_map(of_detection).collect();
         if settings.sources.contains(RegionSources::ZONES) {
-            let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(stream_time));
+            let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(stream_time, time.duration));
             let of_zone = |region| FrameRegion { region, origin: Origin::Zone, label: None };
             regions.extend(zones.filter_map(|zone| Region::new(zone.area(size), 0.0, size)).map(of_zone));
         }
@@ -110,7 +113,6 @@ mod tests {
     use gst::prelude::*;
 
     use super::super::detection::Labels;
-    use super::super::detector_metas::Looked;
     use super::super::region_settings::OnMissing;
     use super::super::zones::Zones;
     use super::*;

@@ -40,6 +40,8 @@ pub struct Stream {
     pub options: Options,
     /// What is done with the current frame.
     pub task: FrameTask,
+    /// What is covered. Frames of which regions are covered are never in flight.
+    pub mode: RegionMode,
     /// The regions of the previous frames.
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
@@ -60,6 +62,7 @@ impl Stream {
             format: None,
             options,
             task: FrameTask::Blur,
+            mode: RegionMode::Frame,
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
             pending_error: None,
@@ -69,8 +72,8 @@ impl Stream {
 
     /// Whether the base class passes frames on unchanged. It never does where regions are covered, because every change
     /// between passthrough and a blur renegotiates, nor where frames are uploaded or downloaded.
-    pub fn is_passthrough(&self, mode: RegionMode) -> bool {
-        mode == RegionMode::Frame
+    pub fn is_passthrough(&self) -> bool {
+        self.mode == RegionMode::Frame
             && match &self.format {
                 Some(format) => format.is_passthrough(&self.options),
                 None => self.options.params.is_passthrough(),
@@ -78,11 +81,13 @@ impl Stream {
     }
 
     /// The time that a frame may wait in the element for later frames. It is 0 on the CPU, which completes a frame when
-    /// it is submitted, and for frames that stay on the device, which are pushed without waiting for the device.
+    /// it is submitted, for frames that stay on the device, which are pushed without waiting for the device, and where
+    /// regions are covered.
     pub fn latency(&self) -> gst::ClockTime {
         let Some(format) = &self.format else { return gst::ClockTime::ZERO };
         let frames = self.max_in_flight as u64 - 1;
-        if self.engine.active() == Backend::Cpu || frames == 0 || format.is_device_resident() {
+        let is_at_once = self.mode != RegionMode::Frame || format.is_device_resident();
+        if self.engine.active() == Backend::Cpu || frames == 0 || is_at_once {
             return gst::ClockTime::ZERO;
         }
         let [numerator, denominator] =

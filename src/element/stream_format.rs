@@ -7,6 +7,7 @@ use gst_video::VideoInterlaceMode;
 use gst_video::prelude::*;
 
 use super::formats;
+use crate::filter::BlurParams;
 use crate::filter::crop::PictureGeometry;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::Options;
@@ -72,6 +73,12 @@ impl StreamFormat {
     /// Whether frames are passed on unchanged with these options. Frames that change their memory never are.
     pub fn is_passthrough(&self, options: &Options) -> bool {
         self.is_same_memory() && options.is_passthrough(&self.layouts[0])
+    }
+
+    /// Whether frames have channels that `options` selects.
+    pub fn has_channels(&self, options: Options) -> bool {
+        let params = BlurParams::ANY;
+        !Options { params, ..options }.is_passthrough(&self.layouts[0])
     }
 
     /// Whether input and output are both in CUDA memory.

@@ -38,14 +38,13 @@ pub fn set_caps(
     let Some(format) = StreamFormat::new(info, on_device) else {
         return Err(gst::loggable_error!(CAT, "video format {video_format} is not supported: {incaps}"));
     };
-    let mode = state.settings().regions.mode;
     let update = |stream: &mut Stream| {
-        // Downstream's wish for another pool leads to the same caps again, which end nothing.
-        if stream.format.as_ref().is_none_or(|previous| previous.info() != format.info()) {
+        // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
+        if stream.format.as_ref().is_none_or(|previous| previous.picture_size() != format.picture_size()) {
             stream.tracker.clear();
         }
         stream.format = Some(format.into());
-        (stream.is_passthrough(mode), stream.engine.active(), stream.latency())
+        (stream.is_passthrough(), stream.engine.active(), stream.latency())
     };
     let Some((passthrough, active, latency)) = state.with_stream(update) else { return Ok(()) };
     if active == Backend::Cpu && on_device.contains(&true) {
@@ -76,6 +75,7 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     }
     let Some(mut stream) = state.take_stream() else { return };
     stream.options = options;
+    stream.mode = mode;
     stream.task = FrameTask::Blur;
     stream.pending_error = cuda_context::adopt_context(element, state, &mut stream, buffer).err();
     if mode == RegionMode::Frame {
@@ -83,8 +83,9 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     } else if stream.pending_error.is_none() {
         covering::decide(element, state, &mut stream, &settings, buffer);
     }
-    let passthrough = stream.is_passthrough(mode);
+    let (passthrough, latency) = (stream.is_passthrough(), stream.latency());
     state.put_back_stream(stream);
+    set_latency(element, state, latency);
     if element.is_passthrough() != passthrough {
         gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
         element.set_passthrough(passthrough);

@@ -133,10 +133,13 @@ impl Zone {
         Area::from_corner(self.x * width, self.y * height, self.width * width, self.height * height)
     }
 
-    /// Whether it is covered at this stream time, in nanoseconds. It is, if the time of a frame is not known.
-    pub fn is_active(&self, stream_time: Option<u64>) -> bool {
-        stream_time
-            .is_none_or(|time| self.start.is_none_or(|start| start <= time) && self.end.is_none_or(|end| time < end))
+    /// Whether it is covered in a frame from this stream time on that lasts for `duration`, both in nanoseconds: in every
+    /// frame that shares some time with it, and if the time of the frame is not known.
+    pub fn is_active(&self, stream_time: Option<u64>, duration: Option<u64>) -> bool {
+        stream_time.is_none_or(|time| {
+            let last = time.saturating_add(duration.unwrap_or(0).saturating_sub(1));
+            self.start.is_none_or(|start| start <= last) && self.end.is_none_or(|end| time < end)
+        })
     }
 }
 
@@ -288,8 +291,13 @@ mod tests {
             (both, [false, true, true, false]),
         ] {
             let zone = read([zone]).unwrap()[0];
-            assert_eq!([9, 10, 19, 20].map(|time| zone.is_active(Some(time))), active, "{zone:?}");
-            assert!(zone.is_active(None), "without a time every zone is covered");
+            assert_eq!([9, 10, 19, 20].map(|time| zone.is_active(Some(time), None)), active, "{zone:?}");
+            let in_frame = [Some((0, 10)), Some((0, 11)), Some((19, 5)), Some((20, 5))];
+            let in_frame =
+                in_frame.map(|frame| zone.is_active(frame.map(|(time, _)| time), frame.map(|(_, length)| length)));
+            let expected = [zone.start.is_none(), true, true, zone.end.is_none()];
+            assert_eq!(in_frame, expected, "{zone:?}");
+            assert!(zone.is_active(None, None), "without a time every zone is covered");
         }
     }
 }

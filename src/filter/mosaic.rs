@@ -18,6 +18,9 @@ use super::frame::{Field, Frame, FrameError, FrameMut, Plane, PlaneLayout, Side,
 use super::regions::{Area, Rect};
 use super::samples::{Channel, channels, covered_fields};
 
+/// The smallest side of a cell, in luma samples. Smaller cells would leave small objects as they are.
+const MIN_SIDE: f64 = 8.0;
+
 /// Most cells along the short side of an object.
 pub const CELLS_MAX: u32 = 64;
 
@@ -34,7 +37,7 @@ pub struct MosaicRegion {
 
 impl MosaicRegion {
     /// The region `rect` with at most `cells` cells, 1 to [`CELLS_MAX`], along the shorter side of `object`, both in luma
-    /// samples. The cells begin in the upper left corner of the object. The cells of an
+    /// samples. No cell is smaller than 8x8. The cells begin in the upper left corner of the object. The cells of an
     /// object without a finite size above 0 are larger than the picture, because what it hides is not known.
     pub fn new(rect: Rect, object: Area, cells: u32) -> Self {
         // Far beyond every picture, and small enough for all sums.
@@ -47,7 +50,7 @@ impl MosaicRegion {
         };
         let whole = |edge: f64| if edge.is_nan() { -FAR } else { edge.floor().clamp(-FAR, FAR) };
         let corner = [object.left, object.top].map(|edge| whole(edge) as i32);
-        Self { rect, corner, side: side.ceil().clamp(1.0, FAR) as u32 }
+        Self { rect, corner, side: side.ceil().clamp(MIN_SIDE, FAR) as u32 }
     }
 
     /// The side of the cells, in luma samples.

@@ -66,9 +66,10 @@ impl Area {
         }
     }
 
-    /// The length of the shorter side.
+    /// The length of the shorter side; not a number if a side is none.
     pub fn short_side(self) -> f64 {
-        (self.right - self.left).min(self.bottom - self.top)
+        let [width, height] = [self.right - self.left, self.bottom - self.top];
+        if width < height { width } else { height + 0.0 * width }
     }
 
     fn size(self) -> f64 {
@@ -216,10 +217,11 @@ impl Region {
 /// bytes of the full-frame blur.
 pub fn strength_sigma(sigma: f64, strength: f64, short_side: f64) -> f64 {
     let wanted = strength * short_side;
-    if wanted.is_nan() || wanted <= sigma {
+    if wanted <= sigma {
         return sigma;
     }
-    if wanted >= SIGMA_MAX {
+    // The size of what is not a number is not known.
+    if wanted >= SIGMA_MAX || wanted.is_nan() {
         return SIGMA_MAX;
     }
     // Products with powers of two are exact, so a value on the grid stays where it is.
@@ -523,7 +525,7 @@ mod tests {
         assert_eq!(strength_sigma(0.0, 0.25, 0.01), 2_f64.powi(-9) * GRID_STEPS[2]);
         assert_eq!(strength_sigma(1.5, 2.0, 1e12), SIGMA_MAX);
         assert_eq!(strength_sigma(1.5, 2.0, f64::INFINITY), SIGMA_MAX);
-        assert_eq!(strength_sigma(1.5, f64::NAN, 100.0), 1.5);
+        assert_eq!(strength_sigma(1.5, f64::NAN, 100.0), SIGMA_MAX);
         let mut last = 0.0;
         for i in 1..200_000 {
             let wanted = f64::from(i) / 100.0;

@@ -85,12 +85,6 @@ fn word(row: &[u8], index: usize) -> u32 {
     u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// The rows in the plane of what is covered of a field, with the rows' numbers in the field.
-pub fn rows(covered: Covered) -> impl Iterator<Item = (u32, usize)> {
-    let Covered { field, rect } = covered;
-    (rect.y()..rect.bottom()).map(move |y| (y, field.first_row + y as usize * field.step))
-}
-
 /// What a rectangle covers in each plane of a picture.
 pub fn covered_fields(picture: &PictureGeometry, rect: Rect) -> impl Iterator<Item = (usize, Covered)> {
     (0..picture.layouts().len())
