@@ -293,7 +293,8 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
             |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
         let regions = rects.iter().enumerate().map(region).collect();
         let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
-        let tiles = BlurTiles::new(&cover, planes, CropCost { column_step: [1, 16][turn % 2], crop_bytes: [0; 2] });
+        let tiles =
+            BlurTiles::new(&cover, planes, CropCost { column_step: [1, 16][turn % 2], operation_bytes: [0; 2] });
         let blurred = noise.bytes(tiles.bytes.max(1));
         let mut expected = picture.clone();
         for Patch { to, offset, pitch, .. } in &tiles.patches {

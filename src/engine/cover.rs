@@ -12,18 +12,18 @@ use crate::filter::mosaic::{CellGrid, MosaicRegion, mosaic};
 use crate::filter::regions::Rect;
 use crate::filter::tiles::{BlurCover, BlurJob, CropCost};
 
-/// On the CPU 48 KB are blurred in the time that the operations of one more plane take (two cores, AVX-512).
-const CPU_COST: CropCost = CropCost { column_step: 1, crop_bytes: [48 << 10; 2] };
+/// On the CPU 10 KB are blurred in the time that an operation on one more plane takes (two cores, AVX-512).
+const CPU_COST: CropCost = CropCost { column_step: 1, operation_bytes: [10 << 10; 2] };
 
 /// Through the device, host memory crosses the bus twice, which takes longer than the launches for one more crop.
-const TRANSFER_COST: CropCost = CropCost { column_step: 1, crop_bytes: [512 << 10; 2] };
+const TRANSFER_COST: CropCost = CropCost { column_step: 1, operation_bytes: [100 << 10; 2] };
 
-/// On the device the launches for one more crop take as long as the blur of megabytes: 15 µs for a crop of three or four
-/// channels, and as much for four planes of fewer, which share launches; 4K RGBA takes 0.9 µs a megabyte (H200).
+/// On the device a launch takes as long as the blur of megabytes: 3 µs, and 4K RGBA takes 0.9 µs a megabyte (H200). Four
+/// planes of one or two channels share a launch.
 ///
 /// Every format has rows that are aligned to 16 bytes at multiples of 16 columns, if the frame is, which the kernels load
 /// fastest.
-const DEVICE_COST: CropCost = CropCost { column_step: 16, crop_bytes: [4 << 20, 12 << 20] };
+const DEVICE_COST: CropCost = CropCost { column_step: 16, operation_bytes: [800 << 10, 2400 << 10] };
 
 /// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
 /// beyond the frame is ignored. Neither the order of regions nor duplicates matter.

@@ -199,6 +199,15 @@ impl CropGeometry {
         self.is_aligned
     }
 
+    /// About how many operations, one after the other, the blur of a plane takes: one in the direct form; in the wide form a
+    /// decimation and an interpolation for each level, and the blur of the smallest plane.
+    pub fn operations(&self, plane: usize) -> usize {
+        // The grid of rows, because that of columns may be a step of crops.
+        let grid = self.needs[plane].map_or(1, |[_, down]| down.grid);
+        // Every level is by 4, but one that is by 2.
+        1 + 2 * grid.ilog2().div_ceil(2) as usize
+    }
+
     /// Whether the blur writes this plane. It reads a plane that it does not write if that has the alpha.
     pub fn is_written(&self, plane: usize) -> bool {
         self.written[plane]

@@ -84,17 +84,18 @@ fn bounds(a: Rect, b: Rect) -> Rect {
 pub struct CropCost {
     /// Crops start at multiples of so many pixels, a power of two, if they can.
     pub column_step: u32,
-    /// Bytes whose blur takes as long as everything that a crop takes beside the blur of its bytes, for planes of one or two
+    /// Bytes whose blur takes as long as everything that an operation on a crop takes beside them, for planes of one or two
     /// channels and for planes of more.
-    pub crop_bytes: [usize; 2],
+    pub operation_bytes: [usize; 2],
 }
 
 impl CropCost {
     /// The cost of crops, in bytes.
-    fn of(self, crops: &[PlaneCrop]) -> usize {
+    fn of(self, geometry: &CropGeometry, crops: &[PlaneCrop]) -> usize {
         let cost = |crop: &PlaneCrop| {
             let layout = &crop.layout;
-            layout.row_bytes() * layout.height as usize + self.crop_bytes[usize::from(layout.channels > 2)]
+            let own = self.operation_bytes[usize::from(layout.channels > 2)] * geometry.operations(crop.plane);
+            layout.row_bytes() * layout.height as usize + own
         };
         crops.iter().map(cost).sum()
     }
@@ -112,7 +113,7 @@ struct Tile {
 impl Tile {
     fn new(geometry: &CropGeometry, cost: CropCost, rects: Vec<Rect>, bounds: Rect) -> Self {
         let crops = geometry.crops(bounds);
-        Self { cost: cost.of(&crops), rects, bounds, crops }
+        Self { cost: cost.of(geometry, &crops), rects, bounds, crops }
     }
 }
 

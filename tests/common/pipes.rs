@@ -56,11 +56,11 @@ pub const COVERS: [&str; 5] = [
 /// none. `covers` are properties. Returns how many frames were compared.
 pub fn check_regions(format: &str, [width, height]: [u32; 2], covers: &[&str]) -> usize {
     const FRAMES: usize = 6;
-    // In frames of 1/30 s: the first zone in all but the fourth, the second from the third on, the third in the last two.
+    // In frames of 1/30 s: the first zone in all but the fourth, another in the third, another in the last two.
     let zones = "zones=<[zone,x=0.05,y=0.11,width=0.23,height=0.31,end=90000000],\
-                 [zone,x=0.05,y=0.11,width=0.23,height=0.31,start=130000000],\
+                 [zone,x=0.05,y=0.11,width=0.23,height=0.31,start=134000000],\
                  [zone,x=0.2,y=0.2,width=0.33,height=0.41,start=60000000,end=90000000],\
-                 [zone,x=0.7,y=0.6,width=0.9,height=0.9,start=130000000]>";
+                 [zone,x=0.7,y=0.6,width=0.9,height=0.9,start=134000000]>";
     let source = format!(
         "videotestsrc num-buffers={FRAMES} pattern=ball ! video/x-raw,format={format},width={width},height={height}"
     );
