@@ -133,8 +133,9 @@ new_structure.restype = ctypes.c_void_p
 def translate(pad, info, read_boxes):
     """The probe. A frame whose detections cannot be read or attached is dropped, not passed on uncovered."""
     try:
-        structure = pad.get_current_caps().get_structure(0)
-        width, height = structure.get_value("width"), structure.get_value("height")
+        # Not the structure of the caps, which GStreamer 1.26 wraps.
+        video = GstVideo.VideoInfo.new_from_caps(pad.get_current_caps())
+        width, height = video.width, video.height
         boxes = read_boxes(info.get_buffer(), width, height)
         # Without any meta, on-missing decides about the frame.
         if boxes is not None:

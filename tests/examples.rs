@@ -237,7 +237,7 @@ fn python_covers_boxes_of_a_file() {
             "--hold=0",
             "--labels=plate",
         ]));
-        assert!(stdout.starts_with("20 frames, 5 boxes covered"), "{name}: {stdout}");
+        assert!(stdout.starts_with("20 frames, 5 boxes attached"), "{name}: {stdout}");
         let brightness = box_brightness(&workspace, "covered.mp4");
         assert_eq!(brightness.len(), 20, "{name}");
         for (frame, value) in brightness.into_iter().enumerate() {
