@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::state::SharedState;
 use super::stream::{FrameTask, Stream};
 use super::video_frame::{InPlaceFrame, VideoFramePair};
-use super::{detector_metas, streaming};
+use super::{detector_metas, reporting};
 use crate::engine::{Backend, EngineError, FrameAccess};
 use crate::filter::frame::{Destination, Side, Source, copy_with_padding};
 
@@ -144,7 +144,7 @@ pub fn cover(
     let FrameTask::Cover(cover, message) = std::mem::replace(&mut stream.task, FrameTask::Blur) else {
         return Err(gst::FlowError::Error);
     };
-    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
     let can_hand_on = stream.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
@@ -187,7 +187,7 @@ fn cover_in_place(
     buffer: gst::Buffer,
     side: Side,
 ) -> Result<gst::Buffer, gst::FlowError> {
-    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
     if cover.cover.is_empty() {
         return Ok(buffer);
     }
@@ -197,7 +197,7 @@ fn cover_in_place(
     if let Some(mut planes) = frame.host_frame() {
         let fell_back = stream.engine.cover(&cover.cover, &mut planes).map_err(|error| fail(error.into()))?;
         drop(planes);
-        streaming::warn_of_fallback(element, state, stream, fell_back);
+        reporting::warn_of_fallback(element, state, stream, fell_back);
         return Ok(frame.into_output(false));
     }
     let completed = stream.engine.cover_on_device(&cover.cover, frame).map_err(|error| fail(error.into()))?;
@@ -212,12 +212,12 @@ fn cover_copy(
     cover: &FrameCover,
     mut frames: VideoFramePair,
 ) -> Result<gst::Buffer, gst::FlowError> {
-    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
     if let (Source::Host(source), Destination::Host(mut destination)) = frames.frames() {
         copy_with_padding(&source, &mut destination).map_err(|error| fail(EngineError::from(error).into()))?;
         let fell_back = stream.engine.cover(&cover.cover, &mut destination).map_err(|error| fail(error.into()))?;
         drop((source, destination));
-        streaming::warn_of_fallback(element, state, stream, fell_back);
+        reporting::warn_of_fallback(element, state, stream, fell_back);
         return Ok(frames.into_output(false));
     }
     let completed = stream.engine.cover_on_device(&cover.cover, frames).map_err(|error| fail(error.into()))?;
@@ -231,8 +231,8 @@ fn transfer(
     stream: &mut Stream,
     frames: VideoFramePair,
 ) -> Result<gst::Buffer, gst::FlowError> {
-    let fail = |failure: FrameFailure| streaming::post_failure(element, &failure);
+    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
     let completed = stream.engine.transfer(frames).map_err(|error| fail(error.into()))?;
-    streaming::warn_of_fallback(element, state, stream, completed.failure);
+    reporting::warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }

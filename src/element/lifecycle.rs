@@ -10,7 +10,7 @@ use super::settings::Backend;
 use super::snapshot::Snapshot;
 use super::state::SharedState;
 use super::stream::Stream;
-use super::{cuda_context, streaming};
+use super::{cuda_context, reporting};
 use crate::engine::{DeviceSelector, Engine};
 
 /// Opens the engine that the settings select, in the pipeline's CUDA context if it has one.
@@ -52,7 +52,7 @@ pub fn stop(element: &gst_base::BaseTransform, state: &SharedState) {
     if let Some(mut stream) = state.stop_stream() {
         // Dropped first, because dropping a frame in flight can add to the stats.
         stream.discard_in_flight();
-        streaming::report_stats(element, state, &stream.engine);
+        reporting::report_stats(element, state, &stream.engine);
     }
     state.replace_context(None);
     state.with_snapshot(|snapshot| snapshot.active = Backend::Auto);

@@ -27,6 +27,7 @@ mod pinned_allocator;
 mod region_message;
 mod region_settings;
 mod regions;
+mod reporting;
 mod settings;
 mod snapshot;
 mod state;

@@ -6,14 +6,15 @@ use gst_base::prelude::*;
 use gst_video::VideoInterlaceMode;
 
 use super::debug::CAT;
-use super::error::{FrameFailure, engine_message};
+use super::error::engine_message;
 use super::region_settings::RegionMode;
+use super::reporting::{post_failure, report_stats, warn_of_fallback};
 use super::state::SharedState;
 use super::stream::{FrameTask, Stream};
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
 use super::{caps, covering, cuda_context};
-use crate::engine::{Backend, CudaError, Engine, EngineError, InFlightFrame};
+use crate::engine::{Backend, EngineError, InFlightFrame};
 
 /// Prepares for frames of these caps.
 pub fn set_caps(
@@ -183,28 +184,6 @@ fn complete(
     Ok(completed.frame.into_output(completed.queued))
 }
 
-/// Posts a warning if CUDA failed and the CPU blurred a frame.
-pub fn warn_of_fallback(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    stream: &Stream,
-    failure: Option<CudaError>,
-) {
-    let Some(failure) = failure else { return };
-    let leaked = publish_stats(state, &stream.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
-    gst::element_warning!(
-        element,
-        gst::ResourceError::Failed,
-        ("{failure}; falling back to the CPU from this frame on{leaked}")
-    );
-}
-
-/// Posts the error message for a frame.
-pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
-    element.post_error_message(failure.to_message());
-    gst::FlowError::Error
-}
-
 /// Puts the stream back and updates what applications read.
 fn publish(element: &gst_base::BaseTransform, state: &SharedState, stream: Box<Stream>) {
     let (active, latency) = (stream.engine.active().into(), stream.latency());
@@ -215,29 +194,6 @@ fn publish(element: &gst_base::BaseTransform, state: &SharedState, stream: Box<S
         element.notify("active-backend");
         set_latency(element, state, latency);
     }
-}
-
-/// Publishes the engine's stats. Posts a warning the first time that frames were abandoned.
-pub fn report_stats(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine) {
-    if let Some(leaked) = publish_stats(state, engine)
-        && let Some(cause) = engine.abandon_cause()
-    {
-        gst::element_warning!(element, gst::ResourceError::Failed, ("{cause}; {leaked}"));
-    }
-}
-
-/// Publishes the engine's stats. Returns a text for a warning the first time that frames were abandoned.
-fn publish_stats(state: &SharedState, engine: &Engine) -> Option<String> {
-    let stats = engine.stats();
-    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.stats, stats));
-    if previous.frames_abandoned > 0 || stats.frames_abandoned == 0 {
-        return None;
-    }
-    let frames = match stats.frames_abandoned {
-        1 => "1 frame".to_owned(),
-        frames => format!("{frames} frames"),
-    };
-    Some(format!("the device may still be using the memory of {frames}, which is leaked until the process ends"))
 }
 
 /// Sets the latency that the element reports. If it changed, the pipeline is asked to query it again.

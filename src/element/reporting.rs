@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What happened to frames, as messages on the bus and as the engine's part of `stats`.
+
+use gst::prelude::*;
+
+use super::error::FrameFailure;
+use super::state::SharedState;
+use super::stream::Stream;
+use crate::engine::{CudaError, Engine};
+
+/// Posts a warning if CUDA failed and the CPU blurred a frame.
+pub fn warn_of_fallback(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &Stream,
+    failure: Option<CudaError>,
+) {
+    let Some(failure) = failure else { return };
+    let leaked = publish_stats(state, &stream.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
+    gst::element_warning!(
+        element,
+        gst::ResourceError::Failed,
+        ("{failure}; falling back to the CPU from this frame on{leaked}")
+    );
+}
+
+/// Posts the error message for a frame.
+pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
+    element.post_error_message(failure.to_message());
+    gst::FlowError::Error
+}
+
+/// Publishes the engine's stats. Posts a warning the first time that frames were abandoned.
+pub fn report_stats(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine) {
+    if let Some(leaked) = publish_stats(state, engine)
+        && let Some(cause) = engine.abandon_cause()
+    {
+        gst::element_warning!(element, gst::ResourceError::Failed, ("{cause}; {leaked}"));
+    }
+}
+
+/// Publishes the engine's stats. Returns a text for a warning the first time that frames were abandoned.
+fn publish_stats(state: &SharedState, engine: &Engine) -> Option<String> {
+    let stats = engine.stats();
+    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.stats, stats));
+    if previous.frames_abandoned > 0 || stats.frames_abandoned == 0 {
+        return None;
+    }
+    let frames = match stats.frames_abandoned {
+        1 => "1 frame".to_owned(),
+        frames => format!("{frames} frames"),
+    };
+    Some(format!("the device may still be using the memory of {frames}, which is leaked until the process ends"))
+}
