@@ -148,7 +148,7 @@ fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()>
     let nothing = blur(&[], 1.0)?;
     let cover_time = |engine: &mut Engine, cover: &Cover, is_copy: bool| {
         time_on(&stream, device, |turn| {
-            engine.cover_on_device(cover, resident(turn, is_copy))?;
+            engine.cover_frame(cover, resident(turn, is_copy))?;
             Ok(())
         })
     };

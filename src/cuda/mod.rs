@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::filter::frame::ValidFrames;
 use crate::filter::plan::Plan;
-use crate::filter::regions::Rect;
+use crate::filter::tiles::TransferTiles;
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
@@ -114,8 +114,7 @@ impl CudaEngine {
     }
 
     /// Enqueues a frame. Frames are completed in the order of their submission. With `direct` the device accesses pinned memory of
-    /// the frames; otherwise all host memory goes through staging buffers. `windows` are the parts of the destination's planes that
-    /// are used, in pixels and rows, or none if all is.
+    /// the frames; otherwise all host memory goes through staging buffers.
     ///
     /// # Safety
     /// The memory of the frames lives, and nobody else accesses it, until the submission is completed or dropped; that of a
@@ -129,12 +128,11 @@ impl CudaEngine {
         frames: &ValidFrames,
         plan: &Plan,
         direct: bool,
-        windows: &[Rect],
     ) -> Result<Submission, SubmitError> {
         assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        let options = SubmitOptions { direct, bands: self.bands, windows };
+        let options = SubmitOptions { direct, bands: self.bands };
         // SAFETY: the frames live and are not accessed by others until the submission is completed, as the caller promises; the
         // context is current.
         let submission = unsafe { self.pipeline.submit(&mut self.selector, frames, plan, options) }?;
@@ -165,6 +163,30 @@ impl CudaEngine {
             self.update_kernel_name(enqueued.specialised);
         }
         Ok(enqueued)
+    }
+
+    /// Covers regions of a frame in host memory and waits for it. If source and destination are not the same memory, the source
+    /// is copied first. With `direct` the device reads a source in pinned memory. On an error nothing is covered.
+    ///
+    /// # Safety
+    /// If this fails and what was enqueued is not settled, nobody writes or frees the source any more.
+    ///
+    /// # Panics
+    /// If a frame is on the device, or the tiles or the plans were made for other layouts.
+    pub unsafe fn cover_host(
+        &mut self,
+        frames: &mut ValidFrames,
+        tiles: &TransferTiles,
+        plans: &[Arc<Plan>],
+        direct: bool,
+    ) -> Result<Times, SubmitError> {
+        let device = Arc::clone(self.device());
+        let _current = device.enter()?;
+        // SAFETY: the caller's promise; the context is current.
+        let (times, specialised) =
+            unsafe { self.pipeline.cover_host(&mut self.selector, frames, tiles, plans, direct) }?;
+        self.update_kernel_name(specialised);
+        Ok(times)
     }
 
     /// Waits for the oldest frame in flight. On an error its destination is undefined, and the frame has to be settled.

@@ -15,8 +15,8 @@ use super::state::SharedState;
 use super::stream::{FrameTask, Stream};
 use super::video_frame::{InPlaceFrame, VideoFramePair};
 use super::{detector_metas, reporting};
-use crate::engine::{Backend, EngineError, FrameAccess};
-use crate::filter::frame::{Destination, Side, Source, copy_with_padding};
+use crate::engine::Backend;
+use crate::filter::frame::Side;
 
 /// Decides what is done with a frame, by its metas and the previous frames.
 pub fn decide(
@@ -193,14 +193,9 @@ fn cover_in_place(
     }
     let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
     let on_device = stream.engine.active() == Backend::Cuda;
-    let mut frame = InPlaceFrame::map(buffer, &format, side, on_device).map_err(|error| fail(error.into()))?;
-    if let Some(mut planes) = frame.host_frame() {
-        let fell_back = stream.engine.cover(&cover.cover, &mut planes).map_err(|error| fail(error.into()))?;
-        drop(planes);
-        reporting::warn_of_fallback(element, state, stream, fell_back);
-        return Ok(frame.into_output(false));
-    }
-    let completed = stream.engine.cover_on_device(&cover.cover, frame).map_err(|error| fail(error.into()))?;
+    let frame = InPlaceFrame::map(buffer, &format, side, on_device).map_err(|error| fail(error.into()))?;
+    let completed = stream.engine.cover_frame(&cover.cover, frame).map_err(|error| fail(error.into()))?;
+    reporting::warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }
 
@@ -210,17 +205,11 @@ fn cover_copy(
     state: &SharedState,
     stream: &mut Stream,
     cover: &FrameCover,
-    mut frames: VideoFramePair,
+    frames: VideoFramePair,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    if let (Source::Host(source), Destination::Host(mut destination)) = frames.frames() {
-        copy_with_padding(&source, &mut destination).map_err(|error| fail(EngineError::from(error).into()))?;
-        let fell_back = stream.engine.cover(&cover.cover, &mut destination).map_err(|error| fail(error.into()))?;
-        drop((source, destination));
-        reporting::warn_of_fallback(element, state, stream, fell_back);
-        return Ok(frames.into_output(false));
-    }
-    let completed = stream.engine.cover_on_device(&cover.cover, frames).map_err(|error| fail(error.into()))?;
+    let completed = stream.engine.cover_frame(&cover.cover, frames).map_err(|error| fail(error.into()))?;
+    reporting::warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }
 

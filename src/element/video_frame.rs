@@ -11,9 +11,7 @@ use gst_video::ffi;
 use super::gstcuda::{CudaMemory, MAP_CUDA};
 use super::stream_format::StreamFormat;
 use crate::engine::FrameAccess;
-use crate::filter::frame::{
-    Destination, DeviceBytes, DeviceFrame, FrameMemory, FrameMut, Plane, PlaneLayout, Side, Source,
-};
+use crate::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMemory, Plane, PlaneLayout, Side, Source};
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 
 /// Why a buffer cannot be used as a frame.
@@ -342,14 +340,6 @@ impl InPlaceFrame {
             return Err(MapError::Overlap(side));
         }
         Ok(Self(mapped))
-    }
-
-    /// The planes, if they are in host memory.
-    pub fn host_frame(&mut self) -> Option<FrameMut<'_>> {
-        match self.0.destination() {
-            Destination::Host(frame) => Some(frame),
-            Destination::Device(_) => None,
-        }
     }
 
     /// Unmaps the buffer and returns it; see [`VideoFramePair::into_output`].

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Covers regions of a frame: in host memory in place, in device memory in place or in a copy.
+//! Covers regions of a frame, in place or in a copy: on the CPU, on the device, or through it.
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use super::error::EngineError;
-use super::in_flight::{CompletedFrame, FrameAccess};
-use super::plan_cache::form;
+use super::in_flight::{BorrowedInPlace, CompletedFrame, FrameAccess};
+use super::plan_cache::{PlanCache, form};
 use super::{ActiveBackend, Engine};
 use crate::cuda::{CudaError, DeviceCover, SubmitError};
 use crate::filter::fill::{PlaneValues, fill, fills};
-use crate::filter::frame::{FrameMut, PlaneLayout, Side, ValidFrames, as_source, check_host};
+use crate::filter::frame::{Destination, FrameMut, PlaneLayout, Source, ValidFrames, as_source};
 use crate::filter::mosaic::{CellGrid, MosaicRegion, mosaic};
+use crate::filter::plan::Plan;
 use crate::filter::regions::Rect;
-use crate::filter::tiles::{BlurCover, BlurJob, CropCost};
-
-/// On the CPU 10 KB are blurred in the time that an operation on one more plane takes (two cores, AVX-512).
-const CPU_COST: CropCost = CropCost { column_step: 1, operation_bytes: [10 << 10; 2] };
-
-/// Through the device, host memory crosses the bus twice, which takes longer than the launches for one more crop.
-const TRANSFER_COST: CropCost = CropCost { column_step: 1, operation_bytes: [100 << 10; 2] };
+use crate::filter::tiles::{BlurCover, BlurJob, BlurTiles, CropCost, TransferTiles};
 
 /// On the device a launch takes as long as the blur of megabytes: 3 µs, and 4K RGBA takes 0.9 µs a megabyte (H200). Four
 /// planes of one or two channels share a launch.
@@ -24,6 +22,10 @@ const TRANSFER_COST: CropCost = CropCost { column_step: 1, operation_bytes: [100
 /// Every format has rows that are aligned to 16 bytes at multiples of 16 columns, if the frame is, which the kernels load
 /// fastest.
 const DEVICE_COST: CropCost = CropCost { column_step: 16, operation_bytes: [800 << 10, 2400 << 10] };
+
+/// Of what is uploaded, which is packed by the CPU: one more rectangle costs little, and what two have in common is uploaded
+/// twice.
+const UPLOAD_COST: CropCost = CropCost { column_step: 16, operation_bytes: [8 << 10; 2] };
 
 /// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
 /// beyond the frame is ignored. Neither the order of regions nor duplicates matter.
@@ -54,47 +56,48 @@ impl Cover {
 }
 
 impl Engine {
-    /// Covers regions of a frame in host memory, in place. All other bytes stay unchanged, and on an error all bytes.
+    /// Covers regions of a frame in host memory, in place. All other bytes stay unchanged, and on an error all bytes. Pinned
+    /// memory is not accessed by the device here, because borrowed memory cannot be leaked: use [`Engine::cover_frame`] for that.
     ///
     /// Returns why the engine fell back to the CPU, if it did with this frame.
     pub fn cover(&mut self, cover: &Cover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
-        match cover {
-            Cover::Blur(cover) => return self.blur_regions(cover, frame),
-            Cover::Mosaic(regions) => mosaic(frame, regions)?,
-            Cover::Fill { rects, values } => fill(frame, rects, values)?,
-        }
-        // What is nothing but memory accesses is not worth a way to the device and back.
-        self.stats.frames_cpu += u64::from(!cover.is_empty());
-        Ok(None)
+        Ok(self.cover_frame(cover, BorrowedInPlace(frame))?.failure)
     }
 
-    /// Covers regions of a frame in device memory, on its stream, with the same bytes as [`Engine::cover`]. The source and the
-    /// destination of `access` are the same memory; or they do not overlap, and the source is copied first, with the bytes
-    /// between its rows.
+    /// Covers regions of a frame: one in host memory before this returns, one in device memory on its stream. The bytes are the
+    /// same. The source and the destination of `access` are the same memory (in host memory, the source has no planes then); or
+    /// they do not overlap, and the source is copied first, with the bytes between its rows.
     ///
     /// # Errors
-    /// On an error the destination is undefined and must not be shown. There is no fallback: the CPU cannot access the frame.
-    pub fn cover_on_device<F: FrameAccess>(
+    /// On an error nothing is covered, and in device memory the destination is undefined: it must not be shown. The CPU takes the
+    /// place of CUDA only for frames in host memory.
+    pub fn cover_frame<F: FrameAccess>(
+        &mut self,
+        cover: &Cover,
+        mut access: F,
+    ) -> Result<CompletedFrame<F>, EngineError> {
+        match access.frames() {
+            (Source::Host(_), Destination::Host(_)) => self.cover_on_host(cover, access),
+            (Source::Device(_), Destination::Device(_)) => self.cover_on_device(cover, access),
+            _ => Err(EngineError::MixedMemory),
+        }
+    }
+
+    fn cover_on_device<F: FrameAccess>(
         &mut self,
         cover: &Cover,
         mut access: F,
     ) -> Result<CompletedFrame<F>, EngineError> {
         let (source, destination) = access.frames();
-        let frames = ValidFrames::new(source, destination)?;
-        if !frames.are_on_device() {
-            return Err(EngineError::NotOnDevice);
-        }
+        let frames = ValidFrames::of_cover(source, destination)?;
         let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
         let layouts = frames.layouts();
         let (tiles, plans, grids, rects);
         let cover = match cover {
             Cover::Blur(cover) => {
-                tiles = self.device_tiles.get(cover, layouts, DEVICE_COST);
-                let plan = |job: &BlurJob| {
-                    let layouts: Vec<PlaneLayout> = job.crops.iter().map(|blurred| blurred.crop.layout).collect();
-                    self.plans.get(job.options, &layouts)
-                };
-                plans = tiles.jobs.iter().map(plan).collect::<Vec<_>>();
+                let make = |cover: &BlurCover, layouts: &[PlaneLayout]| BlurTiles::new(cover, layouts, DEVICE_COST);
+                tiles = self.device_tiles.get(cover, layouts, make);
+                plans = job_plans(&mut self.plans, tiles);
                 self.stats.form = plans.last().map_or(self.stats.form, |plan| form(plan));
                 DeviceCover::Blur(tiles, &plans)
             }
@@ -124,25 +127,88 @@ impl Engine {
         }
     }
 
-    fn blur_regions(&mut self, cover: &BlurCover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
-        check_host(frame, Side::Input)?;
-        let [cpu, cuda] = [self.stats.frames_cpu, self.stats.frames_cuda];
-        let mut tiles = std::mem::take(&mut self.tiles);
+    fn cover_on_host<F: FrameAccess>(
+        &mut self,
+        cover: &Cover,
+        mut access: F,
+    ) -> Result<CompletedFrame<F>, EngineError> {
+        let (source, destination) = access.frames();
+        ValidFrames::of_cover(source, destination)?;
         let mut failure = None;
-        let cost = if let ActiveBackend::Cpu(_) = self.backend { CPU_COST } else { TRANSFER_COST };
-        let result = tiles.blur(cover, &as_source(frame), cost, |options, source, destination, windows| {
-            let fell_back = self.blur_windows(options, source, destination, windows)?;
-            failure = failure.take().or(fell_back);
-            Ok::<(), EngineError>(())
-        });
-        if result.is_ok() {
-            tiles.write(frame);
+        if let Cover::Blur(blur) = cover
+            && let ActiveBackend::Cuda(_) = self.backend
+        {
+            match self.blur_through_device(blur, &mut access) {
+                Ok(()) => return Ok(CompletedFrame { frame: access, failure: None, queued: false }),
+                Err(SubmitError { error, settled }) => {
+                    let settled = if settled { Ok(()) } else { Err(error.clone()) };
+                    (access, failure) = self.fall_back(access, Some(error), settled)?;
+                }
+            }
         }
-        self.tiles = tiles;
-        // However many crops it takes, this is one frame.
-        let is_new = |now: u64, before: u64| before + u64::from(now > before);
-        self.stats.frames_cpu = is_new(self.stats.frames_cpu, cpu);
-        self.stats.frames_cuda = is_new(self.stats.frames_cuda, cuda);
-        result.map(|()| failure)
+        self.cover_on_cpu(cover, &mut access)?;
+        Ok(CompletedFrame { frame: access, failure, queued: false })
     }
+
+    fn cover_on_cpu<F: FrameAccess>(&mut self, cover: &Cover, access: &mut F) -> Result<(), EngineError> {
+        let (source, destination) = access.frames();
+        ValidFrames::of_cover(source, destination)?.copy_source();
+        let (_, Destination::Host(mut frame)) = access.frames() else { return Err(EngineError::MixedMemory) };
+        let started = Instant::now();
+        let is_covered = match cover {
+            Cover::Blur(cover) => {
+                let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::MixedMemory) };
+                let is_blurred = self.tiles.blur(cover, &as_source(&frame), cpu, &mut self.plans)?;
+                self.tiles.write(&mut frame);
+                is_blurred
+            }
+            // What is nothing but memory accesses is not worth a way to the device and back.
+            Cover::Mosaic(regions) => {
+                mosaic(&mut frame, regions)?;
+                !regions.is_empty()
+            }
+            Cover::Fill { rects, values } => {
+                fill(&mut frame, rects, values)?;
+                !rects.is_empty()
+            }
+        };
+        if is_covered {
+            self.stats.frames_cpu += 1;
+            self.stats.kernel.add(started.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Blurs regions of a frame in host memory on the device, and waits.
+    fn blur_through_device<F: FrameAccess>(&mut self, cover: &BlurCover, access: &mut F) -> Result<(), SubmitError> {
+        let direct = access.can_leak();
+        let (source, destination) = access.frames();
+        let (Ok(mut frames), ActiveBackend::Cuda(cuda)) =
+            (ValidFrames::of_cover(source, destination), &mut self.backend)
+        else {
+            unreachable!("the caller has checked both");
+        };
+        let make =
+            |cover: &BlurCover, layouts: &[PlaneLayout]| TransferTiles::new(cover, layouts, DEVICE_COST, UPLOAD_COST);
+        let tiles = self.transfer_tiles.get(cover, frames.layouts(), make);
+        if tiles.tiles.jobs.is_empty() {
+            frames.copy_source();
+            return Ok(());
+        }
+        let plans = job_plans(&mut self.plans, &tiles.tiles);
+        self.stats.form = plans.last().map_or(self.stats.form, |plan| form(plan));
+        // SAFETY: `FrameAccess` promises it for the memory of the frames: `access` is leaked if the device may still read it.
+        let times = unsafe { cuda.cover_host(&mut frames, tiles, &plans, direct) }?;
+        self.stats.add_cuda_frame(cuda, &times);
+        Ok(())
+    }
+}
+
+/// The plan of each job.
+fn job_plans(plans: &mut PlanCache, tiles: &BlurTiles) -> Vec<Arc<Plan>> {
+    let plan = |job: &BlurJob| {
+        let layouts: Vec<PlaneLayout> = job.crops.iter().map(|blurred| blurred.crop.layout).collect();
+        plans.get(job.options, &layouts)
+    };
+    tiles.jobs.iter().map(plan).collect()
 }

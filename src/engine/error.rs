@@ -20,9 +20,9 @@ pub enum EngineError {
          works, or put cudadownload before the blur"
     )]
     NeedsCuda,
-    /// Regions were to be covered on the device in a frame that is not there.
-    #[error("regions are covered on the device only if the input and the output are both in CUDA memory")]
-    NotOnDevice,
+    /// Regions were to be covered in a frame of which one side is in CUDA memory.
+    #[error("regions are covered only where the input and the output are both in host memory or both in CUDA memory")]
+    MixedMemory,
     /// The frame is invalid.
     #[error("this frame cannot be blurred: {0}")]
     Frame(#[from] FrameError),
@@ -68,7 +68,7 @@ impl EngineError {
     /// Its category.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Frame(_) | Self::NotOnDevice => ErrorKind::Frame,
+            Self::Frame(_) | Self::MixedMemory => ErrorKind::Frame,
             Self::OutOfMemory { .. } => ErrorKind::Memory,
             Self::Abandoned(_) | Self::Completed => ErrorKind::Failed,
             Self::NeedsCuda => ErrorKind::Setting,

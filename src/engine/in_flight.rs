@@ -7,23 +7,18 @@ use std::sync::{Arc, OnceLock};
 use crate::cuda::{CudaError, SubmittedFrame};
 use crate::filter::frame::{Destination, Frame, FrameMut, Plane, Source};
 use crate::filter::plan::Options;
-use crate::filter::regions::Rect;
 
 /// Access to the memory of a frame that is being blurred.
 ///
 /// # Safety
 /// Until this is dropped, the memory that `frames` returns does not move, although this may; nobody else writes the source, and
-/// nobody else accesses the destination. In device memory, source and destination may be the same, for covers in place. Device memory and streams are of the context that the engine uses, and live until the
-/// work that is enqueued on the streams is done. If this is leaked, the memory is never freed.
+/// nobody else accesses the destination. In device memory, source and destination may be the same, for covers in place. Device
+/// memory and streams are of the context that the engine uses, and live until the work that is enqueued on the streams is done.
+/// If this is leaked, the memory is never freed.
 pub unsafe trait FrameAccess: Sized {
-    /// The frame to read and the frame to write. The same at every call.
+    /// The frame to read and the frame to write. The same at every call. For a cover in place in host memory the source has no
+    /// planes.
     fn frames(&mut self) -> (Source<'_>, Destination<'_>);
-
-    /// The parts of the destination's planes that are used, in pixels and rows: one for each plane, or none if they are
-    /// used as a whole. What is beyond them is undefined after the blur.
-    fn windows(&self) -> &[Rect] {
-        &[]
-    }
 
     /// Whether the memory may be leaked. Otherwise the device does not access it, and everything goes through staging buffers.
     fn can_leak(&self) -> bool {
@@ -46,8 +41,6 @@ pub unsafe trait FrameAccess: Sized {
 pub(super) struct BorrowedFrame<'a, 's, 'd> {
     pub source: &'a Frame<'s>,
     pub destination: &'a mut FrameMut<'d>,
-    /// See [`FrameAccess::windows`].
-    pub windows: &'a [Rect],
 }
 
 // SAFETY: the planes are borrowed, the destination mutably, until this is dropped.
@@ -55,20 +48,34 @@ unsafe impl FrameAccess for BorrowedFrame<'_, '_, '_> {
     fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
         let source =
             self.source.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: plane.data });
-        let destination = self.destination.iter_mut();
-        let destination =
-            destination.map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: &mut *plane.data });
-        (Source::Host(source.collect()), Destination::Host(destination.collect()))
-    }
-
-    fn windows(&self) -> &[Rect] {
-        self.windows
+        (Source::Host(source.collect()), Destination::Host(reborrow(self.destination)))
     }
 
     /// The caller uses the memory again when the call returns.
     fn can_leak(&self) -> bool {
         false
     }
+}
+
+/// A frame of the caller's that is covered in place, borrowed for a call.
+pub(super) struct BorrowedInPlace<'a, 'f>(pub &'a mut FrameMut<'f>);
+
+// SAFETY: the planes are borrowed mutably until this is dropped.
+unsafe impl FrameAccess for BorrowedInPlace<'_, '_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        (Source::Host(Vec::new()), Destination::Host(reborrow(self.0)))
+    }
+
+    /// The caller uses the memory again when the call returns.
+    fn can_leak(&self) -> bool {
+        false
+    }
+}
+
+fn reborrow<'a>(frame: &'a mut FrameMut) -> FrameMut<'a> {
+    let plane =
+        |plane: &'a mut Plane<&mut [u8]>| Plane { layout: plane.layout, pitch: plane.pitch, data: &mut *plane.data };
+    frame.iter_mut().map(plane).collect()
 }
 
 /// Frames whose memory was leaked because a device may still be using it, and the cause of the first one.

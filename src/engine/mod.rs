@@ -17,10 +17,10 @@ pub use crate::cuda::driver::device::{ExternalContext, has_driver};
 use crate::cuda::{CudaEngine, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;
-use crate::filter::frame::{Frame, FrameError, FrameMut, ValidFrames};
+use crate::filter::frame::{Destination, Frame, FrameError, FrameMut, Source, ValidFrames};
 use crate::filter::plan::Options;
-use crate::filter::regions::Rect;
 pub use crate::filter::tiles::{BlurCover, BlurRegion};
+use crate::filter::tiles::{BlurTiles, TransferTiles};
 pub use crate::log::Level;
 pub use crate::process::set_log_sink as log_to;
 pub use cover::Cover;
@@ -63,10 +63,11 @@ pub struct Engine {
     /// Whether the engine falls back to the CPU if CUDA fails.
     falls_back: bool,
     plans: PlanCache,
-    /// The regions of the last frame of which only regions were blurred.
+    /// The blurred parts of frames that the CPU covers.
     tiles: BlurredTiles,
-    /// The same for frames in device memory.
-    device_tiles: TileCache,
+    /// What the device does for the regions of a frame there, and of one in host memory.
+    device_tiles: TileCache<BlurTiles>,
+    transfer_tiles: TileCache<TransferTiles>,
     stats: Stats,
     abandoned: Arc<Abandoned>,
 }
@@ -123,6 +124,7 @@ impl Engine {
             plans: PlanCache::default(),
             tiles: BlurredTiles::default(),
             device_tiles: TileCache::default(),
+            transfer_tiles: TileCache::default(),
             stats,
             abandoned: Arc::default(),
         }
@@ -175,18 +177,7 @@ impl Engine {
         source: &Frame,
         destination: &mut FrameMut,
     ) -> Result<Option<CudaError>, EngineError> {
-        self.blur_windows(options.into(), source, destination, &[])
-    }
-
-    /// [`Engine::blur`] where the result is used; see [`FrameAccess::windows`].
-    fn blur_windows(
-        &mut self,
-        options: Options,
-        source: &Frame,
-        destination: &mut FrameMut,
-        windows: &[Rect],
-    ) -> Result<Option<CudaError>, EngineError> {
-        let in_flight = self.submit(options, BorrowedFrame { source, destination, windows })?;
+        let in_flight = self.submit(options, BorrowedFrame { source, destination })?;
         Ok(self.complete(in_flight)?.failure)
     }
 
@@ -206,7 +197,7 @@ impl Engine {
         mut access: F,
     ) -> Result<InFlightFrame<F>, EngineError> {
         let options = options.into();
-        let (direct, windows) = (access.can_leak(), access.windows().to_vec());
+        let direct = access.can_leak();
         let (source, destination) = access.frames();
         let frames = ValidFrames::new(source, destination)?;
         if frames.share_device_memory() {
@@ -218,7 +209,7 @@ impl Engine {
         if let ActiveBackend::Cuda(cuda) = &mut self.backend {
             // SAFETY: `FrameAccess` promises it for the memory of the frames, which `access` keeps alive: until the frame is
             // completed or dropped, or for good if it is leaked.
-            match unsafe { cuda.submit(&frames, &plan, direct, &windows) } {
+            match unsafe { cuda.submit(&frames, &plan, direct) } {
                 Ok(submission) => {
                     let state = match submission {
                         Submission::InFlight(frame) => State::InFlight(frame),
@@ -294,8 +285,7 @@ impl Engine {
         error: Option<CudaError>,
         settled: Result<(), CudaError>,
     ) -> Result<(F, Option<CudaError>), EngineError> {
-        let (source, destination) = access.frames();
-        let is_on_device = ValidFrames::new(source, destination)?.use_device();
+        let is_on_device = !matches!(access.frames(), (Source::Host(_), Destination::Host(_)));
         if let Err(cause) = &settled {
             self.abandoned.count(cause);
         }
@@ -334,12 +324,11 @@ impl Engine {
 
     fn blur_on_cpu<F: FrameAccess>(&mut self, options: Options, access: &mut F) -> Result<(), EngineError> {
         let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
-        let windows = access.windows().to_vec();
         let (source, destination) = access.frames();
         let mut frames = ValidFrames::new(source, destination)?;
         let plan = self.plans.get(options, frames.layouts());
         let started = Instant::now();
-        cpu.blur_windows(&mut frames, &plan, &windows)?;
+        cpu.blur(&mut frames, &plan)?;
         self.stats.frames_cpu += 1;
         self.stats.kernel.add(started.elapsed());
         Ok(())

@@ -1,28 +1,41 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Blurs regions of a frame in host memory: executes [`BlurTiles`] there.
+//! Blurs regions of a frame in host memory on the CPU: executes [`BlurTiles`] there.
 
 use super::error::EngineError;
-use crate::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
-use crate::filter::plan::Options;
+use super::plan_cache::PlanCache;
+use crate::cpu::CpuEngine;
+use crate::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source, ValidFrames};
 use crate::filter::regions::Rect;
 use crate::filter::tiles::{BlurCover, BlurTiles, BlurredCrop, CropCost, Patch};
 
-/// The tiles of the last frame, which are those of the next one too if nothing moves.
-#[derive(Default)]
-pub struct TileCache {
-    made_for: Option<(BlurCover, Vec<PlaneLayout>, CropCost)>,
-    tiles: BlurTiles,
+/// 10 KB are blurred in the time that an operation on one more plane takes (two cores, AVX-512).
+const CPU_COST: CropCost = CropCost { column_step: 1, operation_bytes: [10 << 10; 2] };
+
+/// What was computed for the regions of the last frame, which is right for the next one too if nothing moves.
+pub struct TileCache<T> {
+    made_for: Option<(BlurCover, Vec<PlaneLayout>)>,
+    tiles: T,
 }
 
-impl TileCache {
-    /// The tiles of a cover for frames of these planes.
-    pub fn get(&mut self, cover: &BlurCover, layouts: &[PlaneLayout], cost: CropCost) -> &BlurTiles {
-        let is_same = self.made_for.as_ref().is_some_and(|(own_cover, own_layouts, own_cost)| {
-            own_cover == cover && own_layouts == layouts && *own_cost == cost
-        });
+impl<T: Default> Default for TileCache<T> {
+    fn default() -> Self {
+        Self { made_for: None, tiles: T::default() }
+    }
+}
+
+impl<T> TileCache<T> {
+    /// What `make` returns for a cover of frames of these planes.
+    pub fn get(
+        &mut self,
+        cover: &BlurCover,
+        layouts: &[PlaneLayout],
+        make: impl FnOnce(&BlurCover, &[PlaneLayout]) -> T,
+    ) -> &T {
+        let is_same =
+            self.made_for.as_ref().is_some_and(|(own_cover, own_layouts)| own_cover == cover && own_layouts == layouts);
         if !is_same {
-            self.tiles = BlurTiles::new(cover, layouts, cost);
-            self.made_for = Some((cover.clone(), layouts.to_vec(), cost));
+            self.tiles = make(cover, layouts);
+            self.made_for = Some((cover.clone(), layouts.to_vec()));
         }
         &self.tiles
     }
@@ -32,30 +45,31 @@ impl TileCache {
 #[derive(Default)]
 pub struct BlurredTiles {
     memory: Vec<u8>,
-    cache: TileCache,
+    cache: TileCache<BlurTiles>,
 }
 
 impl BlurredTiles {
-    /// Blurs what `cover` needs of a frame that holds its rows. `blur` blurs a frame in host memory, in a window for each of
-    /// its planes at least; it is called once for each job. Nothing is written to `source`, and [`BlurredTiles::write`] may
-    /// write to the same memory.
-    pub fn blur<E: From<EngineError>>(
+    /// Blurs what `cover` needs of a frame that holds its rows. Nothing is written to `source`, and [`BlurredTiles::write`] may
+    /// write to the same memory. Returns whether anything was blurred.
+    pub fn blur(
         &mut self,
         cover: &BlurCover,
         source: &Frame,
-        cost: CropCost,
-        mut blur: impl FnMut(Options, &Frame, &mut FrameMut, &[Rect]) -> Result<(), E>,
-    ) -> Result<(), E> {
+        cpu: &mut CpuEngine,
+        plans: &mut PlanCache,
+    ) -> Result<bool, EngineError> {
         let layouts: Vec<PlaneLayout> = source.iter().map(|plane| plane.layout).collect();
         let Self { memory, cache } = self;
-        let tiles = cache.get(cover, &layouts, cost);
+        let tiles = cache.get(cover, &layouts, |cover, layouts| BlurTiles::new(cover, layouts, CPU_COST));
         reserve(memory, tiles.bytes)?;
         for job in &tiles.jobs {
             let windows: Vec<Rect> = job.crops.iter().map(|blurred| blurred.window).collect();
-            let (frame, mut out) = (sub_frame(source, &job.crops), output(memory, &job.crops));
-            blur(job.options, &frame, &mut out, &windows)?;
+            let (frame, out) = (sub_frame(source, &job.crops), output(memory, &job.crops));
+            let mut frames = ValidFrames::new(Source::Host(frame), Destination::Host(out))?;
+            let plan = plans.get(job.options, frames.layouts());
+            cpu.blur_windows(&mut frames, &plan, &windows)?;
         }
-        Ok(())
+        Ok(!tiles.jobs.is_empty())
     }
 
     /// Writes what the regions cover into the frame that was blurred, or into one of the same layouts that holds its rows.

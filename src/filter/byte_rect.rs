@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a rectangle covers in a plane, as rectangles of whole bytes, which can be copied and filled without knowing samples.
 
-use super::crop::Covered;
+use super::crop::{Covered, PlaneCrop};
 use super::frame::{PlaneLayout, SampleLayout};
+use super::plane::{Address, PlaneMemory};
+
+/// Rows of packed rectangles start on this many bytes, in which the device copies them.
+const PACKED_ALIGNMENT: usize = 16;
 
 /// Bytes of a plane: the same range in every row of some rows of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,36 @@ impl ByteRect {
         byte_ranges(layout, rect.x(), rect.right()).into_iter().filter(|[start, end]| start < end).map(rect_of)
     }
 
+    /// The bytes of a crop.
+    pub fn of_crop(crop: &PlaneCrop) -> Self {
+        Self {
+            plane: crop.plane,
+            row: crop.y as usize,
+            row_step: 1,
+            rows: crop.layout.height as usize,
+            byte: crop.row_offset(),
+            bytes: crop.layout.row_bytes(),
+        }
+    }
+
+    /// All bytes of a plane that are samples.
+    pub fn whole(plane: usize, layout: &PlaneLayout) -> Self {
+        let (rows, bytes) = (layout.height as usize, layout.row_bytes());
+        Self { plane, row: 0, row_step: 1, rows, byte: 0, bytes }
+    }
+
+    /// The number of its bytes.
+    pub fn size(&self) -> usize {
+        self.rows * self.bytes
+    }
+
+    /// Where its rows are, in the memory of its plane.
+    pub fn within<A: Address>(&self, plane: &PlaneMemory<A>) -> PlaneMemory<A> {
+        let rows = plane.every(self.row, self.row_step);
+        let (address, len) = (rows.address.offset_by(self.byte), rows.len.saturating_sub(self.byte));
+        PlaneMemory { address, len, ..rows }
+    }
+
     /// The rows, in rows of the plane.
     pub fn plane_rows(&self) -> impl Iterator<Item = usize> + use<> {
         (self.row..).step_by(self.row_step).take(self.rows)
@@ -53,6 +87,54 @@ impl ByteRect {
             && other.row <= last_row(self)
             && self.byte < other.byte + other.bytes
             && other.byte < self.byte + self.bytes
+    }
+}
+
+/// Bytes of a frame in a block where such rectangles follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedRect {
+    /// The bytes of the frame.
+    pub rect: ByteRect,
+    /// Its first byte in the block.
+    pub offset: usize,
+    /// Bytes of the block from one of its rows to the next.
+    pub pitch: usize,
+}
+
+impl PackedRect {
+    /// Where its rows are, in a block at this address.
+    pub fn within<A: Address>(&self, block: A) -> PlaneMemory<A> {
+        let len = (self.rect.rows - 1) * self.pitch + self.rect.bytes;
+        PlaneMemory { address: block.offset_by(self.offset), pitch: self.pitch, len }
+    }
+}
+
+/// Rectangles in one block.
+#[derive(Debug, Default)]
+pub struct PackedRects {
+    /// In the order of the block.
+    pub rects: Vec<PackedRect>,
+    /// Bytes of the block.
+    pub block_bytes: usize,
+}
+
+impl FromIterator<ByteRect> for PackedRects {
+    fn from_iter<I: IntoIterator<Item = ByteRect>>(rects: I) -> Self {
+        let mut block_bytes = 0;
+        let pack = |rect: ByteRect| {
+            let packed = PackedRect { rect, offset: block_bytes, pitch: rect.bytes.next_multiple_of(PACKED_ALIGNMENT) };
+            block_bytes += packed.pitch * rect.rows;
+            packed
+        };
+        let rects = rects.into_iter().map(pack).collect();
+        Self { rects, block_bytes }
+    }
+}
+
+impl PackedRects {
+    /// The number of bytes of the frame that they have.
+    pub fn bytes(&self) -> usize {
+        self.rects.iter().map(|packed| packed.rect.size()).sum()
     }
 }
 

@@ -75,6 +75,11 @@ impl PictureGeometry {
         Rect::from_samples(x, y, width, height, (self.size[0], self.size[1]))
     }
 
+    /// The parts of rectangles that are in the picture.
+    pub fn clip_all(&self, rects: &[Rect]) -> Vec<Rect> {
+        rects.iter().filter_map(|rect| self.clipped(*rect)).collect()
+    }
+
     /// What a rectangle in luma samples covers in each field of a plane, rounded outwards.
     pub fn covered(&self, plane: usize, rect: Rect) -> impl Iterator<Item = Covered> {
         let (layout, [across, down]) = (self.layouts[plane], self.shifts[plane]);

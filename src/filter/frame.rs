@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use super::plane::{Address, DevicePlane, HostPlane, HostPlaneMut, PlaneMemory};
+use super::plane::{Address, DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 
 /// Largest width and height of a plane, in pixels.
 pub const MAX_DIMENSION: u32 = 16384;
@@ -282,26 +282,6 @@ pub fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
     frame.iter().map(plane).collect()
 }
 
-/// Copies a frame into another one of the same layouts, with as many of the bytes between its rows as both have.
-///
-/// # Errors
-/// If the layouts differ, or if one of the frames does not hold its rows.
-pub fn copy_with_padding(source: &Frame, destination: &mut FrameMut) -> Result<(), FrameError> {
-    check_host(source, Side::Input)?;
-    check_host(destination, Side::Output)?;
-    if !source.iter().map(|plane| plane.layout).eq(destination.iter().map(|plane| plane.layout)) {
-        return Err(FrameError::Mismatch);
-    }
-    for (from, to) in source.iter().zip(destination) {
-        let bytes = from.pitch.min(to.pitch);
-        for (from, to) in from.data.chunks(from.pitch).zip(to.data.chunks_mut(to.pitch)) {
-            let bytes = bytes.min(from.len()).min(to.len());
-            to[..bytes].copy_from_slice(&from[..bytes]);
-        }
-    }
-    Ok(())
-}
-
 /// Checks that layouts are in range and that the memory holds every row, as [`ValidFrames::new`] does for two frames.
 pub fn check_host<D: AsRef<[u8]>>(frame: &[Plane<D>], side: Side) -> Result<(), FrameError> {
     let extents = extents(frame, |data| data.as_ref().len());
@@ -416,6 +396,41 @@ impl<'a> ValidFrames<'a> {
             Destination::Device(frame) => FrameMemory::of_device(&frame),
         };
         Ok(Self { layouts, source, destination, _borrow: PhantomData })
+    }
+
+    /// Checks the frames of a cover as [`ValidFrames::new`] does. A source in host memory without planes stands for the
+    /// destination, which is covered in place.
+    pub fn of_cover(source: Source<'a>, destination: Destination<'a>) -> Result<Self, FrameError> {
+        let frame = match (source, destination) {
+            (Source::Host(source), Destination::Host(frame)) if source.is_empty() => frame,
+            (source, destination) => return Self::new(source, destination),
+        };
+        check_host(&frame, Side::Input)?;
+        let layouts = frame.iter().map(|plane| plane.layout).collect();
+        let destination: Vec<HostPlaneMut> = frame.into_iter().map(host_plane_mut).collect();
+        let source = FrameMemory::Host(destination.iter().map(HostPlaneMut::as_const).collect());
+        Ok(Self { layouts, source, destination: FrameMemory::Host(destination), _borrow: PhantomData })
+    }
+
+    /// Copies the source into the destination, with as many of the bytes between its rows as both have, if they are not the
+    /// same memory, and both in host memory.
+    pub fn copy_source(&mut self) {
+        let (FrameMemory::Host(source), FrameMemory::Host(destination)) = (&self.source, &self.destination) else {
+            return;
+        };
+        for ((from, to), layout) in source.iter().zip(destination).zip(&self.layouts) {
+            if from.address == to.address.cast_const() {
+                continue;
+            }
+            let (bytes, last) = (from.pitch.min(to.pitch), layout.height as usize - 1);
+            let last_bytes = (from.len - last * from.pitch).min(to.len - last * to.pitch).min(bytes);
+            // SAFETY: the planes hold their rows and are borrowed as long as `self` lives, the destination mutably, so that they
+            // do not overlap. Every row but the last one ends a pitch after it begins, and the last one with its plane.
+            unsafe {
+                copy_rows(from, to, bytes, last);
+                copy_rows(&from.from_row(last), &to.from_row(last), last_bytes, 1);
+            }
+        }
     }
 
     /// The layouts of the planes, of both frames.

@@ -4,7 +4,7 @@
 //! computes; whoever has the pixels executes it.
 
 use super::BlurParams;
-use super::byte_rect::ByteRect;
+use super::byte_rect::{ByteRect, PackedRects};
 use super::crop::{Covered, CropGeometry, PlaneCrop};
 use super::frame::PlaneLayout;
 use super::plan::{AlphaMode, Options, Selection};
@@ -217,7 +217,7 @@ impl BlurTiles {
         let mut all = Self::default();
         for (strength, (options, rects)) in cover.by_strength().into_iter().enumerate() {
             let geometry = CropGeometry::new(options, layouts).with_column_step(cost.column_step);
-            let rects: Vec<Rect> = rects.into_iter().filter_map(|rect| geometry.picture().clipped(rect)).collect();
+            let rects = geometry.picture().clip_all(&rects);
             let mut jobs = Vec::new();
             for tile in tiles(&geometry, cost, &rects) {
                 let crops: Vec<BlurredCrop> =
@@ -259,6 +259,47 @@ impl BlurTiles {
             pitch: pitch * to.row_step,
             strength,
         }));
+    }
+}
+
+/// What the device does for the regions of a frame in host memory.
+#[derive(Debug, Default)]
+pub struct TransferTiles {
+    /// The blurs, of a picture on the device that has what is uploaded. Beyond that its samples may have any value.
+    pub tiles: BlurTiles,
+    /// The bytes of the frame that what the regions cover depends on. They may overlap.
+    pub uploads: PackedRects,
+    /// The bytes of the frame that are written, one rectangle for each of [`BlurTiles::patches`].
+    pub downloads: PackedRects,
+}
+
+impl TransferTiles {
+    /// For a frame of these planes. `cost` is the cost of blurs on the device, `upload_cost` that of what is uploaded for one.
+    pub fn new(cover: &BlurCover, layouts: &[PlaneLayout], cost: CropCost, upload_cost: CropCost) -> Self {
+        let tiles = BlurTiles::new(cover, layouts, cost);
+        let mut rects = Vec::new();
+        for (options, regions) in cover.by_strength() {
+            let geometry = CropGeometry::new(options, layouts).with_column_step(upload_cost.column_step);
+            let regions: Vec<Rect> = geometry.picture().clip_all(&regions);
+            let tiles = self::tiles(&geometry, upload_cost, &regions);
+            rects.extend(tiles.iter().flat_map(|tile| &tile.crops).map(ByteRect::of_crop));
+        }
+        for (plane, layout) in layouts.iter().enumerate() {
+            let whole = ByteRect::whole(plane, layout);
+            let bytes: usize = rects.iter().filter(|rect| rect.plane == plane).map(ByteRect::size).sum();
+            if bytes > whole.size() {
+                rects.retain(|rect| rect.plane != plane);
+                rects.push(whole);
+            }
+        }
+        let downloads = tiles.patches.iter().map(|patch| patch.to).collect();
+        Self { tiles, uploads: rects.into_iter().collect(), downloads }
+    }
+
+    /// Whether a byte of the frame is in two patches.
+    pub fn has_overlapping_patches(&self) -> bool {
+        let patches = &self.tiles.patches;
+        (1..patches.len()).any(|end| patches[..end].iter().any(|patch| patch.to.overlaps(&patches[end].to)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
-use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{
@@ -15,7 +15,7 @@ use gstcudagaussblur::filter::plan::{AlphaMode, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 use super::Noise;
-use super::pictures::{Picture, pitch, rect, resized};
+use super::pictures::{PADDING, Picture, pitch, rect, resized};
 
 /// A frame in a block of bytes: planes behind each other, with noise around them and between their rows.
 #[derive(Clone)]
@@ -169,7 +169,7 @@ pub fn check(
             _ => (source, &from, if streams == Streams::None { None } else { of[0] }),
         },
     };
-    let completed = engine.cover_on_device(cover, frames).unwrap();
+    let completed = engine.cover_frame(cover, frames).unwrap();
     assert_eq!(completed.queued, streams != Streams::None);
     assert!(completed.failure.is_none());
     let stream = if destination.is_some() { of[1].unwrap() } else { &own[0] };
@@ -202,7 +202,7 @@ pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block) -> Result<()
     let stream = ManuallyDrop::new(Stream::new(device.id()).unwrap());
     let memory = ManuallyDrop::new(OnDevice::new(&block.bytes, &stream));
     let side = (block, &*memory, Some(&*stream));
-    engine.cover_on_device(cover, Frames { source: side, destination: side }).map(drop)
+    engine.cover_frame(cover, Frames { source: side, destination: side }).map(drop)
 }
 
 /// A blur of several sigmas, a mosaic and a fill of odd rectangles that overlap.
@@ -266,13 +266,66 @@ pub fn check_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u3
     bytes
 }
 
-/// Covers pictures in host memory through the device, and compares every byte with the CPU engine. Returns the number of bytes
-/// compared.
+/// Frames in host memory: a destination that is covered in place, or that a source is copied to.
+struct HostFrames {
+    planes: Vec<PlaneLayout>,
+    source: Option<Vec<HostBytes>>,
+    destination: Vec<HostBytes>,
+    /// Bytes between the rows of the destination.
+    padding: usize,
+}
+
+enum HostBytes {
+    Pageable(Vec<u8>),
+    Pinned(PinnedBytes),
+}
+
+impl HostBytes {
+    fn new(bytes: &[u8], pinned: Option<&PinnedSource>) -> Self {
+        let Some(source) = pinned else { return Self::Pageable(bytes.to_vec()) };
+        let mut pinned = source.allocate(bytes.len()).unwrap();
+        pinned.as_mut().copy_from_slice(bytes);
+        Self::Pinned(pinned)
+    }
+
+    fn all(bytes: &[Vec<u8>], pinned: Option<&PinnedSource>) -> Vec<Self> {
+        bytes.iter().map(|bytes| Self::new(bytes, pinned)).collect()
+    }
+}
+
+impl AsMut<[u8]> for HostBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pageable(bytes) => bytes,
+            Self::Pinned(bytes) => bytes.as_mut(),
+        }
+    }
+}
+
+// SAFETY: nobody else has the memory.
+unsafe impl FrameAccess for HostFrames {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        let planes = self.planes.iter().zip(self.source.iter_mut().flatten());
+        let source =
+            planes.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &*data.as_mut() });
+        let planes = self.planes.iter().zip(&mut self.destination);
+        let destination = planes.map(|(layout, data)| Plane {
+            layout: *layout,
+            pitch: layout.row_bytes() + self.padding,
+            data: data.as_mut(),
+        });
+        (Source::Host(source.collect()), Destination::Host(destination.collect()))
+    }
+}
+
+/// Covers pictures in host memory through the device, and compares every byte with the CPU engine: in place and in a copy, in
+/// pageable memory and in pinned memory. Returns the number of bytes compared.
 pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [u32; 2], sigmas: &[f64]) -> usize {
     let mut cpu = Engine::with_cpu(CpuEngine::new());
     let mut noise = Noise(29);
     let mut bytes = 0;
-    for planes in kinds {
+    let pinned = engine.pinned().unwrap();
+    for (turn, planes) in kinds.iter().enumerate() {
         let picture = Picture::new(&resized(planes, size), noise.next());
         let side = |axis: usize| size[axis] / 5 + noise.0 as u32 % 3;
         let rects = [rect(size[0] / 3, size[1] / 2, side(0), side(1)), rect(1, 1, 9, 7)];
@@ -280,9 +333,58 @@ pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [
             let [mut got, mut want] = [picture.clone(), picture.clone()];
             assert!(engine.cover(&cover, &mut got.frame_mut()).unwrap().is_none());
             cpu.cover(&cover, &mut want.frame_mut()).unwrap();
-            assert!(got.bytes == want.bytes, "{cover:?} of {:?}", picture.planes);
-            bytes += got.bytes.iter().map(Vec::len).sum::<usize>();
+            let mut check = |got: &[u8], want: &[u8], what: &str| {
+                assert!(got == want, "{what}: {cover:?} of {:?}", picture.planes);
+                bytes += got.len();
+            };
+            got.bytes.iter().zip(&want.bytes).for_each(|(got, want)| check(got, want, "borrowed"));
+
+            let memory = (turn % 2 == 0).then_some(&pinned);
+            let planes = picture.planes.clone();
+            let before = engine.stats();
+            let in_place = HostFrames {
+                planes: planes.clone(),
+                source: None,
+                destination: HostBytes::all(&picture.bytes, memory),
+                padding: PADDING,
+            };
+            let mut covered = engine.cover_frame(&cover, in_place).unwrap().frame.destination;
+            covered.iter_mut().zip(&want.bytes).for_each(|(got, want)| check(got.as_mut(), want, "in place"));
+
+            let padding = [3, PADDING, 21][turn % 3];
+            let shorter = |layout: &PlaneLayout| noise.bytes(layout.height as usize * (layout.row_bytes() + padding));
+            let old: Vec<Vec<u8>> = planes.iter().map(shorter).collect();
+            let copied: Vec<Vec<u8>> =
+                (0..planes.len()).map(|i| copy_rows(&planes[i], &picture.bytes[i], &old[i], padding)).collect();
+            let expected = HostFrames { planes, source: None, destination: HostBytes::all(&copied, None), padding };
+            let mut expected = cpu.cover_frame(&cover, expected).unwrap().frame;
+            let source = Some(HostBytes::all(&picture.bytes, memory));
+            let copy = HostFrames {
+                source,
+                destination: HostBytes::all(&old, None),
+                planes: expected.planes.clone(),
+                padding,
+            };
+            let mut covered = engine.cover_frame(&cover, copy).unwrap().frame;
+            for (got, want) in covered.destination.iter_mut().zip(&mut expected.destination) {
+                check(got.as_mut(), want.as_mut(), "in a copy");
+            }
+            for (got, want) in covered.source.iter_mut().flatten().zip(&picture.bytes) {
+                check(got.as_mut(), want, "the source");
+            }
+            let is_direct = matches!(cover, Cover::Blur(_)) && memory.is_some();
+            let pinned = engine.stats().frames_pinned[0] - before.frames_pinned[0];
+            assert_eq!(pinned, if is_direct { 2 } else { 0 });
         }
     }
     bytes
+}
+
+/// The rows of a plane of a picture over those of another plane, with as many of the bytes between them as both have.
+fn copy_rows(layout: &PlaneLayout, from: &[u8], to: &[u8], padding: usize) -> Vec<u8> {
+    let mut copied = to.to_vec();
+    for (from, to) in from.chunks(pitch(layout)).zip(copied.chunks_mut(layout.row_bytes() + padding)) {
+        from.iter().zip(to).for_each(|(from, to)| *to = *from);
+    }
+    copied
 }

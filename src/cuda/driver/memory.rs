@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
+use std::ptr;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -97,7 +98,35 @@ impl Workspace {
     }
 }
 
-/// How much device memory is needed.
+/// Pinned memory that grows when more is needed.
+#[derive(Debug, Default)]
+pub struct PinnedWorkspace {
+    memory: Option<PinnedMemory>,
+    bytes: usize,
+}
+
+// SAFETY: the address is all that can be read through a shared reference.
+unsafe impl Sync for PinnedWorkspace {}
+
+impl PinnedWorkspace {
+    /// Address of the first byte, null if nothing is allocated.
+    pub fn address(&self) -> *mut u8 {
+        self.memory.as_ref().map_or(ptr::null_mut(), PinnedMemory::address)
+    }
+
+    /// Allocates what is needed if less is there, in the current context, which is of `device`. Nothing uses the memory that was
+    /// there.
+    pub fn reserve(&mut self, need: WorkspaceNeed, device: u32) -> Result<(), CudaError> {
+        if need.bytes > self.bytes {
+            (self.memory, self.bytes) = (None, 0);
+            self.memory = Some(PinnedMemory::new(need.capacity(), device)?);
+            self.bytes = need.capacity();
+        }
+        Ok(())
+    }
+}
+
+/// How much memory is needed.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkspaceNeed {
     /// Now, in bytes.

@@ -3,11 +3,11 @@
 
 use super::abi::*;
 use crate::cuda::driver::Grid;
-use crate::filter::byte_rect::ByteRect;
+use crate::filter::byte_rect::{ByteRect, PackedRect, PackedRects};
 use crate::filter::fill::Fill;
 use crate::filter::frame::SampleLayout;
 use crate::filter::mosaic::CellGrid;
-use crate::filter::plane::DevicePlane;
+use crate::filter::plane::{DevicePlane, PlaneMemory};
 use crate::filter::tiles::Patch;
 
 /// Samples of a cell that a block adds up. More make fewer blocks, less work for those that add the sums of the parts.
@@ -43,16 +43,49 @@ pub fn fills(fills: &[Fill], planes: &[DevicePlane]) -> Vec<Launch> {
     cover_launches(rects)
 }
 
+/// The launches that copy packed rectangles from the block at this address into the planes.
+pub fn unpack(packed: &PackedRects, block: u64, planes: &[DevicePlane]) -> Vec<Launch> {
+    let rects = packed.rects.iter().map(|packed| {
+        let from = packed.within(block);
+        // What overlaps has the same bytes.
+        (
+            packed.rect,
+            0,
+            CoverRect { src: from.address, src_pitch: from.pitch as u64, ..destination(&packed.rect, planes) },
+        )
+    });
+    cover_launches(rects)
+}
+
+/// The launches that copy patches from the tile memory at this address into the block at the other one. `packed` has one
+/// rectangle for each patch.
+pub fn pack(patches: &[Patch], packed: &PackedRects, tile_memory: u64, block: u64) -> Vec<Launch> {
+    let rect = |(index, (patch, packed)): (usize, (&Patch, &PackedRect))| {
+        let rect = CoverRect {
+            src: tile_memory + patch.offset as u64,
+            src_pitch: patch.pitch as u64,
+            ..rows(&packed.rect, packed.within(block))
+        };
+        // In the block no two overlap, as if each were in a plane of its own.
+        (ByteRect { plane: index, ..packed.rect }, 0, rect)
+    };
+    cover_launches(patches.iter().zip(&packed.rects).enumerate().map(rect))
+}
+
 /// The bytes that are written.
 fn destination(to: &ByteRect, planes: &[DevicePlane]) -> CoverRect {
-    let rows = planes[to.plane].every(to.row, to.row_step);
+    rows(to, to.within(&planes[to.plane]))
+}
+
+/// A rectangle that is written there.
+fn rows(rect: &ByteRect, to: PlaneMemory<u64>) -> CoverRect {
     // A row that begins at the last byte of a group touches one more than its bytes fill.
-    let groups = (to.bytes + COVER_GROUP as usize - 1).div_ceil(COVER_GROUP as usize);
+    let groups = (rect.bytes + COVER_GROUP as usize - 1).div_ceil(COVER_GROUP as usize);
     CoverRect {
-        dst: rows.address + to.byte as u64,
-        dst_pitch: rows.pitch as u64,
-        bytes: to.bytes as u32,
-        rows: to.rows as u32,
+        dst: to.address,
+        dst_pitch: to.pitch as u64,
+        bytes: rect.bytes as u32,
+        rows: rect.rows as u32,
         groups: groups as u32,
         ..CoverRect::default()
     }

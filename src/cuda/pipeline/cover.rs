@@ -20,6 +20,7 @@ use crate::filter::plane::DevicePlane;
 use crate::filter::tiles::{BlurJob, BlurTiles};
 
 /// What covers regions of a frame.
+#[derive(Clone)]
 pub enum DeviceCover<'a> {
     /// Blurred crops, with the plan of each job.
     Blur(&'a BlurTiles, &'a [Arc<Plan>]),
@@ -42,15 +43,9 @@ impl Pipeline {
         cover: &DeviceCover,
     ) -> Result<Enqueued, SubmitError> {
         let planes = device_planes(frames, None);
-        let wide_kernels = selector.wide_kernels();
         let (resident, streams, stream) = self.resident(frames, selector.device().id())?;
-        let recordings = recordings(cover, &planes, 0, wide_kernels);
-        selector.observe(&recordings);
         let bytes = match cover {
-            DeviceCover::Blur(tiles, _) => {
-                let own = recordings.iter().map(|recording| selector.workspace_bytes(recording)).max();
-                tile_bytes(tiles) + own.unwrap_or(0)
-            }
+            DeviceCover::Blur(..) => blur_bytes(selector, cover, &planes, resident.workspace()),
             DeviceCover::Mosaic(grids) => cover::mosaic_bytes(grids),
             DeviceCover::Fill(_) => 0,
         };
@@ -68,6 +63,14 @@ impl Pipeline {
             SubmitError { error, settled: stream.synchronize().is_ok() }
         })
     }
+}
+
+/// Bytes of workspace for the blurs of a cover. The selector learns of them.
+pub fn blur_bytes(selector: &mut KernelSelector, cover: &DeviceCover, planes: &DevicePlanes, workspace: u64) -> usize {
+    let recordings = recordings(cover, planes, workspace, selector.wide_kernels());
+    selector.observe(&recordings);
+    let tiles = if let DeviceCover::Blur(tiles, _) = cover { tile_bytes(tiles) } else { 0 };
+    tiles + recordings.iter().map(|recording| selector.workspace_bytes(recording)).max().unwrap_or(0)
 }
 
 /// Bytes of the tile memory at the begin of the workspace.
@@ -119,15 +122,8 @@ unsafe fn enqueue(
     workspace: u64,
     stream: &Stream,
 ) -> Result<bool, CudaError> {
-    let mut specialised = true;
-    for recording in recordings(cover, planes, workspace, selector.wide_kernels()) {
-        let temporaries = match cover {
-            DeviceCover::Blur(tiles, _) => workspace + tile_bytes(tiles) as u64,
-            _ => workspace,
-        };
-        // SAFETY: the crops are in the frame and the tile memory, and the temporaries behind it.
-        specialised &= unsafe { selector.enqueue(stream, &recording, temporaries) }?;
-    }
+    // SAFETY: the caller's promise.
+    let specialised = unsafe { enqueue_blurs(selector, cover, planes, workspace, stream) }?;
     let to = &planes.destinations;
     let launches = match cover {
         DeviceCover::Blur(tiles, _) => cover::copies(&tiles.patches, to, workspace),
@@ -137,6 +133,29 @@ unsafe fn enqueue(
     for launch in &launches {
         // SAFETY: what is covered is in the frame, and what is read in the workspace or the frame.
         unsafe { selector.enqueue_prebuilt(stream, launch) }?;
+    }
+    Ok(specialised)
+}
+
+/// Enqueues the blurs of a cover into the tile memory, which the workspace begins with. Returns whether specialised kernels do
+/// all.
+///
+/// # Safety
+/// The context is current. The source planes hold their rows. They, and the workspace of the cover from this address on, live
+/// and are accessed by nobody else until the stream has done the work.
+pub unsafe fn enqueue_blurs(
+    selector: &KernelSelector,
+    cover: &DeviceCover,
+    planes: &DevicePlanes,
+    workspace: u64,
+    stream: &Stream,
+) -> Result<bool, CudaError> {
+    let DeviceCover::Blur(tiles, _) = cover else { return Ok(true) };
+    let temporaries = workspace + tile_bytes(tiles) as u64;
+    let mut specialised = true;
+    for recording in recordings(cover, planes, workspace, selector.wide_kernels()) {
+        // SAFETY: the crops are in the frame and the tile memory, and the temporaries behind it.
+        specialised &= unsafe { selector.enqueue(stream, &recording, temporaries) }?;
     }
     Ok(specialised)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A frame slot: the memory and the events that one frame in flight has for itself. It is reused for frames of the same layouts,
-//! and for crops that fit, so nothing is allocated per frame.
+//! so nothing is allocated per frame.
 
 use super::TransferPath;
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
@@ -32,13 +32,12 @@ fn progressive(layout: &PlaneLayout) -> PlaneLayout {
 }
 
 impl FrameSlot {
-    /// For frames of these planes, on the device whose context is current. If their size varies, the slot holds larger ones
-    /// too. No memory is allocated yet.
-    pub fn new(layouts: &[PlaneLayout], varies: bool, device: u32) -> Result<Self, CudaError> {
+    /// For frames of these planes, on the device whose context is current. No memory is allocated yet.
+    pub fn new(layouts: &[PlaneLayout], device: u32) -> Result<Self, CudaError> {
         let layouts: Vec<PlaneLayout> = layouts.iter().map(progressive).collect();
         Ok(Self {
-            source: FrameBuffers::new(&layouts, varies),
-            destination: FrameBuffers::new(&layouts, varies),
+            source: FrameBuffers::new(&layouts),
+            destination: FrameBuffers::new(&layouts),
             layouts,
             workspace: Workspace::default(),
             begin: Event::new(device)?,
@@ -54,18 +53,6 @@ impl FrameSlot {
     /// Whether it is for frames of these planes.
     pub fn is_for(&self, layouts: &[PlaneLayout]) -> bool {
         self.layouts.iter().copied().eq(layouts.iter().map(progressive))
-    }
-
-    /// Uses the slot for frames of these planes if they fit, and says whether they do. Nothing uses its memory.
-    pub fn adapt(&mut self, layouts: &[PlaneLayout]) -> bool {
-        let layouts: Vec<PlaneLayout> = layouts.iter().map(progressive).collect();
-        let fits = self.source.holds(&layouts) && self.destination.holds(&layouts);
-        if fits {
-            self.source.set_layouts(&layouts);
-            self.destination.set_layouts(&layouts);
-            self.layouts = layouts;
-        }
-        fits
     }
 
     /// Allocates what frames with these transfer paths need and is not there yet.

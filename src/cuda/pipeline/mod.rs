@@ -3,10 +3,11 @@
 //!
 //! A frame is enqueued as a whole. Frames in host memory are divided into bands, whose transfers overlap with the kernels of
 //! other bands, and completed later. Frames that stay on the device run on their own stream, and nothing waits for them; so do
-//! those of which regions are covered there.
+//! those of which regions are covered there. Of a frame in host memory, only what its regions need passes through the device.
 
 mod cover;
 mod frame_slot;
+mod host_cover;
 mod resident;
 mod steps;
 mod submitted;
@@ -25,11 +26,11 @@ use super::transfer::{CopyStreams, ThreadedCopy};
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plan::Plan;
 use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
-use crate::filter::regions::Rect;
 use crate::process;
 use crate::threads::Threads;
 pub use cover::DeviceCover;
 use frame_slot::FrameSlot;
+use host_cover::HostCoverState;
 pub use resident::Enqueued;
 use resident::{FrameStreams, ResidentState};
 use steps::{SharedPlanes, Steps, Streams, resident_stream, row_bytes};
@@ -86,14 +87,11 @@ pub enum Submission {
 
 /// How frames are submitted.
 #[derive(Debug, Clone, Copy)]
-pub struct SubmitOptions<'a> {
+pub struct SubmitOptions {
     /// Whether the device may access the frame's pinned memory.
     pub direct: bool,
     /// The number of bands; `None` for as many as measured fastest.
     pub bands: Option<usize>,
-    /// The parts of the destination's planes that are used, in pixels and rows, or none if all is. Other rows are not downloaded,
-    /// and the next frame may have another size.
-    pub windows: &'a [Rect],
 }
 
 /// The frames of an engine on the device.
@@ -107,6 +105,8 @@ pub struct Pipeline {
     idle: Vec<FrameSlot>,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
+    /// Created with the first frame in host memory of which regions are blurred.
+    host_cover: Option<HostCoverState>,
 }
 
 impl Pipeline {
@@ -119,6 +119,7 @@ impl Pipeline {
             threads: process::threads(),
             idle: Vec::new(),
             resident: None,
+            host_cover: None,
         })
     }
 
@@ -214,20 +215,18 @@ impl Pipeline {
     ) -> Result<SubmittedFrame, SubmitError> {
         let device = selector.device().id();
         let ahead = self.copy_streams.in_flight();
-        let varies = !options.windows.is_empty();
-        let mut slot = self.take_slot(frames.layouts(), varies, device)?;
+        let mut slot = self.take_slot(frames.layouts(), device)?;
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
         let recording = [Recording::new(plan, &planes, 0, selector.wide_kernels(), None)];
         selector.observe(&recording);
-        let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies };
+        let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
         let workspace = slot.reserve_workspace(need, &self.compute)?;
 
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
         // that is resident on one side has little to overlap.
         let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
-        let mut bands = bands::bands(plan, if is_single { Some(1) } else { options.bands });
-        bands.iter_mut().for_each(|band| band.restrict_download(options.windows));
+        let bands = bands::bands(plan, if is_single { Some(1) } else { options.bands });
         slot.reserve_events(bands.len(), device)?;
 
         let started = Instant::now();
@@ -276,14 +275,8 @@ impl Pipeline {
         })
     }
 
-    /// A slot for a frame of these planes. If their size varies, any slot that is large enough will do.
-    fn take_slot(&mut self, layouts: &[PlaneLayout], varies: bool, device: u32) -> Result<FrameSlot, CudaError> {
-        if varies {
-            let found = self.idle.iter_mut().position(|slot| slot.adapt(layouts));
-            if let Some(index) = found {
-                return Ok(self.idle.swap_remove(index));
-            }
-        }
+    /// A slot for a frame of these planes.
+    fn take_slot(&mut self, layouts: &[PlaneLayout], device: u32) -> Result<FrameSlot, CudaError> {
         let before = self.idle.len();
         // Slots for other frames are freed first, so that the memory of both is never allocated together.
         self.idle.retain(|slot| slot.is_for(layouts));
@@ -292,7 +285,7 @@ impl Pipeline {
         }
         match self.idle.pop() {
             Some(slot) => Ok(slot),
-            None => FrameSlot::new(layouts, varies, device),
+            None => FrameSlot::new(layouts, device),
         }
     }
 

@@ -6,7 +6,6 @@ use std::ops::Range;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Buffer, Operation, View};
 use crate::filter::plan::Plan;
-use crate::filter::regions::Rect;
 
 /// A band of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,16 +17,6 @@ pub struct Band {
     pub process: Vec<Range<u32>>,
     /// Rows of every plane to download after that. This band or an earlier one has processed them.
     pub download: Vec<Range<u32>>,
-}
-
-impl Band {
-    /// Restricts the download to the rows of a window of each plane; without windows all rows are downloaded.
-    pub fn restrict_download(&mut self, windows: &[Rect]) {
-        for (rows, window) in self.download.iter_mut().zip(windows) {
-            let start = rows.start.max(window.y());
-            *rows = start..rows.end.min(window.bottom()).max(start);
-        }
-    }
 }
 
 /// The number of bands is the square root of the bytes of an average plane over this: 6 for 1080p RGBA, 12 for 4K. Enqueuing a

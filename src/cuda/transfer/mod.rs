@@ -11,5 +11,5 @@ mod threaded_copy;
 
 pub use copy_streams::CopyStreams;
 pub use pinned::{HostRegistration, PinnedBytes, PinnedSource};
-pub use staging::FrameBuffers;
+pub use staging::{FrameBuffers, plane_offsets};
 pub use threaded_copy::ThreadedCopy;

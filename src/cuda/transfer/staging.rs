@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream, WorkspaceNeed};
+use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut, copy_rows};
+use crate::filter::plane::{Address, DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 
 /// Rows start on this many bytes: enough for the kernels' widest loads and a cache line of the host, and so few that common
 /// widths need no padding on the bus.
@@ -19,14 +19,21 @@ const PLANE_ALIGNMENT: usize = 256;
 
 /// Where a plane is in a block, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PlaneOffset {
+pub struct PlaneOffset {
     offset: usize,
     pitch: usize,
     len: usize,
 }
 
+impl PlaneOffset {
+    /// The plane in a block at this address.
+    pub fn within<A: Address>(&self, block: A) -> PlaneMemory<A> {
+        PlaneMemory { address: block.offset_by(self.offset), pitch: self.pitch, len: self.len }
+    }
+}
+
 /// Offsets for these planes, and the size of the block.
-fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneOffset>, usize) {
+pub fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneOffset>, usize) {
     let mut bytes = 0;
     let plane = |layout: &PlaneLayout| {
         let pitch = layout.row_bytes().next_multiple_of(ROW_ALIGNMENT);
@@ -42,8 +49,8 @@ fn plane_offsets(layouts: &[PlaneLayout]) -> (Vec<PlaneOffset>, usize) {
 pub struct FrameBuffers {
     layouts: Vec<PlaneLayout>,
     planes: Vec<PlaneOffset>,
-    /// Bytes that are allocated, at least those of the planes.
-    capacity: usize,
+    /// Size of the block.
+    bytes: usize,
     staging: Option<PinnedMemory>,
     device: Option<DeviceMemory>,
 }
@@ -52,23 +59,10 @@ pub struct FrameBuffers {
 unsafe impl Sync for FrameBuffers {}
 
 impl FrameBuffers {
-    /// For frames of these planes. Nothing is allocated yet. If their size varies, more is allocated than they need.
-    pub fn new(layouts: &[PlaneLayout], varies: bool) -> Self {
+    /// For frames of these planes. Nothing is allocated yet.
+    pub fn new(layouts: &[PlaneLayout]) -> Self {
         let (planes, bytes) = plane_offsets(layouts);
-        let capacity = WorkspaceNeed { bytes, varies }.capacity();
-        Self { layouts: layouts.to_vec(), planes, capacity, staging: None, device: None }
-    }
-
-    /// Whether frames of these planes fit.
-    pub fn holds(&self, layouts: &[PlaneLayout]) -> bool {
-        plane_offsets(layouts).1 <= self.capacity
-    }
-
-    /// Uses the memory for frames of other planes, which [`FrameBuffers::holds`] says fit. Nothing uses the memory.
-    pub fn set_layouts(&mut self, layouts: &[PlaneLayout]) {
-        let (planes, bytes) = plane_offsets(layouts);
-        assert!(bytes <= self.capacity, "{bytes} bytes in {}", self.capacity);
-        (self.layouts, self.planes) = (layouts.to_vec(), planes);
+        Self { layouts: layouts.to_vec(), planes, bytes, staging: None, device: None }
     }
 
     /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
@@ -76,10 +70,10 @@ impl FrameBuffers {
     pub fn reserve(&mut self, staged: bool, stream: &Stream) -> Result<bool, CudaError> {
         let is_new = self.device.is_none();
         if is_new {
-            self.device = Some(DeviceMemory::new(self.capacity, stream)?);
+            self.device = Some(DeviceMemory::new(self.bytes, stream)?);
         }
         if staged && self.staging.is_none() {
-            self.staging = Some(PinnedMemory::new(self.capacity, stream.device())?);
+            self.staging = Some(PinnedMemory::new(self.bytes, stream.device())?);
         }
         Ok(is_new)
     }
@@ -87,12 +81,7 @@ impl FrameBuffers {
     /// The planes in device memory.
     pub fn device_planes(&self) -> Vec<DevicePlane> {
         let address = self.device().address();
-        let plane = |plane: &PlaneOffset| DevicePlane {
-            address: address + plane.offset as u64,
-            pitch: plane.pitch,
-            len: plane.len,
-        };
-        self.planes.iter().map(plane).collect()
+        self.planes.iter().map(|plane| plane.within(address)).collect()
     }
 
     /// The device memory.
@@ -112,8 +101,7 @@ impl FrameBuffers {
     }
 
     fn staging_plane(&self, plane: usize) -> HostPlaneMut {
-        let PlaneOffset { offset, pitch, len } = self.planes[plane];
-        HostPlaneMut { address: self.staging().address().wrapping_add(offset), pitch, len }
+        self.planes[plane].within(self.staging().address())
     }
 
     /// Copies rows of plane `plane` of a frame into the staging buffer.

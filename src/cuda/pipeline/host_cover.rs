@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Covers regions of a frame in host memory: what the blurs depend on is uploaded into a picture on the device, and only what
+//! the regions cover is downloaded. All of it on one stream, with one wait.
+//!
+//! In both directions rectangles cross the bus packed, in few copies; a kernel moves them to the picture and from the blurred
+//! crops. From pinned memory each is uploaded by itself, without a copy by the CPU.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::cover::{self, DeviceCover};
+use super::steps::SharedPlanes;
+use super::{HostAddress, Pipeline, SubmitError, Times};
+use crate::cuda::driver::{self, Event, PinnedWorkspace, Stream, Workspace, WorkspaceNeed};
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels;
+use crate::cuda::kernels::record::{DevicePlanes, WORKSPACE_ALIGNMENT};
+use crate::cuda::select::KernelSelector;
+use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
+use crate::cuda::transfer::{ThreadedCopy, plane_offsets};
+use crate::filter::byte_rect::{PackedRect, PackedRects};
+use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
+use crate::filter::plan::Plan;
+use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut, copy_rows};
+use crate::filter::tiles::TransferTiles;
+use crate::threads::Threads;
+
+/// Packed bytes of an upload, while which the next are packed.
+const UPLOAD_BYTES: usize = 512 << 10;
+
+/// The memory and the events of such frames, one of which is processed at a time.
+pub struct HostCoverState {
+    /// The picture, the packed rectangles and the workspace of the blurs, one behind the other.
+    memory: Workspace,
+    /// Packed rectangles: first those of the upload, then those of the download.
+    staging: PinnedWorkspace,
+    begin: Event,
+    uploaded: Event,
+    processed: Event,
+    downloaded: Event,
+    wait: AdaptiveWait,
+}
+
+/// A frame, and what is done with it.
+struct Work<'a> {
+    selector: &'a KernelSelector,
+    source: &'a [HostPlane],
+    tiles: &'a TransferTiles,
+    cover: DeviceCover<'a>,
+    /// Whether the device reads the source, which is pinned.
+    direct: bool,
+    stream: &'a Stream,
+    threads: &'a Threads,
+}
+
+impl Pipeline {
+    /// Covers regions of a frame and waits for it. If source and destination are not the same memory, the source is copied
+    /// meanwhile. Returns the times, and whether specialised kernels do all blurs. On an error the destination is the source, or
+    /// undefined if they are not the same memory.
+    ///
+    /// # Safety
+    /// The context is current. If this fails and what was enqueued is not settled, nobody writes or frees the source any more.
+    ///
+    /// # Panics
+    /// If a frame is on the device.
+    pub unsafe fn cover_host(
+        &mut self,
+        selector: &mut KernelSelector,
+        frames: &mut ValidFrames,
+        tiles: &TransferTiles,
+        plans: &[Arc<Plan>],
+        direct: bool,
+    ) -> Result<(Times, bool), SubmitError> {
+        let (FrameMemory::Host(source), FrameMemory::Host(destination)) = (frames.source(), frames.destination())
+        else {
+            panic!("the frames are on the device");
+        };
+        let (source, destination) = (source.clone(), destination.clone());
+        let is_alone = self.copy_streams.in_flight() == 0;
+        let mut state = match self.host_cover.take() {
+            Some(state) => state,
+            None => HostCoverState::new(selector.device().id())?,
+        };
+        let is_pinned = |plane: &HostPlane| driver::is_pinned(plane.address.as_const(), plane.len);
+        let direct = direct && source.iter().all(is_pinned);
+        let cover = DeviceCover::Blur(&tiles.tiles, plans);
+        let mut cover_frame = || {
+            let planes = state.reserve(selector, frames.layouts(), tiles, &cover, &self.compute)?;
+            let (stream, threads) = (&self.compute, &*self.threads);
+            let work = Work { selector, source: &source, tiles, cover: cover.clone(), direct, stream, threads };
+            let started = Instant::now();
+            // SAFETY: the picture is for these layouts, and the memory is large enough and this frame's alone; the rest is the
+            // caller's promise.
+            let specialised = unsafe { state.enqueue(&work, &planes) }?;
+            frames.copy_source();
+            let times = state.finish(&work, started, is_alone)?;
+            // SAFETY: the planes are valid and borrowed mutably by `frames`; the download is complete.
+            unsafe { state.write(&work, &destination) };
+            Ok((times, specialised))
+        };
+        match cover_frame() {
+            Ok(covered) => {
+                self.host_cover = Some(state);
+                Ok(covered)
+            }
+            Err(error) => {
+                // Work that was enqueued before the failure may still be running.
+                let settled = self.compute.synchronize().is_ok();
+                if !settled {
+                    std::mem::forget(state);
+                }
+                Err(SubmitError { error, settled: settled || !direct })
+            }
+        }
+    }
+}
+
+/// Offsets in [`HostCoverState::memory`].
+struct Offsets {
+    packed: usize,
+    workspace: usize,
+}
+
+impl Offsets {
+    fn new(picture_bytes: usize, tiles: &TransferTiles) -> Self {
+        let packed = picture_bytes.next_multiple_of(WORKSPACE_ALIGNMENT);
+        Self { packed, workspace: packed + packed_bytes(tiles).next_multiple_of(WORKSPACE_ALIGNMENT) }
+    }
+}
+
+/// Bytes for packed rectangles. They are downloaded after they were uploaded, so that both have the same place.
+fn packed_bytes(tiles: &TransferTiles) -> usize {
+    tiles.uploads.block_bytes.max(tiles.downloads.block_bytes)
+}
+
+/// Where the picture, the packed rectangles and the workspace are on the device.
+struct DevicePlaces {
+    picture: Vec<DevicePlane>,
+    packed: u64,
+    workspace: u64,
+}
+
+impl HostCoverState {
+    fn new(device: u32) -> Result<Self, CudaError> {
+        Ok(Self {
+            memory: Workspace::default(),
+            staging: PinnedWorkspace::default(),
+            begin: Event::new(device)?,
+            uploaded: Event::new(device)?,
+            processed: Event::new(device)?,
+            downloaded: Event::new(device)?,
+            wait: AdaptiveWait::default(),
+        })
+    }
+
+    /// Allocates what is needed and not there yet.
+    fn reserve(
+        &mut self,
+        selector: &mut KernelSelector,
+        layouts: &[PlaneLayout],
+        tiles: &TransferTiles,
+        cover: &DeviceCover,
+        stream: &Stream,
+    ) -> Result<DevicePlaces, CudaError> {
+        let (planes, picture_bytes) = plane_offsets(layouts);
+        let offsets = Offsets::new(picture_bytes, tiles);
+        let places = |memory: u64| DevicePlaces {
+            picture: planes.iter().map(|plane| plane.within(memory)).collect(),
+            packed: memory + offsets.packed as u64,
+            workspace: memory + offsets.workspace as u64,
+        };
+        let current = places(self.memory.address());
+        let workspace_bytes = cover::blur_bytes(selector, cover, &current.device_planes(), current.workspace);
+        let need = WorkspaceNeed { bytes: offsets.workspace + workspace_bytes, varies: true };
+        self.staging.reserve(WorkspaceNeed { bytes: packed_bytes(tiles), varies: true }, stream.device())?;
+        Ok(if self.memory.reserve(need, stream)? { places(self.memory.address()) } else { current })
+    }
+
+    /// Enqueues everything. Pageable memory is packed meanwhile. Returns whether specialised kernels do all blurs.
+    ///
+    /// # Safety
+    /// `reserve` returned the places. The source lives and is not written until the stream has done the work, also if this
+    /// fails. The context is current.
+    unsafe fn enqueue(&self, work: &Work, places: &DevicePlaces) -> Result<bool, CudaError> {
+        let Work { selector, tiles, stream, .. } = work;
+        stream.record(&self.begin)?;
+        // SAFETY: the caller's promise; the uploads are in the picture, the source and the memory for packed rectangles.
+        unsafe {
+            if work.direct {
+                self.upload_direct(work, &places.picture)?;
+            } else {
+                self.upload_packed(work, places.packed)?;
+                for launch in &kernels::cover::unpack(&tiles.uploads, places.packed, &places.picture) {
+                    selector.enqueue_prebuilt(stream, launch)?;
+                }
+            }
+        }
+        stream.record(&self.uploaded)?;
+        // SAFETY: the crops are in the picture, and the workspace is large enough.
+        let specialised =
+            unsafe { cover::enqueue_blurs(selector, &work.cover, &places.device_planes(), places.workspace, stream) }?;
+        for launch in &kernels::cover::pack(&tiles.tiles.patches, &tiles.downloads, places.workspace, places.packed) {
+            // SAFETY: the patches are in the tile memory, and the memory for packed rectangles is large enough.
+            unsafe { selector.enqueue_prebuilt(stream, launch) }?;
+        }
+        stream.record(&self.processed)?;
+        let bytes = tiles.downloads.block_bytes;
+        let from = DevicePlane { address: places.packed, pitch: bytes, len: bytes };
+        let to = HostPlaneMut { address: self.staging.address(), pitch: bytes, len: bytes };
+        // SAFETY: both have the bytes, and nobody accesses the staging buffer before the download is complete.
+        unsafe { stream.download_rows(&from, &to, bytes, 1) }?;
+        stream.record(&self.downloaded)?;
+        Ok(specialised)
+    }
+
+    /// Uploads rectangles of pinned memory into the picture.
+    ///
+    /// # Safety
+    /// See [`HostCoverState::enqueue`].
+    unsafe fn upload_direct(&self, work: &Work, picture: &[DevicePlane]) -> Result<(), CudaError> {
+        for PackedRect { rect, .. } in &work.tiles.uploads.rects {
+            let (from, to) = (rect.within(&work.source[rect.plane]), rect.within(&picture[rect.plane]));
+            // SAFETY: the rectangle is in both planes, as the caller promises.
+            unsafe { work.stream.upload_rows(&from, &to, rect.bytes, rect.rows) }?;
+        }
+        Ok(())
+    }
+
+    /// Packs rectangles and uploads them, packed.
+    ///
+    /// # Safety
+    /// See [`HostCoverState::enqueue`].
+    unsafe fn upload_packed(&self, work: &Work, packed: u64) -> Result<(), CudaError> {
+        let uploads = &work.tiles.uploads;
+        let bands = bands(uploads);
+        let copy = ThreadedCopy::new(bands.iter().map(|band| &band.rows[..]), &row_bytes(uploads));
+        let (source, staging) = (SharedPlanes(work.source), SharedPlanes(std::slice::from_ref(&self.staging)));
+        let stage = |index: usize, rows: Range<u32>| {
+            let PackedRect { rect, .. } = uploads.rects[index];
+            let to = uploads.rects[index].within(staging.plane(0).address());
+            let (first, from) = (rows.start as usize, rect.within(source.plane(rect.plane)));
+            // SAFETY: the rectangle is in the source, which nobody writes, and in the staging buffer, which no earlier frame
+            // uses; each row is packed once.
+            unsafe { copy_rows(&from.from_row(first), &to.from_row(first), rect.bytes, rows.len()) };
+        };
+        copy.copy_in(work.threads, stage, |band| {
+            let Range { start, end } = bands[band].bytes;
+            let bytes = end - start;
+            let from = HostPlane { address: self.staging.address().wrapping_add(start), pitch: bytes, len: bytes };
+            let to = DevicePlane { address: packed + start as u64, pitch: bytes, len: bytes };
+            // SAFETY: the band is packed, and in the memory for packed rectangles.
+            unsafe { work.stream.upload_rows(&from, &to, bytes, 1) }
+        })
+    }
+
+    /// Waits for the device.
+    fn finish(&mut self, work: &Work, started: Instant, is_alone: bool) -> Result<Times, CudaError> {
+        let Self { begin, uploaded, processed, downloaded, wait, .. } = self;
+        if is_alone {
+            wait.wait(started, || downloaded.is_done())?;
+            wait.observe(begin.elapsed_until(downloaded)?);
+        } else {
+            AdaptiveWait::wait_coarsely(|| downloaded.is_done())?;
+        }
+        let TransferTiles { uploads, downloads, .. } = work.tiles;
+        Ok(Times {
+            upload: Some(begin.elapsed_until(uploaded)?),
+            kernel: Some(uploaded.elapsed_until(processed)?),
+            download: Some(processed.elapsed_until(downloaded)?),
+            bytes_copied: downloads.bytes() + if work.direct { 0 } else { uploads.bytes() },
+            direct: [work.direct, false],
+        })
+    }
+
+    /// Writes what the regions cover.
+    ///
+    /// # Safety
+    /// The planes of the frame hold their rows, and nobody else accesses them. The download is complete.
+    unsafe fn write(&self, work: &Work, frame: &[HostPlaneMut]) {
+        let downloads = &work.tiles.downloads;
+        let (to, staging) = (SharedPlanes(frame), SharedPlanes(std::slice::from_ref(&self.staging)));
+        let unstage = |index: usize, rows: Range<u32>| {
+            let PackedRect { rect, .. } = downloads.rects[index];
+            let from = downloads.rects[index].within(staging.plane(0).address().cast_const());
+            let (first, to) = (rows.start as usize, rect.within(to.plane(rect.plane)));
+            // SAFETY: the rectangle is in the frame and in the staging buffer. Threads write different bytes.
+            unsafe { copy_rows(&from.from_row(first), &to.from_row(first), rect.bytes, rows.len()) };
+        };
+        // The later one of two patches that overlap counts.
+        if work.tiles.has_overlapping_patches() {
+            let rects = downloads.rects.iter().enumerate();
+            rects.for_each(|(index, packed)| unstage(index, 0..packed.rect.rows as u32));
+            return;
+        }
+        let rows: Vec<Range<u32>> = downloads.rects.iter().map(|packed| 0..packed.rect.rows as u32).collect();
+        let copy = ThreadedCopy::new(std::iter::once(&rows[..]), &row_bytes(downloads));
+        let Ok(()) = copy.copy_out(work.threads, unstage, |_| Ok::<(), std::convert::Infallible>(()));
+    }
+}
+
+impl DevicePlaces {
+    /// The blurs read the picture and write into the workspace alone.
+    fn device_planes(&self) -> DevicePlanes {
+        DevicePlanes { sources: self.picture.clone(), destinations: Vec::new() }
+    }
+}
+
+/// Bytes in a row of every rectangle.
+fn row_bytes(packed: &PackedRects) -> Vec<usize> {
+    packed.rects.iter().map(|packed| packed.rect.bytes).collect()
+}
+
+/// A part of packed rectangles that is uploaded with one copy.
+struct UploadBand {
+    /// Of every rectangle.
+    rows: Vec<Range<u32>>,
+    /// Of the block.
+    bytes: Range<usize>,
+}
+
+/// Cuts packed rectangles into bands of about [`UPLOAD_BYTES`].
+fn bands(uploads: &PackedRects) -> Vec<UploadBand> {
+    let no_rows = || vec![0..0; uploads.rects.len()];
+    let mut bands = Vec::new();
+    let mut band = UploadBand { rows: no_rows(), bytes: 0..0 };
+    for (index, PackedRect { rect, pitch, .. }) in uploads.rects.iter().enumerate() {
+        let mut first = 0;
+        while first < rect.rows {
+            let left = UPLOAD_BYTES.saturating_sub(band.bytes.len());
+            let rows = (left / pitch).max(1).min(rect.rows - first);
+            band.rows[index] = first as u32..(first + rows) as u32;
+            band.bytes.end += rows * pitch;
+            first += rows;
+            if band.bytes.len() + pitch > UPLOAD_BYTES {
+                let start = band.bytes.end;
+                bands.push(std::mem::replace(&mut band, UploadBand { rows: no_rows(), bytes: start..start }));
+            }
+        }
+    }
+    if !band.bytes.is_empty() {
+        bands.push(band);
+    }
+    bands
+}
