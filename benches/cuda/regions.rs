@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
+use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::crop::CropGeometry;
@@ -124,8 +124,11 @@ pub fn tables(device: &Device) -> Outcome<()> {
         on_device(device, name, &planes)?;
     }
     println!("\nRegions of frames in host memory, in place, µs by the host's clock (median of {REPETITIONS})\n");
-    println!("| frame | cover | in place | whole frame, ordinary memory | fraction |");
-    println!("| --- | --- | --- | --- | --- |");
+    println!("Steps: upload, and kernels, of the regions in pinned memory, by the device's clock.\n");
+    println!(
+        "| frame | cover | ordinary memory | whole frame | fraction | pinned memory | whole frame | fraction | steps |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for (name, planes) in formats() {
         on_host(name, &planes)?;
     }
@@ -178,45 +181,104 @@ fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()>
     Ok(())
 }
 
+/// A frame that is covered in place.
+struct InPlace<'a> {
+    planes: &'a [PlaneLayout],
+    memory: &'a mut [PinnedBytes],
+}
+
+// SAFETY: nobody else accesses the memory. The process ends if an engine fails.
+unsafe impl FrameAccess for InPlace<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        (Source::Host(Vec::new()), Destination::Host(views(self.planes, self.memory)))
+    }
+}
+
+/// Two frames.
+struct Pair<'a> {
+    source: &'a mut [PinnedBytes],
+    destination: InPlace<'a>,
+}
+
+// SAFETY: see `InPlace`.
+unsafe impl FrameAccess for Pair<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        let InPlace { planes, memory } = &mut self.destination;
+        let source = views(planes, self.source).into_iter();
+        let source = source.map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: &*plane.data });
+        (Source::Host(source.collect()), Destination::Host(views(planes, memory)))
+    }
+}
+
 fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
     // One each, because an engine has the memory and expects the time of its last frames.
-    let [mut engine, mut whole_engine] =
-        [Engine::with_cuda(CudaEngine::new(0)?.without_jit()), Engine::with_cuda(CudaEngine::new(0)?.without_jit())];
+    let engine = || Ok::<_, Box<dyn std::error::Error>>(Engine::with_cuda(CudaEngine::new(0)?.without_jit()));
+    let mut engines = [engine()?, engine()?, engine()?, engine()?];
     let mut memory: Vec<Vec<u8>> =
         planes.iter().map(|plane| noise(plane.row_bytes() * plane.height as usize)).collect();
     let mut output = memory.clone();
     let source = memory.clone();
+    let pinned = engines[0].pinned().expect("CUDA");
+    let allocate = |bytes: &Vec<u8>| {
+        let mut memory = pinned.allocate(bytes.len())?;
+        memory.as_mut().copy_from_slice(bytes);
+        Ok::<_, Box<dyn std::error::Error>>(memory)
+    };
+    let pinned = || source.iter().map(allocate).collect::<Outcome<Vec<PinnedBytes>>>();
+    let [mut pinned_memory, mut pinned_source, mut pinned_output] = [pinned()?, pinned()?, pinned()?];
     for (what, _, cover) in covers(planes)?.into_iter().take(6) {
         let Cover::Blur(BlurCover { regions, .. }) = &cover else { continue };
         let params = regions[0].params;
-        let mut times = [Vec::new(), Vec::new()];
+        let mut times = [const { Vec::new() }; 4];
         for turn in 0..REPETITIONS + WARM_UP {
+            let mut time = |index: usize, started: Instant| {
+                if turn >= WARM_UP {
+                    times[index].push(started.elapsed());
+                }
+            };
+            let [regions, whole, pinned_regions, pinned_whole] = &mut engines;
             let started = Instant::now();
-            engine.cover(&cover, &mut views(planes, &mut memory))?;
-            let middle = Instant::now();
-            let whole = planes.iter().zip(&source);
-            let whole =
-                whole.map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &data[..] });
-            let whole = whole.collect();
-            let begun = Instant::now();
-            whole_engine.blur(params, &whole, &mut views(planes, &mut output))?;
-            if turn >= WARM_UP {
-                times[0].push(middle - started);
-                times[1].push(begun.elapsed());
-            }
+            regions.cover(&cover, &mut views(planes, &mut memory))?;
+            time(0, started);
+
+            let frame = planes.iter().zip(&source);
+            let frame =
+                frame.map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &data[..] });
+            let frame = frame.collect();
+            let started = Instant::now();
+            whole.blur(params, &frame, &mut views(planes, &mut output))?;
+            time(1, started);
+
+            let started = Instant::now();
+            pinned_regions.cover_frame(&cover, InPlace { planes, memory: &mut pinned_memory })?;
+            time(2, started);
+
+            let destination = InPlace { planes, memory: &mut pinned_output };
+            let frames = Pair { source: &mut pinned_source, destination };
+            let started = Instant::now();
+            let in_flight = pinned_whole.submit(params, frames)?;
+            pinned_whole.complete(in_flight)?;
+            time(3, started);
         }
-        let [regions, whole] = times.map(|times| microseconds(median(times)));
-        println!("| {name} | {what} | {regions:.0} | {whole:.0} | {:.2} |", regions / whole);
+        let [regions, whole, pinned_regions, pinned_whole] = times.map(|times| microseconds(median(times)));
+        let steps = engines[2].stats();
+        let [upload, kernels] = [steps.upload, steps.kernel].map(|step| microseconds(step.last));
+        println!(
+            "| {name} | {what} | {regions:.0} | {whole:.0} | {:.2} | {pinned_regions:.0} | {pinned_whole:.0} | {:.2} | \
+             {upload:.0}, {kernels:.0} |",
+            regions / whole,
+            pinned_regions / pinned_whole
+        );
     }
     Ok(())
 }
 
 /// The planes in memory without padding.
-fn views<'a>(planes: &[PlaneLayout], memory: &'a mut [Vec<u8>]) -> FrameMut<'a> {
-    let plane = |(layout, data): (&PlaneLayout, &'a mut Vec<u8>)| Plane {
+fn views<'a, M: AsMut<[u8]>>(planes: &[PlaneLayout], memory: &'a mut [M]) -> FrameMut<'a> {
+    let plane = |(layout, data): (&PlaneLayout, &'a mut M)| Plane {
         layout: *layout,
         pitch: layout.row_bytes(),
-        data: &mut data[..],
+        data: data.as_mut(),
     };
     planes.iter().zip(memory).map(plane).collect()
 }
