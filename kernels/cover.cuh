@@ -3,6 +3,7 @@
 // a mosaic with their means. abi.h has the parameters and their contract.
 #ifndef BLUR_COVER_H
 #define BLUR_COVER_H
+#include "overlap.cuh"
 #include "pixels.cuh"
 
 // The item of a launch that this block belongs to: the last one that begins at this block or before. The first one begins

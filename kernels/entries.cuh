@@ -42,7 +42,9 @@ BLUR_LEVEL_ENTRIES(u16_c4, u16, LEVEL_C4)
 extern "C" __global__ void __launch_bounds__(BLUR_AXIS_THREADS, 8) blur_axis(const AxisArgs args) { axis_step(args); }
 
 extern "C" __global__ void __launch_bounds__(BLUR_COVER_THREADS) blur_cover(const CoverArgs args) {
-  cover_rect(item_of_block(args.rects));
+  const CoverRect& rect = item_of_block(args.rects);
+  wait_for_previous_kernel();
+  cover_rect(rect);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_sums(const MosaicArgs args) {
   mosaic_sums(item_of_block(args.grids), SHARED_MEMORY);
@@ -70,6 +72,7 @@ extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_unpremulti
   } \
   extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) \
   blur_tensor_interpolate_u8_c##C##_s##S(const TensorArgs args) { \
+    let_next_kernel_start(); \
     interpolate_plane<C, S, false>(args.planes[0]); \
   }
 BLUR_TENSOR_ENTRIES(3, 2)
@@ -91,6 +94,7 @@ extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_u8_c12(c
   }
 }
 extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_u8_c12(const TensorArgs args) {
+  let_next_kernel_start();
   const TensorPlane& plane = tensor_plane(args);
   if (plane.channels == 1) {
     if (plane.factor == 4) interpolate_plane<1, 4, false>(plane);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-// Warp instructions that the tensor-core kernels need: mma, cp.async, shared memory by address, programmatic dependent
-// launch. On the CPU a warp's 32 threads exchange operands through memory, and an asynchronous copy happens when it is
-// waited for, so that a missing wait shows.
+// Warp instructions that the tensor-core kernels need: mma, cp.async, shared memory by address. On the CPU a warp's 32
+// threads exchange operands through memory, and an asynchronous copy happens when it is waited for, so that a missing
+// wait shows.
 #ifndef BLUR_WARP_H
 #define BLUR_WARP_H
+#include "overlap.cuh"
 #include "pixels.cuh"
 
 #ifdef BLUR_ON_CPU
@@ -199,20 +200,6 @@ template <int N> __device__ __forceinline__ void store_streaming(u8* to, const u
   else if constexpr (N == 2)
     asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
   else asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
-#endif
-}
-
-// Programmatic dependent launch: returns once the kernels ahead in the stream are complete and their writes visible. No
-// effect where the launch does not ask for it, and before sm_90.
-__device__ __forceinline__ void wait_for_previous_kernel() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-// Allows the next kernel of the stream to start before this one is complete.
-__device__ __forceinline__ void let_next_kernel_start() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 #endif

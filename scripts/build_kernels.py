@@ -20,9 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PREBUILT = KERNELS / "prebuilt"
-SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "level.cuh", "pixels.cuh",
-           "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_interpolate.cuh", "tensor_taps.cuh",
-           "tile_loader.cuh", "warp.cuh")
+SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "level.cuh",
+           "overlap.cuh", "pixels.cuh", "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_interpolate.cuh",
+           "tensor_taps.cuh", "tile_loader.cuh", "warp.cuh")
 PINS = KERNELS / "toolchain.txt"
 TOOLCHAIN = ROOT / "target" / "kernels-toolchain"
 # In loading order: NVRTC opens the builtins by their bare name, which succeeds only if they are already loaded.

@@ -5,8 +5,8 @@ use super::crop::{Covered, PlaneCrop};
 use super::frame::{PlaneLayout, SampleLayout};
 use super::plane::{Address, PlaneMemory};
 
-/// Rows of packed rectangles start on this many bytes, in which the device copies them.
-const PACKED_ALIGNMENT: usize = 16;
+/// The device copies packed rectangles in groups of this many bytes.
+pub const PACKED_GROUP: usize = 16;
 
 /// Bytes of a plane: the same range in every row of some rows of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,8 @@ pub struct PackedRect {
     pub rect: ByteRect,
     /// Its first byte in the block.
     pub offset: usize,
-    /// Bytes of the block from one of its rows to the next.
+    /// Bytes of the block from one of its rows to the next, a multiple of [`PACKED_GROUP`]. A row begins less than a group after
+    /// a multiple of it, and has all groups that it touches for itself.
     pub pitch: usize,
 }
 
@@ -106,6 +107,11 @@ impl PackedRect {
     pub fn within<A: Address>(&self, block: A) -> PlaneMemory<A> {
         let len = (self.rect.rows - 1) * self.pitch + self.rect.bytes;
         PlaneMemory { address: block.offset_by(self.offset), pitch: self.pitch, len }
+    }
+
+    /// The bytes of a group before its rows.
+    pub fn skew(&self) -> usize {
+        self.offset % PACKED_GROUP
     }
 }
 
@@ -118,20 +124,20 @@ pub struct PackedRects {
     pub block_bytes: usize,
 }
 
-impl FromIterator<ByteRect> for PackedRects {
-    fn from_iter<I: IntoIterator<Item = ByteRect>>(rects: I) -> Self {
+impl PackedRects {
+    /// Packs rectangles, each with the bytes of a group before its rows.
+    pub fn new(rects: impl Iterator<Item = (ByteRect, usize)>) -> Self {
         let mut block_bytes = 0;
-        let pack = |rect: ByteRect| {
-            let packed = PackedRect { rect, offset: block_bytes, pitch: rect.bytes.next_multiple_of(PACKED_ALIGNMENT) };
-            block_bytes += packed.pitch * rect.rows;
+        let pack = |(rect, skew): (ByteRect, usize)| {
+            let pitch = (skew + rect.bytes).next_multiple_of(PACKED_GROUP);
+            let packed = PackedRect { rect, offset: block_bytes + skew, pitch };
+            block_bytes += pitch * rect.rows;
             packed
         };
-        let rects = rects.into_iter().map(pack).collect();
+        let rects = rects.map(pack).collect();
         Self { rects, block_bytes }
     }
-}
 
-impl PackedRects {
     /// The number of bytes of the frame that they have.
     pub fn bytes(&self) -> usize {
         self.rects.iter().map(|packed| packed.rect.size()).sum()

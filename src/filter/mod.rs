@@ -6,6 +6,7 @@ pub mod byte_rect;
 pub mod crop;
 pub mod fill;
 pub mod frame;
+mod layout;
 pub mod mosaic;
 pub mod operation;
 mod params;

@@ -4,13 +4,13 @@
 //! computes; whoever has the pixels executes it.
 
 use super::BlurParams;
-use super::byte_rect::{ByteRect, PackedRects};
+use super::byte_rect::{ByteRect, PACKED_GROUP, PackedRects};
 use super::crop::{Covered, CropGeometry, PlaneCrop};
 use super::frame::PlaneLayout;
 use super::plan::{AlphaMode, Options, Selection};
 use super::regions::{self, Rect};
 
-/// Rows of blurred crops start on this many bytes.
+/// Rows of blurred crops start on this many bytes, a multiple of [`PACKED_GROUP`].
 const PITCH_ALIGNMENT: usize = 64;
 
 /// A rectangle that is blurred.
@@ -292,8 +292,9 @@ impl TransferTiles {
                 rects.push(whole);
             }
         }
-        let downloads = tiles.patches.iter().map(|patch| patch.to).collect();
-        Self { tiles, uploads: rects.into_iter().collect(), downloads }
+        // Each is aligned as in the tile memory, so that whole groups are written.
+        let downloads = PackedRects::new(tiles.patches.iter().map(|patch| (patch.to, patch.offset % PACKED_GROUP)));
+        Self { tiles, uploads: PackedRects::new(rects.into_iter().map(|rect| (rect, 0))), downloads }
     }
 
     /// Whether a byte of the frame is in two patches.

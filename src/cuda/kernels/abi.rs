@@ -289,6 +289,7 @@ impl Launch {
                 // These kernels wait for the kernels ahead of them before they access memory.
                 Args::Tensor(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Tensor(args) => stream.launch(function, self.grid, args),
+                Args::Cover(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Cover(args) => stream.launch(function, self.grid, args),
                 Args::Mosaic(args) => stream.launch(function, self.grid, args),
             }

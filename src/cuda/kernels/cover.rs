@@ -3,7 +3,7 @@
 
 use super::abi::*;
 use crate::cuda::driver::Grid;
-use crate::filter::byte_rect::{ByteRect, PackedRect, PackedRects};
+use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, PackedRect, PackedRects};
 use crate::filter::fill::Fill;
 use crate::filter::frame::SampleLayout;
 use crate::filter::mosaic::CellGrid;
@@ -58,16 +58,17 @@ pub fn unpack(packed: &PackedRects, block: u64, planes: &[DevicePlane]) -> Vec<L
 }
 
 /// The launches that copy patches from the tile memory at this address into the block at the other one. `packed` has one
-/// rectangle for each patch.
+/// rectangle for each patch, aligned as the patch is. Whole groups are written, because a byte that crosses the bus takes as
+/// long as a group: with the patches' own bytes an NV12 frame took 2.5 times as long.
 pub fn pack(patches: &[Patch], packed: &PackedRects, tile_memory: u64, block: u64) -> Vec<Launch> {
     let rect = |(index, (patch, packed)): (usize, (&Patch, &PackedRect))| {
-        let rect = CoverRect {
-            src: tile_memory + patch.offset as u64,
-            src_pitch: patch.pitch as u64,
-            ..rows(&packed.rect, packed.within(block))
-        };
-        // In the block no two overlap, as if each were in a plane of its own.
-        (ByteRect { plane: index, ..packed.rect }, 0, rect)
+        let skew = packed.skew();
+        debug_assert_eq!(patch.offset % PACKED_GROUP, skew);
+        // In the block no two overlap, as if each were in a plane by itself.
+        let groups = ByteRect { plane: index, byte: 0, bytes: packed.pitch, ..packed.rect };
+        let to = PlaneMemory { address: block + (packed.offset - skew) as u64, pitch: packed.pitch, len: 0 };
+        let from = tile_memory + (patch.offset - skew) as u64;
+        (groups, 0, CoverRect { src: from, src_pitch: patch.pitch as u64, ..rows(&groups, to) })
     };
     cover_launches(patches.iter().zip(&packed.rects).enumerate().map(rect))
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Covers regions of a frame that stays on the device: an optional copy of the frame, the blurs of crops into the workspace,
-//! and what is written over the frame, all on one stream. Nothing waits, unless a frame has no stream.
+//! Covers regions of a frame that stays on the device: an optional copy of the frame, beside it the blurs of crops into the
+//! workspace, and then what is written over the frame. Nothing waits, unless a frame has no stream.
 
 use std::sync::Arc;
 
-use super::resident::Enqueued;
+use super::resident::{Enqueued, FrameStreams, ResidentState};
 use super::{Pipeline, SubmitError, device_planes};
-use crate::cuda::driver::{Stream, WorkspaceNeed};
+use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::abi::WideKernels;
 use crate::cuda::kernels::cover;
@@ -43,7 +43,14 @@ impl Pipeline {
         cover: &DeviceCover,
     ) -> Result<Enqueued, SubmitError> {
         let planes = device_planes(frames, None);
-        let (resident, streams, stream) = self.resident(frames, selector.device().id())?;
+        let streams = FrameStreams::of(frames);
+        // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
+        let stream = unsafe { streams.borrow(&self.compute) };
+        let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
+        let copy = match &mut self.frame_copy {
+            Some(copy) => copy,
+            none => none.insert(FrameCopy::new(selector.device().id())?),
+        };
         let bytes = match cover {
             DeviceCover::Blur(..) => blur_bytes(selector, cover, &planes, resident.workspace()),
             DeviceCover::Mosaic(grids) => cover::mosaic_bytes(grids),
@@ -53,14 +60,28 @@ impl Pipeline {
         // SAFETY: the frames are valid and the cover is for their layouts; the workspace is large enough and this stream's alone;
         // the rest is the caller's promise.
         let work = |workspace: u64| unsafe {
-            copy_frame(frames.layouts(), &planes, &stream)?;
-            enqueue(selector, cover, &planes, workspace, &stream)
+            let specialised = if is_in_place(&planes) {
+                enqueue_blurs(selector, cover, &planes, workspace, &stream)?
+            } else if let DeviceCover::Blur(tiles, _) = cover
+                && !tiles.jobs.is_empty()
+            {
+                copy.enqueue(frames.layouts(), &planes, &stream)?;
+                let specialised = enqueue_blurs(selector, cover, &planes, workspace, &stream)?;
+                stream.wait(&copy.end)?;
+                specialised
+            } else {
+                copy_frame(frames.layouts(), &planes, &stream)?;
+                true
+            };
+            enqueue_writes(selector, cover, &planes, workspace, &stream)?;
+            Ok(specialised)
         };
         let need = WorkspaceNeed { bytes, varies: true };
         // SAFETY: the streams are live and of this context, as the caller promises, or the engine's own.
         unsafe { resident.enqueue(need, streams, &stream, work) }.map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
-            SubmitError { error, settled: stream.synchronize().is_ok() }
+            let settled = [&stream, &copy.stream].map(|stream| stream.synchronize().is_ok());
+            SubmitError { error, settled: settled == [true; 2] }
         })
     }
 }
@@ -109,21 +130,18 @@ fn job_planes(job: &BlurJob, sources: &[DevicePlane], tile_memory: u64) -> Devic
     DevicePlanes { sources, destinations }
 }
 
-/// Enqueues what covers the frame. Returns whether specialised kernels do all blurs. Everything is read before anything is
-/// written.
+/// Enqueues what is written over the frame after [`enqueue_blurs`]. Everything is read before anything is written.
 ///
 /// # Safety
-/// The context is current. The planes of the frame hold their rows. They, and the workspace of the cover from this address on,
-/// live and are accessed by nobody else until the stream has done the work.
-unsafe fn enqueue(
+/// The context is current. The planes of the destination hold their rows. They, and the workspace of the cover from this address
+/// on, live and are accessed by nobody else until the stream has done the work.
+unsafe fn enqueue_writes(
     selector: &KernelSelector,
     cover: &DeviceCover,
     planes: &DevicePlanes,
     workspace: u64,
     stream: &Stream,
-) -> Result<bool, CudaError> {
-    // SAFETY: the caller's promise.
-    let specialised = unsafe { enqueue_blurs(selector, cover, planes, workspace, stream) }?;
+) -> Result<(), CudaError> {
     let to = &planes.destinations;
     let launches = match cover {
         DeviceCover::Blur(tiles, _) => cover::copies(&tiles.patches, to, workspace),
@@ -134,7 +152,7 @@ unsafe fn enqueue(
         // SAFETY: what is covered is in the frame, and what is read in the workspace or the frame.
         unsafe { selector.enqueue_prebuilt(stream, launch) }?;
     }
-    Ok(specialised)
+    Ok(())
 }
 
 /// Enqueues the blurs of a cover into the tile memory, which the workspace begins with. Returns whether specialised kernels do
@@ -160,17 +178,45 @@ pub unsafe fn enqueue_blurs(
     Ok(specialised)
 }
 
-/// Copies the source to the destination if they are not the same memory, with the bytes between rows that both have.
+/// Whether source and destination are the same memory.
+fn is_in_place(DevicePlanes { sources, destinations }: &DevicePlanes) -> bool {
+    let is_same = |(from, to): (&DevicePlane, &DevicePlane)| from.address == to.address && from.pitch == to.pitch;
+    sources.iter().zip(destinations).all(is_same)
+}
+
+/// The copy of a frame, on a stream by itself: it takes half as long as the blurs of a few regions, which do not wait for it.
+pub struct FrameCopy {
+    stream: Stream,
+    begin: Event,
+    end: Event,
+}
+
+impl FrameCopy {
+    /// On the device whose context is current.
+    fn new(device: u32) -> Result<Self, CudaError> {
+        Ok(Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? })
+    }
+
+    /// Enqueues a copy of the source to the destination behind what is on `after`. `end` is its end.
+    ///
+    /// # Safety
+    /// See [`copy_frame`]; until `end`.
+    unsafe fn enqueue(&self, layouts: &[PlaneLayout], planes: &DevicePlanes, after: &Stream) -> Result<(), CudaError> {
+        after.record(&self.begin)?;
+        self.stream.wait(&self.begin)?;
+        // SAFETY: the caller's promise.
+        unsafe { copy_frame(layouts, planes, &self.stream) }?;
+        self.stream.record(&self.end)
+    }
+}
+
+/// Copies the source to the destination, with the bytes between rows that both have.
 ///
 /// # Safety
-/// The context is current. Source and destination hold the rows of the layouts, are the same memory or do not overlap, live and
-/// are accessed by nobody else until the stream has done the work.
+/// The context is current. Source and destination hold the rows of the layouts, do not overlap, live and are accessed by nobody
+/// else until the stream has done the work.
 unsafe fn copy_frame(layouts: &[PlaneLayout], planes: &DevicePlanes, stream: &Stream) -> Result<(), CudaError> {
     let DevicePlanes { sources, destinations } = planes;
-    let is_same = |(from, to): (&DevicePlane, &DevicePlane)| from.address == to.address && from.pitch == to.pitch;
-    if sources.iter().zip(destinations).all(is_same) {
-        return Ok(());
-    }
     for (index, layout) in layouts.iter().enumerate() {
         let (from, to) = (&sources[index], &destinations[index]);
         let (row_bytes, last) = (layout.row_bytes(), layout.height as usize - 1);

@@ -29,11 +29,12 @@ use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
 use crate::process;
 use crate::threads::Threads;
 pub use cover::DeviceCover;
+use cover::FrameCopy;
 use frame_slot::FrameSlot;
 use host_cover::HostCoverState;
 pub use resident::Enqueued;
 use resident::{FrameStreams, ResidentState};
-use steps::{SharedPlanes, Steps, Streams, resident_stream, row_bytes};
+use steps::{SharedPlanes, Steps, Streams, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 
@@ -105,6 +106,8 @@ pub struct Pipeline {
     idle: Vec<FrameSlot>,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
+    /// Created with the first such frame of which regions are covered.
+    frame_copy: Option<FrameCopy>,
     /// Created with the first frame in host memory of which regions are blurred.
     host_cover: Option<HostCoverState>,
 }
@@ -119,6 +122,7 @@ impl Pipeline {
             threads: process::threads(),
             idle: Vec::new(),
             resident: None,
+            frame_copy: None,
             host_cover: None,
         })
     }
@@ -159,7 +163,10 @@ impl Pipeline {
         plan: &Plan,
     ) -> Result<Enqueued, SubmitError> {
         let planes = device_planes(frames, None);
-        let (resident, streams, stream) = self.resident(frames, selector.device().id())?;
+        let streams = FrameStreams::of(frames);
+        // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
+        let stream = unsafe { streams.borrow(&self.compute) };
+        let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
         let address = resident.workspace();
         let recording = [Recording::new(plan, &planes, address, selector.wide_kernels(), None)];
         selector.observe(&recording);
@@ -179,26 +186,6 @@ impl Pipeline {
             // Work that was enqueued before the failure may still use the frames.
             SubmitError { error, settled: stream.synchronize().is_ok() }
         })
-    }
-
-    /// What is needed to enqueue a frame that stays on the device: the state of such frames, their streams, and the stream to
-    /// enqueue on, which is the destination's, else the source's, else the engine's.
-    fn resident(
-        &mut self,
-        frames: &ValidFrames,
-        device: u32,
-    ) -> Result<(&mut ResidentState, FrameStreams, Stream), CudaError> {
-        let resident = match &mut self.resident {
-            Some(resident) => resident,
-            none => none.insert(ResidentState::new(device)?),
-        };
-        let streams = FrameStreams {
-            source: resident_stream(frames.source()),
-            destination: resident_stream(frames.destination()),
-        };
-        let handle = streams.destination.or(streams.source).unwrap_or(self.compute.raw() as usize);
-        // SAFETY: the stream is live and outlives what is enqueued, as the callers of the callers promise, or the engine's own.
-        Ok((resident, streams, unsafe { Stream::borrowed(handle, device) }))
     }
 
     /// Enqueues a frame with an upload, a download or both.

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use super::steps::wait_for_stream;
+use super::steps::{resident_stream, wait_for_stream};
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
+use crate::filter::frame::ValidFrames;
 
 /// Timers in use at once. While all are running, frames are not timed.
 const TIMERS: usize = 4;
@@ -18,6 +19,23 @@ const FRAMES_PER_TIMER: usize = 8;
 pub struct FrameStreams {
     pub source: Option<usize>,
     pub destination: Option<usize>,
+}
+
+impl FrameStreams {
+    /// Of frames on the device.
+    pub fn of(frames: &ValidFrames) -> Self {
+        Self { source: resident_stream(frames.source()), destination: resident_stream(frames.destination()) }
+    }
+
+    /// The stream to enqueue on: the destination's, else the source's, else `own`.
+    ///
+    /// # Safety
+    /// The streams are live CUstreams of the current context, and outlive the result.
+    pub unsafe fn borrow(&self, own: &Stream) -> Stream {
+        let handle = self.destination.or(self.source).unwrap_or(own.raw() as usize);
+        // SAFETY: the caller's promise, or borrowed from its owner.
+        unsafe { Stream::borrowed(handle, own.device()) }
+    }
 }
 
 /// What was enqueued for such a frame.
@@ -52,8 +70,15 @@ impl Drop for ResidentState {
 }
 
 impl ResidentState {
-    /// On the device whose context is current.
-    pub fn new(device: u32) -> Result<Self, CudaError> {
+    /// The state in `slot`, which is made if there is none, on the device whose context is current.
+    pub fn get(slot: &mut Option<Self>, device: u32) -> Result<&mut Self, CudaError> {
+        match slot {
+            Some(state) => Ok(state),
+            none => Ok(none.insert(Self::new(device)?)),
+        }
+    }
+
+    fn new(device: u32) -> Result<Self, CudaError> {
         Ok(Self {
             timers: TimerPool::new(device)?,
             workspace: Workspace::default(),

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The layout of a plane: how many samples it has, how they are stored and what they represent. Knows no memory, no σ and no
+//! video format.
+
+use super::plane::{Address, PlaneMemory};
+
+/// Largest width and height of a plane, in pixels.
+pub const MAX_DIMENSION: u32 = 16384;
+
+/// How the samples of a pixel are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum SampleLayout {
+    /// Interleaved samples of one byte, or of two bytes in native byte order with the value in the least significant bits.
+    #[default]
+    LsbAligned,
+    /// Interleaved samples of two bytes in native byte order with the value in the most significant bits. The padding bits
+    /// below are written as 0.
+    MsbAligned,
+    /// 32-bit words in native byte order: three samples of 10 bits and one of 2, from the least significant bit up.
+    Packed1010102,
+    /// Packed 4:2:2: four bytes for two pixels, luma and chroma alternating. Where the width is odd, the second luma byte of
+    /// the last pair lies beyond the picture: it is written with the blur of the repeated edge, unless luma is not blurred.
+    Yuv422 {
+        /// Offset of the first luma byte, 0 or 1.
+        luma: u8,
+    },
+}
+
+/// What a sample represents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Luma, grey, red, green, blue, or an unused byte.
+    #[default]
+    Primary,
+    /// Colour difference.
+    Chroma,
+    /// Opacity.
+    Alpha,
+}
+
+/// The layout of one plane, without its memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlaneLayout {
+    /// Pixels per row, 1 to [`MAX_DIMENSION`].
+    pub width: u32,
+    /// Rows, 1 to [`MAX_DIMENSION`].
+    pub height: u32,
+    /// Interleaved samples per pixel, 1 to 4; each channel is blurred independently. 4 for [`SampleLayout::Packed1010102`]
+    /// and for [`SampleLayout::Yuv422`], which has four samples in a pair of pixels.
+    pub channels: u8,
+    /// Bits per sample, 8 to 16: one byte for 8, else two. 10 for [`SampleLayout::Packed1010102`], whose last sample has 2.
+    pub depth: u8,
+    /// How the samples are stored.
+    pub sample_layout: SampleLayout,
+    /// What each channel represents; the first `channels` elements count.
+    pub roles: [Role; 4],
+    /// Samples of this plane per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two. For packed 4:2:2,
+    /// that of luma.
+    pub sigma_scale: [f64; 2],
+    /// Whether the rows alternate between two fields, which are blurred separately.
+    pub interlaced: bool,
+}
+
+/// Rows of a plane that are blurred together: all rows, or one field.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Field {
+    /// The layout of these rows alone.
+    pub layout: PlaneLayout,
+    /// Index of the first row in the plane.
+    pub first_row: usize,
+    /// Distance between its rows, in rows of the plane.
+    pub step: usize,
+}
+
+impl Field {
+    /// The rows of the field, in the memory of its plane.
+    pub fn rows_of<A: Address>(&self, plane: &PlaneMemory<A>) -> PlaneMemory<A> {
+        plane.every(self.first_row, self.step)
+    }
+}
+
+impl PlaneLayout {
+    /// A progressive plane of [`Role::Primary`] channels, least significant bits aligned and not subsampled.
+    pub const fn new(width: u32, height: u32, channels: u8, depth: u8) -> Self {
+        let (sample_layout, roles) = (SampleLayout::LsbAligned, [Role::Primary; 4]);
+        Self { width, height, channels, depth, sample_layout, roles, sigma_scale: [1.0; 2], interlaced: false }
+    }
+
+    /// Bytes per sample, 1 or 2; samples of [`SampleLayout::Packed1010102`] are unpacked to 2.
+    pub fn sample_bytes(&self) -> usize {
+        if self.depth == 8 { 1 } else { 2 }
+    }
+
+    /// Pixels per row; for packed 4:2:2 pairs of pixels, which are what repeats along a row there.
+    pub fn row_pixels(&self) -> usize {
+        match self.sample_layout {
+            SampleLayout::Yuv422 { .. } => self.width.div_ceil(2) as usize,
+            _ => self.width as usize,
+        }
+    }
+
+    /// Samples per row.
+    pub fn row_samples(&self) -> usize {
+        self.row_pixels() * usize::from(self.channels)
+    }
+
+    /// Bytes per pixel; for packed 4:2:2 per pair of pixels.
+    pub fn pixel_bytes(&self) -> usize {
+        match self.sample_layout {
+            SampleLayout::Packed1010102 => 4,
+            _ => usize::from(self.channels) * self.sample_bytes(),
+        }
+    }
+
+    /// Bytes per row that hold samples; the pitch may be larger.
+    pub fn row_bytes(&self) -> usize {
+        self.row_pixels() * self.pixel_bytes()
+    }
+
+    /// Bits that a sample is shifted left by within its 16-bit word.
+    pub fn shift(&self) -> u8 {
+        if self.sample_layout == SampleLayout::MsbAligned { 16 - self.depth } else { 0 }
+    }
+
+    /// The roles of its channels.
+    pub fn roles(&self) -> &[Role] {
+        &self.roles[..usize::from(self.channels)]
+    }
+
+    /// The sets of rows that are blurred together. Adjacent rows of a field are two rows of the picture apart, so its vertical
+    /// sigma scale is halved.
+    pub fn fields(&self) -> impl Iterator<Item = Field> + use<> {
+        let plane = *self;
+        let (fields, [horizontal, vertical]) = (1 + u32::from(plane.interlaced), plane.sigma_scale);
+        let field = move |first: u32| Field {
+            layout: Self {
+                height: (plane.height - first).div_ceil(fields),
+                sigma_scale: [horizontal, vertical / f64::from(fields)],
+                interlaced: false,
+                ..plane
+            },
+            first_row: first as usize,
+            step: fields as usize,
+        };
+        (0..fields.min(plane.height)).map(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: PlaneLayout = PlaneLayout::new(10, 4, 3, 8);
+
+    #[test]
+    fn rows_alternate_between_fields() {
+        let fields: Vec<_> = PlaneLayout { interlaced: true, height: 5, ..LAYOUT }.fields().collect();
+        assert_eq!(
+            fields.iter().map(|field| (field.first_row, field.layout.height)).collect::<Vec<_>>(),
+            [(0, 3), (1, 2)]
+        );
+        assert!(fields.iter().all(|field| field.step == 2 && field.layout.sigma_scale == [1.0, 0.5]));
+        assert_eq!(PlaneLayout { interlaced: true, height: 1, ..LAYOUT }.fields().count(), 1);
+        assert_eq!(LAYOUT.fields().collect::<Vec<_>>(), [Field { layout: LAYOUT, first_row: 0, step: 1 }]);
+    }
+
+    #[test]
+    fn packed_pixels_have_their_size() {
+        let pairs = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..PlaneLayout::new(7, 2, 4, 8) };
+        assert_eq!((pairs.row_samples(), pairs.row_bytes()), (16, 16));
+        let words = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..PlaneLayout::new(7, 2, 4, 10) };
+        assert_eq!((words.row_samples(), words.row_bytes()), (28, 28));
+    }
+}
