@@ -212,12 +212,13 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
     let info = info(VideoFormat::Rgb, 40, 12);
     let images: Vec<_> = (0..6).map(|seed| picture(&info, seed)).collect();
     let expected: Vec<_> = images.iter().map(|image| blurred(image, 2.0, 0)).collect();
-    let mut abandoned = 0;
-    for (function, after) in ["cuCtxPushCurrent_v2", "cuEventQuery", "cuStreamWaitEvent", "cuLaunchKernel"]
-        .into_iter()
-        .flat_map(|function| (0..24).map(move |after| (function, after)))
-    {
-        let mut blur = Blur::new("backend=auto sigma=2 max-in-flight=3");
+    let mut abandoned = [0; 2];
+    let calls = ["cuCtxPushCurrent_v2", "cuEventQuery", "cuStreamWaitEvent", "cuLaunchKernel"];
+    let modes = ["max-in-flight=3", "region-mode=inside strength=0 zones=<[zone,x=0,y=0,width=1,height=1]>"];
+    for (mode, (function, after)) in modes.into_iter().flat_map(|mode| {
+        calls.into_iter().flat_map(|function| (0..24).map(move |after| (function, after))).map(move |call| (mode, call))
+    }) {
+        let mut blur = Blur::new(&format!("backend=auto sigma=2 {mode}"));
         blur.caps(&info);
         let in_pinned = |image| {
             let mut memory = pinned(info.size());
@@ -226,8 +227,10 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
         };
         let frames: Vec<_> = images.iter().map(in_pinned).collect();
         driver.fail(function, after, LAUNCH_FAILED);
+        // A frame of which regions are blurred waits for its stream only after a failure.
+        let waits = if mode == modes[0] { 3 } else { 0 };
         for function in ["cuEventSynchronize", "cuStreamSynchronize"] {
-            driver.fail(function, 3, LAUNCH_FAILED);
+            driver.fail(function, waits, LAUNCH_FAILED);
         }
         for frame in frames {
             blur.try_push(frame).unwrap();
@@ -239,14 +242,14 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
                 .try_pull()
                 .unwrap_or_else(|| panic!("{function} after {after}: frame {frame} was not output"));
             assert_eq!(output.pts(), Some(common::video::FRAME * frame as u64), "{function} after {after}");
-            assert!(read(&info, &output) == *expected, "{function} after {after}: frame {frame}");
+            assert!(read(&info, &output) == *expected, "{mode}, {function} after {after}: frame {frame}");
         }
         assert!(blur.messages(gst::MessageType::Error).is_empty());
         let warnings = blur.messages(gst::MessageType::Warning);
         assert!(warnings.len() <= 2, "{function} after {after}: {warnings:?}");
-        abandoned += stat(&blur, "frames-abandoned");
+        abandoned[usize::from(mode != modes[0])] += stat(&blur, "frames-abandoned");
         driver.clear_faults();
     }
-    println!("{abandoned} frames were abandoned");
-    assert!(abandoned > 20, "only {abandoned} frames were abandoned");
+    println!("{abandoned:?} frames were abandoned, of whole frames and of regions");
+    assert!(abandoned[0] > 20 && abandoned[1] > 5, "only {abandoned:?} frames were abandoned");
 }

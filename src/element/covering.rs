@@ -15,7 +15,7 @@ use super::state::SharedState;
 use super::stream::{FrameTask, Stream};
 use super::video_frame::{InPlaceFrame, VideoFramePair};
 use super::{detector_metas, reporting};
-use crate::engine::Backend;
+use crate::engine::{Backend, Cover};
 use crate::filter::frame::Side;
 
 /// Decides what is done with a frame, by its metas and the previous frames.
@@ -148,6 +148,11 @@ pub fn cover(
     let can_hand_on = stream.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
+    if let Cover::Blur(_) = cover.cover
+        && !is_untouched
+    {
+        stream.note_sighting(&input, element.as_ptr() as usize);
+    }
     let output = if is_untouched {
         input
     } else if is_in_place {
@@ -193,7 +198,7 @@ fn cover_in_place(
     }
     let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
     let on_device = stream.engine.active() == Backend::Cuda;
-    let frame = InPlaceFrame::map(buffer, &format, side, on_device).map_err(|error| fail(error.into()))?;
+    let frame = InPlaceFrame::map(buffer, format, side, on_device).map_err(|error| fail(error.into()))?;
     let completed = stream.engine.cover_frame(&cover.cover, frame).map_err(|error| fail(error.into()))?;
     reporting::warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))

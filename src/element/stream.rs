@@ -102,12 +102,17 @@ impl Stream {
     /// Submits a frame. `element` identifies the element among those that process the same memory.
     pub fn submit(&mut self, input: gst::Buffer, output: gst::Buffer, element: usize) -> Result<(), FrameFailure> {
         let Some(format) = self.format.clone() else { return Err(FrameFailure::NoCaps) };
-        if let Some(source) = self.engine.pinned() {
-            host_registration::note_sighting(&input, &source, element);
-        }
+        self.note_sighting(&input, element);
         let frames = VideoFramePair::map(input, output, format, self.engine.active() == Backend::Cuda)?;
         self.in_flight.push_back(self.engine.submit(self.options, frames)?);
         Ok(())
+    }
+
+    /// Notes memory that the device may read, see [`host_registration`].
+    pub fn note_sighting(&self, input: &gst::BufferRef, element: usize) {
+        if let Some(source) = self.engine.pinned() {
+            host_registration::note_sighting(input, &source, element);
+        }
     }
 
     /// Whether frames are in flight.

@@ -11,7 +11,9 @@ use gst_video::ffi;
 use super::gstcuda::{CudaMemory, MAP_CUDA};
 use super::stream_format::StreamFormat;
 use crate::engine::FrameAccess;
-use crate::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMemory, Plane, PlaneLayout, Side, Source};
+use crate::filter::frame::{
+    Destination, DeviceBytes, DeviceFrame, FrameMemory, Plane, PlaneLayout, Side, Source, ValidFrames,
+};
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 
 /// Why a buffer cannot be used as a frame.
@@ -327,24 +329,35 @@ unsafe impl FrameAccess for VideoFramePair {
 }
 
 /// A buffer that is covered in its own memory, mapped.
-pub struct InPlaceFrame(MappedBuffer);
+pub struct InPlaceFrame {
+    buffer: MappedBuffer,
+    format: Arc<StreamFormat>,
+}
 
 impl InPlaceFrame {
     /// Maps a buffer of this format for reading and writing; see [`VideoFramePair::map`] for `on_device`. The caller has
     /// the only reference to the buffer, and its memory is writable. Errors name `side`, where the buffer comes from.
-    pub fn map(buffer: gst::Buffer, format: &StreamFormat, side: Side, on_device: bool) -> Result<Self, MapError> {
+    pub fn map(buffer: gst::Buffer, format: Arc<StreamFormat>, side: Side, on_device: bool) -> Result<Self, MapError> {
         let access = gst::ffi::GST_MAP_READ | gst::ffi::GST_MAP_WRITE;
         let layouts = format.layouts(&buffer);
-        let mapped = MappedBuffer::with_access(buffer, format.info(), layouts, side, access, on_device)?;
-        if mapped.has_overlapping_planes() {
+        let buffer = MappedBuffer::with_access(buffer, format.info(), layouts, side, access, on_device)?;
+        if buffer.has_overlapping_planes() {
             return Err(MapError::Overlap(side));
         }
-        Ok(Self(mapped))
+        Ok(Self { buffer, format })
     }
 
     /// Unmaps the buffer and returns it; see [`VideoFramePair::into_output`].
     pub fn into_output(self, queued: bool) -> gst::Buffer {
-        self.0.into_output(queued)
+        self.buffer.into_output(queued)
+    }
+
+    /// The same frame in new memory on the host.
+    fn copy(&self) -> Option<Self> {
+        let copy = copy_without_pixels(&self.buffer.buffer, self.format.info())?;
+        let mut copy = Self::map(copy, Arc::clone(&self.format), Side::Output, false).ok()?;
+        ValidFrames::new(self.buffer.source(), copy.buffer.destination()).ok()?.copy_source();
+        Some(copy)
     }
 }
 
@@ -355,17 +368,25 @@ impl InPlaceFrame {
 // the memory. `leak` keeps the memory for good.
 unsafe impl FrameAccess for InPlaceFrame {
     fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        match &self.0.memory {
-            FrameMemory::Host(_) => (Source::Host(Vec::new()), self.0.destination()),
+        match &self.buffer.memory {
+            FrameMemory::Host(_) => (Source::Host(Vec::new()), self.buffer.destination()),
             FrameMemory::Device { planes, stream } => (
-                Source::Device(self.0.device_frame(planes, *stream)),
-                Destination::Device(self.0.device_frame(planes, *stream)),
+                Source::Device(self.buffer.device_frame(planes, *stream)),
+                Destination::Device(self.buffer.device_frame(planes, *stream)),
             ),
         }
     }
 
     fn leak(self) {
-        self.0.leak();
+        self.buffer.leak();
+    }
+
+    fn replace_destination(self) -> Option<Self> {
+        // In host memory the device reads the frame, but never writes it.
+        let is_on_host = matches!(self.buffer.memory, FrameMemory::Host(_));
+        let copy = if is_on_host { self.copy() } else { None };
+        self.leak();
+        copy
     }
 }
 

@@ -30,7 +30,8 @@ pub unsafe trait FrameAccess: Sized {
         std::mem::forget(self);
     }
 
-    /// Leaks the memory, and returns the same source with another destination in host memory if there is one.
+    /// Leaks the memory, and returns the same source with another destination in host memory if there is one; for a cover in
+    /// place, a copy of the frame.
     fn replace_destination(self) -> Option<Self> {
         self.leak();
         None
