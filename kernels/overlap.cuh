@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 // Programmatic dependent launch: a kernel starts while the one ahead of it in the stream is still running, and waits for
-// it before it accesses memory. No effect before sm_90.
+// it before it accesses memory. No effect in images for less than sm_90.
 #ifndef BLUR_OVERLAP_H
 #define BLUR_OVERLAP_H
 #include "compat.cuh"

@@ -213,11 +213,22 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
     let images: Vec<_> = (0..6).map(|seed| picture(&info, seed)).collect();
     let expected: Vec<_> = images.iter().map(|image| blurred(image, 2.0, 0)).collect();
     let mut abandoned = [0; 2];
-    let calls = ["cuCtxPushCurrent_v2", "cuEventQuery", "cuStreamWaitEvent", "cuLaunchKernel"];
     let modes = ["max-in-flight=3", "region-mode=inside strength=0 zones=<[zone,x=0,y=0,width=1,height=1]>"];
-    for (mode, (function, after)) in modes.into_iter().flat_map(|mode| {
-        calls.into_iter().flat_map(|function| (0..24).map(move |after| (function, after))).map(move |call| (mode, call))
-    }) {
+    let of_frames = ["cuCtxPushCurrent_v2", "cuEventQuery", "cuStreamWaitEvent", "cuLaunchKernel"];
+    let of_regions = [
+        "cuCtxPushCurrent_v2",
+        "cuEventQuery",
+        "cuEventRecord",
+        "cuEventElapsedTime",
+        "cuMemAlloc_v2",
+        "cuMemHostAlloc",
+        "cuMemcpy2DAsync_v2",
+        "cuLaunchKernel",
+    ];
+    let calls = of_frames.into_iter().flat_map(|function| (0..24).map(move |after| (modes[0], function, after)));
+    let calls_of_regions =
+        of_regions.into_iter().flat_map(|function| (0..8).map(move |after| (modes[1], function, after)));
+    for (mode, function, after) in calls.chain(calls_of_regions) {
         let mut blur = Blur::new(&format!("backend=auto sigma=2 {mode}"));
         blur.caps(&info);
         let in_pinned = |image| {

@@ -161,7 +161,7 @@ fn frames_elsewhere_are_refused() {
     let error = engine().cover_frame(&cover, MixedFrames(Picture::new(&planes, 1))).err().unwrap();
     assert!(matches!(error, EngineError::MixedMemory), "{error}");
     let block = Block::new(&planes, 0, PlaneLayout::row_bytes, 1);
-    let error = unordered(&mut Engine::with_cpu(CpuEngine::new()), &cover, &block).unwrap_err();
+    let error = unordered(&mut Engine::with_cpu(CpuEngine::new()), &cover, &block, false).unwrap_err();
     assert!(matches!(error, EngineError::NeedsCuda), "{error}");
 }
 
@@ -177,19 +177,21 @@ fn failures_are_errors() {
         Cover::Mosaic(vec![MosaicRegion::new(region, object, 2)]),
         Cover::Fill { rects: vec![region], values: vec![[1; 4]; planes.len()] },
     ];
-    for (cover, after) in covers.iter().zip([1, 1, 0]) {
+    for (is_copy, (cover, after)) in
+        [false, true].into_iter().flat_map(|is_copy| covers.iter().zip([1, 1, 0]).map(move |cover| (is_copy, cover)))
+    {
         let mut engine = engine();
         driver.fail_times("cuLaunchKernel", after, 1, ILLEGAL_ADDRESS);
-        let error = unordered(&mut engine, cover, &block).unwrap_err();
+        let error = unordered(&mut engine, cover, &block, is_copy).unwrap_err();
         assert!(matches!(error, EngineError::OnDevice(_)), "{error}");
         assert!(error.to_string().contains("launching a kernel"), "{error}");
         assert_eq!((engine.stats().frames_on_device, engine.stats().frames_abandoned), (0, 0));
         driver.clear_faults();
-        unordered(&mut engine, cover, &block).unwrap();
+        unordered(&mut engine, cover, &block, is_copy).unwrap();
         assert_eq!(engine.stats().frames_on_device, 1);
         driver.fail("cuLaunchKernel", 0, ILLEGAL_ADDRESS);
         driver.fail("cuStreamSynchronize", 0, ILLEGAL_ADDRESS);
-        assert!(unordered(&mut engine, cover, &block).is_err());
+        assert!(unordered(&mut engine, cover, &block, is_copy).is_err());
         assert_eq!(engine.stats().frames_abandoned, 1);
         driver.clear_faults();
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::filter::frame::ValidFrames;
 use crate::filter::plan::Plan;
-use crate::filter::tiles::TransferTiles;
+use crate::filter::tiles::{BlurJob, TransferTiles};
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
@@ -26,7 +26,7 @@ pub use kernels::images::Image;
 pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
-pub use pipeline::{DeviceCover, Enqueued, Submission, SubmitError, SubmittedFrame, Times};
+pub use pipeline::{DeviceBlurs, DeviceCover, Enqueued, Submission, SubmitError, SubmittedFrame, Times};
 use pipeline::{Pipeline, SubmitOptions};
 use process::EngineGuard;
 use select::KernelSelector;
@@ -144,7 +144,7 @@ impl CudaEngine {
     }
 
     /// Enqueues a cover of a frame in device memory. If source and destination are not the same memory, the source is copied
-    /// first. Blurs read the source, and everything is read before anything is written.
+    /// too. Blurs read the source, and everything is read before anything is covered.
     ///
     /// # Safety
     /// The memory of the frames lives, and nobody else accesses it, until their streams have done the work. It is device memory
@@ -165,8 +165,9 @@ impl CudaEngine {
         Ok(enqueued)
     }
 
-    /// Covers regions of a frame in host memory and waits for it. If source and destination are not the same memory, the source
-    /// is copied first. With `direct` the device reads a source in pinned memory. On an error nothing is covered.
+    /// Blurs regions of a frame in host memory and waits for it. If source and destination are not the same memory, the source
+    /// is copied too. With `direct` the device reads a source in pinned memory. `plans` has the plan of each job of the tiles. On
+    /// an error nothing is blurred, and another destination than the source is undefined.
     ///
     /// # Safety
     /// If this fails and what was enqueued is not settled, nobody writes or frees the source any more.
@@ -180,9 +181,13 @@ impl CudaEngine {
         plans: &[Arc<Plan>],
         direct: bool,
     ) -> Result<Times, SubmitError> {
+        assert!(tiles.layouts() == frames.layouts(), "the tiles are for other frames");
+        let layouts = |job: &BlurJob| job.crops.iter().map(|blurred| blurred.crop.layout).collect::<Vec<_>>();
+        let crops = tiles.blurs().jobs.iter().map(layouts);
+        assert!(crops.eq(plans.iter().map(|plan| plan.layouts())), "the plans are for other crops");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        // SAFETY: the caller's promise; the context is current.
+        // SAFETY: the tiles and the plans are for the frames; the rest is the caller's promise; the context is current.
         let (times, specialised) =
             unsafe { self.pipeline.cover_host(&mut self.selector, frames, tiles, plans, direct) }?;
         self.update_kernel_name(specialised);

@@ -15,9 +15,6 @@ use super::kernels::record::{Command, Recording};
 use super::kernels::strategy::{self, PassStrategy};
 use super::shared_device::SharedDevice;
 
-/// Compute capability from which launches may overlap.
-const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
-
 /// The kernels that an engine may use.
 pub struct KernelSelector {
     shared: Arc<SharedDevice>,
@@ -159,6 +156,6 @@ impl KernelSelector {
         }
         // SAFETY: `function` was loaded for the kernel of this launch, and its memory lives until it has finished, as the caller
         // promises.
-        unsafe { launch.enqueue(function, stream, self.device().capability() >= OVERLAP_CAPABILITY) }
+        unsafe { launch.enqueue(function, stream, self.prebuilt()?.can_overlap()) }
     }
 }

@@ -8,7 +8,7 @@ use super::error::EngineError;
 use super::in_flight::{BorrowedInPlace, CompletedFrame, FrameAccess};
 use super::plan_cache::{PlanCache, form};
 use super::{ActiveBackend, Engine};
-use crate::cuda::{CudaError, DeviceCover, SubmitError};
+use crate::cuda::{CudaError, DeviceBlurs, DeviceCover, SubmitError};
 use crate::filter::fill::{PlaneValues, fill, fills};
 use crate::filter::frame::{Destination, FrameMut, PlaneLayout, Source, ValidFrames, as_source};
 use crate::filter::mosaic::{CellGrid, MosaicRegion, mosaic};
@@ -66,11 +66,11 @@ impl Engine {
 
     /// Covers regions of a frame: one in host memory before this returns, one in device memory on its stream. The bytes are the
     /// same. The source and the destination of `access` are the same memory (in host memory, the source has no planes then); or
-    /// they do not overlap, and the source is copied first, with the bytes between its rows.
+    /// they do not overlap, and the source is copied too, with the bytes between its rows.
     ///
     /// # Errors
-    /// On an error nothing is covered, and in device memory the destination is undefined: it must not be shown. The CPU takes the
-    /// place of CUDA only for frames in host memory.
+    /// A frame in host memory that is covered in place stays unchanged; any other destination is undefined, and must not be shown.
+    /// The CPU takes the place of CUDA only for frames in host memory.
     pub fn cover_frame<F: FrameAccess>(
         &mut self,
         cover: &Cover,
@@ -99,7 +99,7 @@ impl Engine {
                 tiles = self.device_tiles.get(cover, layouts, make);
                 plans = job_plans(&mut self.plans, tiles);
                 self.stats.form = plans.last().map_or(self.stats.form, |plan| form(plan));
-                DeviceCover::Blur(tiles, &plans)
+                DeviceCover::Blur(DeviceBlurs { tiles, plans: &plans })
             }
             Cover::Mosaic(regions) => {
                 grids = CellGrid::all(layouts, regions);
@@ -153,16 +153,16 @@ impl Engine {
     fn cover_on_cpu<F: FrameAccess>(&mut self, cover: &Cover, access: &mut F) -> Result<(), EngineError> {
         let (source, destination) = access.frames();
         ValidFrames::of_cover(source, destination)?.copy_source();
-        let (_, Destination::Host(mut frame)) = access.frames() else { return Err(EngineError::MixedMemory) };
+        let (_, Destination::Host(mut frame)) = access.frames() else { unreachable!("the caller has checked it") };
         let started = Instant::now();
+        // Mosaic and fill are memory accesses: sending them through the device would take longer.
         let is_covered = match cover {
             Cover::Blur(cover) => {
-                let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::MixedMemory) };
+                let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
                 let is_blurred = self.tiles.blur(cover, &as_source(&frame), cpu, &mut self.plans)?;
                 self.tiles.write(&mut frame);
                 is_blurred
             }
-            // What is nothing but memory accesses is not worth a way to the device and back.
             Cover::Mosaic(regions) => {
                 mosaic(&mut frame, regions)?;
                 !regions.is_empty()
@@ -174,7 +174,10 @@ impl Engine {
         };
         if is_covered {
             self.stats.frames_cpu += 1;
-            self.stats.kernel.add(started.elapsed());
+            // With CUDA, kernel times are the device's.
+            if let ActiveBackend::Cpu(_) = self.backend {
+                self.stats.kernel.add(started.elapsed());
+            }
         }
         Ok(())
     }
@@ -191,11 +194,11 @@ impl Engine {
         let make =
             |cover: &BlurCover, layouts: &[PlaneLayout]| TransferTiles::new(cover, layouts, DEVICE_COST, UPLOAD_COST);
         let tiles = self.transfer_tiles.get(cover, frames.layouts(), make);
-        if tiles.tiles.jobs.is_empty() {
+        if tiles.blurs().jobs.is_empty() {
             frames.copy_source();
             return Ok(());
         }
-        let plans = job_plans(&mut self.plans, &tiles.tiles);
+        let plans = job_plans(&mut self.plans, tiles.blurs());
         self.stats.form = plans.last().map_or(self.stats.form, |plan| form(plan));
         // SAFETY: `FrameAccess` promises it for the memory of the frames: `access` is leaked if the device may still read it.
         let times = unsafe { cuda.cover_host(&mut frames, tiles, &plans, direct) }?;

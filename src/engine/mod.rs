@@ -65,7 +65,7 @@ pub struct Engine {
     plans: PlanCache,
     /// The blurred parts of frames that the CPU covers.
     tiles: BlurredTiles,
-    /// What the device does for the regions of a frame there, and of one in host memory.
+    /// What the device does for the regions of a frame in device memory, and of one in host memory.
     device_tiles: TileCache<BlurTiles>,
     transfer_tiles: TileCache<TransferTiles>,
     stats: Stats,

@@ -10,8 +10,9 @@ use super::frame::PlaneLayout;
 use super::plan::{AlphaMode, Options, Selection};
 use super::regions::{self, Rect};
 
-/// Rows of blurred crops start on this many bytes, a multiple of [`PACKED_GROUP`].
+/// Rows of blurred crops start on this many bytes.
 const PITCH_ALIGNMENT: usize = 64;
+const _: () = assert!(PITCH_ALIGNMENT.is_multiple_of(PACKED_GROUP));
 
 /// A rectangle that is blurred.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -265,23 +266,22 @@ impl BlurTiles {
 /// What the device does for the regions of a frame in host memory.
 #[derive(Debug, Default)]
 pub struct TransferTiles {
-    /// The blurs, of a picture on the device that has what is uploaded. Beyond that its samples may have any value.
-    pub tiles: BlurTiles,
-    /// The bytes of the frame that what the regions cover depends on. They may overlap.
-    pub uploads: PackedRects,
-    /// The bytes of the frame that are written, one rectangle for each of [`BlurTiles::patches`].
-    pub downloads: PackedRects,
+    layouts: Vec<PlaneLayout>,
+    blurs: BlurTiles,
+    uploads: PackedRects,
+    downloads: PackedRects,
+    patches_overlap: bool,
 }
 
 impl TransferTiles {
     /// For a frame of these planes. `cost` is the cost of blurs on the device, `upload_cost` that of what is uploaded for one.
     pub fn new(cover: &BlurCover, layouts: &[PlaneLayout], cost: CropCost, upload_cost: CropCost) -> Self {
-        let tiles = BlurTiles::new(cover, layouts, cost);
+        let blurs = BlurTiles::new(cover, layouts, cost);
         let mut rects = Vec::new();
         for (options, regions) in cover.by_strength() {
             let geometry = CropGeometry::new(options, layouts).with_column_step(upload_cost.column_step);
             let regions: Vec<Rect> = geometry.picture().clip_all(&regions);
-            let tiles = self::tiles(&geometry, upload_cost, &regions);
+            let tiles = tiles(&geometry, upload_cost, &regions);
             rects.extend(tiles.iter().flat_map(|tile| &tile.crops).map(ByteRect::of_crop));
         }
         for (plane, layout) in layouts.iter().enumerate() {
@@ -292,15 +292,41 @@ impl TransferTiles {
                 rects.push(whole);
             }
         }
-        // Each is aligned as in the tile memory, so that whole groups are written.
-        let downloads = PackedRects::new(tiles.patches.iter().map(|patch| (patch.to, patch.offset % PACKED_GROUP)));
-        Self { tiles, uploads: PackedRects::new(rects.into_iter().map(|rect| (rect, 0))), downloads }
+        let patches = &blurs.patches;
+        let overlaps = |end: usize| patches[..end].iter().any(|patch| patch.to.overlaps(&patches[end].to));
+        Self {
+            layouts: layouts.to_vec(),
+            uploads: PackedRects::new(rects.into_iter().map(|rect| (rect, 0))),
+            // Each is aligned as in the tile memory, so that whole groups are written.
+            downloads: PackedRects::new(patches.iter().map(|patch| (patch.to, patch.offset % PACKED_GROUP))),
+            patches_overlap: (1..patches.len()).any(overlaps),
+            blurs,
+        }
+    }
+
+    /// The planes of the frames that they are for.
+    pub fn layouts(&self) -> &[PlaneLayout] {
+        &self.layouts
+    }
+
+    /// The blurs, of a picture on the device that has what is uploaded. Beyond that its samples may have any value.
+    pub fn blurs(&self) -> &BlurTiles {
+        &self.blurs
+    }
+
+    /// The bytes of the frame that what the regions cover depends on. They may overlap.
+    pub fn uploads(&self) -> &PackedRects {
+        &self.uploads
+    }
+
+    /// The bytes of the frame that are written, one rectangle for each of [`BlurTiles::patches`].
+    pub fn downloads(&self) -> &PackedRects {
+        &self.downloads
     }
 
     /// Whether a byte of the frame is in two patches.
-    pub fn has_overlapping_patches(&self) -> bool {
-        let patches = &self.tiles.patches;
-        (1..patches.len()).any(|end| patches[..end].iter().any(|patch| patch.to.overlaps(&patches[end].to)))
+    pub fn patches_overlap(&self) -> bool {
+        self.patches_overlap
     }
 }
 

@@ -194,15 +194,16 @@ pub fn check(
     got.len()
 }
 
-/// Covers `block` in place on the device, whatever becomes of it. The memory is leaked, because the cover may fail so that the
-/// device still uses it.
-pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block) -> Result<(), EngineError> {
+/// Covers `block` on the device, in place or in a copy, whatever becomes of it. The memory is leaked, because the cover may fail
+/// so that the device still uses it.
+pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block, is_copy: bool) -> Result<(), EngineError> {
     let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
     let stream = ManuallyDrop::new(Stream::new(device.id()).unwrap());
-    let memory = ManuallyDrop::new(OnDevice::new(&block.bytes, &stream));
-    let side = (block, &*memory, Some(&*stream));
-    engine.cover_frame(cover, Frames { source: side, destination: side }).map(drop)
+    let [memory, copy] = [(); 2].map(|()| ManuallyDrop::new(OnDevice::new(&block.bytes, &stream)));
+    let source = (block, &*memory, Some(&*stream));
+    let destination = (block, if is_copy { &*copy } else { &*memory }, Some(&*stream));
+    engine.cover_frame(cover, Frames { source, destination }).map(drop)
 }
 
 /// A blur of several sigmas, a mosaic and a fill of odd rectangles that overlap.
@@ -328,7 +329,8 @@ pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [
     for (turn, planes) in kinds.iter().enumerate() {
         let picture = Picture::new(&resized(planes, size), noise.next());
         let side = |axis: usize| size[axis] / 5 + noise.0 as u32 % 3;
-        let rects = [rect(size[0] / 3, size[1] / 2, side(0), side(1)), rect(1, 1, 9, 7)];
+        let [x, y] = [size[0] / 3, size[1] / 2];
+        let rects = [rect(x, y, side(0), side(1)), rect(x + 2, y - 3, side(0), side(1)), rect(1, 1, 9, 7)];
         for cover in covers(&picture.planes, &rects, sigmas, &mut noise) {
             let [mut got, mut want] = [picture.clone(), picture.clone()];
             assert!(engine.cover(&cover, &mut got.frame_mut()).unwrap().is_none());

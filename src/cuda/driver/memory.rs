@@ -114,8 +114,8 @@ impl PinnedWorkspace {
         self.memory.as_ref().map_or(ptr::null_mut(), PinnedMemory::address)
     }
 
-    /// Allocates what is needed if less is there, in the current context, which is of `device`. Nothing uses the memory that was
-    /// there.
+    /// Allocates what is needed if the memory is too small, in the current context, which is of `device`. Nothing uses the old
+    /// memory.
     pub fn reserve(&mut self, need: WorkspaceNeed, device: u32) -> Result<(), CudaError> {
         if need.bytes > self.bytes {
             (self.memory, self.bytes) = (None, 0);

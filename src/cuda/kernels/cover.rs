@@ -14,6 +14,7 @@ use crate::filter::tiles::Patch;
 const PART_SAMPLES: u64 = 2048;
 /// More parts take longer to add up than their blocks save.
 const MAX_PARTS: u64 = 256;
+const _: () = assert!(PACKED_GROUP == COVER_GROUP as usize);
 /// The largest grid of the driver.
 const MAX_BLOCKS: u64 = i32::MAX as u64;
 
@@ -64,7 +65,7 @@ pub fn pack(patches: &[Patch], packed: &PackedRects, tile_memory: u64, block: u6
     let rect = |(index, (patch, packed)): (usize, (&Patch, &PackedRect))| {
         let skew = packed.skew();
         debug_assert_eq!(patch.offset % PACKED_GROUP, skew);
-        // In the block no two overlap, as if each were in a plane by itself.
+        // No two rectangles overlap in the block: each gets a plane number for itself.
         let groups = ByteRect { plane: index, byte: 0, bytes: packed.pitch, ..packed.rect };
         let to = PlaneMemory { address: block + (packed.offset - skew) as u64, pitch: packed.pitch, len: 0 };
         let from = tile_memory + (patch.offset - skew) as u64;
@@ -78,7 +79,7 @@ fn destination(to: &ByteRect, planes: &[DevicePlane]) -> CoverRect {
     rows(to, to.within(&planes[to.plane]))
 }
 
-/// A rectangle that is written there.
+/// The destination of a rectangle whose rows are in this memory.
 fn rows(rect: &ByteRect, to: PlaneMemory<u64>) -> CoverRect {
     // A row that begins at the last byte of a group touches one more than its bytes fill.
     let groups = (rect.bytes + COVER_GROUP as usize - 1).div_ceil(COVER_GROUP as usize);

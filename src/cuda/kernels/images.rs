@@ -36,6 +36,9 @@ macro_rules! cubins {
     };
 }
 
+/// Compute capability from which kernels can wait for the one ahead of them.
+const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
+
 /// Compute capability, name, compressed image.
 type Cubin = ((i32, i32), &'static str, &'static [u8]);
 
@@ -95,6 +98,11 @@ impl PrebuiltKernels {
         wide_kernels(self.name)
     }
 
+    /// Whether launches may overlap, see [`can_overlap`].
+    pub fn can_overlap(&self) -> bool {
+        can_overlap(self.name)
+    }
+
     /// A kernel of the image.
     pub fn function(&self, kernel: Kernel) -> Function {
         self.functions[kernel.index()].expect("a recording has the kernels of the image that it is for")
@@ -105,6 +113,12 @@ impl PrebuiltKernels {
 fn wide_kernels(image: &str) -> WideKernels {
     let is_older = image == PORTABLE.0 || image == CUBINS[0].1;
     if is_older { WideKernels::CudaCores } else { WideKernels::TensorCores }
+}
+
+/// Whether kernels of the image wait for the one ahead of them where they may start before it has finished: if they were compiled
+/// for sm_90 or later. The portable PTX does not, whatever device it runs on.
+fn can_overlap(image: &str) -> bool {
+    CUBINS.iter().any(|(capability, name, _)| *name == image && *capability >= OVERLAP_CAPABILITY)
 }
 
 /// Machine code runs on devices of its own major compute capability with the same or a higher minor one.
@@ -124,6 +138,14 @@ fn decompress(compressed: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_overlap_in_images_that_wait() {
+        let images = CUBINS.map(|(_, name, _)| name).into_iter().chain([PORTABLE.0]);
+        let overlap: Vec<&str> = images.filter(|name| can_overlap(name)).collect();
+        assert_eq!(overlap, ["general-sm_90", "general-sm_100", "general-sm_103", "general-sm_120"]);
+        assert!(!can_overlap(best_for((11, 0)).0), "a device of 9.0 or later whose kernels are the portable ones");
+    }
 
     #[test]
     fn a_device_gets_the_nearest_image_of_its_major_version() {

@@ -20,19 +20,27 @@ use crate::filter::plane::DevicePlane;
 use crate::filter::tiles::{BlurJob, BlurTiles};
 
 /// What covers regions of a frame.
-#[derive(Clone)]
 pub enum DeviceCover<'a> {
-    /// Blurred crops, with the plan of each job.
-    Blur(&'a BlurTiles, &'a [Arc<Plan>]),
+    /// Blurred crops.
+    Blur(DeviceBlurs<'a>),
     /// Cells of one colour.
     Mosaic(&'a [CellGrid]),
     /// Patterns.
     Fill(&'a [Fill]),
 }
 
+/// The blurs of crops of a frame. The workspace begins with the tile memory that they write; what is behind it they use in turn.
+#[derive(Clone, Copy)]
+pub struct DeviceBlurs<'a> {
+    /// The crops.
+    pub tiles: &'a BlurTiles,
+    /// The plan of each job.
+    pub plans: &'a [Arc<Plan>],
+}
+
 impl Pipeline {
     /// Enqueues a cover of a frame that stays on the device. If source and destination are not the same memory, the source is
-    /// copied first.
+    /// copied too.
     ///
     /// # Safety
     /// See [`Pipeline::submit`]. The cover was made for the layouts of the frames.
@@ -42,78 +50,95 @@ impl Pipeline {
         frames: &ValidFrames,
         cover: &DeviceCover,
     ) -> Result<Enqueued, SubmitError> {
+        let device = selector.device().id();
         let planes = device_planes(frames, None);
         let streams = FrameStreams::of(frames);
         // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
         let stream = unsafe { streams.borrow(&self.compute) };
-        let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
-        let copy = match &mut self.frame_copy {
-            Some(copy) => copy,
-            none => none.insert(FrameCopy::new(selector.device().id())?),
-        };
+        let resident = ResidentState::get(&mut self.resident, device)?;
         let bytes = match cover {
-            DeviceCover::Blur(..) => blur_bytes(selector, cover, &planes, resident.workspace()),
+            DeviceCover::Blur(blurs) => blurs.workspace_bytes(selector, &planes.sources, resident.workspace()),
             DeviceCover::Mosaic(grids) => cover::mosaic_bytes(grids),
             DeviceCover::Fill(_) => 0,
         };
         let selector = &*selector;
+        let frame_copy = &mut self.frame_copy;
         // SAFETY: the frames are valid and the cover is for their layouts; the workspace is large enough and this stream's alone;
-        // the rest is the caller's promise.
+        // a copy of the frame has ended before the last work on the stream, or is waited for; the rest is the caller's promise.
         let work = |workspace: u64| unsafe {
-            let specialised = if is_in_place(&planes) {
-                enqueue_blurs(selector, cover, &planes, workspace, &stream)?
-            } else if let DeviceCover::Blur(tiles, _) = cover
-                && !tiles.jobs.is_empty()
-            {
-                copy.enqueue(frames.layouts(), &planes, &stream)?;
-                let specialised = enqueue_blurs(selector, cover, &planes, workspace, &stream)?;
-                stream.wait(&copy.end)?;
-                specialised
-            } else {
-                copy_frame(frames.layouts(), &planes, &stream)?;
-                true
-            };
-            enqueue_writes(selector, cover, &planes, workspace, &stream)?;
+            let (layouts, is_in_place) = (frames.layouts(), is_in_place(&planes));
+            let mut specialised = true;
+            match cover {
+                DeviceCover::Blur(blurs) if !blurs.is_empty() => {
+                    let copy = if is_in_place { None } else { Some(FrameCopy::get(frame_copy, device)?) };
+                    copy.map_or(Ok(()), |copy| copy.enqueue(layouts, &planes, &stream))?;
+                    specialised = blurs.enqueue(selector, &planes.sources, workspace, &stream)?;
+                    copy.map_or(Ok(()), |copy| stream.wait(&copy.end))?;
+                }
+                _ if is_in_place => (),
+                _ => copy_frame(layouts, &planes, &stream)?,
+            }
+            enqueue_writes(selector, cover, &planes.destinations, workspace, &stream)?;
             Ok(specialised)
         };
         let need = WorkspaceNeed { bytes, varies: true };
         // SAFETY: the streams are live and of this context, as the caller promises, or the engine's own.
         unsafe { resident.enqueue(need, streams, &stream, work) }.map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
-            let settled = [&stream, &copy.stream].map(|stream| stream.synchronize().is_ok());
+            let copy = self.frame_copy.as_ref().map(|copy| &copy.stream);
+            let settled = [Some(&stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));
             SubmitError { error, settled: settled == [true; 2] }
         })
     }
 }
 
-/// Bytes of workspace for the blurs of a cover. The selector learns of them.
-pub fn blur_bytes(selector: &mut KernelSelector, cover: &DeviceCover, planes: &DevicePlanes, workspace: u64) -> usize {
-    let recordings = recordings(cover, planes, workspace, selector.wide_kernels());
-    selector.observe(&recordings);
-    let tiles = if let DeviceCover::Blur(tiles, _) = cover { tile_bytes(tiles) } else { 0 };
-    tiles + recordings.iter().map(|recording| selector.workspace_bytes(recording)).max().unwrap_or(0)
-}
+impl<'a> DeviceBlurs<'a> {
+    fn is_empty(&self) -> bool {
+        self.tiles.jobs.is_empty()
+    }
 
-/// Bytes of the tile memory at the begin of the workspace.
-fn tile_bytes(tiles: &BlurTiles) -> usize {
-    tiles.bytes.next_multiple_of(WORKSPACE_ALIGNMENT)
-}
+    /// Bytes of workspace that the blurs need. The selector may start to compile specialised kernels for them.
+    pub fn workspace_bytes(&self, selector: &mut KernelSelector, sources: &[DevicePlane], workspace: u64) -> usize {
+        let recordings = self.recordings(sources, workspace, selector.wide_kernels());
+        selector.observe(&recordings);
+        let own = recordings.iter().map(|recording| selector.workspace_bytes(recording)).max();
+        self.tile_bytes() + own.unwrap_or(0)
+    }
 
-/// The recordings of the jobs of a cover, one for each. They use what is behind the tile memory in turn.
-fn recordings<'a>(
-    cover: &DeviceCover<'a>,
-    planes: &DevicePlanes,
-    workspace: u64,
-    wide_kernels: WideKernels,
-) -> Vec<Recording<'a>> {
-    let DeviceCover::Blur(tiles, plans) = cover else { return Vec::new() };
-    let temporaries = workspace + tile_bytes(tiles) as u64;
-    let jobs = tiles.jobs.iter().zip(*plans);
-    let record = |(job, plan): (&BlurJob, &'a Arc<Plan>)| {
-        let planes = job_planes(job, &planes.sources, workspace);
-        Recording::new(plan, &planes, temporaries, wide_kernels, None)
-    };
-    jobs.map(record).collect()
+    /// Enqueues the blurs into the tile memory. Returns whether specialised kernels do all.
+    ///
+    /// # Safety
+    /// The context is current. The source planes hold the rows of the frame that the tiles and the plans were made for. They and
+    /// the workspace live, nobody writes the sources, and nobody else accesses the workspace, until the stream has done the work.
+    pub unsafe fn enqueue(
+        &self,
+        selector: &KernelSelector,
+        sources: &[DevicePlane],
+        workspace: u64,
+        stream: &Stream,
+    ) -> Result<bool, CudaError> {
+        let temporaries = workspace + self.tile_bytes() as u64;
+        let mut specialised = true;
+        for recording in self.recordings(sources, workspace, selector.wide_kernels()) {
+            // SAFETY: the crops are in the frame and the tile memory, and the temporaries behind it.
+            specialised &= unsafe { selector.enqueue(stream, &recording, temporaries) }?;
+        }
+        Ok(specialised)
+    }
+
+    /// Bytes of the tile memory.
+    fn tile_bytes(&self) -> usize {
+        self.tiles.bytes.next_multiple_of(WORKSPACE_ALIGNMENT)
+    }
+
+    /// One recording for each job.
+    fn recordings(&self, sources: &[DevicePlane], workspace: u64, wide_kernels: WideKernels) -> Vec<Recording<'a>> {
+        let temporaries = workspace + self.tile_bytes() as u64;
+        let record = |(job, plan): (&BlurJob, &'a Arc<Plan>)| {
+            Recording::new(plan, &job_planes(job, sources, workspace), temporaries, wide_kernels, None)
+        };
+        self.tiles.jobs.iter().zip(self.plans).map(record).collect()
+    }
 }
 
 /// The crops of a job in the frame, and where they are blurred to in the tile memory.
@@ -130,7 +155,7 @@ fn job_planes(job: &BlurJob, sources: &[DevicePlane], tile_memory: u64) -> Devic
     DevicePlanes { sources, destinations }
 }
 
-/// Enqueues what is written over the frame after [`enqueue_blurs`]. Everything is read before anything is written.
+/// Enqueues what is written over the frame, after its blurs. Everything is read before anything is written.
 ///
 /// # Safety
 /// The context is current. The planes of the destination hold their rows. They, and the workspace of the cover from this address
@@ -138,15 +163,14 @@ fn job_planes(job: &BlurJob, sources: &[DevicePlane], tile_memory: u64) -> Devic
 unsafe fn enqueue_writes(
     selector: &KernelSelector,
     cover: &DeviceCover,
-    planes: &DevicePlanes,
+    planes: &[DevicePlane],
     workspace: u64,
     stream: &Stream,
 ) -> Result<(), CudaError> {
-    let to = &planes.destinations;
     let launches = match cover {
-        DeviceCover::Blur(tiles, _) => cover::copies(&tiles.patches, to, workspace),
-        DeviceCover::Mosaic(grids) => cover::mosaic(grids, to, workspace),
-        DeviceCover::Fill(fills) => cover::fills(fills, to),
+        DeviceCover::Blur(blurs) => cover::copies(&blurs.tiles.patches, planes, workspace),
+        DeviceCover::Mosaic(grids) => cover::mosaic(grids, planes, workspace),
+        DeviceCover::Fill(fills) => cover::fills(fills, planes),
     };
     for launch in &launches {
         // SAFETY: what is covered is in the frame, and what is read in the workspace or the frame.
@@ -155,36 +179,13 @@ unsafe fn enqueue_writes(
     Ok(())
 }
 
-/// Enqueues the blurs of a cover into the tile memory, which the workspace begins with. Returns whether specialised kernels do
-/// all.
-///
-/// # Safety
-/// The context is current. The source planes hold their rows. They, and the workspace of the cover from this address on, live
-/// and are accessed by nobody else until the stream has done the work.
-pub unsafe fn enqueue_blurs(
-    selector: &KernelSelector,
-    cover: &DeviceCover,
-    planes: &DevicePlanes,
-    workspace: u64,
-    stream: &Stream,
-) -> Result<bool, CudaError> {
-    let DeviceCover::Blur(tiles, _) = cover else { return Ok(true) };
-    let temporaries = workspace + tile_bytes(tiles) as u64;
-    let mut specialised = true;
-    for recording in recordings(cover, planes, workspace, selector.wide_kernels()) {
-        // SAFETY: the crops are in the frame and the tile memory, and the temporaries behind it.
-        specialised &= unsafe { selector.enqueue(stream, &recording, temporaries) }?;
-    }
-    Ok(specialised)
-}
-
 /// Whether source and destination are the same memory.
 fn is_in_place(DevicePlanes { sources, destinations }: &DevicePlanes) -> bool {
     let is_same = |(from, to): (&DevicePlane, &DevicePlane)| from.address == to.address && from.pitch == to.pitch;
     sources.iter().zip(destinations).all(is_same)
 }
 
-/// The copy of a frame, on a stream by itself: it takes half as long as the blurs of a few regions, which do not wait for it.
+/// The copy of a frame beside the blurs of its regions, on a stream of its own: it takes half as long as they do.
 pub struct FrameCopy {
     stream: Stream,
     begin: Event,
@@ -192,9 +193,13 @@ pub struct FrameCopy {
 }
 
 impl FrameCopy {
-    /// On the device whose context is current.
-    fn new(device: u32) -> Result<Self, CudaError> {
-        Ok(Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? })
+    /// That in `slot`, which is made if there is none, on the device whose context is current.
+    fn get(slot: &mut Option<Self>, device: u32) -> Result<&Self, CudaError> {
+        let copy = match slot.take() {
+            Some(copy) => copy,
+            None => Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? },
+        };
+        Ok(slot.insert(copy))
     }
 
     /// Enqueues a copy of the source to the destination behind what is on `after`. `end` is its end.
@@ -213,8 +218,8 @@ impl FrameCopy {
 /// Copies the source to the destination, with the bytes between rows that both have.
 ///
 /// # Safety
-/// The context is current. Source and destination hold the rows of the layouts, do not overlap, live and are accessed by nobody
-/// else until the stream has done the work.
+/// The context is current. Source and destination hold the rows of the layouts, do not overlap and live, nobody writes the source,
+/// and nobody else accesses the destination, until the stream has done the work.
 unsafe fn copy_frame(layouts: &[PlaneLayout], planes: &DevicePlanes, stream: &Stream) -> Result<(), CudaError> {
     let DevicePlanes { sources, destinations } = planes;
     for (index, layout) in layouts.iter().enumerate() {

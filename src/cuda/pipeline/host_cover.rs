@@ -10,27 +10,29 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::cover::{self, DeviceCover};
+use super::cover::DeviceBlurs;
 use super::steps::SharedPlanes;
 use super::{HostAddress, Pipeline, SubmitError, Times};
 use crate::cuda::driver::{self, Event, PinnedWorkspace, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
-use crate::cuda::kernels::record::{DevicePlanes, WORKSPACE_ALIGNMENT};
+use crate::cuda::kernels::record::WORKSPACE_ALIGNMENT;
 use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
 use crate::cuda::transfer::{ThreadedCopy, plane_offsets};
 use crate::filter::byte_rect::{PackedRect, PackedRects};
-use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
+use crate::filter::frame::{FrameMemory, ValidFrames};
 use crate::filter::plan::Plan;
 use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut, copy_rows};
 use crate::filter::tiles::TransferTiles;
 use crate::threads::Threads;
 
-/// Packed bytes of an upload, while which the next are packed.
+/// Bytes of an upload of packed rectangles. The next ones are packed while it runs.
 const UPLOAD_BYTES: usize = 512 << 10;
+/// More rectangles are packed, because enqueuing a copy takes about 4 µs.
+const MAX_DIRECT_UPLOADS: usize = 32;
 
-/// The memory and the events of such frames, one of which is processed at a time.
+/// The memory and the events of frames in host memory whose regions are blurred, one at a time.
 pub struct HostCoverState {
     /// The picture, the packed rectangles of the upload and the workspace of the blurs, one behind the other.
     memory: Workspace,
@@ -43,11 +45,11 @@ pub struct HostCoverState {
 }
 
 /// A frame, and what is done with it.
-struct Work<'a> {
+struct Job<'a> {
     selector: &'a KernelSelector,
     source: &'a [HostPlane],
     tiles: &'a TransferTiles,
-    cover: DeviceCover<'a>,
+    blurs: DeviceBlurs<'a>,
     /// Whether the device reads the source, which is pinned.
     direct: bool,
     stream: &'a Stream,
@@ -55,12 +57,13 @@ struct Work<'a> {
 }
 
 impl Pipeline {
-    /// Covers regions of a frame and waits for it. If source and destination are not the same memory, the source is copied
-    /// meanwhile. Returns the times, and whether specialised kernels do all blurs. On an error the destination is the source, or
-    /// undefined if they are not the same memory.
+    /// Blurs regions of a frame and waits for it. If source and destination are not the same memory, the source is copied while
+    /// the device works. Returns the times, and whether specialised kernels do all blurs. On an error nothing is blurred, and
+    /// another destination than the source is undefined.
     ///
     /// # Safety
-    /// The context is current. If this fails and what was enqueued is not settled, nobody writes or frees the source any more.
+    /// The context is current, and the tiles and the plans are for the frames. If this fails and what was enqueued is not settled,
+    /// nobody writes or frees the source any more.
     ///
     /// # Panics
     /// If a frame is on the device.
@@ -83,20 +86,19 @@ impl Pipeline {
             None => HostCoverState::new(selector.device().id())?,
         };
         let is_pinned = |plane: &HostPlane| driver::is_pinned(plane.address.as_const(), plane.len);
-        let direct = direct && source.iter().all(is_pinned);
-        let cover = DeviceCover::Blur(&tiles.tiles, plans);
+        let direct = direct && tiles.uploads().rects.len() <= MAX_DIRECT_UPLOADS && source.iter().all(is_pinned);
+        let blurs = DeviceBlurs { tiles: tiles.blurs(), plans };
         let mut cover_frame = || {
-            let planes = state.reserve(selector, frames.layouts(), tiles, &cover, &self.compute)?;
+            let buffers = state.reserve(selector, tiles, &blurs, &self.compute)?;
             let (stream, threads) = (&self.compute, &*self.threads);
-            let work = Work { selector, source: &source, tiles, cover: cover.clone(), direct, stream, threads };
+            let job = Job { selector, source: &source, tiles, blurs, direct, stream, threads };
             let started = Instant::now();
-            // SAFETY: the picture is for these layouts, and the memory is large enough and this frame's alone; the rest is the
-            // caller's promise.
-            let specialised = unsafe { state.enqueue(&work, &planes) }?;
+            // SAFETY: the buffers are for these tiles and this frame alone; the rest is the caller's promise.
+            let specialised = unsafe { state.enqueue(&job, &buffers) }?;
             frames.copy_source();
-            let times = state.finish(&work, started, is_alone)?;
+            let times = state.finish(&job, started, is_alone)?;
             // SAFETY: the planes are valid and borrowed mutably by `frames`; the device is done.
-            unsafe { state.write(&work, &destination) };
+            unsafe { state.write(&job, &destination) };
             Ok((times, specialised))
         };
         match cover_frame() {
@@ -116,21 +118,8 @@ impl Pipeline {
     }
 }
 
-/// Offsets in [`HostCoverState::memory`].
-struct Offsets {
-    packed: usize,
-    workspace: usize,
-}
-
-impl Offsets {
-    fn new(picture_bytes: usize, tiles: &TransferTiles) -> Self {
-        let packed = picture_bytes.next_multiple_of(WORKSPACE_ALIGNMENT);
-        Self { packed, workspace: packed + tiles.uploads.block_bytes.next_multiple_of(WORKSPACE_ALIGNMENT) }
-    }
-}
-
 /// Where the picture, the packed rectangles and the workspace are on the device.
-struct DevicePlaces {
+struct DeviceBuffers {
     picture: Vec<DevicePlane>,
     packed: u64,
     workspace: u64,
@@ -148,57 +137,57 @@ impl HostCoverState {
         })
     }
 
-    /// Allocates what is needed and not there yet.
+    /// Allocates what the tiles need if the memory is too small.
     fn reserve(
         &mut self,
         selector: &mut KernelSelector,
-        layouts: &[PlaneLayout],
         tiles: &TransferTiles,
-        cover: &DeviceCover,
+        blurs: &DeviceBlurs,
         stream: &Stream,
-    ) -> Result<DevicePlaces, CudaError> {
-        let (planes, picture_bytes) = plane_offsets(layouts);
-        let offsets = Offsets::new(picture_bytes, tiles);
-        let places = |memory: u64| DevicePlaces {
+    ) -> Result<DeviceBuffers, CudaError> {
+        let (planes, picture_bytes) = plane_offsets(tiles.layouts());
+        let [uploads, downloads] = [tiles.uploads(), tiles.downloads()].map(|rects| rects.block_bytes);
+        let packed = picture_bytes.next_multiple_of(WORKSPACE_ALIGNMENT);
+        let workspace = packed + uploads.next_multiple_of(WORKSPACE_ALIGNMENT);
+        let buffers = |memory: u64| DeviceBuffers {
             picture: planes.iter().map(|plane| plane.within(memory)).collect(),
-            packed: memory + offsets.packed as u64,
-            workspace: memory + offsets.workspace as u64,
+            packed: memory + packed as u64,
+            workspace: memory + workspace as u64,
         };
-        let current = places(self.memory.address());
-        let workspace_bytes = cover::blur_bytes(selector, cover, &current.device_planes(), current.workspace);
-        let need = WorkspaceNeed { bytes: offsets.workspace + workspace_bytes, varies: true };
-        // What the device writes is written after everything was uploaded.
-        let packed_bytes = tiles.uploads.block_bytes.max(tiles.downloads.block_bytes);
-        self.staging.reserve(WorkspaceNeed { bytes: packed_bytes, varies: true }, stream.device())?;
-        Ok(if self.memory.reserve(need, stream)? { places(self.memory.address()) } else { current })
+        let current = buffers(self.memory.address());
+        let bytes = workspace + blurs.workspace_bytes(selector, &current.picture, current.workspace);
+        // The device writes what is covered after everything is uploaded, in the same place.
+        let staging = WorkspaceNeed { bytes: uploads.max(downloads), varies: true };
+        self.staging.reserve(staging, stream.device())?;
+        let is_new = self.memory.reserve(WorkspaceNeed { bytes, varies: true }, stream)?;
+        Ok(if is_new { buffers(self.memory.address()) } else { current })
     }
 
     /// Enqueues everything. Pageable memory is packed meanwhile. Returns whether specialised kernels do all blurs.
     ///
     /// # Safety
-    /// `reserve` returned the places. The source and this live, and the source is not written, until the stream has done the
-    /// work, also if this fails. The context is current.
-    unsafe fn enqueue(&self, work: &Work, places: &DevicePlaces) -> Result<bool, CudaError> {
-        let Work { selector, tiles, stream, .. } = work;
+    /// `reserve` returned the buffers for these tiles. The source and this live, and the source is not written, until the stream
+    /// has done the work, also if this fails. The context is current.
+    unsafe fn enqueue(&self, job: &Job, buffers: &DeviceBuffers) -> Result<bool, CudaError> {
+        let Job { selector, tiles, blurs, stream, .. } = job;
         stream.record(&self.begin)?;
         // SAFETY: the caller's promise; the uploads are in the picture, the source and the memory for packed rectangles.
         unsafe {
-            if work.direct {
-                self.upload_direct(work, &places.picture)?;
+            if job.direct {
+                self.upload_direct(job, &buffers.picture)?;
             } else {
-                self.upload_packed(work, places.packed)?;
-                for launch in &kernels::cover::unpack(&tiles.uploads, places.packed, &places.picture) {
+                self.upload_packed(job, buffers.packed)?;
+                for launch in &kernels::cover::unpack(tiles.uploads(), buffers.packed, &buffers.picture) {
                     selector.enqueue_prebuilt(stream, launch)?;
                 }
             }
         }
         stream.record(&self.uploaded)?;
-        // SAFETY: the crops are in the picture, and the workspace is large enough.
-        let specialised =
-            unsafe { cover::enqueue_blurs(selector, &work.cover, &places.device_planes(), places.workspace, stream) }?;
+        // SAFETY: the picture holds the rows of the frame, and the workspace is large enough.
+        let specialised = unsafe { blurs.enqueue(selector, &buffers.picture, buffers.workspace, stream) }?;
         // The device accesses pinned memory at the address that the host does (unified addressing).
         let staging = self.staging.address() as u64;
-        for launch in &kernels::cover::pack(&tiles.tiles.patches, &tiles.downloads, places.workspace, staging) {
+        for launch in &kernels::cover::pack(&blurs.tiles.patches, tiles.downloads(), buffers.workspace, staging) {
             // SAFETY: the patches are in the tile memory, and the staging buffer is large enough. Nobody else accesses it before
             // the stream has done the work.
             unsafe { selector.enqueue_prebuilt(stream, launch) }?;
@@ -211,11 +200,11 @@ impl HostCoverState {
     ///
     /// # Safety
     /// See [`HostCoverState::enqueue`].
-    unsafe fn upload_direct(&self, work: &Work, picture: &[DevicePlane]) -> Result<(), CudaError> {
-        for PackedRect { rect, .. } in &work.tiles.uploads.rects {
-            let (from, to) = (rect.within(&work.source[rect.plane]), rect.within(&picture[rect.plane]));
+    unsafe fn upload_direct(&self, job: &Job, picture: &[DevicePlane]) -> Result<(), CudaError> {
+        for PackedRect { rect, .. } in &job.tiles.uploads().rects {
+            let (from, to) = (rect.within(&job.source[rect.plane]), rect.within(&picture[rect.plane]));
             // SAFETY: the rectangle is in both planes, as the caller promises.
-            unsafe { work.stream.upload_rows(&from, &to, rect.bytes, rect.rows) }?;
+            unsafe { job.stream.upload_rows(&from, &to, rect.bytes, rect.rows) }?;
         }
         Ok(())
     }
@@ -224,31 +213,31 @@ impl HostCoverState {
     ///
     /// # Safety
     /// See [`HostCoverState::enqueue`].
-    unsafe fn upload_packed(&self, work: &Work, packed: u64) -> Result<(), CudaError> {
-        let uploads = &work.tiles.uploads;
+    unsafe fn upload_packed(&self, job: &Job, packed: u64) -> Result<(), CudaError> {
+        let uploads = job.tiles.uploads();
         let bands = bands(uploads);
         let copy = ThreadedCopy::new(bands.iter().map(|band| &band.rows[..]), &row_bytes(uploads));
-        let (source, staging) = (SharedPlanes(work.source), SharedPlanes(std::slice::from_ref(&self.staging)));
+        let (source, staging) = (SharedPlanes(job.source), &self.staging);
         let stage = |index: usize, rows: Range<u32>| {
             let PackedRect { rect, .. } = uploads.rects[index];
-            let to = uploads.rects[index].within(staging.plane(0).address());
+            let to = uploads.rects[index].within(staging.address());
             let (first, from) = (rows.start as usize, rect.within(source.plane(rect.plane)));
             // SAFETY: the rectangle is in the source, which nobody writes, and in the staging buffer, which no earlier frame
             // uses; each row is packed once.
             unsafe { copy_rows(&from.from_row(first), &to.from_row(first), rect.bytes, rows.len()) };
         };
-        copy.copy_in(work.threads, stage, |band| {
+        copy.copy_in(job.threads, stage, |band| {
             let Range { start, end } = bands[band].bytes;
             let bytes = end - start;
             let from = HostPlane { address: self.staging.address().wrapping_add(start), pitch: bytes, len: bytes };
             let to = DevicePlane { address: packed + start as u64, pitch: bytes, len: bytes };
             // SAFETY: the band is packed, and in the memory for packed rectangles.
-            unsafe { work.stream.upload_rows(&from, &to, bytes, 1) }
+            unsafe { job.stream.upload_rows(&from, &to, bytes, 1) }
         })
     }
 
     /// Waits for the device.
-    fn finish(&mut self, work: &Work, started: Instant, is_alone: bool) -> Result<Times, CudaError> {
+    fn finish(&mut self, job: &Job, started: Instant, is_alone: bool) -> Result<Times, CudaError> {
         let Self { begin, uploaded, done, wait, .. } = self;
         if is_alone {
             wait.wait(started, || done.is_done())?;
@@ -256,13 +245,13 @@ impl HostCoverState {
         } else {
             AdaptiveWait::wait_coarsely(|| done.is_done())?;
         }
-        let TransferTiles { uploads, downloads, .. } = work.tiles;
+        let (uploads, downloads) = (job.tiles.uploads(), job.tiles.downloads());
         Ok(Times {
             upload: Some(begin.elapsed_until(uploaded)?),
             kernel: Some(uploaded.elapsed_until(done)?),
             download: None,
-            bytes_copied: downloads.bytes() + if work.direct { 0 } else { uploads.bytes() },
-            direct: [work.direct, false],
+            bytes_copied: downloads.bytes() + if job.direct { 0 } else { uploads.bytes() },
+            direct: [job.direct, false],
         })
     }
 
@@ -270,32 +259,25 @@ impl HostCoverState {
     ///
     /// # Safety
     /// The planes of the frame hold their rows, and nobody else accesses them. The device is done.
-    unsafe fn write(&self, work: &Work, frame: &[HostPlaneMut]) {
-        let downloads = &work.tiles.downloads;
-        let (to, staging) = (SharedPlanes(frame), SharedPlanes(std::slice::from_ref(&self.staging)));
+    unsafe fn write(&self, job: &Job, frame: &[HostPlaneMut]) {
+        let downloads = job.tiles.downloads();
+        let (to, staging) = (SharedPlanes(frame), &self.staging);
         let unstage = |index: usize, rows: Range<u32>| {
             let PackedRect { rect, .. } = downloads.rects[index];
-            let from = downloads.rects[index].within(staging.plane(0).address().cast_const());
+            let from = downloads.rects[index].within(staging.address().cast_const());
             let (first, to) = (rows.start as usize, rect.within(to.plane(rect.plane)));
             // SAFETY: the rectangle is in the frame and in the staging buffer. Threads write different bytes.
             unsafe { copy_rows(&from.from_row(first), &to.from_row(first), rect.bytes, rows.len()) };
         };
         // The later one of two patches that overlap counts.
-        if work.tiles.has_overlapping_patches() {
+        if job.tiles.patches_overlap() {
             let rects = downloads.rects.iter().enumerate();
             rects.for_each(|(index, packed)| unstage(index, 0..packed.rect.rows as u32));
             return;
         }
         let rows: Vec<Range<u32>> = downloads.rects.iter().map(|packed| 0..packed.rect.rows as u32).collect();
         let copy = ThreadedCopy::new(std::iter::once(&rows[..]), &row_bytes(downloads));
-        let Ok(()) = copy.copy_out(work.threads, unstage, |_| Ok::<(), std::convert::Infallible>(()));
-    }
-}
-
-impl DevicePlaces {
-    /// The blurs read the picture and write into the workspace alone.
-    fn device_planes(&self) -> DevicePlanes {
-        DevicePlanes { sources: self.picture.clone(), destinations: Vec::new() }
+        let Ok(()) = copy.copy_out(job.threads, unstage, |_| Ok::<(), std::convert::Infallible>(()));
     }
 }
 

@@ -28,8 +28,8 @@ use crate::filter::plan::Plan;
 use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
 use crate::process;
 use crate::threads::Threads;
-pub use cover::DeviceCover;
 use cover::FrameCopy;
+pub use cover::{DeviceBlurs, DeviceCover};
 use frame_slot::FrameSlot;
 use host_cover::HostCoverState;
 pub use resident::Enqueued;
@@ -106,7 +106,7 @@ pub struct Pipeline {
     idle: Vec<FrameSlot>,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
-    /// Created with the first such frame of which regions are covered.
+    /// Created with the first such frame whose regions are blurred in a copy.
     frame_copy: Option<FrameCopy>,
     /// Created with the first frame in host memory of which regions are blurred.
     host_cover: Option<HostCoverState>,

@@ -97,8 +97,9 @@ impl ResidentState {
     /// all blurs. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
     ///
     /// # Safety
-    /// The context is current, the streams are of the context, and `work` enqueues on `stream` only. The streams, and all memory
-    /// that `work` uses, outlive what is enqueued, also if this fails.
+    /// The context is current and the streams are of the context. What `work` enqueues on another stream waits for `stream`, which
+    /// waits for its end, or the caller does if this fails. The streams, and all memory that `work` uses, outlive what is
+    /// enqueued, also if this fails.
     pub unsafe fn enqueue(
         &mut self,
         need: WorkspaceNeed,
