@@ -180,7 +180,7 @@ def attach(info, boxes):
 
 
 def attach_example_detections(_pad, info, detections):
-    """What the vendor's detector does in the demonstration, on a buffer of its own probe."""
+    """Attaches what the vendor's detector would, for the demonstration."""
     buffer = info.get_buffer()
     text = detections(buffer.pts)
     del buffer
