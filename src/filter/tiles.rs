@@ -340,3 +340,42 @@ fn window(crop: &PlaneCrop, covered: impl Iterator<Item = Covered>) -> Rect {
     let whole = Rect::new(0, 0, crop.layout.width, crop.layout.height);
     covered.filter_map(of_field).reduce(bounds).or(whole).expect("a crop has samples")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: CropCost = CropCost { column_step: 16, operation_bytes: [1; 2] };
+
+    fn tiles(regions: &[([u32; 4], f64)]) -> TransferTiles {
+        let region = |([x, y, width, height], sigma): &([u32; 4], f64)| BlurRegion {
+            rect: Rect::new(*x, *y, *width, *height).unwrap(),
+            params: BlurParams::new(*sigma, 0).unwrap(),
+        };
+        let regions = regions.iter().map(region).collect();
+        let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
+        TransferTiles::new(&cover, &[PlaneLayout::new(400, 300, 3, 8)], COST, COST)
+    }
+
+    /// Threads write patches that do not overlap in any order.
+    #[test]
+    fn patches_that_overlap_are_known() {
+        let first = [50, 50, 40, 40];
+        assert!(tiles(&[(first, 1.0), ([80, 80, 40, 40], 2.0)]).patches_overlap());
+        assert!(!tiles(&[(first, 1.0), ([90, 50, 40, 40], 2.0)]).patches_overlap());
+        // Rectangles of one strength are made disjoint.
+        assert!(!tiles(&[(first, 1.0), ([80, 80, 40, 40], 1.0)]).patches_overlap());
+    }
+
+    #[test]
+    fn a_plane_is_uploaded_once_at_most() {
+        let apart = tiles(&[([50, 50, 40, 40], 1.0), ([300, 200, 9, 9], 2.0)]);
+        assert_eq!(apart.uploads().rects.len(), 2);
+        assert!(apart.uploads().bytes() < 400 * 300 * 3 / 10);
+        let sigmas = [1.0, 2.0, 3.0, 3.4];
+        let large = sigmas.map(|sigma| ([50, 50, 300 - sigma as u32, 200], sigma));
+        let whole = tiles(&large);
+        assert_eq!(whole.uploads().bytes(), 400 * 300 * 3);
+        assert_eq!(whole.uploads().rects.len(), 1);
+    }
+}

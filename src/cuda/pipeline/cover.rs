@@ -185,7 +185,7 @@ fn is_in_place(DevicePlanes { sources, destinations }: &DevicePlanes) -> bool {
     sources.iter().zip(destinations).all(is_same)
 }
 
-/// The copy of a frame beside the blurs of its regions, on a stream of its own: it takes half as long as they do.
+/// The copy of a frame on a second stream, while its regions are blurred: it takes half as long as they do.
 pub struct FrameCopy {
     stream: Stream,
     begin: Event,
