@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use common::Noise;
 use common::cases::{self, Case, Content};
@@ -99,20 +101,30 @@ fn banded_steps(batch: &TensorBatch, bands: u32) -> Vec<Launch> {
 struct Program(Child);
 
 impl Program {
-    fn build(sanitizer: &str, defines: &[String]) -> Self {
+    /// Compiles the program, unless another test has: an executable must not be written while it runs.
+    fn compile(sanitizer: &str, defines: &[String]) -> PathBuf {
+        static COMPILED: Mutex<BTreeMap<String, Arc<OnceLock<()>>>> = Mutex::new(BTreeMap::new());
         let defined: String = defines.concat().chars().filter(char::is_ascii_alphanumeric).collect();
         let name = format!("kernels-{}{defined}", &sanitizer[..6]);
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let built = Command::new("g++")
-            .args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
-            .arg(format!("-fsanitize={sanitizer}"))
-            .args(defines)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/run.cpp"))
-            .arg("-o")
-            .arg(&program)
-            .output()
-            .expect("g++ is needed to test the kernels: install it with scripts/setup");
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+        let compiled = Arc::clone(COMPILED.lock().unwrap().entry(name).or_default());
+        compiled.get_or_init(|| {
+            let built = Command::new("g++")
+                .args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
+                .arg(format!("-fsanitize={sanitizer}"))
+                .args(defines)
+                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/run.cpp"))
+                .arg("-o")
+                .arg(&program)
+                .output()
+                .expect("g++ is needed to test the kernels: install it with scripts/setup");
+            assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        });
+        program
+    }
+
+    fn build(sanitizer: &str, defines: &[String]) -> Self {
+        let program = Self::compile(sanitizer, defines);
         // Without address space randomisation if possible: some thread sanitizers do not start with much of it.
         let fixed = Command::new("setarch").args(["-R", "true"]).output().is_ok_and(|output| output.status.success());
         let mut command = Command::new(if fixed { Path::new("setarch") } else { &program });
