@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Build script: passes the commit and its date to the plugin description, and translates `kernels/abi.h` to Rust.
+//! Build script: passes the commit and its date to the plugin description, and translates `kernels/abi.h` and
+//! `kernels/parts.txt` to Rust.
 //!
 //! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields, and its pixel
 //! families as an enum, so that the host and the kernels cannot disagree. The parser knows only the forms that the
-//! header announces and rejects every other line.
+//! header announces and rejects every other line. `OUT_DIR/kernel_parts.rs` has the parts of the prebuilt kernels as an enum,
+//! and the groups of architectures with their files.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
 const HEADER: &str = "kernels/abi.h";
+const PARTS: &str = "kernels/parts.txt";
 
 fn main() {
     gst_plugin_version_helper::info();
 
-    println!("cargo:rerun-if-changed={HEADER}");
-    let header = fs::read_to_string(HEADER).unwrap_or_else(|error| panic!("{HEADER}: {error}"));
-    let rust = translate(&header).unwrap_or_else(|error| panic!("{error}"));
     let out_dir = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
-    let path = Path::new(&out_dir).join("kernel_abi.rs");
-    fs::write(&path, rust).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for (source, name, translate) in [
+        (HEADER, "kernel_abi.rs", translate as fn(&str) -> Result<String, String>),
+        (PARTS, "kernel_parts.rs", translate_parts),
+    ] {
+        println!("cargo:rerun-if-changed={source}");
+        let text = fs::read_to_string(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+        let rust = translate(&text).unwrap_or_else(|error| panic!("{error}"));
+        let path = Path::new(&out_dir).join(name);
+        fs::write(&path, rust).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
 }
 
 /// A struct whose closing brace has not been read yet.
@@ -133,8 +141,7 @@ fn pixel_family(families: &str, docs: &str) -> Option<String> {
     let (mut variants, mut all, mut names, mut count) = (String::new(), String::new(), String::new(), 0);
     for family in families.split_whitespace() {
         let family = family.strip_prefix("X(")?.strip_suffix(')')?;
-        let capitalise = |word: &str| Some(word.get(..1)?.to_uppercase() + word.get(1..)?);
-        let variant = family.split('_').map(capitalise).collect::<Option<String>>()?;
+        let variant = variant(family)?;
         writeln!(variants, "/// `{family}`.\n{variant},").ok()?;
         write!(all, "Self::{variant}, ").ok()?;
         writeln!(names, "Self::{variant} => \"{family}\",").ok()?;
@@ -147,4 +154,89 @@ fn pixel_family(families: &str, docs: &str) -> Option<String> {
          /// The suffix of the family's entry points.\n\
          pub fn name(self) -> &'static str {{\nmatch self {{\n{names}}}\n}}\n}}\n"
     ))
+}
+
+/// The name of an enum's variant: `u8_c12` becomes `U8C12`.
+fn variant(name: &str) -> Option<String> {
+    let capitalise = |word: &str| Some(word.get(..1)?.to_uppercase() + word.get(1..)?);
+    name.split('_').map(capitalise).collect()
+}
+
+/// A line `group` or `part` of the list of parts.
+type Entry<'a> = (&'a str, &'a str, Vec<&'a str>);
+
+/// Returns the parts as an enum and the groups as a table. An error names the line that cannot be translated.
+fn translate_parts(list: &str) -> Result<String, String> {
+    let (mut groups, mut parts): (Vec<Entry>, Vec<Entry>) = (Vec::new(), Vec::new());
+    for (index, line) in list.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        let entries = match words.next() {
+            Some("group") => Some(&mut groups),
+            Some("part") => Some(&mut parts),
+            _ => None,
+        };
+        let entry = words.next().zip(words.next()).map(|(name, kind)| (name, kind, words.collect::<Vec<_>>()));
+        match (entries, entry) {
+            (Some(entries), Some(entry)) if !entry.2.is_empty() => entries.push(entry),
+            _ => return Err(format!("{PARTS}:{}: build.rs cannot translate `{line}`", index + 1)),
+        }
+    }
+    let error = |_| format!("{PARTS}: the list cannot be written as Rust");
+    let mut rust = format!("// Generated from {PARTS} by build.rs.\n");
+    part_enum(&parts, &mut rust).map_err(error)?;
+    group_table(&groups, &parts, &mut rust).map_err(error)?;
+    Ok(rust)
+}
+
+/// The enum of the parts.
+fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
+    let (mut variants, mut all, mut names, mut kernels) = (String::new(), String::new(), String::new(), String::new());
+    for (name, _, entry_points) in parts {
+        let variant = variant(name).ok_or(std::fmt::Error)?;
+        writeln!(variants, "/// `{name}`.\n{variant},")?;
+        write!(all, "Self::{variant}, ")?;
+        writeln!(names, "Self::{variant} => \"{name}\",")?;
+        writeln!(kernels, "Self::{variant} => &{entry_points:?},")?;
+    }
+    writeln!(
+        rust,
+        "/// A part of the prebuilt kernels: those that share an image.\n\
+         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]\npub enum Part {{\n{variants}}}\n\
+         impl Part {{\n/// All parts.\npub const ALL: [Self; {count}] = [{all}];\n\
+         /// Its name in `{PARTS}`.\npub fn name(self) -> &'static str {{\nmatch self {{\n{names}}}\n}}\n\
+         /// The entry points of its kernels.\n\
+         pub fn entry_points(self) -> &'static [&'static str] {{\nmatch self {{\n{kernels}}}\n}}\n}}",
+        count = parts.len(),
+    )
+}
+
+/// The table of the groups, each with the files that it has, in the order of the parts.
+fn group_table(groups: &[Entry], parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
+    let mut table = String::new();
+    for (group, wide_kernels, architectures) in groups {
+        let (mut images, mut files) = (String::new(), String::new());
+        for architecture in architectures {
+            let number: i32 = architecture.parse().map_err(|_| std::fmt::Error)?;
+            let name = if *group == "ptx" { "ptx".to_owned() } else { format!("sm_{number}") };
+            let (major, minor) = (number / 10, number % 10);
+            writeln!(images, "ImageName {{ capability: ({major}, {minor}), name: \"general-{name}\" }},")?;
+        }
+        for (part, kind, _) in parts {
+            let path = format!("/kernels/prebuilt/{group}/{part}.zst");
+            if [*wide_kernels, "all"].contains(kind) {
+                writeln!(files, "Some(include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")?;
+            } else {
+                writeln!(files, "None,")?;
+            }
+        }
+        let wide_kernels = variant(wide_kernels).ok_or(std::fmt::Error)?;
+        writeln!(
+            table,
+            "Group {{\nis_portable: {},\nwide_kernels: WideKernels::{wide_kernels},\nimages: &[\n{images}],\n\
+             files: [\n{files}],\n}},",
+            *group == "ptx",
+        )?;
+    }
+    let count = groups.len();
+    writeln!(rust, "/// The groups of architectures.\nstatic GROUPS: [Group; {count}] = [\n{table}];")
 }

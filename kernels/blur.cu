@@ -13,9 +13,6 @@
 // Tensor cores multiply bytes in the shape that the kernels use, and copies are asynchronous, from sm_80 on.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define BLUR_HAS_TENSOR_CORES
-#include "tensor_blur.cuh"
-#include "tensor_decimate.cuh"
-#include "tensor_interpolate.cuh"
 #endif
 #endif
 
@@ -538,63 +535,5 @@ __device__ __forceinline__ void specialised_tile(const BlurArgs& args, const Blu
 }
 BLUR_ENTRY(blur_specialised, BLUR_FUSED_THREADS, 4, BLUR_SINGLE_PLANE, specialised_tile)
 #else
-
-// Planes of one and of two channels in one launch, as in NV12.
-template <class SAMPLE> struct OneOrTwoChannels {
-  using T = SAMPLE;
-};
-template <class T, class R> struct TileBlur<OneOrTwoChannels<T>, R> {
-  static __device__ __forceinline__ void fused(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
-    if (plane.channels == 1)
-      TileBlur<Interleaved<T, 1>, R>::fused(args, plane, block);
-    else
-      TileBlur<Interleaved<T, 2>, R>::fused(args, plane, block);
-  }
-  static __device__ __forceinline__ void rows(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
-    if (plane.channels == 1)
-      TileBlur<Interleaved<T, 1>, R>::rows(args, plane, block);
-    else
-      TileBlur<Interleaved<T, 2>, R>::rows(args, plane, block);
-  }
-};
-
-// The pixel layout of each name in BLUR_FAMILIES.
-namespace family {
-using u8_c12 = OneOrTwoChannels<u8>;
-using u8_c3 = Interleaved<u8, 3>;
-using u8_c4 = Interleaved<u8, 4>;
-using u16_c12 = OneOrTwoChannels<u16>;
-using u16_c3 = Interleaved<u16, 3>;
-using u16_c4 = Interleaved<u16, 4>;
-using yuv422 = Yuv422;
-using packed1010102 = Packed1010102;
-}  // namespace family
-
-// Whether a launch of the family has a single plane.
-template <class FAMILY> constexpr bool SINGLE_PLANE = true;
-template <class T> constexpr bool SINGLE_PLANE<OneOrTwoChannels<T>> = false;
-
-// Blocks that have to fit on a multiprocessor, which limits the registers of a thread. The portable PTX uses smaller
-// numbers, because ptxas needs more registers for it on older and on newer chips and would spill.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
-template <class FAMILY> constexpr int FUSED_MIN_BLOCKS = sizeof(typename FAMILY::T) == 1 ? 5 : 4;
-template <> constexpr int FUSED_MIN_BLOCKS<Yuv422> = 4;
-template <class T>
-constexpr int FUSED_MIN_BLOCKS<OneOrTwoChannels<T>> = __CUDA_ARCH__ >= 1200 ? 3 : sizeof(T) == 1 ? 5 : 4;
-#define COLUMNS_MIN_BLOCKS 2
-#else
-template <class FAMILY> constexpr int FUSED_MIN_BLOCKS = 3;
-#define COLUMNS_MIN_BLOCKS 1
-#endif
-#define ROWS_MIN_BLOCKS 4
-
-#define BLUR_FAMILY_ENTRIES(name) \
-  BLUR_ENTRY(blur_fused_##name, BLUR_FUSED_THREADS, FUSED_MIN_BLOCKS<family::name>, SINGLE_PLANE<family::name>, \
-             (TileBlur<family::name, RuntimeRadius>::fused)) \
-  BLUR_ENTRY(blur_rows_##name, BLUR_ROWS_THREADS, ROWS_MIN_BLOCKS, SINGLE_PLANE<family::name>, \
-             (TileBlur<family::name, RuntimeRadius>::rows))
-BLUR_FAMILIES(BLUR_FAMILY_ENTRIES)
-BLUR_ENTRY(blur_columns, BLUR_COLUMNS_THREADS, COLUMNS_MIN_BLOCKS, false, columns_tile)
-
 #include "entries.cuh"
 #endif

@@ -1,7 +1,95 @@
 // SPDX-License-Identifier: MPL-2.0
-// The entry points for the levels of the wide form and for alpha. Included by blur.cu, after what they call.
+// The entry points of the prebuilt kernels, by part. Included by blur.cu, after what they call.
+//
+// An image has the kernels of one part; parts.txt lists the parts and their kernels. scripts/build-kernels compiles one by
+// defining BLUR_PART and BLUR_PART_<part> as 1. Without BLUR_PART all kernels are compiled.
 #ifndef BLUR_ENTRIES_H
 #define BLUR_ENTRIES_H
+
+// For #if, which takes a name that is not defined as 0.
+#define BLUR_HAS_PART(part) (!BLUR_PART || BLUR_PART_##part)
+
+// Planes of one and of two channels in one launch, as in NV12.
+template <class SAMPLE> struct OneOrTwoChannels {
+  using T = SAMPLE;
+};
+template <class T, class R> struct TileBlur<OneOrTwoChannels<T>, R> {
+  static __device__ __forceinline__ void fused(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+    if (plane.channels == 1)
+      TileBlur<Interleaved<T, 1>, R>::fused(args, plane, block);
+    else
+      TileBlur<Interleaved<T, 2>, R>::fused(args, plane, block);
+  }
+  static __device__ __forceinline__ void rows(const BlurArgs& args, const BlurPlane& plane, const Block& block) {
+    if (plane.channels == 1)
+      TileBlur<Interleaved<T, 1>, R>::rows(args, plane, block);
+    else
+      TileBlur<Interleaved<T, 2>, R>::rows(args, plane, block);
+  }
+};
+
+// The pixel layout of each name in BLUR_FAMILIES.
+namespace family {
+using u8_c12 = OneOrTwoChannels<u8>;
+using u8_c3 = Interleaved<u8, 3>;
+using u8_c4 = Interleaved<u8, 4>;
+using u16_c12 = OneOrTwoChannels<u16>;
+using u16_c3 = Interleaved<u16, 3>;
+using u16_c4 = Interleaved<u16, 4>;
+using yuv422 = Yuv422;
+using packed1010102 = Packed1010102;
+}  // namespace family
+
+// Whether a launch of the family has a single plane.
+template <class FAMILY> constexpr bool SINGLE_PLANE = true;
+template <class T> constexpr bool SINGLE_PLANE<OneOrTwoChannels<T>> = false;
+
+// Blocks that have to fit on a multiprocessor, which limits the registers of a thread. The portable PTX uses smaller
+// numbers, because ptxas needs more registers for it on older and on newer chips and would spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+template <class FAMILY> constexpr int FUSED_MIN_BLOCKS = sizeof(typename FAMILY::T) == 1 ? 5 : 4;
+template <> constexpr int FUSED_MIN_BLOCKS<Yuv422> = 4;
+template <class T>
+constexpr int FUSED_MIN_BLOCKS<OneOrTwoChannels<T>> = __CUDA_ARCH__ >= 1200 ? 3 : sizeof(T) == 1 ? 5 : 4;
+#define COLUMNS_MIN_BLOCKS 2
+#else
+template <class FAMILY> constexpr int FUSED_MIN_BLOCKS = 3;
+#define COLUMNS_MIN_BLOCKS 1
+#endif
+#define ROWS_MIN_BLOCKS 4
+
+#define BLUR_FAMILY_ENTRIES(name) \
+  BLUR_ENTRY(blur_fused_##name, BLUR_FUSED_THREADS, FUSED_MIN_BLOCKS<family::name>, SINGLE_PLANE<family::name>, \
+             (TileBlur<family::name, RuntimeRadius>::fused)) \
+  BLUR_ENTRY(blur_rows_##name, BLUR_ROWS_THREADS, ROWS_MIN_BLOCKS, SINGLE_PLANE<family::name>, \
+             (TileBlur<family::name, RuntimeRadius>::rows))
+#if BLUR_HAS_PART(u8_c12)
+BLUR_FAMILY_ENTRIES(u8_c12)
+#endif
+#if BLUR_HAS_PART(u8_c3)
+BLUR_FAMILY_ENTRIES(u8_c3)
+#endif
+#if BLUR_HAS_PART(u8_c4)
+BLUR_FAMILY_ENTRIES(u8_c4)
+#endif
+#if BLUR_HAS_PART(u16_c12)
+BLUR_FAMILY_ENTRIES(u16_c12)
+#endif
+#if BLUR_HAS_PART(u16_c3)
+BLUR_FAMILY_ENTRIES(u16_c3)
+#endif
+#if BLUR_HAS_PART(u16_c4)
+BLUR_FAMILY_ENTRIES(u16_c4)
+#endif
+#if BLUR_HAS_PART(yuv422)
+BLUR_FAMILY_ENTRIES(yuv422)
+#endif
+#if BLUR_HAS_PART(packed1010102)
+BLUR_FAMILY_ENTRIES(packed1010102)
+#endif
+#if BLUR_HAS_PART(columns)
+BLUR_ENTRY(blur_columns, BLUR_COLUMNS_THREADS, COLUMNS_MIN_BLOCKS, false, columns_tile)
+#endif
 
 // The kernels of a level, for the families of interleaved samples. Planes of one and of two channels share launches.
 #define BLUR_LEVEL_ENTRIES(name, T, call) \
@@ -32,15 +120,30 @@
 #define LEVEL_C4(step, T) step<T, 4>(args, plane, block, SHARED_MEMORY)
 // Bytes have faster kernels where there are tensor cores.
 #if !defined(BLUR_HAS_TENSOR_CORES) || defined(BLUR_ON_CPU)
+#if BLUR_HAS_PART(level_u8_c12)
 BLUR_LEVEL_ENTRIES(u8_c12, u8, LEVEL_C12)
+#endif
+#if BLUR_HAS_PART(level_u8_c3)
 BLUR_LEVEL_ENTRIES(u8_c3, u8, LEVEL_C3)
+#endif
+#if BLUR_HAS_PART(level_u8_c4)
 BLUR_LEVEL_ENTRIES(u8_c4, u8, LEVEL_C4)
 #endif
+#endif
+#if BLUR_HAS_PART(level_u16_c12)
 BLUR_LEVEL_ENTRIES(u16_c12, u16, LEVEL_C12)
+#endif
+#if BLUR_HAS_PART(level_u16_c3)
 BLUR_LEVEL_ENTRIES(u16_c3, u16, LEVEL_C3)
+#endif
+#if BLUR_HAS_PART(level_u16_c4)
 BLUR_LEVEL_ENTRIES(u16_c4, u16, LEVEL_C4)
+#endif
+#if BLUR_HAS_PART(axis)
 extern "C" __global__ void __launch_bounds__(BLUR_AXIS_THREADS, 8) blur_axis(const AxisArgs args) { axis_step(args); }
+#endif
 
+#if BLUR_HAS_PART(cover)
 extern "C" __global__ void __launch_bounds__(BLUR_COVER_THREADS) blur_cover(const CoverArgs args) {
   const CoverRect& rect = item_of_block(args.rects);
   wait_for_previous_kernel();
@@ -52,15 +155,24 @@ extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_su
 extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_write(const MosaicArgs args) {
   mosaic_write(item_of_block(args.grids), SHARED_MEMORY);
 }
+#endif
 
+#if BLUR_HAS_PART(alpha)
 extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_premultiply(const AlphaArgs args) {
   premultiply(args);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_unpremultiply(const AlphaArgs args) {
   unpremultiply(args);
 }
+#endif
 
-#ifdef BLUR_HAS_TENSOR_CORES
+// Included only by the parts that use them, because an image has all constants of its source, used or not.
+#if defined(BLUR_HAS_TENSOR_CORES) && (BLUR_HAS_PART(tensor_c12) || BLUR_HAS_PART(tensor_c3) || \
+                                       BLUR_HAS_PART(tensor_c4) || BLUR_HAS_PART(tensor_small))
+#include "tensor_blur.cuh"
+#include "tensor_decimate.cuh"
+#include "tensor_interpolate.cuh"
+
 #define TENSOR_BOUNDS(step) __launch_bounds__(32 * BLUR_TENSOR_##step##_WARPS, TENSOR_##step##_RESIDENT)
 
 // Planes of three and of four channels: one to a launch, and a kernel for each factor.
@@ -75,11 +187,16 @@ extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_unpremulti
     let_next_kernel_start(); \
     interpolate_plane<C, S, false>(args.planes[0]); \
   }
+#if BLUR_HAS_PART(tensor_c3)
 BLUR_TENSOR_ENTRIES(3, 2)
 BLUR_TENSOR_ENTRIES(3, 4)
+#endif
+#if BLUR_HAS_PART(tensor_c4)
 BLUR_TENSOR_ENTRIES(4, 2)
 BLUR_TENSOR_ENTRIES(4, 4)
+#endif
 
+#if BLUR_HAS_PART(tensor_c12)
 // Planes of one and of two channels, several to a launch, each with its own factor.
 extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_u8_c12(const TensorArgs args) {
   let_next_kernel_start();
@@ -104,7 +221,9 @@ extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_u8
     else interpolate_plane<2, 2, false>(plane);
   }
 }
+#endif
 
+#if BLUR_HAS_PART(tensor_small)
 // Small planes of any number of channels, several to a launch. Levels below the first have the factor 4.
 extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_small(const TensorArgs args) {
   let_next_kernel_start();
@@ -130,5 +249,6 @@ extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_sm
   }
 BLUR_TENSOR_BLUR_ENTRY(blur_tensor_blur_short, TENSOR_BLUR_SHORT_RESIDENT, blur_tiles(BLUR_TENSOR_RADIUS_SHORT))
 BLUR_TENSOR_BLUR_ENTRY(blur_tensor_blur_long, TENSOR_BLUR_LONG_RESIDENT, blur_tiles(BLUR_TENSOR_RADIUS_MAX))
+#endif
 #endif
 #endif

@@ -10,12 +10,14 @@ import hashlib
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -23,6 +25,7 @@ PREBUILT = KERNELS / "prebuilt"
 SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "level.cuh",
            "overlap.cuh", "pixels.cuh", "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_interpolate.cuh",
            "tensor_taps.cuh", "tile_loader.cuh", "warp.cuh")
+PARTS_LIST = KERNELS / "parts.txt"
 PINS = KERNELS / "toolchain.txt"
 TOOLCHAIN = ROOT / "target" / "kernels-toolchain"
 # In loading order: NVRTC opens the builtins by their bare name, which succeeds only if they are already loaded.
@@ -31,36 +34,48 @@ NVRTC = (TOOLCHAIN / "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9",
 PTXAS_12 = TOOLCHAIN / "nvidia/cuda_nvcc/bin/ptxas"
 PTXAS_13 = TOOLCHAIN / "nvidia/cu13/bin/ptxas"
 
-CUBIN_ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
-PTX_ARCH = "sm_60"
+PTX = "ptx"
 # The PTX version of CUDA 11.8, whose driver is the oldest supported one.
 PTX_VERSION_MAX = (7, 8)
-# The ptxas for each architecture that the PTX has to assemble for. These are all supported ones: a chip without a CUBIN
-# runs the PTX, and a driver can be configured to prefer PTX on any chip.
-PTXAS = {"sm_60": PTXAS_12, "sm_61": PTXAS_12, "sm_70": PTXAS_12}
-PTXAS.update({arch: PTXAS_13 for arch in (*CUBIN_ARCHS, "sm_87", "sm_110")})
-PTX = f"{PTX_ARCH}.ptx.zst"
-IMAGES = (*(f"{arch}.cubin.zst" for arch in CUBIN_ARCHS), PTX)
+# Architectures that only CUDA 13 names. Its drivers are the only ones that know them, so machine code by its ptxas does
+# not exclude any; it is assembled from the PTX that NVRTC makes for the nearest older architecture.
+ASSEMBLED = {"sm_110": "compute_100"}
 SUMS = "SHA256SUMS"
 TOTAL_BYTES_MAX = 3 << 20
 
 
-def entry_points(image):
-    """The names of the kernels of an image: two per pixel family, those of the wide form, and those for all families."""
-    families = re.search(r"^#define BLUR_FAMILIES\(X\) (.*)$", (KERNELS / "abi.h").read_text(), re.M)
-    names = re.findall(r"X\((\w+)\)", families.group(1))
-    kernels = {f"blur_{kernel}_{name}" for kernel in ("fused", "rows") for name in names}
-    kernels |= {"blur_columns", "blur_axis", "blur_premultiply", "blur_unpremultiply"}
-    kernels |= {"blur_cover", "blur_mosaic_sums", "blur_mosaic_write"}
-    # Planes of bytes have tensor-core kernels for the wide form where there are tensor cores.
-    has_tensor_cores = image not in (PTX, "sm_75.cubin.zst")
-    levels = [name for name in names if re.fullmatch(r"u16_c\d+" if has_tensor_cores else r"u\d+_c\d+", name)]
-    kernels |= {f"blur_{kernel}_{name}" for kernel in ("decimate", "interpolate") for name in levels}
-    if has_tensor_cores:
-        pixels = ("small", "u8_c12", "u8_c3_s2", "u8_c3_s4", "u8_c4_s2", "u8_c4_s4")
-        kernels |= {f"blur_tensor_{kernel}_{name}" for kernel in ("decimate", "interpolate") for name in pixels}
-        kernels |= {"blur_tensor_blur_short", "blur_tensor_blur_long"}
-    return kernels
+class Group(NamedTuple):
+    """Architectures whose images share files."""
+    name: str
+    wide: str
+    archs: tuple
+
+
+class Part(NamedTuple):
+    """Kernels that share an image."""
+    name: str
+    groups: str
+    kernels: frozenset
+
+
+def parts_list():
+    """The groups and the parts of kernels/parts.txt."""
+    lines = [line.split() for line in PARTS_LIST.read_text().splitlines() if line and not line.startswith("#")]
+    groups = [Group(name, wide, tuple(f"sm_{arch}" for arch in archs))
+              for kind, name, wide, *archs in lines if kind == "group"]
+    parts = [Part(name, which, frozenset(kernels)) for kind, name, which, *kernels in lines if kind == "part"]
+    return groups, parts
+
+
+GROUPS, PARTS = parts_list()
+FILES = {f"{group.name}/{part.name}.zst": (group, part)
+         for group in GROUPS for part in PARTS if part.groups in ("all", group.wide)}
+CUBIN_ARCHS = [arch for group in GROUPS if group.name != PTX for arch in group.archs]
+(PTX_ARCH,) = (arch for group in GROUPS if group.name == PTX for arch in group.archs)
+# The ptxas for each architecture that the PTX has to assemble for. These are all supported ones: a chip without a CUBIN
+# runs the PTX, and a driver can be configured to prefer PTX on any chip.
+PTXAS = {"sm_60": PTXAS_12, "sm_61": PTXAS_12, "sm_70": PTXAS_12}
+PTXAS.update({arch: PTXAS_13 for arch in (*CUBIN_ARCHS, "sm_87", "sm_110")})
 
 
 class BuildError(Exception):
@@ -120,6 +135,11 @@ def char_pointers(values):
     return (ctypes.c_char_p * len(values))(*values)
 
 
+def defines(part):
+    """The definitions that compile the kernels of one part."""
+    return ["-DBLUR_PART=1", f"-DBLUR_PART_{part.name}=1"]
+
+
 class Nvrtc:
     """The CUDA C++ compiler that builds the CUBINs."""
 
@@ -138,30 +158,45 @@ class Nvrtc:
         self.call(f"Get{what}", program, buffer)
         return buffer.raw
 
-    def cubin(self, arch):
-        """Returns the CUBIN and the compiler's log."""
+    def compile(self, arch, part, what):
+        """Returns the CUBIN or the PTX, and the compiler's log."""
         source, *headers = ((KERNELS / name).read_bytes() for name in SOURCES)
         name, *header_names = (name.encode() for name in SOURCES)
-        options = (b"--gpu-architecture=" + arch.encode(), b"--std=c++17", b"--ptxas-options=-v")
+        options = [f"--gpu-architecture={arch}", "--std=c++17", *defines(part)]
+        if what == "CUBIN":
+            options.append("--ptxas-options=-v")
+        options = [option.encode() for option in options]
         program = ctypes.c_void_p()
         self.call("CreateProgram", ctypes.byref(program), source, name, len(headers), char_pointers(headers),
                   char_pointers(header_names))
         try:
             self.call("CompileProgram", program, len(options), char_pointers(options))
-            return self.output("CUBIN", program), self.output("ProgramLog", program).decode()
+            return self.output(what, program), self.output("ProgramLog", program).decode()
         except BuildError as error:
             text = self.output("ProgramLog", program).decode().strip("\0\n ")
-            raise BuildError(f"{arch}: {error}: {text}") from None
+            raise BuildError(f"{part.name} for {arch}: {error}: {text}") from None
         finally:
             self.call("DestroyProgram", ctypes.byref(program))
 
+    def cubin(self, arch, part):
+        """Returns the CUBIN of a part and the log of ptxas."""
+        if arch not in ASSEMBLED:
+            return self.compile(arch, part, "CUBIN")
+        ptx, _ = self.compile(ASSEMBLED[arch], part, "PTX")
+        with tempfile.TemporaryDirectory() as temp:
+            source, cubin = Path(temp, "part.ptx"), Path(temp, "part.cubin")
+            source.write_bytes(ptx.rstrip(b"\0"))
+            done = run(PTXAS_13, f"-arch={arch}", "-v", "-o", cubin, source)
+            return cubin.read_bytes(), (done.stdout + done.stderr).decode()
 
-def portable_ptx():
-    """Returns the PTX after a line with clang's version, since the text depends on it."""
+
+def portable_ptx(part):
+    """Returns the PTX of a part after a line with clang's version, since the text depends on it."""
     version = run("clang", "--version").stdout.split(b"\n")[0].strip()
     options = ("-x cuda --cuda-device-only -nocudainc -nocudalib -std=c++17 -O3 -Xclang -target-feature -Xclang +ptx70 "
                f"--cuda-gpu-arch={PTX_ARCH} -S -o -")
-    return b"// " + version + b"\n" + run("clang", *options.split(), SOURCES[0], cwd=KERNELS).stdout
+    command = ("clang", *options.split(), *defines(part), SOURCES[0])
+    return b"// " + version + b"\n" + run(*command, cwd=KERNELS).stdout
 
 
 def ptx_compiler(ptx):
@@ -182,29 +217,41 @@ def assemble(ptx, arch, problems):
     return (done.stdout + done.stderr).decode()
 
 
-def compress(image):
+def join(images):
+    """The content of a file: for each image its compute capability (major * 10 + minor) and its length, both as 32-bit
+    little-endian numbers; two zeros; then the images. src/cuda/kernels/images.rs reads it."""
+    index = [number for arch, image in images for number in (int(arch[3:]), len(image))]
+    return struct.pack(f"<{len(index) + 2}I", *index, 0, 0) + b"".join(image for _, image in images)
+
+
+def only_image(data):
+    """The image of a file that has one."""
+    return data[16:]
+
+
+def compress(data):
     # With one thread and a known size the bytes depend only on zstd's version.
-    size = f"--stream-size={len(image)}"
-    return run("zstd", "--ultra", "-22", "--single-thread", size, "-q", "-c", input=image).stdout
+    size = f"--stream-size={len(data)}"
+    return run("zstd", "--ultra", "-22", "--single-thread", size, "-q", "-c", input=data).stdout
 
 
 def checksums(folder):
-    """The lines of SHA256SUMS for the sources, the pins and the images, in the format of sha256sum run in kernels/."""
-    files = [(name, KERNELS / name) for name in (*SOURCES, PINS.name)]
-    files += [(f"prebuilt/{name}", folder / name) for name in IMAGES if (folder / name).exists()]
+    """The lines of SHA256SUMS for the inputs and the files, in the format of sha256sum run in kernels/."""
+    files = [(name, KERNELS / name) for name in (*SOURCES, PARTS_LIST.name, PINS.name)]
+    files += [(f"prebuilt/{name}", folder / name) for name in FILES if (folder / name).exists()]
     return [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for name, path in files]
 
 
-def write(folder, images, pool):
-    folder.mkdir()
-    for name, data in zip(images, pool.map(compress, images.values())):
+def write(folder, fresh, pool):
+    for name, data in zip(fresh, pool.map(compress, fresh.values())):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     (folder / SUMS).write_text("".join(checksums(folder)))
 
 
 def check_sums(folder, problems):
-    names = {path.name for path in folder.iterdir()}
-    for name in sorted(names ^ {*IMAGES, SUMS}):
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    for name in sorted(names ^ {*FILES, SUMS}):
         problems.append(f"kernels/prebuilt/{name} {'is not an expected file' if name in names else 'is missing'}")
     listed = (folder / SUMS).read_text().splitlines(keepends=True) if SUMS in names else []
     actual = checksums(folder)
@@ -215,43 +262,47 @@ def check_sums(folder, problems):
         problems.append(f"kernels/prebuilt/{SUMS} has unexpected lines or lines out of order")
 
 
-def check_images(folder, fresh, pool, problems):
-    """Compares the folder's images with new ones and returns its PTX."""
-    images = {}
-    for name in (name for name in IMAGES if (folder / name).exists()):
-        try:
-            images[name] = run("zstd", "-d", "-q", "-c", folder / name).stdout
-        except BuildError as error:
-            problems.append(f"kernels/prebuilt/{name} cannot be decompressed: {error}")
-    ptx = images.get(PTX, fresh[PTX])
-    if ptx_compiler(ptx) != ptx_compiler(fresh[PTX]):
-        list(pool.map(lambda arch: assemble(fresh[PTX], arch, problems), PTXAS))
-        message(f"{PTX} was built by {ptx_compiler(ptx)}: the PTX of {ptx_compiler(fresh[PTX])} is assembled, not compared")
-        del images[PTX]
-    for name, image in images.items():
-        if image != fresh[name]:
+def check_files(folder, fresh, problems):
+    """Compares the folder's files with new ones. Returns the PTX by part: the folder's, or the new one if the folder's is
+    by another version of clang."""
+    ptx = {}
+    for name in fresh:
+        group, part = FILES[name]
+        data = fresh[name]
+        if (folder / name).exists():
+            try:
+                data = run("zstd", "-d", "-q", "-c", folder / name).stdout
+            except BuildError as error:
+                problems.append(f"kernels/prebuilt/{name} cannot be decompressed: {error}")
+        if group.name == PTX:
+            compilers = [ptx_compiler(only_image(text)) for text in (data, fresh[name])]
+            if compilers[0] != compilers[1]:
+                message(f"{name} was built by {compilers[0]}: the PTX of {compilers[1]} is assembled, not compared")
+                data = fresh[name]
+            ptx[part] = only_image(data)
+        if data != fresh[name]:
             problems.append(f"kernels/prebuilt/{name} differs from a new build of the sources")
     return ptx
 
 
-def check_ptx(ptx, problems):
+def check_ptx(ptx, what, problems):
     version = re.search(rb"^\.version (\d+)\.(\d+)$", ptx, re.M)
     if not version or tuple(map(int, version.groups())) > PTX_VERSION_MAX:
-        problems.append(f"{PTX} has a PTX version above {'.'.join(map(str, PTX_VERSION_MAX))}")
+        problems.append(f"{what} has a PTX version above {'.'.join(map(str, PTX_VERSION_MAX))}")
     if re.findall(rb"^\.target (.*)$", ptx, re.M) != [PTX_ARCH.encode()]:
-        problems.append(f"{PTX} does not have the target {PTX_ARCH}")
+        problems.append(f"{what} does not have the target {PTX_ARCH}")
     if b"\0" in ptx or re.search(rb"^\s*\.file", ptx, re.M) or bytes(ROOT) in ptx:
-        problems.append(f"{PTX} contains a NUL or a path")
+        problems.append(f"{what} contains a NUL or a path")
 
 
-def check_log(log, what, problems):
-    """Reads the output of `ptxas -v` for each function; returns the largest use of each resource by any kernel."""
+def check_log(log, part, what, problems):
+    """Reads the output of `ptxas -v` for each function; returns the use of each resource by each kernel."""
     frame = (r"Function properties for (\S+)\n"
              r"\D*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
     use = r"Compiling entry function '(\S+)'.*?Used (\d+) registers(?:[^\n]* (\d+) bytes smem)?"
     frames = {name: [int(size) for size in sizes] for name, *sizes in re.findall(frame, log)}
     uses = {name: [int(size or 0) for size in sizes] for name, *sizes in re.findall(use, log, re.S)}
-    expected = entry_points(what.split()[0])
+    expected = part.kernels
     missing, unexpected = expected - (uses.keys() & frames.keys()), uses.keys() - expected
     if missing or unexpected:
         problems.append(f"{what}: kernels missing from the compiler's log: {', '.join(sorted(missing)) or 'none'}; "
@@ -259,24 +310,30 @@ def check_log(log, what, problems):
     for name, (stack, stores, loads) in frames.items():
         if stack or stores or loads:
             problems.append(f"{what}: {name} has a stack frame of {stack} bytes, spills {stores} and reloads {loads}")
-    rows = [uses[name] + frames[name] for name in uses.keys() & frames.keys()]
-    return [max(column) for column in zip(*rows)] or ["-"] * 5
+    return [uses[name] + frames[name] for name in uses.keys() & frames.keys()]
 
 
-def report(folder, ptx, logs, pool, problems):
-    """Prints the registers, shared memory and spills of each image, and the folder's size."""
-    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-    rows = [("image", "on", "registers", "shared", "stack", "stores", "loads", "bytes")]
-    for name, arch, log in zip(IMAGES, CUBIN_ARCHS, logs):
-        rows.append((name, arch, *check_log(log, name, problems), sizes.get(name, "-")))
-    archs = sorted(PTXAS, key=lambda arch: int(arch[3:]))
-    for arch, log in zip(archs, pool.map(lambda arch: assemble(ptx, arch, problems), archs)):
-        size = sizes.get(PTX, "-") if arch == PTX_ARCH else ""
-        rows.append((PTX, arch, *check_log(log, f"{PTX} on {arch}", problems), size))
-    total = sum(sizes.values())
-    rows.append(("all", "", "", "", "", "", "", total))
+def report(folder, logs, assembled, problems):
+    """Prints the largest use of each resource by any kernel for each architecture, and the size of each file."""
+    rows = [("image", "on", "registers", "shared", "stack", "stores", "loads")]
+    uses = {}
+    for (arch, part), log in logs.items():
+        uses.setdefault(("CUBIN", arch), []).extend(check_log(log, part, f"{part.name} for {arch}", problems))
+    for (arch, part), log in assembled.items():
+        uses.setdefault(("PTX", arch), []).extend(check_log(log, part, f"PTX of {part.name} on {arch}", problems))
+    rows += [(*key, *([max(column) for column in zip(*kernels)] or ["-"] * 5)) for key, kernels in uses.items()]
     for row in rows:
-        print("{:18}{:7}{:>9}{:>8}{:>7}{:>8}{:>7}{:>8}".format(*row))
+        print("{:7}{:7}{:>9}{:>8}{:>7}{:>8}{:>7}".format(*row))
+
+    sizes = {name: (folder / name).stat().st_size for name in FILES if (folder / name).exists()}
+    print("\n{:16}".format("bytes of") + "".join(f"{group.name:>9}" for group in GROUPS))
+    for part in PARTS:
+        columns = (sizes.get(f"{group.name}/{part.name}.zst", "-") for group in GROUPS)
+        print(f"{part.name:16}" + "".join(f"{size:>9}" for size in columns))
+    totals = (sum(size for name, size in sizes.items() if FILES[name][0] == group) for group in GROUPS)
+    print("{:16}".format("all") + "".join(f"{total:>9}" for total in totals))
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"kernels/prebuilt has {total} of {TOTAL_BYTES_MAX} bytes")
     if total > TOTAL_BYTES_MAX:
         problems.append(f"kernels/prebuilt has {total} bytes, more than {TOTAL_BYTES_MAX}")
 
@@ -292,17 +349,28 @@ def main():
     if not toolchain_is_current():
         fetch_toolchain()
     problems = []
+    nvrtc = Nvrtc()
     with ThreadPoolExecutor(os.cpu_count()) as pool, tempfile.TemporaryDirectory() as temp:
-        ptx = pool.submit(portable_ptx)
-        cubins, logs = zip(*pool.map(Nvrtc().cubin, CUBIN_ARCHS))
-        fresh = dict(zip(IMAGES, (*cubins, ptx.result())))
+        cubins = {(arch, part): pool.submit(nvrtc.cubin, arch, part)
+                  for group, part in FILES.values() for arch in group.archs if group.name != PTX}
+        texts = {part: pool.submit(portable_ptx, part) for group, part in FILES.values() if group.name == PTX}
+        fresh = {}
+        for name, (group, part) in FILES.items():
+            images = ((arch, texts[part].result() if group.name == PTX else cubins[arch, part].result()[0])
+                      for arch in group.archs)
+            fresh[name] = join(list(images))
         folder = PREBUILT if check else Path(temp, PREBUILT.name)
         if not check:
             write(folder, fresh, pool)
         check_sums(folder, problems)
-        ptx = check_images(folder, fresh, pool, problems)
-        check_ptx(ptx, problems)
-        report(folder, ptx, logs, pool, problems)
+        ptx = check_files(folder, fresh, problems)
+        for part, text in ptx.items():
+            check_ptx(text, f"the PTX of {part.name}", problems)
+        archs = sorted(PTXAS, key=lambda arch: int(arch[3:]))
+        assembled = {(arch, part): pool.submit(assemble, text, arch, problems)
+                     for arch in archs for part, text in ptx.items()}
+        logs = {key: cubin.result()[1] for key, cubin in cubins.items()}
+        report(folder, logs, {key: log.result() for key, log in assembled.items()}, problems)
         if not check and not problems:
             shutil.rmtree(PREBUILT, ignore_errors=True)
             shutil.copytree(folder, PREBUILT)

@@ -44,6 +44,10 @@ pub enum CudaError {
          a smaller sigma or kernel-size"
     )]
     SharedMemory { needed: u32, limit: u32, id: u32 },
+    #[error(
+        "the plugin's prebuilt kernels, {image}, have no usable {kernel}; the plugin's file may be damaged: install it again"
+    )]
+    NoKernel { image: &'static str, kernel: String },
     #[error("CUDA device {id} failed {doing}: {status}; if it goes on, restart the program or the driver")]
     Failed { doing: &'static str, status: Status, id: u32 },
 }

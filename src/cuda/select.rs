@@ -65,16 +65,32 @@ impl KernelSelector {
         gains.then(|| SpecialisationKey::of(batch))
     }
 
-    /// Requests specialised kernels for frames that keep being recorded like this.
-    pub fn observe(&mut self, recordings: &[Recording]) {
-        let Some(mut request) = self.request.take() else { return };
+    /// Which image and passes the prebuilt kernels are chosen by.
+    pub fn prebuilt_choice(&self) -> (Image, PassStrategy) {
+        (self.image, self.strategy)
+    }
+
+    /// Loads the prebuilt kernels of the recordings, before the first of them is launched: loading between launches would keep
+    /// the device waiting. Requests specialised kernels for frames that keep being recorded like this.
+    pub fn prepare(&mut self, recordings: &[Recording]) -> Result<(), CudaError> {
         let limits = self.shared.device().limits();
+        for recording in recordings {
+            self.load(recording.kernels(|batch| self.select(batch).0, limits))?;
+        }
+        let Some(mut request) = self.request.take() else { return Ok(()) };
         let gain = recordings
             .iter()
             .flat_map(Recording::batches)
             .filter(|batch| strategy::gains_from_specialisation(batch, limits));
         request.update(gain.map(SpecialisationKey::of));
         self.request = Some(request);
+        Ok(())
+    }
+
+    /// Loads prebuilt kernels; specialised ones are loaded when they are compiled.
+    pub fn load(&self, kernels: impl IntoIterator<Item = Kernel>) -> Result<(), CudaError> {
+        let prebuilt = self.prebuilt()?;
+        kernels.into_iter().filter(|kernel| *kernel != Kernel::Specialised).try_for_each(|kernel| prebuilt.load(kernel))
     }
 
     /// The strategy for a batch now, and the specialised kernel if that is ready.
@@ -109,14 +125,14 @@ impl KernelSelector {
                     Command::Copy(copy) => {
                         stream.copy_rows(&copy.source, &copy.destination, copy.row_bytes, copy.rows)?;
                     }
-                    Command::Launch(launch) => self.launch(stream, launch, prebuilt.function(launch.kernel))?,
+                    Command::Launch(launch) => self.launch(stream, launch, prebuilt.function(launch.kernel)?)?,
                     Command::Tensor(batch) => {
                         let launch = batch.launch(limits);
-                        self.launch(stream, &launch, prebuilt.function(launch.kernel))?;
+                        self.launch(stream, &launch, prebuilt.function(launch.kernel)?)?;
                     }
                     Command::Level(batch) => {
                         for launch in batch.launches(intermediate, limits) {
-                            self.launch(stream, &launch, prebuilt.function(launch.kernel))?;
+                            self.launch(stream, &launch, prebuilt.function(launch.kernel)?)?;
                         }
                     }
                     Command::Blur(batch) => {
@@ -125,7 +141,7 @@ impl KernelSelector {
                         for launch in strategy::launches(batch, intermediate, passes, limits) {
                             let function = match launch.kernel {
                                 Kernel::Specialised => specialised.expect("selected because it is ready"),
-                                kernel => prebuilt.function(kernel),
+                                kernel => prebuilt.function(kernel)?,
                             };
                             self.launch(stream, &launch, function)?;
                         }
@@ -142,7 +158,7 @@ impl KernelSelector {
     /// The device's context is current. The memory that the launch refers to lives and is accessed by nobody else until the
     /// stream has done the work.
     pub unsafe fn enqueue_prebuilt(&self, stream: &Stream, launch: &Launch) -> Result<(), CudaError> {
-        let function = self.prebuilt()?.function(launch.kernel);
+        let function = self.prebuilt()?.function(launch.kernel)?;
         // SAFETY: the function is the launch's kernel; the memory is the caller's promise.
         unsafe { self.launch(stream, launch, function) }
     }

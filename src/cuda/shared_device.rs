@@ -35,9 +35,9 @@ impl SharedDevice {
         &self.device
     }
 
-    /// The kernels of an image, loaded on first use.
+    /// The kernels of an image, chosen on first use. Their parts are loaded when they are needed.
     pub fn prebuilt(&self, image: Image) -> Result<&PrebuiltKernels, CudaError> {
-        self.prebuilt[image as usize].get_or_try_init(|| PrebuiltKernels::load(image, &self.device))
+        self.prebuilt[image as usize].get_or_try_init(|| PrebuiltKernels::open(image, &self.device))
     }
 
     /// The specialised kernels.

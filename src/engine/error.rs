@@ -79,7 +79,8 @@ impl EngineError {
                 CudaError::NoDriver
                 | CudaError::DriverTooOld { .. }
                 | CudaError::NoDevice { .. }
-                | CudaError::DeviceTooOld { .. } => ErrorKind::Missing,
+                | CudaError::DeviceTooOld { .. }
+                | CudaError::NoKernel { .. } => ErrorKind::Missing,
             },
         }
     }

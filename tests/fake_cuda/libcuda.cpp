@@ -9,6 +9,7 @@
 #include "../../kernels/blur.cu"
 #include "../kernels/by_name.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -110,6 +111,39 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
+// A loaded image.
+struct Module {
+  // The CUBIN or PTX; empty for an image of the fake NVRTC.
+  std::string image;
+  // The prebuilt kernel that an image of the fake NVRTC runs.
+  std::string specialised;
+
+  // Whether the image has a kernel: a section of a CUBIN, or an entry of PTX.
+  bool has(const std::string& kernel) const {
+    return image.find(".text." + kernel + '\0') != std::string::npos ||
+           image.find(".entry " + kernel + '(') != std::string::npos;
+  }
+};
+
+template <class T> T read_at(const char* bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes + offset, sizeof value);
+  return value;
+}
+
+// The bytes of a CUBIN: a 64-bit ELF file ends with its last section, section header or program header.
+std::size_t elf_bytes(const char* elf) {
+  const auto sections = read_at<std::uint64_t>(elf, 0x28), programs = read_at<std::uint64_t>(elf, 0x20);
+  const auto count = read_at<std::uint16_t>(elf, 0x3c);
+  std::size_t end = std::max<std::size_t>(sections + 64 * count, programs + 56 * read_at<std::uint16_t>(elf, 0x38));
+  for (std::size_t i = 0; i < count; i++) {
+    const char* header = elf + sections + 64 * i;
+    const bool has_bytes = read_at<std::uint32_t>(header, 4) != 8;
+    if (has_bytes) end = std::max<std::size_t>(end, read_at<std::uint64_t>(header, 24) + read_at<std::uint64_t>(header, 32));
+  }
+  return end;
+}
+
 bool is_device(int device) { return device >= 0 && device < state.devices; }
 
 }  // namespace
@@ -154,6 +188,8 @@ int fake_context_count() {
   std::lock_guard<std::mutex> lock(state.mutex);
   return static_cast<int>(state.contexts.size() - state.primary.size());
 }
+// Modules that the calling thread has loaded so far.
+int fake_modules_of_thread() { return modules_of_thread; }
 // Bytes copied from host to device and from device to host so far.
 void fake_copied_bytes(std::size_t* to_device, std::size_t* to_host) {
   std::lock_guard<std::mutex> lock(state.mutex);
@@ -366,27 +402,32 @@ int cuEventDestroy_v2(Event* event) {
 }
 
 // An image of the fake NVRTC is the text "FAKEJIT TARGET KERNEL ": its one function, blur_specialised, runs the prebuilt
-// kernel KERNEL. Every other image, whatever its bytes, has the prebuilt kernels.
-int cuModuleLoadData(std::string** module, const char* image) {
+// kernel KERNEL. Every other image is a CUBIN or PTX and has the kernels that it names; their code is not run.
+int cuModuleLoadData(Module** module, const char* image) {
   ENTER(true);
   state.modules++;
-  *module = new std::string;
-  const std::string start(image, 8);
-  if (start == "FAKEJIT ") {
+  modules_of_thread++;
+  *module = new Module;
+  if (std::strncmp(image, "FAKEJIT ", 8) == 0) {
     const std::string rest(image + 8);
     const auto name = rest.find(' ') + 1;
-    **module = rest.substr(name, rest.find(' ', name) - name);
+    (*module)->specialised = rest.substr(name, rest.find(' ', name) - name);
+  } else if (std::strncmp(image, "\177ELF", 4) == 0) {
+    (*module)->image.assign(image, elf_bytes(image));
+  } else {
+    (*module)->image = image;
   }
   return CUDA_SUCCESS;
 }
-int cuModuleGetFunction(const Kernel** function, const std::string* module, const char* name) {
+int cuModuleGetFunction(const Kernel** function, const Module* module, const char* name) {
   ENTER(true);
-  const auto kernel = BY_NAME.find(std::strcmp(name, "blur_specialised") ? name : *module);
-  if (kernel == BY_NAME.end()) return CUDA_ERROR_NOT_FOUND;
+  const bool is_specialised = std::strcmp(name, "blur_specialised") == 0;
+  const auto kernel = BY_NAME.find(is_specialised ? module->specialised : name);
+  if (kernel == BY_NAME.end() || (!is_specialised && !module->has(name))) return CUDA_ERROR_NOT_FOUND;
   *function = &kernel->first;
   return CUDA_SUCCESS;
 }
-int cuModuleUnload(std::string* module) {
+int cuModuleUnload(Module* module) {
   ENTER(true);
   delete module;
   return CUDA_SUCCESS;

@@ -90,6 +90,8 @@ struct State {
 inline State state;
 // The context stack of this thread.
 inline thread_local std::vector<Context*> current;
+// Modules that this thread has loaded.
+inline thread_local int modules_of_thread = 0;
 
 // The status of the fault injected into this function, if it is due; else CUDA_ERROR_INVALID_CONTEXT if the function
 // needs a current context and there is none; else CUDA_SUCCESS.

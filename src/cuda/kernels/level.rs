@@ -292,6 +292,11 @@ impl LevelBatch {
         &self.planes
     }
 
+    /// The kernel of its launches.
+    pub fn kernel(&self) -> Kernel {
+        self.planes[0].kernel().unwrap_or(Kernel::Axis)
+    }
+
     /// Device memory for the intermediate between launches, in bytes.
     pub fn intermediate_bytes(&self) -> usize {
         self.planes.iter().map(PlaneLevel::intermediate_bytes).max().unwrap_or(0)

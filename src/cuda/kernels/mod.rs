@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
 //! ([`geometry`]), which planes share a launch ([`batch`]), which kernels suit a batch ([`strategy`]), and the recording of a
-//! plan ([`record`]). [`cover`] has the launches that cover regions. [`images`] loads the prebuilt kernels.
+//! plan ([`record`]). [`cover`] has the launches that cover regions. [`parts`] has the prebuilt kernels,
+//! and [`images`] loads them.
 
 pub mod abi;
 mod alpha;
@@ -10,6 +11,7 @@ pub mod cover;
 mod geometry;
 pub mod images;
 pub mod level;
+pub mod parts;
 pub mod record;
 pub mod strategy;
 pub mod tensor;

@@ -7,7 +7,9 @@ use super::abi::{Kernel, Launch, WideKernels};
 use super::alpha::{self, AlphaPlanes};
 use super::batch::{self, LaunchBatch, PlaneBlur};
 use super::level::{self, Direction, LevelBatch, PlaneLevel};
+use super::strategy::{self, PassStrategy};
 use super::tensor::{self, PlaneStep, Step, StepPlanes, TensorBatch};
+use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
 use crate::filter::plan::Plan;
@@ -127,6 +129,18 @@ impl<'a> Recording<'a> {
             Command::Level(batch) => Some(batch),
             _ => None,
         })
+    }
+
+    /// The kernels of the launches, with the passes that `passes` chooses for each batch of blurs. One may come several times.
+    pub fn kernels(&self, passes: impl Fn(&LaunchBatch) -> PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
+        let kernels = |command: &Command| match command {
+            Command::Copy(_) => Vec::new(),
+            Command::Launch(launch) => vec![launch.kernel],
+            Command::Blur(batch) => strategy::kernels(batch, passes(batch), limits),
+            Command::Level(batch) => vec![batch.kernel()],
+            Command::Tensor(batch) => vec![batch.kernel()],
+        };
+        self.commands.iter().flat_map(kernels).collect()
     }
 
     /// Device memory for the temporaries, in bytes.

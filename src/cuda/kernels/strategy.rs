@@ -65,7 +65,7 @@ pub fn launches(batch: &LaunchBatch, intermediate: u64, requested: PassStrategy,
 
 /// The kernels for a batch, in the order of their launches: the fastest of the generic ones, or those of the strategy that is
 /// requested, if the device has the shared memory.
-fn kernels(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
+pub fn kernels(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
     let generic = || RULES.iter().filter(|rule| rule.strategy != PassStrategy::Specialised);
     let strategy = match requested {
         PassStrategy::Best => generic().find(|rule| rule.suits(batch, limits)).map_or(requested, |rule| rule.strategy),

@@ -266,11 +266,16 @@ impl<'a> TensorBatch<'a> {
             .unwrap_or(SEGMENT_UNITS)
     }
 
-    /// The launch.
-    pub fn launch(&self, limits: DeviceLimits) -> Launch {
+    /// The kernel of its launch.
+    pub fn kernel(&self) -> Kernel {
         // A long blur in the batch needs the kernel for long ones.
         let long = self.planes.iter().find(|plane| plane.kernel() == Kernel::TensorBlurLong);
-        let kernel = long.unwrap_or(&self.planes[0]).kernel();
+        long.unwrap_or(&self.planes[0]).kernel()
+    }
+
+    /// The launch.
+    pub fn launch(&self, limits: DeviceLimits) -> Launch {
+        let kernel = self.kernel();
         let unused = TensorPlane { first_block: u32::MAX, ..TensorPlane::default() };
         let slots = self.slots();
         let mut args = TensorArgs {

@@ -8,7 +8,7 @@ use super::resident::{Enqueued, FrameStreams, ResidentState};
 use super::{Pipeline, SubmitError, device_planes};
 use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::abi::WideKernels;
+use crate::cuda::kernels::abi::{Kernel, WideKernels};
 use crate::cuda::kernels::cover;
 use crate::cuda::kernels::record::{DevicePlanes, Recording, WORKSPACE_ALIGNMENT};
 use crate::cuda::select::KernelSelector;
@@ -56,8 +56,9 @@ impl Pipeline {
         // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
         let stream = unsafe { streams.borrow(&self.compute) };
         let resident = ResidentState::get(&mut self.resident, device)?;
+        selector.load([Kernel::Cover])?;
         let bytes = match cover {
-            DeviceCover::Blur(blurs) => blurs.workspace_bytes(selector, &planes.sources, resident.workspace()),
+            DeviceCover::Blur(blurs) => blurs.prepare(selector, &planes.sources, resident.workspace())?,
             DeviceCover::Mosaic(grids) => cover::mosaic_bytes(grids),
             DeviceCover::Fill(_) => 0,
         };
@@ -97,12 +98,18 @@ impl<'a> DeviceBlurs<'a> {
         self.tiles.jobs.is_empty()
     }
 
-    /// Bytes of workspace that the blurs need. The selector may start to compile specialised kernels for them.
-    pub fn workspace_bytes(&self, selector: &mut KernelSelector, sources: &[DevicePlane], workspace: u64) -> usize {
+    /// Loads the kernels of the blurs, and returns the bytes of workspace that they need. The selector may start to compile
+    /// specialised kernels for them.
+    pub fn prepare(
+        &self,
+        selector: &mut KernelSelector,
+        sources: &[DevicePlane],
+        workspace: u64,
+    ) -> Result<usize, CudaError> {
         let recordings = self.recordings(sources, workspace, selector.wide_kernels());
-        selector.observe(&recordings);
+        selector.prepare(&recordings)?;
         let own = recordings.iter().map(|recording| selector.workspace_bytes(recording)).max();
-        self.tile_bytes() + own.unwrap_or(0)
+        Ok(self.tile_bytes() + own.unwrap_or(0))
     }
 
     /// Enqueues the blurs into the tile memory. Returns whether specialised kernels do all.

@@ -16,6 +16,7 @@ use super::{HostAddress, Pipeline, SubmitError, Times};
 use crate::cuda::driver::{self, Event, PinnedWorkspace, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
+use crate::cuda::kernels::abi::Kernel;
 use crate::cuda::kernels::record::WORKSPACE_ALIGNMENT;
 use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
@@ -137,7 +138,7 @@ impl HostCoverState {
         })
     }
 
-    /// Allocates what the tiles need if the memory is too small.
+    /// Loads the kernels, and allocates what the tiles need if the memory is too small.
     fn reserve(
         &mut self,
         selector: &mut KernelSelector,
@@ -155,7 +156,8 @@ impl HostCoverState {
             workspace: memory + workspace as u64,
         };
         let current = buffers(self.memory.address());
-        let bytes = workspace + blurs.workspace_bytes(selector, &current.picture, current.workspace);
+        selector.load([Kernel::Cover])?;
+        let bytes = workspace + blurs.prepare(selector, &current.picture, current.workspace)?;
         // The device writes what is covered after everything is uploaded, in the same place.
         let staging = WorkspaceNeed { bytes: uploads.max(downloads), varies: true };
         self.staging.reserve(staging, stream.device())?;

@@ -169,7 +169,7 @@ impl Pipeline {
         let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
         let address = resident.workspace();
         let recording = [Recording::new(plan, &planes, address, selector.wide_kernels(), None)];
-        selector.observe(&recording);
+        selector.prepare(&recording)?;
         let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
         let work = |workspace: u64| {
             let [recording] = if workspace == address {
@@ -206,7 +206,7 @@ impl Pipeline {
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
         let recording = [Recording::new(plan, &planes, 0, selector.wide_kernels(), None)];
-        selector.observe(&recording);
+        selector.prepare(&recording)?;
         let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
         let workspace = slot.reserve_workspace(need, &self.compute)?;
 
