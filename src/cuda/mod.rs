@@ -7,6 +7,7 @@ mod error;
 pub mod jit;
 pub mod kernels;
 mod pipeline;
+mod preload;
 pub mod process;
 mod select;
 pub mod shared_device;
@@ -28,6 +29,7 @@ use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
 pub use pipeline::{DeviceBlurs, DeviceCover, Enqueued, Submission, SubmitError, SubmittedFrame, Times};
 use pipeline::{Pipeline, SubmitOptions};
+use preload::Preload;
 use process::EngineGuard;
 use select::KernelSelector;
 use shared_device::SharedDevice;
@@ -42,6 +44,7 @@ pub struct CudaEngine {
     kernel_name: &'static str,
     /// Dropped with the context current.
     pipeline: ManuallyDrop<Pipeline>,
+    preload: Preload,
     _guard: EngineGuard,
 }
 
@@ -69,7 +72,8 @@ impl CudaEngine {
         };
         let guard = EngineGuard::new(Arc::clone(shared.jit()));
         let selector = KernelSelector::new(shared, image, strategy);
-        Ok(Self { selector, bands: None, kernel_name, pipeline: ManuallyDrop::new(pipeline), _guard: guard })
+        let (pipeline, preload) = (ManuallyDrop::new(pipeline), Preload::default());
+        Ok(Self { selector, bands: None, kernel_name, pipeline, preload, _guard: guard })
     }
 
     /// With the prebuilt kernels only.
@@ -140,6 +144,7 @@ impl CudaEngine {
             Submission::InFlight(frame) => frame.is_specialised(),
             Submission::Resident(enqueued) => enqueued.specialised,
         });
+        self.preload.start(&self.selector, frames.layouts());
         Ok(submission)
     }
 
@@ -162,6 +167,7 @@ impl CudaEngine {
         if let DeviceCover::Blur(..) = cover {
             self.update_kernel_name(enqueued.specialised);
         }
+        self.preload.start(&self.selector, frames.layouts());
         Ok(enqueued)
     }
 
@@ -191,6 +197,7 @@ impl CudaEngine {
         let (times, specialised) =
             unsafe { self.pipeline.cover_host(&mut self.selector, frames, tiles, plans, direct) }?;
         self.update_kernel_name(specialised);
+        self.preload.start(&self.selector, frames.layouts());
         Ok(times)
     }
 

@@ -85,6 +85,12 @@ impl FakeDriver {
         }
     }
 
+    /// Modules that this thread has loaded so far.
+    pub fn modules_of_thread(&self) -> i32 {
+        // SAFETY: `int fake_modules_of_thread()` in tests/fake_cuda/libcuda.cpp.
+        unsafe { DRIVER.get::<unsafe extern "C" fn() -> i32>(b"fake_modules_of_thread").unwrap()() }
+    }
+
     pub fn counts(&self) -> Counts {
         let mut c = [0; 8];
         // SAFETY: `void fake_counts(int*)` in tests/fake_cuda/libcuda.cpp writes eight numbers.

@@ -2,7 +2,7 @@
 //! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
 //! ([`geometry`]), which planes share a launch ([`batch`]), which kernels suit a batch ([`strategy`]), and the recording of a
 //! plan ([`record`]). [`cover`] has the launches that cover regions. [`parts`] has the prebuilt kernels,
-//! and [`images`] loads them.
+//! and [`images`] loads them. [`possible`] lists the kernels that frames can need.
 
 pub mod abi;
 mod alpha;
@@ -12,6 +12,7 @@ mod geometry;
 pub mod images;
 pub mod level;
 pub mod parts;
+pub mod possible;
 pub mod record;
 pub mod strategy;
 pub mod tensor;

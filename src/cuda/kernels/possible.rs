@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The prebuilt kernels that frames of a format can need, whatever the settings become.
+
+use super::abi::{Kernel, WideKernels};
+use super::record::{DevicePlanes, Recording};
+use super::strategy::PassStrategy;
+use crate::cuda::driver::device::DeviceLimits;
+use crate::filter::frame::PlaneLayout;
+use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
+use crate::filter::plane::DevicePlane;
+use crate::filter::{BlurParams, KERNEL_SIZE_MAX};
+
+/// Sigma and kernel-size of a blur of each kind: the direct form with short and with long taps; the wide form with levels by
+/// two and by four, one or more of them, and with short and long taps for the smallest plane. Subsampled axes and fields
+/// divide sigma by two, so there is one of each kind for them too.
+const BLURS: [(f64, u32); 13] = [
+    (1.0, 0),
+    (3.4, 0),
+    (100.0, KERNEL_SIZE_MAX),
+    (3.6, 0),
+    (5.0, 0),
+    (6.9, 0),
+    (7.1, 0),
+    (10.0, 0),
+    (14.1, 0),
+    (20.0, 0),
+    (30.0, 0),
+    (60.0, 0),
+    (250.0, 0),
+];
+
+/// How channels are selected, and what alpha does.
+const SELECTIONS: [(Selection, AlphaMode); 4] = [
+    (Selection::ALL, AlphaMode::Straight),
+    (Selection::ALL, AlphaMode::Premultiply),
+    (Selection { primary: true, chroma: false, alpha: false }, AlphaMode::Straight),
+    (Selection { primary: false, chroma: true, alpha: true }, AlphaMode::Straight),
+];
+
+/// The kernels for frames of these planes, each once: of every blur, and of every cover of regions.
+pub fn kernels(
+    layouts: &[PlaneLayout],
+    wide_kernels: WideKernels,
+    passes: PassStrategy,
+    limits: DeviceLimits,
+) -> Vec<Kernel> {
+    let plane = |layout: &PlaneLayout| {
+        let pitch = layout.row_bytes();
+        DevicePlane { address: 0, pitch, len: pitch * layout.height as usize }
+    };
+    let planes: Vec<DevicePlane> = layouts.iter().map(plane).collect();
+    let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
+    let mut kernels = vec![Kernel::Cover, Kernel::MosaicSums, Kernel::MosaicWrite];
+    let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());
+    for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
+        let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
+        let recording = Recording::new(&plan, &planes, 0, wide_kernels, None);
+        for kernel in recording.kernels(|_| passes, limits) {
+            if !kernels.contains(&kernel) {
+                kernels.push(kernel);
+            }
+        }
+    }
+    kernels
+}

@@ -1,0 +1,181 @@
+//! Which prebuilt kernels are loaded, when, and by which thread, on the fake CUDA driver (tests/fake_cuda). Each test has a
+//! device of its own, because what is loaded stays loaded until the process ends.
+
+mod common;
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use common::fake_driver::FakeDriver;
+use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
+use gst::prelude::*;
+use gst_video::VideoFormat;
+
+const NO_BINARY_FOR_GPU: i32 = 209;
+const DEVICES: i32 = 16;
+const LONG: Duration = Duration::from_secs(20);
+
+/// Waits until `done`.
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < LONG, "waited {LONG:?} for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Pushes a frame and compares it.
+fn push(blur: &mut Blur, info: &gst_video::VideoInfo, seed: u64, sigma: f64, kernel_size: u32) {
+    blur.element.set_property("sigma", sigma);
+    blur.element.set_property("kernel-size", kernel_size);
+    let image = picture(info, seed);
+    assert!(read(info, &blur.push(buffer(info, &image))) == blurred(&image, sigma, kernel_size), "{sigma}");
+}
+
+/// The streaming thread, here the test's, loads what the first frame launches. What other settings launch is loaded by another
+/// thread, and then no setting loads anything.
+#[test]
+fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
+    let driver = FakeDriver::new();
+    driver.set_devices(DEVICES, (9, 0), (13, 0));
+    let gray16 = VideoFormat::Gray16Le;
+    for (id, format, rest) in [
+        // Columns; the levels and the blur of bytes; those of premultiplied colour, which has 16 bits; regions.
+        (1, VideoFormat::Rgba, ["columns", "tensor_c4", "tensor_small", "level_u16_c4", "u16_c4", "cover"].len()),
+        (2, VideoFormat::Rgb, ["columns", "tensor_c3", "tensor_small", "cover"].len()),
+        (3, gray16, ["columns", "level_u16_c12", "cover"].len()),
+        // Chroma has half as many rows as columns, or the same: its factors can differ from each other. So can luma's.
+        (4, VideoFormat::Nv16, ["columns", "tensor_c12", "tensor_small", "axis", "u16_c12", "cover"].len()),
+    ] {
+        let (process, thread) = (driver.counts().modules, driver.modules_of_thread());
+        let loaded = || (driver.counts().modules - process, driver.modules_of_thread() - thread);
+        let mut blur = Blur::new(&format!("backend=cuda cuda-device-id={id} sigma=1"));
+        assert_eq!(loaded(), (1, 1), "{format}: opening the device loads one part");
+        let info = info(format, 64, 48);
+        blur.caps(&info);
+        // Bytes are compared by the other tests of this engine.
+        let push = |blur: &mut Blur, sigma: f64, kernel_size: u32| {
+            blur.element.set_property("sigma", sigma);
+            blur.element.set_property("kernel-size", kernel_size);
+            drop(blur.push(gst::Buffer::from_mut_slice(vec![7; info.size()])));
+        };
+        push(&mut blur, 1.0, 0);
+        assert_eq!(loaded().1, 2, "{format}: the frame launches kernels of one part");
+        let all = 2 + rest as i32;
+        wait_until("the background thread", || loaded().0 >= all);
+        for (sigma, kernel_size) in [(5.0, 0), (9.0, 0), (30.0, 0), (9.0, 63), (1.0, 0)] {
+            push(&mut blur, sigma, kernel_size);
+        }
+        assert_eq!(loaded(), (all, 2), "{format}: a change of settings loaded a part");
+        assert_eq!(stat(&blur, "frames-cuda"), 6);
+    }
+}
+
+/// Another format has other kernels.
+#[test]
+fn new_caps_load_their_parts() {
+    let driver = FakeDriver::new();
+    driver.set_devices(DEVICES, (9, 0), (13, 0));
+    let mut blur = Blur::new("backend=cuda cuda-device-id=5");
+    let rgb = info(VideoFormat::Rgb, 40, 20);
+    blur.caps(&rgb);
+    push(&mut blur, &rgb, 1, 1.0, 0);
+    wait_until("the parts of RGB", || driver.counts().modules == 6);
+    let gray = info(VideoFormat::Gray8, 40, 20);
+    blur.caps(&gray);
+    push(&mut blur, &gray, 1, 1.0, 0);
+    wait_until("the parts of GRAY8", || driver.counts().modules == 8);
+    let thread = driver.modules_of_thread();
+    push(&mut blur, &gray, 2, 30.0, 0);
+    assert_eq!(driver.modules_of_thread(), thread);
+}
+
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn warnings(word: &str) -> usize {
+    WARNINGS.lock().unwrap().iter().filter(|line| line.contains(word)).count()
+}
+
+fn log_warnings() {
+    video::init();
+    gst::log::set_threshold_for_name("cudagaussblur", gst::DebugLevel::Warning);
+    gst::log::add_log_function(|category, level, _, _, _, _, message| {
+        if category.name() == "cudagaussblur" && level == gst::DebugLevel::Warning {
+            WARNINGS.lock().unwrap().push(message.get().unwrap_or_default().to_string());
+        }
+    });
+}
+
+/// Parts that the background thread cannot load are tried again when a frame needs them; the frame fails if that fails too.
+#[test]
+fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
+    let driver = FakeDriver::new();
+    log_warnings();
+    driver.set_devices(DEVICES, (9, 0), (13, 0));
+    for (id, is_cleared) in [(6, true), (7, false)] {
+        let mut blur = Blur::new(&format!("backend=auto cuda-device-id={id}"));
+        let rgb = info(VideoFormat::Rgb, 40, 20);
+        blur.caps(&rgb);
+        WARNINGS.lock().unwrap().clear();
+        // The part of the first frame.
+        driver.fail("cuModuleLoadData", 1, NO_BINARY_FOR_GPU);
+        push(&mut blur, &rgb, 1, 1.0, 0);
+        wait_until("a warning for each part", || warnings("are not loaded before they are needed") == 4);
+        if is_cleared {
+            driver.clear_faults();
+        }
+        let thread = driver.modules_of_thread();
+        push(&mut blur, &rgb, 2, 30.0, 0);
+        let messages = blur.messages(gst::MessageType::Warning);
+        if is_cleared {
+            assert_eq!(driver.modules_of_thread() - thread, 2, "tensor_c3 and tensor_small");
+            assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [2, 0]);
+            assert!(messages.is_empty(), "{messages:?}");
+        } else {
+            assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [1, 1]);
+            assert_eq!(messages.len(), 1, "{messages:?}");
+            assert!(messages[0].contains("loading the kernels"), "{messages:?}");
+        }
+        drop(blur);
+        driver.clear_faults();
+        driver.set_devices(DEVICES, (9, 0), (13, 0));
+    }
+}
+
+/// All parts are of the same images: if the first part's CUBIN does not load, none is tried.
+#[test]
+fn portable_images_replace_all_parts() {
+    let driver = FakeDriver::new();
+    driver.set_devices(DEVICES, (9, 0), (12, 2));
+    driver.fail_times("cuModuleLoadData", 0, 1, NO_BINARY_FOR_GPU);
+    let mut blur = Blur::new("backend=cuda cuda-device-id=8");
+    let rgb = info(VideoFormat::Rgb, 40, 20);
+    blur.caps(&rgb);
+    for (seed, sigma) in [(1, 1.0), (2, 5.0), (3, 30.0)] {
+        push(&mut blur, &rgb, seed, sigma, 0);
+    }
+    let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
+    assert_eq!(kernel, "general-ptx");
+    // The probe, u8_c3, columns, cover, level_u8_c3, and u16_c3 for the small planes.
+    wait_until("the parts of RGB", || driver.counts().modules == 7 || driver.counts().modules == 6);
+}
+
+/// The thread ends with the engine.
+#[test]
+fn engine_waits_for_its_thread() {
+    let driver = FakeDriver::new();
+    driver.set_devices(DEVICES, (9, 0), (13, 0));
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| name.trim() == "gaussblur-load").count()
+    };
+    for id in 9..DEVICES {
+        let mut blur = Blur::new(&format!("backend=cuda cuda-device-id={id}"));
+        let rgba = info(VideoFormat::Rgba, 40, 20);
+        blur.caps(&rgba);
+        push(&mut blur, &rgba, 1, 1.0, 0);
+        drop(blur);
+        assert_eq!(threads(), 0, "device {id}");
+    }
+}
