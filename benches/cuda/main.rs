@@ -56,7 +56,7 @@ fn tables() -> Outcome<()> {
     println!("Creating the context, once per process: {:.0} ms", milliseconds(context));
     println!("Then, for the first element, 1080p RGB:");
     println!(
-        "start {:.1} ms (prebuilt kernels unpacked and loaded), first frame {:.1} ms (with allocations); \
+        "start {:.1} ms (device opened), first frame {:.1} ms (its kernels unpacked and loaded, allocations); \
          the next element: {:.1} and {:.1} ms",
         first[0], first[1], second[0], second[1]
     );
