@@ -237,6 +237,7 @@ fn group_table(groups: &[Entry], parts: &[Entry], rust: &mut String) -> Result<(
             *group == "ptx",
         )?;
     }
-    let count = groups.len();
+    let (count, portable) = (groups.len(), groups.iter().position(|(name, ..)| *name == "ptx"));
+    writeln!(rust, "/// The index of the PTX.\nconst PORTABLE: usize = {};", portable.ok_or(std::fmt::Error)?)?;
     writeln!(rust, "/// The groups of architectures.\nstatic GROUPS: [Group; {count}] = [\n{table}];")
 }
