@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -190,6 +191,14 @@ class Nvrtc:
             return cubin.read_bytes(), (done.stdout + done.stderr).decode()
 
 
+nvrtc = cache(Nvrtc)
+
+
+def build_cubin(arch, part):
+    """Nvrtc.cubin() in a process of its own: NVRTC compiles one program at a time in each."""
+    return nvrtc().cubin(arch, part)
+
+
 def portable_ptx(part):
     """Returns the PTX of a part after a line with clang's version, since the text depends on it."""
     version = run("clang", "--version").stdout.split(b"\n")[0].strip()
@@ -349,9 +358,9 @@ def main():
     if not toolchain_is_current():
         fetch_toolchain()
     problems = []
-    nvrtc = Nvrtc()
-    with ThreadPoolExecutor(os.cpu_count()) as pool, tempfile.TemporaryDirectory() as temp:
-        cubins = {(arch, part): pool.submit(nvrtc.cubin, arch, part)
+    with (ProcessPoolExecutor(os.cpu_count()) as processes, ThreadPoolExecutor(os.cpu_count()) as pool,
+          tempfile.TemporaryDirectory() as temp):
+        cubins = {(arch, part): processes.submit(build_cubin, arch, part)
                   for group, part in FILES.values() for arch in group.archs if group.name != PTX}
         texts = {part: pool.submit(portable_ptx, part) for group, part in FILES.values() if group.name == PTX}
         fresh = {}
