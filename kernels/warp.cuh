@@ -8,25 +8,14 @@
 #include "pixels.cuh"
 
 #ifdef BLUR_ON_CPU
-#include <cstring>
-#include <deque>
-
 using Shared = u8*;  // address in shared memory
 
 struct WarpExchange {
-  std::barrier<> barrier{32};
+  BlurBarrier barrier{32};
   // Two operands in turn: a thread that writes the next one cannot disturb one that still reads.
   u32 a[2][32][4], b[2][32][2];
 };
 inline WarpExchange warp_exchange[8];
-inline thread_local unsigned warp_parity;
-struct AsyncCopy {
-  u8* to;
-  const u8* from;
-  int size, bytes;
-};
-inline thread_local std::vector<AsyncCopy> async_open;
-inline thread_local std::deque<std::vector<AsyncCopy>> async_groups;
 
 inline void warp_sync() { warp_exchange[threadIdx.x / 32].barrier.arrive_and_wait(); }
 inline Shared shared_memory() { return blur_shared; }
@@ -34,7 +23,7 @@ inline Shared shared_memory() { return blur_shared; }
 // D = A * B + C for the fragments of mma.m16n8k32 (K = 32) and mma.m16n8k16 (K = 16).
 inline void mma_on_cpu(int K, int (&d)[4], const u32 (&a)[4], const u32 (&b)[2], const int (&c)[4]) {
   WarpExchange& warp = warp_exchange[threadIdx.x / 32];
-  const unsigned lane = threadIdx.x % 32, parity = warp_parity++ % 2;
+  const unsigned lane = threadIdx.x % 32, parity = blur_thread->warp_parity++ % 2;
   std::memcpy(warp.a[parity][lane], a, sizeof a);
   std::memcpy(warp.b[parity][lane], b, sizeof b);
   warp.barrier.arrive_and_wait();
@@ -95,7 +84,7 @@ __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, int c
 // Starts a copy of SIZE bytes (4, 8 or 16, and aligned to that) to shared memory.
 template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const u8* from) {
 #ifdef BLUR_ON_CPU
-  async_open.push_back({to, from, SIZE, SIZE});
+  blur_thread->open_copies.push_back({to, from, SIZE, SIZE});
 #else
   // 16 bytes bypass the L1 cache on their way.
   if constexpr (SIZE == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
@@ -106,14 +95,14 @@ template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const 
 // `bytes` bytes and fills the rest with zeros.
 template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to, const u8* from) {
 #ifdef BLUR_ON_CPU
-  async_open.push_back({to, from, SIZE, SIZE});
+  blur_thread->open_copies.push_back({to, from, SIZE, SIZE});
 #else
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(SIZE) : "memory");
 #endif
 }
 template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to, const u8* from, int bytes) {
 #ifdef BLUR_ON_CPU
-  async_open.push_back({to, from, SIZE, bytes});
+  blur_thread->open_copies.push_back({to, from, SIZE, bytes});
 #else
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(SIZE), "r"(bytes) : "memory");
 #endif
@@ -121,8 +110,8 @@ template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to,
 // Ends a group of copies, which may be empty.
 __device__ __forceinline__ void copy_commit() {
 #ifdef BLUR_ON_CPU
-  async_groups.push_back(std::move(async_open));
-  async_open.clear();
+  blur_thread->copies.push_back(std::move(blur_thread->open_copies));
+  blur_thread->open_copies.clear();
 #else
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
@@ -130,8 +119,9 @@ __device__ __forceinline__ void copy_commit() {
 // Waits until at most N of this thread's groups are incomplete.
 template <int N> __device__ __forceinline__ void copy_wait() {
 #ifdef BLUR_ON_CPU
-  for (; async_groups.size() > N; async_groups.pop_front())
-    for (const AsyncCopy& copy : async_groups.front()) {
+  auto& groups = blur_thread->copies;
+  for (; groups.size() > N; groups.pop_front())
+    for (const AsyncCopy& copy : groups.front()) {
       if (reinterpret_cast<u64>(copy.to) % copy.size || reinterpret_cast<u64>(copy.from) % copy.size) std::abort();
       std::memset(copy.to, 0, copy.size);
       std::memcpy(copy.to, copy.from, copy.bytes);

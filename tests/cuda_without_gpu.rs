@@ -52,7 +52,7 @@ fn cuda_output_matches_the_oracle_and_is_counted_in_stats() {
     }
 }
 
-/// The smaller cases of the case table (one CPU thread plays each CUDA thread), with every pass strategy and number of
+/// The smaller cases of the case table (a coroutine plays each CUDA thread), with every pass strategy and number of
 /// bands.
 #[test]
 fn engine_matches_the_oracle_for_every_pass_strategy_and_band_count() {

@@ -80,11 +80,7 @@ fn main() {
         disk_cache(&for_cache_test);
         Ok(())
     }));
-    let ended = libtest_mimic::run(&Arguments::from_args(), trials);
-    for library in libraries {
-        std::fs::remove_file(library).unwrap();
-    }
-    ended.exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
 /// A command that runs this program as one child process: a test of [`TESTS`], or [`check_origin`] of this origin.

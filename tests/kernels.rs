@@ -1,5 +1,5 @@
-//! The CUDA kernels without a GPU: the same source, compiled as C++ through kernels/compat.cuh and run under the sanitizers,
-//! against the oracle on the case table. Each CUDA thread is a thread, so large cases are left out.
+//! The CUDA kernels without a GPU: the same source, compiled as C++ through tests/kernels/on_cpu.h and run under the sanitizers,
+//! against the oracle on the case table. Large cases take too long there and are left out.
 
 mod common;
 

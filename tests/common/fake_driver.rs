@@ -11,10 +11,7 @@ pub static DRIVER: LazyLock<libloading::os::unix::Library> = LazyLock::new(|| {
     // SAFETY: this runs in `main` or in `FakeDriver::new` of the first test, which holds the lock that the other tests
     // wait for: no other thread reads the environment now.
     unsafe { std::env::set_var("CUDAGAUSSBLUR_NVRTC", "/nowhere") };
-    let library = fake_library::build("libcuda");
-    let opened = fake_library::open(&library);
-    std::fs::remove_file(&library).unwrap();
-    opened
+    fake_library::open(&fake_library::build("libcuda"))
 });
 
 /// Exclusive use of the fake driver, whose state is the process's, with no faults and one device.

@@ -2,27 +2,53 @@
 //! fail on demand.
 
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-/// Compiles `tests/fake_cuda/NAME.cpp` and `NAME_*.cpp` to a library with the soname `NAME.so`. The caller removes the
-/// file.
+/// The library of `tests/fake_cuda/NAME.cpp` and `NAME_*.cpp`, with the soname `NAME.so`. It is compiled once for all test
+/// programs.
 pub fn build(name: &str) -> PathBuf {
     let is_source = |file: &Path| {
         let stem = file.file_stem().unwrap().to_str().unwrap();
         file.extension().is_some_and(|extension| extension == "cpp") && stem.split('_').next() == Some(name)
     };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_cuda");
-    let files = folder.read_dir().unwrap().map(|file| file.unwrap().path());
-    link(name, &format!("{name}.so"), &files.filter(|file| is_source(file)).collect::<Vec<_>>())
+    let sources: Vec<PathBuf> = files(&folder).into_iter().filter(|file| is_source(file)).collect();
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{:016x}.so", digest()));
+    if !library.exists() {
+        // Complete when it gets its name.
+        let unfinished = link(name, &format!("{name}.so"), &sources);
+        std::fs::rename(unfinished, &library).unwrap();
+    }
+    library
 }
 
 /// Builds an empty library with the soname `alias` that depends on `library`: a program that opens `alias` finds the
-/// symbols of `library`.
+/// symbols of `library`. The caller removes the file.
 pub fn build_alias(library: &Path, alias: &str) -> PathBuf {
     link(alias, alias, &[OsStr::new("-Wl,--no-as-needed"), library.as_os_str()])
+}
+
+/// A digest of everything that the libraries are compiled from.
+fn digest() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for folder in ["kernels", "tests/kernels", "tests/fake_cuda"] {
+        for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)) {
+            std::fs::read(file).unwrap().hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// The files of a folder, sorted by name.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.is_file()).collect();
+    files.sort();
+    files
 }
 
 fn link(file: &str, soname: &str, inputs: &[impl AsRef<OsStr>]) -> PathBuf {
@@ -52,8 +78,6 @@ pub fn open_as_installed(name: &str) -> Vec<Library> {
     let mut opened = vec![open(&library)];
     let alias = build_alias(&library, &format!("{name}.so.1"));
     opened.push(open(&alias));
-    for file in [library, alias] {
-        std::fs::remove_file(file).unwrap();
-    }
+    std::fs::remove_file(alias).unwrap();
     opened
 }

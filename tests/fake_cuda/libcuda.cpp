@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 // A fake CUDA driver, for tests on machines without a GPU: the part of libcuda that the CUDA engine and GStreamer's CUDA
-// library use, with the kernels compiled for the CPU through kernels/compat.cuh. README.md explains it.
+// library use, with the kernels compiled for the CPU through tests/kernels/on_cpu.h. README.md explains it.
 //
 // This file has the controls, devices, contexts, streams, events, modules and launches; memory and copies are in
 // libcuda_memory.cpp.
 #include "libcuda.h"
 
+#include "../kernels/on_cpu.h"
 #include "../../kernels/blur.cu"
 #include "../kernels/by_name.h"
 

@@ -6,6 +6,7 @@
 // A job, all numbers 32-bit: the number of buffers and of launches; for each buffer its size in bytes, whether it is an
 // output (1 or 0), and its content; for each launch the number of blocks, threads per block and bytes of shared memory,
 // the sizes in bytes of the kernel's name (with its NUL) and of its parameter, the name and the parameter.
+#include "on_cpu.h"
 #include "../../kernels/blur.cu"
 #include "by_name.h"
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MPL-2.0
+// CUDA threads on the CPU: what nvcc predefines, and the warp instructions that kernels/warp.cuh has no C++ for. Include
+// it before a kernel source.
+//
+// On x86-64 the threads of a block are coroutines of one thread, which switch where they wait for each other. That is
+// many times as fast as real threads, which are used on other processors, and under the thread sanitizer, because that
+// looks for accesses that no barrier orders.
+#ifndef BLUR_ON_CPU
+#define BLUR_ON_CPU 1
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <new>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct BlurIndex {
+  unsigned x;
+};
+
+// An asynchronous copy of `size` bytes, of which those behind the first `bytes` become zero.
+struct AsyncCopy {
+  unsigned char* to;
+  const unsigned char* from;
+  int size, bytes;
+};
+
+// What a CUDA thread has for itself.
+struct BlurThread {
+  BlurIndex index;
+  unsigned warp_parity = 0;
+  std::vector<AsyncCopy> open_copies;
+  std::deque<std::vector<AsyncCopy>> copies;
+};
+inline thread_local BlurThread* blur_thread;
+inline thread_local BlurIndex blockIdx;
+inline thread_local unsigned char* blur_shared;
+#define threadIdx (blur_thread->index)
+
+#if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+#include <barrier>
+#include <thread>
+
+using BlurBarrier = std::barrier<>;
+
+// Runs `body` in every thread and returns when all have ended.
+template <class Body> void run_blur_threads(unsigned threads, Body body) {
+  std::vector<std::thread> pool;
+  for (unsigned i = 0; i < threads; i++)
+    pool.emplace_back([&, i] {
+      BlurThread own{{i}};
+      blur_thread = &own;
+      body();
+    });
+  for (std::thread& thread : pool) thread.join();
+}
+#else
+#include <sys/mman.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
+// Stores the registers that a function preserves on the stack and the stack's address in `*from`, and continues where
+// `to` was stored.
+extern "C" void blur_switch(void** from, void* to);
+asm(R"(
+.pushsection .text
+.weak blur_switch
+.type blur_switch, @function
+blur_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.popsection
+)");
+
+// A coroutine. Stacks are used again by the next block.
+struct BlurCoroutine {
+  static constexpr std::size_t STACK_BYTES = 256 << 10;
+  BlurThread thread;
+  void* stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* position;       // in the stack, where it waits
+  BlurCoroutine* next;  // in the ring of those that have not ended
+
+  BlurCoroutine() {
+    if (stack == MAP_FAILED) std::abort();
+  }
+  BlurCoroutine(const BlurCoroutine&) = delete;
+  ~BlurCoroutine() { munmap(stack, STACK_BYTES); }
+};
+
+// The coroutines of one thread.
+struct BlurScheduler {
+  std::deque<BlurCoroutine> all;
+  BlurCoroutine* running = nullptr;
+  void* caller = nullptr;
+  const void* caller_stack = nullptr;
+  std::size_t caller_stack_bytes = 0;
+  void (*body)(void*) = nullptr;
+  void* argument = nullptr;
+
+  // Continues `to`, or the caller without it. Returns when somebody continues what has called this, unless that has ended.
+  void resume(BlurCoroutine* to, void** from, [[maybe_unused]] bool has_ended = false) {
+    running = to;
+    blur_thread = to ? &to->thread : nullptr;
+#ifdef __SANITIZE_ADDRESS__
+    void* kept = nullptr;
+    __sanitizer_start_switch_fiber(
+        has_ended ? nullptr : &kept, to ? to->stack : caller_stack, to ? BlurCoroutine::STACK_BYTES : caller_stack_bytes);
+#endif
+    blur_switch(from, to ? to->position : caller);
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(kept, nullptr, nullptr);
+#endif
+  }
+
+  // Lets the next coroutine run until it waits.
+  void yield() {
+    if (running->next != running) resume(running->next, &running->position);
+  }
+
+  // Where a coroutine starts.
+  static void start();
+
+  template <class Body> void run(unsigned threads, Body& body_of_all) {
+    while (all.size() < threads) all.emplace_back();
+    body = [](void* pointer) { (*static_cast<Body*>(pointer))(); };
+    argument = &body_of_all;
+    for (unsigned i = 0; i < threads; i++) {
+      BlurCoroutine& coroutine = all[i];
+      coroutine.thread = {{i}};
+      coroutine.next = &all[(i + 1) % threads];
+      // Six registers, and the address that blur_switch returns to; a function starts 8 bytes off a multiple of 16.
+      auto* top = reinterpret_cast<void**>(static_cast<char*>(coroutine.stack) + BlurCoroutine::STACK_BYTES) - 2;
+#ifdef __SANITIZE_ADDRESS__
+      // The frames of a coroutine that has ended, which never returned.
+      __asan_unpoison_memory_region(top - 510, 512 * sizeof *top);
+#endif
+      *top = reinterpret_cast<void*>(&BlurScheduler::start);
+      coroutine.position = top - 6;
+    }
+    resume(&all[0], &caller);
+  }
+};
+inline thread_local BlurScheduler blur_scheduler;
+
+inline void BlurScheduler::start() {
+  BlurScheduler& scheduler = blur_scheduler;
+#ifdef __SANITIZE_ADDRESS__
+  const bool is_first = scheduler.running == &scheduler.all[0];
+  __sanitizer_finish_switch_fiber(
+      nullptr, is_first ? &scheduler.caller_stack : nullptr, is_first ? &scheduler.caller_stack_bytes : nullptr);
+#endif
+  scheduler.body(scheduler.argument);
+  BlurCoroutine* const ended = scheduler.running;
+  BlurCoroutine* before = ended;
+  while (before->next != ended) before = before->next;
+  before->next = ended->next;
+  scheduler.resume(before == ended ? nullptr : ended->next, &ended->position, true);
+}
+
+template <class Body> void run_blur_threads(unsigned threads, Body body) { blur_scheduler.run(threads, body); }
+
+struct BlurBarrier {
+  unsigned threads, arrived = 0, generation = 0;
+
+  explicit BlurBarrier(unsigned threads) : threads(threads) {}
+  void arrive_and_wait() {
+    const unsigned own = generation;
+    if (++arrived == threads) {
+      arrived = 0;
+      generation++;
+    }
+    while (generation == own) blur_scheduler.yield();
+  }
+};
+#endif
+
+inline thread_local BlurBarrier* blur_barrier;
+inline void __syncthreads() { blur_barrier->arrive_and_wait(); }
+
+// Runs a kernel's blocks one after the other. The allocation of shared memory has exactly the requested size, so that a
+// sanitizer sees an access beyond it, and every block finds it filled with 0xa5, so that a use of uninitialised shared
+// memory changes the result.
+template <class Args>
+void blur_launch(void (*kernel)(Args), unsigned blocks, unsigned threads, std::size_t shared, Args args) {
+  const std::align_val_t alignment{16};
+  BlurBarrier barrier(threads);
+  auto* memory = static_cast<unsigned char*>(::operator new(shared, alignment));
+  run_blur_threads(threads, [&] {
+    blur_barrier = &barrier;
+    blur_shared = memory;
+    for (unsigned block = 0; block < blocks; block++) {
+      blockIdx.x = block;
+      for (std::size_t byte = threadIdx.x; byte < shared; byte += threads) memory[byte] = 0xa5;
+      __syncthreads();
+      kernel(args);
+      __syncthreads();
+    }
+  });
+  ::operator delete(memory, alignment);
+}
+#endif
