@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,6 +157,14 @@ class Nvrtc:
             self.call("DestroyProgram", ctypes.byref(program))
 
 
+nvrtc = cache(Nvrtc)
+
+
+def build_cubin(arch):
+    """Nvrtc.cubin() in a process of its own: NVRTC compiles one program at a time in each."""
+    return nvrtc().cubin(arch)
+
+
 def portable_ptx():
     """Returns the PTX after a line with clang's version, since the text depends on it."""
     version = run("clang", "--version").stdout.split(b"\n")[0].strip()
@@ -292,9 +301,11 @@ def main():
     if not toolchain_is_current():
         fetch_toolchain()
     problems = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool, tempfile.TemporaryDirectory() as temp:
+    with (ProcessPoolExecutor(os.cpu_count()) as processes, ThreadPoolExecutor(os.cpu_count()) as pool,
+          tempfile.TemporaryDirectory() as temp):
+        built = processes.map(build_cubin, CUBIN_ARCHS)
         ptx = pool.submit(portable_ptx)
-        cubins, logs = zip(*pool.map(Nvrtc().cubin, CUBIN_ARCHS))
+        cubins, logs = zip(*built)
         fresh = dict(zip(IMAGES, (*cubins, ptx.result())))
         folder = PREBUILT if check else Path(temp, PREBUILT.name)
         if not check:
