@@ -23,16 +23,16 @@ inline Shared shared_memory() { return blur_shared; }
 // D = A * B + C for the fragments of mma.m16n8k32 (K = 32) and mma.m16n8k16 (K = 16).
 inline void mma_on_cpu(int K, int (&d)[4], const u32 (&a)[4], const u32 (&b)[2], const int (&c)[4]) {
   WarpExchange& warp = warp_exchange[threadIdx.x / 32];
-  const unsigned lane = threadIdx.x % 32, parity = blur_thread->warp_parity++ % 2;
-  std::memcpy(warp.a[parity][lane], a, sizeof a);
-  std::memcpy(warp.b[parity][lane], b, sizeof b);
+  const unsigned lane = threadIdx.x % 32, turn = blur_thread->products++ % 2;
+  std::memcpy(warp.a[turn][lane], a, sizeof a);
+  std::memcpy(warp.b[turn][lane], b, sizeof b);
   warp.barrier.arrive_and_wait();
   for (unsigned i = 0; i < 4; i++) {
     const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
     u32 sum = static_cast<u32>(c[i]);
     for (int k = 0; k < K; k++) {
-      const u32 x = warp.a[parity][row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2] >> k % 4 * 8 & 255;
-      const u32 y = warp.b[parity][column * 4 + k % 16 / 4][k / 16] >> k % 4 * 8 & 255;
+      const u32 x = warp.a[turn][row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2] >> k % 4 * 8 & 255;
+      const u32 y = warp.b[turn][column * 4 + k % 16 / 4][k / 16] >> k % 4 * 8 & 255;
       sum += x * y;
     }
     d[i] = static_cast<int>(sum);

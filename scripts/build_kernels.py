@@ -195,7 +195,7 @@ nvrtc = cache(Nvrtc)
 
 
 def build_cubin(arch, part):
-    """Nvrtc.cubin() in a process of its own: NVRTC compiles one program at a time in each."""
+    """Runs Nvrtc.cubin() in a worker process, because NVRTC compiles one program at a time per process."""
     return nvrtc().cubin(arch, part)
 
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-// CUDA threads on the CPU: what nvcc predefines, and the warp instructions that kernels/warp.cuh has no C++ for. Include
-// it before a kernel source.
+// CUDA threads on the CPU: what nvcc predefines for device code, launches, and the state of a thread that the emulated
+// instructions of kernels/warp.cuh use. Include it before a kernel source.
 //
-// On x86-64 the threads of a block are coroutines of one thread, which switch where they wait for each other. That is
-// many times as fast as real threads, which are used on other processors, and under the thread sanitizer, because that
-// looks for accesses that no barrier orders.
+// On x86-64 the threads of a block are coroutines of one thread of the system, which switch at barriers: many times as
+// fast as a thread of the system each. Other processors have those, and so has the thread sanitizer, because it looks
+// for accesses that no barrier orders.
 #ifndef BLUR_ON_CPU
 #define BLUR_ON_CPU 1
 #include <cstddef>
@@ -30,10 +30,10 @@ struct AsyncCopy {
   int size, bytes;
 };
 
-// What a CUDA thread has for itself.
+// The state of a CUDA thread.
 struct BlurThread {
   BlurIndex index;
-  unsigned warp_parity = 0;
+  unsigned products = 0;  // of matrices, so far
   std::vector<AsyncCopy> open_copies;
   std::deque<std::vector<AsyncCopy>> copies;
 };
@@ -92,7 +92,7 @@ blur_switch:
 .popsection
 )");
 
-// A coroutine. Stacks are used again by the next block.
+// A coroutine. The next launch uses its stack again.
 struct BlurCoroutine {
   static constexpr std::size_t STACK_BYTES = 256 << 10;
   BlurThread thread;
@@ -132,9 +132,10 @@ struct BlurScheduler {
 #endif
   }
 
-  // Lets the next coroutine run until it waits.
+  // Lets the next coroutine run until it waits. If there is none, nobody can arrive at the barrier any more.
   void yield() {
-    if (running->next != running) resume(running->next, &running->position);
+    if (running->next == running) std::abort();
+    resume(running->next, &running->position);
   }
 
   // Where a coroutine starts.
