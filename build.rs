@@ -2,10 +2,10 @@
 //! Build script: passes the commit and its date to the plugin description, and translates `kernels/abi.h` and
 //! `kernels/parts.txt` to Rust.
 //!
-//! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields, and its pixel
-//! families as an enum, so that the host and the kernels cannot disagree. The parser knows only the forms that the
-//! header announces and rejects every other line. `OUT_DIR/kernel_parts.rs` has the parts of the prebuilt kernels as an enum,
-//! and the groups of architectures with their files.
+//! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields and a visitor of their
+//! addresses, and its pixel families as an enum, so that the host and the kernels cannot disagree. The parser knows only
+//! the forms that the header announces and rejects every other line. `OUT_DIR/kernel_parts.rs` has the parts of the
+//! prebuilt kernels as an enum, and the groups of architectures with their files.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -37,6 +37,8 @@ struct Struct {
     /// The fields as Rust source, each with its documentation.
     fields: String,
     names: Vec<String>,
+    /// The statements that visit the addresses in the fields.
+    visits: String,
     has_array: bool,
 }
 
@@ -86,6 +88,7 @@ fn declaration(line: &str, docs: &str, open: &mut Option<Struct>) -> Option<Stri
             docs: docs_or(docs, name),
             fields: String::new(),
             names: Vec::new(),
+            visits: String::new(),
             has_array: false,
         });
         return Some(String::new());
@@ -110,8 +113,17 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
         _ => return None,
     }
     .to_owned();
+    let is_struct = c_type == rust_type;
     let mut parts = declarator.split('[');
     let name = parts.next()?;
+    let visit = match (c_type.ends_with('*'), is_struct, declarator.matches('[').count()) {
+        (true, _, 0) => format!("visit(&mut self.{name});\n"),
+        (_, true, 0) => format!("self.{name}.for_each_address(visit);\n"),
+        (_, true, 1) => format!("self.{name}.iter_mut().for_each(|item| item.for_each_address(visit));\n"),
+        (false, false, _) => String::new(),
+        _ => return None,
+    };
+    item.visits += &visit;
     for length in parts.rev() {
         let length = length.strip_suffix(']')?;
         let length = length.strip_prefix("BLUR_").map_or(length.to_owned(), |name| format!("{name} as usize"));
@@ -125,14 +137,17 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
 
 /// A struct and the offsets of its fields. A struct without arrays also has a default value, all zeros.
 fn struct_item(item: &Struct) -> String {
-    let Struct { name, docs, fields, names, has_array } = item;
+    let Struct { name, docs, fields, names, visits, has_array } = item;
+    let visit = if visits.is_empty() { "_" } else { "visit" };
     let default = if *has_array { "" } else { ", Default" };
     let offset = |field| format!("(\"{field}\", core::mem::offset_of!({name}, {field})),\n");
     let offsets: String = names.iter().map(offset).collect();
     format!(
         "{docs}#[repr(C)]\n#[derive(Debug, Clone, Copy{default})]\npub struct {name} {{\n{fields}}}\n\
          impl {name} {{\n/// The name of each field and its offset in bytes.\n\
-         pub const OFFSETS: &'static [(&'static str, usize)] = &[\n{offsets}];\n}}\n"
+         pub const OFFSETS: &'static [(&'static str, usize)] = &[\n{offsets}];\n\
+         /// Calls `visit` with every address, in the order of the fields.\n\
+         pub fn for_each_address(&mut self, {visit}: &mut impl FnMut(&mut u64)) {{\n{visits}}}\n}}\n"
     )
 }
 

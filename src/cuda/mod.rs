@@ -130,7 +130,7 @@ impl CudaEngine {
     pub unsafe fn submit(
         &mut self,
         frames: &ValidFrames,
-        plan: &Plan,
+        plan: &Arc<Plan>,
         direct: bool,
     ) -> Result<Submission, SubmitError> {
         assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");

@@ -11,7 +11,7 @@ use super::kernels::abi::{Kernel, Launch, WideKernels};
 use super::kernels::batch::LaunchBatch;
 use super::kernels::images::{Image, PrebuiltKernels};
 use super::kernels::level::LevelBatch;
-use super::kernels::record::{Command, Recording};
+use super::kernels::record::{Command, PlaneCopy, Recording};
 use super::kernels::strategy::{self, PassStrategy};
 use super::shared_device::SharedDevice;
 
@@ -23,6 +23,36 @@ pub struct KernelSelector {
     strategy: PassStrategy,
     /// The specialised kernels that the engine waits for; `None` if it uses the prebuilt kernels only.
     request: Option<JitRequest>,
+}
+
+/// The copies and launches of a recording, in order, each launch with its function.
+pub struct SelectedCommands {
+    commands: Vec<SelectedCommand>,
+    /// Whether specialised kernels do all of the blurs.
+    is_specialised: bool,
+}
+
+enum SelectedCommand {
+    Copy(PlaneCopy),
+    Launch(Function, Box<Launch>),
+}
+
+impl SelectedCommands {
+    fn push(&mut self, function: Function, launch: Launch) {
+        self.commands.push(SelectedCommand::Launch(function, Box::new(launch)));
+    }
+
+    /// Calls `visit` with every address of the commands, in the same order at every call.
+    pub fn for_each_address(&mut self, visit: &mut impl FnMut(&mut u64)) {
+        for command in &mut self.commands {
+            match command {
+                SelectedCommand::Copy(copy) => {
+                    [&mut copy.source, &mut copy.destination].into_iter().for_each(|plane| visit(&mut plane.address))
+                }
+                SelectedCommand::Launch(_, launch) => launch.args.for_each_address(visit),
+            }
+        }
+    }
 }
 
 impl KernelSelector {
@@ -73,18 +103,32 @@ impl KernelSelector {
     /// Loads the prebuilt kernels of the recordings, before the first of them is launched: loading between launches would keep
     /// the device waiting. Requests specialised kernels for frames that keep being recorded like this.
     pub fn prepare(&mut self, recordings: &[Recording]) -> Result<(), CudaError> {
-        let limits = self.shared.device().limits();
-        for recording in recordings {
-            self.load(recording.kernels(|batch| self.select(batch).0, limits))?;
-        }
-        let Some(mut request) = self.request.take() else { return Ok(()) };
-        let gain = recordings
-            .iter()
-            .flat_map(Recording::batches)
-            .filter(|batch| strategy::gains_from_specialisation(batch, limits));
-        request.update(gain.map(SpecialisationKey::of));
-        self.request = Some(request);
+        self.load_for(recordings)?;
+        self.request(&self.keys(recordings));
         Ok(())
+    }
+
+    /// Loads the prebuilt kernels of the recordings.
+    pub fn load_for(&self, recordings: &[Recording]) -> Result<(), CudaError> {
+        let limits = self.device().limits();
+        recordings.iter().try_for_each(|recording| self.load(recording.kernels(|batch| self.select(batch).0, limits)))
+    }
+
+    /// The specialised kernels that would be the fastest for the recordings.
+    pub fn keys(&self, recordings: &[Recording]) -> Vec<SpecialisationKey> {
+        recordings.iter().flat_map(Recording::batches).filter_map(|batch| self.key(batch)).collect()
+    }
+
+    /// Requests specialised kernels for frames that keep being recorded with these keys. Called for every frame.
+    pub fn request(&mut self, keys: &[SpecialisationKey]) {
+        if let Some(request) = &mut self.request {
+            request.update(keys.iter().copied());
+        }
+    }
+
+    /// A number that changes when another specialised kernel can be selected.
+    pub fn jit_generation(&self) -> u64 {
+        self.shared.jit().generation()
     }
 
     /// Loads prebuilt kernels; specialised ones are loaded when they are compiled.
@@ -114,42 +158,66 @@ impl KernelSelector {
     /// The device's context is current. The planes of the recording, and [`KernelSelector::workspace_bytes`] from the workspace
     /// address on that it was made with, live and are accessed by nobody else until the stream has done the work.
     pub unsafe fn enqueue(&self, stream: &Stream, recording: &Recording, workspace: u64) -> Result<bool, CudaError> {
+        let commands = self.select_commands(recording, workspace)?;
+        // SAFETY: the commands are those of the recording, for the caller's planes and workspace.
+        unsafe { self.enqueue_commands(stream, &commands) }
+    }
+
+    /// The copies and launches of a recording that was made with this workspace address.
+    pub fn select_commands(&self, recording: &Recording, workspace: u64) -> Result<SelectedCommands, CudaError> {
         let (prebuilt, limits) = (self.prebuilt()?, self.device().limits());
-        // Batches use it in turn.
+        // Batches use it in turn, behind the temporaries.
         let intermediate = workspace + recording.temporary_bytes() as u64;
+        let mut selected = SelectedCommands { commands: Vec::new(), is_specialised: false };
         let (mut has_blurs, mut all_specialised) = (false, true);
         for command in recording.commands() {
-            // SAFETY: the caller's planes and workspace; the intermediate is behind the temporaries in it.
-            unsafe {
-                match command {
-                    Command::Copy(copy) => {
-                        stream.copy_rows(&copy.source, &copy.destination, copy.row_bytes, copy.rows)?;
+            match command {
+                Command::Copy(copy) => selected.commands.push(SelectedCommand::Copy(*copy)),
+                Command::Launch(launch) => selected.push(prebuilt.function(launch.kernel)?, *launch),
+                Command::Tensor(batch) => {
+                    let launch = batch.launch(limits);
+                    selected.push(prebuilt.function(launch.kernel)?, launch);
+                }
+                Command::Level(batch) => {
+                    for launch in batch.launches(intermediate, limits) {
+                        selected.push(prebuilt.function(launch.kernel)?, launch);
                     }
-                    Command::Launch(launch) => self.launch(stream, launch, prebuilt.function(launch.kernel)?)?,
-                    Command::Tensor(batch) => {
-                        let launch = batch.launch(limits);
-                        self.launch(stream, &launch, prebuilt.function(launch.kernel)?)?;
-                    }
-                    Command::Level(batch) => {
-                        for launch in batch.launches(intermediate, limits) {
-                            self.launch(stream, &launch, prebuilt.function(launch.kernel)?)?;
-                        }
-                    }
-                    Command::Blur(batch) => {
-                        let (passes, specialised) = self.select(batch);
-                        (has_blurs, all_specialised) = (true, all_specialised && specialised.is_some());
-                        for launch in strategy::launches(batch, intermediate, passes, limits) {
-                            let function = match launch.kernel {
-                                Kernel::Specialised => specialised.expect("selected because it is ready"),
-                                kernel => prebuilt.function(kernel)?,
-                            };
-                            self.launch(stream, &launch, function)?;
-                        }
+                }
+                Command::Blur(batch) => {
+                    let (passes, specialised) = self.select(batch);
+                    (has_blurs, all_specialised) = (true, all_specialised && specialised.is_some());
+                    for launch in strategy::launches(batch, intermediate, passes, limits) {
+                        let function = match launch.kernel {
+                            Kernel::Specialised => specialised.expect("selected because it is ready"),
+                            kernel => prebuilt.function(kernel)?,
+                        };
+                        selected.push(function, launch);
                     }
                 }
             }
         }
-        Ok(has_blurs && all_specialised)
+        selected.is_specialised = has_blurs && all_specialised;
+        Ok(selected)
+    }
+
+    /// Enqueues the commands of a recording. Returns whether specialised kernels do all of its blurs.
+    ///
+    /// # Safety
+    /// The device's context is current. The planes and the workspace that the addresses of the commands are in live and are
+    /// accessed by nobody else until the stream has done the work.
+    pub unsafe fn enqueue_commands(&self, stream: &Stream, commands: &SelectedCommands) -> Result<bool, CudaError> {
+        for command in &commands.commands {
+            // SAFETY: the caller's planes and workspace; each function is that of its launch.
+            unsafe {
+                match command {
+                    SelectedCommand::Copy(copy) => {
+                        stream.copy_rows(&copy.source, &copy.destination, copy.row_bytes, copy.rows)?;
+                    }
+                    SelectedCommand::Launch(function, launch) => self.launch(stream, launch, *function)?,
+                }
+            }
+        }
+        Ok(commands.is_specialised)
     }
 
     /// Enqueues a launch of a prebuilt kernel.

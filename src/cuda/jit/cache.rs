@@ -5,6 +5,7 @@
 //! after the other, and ends when none is left. A kernel that could not be made is not tried again.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -90,6 +91,7 @@ pub struct JitCache {
     device: Arc<Device>,
     compiler: &'static LazyNvrtc,
     state: Mutex<State>,
+    generation: AtomicU64,
     /// Notified when the background thread ends.
     idle: Condvar,
 }
@@ -97,7 +99,7 @@ pub struct JitCache {
 impl JitCache {
     /// Without kernels.
     pub fn new(device: Arc<Device>, compiler: &'static LazyNvrtc) -> Self {
-        Self { device, compiler, state: Mutex::default(), idle: Condvar::new() }
+        Self { device, compiler, state: Mutex::default(), generation: AtomicU64::new(0), idle: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -110,6 +112,11 @@ impl JitCache {
             Some(Entry::Ready(function)) => Some(*function),
             _ => None,
         }
+    }
+
+    /// A number that changes with every kernel that gets ready: while it stays the same, [`JitCache::get`] returns the same.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// What the background thread is doing.
@@ -187,6 +194,7 @@ impl JitCache {
                     state.last = Some(JitResult { took, from });
                     state.modules.push(module);
                     state.entries.insert(key, Entry::Ready(function));
+                    self.generation.fetch_add(1, Ordering::Release);
                     log(Level::Info, &format!("a kernel for {key:?} is ready after {took:.1?}, from {from:?}"));
                 }
                 Err(error) => {

@@ -270,6 +270,21 @@ pub struct Launch {
     pub args: Args,
 }
 
+impl Args {
+    /// Calls `visit` with every address, in an order that depends on nothing but the variant.
+    pub fn for_each_address(&mut self, visit: &mut impl FnMut(&mut u64)) {
+        match self {
+            Self::Blur(args) => args.for_each_address(visit),
+            Self::Alpha(args) => args.for_each_address(visit),
+            Self::Axis(args) => args.for_each_address(visit),
+            Self::Level(args) => args.for_each_address(visit),
+            Self::Tensor(args) => args.for_each_address(visit),
+            Self::Cover(args) => args.for_each_address(visit),
+            Self::Mosaic(args) => args.for_each_address(visit),
+        }
+    }
+}
+
 impl Launch {
     /// Enqueues it with the function that was loaded for its kernel.
     ///

@@ -66,7 +66,9 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<Launc
 
 /// Taps as the kernels take them, modulo 65536. A single tap of 65536 becomes 0; the kernels know it by its radius.
 fn packed(taps: &Taps) -> [u16; TAPS as usize] {
-    std::array::from_fn(|i| taps.at(i) as u16)
+    let mut packed = [0; TAPS as usize];
+    packed.iter_mut().zip(0..=taps.radius()).for_each(|(to, i)| *to = taps.at(i) as u16);
+    packed
 }
 
 impl<'a> LaunchBatch<'a> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
 //! ([`geometry`]), which planes share a launch ([`batch`]), which kernels suit a batch ([`strategy`]), and the recording of a
-//! plan ([`record`]). [`cover`] has the launches that cover regions. [`parts`] has the prebuilt kernels,
+//! plan ([`record`]), also for frames at other addresses ([`relative`]). [`cover`] has the launches that cover regions. [`parts`] has the prebuilt kernels,
 //! and [`images`] loads them. [`possible`] lists the kernels that frames can need.
 
 pub mod abi;
@@ -14,5 +14,6 @@ pub mod level;
 pub mod parts;
 pub mod possible;
 pub mod record;
+pub mod relative;
 pub mod strategy;
 pub mod tensor;

@@ -8,6 +8,7 @@
 mod cover;
 mod frame_slot;
 mod host_cover;
+mod recorded_frame;
 mod resident;
 mod steps;
 mod submitted;
@@ -32,6 +33,7 @@ use cover::FrameCopy;
 pub use cover::{DeviceBlurs, DeviceCover};
 use frame_slot::FrameSlot;
 use host_cover::HostCoverState;
+use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
 use resident::{FrameStreams, ResidentState};
 use steps::{SharedPlanes, Steps, Streams, row_bytes};
@@ -106,6 +108,8 @@ pub struct Pipeline {
     idle: Vec<FrameSlot>,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
+    /// The commands of the last such frame that was blurred as a whole.
+    recorded: Option<RecordedFrame>,
     /// Created with the first such frame whose regions are blurred in a copy.
     frame_copy: Option<FrameCopy>,
     /// Created with the first frame in host memory of which regions are blurred.
@@ -122,6 +126,7 @@ impl Pipeline {
             threads: process::threads(),
             idle: Vec::new(),
             resident: None,
+            recorded: None,
             frame_copy: None,
             host_cover: None,
         })
@@ -136,7 +141,7 @@ impl Pipeline {
         &mut self,
         selector: &mut KernelSelector,
         frames: &ValidFrames,
-        plan: &Plan,
+        plan: &Arc<Plan>,
         options: SubmitOptions,
     ) -> Result<Submission, SubmitError> {
         let paths =
@@ -160,27 +165,18 @@ impl Pipeline {
         &mut self,
         selector: &mut KernelSelector,
         frames: &ValidFrames,
-        plan: &Plan,
+        plan: &Arc<Plan>,
     ) -> Result<Enqueued, SubmitError> {
         let planes = device_planes(frames, None);
         let streams = FrameStreams::of(frames);
         // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
         let stream = unsafe { streams.borrow(&self.compute) };
         let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
-        let address = resident.workspace();
-        let recording = [Recording::new(plan, &planes, address, selector.wide_kernels(), None)];
-        selector.prepare(&recording)?;
-        let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
-        let work = |workspace: u64| {
-            let [recording] = if workspace == address {
-                recording
-            } else {
-                [Recording::new(plan, &planes, workspace, selector.wide_kernels(), None)]
-            };
-            // SAFETY: the frames are valid and the plan is for their layouts; the workspace is large enough and this stream's
-            // alone; the rest is the caller's promise.
-            unsafe { selector.enqueue(&stream, &recording, workspace) }
-        };
+        let recorded = RecordedFrame::get(&mut self.recorded, selector, plan, &planes)?;
+        let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
+        // SAFETY: the frames are valid and the plan is for their layouts; the workspace is large enough and this stream's
+        // alone; the rest is the caller's promise.
+        let work = |workspace: u64| unsafe { recorded.enqueue(selector, &stream, &planes, workspace) };
         // SAFETY: the streams are live and of this context, as the caller promises, or the engine's own.
         unsafe { resident.enqueue(need, streams, &stream, work) }.map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.

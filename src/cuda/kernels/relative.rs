@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Addresses relative to the planes of a frame and to its workspace. What is recorded with them serves every frame whose
+//! planes have the same pitches.
+//!
+//! The upper 16 bits of a relative address number the memory that it is in, from 1 on, and the others are the offset: no
+//! plane has 2⁴⁸ bytes. Number 0 is no memory, so that an address of 0 stays 0.
+
+use super::record::DevicePlanes;
+use crate::filter::plane::DevicePlane;
+
+const OFFSET_BITS: u32 = 48;
+
+/// The first byte of the workspace.
+pub const WORKSPACE: u64 = 1 << OFFSET_BITS;
+
+/// Numbers of memories that are not planes.
+const OTHERS: usize = 2;
+
+/// The same planes at relative addresses.
+pub fn planes(planes: &DevicePlanes) -> DevicePlanes {
+    let relative = |planes: &[DevicePlane], first: usize| {
+        let plane = |(index, plane): (usize, &DevicePlane)| DevicePlane {
+            address: ((first + index) as u64) << OFFSET_BITS,
+            ..*plane
+        };
+        planes.iter().enumerate().map(plane).collect()
+    };
+    DevicePlanes {
+        sources: relative(&planes.sources, OTHERS),
+        destinations: relative(&planes.destinations, OTHERS + planes.sources.len()),
+    }
+}
+
+/// The addresses of a frame's planes and of its workspace, by their numbers.
+#[derive(Debug, Default)]
+pub struct Origins(Vec<u64>);
+
+impl Origins {
+    /// Replaces them by those of a frame with as many planes as the relative addresses were made for.
+    pub fn set(&mut self, planes: &DevicePlanes, workspace: u64) {
+        self.0.clear();
+        self.0.extend([0, workspace]);
+        self.0.extend(planes.sources.iter().chain(&planes.destinations).map(|plane| plane.address));
+    }
+
+    /// The absolute address of a relative one.
+    pub fn absolute(&self, relative: u64) -> u64 {
+        self.0[(relative >> OFFSET_BITS) as usize] + (relative & (WORKSPACE - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_moves_with_its_plane() {
+        let plane = |address| DevicePlane { address, pitch: 64, len: 640 };
+        let frame = |addresses: [u64; 4]| DevicePlanes {
+            sources: addresses[..2].iter().copied().map(plane).collect(),
+            destinations: addresses[2..].iter().copied().map(plane).collect(),
+        };
+        // The second plane of each frame lies between the rows of the first.
+        let relative = planes(&frame([0x7000, 0x7020, 0x9000, 0x9020]));
+        let [sources, destinations] = [&relative.sources, &relative.destinations];
+        assert!(sources.iter().chain(destinations).all(|plane| (plane.pitch, plane.len) == (64, 640)));
+        let mut origins = Origins::default();
+        for (to, workspace) in [([0x9000, 0x8000, 0x1000, 0x5000], 0x4000), ([0x100, 0x200, 0x300, 0x400], 0)] {
+            origins.set(&frame(to), workspace);
+            let rows = [sources[0].row(3), sources[1].row(9), destinations[0].row(1), destinations[1].address];
+            let expected = [to[0] + 192, to[1] + 576, to[2] + 64, to[3]];
+            assert_eq!(rows.map(|row| origins.absolute(row)), expected);
+            assert_eq!([WORKSPACE + 256, 0].map(|address| origins.absolute(address)), [workspace + 256, 0]);
+        }
+    }
+}
