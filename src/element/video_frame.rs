@@ -59,7 +59,8 @@ static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
 
 /// A buffer that is mapped until this is dropped.
 struct MappedBuffer {
-    frame: ffi::GstVideoFrame,
+    /// Boxed, because it is large and frames are moved often.
+    frame: Box<ffi::GstVideoFrame>,
     buffer: gst::Buffer,
     layouts: Arc<[PlaneLayout]>,
     /// Where the planes are, in the order of `layouts`. A buffer that was mapped for reading is never written.
@@ -106,7 +107,7 @@ impl MappedBuffer {
         let stream = cuda_memory.map(|memory| memory.stream_handle());
         // Zeroed, because a custom map function may leave GstMapInfo unset. GST_VIDEO_FRAME_MAP_FLAG_NO_REF is not
         // used: it is stored in GstMapInfo, where such a function loses it, and the buffer would be unreferenced twice.
-        let mut frame = MaybeUninit::<ffi::GstVideoFrame>::zeroed();
+        let mut frame = Box::new(MaybeUninit::<ffi::GstVideoFrame>::zeroed());
         // SAFETY: `frame` is writable, `info` and `buffer` are live and owned or borrowed by this function. The
         // function does not write to `info`. The mapping adds a reference to the buffer.
         let mapped = unsafe {
@@ -167,12 +168,17 @@ impl MappedBuffer {
     }
 
     fn has_overlapping_planes(&self) -> bool {
-        let mut spans: Vec<(u64, usize)> = match &self.memory {
-            FrameMemory::Host(planes) => planes.iter().map(|plane| (plane.address as u64, plane.len)).collect(),
-            FrameMemory::Device { planes, .. } => planes.iter().map(|plane| (plane.address, plane.len)).collect(),
-        };
-        spans.sort_unstable();
-        spans.windows(2).any(|pair| pair[0].0 + pair[0].1 as u64 > pair[1].0)
+        fn overlap<A: Copy>(planes: &[PlaneMemory<A>], address: impl Fn(A) -> u64) -> bool {
+            let begin = |plane: &PlaneMemory<A>| address(plane.address);
+            let reaches = |from: &PlaneMemory<A>, to: &PlaneMemory<A>| begin(from) + from.len as u64 > begin(to);
+            let mut pairs =
+                planes.iter().enumerate().flat_map(|(index, a)| planes[..index].iter().map(move |b| (a, b)));
+            pairs.any(|(a, b)| reaches(a, b) && reaches(b, a))
+        }
+        match &self.memory {
+            FrameMemory::Host(planes) => overlap(planes, |address| address as u64),
+            FrameMemory::Device { planes, .. } => overlap(planes, |address| address),
+        }
     }
 
     /// The planes, each with its layout.
@@ -257,7 +263,7 @@ impl MappedBuffer {
 impl Drop for MappedBuffer {
     fn drop(&mut self) {
         // SAFETY: `new` mapped the frame, and only this unmaps it, once.
-        unsafe { ffi::gst_video_frame_unmap(&mut self.frame) }
+        unsafe { ffi::gst_video_frame_unmap(&mut *self.frame) }
     }
 }
 

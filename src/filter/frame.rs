@@ -124,9 +124,9 @@ pub fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
 /// Checks that layouts are in range and that the memory holds every row, as [`ValidFrames::new`] does for two frames.
 pub fn check_host<D: AsRef<[u8]>>(frame: &[Plane<D>], side: Side) -> Result<(), FrameError> {
     let extents = extents(frame, |data| data.as_ref().len());
-    check_layouts(&extents)?;
-    let mut planes = extents.iter().enumerate();
-    planes.try_for_each(|(index, (layout, pitch, len))| holds_rows(side, index, layout, *pitch, *len))
+    check_layouts(extents.clone())?;
+    let mut planes = extents.enumerate();
+    planes.try_for_each(|(index, (layout, pitch, len))| holds_rows(side, index, layout, pitch, len))
 }
 
 /// Checks that a layout is in range.
@@ -149,25 +149,21 @@ fn check_layout(layout: &PlaneLayout) -> Result<(), FrameError> {
     Ok(())
 }
 
-fn check_layouts(extents: &[Extent]) -> Result<(), FrameError> {
-    if extents.is_empty() {
+fn check_layouts<'a>(mut extents: impl Iterator<Item = Extent<'a>> + Clone) -> Result<(), FrameError> {
+    if extents.clone().next().is_none() {
         return Err(FrameError::Empty);
     }
-    extents.iter().try_for_each(|(layout, ..)| check_layout(layout))
+    extents.try_for_each(|(layout, ..)| check_layout(layout))
 }
 
 /// Layout, pitch and length of a plane.
-type Extent = (PlaneLayout, usize, usize);
+type Extent<'a> = (&'a PlaneLayout, usize, usize);
 
-fn extents<D>(planes: &[Plane<D>], len: impl Fn(&D) -> usize) -> Vec<Extent> {
-    planes.iter().map(|plane| (plane.layout, plane.pitch, len(&plane.data))).collect()
+fn extents<D>(planes: &[Plane<D>], len: impl Fn(&D) -> usize + Clone) -> impl Iterator<Item = Extent<'_>> + Clone {
+    planes.iter().map(move |plane| (&plane.layout, plane.pitch, len(&plane.data)))
 }
 
 impl DeviceFrame {
-    fn extents(&self) -> Vec<Extent> {
-        extents(&self.planes, |data| data.len)
-    }
-
     /// Where its planes are.
     pub fn memory(&self) -> Vec<DevicePlane> {
         let memory = |plane: &Plane<DeviceBytes>| DevicePlane {
@@ -180,20 +176,22 @@ impl DeviceFrame {
 }
 
 impl Source<'_> {
-    fn extents(&self) -> Vec<Extent> {
-        match self {
-            Self::Host(frame) => extents(frame, |data| data.len()),
-            Self::Device(frame) => frame.extents(),
-        }
+    fn extents(&self) -> impl Iterator<Item = Extent<'_>> + Clone {
+        let (host, device) = match self {
+            Self::Host(planes) => (&planes[..], &[][..]),
+            Self::Device(frame) => (&[][..], &frame.planes[..]),
+        };
+        extents(host, |data| data.len()).chain(extents(device, |data| data.len))
     }
 }
 
 impl Destination<'_> {
-    fn extents(&self) -> Vec<Extent> {
-        match self {
-            Self::Host(frame) => extents(frame, |data| data.len()),
-            Self::Device(frame) => frame.extents(),
-        }
+    fn extents(&self) -> impl Iterator<Item = Extent<'_>> + Clone {
+        let (host, device) = match self {
+            Self::Host(planes) => (&planes[..], &[][..]),
+            Self::Device(frame) => (&[][..], &frame.planes[..]),
+        };
+        extents(host, |data| data.len()).chain(extents(device, |data| data.len))
     }
 }
 
@@ -236,16 +234,16 @@ impl<'a> ValidFrames<'a> {
     /// Checks everything that the backends rely on: layouts in range and equal, pitches and lengths that hold every row.
     pub fn new(source: Source<'a>, destination: Destination<'a>) -> Result<Self, FrameError> {
         let (from, to) = (source.extents(), destination.extents());
-        check_layouts(&from)?;
-        if from.len() != to.len() || from.iter().zip(&to).any(|((from, ..), (to, ..))| from != to) {
+        check_layouts(from.clone())?;
+        if !from.clone().map(|(layout, ..)| layout).eq(to.clone().map(|(layout, ..)| layout)) {
             return Err(FrameError::Mismatch);
         }
-        for (index, (from, to)) in from.iter().zip(&to).enumerate() {
+        for (index, (from, to)) in from.clone().zip(to).enumerate() {
             for (side, (layout, pitch, len)) in [(Side::Input, from), (Side::Output, to)] {
-                holds_rows(side, index, layout, *pitch, *len)?;
+                holds_rows(side, index, layout, pitch, len)?;
             }
         }
-        let layouts = from.into_iter().map(|(layout, ..)| layout).collect();
+        let layouts = from.map(|(layout, ..)| *layout).collect();
         let source = match source {
             Source::Host(planes) => FrameMemory::Host(planes.into_iter().map(host_plane).collect()),
             Source::Device(frame) => FrameMemory::of_device(&frame),

@@ -16,19 +16,16 @@ pub const WORKSPACE: u64 = 1 << OFFSET_BITS;
 /// Numbers of memories that are not planes.
 const OTHERS: usize = 2;
 
+/// The planes of the source and of the destination of a frame.
+pub type FramePlanes<'a> = [&'a [DevicePlane]; 2];
+
 /// The same planes at relative addresses.
-pub fn planes(planes: &DevicePlanes) -> DevicePlanes {
+pub fn planes([sources, destinations]: FramePlanes) -> DevicePlanes {
     let relative = |planes: &[DevicePlane], first: usize| {
-        let plane = |(index, plane): (usize, &DevicePlane)| DevicePlane {
-            address: ((first + index) as u64) << OFFSET_BITS,
-            ..*plane
-        };
-        planes.iter().enumerate().map(plane).collect()
+        let address = |index: usize| ((first + index) as u64) << OFFSET_BITS;
+        planes.iter().enumerate().map(|(index, plane)| DevicePlane { address: address(index), ..*plane }).collect()
     };
-    DevicePlanes {
-        sources: relative(&planes.sources, OTHERS),
-        destinations: relative(&planes.destinations, OTHERS + planes.sources.len()),
-    }
+    DevicePlanes { sources: relative(sources, OTHERS), destinations: relative(destinations, OTHERS + sources.len()) }
 }
 
 /// The addresses of a frame's planes and of its workspace, by their numbers.
@@ -37,10 +34,10 @@ pub struct Origins(Vec<u64>);
 
 impl Origins {
     /// Replaces them by those of a frame with as many planes as the relative addresses were made for.
-    pub fn set(&mut self, planes: &DevicePlanes, workspace: u64) {
+    pub fn set(&mut self, planes: FramePlanes, workspace: u64) {
         self.0.clear();
         self.0.extend([0, workspace]);
-        self.0.extend(planes.sources.iter().chain(&planes.destinations).map(|plane| plane.address));
+        self.0.extend(planes.into_iter().flatten().map(|plane| plane.address));
     }
 
     /// The absolute address of a relative one.
@@ -56,17 +53,14 @@ mod tests {
     #[test]
     fn an_address_moves_with_its_plane() {
         let plane = |address| DevicePlane { address, pitch: 64, len: 640 };
-        let frame = |addresses: [u64; 4]| DevicePlanes {
-            sources: addresses[..2].iter().copied().map(plane).collect(),
-            destinations: addresses[2..].iter().copied().map(plane).collect(),
-        };
         // The second plane of each frame lies between the rows of the first.
-        let relative = planes(&frame([0x7000, 0x7020, 0x9000, 0x9020]));
-        let [sources, destinations] = [&relative.sources, &relative.destinations];
-        assert!(sources.iter().chain(destinations).all(|plane| (plane.pitch, plane.len) == (64, 640)));
+        let [from, to] = [[0x7000, 0x7020], [0x9000, 0x9020]].map(|addresses| addresses.map(plane));
+        let DevicePlanes { sources, destinations } = planes([&from, &to]);
+        assert!(sources.iter().chain(&destinations).all(|plane| (plane.pitch, plane.len) == (64, 640)));
         let mut origins = Origins::default();
         for (to, workspace) in [([0x9000, 0x8000, 0x1000, 0x5000], 0x4000), ([0x100, 0x200, 0x300, 0x400], 0)] {
-            origins.set(&frame(to), workspace);
+            let moved = to.map(plane);
+            origins.set([&moved[..2], &moved[2..]], workspace);
             let rows = [sources[0].row(3), sources[1].row(9), destinations[0].row(1), destinations[1].address];
             let expected = [to[0] + 192, to[1] + 576, to[2] + 64, to[3]];
             assert_eq!(rows.map(|row| origins.absolute(row)), expected);

@@ -36,7 +36,7 @@ use host_cover::HostCoverState;
 use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
 use resident::{FrameStreams, ResidentState};
-use steps::{SharedPlanes, Steps, Streams, row_bytes};
+use steps::{SharedPlanes, Steps, Streams, resident_planes, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 
@@ -167,16 +167,16 @@ impl Pipeline {
         frames: &ValidFrames,
         plan: &Arc<Plan>,
     ) -> Result<Enqueued, SubmitError> {
-        let planes = device_planes(frames, None);
+        let planes = [resident_planes(frames.source()), resident_planes(frames.destination())];
         let streams = FrameStreams::of(frames);
         // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
         let stream = unsafe { streams.borrow(&self.compute) };
         let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
-        let recorded = RecordedFrame::get(&mut self.recorded, selector, plan, &planes)?;
+        let recorded = RecordedFrame::get(&mut self.recorded, selector, plan, planes)?;
         let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
         // SAFETY: the frames are valid and the plan is for their layouts; the workspace is large enough and this stream's
         // alone; the rest is the caller's promise.
-        let work = |workspace: u64| unsafe { recorded.enqueue(selector, &stream, &planes, workspace) };
+        let work = |workspace: u64| unsafe { recorded.enqueue(selector, &stream, planes, workspace) };
         // SAFETY: the streams are live and of this context, as the caller promises, or the engine's own.
         unsafe { resident.enqueue(need, streams, &stream, work) }.map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use crate::cuda::driver::Stream;
 use crate::cuda::error::CudaError;
 use crate::cuda::jit::SpecialisationKey;
-use crate::cuda::kernels::record::{DevicePlanes, Recording};
-use crate::cuda::kernels::relative::{self, Origins};
+use crate::cuda::kernels::record::Recording;
+use crate::cuda::kernels::relative::{self, FramePlanes, Origins};
 use crate::cuda::select::{KernelSelector, SelectedCommands};
 use crate::filter::plan::Plan;
-use crate::filter::plane::DevicePlane;
 
 /// What the commands depend on, but for addresses, which are set for every frame. Everything else that they depend on is an
 /// engine's for good: the device, the prebuilt kernels, and how it chooses among them.
@@ -35,8 +34,8 @@ pub struct RecordedFrame {
     origins: Origins,
 }
 
-fn pitches(planes: &DevicePlanes) -> impl Iterator<Item = usize> {
-    planes.sources.iter().chain(&planes.destinations).map(|plane: &DevicePlane| plane.pitch)
+fn pitches(planes: FramePlanes) -> impl Iterator<Item = usize> {
+    planes.into_iter().flatten().map(|plane| plane.pitch)
 }
 
 impl RecordedFrame {
@@ -46,7 +45,7 @@ impl RecordedFrame {
         slot: &'a mut Option<Self>,
         selector: &mut KernelSelector,
         plan: &Arc<Plan>,
-        planes: &DevicePlanes,
+        planes: FramePlanes,
     ) -> Result<&'a mut Self, CudaError> {
         // Read before kernels are selected: one that gets ready meanwhile is selected for the next frame.
         let jit_generation = selector.jit_generation();
@@ -64,7 +63,7 @@ impl RecordedFrame {
         Ok(slot.insert(recorded))
     }
 
-    fn new(basis: Basis, selector: &KernelSelector, planes: &DevicePlanes) -> Result<Self, CudaError> {
+    fn new(basis: Basis, selector: &KernelSelector, planes: FramePlanes) -> Result<Self, CudaError> {
         let (planes, workspace) = (relative::planes(planes), relative::WORKSPACE);
         let recording = [Recording::new(&basis.plan, &planes, workspace, selector.wide_kernels(), None)];
         selector.load_for(&recording)?;
@@ -92,7 +91,7 @@ impl RecordedFrame {
         &mut self,
         selector: &KernelSelector,
         stream: &Stream,
-        planes: &DevicePlanes,
+        planes: FramePlanes,
         workspace: u64,
     ) -> Result<bool, CudaError> {
         let Self { commands, relative, origins, .. } = self;

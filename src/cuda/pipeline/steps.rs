@@ -11,6 +11,7 @@ use crate::cuda::transfer::ThreadedCopy;
 use crate::cuda::transfer::bands::Band;
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plan::Plan;
+use crate::filter::plane::DevicePlane;
 use crate::threads::Threads;
 
 /// The streams that a frame's steps are enqueued on; they may be the same.
@@ -184,6 +185,14 @@ pub fn resident_stream<A>(frame: &FrameMemory<A>) -> Option<usize> {
     match frame {
         FrameMemory::Device { stream, .. } => *stream,
         FrameMemory::Host(_) => None,
+    }
+}
+
+/// The planes of a frame that is resident; none of another one.
+pub fn resident_planes<A>(frame: &FrameMemory<A>) -> &[DevicePlane] {
+    match frame {
+        FrameMemory::Device { planes, .. } => planes,
+        FrameMemory::Host(_) => &[],
     }
 }
 
