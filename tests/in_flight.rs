@@ -3,17 +3,19 @@
 mod common;
 
 use common::Noise;
+use common::device_frames::{Block, Streams, check_blur};
 use common::fake_driver::FakeDriver;
+use common::pictures::{self, resized};
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
-use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
 use gstcudagaussblur::engine::{Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source};
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 
 const OUT_OF_MEMORY: i32 = 2;
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -337,5 +339,42 @@ fn streams_of_others_are_kept_in_order() {
         theirs.synchronize().unwrap();
         assert!(host == expected, "to the host: {to_host}, source first: {source_first}");
         host.fill(0);
+    }
+}
+
+/// What is recorded for one frame on the device serves the next. Whatever changes, every frame has the blur of its own
+/// settings, format, pitches, addresses and streams.
+#[test]
+fn recorded_frames_serve_only_frames_that_need_the_same() {
+    let _machine = FakeDriver::new();
+    let kinds = pictures::kinds();
+    let options = |(sigma, kernel_size), primary, alpha| Options {
+        params: BlurParams::new(sigma, kernel_size).unwrap(),
+        planes: Selection { primary, ..Selection::ALL },
+        alpha,
+    };
+    for image in [Image::Best, Image::Portable] {
+        let mut engine = Engine::with_cuda(CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap());
+        let mut noise = Noise(3);
+        // The direct form in one launch and in two, the wide form with one level and with two; the workspace grows.
+        let blurs = [(1.2, 0), (1.7, 0), (4.0, 51), (4.5, 0), (15.0, 0)];
+        let streams = [Streams::One, Streams::Two, Streams::None];
+        let counts = [kinds.len(), 2, 3, 3, 3, 3, blurs.len(), 2, 2, streams.len()];
+        let mut state = counts.map(|_| 0);
+        for turn in 0..240 {
+            // One thing changes, or nothing.
+            let changed = noise.next() as usize % (counts.len() + 1);
+            if changed < counts.len() {
+                state[changed] = noise.next() as usize % counts[changed];
+            }
+            let [kind, size, skew, other_skew, gap, other_gap, blur, primary, premultiply, on] = state;
+            let layouts = resized(&kinds[kind], [[37, 22], [29, 34]][size]);
+            let [source, destination] = [(skew, gap), (other_skew, other_gap)].map(|(skew, gap)| {
+                Block::new(&layouts, [0, 6, 64][skew], |layout| layout.row_bytes() + [0, 22, 64][gap], turn)
+            });
+            let alpha = [AlphaMode::Straight, AlphaMode::Premultiply][premultiply];
+            let options = options(blurs[blur], primary == 0, alpha);
+            check_blur(&mut engine, options, &source, &destination, streams[on]);
+        }
     }
 }

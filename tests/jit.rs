@@ -10,10 +10,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use common::cases::{Case, Content};
+use common::device_frames::{Block, Streams, check_blur};
 use common::fake_library;
 use gstcudagaussblur::cuda::{CudaEngine, Image, JitResult, Origin, process};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::engine::{Level, log_to};
+use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use libloading::os::unix::Library;
 use libtest_mimic::{Arguments, Trial};
@@ -171,6 +173,15 @@ fn swap(compiler: &Compiler) {
     let case = case(2.0, 4);
     let (_, compiling) = frames(&mut engine, &case, LONG, |engine| engine.stats().jit.compiling);
     assert!(compiling && !is_specialised(&engine), "no compilation in the background");
+    // Frames on the device repeat what was recorded for the first, until the kernel is ready.
+    let mut on_device = self::engine();
+    let check_on_device = |engine: &mut Engine, sigma: f64| {
+        let block = Block::new(&[PlaneLayout::new(40, 8, 4, 8)], 0, PlaneLayout::row_bytes, 1);
+        let options = BlurParams::new(sigma, 0).unwrap().into();
+        (0..2).for_each(|_| check_blur(engine, options, &block, &block, Streams::One));
+    };
+    check_on_device(&mut on_device, 2.0);
+    assert!(!is_specialised(&on_device));
     // The compiler takes 2 s; a frame takes a few ms.
     let (longest, special) = frames(&mut engine, &case, LONG, is_specialised);
     assert!(special && longest < Duration::from_millis(1500), "a frame took {longest:?} during the compilation");
@@ -182,6 +193,10 @@ fn swap(compiler: &Compiler) {
     // SAFETY: gettid has no arguments and cannot fail.
     let this_thread = unsafe { libc::gettid() };
     assert_ne!(compiler.number(b"fake_compile_thread"), this_thread, "compiled on the thread that blurs");
+    check_on_device(&mut on_device, 2.0);
+    assert!(is_specialised(&on_device), "frames on the device keep the generic kernel");
+    check_on_device(&mut on_device, 2.5);
+    assert!(!is_specialised(&on_device), "frames on the device keep the specialised kernel");
     // Another element uses the kernel from its first frame on.
     let mut other = self::engine();
     case.check_engine(&mut other);

@@ -87,10 +87,10 @@ pub fn adopt_context(
     buffer: &gst::BufferRef,
 ) -> Result<(), FrameFailure> {
     let Some((current, _)) = stream.engine.context() else { return Ok(()) };
-    let Some(context) = CudaMemory::in_buffer(buffer).and_then(|memory| memory.context()) else { return Ok(()) };
-    if context.handle() == current {
+    let Some(memory) = CudaMemory::in_buffer(buffer).filter(|memory| memory.context_handle() != current) else {
         return Ok(());
-    }
+    };
+    let Some(context) = memory.context() else { return Ok(()) };
     let have = context.device();
     if let Some(wanted) = state.settings().cuda_device().filter(|wanted| *wanted != have) {
         return Err(FrameFailure::WrongDevice { have, wanted });

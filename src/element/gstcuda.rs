@@ -9,6 +9,7 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
 
@@ -17,6 +18,7 @@ use gst::glib::translate::{FromGlib, FromGlibPtrFull, FromGlibPtrNone, ToGlibPtr
 use gst::prelude::*;
 
 use crate::engine::{self, Engine, ExternalContext};
+use crate::filter::frame::DeviceBytes;
 
 /// The caps feature of frames in CUDA memory.
 pub const CAPS_FEATURE: &str = "memory:CUDAMemory";
@@ -344,6 +346,30 @@ impl<'a> CudaMemory<'a> {
         CudaContext::from_object(object)
     }
 
+    /// The driver's handle of the context that it was allocated in.
+    pub fn context_handle(&self) -> usize {
+        // SAFETY: `raw` is a live GstCudaMemory, which begins with the fields of `RawMemory`. Its context is a live
+        // GstCudaContext, of which the function reads the handle.
+        unsafe { (self.library.context_get_handle)((*self.raw.cast::<RawMemory>()).context) as usize }
+    }
+
+    /// Maps it on the device; `None` if it cannot be mapped for this access, which is GST_MAP_READ, GST_MAP_WRITE or
+    /// both.
+    pub fn map(&self, access: gst::ffi::GstMapFlags) -> Option<DeviceMapping> {
+        let mut info = MaybeUninit::uninit();
+        // SAFETY: `raw` is a live GstMemory and `info` is writable.
+        let mapped = unsafe { gst::ffi::gst_memory_map(self.raw, info.as_mut_ptr(), access | MAP_CUDA) };
+        if mapped == glib::ffi::GFALSE {
+            return None;
+        }
+        // SAFETY: the function returned true, so that it has set all fields. The reference keeps the memory alive until
+        // the mapping ends.
+        unsafe {
+            gst::ffi::gst_mini_object_ref(self.raw.cast());
+            Some(DeviceMapping(info.assume_init()))
+        }
+    }
+
     /// The driver's handle (`CUstream`) of the stream that orders the work on it. The memory holds a reference to the
     /// stream.
     pub fn stream_handle(&self) -> Option<usize> {
@@ -367,5 +393,26 @@ impl<'a> CudaMemory<'a> {
         // thread, as the caller guarantees, and no other reference to them exists during this call.
         let flags = unsafe { &mut (*self.raw).mini_object.flags };
         *flags = if needs_sync { *flags | NEED_SYNC } else { *flags & !NEED_SYNC };
+    }
+}
+
+/// CUDA memory that is mapped on the device until this is dropped. It holds a reference to the memory.
+pub struct DeviceMapping(gst::ffi::GstMapInfo);
+
+impl DeviceMapping {
+    /// Address and length of the mapped bytes.
+    pub fn bytes(&self) -> DeviceBytes {
+        DeviceBytes { address: self.0.data as u64, len: self.0.size }
+    }
+}
+
+impl Drop for DeviceMapping {
+    fn drop(&mut self) {
+        // SAFETY: `CudaMemory::map` mapped the memory and added a reference, which are given back here and nowhere else.
+        unsafe {
+            let memory = self.0.memory;
+            gst::ffi::gst_memory_unmap(memory, &mut self.0);
+            gst::ffi::gst_mini_object_unref(memory.cast());
+        }
     }
 }

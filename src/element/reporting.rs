@@ -42,8 +42,12 @@ pub fn report_stats(element: &gst_base::BaseTransform, state: &SharedState, engi
 /// Publishes the engine's stats. Returns a text for a warning the first time that frames were abandoned.
 fn publish_stats(state: &SharedState, engine: &Engine) -> Option<String> {
     let stats = engine.stats();
-    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.stats, stats));
-    if previous.frames_abandoned > 0 || stats.frames_abandoned == 0 {
+    let previously_abandoned = state.with_snapshot(|snapshot| {
+        let abandoned = snapshot.stats.frames_abandoned;
+        snapshot.stats = stats;
+        abandoned
+    });
+    if previously_abandoned > 0 || stats.frames_abandoned == 0 {
         return None;
     }
     let frames = match stats.frames_abandoned {

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use gst::glib::translate::ToGlibPtr;
 use gst_video::ffi;
 
-use super::gstcuda::{CudaMemory, MAP_CUDA};
+use super::gstcuda::{CudaMemory, DeviceMapping, MAP_CUDA};
 use super::stream_format::StreamFormat;
 use crate::engine::FrameAccess;
 use crate::filter::frame::{
@@ -57,10 +57,96 @@ static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
     meta.map_or(0, |meta| unsafe { (*meta.as_ptr()).map }.map_or(0, |map| map as usize))
 });
 
+/// Whether GStreamer itself maps the planes that a GstVideoMeta describes.
+fn has_default_map(meta: &ffi::GstVideoMeta) -> bool {
+    meta.map.map_or(0, |map| map as usize) == *DEFAULT_MAP
+}
+
+/// A mapped GstVideoFrame. Boxed, because it is large and frames are moved often.
+struct VideoFrame(Box<ffi::GstVideoFrame>);
+
+impl Drop for VideoFrame {
+    fn drop(&mut self) {
+        // SAFETY: the frame is mapped, and only this unmaps it, once.
+        unsafe { ffi::gst_video_frame_unmap(&mut *self.0) }
+    }
+}
+
+impl VideoFrame {
+    /// Whether GstMapInfo holds the length of the mapped bytes. A custom map function of GstVideoMeta need not set it;
+    /// the length of a plane then follows from its stride and height.
+    fn has_map_lengths(&self) -> bool {
+        // SAFETY: `meta` is null or the GstVideoMeta of the buffer, to which the frame holds a reference.
+        let meta = unsafe { self.0.meta.cast::<ffi::GstVideoMeta>().as_ref() };
+        meta.is_none_or(has_default_map)
+    }
+
+    /// The mapped addresses of the planes, of the host or of the device.
+    fn planes(&self, layouts: &[PlaneLayout], side: Side) -> Result<Vec<HostPlaneMut>, MapError> {
+        let Self(frame) = self;
+        let has_map_lengths = self.has_map_lengths();
+        let plane = |(index, layout): (usize, &PlaneLayout)| {
+            let stride = frame.info.stride[index];
+            let pitch = usize::try_from(stride).map_err(|_| MapError::Stride { side, plane: index, stride })?;
+            // With a GstVideoMeta each plane has its own mapping; without, the first mapping holds all planes.
+            let mapping = &frame.map[if frame.meta.is_null() { 0 } else { index }];
+            let address = frame.data[index].cast::<u8>();
+            if address.is_null() {
+                return Err(MapError::Refused(side));
+            }
+            let mut len = plane_bytes(layout, pitch);
+            if has_map_lengths {
+                len = len.min((mapping.data as usize + mapping.size).saturating_sub(address as usize));
+            }
+            Ok(PlaneMemory { address, pitch, len })
+        };
+        layouts.iter().enumerate().map(plane).collect()
+    }
+}
+
+/// Bytes of a plane up to its last sample: another plane may follow.
+fn plane_bytes(layout: &PlaneLayout, pitch: usize) -> usize {
+    (layout.height as usize - 1) * pitch + layout.row_bytes()
+}
+
+/// The planes of a buffer whose only memory is mapped on the device at these bytes. `None` if its GstVideoMeta does not
+/// describe frames of this format in such a memory: then GStreamer maps the frame, or refuses to.
+fn device_planes(
+    buffer: &gst::BufferRef,
+    info: &gst_video::VideoInfo,
+    layouts: &[PlaneLayout],
+    bytes: DeviceBytes,
+) -> Option<Vec<DevicePlane>> {
+    let meta = buffer.meta::<gst_video::VideoMeta>();
+    let (offsets, strides) = match &meta {
+        Some(meta) => {
+            let fits = meta.format() == info.format() && meta.width() >= info.width() && meta.height() >= info.height();
+            // SAFETY: the pointer is to the GstVideoMeta of `buffer`, which is borrowed.
+            let is_plain = has_default_map(unsafe { &*meta.as_ptr() });
+            (fits && is_plain).then(|| (meta.offset(), meta.stride()))?
+        }
+        None => (bytes.len >= info.size()).then(|| (info.offset(), info.stride()))?,
+    };
+    let plane = |(index, layout): (usize, &PlaneLayout)| {
+        let (offset, pitch) = (*offsets.get(index)?, usize::try_from(*strides.get(index)?).ok()?);
+        let rest = bytes.len.checked_sub(offset).filter(|rest| *rest > 0)?;
+        let len = plane_bytes(layout, pitch).min(rest);
+        Some(DevicePlane { address: bytes.address + offset as u64, pitch, len })
+    };
+    layouts.iter().enumerate().map(plane).collect()
+}
+
+/// How a buffer is mapped.
+enum Mapping {
+    /// Plane by plane.
+    Frame(VideoFrame),
+    /// CUDA memory as a whole, which takes a third of the time.
+    Device { _mapping: DeviceMapping },
+}
+
 /// A buffer that is mapped until this is dropped.
 struct MappedBuffer {
-    /// Boxed, because it is large and frames are moved often.
-    frame: Box<ffi::GstVideoFrame>,
+    mapping: Mapping,
     buffer: gst::Buffer,
     layouts: Arc<[PlaneLayout]>,
     /// Where the planes are, in the order of `layouts`. A buffer that was mapped for reading is never written.
@@ -103,6 +189,18 @@ impl MappedBuffer {
             return Err(MapError::Truncated { side, have: buffer.size(), need: info.size(), width, height, format });
         }
         let cuda_memory = if on_device { CudaMemory::in_buffer(&buffer) } else { None };
+        if let Some(memory) = &cuda_memory
+            && let Some(mapping) = memory.map(access)
+            && let Some(planes) = device_planes(&buffer, info, layouts, mapping.bytes())
+        {
+            let memory = FrameMemory::Device { planes, stream: memory.stream_handle() };
+            return Ok(Self {
+                mapping: Mapping::Device { _mapping: mapping },
+                layouts: Arc::clone(layouts),
+                memory,
+                buffer,
+            });
+        }
         let flags = access | if cuda_memory.is_some() { MAP_CUDA } else { 0 };
         let stream = cuda_memory.map(|memory| memory.stream_handle());
         // Zeroed, because a custom map function may leave GstMapInfo unset. GST_VIDEO_FRAME_MAP_FLAG_NO_REF is not
@@ -117,12 +215,10 @@ impl MappedBuffer {
             return Err(MapError::Refused(side));
         }
         // SAFETY: the fields of GstVideoFrame are numbers, pointers and C structs of them, for which zero bytes are
-        // valid.
-        let frame = unsafe { frame.assume_init() };
-        // From here on, dropping this ends the mapping.
-        let mut mapped = Self { frame, buffer, layouts: Arc::clone(layouts), memory: FrameMemory::Host(Vec::new()) };
-        let planes = mapped.find_planes(side)?;
-        mapped.memory = match stream {
+        // valid. `VideoFrame` ends the mapping from here on.
+        let frame = VideoFrame(unsafe { frame.assume_init() });
+        let planes = frame.planes(layouts, side)?;
+        let memory = match stream {
             None => FrameMemory::Host(planes),
             Some(stream) => {
                 let on_device = |plane: HostPlaneMut| DevicePlane {
@@ -133,38 +229,14 @@ impl MappedBuffer {
                 FrameMemory::Device { planes: planes.into_iter().map(on_device).collect(), stream }
             }
         };
-        Ok(mapped)
+        Ok(Self { mapping: Mapping::Frame(frame), buffer, layouts: Arc::clone(layouts), memory })
     }
 
-    /// Whether GstMapInfo holds the length of the mapped bytes. A custom map function of GstVideoMeta need not set it;
-    /// the length of a plane then follows from its stride and height.
     fn has_map_lengths(&self) -> bool {
-        // SAFETY: `meta` is null or the GstVideoMeta of `buffer`, to which this holds a reference.
-        let meta = unsafe { self.frame.meta.cast::<ffi::GstVideoMeta>().as_ref() };
-        let map = meta.map(|meta| meta.map.map_or(0, |map| map as usize));
-        map.is_none_or(|map| map == *DEFAULT_MAP)
-    }
-
-    /// The mapped addresses of the planes, of the host or of the device.
-    fn find_planes(&self, side: Side) -> Result<Vec<HostPlaneMut>, MapError> {
-        let has_map_lengths = self.has_map_lengths();
-        let plane = |(index, layout): (usize, &PlaneLayout)| {
-            let stride = self.frame.info.stride[index];
-            let pitch = usize::try_from(stride).map_err(|_| MapError::Stride { side, plane: index, stride })?;
-            // With a GstVideoMeta each plane has its own mapping; without, the first mapping holds all planes.
-            let mapping = &self.frame.map[if self.frame.meta.is_null() { 0 } else { index }];
-            let address = self.frame.data[index].cast::<u8>();
-            if address.is_null() {
-                return Err(MapError::Refused(side));
-            }
-            // The length ends with the plane's last sample, because another plane may follow.
-            let mut len = (layout.height as usize - 1) * pitch + layout.row_bytes();
-            if has_map_lengths {
-                len = len.min((mapping.data as usize + mapping.size).saturating_sub(address as usize));
-            }
-            Ok(PlaneMemory { address, pitch, len })
-        };
-        self.layouts.iter().enumerate().map(plane).collect()
+        match &self.mapping {
+            Mapping::Frame(frame) => frame.has_map_lengths(),
+            Mapping::Device { .. } => true,
+        }
     }
 
     fn has_overlapping_planes(&self) -> bool {
@@ -257,13 +329,6 @@ impl MappedBuffer {
                 std::mem::forget(buffer.clone());
             }
         }
-    }
-}
-
-impl Drop for MappedBuffer {
-    fn drop(&mut self) {
-        // SAFETY: `new` mapped the frame, and only this unmaps it, once.
-        unsafe { ffi::gst_video_frame_unmap(&mut *self.frame) }
     }
 }
 

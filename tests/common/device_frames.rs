@@ -8,10 +8,10 @@ use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{
-    Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source,
+    Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source, as_source,
 };
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
-use gstcudagaussblur::filter::plan::{AlphaMode, Selection};
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 use super::Noise;
@@ -192,6 +192,32 @@ pub fn check(
     }
     own.iter().for_each(|stream| stream.synchronize().unwrap());
     got.len()
+}
+
+/// Blurs `source` into `destination` on the device, and compares every byte with the CPU engine.
+pub fn check_blur(engine: &mut Engine, options: Options, source: &Block, destination: &Block, streams: Streams) {
+    let mut expected = destination.clone();
+    let mut from = source.clone();
+    let mut cpu = Engine::with_cpu(CpuEngine::new());
+    cpu.blur(options, &as_source(&from.frame_mut()), &mut expected.frame_mut()).unwrap();
+    let device = process::open(0).unwrap().device().clone();
+    let _current = device.enter().unwrap();
+    let own = [Stream::new(device.id()).unwrap(), Stream::new(device.id()).unwrap()];
+    let of = match streams {
+        Streams::One => [Some(&own[0]), Some(&own[0])],
+        Streams::Two => [Some(&own[0]), Some(&own[1])],
+        Streams::None => [None, Some(&own[1])],
+    };
+    let [from, to] = [source, destination].map(|block| OnDevice::new(&block.bytes, &own[0]));
+    own[0].synchronize().unwrap();
+    let frames = Frames { source: (source, &from, of[0]), destination: (destination, &to, of[1]) };
+    let in_flight = engine.submit(options, frames).unwrap();
+    let completed = engine.complete(in_flight).unwrap();
+    assert_eq!((completed.queued, completed.failure), (streams != Streams::None, None));
+    let got = to.read(of[1].unwrap_or(&own[0]));
+    let planes: Vec<PlaneLayout> = source.planes.iter().map(|(layout, ..)| *layout).collect();
+    assert!(got == expected.bytes, "{options:?} of {planes:?}, {streams:?}");
+    own.iter().for_each(|stream| stream.synchronize().unwrap());
 }
 
 /// Covers `block` on the device, in place or in a copy, whatever becomes of it. The memory is leaked, because the cover may fail
