@@ -47,7 +47,8 @@ impl SelectedCommands {
         for command in &mut self.commands {
             match command {
                 SelectedCommand::Copy(copy) => {
-                    [&mut copy.source, &mut copy.destination].into_iter().for_each(|plane| visit(&mut plane.address))
+                    visit(&mut copy.source.address);
+                    visit(&mut copy.destination.address);
                 }
                 SelectedCommand::Launch(_, launch) => launch.args.for_each_address(visit),
             }
