@@ -228,7 +228,7 @@ fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> 
 /// The table of the groups, each with the files that it has, in the order of the parts.
 fn group_table(groups: &[Entry], parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
     let mut table = String::new();
-    for (group, wide_kernels, architectures) in groups {
+    for (group, kernel_set, architectures) in groups {
         let (mut images, mut files) = (String::new(), String::new());
         for architecture in architectures {
             let number: i32 = architecture.parse().map_err(|_| std::fmt::Error)?;
@@ -238,16 +238,16 @@ fn group_table(groups: &[Entry], parts: &[Entry], rust: &mut String) -> Result<(
         }
         for (part, kind, _) in parts {
             let path = format!("/kernels/prebuilt/{group}/{part}.zst");
-            if [*wide_kernels, "all"].contains(kind) {
+            if [*kernel_set, "all"].contains(kind) {
                 writeln!(files, "Some(include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")?;
             } else {
                 writeln!(files, "None,")?;
             }
         }
-        let wide_kernels = variant(wide_kernels).ok_or(std::fmt::Error)?;
+        let kernel_set = variant(kernel_set).ok_or(std::fmt::Error)?;
         writeln!(
             table,
-            "Group {{\nis_portable: {},\nwide_kernels: WideKernels::{wide_kernels},\nimages: &[\n{images}],\n\
+            "Group {{\nis_portable: {},\nkernel_set: KernelSet::{kernel_set},\nimages: &[\n{images}],\n\
              files: [\n{files}],\n}},",
             *group == "ptx",
         )?;

@@ -55,10 +55,15 @@ fn params(size: u32) -> BlurParams {
 fn row(name: &str, bytes: usize, times: &[f64], first: &mut Option<Vec<f64>>) -> String {
     let per_byte: Vec<f64> = times.iter().map(|time| time / bytes as f64).collect();
     let first = first.get_or_insert_with(|| per_byte.clone());
-    let cell = |((time, own), first): ((&f64, &f64), &f64)| {
-        if time.is_nan() { " |".to_owned() } else { format!(" {time:.1} ({:.2}) |", own / first) }
+    let cell = |(column, time): (usize, &f64)| {
+        // Where the first format has no specialised kernel, its prebuilt one.
+        let reference = [first[column], first[column % KERNEL_SIZES.len()]].into_iter().find(|time| !time.is_nan());
+        match reference {
+            Some(reference) if !time.is_nan() => format!(" {time:.1} ({:.2}) |", per_byte[column] / reference),
+            _ => " |".to_owned(),
+        }
     };
-    let cells: String = times.iter().zip(&per_byte).zip(&*first).map(cell).collect();
+    let cells: String = times.iter().enumerate().map(cell).collect();
     format!("| {name} | {:.1} |{cells}", bytes as f64 / 1e6)
 }
 

@@ -46,21 +46,30 @@
 #define BLUR_LEVEL_THREADS 128
 // Size of TensorArgs in bytes.
 #define BLUR_TENSOR_ARGS_BYTES 608
+// Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
+#define BLUR_TENSOR_DIRECT_RADIUS_SHORT 8
+#define BLUR_TENSOR_DIRECT_RADIUS_MEDIUM 16
 // Tensor-core kernels: largest radius of the small plane's blur, of the kernel for short radii and of that for long
-// ones.
+// ones, which is also the largest of the direct form.
 #define BLUR_TENSOR_RADIUS_SHORT 16
 #define BLUR_TENSOR_RADIUS_MAX 31
 // Length of one axis of TensorArgs::taps.
 #define BLUR_TENSOR_TAPS 32
 // Tensor-core kernels: small planes after their blur are stored in blocks of this many rows.
 #define BLUR_TENSOR_ROWS 4
-// Tensor-core kernels: warps per block, of the decimation, the blur and the interpolation.
+// Tensor-core kernels: warps per block, of the direct form, the decimation, the blur and the interpolation.
+#define BLUR_TENSOR_DIRECT_WARPS 4
 #define BLUR_TENSOR_DECIMATE_WARPS 2
 #define BLUR_TENSOR_BLUR_WARPS 4
 #define BLUR_TENSOR_INTERPOLATE_WARPS 4
-// Tensor-core kernels: steps that a warp loads ahead of its computation, of the decimation and the interpolation.
+// Tensor-core kernels: steps that a warp loads ahead of its computation, of the direct form, the decimation and the
+// interpolation.
+#define BLUR_TENSOR_DIRECT_DEPTH 4
 #define BLUR_TENSOR_DECIMATE_DEPTH 4
 #define BLUR_TENSOR_INTERPOLATE_DEPTH 4
+// Tensor-core kernels of the direct form: tiles of 16 columns of pixels that a warp computes, by samples per pixel.
+#define BLUR_TENSOR_DIRECT_ACROSS_C1 4
+#define BLUR_TENSOR_DIRECT_ACROSS_C2 2
 // Tensor-core decimation: blocks of 8 columns of the small plane that a warp computes, by samples per pixel, and below
 // the first level. Even, since two blocks fill a word of the small plane.
 #define BLUR_TENSOR_COLUMNS_C1 4
@@ -331,13 +340,14 @@ struct LevelArgs {
 };
 static_assert(sizeof(LevelArgs) == BLUR_LEVEL_ARGS_BYTES, "the host passes BLUR_LEVEL_ARGS_BYTES bytes");
 
-// One plane of one level for the tensor-core kernels. "Larger" is the plane that is decimated or interpolated to.
+// One plane of the direct form or of one level, for the tensor-core kernels. "Larger" is the plane that is decimated or
+// interpolated to; the direct form has only that one, and neither small planes nor a factor.
 struct TensorPlane {
-  // First sample of the larger plane that is decimated, at any alignment; 16 bytes is best. Below the first level the
+  // First sample of the larger plane that is read, at any alignment; 16 bytes is best. Below the first level the
   // `decimated` plane of the level above.
   const unsigned char* src;
-  // First sample of the larger plane that is interpolated to, at any alignment; 16 bytes is best. Below the first level
-  // the `blurred` plane of the level above.
+  // First sample of the larger plane that is written, at any alignment; 16 bytes is best. Below the first level the
+  // `blurred` plane of the level above.
   unsigned char* dst;
   // The small plane that is decimated to, aligned to 16 bytes.
   unsigned char* decimated;
@@ -361,7 +371,7 @@ struct TensorPlane {
   unsigned row_begin;
   // End of the rows to write, exclusive. Of small planes after their blur a multiple of BLUR_TENSOR_ROWS, or all rows.
   unsigned row_end;
-  // Decimation and blur: rows of the output that a warp computes, a multiple of 8 or of 16.
+  // Direct form, decimation and blur: rows of the output that a warp computes, a multiple of 8 or of 16.
   unsigned segment_rows;
   // Index in the launch of this plane's first block.
   unsigned first_block;
@@ -373,18 +383,23 @@ struct TensorPlane {
 struct TensorArgs {
   // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
   TensorPlane planes[BLUR_PLANES];
-  // `taps[slot][axis][i]`: the small plane's Q16 tap at distance `i` from the centre, along rows (axis 0) and down
+  // `taps[slot][axis][i]`: the Q16 tap of the direct form, or of the small plane's blur, at distance `i` from the centre, along rows (axis 0) and down
   // columns (axis 1); 0 beyond the radius, which is BLUR_TENSOR_RADIUS_MAX at most.
   unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TENSOR_TAPS];
 };
 static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLUR_TENSOR_ARGS_BYTES bytes");
 
 // Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than 48
-// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,level,tensor}.rs compute the number of
+// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,direct,level,tensor}.rs compute the number of
 // blocks, the shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several
 // planes takes the sum of their blocks and the largest of their shared memory sizes.
 //
-// blur_fused_<family>: rows, then columns, in one launch. Reads the source rows from one column radius above row_begin
+// blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
+//   kernel's largest on both axes; the `u8` families. Reads whole windows: up to that many rows above row_begin, and 15 more
+//   than that below row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
+//   segment_rows rows of one strip.
+//
+// blur_fused_<family>: rows, then columns, in one launch; no `u8` families where there are tensor cores. Reads the source rows from one column radius above row_begin
 //   to one below row_end, as far as the plane goes, and writes dst. A block computes segment_rows rows of one strip.
 //
 // blur_rows_<family>: the row pass. Reads source rows row_begin .. row_end and writes the same rows of the workspace,

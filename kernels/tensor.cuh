@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-// The wide form on int8 tensor cores, sm_80 and later: what its steps share. One level is three kernels, the decimation
-// (tensor_decimate.cuh), the blur of the small plane (tensor_blur.cuh) and the interpolation (tensor_interpolate.cuh).
+// Int8 tensor cores, sm_80 and later: what the kernels share. The direct form is one kernel (tensor_direct.cuh). One level
+// of the wide form is three: the decimation (tensor_decimate.cuh), the blur of the small plane (tensor_blur.cuh) and the
+// interpolation (tensor_interpolate.cuh).
 //
 // What keeps a pass's result in registers until the next pass has used it:
 // - A sum does not depend on the order of its terms. A lane that computed neighbours 2 t, 2 t + 1 of two blocks of 8
@@ -80,5 +81,28 @@ template <int N> __device__ __forceinline__ void store_entry(u8* base, u64 entry
 #pragma unroll
   for (int i = 0; i < N; i++) value.word[i] = words[i];
   *offset_ptr<Words<N>>(base, entry * sizeof(Words<N>)) = value;
+}
+
+// Stores the first `pixels` (at most PIXELS) of a lane's neighbouring pixels. `alignment` has the low bits of the
+// destination's address and pitch.
+template <int C, int PIXELS> __device__ __forceinline__ void store_pixels(
+    u8* to, const u32 (&words)[PIXELS * C / 4], int pixels, u32 alignment) {
+  // A store is one instruction of 4, 8 or 16 bytes; three of them if a pixel has three samples.
+  constexpr int WORDS = PIXELS * C / 4, VECTOR = C == 3 ? PIXELS / 4 : WORDS;
+  if (alignment % (4 * VECTOR) == 0 && pixels >= PIXELS) {
+#pragma unroll
+    for (int i = 0; i < WORDS; i += VECTOR) store_streaming<VECTOR>(to + 4 * i, words + i);
+  } else {
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+      if (alignment % 4 == 0 && 4 * i + 4 <= pixels * C) {
+        store_streaming<1>(to + 4 * i, words + i);
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          if (4 * i + e < pixels * C) to[4 * i + e] = static_cast<u8>(words[i] >> 8 * e);
+      }
+    }
+  }
 }
 #endif

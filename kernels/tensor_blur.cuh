@@ -3,68 +3,16 @@
 // down.
 #ifndef BLUR_TENSOR_BLUR_H
 #define BLUR_TENSOR_BLUR_H
-#include "tensor.cuh"
+#include "tensor_window.cuh"
 
 // Tiles of 16 samples that the blur of a tile reads along an axis.
 OPERAND_FUNCTION int blur_tiles(int radius) { return 2 * ((radius + 15) / 16) + 1; }
 
-// Shared memory of a warp that reads TILES tiles: the taps of both axes, at the distances of the tiles from an output,
-// and each lane's words of the columns' operands, which do not fit into its registers.
-template <int TILES> struct BlurShared {
-  static constexpr int WINDOW = 16 * (TILES + 1), TAPS_BYTES = 2 * WINDOW * 2, WARP_BYTES = TAPS_BYTES + TILES * 512;
+// Shared memory of a warp that reads TILES tiles: the taps, and each lane's words of the columns' operands, which do not
+// fit into its registers.
+template <int TILES> struct BlurShared : WindowTaps<TILES> {
+  static constexpr int WARP_BYTES = WindowTaps<TILES>::BYTES + TILES * 512;
 };
-
-// The low and high bytes of the taps that four values of lane t have for output `out` of the middle tile. `taps` is
-// where the tap for output 0 and the first value of the values' tile is.
-__device__ __forceinline__ void blur_operand(u32& low, u32& high, Shared taps, int t, int out) {
-  u32 tap[4];
-#pragma unroll
-  for (int e = 0; e < 4; e++)
-    tap[e] = shared_load_u16(taps + 2 * (operand_position(OperandOrder::pairs, 0, t, e) - out));
-  const u32 first = tap[0] | tap[1] << 16, second = tap[2] | tap[3] << 16;
-  low = low_bytes(first, second);
-  high = high_bytes(first, second);
-}
-
-// Sums of 16-bit values times 16-bit taps by their bytes.
-struct BlurSums {
-  int of_high[4] = {}, mixed[4] = {}, of_low[4] = {HALF_OF_16_BITS, HALF_OF_16_BITS, HALF_OF_16_BITS, HALF_OF_16_BITS};
-
-  // The rounded sums, two in a word.
-  __device__ __forceinline__ void rounded(u32 (&out)[2]) const {
-    u32 sum[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) sum[i] = combine(of_low[i], mixed[i], of_high[i]);
-    out[0] = upper_halves(sum[0], sum[1]);
-    out[1] = upper_halves(sum[2], sum[3]);
-  }
-};
-
-// sums += a * b, for operands of 32 and of 16 values.
-__device__ __forceinline__ void add32(int (&sums)[4], const u32 (&a)[2], const u32 (&next_a)[2], u32 b, u32 next_b) {
-  mma32(sums, a[0], a[1], next_a[0], next_a[1], b, next_b, sums[0], sums[1], sums[2], sums[3]);
-}
-__device__ __forceinline__ void add16(int (&sums)[4], const u32 (&a)[2], u32 b) {
-  mma16(sums, a[0], a[1], b, sums[0], sums[1], sums[2], sums[3]);
-}
-
-// Adds the products of the bytes of TILES tiles: A operands times B operands.
-template <int TILES> __device__ __forceinline__ void add_tiles(
-    BlurSums& sums, const u32 (&a_high)[TILES][2], const u32 (&a_low)[TILES][2], const u32 (&b_high)[TILES],
-    const u32 (&b_low)[TILES]) {
-  constexpr int LAST = TILES - 1;
-#pragma unroll
-  for (int i = 0; i < LAST; i += 2) {
-    add32(sums.of_high, a_high[i], a_high[i + 1], b_high[i], b_high[i + 1]);
-    add32(sums.mixed, a_high[i], a_high[i + 1], b_low[i], b_low[i + 1]);
-    add32(sums.of_low, a_low[i], a_low[i + 1], b_low[i], b_low[i + 1]);
-    add32(sums.mixed, a_low[i], a_low[i + 1], b_high[i], b_high[i + 1]);
-  }
-  add16(sums.of_high, a_high[LAST], b_high[LAST]);
-  add16(sums.of_low, a_low[LAST], b_low[LAST]);
-  // The last tile of both byte planes fills one k.
-  add32(sums.mixed, a_high[LAST], a_low[LAST], b_low[LAST], b_high[LAST]);
-}
 
 // N channels of a group. An output tile is computed from TILES tiles, itself in the middle.
 template <int N, int TILES> struct BlurWarp {
@@ -72,7 +20,7 @@ template <int N, int TILES> struct BlurWarp {
   const u8* in;
   int g, t, tile, tiles, small_rows;
   int word[TILES];  // byte offsets in a row of the lane's entries
-  u32 row_low[TILES][2], row_high[TILES][2];
+  WindowOperands<TILES> row_taps;
   Shared column_operands;
   u32 raw[2][TILES][2 * N];
   // By channel, the rows of the tiles: left, right 8 columns.
@@ -113,8 +61,8 @@ template <int N, int TILES> struct BlurWarp {
           of_high[i] = raw[eight][i][2 * c];
           of_low[i] = raw[eight][i][2 * c + 1];
         }
-        BlurSums sums;
-        add_tiles<TILES>(sums, row_high, row_low, of_high, of_low);
+        WindowSums<HALF_OF_16_BITS> sums;
+        sums.add(row_taps, of_high, of_low);
         sums.rounded(values[eight][c]);
       }
     }
@@ -145,11 +93,19 @@ template <int N, int TILES> struct BlurWarp {
     }
 #pragma unroll
     for (int c = 0; c < N; c++) {
+      WindowOperands<TILES> window;
+#pragma unroll
+      for (int i = 0; i < 2 * TILES; i++) {
+        const int tile = i / 2, half = i % 2, high_word = window.index(tile, true) + half,
+                  low_word = window.index(tile, false) + half;
+        window.word[high_word / 4][high_word % 4] = high[c][tile][half];
+        window.word[low_word / 4][low_word % 4] = low[c][tile][half];
+      }
       u32 values[2][2];
 #pragma unroll
       for (int n = 0; n < 2; n++) {
-        BlurSums sums;
-        add_tiles<TILES>(sums, high[c], low[c], column_high[n], column_low[n]);
+        WindowSums<HALF_OF_16_BITS> sums;
+        sums.add(window, column_high[n], column_low[n]);
         sums.rounded(values[n]);
       }
 #pragma unroll
@@ -165,29 +121,25 @@ template <int N, int TILES>
 __device__ __forceinline__ void blur_small_plane(const TensorPlane& plane, const TensorArgs& args) {
   using Warp = BlurWarp<N, TILES>;
   using Memory = BlurShared<TILES>;
-  constexpr int MIDDLE = Warp::MIDDLE, CENTRE = Memory::WINDOW / 2;
+  constexpr int MIDDLE = Warp::MIDDLE;
   Warp warp;
   const int warp_number = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const Shared taps = shared_memory() + warp_number * Memory::WARP_BYTES;
-#pragma unroll
-  for (int i = lane; i < 2 * Memory::WINDOW; i += 32) {
-    const int offset = i % Memory::WINDOW - CENTRE, distance = offset < 0 ? -offset : offset;
-    shared_store_u16(
-        taps + 2 * i, distance < BLUR_TENSOR_TAPS ? args.taps[plane.slot][i / Memory::WINDOW][distance] : 0);
-  }
-  warp_sync();
+  const Memory taps{shared_memory() + warp_number * Memory::WARP_BYTES};
+  taps.store(args.taps[plane.slot]);
   u32 column_words[TILES][4];
 #pragma unroll
   for (int i = 0; i < 2 * TILES; i++) {
     const int n = i / TILES, tile = i % TILES;
-    const Shared first_tap = taps + 2 * (CENTRE + 16 * (tile - MIDDLE));
-    blur_operand(warp.row_low[tile][n], warp.row_high[tile][n], first_tap, t, 8 * n + g);
+    const int low_word = warp.row_taps.index(tile, false) + n, high_word = warp.row_taps.index(tile, true) + n;
+    taps.operand(
+        warp.row_taps.word[low_word / 4][low_word % 4], warp.row_taps.word[high_word / 4][high_word % 4], 0,
+        OperandOrder::pairs, tile, t, 8 * n + g);
     // Outputs two at a time from either block, so that a lane gets four neighbouring rows.
-    blur_operand(
-        column_words[i / 4][i % 4], column_words[(2 * TILES + i) / 4][(2 * TILES + i) % 4],
-        first_tap + 2 * Memory::WINDOW, t, g / 2 * 4 + 2 * n + g % 2);
+    taps.operand(
+        column_words[i / 4][i % 4], column_words[(2 * TILES + i) / 4][(2 * TILES + i) % 4], 1, OperandOrder::pairs,
+        tile, t, g / 2 * 4 + 2 * n + g % 2);
   }
-  warp.column_operands = taps + Memory::TAPS_BYTES + lane * 16;
+  warp.column_operands = taps.memory + Memory::BYTES + lane * 16;
 #pragma unroll
   for (int i = 0; i < TILES; i++) shared_store(warp.column_operands + i * 512, column_words[i]);
   wait_for_previous_kernel();

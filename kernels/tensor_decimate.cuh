@@ -4,172 +4,54 @@
 #ifndef BLUR_TENSOR_DECIMATE_H
 #define BLUR_TENSOR_DECIMATE_H
 #include "tensor.cuh"
+#include "tensor_loader.cuh"
 
-template <int C, int S> struct DecimateTile {
-  // Blocks of 8 small columns of a warp, and how many of them are computed together: four independent sums hide the
-  // latency of the tensor cores.
-  static constexpr int BLOCKS = C == 1   ? BLUR_TENSOR_COLUMNS_C1
-                                : C == 2 ? BLUR_TENSOR_COLUMNS_C2
-                                : C == 3 ? BLUR_TENSOR_COLUMNS_C3
-                                         : BLUR_TENSOR_COLUMNS_C4;
-  static constexpr int TOGETHER = C == 1 ? (BLOCKS % 4 ? 2 : 4) : C == 2 ? 2 : 1;
-  // Neighbouring pixels that a lane loads: four, or eight if the window allows and the copies become wider.
-  static constexpr int PIXELS = S == 4 && C < 4 ? 8 : 4;
-  static constexpr OperandOrder ORDER = PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
-  // Loads of a lane per row: four lanes load 4 * PIXELS pixels of the window, 8 s pixels per block and 8 s more.
-  static constexpr int LOADS = 8 * S * (BLOCKS + 1) / (4 * PIXELS);
-  // A load is one copy of 4, 8 or 16 bytes; three of them if a pixel has three samples.
-  static constexpr int COPIES = C == 3 ? 3 : 1, COPY = PIXELS * C / COPIES;
-  static constexpr int LOAD_WORDS = PIXELS * C / 4, LOAD_CHANNEL_WORDS = PIXELS / 4;
-  // Words of 4 pixels of one channel in a lane's window of a row.
-  static constexpr int WINDOW_WORDS = LOADS * LOAD_CHANNEL_WORDS;
-  // Shared memory of a warp: a ring of steps of 8 rows, and the taps of the columns.
-  static constexpr int STEP_BYTES = LOADS * PIXELS * C * 32, RING_BYTES = BLUR_TENSOR_DECIMATE_DEPTH * STEP_BYTES;
-  static constexpr int WARP_BYTES = RING_BYTES + S / 2 * 512;
+// Blocks of 8 small columns of a warp.
+OPERAND_FUNCTION int decimate_blocks(int channels) {
+  return channels == 1   ? BLUR_TENSOR_COLUMNS_C1
+         : channels == 2 ? BLUR_TENSOR_COLUMNS_C2
+         : channels == 3 ? BLUR_TENSOR_COLUMNS_C3
+                         : BLUR_TENSOR_COLUMNS_C4;
+}
+// Neighbouring pixels that a lane loads: four, or eight if the window allows and the copies become wider.
+OPERAND_FUNCTION int decimate_pixels(int channels, int factor) { return factor == 4 && channels < 4 ? 8 : 4; }
+// The window has 8 s pixels per block and 8 s more.
+OPERAND_FUNCTION int decimate_window(int channels, int factor) { return 8 * factor * (decimate_blocks(channels) + 1); }
+
+template <int C, int S>
+struct DecimateTile : RowTile<C, decimate_pixels(C, S), decimate_window(C, S), BLUR_TENSOR_DECIMATE_DEPTH> {
+  using Rows = RowTile<C, decimate_pixels(C, S), decimate_window(C, S), BLUR_TENSOR_DECIMATE_DEPTH>;
+  // How many blocks are computed together: four independent sums hide the latency of the tensor cores.
+  static constexpr int BLOCKS = decimate_blocks(C), TOGETHER = C == 1 ? (BLOCKS % 4 ? 2 : 4) : C == 2 ? 2 : 1;
+  static constexpr OperandOrder ORDER = Rows::PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
+  // Shared memory of a warp: the ring and the taps of the columns.
+  static constexpr int WARP_BYTES = Rows::RING_BYTES + S / 2 * 512;
   static_assert(BLOCKS % 2 == 0, "two blocks fill a word of the small plane");
 };
 
-// The source rows of a warp, 8 at a time, through a ring in shared memory. A lane reads only what it has copied itself,
-// so no barrier is needed. A checked loader copes with any alignment and with windows that extend beyond the plane.
-template <int CHANNELS, int S, bool CHECKED_WINDOW> struct RowLoader {
+// The source rows of a warp, decimated. CHECKED_WINDOW: of any alignment, and also where the window extends beyond the
+// plane.
+template <int CHANNELS, int S, bool CHECKED_WINDOW> struct PixelLoader : RowLoader<DecimateTile<CHANNELS, S>> {
   using Tile = DecimateTile<CHANNELS, S>;
+  using Rows = RowLoader<Tile>;
+  using Window = typename Rows::Window;
   static constexpr int C = CHANNELS, FACTOR = S;
   static constexpr bool CHECKED = CHECKED_WINDOW;
   static constexpr OperandOrder ORDER = Tile::ORDER;
-  using Window = u32[Tile::WINDOW_WORDS][C];  // words of four pixels of a channel
-  const u8* src;
-  u64 pitch;
-  int width, last_row, x0, y0;
-  Shared ring;  // the lane's part
+  int x0, y0;
 
   // `x0` is the lane's first pixel, `y0` its row in step 0.
-  __device__ __forceinline__ RowLoader(const TensorPlane& plane, int x0, int y0, Shared ring)
-      : src(plane.src), pitch(plane.src_pitch), width(static_cast<int>(plane.width)),
-        last_row(static_cast<int>(plane.height) - 1), x0(x0), y0(y0), ring(ring + threadIdx.x % 32 * Tile::COPY) {}
-
-  static constexpr int COPY_STRIDE = 32 * Tile::COPY;
-
-  // The load's position, moved inside the plane.
-  __device__ __forceinline__ int loaded_x(int x) const {
-    return clamp(x, 0, (width - 1) / Tile::PIXELS * Tile::PIXELS);
-  }
+  __device__ __forceinline__ PixelLoader(const TensorPlane& plane, int x0, int y0, Shared ring)
+      : Rows(plane, ring), x0(x0), y0(y0) {}
 
   // Starts to copy a step's rows to byte `slot` of the ring.
   __device__ __forceinline__ void load(int step, int slot) const {
-    const u8* row = src + static_cast<u64>(clamp(y0 + 8 * step, 0, last_row)) * pitch;
-    const Shared to = ring + slot;
-    if constexpr (!CHECKED) {
-      const u8* from = row + x0 * C;
-#pragma unroll
-      for (int i = 0; i < Tile::LOADS; i++)
-#pragma unroll
-        for (int k = 0; k < Tile::COPIES; k++)
-          copy_async_cached<Tile::COPY>(
-              to + (i * Tile::COPIES + k) * COPY_STRIDE, from + i * 4 * Tile::PIXELS * C + k * Tile::COPY);
-    } else {
-      const u64 alignment = reinterpret_cast<u64>(src) | pitch;
-      if (alignment % Tile::COPY == 0) {
-#pragma unroll
-        for (int i = 0; i < Tile::LOADS; i++) {
-          const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
-#pragma unroll
-          for (int k = 0; k < Tile::COPIES; k++) {
-            const int left = bytes - k * Tile::COPY;
-            copy_async_cached<Tile::COPY>(
-                to + (i * Tile::COPIES + k) * COPY_STRIDE, row + x * C + (left > 0 ? k * Tile::COPY : 0),
-                clamp(left, 0, Tile::COPY));
-          }
-        }
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < Tile::LOADS; i++) {
-          const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
-#pragma unroll 1
-          for (int word = 0; word < Tile::LOAD_WORDS; word++) {
-            const int copy = 4 * word / Tile::COPY, left = bytes - 4 * word;
-            const u8* from = row + x * C + (left > 0 ? 4 * word : 0);
-            const Shared at = to + (i * Tile::COPIES + copy) * COPY_STRIDE + (4 * word - copy * Tile::COPY);
-            if (alignment % 4 == 0) {
-              copy_async_cached<4>(at, from, clamp(left, 0, 4));
-            } else {
-              u32 value[1] = {0};
-#pragma unroll
-              for (int e = 0; e < 4; e++)
-                if (e < left) value[0] |= static_cast<u32>(from[e]) << 8 * e;
-              shared_store<1>(at, value);
-            }
-          }
-        }
-      }
-    }
-    copy_commit();
+    if constexpr (CHECKED) Rows::load_checked(x0, y0 + 8 * step, slot);
+    else Rows::load_inside(x0, y0 + 8 * step, slot);
   }
-
-  // Reads the oldest copied step.
   __device__ __forceinline__ void read(Window& words, int slot) const {
-    copy_wait<BLUR_TENSOR_DECIMATE_DEPTH - 1>();
-    const Shared from = ring + slot;
-#pragma unroll
-    for (int i = 0; i < Tile::LOADS; i++) {
-      u32 raw[Tile::LOAD_WORDS];
-#pragma unroll
-      for (int k = 0; k < Tile::COPIES; k++) {
-        u32 part[Tile::COPY / 4];
-        shared_load(part, from + (i * Tile::COPIES + k) * COPY_STRIDE);
-#pragma unroll
-        for (int word = 0; word < Tile::COPY / 4; word++) raw[k * Tile::COPY / 4 + word] = part[word];
-      }
-      const int first = i * Tile::LOAD_CHANNEL_WORDS;
-#pragma unroll
-      for (int k = 0; k < Tile::LOAD_CHANNEL_WORDS; k++) deinterleave(words[first + k], raw, k * C);
-      if constexpr (CHECKED) repeat_edge(words, first, x0 + i * 4 * Tile::PIXELS);
-    }
-  }
-
-  // Four pixels from word `first` on: a word a channel.
-  __device__ __forceinline__ static void deinterleave(u32 (&out)[C], const u32 (&raw)[Tile::LOAD_WORDS], int first) {
-    if constexpr (C == 4) {
-      const u32 even01 = byte_perm(raw[first], raw[first + 1], 0x5140),
-                even23 = byte_perm(raw[first + 2], raw[first + 3], 0x5140);
-      const u32 odd01 = byte_perm(raw[first], raw[first + 1], 0x7362),
-                odd23 = byte_perm(raw[first + 2], raw[first + 3], 0x7362);
-      out[0] = byte_perm(even01, even23, 0x5410);
-      out[1] = byte_perm(even01, even23, 0x7632);
-      out[2] = byte_perm(odd01, odd23, 0x5410);
-      out[3] = byte_perm(odd01, odd23, 0x7632);
-    } else if constexpr (C == 1) {
-      out[0] = raw[first];
-    } else if constexpr (C == 2) {
-      out[0] = low_bytes(raw[first], raw[first + 1]);
-      out[1] = high_bytes(raw[first], raw[first + 1]);
-    } else {
-#pragma unroll
-      for (int c = 0; c < C; c++) {
-        const int s1 = C + c, s2 = 2 * C + c, s3 = 3 * C + c;  // byte numbers of the channel's samples, after c itself
-        const u32 low = byte_perm(raw[first + c / 4], raw[first + s1 / 4], c % 4 | (4 + s1 % 4) << 4);
-        const u32 high = byte_perm(raw[first + s2 / 4], raw[first + s3 / 4], s2 % 4 | (4 + s3 % 4) << 4);
-        out[c] = byte_perm(low, high, 0x5410);
-      }
-    }
-  }
-
-  // Replaces a load's pixels beyond the plane by the edge pixel, which the load contains.
-  __device__ __forceinline__ void repeat_edge(Window& words, int first, int x) const {
-    const int inside = x < 0 ? 0 : clamp(width - x, 0, 8);
-    const u32 edge = x < 0 ? 0 : static_cast<u32>(width - 1 - loaded_x(x));
-    const u32 keep = inside == 8 ? 0xffffffff : (1u << 4 * inside) - 1;
-    // Nibble i: the number of the loaded pixel that becomes pixel i. `edge` exceeds 7 only where all pixels are kept.
-    const u32 selector = (0x76543210 & keep) | ((edge & 7) * 0x11111111 & ~keep);
-#pragma unroll
-    for (int c = 0; c < C; c++) {
-      if constexpr (Tile::LOAD_CHANNEL_WORDS == 2) {
-        const u32 left = words[first][c], right = words[first + 1][c];
-        words[first][c] = byte_perm(left, right, selector & 0xffff);
-        words[first + 1][c] = byte_perm(left, right, selector >> 16);
-      } else {
-        words[first][c] = byte_perm(words[first][c], 0, selector & 0xffff);
-      }
-    }
+    Rows::read(words, slot);
+    if constexpr (CHECKED) Rows::repeat_edges(words, x0);
   }
 
   // Decimates the rows of a step: 16 bits of rows 2 t and 2 t + 1.
@@ -440,11 +322,11 @@ template <int C, int S> __device__ __forceinline__ void decimate_plane(const Ten
   const bool inside = x0 >= 0 && x0 + 8 * S * (Tile::BLOCKS + 1) <= static_cast<int>(plane.width);
   if (inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
     decimate_warp(
-        RowLoader<C, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
+        PixelLoader<C, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
         static_cast<int>(first_row));
   else
     decimate_warp(
-        RowLoader<C, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
+        PixelLoader<C, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
         static_cast<int>(first_row));
 }
 

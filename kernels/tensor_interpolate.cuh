@@ -12,8 +12,6 @@ template <int C, int S> struct InterpolateTile {
   static constexpr OperandOrder ORDER = PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
   // Stores of a lane per row and step, and the words of one.
   static constexpr int STORES = STEP_PIXELS / (4 * PIXELS), STORE_WORDS = PIXELS * C / 4;
-  // A store is one instruction of 4, 8 or 16 bytes; three of them if a pixel has three samples.
-  static constexpr int VECTOR = C == 3 ? PIXELS / 4 : STORE_WORDS;
   static constexpr int ENTRY = 8 * N, STEP_BYTES = 32 * ENTRY * GROUPS,
                        WARP_BYTES = BLUR_TENSOR_INTERPOLATE_DEPTH * STEP_BYTES;
 };
@@ -158,31 +156,7 @@ template <int C, int S> struct InterpolateWarp {
       }
     }
   }
-};
-
-// Stores the first `pixels` (at most PIXELS) of a lane's pixels. `alignment` has the low bits of the destination's
-// address and pitch.
-template <int C, int S> __device__ __forceinline__ void store_pixels(
-    u8* to, const u32 (&words)[InterpolateTile<C, S>::STORE_WORDS], int pixels, u32 alignment) {
-  using Tile = InterpolateTile<C, S>;
-  if (alignment % (4 * Tile::VECTOR) == 0 && pixels >= Tile::PIXELS) {
-#pragma unroll
-    for (int i = 0; i < Tile::STORE_WORDS; i += Tile::VECTOR) store_streaming<Tile::VECTOR>(to + 4 * i, words + i);
-  } else {
-#pragma unroll
-    for (int i = 0; i < Tile::STORE_WORDS; i++) {
-      if (alignment % 4 == 0 && 4 * i + 4 <= pixels * C) {
-        store_streaming<1>(to + 4 * i, words + i);
-      } else {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          if (4 * i + e < pixels * C) to[4 * i + e] = static_cast<u8>(words[i] >> 8 * e);
-      }
-    }
-  }
-}
-
-// A warp computes a share of the plane's units, 16 rows of STEP_PIXELS pixels each, in runs of neighbours. TO_SMALL:
+};// A warp computes a share of the plane's units, 16 rows of STEP_PIXELS pixels each, in runs of neighbours. TO_SMALL:
 // the destination is the `blurred` plane of the level above, and C the channels of a group.
 template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
   using Tile = InterpolateTile<C, S>;
@@ -288,8 +262,8 @@ template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpola
           }
           u8* at = to + store * 4 * Tile::PIXELS * C;
           const int pixels = left - store * 4 * Tile::PIXELS;
-          if (first_row) store_pixels<C, S>(at, words[0], pixels, alignment);
-          if (second_row) store_pixels<C, S>(at + 8 * plane.dst_pitch, words[1], pixels, alignment);
+          if (first_row) store_pixels<C, Tile::PIXELS>(at, words[0], pixels, alignment);
+          if (second_row) store_pixels<C, Tile::PIXELS>(at + 8 * plane.dst_pitch, words[1], pixels, alignment);
         }
         to += Tile::STEP_PIXELS * C;
         left -= Tile::STEP_PIXELS;

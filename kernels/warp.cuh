@@ -81,6 +81,15 @@ __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, int c
 #endif
 }
 
+// The same value, which the compiler does not know to be the same: what depends on it is computed where it is used, and
+// takes no registers in the rest of a loop.
+__device__ __forceinline__ int recomputed(int value) {
+#ifndef BLUR_ON_CPU
+  asm volatile("mov.b32 %0, %0;" : "+r"(value));
+#endif
+  return value;
+}
+
 // Starts a copy of SIZE bytes (4, 8 or 16, and aligned to that) to shared memory.
 template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const u8* from) {
 #ifdef BLUR_ON_CPU
@@ -154,6 +163,8 @@ template <int N> __device__ __forceinline__ void shared_store(Shared at, const u
     asm volatile("st.shared.v4.u32 [%4], {%0,%1,%2,%3};" ::"r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]),
                  "r"(at)
                  : "memory");
+  else if constexpr (N == 2)
+    asm volatile("st.shared.v2.u32 [%2], {%0,%1};" ::"r"(words[0]), "r"(words[1]), "r"(at) : "memory");
   else asm volatile("st.shared.u32 [%1], %0;" ::"r"(words[0]), "r"(at) : "memory");
 #endif
 }

@@ -24,8 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PREBUILT = KERNELS / "prebuilt"
 SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "level.cuh",
-           "overlap.cuh", "pixels.cuh", "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_interpolate.cuh",
-           "tensor_taps.cuh", "tile_loader.cuh", "warp.cuh")
+           "overlap.cuh", "pixels.cuh", "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_direct.cuh",
+           "tensor_interpolate.cuh", "tensor_loader.cuh", "tensor_taps.cuh", "tensor_window.cuh", "tile_loader.cuh",
+           "warp.cuh")
 PARTS_LIST = KERNELS / "parts.txt"
 PINS = KERNELS / "toolchain.txt"
 TOOLCHAIN = ROOT / "target" / "kernels-toolchain"
@@ -48,7 +49,7 @@ TOTAL_BYTES_MAX = 3 << 20
 class Group(NamedTuple):
     """Architectures whose images share files."""
     name: str
-    wide: str
+    kernel_set: str
     archs: tuple
 
 
@@ -62,21 +63,21 @@ class Part(NamedTuple):
 def parts_list():
     """The groups and the parts of kernels/parts.txt."""
     lines = [line.split() for line in PARTS_LIST.read_text().splitlines() if line and not line.startswith("#")]
-    groups = [Group(name, wide, tuple(f"sm_{arch}" for arch in archs))
-              for kind, name, wide, *archs in lines if kind == "group"]
+    groups = [Group(name, kernel_set, tuple(f"sm_{arch}" for arch in archs))
+              for kind, name, kernel_set, *archs in lines if kind == "group"]
     parts = [Part(name, which, frozenset(kernels)) for kind, name, which, *kernels in lines if kind == "part"]
     return groups, parts
 
 
 GROUPS, PARTS = parts_list()
 FILES = {f"{group.name}/{part.name}.zst": (group, part)
-         for group in GROUPS for part in PARTS if part.groups in ("all", group.wide)}
+         for group in GROUPS for part in PARTS if part.groups in ("all", group.kernel_set)}
 CUBIN_ARCHS = [arch for group in GROUPS if group.name != PTX for arch in group.archs]
 (PTX_ARCH,) = (arch for group in GROUPS if group.name == PTX for arch in group.archs)
 # The ptxas for each architecture that the PTX has to assemble for. These are all supported ones: a chip without a CUBIN
 # runs the PTX, and a driver can be configured to prefer PTX on any chip.
 PTXAS = {"sm_60": PTXAS_12, "sm_61": PTXAS_12, "sm_70": PTXAS_12}
-PTXAS.update({arch: PTXAS_13 for arch in (*CUBIN_ARCHS, "sm_87", "sm_110")})
+PTXAS.update({arch: PTXAS_13 for arch in CUBIN_ARCHS})
 
 
 class BuildError(Exception):
@@ -228,7 +229,7 @@ def assemble(ptx, arch, problems):
 
 def join(images):
     """The content of a file: for each image its compute capability (major * 10 + minor) and its length, both as 32-bit
-    little-endian numbers; two zeros; then the images. src/cuda/kernels/images.rs reads it."""
+    little-endian numbers; two zeros; then the images. src/cuda/kernels/parts.rs reads it."""
     index = [number for arch, image in images for number in (int(arch[3:]), len(image))]
     return struct.pack(f"<{len(index) + 2}I", *index, 0, 0) + b"".join(image for _, image in images)
 

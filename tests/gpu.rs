@@ -16,7 +16,7 @@ use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
-use gstcudagaussblur::cuda::kernels::abi::{BlurArgs, PixelFamily, WideKernels};
+use gstcudagaussblur::cuda::kernels::abi::{BlurArgs, KernelSet, PixelFamily};
 use gstcudagaussblur::cuda::kernels::record::Recording;
 use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::process;
@@ -66,6 +66,7 @@ fn main() {
         on_gpu("a_context_that_breaks_in_mid_stream", || in_a_child("broken", &[])),
         on_gpu("a_context_that_breaks_with_frames_in_flight", || in_a_child("broken in flight", &[])),
         on_gpu("covers_in_device_memory_equal_the_cpu_engine", covers),
+        on_gpu("bytes_at_every_radius_and_alignment", radii_and_alignments),
         on_gpu("memory_that_is_pinned_in_parts_is_copied", video::check_partly_pinned_frames),
         trial("real_video_equals_the_cpu_engines", gpu && std::env::var(VIDEO).is_ok(), real_video),
         trial("without_a_driver_it_is_said_at_start", present == Err(CudaError::NoDriver), without_a_driver),
@@ -106,6 +107,44 @@ fn covers() {
         }
     }
     println!("{bytes} bytes, 0 differ");
+}
+
+/// The direct form of interleaved bytes in device memory, which has kernels of its own by the largest radius.
+fn radii_and_alignments() {
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let layout = |width, height, channels| PlaneLayout::new(width, height, channels, 8);
+    let half = |width, height| PlaneLayout { sigma_scale: [0.5; 2], ..layout(width, height, 2) };
+    let mut frames = 0;
+    for radius in (1..=33).step_by(one_in().unwrap_or(1)) {
+        let params = BlurParams::new(f64::from(radius) / 2.5, 2 * radius + 1).unwrap();
+        for (turn, planes) in [
+            vec![layout(197 + radius, 61, 1)],
+            vec![layout(129, 33 + radius, 2)],
+            vec![layout(65 + radius, 49, 3)],
+            vec![layout(3 * radius, 71, 4)],
+            vec![layout(258, 66, 1), half(129, 33)],
+            vec![layout(radius, 3, 4)],
+        ]
+        .iter()
+        .enumerate()
+        {
+            // Rows that start on multiples of 16 bytes, of 4 bytes, and on any byte.
+            for (unit, skew) in [(16, 0), (4, 4 * (radius as usize % 4)), (1, (3 * radius as usize + turn) % 16)] {
+                let pitch = |plane: &PlaneLayout| (plane.row_bytes() + 1).next_multiple_of(unit);
+                let source = device_frames::Block::new(planes, skew, pitch, u64::from(radius));
+                let destination = device_frames::Block::new(planes, 16 - skew, |plane| pitch(plane) + unit, 7);
+                device_frames::check_blur(
+                    &mut engine,
+                    params.into(),
+                    &source,
+                    &destination,
+                    device_frames::Streams::One,
+                );
+                frames += 1;
+            }
+        }
+    }
+    println!("{frames} frames, 0 bytes differ");
 }
 
 fn trial(name: &str, runs: bool, test: fn()) -> Trial {
@@ -162,18 +201,17 @@ fn specialised_kernels() {
     let mut cpu = Engine::with_cpu(CpuEngine::new());
     let shared = process::open(0).unwrap();
     let jit = shared.jit();
+    // Interleaved bytes have faster kernels for tensor cores.
     let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
     let half = |channels, depth| PlaneLayout { sigma_scale: [0.5; 2], ..new(channels, depth) };
     let packed = |sample_layout, depth| PlaneLayout { sample_layout, ..new(4, depth) };
     let frames = [
-        vec![new(4, 8)],
-        vec![new(1, 8), half(2, 8)],
-        vec![new(3, 8)],
         vec![packed(SampleLayout::Yuv422 { luma: 1 }, 8)],
         vec![new(1, 10), half(1, 10), half(1, 10)],
+        vec![new(1, 12), half(2, 12)],
         vec![packed(SampleLayout::Packed1010102, 10)],
-        vec![new(1, 8)],
-        vec![new(2, 8)],
+        vec![new(2, 16)],
+        vec![new(3, 16)],
         vec![new(4, 16)],
     ];
     let kernels = frames.iter().flat_map(|planes| [3, 7, 15, 31, 49].map(|size| (planes, size)));
@@ -467,7 +505,7 @@ fn break_the_context() {
     let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
     let plane = DevicePlane { address: 0, pitch: 1, len: 1 };
     let planes = DevicePlanes { sources: vec![plane], destinations: vec![plane] };
-    let recording = Recording::new(&plan, &planes, 0, WideKernels::CudaCores, None);
+    let recording = Recording::new(&plan, &planes, 0, KernelSet::CudaCores, None);
     let batch = recording.batches().next().unwrap();
     let launch = &strategy::launches(batch, 0, PassStrategy::Best, device.limits())[0];
     // SAFETY: the kernel traps before it touches anything.

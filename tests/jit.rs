@@ -35,12 +35,13 @@ static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
 type Test = (&'static str, fn(&Compiler), &'static [(&'static str, &'static str)]);
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, &[("FAKE_NVRTC_MS", "2000")]),
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, &[]),
     ("two_engines_with_equal_settings_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
     ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
-    ("wide_radii_are_not_specialised", wide, &[]),
+    ("bytes_and_wide_radii_are_not_specialised", wide, &[]),
+    ("bands_of_several_planes_are_specialised", bands, &[]),
     ("generic_kernels_are_used_without_nvrtc", no_compiler, &[(NVRTC, "/nowhere/libnvrtc.so")]),
     ("nvrtc_that_is_too_old_is_not_used", too_old, &[("FAKE_NVRTC_VERSION", "1107")]),
     (
@@ -128,8 +129,12 @@ fn engine() -> Engine {
 }
 
 fn case(sigma: f64, channels: u8) -> Case {
-    let layout = PlaneLayout::new(40, 8, channels, 8);
-    Case::of(sigma, 0, layout, [3, 0], Content::Noise)
+    Case::of(sigma, 0, PlaneLayout::new(40, 8, channels, 16), [3, 0], Content::Noise)
+}
+
+/// Frames of bytes, which are not specialised where there are tensor cores.
+fn bytes(sigma: f64) -> Case {
+    Case::of(sigma, 0, PlaneLayout::new(40, 8, 1, 8), [3, 0], Content::Noise)
 }
 
 /// Blurs a frame every few milliseconds, each compared with the oracle, until `done` or for the time `limit`. Returns
@@ -176,7 +181,7 @@ fn swap(compiler: &Compiler) {
     // Frames on the device repeat what was recorded for the first, until the kernel is ready.
     let mut on_device = self::engine();
     let check_on_device = |engine: &mut Engine, sigma: f64| {
-        let block = Block::new(&[PlaneLayout::new(40, 8, 4, 8)], 0, PlaneLayout::row_bytes, 1);
+        let block = Block::new(&[PlaneLayout::new(40, 8, 4, 16)], 0, PlaneLayout::row_bytes, 1);
         let options = BlurParams::new(sigma, 0).unwrap().into();
         (0..2).for_each(|_| check_blur(engine, options, &block, &block, Streams::One));
     };
@@ -205,7 +210,7 @@ fn swap(compiler: &Compiler) {
     self::case(2.5, 4).check_engine(&mut engine);
     assert!(!is_specialised(&engine));
     assert_eq!(compiler.compilations(), 1);
-    let options = "-DBLUR_SINGLE_PLANE=true -DBLUR_SPECIALISED_0=Interleaved<u8,4>,StaticRadius<0,8,8,8>";
+    let options = "-DBLUR_SINGLE_PLANE=true -DBLUR_SPECIALISED_0=Interleaved<u16,4>,StaticRadius<0,8,8,8>";
     assert_eq!(lines(Level::Debug, &format!("--gpu-architecture=sm_90 --std=c++17 {options}")), 1);
     assert_eq!(lines(Level::Info, "NVRTC 12.8"), 1);
     assert_eq!(lines(Level::Debug, "log of the fake NVRTC"), 1, "the compiler's log is not logged once");
@@ -240,7 +245,7 @@ fn two_engines(compiler: &Compiler) {
             scope.spawn(|| assert!(frames(engine, &case(1.0, 3), LONG, is_specialised).1));
         }
     });
-    frames(&mut first, &case(9.0, 3), A_WHILE, |engine| !engine.stats().jit.compiling);
+    frames(&mut first, &bytes(1.0), A_WHILE, |engine| !engine.stats().jit.compiling);
     assert_eq!(compiler.compilations(), 2);
 }
 
@@ -255,7 +260,7 @@ fn stop(compiler: &Compiler) {
     drop(engines);
     // The compiler takes 3 s.
     assert!(begun.elapsed() < Duration::from_millis(1500), "stopping took {:?}", begun.elapsed());
-    frames(&mut last, &case(9.0, 1), LONG, |engine| !engine.stats().jit.compiling);
+    frames(&mut last, &bytes(1.0), LONG, |engine| !engine.stats().jit.compiling);
     assert_eq!(compiler.compilations(), 1, "compiled for an engine that was dropped");
     let threads = std::fs::read_dir("/proc/self/task")
         .unwrap()
@@ -278,10 +283,23 @@ fn stop(compiler: &Compiler) {
 
 fn wide(compiler: &Compiler) {
     let mut engine = engine();
-    frames(&mut engine, &case(7.0, 1), A_WHILE, |_| false);
-    assert!(!is_specialised(&engine));
+    let wide = Case::of(6.0, 35, PlaneLayout::new(40, 8, 1, 16), [3, 0], Content::Noise);
+    for case in [bytes(2.0), bytes(7.0), wide] {
+        frames(&mut engine, &case, A_WHILE, |_| false);
+        assert!(!is_specialised(&engine));
+    }
     assert_eq!(compiler.compilations(), 0);
     assert!(LINES.lock().unwrap().is_empty(), "the log mentions NVRTC although no kernel is to be compiled");
+}
+
+/// Every band launches the planes that the kernel was compiled for.
+fn bands(_: &Compiler) {
+    let layout =
+        |width, height, scale| PlaneLayout { sigma_scale: [scale; 2], ..PlaneLayout::new(width, height, 1, 10) };
+    let planes = vec![layout(64, 96, 1.0), layout(32, 48, 0.5), layout(32, 48, 0.5)];
+    let case = Case { planes, ..case(2.0, 1) };
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(3));
+    assert!(frames(&mut engine, &case, LONG, is_specialised).1);
 }
 
 /// Checks that frames are still blurred by the generic kernels after a while.

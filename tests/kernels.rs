@@ -15,8 +15,8 @@ use common::pictures::{self, Picture};
 use gstcudagaussblur::cuda::driver::Grid;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
-    AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, CoverArgs, CoverRect, Launch, LevelArgs, LevelPlane, MosaicArgs,
-    MosaicGrid, SampleStorage, TensorArgs, TensorPlane, WideKernels,
+    AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, CoverArgs, CoverRect, KernelSet, Launch, LevelArgs, LevelPlane,
+    MosaicArgs, MosaicGrid, SampleStorage, TensorArgs, TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, LaunchBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::cover;
@@ -136,7 +136,7 @@ impl Program {
     }
 
     /// Blurs the case with the engine's launches, planes in bands, and compares every byte with the oracle.
-    fn check(&mut self, case: &Case, passes: PassStrategy, wide: WideKernels, bands: u32) -> usize {
+    fn check(&mut self, case: &Case, passes: PassStrategy, wide: KernelSet, bands: u32) -> usize {
         case.check(|src, dst| {
             // The program identifies memory by the number of a block: sources, destinations, and the workspace.
             let address = |block: usize| (block as u64 + 1) << 40;
@@ -252,15 +252,33 @@ fn run_tensor(program: &mut Program, every: usize, most_work: usize) -> (usize, 
         plan.is_wide() && plan.operations().iter().all(tensor::supports) && case.work() <= most_work
     };
     let cases = cases::all().into_iter().filter(is_on_tensor_cores).step_by(every);
-    let check = |(i, case): (usize, Case)| {
-        program.check(&case, PassStrategy::Best, WideKernels::TensorCores, 1 + (i % 3) as u32)
+    let check =
+        |(i, case): (usize, Case)| program.check(&case, PassStrategy::Best, KernelSet::TensorCores, 1 + (i % 3) as u32);
+    let bytes: Vec<usize> = cases.enumerate().map(check).collect();
+    (bytes.len(), bytes.iter().sum())
+}
+
+/// Runs every `every`th small case with interleaved bytes in the direct form on the tensor-core kernels.
+fn run_direct(program: &mut Program, every: usize, most_work: usize) -> (usize, usize) {
+    let is_direct = |case: &Case| {
+        let is_bytes = |plane: &PlaneLayout| plane.depth == 8 && plane.sample_layout == SampleLayout::LsbAligned;
+        let plan = Plan::new(case.options, &case.planes);
+        !plan.is_wide() && case.planes.iter().all(is_bytes) && case.work() <= most_work
     };
+    let cases = cases::all().into_iter().filter(is_direct).step_by(every);
+    let check =
+        |(i, case): (usize, Case)| program.check(&case, PassStrategy::Best, KernelSet::TensorCores, 1 + (i % 3) as u32);
     let bytes: Vec<usize> = cases.enumerate().map(check).collect();
     (bytes.len(), bytes.iter().sum())
 }
 
 fn run(sanitizer: &str, every: usize, most_work: usize) {
     let mut program = Program::build(sanitizer, &[]);
+    let (direct_cases, direct_bytes) = run_direct(&mut program, every, most_work >> 4);
+    println!(
+        "direct form on tensor cores on the CPU under {sanitizer}: {direct_cases} cases, {direct_bytes} bytes, 0 differ"
+    );
+    assert!(direct_cases >= 5);
     let (tensor_cases, tensor_bytes) = run_tensor(&mut program, every / 2, most_work >> 4);
     println!("tensor-core kernels on the CPU under {sanitizer}: {tensor_cases} cases, {tensor_bytes} bytes, 0 differ");
     assert!(tensor_cases >= 5);
@@ -271,10 +289,10 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
             case.planes.iter().map(|plane| case.options.params.axis(plane.sigma_scale[1]).taps.radius()).max().unwrap();
         let bands = 1 + (i % 3) as u32;
         if down <= 24 {
-            bytes += program.check(case, PassStrategy::Fused, WideKernels::CudaCores, bands);
+            bytes += program.check(case, PassStrategy::Fused, KernelSet::CudaCores, bands);
         }
         if down > 24 || i % 2 == 0 {
-            bytes += program.check(case, PassStrategy::Split, WideKernels::CudaCores, bands);
+            bytes += program.check(case, PassStrategy::Split, KernelSet::CudaCores, bands);
         }
     }
     println!("kernels on the CPU under {sanitizer}: {} cases, {bytes} bytes, 0 differ", cases.len());
@@ -370,7 +388,7 @@ fn special_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers()
             let content = [Content::Noise, Content::Extremes][i % 2];
             let planes: Vec<_> = planes.iter().map(sized).collect();
             let case = Case { options: params.into(), planes, padding: [[0, 5], [13, 0]][i % 2], content };
-            bytes += program.check(&case, PassStrategy::Specialised, WideKernels::CudaCores, 1 + (i % 3) as u32);
+            bytes += program.check(&case, PassStrategy::Specialised, KernelSet::CudaCores, 1 + (i % 3) as u32);
         }
     }
     println!("specialised kernels on the CPU: {bytes} bytes, 0 differ");

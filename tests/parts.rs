@@ -41,11 +41,15 @@ fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
     let gray16 = VideoFormat::Gray16Le;
     for (id, format, rest) in [
         // Columns; the levels and the blur of bytes; those of premultiplied colour, which has 16 bits; regions.
-        (1, VideoFormat::Rgba, ["columns", "tensor_c4", "tensor_small", "level_u16_c4", "u16_c4", "cover"].len()),
-        (2, VideoFormat::Rgb, ["columns", "tensor_c3", "tensor_small", "cover"].len()),
+        (
+            1,
+            VideoFormat::Rgba,
+            ["columns", "rows_u8", "tensor_c4", "tensor_small", "level_u16_c4", "u16_c4", "cover"].len(),
+        ),
+        (2, VideoFormat::Rgb, ["columns", "rows_u8", "tensor_c3", "tensor_small", "cover"].len()),
         (3, gray16, ["columns", "level_u16_c12", "cover"].len()),
         // Chroma has half as many rows as columns, or the same: its factors can differ from each other. So can luma's.
-        (4, VideoFormat::Nv16, ["columns", "tensor_c12", "tensor_small", "axis", "u16_c12", "cover"].len()),
+        (4, VideoFormat::Nv16, ["columns", "rows_u8", "tensor_c12", "tensor_small", "axis", "u16_c12", "cover"].len()),
     ] {
         let (process, thread) = (driver.counts().modules, driver.modules_of_thread());
         let loaded = || (driver.counts().modules - process, driver.modules_of_thread() - thread);
@@ -80,11 +84,11 @@ fn new_caps_load_their_parts() {
     let rgb = info(VideoFormat::Rgb, 40, 20);
     blur.caps(&rgb);
     push(&mut blur, &rgb, 1, 1.0, 0);
-    wait_until("the parts of RGB", || driver.counts().modules == 6);
+    wait_until("the parts of RGB", || driver.counts().modules == 7);
     let gray = info(VideoFormat::Gray8, 40, 20);
     blur.caps(&gray);
     push(&mut blur, &gray, 1, 1.0, 0);
-    wait_until("the parts of GRAY8", || driver.counts().modules == 8);
+    wait_until("the parts of GRAY8", || driver.counts().modules == 9);
     let thread = driver.modules_of_thread();
     push(&mut blur, &gray, 2, 30.0, 0);
     assert_eq!(driver.modules_of_thread(), thread);
@@ -120,7 +124,7 @@ fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
         // The part of the first frame.
         driver.fail("cuModuleLoadData", 1, NO_BINARY_FOR_GPU);
         push(&mut blur, &rgb, 1, 1.0, 0);
-        wait_until("a warning for each part", || warnings("are not loaded before they are needed") == 4);
+        wait_until("a warning for each part", || warnings("are not loaded before they are needed") == 5);
         if is_cleared {
             driver.clear_faults();
         }
@@ -156,8 +160,8 @@ fn portable_images_replace_all_parts() {
     }
     let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
     assert_eq!(kernel, "general-ptx");
-    // The probe, u8_c3, columns, cover, level_u8_c3, and u16_c3 for the small planes.
-    wait_until("the parts of RGB", || driver.counts().modules == 7 || driver.counts().modules == 6);
+    // The probe, fused_u8_c3, rows_u8, columns, cover, level_u8_c3, and u16_c3 for the small planes.
+    wait_until("the parts of RGB", || [7, 8].contains(&driver.counts().modules));
 }
 
 /// The thread ends with the engine.

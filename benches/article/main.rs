@@ -25,7 +25,7 @@ use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 
-use common::{Outcome, REPETITIONS, blur, compile_specialised, layout, median, noise, time_of_frame, time_on};
+use common::{Outcome, REPETITIONS, blur, layout, median, noise, time_of_frame, time_on};
 use plots::{Table, plot};
 
 const SIZES: [(u32, u32); 5] = [(400, 300), (800, 600), (1280, 720), (1920, 1080), (2560, 1440)];
@@ -126,11 +126,9 @@ impl Bench {
         Ok(milliseconds(time))
     }
 
-    /// The median milliseconds of our kernels on the device, specialised if the engine compiles any for these
-    /// parameters.
+    /// The median milliseconds of our kernels on the device.
     fn ours(&self, memory: &Memory, size: u32, sigma: f64) -> Outcome<f64> {
         let params = BlurParams::new(sigma, size)?;
-        compile_specialised(&[memory.layout], params);
         let shape = (&[memory.layout][..], 1);
         let frames = std::slice::from_ref(&memory.frame);
         Ok(milliseconds(time_of_frame(&CudaEngine::new(0)?, &self.stream, shape, params, frames)?))

@@ -54,7 +54,8 @@ pub fn compile_specialised(layouts: &[PlaneLayout], options: impl Into<Options>)
     let bytes = 64 * 8 * 8;
     let (src, mut dst) = (noise(bytes), vec![vec![0; bytes]; layouts.len()]);
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) || engine.stats().jit.compiling {
+    // The engine requests a kernel after 250 ms.
+    while begun.elapsed() < Duration::from_millis(400) || engine.stats().jit.compiling {
         let plane = |layout: &PlaneLayout| Plane { layout: *layout, pitch: layout.row_bytes(), data: &src[..] };
         let frame: Frame = layouts.iter().map(plane).collect();
         let out = layouts.iter().zip(&mut dst);

@@ -1,6 +1,7 @@
 //! Measures the CUDA engine in one run on one GPU: kernels in device memory, a live pipeline, whole frames from and to
 //! host memory, and the wait for the device. README.md explains the tables.
 
+#[expect(dead_code, reason = "each bench uses only a part of this module")]
 #[path = "../common/mod.rs"]
 mod common;
 mod host;
@@ -24,9 +25,7 @@ use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::Plan;
 use gstcudagaussblur::filter::plane::DevicePlane;
 
-use common::{
-    Outcome, REPETITIONS, blur, compile_specialised, layout, median, noise, processor_time, time_of_frame, time_on,
-};
+use common::{Outcome, REPETITIONS, blur, layout, median, noise, processor_time, time_of_frame, time_on};
 
 /// Frames that are used in turn, so that none is still in the device's cache when it is used again.
 const BUFFERS: usize = 6;
@@ -87,8 +86,8 @@ fn kernels(device: &Device) -> Outcome<()> {
         "\nKernels, device memory to device memory, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), \
          sigma = k/6\n"
     );
-    println!("| plane | kernel | copy | {} |", KERNEL_SIZES.map(|k| format!("k={k}")).join(" | "));
-    println!("| --- | --- | --- |{}", " --- |".repeat(KERNEL_SIZES.len()));
+    println!("| plane | copy | {} |", KERNEL_SIZES.map(|k| format!("k={k}")).join(" | "));
+    println!("| --- | --- |{}", " --- |".repeat(KERNEL_SIZES.len()));
     for (name, width, height, channels) in PLANES {
         in_device_memory(device, name, layout(width, height, channels))?;
     }
@@ -119,9 +118,11 @@ fn all_waits(device: &Device) -> Outcome<()> {
 }
 
 const KERNEL_SIZES: [u32; 7] = [3, 7, 15, 31, 49, 63, 127];
-const PLANES: [(&str, u32, u32, u8); 4] = [
+const PLANES: [(&str, u32, u32, u8); 6] = [
     ("1080p RGBA", 1920, 1080, 4),
     ("4K RGBA", 3840, 2160, 4),
+    ("1080p RGB", 1920, 1080, 3),
+    ("4K RGB", 3840, 2160, 3),
     ("1080p GRAY8", 1920, 1080, 1),
     ("4K GRAY8", 3840, 2160, 1),
 ];
@@ -139,7 +140,7 @@ fn microseconds(time: Duration) -> f64 {
 }
 
 fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome<()> {
-    let (general, special) = (CudaEngine::new(device.id())?.without_jit(), CudaEngine::new(device.id())?);
+    let engine = CudaEngine::new(device.id())?.without_jit();
     let _current = device.enter()?;
     let stream = Stream::new(device.id())?;
     let pitch = layout.row_bytes().next_multiple_of(64);
@@ -162,19 +163,13 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
         // SAFETY: both blocks have `bytes` bytes and live until `time_on` has waited for the stream.
         Ok(unsafe { result::memcpy_dtod_async(dst, src, bytes, stream.raw()) }?)
     })?;
-    for (kernel, engine) in [("generic", &general), ("specialised", &special)] {
-        let mut row = format!("| {name} | {kernel} | {:.1} |", microseconds(copy));
-        for size in KERNEL_SIZES {
-            let params = BlurParams::new(f64::from(size) / 6.0, size)?;
-            row += &if kernel == "specialised" && !compile_specialised(&[layout], params) {
-                " |".to_owned()
-            } else {
-                let time = time_of_frame(engine, &stream, (&[layout], 64), params, &frames)?;
-                format!(" {:.1} |", microseconds(time))
-            };
-        }
-        println!("{row}");
+    let mut row = format!("| {name} | {:.1} |", microseconds(copy));
+    for size in KERNEL_SIZES {
+        let params = BlurParams::new(f64::from(size) / 6.0, size)?;
+        let time = time_of_frame(&engine, &stream, (&[layout], 64), params, &frames)?;
+        row += &format!(" {:.1} |", microseconds(time));
     }
+    println!("{row}");
     Ok(())
 }
 

@@ -81,7 +81,8 @@ fn ours(in_flight: u32) -> String {
     format!("cudagaussblur name=in backend=cuda sigma={SIGMA} kernel-size={SIZE} max-in-flight={in_flight}")
 }
 
-/// Makes the engine compile the specialised kernels for these frames, so that the measurements use them from the start.
+/// Makes the engine compile the specialised kernels for these frames, if it compiles any, so that the measurements use them from
+/// the start.
 fn warm_up(info: &VideoInfo, sigma: f64, size: u32) -> Outcome<()> {
     let planes = formats::planes(info, false).expect("a format of the element");
     compile_specialised(&planes, BlurParams::new(sigma, size)?);

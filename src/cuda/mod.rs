@@ -210,7 +210,7 @@ impl CudaEngine {
 
     /// Device memory that a plan needs beside the planes of its frames, in bytes.
     pub fn workspace_bytes(&self, plan: &Plan, planes: &DevicePlanes) -> usize {
-        self.selector.workspace_bytes(&Recording::new(plan, planes, 0, self.selector.wide_kernels(), None))
+        self.selector.workspace_bytes(&Recording::new(plan, planes, 0, self.selector.kernel_set(), None))
     }
 
     /// Enqueues the kernels of a plan alone.
@@ -226,7 +226,7 @@ impl CudaEngine {
         planes: &DevicePlanes,
         workspace: u64,
     ) -> Result<(), CudaError> {
-        let recording = Recording::new(plan, planes, workspace, self.selector.wide_kernels(), None);
+        let recording = Recording::new(plan, planes, workspace, self.selector.kernel_set(), None);
         // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
         // promises.
         unsafe { self.selector.enqueue(stream, &recording, workspace) }.map(drop)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Loads the prebuilt kernels that an engine may need later, in the background, once its first frame is on its way. So a
+//! Loads the prebuilt kernels that an engine may need later, in the background, after its first frame has been submitted. So a
 //! change of settings in mid-stream waits for no load.
 
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Drop for Preload {
 fn load(shared: &SharedDevice, image: Image, passes: PassStrategy, layouts: &[PlaneLayout], stopped: &AtomicBool) {
     let Ok(prebuilt) = shared.prebuilt(image) else { return };
     let mut tried = Vec::new();
-    for kernel in possible::kernels(layouts, prebuilt.wide_kernels(), passes, shared.device().limits()) {
+    for kernel in possible::kernels(layouts, prebuilt.kernel_set(), passes, shared.device().limits()) {
         if stopped.load(Ordering::Relaxed) {
             return;
         }

@@ -7,7 +7,7 @@ use super::driver::device::Device;
 use super::driver::{Function, Stream};
 use super::error::CudaError;
 use super::jit::{JitRequest, SpecialisationKey};
-use super::kernels::abi::{Kernel, Launch, WideKernels};
+use super::kernels::abi::{Kernel, KernelSet, Launch};
 use super::kernels::batch::LaunchBatch;
 use super::kernels::images::{Image, PrebuiltKernels};
 use super::kernels::level::LevelBatch;
@@ -84,10 +84,10 @@ impl KernelSelector {
         self.shared.prebuilt(self.image)
     }
 
-    /// The kernels for the wide form.
-    pub fn wide_kernels(&self) -> WideKernels {
+    /// Which kernels the prebuilt images have.
+    pub fn kernel_set(&self) -> KernelSet {
         // Without an image nothing is launched.
-        self.prebuilt().map_or(WideKernels::CudaCores, PrebuiltKernels::wide_kernels)
+        self.prebuilt().map_or(KernelSet::CudaCores, PrebuiltKernels::kernel_set)
     }
 
     /// The key of the specialised kernel for a batch, if one would be the fastest.

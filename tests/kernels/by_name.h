@@ -35,6 +35,11 @@ inline const std::map<std::string, ByName> BY_NAME = {
     BLUR_LEVEL_NAMES(u16_c12) BLUR_LEVEL_NAMES(u16_c3) BLUR_LEVEL_NAMES(u16_c4)
     BLUR_TENSOR_NAMES(u8_c12) BLUR_TENSOR_NAMES(u8_c3_s4) BLUR_TENSOR_NAMES(u8_c3_s2)
     BLUR_TENSOR_NAMES(u8_c4_s4) BLUR_TENSOR_NAMES(u8_c4_s2) BLUR_TENSOR_NAMES(small)
+#define BLUR_DIRECT_NAMES(family) \
+    {"blur_tensor_direct_" #family "_short", {.tensor = blur_tensor_direct_##family##_short}}, \
+    {"blur_tensor_direct_" #family "_medium", {.tensor = blur_tensor_direct_##family##_medium}}, \
+    {"blur_tensor_direct_" #family "_long", {.tensor = blur_tensor_direct_##family##_long}},
+    BLUR_DIRECT_NAMES(u8_c12) BLUR_DIRECT_NAMES(u8_c3) BLUR_DIRECT_NAMES(u8_c4)
     {"blur_tensor_blur_short", {.tensor = blur_tensor_blur_short}},
     {"blur_tensor_blur_long", {.tensor = blur_tensor_blur_long}},
     {"blur_axis", {.axis = blur_axis}},

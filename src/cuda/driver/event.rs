@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Events: points in a stream, with the time at which the device reached them.
+//! Events: points in a stream, most with the time at which the device reached them.
 
 use std::time::Duration;
 
@@ -24,7 +24,16 @@ unsafe impl Sync for Event {}
 impl Event {
     /// Creates an event in the current context, which is of `device`.
     pub fn new(device: u32) -> Result<Self, CudaError> {
-        let raw = result::event::create(CUevent_flags::CU_EVENT_DEFAULT).when(device, "creating an event")?;
+        Self::with_flags(CUevent_flags::CU_EVENT_DEFAULT, device)
+    }
+
+    /// An event without a time, which costs the device less. [`Event::elapsed_until`] fails for it.
+    pub fn without_time(device: u32) -> Result<Self, CudaError> {
+        Self::with_flags(CUevent_flags::CU_EVENT_DISABLE_TIMING, device)
+    }
+
+    fn with_flags(flags: CUevent_flags, device: u32) -> Result<Self, CudaError> {
+        let raw = result::event::create(flags).when(device, "creating an event")?;
         Ok(Self { raw, device })
     }
 
@@ -48,7 +57,7 @@ impl Event {
         unsafe { result::event::synchronize(self.raw) }.when(self.device, "blurring a frame")
     }
 
-    /// The time from `self` to a later event. The device has reached both.
+    /// The time from `self` to a later event. The device has reached both, and both have times.
     pub fn elapsed_until(&self, later: &Self) -> Result<Duration, CudaError> {
         // SAFETY: both events live as long as their owners, which are borrowed.
         let milliseconds =

@@ -34,10 +34,8 @@ impl PixelFamily {
     /// The families of interleaved samples, those of two bytes first.
     const INTERLEAVED: [Self; 6] = [Self::U16C12, Self::U16C3, Self::U16C4, Self::U8C12, Self::U8C3, Self::U8C4];
 
-    /// The position of a family in [`PixelFamily::INTERLEAVED`].
-    fn interleaved_index(self) -> usize {
-        Self::INTERLEAVED.iter().position(|family| *family == self).expect("a family of interleaved samples")
-    }
+    /// The families that the tensor-core kernels of the direct form have.
+    pub(super) const DIRECT: [Self; 3] = [Self::U8C12, Self::U8C3, Self::U8C4];
 
     /// The most planes that its kernels take in a launch. Only planes of one and two channels come several to a frame; the
     /// other kernels are faster for having one.
@@ -56,22 +54,28 @@ impl PixelFamily {
     }
 }
 
-/// The kernels that an image has for the wide form.
+/// Which kernels the images of a group have, beside those that all groups have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WideKernels {
-    /// [`Kernel::Decimate`] and [`Kernel::Interpolate`] for all interleaved samples.
+pub enum KernelSet {
+    /// [`Kernel::Fused`] for all families, [`Kernel::Decimate`] and [`Kernel::Interpolate`] for all interleaved samples.
     CudaCores,
-    /// Those for samples of two bytes, and the tensor-core kernels for bytes.
+    /// Tensor-core kernels for interleaved bytes, and those of the other set for all other samples.
     TensorCores,
 }
 
-impl WideKernels {
+impl KernelSet {
     /// The families that have kernels for the levels of the wide form, other than tensor-core kernels.
     pub fn level_families(self) -> &'static [PixelFamily] {
         match self {
             Self::CudaCores => &PixelFamily::INTERLEAVED,
             Self::TensorCores => &PixelFamily::INTERLEAVED[..3],
         }
+    }
+
+    /// The families that have a fused kernel.
+    pub fn fused_families(self) -> impl Iterator<Item = PixelFamily> {
+        let has_fused = move |family: &PixelFamily| self == Self::CudaCores || !PixelFamily::DIRECT.contains(family);
+        PixelFamily::ALL.iter().copied().filter(has_fused)
     }
 }
 
@@ -86,6 +90,8 @@ pub enum Kernel {
     Columns,
     /// [`Kernel::Fused`], compiled for the radii of one batch.
     Specialised,
+    /// On tensor cores: rows and columns of planes of bytes in one launch.
+    TensorDirect(PixelFamily, DirectRadius),
     /// A level of the wide form: decimation of planes by the same factor on both axes.
     Decimate(PixelFamily),
     /// A level of the wide form: interpolation of planes by the same factor on both axes.
@@ -154,17 +160,45 @@ impl TensorPixels {
     }
 }
 
+/// The radii that a tensor-core kernel of the direct form is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectRadius {
+    /// Up to [`TENSOR_DIRECT_RADIUS_SHORT`].
+    Short,
+    /// Up to [`TENSOR_DIRECT_RADIUS_MEDIUM`].
+    Medium,
+    /// Up to [`TENSOR_RADIUS_MAX`].
+    Long,
+}
+
+impl DirectRadius {
+    const ALL: [Self; 3] = [Self::Short, Self::Medium, Self::Long];
+
+    /// The suffix of the entry points.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Medium => "medium",
+            Self::Long => "long",
+        }
+    }
+}
+
 impl Kernel {
-    /// The kernels of a prebuilt image.
-    pub fn prebuilt(wide_kernels: WideKernels) -> Vec<Self> {
+    /// The kernels of a group's images.
+    pub fn prebuilt(kernel_set: KernelSet) -> Vec<Self> {
         let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply, Self::Axis];
         kernels.extend([Self::Cover, Self::MosaicSums, Self::MosaicWrite]);
-        kernels.extend(PixelFamily::ALL.iter().flat_map(|family| [Self::Fused(*family), Self::Rows(*family)]));
-        let families = wide_kernels.level_families().iter();
+        kernels.extend(kernel_set.fused_families().map(Self::Fused));
+        kernels.extend(PixelFamily::ALL.map(Self::Rows));
+        let families = kernel_set.level_families().iter();
         kernels.extend(families.flat_map(|family| [Self::Decimate(*family), Self::Interpolate(*family)]));
-        if wide_kernels == WideKernels::TensorCores {
+        if kernel_set == KernelSet::TensorCores {
             let pixels = TensorPixels::ALL.iter();
             kernels.extend(pixels.flat_map(|pixels| [Self::TensorDecimate(*pixels), Self::TensorInterpolate(*pixels)]));
+            for family in PixelFamily::DIRECT {
+                kernels.extend(DirectRadius::ALL.map(|radius| Self::TensorDirect(family, radius)));
+            }
             kernels.extend([
                 Self::TensorDecimateSmall,
                 Self::TensorBlurShort,
@@ -173,37 +207,6 @@ impl Kernel {
             ]);
         }
         kernels
-    }
-
-    /// Larger than any [`Kernel::index`].
-    pub const INDICES: usize =
-        2 * PixelFamily::ALL.len() + 2 * PixelFamily::INTERLEAVED.len() + 2 * TensorPixels::ALL.len() + 11;
-
-    /// A number of its own for every prebuilt kernel.
-    pub fn index(self) -> usize {
-        const LEVELS: usize = 2 * PixelFamily::ALL.len();
-        const TENSOR: usize = LEVELS + 2 * PixelFamily::INTERLEAVED.len();
-        const OTHERS: usize = TENSOR + 2 * TensorPixels::ALL.len();
-        match self {
-            Self::Fused(family) => 2 * family as usize,
-            Self::Rows(family) => 2 * family as usize + 1,
-            Self::Decimate(family) => LEVELS + 2 * family.interleaved_index(),
-            Self::Interpolate(family) => LEVELS + 2 * family.interleaved_index() + 1,
-            Self::TensorDecimate(pixels) => TENSOR + 2 * pixels as usize,
-            Self::TensorInterpolate(pixels) => TENSOR + 2 * pixels as usize + 1,
-            Self::Columns => OTHERS,
-            Self::Premultiply => OTHERS + 1,
-            Self::Unpremultiply => OTHERS + 2,
-            Self::Axis => OTHERS + 3,
-            Self::TensorDecimateSmall => OTHERS + 4,
-            Self::TensorBlurShort => OTHERS + 5,
-            Self::TensorBlurLong => OTHERS + 6,
-            Self::TensorInterpolateSmall => OTHERS + 7,
-            Self::Cover => OTHERS + 8,
-            Self::MosaicSums => OTHERS + 9,
-            Self::MosaicWrite => OTHERS + 10,
-            Self::Specialised => unreachable!("a specialised kernel has an image of its own"),
-        }
     }
 
     /// The name of the kernel in its image.
@@ -216,6 +219,7 @@ impl Kernel {
             Self::Decimate(family) => format!("blur_decimate_{}", family.name()),
             Self::Interpolate(family) => format!("blur_interpolate_{}", family.name()),
             Self::Axis => "blur_axis".to_owned(),
+            Self::TensorDirect(family, radius) => format!("blur_tensor_direct_{}_{}", family.name(), radius.name()),
             Self::TensorDecimate(pixels) => format!("blur_tensor_decimate_{}", pixels.name()),
             Self::TensorInterpolate(pixels) => format!("blur_tensor_interpolate_{}", pixels.name()),
             Self::TensorDecimateSmall => "blur_tensor_decimate_small".to_owned(),
@@ -238,6 +242,7 @@ impl Kernel {
             Self::Columns => COLUMNS_THREADS,
             Self::Decimate(_) | Self::Interpolate(_) => LEVEL_THREADS,
             Self::Axis => AXIS_THREADS,
+            Self::TensorDirect(..) => 32 * TENSOR_DIRECT_WARPS,
             Self::TensorDecimate(_) | Self::TensorDecimateSmall => 32 * TENSOR_DECIMATE_WARPS,
             Self::TensorBlurShort | Self::TensorBlurLong => 32 * TENSOR_BLUR_WARPS,
             Self::TensorInterpolate(_) | Self::TensorInterpolateSmall => 32 * TENSOR_INTERPOLATE_WARPS,

@@ -27,6 +27,19 @@ pub struct PlaneBlur<'a> {
     pub taps: &'a PlaneTaps,
     /// The rows to write, at least one.
     pub rows: Range<u32>,
+    /// Which kernels the device's images have.
+    pub kernel_set: KernelSet,
+}
+
+impl PlaneBlur<'_> {
+    /// Whether there is a tensor-core kernel for it: it has interleaved bytes, the images have such kernels, and the radii are
+    /// from 1 to [`TENSOR_RADIUS_MAX`] on both axes. A single tap of 65536, of radius 0, has more than two bytes.
+    pub fn suits_tensor_cores(&self) -> bool {
+        let radii = [&self.taps.rows, &self.taps.columns].map(|taps| taps.radius() as u32);
+        self.kernel_set == KernelSet::TensorCores
+            && PixelFamily::DIRECT.contains(&PixelFamily::of(&self.layout))
+            && radii.into_iter().all(|radius| (1..=TENSOR_RADIUS_MAX).contains(&radius))
+    }
 }
 
 /// What the kernels keep once for several planes of a launch: the number of channels and the taps.
@@ -48,6 +61,9 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<Launc
         let (family, slot) = (PixelFamily::of(&plane.layout), (plane.layout.channels, plane.taps));
         let joins = |batch: &&mut LaunchBatch| {
             batch.family == family
+                && batch.kernel_set() == plane.kernel_set
+                // A plane without a tensor-core kernel would take its batch off the tensor cores.
+                && batch.planes[0].suits_tensor_cores() == plane.suits_tensor_cores()
                 && batch.planes.len() < family.most_planes()
                 && (batch.slots.contains(&slot) || batch.slots.len() < FILTER_SLOTS as usize)
         };
@@ -87,6 +103,11 @@ impl<'a> LaunchBatch<'a> {
         &self.planes
     }
 
+    /// Which kernels the device's images have.
+    pub fn kernel_set(&self) -> KernelSet {
+        self.planes[0].kernel_set
+    }
+
     /// Bytes per sample.
     pub fn sample_bytes(&self) -> usize {
         self.planes[0].layout.sample_bytes()
@@ -103,7 +124,12 @@ impl<'a> LaunchBatch<'a> {
         self.planes.iter().map(of_plane).max().unwrap_or(0)
     }
 
-    /// Whether the device has enough shared memory for the fused kernels.
+    /// Whether there is a prebuilt fused kernel, and the device has enough shared memory for it.
+    pub fn has_fused(&self, limits: DeviceLimits) -> bool {
+        self.kernel_set().fused_families().any(|family| family == self.family) && self.fits_fused(limits)
+    }
+
+    /// Whether the device has enough shared memory for a fused kernel.
     pub fn fits_fused(&self, limits: DeviceLimits) -> bool {
         self.shared_bytes(Kernel::Fused(self.family)) <= limits.shared_bytes
     }
@@ -147,7 +173,7 @@ impl<'a> LaunchBatch<'a> {
 
         let mut blocks = 0;
         for (to, plane) in args.planes.iter_mut().zip(&self.planes) {
-            let PlaneBlur { layout, source, destination, taps, rows } = plane;
+            let PlaneBlur { layout, source, destination, taps, rows, .. } = plane;
             let slot = self.slots.iter().position(|slot| *slot == (layout.channels, *taps));
             let (mut begin, mut end, mut strips) = (rows.start, rows.end, geometry::strips(layout));
             let step = match kernel {

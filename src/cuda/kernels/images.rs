@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use once_cell::sync::OnceCell;
 
-use super::abi::{Kernel, WideKernels};
+use super::abi::{Kernel, KernelSet};
 use super::parts::{ImageSet, Part};
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
@@ -47,8 +47,8 @@ struct LoadedPart {
 }
 
 impl PrebuiltKernels {
-    /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: what these
-    /// have for the wide form decides how a frame is recorded.
+    /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: their
+    /// [`KernelSet`] decides how a frame is recorded.
     pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
         let best = match image {
             Image::Best => ImageSet::best_for(device.capability()),
@@ -76,9 +76,9 @@ impl PrebuiltKernels {
         self.images.name()
     }
 
-    /// The images' kernels for the wide form.
-    pub fn wide_kernels(&self) -> WideKernels {
-        self.images.wide_kernels()
+    /// Which kernels the images have.
+    pub fn kernel_set(&self) -> KernelSet {
+        self.images.kernel_set()
     }
 
     /// Whether launches may overlap: whether the kernels wait for those ahead of them where they have to.
@@ -100,7 +100,7 @@ impl PrebuiltKernels {
 
     /// Loads everything.
     pub fn load_all(&self) -> Result<(), CudaError> {
-        Kernel::prebuilt(self.wide_kernels()).into_iter().try_for_each(|kernel| self.load(kernel))
+        Kernel::prebuilt(self.kernel_set()).into_iter().try_for_each(|kernel| self.load(kernel))
     }
 
     fn part(&self, part: Part) -> Result<&LoadedPart, CudaError> {

@@ -37,7 +37,7 @@ pub struct PlaneLevel {
     /// The rows to write, at least one.
     pub rows: Range<u32>,
     /// The kernels that there are.
-    pub wide_kernels: WideKernels,
+    pub kernel_set: KernelSet,
 }
 
 /// Planes that the same launches decimate or interpolate.
@@ -91,7 +91,7 @@ impl PlaneLevel {
     fn kernel(&self) -> Option<Kernel> {
         let [x, y] = self.resampling.factors;
         let family = PixelFamily::of(self.larger());
-        (x == y && self.wide_kernels.level_families().contains(&family)).then_some(match self.direction {
+        (x == y && self.kernel_set.level_families().contains(&family)).then_some(match self.direction {
             Direction::Decimate => Kernel::Decimate(family),
             Direction::Interpolate => Kernel::Interpolate(family),
         })

@@ -8,6 +8,7 @@ pub mod abi;
 mod alpha;
 pub mod batch;
 pub mod cover;
+mod direct;
 mod geometry;
 pub mod images;
 pub mod level;

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read};
 
-use super::abi::{Kernel, PixelFamily, TensorPixels, WideKernels};
+use super::abi::{Kernel, KernelSet, PixelFamily, TensorPixels};
 
 include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
 
@@ -12,11 +12,11 @@ include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
 struct Group {
     /// Whether it is that of the PTX, which the driver compiles for any device.
     is_portable: bool,
-    /// Its kernels for the wide form.
-    wide_kernels: WideKernels,
+    /// Its kernels for interleaved bytes.
+    kernel_set: KernelSet,
     /// In the order of their capabilities.
     images: &'static [ImageName],
-    /// By part; `None` for parts with the other kernels for the wide form.
+    /// By part; `None` for parts with the other kernels for interleaved bytes.
     files: [Option<&'static [u8]>; Part::ALL.len()],
 }
 
@@ -78,9 +78,9 @@ impl ImageSet {
         self.image.name
     }
 
-    /// The kernels for the wide form.
-    pub fn wide_kernels(&self) -> WideKernels {
-        self.group.wide_kernels
+    /// The kernels for interleaved bytes.
+    pub fn kernel_set(&self) -> KernelSet {
+        self.group.kernel_set
     }
 
     /// Whether kernels wait for the one ahead of them where they may start before it has finished: if they were compiled for
@@ -91,7 +91,7 @@ impl ImageSet {
 
     /// The kernels of a part in these images.
     pub fn kernels(&self, part: Part) -> impl Iterator<Item = Kernel> {
-        Kernel::prebuilt(self.wide_kernels()).into_iter().filter(move |kernel| kernel.part() == Some(part))
+        Kernel::prebuilt(self.kernel_set()).into_iter().filter(move |kernel| kernel.part() == Some(part))
     }
 
     /// The image of a part: a CUBIN, or PTX. `None` if the set has no such part, or its file is damaged.
@@ -100,7 +100,7 @@ impl ImageSet {
     }
 }
 
-/// Unpacks the image for a compute capability. What is behind it in the file is not unpacked.
+/// Unpacks the image for a compute capability. What is behind it in the file is not copied.
 ///
 /// A file begins with an index: for each image its compute capability (major * 10 + minor) and its length, as 32-bit
 /// little-endian numbers; two zeros end it. The images follow.
@@ -134,15 +134,22 @@ impl Kernel {
     pub fn part(self) -> Option<Part> {
         use PixelFamily as Family;
         Some(match self {
+            Self::Rows(Family::U8C12 | Family::U8C3 | Family::U8C4) => Part::RowsU8,
             Self::Fused(family) | Self::Rows(family) => match family {
-                Family::U8C12 => Part::U8C12,
-                Family::U8C3 => Part::U8C3,
-                Family::U8C4 => Part::U8C4,
+                Family::U8C12 => Part::FusedU8C12,
+                Family::U8C3 => Part::FusedU8C3,
+                Family::U8C4 => Part::FusedU8C4,
                 Family::U16C12 => Part::U16C12,
                 Family::U16C3 => Part::U16C3,
                 Family::U16C4 => Part::U16C4,
                 Family::Yuv422 => Part::Yuv422,
                 Family::Packed1010102 => Part::Packed1010102,
+            },
+            Self::TensorDirect(family, _) => match family {
+                Family::U8C12 => Part::DirectC12,
+                Family::U8C3 => Part::DirectC3,
+                Family::U8C4 => Part::DirectC4,
+                _ => return None,
             },
             Self::Columns => Part::Columns,
             Self::Premultiply | Self::Unpremultiply => Part::Alpha,
@@ -217,13 +224,13 @@ mod tests {
     /// Every kernel has an index of its own, and is in the part that the list says.
     #[test]
     fn parts_have_the_kernels_of_the_list() {
-        for wide_kernels in [WideKernels::CudaCores, WideKernels::TensorCores] {
-            let kernels = Kernel::prebuilt(wide_kernels);
+        for kernel_set in [KernelSet::CudaCores, KernelSet::TensorCores] {
+            let kernels = Kernel::prebuilt(kernel_set);
             for kernel in &kernels {
                 let part = kernel.part().expect("it is prebuilt");
                 assert!(part.entry_points().contains(&&*kernel.entry_point()), "{part:?} lacks {kernel:?}");
             }
-            for set in ImageSet::all().filter(|set| set.wide_kernels() == wide_kernels) {
+            for set in ImageSet::all().filter(|set| set.kernel_set() == kernel_set) {
                 for part in Part::ALL {
                     let has_file = set.group.files[part as usize].is_some();
                     let count = if has_file { part.entry_points().len() } else { 0 };

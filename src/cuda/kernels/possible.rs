@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The prebuilt kernels that frames of a format can need, whatever the settings become.
 
-use super::abi::{Kernel, WideKernels};
+use super::abi::{Kernel, KernelSet};
 use super::record::{DevicePlanes, Recording};
 use super::strategy::PassStrategy;
 use crate::cuda::driver::device::DeviceLimits;
@@ -40,7 +40,7 @@ const SELECTIONS: [(Selection, AlphaMode); 4] = [
 /// The kernels for frames of these planes, each once: of every blur, and of every cover of regions.
 pub fn kernels(
     layouts: &[PlaneLayout],
-    wide_kernels: WideKernels,
+    kernel_set: KernelSet,
     passes: PassStrategy,
     limits: DeviceLimits,
 ) -> Vec<Kernel> {
@@ -54,7 +54,7 @@ pub fn kernels(
     let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
-        let recording = Recording::new(&plan, &planes, 0, wide_kernels, None);
+        let recording = Recording::new(&plan, &planes, 0, kernel_set, None);
         for kernel in recording.kernels(|_| passes, limits) {
             if !kernels.contains(&kernel) {
                 kernels.push(kernel);

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::abi::{Kernel, Launch, WideKernels};
+use super::abi::{Kernel, KernelSet, Launch};
 use super::alpha::{self, AlphaPlanes};
 use super::batch::{self, LaunchBatch, PlaneBlur};
 use super::level::{self, Direction, LevelBatch, PlaneLevel};
@@ -71,16 +71,16 @@ impl<'a> Recording<'a> {
         plan: &'a Plan,
         planes: &DevicePlanes,
         workspace: u64,
-        wide_kernels: WideKernels,
+        kernel_set: KernelSet,
         band: Option<&[Range<u32>]>,
     ) -> Self {
         debug_assert!(band.is_none() || plan.can_be_banded());
         let (temporaries, temporary_bytes) = temporaries(plan, workspace);
-        let tensor = match wide_kernels {
-            WideKernels::CudaCores => vec![false; temporaries.len()],
-            WideKernels::TensorCores => tensor_temporaries(plan),
+        let tensor = match kernel_set {
+            KernelSet::CudaCores => vec![false; temporaries.len()],
+            KernelSet::TensorCores => tensor_temporaries(plan),
         };
-        let buffers = Buffers { plan, planes, temporaries, wide_kernels, tensor };
+        let buffers = Buffers { plan, planes, temporaries, kernel_set, tensor };
         let mut pending = Pending::default();
         let mut commands = Vec::new();
         for (index, operation) in plan.operations().iter().enumerate() {
@@ -95,7 +95,7 @@ impl<'a> Recording<'a> {
                 Operation::Blur { source, destination, taps } => {
                     let (layout, source) = (source.field.layout, buffers.plane(source));
                     let destination = buffers.plane(destination);
-                    pending.blurs.push(PlaneBlur { layout, source, destination, taps, rows });
+                    pending.blurs.push(PlaneBlur { layout, source, destination, taps, rows, kernel_set });
                 }
                 Operation::Decimate(resampling) => {
                     pending.levels.push(buffers.level(Direction::Decimate, *resampling, rows));
@@ -207,7 +207,7 @@ struct Buffers<'a, 'p> {
     plan: &'a Plan,
     planes: &'p DevicePlanes,
     temporaries: Vec<DevicePlane>,
-    wide_kernels: WideKernels,
+    kernel_set: KernelSet,
     /// Which temporaries the tensor-core kernels process.
     tensor: Vec<bool>,
 }
@@ -280,7 +280,7 @@ impl<'a> Buffers<'a, '_> {
 
     fn level(&self, direction: Direction, resampling: Resampling, rows: Range<u32>) -> PlaneLevel {
         let [source, destination] = [&resampling.source, &resampling.destination].map(|view| self.plane(view));
-        PlaneLevel { direction, resampling, source, destination, rows, wide_kernels: self.wide_kernels }
+        PlaneLevel { direction, resampling, source, destination, rows, kernel_set: self.kernel_set }
     }
 
     /// The command of an operation that is not batched.

@@ -3,6 +3,7 @@
 
 use super::abi::{Kernel, Launch};
 use super::batch::LaunchBatch;
+use super::direct;
 use crate::cuda::driver::device::DeviceLimits;
 
 /// The passes in which a batch is blurred.
@@ -11,12 +12,28 @@ pub enum PassStrategy {
     /// The first suitable row of the table.
     #[default]
     Best,
-    /// Rows and columns in one launch, with the intermediate in shared memory, wherever that is large enough.
+    /// Rows and columns in one launch, with the intermediate in shared memory, wherever that is large enough and there is such
+    /// a kernel.
     Fused,
     /// Rows, then columns, with the intermediate in the workspace.
     Split,
     /// [`PassStrategy::Fused`], by a kernel that is compiled for the radii of the batch.
     Specialised,
+    /// Rows and columns in one launch, on tensor cores.
+    TensorCores,
+}
+
+impl PassStrategy {
+    /// Whether there are kernels for a batch, and the device has the shared memory that they need. Devices with tensor cores
+    /// have what the kernels for these need, at most 62 KiB.
+    fn is_possible(self, batch: &LaunchBatch, limits: DeviceLimits) -> bool {
+        match self {
+            Self::TensorCores => direct::kernel(batch).is_some(),
+            Self::Specialised => batch.fits_fused(limits),
+            Self::Fused => batch.has_fused(limits),
+            Self::Split | Self::Best => true,
+        }
+    }
 }
 
 /// When a strategy is the fastest.
@@ -29,7 +46,9 @@ struct Rule {
 }
 
 /// Fastest first. The radii were measured on an H200 (kernels/README.md).
-static RULES: [Rule; 3] = [
+static RULES: [Rule; 4] = [
+    // At all radii that it has kernels for, also faster than specialised kernels.
+    Rule { strategy: PassStrategy::TensorCores, row_radius: u32::MAX, column_radius: [u32::MAX; 2] },
     // At least 5 % faster than the generic kernels; beyond it, two generic passes are. Rows are unrolled up to this radius.
     Rule { strategy: PassStrategy::Specialised, row_radius: 32, column_radius: [24, 15] },
     // The ring buffer grows with the radius along columns, and with it the shared memory, until too few blocks run at once.
@@ -42,13 +61,14 @@ impl Rule {
     fn suits(&self, batch: &LaunchBatch, limits: DeviceLimits) -> bool {
         let column_radius = self.column_radius[batch.sample_bytes() - 1];
         let in_range = |[rows, columns, _]: [u32; 3]| rows <= self.row_radius && columns <= column_radius;
-        batch.radii().all(in_range) && (self.strategy == PassStrategy::Split || batch.fits_fused(limits))
+        batch.radii().all(in_range) && self.strategy.is_possible(batch, limits)
     }
 }
 
 /// Whether a specialised kernel is the fastest for a batch.
 pub fn gains_from_specialisation(batch: &LaunchBatch, limits: DeviceLimits) -> bool {
-    RULES.iter().any(|rule| rule.strategy == PassStrategy::Specialised && rule.suits(batch, limits))
+    let fastest = RULES.iter().find(|rule| rule.suits(batch, limits));
+    fastest.is_some_and(|rule| rule.strategy == PassStrategy::Specialised)
 }
 
 /// Device memory for the intermediate of a batch, in bytes; 0 if its kernels need none.
@@ -59,22 +79,26 @@ pub fn intermediate_bytes(batch: &LaunchBatch, requested: PassStrategy, limits: 
 /// The launches, in order, that write the rows of a batch. `intermediate` is the address of [`intermediate_bytes`] of device
 /// memory, aligned to 16 bytes; unused where that is 0.
 pub fn launches(batch: &LaunchBatch, intermediate: u64, requested: PassStrategy, limits: DeviceLimits) -> Vec<Launch> {
-    let kernels = kernels(batch, requested, limits).into_iter();
-    kernels.map(|kernel| batch.launch(kernel, intermediate, limits)).collect()
+    let launch = |kernel| match kernel {
+        Kernel::TensorDirect(..) => direct::launch(batch, limits),
+        kernel => batch.launch(kernel, intermediate, limits),
+    };
+    kernels(batch, requested, limits).into_iter().map(launch).collect()
 }
 
 /// The kernels for a batch, in the order of their launches: the fastest of the generic ones, or those of the strategy that is
 /// requested, if the device has the shared memory.
 pub fn kernels(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
-    let generic = || RULES.iter().filter(|rule| rule.strategy != PassStrategy::Specialised);
+    let mut generic = RULES.iter().filter(|rule| rule.strategy != PassStrategy::Specialised);
     let strategy = match requested {
-        PassStrategy::Best => generic().find(|rule| rule.suits(batch, limits)).map_or(requested, |rule| rule.strategy),
-        PassStrategy::Fused | PassStrategy::Specialised if !batch.fits_fused(limits) => PassStrategy::Split,
-        requested => requested,
+        PassStrategy::Best => generic.find(|rule| rule.suits(batch, limits)).map_or(requested, |rule| rule.strategy),
+        requested if requested.is_possible(batch, limits) => requested,
+        _ => PassStrategy::Split,
     };
     match strategy {
         PassStrategy::Specialised => vec![Kernel::Specialised],
         PassStrategy::Fused => vec![Kernel::Fused(batch.family())],
+        PassStrategy::TensorCores => direct::kernel(batch).into_iter().collect(),
         PassStrategy::Split | PassStrategy::Best => vec![Kernel::Rows(batch.family()), Kernel::Columns],
     }
 }
@@ -108,7 +132,8 @@ mod tests {
 
     fn blur(layout: PlaneLayout, taps: &PlaneTaps) -> PlaneBlur<'_> {
         let memory = DevicePlane { address: 0, pitch: 1 << 20, len: usize::MAX };
-        PlaneBlur { layout, source: memory, destination: memory, taps, rows: 0..layout.height }
+        let (rows, kernel_set) = (0..layout.height, KernelSet::CudaCores);
+        PlaneBlur { layout, source: memory, destination: memory, taps, rows, kernel_set }
     }
 
     fn batch(plane: PlaneBlur<'_>) -> LaunchBatch<'_> {
@@ -154,6 +179,49 @@ mod tests {
             assert_eq!(launches(&batch, 0, PassStrategy::Best, H200).len(), count, "kernel-size={size}");
             assert_eq!(intermediate_bytes(&batch, PassStrategy::Best, H200) > 0, count == 2, "kernel-size={size}");
         }
+    }
+
+    #[test]
+    fn tensor_cores_blur_bytes_up_to_their_largest_radius() {
+        let kernels = |layout: PlaneLayout, size: u32| {
+            let taps = taps(size, layout);
+            let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
+            let batch = batch(plane);
+            (kernels(&batch, PassStrategy::Best, H200), gains_from_specialisation(&batch, H200))
+        };
+        let direct = |family, radius| (vec![Kernel::TensorDirect(family, radius)], false);
+        for (channels, family) in
+            [(1, PixelFamily::U8C12), (2, PixelFamily::U8C12), (3, PixelFamily::U8C3), (4, PixelFamily::U8C4)]
+        {
+            for (size, radius) in [
+                (3, DirectRadius::Short),
+                (17, DirectRadius::Short),
+                (19, DirectRadius::Medium),
+                (33, DirectRadius::Medium),
+                (35, DirectRadius::Long),
+                (63, DirectRadius::Long),
+            ] {
+                assert_eq!(
+                    kernels(layout(channels, 8), size),
+                    direct(family, radius),
+                    "{channels} channels, {size} taps"
+                );
+            }
+            // A single tap has more than two bytes. There are no fused kernels for bytes beside those for tensor cores.
+            for size in [1, 65] {
+                assert_eq!(
+                    kernels(layout(channels, 8), size),
+                    (vec![Kernel::Rows(family), Kernel::Columns], size == 1)
+                );
+            }
+        }
+        // A plane without such a kernel does not take others off the tensor cores.
+        let (some, none) = (taps(7, layout(1, 8)), taps(1, layout(1, 8)));
+        let planes = [&some, &none, &some]
+            .map(|taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout(1, 8), taps) });
+        assert_eq!(batches(planes).iter().map(|batch| batch.planes().len()).collect::<Vec<_>>(), [1, 1, 1]);
+        let (others, gains) = kernels(layout(4, 16), 15);
+        assert_eq!((others, gains), (vec![Kernel::Fused(PixelFamily::U16C4)], true));
     }
 
     #[test]

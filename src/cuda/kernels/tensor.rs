@@ -8,7 +8,6 @@ use std::ops::Range;
 use super::abi::*;
 use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
-use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Buffer, Channels, Operation, PlaneTaps};
 use crate::filter::wide::{Factor, MARGIN};
@@ -81,6 +80,11 @@ pub fn supports(operation: &Operation) -> bool {
     let is_bytes = layout.sample_layout == SampleLayout::LsbAligned && layout.depth == 8;
     let [x, y] = resampling.factors;
     x == y && resampling.channels == Channels::All && (resampling.level > 0 || is_bytes)
+}
+
+/// Taps as the kernels take them, by axis. All are below 65536, since there are several to an axis.
+pub(super) fn packed_taps(taps: &PlaneTaps) -> [[u16; TENSOR_TAPS as usize]; 2] {
+    [&taps.rows, &taps.columns].map(|taps| std::array::from_fn(|i| taps.at(i) as u16))
 }
 
 /// Bytes that the kernels need for the small plane of a level, at either of its two stages.
@@ -284,8 +288,7 @@ impl<'a> TensorBatch<'a> {
         };
         for (to, taps) in args.taps.iter_mut().zip(&slots) {
             if let Some(taps) = taps {
-                let packed = |taps: &Taps| std::array::from_fn(|i| taps.at(i) as u16);
-                *to = [packed(&taps.rows), packed(&taps.columns)];
+                *to = packed_taps(taps);
             }
         }
         let units = self.segment_units(limits);

@@ -8,7 +8,7 @@ use super::resident::{Enqueued, FrameStreams, ResidentState};
 use super::{Pipeline, SubmitError, device_planes};
 use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::abi::{Kernel, WideKernels};
+use crate::cuda::kernels::abi::{Kernel, KernelSet};
 use crate::cuda::kernels::cover;
 use crate::cuda::kernels::record::{DevicePlanes, Recording, WORKSPACE_ALIGNMENT};
 use crate::cuda::select::KernelSelector;
@@ -106,7 +106,7 @@ impl<'a> DeviceBlurs<'a> {
         sources: &[DevicePlane],
         workspace: u64,
     ) -> Result<usize, CudaError> {
-        let recordings = self.recordings(sources, workspace, selector.wide_kernels());
+        let recordings = self.recordings(sources, workspace, selector.kernel_set());
         selector.prepare(&recordings)?;
         let own = recordings.iter().map(|recording| selector.workspace_bytes(recording)).max();
         Ok(self.tile_bytes() + own.unwrap_or(0))
@@ -126,7 +126,7 @@ impl<'a> DeviceBlurs<'a> {
     ) -> Result<bool, CudaError> {
         let temporaries = workspace + self.tile_bytes() as u64;
         let mut specialised = true;
-        for recording in self.recordings(sources, workspace, selector.wide_kernels()) {
+        for recording in self.recordings(sources, workspace, selector.kernel_set()) {
             // SAFETY: the crops are in the frame and the tile memory, and the temporaries behind it.
             specialised &= unsafe { selector.enqueue(stream, &recording, temporaries) }?;
         }
@@ -139,10 +139,10 @@ impl<'a> DeviceBlurs<'a> {
     }
 
     /// One recording for each job.
-    fn recordings(&self, sources: &[DevicePlane], workspace: u64, wide_kernels: WideKernels) -> Vec<Recording<'a>> {
+    fn recordings(&self, sources: &[DevicePlane], workspace: u64, kernel_set: KernelSet) -> Vec<Recording<'a>> {
         let temporaries = workspace + self.tile_bytes() as u64;
         let record = |(job, plan): (&BlurJob, &'a Arc<Plan>)| {
-            Recording::new(plan, &job_planes(job, sources, workspace), temporaries, wide_kernels, None)
+            Recording::new(plan, &job_planes(job, sources, workspace), temporaries, kernel_set, None)
         };
         self.tiles.jobs.iter().zip(self.plans).map(record).collect()
     }

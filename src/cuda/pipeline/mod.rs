@@ -22,7 +22,7 @@ use super::kernels::record::{DevicePlanes, Recording};
 use super::select::KernelSelector;
 use super::shared_device::SharedDevice;
 use super::transfer::adaptive_wait::AdaptiveWait;
-use super::transfer::bands::{self, Band};
+use super::transfer::bands::{self, Band, Order};
 use super::transfer::{CopyStreams, ThreadedCopy};
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plan::Plan;
@@ -201,7 +201,7 @@ impl Pipeline {
         let mut slot = self.take_slot(frames.layouts(), device)?;
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
-        let recording = [Recording::new(plan, &planes, 0, selector.wide_kernels(), None)];
+        let recording = [Recording::new(plan, &planes, 0, selector.kernel_set(), None)];
         selector.prepare(&recording)?;
         let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
         let workspace = slot.reserve_workspace(need, &self.compute)?;
@@ -209,7 +209,8 @@ impl Pipeline {
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
         // that is resident on one side has little to overlap.
         let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
-        let bands = bands::bands(plan, if is_single { Some(1) } else { options.bands });
+        let order = if selector.keys(&recording).is_empty() { Order::Sequential } else { Order::Interleaved };
+        let bands = bands::bands(plan, if is_single { Some(1) } else { options.bands }, order);
         slot.reserve_events(bands.len(), device)?;
 
         let started = Instant::now();
@@ -277,13 +278,13 @@ impl Pipeline {
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
         let Self { wait, threads, copy_streams, .. } = self;
         let Some(slot) = &frame.slot else { return Ok(frame.times) };
-        let events = &slot.bands[..frame.bands.len()];
-        let [first, last] = [&events[0], &events[events.len() - 1]];
+        let count = frame.bands.len();
+        let [first, last] = [slot.events(0, count), slot.events(count - 1, count)];
         // Behind other frames the expected time is not known, and delay matters less because the device has more to do.
         let is_alone = frame.was_alone && copy_streams.in_flight() == 1;
         let mut wait_for_band = |band: usize| match is_alone {
-            true => wait.wait(frame.started, || events[band].downloaded.is_done()),
-            false => AdaptiveWait::wait_coarsely(|| events[band].downloaded.is_done()),
+            true => wait.wait(frame.started, || slot.events(band, count).downloaded.is_done()),
+            false => AdaptiveWait::wait_coarsely(|| slot.events(band, count).downloaded.is_done()),
         };
         let mut first_wait = last;
         if frame.paths[1] == TransferPath::Staged {
@@ -296,7 +297,7 @@ impl Pipeline {
             let unstage = |plane, rows| unsafe { slot.destination.unstage_rows(to.plane(plane), plane, rows) };
             copy.copy_out(threads, unstage, wait_for_band)?;
         } else {
-            wait_for_band(events.len() - 1)?;
+            wait_for_band(count - 1)?;
         }
         if is_alone {
             wait.observe(slot.begin.elapsed_until(&first_wait.downloaded)?);
@@ -327,10 +328,7 @@ fn staged_bytes(layouts: &[PlaneLayout], paths: [TransferPath; 2], bands: &[Band
 /// The planes that the kernels read and write: a resident frame's own, or the slot's.
 fn device_planes(frames: &ValidFrames, slot: Option<&FrameSlot>) -> DevicePlanes {
     fn resident<A>(frame: &FrameMemory<A>) -> Option<Vec<DevicePlane>> {
-        match frame {
-            FrameMemory::Device { planes, .. } => Some(planes.clone()),
-            FrameMemory::Host(_) => None,
-        }
+        matches!(frame, FrameMemory::Device { .. }).then(|| resident_planes(frame).to_vec())
     }
     let of_slot = |side: fn(&FrameSlot) -> Vec<DevicePlane>| slot.map(side).unwrap_or_default();
     DevicePlanes {

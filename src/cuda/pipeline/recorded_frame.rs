@@ -65,7 +65,7 @@ impl RecordedFrame {
 
     fn new(basis: Basis, selector: &KernelSelector, planes: FramePlanes) -> Result<Self, CudaError> {
         let (planes, workspace) = (relative::planes(planes), relative::WORKSPACE);
-        let recording = [Recording::new(&basis.plan, &planes, workspace, selector.wide_kernels(), None)];
+        let recording = [Recording::new(&basis.plan, &planes, workspace, selector.kernel_set(), None)];
         selector.load_for(&recording)?;
         let keys = selector.keys(&recording);
         let [recording] = recording;

@@ -93,16 +93,24 @@ impl Steps<'_> {
                 process_and_download(band)
             })?;
         } else {
-            // All uploads first: enqueuing a band takes half as long as uploading it, and the bus must not idle meanwhile.
-            // SAFETY: as the caller promises, the source lives and is not written.
-            (0..self.bands.len()).try_for_each(|band| unsafe { self.upload(band) })?;
-            (0..self.bands.len()).try_for_each(process_and_download)?;
+            // Enqueuing a band takes half as long as uploading it: two uploads ahead keep the bus busy, and more would only
+            // delay the first download.
+            const AHEAD: usize = 2;
+            for step in 0..self.bands.len() + AHEAD {
+                if step < self.bands.len() {
+                    // SAFETY: as the caller promises, the source lives and is not written.
+                    unsafe { self.upload(step) }?;
+                }
+                if step >= AHEAD {
+                    process_and_download(step - AHEAD)?;
+                }
+            }
         }
         Ok(specialised)
     }
 
     fn events(&self, band: usize) -> &BandEvents {
-        &self.slot.bands[band]
+        self.slot.events(band, self.bands.len())
     }
 
     /// Enqueues the upload of a band.
@@ -140,7 +148,7 @@ impl Steps<'_> {
             stream.wait(&events.uploaded)?;
         }
         let rows = (self.bands.len() > 1).then_some(&self.bands[band].process[..]);
-        let recording = Recording::new(self.plan, &self.planes, self.workspace, self.selector.wide_kernels(), rows);
+        let recording = Recording::new(self.plan, &self.planes, self.workspace, self.selector.kernel_set(), rows);
         // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame.
         let specialised = unsafe { self.selector.enqueue(stream, &recording, self.workspace) }?;
         stream.record(&events.processed)?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::TransferPath;
 use super::frame_slot::FrameSlot;
+use crate::cuda::driver::Event;
 use crate::cuda::driver::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::transfer::bands::Band;
@@ -78,7 +79,7 @@ impl SubmittedFrame {
     pub fn settle(&mut self) -> Result<(), CudaError> {
         let Some(slot) = self.slot.take() else { return Ok(()) };
         let settled = self.device.enter().and_then(|current| {
-            slot.bands[self.bands.len() - 1].downloaded.synchronize()?;
+            self.downloaded(&slot).synchronize()?;
             Ok(current)
         });
         match settled {
@@ -94,12 +95,18 @@ impl SubmittedFrame {
         }
     }
 
+    /// The end of its last step.
+    fn downloaded<'a>(&self, slot: &'a FrameSlot) -> &'a Event {
+        let count = self.bands.len();
+        &slot.events(count - 1, count).downloaded
+    }
+
     /// Whether it can be completed without waiting.
     pub fn is_done(&self) -> bool {
         let Some(slot) = &self.slot else { return true };
         let Ok(_current) = self.device.enter() else { return true };
         // A failure is reported when the frame is completed.
-        slot.bands[self.bands.len() - 1].downloaded.is_done().unwrap_or(true)
+        self.downloaded(slot).is_done().unwrap_or(true)
     }
 
     /// Whether specialised kernels do all blurs.

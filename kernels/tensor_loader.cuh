@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MPL-2.0
+// Rows of pixels as operands of tensor-core products: a ring in shared memory that a warp fills ahead of its computation.
+#ifndef BLUR_TENSOR_LOADER_H
+#define BLUR_TENSOR_LOADER_H
+#include "tensor.cuh"
+
+// How a warp loads 8 rows of a window: four lanes a row, LANE_PIXELS neighbouring pixels at a time.
+template <int CHANNELS, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> struct RowTile {
+  static constexpr int C = CHANNELS, PIXELS = LANE_PIXELS, DEPTH = RING_DEPTH;
+  // Loads of a lane per row.
+  static constexpr int LOADS = WINDOW_PIXELS / (4 * PIXELS);
+  // A load is one copy of 4, 8 or 16 bytes; three of them if a pixel has three samples.
+  static constexpr int COPIES = C == 3 ? 3 : 1, COPY = PIXELS * C / COPIES;
+  static constexpr int LOAD_WORDS = PIXELS * C / 4, LOAD_CHANNEL_WORDS = PIXELS / 4;
+  // Words of 4 pixels of one channel in a lane's window of a row.
+  static constexpr int WINDOW_WORDS = LOADS * LOAD_CHANNEL_WORDS;
+  // Shared memory of a warp: a ring of steps of 8 rows. A lane reads only what it has copied itself, so no barrier is
+  // needed.
+  static constexpr bool SHARES_COPIES = false;
+  static constexpr int STEP_BYTES = LOADS * PIXELS * C * 32, RING_BYTES = DEPTH * STEP_BYTES;
+  // Where a lane's copies are in a step.
+  static constexpr int COPY_STRIDE = 32 * COPY, LOAD_STRIDE = COPIES * COPY_STRIDE;
+  static __device__ constexpr int lane_offset(int lane) { return lane * COPY; }
+};
+
+// The source rows of a warp, 8 at a time, through a ring in shared memory.
+template <class RowTile> struct RowLoader {
+  using Tile = RowTile;
+  static constexpr int C = Tile::C;
+  using Window = u32[Tile::WINDOW_WORDS][C];  // words of four pixels of a channel
+  const u8* src;
+  u64 pitch;
+  int width, last_row;
+  Shared ring;  // the lane's part
+
+  __device__ __forceinline__ RowLoader(const TensorPlane& plane, Shared ring)
+      : src(plane.src), pitch(plane.src_pitch), width(static_cast<int>(plane.width)),
+        last_row(static_cast<int>(plane.height) - 1), ring(ring + Tile::lane_offset(threadIdx.x % 32)) {}
+
+  // The row nearest to `y` inside the plane.
+  __device__ __forceinline__ const u8* row(int y) const {
+    return src + static_cast<u64>(static_cast<u32>(clamp(y, 0, last_row))) * pitch;
+  }
+
+  // The load's position, moved inside the plane.
+  __device__ __forceinline__ int loaded_x(int x) const {
+    return clamp(x, 0, (width - 1) / Tile::PIXELS * Tile::PIXELS);
+  }
+
+  // Starts to copy 8 rows to byte `slot` of the ring: row `y` for this lane, from pixel `x0` on. The window is inside the
+  // plane, whose rows are aligned.
+  __device__ __forceinline__ void load_inside(int x0, int y, int slot) const {
+    const u8* from = row(y) + x0 * C;
+    const Shared to = ring + slot;
+#pragma unroll
+    for (int i = 0; i < Tile::LOADS; i++)
+#pragma unroll
+      for (int k = 0; k < Tile::COPIES; k++)
+        copy_async_cached<Tile::COPY>(
+            to + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE, from + i * 4 * Tile::PIXELS * C + k * Tile::COPY);
+    copy_commit();
+  }
+
+  // The same for any alignment and for windows that extend beyond the plane, whose pixels repeat_edges() replaces.
+  __device__ __forceinline__ void load_checked(int x0, int y, int slot) const {
+    const u8* row = this->row(y);
+    const Shared to = ring + slot;
+    const u64 alignment = reinterpret_cast<u64>(src) | pitch;
+    if (alignment % Tile::COPY == 0) {
+#pragma unroll
+      for (int i = 0; i < Tile::LOADS; i++) {
+        const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
+#pragma unroll
+        for (int k = 0; k < Tile::COPIES; k++) {
+          const int left = bytes - k * Tile::COPY;
+          copy_async_cached<Tile::COPY>(
+              to + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE, row + x * C + (left > 0 ? k * Tile::COPY : 0),
+              clamp(left, 0, Tile::COPY));
+        }
+      }
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < Tile::LOADS; i++) {
+        const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
+#pragma unroll 1
+        for (int word = 0; word < Tile::LOAD_WORDS; word++) {
+          const int copy = 4 * word / Tile::COPY, left = bytes - 4 * word;
+          const u8* from = row + x * C + (left > 0 ? 4 * word : 0);
+          const Shared at = to + i * Tile::LOAD_STRIDE + copy * Tile::COPY_STRIDE + (4 * word - copy * Tile::COPY);
+          if (alignment % 4 == 0) {
+            copy_async_cached<4>(at, from, clamp(left, 0, 4));
+          } else {
+            u32 value[1] = {0};
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+              if (e < left) value[0] |= static_cast<u32>(from[e]) << 8 * e;
+            shared_store<1>(at, value);
+          }
+        }
+      }
+    }
+    copy_commit();
+  }
+
+  // Reads the oldest copied rows.
+  __device__ __forceinline__ void read(Window& words, int slot) const {
+    copy_wait<Tile::DEPTH - 1>();
+    if constexpr (Tile::SHARES_COPIES) warp_sync();
+    const Shared from = ring + slot;
+#pragma unroll
+    for (int i = 0; i < Tile::LOADS; i++) {
+      u32 raw[Tile::LOAD_WORDS];
+#pragma unroll
+      for (int k = 0; k < Tile::COPIES; k++) {
+        u32 part[Tile::COPY / 4];
+        shared_load(part, from + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE);
+#pragma unroll
+        for (int word = 0; word < Tile::COPY / 4; word++) raw[k * Tile::COPY / 4 + word] = part[word];
+      }
+      const int first = i * Tile::LOAD_CHANNEL_WORDS;
+#pragma unroll
+      for (int k = 0; k < Tile::LOAD_CHANNEL_WORDS; k++) deinterleave(words[first + k], raw, k * C);
+    }
+  }
+
+  // Four pixels from word `first` on: a word a channel.
+  __device__ __forceinline__ static void deinterleave(u32 (&out)[C], const u32 (&raw)[Tile::LOAD_WORDS], int first) {
+    if constexpr (C == 4) {
+      const u32 even01 = byte_perm(raw[first], raw[first + 1], 0x5140),
+                even23 = byte_perm(raw[first + 2], raw[first + 3], 0x5140);
+      const u32 odd01 = byte_perm(raw[first], raw[first + 1], 0x7362),
+                odd23 = byte_perm(raw[first + 2], raw[first + 3], 0x7362);
+      out[0] = byte_perm(even01, even23, 0x5410);
+      out[1] = byte_perm(even01, even23, 0x7632);
+      out[2] = byte_perm(odd01, odd23, 0x5410);
+      out[3] = byte_perm(odd01, odd23, 0x7632);
+    } else if constexpr (C == 1) {
+      out[0] = raw[first];
+    } else if constexpr (C == 2) {
+      out[0] = low_bytes(raw[first], raw[first + 1]);
+      out[1] = high_bytes(raw[first], raw[first + 1]);
+    } else {
+#pragma unroll
+      for (int c = 0; c < C; c++) {
+        const int s1 = C + c, s2 = 2 * C + c, s3 = 3 * C + c;  // byte numbers of the channel's samples, after c itself
+        const u32 low = byte_perm(raw[first + c / 4], raw[first + s1 / 4], c % 4 | (4 + s1 % 4) << 4);
+        const u32 high = byte_perm(raw[first + s2 / 4], raw[first + s3 / 4], s2 % 4 | (4 + s3 % 4) << 4);
+        out[c] = byte_perm(low, high, 0x5410);
+      }
+    }
+  }
+
+  // Replaces the pixels of a window that lie beyond the plane by the edge pixel.
+  __device__ __forceinline__ void repeat_edges(Window& words, int x0) const {
+#pragma unroll
+    for (int i = 0; i < Tile::LOADS; i++)
+      repeat_edge(words, i * Tile::LOAD_CHANNEL_WORDS, x0 + i * 4 * Tile::PIXELS);
+  }
+
+  // Replaces a load's pixels beyond the plane by the edge pixel, which the load contains.
+  __device__ __forceinline__ void repeat_edge(Window& words, int first, int x) const {
+    const int inside = x < 0 ? 0 : clamp(width - x, 0, 8);
+    const u32 edge = x < 0 ? 0 : static_cast<u32>(width - 1 - loaded_x(x));
+    const u32 keep = inside == 8 ? 0xffffffff : (1u << 4 * inside) - 1;
+    // Nibble i: the number of the loaded pixel that becomes pixel i. `edge` exceeds 7 only where all pixels are kept.
+    const u32 selector = (0x76543210 & keep) | ((edge & 7) * 0x11111111 & ~keep);
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      if constexpr (Tile::LOAD_CHANNEL_WORDS == 2) {
+        const u32 left = words[first][c], right = words[first + 1][c];
+        words[first][c] = byte_perm(left, right, selector & 0xffff);
+        words[first + 1][c] = byte_perm(left, right, selector >> 16);
+      } else {
+        words[first][c] = byte_perm(words[first][c], 0, selector & 0xffff);
+      }
+    }
+  }
+};
+#endif
