@@ -301,7 +301,7 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
 
 #[test]
 fn kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
-    run("address,undefined", 11, 4 << 20);
+    run("address,undefined", 14, 4 << 20);
 }
 
 #[test]
