@@ -130,6 +130,17 @@ pub enum Streams {
     None,
 }
 
+impl Streams {
+    /// The streams of the source and of the destination.
+    fn of_frames(self, own: &[Stream; 2]) -> [Option<&Stream>; 2] {
+        match self {
+            Self::One => [Some(&own[0]), Some(&own[0])],
+            Self::Two => [Some(&own[0]), Some(&own[1])],
+            Self::None => [None, Some(&own[1])],
+        }
+    }
+}
+
 /// Covers `source` on the device, in place or into `destination`, and compares every byte with the CPU engine. Returns the
 /// number of bytes compared.
 pub fn check(
@@ -148,11 +159,7 @@ pub fn check(
     let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
     let own = [Stream::new(device.id()).unwrap(), Stream::new(device.id()).unwrap()];
-    let of = match streams {
-        Streams::One => [Some(&own[0]), Some(&own[0])],
-        Streams::Two => [Some(&own[0]), Some(&own[1])],
-        Streams::None => [None, Some(&own[1])],
-    };
+    let of = streams.of_frames(&own);
     // The source is not written yet when the cover is enqueued, unless nothing orders the two.
     let from = OnDevice::new(&source.bytes, &own[0]);
     let to = destination.map(|block| OnDevice::new(&block.bytes, &own[1]));
@@ -203,11 +210,7 @@ pub fn check_blur(engine: &mut Engine, options: Options, source: &Block, destina
     let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
     let own = [Stream::new(device.id()).unwrap(), Stream::new(device.id()).unwrap()];
-    let of = match streams {
-        Streams::One => [Some(&own[0]), Some(&own[0])],
-        Streams::Two => [Some(&own[0]), Some(&own[1])],
-        Streams::None => [None, Some(&own[1])],
-    };
+    let of = streams.of_frames(&own);
     let [from, to] = [source, destination].map(|block| OnDevice::new(&block.bytes, &own[0]));
     own[0].synchronize().unwrap();
     let frames = Frames { source: (source, &from, of[0]), destination: (destination, &to, of[1]) };
