@@ -40,8 +40,8 @@ PTX = "ptx"
 # The PTX version of CUDA 11.8, whose driver is the oldest supported one.
 PTX_VERSION_MAX = (7, 8)
 # Architectures that only CUDA 13 names. Its drivers are the only ones that know them, so machine code by its ptxas does
-# not exclude any; it is assembled from the PTX that NVRTC makes for the nearest older architecture.
-ASSEMBLED = {"sm_110": "compute_100"}
+# not exclude any. Their PTX is the one that NVRTC makes for the nearest older architecture.
+VIRTUAL_ARCHS = {"sm_110": "compute_100"}
 SUMS = "SHA256SUMS"
 TOTAL_BYTES_MAX = 3 << 20
 
@@ -143,7 +143,7 @@ def defines(part):
 
 
 class Nvrtc:
-    """The CUDA C++ compiler that builds the CUBINs."""
+    """The CUDA C++ compiler that builds the PTX of the CUBINs."""
 
     def __init__(self):
         self.library = [ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL) for path in NVRTC][-1]
@@ -160,44 +160,48 @@ class Nvrtc:
         self.call(f"Get{what}", program, buffer)
         return buffer.raw
 
-    def compile(self, arch, part, what):
-        """Returns the CUBIN or the PTX, and the compiler's log."""
+    def ptx(self, arch, part):
+        """Returns the PTX of a part for an architecture, "compute_90" for instance."""
         source, *headers = ((KERNELS / name).read_bytes() for name in SOURCES)
         name, *header_names = (name.encode() for name in SOURCES)
         options = [f"--gpu-architecture={arch}", "--std=c++17", *defines(part)]
-        if what == "CUBIN":
-            options.append("--ptxas-options=-v")
         options = [option.encode() for option in options]
         program = ctypes.c_void_p()
         self.call("CreateProgram", ctypes.byref(program), source, name, len(headers), char_pointers(headers),
                   char_pointers(header_names))
         try:
             self.call("CompileProgram", program, len(options), char_pointers(options))
-            return self.output(what, program), self.output("ProgramLog", program).decode()
+            return self.output("PTX", program).rstrip(b"\0")
         except BuildError as error:
             text = self.output("ProgramLog", program).decode().strip("\0\n ")
             raise BuildError(f"{part.name} for {arch}: {error}: {text}") from None
         finally:
             self.call("DestroyProgram", ctypes.byref(program))
 
-    def cubin(self, arch, part):
-        """Returns the CUBIN of a part and the log of ptxas."""
-        if arch not in ASSEMBLED:
-            return self.compile(arch, part, "CUBIN")
-        ptx, _ = self.compile(ASSEMBLED[arch], part, "PTX")
-        with tempfile.TemporaryDirectory() as temp:
-            source, cubin = Path(temp, "part.ptx"), Path(temp, "part.cubin")
-            source.write_bytes(ptx.rstrip(b"\0"))
-            done = run(PTXAS_13, f"-arch={arch}", "-v", "-o", cubin, source)
-            return cubin.read_bytes(), (done.stdout + done.stderr).decode()
-
 
 nvrtc = cache(Nvrtc)
 
 
+def without_unused_variables(ptx):
+    """NVRTC keeps every variable, static members of templates too, because a host program could look it up. With the names,
+    the addresses and the values of those that no kernel uses, an image would be up to a sixth larger."""
+    variable = re.compile(rb"(?:\.weak )?\.global (?:\.align \d+ )?\.\w+ ([\w$]+)[^;]*;")
+    lines = ptx.split(b"\n")
+    variables = {i: match[1] for i, line in enumerate(lines) if (match := variable.fullmatch(line))}
+    used = set(re.findall(rb"[\w$]+", b"\n".join(line for i, line in enumerate(lines) if i not in variables)))
+    return b"\n".join(line for i, line in enumerate(lines) if i not in variables or variables[i] in used)
+
+
 def build_cubin(arch, part):
-    """Runs Nvrtc.cubin() in a worker process, because NVRTC compiles one program at a time per process."""
-    return nvrtc().cubin(arch, part)
+    """Returns the CUBIN of a part and the log of ptxas. Runs in a worker process, because NVRTC compiles one program at a
+    time per process."""
+    ptx = without_unused_variables(nvrtc().ptx(VIRTUAL_ARCHS.get(arch, arch.replace("sm", "compute")), part))
+    with tempfile.TemporaryDirectory() as temp:
+        source, cubin = Path(temp, "part.ptx"), Path(temp, "part.cubin")
+        source.write_bytes(ptx)
+        ptxas = PTXAS_13 if arch in VIRTUAL_ARCHS else PTXAS_12
+        done = run(ptxas, f"-arch={arch}", "-v", "-o", cubin, source)
+        return cubin.read_bytes(), (done.stdout + done.stderr).decode()
 
 
 def portable_ptx(part):
