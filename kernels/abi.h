@@ -45,7 +45,7 @@
 // Decimation and interpolation kernels: threads per block.
 #define BLUR_LEVEL_THREADS 128
 // Size of TensorArgs in bytes.
-#define BLUR_TENSOR_ARGS_BYTES 608
+#define BLUR_TENSOR_ARGS_BYTES 672
 // Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
 #define BLUR_TENSOR_DIRECT_RADIUS_SHORT 8
 #define BLUR_TENSOR_DIRECT_RADIUS_MEDIUM 16
@@ -67,9 +67,10 @@
 #define BLUR_TENSOR_DIRECT_DEPTH 4
 #define BLUR_TENSOR_DECIMATE_DEPTH 4
 #define BLUR_TENSOR_INTERPOLATE_DEPTH 4
-// Tensor-core kernels of the direct form: tiles of 16 columns of pixels that a warp computes, by samples per pixel.
-#define BLUR_TENSOR_DIRECT_ACROSS_C1 4
-#define BLUR_TENSOR_DIRECT_ACROSS_C2 2
+// Tensor-core kernels of the direct form: tiles of 16 columns of pixels that a warp computes, of pixels of one and of two
+// bytes. Larger ones have one.
+#define BLUR_TENSOR_DIRECT_ACROSS_1 4
+#define BLUR_TENSOR_DIRECT_ACROSS_2 2
 // Tensor-core decimation: blocks of 8 columns of the small plane that a warp computes, by samples per pixel, and below
 // the first level. Even, since two blocks fill a word of the small plane.
 #define BLUR_TENSOR_COLUMNS_C1 4
@@ -363,6 +364,12 @@ struct TensorPlane {
   unsigned height;
   // Samples per pixel, 1 to 4.
   unsigned channels;
+  // Direct form: bits per sample.
+  unsigned depth;
+  // Direct form: position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  unsigned shift;
+  // Direct form, packed 4:2:2: see BlurPlane::yuv422.
+  unsigned yuv422;
   // 2 or 4, along both axes.
   unsigned factor;
   // Filter slot: index into TensorArgs::taps.
@@ -377,14 +384,17 @@ struct TensorPlane {
   unsigned first_block;
   // Number of this plane's blocks.
   unsigned blocks;
+  // Padding.
+  unsigned reserved;
 };
 
 // Parameter of the tensor-core kernels, passed by value.
 struct TensorArgs {
   // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
   TensorPlane planes[BLUR_PLANES];
-  // `taps[slot][axis][i]`: the Q16 tap of the direct form, or of the small plane's blur, at distance `i` from the centre, along rows (axis 0) and down
-  // columns (axis 1); 0 beyond the radius, which is BLUR_TENSOR_RADIUS_MAX at most.
+  // `taps[slot][axis][i]`: the Q16 tap of the direct form, or of the small plane's blur, at distance `i` from the centre,
+  // along rows (axis 0) and down columns (axis 1); 0 beyond the radius, which is BLUR_TENSOR_RADIUS_MAX at most. Packed
+  // 4:2:2 has those of luma in slot 0 and those of chroma in slot 1.
   unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TENSOR_TAPS];
 };
 static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLUR_TENSOR_ARGS_BYTES bytes");
@@ -395,12 +405,14 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 // planes takes the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
-//   kernel's largest on both axes; the `u8` families. Reads whole windows: up to that many rows above row_begin, and 15 more
-//   than that below row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
+//   kernel's largest on both axes; the `u8` families, `u16_c12`, and `yuv422` if the radius of chroma along rows is at most
+//   half of that, rounded up. Reads whole windows: up to that many rows above row_begin, and 15 more than that below
+//   row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
 //   segment_rows rows of one strip.
 //
-// blur_fused_<family>: rows, then columns, in one launch; no `u8` families where there are tensor cores. Reads the source rows from one column radius above row_begin
-//   to one below row_end, as far as the plane goes, and writes dst. A block computes segment_rows rows of one strip.
+// blur_fused_<family>: rows, then columns, in one launch; where there are tensor cores, only the families without
+//   blur_tensor_direct. Reads the source rows from one column radius above row_begin to one below row_end, as far as the
+//   plane goes, and writes dst. A block computes segment_rows rows of one strip.
 //
 // blur_rows_<family>: the row pass. Reads source rows row_begin .. row_end and writes the same rows of the workspace,
 //   whole strips of them. A block computes BLUR_ROWS_STEP rows of one strip.

@@ -61,7 +61,7 @@ template <int N, int TILES> struct BlurWarp {
           of_high[i] = raw[eight][i][2 * c];
           of_low[i] = raw[eight][i][2 * c + 1];
         }
-        WindowSums<HALF_OF_16_BITS> sums;
+        WindowSums sums(HALF_OF_16_BITS);
         sums.add(row_taps, of_high, of_low);
         sums.rounded(values[eight][c]);
       }
@@ -104,7 +104,7 @@ template <int N, int TILES> struct BlurWarp {
       u32 values[2][2];
 #pragma unroll
       for (int n = 0; n < 2; n++) {
-        WindowSums<HALF_OF_16_BITS> sums;
+        WindowSums sums(HALF_OF_16_BITS);
         sums.add(window, column_high[n], column_low[n]);
         sums.rounded(values[n]);
       }
@@ -129,15 +129,15 @@ __device__ __forceinline__ void blur_small_plane(const TensorPlane& plane, const
   u32 column_words[TILES][4];
 #pragma unroll
   for (int i = 0; i < 2 * TILES; i++) {
-    const int n = i / TILES, tile = i % TILES;
+    const int n = i / TILES, tile = i % TILES, first = 16 * tile - window_before(TILES);
     const int low_word = warp.row_taps.index(tile, false) + n, high_word = warp.row_taps.index(tile, true) + n;
     taps.operand(
         warp.row_taps.word[low_word / 4][low_word % 4], warp.row_taps.word[high_word / 4][high_word % 4], 0,
-        OperandOrder::pairs, tile, t, 8 * n + g);
+        OperandOrder::pairs, first, 0, t, 8 * n + g);
     // Outputs two at a time from either block, so that a lane gets four neighbouring rows.
     taps.operand(
         column_words[i / 4][i % 4], column_words[(2 * TILES + i) / 4][(2 * TILES + i) % 4], 1, OperandOrder::pairs,
-        tile, t, g / 2 * 4 + 2 * n + g % 2);
+        first, 0, t, g / 2 * 4 + 2 * n + g % 2);
   }
   warp.column_operands = taps.memory + Memory::BYTES + lane * 16;
 #pragma unroll

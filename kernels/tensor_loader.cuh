@@ -4,7 +4,8 @@
 #define BLUR_TENSOR_LOADER_H
 #include "tensor.cuh"
 
-// How a warp loads 8 rows of a window: four lanes a row, LANE_PIXELS neighbouring pixels at a time.
+// How a warp loads 8 rows of a window: four lanes a row, LANE_PIXELS neighbouring pixels at a time. A sample of two bytes
+// is two channels: its low bytes, then its high bytes.
 template <int CHANNELS, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> struct RowTile {
   static constexpr int C = CHANNELS, PIXELS = LANE_PIXELS, DEPTH = RING_DEPTH;
   // Loads of a lane per row.
@@ -17,10 +18,25 @@ template <int CHANNELS, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> stru
   // Shared memory of a warp: a ring of steps of 8 rows. A lane reads only what it has copied itself, so no barrier is
   // needed.
   static constexpr bool SHARES_COPIES = false;
+  // Samples of two bytes are widened to 16 bits. In packed 4:2:2 the first two channels are luma: two words of four
+  // neighbours each.
+  static constexpr bool IS_WIDENED = false, IS_YUV422 = false;
   static constexpr int STEP_BYTES = LOADS * PIXELS * C * 32, RING_BYTES = DEPTH * STEP_BYTES;
   // Where a lane's copies are in a step.
   static constexpr int COPY_STRIDE = 32 * COPY, LOAD_STRIDE = COPIES * COPY_STRIDE;
   static __device__ constexpr int lane_offset(int lane) { return lane * COPY; }
+};
+
+// Samples of two bytes, two in a word, to and from 16 bits; their other bits are dropped.
+struct WideSamples {
+  u32 depth, shift, mask;
+
+  __device__ __forceinline__ explicit WideSamples(const TensorPlane& plane)
+      : depth(plane.depth), shift(16 - depth - plane.shift), mask((0xffffu << (16 - depth) & 0xffff) * 0x10001) {}
+  // Half of the bits of a 32-bit sum that a sample loses.
+  __device__ __forceinline__ u32 half() const { return 1u << (31 - depth); }
+  __device__ __forceinline__ u32 widen(u32 samples) const { return samples << shift & mask; }
+  __device__ __forceinline__ u32 narrow(u32 values) const { return (values & mask) >> shift; }
 };
 
 // The source rows of a warp, 8 at a time, through a ring in shared memory.
@@ -31,11 +47,14 @@ template <class RowTile> struct RowLoader {
   const u8* src;
   u64 pitch;
   int width, last_row;
+  WideSamples wide;
+  u32 yuv422;
   Shared ring;  // the lane's part
 
   __device__ __forceinline__ RowLoader(const TensorPlane& plane, Shared ring)
       : src(plane.src), pitch(plane.src_pitch), width(static_cast<int>(plane.width)),
-        last_row(static_cast<int>(plane.height) - 1), ring(ring + Tile::lane_offset(threadIdx.x % 32)) {}
+        last_row(static_cast<int>(plane.height) - 1), wide(plane), yuv422(plane.yuv422),
+        ring(ring + Tile::lane_offset(threadIdx.x % 32)) {}
 
   // The row nearest to `y` inside the plane.
   __device__ __forceinline__ const u8* row(int y) const {
@@ -115,7 +134,8 @@ template <class RowTile> struct RowLoader {
         u32 part[Tile::COPY / 4];
         shared_load(part, from + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE);
 #pragma unroll
-        for (int word = 0; word < Tile::COPY / 4; word++) raw[k * Tile::COPY / 4 + word] = part[word];
+        for (int word = 0; word < Tile::COPY / 4; word++)
+          raw[k * Tile::COPY / 4 + word] = Tile::IS_WIDENED ? wide.widen(part[word]) : part[word];
       }
       const int first = i * Tile::LOAD_CHANNEL_WORDS;
 #pragma unroll
@@ -124,8 +144,16 @@ template <class RowTile> struct RowLoader {
   }
 
   // Four pixels from word `first` on: a word a channel.
-  __device__ __forceinline__ static void deinterleave(u32 (&out)[C], const u32 (&raw)[Tile::LOAD_WORDS], int first) {
-    if constexpr (C == 4) {
+  __device__ __forceinline__ void deinterleave(u32 (&out)[C], const u32 (&raw)[Tile::LOAD_WORDS], int first) const {
+    if constexpr (Tile::IS_YUV422) {
+      const u32 luma = 0x6420 + (yuv422 & 1) * 0x1111, chroma = 0x6420 + 0x7531 - luma;
+      const u32 chroma01 = byte_perm(raw[first], raw[first + 1], chroma),
+                chroma23 = byte_perm(raw[first + 2], raw[first + 3], chroma);
+      out[0] = byte_perm(raw[first], raw[first + 1], luma);
+      out[1] = byte_perm(raw[first + 2], raw[first + 3], luma);
+      out[2] = low_bytes(chroma01, chroma23);
+      out[3] = high_bytes(chroma01, chroma23);
+    } else if constexpr (C == 4) {
       const u32 even01 = byte_perm(raw[first], raw[first + 1], 0x5140),
                 even23 = byte_perm(raw[first + 2], raw[first + 3], 0x5140);
       const u32 odd01 = byte_perm(raw[first], raw[first + 1], 0x7362),
@@ -159,21 +187,31 @@ template <class RowTile> struct RowLoader {
 
   // Replaces a load's pixels beyond the plane by the edge pixel, which the load contains.
   __device__ __forceinline__ void repeat_edge(Window& words, int first, int x) const {
-    const int inside = x < 0 ? 0 : clamp(width - x, 0, 8);
-    const u32 edge = x < 0 ? 0 : static_cast<u32>(width - 1 - loaded_x(x));
-    const u32 keep = inside == 8 ? 0xffffffff : (1u << 4 * inside) - 1;
-    // Nibble i: the number of the loaded pixel that becomes pixel i. `edge` exceeds 7 only where all pixels are kept.
-    const u32 selector = (0x76543210 & keep) | ((edge & 7) * 0x11111111 & ~keep);
+    const int from = loaded_x(x);
+    const u32 selector = edge_selector(x, width, from);
 #pragma unroll
-    for (int c = 0; c < C; c++) {
-      if constexpr (Tile::LOAD_CHANNEL_WORDS == 2) {
-        const u32 left = words[first][c], right = words[first + 1][c];
-        words[first][c] = byte_perm(left, right, selector & 0xffff);
-        words[first + 1][c] = byte_perm(left, right, selector >> 16);
-      } else {
-        words[first][c] = byte_perm(words[first][c], 0, selector & 0xffff);
-      }
+    for (int c = Tile::IS_YUV422 ? 2 : 0; c < C; c++) {
+      if constexpr (Tile::LOAD_CHANNEL_WORDS == 2) select(words[first][c], words[first + 1][c], selector);
+      else words[first][c] = byte_perm(words[first][c], 0, selector & 0xffff);
     }
+    // In a row of odd width the last pair holds one luma sample.
+    if constexpr (Tile::IS_YUV422)
+      select(words[first][0], words[first][1], edge_selector(2 * x, 2 * width - static_cast<int>(yuv422 >> 1), 2 * from));
+  }
+
+  // Nibble i: the number of the loaded sample, of up to eight, that becomes sample i. The samples from `x` on are needed
+  // and those from `from` on are loaded, of `count` in a row.
+  __device__ __forceinline__ static u32 edge_selector(int x, int count, int from) {
+    const int inside = x < 0 ? 0 : clamp(count - x, 0, 8);
+    const u32 edge = x < 0 ? 0 : static_cast<u32>(count - 1 - from);
+    const u32 keep = inside == 8 ? 0xffffffff : (1u << 4 * inside) - 1;
+    // `edge` exceeds 7 only where all samples are kept.
+    return (0x76543210 & keep) | ((edge & 7) * 0x11111111 & ~keep);
+  }
+  __device__ __forceinline__ static void select(u32& left, u32& right, u32 selector) {
+    const u32 all[2] = {left, right};
+    left = byte_perm(all[0], all[1], selector & 0xffff);
+    right = byte_perm(all[0], all[1], selector >> 16);
   }
 };
 #endif

@@ -5,10 +5,12 @@
 #define BLUR_TENSOR_WINDOW_H
 #include "tensor.cuh"
 
-// The taps of both axes in a warp's shared memory, for windows of TILES tiles with the tile of the outputs in the
-// middle. Where TILES is even, the window starts and ends in the middle of a tile of the outputs' grid.
+// Samples of a window of so many tiles before the first output. The tile of the outputs is in the middle: where the number
+// is even, the window starts and ends in the middle of a tile of the outputs' grid.
+OPERAND_FUNCTION int window_before(int tiles) { return 8 * (tiles - 1); }
+
+// The taps of both axes in a warp's shared memory, for windows of up to TILES tiles.
 template <int TILES> struct WindowTaps {
-  static constexpr int BEFORE = 8 * (TILES - 1);  // values of the window before the first output
   static constexpr int LENGTH = 16 * (TILES + 1), CENTRE = LENGTH / 2, BYTES = 2 * LENGTH * 2;
   Shared memory;
 
@@ -22,25 +24,27 @@ template <int TILES> struct WindowTaps {
     warp_sync();
   }
 
-  // The low and high bytes of the taps that four values of lane t in a tile have for an output.
+  // The low and high bytes of the taps that four values of lane t, in word `half` of 32 values, have for output `out`.
+  // `first` is the first of these values; output 0 has the number 0.
   __device__ __forceinline__ void operand(
-      u32& low, u32& high, int axis, OperandOrder order, int tile, int t, int out) const {
+      u32& low, u32& high, int axis, OperandOrder order, int first, int half, int t, int out) const {
     u32 tap[4];
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-      const int distance = 16 * tile - BEFORE + operand_position(order, 0, t, e) - out;
+      const int distance = first + operand_position(order, half, t, e) - out;
       tap[e] = shared_load_u16(memory + 2 * (axis * LENGTH + CENTRE + distance));
     }
-    const u32 first = tap[0] | tap[1] << 16, second = tap[2] | tap[3] << 16;
-    low = low_bytes(first, second);
-    high = high_bytes(first, second);
+    const u32 pairs[2] = {tap[0] | tap[1] << 16, tap[2] | tap[3] << 16};
+    low = low_bytes(pairs[0], pairs[1]);
+    high = high_bytes(pairs[0], pairs[1]);
   }
 };
 
 // A operands of a window of TILES tiles, by their byte planes, as the four words of a product: those of two tiles, low
 // bytes first, then high bytes. Where TILES is odd, the last four words are the last tile's high bytes, then its low bytes.
 template <int TILES> struct WindowOperands {
-  u32 word[TILES][4];
+  static constexpr int FOURS = TILES;
+  u32 word[FOURS][4];
 
   // The operands' place in `word`: the words of one tile's byte plane, which follow each other.
   static __device__ constexpr int index(int tile, bool is_high) {
@@ -57,9 +61,11 @@ __device__ __forceinline__ void add16(int (&sums)[4], u32 a0, u32 a1, u32 b) {
   mma16(sums, a0, a1, b, sums[0], sums[1], sums[2], sums[3]);
 }
 
-// Sums of 16-bit values times 16-bit taps by their bytes, which start at START.
-template <int START> struct WindowSums {
-  int of_high[4] = {}, mixed[4] = {}, of_low[4] = {START, START, START, START};
+// Sums of 16-bit values times 16-bit taps by their bytes, which start at half of what is dropped.
+struct WindowSums {
+  int of_high[4] = {}, mixed[4] = {}, of_low[4];
+
+  __device__ __forceinline__ explicit WindowSums(int half) : of_low{half, half, half, half} {}
 
   // Adds the products of the bytes of TILES tiles: A operands times B operands.
   template <int TILES> __device__ __forceinline__ void add(

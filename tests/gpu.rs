@@ -109,11 +109,17 @@ fn covers() {
     println!("{bytes} bytes, 0 differ");
 }
 
-/// The direct form of interleaved bytes in device memory, which has kernels of its own by the largest radius.
+/// The direct form in device memory, which has kernels of its own by the largest radius, in every pixel family that they have.
 fn radii_and_alignments() {
     let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
     let layout = |width, height, channels| PlaneLayout::new(width, height, channels, 8);
-    let half = |width, height| PlaneLayout { sigma_scale: [0.5; 2], ..layout(width, height, 2) };
+    let half = |plane: PlaneLayout| PlaneLayout { sigma_scale: [0.5; 2], ..plane };
+    let deep = |width, height, channels, depth, sample_layout| PlaneLayout {
+        sample_layout,
+        ..PlaneLayout::new(width, height, channels, depth)
+    };
+    let packed = |width, height, luma| deep(width, height, 4, 8, SampleLayout::Yuv422 { luma });
+    let (low, high) = (SampleLayout::LsbAligned, SampleLayout::MsbAligned);
     let mut frames = 0;
     for radius in (1..=33).step_by(one_in().unwrap_or(1)) {
         let params = BlurParams::new(f64::from(radius) / 2.5, 2 * radius + 1).unwrap();
@@ -122,8 +128,15 @@ fn radii_and_alignments() {
             vec![layout(129, 33 + radius, 2)],
             vec![layout(65 + radius, 49, 3)],
             vec![layout(3 * radius, 71, 4)],
-            vec![layout(258, 66, 1), half(129, 33)],
+            vec![layout(258, 66, 1), half(layout(129, 33, 2))],
             vec![layout(radius, 3, 4)],
+            vec![deep(131 + radius, 51, 1, 10, low)],
+            vec![deep(35 + radius, 67, 2, 12, low)],
+            vec![deep(radius, 5, 1, 16, low), half(deep(radius, 5, 2, 16, low))],
+            vec![deep(322, 66, 1, 10, high), half(deep(161, 33, 2, 10, high))],
+            vec![packed(129 + radius, 61, 0)],
+            vec![packed(322 - radius, 45, 1)],
+            vec![packed(radius, 3, 0)],
         ]
         .iter()
         .enumerate()

@@ -16,7 +16,7 @@ use gstcudagaussblur::cuda::driver::Grid;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
     AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, CoverArgs, CoverRect, KernelSet, Launch, LevelArgs, LevelPlane,
-    MosaicArgs, MosaicGrid, SampleStorage, TensorArgs, TensorPlane,
+    MosaicArgs, MosaicGrid, PixelFamily, SampleStorage, TensorArgs, TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, LaunchBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::cover;
@@ -258,12 +258,12 @@ fn run_tensor(program: &mut Program, every: usize, most_work: usize) -> (usize, 
     (bytes.len(), bytes.iter().sum())
 }
 
-/// Runs every `every`th small case with interleaved bytes in the direct form on the tensor-core kernels.
+/// Runs every `every`th small case in the direct form whose planes all have tensor-core kernels.
 fn run_direct(program: &mut Program, every: usize, most_work: usize) -> (usize, usize) {
     let is_direct = |case: &Case| {
-        let is_bytes = |plane: &PlaneLayout| plane.depth == 8 && plane.sample_layout == SampleLayout::LsbAligned;
+        let has_kernels = |plane: &PlaneLayout| PixelFamily::DIRECT.contains(&PixelFamily::of(plane));
         let plan = Plan::new(case.options, &case.planes);
-        !plan.is_wide() && case.planes.iter().all(is_bytes) && case.work() <= most_work
+        !plan.is_wide() && case.planes.iter().all(has_kernels) && case.work() <= most_work
     };
     let cases = cases::all().into_iter().filter(is_direct).step_by(every);
     let check =

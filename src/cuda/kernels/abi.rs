@@ -35,7 +35,7 @@ impl PixelFamily {
     const INTERLEAVED: [Self; 6] = [Self::U16C12, Self::U16C3, Self::U16C4, Self::U8C12, Self::U8C3, Self::U8C4];
 
     /// The families that the tensor-core kernels of the direct form have.
-    pub(super) const DIRECT: [Self; 3] = [Self::U8C12, Self::U8C3, Self::U8C4];
+    pub const DIRECT: [Self; 5] = [Self::U8C12, Self::U8C3, Self::U8C4, Self::U16C12, Self::Yuv422];
 
     /// The most planes that its kernels take in a launch. Only planes of one and two channels come several to a frame; the
     /// other kernels are faster for having one.
@@ -59,7 +59,8 @@ impl PixelFamily {
 pub enum KernelSet {
     /// [`Kernel::Fused`] for all families, [`Kernel::Decimate`] and [`Kernel::Interpolate`] for all interleaved samples.
     CudaCores,
-    /// Tensor-core kernels for interleaved bytes, and those of the other set for all other samples.
+    /// Tensor-core kernels of the direct form for most families and of the wide form for interleaved bytes, and those of the
+    /// other set for what has none.
     TensorCores,
 }
 
@@ -90,7 +91,7 @@ pub enum Kernel {
     Columns,
     /// [`Kernel::Fused`], compiled for the radii of one batch.
     Specialised,
-    /// On tensor cores: rows and columns of planes of bytes in one launch.
+    /// On tensor cores: rows and columns in one launch.
     TensorDirect(PixelFamily, DirectRadius),
     /// A level of the wide form: decimation of planes by the same factor on both axes.
     Decimate(PixelFamily),

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::abi::*;
+use super::direct;
 use super::geometry::{self, radii};
 use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
@@ -32,13 +33,13 @@ pub struct PlaneBlur<'a> {
 }
 
 impl PlaneBlur<'_> {
-    /// Whether there is a tensor-core kernel for it: it has interleaved bytes, the images have such kernels, and the radii are
-    /// from 1 to [`TENSOR_RADIUS_MAX`] on both axes. A single tap of 65536, of radius 0, has more than two bytes.
+    /// Whether there is a tensor-core kernel for it: the images have them for its family, and the radii are from 1 to
+    /// [`TENSOR_RADIUS_MAX`]. A single tap of 65536, of radius 0, has more than two bytes.
     pub fn suits_tensor_cores(&self) -> bool {
-        let radii = [&self.taps.rows, &self.taps.columns].map(|taps| taps.radius() as u32);
+        let family = PixelFamily::of(&self.layout);
         self.kernel_set == KernelSet::TensorCores
-            && PixelFamily::DIRECT.contains(&PixelFamily::of(&self.layout))
-            && radii.into_iter().all(|radius| (1..=TENSOR_RADIUS_MAX).contains(&radius))
+            && PixelFamily::DIRECT.contains(&family)
+            && direct::largest_radius(family, self.taps).is_some_and(|radius| radius <= TENSOR_RADIUS_MAX)
     }
 }
 
@@ -189,10 +190,6 @@ impl<'a> LaunchBatch<'a> {
                 }
                 _ => segment_rows,
             };
-            let yuv422 = match layout.sample_layout {
-                SampleLayout::Yuv422 { luma } => u32::from(luma) | (layout.width % 2) << 1,
-                _ => 0,
-            };
             *to = BlurPlane {
                 src: source.address,
                 dst: destination.address,
@@ -205,7 +202,7 @@ impl<'a> LaunchBatch<'a> {
                 channels: layout.channels.into(),
                 depth: layout.depth.into(),
                 shift: layout.shift().into(),
-                yuv422,
+                yuv422: geometry::yuv422_bits(layout),
                 slot: slot.expect("every plane has a filter slot of its batch") as u32,
                 row_begin: begin,
                 row_end: end,

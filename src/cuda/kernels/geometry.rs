@@ -14,6 +14,14 @@ pub fn radii(taps: &PlaneTaps) -> [u32; 3] {
     [&taps.rows, &taps.columns, &taps.chroma_rows].map(|taps| taps.radius() as u32)
 }
 
+/// BlurPlane::yuv422 of a plane.
+pub fn yuv422_bits(layout: &PlaneLayout) -> u32 {
+    match layout.sample_layout {
+        SampleLayout::Yuv422 { luma } => u32::from(luma) | (layout.width % 2) << 1,
+        _ => 0,
+    }
+}
+
 /// Width in pixels of the strip of a plane that a block processes.
 fn strip_pixels(channels: u8) -> u32 {
     match channels {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::abi::*;
 use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
+use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Buffer, Channels, Operation, PlaneTaps};
 use crate::filter::wide::{Factor, MARGIN};
@@ -83,8 +84,8 @@ pub fn supports(operation: &Operation) -> bool {
 }
 
 /// Taps as the kernels take them, by axis. All are below 65536, since there are several to an axis.
-pub(super) fn packed_taps(taps: &PlaneTaps) -> [[u16; TENSOR_TAPS as usize]; 2] {
-    [&taps.rows, &taps.columns].map(|taps| std::array::from_fn(|i| taps.at(i) as u16))
+pub(super) fn packed_taps(rows: &Taps, columns: &Taps) -> [[u16; TENSOR_TAPS as usize]; 2] {
+    [rows, columns].map(|taps| std::array::from_fn(|i| taps.at(i) as u16))
 }
 
 /// Bytes that the kernels need for the small plane of a level, at either of its two stages.
@@ -288,7 +289,7 @@ impl<'a> TensorBatch<'a> {
         };
         for (to, taps) in args.taps.iter_mut().zip(&slots) {
             if let Some(taps) = taps {
-                *to = packed_taps(taps);
+                *to = packed_taps(&taps.rows, &taps.columns);
             }
         }
         let units = self.segment_units(limits);
@@ -322,6 +323,7 @@ impl<'a> TensorBatch<'a> {
                 segment_rows: segment,
                 first_block: blocks,
                 blocks: own,
+                ..TensorPlane::default()
             };
             blocks += own;
             shared_bytes = shared_bytes.max(plane.shared_bytes());
