@@ -343,7 +343,7 @@ __device__ __forceinline__ void direct_plane(const TensorPlane& plane, const Ten
     warp.load_operands(column_taps, Tile::COLUMNS);
   }
   // Both halves of a step at once, if the registers of as many blocks suffice.
-  constexpr int HALVES = C == 4 && TILES == 3 ? 1 : 2;
+  constexpr int HALVES = C == 4 && TILES == 3 && !Tile::IS_YUV422 ? 1 : 2;
   u32 upper[ACROSS][C][2], lower[ACROSS][C][2] = {};
 #pragma unroll 1
   for (int y = first_row - 16 * (TILES - 1); y < row_end; y += 16) {

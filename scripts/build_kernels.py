@@ -205,12 +205,14 @@ def build_cubin(arch, part):
 
 
 def portable_ptx(part):
-    """Returns the PTX of a part after a line with clang's version, since the text depends on it."""
+    """Returns the PTX of a part, without comments and indentation, after a line with clang's version, since the text depends
+    on it."""
     version = run("clang", "--version").stdout.split(b"\n")[0].strip()
     options = ("-x cuda --cuda-device-only -nocudainc -nocudalib -std=c++17 -O3 -Xclang -target-feature -Xclang +ptx70 "
                f"--cuda-gpu-arch={PTX_ARCH} -S -o -")
     command = ("clang", *options.split(), *defines(part), SOURCES[0])
-    return b"// " + version + b"\n" + run(*command, cwd=KERNELS).stdout
+    text = re.sub(rb"[ \t]*//.*", b"", run(*command, cwd=KERNELS).stdout)
+    return b"// " + version + re.sub(rb"\n\s*", b"\n", b"\n" + text)
 
 
 def ptx_compiler(ptx):
