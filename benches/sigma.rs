@@ -45,7 +45,7 @@ fn main() -> Outcome<()> {
     let device = process::open(0)?.device().clone();
     println!("{}, prebuilt kernels, device memory to device memory, µs (median)", device.name());
     let best = CudaEngine::new(0)?.without_jit();
-    let portable = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best)?;
+    let portable = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best)?.without_jit();
     for (engine, kernels, [width, height]) in [
         (&best, "for its architecture", [3840, 2160]),
         (&best, "for its architecture", [1920, 1080]),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::cases::{Case, Content};
 use common::device_frames::{Block, Streams, check_blur};
 use common::fake_library;
-use gstcudagaussblur::cuda::{CudaEngine, Image, JitResult, Origin, process};
+use gstcudagaussblur::cuda::{CudaEngine, Image, JitResult, Origin, PassStrategy, process};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::engine::{Level, log_to};
 use gstcudagaussblur::filter::BlurParams;
@@ -132,7 +132,7 @@ fn case(sigma: f64, channels: u8) -> Case {
     Case::of(sigma, 0, PlaneLayout::new(40, 8, channels, 16), [3, 0], Content::Noise)
 }
 
-/// Frames of bytes, which are not specialised where there are tensor cores.
+/// Frames that are not specialised where there are tensor cores.
 fn bytes(sigma: f64) -> Case {
     Case::of(sigma, 0, PlaneLayout::new(40, 8, 1, 8), [3, 0], Content::Noise)
 }
@@ -225,13 +225,13 @@ fn sweep(compiler: &Compiler) {
             sizes.insert(sigma.to_bits());
             // Two frames per σ.
             for _ in 0..2 {
-                case(sigma, 1).check_engine(&mut engine);
+                case(sigma, 4).check_engine(&mut engine);
                 std::thread::sleep(Duration::from_millis(3));
             }
         }
     }
     assert_eq!(compiler.compilations(), 0, "compiled during a sweep over {} values of sigma", sizes.len());
-    assert!(frames(&mut engine, &case(2.0, 1), LONG, is_specialised).1);
+    assert!(frames(&mut engine, &case(2.0, 4), LONG, is_specialised).1);
     assert_eq!(compiler.compilations(), 1);
 }
 
@@ -253,8 +253,8 @@ fn stop(compiler: &Compiler) {
     let mut last = engine();
     let mut engines = [engine(), engine()];
     // The first engine's kernel is being compiled, the second engine's request waits in the queue.
-    assert!(frames(&mut engines[0], &case(1.0, 1), LONG, |engine| engine.stats().jit.compiling).1);
-    frames(&mut engines[1], &case(2.0, 1), A_WHILE, |_| false);
+    assert!(frames(&mut engines[0], &case(1.0, 4), LONG, |engine| engine.stats().jit.compiling).1);
+    frames(&mut engines[1], &case(2.0, 4), A_WHILE, |_| false);
     assert_eq!(compiler.compilations(), 1);
     let begun = Instant::now();
     drop(engines);
@@ -271,7 +271,7 @@ fn stop(compiler: &Compiler) {
     );
     // The last engine waits for the compiler, because NVRTC crashes if the process ends during a compilation, but only
     // for a limited time.
-    assert!(frames(&mut last, &case(3.0, 1), LONG, |engine| engine.stats().jit.compiling).1);
+    assert!(frames(&mut last, &case(3.0, 4), LONG, |engine| engine.stats().jit.compiling).1);
     let begun = Instant::now();
     drop(last);
     let took = begun.elapsed();
@@ -297,15 +297,17 @@ fn bands(_: &Compiler) {
     let layout =
         |width, height, scale| PlaneLayout { sigma_scale: [scale; 2], ..PlaneLayout::new(width, height, 1, 10) };
     let planes = vec![layout(64, 96, 1.0), layout(32, 48, 0.5), layout(32, 48, 0.5)];
-    let case = Case { planes, ..case(2.0, 1) };
-    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(3));
+    let case = Case { planes, ..case(2.0, 4) };
+    // Only without tensor cores do several planes share a specialised kernel.
+    let engine = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap();
+    let mut engine = Engine::with_cuda(engine.with_bands(3));
     assert!(frames(&mut engine, &case, LONG, is_specialised).1);
 }
 
 /// Checks that frames are still blurred by the generic kernels after a while.
 fn check_stays_generic(engine: &mut Engine) {
-    frames(engine, &case(1.0, 1), A_WHILE, |_| false);
-    frames(engine, &case(2.0, 1), A_WHILE, |_| false);
+    frames(engine, &case(1.0, 4), A_WHILE, |_| false);
+    frames(engine, &case(2.0, 4), A_WHILE, |_| false);
     assert!(!is_specialised(engine));
 }
 
@@ -337,9 +339,9 @@ fn ptx(_: &Compiler) {
 
 fn fails(compiler: &Compiler) {
     let mut engine = engine();
-    frames(&mut engine, &case(1.0, 1), A_WHILE, |_| false);
+    frames(&mut engine, &case(1.0, 4), A_WHILE, |_| false);
     let mut other = self::engine();
-    frames(&mut other, &case(1.0, 1), A_WHILE, |_| false);
+    frames(&mut other, &case(1.0, 4), A_WHILE, |_| false);
     assert!(!is_specialised(&engine) && !is_specialised(&other));
     assert_eq!(compiler.compilations(), 1, "compiled again");
     assert_eq!(lines(Level::Warning, "log of the fake NVRTC"), 1);
@@ -354,7 +356,7 @@ fn no_load(compiler: &Compiler) {
     unsafe {
         compiler.driver.get::<Fail>(b"fake_fail").unwrap()(c"cuModuleLoadData".as_ptr(), 0, 1, NO_BINARY_FOR_GPU);
     };
-    frames(&mut engine, &case(1.0, 1), A_WHILE, |_| false);
+    frames(&mut engine, &case(1.0, 4), A_WHILE, |_| false);
     assert!(!is_specialised(&engine));
     assert_eq!((compiler.compilations(), lines(Level::Warning, "loading the kernels")), (1, 1));
 }
@@ -365,7 +367,7 @@ fn unusable_cache(compiler: &Compiler) {
     std::fs::write(&blocked, "").unwrap();
     // SAFETY: this process has only one thread so far.
     unsafe { std::env::set_var(CACHE, &blocked) };
-    assert!(frames(&mut engine(), &case(1.0, 1), LONG, is_specialised).1);
+    assert!(frames(&mut engine(), &case(1.0, 4), LONG, is_specialised).1);
     assert_eq!(compiler.compilations(), 1);
     assert_eq!(lines(Level::Info, "compiled kernels are not kept in"), 1);
     assert_eq!(
@@ -379,7 +381,7 @@ fn unusable_cache(compiler: &Compiler) {
 /// either).
 fn check_origin(compiler: &Compiler, expected: &str) {
     let mut engine = engine();
-    assert!(frames(&mut engine, &case(1.0, 2), LONG, is_specialised).1);
+    assert!(frames(&mut engine, &case(1.0, 4), LONG, is_specialised).1);
     let from = engine.stats().jit.last.unwrap().from.name();
     assert!(expected == "either" || from == expected, "the kernel comes from {from}, not {expected}");
     assert_eq!(compiler.compilations(), i32::from(from == "nvrtc"));

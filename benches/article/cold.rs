@@ -153,7 +153,7 @@ fn prebuilt(image: Image, all: bool, memory: &Memory, stream: &Stream) -> Outcom
     if all {
         process::open(0)?.prebuilt(image)?.load_all()?;
     }
-    launch(&CudaEngine::with_kernels(0, image, PassStrategy::Best)?, memory, stream)
+    launch(&CudaEngine::with_kernels(0, image, PassStrategy::Best)?.without_jit(), memory, stream)
 }
 
 /// The time to get a specialised kernel from `origin` (nvrtc or disk) plus its first launch. The time that the engine

@@ -19,7 +19,7 @@ const CATEGORY: &str = "cudagaussblur";
 /// The source is live and, like a camera, has a latency of one frame: it outputs a frame one frame's time after its
 /// timestamp.
 const PIPELINE: &str = "appsrc name=source is-live=true format=time min-latency=16666667 \
-     caps=video/x-raw,format=YUY2,width=1920,height=1080,framerate=60/1 ! \
+     caps=video/x-raw,format=RGB10A2_LE,width=1920,height=1080,framerate=60/1 ! \
      cudagaussblur name=blur backend=cuda ! fakesink name=sink sync=true qos=true";
 
 /// Sigma as a function of the stream time in seconds.
@@ -58,7 +58,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Prints the table for both curves of sigma. An error if the compiler ran on a streaming thread.
 pub fn table() -> Outcome<()> {
     println!(
-        "\nA live pipeline of 1080p YUY2 in ordinary host memory, {RATE} frames per second, {FRAMES} frames each\n"
+        "\nA live pipeline of 1080p RGB10A2_LE in ordinary host memory, {RATE} frames per second, {FRAMES} frames each\n"
     );
     println!(
         "| sigma | frames at the sink | longer than {:.2} ms | longest without a compilation | longest during one | \
@@ -69,7 +69,7 @@ pub fn table() -> Outcome<()> {
     let compiler = Arc::new(Mutex::new(Compiler::default()));
     let log = watch_log(compiler.clone());
     let mut streamed = Threads::new();
-    let frames: Vec<gst::Buffer> = (0..BUFFERS).map(|_| gst::Buffer::from_mut_slice(noise(1920 * 1080 * 2))).collect();
+    let frames: Vec<gst::Buffer> = (0..BUFFERS).map(|_| gst::Buffer::from_mut_slice(noise(1920 * 1080 * 4))).collect();
     for (name, sigma) in CURVES {
         let before = lock(&compiler).kernels;
         let (pads, rendered) = run(&frames, sigma)?;

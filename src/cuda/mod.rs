@@ -54,7 +54,8 @@ impl CudaEngine {
         Self::with_kernels(id, Image::Best, PassStrategy::Best)
     }
 
-    /// With the prebuilt kernels of this image in these passes. The output is the same.
+    /// With the prebuilt kernels of this image in these passes, and with specialised ones only if these are the best. The output
+    /// is the same.
     pub fn with_kernels(id: u32, image: Image, strategy: PassStrategy) -> Result<Self, CudaError> {
         Self::on(process::open(id)?, image, strategy)
     }

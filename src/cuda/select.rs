@@ -57,10 +57,9 @@ impl SelectedCommands {
 }
 
 impl KernelSelector {
-    /// Prebuilt kernels of an image, and specialised ones if image and strategy are not chosen by hand.
+    /// Prebuilt kernels of an image, and specialised ones if the strategy is not chosen by hand.
     pub fn new(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Self {
-        let is_automatic = image == Image::Best && strategy == PassStrategy::Best;
-        let request = is_automatic.then(|| JitRequest::new(Arc::clone(shared.jit())));
+        let request = (strategy == PassStrategy::Best).then(|| JitRequest::new(Arc::clone(shared.jit())));
         Self { shared, image, strategy, request }
     }
 
