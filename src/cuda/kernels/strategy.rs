@@ -25,7 +25,7 @@ pub enum PassStrategy {
 
 impl PassStrategy {
     /// Whether there are kernels for a batch, and the device has the shared memory that they need. Devices with tensor cores
-    /// have what the kernels for these need, at most 62 KiB.
+    /// have what the kernels for these need, at most 66 KiB.
     fn is_possible(self, batch: &LaunchBatch, limits: DeviceLimits) -> bool {
         match self {
             Self::TensorCores => direct::kernel(batch).is_some(),
@@ -47,7 +47,7 @@ struct Rule {
 
 /// Fastest first. The radii were measured on an H200 (kernels/README.md).
 static RULES: [Rule; 4] = [
-    // At all radii that it has kernels for, also faster than specialised kernels.
+    // At all radii that there are kernels for, also faster than specialised ones.
     Rule { strategy: PassStrategy::TensorCores, row_radius: u32::MAX, column_radius: [u32::MAX; 2] },
     // At least 5 % faster than the generic kernels; beyond it, two generic passes are. Rows are unrolled up to this radius.
     Rule { strategy: PassStrategy::Specialised, row_radius: 32, column_radius: [24, 15] },
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn tensor_cores_blur_bytes_up_to_their_largest_radius() {
+    fn tensor_cores_blur_up_to_their_largest_radius() {
         let kernels = |layout: PlaneLayout, size: u32| {
             let taps = taps(size, layout);
             let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
@@ -190,9 +190,16 @@ mod tests {
             (kernels(&batch, PassStrategy::Best, H200), gains_from_specialisation(&batch, H200))
         };
         let direct = |family, radius| (vec![Kernel::TensorDirect(family, radius)], false);
-        for (channels, family) in
-            [(1, PixelFamily::U8C12), (2, PixelFamily::U8C12), (3, PixelFamily::U8C3), (4, PixelFamily::U8C4)]
-        {
+        let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
+        for (layout, family) in [
+            (layout(1, 8), PixelFamily::U8C12),
+            (layout(2, 8), PixelFamily::U8C12),
+            (layout(3, 8), PixelFamily::U8C3),
+            (layout(4, 8), PixelFamily::U8C4),
+            (layout(1, 10), PixelFamily::U16C12),
+            (layout(2, 16), PixelFamily::U16C12),
+            (yuv422, PixelFamily::Yuv422),
+        ] {
             for (size, radius) in [
                 (3, DirectRadius::Short),
                 (17, DirectRadius::Short),
@@ -201,18 +208,11 @@ mod tests {
                 (35, DirectRadius::Long),
                 (63, DirectRadius::Long),
             ] {
-                assert_eq!(
-                    kernels(layout(channels, 8), size),
-                    direct(family, radius),
-                    "{channels} channels, {size} taps"
-                );
+                assert_eq!(kernels(layout, size), direct(family, radius), "{layout:?}, {size} taps");
             }
-            // A single tap has more than two bytes. There are no fused kernels for bytes beside those for tensor cores.
+            // A single tap has more than two bytes. There are no fused kernels beside those for tensor cores.
             for size in [1, 65] {
-                assert_eq!(
-                    kernels(layout(channels, 8), size),
-                    (vec![Kernel::Rows(family), Kernel::Columns], size == 1)
-                );
+                assert_eq!(kernels(layout, size), (vec![Kernel::Rows(family), Kernel::Columns], size == 1));
             }
         }
         // A plane without such a kernel does not take others off the tensor cores.
