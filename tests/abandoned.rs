@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -57,11 +58,29 @@ fn pinned(bytes: usize) -> PinnedBytes {
 fn input(kind: Input, info: &gst_video::VideoInfo, freed: &Arc<AtomicUsize>) -> gst::Buffer {
     let mut buffer = match kind {
         Input::Pinned | Input::Parent => gst::Buffer::from_mut_slice(Counted(pinned(info.size()), freed.clone())),
-        Input::Registered => gst::Buffer::from_mut_slice(Counted(vec![0; info.size()], freed.clone())),
+        Input::Registered => in_system_memory(Counted(vec![0; info.size()], freed.clone())),
     };
     let noise = Noise(1).bytes(info.size());
     buffer.get_mut().unwrap().copy_from_slice(0, &noise).unwrap();
     if kind == Input::Parent { child_of(&buffer) } else { buffer }
+}
+
+/// A buffer whose memory has GStreamer's own type, which is the only one that is registered.
+fn in_system_memory(bytes: Counted<Vec<u8>>) -> gst::Buffer {
+    unsafe extern "C" fn free(owner: *mut c_void) {
+        // SAFETY: GStreamer calls it once, with the pointer that `Box::into_raw` returned below.
+        drop(unsafe { Box::from_raw(owner.cast::<Counted<Vec<u8>>>()) });
+    }
+    let mut owner = Box::new(bytes);
+    let (address, len) = (owner.0.as_mut_ptr(), owner.0.len());
+    let owner = Box::into_raw(owner);
+    let mut buffer = gst::Buffer::new();
+    // SAFETY: the bytes live until `free` is called, which is when the memory is freed.
+    let memory = unsafe {
+        from_glib_full(gst::ffi::gst_memory_new_wrapped(0, address.cast(), len, 0, len, owner.cast(), Some(free)))
+    };
+    buffer.get_mut().unwrap().append_memory(memory);
+    buffer
 }
 
 /// A buffer that wraps another one's memory without owning it; a parent buffer meta keeps the other one alive.
@@ -87,20 +106,19 @@ fn flush_and_stop_leak_memory_the_device_may_still_use() {
     let image = picture(&info, 5);
     let expected = blurred(&image, 0.5, 0);
     // The function that fails, the number of its calls that succeed before, and how many of three frames are then
-    // abandoned (with pinned, with registered input). A frame that is not abandoned needs one call to wait for the
-    // device, and one more to free a pinned input.
+    // abandoned. A frame that is not abandoned needs one call to wait for the device, and one more to free or unregister
+    // its input.
     let failures = [
-        ("cuCtxPushCurrent_v2", 0, [3, 3]),
-        ("cuCtxPushCurrent_v2", 2, [2, 1]),
-        ("cuEventSynchronize", 0, [3, 3]),
-        ("cuEventSynchronize", 1, [2, 2]),
+        ("cuCtxPushCurrent_v2", 0, 3),
+        ("cuCtxPushCurrent_v2", 2, 2),
+        ("cuEventSynchronize", 0, 3),
+        ("cuEventSynchronize", 1, 2),
     ];
     let kinds = [Input::Pinned, Input::Registered, Input::Parent];
     let flushes = kinds.map(|kind| (kind, End::Flush));
     for (kind, end) in flushes.into_iter().chain([(Input::Pinned, End::Stop)]) {
         for (function, after, abandoned) in failures {
             let what = format!("{kind:?}, {end:?}, {function} after {after}");
-            let abandoned: usize = abandoned[usize::from(kind == Input::Registered)];
             let before = driver.counts();
             let freed = Arc::new(AtomicUsize::new(0));
             let mut blur = Blur::new("backend=auto sigma=0.5 max-in-flight=4");
@@ -154,8 +172,10 @@ fn flush_and_stop_leak_memory_the_device_may_still_use() {
             let leaked = driver.counts().pinned_blocks - before.pinned_blocks;
             let exact = end == End::Flush || function != "cuCtxPushCurrent_v2";
             let expected = 2 * abandoned as i32;
+            // Before it was registered, memory was copied through staging buffers, and a slot leaks its own.
+            let staging = if kind == Input::Registered { abandoned as i32 } else { 0 };
             assert!(
-                if exact { leaked == expected } else { leaked >= expected },
+                leaked >= expected && (!exact || leaked <= expected + staging),
                 "{what}: {leaked} pinned blocks are leaked"
             );
         }
@@ -214,6 +234,8 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
     let expected: Vec<_> = images.iter().map(|image| blurred(image, 2.0, 0)).collect();
     let mut abandoned = [0; 2];
     let modes = ["max-in-flight=3", "region-mode=inside strength=0 zones=<[zone,x=0,y=0,width=1,height=1]>"];
+    // Frames in memory that the driver copies until there are staging buffers.
+    let ordinary = "max-in-flight=2";
     let of_frames = ["cuCtxPushCurrent_v2", "cuEventQuery", "cuStreamWaitEvent", "cuLaunchKernel"];
     let of_regions = [
         "cuCtxPushCurrent_v2",
@@ -226,9 +248,12 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
         "cuLaunchKernel",
     ];
     let calls = of_frames.into_iter().flat_map(|function| (0..24).map(move |after| (modes[0], function, after)));
+    let of_ordinary = ["cuMemHostAlloc", "cuMemcpy2DAsync_v2", "cuStreamWaitEvent", "cuLaunchKernel"];
+    let calls_of_ordinary =
+        of_ordinary.into_iter().flat_map(|function| (0..8).map(move |after| (ordinary, function, after)));
     let calls_of_regions =
         of_regions.into_iter().flat_map(|function| (0..8).map(move |after| (modes[1], function, after)));
-    for (mode, function, after) in calls.chain(calls_of_regions) {
+    for (mode, function, after) in calls.chain(calls_of_regions).chain(calls_of_ordinary) {
         let mut blur = Blur::new(&format!("backend=auto sigma=2 {mode}"));
         blur.caps(&info);
         let in_pinned = |image| {
@@ -236,10 +261,14 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
             memory.as_mut().copy_from_slice(&buffer(&info, image).map_readable().unwrap());
             gst::Buffer::from_mut_slice(memory)
         };
-        let frames: Vec<_> = images.iter().map(in_pinned).collect();
+        let in_ordinary = |image| buffer(&info, image);
+        let frames: Vec<_> = match mode == ordinary {
+            true => images.iter().map(in_ordinary).collect(),
+            false => images.iter().map(in_pinned).collect(),
+        };
         driver.fail(function, after, LAUNCH_FAILED);
         // A frame of which regions are blurred waits for its stream only after a failure.
-        let waits = if mode == modes[0] { 3 } else { 0 };
+        let waits = if mode == modes[1] { 0 } else { 3 };
         for function in ["cuEventSynchronize", "cuStreamSynchronize"] {
             driver.fail(function, waits, LAUNCH_FAILED);
         }
@@ -258,7 +287,7 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
         assert!(blur.messages(gst::MessageType::Error).is_empty());
         let warnings = blur.messages(gst::MessageType::Warning);
         assert!(warnings.len() <= 2, "{function} after {after}: {warnings:?}");
-        abandoned[usize::from(mode != modes[0])] += stat(&blur, "frames-abandoned");
+        abandoned[usize::from(mode == modes[1])] += stat(&blur, "frames-abandoned");
         driver.clear_faults();
     }
     println!("{abandoned:?} frames were abandoned, of whole frames and of regions");

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::cases;
 use common::fake_driver::{Counts, FakeDriver};
 use common::oracle::Image as Picture;
@@ -82,12 +84,17 @@ fn memory_is_allocated_once_per_caps_and_the_context_once_per_process() {
         let info = info(VideoFormat::Rgb, width, height);
         let image = picture(&info, 1);
         let mut after_first = None;
-        for _ in 0..3 {
+        for frame in 0..4 {
             for blur in &mut blurs {
-                if after_first.is_none() {
+                if frame == 0 {
                     blur.caps(&info);
                 }
                 assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 5.0, 0));
+            }
+            // Staging buffers are allocated by another thread, see tests/first_frame.rs.
+            if frame == 0 {
+                wait_until("staging buffers", || driver.counts().pinned_blocks == 6);
+                continue;
             }
             // Modules are loaded by another thread, see tests/parts.rs.
             let counts = Counts { modules: 0, ..driver.counts() };
@@ -216,18 +223,32 @@ fn frames_in_pinned_memory_cause_no_host_copies() {
     assert_eq!(driver.counts().pinned_blocks, 0, "pinned memory is leaked");
 }
 
-/// The driver calls of a frame that can fail, and a part of the message for each.
-const FAILURES: [(&str, i32, &str); 9] = [
-    ("cuMemAlloc_v2", OUT_OF_MEMORY, "of device memory"),
-    ("cuMemHostAlloc", OUT_OF_MEMORY, "of pinned host memory"),
-    ("cuMemsetD8Async", ILLEGAL_ADDRESS, "clearing memory"),
-    ("cuCtxPushCurrent_v2", ILLEGAL_ADDRESS, "entering its context"),
-    ("cuEventRecord", ILLEGAL_ADDRESS, "recording an event"),
-    ("cuMemcpyHtoDAsync_v2", ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
-    ("cuLaunchKernel", ILLEGAL_ADDRESS, "launching a kernel"),
-    ("cuMemcpy2DAsync_v2", ILLEGAL_ADDRESS, "downloading a frame"),
+/// Waits until `done`.
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(20), "waited for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The driver calls of a frame that can fail, how many of them precede the failure, and a part of the message for each.
+const FAILURES: [(&str, i32, i32, &str); 8] = [
+    ("cuMemAlloc_v2", 0, OUT_OF_MEMORY, "of device memory"),
+    ("cuMemsetD8Async", 0, ILLEGAL_ADDRESS, "clearing memory"),
+    ("cuCtxPushCurrent_v2", 0, ILLEGAL_ADDRESS, "entering its context"),
+    ("cuEventRecord", 0, ILLEGAL_ADDRESS, "recording an event"),
+    ("cuMemcpy2DAsync_v2", 0, ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ("cuLaunchKernel", 0, ILLEGAL_ADDRESS, "launching a kernel"),
+    ("cuMemcpy2DAsync_v2", 1, ILLEGAL_ADDRESS, "downloading a frame"),
     // The failure of a kernel or copy while it runs is reported by the next query.
-    ("cuEventQuery", ILLEGAL_ADDRESS, "blurring a frame"),
+    ("cuEventQuery", 0, ILLEGAL_ADDRESS, "blurring a frame"),
+];
+
+/// Those of frames that pass through staging buffers.
+const STAGED_FAILURES: [(&str, i32, i32, &str); 2] = [
+    ("cuMemHostAlloc", 0, OUT_OF_MEMORY, "of pinned host memory"),
+    ("cuMemcpyHtoDAsync_v2", 0, ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
 ];
 
 /// A driver older than the toolkit that built the CUBINs may fail to load them.
@@ -263,7 +284,7 @@ fn elements_on_two_devices_use_separate_contexts() {
 #[test]
 fn mid_stream_failure_with_auto_falls_back_to_the_cpu_with_one_warning() {
     let driver = FakeDriver::new();
-    for (function, status, words) in FAILURES {
+    for (function, after, status, words) in FAILURES {
         let mut blur = Blur::new("sigma=2");
         let mut pushed = 0;
         for width in [40, 41] {
@@ -273,7 +294,7 @@ fn mid_stream_failure_with_auto_falls_back_to_the_cpu_with_one_warning() {
             for _ in 0..3 {
                 let image = picture(&info, pushed);
                 if pushed == 3 {
-                    driver.fail(function, 0, status);
+                    driver.fail(function, after, status);
                 }
                 let output = blur.push(buffer(&info, &image));
                 assert!(read(&info, &output) == blurred(&image, 2.0, 0), "{function}: frame {pushed}");
@@ -294,7 +315,7 @@ fn mid_stream_failure_with_auto_falls_back_to_the_cpu_with_one_warning() {
 #[test]
 fn mid_stream_failure_with_cuda_is_one_error() {
     let driver = FakeDriver::new();
-    for (function, status, words) in FAILURES {
+    for (function, after, status, words) in FAILURES {
         let mut blur = Blur::new("backend=cuda sigma=2");
         let info = info(VideoFormat::Rgba, 40, 12);
         let image = picture(&info, 1);
@@ -302,7 +323,7 @@ fn mid_stream_failure_with_cuda_is_one_error() {
         blur.push(buffer(&info, &image));
         let wider = video::info(VideoFormat::Rgba, 41, 12);
         blur.caps(&wider);
-        driver.fail(function, 0, status);
+        driver.fail(function, after, status);
         assert_eq!(blur.try_push(buffer(&wider, &picture(&wider, 2))), Err(gst::FlowError::Error), "{function}");
         let errors = blur.messages(gst::MessageType::Error);
         assert_eq!(errors.len(), 1, "{function}: {errors:?}");
@@ -313,6 +334,37 @@ fn mid_stream_failure_with_cuda_is_one_error() {
         drop(blur);
         let counts = driver.counts();
         assert_eq!([counts.device_blocks, counts.pinned_blocks, counts.current], [0; 3], "{function}: leaked");
+    }
+}
+
+/// After the first frame, frames pass through staging buffers. Each frame is output, and the failure is reported once.
+#[test]
+fn staged_frame_that_fails_falls_back_with_one_warning() {
+    let driver = FakeDriver::new();
+    let info = info(VideoFormat::Rgba, 41, 12);
+    for (function, after, status, words) in STAGED_FAILURES {
+        let mut blur = Blur::new("sigma=2");
+        blur.caps(&info);
+        let mut pushed = 0;
+        let mut push = |blur: &mut Blur| {
+            let image = picture(&info, pushed);
+            assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 2.0, 0), "{function}");
+            pushed += 1;
+        };
+        driver.fail(function, after, status);
+        push(&mut blur);
+        assert_eq!(stat(&blur, "frames-cuda"), 1, "{function}");
+        wait_until("the fallback", || {
+            push(&mut blur);
+            stat(&blur, "frames-cpu") > 0
+        });
+        push(&mut blur);
+        let warnings = blur.messages(gst::MessageType::Warning);
+        assert_eq!(warnings.len(), 1, "{function}: {warnings:?}");
+        assert!(warnings[0].contains(words) && warnings[0].contains("falling back to the CPU"), "{}", warnings[0]);
+        driver.clear_faults();
+        drop(blur);
+        assert_eq!([driver.counts().device_blocks, driver.counts().pinned_blocks], [0; 2], "{function}: leaked");
     }
 }
 
@@ -332,7 +384,7 @@ fn mid_stream_failure_leaves_no_region_uncovered() {
         got.samples.iter().enumerate().all(sample)
     };
     let mut reached = 0;
-    for (function, status, words) in FAILURES {
+    for (function, after, status, words) in FAILURES.into_iter().chain(STAGED_FAILURES) {
         // Memory is allocated and cleared for the first frame only.
         let failing = if function.starts_with("cuMemAlloc") || function.contains("Host") || function.contains("set") {
             0
@@ -344,7 +396,7 @@ fn mid_stream_failure_leaves_no_region_uncovered() {
         for frame in 0..3 {
             let image = picture(&info, frame);
             if frame == failing {
-                driver.fail(function, 0, status);
+                driver.fail(function, after, status);
             }
             let output = blur.push(buffer(&info, &image));
             assert!(is_covered(&output, &image), "{function}: frame {frame}");
@@ -361,7 +413,7 @@ fn mid_stream_failure_leaves_no_region_uncovered() {
 
         let mut blur = Blur::new(&format!("backend=cuda {zone}"));
         blur.caps(&info);
-        driver.fail(function, 0, status);
+        driver.fail(function, after, status);
         let image = picture(&info, 1);
         if is_used {
             assert_eq!(blur.try_push(buffer(&info, &image)), Err(gst::FlowError::Error), "{function}");

@@ -145,7 +145,9 @@ impl CudaEngine {
             Submission::InFlight(frame) => frame.is_specialised(),
             Submission::Resident(enqueued) => enqueued.specialised,
         });
-        self.preload.start(&self.selector, frames.layouts());
+        if let Submission::Resident(_) = submission {
+            self.preload.start(&self.selector, frames.layouts());
+        }
         Ok(submission)
     }
 
@@ -206,7 +208,9 @@ impl CudaEngine {
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        self.pipeline.complete(frame)
+        let times = self.pipeline.complete(frame)?;
+        self.preload.start(&self.selector, frame.plan().layouts());
+        Ok(times)
     }
 
     /// Device memory that a plan needs beside the planes of its frames, in bytes.
@@ -236,6 +240,7 @@ impl CudaEngine {
 
 impl Drop for CudaEngine {
     fn drop(&mut self) {
+        self.pipeline.stop();
         // Freeing requires the context. If it cannot be entered, everything is leaked.
         let device = Arc::clone(self.device());
         if let Ok(_current) = device.enter() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Loads the prebuilt kernels that an engine may need later, in the background, after its first frame has been submitted. So a
+//! Loads the prebuilt kernels that an engine may need later, in the background, after its first frame. So a
 //! change of settings in mid-stream waits for no load.
 
 use std::sync::Arc;

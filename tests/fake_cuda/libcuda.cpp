@@ -158,6 +158,7 @@ void fake_reset() {
   state.faults.clear();
   state.devices = 1, state.major = 9, state.minor = 0, state.version = 13000;
   state.elapsed = NAN;
+  state.pinned_delay = 0;
 }
 // Sets what cuEventElapsedTime reports for any two events.
 void fake_set_elapsed(float milliseconds) {
@@ -191,6 +192,18 @@ int fake_context_count() {
 }
 // Modules that the calling thread has loaded so far.
 int fake_modules_of_thread() { return modules_of_thread; }
+// Makes cuMemHostAlloc take so many milliseconds.
+void fake_delay_pinned(int milliseconds) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.pinned_delay = milliseconds;
+}
+// Calls of cuMemHostAlloc by the calling thread so far.
+int fake_pinned_of_thread() { return pinned_of_thread; }
+// Copies so far from or to host memory that is not pinned.
+int fake_pageable_copies() {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  return state.pageable_copies;
+}
 // Bytes copied from host to device and from device to host so far.
 void fake_copied_bytes(std::size_t* to_device, std::size_t* to_host) {
   std::lock_guard<std::mutex> lock(state.mutex);

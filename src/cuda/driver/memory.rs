@@ -232,6 +232,30 @@ impl Drop for RegisteredMemory {
 /// Whether all of these bytes lie in one pinned allocation or registration. The driver refuses a copy that spans two, and
 /// between two there may be pageable memory. A context is current.
 pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
+    let Some(range) = known_range(address) else { return false };
+    let offset = (address as usize).wrapping_sub(range.start);
+    let is_inside = bytes > 0 && offset < range.bytes && bytes <= range.bytes - offset;
+    range.is_host && is_inside && !process::stale_registrations().contains(&range.start)
+}
+
+/// Whether the driver knows neither the first nor the last of these bytes, and no stale registration begins among them, so that it
+/// copies from and to them as pageable memory. A context is current.
+pub fn is_pageable(address: *const u8, bytes: usize) -> bool {
+    let (start, last) = (address as usize, bytes.saturating_sub(1));
+    let is_unknown = [address, address.wrapping_add(last)].into_iter().all(|address| known_range(address).is_none());
+    is_unknown && !process::stale_registrations().iter().any(|stale| (start..start + bytes).contains(stale))
+}
+
+/// An allocation or registration that the driver knows.
+struct KnownRange {
+    /// Whether it is pinned host memory.
+    is_host: bool,
+    start: usize,
+    bytes: usize,
+}
+
+/// That of an address; `None` for an address that the driver does not know. A context is current.
+fn known_range(address: *const u8) -> Option<KnownRange> {
     use sys::CUpointer_attribute as Attribute;
     let (mut kind, mut start, mut size) = (0_u32, 0_usize, 0_usize);
     let mut attributes = [
@@ -246,8 +270,7 @@ pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
     // SAFETY: each value points to a variable of its attribute's type; the driver looks the address up without reading it.
     let status =
         unsafe { sys::cuPointerGetAttributes(count, attributes.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
+    let is_known = status.result().is_err() || kind != 0;
     let is_host = status.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32;
-    let offset = (address as usize).wrapping_sub(start);
-    let is_inside = bytes > 0 && offset < size && bytes <= size - offset;
-    is_host && is_inside && !process::stale_registrations().contains(&start)
+    is_known.then_some(KnownRange { is_host, start, bytes: size })
 }

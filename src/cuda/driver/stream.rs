@@ -79,11 +79,12 @@ impl Stream {
             .when(self.device, "making a stream wait")
     }
 
-    /// Enqueues an upload of the first `rows` rows of a plane, `row_bytes` bytes each.
+    /// Enqueues an upload of the first `rows` rows of a plane, `row_bytes` bytes each. The driver may read pageable memory before
+    /// this returns.
     ///
     /// # Safety
-    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody writes the source
-    /// or accesses the destination before then.
+    /// Both planes hold the rows, the host's in pinned memory or in pageable memory, and live until the copy is complete; nobody
+    /// writes the source or accesses the destination before then.
     pub unsafe fn upload_rows(
         &self,
         from: &HostPlane,
@@ -111,11 +112,12 @@ impl Stream {
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
     }
 
-    /// Enqueues a download of the first `rows` rows of a plane, `row_bytes` bytes each.
+    /// Enqueues a download of the first `rows` rows of a plane, `row_bytes` bytes each. To pageable memory, this may wait for all
+    /// work that is enqueued and for the copy.
     ///
     /// # Safety
-    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody writes the source
-    /// or accesses the destination before then.
+    /// Both planes hold the rows, the host's in pinned memory or in pageable memory, and live until the copy is complete; nobody
+    /// writes the source or accesses the destination before then.
     pub unsafe fn download_rows(
         &self,
         from: &DevicePlane,

@@ -23,7 +23,7 @@ use super::select::KernelSelector;
 use super::shared_device::SharedDevice;
 use super::transfer::adaptive_wait::AdaptiveWait;
 use super::transfer::bands::{self, Band, Order};
-use super::transfer::{CopyStreams, ThreadedCopy};
+use super::transfer::{CopyStreams, FrameBuffers, PinnedRequests, ThreadedCopy};
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plan::Plan;
 use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
@@ -47,11 +47,23 @@ pub enum TransferPath {
     Direct,
     /// Through the slot's staging buffer.
     Staged,
+    /// From or to the frame's pageable memory, through buffers of the driver: while the slot has no staging buffer.
+    Pageable,
     /// The frame is in device memory.
     Resident,
 }
 
 impl TransferPath {
+    /// Whether the CPU copies the frame.
+    fn is_staged(self) -> bool {
+        matches!(self, Self::Staged | Self::Pageable)
+    }
+
+    /// Whether frames with it have one band.
+    fn prevents_bands(self) -> bool {
+        matches!(self, Self::Resident | Self::Pageable)
+    }
+
     /// The path of a frame. Without `direct`, pinned memory is staged too. A context is current.
     fn of<A: Address + HostAddress>(frame: &FrameMemory<A>, direct: bool) -> Self {
         let is_pinned = |plane: &PlaneMemory<A>| driver::is_pinned(plane.address.as_const(), plane.len);
@@ -106,6 +118,8 @@ pub struct Pipeline {
     threads: Arc<Threads>,
     /// Slots of no frame.
     idle: Vec<FrameSlot>,
+    /// Those for staging buffers.
+    pinned_requests: PinnedRequests,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
     /// The commands of the last such frame that was blurred as a whole.
@@ -125,6 +139,7 @@ impl Pipeline {
             wait: AdaptiveWait::default(),
             threads: process::threads(),
             idle: Vec::new(),
+            pinned_requests: PinnedRequests::new(Arc::clone(shared.device())),
             resident: None,
             recorded: None,
             frame_copy: None,
@@ -192,13 +207,14 @@ impl Pipeline {
         &mut self,
         selector: &mut KernelSelector,
         frames: &ValidFrames,
-        plan: &Plan,
+        plan: &Arc<Plan>,
         paths: [TransferPath; 2],
         options: SubmitOptions,
     ) -> Result<SubmittedFrame, SubmitError> {
         let device = selector.device().id();
         let ahead = self.copy_streams.in_flight();
         let mut slot = self.take_slot(frames.layouts(), device)?;
+        let paths = if options.direct { self.avoid_staging(&mut slot, frames, paths)? } else { paths };
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
         let recording = [Recording::new(plan, &planes, 0, selector.kernel_set(), None)];
@@ -207,8 +223,8 @@ impl Pipeline {
         let workspace = slot.reserve_workspace(need, &self.compute)?;
 
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
-        // that is resident on one side has little to overlap.
-        let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
+        // that is resident on one side has little to overlap. Pageable memory is copied while the calling thread waits.
+        let is_single = ahead > 1 || paths.iter().any(|path| path.prevents_bands());
         let order = if selector.keys(&recording).is_empty() { Order::Sequential } else { Order::Interleaved };
         let bands = bands::bands(plan, if is_single { Some(1) } else { options.bands }, order);
         slot.reserve_events(bands.len(), device)?;
@@ -247,6 +263,7 @@ impl Pipeline {
         };
         Ok(SubmittedFrame {
             slot: Some(slot),
+            plan: Arc::clone(plan),
             bands,
             paths,
             destination,
@@ -257,6 +274,31 @@ impl Pipeline {
             device: Arc::clone(selector.device()),
             _in_flight: self.copy_streams.count_frame(),
         })
+    }
+
+    /// The paths of a frame whose paths are `paths` if the slot has staging buffers. Where it lacks one, the buffer is requested,
+    /// and the driver copies the frame's pageable memory meanwhile. The frame's memory lives as long as the device may use it.
+    fn avoid_staging(
+        &mut self,
+        slot: &mut FrameSlot,
+        frames: &ValidFrames,
+        [source, destination]: [TransferPath; 2],
+    ) -> Result<[TransferPath; 2], CudaError> {
+        fn is_pageable<A: Address + HostAddress>(frame: &FrameMemory<A>) -> bool {
+            let is_pageable = |plane: &PlaneMemory<A>| driver::is_pageable(plane.address.as_const(), plane.len);
+            matches!(frame, FrameMemory::Host(planes) if planes.iter().all(is_pageable))
+        }
+        let mut path = |path: TransferPath, buffers: &mut FrameBuffers, is_pageable: &dyn Fn() -> bool| {
+            if path != TransferPath::Staged || buffers.has_staging()? || !is_pageable() {
+                return Ok(path);
+            }
+            buffers.request_staging(&mut self.pinned_requests);
+            Ok(TransferPath::Pageable)
+        };
+        Ok([
+            path(source, &mut slot.source, &|| is_pageable(frames.source()))?,
+            path(destination, &mut slot.destination, &|| is_pageable(frames.destination()))?,
+        ])
     }
 
     /// A slot for a frame of these planes.
@@ -299,7 +341,8 @@ impl Pipeline {
         } else {
             wait_for_band(count - 1)?;
         }
-        if is_alone {
+        // The next frame has staging buffers and takes less time.
+        if is_alone && !frame.paths.contains(&TransferPath::Pageable) {
             wait.observe(slot.begin.elapsed_until(&first_wait.downloaded)?);
         }
         let mut times = frame.times;
@@ -311,17 +354,23 @@ impl Pipeline {
             times.download = Some(first.processed.elapsed_until(&last.downloaded)?);
         }
         self.idle.extend(frame.slot.take());
+        self.pinned_requests.start();
         Ok(times)
+    }
+
+    /// Stops what runs in the background, and waits for it.
+    pub fn stop(&mut self) {
+        self.pinned_requests.stop();
     }
 }
 
-/// Bytes that the CPU copies to and from staging buffers.
+/// Bytes that the CPU copies to and from staging buffers, the slot's or the driver's.
 fn staged_bytes(layouts: &[PlaneLayout], paths: [TransferPath; 2], bands: &[Band]) -> usize {
     let rows = |band: &Band, side: usize| -> usize {
         let rows = if side == 0 { &band.upload } else { &band.download };
         rows.iter().zip(layouts).map(|(rows, layout)| rows.len() * layout.row_bytes()).sum()
     };
-    let staged = (0..paths.len()).filter(|side| paths[*side] == TransferPath::Staged);
+    let staged = (0..paths.len()).filter(|side| paths[*side].is_staged());
     staged.map(|side| bands.iter().map(|band| rows(band, side)).sum::<usize>()).sum()
 }
 

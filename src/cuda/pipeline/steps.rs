@@ -124,7 +124,7 @@ impl Steps<'_> {
             // SAFETY: the rows are in the valid frame or the staging buffer, and in the slot's device memory.
             unsafe {
                 match (self.paths[0], self.frames.source()) {
-                    (TransferPath::Direct, FrameMemory::Host(from)) => {
+                    (TransferPath::Direct | TransferPath::Pageable, FrameMemory::Host(from)) => {
                         let (from, to) = (from[plane].from_row(first), self.planes.sources[plane].from_row(first));
                         stream.upload_rows(&from, &to, self.plan.layouts()[plane].row_bytes(), rows.len())?;
                     }
@@ -169,7 +169,7 @@ impl Steps<'_> {
             // SAFETY: the rows are in the slot's device memory, and in the valid frame or the staging buffer.
             unsafe {
                 match (self.paths[1], self.frames.destination()) {
-                    (TransferPath::Direct, FrameMemory::Host(to)) => {
+                    (TransferPath::Direct | TransferPath::Pageable, FrameMemory::Host(to)) => {
                         let (from, to) = (self.planes.destinations[plane].from_row(first), to[plane].from_row(first));
                         stream.download_rows(&from, &to, self.plan.layouts()[plane].row_bytes(), rows.len())?;
                     }

@@ -10,6 +10,7 @@ use crate::cuda::driver::Event;
 use crate::cuda::driver::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::transfer::bands::Band;
+use crate::filter::plan::Plan;
 use crate::filter::plane::HostPlaneMut;
 
 /// How long the steps of a frame took by the device's clock, each from its first band to its last; the steps of several bands
@@ -22,7 +23,7 @@ pub struct Times {
     pub kernel: Option<Duration>,
     /// Device to host.
     pub download: Option<Duration>,
-    /// Bytes that the CPU copied to and from staging buffers.
+    /// Bytes that the CPU copied to and from staging buffers, the engine's or the driver's.
     pub bytes_copied: usize,
     /// Whether the source and the destination were in pinned memory that the device accessed directly.
     pub direct: [bool; 2],
@@ -48,6 +49,7 @@ impl From<CudaError> for SubmitError {
 pub struct SubmittedFrame {
     /// `None` once the device has stopped using it, or when that can never be known.
     pub(super) slot: Option<FrameSlot>,
+    pub(super) plan: Arc<Plan>,
     pub(super) bands: Vec<Band>,
     pub(super) paths: [TransferPath; 2],
     /// Where the frame is downloaded to; empty if it stays on the device.
@@ -109,13 +111,18 @@ impl SubmittedFrame {
         self.downloaded(slot).is_done().unwrap_or(true)
     }
 
+    /// What is done with it.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Whether specialised kernels do all blurs.
     pub fn is_specialised(&self) -> bool {
         self.specialised
     }
 }
 
-/// Whether the device accesses the memory of the frames themselves.
+/// Whether the device accesses the memory of the frames themselves, or may: on some machines it reads pageable memory.
 pub fn uses_frame_memory(paths: [TransferPath; 2]) -> bool {
     paths != [TransferPath::Staged; 2]
 }

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::pinned_request::{PinnedRequest, PinnedRequests};
 use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::PlaneLayout;
@@ -52,6 +53,8 @@ pub struct FrameBuffers {
     /// Size of the block.
     bytes: usize,
     staging: Option<PinnedMemory>,
+    /// That of the staging buffer.
+    request: Option<PinnedRequest>,
     device: Option<DeviceMemory>,
 }
 
@@ -62,7 +65,7 @@ impl FrameBuffers {
     /// For frames of these planes. Nothing is allocated yet.
     pub fn new(layouts: &[PlaneLayout]) -> Self {
         let (planes, bytes) = plane_offsets(layouts);
-        Self { layouts: layouts.to_vec(), planes, bytes, staging: None, device: None }
+        Self { layouts: layouts.to_vec(), planes, bytes, staging: None, request: None, device: None }
     }
 
     /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
@@ -73,9 +76,25 @@ impl FrameBuffers {
             self.device = Some(DeviceMemory::new(self.bytes, stream)?);
         }
         if staged && self.staging.is_none() {
+            self.request = None;
             self.staging = Some(PinnedMemory::new(self.bytes, stream.device())?);
         }
         Ok(is_new)
+    }
+
+    /// Whether the staging buffer is there. If it was requested and could not be allocated, the error is returned, once. The
+    /// context is current.
+    pub fn has_staging(&mut self) -> Result<bool, CudaError> {
+        if let Some(outcome) = self.request.as_ref().and_then(PinnedRequest::take) {
+            self.request = None;
+            self.staging = Some(outcome?);
+        }
+        Ok(self.staging.is_some())
+    }
+
+    /// Requests the staging buffer, unless it was requested before.
+    pub fn request_staging(&mut self, requests: &mut PinnedRequests) {
+        self.request.get_or_insert_with(|| requests.request(self.bytes));
     }
 
     /// The planes in device memory.
