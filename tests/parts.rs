@@ -32,8 +32,8 @@ fn push(blur: &mut Blur, info: &gst_video::VideoInfo, seed: u64, sigma: f64, ker
     assert!(read(info, &blur.push(buffer(info, &image))) == blurred(&image, sigma, kernel_size), "{sigma}");
 }
 
-/// The streaming thread, here the test's, loads what the first frame launches. What other settings launch is loaded by another
-/// thread, and then no setting loads anything.
+/// The streaming thread, here the test's, or a worker thread that helps it, loads what the first frame launches. What other settings
+/// launch is loaded by another thread, and then no setting loads anything.
 #[test]
 fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
     let driver = FakeDriver::new();
@@ -64,13 +64,14 @@ fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
             drop(blur.push(gst::Buffer::from_mut_slice(vec![7; info.size()])));
         };
         push(&mut blur, 1.0, 0);
-        assert_eq!(loaded().1, 2, "{format}: the frame launches kernels of one part");
+        let own = loaded().1;
+        assert!(own <= 2, "{format}: the frame launches kernels of one part");
         let all = 2 + rest as i32;
         wait_until("the background thread", || loaded().0 >= all);
         for (sigma, kernel_size) in [(5.0, 0), (9.0, 0), (30.0, 0), (9.0, 63), (1.0, 0)] {
             push(&mut blur, sigma, kernel_size);
         }
-        assert_eq!(loaded(), (all, 2), "{format}: a change of settings loaded a part");
+        assert_eq!(loaded(), (all, own), "{format}: a change of settings loaded a part");
         assert_eq!(stat(&blur, "frames-cuda"), 6);
     }
 }
@@ -128,11 +129,11 @@ fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
         if is_cleared {
             driver.clear_faults();
         }
-        let thread = driver.modules_of_thread();
+        let modules = driver.counts().modules;
         push(&mut blur, &rgb, 2, 30.0, 0);
         let messages = blur.messages(gst::MessageType::Warning);
         if is_cleared {
-            assert_eq!(driver.modules_of_thread() - thread, 2, "tensor_c3 and tensor_small");
+            assert_eq!(driver.counts().modules - modules, 2, "tensor_c3 and tensor_small");
             assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [2, 0]);
             assert!(messages.is_empty(), "{messages:?}");
         } else {

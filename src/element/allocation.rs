@@ -9,6 +9,7 @@ use gst::prelude::*;
 use super::caps;
 use super::debug::CAT;
 use super::gstcuda::CudaStream;
+use super::output_pool::EmptyPool;
 use super::pinned_allocator::PinnedAllocator;
 use super::region_settings::RegionMode;
 use super::state::SharedState;
@@ -80,6 +81,8 @@ pub fn decide_pool(state: &SharedState, query: &mut gst::query::Allocation) -> R
     let proposal = query.allocation_pools().next();
     let has_proposal = proposal.is_some();
     let (proposed, size, min, max) = proposal.unwrap_or((None, 0, 0, 0));
+    // Waits for the thread of the previous pool, not under the lock.
+    drop(state.with_stream(|stream| stream.empty_pool.take()));
     let waiting = waiting_frames(state);
     let params = PoolParams {
         caps: &caps,
@@ -187,5 +190,10 @@ fn decide_host_pool(
         Some(_) => query.set_nth_allocation_param(0, Some(&allocator), allocation_params),
         None => query.add_allocation_param(Some(&allocator), allocation_params),
     }
-    new_pinned_pool(params, &allocator)
+    let pool = new_pinned_pool(params, &allocator);
+    if params.min_buffers == 0 {
+        // Otherwise the base class makes buffers before the first frame.
+        state.with_stream(|stream| stream.empty_pool = Some(EmptyPool::new(pool.clone())));
+    }
+    pool
 }

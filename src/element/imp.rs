@@ -33,6 +33,20 @@ impl ObjectSubclass for CudaGaussBlur {
     }
 }
 
+impl CudaGaussBlur {
+    /// An output buffer of so many bytes in ordinary memory, with the metadata of the input.
+    fn ordinary_output(&self, input: &gst::BufferRef, bytes: usize) -> Option<gst::Buffer> {
+        // As the pool's buffers, it satisfies any alignment that downstream asks for.
+        let params = gst::AllocationParams::new(gst::MemoryFlags::empty(), 4095, 0, 0);
+        let memory = gst::Allocator::find(None)?.alloc(bytes, Some(&params)).ok()?;
+        let mut output = gst::Buffer::new();
+        let new = output.get_mut()?;
+        new.append_memory(memory);
+        self.copy_metadata(input, new).ok()?;
+        Some(output)
+    }
+}
+
 impl ObjectImpl for CudaGaussBlur {
     fn constructed(&self) {
         self.parent_constructed();
@@ -230,9 +244,14 @@ impl BaseTransformImpl for CudaGaussBlur {
         let element = self.obj();
         let passthrough = element.is_passthrough();
         let take_input = || if passthrough { None } else { self.take_queued_buffer() };
-        let allocate_output = |input: &gst::BufferRef| match self.prepare_output_buffer(InputBuffer::Readable(input))? {
-            PrepareOutputBufferSuccess::Buffer(output) => Ok(output),
-            PrepareOutputBufferSuccess::InputBuffer => Err(gst::FlowError::Error),
+        let allocate_output = |input: &gst::BufferRef, ordinary_bytes: Option<usize>| {
+            if let Some(output) = ordinary_bytes.and_then(|bytes| self.ordinary_output(input, bytes)) {
+                return Ok(output);
+            }
+            match self.prepare_output_buffer(InputBuffer::Readable(input))? {
+                PrepareOutputBufferSuccess::Buffer(output) => Ok(output),
+                PrepareOutputBufferSuccess::InputBuffer => Err(gst::FlowError::Error),
+            }
         };
         match streaming::drive(element.upcast_ref(), &self.state, passthrough, take_input, allocate_output)? {
             Driven::Output(output) => Ok(GenerateOutputSuccess::Buffer(output)),

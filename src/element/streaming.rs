@@ -106,14 +106,15 @@ pub enum Driven {
 }
 
 /// Submits the queued frame and returns the oldest frame in flight that is due or done. `take_input` returns the queued
-/// frame, if there is one to blur, and `allocate_output` a buffer for its blur. In passthrough, where the base class
+/// frame, if there is one to blur, and `allocate_output` a buffer for its blur: in ordinary memory if it gets its size in
+/// bytes. In passthrough, where the base class
 /// pushes the queued frame itself, all frames in flight are due. A frame of which parts are covered is returned at once.
 pub fn drive(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     passthrough: bool,
     take_input: impl FnOnce() -> Option<gst::Buffer>,
-    allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
+    allocate_output: impl FnOnce(&gst::BufferRef, Option<usize>) -> Result<gst::Buffer, gst::FlowError>,
 ) -> Result<Driven, gst::FlowError> {
     // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
     let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
@@ -122,6 +123,8 @@ pub fn drive(
             if let Some(error) = stream.pending_error.take() {
                 return Err(post_failure(element, &error));
             }
+            let ordinary_bytes = stream.ordinary_output_bytes();
+            let allocate_output = |input: &gst::BufferRef| allocate_output(input, ordinary_bytes);
             match stream.task {
                 FrameTask::Blur => (),
                 FrameTask::Cover(..) => {
@@ -139,6 +142,9 @@ pub fn drive(
         Ok(output.map_or(Driven::Nothing, Driven::Output))
     };
     let output = submit_and_complete();
+    if let (Ok(Driven::Output(_)), Some(pool)) = (&output, &mut stream.empty_pool) {
+        pool.start();
+    }
     if output.is_err() {
         // An error is posted once, and no frame is pushed after it.
         stream.discard_in_flight();

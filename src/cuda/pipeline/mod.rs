@@ -218,14 +218,20 @@ impl Pipeline {
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
         let recording = [Recording::new(plan, &planes, 0, selector.kernel_set(), None)];
-        selector.prepare(&recording)?;
+        let keys = selector.keys(&recording);
+        selector.request(&keys);
+        // Loading between launches would keep the device waiting. While the driver copies pageable memory, it does not.
+        let loads_while_uploading = paths[0] == TransferPath::Pageable;
+        if !loads_while_uploading {
+            selector.load_for(&recording)?;
+        }
         let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
         let workspace = slot.reserve_workspace(need, &self.compute)?;
 
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
         // that is resident on one side has little to overlap. Pageable memory is copied while the calling thread waits.
         let is_single = ahead > 1 || paths.iter().any(|path| path.prevents_bands());
-        let order = if selector.keys(&recording).is_empty() { Order::Sequential } else { Order::Interleaved };
+        let order = if keys.is_empty() { Order::Sequential } else { Order::Interleaved };
         let bands = bands::bands(plan, if is_single { Some(1) } else { options.bands }, order);
         slot.reserve_events(bands.len(), device)?;
 
@@ -240,8 +246,9 @@ impl Pipeline {
         };
         let steps =
             Steps { selector, plan, frames, paths, planes, workspace, bands: &bands, slot: &slot, streams, by_events };
+        let unloaded = if loads_while_uploading { &recording[..] } else { &[] };
         // SAFETY: the caller's promise covers the frames; the slot is forgotten below if the device may still use it.
-        let specialised = match unsafe { steps.enqueue(&self.threads) } {
+        let specialised = match unsafe { steps.enqueue(&self.threads, unloaded) } {
             Ok(specialised) => specialised,
             Err(error) => {
                 // Work that was enqueued before the failure may still be running.
@@ -288,16 +295,17 @@ impl Pipeline {
             let is_pageable = |plane: &PlaneMemory<A>| driver::is_pageable(plane.address.as_const(), plane.len);
             matches!(frame, FrameMemory::Host(planes) if planes.iter().all(is_pageable))
         }
-        let mut path = |path: TransferPath, buffers: &mut FrameBuffers, is_pageable: &dyn Fn() -> bool| {
+        let mut path = |path: TransferPath, buffers: &mut FrameBuffers, from_frame, is_pageable: &dyn Fn() -> bool| {
             if path != TransferPath::Staged || buffers.has_staging()? || !is_pageable() {
                 return Ok(path);
             }
-            buffers.request_staging(&mut self.pinned_requests);
+            buffers.request_staging(from_frame, &mut self.pinned_requests);
             Ok(TransferPath::Pageable)
         };
         Ok([
-            path(source, &mut slot.source, &|| is_pageable(frames.source()))?,
-            path(destination, &mut slot.destination, &|| is_pageable(frames.destination()))?,
+            path(source, &mut slot.source, 1, &|| is_pageable(frames.source()))?,
+            // The element's first output is in ordinary memory, those after it in pinned memory.
+            path(destination, &mut slot.destination, 2, &|| is_pageable(frames.destination()))?,
         ])
     }
 

@@ -60,12 +60,13 @@ pub unsafe fn wait_for_stream(stream: &Stream, other: usize, event: &Event) -> R
 }
 
 impl Steps<'_> {
-    /// Enqueues all steps. Pageable memory is staged meanwhile. Returns whether specialised kernels do all blurs.
+    /// Enqueues all steps. Pageable memory is staged meanwhile. The kernels of `unloaded` are loaded while the first band is
+    /// uploaded; all others are loaded. Returns whether specialised kernels do all blurs.
     ///
     /// # Safety
     /// The memory of both frames, of the slot and of the workspace lives, and nobody else accesses it, until `streams` have done
     /// the work, also if this fails. The context is current.
-    pub unsafe fn enqueue(&self, threads: &Threads) -> Result<bool, CudaError> {
+    pub unsafe fn enqueue(&self, threads: &Threads, unloaded: &[Recording]) -> Result<bool, CudaError> {
         let FrameSlot { begin, .. } = self.slot;
         let streams = [resident_stream(self.frames.source()), resident_stream(self.frames.destination())];
         for stream in streams.into_iter().flatten() {
@@ -96,7 +97,15 @@ impl Steps<'_> {
             // Enqueuing a band takes half as long as uploading it: two uploads ahead keep the bus busy, and more would only
             // delay the first download.
             const AHEAD: usize = 2;
-            for step in 0..self.bands.len() + AHEAD {
+            // SAFETY: as the caller promises, the source lives and is not written.
+            let upload = || unsafe { self.upload(0) };
+            if unloaded.is_empty() {
+                upload()?;
+            } else {
+                // What fails to load is tried again, and reported, when it is launched.
+                threads.run_with_helpers(1, || drop(self.selector.load_for(unloaded)), upload)?;
+            }
+            for step in 1..self.bands.len() + AHEAD {
                 if step < self.bands.len() {
                     // SAFETY: as the caller promises, the source lives and is not written.
                     unsafe { self.upload(step) }?;

@@ -55,6 +55,8 @@ pub struct FrameBuffers {
     staging: Option<PinnedMemory>,
     /// That of the staging buffer.
     request: Option<PinnedRequest>,
+    /// Frames that would have used the staging buffer.
+    unstaged_frames: u32,
     device: Option<DeviceMemory>,
 }
 
@@ -65,7 +67,15 @@ impl FrameBuffers {
     /// For frames of these planes. Nothing is allocated yet.
     pub fn new(layouts: &[PlaneLayout]) -> Self {
         let (planes, bytes) = plane_offsets(layouts);
-        Self { layouts: layouts.to_vec(), planes, bytes, staging: None, request: None, device: None }
+        Self {
+            layouts: layouts.to_vec(),
+            planes,
+            bytes,
+            staging: None,
+            request: None,
+            unstaged_frames: 0,
+            device: None,
+        }
     }
 
     /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
@@ -92,9 +102,13 @@ impl FrameBuffers {
         Ok(self.staging.is_some())
     }
 
-    /// Requests the staging buffer, unless it was requested before.
-    pub fn request_staging(&mut self, requests: &mut PinnedRequests) {
-        self.request.get_or_insert_with(|| requests.request(self.bytes));
+    /// Called for each frame that lacks the staging buffer. Requests it for the frame with this number, counted from 1 on, and for
+    /// later ones, unless it was requested before.
+    pub fn request_staging(&mut self, from_frame: u32, requests: &mut PinnedRequests) {
+        self.unstaged_frames = self.unstaged_frames.saturating_add(1);
+        if self.unstaged_frames >= from_frame {
+            self.request.get_or_insert_with(|| requests.request(self.bytes));
+        }
     }
 
     /// The planes in device memory.
