@@ -379,3 +379,83 @@ fn recorded_frames_serve_only_frames_that_need_the_same() {
         }
     }
 }
+
+/// A frame whose source is in host memory or in device memory, with rows `pitch` apart, and whose destination is in host memory.
+struct Download<'a> {
+    layout: PlaneLayout,
+    pitch: usize,
+    source: Vec<u8>,
+    on_device: Option<(DeviceMemory, &'a Stream)>,
+    destination: Vec<u8>,
+}
+
+// SAFETY: the memory is the frame's own, on the heap or on the device.
+unsafe impl FrameAccess for Download<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        let Self { layout, pitch, source, on_device, destination } = self;
+        let (layout, pitch) = (*layout, *pitch);
+        let source = match on_device {
+            Some((memory, stream)) => {
+                let data = DeviceBytes { address: memory.address(), len: source.len() };
+                let planes = vec![Plane { layout, pitch, data }];
+                Source::Device(DeviceFrame { planes, stream: Some(stream.raw() as usize) })
+            }
+            None => Source::Host(vec![Plane { layout, pitch, data: &source[..] }]),
+        };
+        (source, Destination::Host(vec![Plane { layout, pitch: layout.row_bytes(), data: &mut destination[..] }]))
+    }
+}
+
+/// What is recorded for the bands of one frame serves the next. Whatever changes, every frame has the blur of its own settings,
+/// size, pitch and memory, also with others in flight.
+#[test]
+fn recorded_transfers_serve_only_frames_that_need_the_same() {
+    let _machine = FakeDriver::new();
+    let device = process::open(0).unwrap().device().clone();
+    let _current = device.enter().unwrap();
+    let stream = Stream::new(0).unwrap();
+    for bands in [None, Some(3)] {
+        let engine = CudaEngine::new(0).unwrap();
+        let mut engine = Engine::with_cuda(if let Some(count) = bands { engine.with_bands(count) } else { engine });
+        let mut noise = Noise(4);
+        let mut state = [0; 5];
+        for turn in 0..60 {
+            // One thing changes, or nothing.
+            let changed = noise.next() as usize % 7;
+            if changed < state.len() {
+                state[changed] = noise.next() as usize % 3;
+            }
+            let [size, pitch, memory, sigma, in_flight] = state;
+            let layout = [(31, 24, 1), (24, 70, 1), (31, 24, 4)][size];
+            let layout = PlaneLayout::new(layout.0, layout.1, layout.2, 8);
+            let pitch = layout.row_bytes() + [0, 33, 64][pitch];
+            let params = BlurParams::new([0.8, 2.0, 4.0][sigma], 0).unwrap();
+            let frame = |seed: u64| {
+                let source = Noise(seed).bytes(pitch * layout.height as usize);
+                let on_device = (memory == 2).then(|| {
+                    let pinned = PinnedMemory::new(source.len(), 0).unwrap();
+                    let uploaded = DeviceMemory::new(source.len(), &stream).unwrap();
+                    // SAFETY: both have as many bytes, and the upload is waited for.
+                    unsafe {
+                        source.as_ptr().copy_to_nonoverlapping(pinned.address(), source.len());
+                        pinned.upload(&uploaded, 0..source.len(), &stream).unwrap();
+                    }
+                    stream.synchronize().unwrap();
+                    (uploaded, &stream)
+                });
+                let destination = vec![0; layout.row_bytes() * layout.height as usize];
+                Download { layout, pitch, source, on_device, destination }
+            };
+            let frames: Vec<_> =
+                (0..=in_flight as u64).map(|seed| engine.submit(params, frame(turn * 3 + seed)).unwrap()).collect();
+            for frame in frames {
+                let mut blurred = engine.complete(frame).unwrap().frame;
+                let mut expected = vec![0; blurred.destination.len()];
+                let from = vec![Plane { layout, pitch, data: &blurred.source[..] }];
+                let into = vec![Plane { layout, pitch: layout.row_bytes(), data: &mut expected[..] }];
+                Engine::with_cpu(CpuEngine::new()).blur(params, &from, &mut { into }).unwrap();
+                assert!(std::mem::take(&mut blurred.destination) == expected, "turn {turn}: {state:?}");
+            }
+        }
+    }
+}

@@ -33,11 +33,17 @@ pub fn planes([sources, destinations]: FramePlanes) -> DevicePlanes {
 pub struct Origins(Vec<u64>);
 
 impl Origins {
-    /// Replaces them by those of a frame with as many planes as the relative addresses were made for.
-    pub fn set(&mut self, planes: FramePlanes, workspace: u64) {
+    /// Replaces them by those of a frame with as many planes as the relative addresses were made for. Returns whether they were
+    /// others.
+    pub fn set(&mut self, planes: FramePlanes, workspace: u64) -> bool {
+        let addresses = planes.into_iter().flatten().map(|plane| plane.address);
+        let origins = [0, workspace].into_iter().chain(addresses);
+        if origins.clone().eq(self.0.iter().copied()) {
+            return false;
+        }
         self.0.clear();
-        self.0.extend([0, workspace]);
-        self.0.extend(planes.into_iter().flatten().map(|plane| plane.address));
+        self.0.extend(origins);
+        true
     }
 
     /// The absolute address of a relative one.
@@ -60,7 +66,8 @@ mod tests {
         let mut origins = Origins::default();
         for (to, workspace) in [([0x9000, 0x8000, 0x1000, 0x5000], 0x4000), ([0x100, 0x200, 0x300, 0x400], 0)] {
             let moved = to.map(plane);
-            origins.set([&moved[..2], &moved[2..]], workspace);
+            let moved = [&moved[..2], &moved[2..]];
+            assert_eq!([0; 2].map(|_| origins.set(moved, workspace)), [true, false]);
             let rows = [sources[0].row(3), sources[1].row(9), destinations[0].row(1), destinations[1].address];
             let expected = [to[0] + 192, to[1] + 576, to[2] + 64, to[3]];
             assert_eq!(rows.map(|row| origins.absolute(row)), expected);

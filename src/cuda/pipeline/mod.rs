@@ -36,7 +36,7 @@ use host_cover::HostCoverState;
 use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
 use resident::{FrameStreams, ResidentState};
-use steps::{SharedPlanes, Steps, Streams, resident_planes, row_bytes};
+use steps::{SharedPlanes, Steps, Streams, TransferCommands, resident_planes, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 
@@ -124,6 +124,8 @@ pub struct Pipeline {
     resident: Option<ResidentState>,
     /// The commands of the last such frame that was blurred as a whole.
     recorded: Option<RecordedFrame>,
+    /// Those of the last frame with an upload or a download: with bands, and in one band.
+    recorded_transfers: [Option<RecordedFrame>; 2],
     /// Created with the first such frame whose regions are blurred in a copy.
     frame_copy: Option<FrameCopy>,
     /// Created with the first frame in host memory of which regions are blurred.
@@ -142,6 +144,7 @@ impl Pipeline {
             pinned_requests: PinnedRequests::new(Arc::clone(shared.device())),
             resident: None,
             recorded: None,
+            recorded_transfers: [None, None],
             frame_copy: None,
             host_cover: None,
         })
@@ -187,11 +190,14 @@ impl Pipeline {
         // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
         let stream = unsafe { streams.borrow(&self.compute) };
         let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
-        let recorded = RecordedFrame::get(&mut self.recorded, selector, plan, planes)?;
+        let recorded = RecordedFrame::get(&mut self.recorded, selector, plan, planes, Some(1))?;
         let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
         // SAFETY: the frames are valid and the plan is for their layouts; the workspace is large enough and this stream's
         // alone; the rest is the caller's promise.
-        let work = |workspace: u64| unsafe { recorded.enqueue(selector, &stream, planes, workspace) };
+        let work = |workspace: u64| unsafe {
+            recorded.set_addresses(planes, workspace);
+            recorded.enqueue(selector, &stream, 0)
+        };
         // SAFETY: the streams are live and of this context, as the caller promises, or the engine's own.
         unsafe { resident.enqueue(need, streams, &stream, work) }.map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
@@ -217,22 +223,37 @@ impl Pipeline {
         let paths = if options.direct { self.avoid_staging(&mut slot, frames, paths)? } else { paths };
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
-        let recording = [Recording::new(plan, &planes, 0, selector.kernel_set(), None)];
-        let keys = selector.keys(&recording);
-        selector.request(&keys);
-        // Loading between launches would keep the device waiting. While the driver copies pageable memory, it does not.
-        let loads_while_uploading = paths[0] == TransferPath::Pageable;
-        if !loads_while_uploading {
-            selector.load_for(&recording)?;
-        }
-        let need = WorkspaceNeed { bytes: selector.workspace_bytes(&recording[0]), varies: false };
-        let workspace = slot.reserve_workspace(need, &self.compute)?;
-
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
         // that is resident on one side has little to overlap. Pageable memory is copied while the calling thread waits.
         let is_single = ahead > 1 || paths.iter().any(|path| path.prevents_bands());
-        let order = if keys.is_empty() { Order::Sequential } else { Order::Interleaved };
-        let bands = bands::bands(plan, if is_single { Some(1) } else { options.bands }, order);
+        let requested = if is_single { Some(1) } else { options.bands };
+        let frame_planes = [&planes.sources[..], &planes.destinations[..]];
+        // While the driver copies the source of a first frame, its kernels are loaded. Those of other frames are loaded before
+        // anything is enqueued: loading between launches would keep the device waiting.
+        let mut recorded = match paths[0] {
+            TransferPath::Pageable => None,
+            _ => {
+                let cached = &mut self.recorded_transfers[usize::from(is_single)];
+                Some(RecordedFrame::get(cached, selector, plan, frame_planes, requested)?)
+            }
+        };
+        let record = |workspace| [Recording::new(plan, &planes, workspace, selector.kernel_set(), None)];
+        let (bytes, bands) = match &recorded {
+            Some(recorded) => (recorded.workspace_bytes(), Arc::clone(recorded.bands())),
+            None => (selector.workspace_bytes(&record(0)[0]), bands::bands(plan, requested, Order::Sequential).into()),
+        };
+        let workspace = slot.reserve_workspace(WorkspaceNeed { bytes, varies: false }, &self.compute)?;
+        let unloaded;
+        let commands = match &mut recorded {
+            Some(recorded) => {
+                recorded.set_addresses(frame_planes, workspace);
+                TransferCommands::Recorded(recorded)
+            }
+            None => {
+                unloaded = record(workspace);
+                TransferCommands::Unloaded { recording: &unloaded, workspace }
+            }
+        };
         slot.reserve_events(bands.len(), device)?;
 
         let started = Instant::now();
@@ -244,11 +265,21 @@ impl Pipeline {
         } else {
             Streams::single(&self.compute)
         };
-        let steps =
-            Steps { selector, plan, frames, paths, planes, workspace, bands: &bands, slot: &slot, streams, by_events };
-        let unloaded = if loads_while_uploading { &recording[..] } else { &[] };
+        let layouts = plan.layouts();
+        let steps = Steps {
+            selector,
+            layouts,
+            frames,
+            paths,
+            planes: &planes,
+            commands,
+            bands: &bands,
+            slot: &slot,
+            streams,
+            by_events,
+        };
         // SAFETY: the caller's promise covers the frames; the slot is forgotten below if the device may still use it.
-        let specialised = match unsafe { steps.enqueue(&self.threads, unloaded) } {
+        let specialised = match unsafe { steps.enqueue(&self.threads) } {
             Ok(specialised) => specialised,
             Err(error) => {
                 // Work that was enqueued before the failure may still be running.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The commands for frames that stay on the device, recorded once for all that need the same.
+//! The commands for frames, band by band, recorded once for all that need the same.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use crate::cuda::jit::SpecialisationKey;
 use crate::cuda::kernels::record::Recording;
 use crate::cuda::kernels::relative::{self, FramePlanes, Origins};
 use crate::cuda::select::{KernelSelector, SelectedCommands};
+use crate::cuda::transfer::bands::{self, Band, Order};
 use crate::filter::plan::Plan;
 
 /// What the commands depend on, but for addresses, which are set for every frame. Everything else that they depend on is an
@@ -28,7 +29,9 @@ pub struct RecordedFrame {
     /// The specialised kernels that would be the fastest.
     keys: Vec<SpecialisationKey>,
     workspace_bytes: usize,
-    commands: SelectedCommands,
+    bands: Arc<[Band]>,
+    /// Of every band.
+    commands: Vec<SelectedCommands>,
     /// The relative addresses that the commands were recorded with, in the order of the commands.
     relative: Vec<u64>,
     origins: Origins,
@@ -39,41 +42,64 @@ fn pitches(planes: FramePlanes) -> impl Iterator<Item = usize> {
 }
 
 impl RecordedFrame {
-    /// The commands in `slot` if they are for frames with this plan and these pitches, else new ones. Requests specialised
-    /// kernels for frames that keep needing them.
+    /// The commands in `slot` if they are for frames with this plan and these pitches, else new ones in so many bands, `None` for
+    /// as many as measured fastest; the number is the same at every call with this slot. Requests specialised kernels for frames that keep needing them.
     pub fn get<'a>(
         slot: &'a mut Option<Self>,
         selector: &mut KernelSelector,
         plan: &Arc<Plan>,
         planes: FramePlanes,
+        bands: Option<usize>,
     ) -> Result<&'a mut Self, CudaError> {
         // Read before kernels are selected: one that gets ready meanwhile is selected for the next frame.
         let jit_generation = selector.jit_generation();
-        let serves = |Basis { plan: made_for, pitches: of, jit_generation: made_at }: &Basis| {
-            Arc::ptr_eq(made_for, plan) && pitches(planes).eq(of.iter().copied()) && *made_at == jit_generation
+        let serves = |basis: &Basis| {
+            Arc::ptr_eq(&basis.plan, plan)
+                && pitches(planes).eq(basis.pitches.iter().copied())
+                && basis.jit_generation == jit_generation
         };
         let recorded = match slot.take() {
             Some(recorded) if serves(&recorded.basis) => recorded,
             _ => {
-                let basis = Basis { plan: Arc::clone(plan), pitches: pitches(planes).collect(), jit_generation };
-                Self::new(basis, selector, planes)?
+                let (plan, pitches) = (Arc::clone(plan), pitches(planes).collect());
+                Self::new(Basis { plan, pitches, jit_generation }, selector, planes, bands)?
             }
         };
         selector.request(&recorded.keys);
         Ok(slot.insert(recorded))
     }
 
-    fn new(basis: Basis, selector: &KernelSelector, planes: FramePlanes) -> Result<Self, CudaError> {
+    fn new(
+        basis: Basis,
+        selector: &KernelSelector,
+        planes: FramePlanes,
+        requested_bands: Option<usize>,
+    ) -> Result<Self, CudaError> {
         let (planes, workspace) = (relative::planes(planes), relative::WORKSPACE);
         let recording = [Recording::new(&basis.plan, &planes, workspace, selector.kernel_set(), None)];
         selector.load_for(&recording)?;
         let keys = selector.keys(&recording);
         let [recording] = recording;
         let workspace_bytes = selector.workspace_bytes(&recording);
-        let mut commands = selector.select_commands(&recording, workspace)?;
+        let order = if keys.is_empty() { Order::Sequential } else { Order::Interleaved };
+        let bands = bands::bands(&basis.plan, requested_bands, order);
+        let mut commands = match &bands[..] {
+            [_] => vec![selector.select_commands(&recording, workspace)?],
+            bands => {
+                let select = |band: &Band| {
+                    let rows = Some(&band.process[..]);
+                    let recording = Recording::new(&basis.plan, &planes, workspace, selector.kernel_set(), rows);
+                    selector.select_commands(&recording, workspace)
+                };
+                bands.iter().map(select).collect::<Result<_, _>>()?
+            }
+        };
         let mut relative = Vec::new();
-        commands.for_each_address(&mut |address| relative.push(*address));
-        Ok(Self { keys, workspace_bytes, commands, relative, origins: Origins::default(), basis })
+        for commands in &mut commands {
+            commands.for_each_address(&mut |address| relative.push(*address));
+        }
+        let (bands, origins) = (bands.into(), Origins::default());
+        Ok(Self { keys, workspace_bytes, bands, commands, relative, origins, basis })
     }
 
     /// Device memory that a frame needs as workspace, in bytes.
@@ -81,28 +107,35 @@ impl RecordedFrame {
         self.workspace_bytes
     }
 
-    /// Enqueues the commands for a frame. Returns whether specialised kernels do all of its blurs.
+    /// The bands of a frame.
+    pub fn bands(&self) -> &Arc<[Band]> {
+        &self.bands
+    }
+
+    /// Sets the addresses of a frame. Its planes have the pitches that [`RecordedFrame::get`] got.
+    pub fn set_addresses(&mut self, planes: FramePlanes, workspace: u64) {
+        let Self { commands, relative, origins, .. } = self;
+        if !origins.set(planes, workspace) {
+            return;
+        }
+        let mut relative = relative.iter();
+        for commands in commands {
+            commands.for_each_address(&mut |address| {
+                if let Some(relative) = relative.next() {
+                    *address = origins.absolute(*relative);
+                }
+            });
+        }
+    }
+
+    /// Enqueues the commands for a band. Returns whether specialised kernels do all of its blurs.
     ///
     /// # Safety
-    /// The device's context is current. The planes are valid for the plan and have the pitches that [`RecordedFrame::get`] got.
-    /// They, and [`RecordedFrame::workspace_bytes`] from the workspace address on, live and are accessed by nobody else until
-    /// the stream has done the work.
-    pub unsafe fn enqueue(
-        &mut self,
-        selector: &KernelSelector,
-        stream: &Stream,
-        planes: FramePlanes,
-        workspace: u64,
-    ) -> Result<bool, CudaError> {
-        let Self { commands, relative, origins, .. } = self;
-        origins.set(planes, workspace);
-        let mut relative = relative.iter();
-        commands.for_each_address(&mut |address| {
-            if let Some(relative) = relative.next() {
-                *address = origins.absolute(*relative);
-            }
-        });
-        // SAFETY: every address in the commands is now one in these planes and this workspace, for which they were recorded.
-        unsafe { selector.enqueue_commands(stream, commands) }
+    /// The device's context is current. The planes that [`RecordedFrame::set_addresses`] got are valid for the plan. They, and
+    /// [`RecordedFrame::workspace_bytes`] from the workspace address on, live and are accessed by nobody else until the stream
+    /// has done the work.
+    pub unsafe fn enqueue(&self, selector: &KernelSelector, stream: &Stream, band: usize) -> Result<bool, CudaError> {
+        // SAFETY: every address in the commands is one in these planes and this workspace, for which they were recorded.
+        unsafe { selector.enqueue_commands(stream, &self.commands[band]) }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::TransferPath;
 use super::frame_slot::{BandEvents, FrameSlot};
+use super::recorded_frame::RecordedFrame;
 use crate::cuda::driver::{Event, Stream};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::record::{DevicePlanes, Recording};
@@ -10,7 +11,6 @@ use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::ThreadedCopy;
 use crate::cuda::transfer::bands::Band;
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
-use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
 use crate::threads::Threads;
 
@@ -34,14 +34,22 @@ impl<'a> Streams<'a> {
     }
 }
 
+/// The kernels of a frame.
+pub enum TransferCommands<'a> {
+    /// Of every band, loaded, with the frame's addresses.
+    Recorded(&'a RecordedFrame),
+    /// Of a frame in one band. They are loaded while it is uploaded.
+    Unloaded { recording: &'a [Recording<'a>; 1], workspace: u64 },
+}
+
 /// A frame that is enqueued, and all that its steps use.
 pub struct Steps<'a> {
     pub selector: &'a KernelSelector,
-    pub plan: &'a Plan,
+    pub layouts: &'a [PlaneLayout],
     pub frames: &'a ValidFrames<'a>,
     pub paths: [TransferPath; 2],
-    pub planes: DevicePlanes,
-    pub workspace: u64,
+    pub planes: &'a DevicePlanes,
+    pub commands: TransferCommands<'a>,
     pub bands: &'a [Band],
     pub slot: &'a FrameSlot,
     pub streams: Streams<'a>,
@@ -60,13 +68,12 @@ pub unsafe fn wait_for_stream(stream: &Stream, other: usize, event: &Event) -> R
 }
 
 impl Steps<'_> {
-    /// Enqueues all steps. Pageable memory is staged meanwhile. The kernels of `unloaded` are loaded while the first band is
-    /// uploaded; all others are loaded. Returns whether specialised kernels do all blurs.
+    /// Enqueues all steps. Pageable memory is staged meanwhile. Returns whether specialised kernels do all blurs.
     ///
     /// # Safety
     /// The memory of both frames, of the slot and of the workspace lives, and nobody else accesses it, until `streams` have done
     /// the work, also if this fails. The context is current.
-    pub unsafe fn enqueue(&self, threads: &Threads, unloaded: &[Recording]) -> Result<bool, CudaError> {
+    pub unsafe fn enqueue(&self, threads: &Threads) -> Result<bool, CudaError> {
         let FrameSlot { begin, .. } = self.slot;
         let streams = [resident_stream(self.frames.source()), resident_stream(self.frames.destination())];
         for stream in streams.into_iter().flatten() {
@@ -84,7 +91,7 @@ impl Steps<'_> {
         };
         if let (FrameMemory::Host(from), TransferPath::Staged) = (self.frames.source(), self.paths[0]) {
             let rows = self.bands.iter().map(|band| &band.upload[..]);
-            let copy = ThreadedCopy::new(rows, &row_bytes(self.plan.layouts()));
+            let copy = ThreadedCopy::new(rows, &row_bytes(self.layouts));
             let from = SharedPlanes(from);
             // SAFETY: the frame is valid and has the slot's layouts; each row is staged once, and no earlier frame uses the slot.
             let stage = |plane, rows| unsafe { self.slot.source.stage_rows(from.plane(plane), plane, rows) };
@@ -99,11 +106,12 @@ impl Steps<'_> {
             const AHEAD: usize = 2;
             // SAFETY: as the caller promises, the source lives and is not written.
             let upload = || unsafe { self.upload(0) };
-            if unloaded.is_empty() {
-                upload()?;
-            } else {
+            match self.commands {
+                TransferCommands::Recorded(_) => upload()?,
                 // What fails to load is tried again, and reported, when it is launched.
-                threads.run_with_helpers(1, || drop(self.selector.load_for(unloaded)), upload)?;
+                TransferCommands::Unloaded { recording, .. } => {
+                    threads.run_with_helpers(1, || drop(self.selector.load_for(recording)), upload)?;
+                }
             }
             for step in 1..self.bands.len() + AHEAD {
                 if step < self.bands.len() {
@@ -135,7 +143,7 @@ impl Steps<'_> {
                 match (self.paths[0], self.frames.source()) {
                     (TransferPath::Direct | TransferPath::Pageable, FrameMemory::Host(from)) => {
                         let (from, to) = (from[plane].from_row(first), self.planes.sources[plane].from_row(first));
-                        stream.upload_rows(&from, &to, self.plan.layouts()[plane].row_bytes(), rows.len())?;
+                        stream.upload_rows(&from, &to, self.layouts[plane].row_bytes(), rows.len())?;
                     }
                     (TransferPath::Staged, _) => {
                         slot.staging().upload(slot.device(), slot.row_range(plane, rows), stream)?;
@@ -156,10 +164,15 @@ impl Steps<'_> {
         if self.by_events {
             stream.wait(&events.uploaded)?;
         }
-        let rows = (self.bands.len() > 1).then_some(&self.bands[band].process[..]);
-        let recording = Recording::new(self.plan, &self.planes, self.workspace, self.selector.kernel_set(), rows);
         // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame.
-        let specialised = unsafe { self.selector.enqueue(stream, &recording, self.workspace) }?;
+        let specialised = unsafe {
+            match self.commands {
+                TransferCommands::Recorded(recorded) => recorded.enqueue(self.selector, stream, band)?,
+                TransferCommands::Unloaded { recording: [recording], workspace } => {
+                    self.selector.enqueue(stream, recording, workspace)?
+                }
+            }
+        };
         stream.record(&events.processed)?;
         Ok(specialised)
     }
@@ -180,7 +193,7 @@ impl Steps<'_> {
                 match (self.paths[1], self.frames.destination()) {
                     (TransferPath::Direct | TransferPath::Pageable, FrameMemory::Host(to)) => {
                         let (from, to) = (self.planes.destinations[plane].from_row(first), to[plane].from_row(first));
-                        stream.download_rows(&from, &to, self.plan.layouts()[plane].row_bytes(), rows.len())?;
+                        stream.download_rows(&from, &to, self.layouts[plane].row_bytes(), rows.len())?;
                     }
                     (TransferPath::Staged, _) => {
                         slot.device().download(slot.staging(), slot.row_range(plane, rows), stream)?;

@@ -50,7 +50,7 @@ pub struct SubmittedFrame {
     /// `None` once the device has stopped using it, or when that can never be known.
     pub(super) slot: Option<FrameSlot>,
     pub(super) plan: Arc<Plan>,
-    pub(super) bands: Vec<Band>,
+    pub(super) bands: Arc<[Band]>,
     pub(super) paths: [TransferPath; 2],
     /// Where the frame is downloaded to; empty if it stays on the device.
     pub(super) destination: Vec<HostPlaneMut>,
