@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The steps of a frame, band by band: upload, kernels, download. What is resident is neither uploaded nor downloaded.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::TransferPath;
 use super::frame_slot::{BandEvents, FrameSlot};
 use super::recorded_frame::RecordedFrame;
@@ -8,8 +10,8 @@ use crate::cuda::driver::{Event, Stream};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::record::{DevicePlanes, Recording};
 use crate::cuda::select::KernelSelector;
-use crate::cuda::transfer::ThreadedCopy;
 use crate::cuda::transfer::bands::Band;
+use crate::cuda::transfer::{Prefault, ThreadedCopy};
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plane::DevicePlane;
 use crate::threads::Threads;
@@ -104,15 +106,8 @@ impl Steps<'_> {
             // Enqueuing a band takes half as long as uploading it: two uploads ahead keep the bus busy, and more would only
             // delay the first download.
             const AHEAD: usize = 2;
-            // SAFETY: as the caller promises, the source lives and is not written.
-            let upload = || unsafe { self.upload(0) };
-            match self.commands {
-                TransferCommands::Recorded(_) => upload()?,
-                // What fails to load is tried again, and reported, when it is launched.
-                TransferCommands::Unloaded { recording, .. } => {
-                    threads.run_with_helpers(1, || drop(self.selector.load_for(recording)), upload)?;
-                }
-            }
+            // SAFETY: as the caller promises, the source and the destination live and are not accessed by others.
+            unsafe { self.upload_first(threads) }?;
             for step in 1..self.bands.len() + AHEAD {
                 if step < self.bands.len() {
                     // SAFETY: as the caller promises, the source lives and is not written.
@@ -124,6 +119,44 @@ impl Steps<'_> {
             }
         }
         Ok(specialised)
+    }
+
+    /// Enqueues the upload of the first band. Meanwhile other threads load the kernels, if they are not loaded, and make the
+    /// pages of pageable memory that the driver is to write.
+    ///
+    /// # Safety
+    /// See [`Steps::enqueue`].
+    unsafe fn upload_first(&self, threads: &Threads) -> Result<(), CudaError> {
+        let prefault = match (self.frames.destination(), self.paths[1]) {
+            (FrameMemory::Host(to), TransferPath::Pageable) => Some(Prefault::new(to, self.layouts)),
+            _ => None,
+        };
+        let unloaded = match self.commands {
+            TransferCommands::Unloaded { recording, .. } => Some(recording),
+            TransferCommands::Recorded(_) => None,
+        };
+        let is_loading = AtomicBool::new(unloaded.is_none());
+        let prefault_rows = || {
+            if let Some(prefault) = &prefault {
+                // SAFETY: the destination is valid and has these layouts, and nobody else accesses it, as the caller promises.
+                unsafe { prefault.run() };
+            }
+        };
+        let help = || {
+            if let Some(recording) = unloaded.filter(|_| !is_loading.swap(true, Ordering::Relaxed)) {
+                // What fails to load is tried again, and reported, when it is launched.
+                drop(self.selector.load_for(recording));
+            }
+            prefault_rows();
+        };
+        let upload = || {
+            // SAFETY: as the caller promises, the source lives and is not written.
+            unsafe { self.upload(0) }?;
+            prefault_rows();
+            Ok(())
+        };
+        let helpers = if prefault.is_some() { threads.count() } else { usize::from(unloaded.is_some()) };
+        if helpers == 0 { upload() } else { threads.run_with_helpers(helpers, help, upload) }
     }
 
     fn events(&self, band: usize) -> &BandEvents {
