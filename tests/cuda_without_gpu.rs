@@ -74,12 +74,13 @@ fn engine_matches_the_oracle_for_every_pass_strategy_and_band_count() {
     }
 }
 
-/// It counts the two streams that all elements share as created here. The failure tests, whose names sort after it, leave
-/// them behind with the memory of abandoned frames.
+/// The failure tests leave the two streams that all elements share behind, with the memory of abandoned frames.
 #[test]
 fn memory_is_allocated_once_per_caps_and_the_context_once_per_process() {
     let driver = FakeDriver::new();
     let mut blurs: Vec<Blur> = (0..3).map(|_| Blur::new("backend=cuda sigma=5")).collect();
+    let shared = driver.counts().streams - 3;
+    assert!([0, 2].contains(&shared), "{shared} streams are shared");
     for (width, height) in [(64, 16), (33, 20)] {
         let info = info(VideoFormat::Rgb, width, height);
         let image = picture(&info, 1);
@@ -104,7 +105,7 @@ fn memory_is_allocated_once_per_caps_and_the_context_once_per_process() {
         // buffer, output buffer), one stream and seven events. All elements share two more streams.
         let counts = after_first.unwrap();
         assert_eq!([counts.device_blocks, counts.pinned_blocks], [9, 6]);
-        assert_eq!([counts.streams, counts.events], [5, 21]);
+        assert_eq!([counts.streams - shared, counts.events], [3, 21]);
         assert!(counts.contexts <= 1, "more than one context: {counts:?}");
         assert_eq!(counts.current, 0, "a context was left current on the streaming thread");
     }
