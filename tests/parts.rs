@@ -47,9 +47,13 @@ fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
             ["columns", "rows_u8", "tensor_c4", "tensor_small", "level_u16_c4", "u16_c4", "cover"].len(),
         ),
         (2, VideoFormat::Rgb, ["columns", "rows_u8", "tensor_c3", "tensor_small", "cover"].len()),
-        (3, gray16, ["columns", "level_u16_c12", "cover"].len()),
+        (3, gray16, ["columns", "rows_u16_c12", "level_u16_c12", "cover"].len()),
         // Chroma has half as many rows as columns, or the same: its factors can differ from each other. So can luma's.
-        (4, VideoFormat::Nv16, ["columns", "rows_u8", "tensor_c12", "tensor_small", "axis", "u16_c12", "cover"].len()),
+        (
+            4,
+            VideoFormat::Nv16,
+            ["columns", "rows_u8", "tensor_c12", "tensor_small", "axis", "direct_u16_c12", "cover"].len(),
+        ),
     ] {
         let (process, thread) = (driver.counts().modules, driver.modules_of_thread());
         let loaded = || (driver.counts().modules - process, driver.modules_of_thread() - thread);
