@@ -406,8 +406,8 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
 //   kernel's largest on both axes; the `u8` families, `u16_c12`, and `yuv422` if the radius of chroma along rows is at most
-//   half of that, rounded up. Reads whole windows: up to that many rows above row_begin, and 15 more than that below
-//   row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
+//   half of that, rounded up. Reads whole windows: up to 8, 16 and 32 rows above row_begin, and 15 more than that
+//   below row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
 //   segment_rows rows of one strip.
 //
 // blur_fused_<family>: rows, then columns, in one launch; where there are tensor cores, only the families without

@@ -32,16 +32,17 @@ OPERAND_FUNCTION int direct_across(int pixel_bytes) {
 // The least odd multiple of `unit` from `bytes` on.
 OPERAND_FUNCTION int odd_multiple(int bytes, int unit) { return ((bytes + unit - 1) / unit / 2 * 2 + 1) * unit; }
 
+template <class P, int TILES>
+using DirectRows = RowTile<P::BYTES, 4, 16 * (direct_across(P::BYTES) + direct_row_tiles(TILES, P::IS_YUV422) - 1),
+                           BLUR_TENSOR_DIRECT_DEPTH>;
+
 // Pixels P, windows of TILES tiles down. A step of the ring has 8 rows as they are in the plane, which the lanes copy 16
 // bytes at a time.
-template <class P, int TILES>
-struct DirectTile
-    : RowTile<P::BYTES, 4, 16 * (direct_across(P::BYTES) + direct_row_tiles(TILES, P::IS_YUV422) - 1),
-              BLUR_TENSOR_DIRECT_DEPTH> {
+template <class P, int TILES> struct DirectTile : DirectRows<P, TILES> {
   static constexpr int BYTES = P::BYTES, ACROSS = direct_across(BYTES), CHUNK = 16,
                        ROW_TILES = direct_row_tiles(TILES, P::IS_YUV422);
   static constexpr bool IS_WIDENED = sizeof(typename P::T) == 2, IS_YUV422 = P::IS_YUV422;
-  using Rows = RowTile<BYTES, 4, 16 * (ACROSS + ROW_TILES - 1), BLUR_TENSOR_DIRECT_DEPTH>;
+  using Rows = DirectRows<P, TILES>;
   // Chunks of four pixels are those that the lane itself reads.
   static constexpr bool SHARES_COPIES = BYTES != 4;
   // Pixels of the window before the first output. Bytes between the first chunk, which is aligned, and the window; chunks
@@ -62,7 +63,8 @@ struct DirectTile
   // The taps; those of luma have 32 values to a tile, and 32 outputs.
   using Taps = WindowTaps<IS_YUV422 ? 2 * ROW_TILES + 1 : TILES>;
   // Each lane's words of the operands, which do not fit into its registers, by 4: those of rows, of columns, of luma.
-  static constexpr int ROWS = 0, COLUMNS = ROW_TILES, LUMA = COLUMNS + TILES, WORDS = LUMA + (IS_YUV422 ? 4 * ROW_TILES : 0);
+  static constexpr int ROWS = 0, COLUMNS = ROW_TILES, LUMA = COLUMNS + TILES,
+                       WORDS = LUMA + (IS_YUV422 ? 4 * ROW_TILES : 0);
 
   // Shared memory of a warp: the ring, the taps, the operands, and 16 rows of results.
   static constexpr int TAPS = RING_BYTES, OPERANDS = TAPS + Taps::BYTES, EXCHANGE = OPERANDS + WORDS * 512,
@@ -152,7 +154,7 @@ template <class P, int TILES> struct DirectWarp {
 
   template <class Operands> __device__ __forceinline__ void load_operands(Operands& result, int base) const {
 #pragma unroll
-    for (int i = 0; i < Operands::FOURS; i++) shared_load(result.word[i], operand(base, 4 * i));
+    for (int i = 0; i < Operands::TILE_COUNT; i++) shared_load(result.word[i], operand(base, 4 * i));
   }
 
   // Sums of bytes times taps, by the bytes of these: a sample is widened by 8 bits and the sum loses 16, so 8 bits of the
@@ -370,7 +372,8 @@ __device__ __forceinline__ void direct_plane(const TensorPlane& plane, const Ten
     if (y < first_row) continue;
     if constexpr (!STAY_IN_REGISTERS) warp.load_operands(column_taps, Tile::COLUMNS);
     const int left = recomputed((width - x0) * BYTES - lane_byte);
-    u8* to = plane.dst + static_cast<u64>(static_cast<u32>(y + g)) * plane.dst_pitch + static_cast<u64>(x0) * BYTES + lane_byte;
+    u8* to = plane.dst + static_cast<u64>(static_cast<u32>(y + g)) * plane.dst_pitch + static_cast<u64>(x0) * BYTES
+             + lane_byte;
     u32 out[2][4];
     warp.results(out, column_taps);
 #pragma unroll

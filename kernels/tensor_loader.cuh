@@ -27,7 +27,8 @@ template <int CHANNELS, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> stru
   static __device__ constexpr int lane_offset(int lane) { return lane * COPY; }
 };
 
-// Samples of two bytes, two in a word, to and from 16 bits; their other bits are dropped.
+// Samples of two bytes, two in a word, to and from 16 bits as widen_sample() does it. The mask also drops the bits that
+// cross from one half of the word into the other, which are at most 16 - depth.
 struct WideSamples {
   u32 depth, shift, mask;
 

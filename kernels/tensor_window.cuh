@@ -43,8 +43,8 @@ template <int TILES> struct WindowTaps {
 // A operands of a window of TILES tiles, by their byte planes, as the four words of a product: those of two tiles, low
 // bytes first, then high bytes. Where TILES is odd, the last four words are the last tile's high bytes, then its low bytes.
 template <int TILES> struct WindowOperands {
-  static constexpr int FOURS = TILES;
-  u32 word[FOURS][4];
+  static constexpr int TILE_COUNT = TILES;
+  u32 word[TILES][4];
 
   // The operands' place in `word`: the words of one tile's byte plane, which follow each other.
   static __device__ constexpr int index(int tile, bool is_high) {

@@ -9,7 +9,7 @@ use gst::prelude::*;
 use super::caps;
 use super::debug::CAT;
 use super::gstcuda::CudaStream;
-use super::output_pool::EmptyPool;
+use super::output_pool::Preallocation;
 use super::pinned_allocator::PinnedAllocator;
 use super::region_settings::RegionMode;
 use super::state::SharedState;
@@ -82,7 +82,7 @@ pub fn decide_pool(state: &SharedState, query: &mut gst::query::Allocation) -> R
     let has_proposal = proposal.is_some();
     let (proposed, size, min, max) = proposal.unwrap_or((None, 0, 0, 0));
     // Waits for the thread of the previous pool, not under the lock.
-    drop(state.with_stream(|stream| stream.empty_pool.take()));
+    drop(state.with_stream(|stream| stream.preallocation.take()));
     let waiting = waiting_frames(state);
     let params = PoolParams {
         caps: &caps,
@@ -192,8 +192,9 @@ fn decide_host_pool(
     }
     let pool = new_pinned_pool(params, &allocator);
     if params.min_buffers == 0 {
-        // Otherwise the base class makes buffers before the first frame.
-        state.with_stream(|stream| stream.empty_pool = Some(EmptyPool::new(pool.clone())));
+        // Otherwise the base class has the pool allocate its minimum for the first output, on the streaming thread.
+        let preallocation = Preallocation::new(pool.clone(), params.size as usize);
+        state.with_stream(|stream| stream.preallocation = Some(preallocation));
     }
     pool
 }

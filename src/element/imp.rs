@@ -11,6 +11,7 @@ use gst_base::prelude::*;
 use gst_base::subclass::base_transform::{GenerateOutputSuccess, InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
+use super::ordinary_memory;
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
 use super::streaming::Driven;
@@ -37,8 +38,7 @@ impl CudaGaussBlur {
     /// An output buffer of so many bytes in ordinary memory, with the metadata of the input.
     fn ordinary_output(&self, input: &gst::BufferRef, bytes: usize) -> Option<gst::Buffer> {
         // As the pool's buffers, it satisfies any alignment that downstream asks for.
-        let params = gst::AllocationParams::new(gst::MemoryFlags::empty(), 4095, 0, 0);
-        let memory = gst::Allocator::find(None)?.alloc(bytes, Some(&params)).ok()?;
+        let memory = ordinary_memory::allocate(bytes)?;
         let mut output = gst::Buffer::new();
         let new = output.get_mut()?;
         new.append_memory(memory);

@@ -23,6 +23,7 @@ mod host_registration;
 mod imp;
 mod lifecycle;
 mod missing;
+mod ordinary_memory;
 mod output_pool;
 mod pinned_allocator;
 mod region_message;

@@ -10,7 +10,7 @@ use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
-use super::output_pool::EmptyPool;
+use super::output_pool::Preallocation;
 use super::region_settings::RegionMode;
 use super::regions::RegionTracker;
 use super::stream_format::StreamFormat;
@@ -47,8 +47,8 @@ pub struct Stream {
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
     pub downstream_takes_video_meta: bool,
-    /// The element's own pool for output in host memory, before it has a buffer.
-    pub empty_pool: Option<EmptyPool>,
+    /// That of the element's own pool for output in host memory, until a frame acquires a buffer.
+    pub preallocation: Option<Preallocation>,
     /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
     pub pending_error: Option<FrameFailure>,
     /// The stream for pools of CUDA memory whose configuration names none.
@@ -68,7 +68,7 @@ impl Stream {
             mode: RegionMode::Frame,
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
-            empty_pool: None,
+            preallocation: None,
             pending_error: None,
             cuda_stream,
         }
@@ -110,16 +110,6 @@ impl Stream {
         let frames = VideoFramePair::map(input, output, format, self.engine.active() == Backend::Cuda)?;
         self.in_flight.push_back(self.engine.submit(self.options, frames)?);
         Ok(())
-    }
-
-    /// The bytes of an output buffer in ordinary memory, if the next output is not to be acquired from the pool: the first one is
-    /// not.
-    pub fn ordinary_output_bytes(&mut self) -> Option<usize> {
-        if self.empty_pool.as_ref()?.is_started() {
-            self.empty_pool = None;
-            return None;
-        }
-        Some(self.format.as_ref()?.info().size())
     }
 
     /// Notes memory that the device may read, see [`host_registration`].

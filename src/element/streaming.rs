@@ -7,6 +7,7 @@ use gst_video::VideoInterlaceMode;
 
 use super::debug::CAT;
 use super::error::engine_message;
+use super::output_pool::Preallocation;
 use super::region_settings::RegionMode;
 use super::reporting::{post_failure, report_stats, warn_of_fallback};
 use super::state::SharedState;
@@ -106,9 +107,9 @@ pub enum Driven {
 }
 
 /// Submits the queued frame and returns the oldest frame in flight that is due or done. `take_input` returns the queued
-/// frame, if there is one to blur, and `allocate_output` a buffer for its blur: in ordinary memory if it gets its size in
-/// bytes. In passthrough, where the base class
-/// pushes the queued frame itself, all frames in flight are due. A frame of which parts are covered is returned at once.
+/// frame, if there is one to blur, and `allocate_output` a buffer for its blur: in ordinary memory if it is given a size in
+/// bytes, else from the pool. In passthrough, where the base class pushes the queued frame itself, all frames in flight are
+/// due. A frame of which parts are covered is returned at once.
 pub fn drive(
     element: &gst_base::BaseTransform,
     state: &SharedState,
@@ -118,13 +119,22 @@ pub fn drive(
 ) -> Result<Driven, gst::FlowError> {
     // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
     let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
+    let mut preallocation = stream.preallocation.take();
+    let mut has_ordinary_output = false;
     let submit_and_complete = || {
         if let Some(input) = take_input() {
             if let Some(error) = stream.pending_error.take() {
                 return Err(post_failure(element, &error));
             }
-            let ordinary_bytes = stream.ordinary_output_bytes();
-            let allocate_output = |input: &gst::BufferRef| allocate_output(input, ordinary_bytes);
+            let allocate_output = |input: &gst::BufferRef| {
+                let ordinary_bytes = preallocation.as_ref().and_then(Preallocation::ordinary_bytes);
+                has_ordinary_output = ordinary_bytes.is_some();
+                if !has_ordinary_output {
+                    // Waits for its thread.
+                    preallocation = None;
+                }
+                allocate_output(input, ordinary_bytes)
+            };
             match stream.task {
                 FrameTask::Blur => (),
                 FrameTask::Cover(..) => {
@@ -142,9 +152,10 @@ pub fn drive(
         Ok(output.map_or(Driven::Nothing, Driven::Output))
     };
     let output = submit_and_complete();
-    if let (Ok(Driven::Output(_)), Some(pool)) = (&output, &mut stream.empty_pool) {
-        pool.start();
+    if let Some(preallocation) = preallocation.as_mut().filter(|_| has_ordinary_output && output.is_ok()) {
+        preallocation.start();
     }
+    stream.preallocation = preallocation;
     if output.is_err() {
         // An error is posted once, and no frame is pushed after it.
         stream.discard_in_flight();

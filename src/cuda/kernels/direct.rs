@@ -24,7 +24,7 @@ struct Geometry {
     resident: [u32; 5],
 }
 
-/// By radius.
+/// One for each largest radius.
 const GEOMETRIES: [Geometry; 3] = [
     Geometry { radius: DirectRadius::Short, largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3] },
     Geometry { radius: DirectRadius::Medium, largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2] },
@@ -93,7 +93,7 @@ impl Geometry {
             let rows = |plane: &PlaneBlur| strips(&plane.layout) * (plane.rows.len() as u32).max(segment);
             let all_rows: u32 = batch.planes().iter().map(rows).sum();
             let one_each = segment * TENSOR_DIRECT_WARPS * limits.multiprocessors;
-            let blocks = all_rows.saturating_sub(one_each / 50).div_ceil(one_each);
+            let blocks = all_rows.saturating_sub(one_each / 50).div_ceil(one_each).max(1);
             let turns = u64::from(blocks.div_ceil(resident));
             u64::from((segment + UNIT * (self.tiles() - 1) + START_ROWS) * (17 + 3 * blocks.min(resident))) * turns
         };

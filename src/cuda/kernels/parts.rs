@@ -12,11 +12,11 @@ include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
 struct Group {
     /// Whether it is that of the PTX, which the driver compiles for any device.
     is_portable: bool,
-    /// Its kernels for interleaved bytes.
+    /// Which kernels its images have.
     kernel_set: KernelSet,
     /// In the order of their capabilities.
     images: &'static [ImageName],
-    /// By part; `None` for parts with the other kernels for interleaved bytes.
+    /// By part; `None` for parts of the other kernel set.
     files: [Option<&'static [u8]>; Part::ALL.len()],
 }
 
@@ -78,7 +78,7 @@ impl ImageSet {
         self.image.name
     }
 
-    /// The kernels for interleaved bytes.
+    /// Which kernels its images have.
     pub fn kernel_set(&self) -> KernelSet {
         self.group.kernel_set
     }

@@ -215,6 +215,12 @@ mod tests {
                 assert_eq!(kernels(layout, size), (vec![Kernel::Rows(family), Kernel::Columns], size == 1));
             }
         }
+        // A plane that leaves most of a device idle has the shortest segments.
+        let small = PlaneLayout::new(160, 90, 4, 8);
+        let taps_of_small = taps(7, small);
+        let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(small, &taps_of_small) };
+        let Args::Tensor(args) = launches(&batch(plane), 0, PassStrategy::Best, H200)[0].args else { unreachable!() };
+        assert_eq!(args.planes[0].segment_rows, 16);
         // A plane without such a kernel does not take others off the tensor cores.
         let (some, none) = (taps(7, layout(1, 8)), taps(1, layout(1, 8)));
         let planes = [&some, &none, &some]

@@ -143,11 +143,11 @@ impl Steps<'_> {
             }
         };
         let help = || {
-            if let Some(recording) = unloaded.filter(|_| !is_loading.swap(true, Ordering::Relaxed)) {
+            match unloaded.filter(|_| !is_loading.swap(true, Ordering::Relaxed)) {
                 // What fails to load is tried again, and reported, when it is launched.
-                drop(self.selector.load_for(recording));
+                Some(recording) => drop(self.selector.load_for(recording)),
+                None => prefault_rows(),
             }
-            prefault_rows();
         };
         let upload = || {
             // SAFETY: as the caller promises, the source lives and is not written.
@@ -155,7 +155,7 @@ impl Steps<'_> {
             prefault_rows();
             Ok(())
         };
-        let helpers = if prefault.is_some() { threads.count() } else { usize::from(unloaded.is_some()) };
+        let helpers = usize::from(unloaded.is_some()) + usize::from(prefault.is_some());
         if helpers == 0 { upload() } else { threads.run_with_helpers(helpers, help, upload) }
     }
 
