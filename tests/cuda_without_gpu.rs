@@ -3,12 +3,11 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
-
 use common::cases;
 use common::fake_driver::{Counts, FakeDriver};
 use common::oracle::Image as Picture;
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
+use common::wait_until;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::PassStrategy;
@@ -225,15 +224,6 @@ fn frames_in_pinned_memory_cause_no_host_copies() {
     assert_eq!(driver.counts().pinned_blocks, 0, "pinned memory is leaked");
 }
 
-/// Waits until `done`.
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < Duration::from_secs(20), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// The driver calls of a frame that can fail, how many of them precede the failure, and a part of the message for each.
 const FAILURES: [(&str, i32, i32, &str); 8] = [
     ("cuMemAlloc_v2", 0, OUT_OF_MEMORY, "of device memory"),
@@ -247,7 +237,7 @@ const FAILURES: [(&str, i32, i32, &str); 8] = [
     ("cuEventQuery", 0, ILLEGAL_ADDRESS, "blurring a frame"),
 ];
 
-/// Those of frames that pass through staging buffers.
+/// The failures of frames that pass through staging buffers.
 const STAGED_FAILURES: [(&str, i32, i32, &str); 2] = [
     ("cuMemHostAlloc", 0, OUT_OF_MEMORY, "of pinned host memory"),
     ("cuMemcpyHtoDAsync_v2", 0, ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
@@ -428,8 +418,8 @@ fn mid_stream_failure_leaves_no_region_uncovered() {
     assert!(reached >= 7, "{reached} functions are called for a covered frame");
 }
 
-/// The thread that the frames are pushed on makes no output buffer either: the first output is in ordinary memory, and has all
-/// metadata. A pool that has to have buffers before the first frame is asked for that one too.
+/// The thread that the frames are pushed on allocates no output buffer either: the first output is in ordinary memory, and has all
+/// metadata. A pool with a minimum of buffers allocates them for the first output, on this thread.
 #[test]
 fn streaming_thread_allocates_no_pinned_memory() {
     let driver = FakeDriver::new();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::Noise;
 use common::fake_driver::FakeDriver;
+use common::wait_until;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, Memory};
 use gstcudagaussblur::engine::{Engine, EngineError, FrameAccess, InFlightFrame};
@@ -100,14 +101,6 @@ fn submit(engine: &mut Engine, size: [u32; 2], seed: u64) -> InFlightFrame<Ordin
 fn blur(engine: &mut Engine, size: [u32; 2], seed: u64) {
     let frame = submit(engine, size, seed);
     engine.complete(frame).unwrap().frame.check();
-}
-
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < LONG, "waited {LONG:?} for {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// This thread, on which the frames are submitted, allocates no pinned memory. Once it is allocated, frames pass through it.

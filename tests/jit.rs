@@ -132,7 +132,7 @@ fn case(sigma: f64, channels: u8) -> Case {
     Case::of(sigma, 0, PlaneLayout::new(40, 8, channels, 16), [3, 0], Content::Noise)
 }
 
-/// Frames that are not specialised where there are tensor cores.
+/// Frames of bytes, which are not specialised where there are tensor cores, as are 16-bit frames of one and two samples.
 fn bytes(sigma: f64) -> Case {
     Case::of(sigma, 0, PlaneLayout::new(40, 8, 1, 8), [3, 0], Content::Noise)
 }

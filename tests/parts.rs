@@ -4,26 +4,15 @@
 mod common;
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use common::fake_driver::FakeDriver;
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
+use common::wait_until;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
 const NO_BINARY_FOR_GPU: i32 = 209;
 const DEVICES: i32 = 16;
-const LONG: Duration = Duration::from_secs(20);
-
-/// Waits until `done`.
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < LONG, "waited {LONG:?} for {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Pushes a frame and compares it.
 fn push(blur: &mut Blur, info: &gst_video::VideoInfo, seed: u64, sigma: f64, kernel_size: u32) {
     blur.element.set_property("sigma", sigma);

@@ -89,6 +89,11 @@ impl KernelSelector {
         self.prebuilt().map_or(KernelSet::CudaCores, PrebuiltKernels::kernel_set)
     }
 
+    /// Whether the prebuilt images are PTX.
+    pub fn is_portable(&self) -> bool {
+        self.prebuilt().is_ok_and(PrebuiltKernels::is_portable)
+    }
+
     /// The key of the specialised kernel for a batch, if one would be the fastest.
     fn key(&self, batch: &LaunchBatch) -> Option<SpecialisationKey> {
         let gains = self.request.is_some() && strategy::gains_from_specialisation(batch, self.device().limits());

@@ -238,8 +238,8 @@ pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
     range.is_host && is_inside && !process::stale_registrations().contains(&range.start)
 }
 
-/// Whether the driver knows neither the first nor the last of these bytes, and no stale registration begins among them, so that it
-/// copies from and to them as pageable memory. A context is current.
+/// Whether the driver knows neither the first nor the last of these bytes, and no stale registration begins among them (one
+/// that begins before them is still known to it), so that it copies from and to them as pageable memory. A context is current.
 pub fn is_pageable(address: *const u8, bytes: usize) -> bool {
     let (start, last) = (address as usize, bytes.saturating_sub(1));
     let is_unknown = [address, address.wrapping_add(last)].into_iter().all(|address| known_range(address).is_none());
@@ -254,7 +254,8 @@ struct KnownRange {
     bytes: usize,
 }
 
-/// That of an address; `None` for an address that the driver does not know. A context is current.
+/// The allocation or registration that an address lies in; `None` if the driver knows none. A query that fails counts as known,
+/// so that the memory is staged. A context is current.
 fn known_range(address: *const u8) -> Option<KnownRange> {
     use sys::CUpointer_attribute as Attribute;
     let (mut kind, mut start, mut size) = (0_u32, 0_usize, 0_usize);

@@ -33,8 +33,8 @@ pub fn planes([sources, destinations]: FramePlanes) -> DevicePlanes {
 pub struct Origins(Vec<u64>);
 
 impl Origins {
-    /// Replaces them by those of a frame with as many planes as the relative addresses were made for. Returns whether they were
-    /// others.
+    /// Replaces the origins by those of a frame with as many planes as the relative addresses were made for. Returns whether any
+    /// changed.
     pub fn set(&mut self, planes: FramePlanes, workspace: u64) -> bool {
         let addresses = planes.into_iter().flatten().map(|plane| plane.address);
         let origins = [0, workspace].into_iter().chain(addresses);

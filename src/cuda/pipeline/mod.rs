@@ -118,13 +118,13 @@ pub struct Pipeline {
     threads: Arc<Threads>,
     /// Slots of no frame.
     idle: Vec<FrameSlot>,
-    /// Those for staging buffers.
+    /// Requests for staging buffers, which are allocated in the background.
     pinned_requests: PinnedRequests,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
     /// The commands of the last such frame that was blurred as a whole.
     recorded: Option<RecordedFrame>,
-    /// Those of the last frame with an upload or a download: with bands, and in one band.
+    /// The commands of the last frame with an upload or a download: in bands, and in one band.
     recorded_transfers: [Option<RecordedFrame>; 2],
     /// Created with the first such frame whose regions are blurred in a copy.
     frame_copy: Option<FrameCopy>,
@@ -229,13 +229,13 @@ impl Pipeline {
         let requested = if is_single { Some(1) } else { options.bands };
         let frame_planes = [&planes.sources[..], &planes.destinations[..]];
         // While the driver copies the source of a first frame, its kernels are loaded. Those of other frames are loaded before
-        // anything is enqueued: loading between launches would keep the device waiting.
-        let mut recorded = match paths[0] {
-            TransferPath::Pageable => None,
-            _ => {
-                let cached = &mut self.recorded_transfers[usize::from(is_single)];
-                Some(RecordedFrame::get(cached, selector, plan, frame_planes, requested)?)
-            }
+        // anything is enqueued: loading between launches would keep the device waiting. So are portable kernels, because the
+        // calling thread would wait busily while the driver compiles them.
+        let mut recorded = if paths[0] == TransferPath::Pageable && !selector.is_portable() {
+            None
+        } else {
+            let cached = &mut self.recorded_transfers[usize::from(is_single)];
+            Some(RecordedFrame::get(cached, selector, plan, frame_planes, requested)?)
         };
         let record = |workspace| [Recording::new(plan, &planes, workspace, selector.kernel_set(), None)];
         let (bytes, bands) = match &recorded {

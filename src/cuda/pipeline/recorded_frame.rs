@@ -30,7 +30,7 @@ pub struct RecordedFrame {
     keys: Vec<SpecialisationKey>,
     workspace_bytes: usize,
     bands: Arc<[Band]>,
-    /// Of every band.
+    /// The commands of every band.
     commands: Vec<SelectedCommands>,
     /// The relative addresses that the commands were recorded with, in the order of the commands.
     relative: Vec<u64>,
@@ -43,7 +43,8 @@ fn pitches(planes: FramePlanes) -> impl Iterator<Item = usize> {
 
 impl RecordedFrame {
     /// The commands in `slot` if they are for frames with this plan and these pitches, else new ones in so many bands, `None` for
-    /// as many as measured fastest; the number is the same at every call with this slot. Requests specialised kernels for frames that keep needing them.
+    /// as many as measured fastest; the number is the same at every call with this slot. Requests specialised kernels for frames
+    /// that keep needing them.
     pub fn get<'a>(
         slot: &'a mut Option<Self>,
         selector: &mut KernelSelector,

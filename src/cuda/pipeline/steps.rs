@@ -38,9 +38,9 @@ impl<'a> Streams<'a> {
 
 /// The kernels of a frame.
 pub enum TransferCommands<'a> {
-    /// Of every band, loaded, with the frame's addresses.
+    /// The commands of every band, loaded, with this frame's addresses.
     Recorded(&'a RecordedFrame),
-    /// Of a frame in one band. They are loaded while it is uploaded.
+    /// A frame in one band, whose kernels are loaded during the upload.
     Unloaded { recording: &'a [Recording<'a>; 1], workspace: u64 },
 }
 
@@ -121,7 +121,7 @@ impl Steps<'_> {
         Ok(specialised)
     }
 
-    /// Enqueues the upload of the first band. Meanwhile other threads load the kernels, if they are not loaded, and make the
+    /// Enqueues the upload of the first band. Meanwhile other threads load the kernels, if they are not loaded, and touch the
     /// pages of pageable memory that the driver is to write.
     ///
     /// # Safety

@@ -53,7 +53,7 @@ pub struct FrameBuffers {
     /// Size of the block.
     bytes: usize,
     staging: Option<PinnedMemory>,
-    /// That of the staging buffer.
+    /// The pending allocation of the staging buffer.
     request: Option<PinnedRequest>,
     /// Frames that would have used the staging buffer.
     unstaged_frames: u32,
@@ -102,8 +102,8 @@ impl FrameBuffers {
         Ok(self.staging.is_some())
     }
 
-    /// Called for each frame that lacks the staging buffer. Requests it for the frame with this number, counted from 1 on, and for
-    /// later ones, unless it was requested before.
+    /// Called for each frame that lacks the staging buffer. Requests it for the frame with this number, counted from 1 on, and
+    /// for later ones, unless it was requested before.
     pub fn request_staging(&mut self, from_frame: u32, requests: &mut PinnedRequests) {
         self.unstaged_frames = self.unstaged_frames.saturating_add(1);
         if self.unstaged_frames >= from_frame {
