@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The steps of a frame, band by band: upload, kernels, download. What is resident is neither uploaded nor downloaded.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::TransferPath;
 use super::frame_slot::{BandEvents, FrameSlot};
@@ -121,8 +121,8 @@ impl Steps<'_> {
         Ok(specialised)
     }
 
-    /// Enqueues the upload of the first band. Meanwhile other threads load the kernels, if they are not loaded, and touch the
-    /// pages of pageable memory that the driver is to write.
+    /// Enqueues the upload of the first band. Meanwhile other threads load the kernels, if they are not loaded, and touch the huge
+    /// pages that the driver is to write.
     ///
     /// # Safety
     /// See [`Steps::enqueue`].
@@ -135,28 +135,20 @@ impl Steps<'_> {
             TransferCommands::Unloaded { recording, .. } => Some(recording),
             TransferCommands::Recorded(_) => None,
         };
-        let is_loading = AtomicBool::new(unloaded.is_none());
-        let prefault_rows = || {
-            if let Some(prefault) = &prefault {
-                // SAFETY: the destination is valid and has these layouts, and nobody else accesses it, as the caller promises.
-                unsafe { prefault.run() };
+        let next = AtomicUsize::new(0);
+        let help = || match next.fetch_add(1, Ordering::Relaxed) {
+            0 => {
+                if let Some(prefault) = &prefault {
+                    // SAFETY: the destination is valid and has these layouts, and nobody else accesses it, as the caller promises.
+                    unsafe { prefault.run() };
+                }
             }
+            // What fails to load is tried again, and reported, when it is launched.
+            _ => drop(unloaded.map(|recording| self.selector.load_for(recording))),
         };
-        let help = || {
-            match unloaded.filter(|_| !is_loading.swap(true, Ordering::Relaxed)) {
-                // What fails to load is tried again, and reported, when it is launched.
-                Some(recording) => drop(self.selector.load_for(recording)),
-                None => prefault_rows(),
-            }
-        };
-        let upload = || {
-            // SAFETY: as the caller promises, the source lives and is not written.
-            unsafe { self.upload(0) }?;
-            prefault_rows();
-            Ok(())
-        };
-        let helpers = usize::from(unloaded.is_some()) + usize::from(prefault.is_some());
-        if helpers == 0 { upload() } else { threads.run_with_helpers(helpers, help, upload) }
+        // SAFETY: as the caller promises, the source lives and is not written.
+        let upload = || unsafe { self.upload(0) };
+        if prefault.is_none() && unloaded.is_none() { upload() } else { threads.run_with_helpers(2, help, upload) }
     }
 
     fn events(&self, band: usize) -> &BandEvents {
