@@ -13,6 +13,7 @@ use gst_video::VideoFormat;
 
 const NO_BINARY_FOR_GPU: i32 = 209;
 const DEVICES: i32 = 16;
+
 /// Pushes a frame and compares it.
 fn push(blur: &mut Blur, info: &gst_video::VideoInfo, seed: u64, sigma: f64, kernel_size: u32) {
     blur.element.set_property("sigma", sigma);

@@ -15,28 +15,30 @@ pub fn allocate(bytes: usize) -> Option<gst::Memory> {
 struct HugePages {
     map: *mut std::ffi::c_void,
     map_bytes: usize,
-    /// Of what is used, which starts on a huge page.
+    /// Of what is used, which starts on a page.
     offset: usize,
     bytes: usize,
 }
 
 #[cfg(target_os = "linux")]
 impl HugePages {
-    /// Of the processors that have GPUs beside them.
+    /// Of x86, and of Arm if its pages have 4 kB.
     const HUGE_PAGE: usize = 2 << 20;
+    const SMALL_PAGE: usize = 4 << 10;
 
     fn new(bytes: usize) -> Option<Self> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+        let page = if bytes < Self::HUGE_PAGE { Self::SMALL_PAGE } else { Self::HUGE_PAGE };
         // The last page too can be a huge one.
-        let used_bytes = bytes.checked_next_multiple_of(Self::HUGE_PAGE)?;
-        let map_bytes = used_bytes.checked_add(Self::HUGE_PAGE)?;
+        let used_bytes = bytes.checked_next_multiple_of(page)?;
+        let map_bytes = used_bytes.checked_add(page)?;
         // SAFETY: a new mapping at an address that the system chooses.
         let map = unsafe {
             mmap_anonymous(std::ptr::null_mut(), map_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         };
         let map = map.ok()?;
-        let offset = map.align_offset(Self::HUGE_PAGE);
-        // Without huge pages the memory has small ones.
+        let offset = map.align_offset(page);
+        // Where there are no huge pages, the memory has small ones.
         // SAFETY: the range is in the mapping, and the advice does not change what it holds.
         let _ = unsafe { madvise(map.byte_add(offset), used_bytes, Advice::LinuxHugepage) };
         Some(Self { map, map_bytes, offset, bytes })
