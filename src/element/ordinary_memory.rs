@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Ordinary memory for an output frame, in pages as large as the system has: it makes a page when that is first written, and a
-//! frame of small pages takes longer to make than to blur.
+//! Ordinary memory for an output frame, in huge pages where the system has them: a page fault for each small page of a frame
+//! takes longer than the blur.
+
+#[cfg(target_os = "linux")]
+use crate::filter::plane::HUGE_PAGE;
+
+#[cfg(target_os = "linux")]
+const SMALL_PAGE: usize = 4 << 10;
 
 /// Memory of so many bytes. Its start has at least the alignment of a page.
 pub fn allocate(bytes: usize) -> Option<gst::Memory> {
     #[cfg(target_os = "linux")]
     return HugePages::new(bytes).map(gst::Memory::from_mut_slice);
     #[cfg(not(target_os = "linux"))]
-    return gst::Memory::from_mut_slice(vec![0; bytes]).into();
+    return gst::Memory::from_mut_slice(vec![0_u8; bytes]).into();
 }
 
-/// A mapping of its own.
+/// Memory that is mapped for one frame.
 #[cfg(target_os = "linux")]
 struct HugePages {
     map: *mut std::ffi::c_void,
     map_bytes: usize,
-    /// Of what is used, which starts on a page.
+    /// From the start of the mapping to the first page in use.
     offset: usize,
     bytes: usize,
 }
 
 #[cfg(target_os = "linux")]
 impl HugePages {
-    /// Of x86, and of Arm if its pages have 4 kB.
-    const HUGE_PAGE: usize = 2 << 20;
-    const SMALL_PAGE: usize = 4 << 10;
-
     fn new(bytes: usize) -> Option<Self> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        let page = if bytes < Self::HUGE_PAGE { Self::SMALL_PAGE } else { Self::HUGE_PAGE };
+        let page = if bytes < HUGE_PAGE { SMALL_PAGE } else { HUGE_PAGE };
         // The last page too can be a huge one.
         let used_bytes = bytes.checked_next_multiple_of(page)?;
         let map_bytes = used_bytes.checked_add(page)?;
@@ -65,7 +67,7 @@ impl Drop for HugePages {
 #[cfg(target_os = "linux")]
 unsafe impl Send for HugePages {}
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     #[test]
     fn memory_is_aligned_and_writable_to_its_end() {
@@ -74,6 +76,8 @@ mod tests {
             let memory = super::allocate(bytes).expect("memory");
             let mut memory = memory.into_mapped_memory_writable().expect("writable memory");
             assert_eq!((memory.len(), memory.as_ptr() as usize % 4096), (bytes, 0));
+            let starts_on_huge_page = (memory.as_ptr() as usize).is_multiple_of(super::HUGE_PAGE);
+            assert!(bytes < super::HUGE_PAGE || starts_on_huge_page, "{bytes} bytes");
             memory.as_mut_slice().fill(7);
         }
     }

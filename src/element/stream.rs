@@ -47,7 +47,7 @@ pub struct Stream {
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
     pub downstream_takes_video_meta: bool,
-    /// That of the element's own pool for output in host memory, until a frame acquires a buffer.
+    /// The preallocation of the element's own pool for output in host memory, until a frame acquires a buffer.
     pub preallocation: Option<Preallocation>,
     /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
     pub pending_error: Option<FrameFailure>,

@@ -6,7 +6,6 @@
 use std::ops::Range;
 
 use super::abi::*;
-use super::direct;
 use super::geometry::{self, radii};
 use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
@@ -39,7 +38,7 @@ impl PlaneBlur<'_> {
         let family = PixelFamily::of(&self.layout);
         self.kernel_set == KernelSet::TensorCores
             && PixelFamily::DIRECT.contains(&family)
-            && direct::largest_radius(family, self.taps).is_some_and(|radius| radius <= TENSOR_RADIUS_MAX)
+            && geometry::largest_radius(family, self.taps).is_some_and(|radius| radius <= TENSOR_RADIUS_MAX)
     }
 }
 

@@ -4,12 +4,11 @@
 
 use super::abi::*;
 use super::batch::{LaunchBatch, PlaneBlur};
-use super::geometry::{radii, yuv422_bits};
+use super::geometry::{largest_radius, yuv422_bits};
 use super::tensor::packed_taps;
 use crate::cuda::driver::Grid;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::operation::PlaneTaps;
 
 /// Output rows that a warp processes at a time.
 const UNIT: u32 = 16;
@@ -17,7 +16,7 @@ const UNIT: u32 = 16;
 /// What depends on the largest radius of a kernel.
 struct Geometry {
     radius: DirectRadius,
-    /// The largest radius on either axis.
+    /// The largest radius that it has kernels for: see [`largest_radius`].
     largest: u32,
     /// By family, in the order of [`PixelFamily::DIRECT`]: blocks that a multiprocessor holds at a time, by the registers of
     /// the kernels for sm_90.
@@ -35,15 +34,6 @@ const GEOMETRIES: [Geometry; 3] = [
 const MOST_UNITS: u32 = 17;
 /// What a warp's start costs, in rows.
 const START_ROWS: u32 = 80;
-
-/// The largest radius of a plane in terms of [`Geometry::largest`], which for the chroma of packed 4:2:2 along rows is half
-/// as large; `None` if a radius is 0.
-pub fn largest_radius(family: PixelFamily, taps: &PlaneTaps) -> Option<u32> {
-    let [rows, columns, chroma] = radii(taps);
-    let chroma = if family == PixelFamily::Yuv422 { (2 * chroma).saturating_sub(1) } else { chroma };
-    let all = [rows, columns, chroma];
-    all.into_iter().max().filter(|_| !all.contains(&0))
-}
 
 /// The geometry for all planes of a batch, if there are kernels for it.
 fn geometry(batch: &LaunchBatch) -> Option<&'static Geometry> {

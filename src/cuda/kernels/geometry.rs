@@ -14,6 +14,15 @@ pub fn radii(taps: &PlaneTaps) -> [u32; 3] {
     [&taps.rows, &taps.columns, &taps.chroma_rows].map(|taps| taps.radius() as u32)
 }
 
+/// The largest radius of a plane on either axis, with that of the chroma of packed 4:2:2 along rows counted in luma samples; `None`
+/// if a radius is 0.
+pub fn largest_radius(family: PixelFamily, taps: &PlaneTaps) -> Option<u32> {
+    let [rows, columns, chroma] = radii(taps);
+    let chroma = if family == PixelFamily::Yuv422 { (2 * chroma).saturating_sub(1) } else { chroma };
+    let all = [rows, columns, chroma];
+    all.into_iter().max().filter(|_| !all.contains(&0))
+}
+
 /// BlurPlane::yuv422 of a plane.
 pub fn yuv422_bits(layout: &PlaneLayout) -> u32 {
     match layout.sample_layout {

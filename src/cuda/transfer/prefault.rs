@@ -5,10 +5,7 @@
 use std::mem::MaybeUninit;
 
 use crate::filter::frame::PlaneLayout;
-use crate::filter::plane::HostPlaneMut;
-
-/// Of x86 and of Arm with small pages of 4 kB.
-const HUGE_PAGE: usize = 2 << 20;
+use crate::filter::plane::{HUGE_PAGE, HostPlaneMut};
 
 /// A frame of which a thread touches the pages.
 pub struct Prefault<'a> {
