@@ -3,6 +3,7 @@
 mod common;
 
 use common::Noise;
+use common::cases::{Case, Content};
 use common::device_frames::{Block, Streams, check_blur};
 use common::fake_driver::FakeDriver;
 use common::pictures::{self, resized};
@@ -12,7 +13,7 @@ use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
-use gstcudagaussblur::engine::{Engine, FrameAccess};
+use gstcudagaussblur::engine::{Engine, FrameAccess, Stats};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
@@ -199,6 +200,33 @@ fn times_that_cannot_be_cost_no_frame() {
         }
         let times = ["upload", "kernel", "download"].map(|stage| stat(&blur, &format!("{stage}-mean-ns")));
         assert_eq!(times, [0; 3], "{milliseconds} ms");
+    }
+    machine.clear_faults();
+}
+
+/// The first 16 frames are timed and then one in eight. The others are ordered by events without times.
+#[test]
+fn frames_that_are_not_timed_are_blurred_the_same() {
+    let machine = FakeDriver::new();
+    for bands in [1, 3] {
+        let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(bands));
+        let mut timed = Vec::new();
+        for frame in 0..40_u16 {
+            // The time tells which frame it is of.
+            let milliseconds = frame + 1;
+            machine.elapsed(f32::from(milliseconds));
+            let layout = PlaneLayout::new(24, 200, 1, 8);
+            let (sigma, content) =
+                [(1.0, Content::Noise), (2.0, Content::Extremes), (3.0, Content::Flat)][frame as usize % 3];
+            Case::of(sigma, 0, layout, [0; 2], content).check_engine(&mut engine);
+            let Stats { upload, kernel, download, .. } = engine.stats();
+            let times = [upload, kernel, download].map(|step| step.last.as_millis());
+            if times == [u128::from(milliseconds); 3] {
+                timed.push(frame);
+            }
+        }
+        let expected: Vec<u16> = (0..16).chain([16, 24, 32]).collect();
+        assert_eq!(timed, expected, "{bands} bands");
     }
     machine.clear_faults();
 }

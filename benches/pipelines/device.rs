@@ -1,5 +1,5 @@
 //! Frames in CUDA memory from source to sink: the time that the element takes on the streaming thread and on the
-//! device.
+//! device. `identity` in its place shows what the pads, the probes and a thread that has just woken cost by themselves.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use crate::common::{Outcome, device_planes, processor_time, time_of_frame};
 use crate::push_pipeline::{Memory, PushPipeline, SINK};
 use crate::{SIGMA, SIZE, video, warm_up};
 
-/// The number of frames for which the thread's processor time is measured, and the interval between them. Without the
-/// interval the thread would also wait for the device.
+/// The number of frames for which the thread's processor time is measured, after as many others, and the interval between
+/// them. Without the interval the thread would also wait for the device.
 const PACED: u64 = 300;
 const PACE: Duration = Duration::from_millis(1);
 /// The number of frames at full speed.
@@ -27,9 +27,10 @@ const FAST: u64 = 3000;
 pub fn table() -> Outcome<()> {
     println!("\nCUDA memory to CUDA memory, sigma {SIGMA}, k={SIZE}, elements in a row; µs per frame\n");
     println!(
-        "| frame | elements | thread's processor time, each | kernel, by the stats | kernel alone | full speed, each |"
+        "| frame | elements | thread's processor time, each | the same of identity | kernel, by the stats | kernel alone | \
+         full speed, each |"
     );
-    println!("| --- | --- | --- | --- | --- | --- |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
     for (name, format, width, height) in [
         ("1080p NV12", VideoFormat::Nv12, 1920, 1080),
         ("4K NV12", VideoFormat::Nv12, 3840, 2160),
@@ -40,7 +41,8 @@ pub fn table() -> Outcome<()> {
         let alone = microseconds(alone(&info)?);
         for elements in [1, 2, 5, 10] {
             let [processor, kernel, fast] = run(&info, elements)?;
-            println!("| {name} | {elements} | {processor:.1} | {kernel:.1} | {alone:.1} | {fast:.1} |");
+            let identity = microseconds(identity(&info, elements)?);
+            println!("| {name} | {elements} | {processor:.1} | {identity:.1} | {kernel:.1} | {alone:.1} | {fast:.1} |");
         }
     }
     Ok(())
@@ -56,17 +58,7 @@ fn run(info: &VideoInfo, elements: u32) -> Outcome<[f64; 3]> {
     let description = format!("cudagaussblur name=in {blur} ! {chain}{SINK}");
     let pipeline = PushPipeline::with_feature(&description, info, Some("memory:CUDAMemory"))?;
     let frames = pipeline.frames(Memory::Offered)?.ok_or("the element offers no pool of CUDA memory")?;
-    for (number, frame) in (0..300).zip(frames.iter().cycle()) {
-        pipeline.push(frame, number)?;
-        thread::sleep(PACE);
-    }
-    let mut processor = Duration::ZERO;
-    for (number, frame) in (0..PACED).zip(frames.iter().cycle()) {
-        let before = processor_time();
-        pipeline.push(frame, number)?;
-        processor += processor_time() - before;
-        thread::sleep(PACE);
-    }
+    let processor = paced(&pipeline, &frames)?;
     let stats = pipeline.first_element().property::<gst::Structure>("stats");
     assert_eq!(stats.get::<u64>("frames-on-device")?, stats.get::<u64>("frames")?, "frames were copied to the host");
     let begun = Instant::now();
@@ -77,7 +69,29 @@ fn run(info: &VideoInfo, elements: u32) -> Outcome<[f64; 3]> {
     let fast = begun.elapsed() / FAST as u32;
     let kernel = Duration::from_nanos(stats.get::<u64>("kernel-last-ns")?);
     let each = |time: Duration| microseconds(time) / f64::from(elements);
-    Ok([each(processor / PACED as u32), microseconds(kernel), each(fast)])
+    Ok([each(processor), microseconds(kernel), each(fast)])
+}
+
+/// The thread's processor time per frame, for frames that come at an interval.
+fn paced(pipeline: &PushPipeline, frames: &[gst::Buffer]) -> Outcome<Duration> {
+    let mut processor = Duration::ZERO;
+    for (number, frame) in (0..2 * PACED).zip(frames.iter().cycle()) {
+        let before = processor_time();
+        pipeline.push(frame, number)?;
+        if number >= PACED {
+            processor += processor_time() - before;
+        }
+        thread::sleep(PACE);
+    }
+    Ok(processor / PACED as u32)
+}
+
+/// The thread's processor time per frame and element if the elements are `identity`.
+fn identity(info: &VideoInfo, elements: u32) -> Outcome<Duration> {
+    let description = format!("identity name=in ! {}{SINK}", "identity ! ".repeat(elements as usize - 1));
+    let pipeline = PushPipeline::new(&description, info)?;
+    let frames = pipeline.frames(Memory::Recycled)?.expect("memory of its own");
+    Ok(paced(&pipeline, &frames)? / elements)
 }
 
 /// The time of a frame's kernels, without the element.

@@ -299,8 +299,8 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
                     frames-dropped, and of the last frame regions and covered-area (0 to 1); of frames-cuda: \
                     frames-on-device (stayed in CUDA memory), frames-pinned-in and frames-pinned-out (input or \
                     output in pinned memory). bytes-copied: by the CPU, to and from staging buffers. Kernels: kernel \
-                    (in use), form (direct or wide), compiling, compile-last-ns, compile-last-from. Times per blurred frame \
-                    in ns: upload-, kernel- and download-, each with last-ns and mean-ns",
+                    (in use), form (direct or wide), compiling, compile-last-ns, compile-last-from. Times of the last \
+                    timed frame (one in eight) and of all of them, in ns: upload-, kernel- and download-, each with last-ns and mean-ns",
             )
             .read_only()
             .build(),

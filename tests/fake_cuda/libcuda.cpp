@@ -90,6 +90,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 struct Event {
   Context* context;
+  bool has_time;
   Clock::time_point time;
   // The stream of the last record, and the number of its item there.
   Stream* stream = nullptr;
@@ -367,10 +368,11 @@ int cuStreamDestroy_v2(Stream* stream) {
 // GStreamer 1.22 loads the name without a version.
 int cuStreamDestroy(Stream* stream) { return cuStreamDestroy_v2(stream); }
 
-int cuEventCreate(Event** event, unsigned) {
+int cuEventCreate(Event** event, unsigned flags) {
   ENTER(true);
+  constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
   state.events++;
-  *event = new Event{current.back()};
+  *event = new Event{current.back(), (flags & CU_EVENT_DISABLE_TIMING) == 0};
   return CUDA_SUCCESS;
 }
 int cuEventRecord(Event* event, Stream* stream) {
@@ -401,6 +403,8 @@ int cuEventSynchronize(Event* event) {
 }
 int cuEventElapsedTime(float* milliseconds, Event* begin, Event* end) {
   ENTER(true);
+  for (const Event* event : {begin, end})
+    if (!event->has_time || event->stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *milliseconds = std::isnan(state.elapsed)
                       ? std::chrono::duration<float, std::milli>(end->time - begin->time).count()
                       : state.elapsed;

@@ -22,12 +22,13 @@ pub struct FrameSlot {
     pub source: FrameBuffers,
     pub destination: FrameBuffers,
     workspace: Workspace,
-    /// Before the first step.
+    /// Before the first step of a frame that is timed.
     pub begin: Event,
-    first: BandEvents,
-    last: BandEvents,
-    /// Those of the bands between the first and the last, without times: with them, a frame takes 5 to 10 µs longer.
-    middle: Vec<BandEvents>,
+    /// Of the first and the last band of a frame that is timed.
+    timed: [BandEvents; 2],
+    /// Of all bands; without times, with which a frame takes longer.
+    untimed: Vec<BandEvents>,
+    is_timed: bool,
 }
 
 impl BandEvents {
@@ -50,9 +51,9 @@ impl FrameSlot {
             layouts,
             workspace: Workspace::default(),
             begin: Event::new(device)?,
-            first: BandEvents::new(|| Event::new(device))?,
-            last: BandEvents::new(|| Event::new(device))?,
-            middle: Vec::new(),
+            timed: [BandEvents::new(|| Event::new(device))?, BandEvents::new(|| Event::new(device))?],
+            untimed: Vec::new(),
+            is_timed: false,
         })
     }
 
@@ -86,20 +87,26 @@ impl FrameSlot {
         Ok(self.workspace.address())
     }
 
-    /// Creates events for at least `count` bands.
-    pub fn reserve_events(&mut self, count: usize, device: u32) -> Result<(), CudaError> {
-        while self.middle.len() + 2 < count {
-            self.middle.push(BandEvents::new(|| Event::without_time(device))?);
+    /// Creates events for at least `count` bands of a frame, and says whether the frame is timed.
+    pub fn reserve_events(&mut self, count: usize, is_timed: bool, device: u32) -> Result<(), CudaError> {
+        while self.untimed.len() < count {
+            self.untimed.push(BandEvents::new(|| Event::without_time(device))?);
         }
+        self.is_timed = is_timed;
         Ok(())
+    }
+
+    /// Whether the events of the first and the last band, and [`FrameSlot::begin`], have times.
+    pub fn is_timed(&self) -> bool {
+        self.is_timed
     }
 
     /// The events of a band of `count`, for which there are events.
     pub fn events(&self, band: usize, count: usize) -> &BandEvents {
         match band {
-            0 => &self.first,
-            band if band + 1 == count => &self.last,
-            band => &self.middle[band - 1],
+            0 if self.is_timed => &self.timed[0],
+            band if self.is_timed && band + 1 == count => &self.timed[1],
+            band => &self.untimed[band],
         }
     }
 }

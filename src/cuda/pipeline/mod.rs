@@ -12,6 +12,7 @@ mod recorded_frame;
 mod resident;
 mod steps;
 mod submitted;
+mod timed_frames;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,6 +40,7 @@ use resident::{FrameStreams, ResidentState};
 use steps::{SharedPlanes, Steps, Streams, TransferCommands, resident_planes, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
+use timed_frames::TimedFrames;
 
 /// How a frame gets to the device, or from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +116,8 @@ pub struct Pipeline {
     copy_streams: Arc<CopyStreams>,
     compute: Stream,
     wait: AdaptiveWait,
+    /// Of those with an upload or a download.
+    timed_frames: TimedFrames,
     /// They copy to and from staging buffers.
     threads: Arc<Threads>,
     /// Slots of no frame.
@@ -139,6 +143,7 @@ impl Pipeline {
             copy_streams: shared.copy_streams()?,
             compute: Stream::new(shared.device().id())?,
             wait: AdaptiveWait::default(),
+            timed_frames: TimedFrames::default(),
             threads: process::threads(),
             idle: Vec::new(),
             pinned_requests: PinnedRequests::new(Arc::clone(shared.device())),
@@ -254,7 +259,7 @@ impl Pipeline {
                 TransferCommands::Unloaded { recording: &unloaded, workspace }
             }
         };
-        slot.reserve_events(bands.len(), device)?;
+        slot.reserve_events(bands.len(), self.timed_frames.next_frame(), device)?;
 
         let started = Instant::now();
         // One band of a single frame has nothing to overlap with, and waiting for another stream's event takes time.
@@ -347,6 +352,7 @@ impl Pipeline {
         self.idle.retain(|slot| slot.is_for(layouts));
         if before > self.idle.len() {
             self.wait.reset();
+            self.timed_frames.restart();
         }
         match self.idle.pop() {
             Some(slot) => Ok(slot),
@@ -380,17 +386,19 @@ impl Pipeline {
         } else {
             wait_for_band(count - 1)?;
         }
-        // The next frame has staging buffers and takes less time.
-        if is_alone && !frame.paths.contains(&TransferPath::Pageable) {
-            wait.observe(slot.begin.elapsed_until(&first_wait.downloaded)?);
-        }
         let mut times = frame.times;
-        if frame.paths[0] != TransferPath::Resident {
-            times.upload = Some(slot.begin.elapsed_until(&last.uploaded)?);
-        }
-        times.kernel = Some(first.uploaded.elapsed_until(&last.processed)?);
-        if frame.paths[1] != TransferPath::Resident {
-            times.download = Some(first.processed.elapsed_until(&last.downloaded)?);
+        if slot.is_timed() {
+            // The next frame has staging buffers and takes less time.
+            if is_alone && !frame.paths.contains(&TransferPath::Pageable) {
+                wait.observe(slot.begin.elapsed_until(&first_wait.downloaded)?);
+            }
+            if frame.paths[0] != TransferPath::Resident {
+                times.upload = Some(slot.begin.elapsed_until(&last.uploaded)?);
+            }
+            times.kernel = Some(first.uploaded.elapsed_until(&last.processed)?);
+            if frame.paths[1] != TransferPath::Resident {
+                times.download = Some(first.processed.elapsed_until(&last.downloaded)?);
+            }
         }
         self.idle.extend(frame.slot.take());
         self.pinned_requests.start();

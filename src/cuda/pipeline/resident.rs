@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The part of the pipeline for frames that stay on the device: ordering among streams of other owners, a workspace that frames
-//! of several streams share, and the time of every eighth frame. Nothing waits, unless a frame has no stream.
+//! of several streams share, and the times of some frames. Nothing waits, unless a frame has no stream.
 
 use std::time::Duration;
 
 use super::steps::{resident_stream, wait_for_stream};
+use super::timed_frames::TimedFrames;
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::ValidFrames;
 
 /// Timers in use at once. While all are running, frames are not timed.
 const TIMERS: usize = 4;
-/// Every so many frames one is timed, because that costs half as much as everything else that is enqueued.
-const FRAMES_PER_TIMER: usize = 8;
 
 /// The streams that order the accesses to the two frames.
 #[derive(Clone, Copy)]
@@ -152,7 +151,7 @@ struct TimerPool {
     timers: Vec<Timer>,
     /// The timer of the next frame that is timed.
     next: usize,
-    frames: usize,
+    frames: TimedFrames,
     /// Whether the frame at hand is timed.
     is_timing: bool,
 }
@@ -168,13 +167,12 @@ impl TimerPool {
     fn new(device: u32) -> Result<Self, CudaError> {
         let timer = |_| Ok(Timer { begin: Event::new(device)?, end: Event::new(device)?, is_running: false });
         let timers = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
-        Ok(Self { timers, next: 0, frames: 0, is_timing: false })
+        Ok(Self { timers, next: 0, frames: TimedFrames::default(), is_timing: false })
     }
 
     /// Decides whether the next frame is timed, and returns the time of an earlier one if it is known.
     fn next_frame(&mut self) -> Option<Duration> {
-        self.frames += 1;
-        let is_due = self.frames % FRAMES_PER_TIMER == 1;
+        let is_due = self.frames.next_frame();
         let time = if is_due { self.read() } else { None };
         self.is_timing = is_due && !self.timers[self.next].is_running;
         time

@@ -83,7 +83,9 @@ impl Steps<'_> {
             // SAFETY: the frames' owner says that the streams of resident frames are live and of this context.
             unsafe { wait_for_stream(self.streams.compute, stream, begin) }?;
         }
-        self.streams.upload.record(begin)?;
+        if self.slot.is_timed() {
+            self.streams.upload.record(begin)?;
+        }
         let mut specialised = true;
         let mut process_and_download = |band: usize| -> Result<(), CudaError> {
             // SAFETY: the caller's promise covers the frames and the slot.

@@ -14,7 +14,7 @@ use crate::filter::plan::Plan;
 use crate::filter::plane::HostPlaneMut;
 
 /// How long the steps of a frame took by the device's clock, each from its first band to its last; the steps of several bands
-/// overlap. `None` for a step that the frame does not need.
+/// overlap. `None` for a step that the frame does not need, and for all of them if the frame was not timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     /// Host to device.
