@@ -5,20 +5,10 @@ mod common;
 
 use common::cases::axis;
 use common::video::{self, Blur, blurred, buffer, bus_of, element, info, padded_buffer, picture, read, texts};
-use gst::glib::{self, translate::ToGlibPtr};
+use gst::glib;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::filter::BlurParams;
-
-/// Sets a property through GObject's C function, without the range check of the Rust bindings.
-fn set_property_unchecked(element: &gst::Element, property: &str, value: impl Into<glib::Value>) {
-    let value = value.into();
-    let name = std::ffi::CString::new(property).unwrap();
-    // SAFETY: `element` is a live GObject, and name and value live until the call returns.
-    unsafe {
-        glib::gobject_ffi::g_object_set_property(element.as_ptr().cast(), name.as_ptr(), value.to_glib_none().0);
-    }
-}
 
 /// Asserts that the start fails with one error, and returns its text.
 fn start_fails(element: &gst::Element) -> String {
@@ -58,43 +48,85 @@ fn even_kernel_size_while_playing_is_rejected_with_a_warning() {
     assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 3.0, 9));
 }
 
-/// GObject rejects or clamps a value outside a property's range, depending on its version. In either case the value
-/// that reads back is the one in effect.
+/// Values out of range, and what the error says about the range.
+const OUT_OF_RANGE: [(&str, &str, &str); 14] = [
+    ("sigma", "1024.5", "a number from 0 to 1024"),
+    ("sigma", "-1", "a number from 0 to 1024"),
+    ("sigma", "NaN", "a number from 0 to 1024"),
+    ("sigma", "inf", "a number from 0 to 1024"),
+    ("kernel-size", "803", "an odd number from 1 to 801"),
+    ("cuda-device-id", "-2", "the number of a device"),
+    ("max-in-flight", "0", "a number from 1 to 16"),
+    ("max-in-flight", "17", "a number from 1 to 16"),
+    ("min-confidence", "1.5", "a number from 0 to 1"),
+    ("expand", "4.5", "a number from 0 to 4"),
+    ("strength", "-0.5", "a number from 0 to 2"),
+    ("strength", "2.5", "a number from 0 to 2"),
+    ("cells", "0", "a number from 1 to 64"),
+    ("cells", "65", "a number from 1 to 64"),
+];
+
+/// Sets a property as gst-launch-1.0 does.
+fn set(element: &gst::Element, property: &str, text: &str) {
+    match text.parse::<f64>() {
+        // GStreamer parses no text as these.
+        Ok(number) if !number.is_finite() => element.set_property(property, number),
+        _ => element.set_property_from_str(property, text),
+    }
+}
+
+/// GObject would warn on stderr and keep the default.
 #[test]
-fn out_of_range_values_blur_as_they_read_back() {
+fn values_out_of_range_fail_the_start() {
+    for (property, text, range) in OUT_OF_RANGE {
+        let element = element("");
+        let default = element.property_value(property);
+        set(&element, property, text);
+        let error = start_fails(&element);
+        assert!(error.contains(&format!("{property}={text} cannot be used")) && error.contains(range), "{error}");
+        element.set_property_from_value(property, &default);
+        element.set_state(gst::State::Paused).unwrap();
+        element.set_state(gst::State::Null).unwrap();
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_while_playing() {
     let info = info(VideoFormat::Rgb, 40, 30);
     let image = picture(&info, 1);
-    let bad_sigmas = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1024.5, 1e300];
-    for started in [false, true] {
-        for bad in bad_sigmas {
-            let mut blur = if started { Blur::new("sigma=3") } else { stopped("sigma=3") };
-            set_property_unchecked(&blur.element, "sigma", bad);
-            check_values_in_effect(&mut blur, &info, &image);
-        }
-        for bad in [802_u32, 803, 1_000_001, u32::MAX] {
-            let mut blur = if started { Blur::new("sigma=3") } else { stopped("sigma=3") };
-            set_property_unchecked(&blur.element, "kernel-size", bad);
-            check_values_in_effect(&mut blur, &info, &image);
-        }
+    for (property, text, range) in OUT_OF_RANGE {
+        let mut blur = Blur::new("sigma=3");
+        blur.caps(&info);
+        let value = blur.element.property_value(property).serialize().unwrap();
+        set(&blur.element, property, text);
+        let warnings = blur.messages(gst::MessageType::Warning);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let is_fixed = ["cuda-device-id", "max-in-flight"].contains(&property);
+        let said = if is_fixed { "only while the element is stopped" } else { range };
+        assert!(warnings[0].contains(said) && warnings[0].contains(" stays "), "{warnings:?}");
+        assert_eq!(blur.element.property_value(property).serialize().unwrap(), value);
+        assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 3.0, 0), "{property}={text}");
     }
 }
 
-fn stopped(properties: &str) -> Blur {
-    let blur = Blur::new(properties);
-    blur.element.set_state(gst::State::Null).unwrap();
-    blur
-}
-
-fn check_values_in_effect(blur: &mut Blur, info: &gst_video::VideoInfo, image: &common::oracle::Image) {
-    let (sigma, size) = (blur.element.property::<f64>("sigma"), blur.element.property::<u32>("kernel-size"));
-    if BlurParams::new(sigma, size).is_err() {
-        let text = start_fails(&blur.element);
-        assert!(text.contains(&sigma.to_string()) || text.contains(&size.to_string()), "{text}");
-        return;
+/// gst-inspect-1.0 and control bindings read the range from the property.
+#[test]
+fn properties_have_their_range() {
+    use glib::gobject_ffi::{GParamSpecDouble, GParamSpecInt, GParamSpecUInt};
+    let element = element("");
+    /// The property as the C struct of its type.
+    fn read<C: Copy, T: glib::types::StaticType>(element: &gst::Element, name: &str) -> C {
+        let spec = element.find_property(name).unwrap();
+        assert!(spec.type_().is_a(T::static_type()), "{name}");
+        // SAFETY: the property is live, and its type is, or derives from, the one with this struct.
+        unsafe { *spec.as_ptr().cast::<C>() }
     }
-    blur.harness.play();
-    blur.caps(info);
-    assert!(read(info, &blur.push(buffer(info, image))) == blurred(image, sigma, size), "sigma={sigma} size={size}");
+    let sigma: GParamSpecDouble = read::<_, glib::ParamSpecDouble>(&element, "sigma");
+    assert_eq!([sigma.minimum, sigma.maximum, sigma.default_value], [0.0, 1024.0, 1.5]);
+    let size: GParamSpecUInt = read::<_, glib::ParamSpecUInt>(&element, "kernel-size");
+    assert_eq!([size.minimum, size.maximum, size.default_value], [0, 801, 0]);
+    let device: GParamSpecInt = read::<_, glib::ParamSpecInt>(&element, "cuda-device-id");
+    assert_eq!([device.minimum, device.maximum, device.default_value], [-1, i32::MAX, -1]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod lifecycle;
 mod missing;
 mod ordinary_memory;
 mod output_pool;
+mod param_spec;
 mod pinned_allocator;
 mod region_message;
 mod region_settings;

@@ -91,12 +91,14 @@ const DEFAULT_SOURCES: RegionSources = RegionSources::all();
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RegionError {
     /// A number that is not in the property's range.
-    #[error("{property}={value} cannot be used: it must be a number from 0 to {max}")]
+    #[error("{property}={value} cannot be used: it must be a number from {min} to {max}")]
     Number {
         /// The property's name.
         property: &'static str,
         /// Its value.
         value: f64,
+        /// The smallest value that it can have.
+        min: f64,
         /// The largest value that it can have.
         max: f64,
     },
@@ -169,15 +171,16 @@ impl RegionSettings {
         is_certain && is_known && self.labels.select(detection.label.as_deref())
     }
 
-    /// Checks what GObject does not: numbers that are not a number, and zones.
+    /// Checks what GObject does not: the ranges of numbers, and zones.
     pub fn check(&self) -> Result<(), RegionError> {
-        for (property, value, max) in [
-            ("min-confidence", self.min_confidence, 1.0),
-            ("expand", self.expand, EXPAND_MAX),
-            ("strength", self.strength, STRENGTH_MAX),
+        for (property, value, min, max) in [
+            ("min-confidence", self.min_confidence, 0.0, 1.0),
+            ("expand", self.expand, 0.0, EXPAND_MAX),
+            ("strength", self.strength, 0.0, STRENGTH_MAX),
+            ("cells", f64::from(self.cells), 1.0, f64::from(CELLS_MAX)),
         ] {
-            if !(0.0..=max).contains(&value) {
-                return Err(RegionError::Number { property, value, max });
+            if !(min..=max).contains(&value) {
+                return Err(RegionError::Number { property, value, min, max });
             }
         }
         Ok(self.zones.check()?)

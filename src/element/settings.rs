@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gst::glib;
 use gst::prelude::*;
 
+use super::param_spec;
 use super::region_settings::{self, RegionError, RegionSettings};
 use crate::engine;
 use crate::filter::plan::{self, Options, Selection};
@@ -123,6 +124,13 @@ pub enum SettingsError {
     Param(#[from] ParamError),
     #[error(transparent)]
     Region(#[from] RegionError),
+    #[error(
+        "cuda-device-id={0} cannot be used: it must be the number of a device, or -1 for the context of the pipeline, else \
+         device 0"
+    )]
+    Device(i32),
+    #[error("max-in-flight={0} cannot be used: it must be a number from 1 to {MAX_IN_FLIGHT}")]
+    MaxInFlight(u32),
 }
 
 /// Why a property keeps its value.
@@ -148,8 +156,14 @@ impl Settings {
         u32::try_from(self.cuda_device_id).ok()
     }
 
-    /// How frames are blurred, if all settings are valid.
+    /// How frames are blurred, if all settings are valid. GObject does not check ranges, see `param_spec`.
     fn check(&self) -> Result<Options, SettingsError> {
+        if self.cuda_device_id < -1 {
+            return Err(SettingsError::Device(self.cuda_device_id));
+        }
+        if !(1..=MAX_IN_FLIGHT).contains(&self.max_in_flight) {
+            return Err(SettingsError::MaxInFlight(self.max_in_flight));
+        }
         self.regions.check()?;
         Ok(self.options()?)
     }
@@ -306,5 +320,5 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
     ];
     properties.append(&mut region_settings::param_specs());
-    properties
+    properties.into_iter().map(param_spec::checked_by_element).collect()
 }
