@@ -4,6 +4,7 @@
 use gst::glib::translate::{IntoGlib, ToGlibPtr};
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormat, ffi};
 
+use super::formats;
 use crate::filter::fill::PlaneValues;
 use crate::filter::frame::PlaneLayout;
 
@@ -32,7 +33,7 @@ pub fn plane_values(color: u32, info: &gst_video::VideoInfo, planes: &[PlaneLayo
         let in_plane: Vec<usize> =
             (0..format.n_components() as usize).filter(|c| format.plane()[*c] as usize == index).collect();
         for component in &in_plane {
-            values[channel(format.format(), layout, &in_plane, *component, format.poffset())] = value(*component);
+            values[channel(&format, layout, &in_plane, *component)] = value(*component);
         }
         values
     };
@@ -40,19 +41,12 @@ pub fn plane_values(color: u32, info: &gst_video::VideoInfo, planes: &[PlaneLayo
 }
 
 /// The index of a component among the channels of its plane.
-fn channel(
-    format: VideoFormat,
-    layout: &PlaneLayout,
-    in_plane: &[usize],
-    component: usize,
-    byte_offsets: &[u32],
-) -> usize {
-    match format {
-        // GStreamer has no order of components within a word.
-        #[cfg(target_endian = "little")]
-        VideoFormat::Rgb10a2Le => component,
-        #[cfg(target_endian = "little")]
-        VideoFormat::Bgr10a2Le => [2, 1, 0, 3][component],
+fn channel(format: &gst_video::VideoFormatInfo, layout: &PlaneLayout, in_plane: &[usize], component: usize) -> usize {
+    let byte_offsets = format.poffset();
+    if let Some(order) = formats::order_without_offsets(format) {
+        return order[component];
+    }
+    match format.format() {
         // GStreamer's description has U and V in the wrong order, its converter in the right one.
         VideoFormat::Vyuy => [1, 2, 0][component],
         // The offsets of P010 are not in bytes, but in order.
@@ -85,7 +79,6 @@ mod tests {
 
     use gst_video::VideoColorimetry;
 
-    use super::super::formats;
     use super::*;
 
     fn values(format: VideoFormat, colorimetry: &str, color: u32) -> Vec<PlaneValues> {

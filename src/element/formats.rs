@@ -24,24 +24,34 @@ const NAMES: &[&str] = &[
     "BGRx",
     "xRGB",
     "xBGR",
+    "RBGA",
     "RGB",
     "BGR",
     // YUV.
     "NV12",
     "NV21",
     "NV16",
+    "NV61",
     "NV24",
     "I420",
     "YV12",
     "Y42B",
     "Y444",
+    "Y41B",
+    "YUV9",
+    "YVU9",
     "A420",
+    "A422",
+    "A444",
+    "AV12",
     "YUY2",
     "UYVY",
     "VYUY",
     "YVYU",
     "AYUV",
     "VUYA",
+    "v308",
+    "IYU2",
     native!("P010_10"),
     native!("P012_"),
     native!("P016_"),
@@ -52,6 +62,20 @@ const NAMES: &[&str] = &[
     native!("Y444_10"),
     native!("Y444_12"),
     native!("Y444_16"),
+    native!("A420_10"),
+    native!("A420_12"),
+    native!("A420_16"),
+    native!("A422_10"),
+    native!("A422_12"),
+    native!("A422_16"),
+    native!("A444_10"),
+    native!("A444_12"),
+    native!("A444_16"),
+    native!("Y412_"),
+    native!("Y416_"),
+    "AYUV64",
+    #[cfg(target_endian = "little")]
+    "Y410",
     // Grey.
     "GRAY8",
     native!("GRAY16_"),
@@ -63,9 +87,13 @@ const NAMES: &[&str] = &[
     native!("GBR_10"),
     native!("GBR_12"),
     native!("GBR_16"),
+    native!("GBRA_10"),
+    native!("GBRA_12"),
     // Packed RGB of more than 8 bits.
     native!("RGBA64_"),
     native!("BGRA64_"),
+    native!("ARGB64_"),
+    native!("ABGR64_"),
     "ARGB64",
     #[cfg(target_endian = "little")]
     "RGB10A2_LE",
@@ -76,6 +104,18 @@ const NAMES: &[&str] = &[
 /// The supported formats that the running version of GStreamer knows.
 pub fn all() -> impl Iterator<Item = VideoFormat> {
     NAMES.iter().map(|name| VideoFormat::from_string(name)).filter(|format| *format != VideoFormat::Unknown)
+}
+
+/// The components of a pixel in the order of its samples, for formats of which GStreamer's description has no offsets. Each of
+/// these orders is its own inverse.
+pub fn order_without_offsets(format: &gst_video::VideoFormatInfo) -> Option<[usize; 4]> {
+    match format.name().as_str() {
+        "RGB10A2_LE" => Some([0, 1, 2, 3]),
+        "BGR10A2_LE" => Some([2, 1, 0, 3]),
+        // U, Y, V, A.
+        "Y410" | "Y412_LE" | "Y412_BE" | "Y416_LE" | "Y416_BE" => Some([1, 0, 2, 3]),
+        _ => None,
+    }
 }
 
 /// The planes of a frame, in GStreamer's order. With `interlaced`, the rows of a frame alternate between two fields.
@@ -111,7 +151,7 @@ pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<Plane
         };
         if layout.depth == 10 && stride == 4 && components.len() == 4 {
             (layout.sample_layout, layout.channels) = (SampleLayout::Packed1010102, 4);
-            layout.roles = [Role::Primary, Role::Primary, Role::Primary, Role::Alpha];
+            layout.roles = order_without_offsets(&format)?.map(role);
         } else if components.iter().any(|c| format.w_sub()[*c] != format.w_sub()[first]) {
             let luma = format.poffset()[first] as u8;
             (layout.sample_layout, layout.channels) = (SampleLayout::Yuv422 { luma }, 4);
@@ -121,13 +161,17 @@ pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<Plane
             if components.iter().any(|c| format.shift()[*c] > 0) {
                 layout.sample_layout = SampleLayout::MsbAligned;
             }
+            layout.roles = match order_without_offsets(&format) {
+                Some(order) => order.map(role),
+                None => [role(first); 4],
+            };
             // Offsets are read only for planes that mix roles: the offsets of P010 are not in bytes.
-            layout.roles = [role(first); 4];
-            for c in components.into_iter().filter(|c| role(*c) != role(first)) {
+            let placed = components.into_iter().filter(|_| order_without_offsets(&format).is_none());
+            for c in placed.filter(|c| role(*c) != role(first)) {
                 layout.roles[format.poffset()[c] as usize / layout.sample_bytes()] = role(c);
             }
         }
-        layout
+        Some(layout)
     };
-    Some((0..format.n_planes()).map(plane).collect())
+    (0..format.n_planes()).map(plane).collect()
 }

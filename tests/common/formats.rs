@@ -11,7 +11,7 @@ use super::video::{self, Blur};
 use gstcudagaussblur::filter::BlurParams;
 
 /// The formats that the element has to accept, where this GStreamer version knows them.
-pub const NAMES: [&str; 49] = [
+pub const NAMES: [&str; 76] = [
     "RGBA",
     "BGRA",
     "ARGB",
@@ -61,6 +61,33 @@ pub const NAMES: [&str; 49] = [
     "UYVY",
     "VYUY",
     "YVYU",
+    "RBGA",
+    "NV61",
+    "Y41B",
+    "YUV9",
+    "YVU9",
+    "A422",
+    "A444",
+    "AV12",
+    "v308",
+    "IYU2",
+    "A420_10LE",
+    "A420_12LE",
+    "A420_16LE",
+    "A422_10LE",
+    "A422_12LE",
+    "A422_16LE",
+    "A444_10LE",
+    "A444_12LE",
+    "A444_16LE",
+    "Y410",
+    "Y412_LE",
+    "Y416_LE",
+    "AYUV64",
+    "GBRA_10LE",
+    "GBRA_12LE",
+    "ARGB64_LE",
+    "ABGR64_LE",
 ];
 
 /// The blur's parameters, as properties of the element and as input of the oracle.
@@ -107,17 +134,26 @@ struct Component {
     scale: [f64; 2],
 }
 
+/// Whether a pixel is a word of 10, 10, 10 and 2 bits.
+fn is_ten(info: &VideoInfo) -> bool {
+    ["RGB10A2_LE", "BGR10A2_LE", "Y410"].contains(&info.format().to_str().as_str())
+}
+
 /// The components of a buffer, field by field.
 fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Component> {
     let frame = gst_video::VideoFrame::from_buffer_readable(buffer.clone(), info).unwrap();
     let format = info.format_info();
-    let ten = info.format().to_str().contains("10A2");
+    let name = info.format().to_str();
+    let ten = is_ten(info);
+    // GStreamer does not describe where the components of these are: U, Y, V, A.
+    let unplaced = ["Y410", "Y412_LE", "Y416_LE"].contains(&name.as_str());
     let mut components = Vec::new();
     for field in (0..fields).filter(|field| *field < info.height() as usize) {
         for c in 0..format.n_components() as usize {
             let plane = format.plane()[c];
             let (bytes, stride) = (frame.plane_data(plane).unwrap(), frame.plane_stride()[plane as usize] as usize);
-            let (depth, shift) = (format.depth()[c], if ten { 10 * c as u32 } else { format.shift()[c] });
+            let place = if unplaced { [1, 0, 2, 3][c] } else { c };
+            let (depth, shift) = (format.depth()[c], if ten { 10 * place as u32 } else { format.shift()[c] });
             let width = info.comp_width(c as u8) as usize;
             // In alternate mode a buffer holds one of the frame's two fields.
             let alternate = info.interlace_mode() == VideoInterlaceMode::Alternate;
@@ -125,7 +161,8 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
             let height = lines.saturating_sub(field).div_ceil(fields);
             // For samples of two bytes GStreamer gives some offsets in samples instead of bytes.
             let wide = depth + shift > 8 && !ten;
-            let offset = format.poffset()[c] as usize * if wide && format.poffset()[c] % 2 == 1 { 2 } else { 1 };
+            let offset = if unplaced && !ten { 2 * place } else { format.poffset()[c] as usize };
+            let offset = offset * if wide && format.poffset()[c] % 2 == 1 { 2 } else { 1 };
             let sample = |x: usize, y: usize| {
                 let at = (y * fields + field) * stride + x * format.pixel_stride()[c] as usize + offset;
                 let word = match depth + shift {
@@ -221,7 +258,7 @@ fn check_unused_bits(info: &VideoInfo, setting: &Setting, input: &gst::Buffer, o
             continue;
         }
         let unused = components().map(|c| (1_u16 << format.shift()[c]) - 1).max().unwrap_or(0);
-        if unused > 0 && !info.format().to_str().contains("10A2") {
+        if unused > 0 && !is_ten(info) {
             let words = after.iter().flat_map(|row| row.chunks_exact(2));
             let zero = words.map(|word| u16::from_ne_bytes([word[0], word[1]])).all(|word| word & unused == 0);
             assert!(zero, "{what}: bits without a value are not 0");
