@@ -194,6 +194,22 @@ fn frames_above_the_largest_size_are_not_accepted() {
     assert!(!element.static_pad("sink").unwrap().query_accept_caps(&caps));
 }
 
+/// The base class ends streaming without a reason; the element's own message has it.
+#[test]
+fn interlace_mode_fields_is_refused_with_the_reason() {
+    video::init();
+    let line = "videotestsrc num-buffers=2 ! video/x-raw,format=I420,width=32,height=16 ! \
+                capssetter caps=video/x-raw,interlace-mode=fields ! cudagaussblur ! fakesink";
+    let pipeline = gst::parse::launch(line).unwrap();
+    let bus = bus_of(&pipeline);
+    let _ = pipeline.set_state(gst::State::Playing);
+    let message = bus.timed_pop_filtered(gst::ClockTime::from_seconds(20), &[gst::MessageType::Error]).unwrap();
+    let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+    let text = error.error().to_string();
+    assert!(text.contains("interlace-mode=fields is not supported; use progressive"), "{text}");
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
 #[test]
 fn truncated_buffer_error_states_the_byte_counts() {
     let info = info(VideoFormat::Rgba, 64, 32);

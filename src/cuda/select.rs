@@ -42,6 +42,14 @@ impl SelectedCommands {
         self.commands.push(SelectedCommand::Launch(function, Box::new(launch)));
     }
 
+    /// The kernels that are launched, in order.
+    pub fn kernels(&self) -> impl Iterator<Item = Kernel> {
+        self.commands.iter().filter_map(|command| match command {
+            SelectedCommand::Copy(_) => None,
+            SelectedCommand::Launch(_, launch) => Some(launch.kernel),
+        })
+    }
+
     /// Calls `visit` with every address of the commands, in the same order at every call.
     pub fn for_each_address(&mut self, visit: &mut impl FnMut(&mut u64)) {
         for command in &mut self.commands {

@@ -58,17 +58,19 @@ pub fn propose_pool(state: &SharedState, decide_query: &gst::query::Allocation, 
     let held = decide_query.allocation_pools().next().filter(|_| is_handed_on).map_or(0, |(_, _, min, _)| min);
     let min_buffers = waiting_frames(state) + held;
     let params = PoolParams { caps: &caps, size, min_buffers, max_buffers: 0 };
-    if caps::is_device(&caps) {
-        if let Some(pool) = state.context().and_then(|context| context.new_pool())
-            && let Some(size) = configure_device_pool(state, &pool, &params)
-        {
-            query.add_allocation_pool(Some(&pool), size, min_buffers, 0);
-        }
-    } else if let Some(allocator) = pinned_allocator(state) {
-        let pool = new_pinned_pool(&params, &allocator);
-        query.add_allocation_param(Some(&allocator), gst::AllocationParams::default());
-        query.add_allocation_pool(Some(&pool), size, min_buffers, 0);
-    }
+    let pool = if caps::is_device(&caps) {
+        let pool = state.context().and_then(|context| context.new_pool());
+        pool.and_then(|pool| configure_device_pool(state, &pool, &params).map(|size| (pool, size)))
+    } else {
+        pinned_allocator(state).map(|allocator| {
+            let pool = new_pinned_pool(&params, &allocator);
+            query.add_allocation_param(Some(&allocator), gst::AllocationParams::default());
+            (pool, size)
+        })
+    };
+    let Some((pool, size)) = pool else { return };
+    gst::debug!(CAT, obj = pool, "proposed to upstream: buffers of {size} bytes, {min_buffers} or more, for {caps}");
+    query.add_allocation_pool(Some(&pool), size, min_buffers, 0);
 }
 
 /// Decides which pool output buffers come from: downstream's if it proposed a usable one, else a new one.
@@ -95,6 +97,15 @@ pub fn decide_pool(state: &SharedState, query: &mut gst::query::Allocation) -> R
     } else {
         (decide_host_pool(state, proposed, query, &params), params.size)
     };
+    gst::debug!(
+        CAT,
+        obj = pool,
+        "output buffers of {size} bytes, {} to {} of them (0 is any number), from {}; downstream takes GstVideoMeta: {}",
+        params.min_buffers,
+        params.max_buffers,
+        pool.type_(),
+        takes_video_meta
+    );
     if has_proposal {
         query.set_nth_allocation_pool(0, Some(&pool), size, params.min_buffers, params.max_buffers);
     } else {

@@ -70,6 +70,15 @@ impl StreamFormat {
             .is_none_or(|meta| meta.offset() == self.info.offset() && meta.stride() == self.info.stride())
     }
 
+    /// The planes of a progressive frame, for the log.
+    pub fn describe_planes(&self) -> String {
+        let describe = |plane: &PlaneLayout| {
+            let PlaneLayout { width, height, channels, depth, sample_layout, sigma_scale: [x, y], .. } = plane;
+            format!("{width}x{height}, {channels} channels of {depth} bits ({sample_layout:?}), sigma by {x} and {y}")
+        };
+        self.layouts[0].iter().map(describe).collect::<Vec<_>>().join("; ")
+    }
+
     /// Whether frames are passed on unchanged with these options. Frames that change their memory never are.
     pub fn is_passthrough(&self, options: &Options) -> bool {
         self.is_same_memory() && options.is_passthrough(&self.layouts[0])

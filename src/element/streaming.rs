@@ -28,18 +28,17 @@ pub fn set_caps(
     // renegotiation that downstream asked for.
     drain(element, state);
     let info = gst_video::VideoInfo::from_caps(incaps)
-        .map_err(|_| gst::loggable_error!(CAT, "the input caps are not valid raw video caps: {incaps}"))?;
+        .map_err(|_| refuse(element, &format!("the input caps are not valid raw video caps: {incaps}")))?;
     if info.interlace_mode() == VideoInterlaceMode::Fields {
-        return Err(gst::loggable_error!(
-            CAT,
-            "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate: {incaps}"
-        ));
+        let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
+        return Err(refuse(element, &format!("{modes}: {incaps}")));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
     let video_format = info.format();
     let Some(format) = StreamFormat::new(info, on_device) else {
-        return Err(gst::loggable_error!(CAT, "video format {video_format} is not supported: {incaps}"));
+        return Err(refuse(element, &format!("video format {video_format} is not supported: {incaps}")));
     };
+    gst::debug!(CAT, obj = element, "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
     let update = |stream: &mut Stream| {
         // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
         if stream.format.as_ref().is_none_or(|previous| previous.picture_size() != format.picture_size()) {
@@ -56,6 +55,12 @@ pub fn set_caps(
     element.set_passthrough(passthrough);
     set_latency(element, state, latency);
     Ok(())
+}
+
+/// Posts the reason why caps are refused. The base class then ends streaming with an error that has none.
+fn refuse(element: &gst_base::BaseTransform, reason: &str) -> gst::LoggableError {
+    element.post_error_message(gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
+    gst::loggable_error!(CAT, "{reason}")
 }
 
 /// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the

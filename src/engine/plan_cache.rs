@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::filter::BlurParams;
 use crate::filter::frame::PlaneLayout;
+use crate::filter::operation::Operation;
 use crate::filter::plan::{Options, Plan};
 use crate::log::Level;
 use crate::process;
@@ -13,27 +15,55 @@ const CAPACITY: usize = 16;
 
 /// Plans and the options they were made with, the most recently used last.
 #[derive(Default)]
-pub struct PlanCache(Vec<(Options, Arc<Plan>)>);
+pub struct PlanCache {
+    plans: Vec<(Options, Arc<Plan>)>,
+    /// Whether the log says already that the kernel is too small for sigma.
+    has_hinted: bool,
+}
 
 impl PlanCache {
     /// The plan for frames of these layouts.
     pub fn get(&mut self, options: Options, layouts: &[PlaneLayout]) -> Arc<Plan> {
         let fits = |(made_with, plan): &(Options, Arc<Plan>)| *made_with == options && plan.layouts() == layouts;
-        let entry = match self.0.iter().rposition(fits) {
-            Some(index) => self.0.remove(index),
+        let entry = match self.plans.iter().rposition(fits) {
+            Some(index) => self.plans.remove(index),
             None => {
                 let plan = Plan::new(options, layouts);
-                let (form, steps) = (form(&plan), plan.operations().len());
-                let message = format!("new plan for {:?}: the {form} form, {steps} operations", options.params);
-                process::log(Level::Debug, &message);
-                self.0.drain(..(self.0.len() + 1).saturating_sub(CAPACITY));
+                process::log(Level::Debug, &format!("new plan for {:?}: {}", options.params, describe(&plan)));
+                if options.params.is_cut_off() && !self.has_hinted {
+                    self.has_hinted = true;
+                    process::log(Level::Warning, &cut_off_hint(&options.params));
+                }
+                self.plans.drain(..(self.plans.len() + 1).saturating_sub(CAPACITY));
                 (options, Arc::new(plan))
             }
         };
         let plan = Arc::clone(&entry.1);
-        self.0.push(entry);
+        self.plans.push(entry);
         plan
     }
+}
+
+/// A plan's form, the sizes of its kernels and its steps, for the log.
+fn describe(plan: &Plan) -> String {
+    let taps = |operation: &Operation| match operation {
+        Operation::Blur { taps, .. } => {
+            let [rows, columns] = [&taps.rows, &taps.columns].map(|taps| 2 * taps.radius() + 1);
+            Some(format!("{rows}x{columns}"))
+        }
+        _ => None,
+    };
+    let taps = plan.operations().iter().filter_map(taps).collect::<Vec<_>>().join(", ");
+    format!("the {} form, {} operations, taps {taps}", form(plan), plan.operations().len())
+}
+
+/// What the log says about a kernel that is too small.
+fn cut_off_hint(params: &BlurParams) -> String {
+    let (size, sigma) = (params.kernel_size(), params.sigma());
+    format!(
+        "kernel-size={size} cuts the Gaussian of sigma={sigma} off, which blurs less and has edges; \
+         kernel-size=0 follows sigma"
+    )
 }
 
 /// The name of a plan's form in `stats` and the log.
@@ -44,7 +74,6 @@ pub fn form(plan: &Plan) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::BlurParams;
 
     #[test]
     fn the_least_recently_used_plan_is_dropped() {
@@ -55,7 +84,7 @@ mod tests {
             assert_eq!(cache.get(options(2.0), &layout(width)).layouts(), layout(width));
             assert!(!cache.get(options(2.0), &layout(1)).is_wide());
         }
-        let widths: Vec<u32> = cache.0.iter().map(|(_, plan)| plan.layouts()[0].width).collect();
+        let widths: Vec<u32> = cache.plans.iter().map(|(_, plan)| plan.layouts()[0].width).collect();
         assert_eq!((widths.len(), widths[0], widths[CAPACITY - 1]), (CAPACITY, 6, 1));
         assert!(cache.get(options(20.0), &layout(1)).is_wide(), "other options have another plan");
     }

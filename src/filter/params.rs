@@ -59,6 +59,12 @@ impl BlurParams {
         self.sigma == 0.0
     }
 
+    /// Whether `kernel-size` is much smaller than sigma asks for: less than 1.5 sigma to each side, which leaves out more than an
+    /// eighth of the Gaussian.
+    pub fn is_cut_off(&self) -> bool {
+        self.kernel_size > 0 && f64::from((self.kernel_size - 1) / 2) < 1.5 * self.sigma
+    }
+
     /// How one axis of a plane is blurred whose samples are `1/scale` pixels of the frame apart on that axis. `scale` is 1
     /// for luma and RGB, and 0.5 for a chroma axis subsampled by two, so that the blur has the same width in the frame in
     /// all planes and on both axes.
@@ -88,6 +94,15 @@ mod tests {
         }
         // kernel-size 7 has a radius of 3 pixels: 1.5 samples at half scale, rounded to 2.
         assert_eq!(BlurParams::new(9.0, 7).unwrap().axis(0.5).taps.radius(), 2);
+    }
+
+    #[test]
+    fn small_kernels_cut_the_gaussian_off() {
+        for (sigma, size, is_cut_off) in
+            [(10.0, 0, false), (1.5, 7, false), (2.0, 7, false), (2.1, 7, true), (10.0, 9, true)]
+        {
+            assert_eq!(BlurParams::new(sigma, size).unwrap().is_cut_off(), is_cut_off, "sigma={sigma} {size}");
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::cuda::kernels::relative::{self, FramePlanes, Origins};
 use crate::cuda::select::{KernelSelector, SelectedCommands};
 use crate::cuda::transfer::bands::{self, Band, Order};
 use crate::filter::plan::Plan;
+use crate::log::Level;
+use crate::process;
 
 /// What the commands depend on, but for addresses, which are set for every frame. Everything else that they depend on is an
 /// engine's for good: the device, the prebuilt kernels, and how it chooses among them.
@@ -95,6 +97,11 @@ impl RecordedFrame {
                 bands.iter().map(select).collect::<Result<_, _>>()?
             }
         };
+        let kernels: Vec<_> = commands.first().into_iter().flat_map(SelectedCommands::kernels).collect();
+        process::log(
+            Level::Debug,
+            &format!("{} bands, {workspace_bytes} bytes of workspace, kernels of the first {kernels:?}", bands.len()),
+        );
         let mut relative = Vec::new();
         for commands in &mut commands {
             commands.for_each_address(&mut |address| relative.push(*address));
