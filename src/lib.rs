@@ -55,7 +55,7 @@ mod plugin {
         "MPL-2.0",
         env!("CARGO_PKG_NAME"),
         env!("CARGO_PKG_NAME"),
-        env!("CARGO_PKG_NAME"),
+        env!("CARGO_PKG_REPOSITORY"),
         env!("BUILD_REL_DATE")
     );
 }

@@ -82,10 +82,10 @@ impl ElementImpl for CudaGaussBlur {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
-                "CUDA Gaussian blur",
+                "Gaussian blur (CUDA or CPU)",
                 "Filter/Effect/Video",
                 "Blurs video with an exact Gaussian, or covers parts of it by blur, mosaic or fill; the same bytes on every backend",
-                "The cudagaussblur authors",
+                env!("CARGO_PKG_AUTHORS"),
             )
         });
         Some(&METADATA)
