@@ -1,19 +1,23 @@
 //! Runs every gst-launch line of the README, so that the README stays correct. Only what a test machine lacks is
-//! substituted: the camera, which also gets an end of stream, and the display. Lines with facedetect, which has a package
-//! of its own, need it.
+//! substituted: the camera, which also gets an end of stream, the display and the loudspeaker. Lines with facedetect,
+//! which has a package of its own, need it.
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use common::media;
 use gst::prelude::*;
 
 /// Elements of the README and their substitutes.
-const SUBSTITUTES: [(&str, &str); 2] =
-    [("v4l2src", "videotestsrc num-buffers=30 pattern=smpte"), ("autovideosink", "fakesink")];
+const SUBSTITUTES: [(&str, &str); 3] = [
+    ("v4l2src", "videotestsrc num-buffers=30 pattern=smpte"),
+    ("video-sink=autovideosink", "video-sink=fakesink audio-sink=fakesink"),
+    ("autovideosink", "fakesink"),
+];
 
-/// A temporary folder with the plugin and a short clip.
+/// A temporary folder with the plugin and a clip of one second with sound.
 struct Workspace(PathBuf);
 
 impl Workspace {
@@ -24,7 +28,8 @@ impl Workspace {
         std::os::unix::fs::symlink(plugin, folder.join("plugins/libgstcudagaussblur.so")).unwrap();
         let this = Self(folder);
         let clip = "gst-launch-1.0 -q videotestsrc num-buffers=30 pattern=ball ! video/x-raw,width=320,height=240 ! \
-                    x264enc ! mp4mux ! filesink location=input.mp4";
+                    x264enc ! mp4mux name=mux ! filesink location=input.mp4 audiotestsrc num-buffers=30 \
+                    samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! avenc_aac ! mux.";
         assert_ok(clip, &this.run(clip));
         this
     }
@@ -65,20 +70,6 @@ fn lines(command: &str) -> Vec<String> {
     shell.flat_map(str::lines).filter(|line| line.contains(command)).map(str::to_owned).collect()
 }
 
-/// The number of frames in a video file.
-fn frames(file: &Path) -> u64 {
-    common::video::init();
-    let line = format!("filesrc location={} ! decodebin ! fakesink name=sink sync=false", file.display());
-    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Bin>().unwrap();
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
-    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
-    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
-    let stats = pipeline.by_name("sink").unwrap().property::<gst::Structure>("stats");
-    pipeline.set_state(gst::State::Null).unwrap();
-    stats.get::<u64>("rendered").unwrap()
-}
-
 #[test]
 fn readme_pipelines_run_without_leaks() {
     let workspace = Workspace::new();
@@ -87,6 +78,7 @@ fn readme_pipelines_run_without_leaks() {
     if !workspace.run("gst-inspect-1.0 --exists facedetect").status.success() {
         lines.retain(|line| !line.contains("facedetect"));
     }
+    let mut with_sound = 0;
     for line in &lines {
         let runnable =
             SUBSTITUTES.iter().fold(line.clone(), |line, (element, substitute)| line.replace(element, substitute));
@@ -94,10 +86,20 @@ fn readme_pipelines_run_without_leaks() {
         assert_ok(&runnable, &output);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(log.contains("blurring on"), "{runnable}\nthe blur did not start: {log}");
-        if let Some((_, file)) = line.split_once("filesink location=") {
-            assert_eq!(frames(&workspace.0.join(file.trim())), 30, "{runnable}");
+        if let Some((_, rest)) = line.split_once("filesink location=") {
+            let file = workspace.0.join(rest.split_whitespace().next().unwrap());
+            assert_eq!(media::frames(&file, "").len(), 30, "{runnable}");
+            let (seconds, amplitude) = media::sound(&file);
+            if line.contains("avenc_aac") {
+                with_sound += 1;
+                // A sine of amplitude 0.8: its mean is 0.8 times 2/pi.
+                assert!((seconds - 1.0).abs() < 0.1 && (amplitude - 0.51).abs() < 0.1, "{runnable}: {seconds} s");
+            } else {
+                assert_eq!(seconds, 0.0, "{runnable}");
+            }
         }
     }
+    assert_eq!(with_sound, 1, "{lines:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the test programs share: the oracle, the case table, the fake CUDA driver, pipelines and test content.
+//! What the test programs share: the oracle, the case table, the fake CUDA driver, pipelines, media files and test content.
 #![expect(dead_code, reason = "each test program uses only a part of this module")]
 
 pub mod cases;
@@ -7,6 +7,7 @@ pub mod fake_driver;
 pub mod fake_library;
 pub mod formats;
 pub mod frames;
+pub mod media;
 pub mod oracle;
 pub mod pictures;
 pub mod pipes;
