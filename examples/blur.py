@@ -1,14 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MPL-2.0
-"""cudagaussblur in a Python application: plays ten seconds of a test pattern and changes sigma every second.
+"""cudagaussblur in a Python application: plays a video in a GTK window with a slider for sigma, without sound.
 
-Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
-gir1.2-gst-plugins-base-1.0), and the plugin, installed or in GST_PLUGIN_PATH:
+The box "sweep" lets a GstController move sigma instead. --headless opens no window, moves sigma so, and plays as fast as
+it can. Without FILE it plays a test pattern.
 
-    cargo build --release && GST_PLUGIN_PATH=target/release examples/blur.py
+Needs, on Debian and Ubuntu: python3-gi gstreamer1.0-plugins-base gstreamer1.0-libav (decoders), for the window
+gir1.2-gtk-3.0 gstreamer1.0-gtk3; and the plugin, installed or in GST_PLUGIN_PATH:
+
+    cargo build --release && GST_PLUGIN_PATH=target/release examples/blur.py [--headless] [FILE]
 """
 
-import os
+import argparse
+import itertools
 import sys
 
 try:
@@ -17,49 +21,135 @@ except ImportError:
     sys.exit(f"{sys.executable} has no PyGObject: install python3-gi and run this with the distribution's /usr/bin/python3")
 
 gi.require_version("Gst", "1.0")
-from gi.repository import GLib, Gst
+gi.require_version("GstController", "1.0")
+from gi.repository import GLib, Gst, GstController
 
-SIGMAS = [0, 1, 2, 5, 10, 20, 10, 5, 2, 1]
+
+def build(file, sink):
+    """The pipeline."""
+    source = "filesrc name=file ! decodebin" if file else "videotestsrc name=pattern ! video/x-raw,width=640,height=360"
+    pipeline = Gst.parse_launch(f"{source} ! videoconvert ! cudagaussblur name=blur ! videoconvert ! {sink}")
+    if file:
+        pipeline.get_by_name("file").set_property("location", file)
+    return pipeline
+
+
+def start_sweep(blur, start=0):
+    """Lets a GstController move sigma: from 0 to 20 and back, in the ten seconds of the video from start on, which is in
+    nanoseconds. The same works for strength and expand; the other properties are not controllable."""
+    curve = GstController.InterpolationControlSource(mode=GstController.InterpolationMode.LINEAR)
+    for second, sigma in (0, 0), (5, 20), (10, 0):
+        curve.set(start + second * Gst.SECOND, sigma)
+    # Absolute: the curve has values of sigma, not fractions of the property's range.
+    blur.add_control_binding(GstController.DirectControlBinding.new_absolute(blur, "sigma", curve))
+
+
+def stop_sweep(blur):
+    blur.remove_control_binding(blur.get_control_binding("sigma"))
+
+
+def show_window(Gtk, pipeline, loop):
+    """Shows the video above a slider and the box "sweep"."""
+    blur = pipeline.get_by_name("blur")
+    slider = Gtk.Scale.new_with_range(Gtk.Orientation.HORIZONTAL, 0, 50, 0.5)
+    # The next frame uses the new value.
+    slider.connect("value-changed", lambda _: blur.set_property("sigma", slider.get_value()))
+    slider.set_value(5)
+    sweep = Gtk.CheckButton(label="sweep")
+
+    def on_sweep(_):
+        # While sigma is controlled, the controller sets it for every frame.
+        slider.set_sensitive(not sweep.get_active())
+        if sweep.get_active():
+            start_sweep(blur, pipeline.query_position(Gst.Format.TIME)[1])
+        else:
+            stop_sweep(blur)
+            blur.set_property("sigma", slider.get_value())
+
+    sweep.connect("toggled", on_sweep)
+    box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+    box.pack_start(pipeline.get_by_name("sink").get_property("widget"), True, True, 0)
+    box.pack_start(slider, False, False, 0)
+    box.pack_start(sweep, False, False, 0)
+    window = Gtk.Window(title="cudagaussblur")
+    window.set_default_size(640, 420)
+    window.add(box)
+    window.connect("destroy", lambda _: loop.quit())
+    window.show_all()
+
+
+def print_sigma(_pad, _info, blur, frames):
+    """Prints sigma for every 30th frame."""
+    frame = next(frames)
+    if frame % 30 == 0:
+        print(f"frame {frame}: sigma {blur.get_property('sigma'):.1f}")
+    return Gst.PadProbeReturn.OK
+
+
+def missing(**packages):
+    """Says which of these elements is missing, and what to install."""
+    for element, package in packages.items():
+        if not Gst.ElementFactory.find(element):
+            return f"GStreamer does not find {element}: install {package}"
+    return None
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--headless", action="store_true", help="open no window, and let a GstController move sigma")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="the video; default: a test pattern")
+    arguments = parser.parse_args()
     Gst.init(None)
-    if not Gst.ElementFactory.find("cudagaussblur"):
-        return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
-    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    pipeline = Gst.parse_launch(
-        "videotestsrc is-live=true num-buffers=300 ! video/x-raw,width=1280,height=720,framerate=30/1 ! videoconvert ! "
-        "cudagaussblur name=blur ! videoconvert ! videoscale ! " + ("autovideosink" if display else "fakesink")
+    problem = missing(
+        cudagaussblur="the plugin or set GST_PLUGIN_PATH to its folder", videoconvert="gstreamer1.0-plugins-base"
     )
-    blur = pipeline.get_by_name("blur")
+    if not arguments.headless:
+        problem = problem or missing(gtksink="gstreamer1.0-gtk3, or use --headless")
+    if problem:
+        return problem
     loop = GLib.MainLoop()
+    if arguments.headless:
+        pipeline = build(arguments.file, "fakesink")
+        if not arguments.file:
+            pipeline.get_by_name("pattern").set_property("num-buffers", 300)
+        blur = pipeline.get_by_name("blur")
+        start_sweep(blur)
+        blur.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, print_sigma, blur, itertools.count())
+    else:
+        try:
+            gi.require_version("Gtk", "3.0")
+        except ValueError:
+            return "Python does not find GTK 3: install gir1.2-gtk-3.0, or use --headless"
+        from gi.repository import Gtk
+
+        if not Gtk.init_check()[0]:
+            return "there is no display: use --headless"
+        pipeline = build(arguments.file, "gtksink name=sink")
+        show_window(Gtk, pipeline, loop)
+
     failure = None
 
     def on_message(_bus, message):
         nonlocal failure
+        if message.type == Gst.MessageType.WARNING:
+            print(message.parse_warning().gerror.message, file=sys.stderr)
         if message.type == Gst.MessageType.ERROR:
-            failure = message.parse_error().gerror.message
+            error, details = message.parse_error()
+            failure = f"{arguments.file or 'test pattern'}: {error.message}\n{details}"
         if message.type in (Gst.MessageType.ERROR, Gst.MessageType.EOS):
             loop.quit()
-
-    def next_sigma(sigmas=iter(SIGMAS)):
-        sigma = next(sigmas, None)
-        if sigma is None:
-            return GLib.SOURCE_REMOVE
-        # The next frame uses the new value.
-        blur.set_property("sigma", sigma)
-        print("sigma", sigma)
-        return GLib.SOURCE_CONTINUE
 
     bus = pipeline.get_bus()
     bus.add_signal_watch()
     bus.connect("message", on_message)
-    GLib.timeout_add_seconds(1, next_sigma)
+    # If an element fails to start, the reason is an error message on the bus.
     pipeline.set_state(Gst.State.PLAYING)
     try:
         loop.run()
-        print("active-backend", blur.get_property("active-backend").value_nick)
-        print(blur.get_property("stats").to_string())
+        if not failure:
+            blur = pipeline.get_by_name("blur")
+            print("active-backend", blur.get_property("active-backend").value_nick)
+            print(blur.get_property("stats").to_string())
     finally:
         pipeline.set_state(Gst.State.NULL)
     return failure

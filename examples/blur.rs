@@ -35,16 +35,19 @@ fn play(file: Option<OsString>) -> Result<(), Box<dyn Error>> {
     let pipeline = gst::parse::launch(&format!(
         "{source} ! videoconvert ! cudagaussblur sigma=5 ! videoconvert ! videoscale ! {sink}"
     ))?;
-    if let (Some(path), Some(bin)) = (file, pipeline.downcast_ref::<gst::Bin>()) {
+    if let (Some(path), Some(bin)) = (&file, pipeline.downcast_ref::<gst::Bin>()) {
         bin.by_name("file").expect("the description names it").set_property("location", PathBuf::from(path));
     }
+    let name = file.map_or("test pattern".into(), |path| path.to_string_lossy().into_owned());
 
     let bus = pipeline.bus().expect("a pipeline has a bus");
     // If an element fails to start, the reason is an error message on the bus.
     let _ = pipeline.set_state(gst::State::Playing);
     let outcome = bus.iter_timed(gst::ClockTime::NONE).find_map(|message| match message.view() {
         gst::MessageView::Eos(_) => Some(Ok(())),
-        gst::MessageView::Error(error) => Some(Err(error.error().into())),
+        gst::MessageView::Error(error) => {
+            Some(Err(format!("{name}: {}\n{}", error.error(), error.debug().unwrap_or_default()).into()))
+        }
         _ => None,
     });
     pipeline.set_state(gst::State::Null)?;

@@ -1,5 +1,5 @@
-//! Runs the demo and the Python examples that cover parts of the picture, so that they stay correct. They check their own
-//! output; these tests check that they do, and what they say when something is missing.
+//! Runs the demo and the examples, so that they stay correct, and checks what they write, show and send, and what they
+//! say when something is missing. Those that cover parts of the picture check their own output.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use common::python;
+use common::{media, python};
 
 /// A temporary folder with the plugin.
 struct Workspace(PathBuf);
@@ -56,6 +56,18 @@ impl Workspace {
     fn has(&self, name: &str) -> bool {
         self.0.join(name).exists()
     }
+
+    /// Writes input.mp4: `count` frames of 640x360, 30 a second, and a tone of the same length.
+    fn write_clip(&self, pattern: &str, count: u32) {
+        // 30 buffers of sound a second.
+        let line = format!(
+            "gst-launch-1.0 -q videotestsrc num-buffers={count} pattern={pattern} ! video/x-raw,width=640,height=360 ! \
+             x264enc ! mp4mux name=mux ! filesink location=input.mp4 \
+             audiotestsrc num-buffers={count} samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! \
+             avenc_aac ! mux."
+        );
+        self.stdout(Command::new("sh").args(["-c", &line]));
+    }
 }
 
 impl Drop for Workspace {
@@ -64,26 +76,40 @@ impl Drop for Workspace {
     }
 }
 
-/// The demo. `cargo test --test examples` does not build it, so this does, in the profile of the tests.
-fn demo(arguments: &[&str]) -> Command {
+/// An example in Rust. `cargo test --test examples` does not build them, so this does, in the profile of the tests.
+fn rust_example(name: &str) -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let demo = BUILT.get_or_init(|| {
+    let examples = BUILT.get_or_init(|| {
         let tests = std::env::current_exe().unwrap();
         let folder = tests.ancestors().nth(2).unwrap();
         let profile = folder.file_name().unwrap().to_str().unwrap().replace("debug", "dev");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--locked", "--quiet", "--example", "demo", "--profile", &profile, "--target-dir"]);
-        cargo.arg(folder.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-        assert!(cargo.status().unwrap().success(), "{cargo:?} failed");
-        folder.join("examples/demo")
+        cargo.args(["build", "--locked", "--quiet", "--example", "demo", "--example", "blur"]);
+        cargo.args(["--profile", &profile, "--target-dir"]).arg(folder.parent().unwrap());
+        assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "{cargo:?} failed");
+        folder.join("examples")
     });
-    let mut command = Command::new(demo);
+    Command::new(examples.join(name))
+}
+
+fn demo(arguments: &[&str]) -> Command {
+    let mut command = rust_example("demo");
     command.args(arguments).env("OPENCV_LOG_LEVEL", "FATAL");
     command
 }
 
+/// The C example, built in the workspace by the line in its header, with warnings denied.
+fn c_example(workspace: &Workspace) -> Command {
+    let source = include_str!("../examples/blur.c");
+    let line = source.lines().find_map(|line| line.strip_prefix("//     cc ")).expect("the header has the build line");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blur.c");
+    let line = format!("cc -Werror {}", line.replace("examples/blur.c", &format!("'{example}'")));
+    workspace.stdout(Command::new("sh").args(["-c", &line]));
+    Command::new(workspace.0.join("blur"))
+}
+
 /// A Python example.
-fn example(name: &str) -> Command {
+fn python_example(name: &str) -> Command {
     let mut command = python::with("gi");
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name));
     command
@@ -132,14 +158,14 @@ fn demo_writes_no_clip_without_a_detector() {
 
 #[test]
 fn python_attaches_boxes_of_its_own() {
-    let stdout = Workspace::new("own-boxes").stdout(&mut example("own_boxes.py"));
+    let stdout = Workspace::new("own-boxes").stdout(&mut python_example("own_boxes.py"));
     assert!(stdout.starts_with("90 frames, 90 boxes attached"), "{stdout}");
 }
 
 #[test]
 fn python_translates_metas_of_a_vendor() {
     let workspace = Workspace::new("vendor-metas");
-    let stdout = workspace.stdout(&mut example("vendor_metas.py"));
+    let stdout = workspace.stdout(&mut python_example("vendor_metas.py"));
     assert_eq!(stdout, "10 frames, 5 boxes translated, all covered\n");
 }
 
@@ -201,20 +227,15 @@ None
     assert_eq!(stdout, expected);
 }
 
-/// A clip of 20 white frames, and the mean brightness of each frame of another clip in the box that the tests cover.
+/// A clip of 20 white frames.
 const CLIP: &str = "gst-launch-1.0 -q videotestsrc num-buffers=20 pattern=white ! video/x-raw,width=64,height=48 ! \
                     x264enc ! mp4mux ! filesink location=input.mp4";
 
 /// The brightness of the middle of the box (16,16,16,16) in each frame.
 fn box_brightness(workspace: &Workspace, file: &str) -> Vec<u8> {
-    let line = format!(
-        "gst-launch-1.0 -q filesrc location={file} ! decodebin ! videoconvert ! videocrop left=20 top=20 right=36 \
-         bottom=20 ! video/x-raw,format=GRAY8 ! filesink location=box.gray"
-    );
-    workspace.stdout(Command::new("sh").args(["-c", &line]));
-    let bytes = fs::read(workspace.0.join("box.gray")).unwrap();
+    let frames = media::frames(&workspace.0.join(file), "videocrop left=20 top=20 right=36 bottom=20 !");
     // Frames of 8×8.
-    bytes.chunks(64).map(|frame| frame[27]).collect()
+    frames.iter().map(|frame| frame[27]).collect()
 }
 
 #[test]
@@ -230,7 +251,7 @@ fn python_covers_boxes_of_a_file() {
         ("time", "time", &|frame: u32| format!("{:.3}", (f64::from(frame) + 0.5) / 30.0)),
     ] {
         workspace.write("boxes.csv", &format!("{column}, x,y,width,height,label\n{}", rows(position)));
-        let stdout = workspace.stdout(example("boxes_from_file.py").args([
+        let stdout = workspace.stdout(python_example("boxes_from_file.py").args([
             "input.mp4",
             "boxes.csv",
             "covered.mp4",
@@ -262,12 +283,198 @@ fn files_of_boxes_that_do_not_fit_are_refused() {
         ("", "has no column x"),
     ] {
         workspace.write("boxes.csv", boxes);
-        let stderr = workspace.stderr(example("boxes_from_file.py").args(["input.mp4", "boxes.csv", "covered.mp4"]));
+        let stderr =
+            workspace.stderr(python_example("boxes_from_file.py").args(["input.mp4", "boxes.csv", "covered.mp4"]));
         assert!(stderr.contains(reason) && !stderr.contains("Traceback"), "{boxes}: {stderr}");
         assert!(!workspace.has("covered.mp4") && !workspace.has("covered.mp4.part"), "{boxes}");
     }
     workspace.write("boxes.csv", "frame,x,y,width,height\n");
     workspace.write("text.mp4", "no video");
-    let stderr = workspace.stderr(example("boxes_from_file.py").args(["text.mp4", "boxes.csv", "covered.mp4"]));
+    let stderr = workspace.stderr(python_example("boxes_from_file.py").args(["text.mp4", "boxes.csv", "covered.mp4"]));
     assert!(!stderr.contains("Traceback") && !stderr.is_empty(), "{stderr}");
+}
+
+/// Asserts that the edge of videotestsrc's bar is as steep as a Gaussian makes it: a step of height h has slope
+/// h / (sqrt(2 pi) sigma).
+fn assert_edge(frame: usize, contrast: u8, sigma: f64) {
+    const STEP: f64 = 219.0;
+    let slope = (STEP / (std::f64::consts::TAU.sqrt() * sigma)).min(STEP);
+    // The codec adds noise, and scales are rounded.
+    let bounds = 0.75 * slope - 2.0..1.25 * slope + 2.0;
+    assert!(bounds.contains(&f64::from(contrast)), "frame {frame}: contrast {contrast} with sigma {sigma}");
+}
+
+#[test]
+fn c_program_changes_sigma() {
+    let workspace = Workspace::new("c");
+    workspace.write_clip("bar", 150);
+    let stdout = workspace.stdout(c_example(&workspace).args(["input.mp4", "blurred.mp4"]));
+    let expected: String =
+        (0..5).zip([0, 2, 4, 8, 16]).map(|(i, sigma)| format!("frame {}: sigma {sigma}\n", 30 * i)).collect();
+    assert!(stdout.starts_with(&expected) && stdout.contains("-stats, frames=(guint64)150"), "{stdout}");
+    let contrasts = media::contrasts(&workspace.0.join("blurred.mp4"), 640);
+    assert_eq!(contrasts.len(), 150);
+    for (frame, contrast) in contrasts.into_iter().enumerate() {
+        assert_edge(frame, contrast, [0.0, 2.0, 4.0, 8.0, 16.0][frame / 30]);
+    }
+}
+
+#[test]
+fn python_sweeps_sigma() {
+    let workspace = Workspace::new("sweep");
+    let stdout = workspace.stdout(python_example("blur.py").arg("--headless"));
+    let sigmas = ["0.0", "4.0", "8.0", "12.0", "16.0", "20.0", "16.0", "12.0", "8.0", "4.0"];
+    let expected: String =
+        sigmas.iter().enumerate().map(|(i, sigma)| format!("frame {}: sigma {sigma}\n", 30 * i)).collect();
+    assert!(stdout.starts_with(&expected) && stdout.contains("-stats, frames=(guint64)300"), "{stdout}");
+}
+
+/// Uses the window of examples/blur.py as a person does, and waits until the picture in it follows.
+const USE_WINDOW: &str = "\
+import os
+import sys
+import time
+import traceback
+sys.path.insert(0, sys.argv.pop(1))
+import blur
+blur.gi.require_version('GstVideo', '1.0')
+from gi.repository import GLib, GstVideo
+# Without it the main loop goes on after an exception.
+sys.excepthook = lambda *error: (traceback.print_exception(*error), os._exit(1))
+pipelines = []
+build = blur.build
+blur.build = lambda *arguments: pipelines.append(build(*arguments)) or pipelines[-1]
+def find(widget, kind):
+    if type(widget).__name__ == kind:
+        return widget
+    children = widget.get_children() if hasattr(widget, 'get_children') else []
+    return next(filter(None, (find(child, kind) for child in children)), None)
+def contrast():
+    sample = pipelines[0].get_by_name('sink').get_property('last-sample')
+    if sample is None:
+        return -1
+    video = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
+    greens = sample.get_buffer().extract_dup(4 * video.width * (video.height // 2), 4 * video.width)[1::4]
+    return max(abs(a - b) for a, b in zip(greens, greens[1:]))
+def steps():
+    from gi.repository import Gtk
+    window = Gtk.Window.list_toplevels()[0]
+    slider, sweep = find(window, 'Scale'), find(window, 'CheckButton')
+    slider.set_value(0)
+    while contrast() < 100:
+        yield
+    print('sharp')
+    slider.set_value(20)
+    while not 0 <= contrast() < 15:
+        yield
+    print('blurred')
+    # The sweep starts and ends with a sigma of 0.
+    sweep.set_active(True)
+    while contrast() < 100:
+        yield
+    print('sharp, the slider is sensitive:', slider.get_sensitive())
+    sweep.set_active(False)
+    while not 0 <= contrast() < 15:
+        yield
+    print('blurred, the slider is sensitive:', slider.get_sensitive())
+    window.destroy()
+def next_step(remaining=steps(), end=time.monotonic() + 120):
+    assert time.monotonic() < end, f'waited 120 s for the picture, which has contrast {contrast()}'
+    next(remaining, None)
+    return True
+GLib.timeout_add(20, next_step)
+sys.exit(blur.main())
+";
+
+#[test]
+fn slider_in_a_window_moves_sigma() {
+    let workspace = Workspace::new("window");
+    let mut command = Command::new("xvfb-run");
+    command.args(["-a", concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/python"), "gi", "--", "-c", USE_WINDOW]);
+    let stdout = workspace.stdout(command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")));
+    let expected = "\
+sharp
+blurred
+sharp, the slider is sensitive: False
+blurred, the slider is sensitive: True
+active-backend";
+    assert!(stdout.starts_with(expected), "{stdout}");
+}
+
+#[test]
+fn timeline_blurs_by_keyframes_and_keeps_the_sound() {
+    let workspace = Workspace::new("timeline");
+    workspace.write_clip("bar", 120);
+    // The first three seconds of a clip of four, and of a test pattern.
+    for (arguments, clip) in [(&["input.mp4", "clip.mp4"][..], true), (&["pattern.mp4"], false)] {
+        let file = arguments.last().unwrap();
+        let stdout = workspace.stdout(python_example("timeline.py").args(arguments));
+        assert_eq!(stdout, format!("wrote 3.0 s to {file}\n"));
+        let file = workspace.0.join(file);
+        let contrasts = media::contrasts(&file, 640);
+        assert_eq!(contrasts.len(), 90, "{arguments:?}");
+        assert!(contrasts[89] < contrasts[29] / 4, "{arguments:?}: {contrasts:?}");
+        let (seconds, amplitude) = media::sound(&file);
+        assert!((seconds - 3.0).abs() < 0.1, "{arguments:?}: {seconds} s of sound");
+        if clip {
+            for (frame, contrast) in contrasts.into_iter().enumerate() {
+                assert_edge(frame, contrast, (frame as f64 - 30.0).max(0.0) / 3.0);
+            }
+            // A sine of amplitude 0.8: its mean is 0.8 times 2/pi.
+            assert!((amplitude - 0.51).abs() < 0.1, "{amplitude}");
+        }
+    }
+}
+
+#[test]
+fn frames_received_by_rtp_are_blurred() {
+    let stdout = Workspace::new("rtp").stdout(&mut python_example("rtp.py"));
+    let numbers = stdout.lines().filter(|line| line.starts_with("frame "));
+    let numbers =
+        numbers.map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>());
+    let numbers: Vec<_> = numbers.collect();
+    assert_eq!(numbers.len(), 3, "{stdout}");
+    for contrast in numbers {
+        // The checkers in the left half are grey, with what is left of their edges.
+        assert!((0.3..2.0).contains(&contrast[0]) && contrast[1] > 5.0, "{stdout}");
+    }
+    assert!(stdout.contains("30 frames received"), "{stdout}");
+}
+
+#[test]
+fn examples_name_a_missing_file() {
+    let workspace = Workspace::new("missing-file");
+    let mut timeline = python_example("timeline.py");
+    timeline.args(["missing.mp4", "result.mp4"]);
+    let mut python = python_example("blur.py");
+    python.args(["--headless", "missing.mp4"]);
+    for mut command in [rust_example("blur"), c_example(&workspace)] {
+        let stderr = workspace.stderr(command.arg("missing.mp4"));
+        assert!(stderr.starts_with("missing.mp4: Resource not found."), "{command:?}: {stderr}");
+    }
+    for mut command in [timeline, python] {
+        let stderr = workspace.stderr(&mut command);
+        assert!(stderr.starts_with("missing.mp4: Resource not found."), "{command:?}: {stderr}");
+    }
+}
+
+#[test]
+fn examples_name_the_package_of_a_missing_element() {
+    let workspace = Workspace::new("missing-element");
+    let mut python = python_example("blur.py");
+    python.arg("--headless");
+    let mut timeline = python_example("timeline.py");
+    timeline.arg("result.mp4");
+    for (mut command, reason) in [
+        (c_example(&workspace), "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
+        (python, "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
+        (python_example("blur.py"), "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
+        (python_example("rtp.py"), "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
+        (timeline, "GStreamer does not find mp4mux: install gstreamer1.0-plugins-good\n"),
+    ] {
+        let stderr = workspace.stderr(command.env("GST_PLUGIN_SYSTEM_PATH_1_0", &workspace.0));
+        assert!(stderr.ends_with(reason), "{command:?}: {stderr}");
+    }
+    let stderr = workspace.stderr(&mut python_example("blur.py"));
+    assert_eq!(stderr, "there is no display: use --headless\n");
 }

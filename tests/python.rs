@@ -1,5 +1,5 @@
-//! scripts/python and examples/blur.py find an interpreter with the modules they need, whichever `python3` is first on
-//! PATH, and name what is missing if there is none.
+//! scripts/python and the Python examples find an interpreter with the modules they need, whichever `python3` is first on
+//! PATH, and name what is missing if there is none. Python sets properties by the values that the README shows.
 
 mod common;
 
@@ -81,26 +81,58 @@ fn modules_that_no_python3_can_import_are_named() {
     }
 }
 
-/// The example needs the distribution's Python, and names it if it is started by another one.
+/// The examples need the distribution's Python, and name it if they are started by another one.
 #[test]
-fn python_example_finds_or_names_the_interpreter_it_needs() {
+fn python_examples_find_or_name_the_interpreter_they_need() {
     let _alone = run_alone();
     let foreign = ForeignPython::new("example", WITHOUT_PACKAGES);
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blur.py");
-    let output = Command::new(foreign.0.join("python3")).arg(example).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("has no PyGObject") && stderr.contains("/usr/bin/python3"), "{stderr}");
-    // Started directly it selects the right interpreter, and fails only because the element is not found.
-    let output = Command::new(example)
-        .env("PATH", foreign.path())
-        // An installed plugin must not be found either.
-        .env("GST_PLUGIN_PATH", "")
-        .env_remove("GST_PLUGIN_PATH_1_0")
-        .env("GST_PLUGIN_SYSTEM_PATH_1_0", &foreign.0)
-        .env("GST_REGISTRY", foreign.0.join("registry.bin"))
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("GStreamer does not find cudagaussblur"), "{stderr}");
+    let examples = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap();
+    let examples = examples.map(|entry| entry.unwrap().path());
+    let examples: Vec<_> =
+        examples.filter(|path| path.extension().is_some_and(|extension| extension == "py")).collect();
+    assert_eq!(examples.len(), 6, "{examples:?}");
+    for example in examples {
+        let output = Command::new(foreign.0.join("python3")).arg(&example).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{example:?}: {stderr}");
+        assert!(stderr.contains("has no PyGObject") && stderr.contains("/usr/bin/python3"), "{example:?}: {stderr}");
+        // Started directly it selects the right interpreter, and fails only because the element is not found.
+        let output = Command::new(&example)
+            .args(if example.ends_with("boxes_from_file.py") { &["a.mp4", "a.csv", "b.mp4"][..] } else { &["a.mp4"] })
+            .env("PATH", foreign.path())
+            // An installed plugin must not be found either.
+            .env("GST_PLUGIN_PATH", "")
+            .env_remove("GST_PLUGIN_PATH_1_0")
+            .env("GST_PLUGIN_SYSTEM_PATH_1_0", &foreign.0)
+            .env("GST_REGISTRY", foreign.0.join("registry.bin"))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("GStreamer does not find cudagaussblur"), "{example:?}: {stderr}");
+    }
+}
+
+#[test]
+fn python_sets_flags_and_zones() {
+    let _alone = run_alone();
+    let folder = ForeignPython::new("flags", WITHOUT_PACKAGES);
+    let plugin = std::env::current_exe().unwrap().with_file_name("libgstcudagaussblur.so");
+    std::os::unix::fs::symlink(plugin, folder.0.join("libgstcudagaussblur.so")).unwrap();
+    let script = r#"
+import gi
+gi.require_version("Gst", "1.0")
+from gi.repository import Gst
+Gst.init(None)
+blur = Gst.ElementFactory.make("cudagaussblur")
+blur.set_property("planes", "luma")
+print(int(blur.get_property("planes")))
+Gst.util_set_object_arg(blur, "planes", "luma+chroma")
+print(int(blur.get_property("planes")))
+Gst.util_set_object_arg(blur, "zones", "<[zone,x=0.6,y=0.1,width=0.3,height=0.2]>")
+zone = blur.get_property("zones")[0]
+print([zone.get_value(name) for name in ("x", "y", "width", "height")])
+"#;
+    let mut command = python::with("gi");
+    command.args(["-c", script]).env("GST_PLUGIN_PATH", &folder.0).env("GST_REGISTRY", folder.0.join("registry.bin"));
+    assert_eq!(python::output(&mut command), "1\n3\n[0.6, 0.1, 0.3, 0.2]\n");
 }

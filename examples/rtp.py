@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MPL-2.0
+"""cudagaussblur before a video call: blurs the left half of the picture, sends it as RTP over the loopback interface, and
+measures what arrives.
+
+SOURCE is a source in the syntax of gst-launch, for example v4l2src; without it, a test pattern. WebRTC sends the same
+RTP: there webrtcbin takes the place of udpsink.
+
+Needs, on Debian and Ubuntu: python3-gi gstreamer1.0-plugins-base gstreamer1.0-plugins-good; and the plugin, installed or
+in GST_PLUGIN_PATH:
+
+    cargo build --release && GST_PLUGIN_PATH=target/release examples/rtp.py [SOURCE]
+"""
+
+import sys
+
+try:
+    import gi
+except ImportError:
+    sys.exit(f"{sys.executable} has no PyGObject: install python3-gi and run this with the distribution's /usr/bin/python3")
+
+gi.require_version("Gst", "1.0")
+from gi.repository import GLib, Gst
+
+WIDTH, HEIGHT, FRAMES = 320, 240, 30
+
+# The receiver takes a free port (port=0), which the sender reads.
+RECEIVER = (
+    "udpsrc name=from address=127.0.0.1 port=0 caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=VP8 ! "
+    "rtpjitterbuffer ! rtpvp8depay ! vp8dec ! videoconvert ! video/x-raw,format=GRAY8 ! appsink name=frames sync=false"
+)
+SENDER = (
+    "{source} ! videoconvert ! videoscale ! video/x-raw,width={width},height={height} ! "
+    "cudagaussblur region-mode=inside zones=<[zone,x=0,y=0,width=0.5,height=1]> strength=0 sigma=4 ! videoconvert ! "
+    "vp8enc deadline=1 keyframe-max-dist=15 ! rtpvp8pay ! udpsink host=127.0.0.1 port={port}"
+)
+
+
+def contrast(pixels, left, right):
+    """The mean difference between neighbouring pixels of a row, in these columns. A blur makes it small."""
+    rows = (pixels[start + left : start + right] for start in range(0, WIDTH * HEIGHT, WIDTH))
+    differences = [abs(a - b) for row in rows for a, b in zip(row, row[1:])]
+    return sum(differences) / len(differences)
+
+
+def error_of(pipeline):
+    """The error of a pipeline, or None."""
+    message = pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
+    return message and "{0.message}\n{1}".format(*message.parse_error())
+
+
+def main():
+    Gst.init(None)
+    for element, package in {
+        "cudagaussblur": "the plugin or set GST_PLUGIN_PATH to its folder",
+        "videoconvert": "gstreamer1.0-plugins-base",
+        "vp8enc": "gstreamer1.0-plugins-good",
+    }.items():
+        if not Gst.ElementFactory.find(element):
+            return f"GStreamer does not find {element}: install {package}"
+    source = sys.argv[1] if len(sys.argv) > 1 else "videotestsrc is-live=true pattern=checkers-8"
+    receiver = Gst.parse_launch(RECEIVER)
+    receiver.set_state(Gst.State.PLAYING)
+    port = receiver.get_by_name("from").get_property("port")
+    try:
+        sender = Gst.parse_launch(SENDER.format(source=source, width=WIDTH, height=HEIGHT, port=port))
+    except GLib.Error as error:
+        return f"{source}: {error.message}"
+    sender.set_state(Gst.State.PLAYING)
+    frames = receiver.get_by_name("frames")
+    try:
+        for index in range(FRAMES):
+            while not (sample := frames.emit("try-pull-sample", Gst.SECOND)):
+                if problem := error_of(sender) or error_of(receiver):
+                    return problem
+            pixels = sample.get_buffer().extract_dup(0, WIDTH * HEIGHT)
+            if index % 10 == 0:
+                blurred, sharp = contrast(pixels, 0, WIDTH // 2), contrast(pixels, WIDTH // 2, WIDTH)
+                print(f"frame {index}: contrast {blurred:.1f} in the left half, {sharp:.1f} in the right half")
+    finally:
+        for pipeline in sender, receiver:
+            pipeline.set_state(Gst.State.NULL)
+    print(f"{FRAMES} frames received on port {port}")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
