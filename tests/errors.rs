@@ -4,7 +4,9 @@
 mod common;
 
 use common::cases::axis;
-use common::video::{self, Blur, blurred, buffer, bus_of, element, info, padded_buffer, picture, read, texts};
+use common::video::{
+    self, Blur, blurred, buffer, bus_of, element, info, padded_buffer, param_spec, picture, read, texts,
+};
 use gst::glib;
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -114,18 +116,11 @@ fn values_out_of_range_are_refused_while_playing() {
 fn properties_have_their_range() {
     use glib::gobject_ffi::{GParamSpecDouble, GParamSpecInt, GParamSpecUInt};
     let element = element("");
-    /// The property as the C struct of its type.
-    fn read<C: Copy, T: glib::types::StaticType>(element: &gst::Element, name: &str) -> C {
-        let spec = element.find_property(name).unwrap();
-        assert!(spec.type_().is_a(T::static_type()), "{name}");
-        // SAFETY: the property is live, and its type is, or derives from, the one with this struct.
-        unsafe { *spec.as_ptr().cast::<C>() }
-    }
-    let sigma: GParamSpecDouble = read::<_, glib::ParamSpecDouble>(&element, "sigma");
+    let sigma: GParamSpecDouble = param_spec::<_, glib::ParamSpecDouble>(&element, "sigma");
     assert_eq!([sigma.minimum, sigma.maximum, sigma.default_value], [0.0, 1024.0, 1.5]);
-    let size: GParamSpecUInt = read::<_, glib::ParamSpecUInt>(&element, "kernel-size");
+    let size: GParamSpecUInt = param_spec::<_, glib::ParamSpecUInt>(&element, "kernel-size");
     assert_eq!([size.minimum, size.maximum, size.default_value], [0, 801, 0]);
-    let device: GParamSpecInt = read::<_, glib::ParamSpecInt>(&element, "cuda-device-id");
+    let device: GParamSpecInt = param_spec::<_, glib::ParamSpecInt>(&element, "cuda-device-id");
     assert_eq!([device.minimum, device.maximum, device.default_value], [-1, i32::MAX, -1]);
 }
 

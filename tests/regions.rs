@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::video::{Blur, blurred, bus_of, element, info, nick, picture, read, texts};
+use common::video::{Blur, blurred, bus_of, element, info, nick, param_spec, picture, read, texts};
 use gst::glib;
+use gst::glib::gobject_ffi::{GParamSpecDouble, GParamSpecUInt};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
@@ -47,14 +48,15 @@ fn defaults_and_ranges_are_documented_values() {
     assert_eq!(nick(&element, "on-missing"), "auto");
 
     let double = |name: &str| {
-        let spec = element.find_property(name).unwrap().downcast::<glib::ParamSpecDouble>().unwrap();
-        (spec.minimum(), spec.maximum(), spec.flags().contains(gst::PARAM_FLAG_CONTROLLABLE))
+        let spec: GParamSpecDouble = param_spec::<_, glib::ParamSpecDouble>(&element, name);
+        let is_controllable = element.find_property(name).unwrap().flags().contains(gst::PARAM_FLAG_CONTROLLABLE);
+        (spec.minimum, spec.maximum, is_controllable)
     };
     assert_eq!(double("min-confidence"), (0.0, 1.0, false));
     assert_eq!(double("expand"), (0.0, 4.0, true));
     assert_eq!(double("strength"), (0.0, 2.0, true));
-    let cells = element.find_property("cells").unwrap().downcast::<glib::ParamSpecUInt>().unwrap();
-    assert_eq!((cells.minimum(), cells.maximum()), (1, 64));
+    let cells: GParamSpecUInt = param_spec::<_, glib::ParamSpecUInt>(&element, "cells");
+    assert_eq!((cells.minimum, cells.maximum), (1, 64));
     for name in [
         "region-mode",
         "region-sources",
