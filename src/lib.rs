@@ -45,6 +45,11 @@ mod threads;
 pub use element::CudaGaussBlur;
 
 mod plugin {
+    /**
+     * plugin-cudagaussblur:
+     *
+     * Since: 0.1
+     */
     use super::element::register;
 
     gst::plugin_define!(

@@ -1,6 +1,6 @@
-//! Runs every gst-launch line of the README, so that the README stays correct. Only what a test machine lacks is
-//! substituted: the camera, which also gets an end of stream, the display and the loudspeaker. Lines with facedetect,
-//! which has a package of its own, need it.
+//! Runs every gst-launch line of the README and of the element's documentation, so that both stay correct. Only what a
+//! test machine lacks is substituted: the camera, which also gets an end of stream, the display and the loudspeaker. Lines
+//! with facedetect, which has a package of its own, need it.
 
 mod common;
 
@@ -63,18 +63,28 @@ fn assert_ok(line: &str, output: &Output) {
     assert!(!text.contains("object-alive, type-name=(string)Gst"), "{line}\nleaks: {text}");
 }
 
-/// The lines of the README's shell blocks that contain `command`, with continued lines joined.
-fn lines(command: &str) -> Vec<String> {
-    let readme = include_str!("../README.md").replace("\\\n", " ");
-    let shell = readme.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
+/// The lines of a text's shell blocks that contain `command`, with continued lines joined.
+fn lines(text: &str, command: &str) -> Vec<String> {
+    let text = text.replace("\\\n", " ");
+    let shell = text.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
     shell.flat_map(str::lines).filter(|line| line.contains(command)).map(str::to_owned).collect()
 }
 
+/// The element's documentation, a comment in the form that GStreamer's documentation tools read.
+fn section() -> String {
+    let source = include_str!("../src/element/imp.rs");
+    let (_, section) = source.split_once("/**\n * SECTION:element-cudagaussblur\n").unwrap();
+    let (section, _) = section.split_once("\n */\n").unwrap();
+    section.lines().map(|line| line.strip_prefix(" *").unwrap().trim_start().to_owned() + "\n").collect()
+}
+
 #[test]
-fn readme_pipelines_run_without_leaks() {
+fn documented_pipelines_run_without_leaks() {
     let workspace = Workspace::new();
-    let mut lines = lines("gst-launch-1.0");
-    assert!(lines.len() >= 6, "{lines:?}");
+    let [readme, section] = [include_str!("../README.md"), &section()].map(|text| lines(text, "gst-launch-1.0"));
+    assert!(readme.len() >= 6 && section.len() >= 4, "{readme:?} {section:?}");
+    let mut lines = readme;
+    lines.extend(section);
     if !workspace.run("gst-inspect-1.0 --exists facedetect").status.success() {
         lines.retain(|line| !line.contains("facedetect"));
     }

@@ -6,39 +6,44 @@ use std::sync::LazyLock;
 use super::{formats, gstcuda};
 use crate::filter::frame::MAX_DIMENSION;
 
-fn raw_video(
-    formats: impl IntoIterator<Item = gst_video::VideoFormat>,
+fn raw_video<'a>(
+    formats: impl IntoIterator<Item = &'a &'static str>,
 ) -> gst_video::VideoCapsBuilder<gst::caps::NoFeature> {
     gst_video::VideoCapsBuilder::new()
-        .format_list(formats)
+        .field("format", gst::List::new(formats))
         .width_range(1..=MAX_DIMENSION as i32)
         .height_range(1..=MAX_DIMENSION as i32)
 }
 
-/// Frames in CUDA memory. Empty if libgstcuda or the NVIDIA driver is not installed.
-fn device_template() -> gst::Caps {
-    if !gstcuda::is_available() {
-        return gst::Caps::new_empty();
+/// Frames of these formats, in CUDA memory if `has_device_memory` and in host memory.
+fn video(formats: &[&'static str], has_device_memory: impl Fn(&str) -> bool) -> gst::Caps {
+    let mut video = gst::Caps::new_empty();
+    let caps = video.make_mut();
+    let device: Vec<_> = formats.iter().filter(|format| has_device_memory(format)).collect();
+    if !device.is_empty() {
+        caps.append(raw_video(device).features([gstcuda::CAPS_FEATURE]).build());
     }
-    raw_video(formats::all().filter(|format| gstcuda::supports_format(*format)))
-        .features([gstcuda::CAPS_FEATURE])
-        .build()
+    caps.append(raw_video(formats).build());
+    // GStreamer requires a caps feature for interlace-mode=alternate, where every buffer holds one field.
+    let alternate =
+        raw_video(formats).features([gst_video::CAPS_FEATURE_FORMAT_INTERLACED]).field("interlace-mode", "alternate");
+    caps.append(alternate.build());
+    video
 }
 
-/// The caps of both pad templates.
+/// The caps of both pad templates. CUDA memory is among them if libgstcuda and the NVIDIA driver are installed.
 pub fn template() -> &'static gst::Caps {
     static TEMPLATE: LazyLock<gst::Caps> = LazyLock::new(|| {
-        // GStreamer requires a caps feature for interlace-mode=alternate, where every buffer holds one field.
-        let alternate = raw_video(formats::all())
-            .features([gst_video::CAPS_FEATURE_FORMAT_INTERLACED])
-            .field("interlace-mode", "alternate");
-        let mut template = device_template();
-        let caps = template.make_mut();
-        caps.append(raw_video(formats::all()).build());
-        caps.append(alternate.build());
-        template
+        let known: Vec<_> = formats::all().map(|format| format.to_str().as_str()).collect();
+        video(&known, |format| gstcuda::is_available() && gstcuda::supports_format(format))
     });
     &TEMPLATE
+}
+
+/// The caps of both pad templates in the documentation: those of a machine with CUDA and the newest GStreamer. They do
+/// not depend on the machine on which the element is documented.
+pub fn documentation() -> gst::Caps {
+    video(formats::NAMES, |format| gstcuda::format_since(format).is_some())
 }
 
 /// Whether frames of these caps are in CUDA memory.

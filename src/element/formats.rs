@@ -13,8 +13,8 @@ macro_rules! native {
     };
 }
 
-/// The supported formats, in order of preference.
-const NAMES: &[&str] = &[
+/// The supported formats, in order of preference. The running version of GStreamer may not know all of them.
+pub const NAMES: &[&str] = &[
     // Packed RGB of 8 bits.
     "RGBA",
     "BGRA",

@@ -138,8 +138,9 @@ pub fn is_available() -> bool {
     Library::get().is_some()
 }
 
-/// Whether the running version of libgstcuda has CUDA memory for frames of this format.
-pub fn supports_format(format: gst_video::VideoFormat) -> bool {
+/// The minor version of GStreamer since which libgstcuda has CUDA memory for frames of this format; `None` if no version
+/// has.
+pub fn format_since(format: &str) -> Option<u32> {
     /// Formats by the minor version of GStreamer that added them.
     const SINCE: [(u32, &[&str]); 4] = [
         (
@@ -179,8 +180,12 @@ pub fn supports_format(format: gst_video::VideoFormat) -> bool {
         (26, &["VUYA"]),
         (28, &["ARGB64"]),
     ];
-    let (_, minor, ..) = gst::version();
-    SINCE.iter().any(|(since, names)| minor >= *since && names.contains(&format.to_str().as_str()))
+    SINCE.iter().find(|(_, names)| names.contains(&format)).map(|(since, _)| *since)
+}
+
+/// Whether the running version of libgstcuda has CUDA memory for frames of this format.
+pub fn supports_format(format: &str) -> bool {
+    format_since(format).is_some_and(|since| gst::version().1 >= since)
 }
 
 /// A CUDA context that the elements of a pipeline share: `GstCudaContext`.

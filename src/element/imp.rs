@@ -2,6 +2,63 @@
 //! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, frames and caps to
 //! `streaming`, allocation queries to `allocation`, CUDA contexts to `cuda_context`.
 
+/**
+ * SECTION:element-cudagaussblur
+ * @see_also: cudaupload, cudadownload, facedetect, videoconvert
+ *
+ * Blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU, or covers parts of the picture by blur,
+ * mosaic or fill. Every GPU and every processor computes the same bytes.
+ *
+ * #GstCudaGaussBlur:sigma is the standard deviation in pixels. It can change with every frame, also through a control
+ * binding. Frames are blurred in their own format and keep their timestamps, flags and metas.
+ *
+ * With #GstCudaGaussBlur:backend=auto the element uses CUDA if the driver works, else the CPU, and falls back to the CPU
+ * if CUDA fails during playback. No CUDA toolkit is needed. Frames in `memory:CUDAMemory` (GStreamer 1.22) stay on the
+ * GPU; where a neighbour handles only host memory, the element uploads or downloads.
+ *
+ * #GstCudaGaussBlur:region-mode covers parts of the picture, or all but them: fixed #GstCudaGaussBlur:zones, and the
+ * detections that an element before this one attached as GstVideoRegionOfInterestMeta or GstAnalyticsRelationMeta.
+ * Put the element right after the detector, because elements between them lose or misplace detections. A Gaussian blur
+ * is a look, not anonymity: to hide something, use #GstCudaGaussBlur:cover with mosaic or fill.
+ *
+ * ## Example launch lines
+ *
+ * Blur a file:
+ *
+ * ```sh
+ * gst-launch-1.0 filesrc location=input.mp4 ! decodebin ! cudagaussblur sigma=5 ! \
+ *     x264enc ! mp4mux ! filesink location=blurred.mp4
+ * ```
+ *
+ * Blur the webcam on the CPU:
+ *
+ * ```sh
+ * gst-launch-1.0 v4l2src ! cudagaussblur backend=cpu sigma=8 ! videoconvert ! autovideosink
+ * ```
+ *
+ * Cover a fixed zone, in fractions of the picture:
+ *
+ * ```sh
+ * gst-launch-1.0 filesrc location=input.mp4 ! decodebin ! cudagaussblur region-mode=inside cover=fill \
+ *     zones="<[zone,x=0.6,y=0.1,width=0.3,height=0.2]>" ! x264enc ! mp4mux ! filesink location=covered.mp4
+ * ```
+ *
+ * Cover faces, also for a second after `facedetect` misses one:
+ *
+ * ```sh
+ * gst-launch-1.0 v4l2src ! videoconvert ! facedetect display=false ! cudagaussblur region-mode=inside cover=mosaic \
+ *     on-missing=pass hold-time=1000000000 ! videoconvert ! autovideosink
+ * ```
+ *
+ * Blur on the GPU without a copy to the host:
+ *
+ * ```text
+ * gst-launch-1.0 filesrc location=input.mp4 ! parsebin ! nvh264dec ! cudagaussblur sigma=5 ! cudadownload ! \
+ *     x264enc ! mp4mux ! filesink location=blurred.mp4
+ * ```
+ *
+ * Since: 0.1
+ */
 use std::sync::LazyLock;
 
 use gst::glib;
@@ -93,9 +150,12 @@ impl ElementImpl for CudaGaussBlur {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let documentation = caps::documentation();
             [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
                 .map(|(name, direction)| {
-                    gst::PadTemplate::new(name, direction, gst::PadPresence::Always, caps::template())
+                    gst::PadTemplate::builder(name, direction, gst::PadPresence::Always, caps::template())
+                        .documentation_caps(&documentation)
+                        .build()
                 })
                 .into_iter()
                 .collect::<Result<_, _>>()

@@ -47,6 +47,39 @@ use gst::prelude::*;
 
 glib::wrapper! {
     /// The `cudagaussblur` element.
+    ///
+    /// It is created by name or as an object of this type. Its properties are set by name; enums and flags have no public
+    /// Rust type and are set from a string.
+    ///
+    /// ```
+    /// use gst::prelude::*;
+    /// use gstcudagaussblur::CudaGaussBlur;
+    ///
+    /// gst::init()?;
+    /// let blur: CudaGaussBlur = gst::glib::Object::builder().property("sigma", 5.0).build();
+    /// blur.set_property_from_str("planes", "luma+chroma");
+    ///
+    /// let pipeline = gst::Pipeline::new();
+    /// let source = gst::ElementFactory::make("videotestsrc").property("num-buffers", 3).build()?;
+    /// let sink = gst::ElementFactory::make("fakesink").build()?;
+    /// pipeline.add_many([&source, blur.upcast_ref(), &sink])?;
+    /// gst::Element::link_many([&source, blur.upcast_ref(), &sink])?;
+    /// pipeline.set_state(gst::State::Playing)?;
+    /// blur.set_property("sigma", 8.0); // From the next frame on.
+    ///
+    /// let ends = [gst::MessageType::Eos, gst::MessageType::Error];
+    /// let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::NONE, &ends).unwrap();
+    /// assert_eq!(end.type_(), gst::MessageType::Eos);
+    /// assert_eq!(blur.property::<gst::Structure>("stats").get::<u64>("frames")?, 3);
+    /// pipeline.set_state(gst::State::Null)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Properties
+    ///
+    /// "stopped" is in the state NULL or READY.
+    ///
+    #[doc = include_str!("properties.md")]
     pub struct CudaGaussBlur(ObjectSubclass<imp::CudaGaussBlur>)
         @extends gst_base::BaseTransform, gst::Element, gst::Object;
 }

@@ -1,0 +1,314 @@
+//! Keeps the generated documentation current: `docs/gst_plugins_cache.json`, the plugin in the format of GStreamer's
+//! gst-hotdoc-plugins-scanner, from which hotdoc makes its pages, and `src/element/properties.md`, the table of properties
+//! in the element's rustdoc. Both are made from the element as it registers itself. With `CUDAGAUSSBLUR_WRITE_DOCS=1` the
+//! files are written instead of compared.
+//!
+//! The scanner itself is not in Debian or Ubuntu. Its format is reproduced with its peculiarities.
+
+mod common;
+
+use std::path::Path;
+
+use gst::glib;
+use gst::prelude::*;
+use serde_json::{Map, Value, json};
+
+const PLUGIN: &str = "cudagaussblur";
+
+/// The nicks of the flags in `value`, as the scanner joins them: one flag that has all bits, else from the highest on.
+fn flags_nicks(values: &[glib::FlagsValue], mut value: u32) -> String {
+    if let Some(exact) = values.iter().find(|flag| flag.value() == value) {
+        return exact.nick().to_owned();
+    }
+    let mut nicks = Vec::new();
+    for flag in values.iter().rev().filter(|flag| flag.value() != 0) {
+        if value & flag.value() == flag.value() {
+            nicks.push(flag.nick());
+            value -= flag.value();
+        }
+    }
+    if nicks.is_empty() { "(none)".to_owned() } else { nicks.join("+") }
+}
+
+/// A double as printf's `%g`.
+fn general(value: f64) -> String {
+    let mut text = [0_u8; 32];
+    // SAFETY: the buffer has the size passed, which is enough for `%g`, and the format takes one double.
+    unsafe { libc::snprintf(text.as_mut_ptr().cast(), text.len(), c"%g".as_ptr(), value) };
+    std::ffi::CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap().to_owned()
+}
+
+/// A property's default, minimum and maximum as the scanner prints them, those that it prints.
+fn limits(spec: &glib::ParamSpec, value: &glib::Value) -> [Option<String>; 3] {
+    macro_rules! ranged {
+        ($spec:ty, $value:ty, $text:expr) => {
+            if let Some(spec) = spec.downcast_ref::<$spec>() {
+                let of = [value.get::<$value>().unwrap(), spec.minimum(), spec.maximum()];
+                return of.map($text).map(Some);
+            }
+        };
+    }
+    // The scanner prints an unsigned number as a signed one.
+    ranged!(glib::ParamSpecUInt, u32, |number| number.cast_signed().to_string());
+    ranged!(glib::ParamSpecInt, i32, |number| number.to_string());
+    ranged!(glib::ParamSpecUInt64, u64, |number| number.to_string());
+    ranged!(glib::ParamSpecInt64, i64, |number| number.to_string());
+    ranged!(glib::ParamSpecDouble, f64, general);
+    let default = if let Some((_, value)) = glib::EnumValue::from_value(value) {
+        Some(format!("{} ({})", value.nick(), value.value()))
+    } else if let Some((class, flags)) = glib::FlagsValue::from_value(value) {
+        let bits = flags.iter().fold(0, |bits, flag| bits | flag.value());
+        Some(flags_nicks(class.values(), bits))
+    } else if let Ok(text) = value.get::<Option<String>>() {
+        Some(text.unwrap_or_else(|| "NULL".to_owned()))
+    } else if let Ok(flag) = value.get::<bool>() {
+        Some(flag.to_string())
+    } else if let Ok(structure) = value.get::<gst::Structure>() {
+        Some(structure.to_string())
+    } else {
+        assert_eq!(spec.value_type(), gst::Array::static_type(), "how does the scanner print {}?", spec.name());
+        None
+    };
+    [default, None, None]
+}
+
+/// When a property may change.
+fn mutable(flags: glib::ParamFlags) -> &'static str {
+    if flags.contains(gst::PARAM_FLAG_MUTABLE_PLAYING) {
+        "playing"
+    } else if flags.contains(gst::PARAM_FLAG_MUTABLE_PAUSED) {
+        "paused"
+    } else if flags.contains(gst::PARAM_FLAG_MUTABLE_READY) {
+        "ready"
+    } else {
+        "null"
+    }
+}
+
+/// The value that the documentation shows as the default.
+fn default_value(element: &gst::Element, spec: &glib::ParamSpec) -> glib::Value {
+    let flags = spec.flags();
+    if flags.contains(glib::ParamFlags::READABLE) && !flags.contains(gst::PARAM_FLAG_DOC_SHOW_DEFAULT) {
+        element.property_value(spec.name())
+    } else {
+        spec.default_value().clone()
+    }
+}
+
+/// The properties that the element has itself.
+fn own_properties(element: &gst::Element) -> impl Iterator<Item = glib::ParamSpec> {
+    let own = element.type_();
+    element.list_properties().into_iter().filter(move |spec| spec.owner_type() == own)
+}
+
+fn property(element: &gst::Element, spec: &glib::ParamSpec) -> Value {
+    let has = |flag| spec.flags().contains(flag);
+    let mut property = json!({
+        "blurb": spec.blurb().expect("every property has a blurb").to_string(),
+        "conditionally-available": has(gst::PARAM_FLAG_CONDITIONALLY_AVAILABLE),
+        "construct": has(glib::ParamFlags::CONSTRUCT),
+        "construct-only": has(glib::ParamFlags::CONSTRUCT_ONLY),
+        "controllable": has(gst::PARAM_FLAG_CONTROLLABLE),
+        "mutable": mutable(spec.flags()),
+        "readable": has(glib::ParamFlags::READABLE),
+        "type": spec.value_type().name(),
+        "writable": has(glib::ParamFlags::WRITABLE),
+    });
+    let limits = limits(spec, &default_value(element, spec));
+    for (name, limit) in ["default", "min", "max"].into_iter().zip(limits) {
+        if let Some(limit) = limit {
+            property[name] = limit.into();
+        }
+    }
+    property
+}
+
+fn caps_text(caps: &gst::CapsRef) -> String {
+    let one = |(i, (structure, features)): (usize, (&gst::StructureRef, &gst::CapsFeaturesRef))| {
+        // The scanner separates only caps with features from those before them.
+        let (separator, memory) = if features.is_equal(gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY.as_ref()) {
+            ("", String::new())
+        } else {
+            (if i > 0 { "\n" } else { "" }, format!("({features})"))
+        };
+        let fields = structure.iter().map(|(name, value)| {
+            format!("{:>15}: {}\n", name.as_str(), value.serialize().unwrap().replace("(string)", ""))
+        });
+        format!("{separator}{}{memory}:\n{}", structure.name(), fields.collect::<String>())
+    };
+    caps.iter_with_features().enumerate().map(one).collect()
+}
+
+fn pad_template(template: &gst::PadTemplate) -> Value {
+    json!({
+        "caps": caps_text(template.documentation_caps()),
+        "direction": match template.direction() {
+            gst::PadDirection::Src => "src",
+            gst::PadDirection::Sink => "sink",
+            _ => "unknown",
+        },
+        "presence": match template.presence() {
+            gst::PadPresence::Always => "always",
+            gst::PadPresence::Sometimes => "sometimes",
+            gst::PadPresence::Request => "request",
+        },
+    })
+}
+
+fn element(factory: &gst::ElementFactory) -> Value {
+    let element = factory.create().build().unwrap();
+    let hierarchy = std::iter::successors(Some(element.type_()), |of| of.parent()).map(glib::Type::name);
+    let rank = match factory.rank() {
+        gst::Rank::NONE => "none",
+        gst::Rank::MARGINAL => "marginal",
+        gst::Rank::SECONDARY => "secondary",
+        gst::Rank::PRIMARY => "primary",
+        other => panic!("how does the scanner print the rank {other:?}?"),
+    };
+    assert!(element.type_().interfaces().is_empty(), "interfaces are not documented yet");
+    let templates = element.pad_template_list();
+    let mut documented = json!({
+        "hierarchy": hierarchy.collect::<Vec<_>>(),
+        "pad-templates": templates.iter().map(|it| (it.name_template().into(), pad_template(it))).collect::<Map<_, _>>(),
+        "properties": own_properties(&element)
+            .map(|spec| (spec.name().into(), property(&element, &spec)))
+            .collect::<Map<_, _>>(),
+        "rank": rank,
+    });
+    // The scanner leaves out the long name.
+    for key in factory.metadata_keys().into_iter().filter(|key| key != "long-name") {
+        documented[key.as_str()] = factory.metadata(&key).into();
+    }
+    documented
+}
+
+/// The values of an enum or flags type; `None` if the plugin does not document the type as its own.
+fn values(of: glib::Type) -> Option<Value> {
+    of.plugin_api_flags()?;
+    let value = |nick: &str, value: String, name: &str| json!({ "desc": name, "name": nick, "value": value });
+    if let Some(class) = glib::EnumClass::with_type(of) {
+        let values = class.values().iter().map(|it| value(it.nick(), it.value().to_string(), it.name()));
+        return Some(json!({ "kind": "enum", "values": values.collect::<Vec<_>>() }));
+    }
+    let class = glib::FlagsClass::with_type(of)?;
+    let values = class.values().iter().map(|it| value(it.nick(), format!("0x{:08x}", it.value()), it.name()));
+    Some(json!({ "kind": "flags", "values": values.collect::<Vec<_>>() }))
+}
+
+/// All that GStreamer knows about the plugin.
+fn cache() -> String {
+    let registry = gst::Registry::get();
+    let plugin = registry.find_plugin(PLUGIN).unwrap();
+    let (mut elements, mut types) = (Map::new(), Map::new());
+    for feature in registry.features_by_plugin(PLUGIN) {
+        let factory = feature.downcast_ref::<gst::ElementFactory>().expect("only elements are documented yet");
+        elements.insert(factory.name().into(), element(factory));
+        for spec in own_properties(&factory.create().build().unwrap()) {
+            if let Some(values) = values(spec.value_type()) {
+                types.insert(spec.value_type().name().to_owned(), values);
+            }
+        }
+    }
+    let plugin = json!({
+        "description": plugin.description().as_str(),
+        "elements": elements,
+        "filename": format!("gst{PLUGIN}"),
+        "license": plugin.license().as_str(),
+        "other-types": types,
+        "package": plugin.package().as_str(),
+        "source": plugin.source().as_str(),
+        "tracers": {},
+        "url": plugin.origin().as_str(),
+    });
+    // Indented by four spaces. Strings have no line breaks in JSON.
+    let text = serde_json::to_string_pretty(&json!({ PLUGIN: plugin })).unwrap();
+    let indented = text.lines().map(|line| " ".repeat(line.len() - line.trim_start().len()) + line);
+    let text = indented.collect::<Vec<_>>().join("\n");
+    assert!(!text.contains('%'), "the scanner doubles percent signs; this does not");
+    text
+}
+
+/// The table of properties for rustdoc.
+fn properties() -> String {
+    let escaped = |text: &str| {
+        let special = |c: char| if "\\`*_<>[]|".contains(c) { format!("\\{c}") } else { c.to_string() };
+        text.chars().map(special).collect::<String>()
+    };
+    let mut text =
+        String::from("| property | type | default | range | may change | meaning |\n|---|---|---|---|---|---|\n");
+    let element = common::video::element("");
+    for spec in own_properties(&element) {
+        let value = default_value(&element, &spec);
+        let (mut kind, mut default, mut range) = (spec.value_type().name().to_owned(), String::new(), String::new());
+        macro_rules! ranged {
+            ($spec:ty, $value:ty) => {
+                if let Some(spec) = spec.downcast_ref::<$spec>() {
+                    (kind, default) = (stringify!($value).to_owned(), value.get::<$value>().unwrap().to_string());
+                    range = if spec.maximum() < <$value>::MAX {
+                        format!("{} to {}", spec.minimum(), spec.maximum())
+                    } else {
+                        format!("{} and up", spec.minimum())
+                    };
+                }
+            };
+        }
+        ranged!(glib::ParamSpecUInt, u32);
+        ranged!(glib::ParamSpecInt, i32);
+        ranged!(glib::ParamSpecUInt64, u64);
+        ranged!(glib::ParamSpecDouble, f64);
+        if let Some((class, value)) = glib::EnumValue::from_value(&value) {
+            (kind, default) = ("enum".to_owned(), value.nick().to_owned());
+            range = class.values().iter().map(glib::EnumValue::nick).collect::<Vec<_>>().join(", ");
+        } else if let Some((class, flags)) = glib::FlagsValue::from_value(&value) {
+            kind = "flags".to_owned();
+            default = flags_nicks(class.values(), flags.iter().fold(0, |bits, flag| bits | flag.value()));
+            range = class.values().iter().map(glib::FlagsValue::nick).collect::<Vec<_>>().join(", ");
+        } else if let Ok(flag) = value.get::<bool>() {
+            (kind, default) = ("bool".to_owned(), flag.to_string());
+        } else if value.type_() == glib::Type::STRING {
+            kind = "string".to_owned();
+            default = format!("{:?}", value.get::<Option<&str>>().unwrap().unwrap_or_default());
+        }
+        let mut change = if !spec.flags().contains(glib::ParamFlags::WRITABLE) {
+            "read-only".to_owned()
+        } else {
+            match mutable(spec.flags()) {
+                "playing" => "any time".to_owned(),
+                "ready" => "stopped".to_owned(),
+                other => format!("up to {}", other.to_uppercase()),
+            }
+        };
+        if spec.flags().contains(gst::PARAM_FLAG_CONTROLLABLE) {
+            change += ", controllable";
+        }
+        let blurb = escaped(spec.blurb().unwrap());
+        text += &format!("| `{}` | {kind} | {default} | {range} | {change} | {blurb} |\n", spec.name());
+    }
+    text
+}
+
+/// Compares a generated text with its file, or writes the file.
+fn check(file: &str, committed: &str, text: &str) {
+    if std::env::var_os("CUDAGAUSSBLUR_WRITE_DOCS").is_some() {
+        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), text).unwrap();
+        return;
+    }
+    let difference = text.lines().zip(committed.lines()).find(|(new, old)| new != old);
+    assert!(
+        text == committed,
+        "{file} is out of date, first in {difference:#?}\n\
+            CUDAGAUSSBLUR_WRITE_DOCS=1 cargo test --test documentation"
+    );
+}
+
+#[test]
+#[cfg_attr(target_endian = "big", ignore = "the formats have the names of little-endian machines")]
+fn the_documentation_cache_is_current() {
+    common::video::init();
+    check("docs/gst_plugins_cache.json", include_str!("../docs/gst_plugins_cache.json"), &cache());
+}
+
+#[test]
+fn the_table_of_properties_is_current() {
+    check("src/element/properties.md", include_str!("../src/element/properties.md"), &properties());
+}
