@@ -278,7 +278,7 @@ fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {
     }
     for family in PixelFamily::ALL {
         let has = |case: &cases::Case| case.planes.iter().any(|plane| PixelFamily::of(plane) == family);
-        assert!(cases.iter().any(has), "no case for {family:?}");
+        assert!(cases.iter().any(has) || cases::selection().is_some(), "no case for {family:?}");
     }
     let bytes: usize = cases.iter().map(|case| case.check_engine(&mut engine)).sum();
     println!("{:<14} {passes:?}: {} cases, {bytes} bytes, 0 differ", engine.stats().kernel_name, cases.len());

@@ -1,4 +1,5 @@
-//! The one case table, which every engine and every variant of an engine runs.
+//! The one case table, which every engine and every variant of an engine runs. `CUDAGAUSSBLUR_CASE` is a part of the text
+//! with which a case is reported; only the cases that have it are run.
 
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
@@ -94,9 +95,22 @@ fn packed(turn: usize, width: u32, height: u32) -> PlaneLayout {
     }
 }
 
+/// The text that selects cases; `None` to run the whole table.
+pub fn selection() -> Option<String> {
+    std::env::var("CUDAGAUSSBLUR_CASE").ok()
+}
+
+/// The cases of the table that are run.
+pub fn all() -> Vec<Case> {
+    let Some(text) = selection() else { return table() };
+    let cases: Vec<Case> = table().into_iter().filter(|case| format!("{case:?}").contains(&text)).collect();
+    assert!(!cases.is_empty(), "no case has the text CUDAGAUSSBLUR_CASE={text}");
+    cases
+}
+
 /// The table: every blur on every size, with channels, depth, padding and content taking turns so that each blur meets
 /// all of them; σ scaled per axis; every sample layout; frames of several planes.
-pub fn all() -> Vec<Case> {
+fn table() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut noise = Noise(1);
     for (sigma, kernel_size) in blurs() {
