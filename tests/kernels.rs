@@ -272,21 +272,16 @@ fn run_direct(program: &mut Program, every: usize, most_work: usize) -> (usize, 
     (bytes.len(), bytes.iter().sum())
 }
 
-/// Checks that the whole table has at least so many cases of a kind.
-fn assert_enough(cases: usize, least: usize) {
-    assert!(cases >= least || cases::selection().is_some(), "{cases} cases");
-}
-
 fn run(sanitizer: &str, every: usize, most_work: usize) {
     let mut program = Program::build(sanitizer, &[]);
     let (direct_cases, direct_bytes) = run_direct(&mut program, every, most_work >> 4);
     println!(
         "direct form on tensor cores on the CPU under {sanitizer}: {direct_cases} cases, {direct_bytes} bytes, 0 differ"
     );
-    assert_enough(direct_cases, 5);
+    cases::assert_enough(direct_cases, 5);
     let (tensor_cases, tensor_bytes) = run_tensor(&mut program, every / 2, most_work >> 4);
     println!("tensor-core kernels on the CPU under {sanitizer}: {tensor_cases} cases, {tensor_bytes} bytes, 0 differ");
-    assert_enough(tensor_cases, 5);
+    cases::assert_enough(tensor_cases, 5);
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {
@@ -301,7 +296,7 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
         }
     }
     println!("kernels on the CPU under {sanitizer}: {} cases, {bytes} bytes, 0 differ", cases.len());
-    assert_enough(cases.len(), 20);
+    cases::assert_enough(cases.len(), 20);
 }
 
 #[test]

@@ -108,9 +108,14 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
+/// Checks that the whole table has at least so many cases of a kind.
+pub fn assert_enough(cases: usize, least: usize) {
+    assert!(cases >= least || selection().is_some(), "{cases} cases");
+}
+
 /// The table: every blur on every size, with channels, depth, padding and content taking turns so that each blur meets
 /// all of them; σ scaled per axis; every sample layout; frames of several planes.
-fn table() -> Vec<Case> {
+pub fn table() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut noise = Noise(1);
     for (sigma, kernel_size) in blurs() {

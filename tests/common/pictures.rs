@@ -111,7 +111,7 @@ pub fn strongest(planes: &[PlaneLayout], plane: usize, regions: &[(Rect, f64)]) 
 /// Every kind of frame in the case table, by what a crop depends on.
 pub fn kinds() -> Vec<Vec<PlaneLayout>> {
     let mut kinds: BTreeMap<String, Vec<PlaneLayout>> = BTreeMap::new();
-    for case in cases::all() {
+    for case in cases::table() {
         if case.planes[0].sigma_scale == [1.0; 2] {
             let anywhere = case.planes.iter().map(|layout| PlaneLayout { width: 0, height: 0, ..*layout });
             kinds.entry(format!("{:?}", anywhere.collect::<Vec<_>>())).or_insert(case.planes);
