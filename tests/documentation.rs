@@ -9,7 +9,9 @@ mod common;
 
 use std::path::Path;
 
+use common::video::as_spec;
 use gst::glib;
+use gst::glib::gobject_ffi::{GParamSpecDouble, GParamSpecInt, GParamSpecInt64, GParamSpecUInt, GParamSpecUInt64};
 use gst::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -41,19 +43,19 @@ fn general(value: f64) -> String {
 /// A property's default, minimum and maximum as the scanner prints them, those that it prints.
 fn limits(spec: &glib::ParamSpec, value: &glib::Value) -> [Option<String>; 3] {
     macro_rules! ranged {
-        ($spec:ty, $value:ty, $text:expr) => {
-            if let Some(spec) = spec.downcast_ref::<$spec>() {
-                let of = [value.get::<$value>().unwrap(), spec.minimum(), spec.maximum()];
+        ($spec:ty, $struct:ty, $value:ty, $text:expr) => {
+            if let Some(spec) = as_spec::<$struct, $spec>(spec) {
+                let of = [value.get::<$value>().unwrap(), spec.minimum, spec.maximum];
                 return of.map($text).map(Some);
             }
         };
     }
     // The scanner prints an unsigned number as a signed one.
-    ranged!(glib::ParamSpecUInt, u32, |number| number.cast_signed().to_string());
-    ranged!(glib::ParamSpecInt, i32, |number| number.to_string());
-    ranged!(glib::ParamSpecUInt64, u64, |number| number.to_string());
-    ranged!(glib::ParamSpecInt64, i64, |number| number.to_string());
-    ranged!(glib::ParamSpecDouble, f64, general);
+    ranged!(glib::ParamSpecUInt, GParamSpecUInt, u32, |number| number.cast_signed().to_string());
+    ranged!(glib::ParamSpecInt, GParamSpecInt, i32, |number| number.to_string());
+    ranged!(glib::ParamSpecUInt64, GParamSpecUInt64, u64, |number| number.to_string());
+    ranged!(glib::ParamSpecInt64, GParamSpecInt64, i64, |number| number.to_string());
+    ranged!(glib::ParamSpecDouble, GParamSpecDouble, f64, general);
     let default = if let Some((_, value)) = glib::EnumValue::from_value(value) {
         Some(format!("{} ({})", value.nick(), value.value()))
     } else if let Some((class, flags)) = glib::FlagsValue::from_value(value) {
@@ -241,21 +243,21 @@ fn properties() -> String {
         let value = default_value(&element, &spec);
         let (mut kind, mut default, mut range) = (spec.value_type().name().to_owned(), String::new(), String::new());
         macro_rules! ranged {
-            ($spec:ty, $value:ty) => {
-                if let Some(spec) = spec.downcast_ref::<$spec>() {
+            ($spec:ty, $struct:ty, $value:ty) => {
+                if let Some(spec) = as_spec::<$struct, $spec>(&spec) {
                     (kind, default) = (stringify!($value).to_owned(), value.get::<$value>().unwrap().to_string());
-                    range = if spec.maximum() < <$value>::MAX {
-                        format!("{} to {}", spec.minimum(), spec.maximum())
+                    range = if spec.maximum < <$value>::MAX {
+                        format!("{} to {}", spec.minimum, spec.maximum)
                     } else {
-                        format!("{} and up", spec.minimum())
+                        format!("{} and up", spec.minimum)
                     };
                 }
             };
         }
-        ranged!(glib::ParamSpecUInt, u32);
-        ranged!(glib::ParamSpecInt, i32);
-        ranged!(glib::ParamSpecUInt64, u64);
-        ranged!(glib::ParamSpecDouble, f64);
+        ranged!(glib::ParamSpecUInt, GParamSpecUInt, u32);
+        ranged!(glib::ParamSpecInt, GParamSpecInt, i32);
+        ranged!(glib::ParamSpecUInt64, GParamSpecUInt64, u64);
+        ranged!(glib::ParamSpecDouble, GParamSpecDouble, f64);
         if let Some((class, value)) = glib::EnumValue::from_value(&value) {
             (kind, default) = ("enum".to_owned(), value.nick().to_owned());
             range = class.values().iter().map(glib::EnumValue::nick).collect::<Vec<_>>().join(", ");

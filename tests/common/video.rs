@@ -22,13 +22,16 @@ pub fn nick(element: &gst::Element, property: &str) -> String {
     gst::glib::EnumValue::from_value(&element.property_value(property)).unwrap().1.nick().to_owned()
 }
 
-/// A property as the C struct `C` of its type `T`. The properties of numbers have types that derive from GObject's, which the
-/// Rust bindings do not cast.
-pub fn param_spec<C: Copy, T: gst::glib::types::StaticType>(element: &gst::Element, name: &str) -> C {
-    let spec = element.find_property(name).unwrap();
-    assert!(spec.type_().is_a(T::static_type()), "{name}");
+/// A property as the C struct `C` of the type `T`, if it has this type. The properties of numbers have types that derive from
+/// GObject's, which the Rust bindings do not cast.
+pub fn as_spec<C: Copy, T: gst::glib::types::StaticType>(spec: &gst::glib::ParamSpec) -> Option<C> {
     // SAFETY: the property is live, and its type is, or derives from, the one with this struct.
-    unsafe { *spec.as_ptr().cast::<C>() }
+    spec.type_().is_a(T::static_type()).then(|| unsafe { *spec.as_ptr().cast::<C>() })
+}
+
+/// An element's property as the C struct `C` of its type `T`.
+pub fn param_spec<C: Copy, T: gst::glib::types::StaticType>(element: &gst::Element, name: &str) -> C {
+    as_spec::<C, T>(&element.find_property(name).unwrap()).expect(name)
 }
 
 /// Gives an element its own bus, from which the test reads its messages.
