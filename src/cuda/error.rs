@@ -4,6 +4,8 @@
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUresult;
 
+use crate::libraries::System;
+
 /// The oldest supported driver, by the CUDA version that it supports: the first that accepts the PTX of the prebuilt kernels.
 pub const CUDA_NEEDED: (i32, i32) = (11, 8);
 /// The oldest compute capability that the kernels are compiled for.
@@ -13,7 +15,7 @@ pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant names its fields")]
 pub enum CudaError {
-    #[error("libcuda.so.1, the NVIDIA driver's library, was not found; install the NVIDIA driver")]
+    #[error("{}, the NVIDIA driver's library, was not found; install the NVIDIA driver", System::CURRENT.driver())]
     NoDriver,
     #[error(
         "the NVIDIA driver supports CUDA {}.{} only, and {}.{} is needed; update it to version 520 or later",

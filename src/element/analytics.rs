@@ -13,15 +13,7 @@ use gst::glib::translate::IntoGlib;
 
 use super::detection::{Detection, confidence};
 use crate::filter::regions::Area;
-
-/// The library's file name, the same in all versions.
-const LIBRARY_NAME: &str = if cfg!(windows) {
-    "gstanalytics-1.0-0.dll"
-} else if cfg!(target_os = "macos") {
-    "libgstanalytics-1.0.0.dylib"
-} else {
-    "libgstanalytics-1.0.so.0"
-};
+use crate::libraries::System;
 
 /// What the analytics metas of a buffer say.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,7 +85,7 @@ impl Library {
     fn open() -> Option<Self> {
         // SAFETY: the initialisers of libgstanalytics and of the libraries that it links only register data of their
         // own.
-        let library = unsafe { libloading::Library::new(LIBRARY_NAME) }.ok()?;
+        let library = unsafe { libloading::Library::new(System::CURRENT.gstreamer("analytics")) }.ok()?;
         // Leaked, because GObject types that the library registers point into it.
         let library: &libloading::Library = Box::leak(Box::new(library));
         macro_rules! symbol {

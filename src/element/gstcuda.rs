@@ -19,6 +19,7 @@ use gst::prelude::*;
 
 use crate::engine::{self, Engine, ExternalContext};
 use crate::filter::frame::DeviceBytes;
+use crate::libraries::System;
 
 /// The caps feature of frames in CUDA memory.
 pub const CAPS_FEATURE: &str = "memory:CUDAMemory";
@@ -28,9 +29,6 @@ pub const CONTEXT_TYPE: &str = "gst.cuda.context";
 pub const MAP_CUDA: gst::ffi::GstMapFlags = gst::ffi::GST_MAP_FLAG_LAST << 1;
 /// `GST_CUDA_MEMORY_TRANSFER_NEED_SYNC`: work on the memory's stream is not complete.
 const NEED_SYNC: u32 = gst::ffi::GST_MEMORY_FLAG_LAST << 2;
-
-/// The library's file name, the same in all versions.
-const LIBRARY_NAME: &str = if cfg!(windows) { "gstcuda-1.0-0.dll" } else { "libgstcuda-1.0.so.0" };
 
 /// The public first fields of `GstCudaMemory`, the same in all versions.
 #[repr(C)]
@@ -80,7 +78,7 @@ impl Library {
             return None;
         }
         // SAFETY: the initialisers of libgstcuda and of the libraries that it links only register data of their own.
-        let library = unsafe { libloading::Library::new(LIBRARY_NAME) }.ok()?;
+        let library = unsafe { libloading::Library::new(System::CURRENT.gstreamer("cuda")) }.ok()?;
         // Leaked, because GObject types that the library registers point into it.
         let library: &libloading::Library = Box::leak(Box::new(library));
         macro_rules! symbol {

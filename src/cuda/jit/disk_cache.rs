@@ -54,7 +54,8 @@ impl Key {
     }
 }
 
-/// The folder: the variable's value, else `cudagaussblur` in the user's cache directory. `None` if the cache is disabled.
+/// The folder: the variable's value, else `cudagaussblur` in the user's cache directory (`$XDG_CACHE_HOME` or `~/.cache`; on
+/// Windows `%LOCALAPPDATA%`). `None` if the cache is disabled.
 pub fn folder() -> Option<PathBuf> {
     let folder = match std::env::var_os(FOLDER_VARIABLE) {
         Some(folder) if folder.is_empty() || folder == "off" => return None,

@@ -10,12 +10,12 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use super::error::{NVRTC_NEEDED, NvrtcError};
+use crate::libraries::System;
 use crate::log::Level;
 use crate::process::log;
 
 /// The environment variable with the path of the library, instead of the usual names.
 pub const LIBRARY_VARIABLE: &str = "CUDAGAUSSBLUR_NVRTC";
-const NAMES: [&str; 4] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"];
 
 /// NVRTC, opened when the first kernel is requested. Whether it can be used is logged then.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl Nvrtc {
     /// Opens the library.
     pub fn open() -> Result<Self, NvrtcError> {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
-        let names: Vec<&str> = named.as_deref().map_or(NAMES.to_vec(), |path| vec![path]);
+        let names: Vec<&str> = named.as_deref().map_or(System::CURRENT.nvrtc().to_vec(), |path| vec![path]);
         // SAFETY: NVRTC's initialisers need nothing from this process; the fields of `Functions` have the types of nvrtc.h.
         unsafe {
             let library = names.iter().find_map(|name| Library::new(*name).ok());
