@@ -26,6 +26,9 @@ fn files_agree_with_cargo_toml() {
         ("Cargo.toml", format!("\ndocumentation = \"{REPOSITORY}/")),
         ("SECURITY.md", format!("({REPOSITORY}/security/advisories/new)")),
         ("meson.build", format!("\n  version: '{VERSION}',")),
+        ("meson.build", format!("\n  url: '{REPOSITORY}',")),
+        ("debian/changelog", format!("gst-plugin-cudagaussblur ({VERSION}) ")),
+        ("debian/control", format!("\nHomepage: {REPOSITORY}\n")),
     ] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
         let content = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
