@@ -43,9 +43,11 @@ def contrast(pixels, left, right):
     return sum(differences) / len(differences)
 
 
-def error_of(pipeline):
-    """The error of a pipeline, or None."""
-    message = pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
+def end_of(pipeline):
+    """Why a pipeline has ended, or None."""
+    message = pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR | Gst.MessageType.EOS)
+    if message and message.type == Gst.MessageType.EOS:
+        return f"the source ended before {FRAMES} frames were received"
     return message and "{0.message}\n{1}".format(*message.parse_error())
 
 
@@ -71,8 +73,8 @@ def main():
     try:
         for index in range(FRAMES):
             while not (sample := frames.emit("try-pull-sample", Gst.SECOND)):
-                if problem := error_of(sender) or error_of(receiver):
-                    return problem
+                if end := end_of(sender) or end_of(receiver):
+                    return end
             pixels = sample.get_buffer().extract_dup(0, WIDTH * HEIGHT)
             if index % 10 == 0:
                 blurred, sharp = contrast(pixels, 0, WIDTH // 2), contrast(pixels, WIDTH // 2, WIDTH)

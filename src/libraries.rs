@@ -37,7 +37,9 @@ impl System {
     /// NVRTC, the one to prefer first. NVIDIA names it after the first version with the same interface.
     pub const fn nvrtc(self) -> &'static [&'static str] {
         match self {
-            Self::Linux | Self::MacOs => &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"],
+            Self::Linux => &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"],
+            // NVIDIA has no current one there.
+            Self::MacOs => &[],
             Self::Windows | Self::MinGw => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"],
         }
     }

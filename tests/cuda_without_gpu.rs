@@ -104,10 +104,10 @@ fn memory_is_allocated_once_per_caps_and_the_context_once_per_process() {
             assert_eq!(*after_first.get_or_insert(counts), counts, "a frame allocated memory or created an object");
         }
         // Per element: three device blocks (input, output, workspace of the wide kernel), two pinned blocks (staging
-        // buffer, output buffer), one stream and ten events. All elements share two more streams.
+        // buffer, output buffer), one stream and eleven events. All elements share two more streams.
         let counts = after_first.unwrap();
         assert_eq!([counts.device_blocks, counts.pinned_blocks], [9, 6]);
-        assert_eq!([counts.streams - shared, counts.events], [3, 30]);
+        assert_eq!([counts.streams - shared, counts.events], [3, 33]);
         assert!(counts.contexts <= 1, "more than one context: {counts:?}");
         assert_eq!(counts.current, 0, "a context was left current on the streaming thread");
     }

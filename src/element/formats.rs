@@ -161,14 +161,14 @@ pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<Plane
             if components.iter().any(|c| format.shift()[*c] > 0) {
                 layout.sample_layout = SampleLayout::MsbAligned;
             }
-            layout.roles = match order_without_offsets(&format) {
-                Some(order) => order.map(role),
-                None => [role(first); 4],
-            };
-            // Offsets are read only for planes that mix roles: the offsets of P010 are not in bytes.
-            let placed = components.into_iter().filter(|_| order_without_offsets(&format).is_none());
-            for c in placed.filter(|c| role(*c) != role(first)) {
-                layout.roles[format.poffset()[c] as usize / layout.sample_bytes()] = role(c);
+            layout.roles = [role(first); 4];
+            if let Some(order) = order_without_offsets(&format) {
+                layout.roles = order.map(role);
+            } else {
+                // Offsets are read only for planes that mix roles: the offsets of P010 are not in bytes.
+                for c in components.into_iter().filter(|c| role(*c) != role(first)) {
+                    layout.roles[format.poffset()[c] as usize / layout.sample_bytes()] = role(c);
+                }
             }
         }
         Some(layout)

@@ -26,7 +26,9 @@ pub fn checked_by_element(spec: glib::ParamSpec) -> glib::ParamSpec {
     // SAFETY: `own` is live, and so are the strings, which are copied. The new type derives from that of `own` and adds no
     // field, so that both instances have the number's range and default at the same place behind GParamSpec.
     unsafe {
-        let new = ffi::g_param_spec_internal(unchecked_type(spec.type_()).into_glib(), name, nick, blurb, (*own).flags);
+        // Without the flags that promise static strings.
+        let flags = (*own).flags & !(ffi::G_PARAM_STATIC_STRINGS as u32);
+        let new = ffi::g_param_spec_internal(unchecked_type(spec.type_()).into_glib(), name, nick, blurb, flags);
         macro_rules! copy_range {
             ($kind:ty) => {{
                 let (from, to) = (&*own.cast::<$kind>(), &mut *new.cast::<$kind>());

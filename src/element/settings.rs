@@ -314,7 +314,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
                     frames-on-device (stayed in CUDA memory), frames-pinned-in and frames-pinned-out (input or \
                     output in pinned memory). bytes-copied: by the CPU, to and from staging buffers. Kernels: kernel \
                     (in use), form (direct or wide), compiling, compile-last-ns, compile-last-from. Times of the last \
-                    timed frame (one in eight) and of all of them, in ns: upload-, kernel- and download-, each with last-ns and mean-ns",
+                    timed frame and of all of them (on CUDA the first 16 and then one in eight), in ns: upload-, kernel- and download-, each with last-ns and mean-ns",
             )
             .read_only()
             .build(),

@@ -37,6 +37,10 @@ pub struct Stream {
     pub max_in_flight: usize,
     /// `None` before the first caps.
     pub format: Option<Arc<StreamFormat>>,
+    /// The caps that were refused last, until others are accepted.
+    pub refused_caps: Option<gst::Caps>,
+    /// Whether the log says already that the kernel is too small for sigma.
+    pub has_hinted: bool,
     /// How the current frame is blurred as a whole.
     pub options: Options,
     /// What is done with the current frame.
@@ -63,6 +67,8 @@ impl Stream {
             engine,
             max_in_flight,
             format: None,
+            refused_caps: None,
+            has_hinted: false,
             options,
             task: FrameTask::Blur,
             mode: RegionMode::Frame,

@@ -16,6 +16,7 @@ use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
 use super::{caps, covering, cuda_context};
 use crate::engine::{Backend, EngineError, InFlightFrame};
+use crate::filter::BlurParams;
 
 /// Prepares for frames of these caps.
 pub fn set_caps(
@@ -27,16 +28,17 @@ pub fn set_caps(
     // The frames in flight have the previous caps. A caps event has drained them already, but no event precedes a
     // renegotiation that downstream asked for.
     drain(element, state);
-    let info = gst_video::VideoInfo::from_caps(incaps)
-        .map_err(|_| refuse(element, &format!("the input caps are not valid raw video caps: {incaps}")))?;
+    let info = gst_video::VideoInfo::from_caps(incaps).map_err(|_| {
+        refuse(element, state, incaps, &format!("the input caps are not valid raw video caps: {incaps}"))
+    })?;
     if info.interlace_mode() == VideoInterlaceMode::Fields {
         let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
-        return Err(refuse(element, &format!("{modes}: {incaps}")));
+        return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
     let video_format = info.format();
     let Some(format) = StreamFormat::new(info, on_device) else {
-        return Err(refuse(element, &format!("video format {video_format} is not supported: {incaps}")));
+        return Err(refuse(element, state, incaps, &format!("video format {video_format} is not supported: {incaps}")));
     };
     gst::debug!(CAT, obj = element, "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
     let update = |stream: &mut Stream| {
@@ -45,6 +47,7 @@ pub fn set_caps(
             stream.tracker.clear();
         }
         stream.format = Some(format.into());
+        stream.refused_caps = None;
         (stream.is_passthrough(), stream.engine.active(), stream.latency())
     };
     let Some((passthrough, active, latency)) = state.with_stream(update) else { return Ok(()) };
@@ -57,9 +60,18 @@ pub fn set_caps(
     Ok(())
 }
 
-/// Posts the reason why caps are refused. The base class then ends streaming with an error that has none.
-fn refuse(element: &gst_base::BaseTransform, reason: &str) -> gst::LoggableError {
-    element.post_error_message(gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
+/// Posts the reason why caps are refused, once: the base class offers them again with every frame. It ends streaming with an
+/// error without a reason.
+fn refuse(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    caps: &gst::Caps,
+    reason: &str,
+) -> gst::LoggableError {
+    let refused = |stream: &mut Stream| stream.refused_caps.replace(caps.clone());
+    if state.with_stream(refused).flatten().as_ref() != Some(caps) {
+        element.post_error_message(gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
+    }
     gst::loggable_error!(CAT, "{reason}")
 }
 
@@ -81,6 +93,9 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
         drain(element, state);
     }
     let Some(mut stream) = state.take_stream() else { return };
+    if options.params.is_cut_off() && !std::mem::replace(&mut stream.has_hinted, true) {
+        gst::warning!(CAT, obj = element, "{}", cut_off_hint(&options.params));
+    }
     stream.options = options;
     stream.mode = mode;
     stream.task = FrameTask::Blur;
@@ -99,6 +114,15 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
         // Only without passthrough does the element need an output pool, which the next allocation query decides.
         element.reconfigure_src();
     }
+}
+
+/// What the log says about a kernel that is too small.
+fn cut_off_hint(params: &BlurParams) -> String {
+    let (size, sigma) = (params.kernel_size(), params.sigma());
+    format!(
+        "kernel-size={size} cuts the Gaussian of sigma={sigma} off, which blurs less and has edges; \
+         kernel-size=0 follows sigma"
+    )
 }
 
 /// What comes of a call of [`drive`].

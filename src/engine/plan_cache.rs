@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::filter::BlurParams;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::Operation;
 use crate::filter::plan::{Options, Plan};
@@ -15,31 +14,23 @@ const CAPACITY: usize = 16;
 
 /// Plans and the options they were made with, the most recently used last.
 #[derive(Default)]
-pub struct PlanCache {
-    plans: Vec<(Options, Arc<Plan>)>,
-    /// Whether the log says already that the kernel is too small for sigma.
-    has_hinted: bool,
-}
+pub struct PlanCache(Vec<(Options, Arc<Plan>)>);
 
 impl PlanCache {
     /// The plan for frames of these layouts.
     pub fn get(&mut self, options: Options, layouts: &[PlaneLayout]) -> Arc<Plan> {
         let fits = |(made_with, plan): &(Options, Arc<Plan>)| *made_with == options && plan.layouts() == layouts;
-        let entry = match self.plans.iter().rposition(fits) {
-            Some(index) => self.plans.remove(index),
+        let entry = match self.0.iter().rposition(fits) {
+            Some(index) => self.0.remove(index),
             None => {
                 let plan = Plan::new(options, layouts);
                 process::log(Level::Debug, &format!("new plan for {:?}: {}", options.params, describe(&plan)));
-                if options.params.is_cut_off() && !self.has_hinted {
-                    self.has_hinted = true;
-                    process::log(Level::Warning, &cut_off_hint(&options.params));
-                }
-                self.plans.drain(..(self.plans.len() + 1).saturating_sub(CAPACITY));
+                self.0.drain(..(self.0.len() + 1).saturating_sub(CAPACITY));
                 (options, Arc::new(plan))
             }
         };
         let plan = Arc::clone(&entry.1);
-        self.plans.push(entry);
+        self.0.push(entry);
         plan
     }
 }
@@ -57,15 +48,6 @@ fn describe(plan: &Plan) -> String {
     format!("the {} form, {} operations, taps {taps}", form(plan), plan.operations().len())
 }
 
-/// What the log says about a kernel that is too small.
-fn cut_off_hint(params: &BlurParams) -> String {
-    let (size, sigma) = (params.kernel_size(), params.sigma());
-    format!(
-        "kernel-size={size} cuts the Gaussian of sigma={sigma} off, which blurs less and has edges; \
-         kernel-size=0 follows sigma"
-    )
-}
-
 /// The name of a plan's form in `stats` and the log.
 pub fn form(plan: &Plan) -> &'static str {
     if plan.is_wide() { "wide" } else { "direct" }
@@ -74,6 +56,7 @@ pub fn form(plan: &Plan) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::BlurParams;
 
     #[test]
     fn the_least_recently_used_plan_is_dropped() {
@@ -84,7 +67,7 @@ mod tests {
             assert_eq!(cache.get(options(2.0), &layout(width)).layouts(), layout(width));
             assert!(!cache.get(options(2.0), &layout(1)).is_wide());
         }
-        let widths: Vec<u32> = cache.plans.iter().map(|(_, plan)| plan.layouts()[0].width).collect();
+        let widths: Vec<u32> = cache.0.iter().map(|(_, plan)| plan.layouts()[0].width).collect();
         assert_eq!((widths.len(), widths[0], widths[CAPACITY - 1]), (CAPACITY, 6, 1));
         assert!(cache.get(options(20.0), &layout(1)).is_wide(), "other options have another plan");
     }

@@ -22,6 +22,11 @@ impl StepTime {
         self.frames = self.frames.saturating_add(1);
     }
 
+    /// The number of frames whose time was measured.
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
     /// The mean over all such frames; 0 before the first.
     pub fn mean(&self) -> Duration {
         self.total.checked_div(self.frames).unwrap_or_default()

@@ -22,6 +22,8 @@ pub struct FrameSlot {
     pub source: FrameBuffers,
     pub destination: FrameBuffers,
     workspace: Workspace,
+    /// Orders the frame behind the streams of a resident source or destination; without a time.
+    pub order: Event,
     /// Before the first step of a frame that is timed.
     pub begin: Event,
     /// Of the first and the last band of a frame that is timed.
@@ -50,6 +52,7 @@ impl FrameSlot {
             destination: FrameBuffers::new(&layouts),
             layouts,
             workspace: Workspace::default(),
+            order: Event::without_time(device)?,
             begin: Event::new(device)?,
             timed: [BandEvents::new(|| Event::new(device))?, BandEvents::new(|| Event::new(device))?],
             untimed: Vec::new(),

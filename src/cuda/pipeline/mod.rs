@@ -118,6 +118,8 @@ pub struct Pipeline {
     wait: AdaptiveWait,
     /// Of those with an upload or a download.
     timed_frames: TimedFrames,
+    /// The plan of the last such frame. Frames of another one take another time.
+    timed_plan: Option<Arc<Plan>>,
     /// They copy to and from staging buffers.
     threads: Arc<Threads>,
     /// Slots of no frame.
@@ -144,6 +146,7 @@ impl Pipeline {
             compute: Stream::new(shared.device().id())?,
             wait: AdaptiveWait::default(),
             timed_frames: TimedFrames::default(),
+            timed_plan: None,
             threads: process::threads(),
             idle: Vec::new(),
             pinned_requests: PinnedRequests::new(Arc::clone(shared.device())),
@@ -259,6 +262,10 @@ impl Pipeline {
                 TransferCommands::Unloaded { recording: &unloaded, workspace }
             }
         };
+        if !self.timed_plan.as_ref().is_some_and(|last| Arc::ptr_eq(last, plan)) {
+            self.timed_frames = TimedFrames::default();
+            self.timed_plan = Some(Arc::clone(plan));
+        }
         slot.reserve_events(bands.len(), self.timed_frames.next_frame(), device)?;
 
         let started = Instant::now();
@@ -352,7 +359,6 @@ impl Pipeline {
         self.idle.retain(|slot| slot.is_for(layouts));
         if before > self.idle.len() {
             self.wait.reset();
-            self.timed_frames.restart();
         }
         match self.idle.pop() {
             Some(slot) => Ok(slot),

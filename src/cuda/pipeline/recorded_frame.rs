@@ -100,7 +100,7 @@ impl RecordedFrame {
         let kernels: Vec<_> = commands.first().into_iter().flat_map(SelectedCommands::kernels).collect();
         process::log(
             Level::Debug,
-            &format!("{} bands, {workspace_bytes} bytes of workspace, kernels of the first {kernels:?}", bands.len()),
+            &format!("bands: {}, bytes of workspace: {workspace_bytes}, kernels of a band: {kernels:?}", bands.len()),
         );
         let mut relative = Vec::new();
         for commands in &mut commands {

@@ -76,12 +76,12 @@ impl Steps<'_> {
     /// The memory of both frames, of the slot and of the workspace lives, and nobody else accesses it, until `streams` have done
     /// the work, also if this fails. The context is current.
     pub unsafe fn enqueue(&self, threads: &Threads) -> Result<bool, CudaError> {
-        let FrameSlot { begin, .. } = self.slot;
+        let FrameSlot { order, begin, .. } = self.slot;
         let streams = [resident_stream(self.frames.source()), resident_stream(self.frames.destination())];
         for stream in streams.into_iter().flatten() {
             // The source has been written, and the destination read, by what is enqueued there.
             // SAFETY: the frames' owner says that the streams of resident frames are live and of this context.
-            unsafe { wait_for_stream(self.streams.compute, stream, begin) }?;
+            unsafe { wait_for_stream(self.streams.compute, stream, order) }?;
         }
         if self.slot.is_timed() {
             self.streams.upload.record(begin)?;

@@ -2,7 +2,7 @@
 //! Which frames are timed. Events with times cost the device up to 10 µs a frame, and their calls cost the calling thread half
 //! as much as everything else that is enqueued for a frame on the device.
 
-/// So many frames are timed at first, until the expected time of a frame is known.
+/// So many frames are timed at first: until the expected time of a frame is known.
 const FIRST: u32 = 16;
 /// After them, one frame of so many.
 const PERIOD: u32 = 8;
@@ -19,10 +19,5 @@ impl TimedFrames {
         let is_timed = self.frames < FIRST || self.frames.is_multiple_of(PERIOD);
         self.frames = self.frames.wrapping_add(1);
         is_timed
-    }
-
-    /// The frames from now on differ from the last ones.
-    pub fn restart(&mut self) {
-        *self = Self::default();
     }
 }
