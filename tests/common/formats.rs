@@ -135,7 +135,7 @@ struct Component {
 }
 
 /// Whether a pixel is a word of 10, 10, 10 and 2 bits.
-fn is_ten(info: &VideoInfo) -> bool {
+fn is_packed_1010102(info: &VideoInfo) -> bool {
     ["RGB10A2_LE", "BGR10A2_LE", "Y410"].contains(&info.format().to_str().as_str())
 }
 
@@ -144,7 +144,7 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
     let frame = gst_video::VideoFrame::from_buffer_readable(buffer.clone(), info).unwrap();
     let format = info.format_info();
     let name = info.format().to_str();
-    let ten = is_ten(info);
+    let packed = is_packed_1010102(info);
     // GStreamer does not describe where the components of these are: U, Y, V, A.
     let unplaced = ["Y410", "Y412_LE", "Y416_LE"].contains(&name.as_str());
     let mut components = Vec::new();
@@ -153,20 +153,20 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
             let plane = format.plane()[c];
             let (bytes, stride) = (frame.plane_data(plane).unwrap(), frame.plane_stride()[plane as usize] as usize);
             let place = if unplaced { [1, 0, 2, 3][c] } else { c };
-            let (depth, shift) = (format.depth()[c], if ten { 10 * place as u32 } else { format.shift()[c] });
+            let (depth, shift) = (format.depth()[c], if packed { 10 * place as u32 } else { format.shift()[c] });
             let width = info.comp_width(c as u8) as usize;
             // In alternate mode a buffer holds one of the frame's two fields.
             let alternate = info.interlace_mode() == VideoInterlaceMode::Alternate;
             let lines = info.height().div_ceil(1 + u32::from(alternate)).div_ceil(1 << format.h_sub()[c]) as usize;
             let height = lines.saturating_sub(field).div_ceil(fields);
             // For samples of two bytes GStreamer gives some offsets in samples instead of bytes.
-            let wide = depth + shift > 8 && !ten;
-            let offset = if unplaced && !ten { 2 * place } else { format.poffset()[c] as usize };
+            let wide = depth + shift > 8 && !packed;
+            let offset = if unplaced && !packed { 2 * place } else { format.poffset()[c] as usize };
             let offset = offset * if wide && format.poffset()[c] % 2 == 1 { 2 } else { 1 };
             let sample = |x: usize, y: usize| {
                 let at = (y * fields + field) * stride + x * format.pixel_stride()[c] as usize + offset;
                 let word = match depth + shift {
-                    _ if ten => u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()),
+                    _ if packed => u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()),
                     ..=8 => u32::from(bytes[at]),
                     _ => u32::from(u16::from_ne_bytes(bytes[at..at + 2].try_into().unwrap())),
                 };
@@ -258,7 +258,7 @@ fn check_unused_bits(info: &VideoInfo, setting: &Setting, input: &gst::Buffer, o
             continue;
         }
         let unused = components().map(|c| (1_u16 << format.shift()[c]) - 1).max().unwrap_or(0);
-        if unused > 0 && !is_ten(info) {
+        if unused > 0 && !is_packed_1010102(info) {
             let words = after.iter().flat_map(|row| row.chunks_exact(2));
             let zero = words.map(|word| u16::from_ne_bytes([word[0], word[1]])).all(|word| word & unused == 0);
             assert!(zero, "{what}: bits without a value are not 0");
