@@ -161,6 +161,8 @@ fn detections(library: Library) {
     meta.detection(Some("person"), [10, 20, 30, 40], 0.75);
     meta.detection(None, [-5, -6, 7, 8], f32::NAN);
     meta.detection(Some("person"), [i32::MAX, i32::MIN, i32::MAX, i32::MAX], -1.0);
+    // The corners may be swapped, or the box may be none.
+    meta.detection(None, [10, 10, -5, 5], 1.0);
     let person = Some("person".to_owned());
     let large = f64::from(i32::MAX);
     assert_eq!(
@@ -170,18 +172,28 @@ fn detections(library: Library) {
                 label: person.clone(),
                 confidence: Some(0.75),
                 area: Area { left: 10.0, top: 20.0, right: 40.0, bottom: 60.0 },
+                is_exact: true,
                 tracking_id: None,
             },
             Detection {
                 label: None,
                 confidence: None,
                 area: Area { left: -5.0, top: -6.0, right: 2.0, bottom: 2.0 },
+                is_exact: true,
                 tracking_id: None,
             },
             Detection {
                 label: person,
                 confidence: None,
                 area: Area { left: large, top: -large - 1.0, right: large * 2.0, bottom: -1.0 },
+                is_exact: true,
+                tracking_id: None,
+            },
+            Detection {
+                label: None,
+                confidence: Some(1.0),
+                area: Area { left: 5.0, top: 10.0, right: 10.0, bottom: 15.0 },
+                is_exact: false,
                 tracking_id: None,
             },
         ]

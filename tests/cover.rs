@@ -11,7 +11,7 @@ use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::frame::PlaneLayout;
-use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
+use gstcudagaussblur::filter::plan::{Options, Selection};
 use gstcudagaussblur::filter::regions::Rect;
 
 fn params(sigma: f64) -> BlurParams {
@@ -28,7 +28,7 @@ fn blurred(picture: &Picture, engine: &mut Engine, options: Options) -> Picture 
 fn check(engine: &mut Engine, picture: &Picture, cover: &BlurCover) {
     let mut blurs: BTreeMap<u64, Picture> = BTreeMap::new();
     for region in &cover.regions {
-        let options = Options { params: region.params, planes: cover.planes, alpha: cover.alpha };
+        let options = Options { planes: cover.planes, ..region.params.into() };
         let sigma = region.params.sigma();
         blurs.entry(sigma.to_bits()).or_insert_with(|| blurred(picture, engine, options));
     }
@@ -65,9 +65,9 @@ fn check(engine: &mut Engine, picture: &Picture, cover: &BlurCover) {
     compare("in another order", &again);
 }
 
-fn cover(options: (Selection, AlphaMode), regions: &[(Rect, f64)]) -> BlurCover {
+fn cover(planes: Selection, regions: &[(Rect, f64)]) -> BlurCover {
     let region = |(rect, sigma): &(Rect, f64)| BlurRegion { rect: *rect, params: params(*sigma) };
-    BlurCover { planes: options.0, alpha: options.1, regions: regions.iter().map(region).collect() }
+    BlurCover { planes, regions: regions.iter().map(region).collect() }
 }
 
 /// The corners and edges, single samples, and neighbours of them.
@@ -86,8 +86,6 @@ fn rects([width, height]: [u32; 2]) -> Vec<Rect> {
     ]
 }
 
-const ALL: (Selection, AlphaMode) = (Selection::ALL, AlphaMode::Straight);
-
 #[test]
 fn every_kind_of_frame() {
     let mut engine = Engine::with_cpu(CpuEngine::new());
@@ -103,16 +101,14 @@ fn every_kind_of_frame() {
                 Selection { chroma: false, ..Selection::ALL },
                 Selection { alpha: false, ..Selection::ALL },
             ];
-            for alpha in [AlphaMode::Straight, AlphaMode::Premultiply] {
-                let options = (selections[(turn + i) % 3], alpha);
-                let rects = rects(size);
-                for rect in &rects[..if i == 0 { rects.len() } else { 4 }] {
-                    check(&mut engine, &picture, &cover(options, &[(*rect, sigma)]));
-                }
-                let all: Vec<(Rect, f64)> =
-                    rects.iter().enumerate().map(|(i, rect)| (*rect, [sigma, 2.0, 7.5][i % 3])).collect();
-                check(&mut engine, &picture, &cover(options, &all));
+            let selection = selections[(turn + i) % 3];
+            let rects = rects(size);
+            for rect in &rects[..if i == 0 { rects.len() } else { 4 }] {
+                check(&mut engine, &picture, &cover(selection, &[(*rect, sigma)]));
             }
+            let all: Vec<(Rect, f64)> =
+                rects.iter().enumerate().map(|(i, rect)| (*rect, [sigma, 2.0, 7.5][i % 3])).collect();
+            check(&mut engine, &picture, &cover(selection, &all));
         }
     }
 }
@@ -124,10 +120,10 @@ fn a_region_may_be_the_picture() {
     for planes in kinds() {
         let picture = Picture::new(&resized(&planes, [35, 22]), 3);
         for whole in [rect(0, 0, 35, 22), rect(0, 0, 100, 100)] {
-            check(&mut engine, &picture, &cover(ALL, &[(whole, 6.0)]));
+            check(&mut engine, &picture, &cover(Selection::ALL, &[(whole, 6.0)]));
         }
-        check(&mut engine, &picture, &cover(ALL, &[(rect(35, 0, 5, 5), 6.0), (rect(0, 22, 9, 1), 50.0)]));
-        check(&mut engine, &picture, &cover(ALL, &[(rect(3, 3, 5, 5), 0.0)]));
+        check(&mut engine, &picture, &cover(Selection::ALL, &[(rect(35, 0, 5, 5), 6.0), (rect(0, 22, 9, 1), 50.0)]));
+        check(&mut engine, &picture, &cover(Selection::ALL, &[(rect(3, 3, 5, 5), 0.0)]));
     }
 }
 
@@ -156,19 +152,17 @@ fn crops_inside_of_large_pictures() {
         let (first, step) = if sigma == 20.0 { (0, 1) } else { (turn % 3, 3) };
         for planes in kinds.iter().skip(first).step_by(step) {
             let picture = Picture::new(&resized(planes, size), noise.next());
-            let alpha = [AlphaMode::Straight, AlphaMode::Premultiply][noise.next() as usize % 2];
             let [x, y] = size.map(|side| side / 2 - 3 + noise.next() as u32 % 4);
             // Many samples, because a small plane on another grid changes hardly one in a hundred.
             let [width, height] = size.map(|side| (side / 4).clamp(3, 90));
             let regions = [(rect(x, y, width, height), sigma), (rect(x + 1, y + 2, 6, 2), 5.0)];
-            let geometry =
-                CropGeometry::new(Options { params: params(sigma), planes: Selection::ALL, alpha }, &picture.planes);
+            let geometry = CropGeometry::new(params(sigma).into(), &picture.planes);
             let crops = geometry.crops(regions[0].0);
             assert!(
                 crops.iter().any(|crop| crop.x > 0 || crop.y > 0),
                 "a crop of {size:?} for sigma={sigma} begins at the corner: {crops:?}"
             );
-            check(&mut engine, &picture, &cover((Selection::ALL, alpha), &regions));
+            check(&mut engine, &picture, &cover(Selection::ALL, &regions));
         }
     }
 }
@@ -183,7 +177,6 @@ fn random_pictures_and_regions() {
         let size = [1 + below(300), 1 + below(200)];
         let planes = resized(&kinds[below(kinds.len() as u32) as usize], size);
         let picture = Picture::new(&planes, u64::from(below(1 << 30)));
-        let alpha = [AlphaMode::Straight, AlphaMode::Premultiply][below(2) as usize];
         let flags = 1 + below(7);
         let planes = Selection { primary: flags & 1 > 0, chroma: flags & 2 > 0, alpha: flags & 4 > 0 };
         let regions: Vec<(Rect, f64)> = (0..below(5))
@@ -193,7 +186,7 @@ fn random_pictures_and_regions() {
                 (rect, [0.3, 1.5, 3.4, 3.5, 5.0, 12.0, 28.5, 40.0, 200.0][below(9) as usize])
             })
             .collect();
-        check(&mut engine, &picture, &cover((planes, alpha), &regions));
+        check(&mut engine, &picture, &cover(planes, &regions));
     }
 }
 
@@ -205,7 +198,7 @@ fn pictures_of_few_rows() {
         for height in 1..7 {
             let picture = Picture::new(&resized(&planes, [9, height]), height.into());
             for y in 0..height {
-                check(&mut engine, &picture, &cover(ALL, &[(rect(2, y, 3, 1), 2.0)]));
+                check(&mut engine, &picture, &cover(Selection::ALL, &[(rect(2, y, 3, 1), 2.0)]));
             }
         }
     }
@@ -219,7 +212,7 @@ fn kernel_sizes_are_reached() {
         let picture = Picture::new(&resized(planes, [190, 130]), 5);
         for size in [1, 3, 41, 801] {
             let region = BlurRegion { rect: rect(90, 61, 11, 9), params: BlurParams::new(9.0, size).unwrap() };
-            check(&mut engine, &picture, &BlurCover { regions: vec![region], ..cover(ALL, &[]) });
+            check(&mut engine, &picture, &BlurCover { regions: vec![region], ..cover(Selection::ALL, &[]) });
         }
     }
 }
@@ -228,7 +221,7 @@ fn kernel_sizes_are_reached() {
 fn invalid_frames_are_rejected_and_stay_unchanged() {
     let mut engine = Engine::with_cpu(CpuEngine::new());
     let planes = [PlaneLayout::new(20, 10, 1, 8)];
-    let cover = cover(ALL, &[(rect(1, 1, 5, 5), 2.0)]);
+    let cover = cover(Selection::ALL, &[(rect(1, 1, 5, 5), 2.0)]);
     let mut picture = Picture::new(&planes, 1);
     picture.bytes[0].pop();
     let before = picture.bytes.clone();
@@ -246,9 +239,9 @@ fn a_frame_is_counted_once() {
     let mut picture = Picture::new(&[PlaneLayout::new(64, 48, 3, 8)], 1);
     for frames in 1..4 {
         let regions = [(rect(1, 1, 5, 5), 2.0), (rect(40, 30, 5, 5), 9.0), (rect(3, 30, 5, 5), 2.5)];
-        engine.cover(&Cover::Blur(cover(ALL, &regions)), &mut picture.frame_mut()).unwrap();
+        engine.cover(&Cover::Blur(cover(Selection::ALL, &regions)), &mut picture.frame_mut()).unwrap();
         assert_eq!((engine.stats().frames_cpu, engine.stats().frames_cuda), (frames, 0));
     }
-    engine.cover(&Cover::Blur(cover(ALL, &[])), &mut picture.frame_mut()).unwrap();
+    engine.cover(&Cover::Blur(cover(Selection::ALL, &[])), &mut picture.frame_mut()).unwrap();
     assert_eq!(engine.stats().frames_cpu, 3, "nothing was blurred");
 }

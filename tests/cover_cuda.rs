@@ -13,7 +13,7 @@ use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::frame::{Destination, DeviceFrame, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
-use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
+use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -25,7 +25,7 @@ fn engine() -> Engine {
 fn blur(regions: &[(Rect, f64)]) -> Cover {
     let region = |(rect, sigma): &(Rect, f64)| BlurRegion { rect: *rect, params: BlurParams::new(*sigma, 0).unwrap() };
     let regions = regions.iter().map(region).collect();
-    Cover::Blur(BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions })
+    Cover::Blur(BlurCover { planes: Selection::ALL, regions })
 }
 
 #[test]
@@ -147,8 +147,7 @@ fn moving_regions_allocate_once() {
 
 /// Bytes of the crop for a region, which starts at a multiple of 16 columns.
 fn crop_bytes(planes: &[PlaneLayout], rect: Rect, sigma: f64) -> usize {
-    let options =
-        Options { params: BlurParams::new(sigma, 0).unwrap(), planes: Selection::ALL, alpha: AlphaMode::Straight };
+    let options = BlurParams::new(sigma, 0).unwrap().into();
     let layout = CropGeometry::new(options, planes).with_column_step(16).crops(rect)[0].layout;
     layout.row_bytes() * layout.height as usize
 }

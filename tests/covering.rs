@@ -3,110 +3,13 @@
 
 mod common;
 
-use common::pictures::{Picture, pitch, strongest};
+use common::covered::{blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
+use common::pictures::{Picture, pitch, rect};
 use common::video::{Blur, FRAME, formats, stat};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
-use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats as layouts;
-use gstcudagaussblur::engine::Engine;
-use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::regions::Rect;
-
-fn info(format: VideoFormat, [width, height]: [u32; 2]) -> VideoInfo {
-    common::video::init();
-    VideoInfo::builder(format, width, height).fps((25, 1)).build().unwrap()
-}
-
-fn noise(info: &VideoInfo, seed: u64) -> Picture {
-    Picture::new(&layouts::planes(info, false).unwrap(), seed)
-}
-
-/// A buffer with the bytes of a picture, whose GstVideoMeta has its pitches.
-fn buffer(info: &VideoInfo, picture: &Picture) -> gst::Buffer {
-    let (mut offsets, mut strides, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-    for (layout, plane) in picture.planes.iter().zip(&picture.bytes) {
-        offsets.push(bytes.len());
-        strides.push(pitch(layout) as i32);
-        bytes.extend_from_slice(plane);
-        bytes.resize(bytes.len().next_multiple_of(64), 0x5a);
-    }
-    let mut buffer = gst::Buffer::from_mut_slice(bytes);
-    let flags = gst_video::VideoFrameFlags::empty();
-    let (format, width, height) = (info.format(), info.width(), info.height());
-    VideoMeta::add_full(buffer.get_mut().unwrap(), flags, format, width, height, &offsets, &strides).unwrap();
-    buffer
-}
-
-/// The bytes of every plane of a buffer, with the pitches of a picture: its own, or none between rows.
-fn planes(info: &VideoInfo, layouts: &[PlaneLayout], buffer: &gst::Buffer) -> (bool, Vec<Vec<u8>>) {
-    let map = buffer.map_readable().unwrap();
-    let meta = buffer.meta::<VideoMeta>();
-    let is_padded = meta.as_ref().is_some_and(|meta| meta.stride()[0] == pitch(&layouts[0]) as i32);
-    let is_default = meta.as_ref().is_none_or(|meta| meta.stride() == info.stride());
-    assert!(is_padded || is_default, "strides of neither");
-    let (offsets, strides) = match &meta {
-        Some(meta) => (meta.offset(), meta.stride()),
-        None => (info.offset(), info.stride()),
-    };
-    let plane = |(index, layout): (usize, &PlaneLayout)| {
-        let stride = strides[index] as usize;
-        let rows = layout.height as usize;
-        let all = &map[offsets[index]..][..(rows - 1) * stride + layout.row_bytes()];
-        all.to_vec()
-    };
-    (is_padded, layouts.iter().enumerate().map(plane).collect())
-}
-
-/// Checks every byte of a frame: inside the rectangles those of `covered`, outside those of the source, and where `is_padded`
-/// those between the rows too.
-#[track_caller]
-fn check(info: &VideoInfo, out: &gst::Buffer, source: &Picture, covered: &Picture, rects: &[Rect], must_pad: bool) {
-    let regions: Vec<(Rect, f64)> = rects.iter().map(|rect| (*rect, 1.0)).collect();
-    let (is_padded, got) = planes(info, &source.planes, out);
-    assert!(is_padded || !must_pad, "the output has other pitches");
-    for (index, layout) in source.planes.iter().enumerate() {
-        let is_covered = strongest(&source.planes, index, &regions);
-        let stride = if is_padded { pitch(layout) } else { info.stride()[index] as usize };
-        for y in 0..layout.height as usize {
-            let width = if is_padded { pitch(layout) } else { layout.row_bytes() };
-            for x in 0..width {
-                let at = y * pitch(layout) + x;
-                let Some(before) = source.bytes[index].get(at) else { continue };
-                let want = if is_covered[at] > 0.0 { covered.bytes[index][at] } else { *before };
-                assert_eq!(got[index][y * stride + x], want, "{:?} plane {index} row {y} byte {x}", info.format());
-            }
-        }
-    }
-}
-
-/// The full-frame blur of a picture.
-fn blurred(picture: &Picture, sigma: f64) -> Picture {
-    let mut out = picture.clone();
-    let params = BlurParams::new(sigma, 0).unwrap();
-    Engine::with_cpu(CpuEngine::new()).blur(params, &picture.frame(), &mut out.frame_mut()).unwrap();
-    out
-}
-
-/// An element whose downstream accepts GstVideoMeta, or does not.
-fn covering(properties: &str, takes_video_meta: bool, info: &VideoInfo) -> Blur {
-    let mut blur = Blur::new(&format!("backend=cpu region-mode=inside strength=0 {properties}"));
-    if takes_video_meta {
-        blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
-    }
-    blur.caps(info);
-    blur
-}
-
-fn with_roi(mut buffer: gst::Buffer, label: &str, rect: (u32, u32, u32, u32)) -> gst::Buffer {
-    VideoRegionOfInterestMeta::add(buffer.make_mut(), label, rect);
-    buffer
-}
-
-fn rect(x: u32, y: u32, width: u32, height: u32) -> Rect {
-    Rect::new(x, y, width, height).unwrap()
-}
 
 const SIZE: [u32; 2] = [97, 61];
 
@@ -219,12 +122,6 @@ fn flicker_does_not_renegotiate() {
         assert_eq!(events(&mut blur), 0, "takes_video_meta={takes_video_meta}");
         assert_eq!(queries.load(std::sync::atomic::Ordering::Relaxed), before, "takes_video_meta={takes_video_meta}");
     }
-}
-
-/// Whether every byte of the frame is that of `covered`.
-#[track_caller]
-fn check_whole(info: &VideoInfo, out: &gst::Buffer, source: &Picture, covered: &Picture) {
-    check(info, out, source, covered, &[rect(0, 0, info.width(), info.height())], false);
 }
 
 /// The σ of a frame that is covered as a whole: 0.25 of the shorter side, rounded up to the next 2^(i/4).

@@ -30,7 +30,7 @@ use gstcudagaussblur::filter::fill;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::mosaic::{self, CellGrid, MosaicRegion};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
-use gstcudagaussblur::filter::plan::{AlphaMode, Plan, Selection};
+use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::tiles::{BlurCover, BlurRegion, BlurTiles, CropCost, Patch};
@@ -322,7 +322,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let region =
             |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
         let regions = rects.iter().enumerate().map(region).collect();
-        let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
+        let cover = BlurCover { planes: Selection::ALL, regions };
         let tiles =
             BlurTiles::new(&cover, planes, CropCost { column_step: [1, 16][turn % 2], operation_bytes: [0; 2] });
         let blurred = noise.bytes(tiles.bytes.max(1));

@@ -26,7 +26,9 @@ fn array(zones: impl IntoIterator<Item = gst::Structure>) -> gst::Array {
 fn text(element: &gst::Element, property: &str) -> String {
     let value = element.property_value(property);
     match glib::FlagsValue::from_value(&value) {
-        Some((_, flags)) => flags.iter().map(|flag| flag.nick()).collect::<Vec<_>>().join("+"),
+        Some((_, flags)) => {
+            flags.iter().map(|flag| flag.nick()).filter(|nick| *nick != "all").collect::<Vec<_>>().join("+")
+        }
         None => value.serialize().unwrap().into(),
     }
 }
@@ -84,6 +86,7 @@ fn values_of_a_launch_line_read_back_also_while_playing() {
         ("region-mode", "inside", "inside"),
         ("region-mode", "outside", "outside"),
         ("region-sources", "zones+analytics", "zones+analytics"),
+        ("region-sources", "all", "zones+roi+analytics"),
         ("cover", "mosaic", "mosaic"),
         ("cover", "fill", "fill"),
         ("on-missing", "error", "error"),

@@ -12,7 +12,7 @@ use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::fill::fill;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
 use gstcudagaussblur::filter::mosaic::{MosaicRegion, mosaic};
-use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
+use gstcudagaussblur::filter::plan::{Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 const SIGMAS: [f64; 4] = [3.0, 5.0, 10.0, 40.0];
@@ -67,7 +67,7 @@ pub fn print(width: u32, height: u32) {
             for sigma in SIGMAS {
                 let params = BlurParams::new(sigma, 0).expect("usable");
                 let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
-                let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
+                let cover = BlurCover { planes: Selection::ALL, regions };
                 let cover = Cover::Blur(cover);
                 let geometry = CropGeometry::new(Options::from(params), &planes);
                 let crops: usize =
@@ -127,7 +127,7 @@ pub fn print_many(width: u32, height: u32) {
         let params = BlurParams::new(sigma, 0).expect("usable");
         move |rects: &[Rect]| {
             let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
-            Cover::Blur(BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions })
+            Cover::Blur(BlurCover { planes: Selection::ALL, regions })
         }
     };
     let mosaics =

@@ -10,7 +10,7 @@ use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
-use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
+use gstcudagaussblur::filter::plan::{Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 use crate::common::{Outcome, REPETITIONS, WARM_UP, device_planes, layout, median, noise, time_on};
@@ -49,7 +49,7 @@ fn many(planes: &[PlaneLayout]) -> Vec<Rect> {
 fn blur(rects: &[Rect], sigma: f64) -> Outcome<Cover> {
     let params = BlurParams::new(sigma, 0)?;
     let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
-    Ok(Cover::Blur(BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions }))
+    Ok(Cover::Blur(BlurCover { planes: Selection::ALL, regions }))
 }
 
 fn mosaic(rects: &[Rect]) -> Cover {

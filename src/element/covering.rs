@@ -6,17 +6,22 @@ use gst::prelude::*;
 use gst_base::prelude::*;
 
 use super::error::FrameFailure;
-use super::frame_cover::{Extent, FrameCover};
+use super::frame_cover::FrameCover;
 use super::hold::FrameTime;
+use super::notices::{self, Notice};
 use super::region_message::{self, MessageTimes};
+use super::region_settings::RegionMode;
 use super::regions::FrameRegions;
 use super::settings::Settings;
 use super::state::SharedState;
 use super::stream::{FrameTask, Stream};
 use super::video_frame::{InPlaceFrame, VideoFramePair};
+use super::zones::StreamSpan;
 use super::{detector_metas, reporting};
 use crate::engine::{Backend, Cover};
 use crate::filter::frame::Side;
+use crate::filter::plan::Selection;
+use crate::filter::regions::Area;
 
 /// Decides what is done with a frame, by its metas and the previous frames.
 pub fn decide(
@@ -31,29 +36,32 @@ pub fn decide(
     let regions = &*settings.regions;
     let mut found = detector_metas::read(buffer, regions.sources);
     if format.is_alternate() {
-        // A detector may count rows of the field or of the frame; no meta says which, so both places are covered.
-        found.detections.iter_mut().for_each(|detection| detection.area = detection.area.in_frame_or_field());
+        // A detector may count rows of the field or of the frame, and no meta says which: both places are covered, and what
+        // is in both is shown.
+        let both = if regions.mode == RegionMode::Outside { Area::intersection } else { Area::union };
+        found.detections.iter_mut().for_each(|found| found.area = both(found.area, found.area.in_field()));
     }
     let times = times(element, buffer);
-    let frame_duration = || {
-        let fps = format.info().fps();
-        let (numerator, denominator) = (u64::try_from(fps.numer()).ok()?, u64::try_from(fps.denom()).ok()?);
-        gst::ClockTime::SECOND.mul_div_floor(denominator, numerator)
-    };
+    let duration = times.duration.or_else(|| format.duration(1));
+    let nanoseconds = gst::ClockTime::nseconds;
     let time = FrameTime {
-        timestamp: times.timestamp.map(gst::ClockTime::nseconds),
-        duration: times.duration.or_else(frame_duration).map(gst::ClockTime::nseconds),
+        timestamp: times.timestamp.map(nanoseconds),
+        duration: duration.map(nanoseconds),
         is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
     };
-    let stream_time = times.stream_time.map(gst::ClockTime::nseconds);
-    let decision = stream.tracker.update(regions, found, time, stream_time, format.picture_size());
-    let is_warned = decision.is_missing && count_missing(state) == 1;
+    let span = stream_span(element, times.timestamp, duration);
+    reporting::warn(element, stream.notices.of_regions(regions, &found, time.duration, format.picture_size()));
+    let decision = stream.tracker.update(regions, found, time, span, format.picture_size());
+    // With on-missing=pass a frame is passed on because the property says so.
+    let is_missing = decision.is_missing && !matches!(decision.regions, FrameRegions::Regions(_) | FrameRegions::Error);
+    let is_warned = is_missing && stream.notices.is_first(Notice::Missing);
     let is_unreadable = decision.is_unreadable;
     let warn = |consequence: &str| {
         if is_warned {
             warn_of_missing(element, is_unreadable, consequence, &times);
         }
     };
+    state.with_snapshot(|snapshot| snapshot.regions.frames_missing += u64::from(decision.is_missing));
     match decision.regions {
         FrameRegions::Drop => {
             stream.task = FrameTask::Drop;
@@ -70,27 +78,18 @@ pub fn decide(
         FrameRegions::Error => stream.pending_error = Some(FrameFailure::NoDetection),
         covered => {
             let cover = FrameCover::new(regions, stream.options, covered, decision.is_missing, &format);
-            match cover.extent {
-                Extent::Frame if cover.cover.is_empty() => warn(
-                    "it is not covered, because sigma and strength are 0 or \
-                    planes selects nothing",
-                ),
-                Extent::Frame => warn("it is covered as a whole"),
-                // It is passed on because on-missing=pass says so.
-                Extent::Regions | Extent::Outside => (),
+            let unchanged = stream.notices.of_cover(settings, &cover);
+            match cover.unchanged {
+                Selection::NONE => warn("it is covered as a whole"),
+                channels if is_warned => {
+                    warn(&format!("it is not covered, because {}", notices::unchanged(settings, channels)));
+                }
+                _ => reporting::warn(element, unchanged),
             }
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
             stream.task = FrameTask::Cover(cover, message);
         }
     }
-}
-
-/// Counts a frame that no detector has looked at, and returns how many there were.
-fn count_missing(state: &SharedState) -> u64 {
-    state.with_snapshot(|snapshot| {
-        snapshot.regions.frames_missing += 1;
-        snapshot.regions.frames_missing
-    })
 }
 
 /// Warns of the first frame that no detector has looked at.
@@ -105,8 +104,8 @@ fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, conse
     } else {
         (
             "has no detector metas",
-            "put cudagaussblur right after the detector, or set on-missing=pass if the detector attaches nothing when it \
-             finds nothing",
+            "put cudagaussblur right after the detector, set on-missing=pass if the detector attaches nothing when it finds \
+             nothing, or region-sources=zones if there is no detector",
         )
     };
     gst::element_warning!(
@@ -126,6 +125,27 @@ fn times(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> MessageT
         running_time: segment.and_then(|segment| segment.to_running_time(timestamp)),
         duration: buffer.duration(),
     }
+}
+
+/// The stream times from which on and before which a frame is shown. Both ends are converted, because an applied rate scales
+/// and reverses time. `None` if its time is not known.
+fn stream_span(
+    element: &gst_base::BaseTransform,
+    timestamp: Option<gst::ClockTime>,
+    duration: Option<gst::ClockTime>,
+) -> Option<StreamSpan> {
+    let segment = element.segment();
+    let segment = segment.downcast_ref::<gst::ClockTime>()?;
+    // Where GStreamer cannot tell, the bindings return whatever was in memory.
+    segment.time().filter(|_| segment.applied_rate() > 0.0 || segment.stop().is_some())?;
+    let stream_time = |time: gst::ClockTime| match segment.to_stream_time_full(time)? {
+        gst::Signed::Positive(time) => Some(i128::from(time.nseconds())),
+        gst::Signed::Negative(time) => Some(-i128::from(time.nseconds())),
+    };
+    let timestamp = timestamp?;
+    let from = stream_time(timestamp)?;
+    let to = duration.and_then(|duration| stream_time(timestamp.checked_add(duration)?)).unwrap_or(from);
+    Some((from.min(to), from.max(to)))
 }
 
 fn post_message(element: &gst_base::BaseTransform, structure: gst::Structure) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A detection: what a detector says about one object. Also the labels that select detections.
 
+use gst::glib;
+
 use crate::filter::regions::Area;
 
 /// One object that a detector found in a frame.
@@ -12,6 +14,8 @@ pub struct Detection {
     pub confidence: Option<f32>,
     /// Where it is, in luma samples of the frame.
     pub area: Area,
+    /// Whether the detector says exactly where that is; otherwise `area` is the box around what it may mean.
+    pub is_exact: bool,
     /// The number that a tracker gave the object, the same in every frame.
     pub tracking_id: Option<u64>,
 }
@@ -26,14 +30,15 @@ pub fn confidence(reported: f64) -> Option<f32> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels {
     text: String,
-    names: Vec<String>,
+    /// Without differences between cases.
+    names: Vec<glib::GString>,
 }
 
 impl Labels {
     /// Reads a list separated by commas. Blanks around a label and empty labels are ignored.
     pub fn parse(text: &str) -> Self {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        Self { text: text.to_owned(), names: names.map(str::to_owned).collect() }
+        Self { text: text.to_owned(), names: names.map(glib::casefold).collect() }
     }
 
     /// The list as it was given to [`Labels::parse`].
@@ -41,11 +46,16 @@ impl Labels {
         &self.text
     }
 
+    /// Whether the list has no label.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// Whether detections with this label count. All do if the list is empty. One without a label always does: what the
-    /// detector does not say must not uncover an object. For the same reason the case of ASCII letters is ignored.
+    /// detector does not say must not uncover an object. For the same reason the case of letters is ignored.
     pub fn select(&self, label: Option<&str>) -> bool {
         let Some(label) = label else { return true };
-        self.names.is_empty() || self.names.iter().any(|name| name.eq_ignore_ascii_case(label))
+        self.names.is_empty() || self.names.contains(&glib::casefold(label))
     }
 }
 
@@ -66,6 +76,11 @@ mod tests {
             ("person, licence plate ,FACE", Some("licence plate"), true),
             ("person, licence plate ,FACE", Some("face"), true),
             ("person, licence plate ,FACE", Some("licence"), false),
+            ("TÊTE", Some("tête"), true),
+            ("tête", Some("TÊTE"), true),
+            ("straße", Some("STRASSE"), true),
+            ("лицо", Some("Лицо"), true),
+            ("лицо", Some("лица"), false),
         ] {
             let labels = Labels::parse(text);
             assert_eq!(labels.select(label), selected, "{text:?} {label:?}");

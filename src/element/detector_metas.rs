@@ -67,6 +67,7 @@ fn roi_detection(meta: &gst::MetaRef<gst_video::VideoRegionOfInterestMeta>) -> D
         confidence: roi_confidence(meta),
         // The meta has no signed corner: producers wrap the one of an object that is partly left of or above the frame.
         area: Area::from_corner(x.cast_signed().into(), y.cast_signed().into(), width.into(), height.into()),
+        is_exact: true,
         tracking_id: tracking_id.and_then(|id| u64::try_from(id).ok()),
     }
 }
@@ -101,7 +102,8 @@ mod tests {
         let buffer = buffer_with("face", (1, 2, 30, u32::MAX), &[]);
         let found = read(&buffer, RegionSources::ROI | RegionSources::ANALYTICS);
         let area = Area { left: 1.0, top: 2.0, right: 31.0, bottom: 2.0 + f64::from(u32::MAX) };
-        let detection = Detection { label: Some("face".to_owned()), confidence: None, area, tracking_id: None };
+        let label = Some("face".to_owned());
+        let detection = Detection { label, confidence: None, area, is_exact: true, tracking_id: None };
         assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection] });
 
         let not_asked = Found { looked: Looked::NotAsked, detections: vec![] };

@@ -9,7 +9,7 @@ use super::stream_format::StreamFormat;
 use crate::engine::{BlurCover, BlurRegion, Cover};
 use crate::filter::BlurParams;
 use crate::filter::mosaic::MosaicRegion;
-use crate::filter::plan::Options;
+use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{self, Area, Rect, Region, strength_sigma};
 
 /// Which part of a frame is covered.
@@ -43,8 +43,10 @@ pub struct FrameCover {
     pub extent: Extent,
     /// The regions; none if the whole frame is covered.
     pub regions: Vec<FrameRegion>,
-    /// The part of the picture that is covered, 0 to 1.
+    /// The part of the picture of which nothing is left as it is, 0 to 1.
     pub covered_area: f64,
+    /// The channels of which the blur leaves samples as they are that it should cover. What stays of alpha counts for nothing.
+    pub unchanged: Selection,
     /// Whether a detector should have looked at the frame, and did not.
     pub is_missing: bool,
 }
@@ -78,41 +80,51 @@ impl FrameCover {
             }
             Extent::Frame => whole.into_iter().collect(),
         };
+        let mut hidden: Vec<Rect> = covered.iter().map(|region| region.rect).collect();
+        let mut unchanged = Selection::NONE;
         let cover = match settings.cover {
-            // The channels that `planes` selects are none of this format.
-            region_settings::Cover::Blur if !format.has_channels(options) => {
-                Cover::Blur(BlurCover { planes: options.planes, alpha: options.alpha, regions: Vec::new() })
-            }
             region_settings::Cover::Blur => {
+                let layouts = format.progressive_layouts();
+                let picture = Selection { alpha: false, ..Selection::of(layouts) };
                 let strength = if extent == Extent::Outside { 0.0 } else { settings.strength };
-                let region = |region: &Region| BlurRegion {
-                    rect: region.rect,
-                    params: region_params(options.params, strength, region.object),
-                };
-                let regions = covered.iter().map(region).collect();
-                Cover::Blur(BlurCover { planes: options.planes, alpha: options.alpha, regions })
+                hidden.clear();
+                let mut blurred = Vec::new();
+                for Region { rect, object } in covered {
+                    let params = region_params(options.params, strength, object);
+                    let changed = Options { params, ..options }.changed(layouts);
+                    let left = picture.without(changed);
+                    unchanged = unchanged.union(left);
+                    if changed != Selection::NONE {
+                        blurred.push(BlurRegion { rect, params });
+                    }
+                    if left == Selection::NONE {
+                        hidden.push(rect);
+                    }
+                }
+                Cover::Blur(BlurCover { planes: options.planes, regions: blurred })
             }
             region_settings::Cover::Mosaic => {
                 let region = |region: &Region| MosaicRegion::new(region.rect, region.object, settings.cells);
                 Cover::Mosaic(covered.iter().map(region).collect())
             }
-            region_settings::Cover::Fill if covered.is_empty() => Cover::Fill { rects: Vec::new(), values: Vec::new() },
             region_settings::Cover::Fill => Cover::Fill {
-                rects: covered.iter().map(|region| region.rect).collect(),
+                rects: hidden.clone(),
                 values: fill_color::plane_values(settings.fill_color, format.info(), format.progressive_layouts()),
             },
         };
-        let covered_area = match extent {
-            _ if cover.is_empty() => 0.0,
-            Extent::Frame => 1.0,
-            Extent::Regions | Extent::Outside => {
-                let samples = |rect: &Rect| f64::from(rect.width()) * f64::from(rect.height());
-                let inside: f64 = regions::disjoint(&rects()).iter().map(samples).sum();
-                let share = inside / (f64::from(width) * f64::from(height));
-                if extent == Extent::Outside { 1.0 - share } else { share }
-            }
-        };
-        Self { cover, extent, regions, covered_area, is_missing }
+        let samples = |rect: &Rect| u64::from(rect.width()) * u64::from(rect.height());
+        let hidden: u64 = regions::disjoint(&hidden).iter().map(samples).sum();
+        let covered_area = hidden as f64 / (u64::from(width) * u64::from(height)) as f64;
+        Self { cover, extent, regions, covered_area, unchanged, is_missing }
+    }
+
+    /// What of the frame is covered, as a word for messages.
+    pub fn covered(&self) -> &'static str {
+        match self.extent {
+            _ if self.cover.is_empty() => "nothing",
+            _ if self.unchanged != Selection::NONE => "partly",
+            extent => extent.name(),
+        }
     }
 
     /// Whether detections of earlier frames are covered.

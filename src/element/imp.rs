@@ -223,6 +223,10 @@ impl BaseTransformImpl for CudaGaussBlur {
     fn sink_event(&self, event: gst::Event) -> bool {
         match event.type_() {
             gst::EventType::FlushStop => streaming::flush(self.obj().upcast_ref(), &self.state),
+            gst::EventType::Eos => {
+                streaming::drain(self.obj().upcast_ref(), &self.state);
+                streaming::end(self.obj().upcast_ref(), &self.state);
+            }
             _ if event.is_serialized() => streaming::drain(self.obj().upcast_ref(), &self.state),
             _ => (),
         }

@@ -2,7 +2,7 @@
 //! `on-missing`: what becomes of a frame that no detector has looked at.
 
 use super::detector_metas::Looked;
-use super::region_settings::OnMissing;
+use super::region_settings::{OnMissing, RegionMode};
 
 /// What is done with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,9 @@ impl Detectors {
     /// For the same reason `auto` covers the frames that a detector skips on purpose, if it works on every n-th frame
     /// only: they carry no meta either. There, too, `pass` and a `hold-time` above n frames are the choice.
     ///
-    /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector.
-    pub fn decide(&mut self, on_missing: OnMissing, looked: Looked) -> Decision {
+    /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector. With
+    /// region-mode=outside it covers these too, because there a detection is what a frame may show.
+    pub fn decide(&mut self, mode: RegionMode, on_missing: OnMissing, looked: Looked) -> Decision {
         match looked {
             Looked::NotAsked => return Decision::Regions,
             Looked::Yes => {
@@ -59,7 +60,7 @@ impl Detectors {
             Looked::No => (),
         }
         match on_missing {
-            OnMissing::Auto if self.seen => Decision::Whole,
+            OnMissing::Auto if self.seen || mode == RegionMode::Outside => Decision::Whole,
             OnMissing::Auto | OnMissing::Pass => Decision::Regions,
             OnMissing::Cover => Decision::Whole,
             OnMissing::Drop => Decision::Drop,
@@ -85,8 +86,23 @@ mod tests {
             (Looked::Yes, Decision::Regions),
             (Looked::No, Decision::Whole),
         ] {
-            assert_eq!(detectors.decide(OnMissing::Auto, looked), decision, "{looked:?}");
+            assert_eq!(detectors.decide(RegionMode::Inside, OnMissing::Auto, looked), decision, "{looked:?}");
         }
+    }
+
+    #[test]
+    fn auto_covers_from_the_first_frame_on_where_detections_are_shown() {
+        for (looked, decision) in [
+            (Looked::NotAsked, Decision::Regions),
+            (Looked::No, Decision::Whole),
+            (Looked::Yes, Decision::Regions),
+            (Looked::No, Decision::Whole),
+        ] {
+            let mut detectors = Detectors::default();
+            assert_eq!(detectors.decide(RegionMode::Outside, OnMissing::Auto, looked), decision, "{looked:?}");
+        }
+        let pass = Detectors::default().decide(RegionMode::Outside, OnMissing::Pass, Looked::No);
+        assert_eq!(pass, Decision::Regions, "only zones are shown");
     }
 
     #[test]
@@ -104,7 +120,11 @@ mod tests {
                     Looked::Unreadable if decision == Decision::Regions => Decision::Whole,
                     Looked::Unreadable | Looked::No => decision,
                 };
-                assert_eq!(detectors.decide(on_missing, looked), expected, "{on_missing:?} {looked:?}");
+                assert_eq!(
+                    detectors.decide(RegionMode::Inside, on_missing, looked),
+                    expected,
+                    "{on_missing:?} {looked:?}"
+                );
             }
         }
     }
@@ -112,7 +132,8 @@ mod tests {
     #[test]
     fn unreadable_metas_are_a_detector_that_did_not_look() {
         let mut detectors = Detectors::default();
-        assert_eq!(detectors.decide(OnMissing::Auto, Looked::Unreadable), Decision::Whole);
-        assert_eq!(detectors.decide(OnMissing::Auto, Looked::No), Decision::Whole, "it has been seen");
+        let mut decide = |looked| detectors.decide(RegionMode::Inside, OnMissing::Auto, looked);
+        assert_eq!(decide(Looked::Unreadable), Decision::Whole);
+        assert_eq!(decide(Looked::No), Decision::Whole, "it has been seen");
     }
 }

@@ -23,6 +23,7 @@ mod host_registration;
 mod imp;
 mod lifecycle;
 mod missing;
+mod notices;
 mod ordinary_memory;
 mod output_pool;
 mod param_spec;

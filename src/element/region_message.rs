@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The element message about what was covered in a frame, for a log of redaction.
+//! The element message about what was covered in a frame, for a log of redaction. docs/MESSAGES.md lists its fields.
 
 use gst::prelude::*;
 
@@ -31,13 +31,9 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
     ] {
         structure.set(name, time.map_or(u64::MAX, gst::ClockTime::nseconds));
     }
-    let extent = match cover {
-        None => "dropped",
-        Some(cover) if cover.cover.is_empty() => "nothing",
-        Some(cover) => cover.extent.name(),
-    };
-    structure.set("covered", extent);
+    structure.set("covered", cover.map_or("dropped", FrameCover::covered));
     structure.set("covered-area", cover.map_or(0.0, |cover| cover.covered_area));
+    structure.set("unchanged", cover.map_or_else(String::new, |cover| cover.unchanged.names()));
     let name = match settings.cover {
         Cover::Blur => "blur",
         Cover::Mosaic => "mosaic",

@@ -36,6 +36,9 @@ pub enum RegionSources {
     /// GstAnalyticsRelationMeta.
     #[flags_value(name = "Object detections of GstAnalyticsRelationMeta (GStreamer 1.24)", nick = "analytics")]
     ANALYTICS = 4,
+    /// All of them.
+    #[flags_value(name = "All sources", nick = "all")]
+    ALL = 7,
 }
 
 /// The type of `cover`.
@@ -58,9 +61,12 @@ pub enum Cover {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurOnMissing")]
 pub enum OnMissing {
-    /// `Cover` once detector metas have been seen, else `Pass`.
+    /// `Cover` once detector metas have been seen, and with `region-mode=outside`, else `Pass`.
     #[default]
-    #[enum_value(name = "Cover the whole frame once detector metas have been seen, else pass it on", nick = "auto")]
+    #[enum_value(
+        name = "Cover the whole frame once detector metas have been seen or region-mode=outside, else pass it on",
+        nick = "auto"
+    )]
     Auto,
     /// Only zones and held objects are covered.
     #[enum_value(name = "Pass it on; only zones and held objects are covered", nick = "pass")]
@@ -85,7 +91,7 @@ const DEFAULT_STRENGTH: f64 = 0.25;
 const DEFAULT_CELLS: u32 = 6;
 const DEFAULT_FILL_COLOR: u32 = 0xff00_0000;
 const DEFAULT_HOLD_TIME: u64 = 500_000_000;
-const DEFAULT_SOURCES: RegionSources = RegionSources::all();
+const DEFAULT_SOURCES: RegionSources = RegionSources::ALL;
 
 /// A property that cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -159,16 +165,17 @@ impl Default for RegionSettings {
 }
 
 impl RegionSettings {
-    /// Whether a detection counts: its label is selected, and its confidence is not below `min-confidence`. An unknown
-    /// label counts as selected and an unknown confidence as certain. It is the other way round with region-mode=outside,
-    /// where a detection that counts is shown.
-    pub fn counts(&self, detection: &Detection) -> bool {
+    /// Whether a detection counts in a picture of `size` (width, height): its label is selected, and its confidence is not
+    /// below `min-confidence`. An unknown label counts as selected and an unknown confidence as certain. It is the other way
+    /// round with region-mode=outside, where a detection that counts is shown; there a doubtful box does not count either.
+    pub fn counts(&self, detection: &Detection, size: (u32, u32)) -> bool {
         let is_outside = self.mode == RegionMode::Outside;
+        let is_place_known = detection.is_exact && detection.area.is_plausible(size);
         let unknown = if is_outside { 0.0 } else { 1.0 };
         // In the precision of a confidence, so that 0.9 is not below 0.9.
         let is_certain = detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32;
-        let is_known = detection.label.is_some() || !is_outside || self.labels.text().trim().is_empty();
-        is_certain && is_known && self.labels.select(detection.label.as_deref())
+        let is_known = detection.label.is_some() || !is_outside || self.labels.is_empty();
+        (is_place_known || !is_outside) && is_certain && is_known && self.labels.select(detection.label.as_deref())
     }
 
     /// Checks what GObject does not: the ranges of numbers, and zones.
@@ -286,7 +293,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecFlags::builder::<RegionSources>("region-sources")
             .nick("Region sources")
-            .blurb("Where regions come from")
+            .blurb("Where regions come from; zones alone if no element before this one detects objects")
             .default_value(DEFAULT_SOURCES)
             .mutable_playing()
             .build(),
@@ -334,7 +341,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .nick("Strength")
             .blurb(
                 "Least standard deviation of the blur of a region, as a share of the object's shorter side (before expand); \
-                    0 uses sigma alone, as does region-mode=outside",
+                    overrides kernel-size; 0 uses sigma and kernel-size alone, as does region-mode=outside",
             )
             .minimum(0.0)
             .maximum(STRENGTH_MAX)
@@ -392,8 +399,10 @@ mod tests {
             label: label.map(str::to_owned),
             confidence,
             area: Area::from_corner(0.0, 0.0, 1.0, 1.0),
+            is_exact: true,
             tracking_id: None,
         };
+        let size = (1, 1);
         let settings =
             RegionSettings { labels: Labels::parse("face"), min_confidence: 0.9, ..RegionSettings::default() };
         for (label, confidence, counts) in [
@@ -406,14 +415,14 @@ mod tests {
             (None, Some(0.5), false),
             (None, None, true),
         ] {
-            assert_eq!(settings.counts(&detection(label, confidence)), counts, "{label:?} {confidence:?}");
+            assert_eq!(settings.counts(&detection(label, confidence), size), counts, "{label:?} {confidence:?}");
         }
         let outside = RegionSettings { mode: RegionMode::Outside, ..settings };
-        assert!(!outside.counts(&detection(Some("face"), None)), "it would be shown");
-        assert!(outside.counts(&detection(Some("face"), Some(0.95))));
-        assert!(!outside.counts(&detection(None, Some(0.95))));
+        assert!(!outside.counts(&detection(Some("face"), None), size), "it would be shown");
+        assert!(outside.counts(&detection(Some("face"), Some(0.95)), size));
+        assert!(!outside.counts(&detection(None, Some(0.95)), size));
         let any = RegionSettings { mode: RegionMode::Outside, ..RegionSettings::default() };
-        assert!(any.counts(&detection(None, None)));
-        assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0))));
+        assert!(any.counts(&detection(None, None), size));
+        assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0)), size));
     }
 }

@@ -6,6 +6,7 @@ use super::detector_metas::{Found, Looked};
 use super::hold::{FrameTime, Hold};
 use super::missing::{Decision, Detectors};
 use super::region_settings::{RegionMode, RegionSettings, RegionSources};
+use super::zones::StreamSpan;
 use crate::filter::regions::Region;
 
 /// A region and what it comes from.
@@ -62,20 +63,19 @@ pub struct RegionTracker {
 }
 
 impl RegionTracker {
-    /// The regions of the next frame, of `size` (width, height). `stream_time`, in nanoseconds, is that of the zones.
-    /// Called for every frame, also for those that are dropped, so that what vanishes in one is held in the next.
+    /// The regions of the next frame, of `size` (width, height). `span` is its time for the zones. Called for every frame, also for those that are dropped, so that what vanishes in one is held in the next.
     pub fn update(
         &mut self,
         settings: &RegionSettings,
         mut found: Found,
         time: FrameTime,
-        stream_time: Option<u64>,
+        span: Option<StreamSpan>,
         size: (u32, u32),
     ) -> FrameDecision {
-        let decision = self.detectors.decide(settings.on_missing, found.looked);
+        let decision = self.detectors.decide(settings.mode, settings.on_missing, found.looked);
         let is_missing = decision != Decision::Regions || self.detectors.is_silent(found.looked);
         let is_unreadable = found.looked == Looked::Unreadable;
-        found.detections.retain(|detection| settings.counts(detection));
+        found.detections.retain(|detection| settings.counts(detection, size));
         let covered = self.hold.update(time, settings.hold_time, found.detections);
         let whole = |regions| FrameDecision { regions, is_missing, is_unreadable };
         match decision {
@@ -92,10 +92,11 @@ impl RegionTracker {
             })
         };
         // With region-mode=outside, a place that is held would be shown without what was found there.
-        let covered = covered.filter(|(_, is_held)| !is_held || settings.mode != RegionMode::Outside);
+        let is_shown = settings.mode == RegionMode::Outside;
+        let covered = covered.filter(|(_, is_held)| !is_held || !is_shown);
         let mut regions: Vec<FrameRegion> = covered.filter_map(of_detection).collect();
         if settings.sources.contains(RegionSources::ZONES) {
-            let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(stream_time, time.duration));
+            let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(span, is_shown));
             let of_zone = |region| FrameRegion { region, origin: Origin::Zone, label: None };
             regions.extend(zones.filter_map(|zone| Region::new(zone.area(size), 0.0, size)).map(of_zone));
         }
@@ -122,7 +123,8 @@ mod tests {
 
     fn face(x: f64, confidence: f32) -> Detection {
         let area = Area::from_corner(x, 100.0, 50.0, 100.0);
-        Detection { label: Some("face".to_owned()), confidence: Some(confidence), area, tracking_id: None }
+        let label = Some("face".to_owned());
+        Detection { label, confidence: Some(confidence), area, is_exact: true, tracking_id: None }
     }
 
     fn found(detections: &[Detection]) -> Found {
@@ -146,7 +148,7 @@ mod tests {
         let mut rects = |frame, detections: &[Detection]| {
             let decision = tracker.update(&settings, found(detections), at(frame), None, SIZE);
             let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
-            let is_held = detections.first().is_none_or(|detection| !settings.counts(detection));
+            let is_held = detections.first().is_none_or(|detection| !settings.counts(detection, SIZE));
             let origin = if is_held { Origin::Held } else { Origin::Detection };
             assert!(regions.iter().all(|region| region.origin == origin && region.label.as_deref() == Some("face")));
             regions.iter().map(|region| region.region.rect).collect::<Vec<_>>()
@@ -168,6 +170,9 @@ mod tests {
         };
         assert_eq!(count(0, &[face(100.0, 0.9)]), 1);
         assert_eq!(count(1, &[]), 0, "what is held would be shown");
+        let area = Area::from_corner(-10.0, -10.0, 1300.0, 20.0);
+        assert_eq!(count(2, &[Detection { area, ..face(0.0, 0.9) }]), 0, "wider than two pictures");
+        assert_eq!(count(3, &[Detection { is_exact: false, ..face(0.0, 0.9) }]), 0);
     }
 
     #[test]
@@ -213,15 +218,15 @@ mod tests {
         let mut settings = RegionSettings { zones: Zones::parse(zones), ..RegionSettings::default() };
         settings.check().unwrap();
         let mut tracker = RegionTracker::default();
-        let mut count = |settings: &RegionSettings, stream_time| {
-            let decision = tracker.update(settings, found(&[]), at(0), stream_time, SIZE);
+        let mut count = |settings: &RegionSettings, span| {
+            let decision = tracker.update(settings, found(&[]), at(0), span, SIZE);
             let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
             let zone = Rect::new(320, 0, 320, 240).unwrap();
             assert!(regions.iter().all(|region| region.region.rect == zone), "not expanded");
             assert!(regions.iter().all(|region| region.origin == Origin::Zone && !decision.is_missing));
             regions.len()
         };
-        assert_eq!([None, Some(99), Some(100)].map(|time| count(&settings, time)), [1, 0, 1]);
+        assert_eq!([None, Some((98, 99)), Some((99, 101))].map(|span| count(&settings, span)), [1, 0, 1]);
         settings.sources = RegionSources::ROI;
         assert_eq!(count(&settings, None), 0);
     }

@@ -24,6 +24,13 @@ pub fn warn_of_fallback(
     );
 }
 
+/// Posts warnings about settings.
+pub fn warn(element: &gst_base::BaseTransform, texts: impl IntoIterator<Item = String>) {
+    for text in texts {
+        gst::element_warning!(element, gst::ResourceError::Settings, ("{text}"));
+    }
+}
+
 /// Posts the error message for a frame.
 pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
     element.post_error_message(failure.to_message());

@@ -272,7 +272,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecEnum::builder::<Alpha>("alpha")
             .nick("Alpha")
-            .blurb("How alpha affects colour, in formats with alpha")
+            .blurb("How alpha affects colour, in formats with alpha; straight with a region-mode other than frame")
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<Backend>("backend")

@@ -4,12 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gst::prelude::*;
-
 use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
+use super::notices::Notices;
 use super::output_pool::Preallocation;
 use super::region_settings::RegionMode;
 use super::regions::RegionTracker;
@@ -39,8 +38,8 @@ pub struct Stream {
     pub format: Option<Arc<StreamFormat>>,
     /// The caps that were refused last, until others are accepted.
     pub refused_caps: Option<gst::Caps>,
-    /// Whether the log says already that the kernel is too small for sigma.
-    pub has_hinted: bool,
+    /// What the bus and the log say once.
+    pub notices: Notices,
     /// How the current frame is blurred as a whole.
     pub options: Options,
     /// What is done with the current frame.
@@ -68,7 +67,7 @@ impl Stream {
             max_in_flight,
             format: None,
             refused_caps: None,
-            has_hinted: false,
+            notices: Notices::default(),
             options,
             task: FrameTask::Blur,
             mode: RegionMode::Frame,
@@ -100,13 +99,7 @@ impl Stream {
         if self.engine.active() == Backend::Cpu || frames == 0 || is_at_once {
             return gst::ClockTime::ZERO;
         }
-        let [numerator, denominator] =
-            [format.info().fps().numer(), format.info().fps().denom()].map(|part| u64::from(part.unsigned_abs()));
-        // Without a frame rate a number of frames has no duration.
-        if numerator == 0 {
-            return gst::ClockTime::ZERO;
-        }
-        gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator).unwrap_or(gst::ClockTime::ZERO)
+        format.duration(frames).unwrap_or(gst::ClockTime::ZERO)
     }
 
     /// Submits a frame. `element` identifies the element among those that process the same memory.

@@ -7,7 +7,6 @@ use gst_video::VideoInterlaceMode;
 use gst_video::prelude::*;
 
 use super::formats;
-use crate::filter::BlurParams;
 use crate::filter::crop::PictureGeometry;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::Options;
@@ -84,10 +83,11 @@ impl StreamFormat {
         self.is_same_memory() && options.is_passthrough(&self.layouts[0])
     }
 
-    /// Whether frames have channels that `options` selects.
-    pub fn has_channels(&self, options: Options) -> bool {
-        let params = BlurParams::ANY;
-        !Options { params, ..options }.is_passthrough(&self.layouts[0])
+    /// The duration of so many frames, rounded up; `None` without a frame rate, which has the numerator 0.
+    pub fn duration(&self, frames: u64) -> Option<gst::ClockTime> {
+        let fps = self.info.fps();
+        let [numerator, denominator] = [fps.numer(), fps.denom()].map(|part| u64::from(part.unsigned_abs()));
+        if numerator == 0 { None } else { gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator) }
     }
 
     /// Whether input and output are both in CUDA memory.

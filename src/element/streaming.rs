@@ -7,6 +7,7 @@ use gst_video::VideoInterlaceMode;
 
 use super::debug::CAT;
 use super::error::engine_message;
+use super::notices::{self, Notice};
 use super::output_pool::Preallocation;
 use super::region_settings::RegionMode;
 use super::reporting::{post_failure, report_stats, warn_of_fallback};
@@ -14,9 +15,8 @@ use super::state::SharedState;
 use super::stream::{FrameTask, Stream};
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
-use super::{caps, covering, cuda_context};
+use super::{caps, covering, cuda_context, reporting};
 use crate::engine::{Backend, EngineError, InFlightFrame};
-use crate::filter::BlurParams;
 
 /// Prepares for frames of these caps.
 pub fn set_caps(
@@ -93,8 +93,8 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
         drain(element, state);
     }
     let Some(mut stream) = state.take_stream() else { return };
-    if options.params.is_cut_off() && !std::mem::replace(&mut stream.has_hinted, true) {
-        gst::warning!(CAT, obj = element, "{}", cut_off_hint(&options.params));
+    if options.params.is_cut_off() && stream.notices.is_first(Notice::KernelSize) {
+        gst::warning!(CAT, obj = element, "{}", notices::cut_off(&options.params));
     }
     stream.options = options;
     stream.mode = mode;
@@ -102,6 +102,7 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     stream.pending_error = cuda_context::adopt_context(element, state, &mut stream, buffer).err();
     if mode == RegionMode::Frame {
         stream.tracker.clear();
+        reporting::warn(element, stream.notices.of_whole_frame(&settings.regions));
     } else if stream.pending_error.is_none() {
         covering::decide(element, state, &mut stream, &settings, buffer);
     }
@@ -114,15 +115,6 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
         // Only without passthrough does the element need an output pool, which the next allocation query decides.
         element.reconfigure_src();
     }
-}
-
-/// What the log says about a kernel that is too small.
-fn cut_off_hint(params: &BlurParams) -> String {
-    let (size, sigma) = (params.kernel_size(), params.sigma());
-    format!(
-        "kernel-size={size} cuts the Gaussian of sigma={sigma} off, which blurs less and has edges; \
-         kernel-size=0 follows sigma"
-    )
 }
 
 /// What comes of a call of [`drive`].
@@ -208,6 +200,13 @@ pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
             Some(Ok(output)) => drop(element.src_pad().push(output)),
         }
     }
+}
+
+/// Warns of settings by which the stream that ends has covered nothing.
+pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
+    let settings = state.settings();
+    let text = state.with_stream(|stream| stream.notices.at_end(&settings.regions));
+    reporting::warn(element, text.flatten());
 }
 
 /// Drops all frames in flight.

@@ -70,6 +70,13 @@ fn number(value: &glib::Value) -> Option<f64> {
     value.get::<f64>().or_else(|_| value.get::<f32>().map(f64::from)).or_else(|_| signed()).or_else(|_| unsigned()).ok()
 }
 
+/// The number that GStreamer has read as a negative one in a gst-launch line: it reads numbers without a type as 32 bits,
+/// and those from 2^32 on as doubles. The few next to 0 are left negative, which is what they are more often.
+fn wrapped(read: i32) -> Option<u64> {
+    const NEGATIVE: i32 = -1_000_000;
+    (read < NEGATIVE).then(|| read.cast_unsigned().into())
+}
+
 impl Zone {
     fn from_value(value: &glib::Value) -> Result<Self, FieldError> {
         let structure = match value.get::<Option<gst::Structure>>() {
@@ -92,11 +99,12 @@ impl Zone {
         let length = |field| fraction(field, "above 0, up to 1", |number| number > 0.0 && number <= 1.0);
         let time = |field| {
             let Ok(value) = structure.value(field) else { return Ok(None) };
-            // In a gst-launch line a whole number beyond 2^31 is read as a double.
-            let from_double =
+            let from_number =
                 || number(value).filter(|time| time.fract() == 0.0 && (0.0..2_f64.powi(64)).contains(time));
-            let time = value.get::<u64>().ok().or_else(|| from_double().map(|time| time as u64));
-            time.map(Some).ok_or_else(|| FieldError::Time { field, value: shown(value) })
+            let time = value.get::<u64>().ok().or_else(|| from_number().map(|time| time as u64));
+            time.or_else(|| value.get().ok().and_then(wrapped))
+                .map(Some)
+                .ok_or_else(|| FieldError::Time { field, value: shown(value) })
         };
         let zone = Self {
             x: place("x")?,
@@ -133,15 +141,41 @@ impl Zone {
         Area::from_corner(self.x * width, self.y * height, self.width * width, self.height * height)
     }
 
-    /// Whether it is covered in a frame from this stream time on that lasts for `duration`, both in nanoseconds: in every
-    /// frame that shares some time with it, and if the time of the frame is not known.
-    pub fn is_active(&self, stream_time: Option<u64>, duration: Option<u64>) -> bool {
-        stream_time.is_none_or(|time| {
-            let last = time.saturating_add(duration.unwrap_or(0).saturating_sub(1));
-            self.start.is_none_or(|start| start <= last) && self.end.is_none_or(|end| time < end)
-        })
+    /// Whether it counts in a frame that lasts for `span`, `None` if that is not known.
+    ///
+    /// What is doubtful is covered: a zone that is covered counts in every frame that shares some time with it, and without
+    /// a time in all; one that is shown (`is_shown`), in the frames that are wholly within it.
+    pub fn is_active(&self, span: Option<StreamSpan>, is_shown: bool) -> bool {
+        let [start, end] = [self.start, self.end].map(|time| time.map(i128::from));
+        match span {
+            None => !is_shown || (start, end) == (None, None),
+            Some((from, to)) if is_shown => {
+                start.is_none_or(|start| start <= from) && end.is_none_or(|end| to <= end && from < end)
+            }
+            Some((from, to)) => start.is_none_or(|start| start < to.max(from + 1)) && end.is_none_or(|end| from < end),
+        }
+    }
+
+    /// Why it covers less than its words say, if it does.
+    fn doubt(&self) -> Option<String> {
+        /// A millisecond, in nanoseconds: no zone is meant to start or end within it.
+        const SHORT: u64 = 1_000_000;
+        for (field, time) in [("start", self.start), ("end", self.end)] {
+            if let Some(time) = time.filter(|time| (1..SHORT).contains(time)) {
+                return Some(format!(
+                    "has {field}={time}, which is {time} ns of stream time; times are in nanoseconds, and {time} s are \
+                     {field}={time}000000000"
+                ));
+            }
+        }
+        let edge = [("x", self.x), ("y", self.y)].into_iter().find(|(_, edge)| *edge >= 1.0);
+        edge.map(|(field, _)| format!("has {field}=1, where the picture ends, so that it has nothing of the picture"))
     }
 }
+
+/// The time of a frame: the stream times, in nanoseconds, from which on and before which it is shown; twice the same if its
+/// duration is not known. Before the segment's first stream time they are negative.
+pub type StreamSpan = (i128, i128);
 
 /// The value of `zones`. Any array can be set, and reads back as it was set if it is not valid.
 #[derive(Debug, Clone)]
@@ -166,6 +200,12 @@ impl Zones {
     /// The zones; none if the value is not valid, which start refuses.
     pub fn as_slice(&self) -> &[Zone] {
         self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Why a zone covers less than its words say, as a sentence; `None` if none does.
+    pub fn doubt(&self) -> Option<String> {
+        let doubt = |(i, zone): (usize, &Zone)| Some(format!("zones: zone {} {}", i + 1, zone.doubt()?));
+        self.as_slice().iter().enumerate().find_map(doubt)
     }
 
     /// Why the value is not valid, if it is not.
@@ -291,13 +331,43 @@ mod tests {
             (both, [false, true, true, false]),
         ] {
             let zone = read([zone]).unwrap()[0];
-            assert_eq!([9, 10, 19, 20].map(|time| zone.is_active(Some(time), None)), active, "{zone:?}");
-            let in_frame = [Some((0, 10)), Some((0, 11)), Some((19, 5)), Some((20, 5))];
-            let in_frame =
-                in_frame.map(|frame| zone.is_active(frame.map(|(time, _)| time), frame.map(|(_, length)| length)));
-            let expected = [zone.start.is_none(), true, true, zone.end.is_none()];
-            assert_eq!(in_frame, expected, "{zone:?}");
-            assert!(zone.is_active(None, None), "without a time every zone is covered");
+            for is_shown in [false, true] {
+                let instants = [9, 10, 19, 20].map(|time| zone.is_active(Some((time, time)), is_shown));
+                assert_eq!(instants, active, "{zone:?} {is_shown}");
+            }
+            let frames = [(-5, 10), (0, 11), (19, 24), (20, 25), (10, 20)];
+            let (from, to) = (zone.start.is_none(), zone.end.is_none());
+            assert_eq!(frames.map(|span| zone.is_active(Some(span), false)), [from, true, true, to, true], "{zone:?}");
+            assert_eq!(frames.map(|span| zone.is_active(Some(span), true)), [from, from, to, to, true], "{zone:?}");
+            assert!(zone.is_active(None, false), "without a time every zone is covered");
+            assert_eq!(zone.is_active(None, true), from && to, "and none that has a time is shown");
         }
+    }
+
+    /// What gst-launch makes of a number: 32 bits with a sign up to 2^32, and a double from there on.
+    #[test]
+    fn times_of_a_launch_line_are_read_at_any_size() {
+        gst::init().unwrap();
+        for time in [0, 1, 2_147_483_647, 2_147_483_648, 3_000_000_000, 4_293_000_000, 4_294_967_296, 5_000_000_000_u64]
+        {
+            let text = format!("zone,x=0.0,y=0.0,width=1.0,height=1.0,end={}", time.max(1));
+            let structure: gst::Structure = text.parse().unwrap();
+            assert_eq!(read([structure]).map(|zones| zones[0].end), Ok(Some(time.max(1))), "{text}");
+        }
+        let negative: gst::Structure = "zone,x=0.0,y=0.0,width=1.0,height=1.0,start=-1".parse().unwrap();
+        assert!(read([negative]).unwrap_err().contains("has start=-1, but it must be a stream time"));
+    }
+
+    #[test]
+    fn doubtful_zones_are_named() {
+        let doubt = |zone: gst::Structure| Zones::parse(gst::Array::new([zone.to_send_value()])).doubt();
+        assert_eq!(doubt(zone()), None);
+        assert_eq!(doubt(with("end", 1_000_000_u64)), None);
+        let seconds = doubt(with("end", 5_u64)).unwrap();
+        assert!(
+            seconds.starts_with("zones: zone 1 has end=5") && seconds.ends_with("5 s are end=5000000000"),
+            "{seconds}"
+        );
+        assert!(doubt(with("x", 1)).unwrap().contains("has x=1"));
     }
 }

@@ -8,8 +8,8 @@
 //! alone has. And where the plane ends before that, the crop ends with it, and the edge that repeats is the same.
 
 use super::AxisBlur;
-use super::frame::{Field, PlaneLayout, Role, SampleLayout};
-use super::plan::{AlphaMode, Options, PlaneAxes};
+use super::frame::{Field, PlaneLayout, SampleLayout};
+use super::plan::{Options, PlaneAxes};
 use super::regions::Rect;
 
 /// log2 of the strongest subsampling that is taken into account. No format comes near it.
@@ -154,35 +154,21 @@ impl AxisNeed {
 #[derive(Debug, Clone)]
 pub struct CropGeometry {
     picture: PictureGeometry,
-    /// What each plane asks of its crop along x and y; `None` for planes that a crop need not have.
+    /// What each plane asks of its crop along x and y; `None` for planes that the blur does not write.
     needs: Vec<Option<[AxisNeed; 2]>>,
-    /// The planes that the blur writes.
-    written: Vec<bool>,
-    /// Whether all planes of a crop show the same part of the picture, because colour is weighted by another plane.
-    is_aligned: bool,
 }
 
 impl CropGeometry {
-    /// For blurring these frames with these options.
+    /// For blurring these frames with these options. Colour is never weighted by alpha: each plane is blurred by itself.
     pub fn new(options: Options, layouts: &[PlaneLayout]) -> Self {
-        let is_written = |layout: &PlaneLayout| !options.is_passthrough(&[*layout]);
-        let written: Vec<bool> = layouts.iter().map(is_written).collect();
-        let has_alpha = |layout: &PlaneLayout| layout.roles().contains(&Role::Alpha);
-        let is_weighted = options.alpha == AlphaMode::Premultiply && layouts.iter().any(has_alpha);
-        let need = |(layout, is_written): (&PlaneLayout, &bool)| {
-            let is_weight = is_weighted && has_alpha(layout) && written.contains(&true);
-            if !is_written && !is_weight {
-                return None;
-            }
-            let field = layout.fields().next()?;
+        let need = |layout: &PlaneLayout| {
+            let field = layout.fields().next().filter(|_| !options.is_passthrough(&[*layout]))?;
             let axes = PlaneAxes::new(options.params, &field.layout);
             let [rows, columns, chroma] = [&axes.rows, &axes.columns, &axes.chroma_rows].map(AxisNeed::of);
             let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
             Some([if is_packed { rows.and_of_pairs(chroma) } else { rows }, columns])
         };
-        let needs = layouts.iter().zip(&written).map(need).collect();
-        let is_aligned = is_weighted && layouts.iter().any(|layout| !has_alpha(layout));
-        Self { picture: PictureGeometry::new(layouts), needs, written, is_aligned }
+        Self { picture: PictureGeometry::new(layouts), needs: layouts.iter().map(need).collect() }
     }
 
     /// With crops that start at multiples of `step` columns of their planes, a power of two: any such multiple of the grid
@@ -199,11 +185,6 @@ impl CropGeometry {
         &self.picture
     }
 
-    /// Whether the planes of a crop have to be in one frame; otherwise each can be blurred by itself.
-    pub fn is_aligned(&self) -> bool {
-        self.is_aligned
-    }
-
     /// About how many operations, one after the other, the blur of a plane takes: one in the direct form; in the wide form a
     /// decimation and an interpolation for each level, and the blur of the smallest plane.
     pub fn operations(&self, plane: usize) -> usize {
@@ -213,24 +194,9 @@ impl CropGeometry {
         1 + 2 * grid.ilog2().div_ceil(2) as usize
     }
 
-    /// Whether the blur writes this plane. It reads a plane that it does not write if that has the alpha.
-    pub fn is_written(&self, plane: usize) -> bool {
-        self.written[plane]
-    }
-
     /// The crops that have to be blurred for a rectangle in luma samples, at most one of each plane.
     pub fn crops(&self, rect: Rect) -> Vec<PlaneCrop> {
-        let mut spans: Vec<(usize, [Span; 2])> =
-            (0..self.needs.len()).filter_map(|plane| Some((plane, self.spans(plane, rect)?))).collect();
-        if self.is_aligned {
-            for axis in 0..2 {
-                let shift = |plane: usize| self.picture.shifts[plane][axis];
-                let in_luma = |(plane, spans): &(usize, [Span; 2])| spans[axis].up(shift(*plane));
-                let Some(common) = spans.iter().map(in_luma).reduce(Span::union) else { continue };
-                spans.iter_mut().for_each(|(plane, spans)| spans[axis] = common.down(shift(*plane)));
-            }
-        }
-        spans.into_iter().map(|(plane, spans)| self.crop(plane, spans)).collect()
+        (0..self.needs.len()).filter_map(|plane| Some(self.crop(plane, self.spans(plane, rect)?))).collect()
     }
 
     /// What a plane needs for a rectangle, in columns of the plane and rows of its fields.
@@ -256,9 +222,6 @@ impl CropGeometry {
 }
 
 /// A part of an axis that starts at a multiple of `grid`, a power of two, and may end beyond the plane.
-///
-/// Where `up` and `down` round the end of a colour plane outwards, its last sample is weighted by alpha that the crop of
-/// the alpha plane may lack. It is beyond what the colour plane needs, so that nothing depends on it.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: u32,
@@ -279,16 +242,6 @@ impl Span {
 
     fn times(self, factor: u32) -> Self {
         Self { start: self.start * factor, end: self.end.saturating_mul(factor), grid: self.grid * factor }
-    }
-
-    /// In luma samples, of a plane whose samples stand for 2^`shift` of them.
-    fn up(self, shift: u32) -> Self {
-        self.times(1 << shift)
-    }
-
-    /// The inverse. The grid is a multiple of every plane's.
-    fn down(self, shift: u32) -> Self {
-        Self { start: self.start >> shift, end: self.end.div_ceil(1 << shift), grid: self.grid >> shift }
     }
 
     /// The part in a plane of `count` samples, that ends at a multiple of `step` or with the plane.

@@ -27,8 +27,6 @@ pub struct BlurParams {
 }
 
 impl BlurParams {
-    /// Some Gaussian.
-    pub const ANY: Self = Self { sigma: 1.0, kernel_size: 0 };
     /// A sigma of 0: frames are copied.
     pub const PASSTHROUGH: Self = Self { sigma: 0.0, kernel_size: 0 };
 
@@ -59,6 +57,16 @@ impl BlurParams {
         self.sigma == 0.0
     }
 
+    /// Whether the blur leaves every sample of an axis as it is, because all of its weight is in the centre. `scale` is that
+    /// of [`BlurParams::axis`].
+    pub fn is_identity(&self, scale: f64) -> bool {
+        /// From this σ on, in samples, the tap beside the centre is not 0 if there is one.
+        const SPREADS: f64 = 0.25;
+        let sigma = self.sigma * scale;
+        let has_neighbours = self.kernel_size == 0 || self.fixed_radius(scale) > 0;
+        !has_neighbours || sigma < SPREADS && (sigma == 0.0 || self.axis(scale).taps.radius() == 0)
+    }
+
     /// Whether `kernel-size` is much smaller than sigma asks for: less than 1.5 sigma to each side, which leaves out more than an
     /// eighth of the Gaussian.
     pub fn is_cut_off(&self) -> bool {
@@ -77,8 +85,13 @@ impl BlurParams {
         let sigma = self.sigma * scale;
         match self.kernel_size {
             0 => AxisBlur::gaussian(sigma),
-            size => AxisBlur::direct(Taps::gaussian(sigma, (f64::from((size - 1) / 2) * scale + 0.5) as usize)),
+            _ => AxisBlur::direct(Taps::gaussian(sigma, self.fixed_radius(scale))),
         }
+    }
+
+    /// The radius that `kernel-size` sets, for [`BlurParams::axis`].
+    fn fixed_radius(&self, scale: f64) -> usize {
+        (f64::from((self.kernel_size.max(1) - 1) / 2) * scale + 0.5) as usize
     }
 }
 
@@ -94,6 +107,20 @@ mod tests {
         }
         // kernel-size 7 has a radius of 3 pixels: 1.5 samples at half scale, rounded to 2.
         assert_eq!(BlurParams::new(9.0, 7).unwrap().axis(0.5).taps.radius(), 2);
+    }
+
+    #[test]
+    fn identity_is_a_gaussian_whose_only_tap_is_the_centre() {
+        for size in [0, 1, 3, 801] {
+            for sigma in (0..200).map(|i| f64::from(i) / 100.0) {
+                for scale in [0.25, 0.5, 1.0] {
+                    let params = BlurParams::new(sigma, size).unwrap();
+                    let is_identity = sigma == 0.0 || params.axis(scale).taps.radius() == 0;
+                    assert_eq!(params.is_identity(scale), is_identity, "sigma={sigma} kernel-size={size} {scale}");
+                }
+            }
+        }
+        assert!(!BlurParams::new(40.0, 0).unwrap().is_identity(1.0));
     }
 
     #[test]

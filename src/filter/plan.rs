@@ -21,6 +21,46 @@ pub struct Selection {
 impl Selection {
     /// All channels.
     pub const ALL: Self = Self { primary: true, chroma: true, alpha: true };
+    /// No channel.
+    pub const NONE: Self = Self { primary: false, chroma: false, alpha: false };
+
+    /// The channels of these planes.
+    pub fn of(planes: &[PlaneLayout]) -> Self {
+        planes.iter().flat_map(PlaneLayout::roles).fold(Self::NONE, |all, role| all.with(*role))
+    }
+
+    fn with(mut self, role: Role) -> Self {
+        match role {
+            Role::Primary => self.primary = true,
+            Role::Chroma => self.chroma = true,
+            Role::Alpha => self.alpha = true,
+        }
+        self
+    }
+
+    /// The channels of either selection.
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            primary: self.primary || other.primary,
+            chroma: self.chroma || other.chroma,
+            alpha: self.alpha || other.alpha,
+        }
+    }
+
+    /// The names of the channels, as in `luma+chroma`; empty for none.
+    pub fn names(self) -> String {
+        let names = [(self.primary, "luma"), (self.chroma, "chroma"), (self.alpha, "alpha")];
+        names.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect::<Vec<_>>().join("+")
+    }
+
+    /// The channels of this selection that are not in the other.
+    pub fn without(self, other: Self) -> Self {
+        Self {
+            primary: self.primary && !other.primary,
+            chroma: self.chroma && !other.chroma,
+            alpha: self.alpha && !other.alpha,
+        }
+    }
 
     /// Whether channels of this role are blurred.
     pub fn contains(self, role: Role) -> bool {
@@ -58,6 +98,22 @@ impl Options {
     pub fn is_passthrough(&self, planes: &[PlaneLayout]) -> bool {
         let selected = |layout: &PlaneLayout| layout.roles().iter().any(|role| self.planes.contains(*role));
         self.params.is_passthrough() || !planes.iter().any(selected)
+    }
+
+    /// The channels of these planes that the blur changes: it selects them, and on an axis of them it is not the identity.
+    pub fn changed(&self, planes: &[PlaneLayout]) -> Selection {
+        let mut changed = Selection::NONE;
+        for layout in planes {
+            let [horizontal, vertical] = layout.sigma_scale;
+            for role in layout.roles().iter().filter(|role| self.planes.contains(**role)) {
+                let is_pair = *role == Role::Chroma && matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+                let horizontal = if is_pair { horizontal / 2.0 } else { horizontal };
+                if ![horizontal, vertical].iter().all(|scale| self.params.is_identity(*scale)) {
+                    changed = changed.with(*role);
+                }
+            }
+        }
+        changed
     }
 }
 

@@ -50,10 +50,26 @@ impl Area {
         Self { left: self.left - across, top: self.top - down, right: self.right + across, bottom: self.bottom + down }
     }
 
-    /// The box around this box and around the one with half its rows, for a box of which it is not known whether its rows
-    /// are those of a frame or of one of its fields.
-    pub fn in_frame_or_field(self) -> Self {
-        self.union(Self { top: self.top / 2.0, bottom: self.bottom / 2.0, ..self })
+    /// The box with half its rows: where it is in a field, if its rows are those of a frame.
+    pub fn in_field(self) -> Self {
+        Self { top: self.top / 2.0, bottom: self.bottom / 2.0, ..self }
+    }
+
+    /// What is in both; an empty box if nothing is.
+    pub fn intersection(self, other: Self) -> Self {
+        Self {
+            left: self.left.max(other.left),
+            top: self.top.max(other.top),
+            right: self.right.min(other.right),
+            bottom: self.bottom.min(other.bottom),
+        }
+    }
+
+    /// Whether an object in a picture of `size` (width, height) can have this box: its sides are numbers, and at most twice
+    /// as long as the picture's.
+    pub fn is_plausible(self, size: (u32, u32)) -> bool {
+        let is_short = |low: f64, high: f64, side: u32| (high - low) <= 2.0 * f64::from(side);
+        is_short(self.left, self.right, size.0) && is_short(self.top, self.bottom, size.1)
     }
 
     /// The smallest box around both.
@@ -78,13 +94,7 @@ impl Area {
 
     /// Intersection over union, 0 to 1; 0 if either box is empty.
     pub fn iou(self, other: Self) -> f64 {
-        let common = Self {
-            left: self.left.max(other.left),
-            top: self.top.max(other.top),
-            right: self.right.min(other.right),
-            bottom: self.bottom.min(other.bottom),
-        };
-        let common = common.size();
+        let common = self.intersection(other).size();
         if common > 0.0 { common / (self.size() + other.size() - common) } else { 0.0 }
     }
 }

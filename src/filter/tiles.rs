@@ -7,7 +7,7 @@ use super::BlurParams;
 use super::byte_rect::{ByteRect, PACKED_GROUP, PackedRects};
 use super::crop::{Covered, CropGeometry, PlaneCrop};
 use super::frame::PlaneLayout;
-use super::plan::{AlphaMode, Options, Selection};
+use super::plan::{Options, Selection};
 use super::regions::{self, Rect};
 
 /// Rows of blurred crops start on this many bytes.
@@ -23,13 +23,12 @@ pub struct BlurRegion {
     pub params: BlurParams,
 }
 
-/// The regions of a frame that are blurred. The order of the regions does not matter.
+/// The regions of a frame that are blurred, each channel by itself: a cover whose colour were weighted by alpha would leave the
+/// colour where alpha is 0. The order of the regions does not matter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlurCover {
     /// Which channels are blurred; the others keep their values.
     pub planes: Selection,
-    /// How alpha affects colour, in frames that have alpha.
-    pub alpha: AlphaMode,
     /// What is blurred.
     pub regions: Vec<BlurRegion>,
 }
@@ -50,7 +49,7 @@ impl BlurCover {
         let is_hidden = |rect: Rect, stronger: &[BlurRegion]| stronger.iter().any(|other| contains(other.rect, rect));
         let mut groups: Vec<(Options, Vec<Rect>)> = Vec::new();
         for (index, BlurRegion { rect, params }) in regions.iter().enumerate() {
-            let options = Options { params: *params, planes: self.planes, alpha: self.alpha };
+            let options = Options { planes: self.planes, ..(*params).into() };
             match groups.last_mut() {
                 Some((last, rects)) if *last == options => rects.push(*rect),
                 _ => groups.push((options, vec![*rect])),
@@ -203,8 +202,7 @@ pub struct Patch {
 /// What has to be blurred for the regions of a frame, and what has to be written after that.
 #[derive(Debug, Default)]
 pub struct BlurTiles {
-    /// The blurs, one for each Gaussian, and one for each crop where colour is weighted by the alpha of another plane. They
-    /// read the frame only, and do not depend on each other.
+    /// The blurs, one for each Gaussian. They read the frame only, and do not depend on each other.
     pub jobs: Vec<BlurJob>,
     /// In the order of writing.
     pub patches: Vec<Patch>,
@@ -219,23 +217,21 @@ impl BlurTiles {
         for (strength, (options, rects)) in cover.by_strength().into_iter().enumerate() {
             let geometry = CropGeometry::new(options, layouts).with_column_step(cost.column_step);
             let rects = geometry.picture().clip_all(&rects);
-            let mut jobs = Vec::new();
+            // All crops in one frame are blurred with fewer launches, and on all threads at once.
+            let mut blurred = Vec::new();
             for tile in tiles(&geometry, cost, &rects) {
                 let crops: Vec<BlurredCrop> =
                     tile.crops.iter().map(|crop| all.place(&geometry, *crop, tile.bounds)).collect();
-                for from in crops.iter().filter(|from| geometry.is_written(from.crop.plane)) {
+                for from in &crops {
                     for rect in &tile.rects {
                         all.add_patches(&geometry, from, *rect, strength);
                     }
                 }
-                jobs.push(crops);
+                blurred.extend(crops);
             }
-            // All crops in one frame are blurred with fewer launches, and on all threads at once.
-            if !geometry.is_aligned() {
-                jobs = vec![jobs.concat()];
+            if !blurred.is_empty() {
+                all.jobs.push(BlurJob { options, crops: blurred });
             }
-            let jobs = jobs.into_iter().filter(|crops| !crops.is_empty());
-            all.jobs.extend(jobs.map(|crops| BlurJob { options, crops }));
         }
         all
     }
@@ -353,7 +349,7 @@ mod tests {
             params: BlurParams::new(*sigma, 0).unwrap(),
         };
         let regions = regions.iter().map(region).collect();
-        let cover = BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions };
+        let cover = BlurCover { planes: Selection::ALL, regions };
         TransferTiles::new(&cover, &[PlaneLayout::new(400, 300, 3, 8)], COST, COST)
     }
 

@@ -11,7 +11,7 @@ use gstcudagaussblur::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source, as_source,
 };
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
-use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
+use gstcudagaussblur::filter::plan::{Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 use super::Noise;
@@ -244,7 +244,6 @@ pub fn covers(planes: &[PlaneLayout], rects: &[Rect], sigmas: &[f64], noise: &mu
     let selections = [Selection::ALL, Selection { chroma: false, ..Selection::ALL }];
     let blur = Cover::Blur(BlurCover {
         planes: selections[usize::from(noise.next().is_multiple_of(8))],
-        alpha: [AlphaMode::Straight, AlphaMode::Premultiply][noise.next() as usize % 2],
         regions: rects.iter().enumerate().map(blur).collect(),
     });
     let cells = |rect: &Rect| {

@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test program uses only a part of this module")]
 
 pub mod cases;
+pub mod covered;
 pub mod device_frames;
 pub mod fake_driver;
 pub mod fake_library;
