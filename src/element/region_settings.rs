@@ -64,7 +64,7 @@ pub enum OnMissing {
     /// `Cover` once detector metas have been seen, and with `region-mode=outside`, else `Pass`.
     #[default]
     #[enum_value(
-        name = "Cover the whole frame once detector metas have been seen or region-mode=outside, else pass it on",
+        name = "Cover the whole frame once detector metas have been seen, with region-mode=outside from the first on; else pass it on",
         nick = "auto"
     )]
     Auto,
