@@ -119,26 +119,102 @@ fn python_example(name: &str) -> Command {
 fn demo_covers_marked_places() {
     let workspace = Workspace::new("regions");
     let stdout = workspace.stdout(&mut demo(&["--regions", "--backend", "cpu"]));
-    assert!(stdout.contains("180 frames, 522 marked places, all covered"), "{stdout}");
-    assert!(stdout.contains("18 times the boat had no detection"), "{stdout}");
+    assert!(stdout.starts_with("180 frames with 522 marked places; each was covered in its frame"), "{stdout}");
+    assert!(stdout.contains("\nboxes vanished 6 times: 0.9 s to 1.0 s, 1.9 s to 2.0 s, "), "{stdout}");
+    assert!(stdout.contains("5.9 s to the end\nin these 18 frames the boat had no box"), "{stdout}");
+    assert!(stdout.ends_with("regions.png: the frame at 3.0 s, in the middle of the clip\n"), "{stdout}");
+    assert!(!stdout.contains("all covered"), "{stdout}");
     assert!(workspace.has("demo-out/regions.mp4") && workspace.has("demo-out/regions.png"), "{stdout}");
+}
+
+/// Whether GStreamer's facedetect or its cascades are not installed. The demo then says so.
+fn lacks_facedetect(workspace: &Workspace) -> bool {
+    let inspect = workspace.run(Command::new("gst-inspect-1.0").args(["--exists", "facedetect"]));
+    if inspect.status.success() && Path::new("/usr/share/opencv4/haarcascades").exists() {
+        return false;
+    }
+    let stderr = workspace.stderr(&mut demo(&["--faces"]));
+    assert!(stderr.contains("gstreamer1.0-opencv") && !workspace.has("demo-out"), "{stderr}");
+    true
 }
 
 #[test]
 fn demo_covers_faces_or_says_what_is_missing() {
     let workspace = Workspace::new("faces");
-    let found = |name: &str| {
-        let inspect = workspace.run(Command::new("gst-inspect-1.0").args(["--exists", name]));
-        inspect.status.success()
-    };
-    if found("facedetect") && Path::new("/usr/share/opencv4/haarcascades").exists() {
-        let stdout = workspace.stdout(&mut demo(&["--faces", "--cover=fill", "--backend=cpu"]));
-        assert!(stdout.contains("180 frames, ") && stdout.contains(" faces found, all covered"), "{stdout}");
-        assert!(workspace.has("demo-out/faces.mp4") && workspace.has("demo-out/faces.png"), "{stdout}");
-    } else {
-        let stderr = workspace.stderr(&mut demo(&["--faces"]));
-        assert!(stderr.contains("gstreamer1.0-opencv") && !workspace.has("demo-out"), "{stderr}");
+    if lacks_facedetect(&workspace) {
+        return;
     }
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--cover=fill", "--backend=cpu"]));
+    let expected = "\
+180 detections in 180 frames; each was covered in its frame
+boxes never vanished
+what was never detected is visible: look at the clip before you publish it
+";
+    assert!(stdout.starts_with(expected), "{stdout}");
+    assert!(stdout.ends_with("faces.png: the frame at 3.0 s, with the most detections\n"), "{stdout}");
+    assert!(workspace.has("demo-out/faces.mp4") && workspace.has("demo-out/faces.png"), "{stdout}");
+}
+
+/// Writes input.mp4, 10 frames a second: so many frames with the demo's portrait on the left, on the right, on both sides
+/// or on neither.
+fn write_faces(workspace: &Workspace, scenes: &[(&str, usize)]) {
+    let face = concat!("filesrc location='", env!("CARGO_MANIFEST_DIR"), "/examples/demo/face.jpg' ! jpegdec");
+    let picture = |elements: &str, name: &str| {
+        let encoder = format!("videoconvert ! video/x-raw,format=I420 ! jpegenc ! filesink location={name}.jpg");
+        format!("gst-launch-1.0 -q {}", elements.replace("FACE", face).replace("ENCODER", &encoder))
+    };
+    let mut lines = vec![
+        "rm -f *.jpg".into(),
+        picture("FACE ! videobox right=-480 ! ENCODER", "left"),
+        picture("FACE ! videobox left=-480 ! ENCODER", "right"),
+        picture("compositor name=both sink_1::xpos=480 ! ENCODER FACE ! both. FACE ! both.", "both"),
+        picture("videotestsrc num-buffers=1 pattern=white ! video/x-raw,width=960,height=400 ! ENCODER", "neither"),
+    ];
+    let pictures = scenes.iter().flat_map(|(picture, count)| std::iter::repeat_n(picture, *count));
+    lines.extend(pictures.enumerate().map(|(frame, picture)| format!("cp {picture}.jpg {frame:03}.jpg")));
+    lines.push(
+        "gst-launch-1.0 -q multifilesrc location=%03d.jpg caps=image/jpeg,framerate=10/1 ! jpegdec ! x264enc quantizer=10 pass=qual ! \
+         mp4mux ! filesink location=input.mp4"
+            .into(),
+    );
+    workspace.stdout(Command::new("sh").args(["-ec", &lines.join("\n")]));
+}
+
+#[test]
+fn demo_says_when_boxes_vanished() {
+    let workspace = Workspace::new("vanished");
+    if lacks_facedetect(&workspace) {
+        return;
+    }
+    write_faces(&workspace, &[("both", 10), ("left", 4), ("both", 6), ("neither", 15), ("left", 10)]);
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--cover=fill", "--backend=cpu", "input.mp4"]));
+    let expected = "\
+46 detections in 45 frames, of which 15 have none; each was covered in its frame
+boxes vanished 3 times: 1.0 s to 1.4 s, 2.0 s to 3.5 s, 2.0 s to the end
+a vanished box stayed covered at its last place for 1.0 s, or until it was back
+what was there after that, or was never detected, is visible: look at the clip before you publish it, first at these times
+";
+    assert!(stdout.starts_with(expected), "{stdout}");
+    assert!(stdout.ends_with("faces.png: the frame at 2.7 s, in the longest span without a detection\n"), "{stdout}");
+    // White, with the last places of both boxes, which are filled. The portraits are dark.
+    let picture = media::frames(&workspace.0.join("demo-out/faces.png"), "").concat();
+    let white = picture.iter().filter(|grey| **grey > 224).count() as f64 / picture.len() as f64;
+    let black = picture.iter().filter(|grey| **grey < 32).count() as f64 / picture.len() as f64;
+    assert!(white > 0.7 && black > 0.05 && white + black > 0.98, "{white} of the picture is white, {black} black");
+
+    let mut scenes = vec![("both", 5), ("left", 5), ("both", 2)];
+    scenes.extend([("left", 1), ("both", 1)].repeat(11));
+    write_faces(&workspace, &scenes);
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--backend=cpu", "input.mp4"]));
+    assert!(stdout.starts_with("52 detections in 34 frames; "), "{stdout}");
+    assert!(stdout.contains("\nboxes vanished 12 times: 0.5 s to 1.0 s, 1.2 s to 1.3 s, 1.4 s to 1.5 s, "), "{stdout}");
+    assert!(stdout.contains(" 2.8 s to 2.9 s, and 2 more\n"), "{stdout}");
+    assert!(stdout.ends_with("the frame at 0.7 s, in the longest span in which a box is missing\n"), "{stdout}");
+
+    write_faces(&workspace, &[("neither", 5)]);
+    let stderr = workspace.stderr(&mut demo(&["--faces", "--out=none", "input.mp4"]));
+    assert_eq!(stderr, "demo: facedetect found no face in 5 frames, so nothing was covered\n");
+    assert!(!workspace.has("none/faces.mp4") && !workspace.has("none/faces.png"));
 }
 
 #[test]

@@ -15,6 +15,19 @@ pub struct Rect {
     pub height: usize,
 }
 
+impl Rect {
+    /// Intersection over union.
+    pub fn iou(self, other: Self) -> f64 {
+        let common = |start: usize, size: usize, other: usize, other_size: usize| {
+            (start + size).min(other + other_size).saturating_sub(start.max(other))
+        };
+        let both =
+            common(self.x, self.width, other.x, other.width) * common(self.y, self.height, other.y, other.height);
+        let either = self.width * self.height + other.width * other.height - both;
+        both as f64 / either.max(1) as f64
+    }
+}
+
 /// A place that must be covered.
 #[derive(Debug, Clone)]
 pub struct Marked {
@@ -23,17 +36,6 @@ pub struct Marked {
     pub cover: Cover,
     /// Whether no detection of this frame marks it, and only `hold-time` keeps it covered.
     pub is_held: bool,
-}
-
-/// The detections that are attached to a buffer: the label and the place of each.
-pub fn attached(buffer: &gst::BufferRef) -> Vec<(String, Rect)> {
-    let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
-    let detections = metas.map(|meta| {
-        let (x, y, width, height) = meta.rect();
-        let [x, y, width, height] = [x, y, width, height].map(|samples| samples as usize);
-        (meta.roi_type().to_string(), Rect { x, y, width, height })
-    });
-    detections.collect()
 }
 
 /// The result of all checks so far.
@@ -74,15 +76,16 @@ impl Coverage {
         for place in marked {
             *if place.is_held { &mut self.held } else { &mut self.marked } += 1;
             if let Some(reason) = uncovered(&raw, &covered, place.rect, place.cover) {
-                let at = pair.pts().map_or_else(String::new, |pts| format!(" at {:.2} s", pts.seconds_f64()));
-                self.fail(format!("{}{at} is not covered by {}: {reason}", place.label, place.cover.nick()));
+                let (label, seconds) = (&place.label, pair.time.seconds_f64());
+                self.fail(format!("{label} at {seconds:.2} s is not covered by {}: {reason}", place.cover.nick()));
             }
         }
     }
 
     /// The share of the frames with marked places that is as before, as a sentence.
     pub fn unchanged(&self) -> String {
-        format!("{:.1} % of the pixels are as before", self.unchanged as f64 * 100.0 / self.pixels.max(1) as f64)
+        let percent = self.unchanged as f64 * 100.0 / self.pixels.max(1) as f64;
+        format!("{percent:.1} % of the pixels of frames with covered places are as before")
     }
 
     /// The report, or the first failure.

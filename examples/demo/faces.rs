@@ -7,9 +7,11 @@ use std::fs::File;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
-use super::coverage::{Coverage, Marked, Rect, attached};
+use super::coverage::{Coverage, Marked};
 use super::options::{Input, Options};
+use super::pictures::Pair;
 use super::playback::{FRAMES, feed};
+use super::tracks::{Detection, Tracks};
 use super::{Chain, Feed};
 
 /// A portrait; face.txt names its source and licence.
@@ -48,22 +50,13 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
         HOLD.nseconds()
     );
     let cover = options.cover;
-    let mut latest: Option<(Option<gst::ClockTime>, Vec<Rect>)> = None;
-    let marked = move |raw: &gst::BufferRef| {
-        let found: Vec<Rect> = attached(raw).into_iter().map(|(_, rect)| rect).collect();
-        let held = latest.as_ref().filter(|(pts, _)| {
-            // Within the hold time even if a timestamp is rounded.
-            raw.pts().zip(*pts).is_some_and(|(now, then)| now.saturating_sub(then) + gst::ClockTime::MSECOND < HOLD)
-        });
-        let (is_held, places) = match held {
-            Some((_, held)) if found.is_empty() => (true, held.clone()),
-            _ => (false, found),
-        };
-        if !is_held && !places.is_empty() {
-            latest = Some((raw.pts(), places.clone()));
-        }
-        let label = if is_held { "the last place of a face" } else { "a face" };
-        places.into_iter().map(|rect| Marked { label: label.into(), rect, cover, is_held }).collect()
+    let marked = move |pair: &Pair, tracks: &Tracks| {
+        let place = |label: &str, rect, is_held| Marked { label: label.into(), rect, cover, is_held };
+        let found = tracks.found().map(|detection| place("a detection", detection.rect, false));
+        // Within the hold time even if a timestamp is rounded.
+        let is_held = |detected| pair.time.saturating_sub(detected) + gst::ClockTime::MSECOND < HOLD;
+        let missing = tracks.missing().filter(|(_, detected)| is_held(*detected));
+        found.chain(missing.map(|(last, _)| place("the last place of a detection", last.rect, true))).collect()
     };
     let is_generated = options.input == Input::Generated;
     Ok(Chain {
@@ -78,20 +71,32 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
     })
 }
 
-/// The report, after all frames passed the check.
+/// The report, after all frames passed the check. It counts detections, because nobody counted the faces.
 ///
 /// # Errors
 /// If no face was found, because then nothing was covered.
-pub fn report(coverage: &Coverage) -> Result<String, String> {
-    let Coverage { frames, marked, held, .. } = coverage;
-    if *marked == 0 {
+pub fn report(coverage: &Coverage, tracks: &Tracks) -> Result<String, String> {
+    let (frames, detections) = (coverage.frames, tracks.detections);
+    if detections == 0 {
         return Err(format!("facedetect found no face in {frames} frames, so nothing was covered"));
     }
+    let empty = match tracks.empty_frames {
+        0 => String::new(),
+        empty => format!(", of which {empty} have none"),
+    };
+    let (visible, first) = if tracks.have_vanished() {
+        let seconds = HOLD.seconds_f64();
+        let held = format!("a vanished box stayed covered at its last place for {seconds:.1} s, or until it was back");
+        (format!("{held}\nwhat was there after that, or was never detected, is visible"), ", first at these times")
+    } else {
+        ("what was never detected is visible".into(), "")
+    };
     Ok(format!(
-        "{frames} frames, {marked} faces found, all covered\n\
-         {held} times a face was not found again and hold-time kept its last place covered\n\
+        "{detections} detections in {frames} frames{empty}; each was covered in its frame\n\
          {}\n\
-         faces that facedetect never found are visible: look at the result before you publish it",
+         {visible}: look at the clip before you publish it{first}\n\
+         {}",
+        tracks.summary(),
         coverage.unchanged()
     ))
 }
@@ -129,7 +134,7 @@ fn find_portrait(detector: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     pipeline.set_state(gst::State::Null)?;
     let sample = sample.ok_or("facedetect gives no picture back")?;
     let buffer = sample.buffer().ok_or("facedetect gives no picture back")?;
-    if attached(buffer).is_empty() {
+    if Detection::attached(buffer).is_empty() {
         return Err(format!("facedetect does not find the face in the demo's own portrait: {REMEDY}").into());
     }
     // Rows of 960 pixels have no padding.

@@ -10,9 +10,10 @@ mod pictures;
 mod playback;
 mod regions;
 mod scene;
+mod tracks;
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::{env, fs, io};
@@ -22,14 +23,15 @@ use gst::prelude::*;
 
 use coverage::{Coverage, Marked};
 use options::{HELP, Input, Job, Options};
-use pictures::{Snapshot, lock};
+use pictures::{Pair, Snapshot, lock};
 use playback::{FRAMES, NO_VIDEO, encoder, feed, play};
 use scene::{HEIGHT, Scene, WIDTH};
+use tracks::Tracks;
 
 /// Makes an appsrc push frames.
 type Feed = Box<dyn FnOnce(&gst_app::AppSrc)>;
-/// The places of a frame that must be covered, by the buffer that enters the first cover.
-type FindMarked = Box<dyn FnMut(&gst::BufferRef) -> Vec<Marked> + Send>;
+/// The places of a frame that must be covered. The detections include its own.
+type FindMarked = Box<dyn FnMut(&Pair, &Tracks) -> Vec<Marked> + Send>;
 
 /// What a job adds to the pipeline.
 struct Chain {
@@ -79,7 +81,7 @@ fn whole_frames(options: &Options) -> Chain {
                 });
             })
         }),
-        marked: Box::new(|_| Vec::new()),
+        marked: Box::new(|_, _| Vec::new()),
     }
 }
 
@@ -138,33 +140,42 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         cover.set_property_from_str("backend", &options.backend);
     }
     let [first, last] = [chain.first, chain.last].map(|name| pipeline.by_name(name).expect("the description names it"));
-    let seen = Arc::<Mutex<(Coverage, Snapshot)>>::default();
+    let seen = Arc::<Mutex<(Coverage, Tracks, Snapshot)>>::default();
     let watched = seen.clone();
+    let job = options.job;
     pictures::watch(&first, &last, move |pad, pair| {
-        let marked = pair.as_ref().and_then(|pair| pair.raw.buffer()).map(&mut chain.marked).unwrap_or_default();
-        let (coverage, snapshot) = &mut *lock(&watched);
-        coverage.check(pair.as_ref(), &marked);
-        if let Some(pair) = pair {
-            snapshot.offer(pad, pair);
-        }
+        let (coverage, tracks, snapshot) = &mut *lock(&watched);
+        let Some(pair) = pair else {
+            coverage.check(None, &[]);
+            return;
+        };
+        tracks.update(&pair);
+        let marked = (chain.marked)(&pair, tracks);
+        coverage.check(Some(&pair), &marked);
+        // The picture of --regions shows all covers, which the frame in the middle has.
+        let (detections, is_missing) = match job {
+            Job::Faces => (tracks.latest, tracks.missing().next().is_some()),
+            Job::Blur | Job::Regions => (0, false),
+        };
+        snapshot.offer(pad, pair, detections, is_missing);
     });
 
     let played = play(&pipeline);
     let backend = last.property_value("active-backend").serialize()?;
     let stats = last.property::<gst::Structure>("stats");
     pipeline.set_state(gst::State::Null)?;
-    let (coverage, snapshot) = std::mem::take(&mut *lock(&seen));
+    let (coverage, tracks, snapshot) = std::mem::take(&mut *lock(&seen));
     let outcome = played.and_then(|took| {
-        let pair = snapshot.pair.ok_or(NO_VIDEO)?;
+        let shown = snapshot.choose().ok_or(NO_VIDEO)?;
         let report = match options.job {
             Job::Blur => None,
-            Job::Regions => Some(coverage.verdict(regions::report(&coverage))?),
-            Job::Faces => Some(coverage.verdict(faces::report(&coverage)?)?),
+            Job::Regions => Some(coverage.verdict(regions::report(&coverage, &tracks))?),
+            Job::Faces => Some(coverage.verdict(faces::report(&coverage, &tracks)?)?),
         };
-        Ok((took, pair, report))
+        Ok((took, shown, report))
     });
     // Without a pair the file is incomplete. With an uncovered place it must not be published.
-    let (took, pair, report) = outcome.inspect_err(|_| {
+    let (took, (pair, reason), report) = outcome.inspect_err(|_| {
         let _ = video.as_ref().map(|(_, path)| fs::remove_file(path));
     })?;
     let picture = options.out.join(picture);
@@ -188,8 +199,9 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if options.job == Job::Blur {
         println!("{:.2} ms per frame in the blur", stats.get::<u64>("kernel-mean-ns")? as f64 / 1e6);
     }
-    for path in video.iter().map(|(_, path): &(String, PathBuf)| path).chain([&picture]) {
+    if let Some((_, path)) = &video {
         println!("wrote {}", path.display());
     }
+    println!("wrote {}: the frame at {:.1} s, {reason}", picture.display(), pair.time.seconds_f64());
     Ok(())
 }

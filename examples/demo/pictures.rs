@@ -9,14 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gst::prelude::*;
 
 /// The same frame before and after the covers.
+#[derive(Clone)]
 pub struct Pair {
     pub raw: gst::Sample,
     pub covered: gst::Sample,
+    /// Since the first frame of the clip.
+    pub time: gst::ClockTime,
 }
 
 impl Pair {
-    pub fn pts(&self) -> Option<gst::ClockTime> {
-        pts(&self.raw)
+    /// The same with a copy of the covered frame, whose memory may belong to a pool of few buffers, such as a camera's.
+    fn copied(&self) -> Option<Self> {
+        let covered = self.covered.buffer()?.copy_deep().ok()?;
+        let covered = gst::Sample::builder().buffer(&covered).caps(&self.covered.caps()?.to_owned()).build();
+        Some(Self { covered, ..self.clone() })
     }
 }
 
@@ -28,6 +34,7 @@ pub fn watch(first: &gst::Element, last: &gst::Element, each: impl FnMut(&gst::P
     let [sink, src] = [(first, "sink"), (last, "src")]
         .map(|(element, name)| element.static_pad(name).expect("a filter has both pads"));
     let queue = entered.clone();
+    let times = Mutex::<Option<[gst::ClockTime; 2]>>::default();
     sink.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         if let (Some(buffer), Some(caps)) = (info.buffer(), pad.current_caps())
             && let Ok(copy) = buffer.copy_deep()
@@ -45,28 +52,123 @@ pub fn watch(first: &gst::Element, last: &gst::Element, each: impl FnMut(&gst::P
                 let index = entered.iter().position(|raw| pts(raw) == pts(&covered));
                 index.and_then(|index| entered.drain(..=index).next_back())
             };
-            lock(&each)(pad, raw.map(|raw| Pair { raw, covered }));
+            // Those of the first and of the latest frame. A frame without a timestamp gets the latest.
+            let mut times = lock(&times);
+            let [start, latest] = times.unwrap_or([buffer.pts().unwrap_or_default(); 2]);
+            let latest = buffer.pts().unwrap_or(latest);
+            *times = Some([start, latest]);
+            let time = latest.saturating_sub(start);
+            lock(&each)(pad, raw.map(|raw| Pair { raw, covered, time }));
         }
         gst::PadProbeReturn::Ok
     });
 }
 
-/// Keeps the frame in the middle of the clip; the frame at three seconds if the duration is unknown; the last frame if
-/// the clip is shorter.
+/// The frame that the picture shows.
+///
+/// Of a clip with a missing detection it is in the middle of the longest span without any detection, or else without one
+/// of them. Of other clips it is the frame with the most detections, or else the one in the middle of the clip; three
+/// seconds if the duration is unknown.
 #[derive(Default)]
 pub struct Snapshot {
     /// Half the duration of the clip.
     middle: Option<gst::ClockTime>,
-    pub pair: Option<Pair>,
+    /// The frame with the most detections that is the closest to the middle, and how many it has.
+    best: Option<(usize, Pair)>,
+    none_detected: LongestSpan,
+    one_missing: LongestSpan,
 }
 
 impl Snapshot {
-    pub fn offer(&mut self, pad: &gst::Pad, pair: Pair) {
+    /// Offers the next frame, which has so many detections. `is_missing` says whether one of an earlier frame is missing.
+    pub fn offer(&mut self, pad: &gst::Pad, pair: Pair, detections: usize, is_missing: bool) {
+        let missing = if is_missing { pair.copied() } else { None };
+        self.none_detected.push(missing.clone().filter(|_| detections == 0));
+        self.one_missing.push(missing);
+
         let length = || pad.query_duration().unwrap_or(6 * gst::ClockTime::SECOND);
         let middle = *self.middle.get_or_insert_with(|| length() / 2);
-        if self.pair.as_ref().is_none_or(|kept| kept.pts() < Some(middle)) {
-            self.pair = Some(pair);
+        let distance = |pair: &Pair| pair.time.max(middle) - pair.time.min(middle);
+        let is_better = self
+            .best
+            .as_ref()
+            .is_none_or(|(most, best)| detections > *most || detections == *most && distance(&pair) < distance(best));
+        if is_better {
+            self.best = Some((detections, pair));
         }
+    }
+
+    /// The frame, and why it was chosen. `None` of a clip without frames.
+    pub fn choose(self) -> Option<(Pair, &'static str)> {
+        let none_detected = self.none_detected.middle().map(|pair| (pair, "in the longest span without a detection"));
+        let doubtful = none_detected
+            .or_else(|| Some((self.one_missing.middle()?, "in the longest span in which a box is missing")));
+        doubtful.or_else(|| {
+            let (detections, pair) = self.best?;
+            Some((pair, if detections > 0 { "with the most detections" } else { "in the middle of the clip" }))
+        })
+    }
+}
+
+/// The longest span of frames in a row.
+#[derive(Default)]
+struct LongestSpan {
+    /// The span that goes on.
+    current: SampledSpan,
+    longest: SampledSpan,
+}
+
+impl LongestSpan {
+    /// Adds the next frame of the clip; `None` ends the span.
+    fn push(&mut self, pair: Option<Pair>) {
+        match pair {
+            Some(pair) => self.current.push(pair),
+            None => self.end(),
+        }
+    }
+
+    fn end(&mut self) {
+        let ended = std::mem::take(&mut self.current);
+        if ended.length > self.longest.length {
+            self.longest = ended;
+        }
+    }
+
+    fn middle(mut self) -> Option<Pair> {
+        self.end();
+        self.longest.middle()
+    }
+}
+
+/// A span of frames, of which only some are in memory.
+#[derive(Default)]
+struct SampledSpan {
+    /// The frames whose index is a multiple of 1 << `shift`.
+    frames: Vec<Pair>,
+    shift: u32,
+    /// Of all frames.
+    length: usize,
+}
+
+impl SampledSpan {
+    const MAX_FRAMES: usize = 16;
+
+    fn push(&mut self, pair: Pair) {
+        if self.length >> self.shift == Self::MAX_FRAMES {
+            self.shift += 1;
+            let mut index = 0..;
+            self.frames.retain(|_| index.next().is_none_or(|index| index % 2 == 0));
+        }
+        if self.length.is_multiple_of(1 << self.shift) {
+            self.frames.push(pair);
+        }
+        self.length += 1;
+    }
+
+    /// The frame in the middle, or one up to an eighth of the span before it.
+    fn middle(mut self) -> Option<Pair> {
+        let index = (self.length / 2) >> self.shift;
+        (index < self.frames.len()).then(|| self.frames.swap_remove(index))
     }
 }
 

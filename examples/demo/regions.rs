@@ -10,6 +10,7 @@ use super::objects::{BALLOON, BOAT, CLOCK, clock_rect, draw_clock};
 use super::options::Cover;
 use super::playback::{FPS, feed};
 use super::scene::{HEIGHT, Scene, WIDTH};
+use super::tracks::Tracks;
 
 /// Whether the detector misses the boat, as detectors do in single frames. hold-time bridges that.
 fn is_missed(frame: usize) -> bool {
@@ -34,13 +35,14 @@ pub fn chain() -> Chain {
             let scene = Scene::new();
             feed(source, VideoFormat::Rgbx, (WIDTH, HEIGHT), move |frame| draw(&scene, frame));
         })),
-        // The check knows the places without the metas, also in the frames where the detector misses the boat.
-        marked: Box::new(|raw| {
-            let frame = raw.pts().map_or(0, |pts| (pts.nseconds() as f64 * 1e-9 * FPS as f64).round() as usize);
+        // The check knows the places without the metas. Where the detector misses the boat, its last box must be covered.
+        marked: Box::new(|pair, _| {
+            let frame = (pair.time.nseconds() as f64 * 1e-9 * FPS as f64).round() as usize;
+            let detected = (0..=frame).rev().find(|frame| !is_missed(*frame)).unwrap_or(0);
             let place = |label: &str, rect, cover, is_held| Marked { label: label.into(), rect, cover, is_held };
             vec![
                 place(BALLOON.label, BALLOON.rect(frame), Cover::Blur, false),
-                place(BOAT.label, BOAT.rect(frame), Cover::Mosaic, is_missed(frame)),
+                place(BOAT.label, BOAT.rect(detected), Cover::Mosaic, detected < frame),
                 place("clock", clock_rect(), Cover::Fill, false),
             ]
         }),
@@ -65,12 +67,15 @@ fn draw(scene: &Scene, frame: usize) -> gst::Buffer {
 }
 
 /// The report, after all frames passed the check.
-pub fn report(coverage: &Coverage) -> String {
+pub fn report(coverage: &Coverage, tracks: &Tracks) -> String {
     let Coverage { frames, marked, held, .. } = coverage;
     format!(
-        "{frames} frames, {marked} marked places, all covered: a balloon by blur, a boat by mosaic, a clock by fill\n\
-         {held} times the boat had no detection and hold-time kept it covered\n\
+        "{frames} frames with {marked} marked places; each was covered in its frame: a balloon by blur, a boat by mosaic, \
+         a clock by fill\n\
+         {}\n\
+         in these {held} frames the boat had no box, and its last box stayed covered\n\
          {}",
+        tracks.summary(),
         coverage.unchanged()
     )
 }
