@@ -232,6 +232,46 @@ fn demo_writes_no_clip_without_a_detector() {
     }
 }
 
+/// scripts/demo on a PATH without cargo and apt-get.
+fn demo_script(workspace: &Workspace, arguments: &[&str]) -> Command {
+    let tools = workspace.0.join("tools");
+    let path = std::env::var_os("PATH").unwrap();
+    fs::create_dir_all(&tools).unwrap();
+    for tool in ["bash", "cat", "dirname", "sed"] {
+        let found = std::env::split_paths(&path).map(|folder| folder.join(tool)).find(|path| path.exists());
+        let _ = std::os::unix::fs::symlink(found.unwrap(), tools.join(tool));
+    }
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/demo"));
+    command.args(arguments).env("PATH", tools);
+    command
+}
+
+#[test]
+fn demo_script_prints_help_and_refuses_unknown_options_before_it_installs() {
+    let workspace = Workspace::new("help");
+    for arguments in [&["--help"][..], &["-h"], &["--faces", "--help"], &["--sigma", "3", "--out=x", "file.mp4", "-h"]]
+    {
+        let help = workspace.stdout(&mut demo_script(&workspace, arguments));
+        assert_eq!(help, workspace.stdout(&mut demo(&["--help"])), "{arguments:?}");
+        assert!(help.contains("usage: scripts/demo [OPTIONS]"), "{help}");
+    }
+    for (arguments, reason) in [
+        (&["--sigmas", "3"][..], "unknown option --sigmas"),
+        (&["--faces", "--colour=red"], "unknown option --colour"),
+        (&["-x"], "unknown option -x"),
+        (&["--backend=cpu", "--sigma"], "--sigma needs a value"),
+    ] {
+        let expected = format!("demo: {reason} (--help shows the usage)\n");
+        assert_eq!(workspace.stderr(&mut demo_script(&workspace, arguments)), expected);
+        assert_eq!(workspace.stderr(&mut demo(arguments)), expected);
+    }
+    // Values are the demo's to check.
+    for arguments in [&["--sigma", "--help"][..], &["--out", "-x"], &["--faces"], &["file.mp4"]] {
+        let stderr = workspace.stderr(&mut demo_script(&workspace, arguments));
+        assert!(stderr.contains("scripts/setup: "), "{arguments:?}: {stderr}");
+    }
+}
+
 #[test]
 fn python_attaches_boxes_of_its_own() {
     let stdout = Workspace::new("own-boxes").stdout(&mut python_example("own_boxes.py"));

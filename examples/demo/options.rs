@@ -7,29 +7,8 @@ use std::str::FromStr;
 
 use gstcudagaussblur::filter::BlurParams;
 
-pub const HELP: &str = "\
-Blurs a video with cudagaussblur, or covers parts of it, and writes the result and a before/after picture to a folder.
-
-usage: scripts/demo [OPTIONS] [FILE | --camera]
-       scripts/demo --regions [OPTIONS]
-       scripts/demo --faces [OPTIONS] [FILE | --camera]
-
-  FILE                use this video (default: a clip that the demo generates)
-  --camera            use the first camera: in a window until Ctrl-C; without a display, record six seconds
-  --regions           cover what is marked in a generated clip: a box that moves is blurred, another one becomes a mosaic,
-                      and a fixed zone is filled
-  --faces             find faces with GStreamer's facedetect and cover them; without FILE in a picture that the demo
-                      pans over. Videos are scaled to at most 1280x720, because facedetect is slow. It misses faces:
-                      look at the result before you publish it
-  --cover NAME        what covers faces: blur, mosaic or fill (default mosaic)
-  --sigma N           standard deviation in pixels, 0 to 1024 (default 5)
-  --kernel-size N     taps per axis, odd, up to 801; 0 follows sigma (default 0)
-  --backend NAME      auto, cuda or cpu (default auto)
-  --out DIR           folder for the results (default demo-out)
-  -h, --help          print this text
-
---regions and --faces check every frame, and fail if a marked place is not covered.
-";
+/// scripts/demo prints it too, and takes the names of the options from it.
+pub const HELP: &str = include_str!("help.txt");
 
 /// What the demo does with the video.
 #[derive(Clone, Copy, PartialEq)]
