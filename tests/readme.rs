@@ -1,6 +1,6 @@
 //! Runs every gst-launch line of the README and of the element's documentation, so that both stay correct. Only what a
 //! test machine lacks is substituted: the camera, which also gets an end of stream, the display and the loudspeaker. Lines
-//! with facedetect, which has a package of its own, need it.
+//! with facedetect, which has a package of its own, need it. Also runs the README's C code in a small program.
 
 mod common;
 
@@ -17,21 +17,24 @@ const SUBSTITUTES: [(&str, &str); 3] = [
     ("autovideosink", "fakesink"),
 ];
 
-/// A temporary folder with the plugin and a clip of one second with sound.
+/// A temporary folder with the plugin.
 struct Workspace(PathBuf);
 
 impl Workspace {
-    fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("cudagaussblur-readme-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("cudagaussblur-{name}-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("plugins")).unwrap();
         let plugin = std::env::current_exe().unwrap().with_file_name("libgstcudagaussblur.so");
         std::os::unix::fs::symlink(plugin, folder.join("plugins/libgstcudagaussblur.so")).unwrap();
-        let this = Self(folder);
+        Self(folder)
+    }
+
+    /// Writes input.mp4, a clip of one second with sound.
+    fn write_clip(&self) {
         let clip = "gst-launch-1.0 -q videotestsrc num-buffers=30 pattern=ball ! video/x-raw,width=320,height=240 ! \
                     x264enc ! mp4mux name=mux ! filesink location=input.mp4 audiotestsrc num-buffers=30 \
                     samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! avenc_aac ! mux.";
-        assert_ok(clip, &this.run(clip));
-        this
+        assert_ok(clip, &self.run(clip));
     }
 
     /// Runs a shell command in the folder, with GStreamer's leaks tracer on.
@@ -80,7 +83,8 @@ fn section() -> String {
 
 #[test]
 fn documented_pipelines_run_without_leaks() {
-    let workspace = Workspace::new();
+    let workspace = Workspace::new("readme");
+    workspace.write_clip();
     let [readme, section] = [include_str!("../README.md"), &section()].map(|text| lines(text, "gst-launch-1.0"));
     assert!(readme.len() >= 6 && section.len() >= 4, "{readme:?} {section:?}");
     let mut lines = readme;
@@ -110,6 +114,45 @@ fn documented_pipelines_run_without_leaks() {
         }
     }
     assert_eq!(with_sound, 1, "{lines:?}");
+}
+
+/// A program of which the README shows a part, `blur` being the element. It prints the numbers of the first zone.
+const C_PROGRAM: &str = "\
+#include <gst/gst.h>
+int main (void) {
+    gst_init (NULL, NULL);
+    GstElement *blur = gst_element_factory_make (\"cudagaussblur\", NULL);
+    g_assert_nonnull (blur);
+    {
+README
+    }
+    GValue value = G_VALUE_INIT;
+    g_object_get_property (G_OBJECT (blur), \"zones\", &value);
+    g_assert_cmpuint (gst_value_array_get_size (&value), ==, 1);
+    const GstStructure *zone = gst_value_get_structure (gst_value_array_get_value (&value, 0));
+    const char *const names[] = {\"x\", \"y\", \"width\", \"height\"};
+    for (int i = 0; i < 4; i++) {
+        double number = 0;
+        g_assert_true (gst_structure_get_double (zone, names[i], &number));
+        g_print (\"%s=%.1f \", names[i], number);
+    }
+    g_value_unset (&value);
+    gst_object_unref (blur);
+}
+";
+
+#[test]
+fn c_code_of_the_readme_sets_zones() {
+    let readme = include_str!("../README.md");
+    let blocks: Vec<&str> =
+        readme.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("c\n")).collect();
+    assert_eq!(blocks.len(), 1, "{blocks:?}");
+    let workspace = Workspace::new("readme-c");
+    std::fs::write(workspace.0.join("zones.c"), C_PROGRAM.replace("README", blocks[0])).unwrap();
+    let output =
+        workspace.run("cc -Wall -Werror -o zones zones.c $(pkg-config --cflags --libs gstreamer-1.0) && ./zones");
+    assert_ok(blocks[0], &output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "x=0.1 y=0.1 width=0.3 height=0.4 ");
 }
 
 #[test]
