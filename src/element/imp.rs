@@ -46,8 +46,9 @@
  * Cover faces, also for a second after `facedetect` misses one:
  *
  * ```sh
- * gst-launch-1.0 v4l2src ! videoconvert ! facedetect display=false ! cudagaussblur region-mode=inside cover=mosaic \
- *     on-missing=pass hold-time=1000000000 ! videoconvert ! autovideosink
+ * gst-launch-1.0 v4l2src ! videoconvert ! facedetect display=false min-size-width=80 ! \
+ *     cudagaussblur region-mode=inside cover=mosaic on-missing=pass hold-time=1000000000 ! \
+ *     videoconvert ! autovideosink
  * ```
  *
  * Blur on the GPU without a copy to the host:
