@@ -1,6 +1,7 @@
 //! The fake CUDA driver (tests/fake_cuda/README.md), for one test at a time.
 
-use std::ffi::CString;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::fake_library;
@@ -18,6 +19,14 @@ pub static DRIVER: LazyLock<libloading::os::unix::Library> = LazyLock::new(|| {
 pub struct FakeDriver {
     before: Counts,
     _exclusive: MutexGuard<'static, ()>,
+}
+
+/// The calls of a driver function.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Calls {
+    pub all: i32,
+    /// Those that returned an injected fault.
+    pub failed: i32,
 }
 
 /// What the driver has handed out since the [`FakeDriver`] was made.
@@ -60,10 +69,49 @@ impl FakeDriver {
 
     /// After `after` more calls, the next `times` calls of this function return `status`.
     pub fn fail_times(&self, function: &str, after: i32, times: i32, status: i32) {
-        type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32, i32);
+        type Fail = unsafe extern "C" fn(*const c_char, i32, i32, i32);
         let function = CString::new(function).unwrap();
         // SAFETY: `Fail` is the type of `fake_fail` in tests/fake_cuda/libcuda.cpp; the name lives until it returns.
         unsafe { DRIVER.get::<Fail>(b"fake_fail").unwrap()(function.as_ptr(), after, times, status) };
+    }
+
+    /// After `after` more calls of this function, it and every later call of a function that needs a context return `status`.
+    pub fn lose(&self, function: &str, after: i32, status: i32) {
+        type Lose = unsafe extern "C" fn(*const c_char, i32, i32);
+        let function = CString::new(function).unwrap();
+        // SAFETY: `Lose` is the type of `fake_lose` in tests/fake_cuda/libcuda.cpp; the name lives until it returns.
+        unsafe { DRIVER.get::<Lose>(b"fake_lose").unwrap()(function.as_ptr(), after, status) };
+    }
+
+    /// The functions that were called since the faults were cleared, by name.
+    pub fn calls(&self) -> BTreeMap<String, Calls> {
+        unsafe extern "C" fn report(calls: *mut c_void, function: *const c_char, all: i32, failed: i32) {
+            // SAFETY: `calls` is the map below, which only this call uses; the name ends with a NUL.
+            let (calls, function) = unsafe { (&mut *calls.cast::<BTreeMap<_, _>>(), CStr::from_ptr(function)) };
+            calls.insert(function.to_str().unwrap().to_owned(), Calls { all, failed });
+        }
+        type Report = unsafe extern "C" fn(*mut c_void, *const c_char, i32, i32);
+        let mut calls: BTreeMap<String, Calls> = BTreeMap::new();
+        // SAFETY: the type is that of `fake_calls` in tests/fake_cuda/libcuda.cpp, which calls `report` before it returns.
+        unsafe {
+            DRIVER.get::<unsafe extern "C" fn(Report, *mut c_void)>(b"fake_calls").unwrap()(
+                report,
+                (&raw mut calls).cast(),
+            );
+        }
+        calls
+    }
+
+    /// Runs `work`, whose driver calls on this thread are neither counted nor fail.
+    pub fn exempt<T>(&self, work: impl FnOnce() -> T) -> T {
+        let exempt = |is_exempt: i32| {
+            // SAFETY: `void fake_exempt(int)` in tests/fake_cuda/libcuda.cpp.
+            unsafe { DRIVER.get::<unsafe extern "C" fn(i32)>(b"fake_exempt").unwrap()(is_exempt) };
+        };
+        exempt(1);
+        let result = work();
+        exempt(0);
+        result
     }
 
     /// Sets the time that is reported between any two events, in milliseconds.
@@ -104,6 +152,12 @@ impl FakeDriver {
     pub fn pageable_copies(&self) -> i32 {
         // SAFETY: `int fake_pageable_copies()` in tests/fake_cuda/libcuda.cpp.
         unsafe { DRIVER.get::<unsafe extern "C" fn() -> i32>(b"fake_pageable_copies").unwrap()() }
+    }
+
+    /// Live contexts that are not primary.
+    pub fn live_contexts(&self) -> i32 {
+        // SAFETY: `int fake_context_count()` in tests/fake_cuda/libcuda.cpp.
+        unsafe { DRIVER.get::<unsafe extern "C" fn() -> i32>(b"fake_context_count").unwrap()() }
     }
 
     pub fn counts(&self) -> Counts {

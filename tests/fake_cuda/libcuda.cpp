@@ -16,10 +16,28 @@
 
 namespace fake_driver {
 
+// The fault injected into this call, else CUDA_SUCCESS.
+static int injected_status(const char* function, bool needs_context) {
+  const auto found = state.faults.find(function);
+  if (found != state.faults.end()) {
+    Fault& fault = found->second;
+    if (fault.after-- <= 0 && fault.times-- > 0) {
+      if (fault.loses_device) state.lost = fault.status;
+      return fault.status;
+    }
+  }
+  return needs_context ? state.lost : CUDA_SUCCESS;
+}
+
 int entry_status(const char* function, bool needs_context) {
-  const auto fault = state.faults.find(function);
-  if (fault != state.faults.end() && fault->second.after-- <= 0 && fault->second.times-- > 0)
-    return fault->second.status;
+  if (!is_exempt) {
+    Calls& calls = state.calls[function];
+    calls.all++;
+    if (const int status = injected_status(function, needs_context)) {
+      calls.failed++;
+      return status;
+    }
+  }
   return needs_context && current.empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
@@ -153,10 +171,11 @@ bool is_device(int device) { return device >= 0 && device < state.devices; }
 extern "C" {
 
 // Controls, called by the tests. None of them fails.
-// Clears all faults and restores the devices, the version and the event times.
+// Clears all faults and the calls by name, and restores the devices, the version and the event times.
 void fake_reset() {
   std::lock_guard<std::mutex> lock(state.mutex);
-  state.faults.clear();
+  state.faults.clear(), state.calls.clear();
+  state.lost = CUDA_SUCCESS;
   state.devices = 1, state.major = 9, state.minor = 0, state.version = 13000;
   state.elapsed = NAN;
   state.pinned_delay = 0;
@@ -171,6 +190,19 @@ void fake_fail(const char* function, int after, int times, int status) {
   std::lock_guard<std::mutex> lock(state.mutex);
   state.faults[function] = {after, times, status};
 }
+// Injects a fault that is the device's last: the next `after` calls of `function` succeed; the call after them, and every
+// later call of a function that needs a context, return `status`.
+void fake_lose(const char* function, int after, int status) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.faults[function] = {after, 1, status, true};
+}
+// Reports every function that was called since the last reset: its name, its calls, and how many returned a fault.
+void fake_calls(void (*report)(void* context, const char* function, int calls, int failed), void* context) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  for (const auto& [function, calls] : state.calls) report(context, function.c_str(), calls.all, calls.failed);
+}
+// Exempts the calling thread: its calls are neither counted nor fail.
+void fake_exempt(int exempt) { is_exempt = exempt; }
 // Sets the number of devices, their compute capability and the driver's CUDA version (major * 1000 + minor * 10).
 void fake_set_devices(int devices, int major, int minor, int version) {
   std::lock_guard<std::mutex> lock(state.mutex);
@@ -299,8 +331,10 @@ int cuCtxPushCurrent_v2(Context* context) {
   current.push_back(context);
   return CUDA_SUCCESS;
 }
+// A thread leaves the context of a lost device too.
 int cuCtxPopCurrent_v2(Context** context) {
-  ENTER(true);
+  ENTER(false);
+  if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (context) *context = current.back();
   current.pop_back();
   return CUDA_SUCCESS;

@@ -60,15 +60,25 @@ struct Block {
   bool registered = false;
 };
 
-// The next `after` calls succeed; the `times` calls that follow return `status`.
+// The next `after` calls succeed; the `times` calls that follow return `status`. With `loses_device`, the first of them also
+// makes every later call that needs a context fail.
 struct Fault {
   int after, times, status;
+  bool loses_device = false;
+};
+
+// The calls of a function since the last reset, and how many of them returned an injected fault.
+struct Calls {
+  int all = 0, failed = 0;
 };
 
 struct State {
   std::mutex mutex;
   // By function name.
   std::map<std::string, Fault> faults;
+  std::map<std::string, Calls> calls;
+  // What calls that need a context return since the device was lost; CUDA_SUCCESS before.
+  int lost = CUDA_SUCCESS;
   // The devices, all alike, and the CUDA version of the driver (major * 1000 + minor * 10).
   int devices = 1, major = 9, minor = 0, version = 13000;
   // The primary context of each device, by ordinal, and the number of calls that retained one.
@@ -94,6 +104,8 @@ struct State {
 inline State state;
 // The context stack of this thread.
 inline thread_local std::vector<Context*> current;
+// Whether calls by this thread are neither counted nor fail.
+inline thread_local bool is_exempt = false;
 // Modules that this thread has loaded.
 inline thread_local int modules_of_thread = 0;
 // Blocks of pinned memory that this thread has allocated, failed calls included.
