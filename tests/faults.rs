@@ -1,0 +1,430 @@
+//! Every driver function that a stream calls, made to fail at each of its calls, once, for good, or with the device: on the
+//! fake CUDA driver (tests/fake_cuda), in every kind of memory, for whole frames and covered regions. No frame is lost, wrong
+//! or uncovered where the CPU can take over; elsewhere one error ends the stream. `CUDAGAUSSBLUR_FAULTS=all` runs every
+//! combination, otherwise every [`STEP`]-th runs; another value selects those whose name contains it.
+
+mod common;
+#[path = "faults/cuda_frames.rs"]
+mod cuda_frames;
+#[path = "faults/scenario.rs"]
+mod scenario;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, c_char, c_int};
+use std::fmt;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use common::fake_driver::{self, Calls, Counts, FakeDriver};
+use common::fake_library;
+use common::video::{self, FRAME, nick};
+use cuda_frames::Context;
+use gst::prelude::*;
+use gstcudagaussblur::cuda::CudaEngine;
+use libtest_mimic::{Arguments, Trial};
+use scenario::{Allocators, FRAMES, Memory, Scenario, read};
+
+/// Environment variable that selects combinations.
+const SELECTION: &str = "CUDAGAUSSBLUR_FAULTS";
+/// Without a selection, one combination of so many runs; prime, so that all kinds of faults and calls occur.
+const STEP: usize = 29;
+/// The frames of the stream after the faulty one.
+const AGAIN: usize = 2;
+/// Later calls of a function than this do not fail.
+const MAX_CALLS: i32 = 40;
+/// A run that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Failures that are printed in full.
+const MAX_PRINTED: usize = 20;
+
+const OUT_OF_MEMORY: i32 = 2;
+const LAUNCH_FAILED: i32 = 719;
+
+/// How a function fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Once,
+    ForGood,
+    /// Every later call that needs a context fails too.
+    DeviceLost,
+}
+
+/// A function that fails after so many calls.
+#[derive(Debug, Clone)]
+struct Fault {
+    function: String,
+    after: i32,
+    kind: Kind,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} after {} calls, {:?}", self.function, self.after, self.kind)
+    }
+}
+
+impl Fault {
+    fn inject(&self, driver: &FakeDriver) {
+        let Self { function, after, kind } = self;
+        let is_allocation = function.contains("Alloc");
+        let status = if is_allocation && *kind != Kind::DeviceLost { OUT_OF_MEMORY } else { LAUNCH_FAILED };
+        match kind {
+            Kind::Once => driver.fail_times(function, *after, 1, status),
+            Kind::ForGood => driver.fail(function, *after, status),
+            Kind::DeviceLost => driver.lose(function, *after, status),
+        }
+    }
+}
+
+/// The combination that is running, for a crash: text that ends with a NUL.
+static RUNNING: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+/// Panics so far, on any thread.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn main() {
+    // Before GStreamer opens the driver, which it does as libcuda.so.1.
+    std::sync::LazyLock::force(&fake_driver::DRIVER);
+    std::mem::forget(fake_library::open_as_installed("libcuda"));
+    video::init();
+    let has_cuda_memory = cuda_frames::open();
+    report_crashes();
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let trial = |name: &str, uses_cuda_memory: bool| {
+        let run = move || Ok(sweep(uses_cuda_memory)?);
+        Trial::test(name, run).with_ignored_flag(uses_cuda_memory && !has_cuda_memory)
+    };
+    let trials = vec![trial("faults_in_host_memory", false), trial("faults_in_cuda_memory", true)];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Prints the running combination if the process crashes, and counts panics.
+fn report_crashes() {
+    extern "C" fn crashed(signal: c_int) {
+        let name = RUNNING.load(Ordering::Relaxed);
+        // SAFETY: the name ends with a NUL and is never freed; the functions may be called in a signal handler.
+        unsafe {
+            if !name.is_null() {
+                libc::write(2, name.cast(), libc::strlen(name));
+            }
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP] {
+        // SAFETY: `crashed` is a signal handler that calls only functions that may be called there.
+        unsafe { libc::signal(signal, crashed as *const () as libc::sighandler_t) };
+    }
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        print(info);
+    }));
+}
+
+/// What a stream did.
+#[derive(Default)]
+struct Streamed {
+    is_started: bool,
+    output: usize,
+    backends: [String; 2],
+    errors: Vec<String>,
+    warnings: Vec<String>,
+    /// Frames that are wrong.
+    problems: Vec<String>,
+}
+
+/// What came of a run.
+struct Outcome {
+    problems: Vec<String>,
+    calls: BTreeMap<String, Calls>,
+    frames: usize,
+    abandoned: u64,
+}
+
+/// The fake driver, and what is common to the runs of a scenario.
+struct Runner<'a> {
+    driver: &'a FakeDriver,
+    scenario: Scenario,
+    make: &'a Allocators,
+    sources: Vec<Vec<u8>>,
+    expected: Vec<Vec<u8>>,
+}
+
+impl<'a> Runner<'a> {
+    fn new(driver: &'a FakeDriver, scenario: Scenario, make: &'a Allocators) -> Self {
+        let sources = scenario.sources();
+        let expected: Vec<_> = sources.iter().map(|source| scenario.expected(source)).collect();
+        assert!(sources.iter().zip(&expected).all(|(source, expected)| source != expected), "nothing is covered");
+        Self { driver, scenario, make, sources, expected }
+    }
+
+    /// One run on a thread of its own, whose context stack is empty.
+    fn run(&self, fault: Option<&Fault>) -> Outcome {
+        let name = format!("{}: {}\n", self.scenario, fault.map(Fault::to_string).unwrap_or_default());
+        RUNNING.store(CString::new(name.clone()).unwrap().into_raw(), Ordering::Relaxed);
+        let panics = PANICS.load(Ordering::SeqCst);
+        let (done, outcome) = mpsc::channel();
+        let mut outcome = std::thread::scope(|scope| {
+            scope.spawn(move || drop(done.send(self.run_here(fault))));
+            match outcome.recv_timeout(LIMIT) {
+                Ok(outcome) => outcome,
+                Err(RecvTimeoutError::Disconnected) => {
+                    let problems = vec!["the streaming thread panicked".to_owned()];
+                    Outcome { problems, calls: BTreeMap::new(), frames: 0, abandoned: 0 }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("a run hangs:");
+                    std::process::abort();
+                }
+            }
+        });
+        if PANICS.load(Ordering::SeqCst) > panics {
+            outcome.problems.push("a thread panicked".to_owned());
+        }
+        outcome
+    }
+
+    fn run_here(&self, fault: Option<&Fault>) -> Outcome {
+        let Self { driver, scenario, .. } = self;
+        driver.clear_faults();
+        let before = (driver.counts(), driver.live_contexts());
+        let new_context = driver.exempt(|| scenario.is_cold.then(Context::new));
+        let make =
+            Allocators { pinned: self.make.pinned.clone(), context: new_context.or_else(|| self.make.context.clone()) };
+        let element = video::element(&scenario.properties());
+        let bus = video::bus_of(&element);
+        if scenario.is_cold {
+            element.set_context(&make.context.as_ref().unwrap().shared());
+        }
+        driver.clear_faults();
+        fault.inspect(|fault| fault.inject(driver));
+        let faulted = self.stream(&element, &bus, &make, FRAMES);
+        let calls = driver.calls();
+        driver.clear_faults();
+        let abandoned = element.property::<gst::Structure>("stats").get::<u64>("frames-abandoned").unwrap();
+        let mut problems = self.judge(&faulted, abandoned, calls.values().any(|calls| calls.failed > 0));
+
+        let again = self.stream(&element, &bus, &make, AGAIN);
+        if again.output < AGAIN || !again.errors.is_empty() || again.backends != ["cuda", "cuda"] {
+            let Streamed { output, errors, backends, .. } = &again;
+            problems.push(format!("after a restart {output} of {AGAIN} frames, backends {backends:?}, {errors:?}"));
+        }
+        problems.extend(again.problems.into_iter().map(|problem| format!("after a restart {problem}")));
+        drop((element, bus));
+        driver.exempt(|| drop(make));
+        let leaked = Leaked::since(driver, &before);
+        problems.extend(leaked.beyond(fault, &calls, abandoned));
+        Outcome { problems, calls, frames: faulted.output + again.output, abandoned }
+    }
+
+    /// The input frames.
+    fn inputs(&self, make: &Allocators) -> Vec<gst::Buffer> {
+        let mut inputs: Vec<_> = self.sources.iter().map(|bytes| self.scenario.buffer(bytes, make)).collect();
+        if self.scenario.memory[0] == Memory::Registered {
+            let one = inputs[0].clone();
+            inputs.fill(one);
+        }
+        inputs
+    }
+
+    /// Starts the element, streams so many frames unless it fails, and stops it.
+    fn stream(&self, element: &gst::Element, bus: &gst::Bus, make: &Allocators, frames: usize) -> Streamed {
+        let Self { driver, scenario, .. } = self;
+        let mut streamed =
+            Streamed { is_started: element.set_state(gst::State::Paused).is_ok(), ..Streamed::default() };
+        streamed.backends = [0; 2].map(|_| nick(element, "active-backend"));
+        // The harness insists on a start that succeeds.
+        if streamed.is_started {
+            let inputs = driver.exempt(|| self.inputs(make));
+            let held = if scenario.is_shared { inputs.clone() } else { Vec::new() };
+            let mut harness = gst_check::Harness::with_element(element, Some("sink"), Some("src"));
+            let [incaps, outcaps] = scenario.caps();
+            harness.play();
+            harness.set_sink_caps(outcaps);
+            harness.set_src_caps(incaps);
+            let mut flow = Ok(gst::FlowSuccess::Ok);
+            let mut inputs = inputs.into_iter().enumerate().take(frames);
+            while let (Ok(_), Some((frame, input))) = (flow, inputs.next()) {
+                // The copy has the same memory.
+                let mut input = if scenario.is_shared { input.copy() } else { input };
+                let new = input.make_mut();
+                new.set_pts(FRAME * frame as u64);
+                new.set_duration(FRAME);
+                flow = harness.push(input);
+                self.check_outputs(&mut harness, &mut streamed);
+            }
+            if flow.is_ok() {
+                harness.push_event(gst::event::Eos::new());
+                self.check_outputs(&mut harness, &mut streamed);
+            }
+            streamed.backends[1] = nick(element, "active-backend");
+            driver.exempt(|| drop((inputs, held)));
+        }
+        let _ = element.set_state(gst::State::Null);
+        while let Some(message) = bus.pop() {
+            match message.view() {
+                gst::MessageView::Error(error) => streamed.errors.push(error.error().to_string()),
+                gst::MessageView::Warning(warning) => streamed.warnings.push(warning.error().to_string()),
+                _ => (),
+            }
+        }
+        streamed
+    }
+
+    /// Compares what the element has pushed.
+    fn check_outputs(&self, harness: &mut gst_check::Harness, streamed: &mut Streamed) {
+        let Self { driver, scenario, sources, expected, .. } = self;
+        while let Some(output) = harness.try_pull() {
+            let frame = streamed.output;
+            streamed.output += 1;
+            if output.pts() != Some(FRAME * frame as u64) {
+                streamed.problems.push(format!("frame {frame} has the timestamp of another"));
+            }
+            // At once: whatever is still queued on the device stays queued.
+            let bytes = driver.exempt(|| read(&scenario.info(), output));
+            let count = |other: &[u8]| bytes.iter().zip(other).filter(|(got, other)| got == other).count();
+            let (right, source) = (count(&expected[frame]), count(&sources[frame]));
+            if right < bytes.len() {
+                let (all, wrong) = (bytes.len(), bytes.len() - right);
+                let problem =
+                    format!("frame {frame}: of {all} bytes {wrong} are wrong and {source} those of the source");
+                streamed.problems.push(problem);
+            }
+        }
+    }
+
+    /// What is wrong with a stream that a fault was injected into, or none.
+    fn judge(&self, streamed: &Streamed, abandoned: u64, has_failed: bool) -> Vec<String> {
+        let Streamed { is_started, output, backends, errors, warnings, .. } = streamed;
+        let mut problems = streamed.problems.clone();
+        let mut check = |is_right: bool, what: &str| {
+            if !is_right {
+                problems.push(format!("{what}: {output} of {FRAMES} frames, {backends:?}, {errors:?}, {warnings:?}"));
+            }
+        };
+        let is_complete = *is_started && *output == FRAMES;
+        check(is_complete || !self.scenario.falls_back(), "frames are lost");
+        check(errors.len() == usize::from(!is_complete), "the number of errors");
+        let fell_back = backends[0] != backends[1] && *is_started;
+        let count = |words: &str| warnings.iter().filter(|warning| warning.contains(words)).count();
+        check(count("falling back to the CPU") == usize::from(fell_back), "warnings of the fallback");
+        check(count("is leaked until") == usize::from(abandoned > 0), "warnings of memory that is leaked");
+        check(
+            warnings.iter().all(|text| text.contains("falling back") || text.contains("is leaked")),
+            "other warnings",
+        );
+        check(!errors.iter().chain(warnings).any(|text| text.to_lowercase().contains("panic")), "a panic");
+        if !has_failed {
+            let is_undisturbed = is_complete && warnings.is_empty() && *backends == ["cuda", "cuda"];
+            check(is_undisturbed && abandoned == 0, "no call failed");
+        }
+        problems
+    }
+}
+
+/// Live objects of a run after its end.
+#[derive(Debug)]
+struct Leaked {
+    counts: [(&'static str, i32); 6],
+}
+
+impl Leaked {
+    fn since(driver: &FakeDriver, (before, contexts): &(Counts, i32)) -> Self {
+        let now = driver.counts();
+        let counts = [
+            ("device memory", now.device_blocks - before.device_blocks),
+            ("pinned memory", now.pinned_blocks - before.pinned_blocks),
+            ("streams", now.streams - before.streams),
+            ("events", now.events - before.events),
+            ("contexts", driver.live_contexts() - contexts),
+            ("current contexts", now.current),
+        ];
+        Self { counts }
+    }
+
+    /// What has leaked beyond the memory of abandoned frames and what could not be released because that failed.
+    fn beyond(&self, fault: Option<&Fault>, calls: &BTreeMap<String, Calls>, abandoned: u64) -> Option<String> {
+        let failed = |name: &str| calls.get(name).map_or(0, |calls| calls.failed);
+        // Without its context nothing can be released; a lost device releases nothing.
+        let releases = failed("cuCtxPushCurrent_v2") == 0 && fault.is_none_or(|fault| fault.kind != Kind::DeviceLost);
+        // A frame: its two buffers, the memory of its slot (source, destination, workspace; two staging buffers), its events.
+        let of_frame = [5, 4, 0, 40, 0, 0].map(|count| count * abandoned as i32);
+        let unreleased = [
+            failed("cuMemFree_v2"),
+            failed("cuMemFreeHost") + failed("cuMemHostUnregister"),
+            failed("cuStreamDestroy_v2"),
+            failed("cuEventDestroy_v2"),
+            failed("cuCtxDestroy_v2"),
+            failed("cuCtxPopCurrent_v2"),
+        ];
+        let is_too_much = |(index, (_, live)): (usize, &(_, i32))| *live > of_frame[index] + unreleased[index];
+        let leaks = releases && self.counts.iter().enumerate().any(is_too_much);
+        leaks.then(|| format!("leaked, with {abandoned} frames abandoned: {:?}", self.counts))
+    }
+}
+
+/// Runs the combinations of one half of the scenarios and reports all failures.
+fn sweep(uses_cuda_memory: bool) -> Result<(), String> {
+    let selection = std::env::var(SELECTION).ok();
+    let driver = FakeDriver::new();
+    let context = cuda_frames::is_open().then(Context::new);
+    // Keeps kernels loaded in the context.
+    let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
+    let make = Allocators { pinned: CudaEngine::new(0).unwrap().pinned(), context };
+    let started = Instant::now();
+    let (mut functions, mut failing) = (BTreeSet::new(), Vec::new());
+    let (mut index, mut runs, mut reached, mut frames, mut abandoned) = (0, 0, 0, 0, 0);
+    let scenarios = Scenario::all().into_iter().filter(|scenario| scenario.uses_cuda_memory() == uses_cuda_memory);
+    for scenario in scenarios.filter(|scenario| !scenario.is_cold || make.context.is_some()) {
+        let runner = Runner::new(&driver, scenario, &make);
+        // The first one loads what later ones have.
+        let [_, counted] = [0; 2].map(|_| runner.run(None));
+        if !counted.problems.is_empty() {
+            failing.push(format!("{scenario}, no fault: {}", counted.problems.join("; ")));
+        }
+        for fault in faults(&counted.calls) {
+            index += 1;
+            let is_chosen = match selection.as_deref() {
+                None => index % STEP == 0 || !functions.contains(&fault.function),
+                Some("all") => true,
+                Some(text) => format!("{scenario}: {fault}").contains(text),
+            };
+            if !is_chosen {
+                continue;
+            }
+            let outcome = runner.run(Some(&fault));
+            runs += 1;
+            reached += usize::from(outcome.calls.values().any(|calls| calls.failed > 0));
+            frames += outcome.frames;
+            abandoned += outcome.abandoned;
+            if !outcome.problems.is_empty() {
+                failing.push(format!("{scenario}: {fault}: {}", outcome.problems.join("; ")));
+            }
+            functions.insert(fault.function);
+        }
+    }
+    let (called, took) = (functions.len(), started.elapsed());
+    println!(
+        "{runs} of {index} combinations of {called} functions in {took:.1?}: the fault was reached in {reached}, {frames} \
+         frames were compared and {abandoned} abandoned, {} combinations failed",
+        failing.len()
+    );
+    if !failing.is_empty() {
+        let all = failing.len();
+        failing.truncate(MAX_PRINTED);
+        return Err(format!("{all} combinations failed:\n{}", failing.join("\n")));
+    }
+    Ok(())
+}
+
+/// Every fault in a stream that makes these calls.
+fn faults(calls: &BTreeMap<String, Calls>) -> impl Iterator<Item = Fault> {
+    let of_function = |(function, calls): (&String, &Calls)| {
+        let function = function.clone();
+        let calls = (0..calls.all.min(MAX_CALLS))
+            .flat_map(|after| [Kind::Once, Kind::ForGood, Kind::DeviceLost].map(move |kind| (after, kind)));
+        calls.map(move |(after, kind)| Fault { function: function.clone(), after, kind })
+    };
+    calls.iter().flat_map(of_function)
+}

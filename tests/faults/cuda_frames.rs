@@ -1,0 +1,93 @@
+//! Frames in CUDA memory, made by GStreamer's own CUDA library.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use gst::glib::translate::{FromGlibPtrFull, ToGlibPtr};
+use gst::prelude::*;
+use gst_video::{VideoFrame, VideoFrameExt, VideoInfo};
+use gstcudagaussblur::engine::ExternalContext;
+use libloading::os::unix::Library;
+
+type Object = *mut gst::ffi::GstObject;
+
+static GSTCUDA: OnceLock<Library> = OnceLock::new();
+
+/// Calls a function of libgstcuda: name, argument types, arguments, type of the result.
+macro_rules! call {
+    ($name:ident($($argument:expr => $type:ty),*) -> $result:ty) => {{
+        let name = concat!(stringify!($name), "\0").as_bytes();
+        // SAFETY: each use of the macro gives the types of the C declaration, and pointers that are valid during the call.
+        unsafe { GSTCUDA.get().unwrap().get::<unsafe extern "C" fn($($type),*) -> $result>(name).unwrap()($($argument),*) }
+    }};
+}
+
+/// Opens libgstcuda. Returns whether it is installed.
+pub fn open() -> bool {
+    // SAFETY: the initialisers of libgstcuda only register GObject types.
+    let Ok(library) = (unsafe { Library::new("libgstcuda-1.0.so.0") }) else { return false };
+    GSTCUDA.set(library).unwrap();
+    assert_eq!(call!(gst_cuda_load_library() -> i32), 1);
+    call!(gst_cuda_memory_init_once() -> ());
+    true
+}
+
+/// Whether libgstcuda is open.
+pub fn is_open() -> bool {
+    GSTCUDA.get().is_some()
+}
+
+/// A `GstCudaContext` on the first device.
+#[derive(Clone)]
+pub struct Context(gst::Object);
+
+impl Context {
+    pub fn new() -> Self {
+        let context = call!(gst_cuda_context_new(0 => u32) -> Object);
+        assert!(!context.is_null());
+        // SAFETY: gst_cuda_context_new returns a new object whose reference the caller owns.
+        Self(unsafe { gst::Object::from_glib_full(context) })
+    }
+
+    fn raw(&self) -> Object {
+        self.0.to_glib_none().0
+    }
+
+    /// The GstContext for elements.
+    pub fn shared(&self) -> gst::Context {
+        let shared = call!(gst_context_new_cuda_context(self.raw() => Object) -> *mut gst::ffi::GstContext);
+        // SAFETY: gst_context_new_cuda_context returns a new context whose reference the caller owns.
+        unsafe { gst::Context::from_glib_full(shared) }
+    }
+
+    /// The context for an engine.
+    pub fn external(&self) -> ExternalContext {
+        let handle = call!(gst_cuda_context_get_handle(self.raw() => Object) -> *mut c_void);
+        // SAFETY: the handle is the CUcontext of this object on device 0, and the object keeps it alive.
+        unsafe { ExternalContext::new(handle as usize, 0, Arc::new(self.0.clone())) }
+    }
+
+    /// A frame with these bytes in memory of the context.
+    pub fn frame(&self, info: &VideoInfo, bytes: &[u8]) -> gst::Buffer {
+        let pool = call!(gst_cuda_buffer_pool_new(self.raw() => Object) -> *mut gst::ffi::GstBufferPool);
+        // SAFETY: gst_cuda_buffer_pool_new returns a new object whose reference the caller owns.
+        let pool = unsafe { gst::BufferPool::from_glib_full(pool) };
+        let mut config = pool.config();
+        config.set_params(Some(&info.to_caps().unwrap()), info.size() as u32, 1, 0);
+        pool.set_config(config).unwrap();
+        pool.set_active(true).unwrap();
+        let mut frame = VideoFrame::from_buffer_writable(pool.acquire_buffer(None).unwrap(), info).unwrap();
+        let width = info.width() as usize;
+        let (luma, chroma) = bytes.split_at(info.offset()[1]);
+        for (plane, rows) in [luma, chroma].into_iter().enumerate() {
+            let stride = frame.plane_stride()[plane] as usize;
+            let to = frame.plane_data_mut(plane as u32).unwrap();
+            to.chunks_mut(stride).zip(rows.chunks(width)).for_each(|(to, row)| to[..width].copy_from_slice(row));
+        }
+        let buffer = frame.into_buffer();
+        // The buffer keeps its memory until it is dropped.
+        pool.set_active(false).unwrap();
+        buffer
+    }
+}
