@@ -47,12 +47,15 @@ pub fn set_caps(
             stream.tracker.clear();
         }
         stream.format = Some(format.into());
-        stream.refused_caps = None;
-        (stream.is_passthrough(), stream.engine.active(), stream.latency())
+        let active = stream.engine.active();
+        if active == Backend::Cuda || !on_device.contains(&true) {
+            stream.refused_caps = None;
+        }
+        (stream.is_passthrough(), active, stream.latency())
     };
     let Some((passthrough, active, latency)) = state.with_stream(update) else { return Ok(()) };
     if active == Backend::Cpu && on_device.contains(&true) {
-        element.post_error_message(engine_message(&EngineError::NeedsCuda));
+        post_refusal(element, state, incaps, engine_message(&EngineError::NeedsCuda));
         return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
     }
     element.set_passthrough(passthrough);
@@ -60,19 +63,24 @@ pub fn set_caps(
     Ok(())
 }
 
-/// Posts the reason why caps are refused, once: the base class offers them again with every frame. It ends streaming with an
-/// error without a reason.
+/// Posts the reason why caps are refused.
 fn refuse(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     caps: &gst::Caps,
     reason: &str,
 ) -> gst::LoggableError {
+    post_refusal(element, state, caps, gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
+    gst::loggable_error!(CAT, "{reason}")
+}
+
+/// Posts why caps are refused, once: the base class offers them again with every frame. It ends streaming with an error
+/// without a reason.
+fn post_refusal(element: &gst_base::BaseTransform, state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessage) {
     let refused = |stream: &mut Stream| stream.refused_caps.replace(caps.clone());
     if state.with_stream(refused).flatten().as_ref() != Some(caps) {
-        element.post_error_message(gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
+        element.post_error_message(message);
     }
-    gst::loggable_error!(CAT, "{reason}")
 }
 
 /// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the
