@@ -284,7 +284,12 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn prepare_output_buffer(&self, input: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
-        let prepared = self.parent_prepare_output_buffer(input);
+        // A pool that cannot be activated is reported below; the base class would post a second error.
+        let pool = self.obj().buffer_pool();
+        let prepared = match pool.is_none_or(|pool| pool.is_active() || pool.set_active(true).is_ok()) {
+            true => self.parent_prepare_output_buffer(input),
+            false => Err(gst::FlowError::Error),
+        };
         match &prepared {
             Ok(PrepareOutputBufferSuccess::InputBuffer) => {
                 self.state.with_snapshot(|snapshot| snapshot.frames_passthrough += 1);
