@@ -28,7 +28,7 @@ use scenario::{Allocators, FRAMES, Memory, Scenario, read};
 /// Environment variable that selects combinations.
 const SELECTION: &str = "CUDAGAUSSBLUR_FAULTS";
 /// Without a selection, one combination of so many runs; prime, so that all kinds of faults and calls occur.
-const STEP: usize = 29;
+const STEP: usize = 41;
 /// The frames of the stream after the faulty one.
 const AGAIN: usize = 2;
 /// Later calls of a function than this do not fail.
@@ -132,6 +132,8 @@ struct Streamed {
     warnings: Vec<String>,
     /// Frames that are wrong.
     problems: Vec<String>,
+    /// What upstream got.
+    flow: Option<gst::FlowError>,
 }
 
 /// What came of a run.
@@ -258,6 +260,7 @@ impl<'a> Runner<'a> {
                 harness.push_event(gst::event::Eos::new());
                 self.check_outputs(&mut harness, &mut streamed);
             }
+            streamed.flow = flow.err();
             streamed.backends[1] = nick(element, "active-backend");
             driver.exempt(|| drop((inputs, held)));
         }
@@ -296,7 +299,7 @@ impl<'a> Runner<'a> {
 
     /// What is wrong with a stream that a fault was injected into, or none.
     fn judge(&self, streamed: &Streamed, abandoned: u64, has_failed: bool) -> Vec<String> {
-        let Streamed { is_started, output, backends, errors, warnings, .. } = streamed;
+        let Streamed { is_started, output, backends, errors, warnings, flow, .. } = streamed;
         let mut problems = streamed.problems.clone();
         let mut check = |is_right: bool, what: &str| {
             if !is_right {
@@ -305,15 +308,17 @@ impl<'a> Runner<'a> {
         };
         let is_complete = *is_started && *output == FRAMES;
         check(is_complete || !self.scenario.falls_back(), "frames are lost");
-        check(errors.len() == usize::from(!is_complete), "the number of errors");
+        // If no pool of CUDA memory can be configured, the base class refuses the caps, which upstream reports; so it does where
+        // downstream accepts only CUDA memory and the element works on the CPU.
+        let is_refused = *flow == Some(gst::FlowError::NotNegotiated) && self.scenario.memory[1] == Memory::Cuda;
+        check(errors.len() == usize::from(!is_complete) || is_refused && errors.is_empty(), "the number of errors");
         let fell_back = backends[0] != backends[1] && *is_started;
         let count = |words: &str| warnings.iter().filter(|warning| warning.contains(words)).count();
         check(count("falling back to the CPU") == usize::from(fell_back), "warnings of the fallback");
         check(count("is leaked until") == usize::from(abandoned > 0), "warnings of memory that is leaked");
-        check(
-            warnings.iter().all(|text| text.contains("falling back") || text.contains("is leaked")),
-            "other warnings",
-        );
+        // The base class has a warning of its own where it has no output buffers.
+        let known = ["falling back to the CPU", "is leaked until", "not negotiated"];
+        check(warnings.iter().all(|text| known.iter().any(|known| text.contains(known))), "other warnings");
         check(!errors.iter().chain(warnings).any(|text| text.to_lowercase().contains("panic")), "a panic");
         if !has_failed {
             let is_undisturbed = is_complete && warnings.is_empty() && *backends == ["cuda", "cuda"];
@@ -348,10 +353,12 @@ impl Leaked {
         let failed = |name: &str| calls.get(name).map_or(0, |calls| calls.failed);
         // Without its context nothing can be released; a lost device releases nothing.
         let releases = failed("cuCtxPushCurrent_v2") == 0 && fault.is_none_or(|fault| fault.kind != Kind::DeviceLost);
-        // A frame: its two buffers, the memory of its slot (source, destination, workspace; two staging buffers), its events.
-        let of_frame = [5, 4, 0, 40, 0, 0].map(|count| count * abandoned as i32);
+        // A frame: its two buffers, which hold their context; the memory of its slot (source, destination, workspace; two
+        // staging buffers), its events.
+        let of_frame = [5, 4, 0, 40, 1, 0].map(|count| count * abandoned as i32);
         let unreleased = [
-            failed("cuMemFree_v2"),
+            // GstBufferPool leaks the other buffers if it cannot allocate its minimum, here of two.
+            failed("cuMemFree_v2") + failed("cuMemAllocPitch_v2").min(1) * 2,
             failed("cuMemFreeHost") + failed("cuMemHostUnregister"),
             failed("cuStreamDestroy_v2"),
             failed("cuEventDestroy_v2"),
