@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
 const DRIVER: &str = "CUDAGAUSSBLUR_TEST_DRIVER";
 const NVRTC: &str = "CUDAGAUSSBLUR_NVRTC";
 const CACHE: &str = "CUDAGAUSSBLUR_CACHE";
+/// The function of the fake NVRTC whose calls fail.
+const FAIL: &str = "FAKE_NVRTC_FAIL";
 
 /// `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 const NO_BINARY_FOR_GPU: i32 = 209;
@@ -66,6 +68,7 @@ fn main() {
         let compiler = Compiler::open();
         match TESTS.iter().find(|(name, ..)| *name == child) {
             Some((_, test, _)) => test(&compiler),
+            None if child == FAIL => function_fails(),
             None => check_origin(&compiler, &child),
         }
         return;
@@ -82,6 +85,10 @@ fn main() {
     let for_cache_test = libraries.clone();
     trials.push(Trial::test("kernels_are_cached_on_disk_for_other_processes", move || {
         disk_cache(&for_cache_test);
+        Ok(())
+    }));
+    trials.push(Trial::test("prebuilt_kernels_go_on_whichever_nvrtc_function_fails", move || {
+        failing_functions(&libraries);
         Ok(())
     }));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -413,4 +420,47 @@ fn disk_cache(libraries: &[PathBuf; 2]) {
     }
     run("disk", &[]);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Every function of NVRTC that can fail, and whether there is a specialised kernel nevertheless.
+const FUNCTIONS: [(&str, bool); 12] = [
+    ("nvrtcVersion", false),
+    ("nvrtcGetNumSupportedArchs", false),
+    ("nvrtcGetSupportedArchs", false),
+    ("nvrtcCreateProgram", false),
+    ("nvrtcCompileProgram", false),
+    ("nvrtcGetCUBINSize", false),
+    ("nvrtcGetCUBIN", false),
+    ("nvrtcGetPTXSize", false),
+    ("nvrtcGetPTX", false),
+    ("nvrtcGetProgramLogSize", true),
+    ("nvrtcGetProgramLog", true),
+    ("nvrtcDestroyProgram", true),
+];
+
+/// Starts a process for each function that fails; PTX is compiled for a device that NVRTC does not know.
+fn failing_functions(libraries: &[PathBuf; 2]) {
+    let child = |(function, _): (&'static str, bool)| {
+        let newest = if function.contains("PTX") { "89" } else { "90" };
+        let environment = [(FAIL, function), ("FAKE_NVRTC_NEWEST", newest)];
+        (function, start(FAIL, libraries, &environment).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    };
+    for (function, child) in FUNCTIONS.map(child) {
+        check(&child.wait_with_output().unwrap());
+    }
+}
+
+/// The child processes of [`failing_functions`]: every frame is right, and the failure is logged once if it costs the kernel.
+fn function_fails() {
+    let failing = std::env::var(FAIL).unwrap();
+    let (_, is_harmless) = FUNCTIONS.into_iter().find(|(function, _)| *function == failing).unwrap();
+    let mut engine = engine();
+    if is_harmless {
+        assert!(frames(&mut engine, &case(1.0, 4), LONG, is_specialised).1, "{failing}: no specialised kernel");
+    } else {
+        frames(&mut engine, &case(1.0, 4), A_WHILE, |_| false);
+        assert!(!is_specialised(&engine), "{failing} did not fail");
+        let said = [Level::Warning, Level::Info].map(|level| lines(level, "")).iter().sum::<usize>();
+        assert!(said >= 1 && lines(Level::Warning, "") <= 1, "{failing}: {:?}", LINES.lock().unwrap());
+    }
 }

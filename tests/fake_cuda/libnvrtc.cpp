@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 // A fake NVRTC, for tests on machines without it. A compilation takes a set time, fails if told to, and yields an image
 // that the fake CUDA driver (libcuda.cpp) loads. tests/jit.rs controls it through environment variables: FAKE_NVRTC_MS
-// (time of a compilation, ms), FAKE_NVRTC_STATUS (its nvrtcResult), FAKE_NVRTC_VERSION (major * 100 + minor) and
-// FAKE_NVRTC_NEWEST (the newest architecture it supports).
+// (time of a compilation, ms), FAKE_NVRTC_STATUS (its nvrtcResult), FAKE_NVRTC_VERSION (major * 100 + minor),
+// FAKE_NVRTC_NEWEST (the newest architecture it supports) and FAKE_NVRTC_FAIL (the function whose calls fail).
 #include "cuda_names.h"
 
 #include <chrono>
@@ -28,6 +28,15 @@ int environment_number(const char* variable, int otherwise) {
 int compilations = 0, compile_thread = 0;
 const std::string LOG = "log of the fake NVRTC";
 
+bool is_failing(const char* function) {
+  const char* failing = std::getenv("FAKE_NVRTC_FAIL");
+  return failing && !std::strcmp(failing, function);
+}
+
+// The first line of every function: returns an error if its calls fail.
+#define ENTER() \
+  if (is_failing(__func__)) return NVRTC_ERROR_INVALID_INPUT
+
 }  // namespace
 
 extern "C" {
@@ -36,16 +45,19 @@ int fake_compilations() { return compilations; }
 int fake_compile_thread() { return compile_thread; }
 
 int nvrtcVersion(int* major, int* minor) {
+  ENTER();
   *major = environment_number("FAKE_NVRTC_VERSION", 1208) / 100;
   *minor = environment_number("FAKE_NVRTC_VERSION", 1208) % 100;
   return NVRTC_SUCCESS;
 }
 const char* nvrtcGetErrorString(int) { return "NVRTC_ERROR_COMPILATION"; }
 int nvrtcGetNumSupportedArchs(int* count) {
+  ENTER();
   *count = 3;
   return NVRTC_SUCCESS;
 }
 int nvrtcGetSupportedArchs(int* architectures) {
+  ENTER();
   architectures[0] = 75;
   architectures[1] = 80;
   architectures[2] = environment_number("FAKE_NVRTC_NEWEST", 90);
@@ -53,6 +65,7 @@ int nvrtcGetSupportedArchs(int* architectures) {
 }
 int nvrtcCreateProgram(Program** program, const char* source, const char*, int headers, const char** contents,
                        const char** names) {
+  ENTER();
   *program = new Program;
   return std::strstr(source, "blur_specialised") && headers == 4 && !std::strcmp(names[0], "abi.h") &&
                  std::strstr(contents[0], "BlurArgs")
@@ -60,10 +73,12 @@ int nvrtcCreateProgram(Program** program, const char* source, const char*, int h
              : NVRTC_ERROR_INVALID_INPUT;
 }
 int nvrtcDestroyProgram(Program** program) {
+  ENTER();
   delete *program;
   return NVRTC_SUCCESS;
 }
 int nvrtcCompileProgram(Program* program, int count, const char** options) {
+  ENTER();
   compilations++;
   compile_thread = gettid();
   std::this_thread::sleep_for(std::chrono::milliseconds(environment_number("FAKE_NVRTC_MS", 20)));
@@ -86,10 +101,12 @@ int nvrtcCompileProgram(Program* program, int count, const char** options) {
   return environment_number("FAKE_NVRTC_STATUS", NVRTC_SUCCESS);
 }
 int nvrtcGetProgramLogSize(Program*, std::size_t* size) {
+  ENTER();
   *size = LOG.size() + 1;
   return NVRTC_SUCCESS;
 }
 int nvrtcGetProgramLog(Program*, char* log) {
+  ENTER();
   std::strcpy(log, LOG.c_str());
   return NVRTC_SUCCESS;
 }
@@ -98,11 +115,21 @@ static int image_size(Program* program, std::size_t* size, const char* target) {
   *size = program->image.size();
   return program->image.find(target) == std::string::npos ? NVRTC_ERROR_INVALID_PROGRAM : NVRTC_SUCCESS;
 }
-int nvrtcGetCUBINSize(Program* program, std::size_t* bytes) { return image_size(program, bytes, " sm_"); }
-int nvrtcGetPTXSize(Program* program, std::size_t* bytes) { return image_size(program, bytes, " compute_"); }
+int nvrtcGetCUBINSize(Program* program, std::size_t* bytes) {
+  ENTER();
+  return image_size(program, bytes, " sm_");
+}
+int nvrtcGetPTXSize(Program* program, std::size_t* bytes) {
+  ENTER();
+  return image_size(program, bytes, " compute_");
+}
 int nvrtcGetCUBIN(Program* program, char* image) {
+  ENTER();
   std::memcpy(image, program->image.data(), program->image.size());
   return NVRTC_SUCCESS;
 }
-int nvrtcGetPTX(Program* program, char* image) { return nvrtcGetCUBIN(program, image); }
+int nvrtcGetPTX(Program* program, char* image) {
+  ENTER();
+  return nvrtcGetCUBIN(program, image);
+}
 }
