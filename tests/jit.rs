@@ -440,12 +440,12 @@ const FUNCTIONS: [(&str, bool); 12] = [
 
 /// Starts a process for each function that fails; PTX is compiled for a device that NVRTC does not know.
 fn failing_functions(libraries: &[PathBuf; 2]) {
-    let child = |(function, _): (&'static str, bool)| {
+    let child = |(function, _): (&str, bool)| {
         let newest = if function.contains("PTX") { "89" } else { "90" };
         let environment = [(FAIL, function), ("FAKE_NVRTC_NEWEST", newest)];
-        (function, start(FAIL, libraries, &environment).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        start(FAIL, libraries, &environment).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    for (function, child) in FUNCTIONS.map(child) {
+    for child in FUNCTIONS.map(child) {
         check(&child.wait_with_output().unwrap());
     }
 }
