@@ -215,23 +215,22 @@ impl<'a> Runner<'a> {
         problems.extend(again.problems.into_iter().map(|problem| format!("after a restart {problem}")));
         drop((element, bus));
         driver.exempt(|| drop(make));
-        if calls.get("cuMemHostUnregister").is_some_and(|calls| calls.failed > 0) {
-            // Later frames would be at the address of memory that stays registered, and not be registered.
-            std::mem::forget(vec![0_u8; 2 * scenario.info().size()]);
-        }
         let leaked = Leaked::since(driver, &before);
+        if leaked.counts[1].1 > 0 && scenario.memory[0] == Memory::Registered {
+            // Later frames would be at the address of memory that stays registered, and not be registered.
+            std::mem::forget(scenario.buffer(&self.sources[0], self.make));
+        }
         problems.extend(leaked.beyond(fault, &calls, abandoned));
         Outcome { problems, calls, frames: faulted.output + again.output, abandoned }
     }
 
     /// The input frames.
     fn inputs(&self, make: &Allocators) -> Vec<gst::Buffer> {
-        let mut inputs: Vec<_> = self.sources.iter().map(|bytes| self.scenario.buffer(bytes, make)).collect();
-        if self.scenario.memory[0] == Memory::Registered {
-            let one = inputs[0].clone();
-            inputs.fill(one);
+        let buffer = |bytes: &Vec<u8>| self.scenario.buffer(bytes, make);
+        match self.scenario.memory[0] {
+            Memory::Registered => vec![buffer(&self.sources[0]); FRAMES],
+            _ => self.sources.iter().map(buffer).collect(),
         }
-        inputs
     }
 
     /// Starts the element, streams so many frames unless it fails, and stops it.
