@@ -1,0 +1,123 @@
+//! Whole lives of the element, made from seeds: properties, caps, buffers, metas, events, restarts and failures in any order.
+//! Every frame is judged by a plain rule and by its bytes. `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and
+//! `CUDAGAUSSBLUR_SEED=NUMBER` one life.
+
+mod common;
+#[path = "lives/judge.rs"]
+mod judge;
+#[path = "lives/rule.rs"]
+mod rule;
+#[path = "lives/run.rs"]
+mod run;
+#[path = "lives/settings.rs"]
+mod settings;
+#[path = "lives/shrink.rs"]
+mod shrink;
+#[path = "lives/steps.rs"]
+mod steps;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use common::fake_driver::FakeDriver;
+use gstcudagaussblur::cpu::CpuEngine;
+use judge::Failure;
+use run::Totals;
+use steps::{Machine, Step};
+
+/// Lives that run by default.
+const LIVES_CPU: u64 = 1000;
+const LIVES_CUDA: u64 = 300;
+
+/// Different failures after which a run ends.
+const MOST_FAILURES: usize = 20;
+
+/// What must have occurred in a run, or it shows nothing.
+const MUST_OCCUR: [&str; 24] = [
+    "region-mode=frame frame",
+    "region-mode=frame passed",
+    "region-mode=inside cover=blur regions",
+    "region-mode=inside cover=mosaic regions",
+    "region-mode=inside cover=fill regions",
+    "region-mode=inside cover=blur frame",
+    "region-mode=inside cover=mosaic frame",
+    "region-mode=inside cover=fill frame",
+    "region-mode=inside cover=blur nothing",
+    "region-mode=outside cover=blur outside",
+    "region-mode=outside cover=mosaic outside",
+    "region-mode=outside cover=fill outside",
+    "interlace-mode=interleaved",
+    "interlace-mode=mixed",
+    "interlace-mode=alternate",
+    "refused caps",
+    "refused values",
+    "refused starts",
+    "on-missing=drop",
+    "late frames",
+    "frame errors",
+    "flushes",
+    "eos",
+    "starts",
+];
+
+#[test]
+fn lives_on_the_cpu() {
+    explore(Machine::Cpu, None, LIVES_CPU, &["frames on cpu"]);
+}
+
+#[test]
+fn lives_on_the_fake_device() {
+    let driver = FakeDriver::new();
+    let also = ["frames on cuda", "frames on cpu", "device errors"];
+    explore(Machine::FakeCuda, Some(&driver), LIVES_CUDA, &also);
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+}
+
+fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&str]) {
+    common::video::init();
+    run::note_panics();
+    // Worker threads stay while an engine is there; starting them takes longer than a life.
+    let _threads = CpuEngine::new();
+    let started = Instant::now();
+    let (only, longer) = (number("CUDAGAUSSBLUR_SEED"), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
+    let mut totals = Totals::new();
+    let mut failures: BTreeMap<String, String> = BTreeMap::new();
+    let mut seed = only.unwrap_or(1);
+    loop {
+        let steps = steps::life(seed, machine);
+        if let Err(failure) = run::run(&steps, driver, &mut totals)
+            && !failures.contains_key(&failure.kind)
+        {
+            let fails = |steps: &[Step]| run::run(steps, driver, &mut Totals::new()).err();
+            let (steps, failure) = shrink::shortest(steps, failure, fails);
+            let report = report(machine, seed, &steps, &failure);
+            println!("{report}");
+            failures.insert(failure.kind, report);
+        }
+        let is_over = match longer {
+            Some(longer) => started.elapsed() >= longer,
+            None => seed >= lives,
+        };
+        if only.is_some() || is_over || failures.len() >= MOST_FAILURES {
+            break;
+        }
+        seed += 1;
+    }
+    println!("{machine:?}, seeds to {seed}, {:.0} s:", started.elapsed().as_secs_f64());
+    totals.iter().for_each(|(name, count)| println!("{count:8} {name}"));
+    assert!(failures.is_empty(), "{}", failures.into_values().collect::<Vec<_>>().join("\n"));
+    if only.is_none() {
+        for name in MUST_OCCUR.iter().chain(also) {
+            assert!(totals.contains_key(*name), "{name} did not occur");
+        }
+    }
+}
+
+fn report(machine: Machine, seed: u64, steps: &[Step], failure: &Failure) -> String {
+    let steps: Vec<String> = steps.iter().map(|step| format!("    {step:?}")).collect();
+    let Failure { kind, detail } = failure;
+    format!("{machine:?}, CUDAGAUSSBLUR_SEED={seed}: {kind}: {detail}\n{}", steps.join("\n"))
+}

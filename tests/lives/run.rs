@@ -1,0 +1,781 @@
+//! Executes the steps of a life on a fresh element in a harness, and judges what comes out of it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use gst::prelude::*;
+use gst_controller::prelude::*;
+use gst_video::prelude::*;
+use gst_video::{VideoBufferPool, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+use gstcudagaussblur::element::formats;
+
+use crate::common::fake_driver::FakeDriver;
+use crate::common::pictures::{Picture, pitch};
+use crate::common::video;
+use crate::judge::{Failure, Judge, Pending, Said, fail, read};
+use crate::rule::{Demand, Moment};
+use crate::settings::{self, Settings, Value};
+use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, RoiBox, Segment, Step};
+
+/// How often what occurred.
+pub type Totals = BTreeMap<String, u64>;
+
+thread_local! {
+    /// The first panic or critical message of this thread in a life.
+    static LAST_PANIC: RefCell<Option<Failure>> = const { RefCell::new(None) };
+}
+
+/// Notes panics instead of printing them: the element turns them into errors.
+pub fn note_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let text = info.payload_as_str().unwrap_or("?").lines().next().unwrap_or_default().to_owned();
+        let place = info.location().map_or(String::new(), |place| format!("{}:{}", place.file(), place.line()));
+        if text.contains("cannot unwind") {
+            eprintln!("{text} at {place}");
+        }
+        note(format!("panic at {place}"), text);
+    }));
+    gst::glib::log_set_default_handler(|domain, level, text| {
+        if let gst::glib::LogLevel::Critical | gst::glib::LogLevel::Error = level {
+            note(format!("critical message of {}", domain.unwrap_or("?")), text.to_owned());
+        }
+    });
+}
+
+fn note(kind: String, detail: String) {
+    LAST_PANIC.with_borrow_mut(|last| _ = last.get_or_insert(Failure { kind, detail }));
+}
+
+/// Executes the steps. The element is dropped before this returns.
+pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> Result<(), Failure> {
+    if let Some(driver) = driver {
+        driver.clear_faults();
+    }
+    LAST_PANIC.take();
+    let counts = driver.map(FakeDriver::counts);
+    let has_fault = steps.iter().any(|step| matches!(step, Step::Fault { .. }));
+    let memories = Arc::new(());
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut life = Life::new(driver, Arc::clone(&memories));
+        let result = steps.iter().try_for_each(|step| life.execute(step)).and_then(|()| life.end());
+        let abandoned = life.element.property::<gst::Structure>("stats").get::<u64>("frames-abandoned").unwrap();
+        life.totals.into_iter().for_each(|(name, count)| *totals.entry(name).or_default() += count);
+        let weak = life.element.downgrade();
+        let has_stopped = life.element.set_state(gst::State::Null).is_ok();
+        if !has_stopped || LAST_PANIC.with_borrow(Option::is_some) {
+            // The harness would end the process.
+            std::mem::forget(life.harness);
+            return result.and_then(|()| fail("the element does not stop", ""));
+        }
+        // Its messages refer to the element.
+        life.bus.set_flushing(true);
+        drop((life.harness, life.pending, life.out));
+        drop(life.element);
+        result.and_then(|()| match weak.upgrade() {
+            Some(_) => fail("the element is leaked", ""),
+            None => Ok(abandoned),
+        })
+    }));
+    if let Some(driver) = driver {
+        driver.clear_faults();
+    }
+    let panic = LAST_PANIC.take();
+    let abandoned = match (outcome, panic) {
+        (_, Some(panic)) => return Err(panic),
+        (Ok(result), None) => result?,
+        (Err(_), None) => return fail("panic", ""),
+    };
+    let leaked = Arc::strong_count(&memories) - 1;
+    if leaked > 0 && abandoned == 0 {
+        return fail("input memory is leaked", format!("{leaked} memories"));
+    }
+    if let (Some(driver), Some(before)) = (driver, counts) {
+        let end = driver.counts();
+        let live = |counts: crate::common::fake_driver::Counts| [counts.device_blocks, counts.pinned_blocks];
+        if live(end) != live(before) && !has_fault {
+            return fail("device memory is leaked", format!("{before:?}, then {end:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of an input memory, counted while they live.
+struct Bytes(Vec<u8>, #[expect(dead_code, reason = "it counts")] Arc<()>);
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsMut<[u8]> for Bytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+/// The messages of the element.
+#[derive(Default)]
+struct Messages {
+    errors: Vec<String>,
+    warnings: Vec<String>,
+    /// A frame was dropped because it is late.
+    is_late: bool,
+    said: Vec<Said>,
+}
+
+enum Out {
+    Buffer(gst::Buffer),
+    Caps(gst::Caps),
+}
+
+struct Life<'a> {
+    element: gst::Element,
+    harness: gst_check::Harness,
+    bus: gst::Bus,
+    out: Arc<Mutex<Vec<Out>>>,
+    downstream: Arc<Mutex<Downstream>>,
+    driver: Option<&'a FakeDriver>,
+    settings: Settings,
+    controls: BTreeMap<&'static str, (f64, u64, f64)>,
+    is_started: bool,
+    /// After an error or the end, until the element is stopped: frames are not pushed any more.
+    is_over: bool,
+    has_failed: bool,
+    has_fault: bool,
+    caps: Option<(Caps, VideoInfo)>,
+    segment: Option<gst::Segment>,
+    out_caps: Option<gst::Caps>,
+    has_detector: bool,
+    pending: VecDeque<Pending>,
+    frames: u64,
+    judge: Judge,
+    memories: Arc<()>,
+    totals: Totals,
+}
+
+impl<'a> Life<'a> {
+    fn new(driver: Option<&'a FakeDriver>, memories: Arc<()>) -> Self {
+        let element = video::element("");
+        let bus = video::bus_of(&element);
+        let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
+        harness.set_drop_buffers(true);
+        // The harness has started it.
+        element.set_state(gst::State::Null).unwrap();
+        let out = Arc::new(Mutex::new(Vec::new()));
+        let downstream = Arc::new(Mutex::new(Downstream { takes_video_meta: false, pool_padding: None }));
+        watch(&element, &out, &downstream);
+        Self {
+            element,
+            harness,
+            bus,
+            out,
+            downstream,
+            driver,
+            settings: Settings::default(),
+            controls: BTreeMap::new(),
+            is_started: false,
+            is_over: false,
+            has_failed: false,
+            has_fault: false,
+            caps: None,
+            segment: None,
+            out_caps: None,
+            has_detector: false,
+            pending: VecDeque::new(),
+            frames: 0,
+            judge: Judge::default(),
+            memories,
+            totals: Totals::new(),
+        }
+    }
+
+    fn count(&mut self, name: impl Into<String>) {
+        *self.totals.entry(name.into()).or_default() += 1;
+    }
+
+    fn execute(&mut self, step: &Step) -> Result<(), Failure> {
+        match step {
+            Step::Set(property, value) => return self.set(property, value),
+            Step::Control(property, first, from, second) => self.control(property, *first, *from, *second),
+            Step::Downstream(downstream) => {
+                *self.downstream.lock().unwrap() = downstream.clone();
+                self.harness.push_upstream_event(gst::event::Reconfigure::new());
+            }
+            Step::Fault { function, after, once, status } => {
+                if let Some(driver) = self.driver {
+                    driver.fail_times(function, *after, if *once { 1 } else { i32::MAX }, *status);
+                    self.has_fault = true;
+                }
+            }
+            Step::Start if !self.is_started => return self.start(),
+            _ if !self.is_started => (),
+            Step::Start => (),
+            Step::Stop(state) => return self.stop(*state),
+            Step::Pause => {
+                self.element.set_state(gst::State::Paused).ok();
+                self.element.set_state(gst::State::Playing).ok();
+            }
+            Step::Reconfigure => _ = self.harness.push_upstream_event(gst::event::Reconfigure::new()),
+            Step::Qos(late) => {
+                let event = gst::event::Qos::builder(gst::QOSType::Underflow, 1.5, *late);
+                self.harness.push_upstream_event(event.timestamp(gst::ClockTime::from_mseconds(80)).build());
+            }
+            Step::Seek => {
+                let seek = gst::event::Seek::new(
+                    1.0,
+                    gst::SeekFlags::FLUSH,
+                    gst::SeekType::Set,
+                    gst::ClockTime::SECOND,
+                    gst::SeekType::None,
+                    gst::ClockTime::NONE,
+                );
+                self.harness.push_upstream_event(seek);
+            }
+            Step::Query(query) => self.query(*query),
+            Step::Flush => return self.flush(),
+            _ if self.has_failed => (),
+            Step::StreamStart => {
+                self.harness.push_event(gst::event::StreamStart::new("again"));
+                return self.all_are_out();
+            }
+            Step::Gap => {
+                self.harness.push_event(gst::event::Gap::builder(gst::ClockTime::ZERO).build());
+                return self.all_are_out();
+            }
+            Step::Eos => {
+                if self.segment.is_some() {
+                    self.harness.push_event(gst::event::Eos::new());
+                    self.is_over = true;
+                    self.count("eos");
+                    return self.all_are_out();
+                }
+            }
+            Step::Segment(segment) => return self.segment(segment),
+            Step::Caps(caps) => return self.caps(caps),
+            Step::Frame(frame) => return self.frame(frame),
+        }
+        self.collect()
+    }
+
+    /// What is on the bus.
+    fn messages(&self) -> Messages {
+        let mut messages = Messages::default();
+        while let Some(message) = self.bus.pop() {
+            match message.view() {
+                gst::MessageView::Error(error) => messages.errors.push(error.error().to_string()),
+                gst::MessageView::Warning(warning) => messages.warnings.push(warning.error().to_string()),
+                gst::MessageView::Qos(_) => messages.is_late = true,
+                gst::MessageView::Element(element) => messages.said.push(Said::read(element.structure().unwrap())),
+                _ => (),
+            }
+        }
+        messages
+    }
+
+    fn set(&mut self, property: &'static str, value: &Value) -> Result<(), Failure> {
+        self.messages();
+        settings::set(&self.element, property, value);
+        let is_fixed = Settings::is_fixed(property) && self.settings.get(property) != value;
+        let is_refused = self.is_started && (is_fixed || !Settings::is_usable(property, value));
+        if !is_refused {
+            self.settings.insert(property, value.clone());
+        }
+        let warnings = self.messages().warnings;
+        if warnings.len() != usize::from(is_refused) {
+            return fail("warnings of a property", format!("{property} {value:?}: {warnings:?}"));
+        }
+        if !settings::reads_back(&self.element, property, self.settings.get(property)) {
+            return fail("a property reads back another value", format!("{property} {value:?}"));
+        }
+        self.count(if is_refused { "refused values" } else { "accepted values" });
+        Ok(())
+    }
+
+    fn control(&mut self, property: &'static str, first: f64, from: u64, second: f64) {
+        let source = gst_controller::InterpolationControlSource::new();
+        source.set_mode(gst_controller::InterpolationMode::None);
+        source.set(gst::ClockTime::ZERO, first);
+        source.set(gst::ClockTime::from_nseconds(from), second);
+        let binding = gst_controller::DirectControlBinding::new_absolute(&self.element, property, &source);
+        self.element.add_control_binding(&binding).unwrap();
+        self.controls.insert(property, (first, from, second));
+    }
+
+    /// Reads the controlled properties after a frame: each keeps its value or has that of the frame's stream time.
+    fn read_controls(&mut self, stream_time: Option<u64>) -> Result<(), Failure> {
+        for (property, (first, from, second)) in &self.controls {
+            let now = self.element.property::<f64>(property);
+            let wanted = stream_time.map(|time| if time < *from { *first } else { *second });
+            let wanted = wanted.filter(|wanted| Settings::is_usable(property, &Value::Double(*wanted)));
+            if now != self.settings.double(property) && Some(now) != wanted {
+                return fail("a controlled property has another value", format!("{property}={now}, not {wanted:?}"));
+            }
+            self.settings.insert(property, Value::Double(now));
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), Failure> {
+        self.messages();
+        let unusable = self.settings.unusable();
+        let mut result = self.element.set_state(gst::State::Playing);
+        let needs_cuda = self.settings.text("backend") == "cuda";
+        if !unusable.is_empty() || result.is_err() {
+            let errors = self.messages().errors;
+            let is_expected = !unusable.is_empty() || needs_cuda && self.has_fault;
+            if result.is_ok() || !is_expected || errors.len() != 1 {
+                return fail("start", format!("{result:?} with unusable {unusable:?}: {errors:?}"));
+            }
+            self.count("refused starts");
+            self.element.set_state(gst::State::Null).ok();
+            self.driver.inspect(|driver| driver.clear_faults());
+            for property in unusable {
+                let usable = Settings::default().get(property).clone();
+                self.set(property, &usable)?;
+            }
+            result = self.element.set_state(gst::State::Playing);
+        }
+        if result.is_err() {
+            return fail("start", format!("{:?}", self.messages().errors));
+        }
+        self.harness.play();
+        (self.is_started, self.is_over, self.has_failed) = (true, false, false);
+        (self.caps, self.segment, self.out_caps, self.has_detector) = (None, None, None, false);
+        self.harness.push_event(gst::event::StreamStart::new("life"));
+        self.count("starts");
+        self.collect()
+    }
+
+    fn stop(&mut self, state: gst::State) -> Result<(), Failure> {
+        if self.element.set_state(state).is_err() {
+            return fail("the element does not stop", "");
+        }
+        self.collect()?;
+        self.pending.clear();
+        self.is_started = false;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.harness.push_event(gst::event::FlushStart::new());
+        self.harness.push_event(gst::event::FlushStop::new(true));
+        self.collect()?;
+        self.pending.clear();
+        (self.is_over, self.segment) = (self.has_failed, None);
+        self.count("flushes");
+        Ok(())
+    }
+
+    fn segment(&mut self, step: &Segment) -> Result<(), Failure> {
+        let segment: gst::Segment = if step.in_bytes {
+            gst::FormattedSegment::<gst::format::Bytes>::new().upcast()
+        } else {
+            let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+            segment.set_rate(step.rate);
+            segment.set_applied_rate(step.applied_rate);
+            let ns = gst::ClockTime::from_nseconds;
+            segment.set_start(ns(step.start));
+            segment.set_stop(step.stop.map(ns));
+            segment.set_time(ns(step.time));
+            segment.upcast()
+        };
+        if self.caps.is_some() && !self.is_over {
+            self.harness.push_event(gst::event::Segment::new(&segment));
+            self.segment = Some(segment);
+        }
+        self.all_are_out()
+    }
+
+    fn caps(&mut self, step: &Caps) -> Result<(), Failure> {
+        let mut caps = gst::Caps::builder("video/x-raw")
+            .field("format", &step.format)
+            .field("width", step.size[0] as i32)
+            .field("height", step.size[1] as i32)
+            .field("framerate", gst::Fraction::new(step.rate.0, step.rate.1))
+            .field("interlace-mode", step.interlace_mode);
+        if let Some((numerator, denominator)) = step.max_rate {
+            caps = caps.field("max-framerate", gst::Fraction::new(numerator, denominator));
+        }
+        let is_alternate = step.interlace_mode == "alternate";
+        let caps = if is_alternate { caps.features(["format:Interlaced"]).build() } else { caps.build() };
+        if self.is_over {
+            return Ok(());
+        }
+        self.messages();
+        self.harness.push_event(gst::event::Caps::new(&caps));
+        let errors = self.messages().errors;
+        self.all_are_out()?;
+        let is_refused = step.interlace_mode == "fields";
+        if errors.len() != usize::from(is_refused) {
+            return fail("caps", format!("{caps}: {errors:?}"));
+        }
+        if is_refused {
+            self.caps = None;
+            self.count("refused caps");
+            return Ok(());
+        }
+        let info = VideoInfo::from_caps(&caps).unwrap();
+        self.caps = Some((step.clone(), info));
+        if self.segment.is_none() {
+            let segment = gst::FormattedSegment::<gst::ClockTime>::new().upcast();
+            self.harness.push_event(gst::event::Segment::new(&segment));
+            self.segment = Some(segment);
+        }
+        self.count(format!("interlace-mode={}", step.interlace_mode));
+        self.collect()
+    }
+
+    fn query(&mut self, query: Query) {
+        let downstream = || self.harness.srcpad().unwrap();
+        let upstream = || self.harness.sinkpad().unwrap();
+        match query {
+            Query::Latency => _ = upstream().peer_query(&mut gst::query::Latency::new()),
+            Query::Position => _ = upstream().peer_query(&mut gst::query::Position::new(gst::Format::Time)),
+            Query::Caps => drop(downstream().peer_query_caps(None)),
+            Query::Drain => _ = downstream().peer_query(&mut gst::query::Drain::new()),
+            Query::Allocation => {
+                let caps = self.caps.as_ref().map(|(_, info)| info.to_caps().unwrap());
+                downstream().peer_query(&mut gst::query::Allocation::new(caps.as_ref(), true));
+            }
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame) -> Result<(), Failure> {
+        let (Some((caps, info)), Some(segment)) = (self.caps.clone(), self.segment.clone()) else { return Ok(()) };
+        if self.is_over {
+            return Ok(());
+        }
+        self.messages();
+        let is_interlaced = match caps.interlace_mode {
+            "interleaved" => true,
+            "mixed" => frame.is_interlaced,
+            _ => false,
+        };
+        let layouts = formats::planes(&info, is_interlaced).unwrap();
+        let size = [layouts[0].width, layouts[0].height];
+        let made = self.buffer(frame, &info, Picture::new(&layouts, frame.noise));
+        let picture = read(&info, &layouts, &made);
+        let is_readable = picture.is_some();
+        let picture = picture.unwrap_or_else(|| Picture::new(&layouts, frame.noise));
+        let shared = match frame.owner {
+            Owner::OfBuffer => Some(made.clone()),
+            Owner::OfMemory => Some(made.copy()),
+            Owner::Nobody | Owner::ReadOnly => None,
+        };
+        let flow = self.harness.push(made);
+        self.frames += 1;
+        let is_time = segment.downcast_ref::<gst::ClockTime>();
+        let stream_time =
+            is_time.and_then(|segment| segment.to_stream_time(frame.pts.map(gst::ClockTime::from_nseconds)));
+        self.read_controls(stream_time.map(gst::ClockTime::nseconds))?;
+        let settings = self.settings.clone();
+        let has_detector = self.has_detector;
+        let moment = Moment { settings: &settings, caps: &caps, size, segment: &segment, frame, has_detector };
+        let demand = moment.demand();
+        self.has_detector |= !matches!(demand, Demand::Blur) && moment.has_boxes();
+        let Messages { errors, is_late, said, .. } = self.messages();
+        if flow.is_err() {
+            return self.failed(frame, &flow, &errors, &demand);
+        }
+        if !errors.is_empty() {
+            return fail("an error message, but no error", format!("{errors:?}"));
+        }
+        let must = match demand {
+            Demand::Error | Demand::Drop if is_late => None,
+            Demand::Error => return fail("on-missing=error passed a frame", format!("{said:?}")),
+            Demand::Drop => {
+                self.count("on-missing=drop");
+                let is_said = said.iter().map(|said| said.covered.as_str()).eq(["dropped"]);
+                if settings.posts_messages() != is_said {
+                    return fail("messages of a dropped frame", format!("{said:?}"));
+                }
+                None
+            }
+            Demand::Blur => None,
+            Demand::Cover(must) => Some(must),
+        };
+        let is_frame = settings.text("region-mode") == "frame";
+        if is_late {
+            self.count("late frames");
+        } else if is_frame || must.is_some() {
+            if said.len() != usize::from(settings.posts_messages() && !is_frame) {
+                return fail("messages of a frame", format!("{said:?}"));
+            }
+            let said = said.into_iter().next();
+            let (frame, number) = (frame.clone(), self.frames);
+            let pending = Pending { number, caps, info, settings, frame, picture, must, said, is_readable, shared };
+            self.judge.note(&pending, size);
+            self.pending.push_back(pending);
+        }
+        self.collect()?;
+        if !is_frame && !self.pending.is_empty() {
+            return fail("a frame with regions is held back", "");
+        }
+        Ok(())
+    }
+
+    /// Checks that streaming ended with one error, for a reason.
+    fn failed(
+        &mut self,
+        frame: &Frame,
+        flow: &Result<gst::FlowSuccess, gst::FlowError>,
+        errors: &[String],
+        demand: &Demand,
+    ) -> Result<(), Failure> {
+        let is_bad = matches!(
+            frame.layout,
+            Layout::Short(_) | Layout::ShortMeta(_) | Layout::NegativeStride | Layout::Overlapping
+        );
+        let is_device = self.has_fault && self.settings.text("backend") == "cuda";
+        let is_expected = is_bad || is_device || matches!(demand, Demand::Error);
+        if !is_expected || *flow != Err(gst::FlowError::Error) || errors.len() != 1 {
+            return fail("an error for no reason", format!("{flow:?}: {errors:?}"));
+        }
+        self.count(if is_device { "device errors" } else { "frame errors" });
+        self.collect()?;
+        self.pending.clear();
+        (self.is_over, self.has_failed) = (true, true);
+        Ok(())
+    }
+
+    /// All frames must have been pushed, because an event followed them.
+    fn all_are_out(&mut self) -> Result<(), Failure> {
+        self.collect()?;
+        match self.pending.front() {
+            Some(pending) => fail("a frame is lost", format!("frame {}", pending.number)),
+            None => Ok(()),
+        }
+    }
+
+    /// Judges what came out.
+    fn collect(&mut self) -> Result<(), Failure> {
+        let out = std::mem::take(&mut *self.out.lock().unwrap());
+        for out in out {
+            let output = match out {
+                Out::Caps(caps) => {
+                    self.out_caps = Some(caps);
+                    continue;
+                }
+                Out::Buffer(output) => output,
+            };
+            if self.has_failed {
+                return fail("a frame is pushed after an error", "");
+            }
+            let Some(pending) = self.pending.pop_front() else {
+                return fail("a frame too many", format!("{output:?}"));
+            };
+            if output.offset() != pending.number {
+                return fail("another frame", format!("{} instead of {}", output.offset(), pending.number));
+            }
+            let is_of_caps = self.out_caps.as_ref().and_then(|caps| VideoInfo::from_caps(caps).ok());
+            if is_of_caps.as_ref() != Some(&pending.info) {
+                return fail("a frame with other caps", format!("{:?}", self.out_caps));
+            }
+            check_metadata(&pending.frame, &output)?;
+            if !pending.is_readable {
+                let is_covered = pending.must.as_ref().is_none_or(|must| must.mask.contains(&true));
+                let passes = pending.must.is_none() && pending.settings.double("sigma") == 0.0;
+                let is_identity = pending.must.as_ref().is_some_and(|must| must.is_identity);
+                let planes = pending.settings.text("planes") != "luma+chroma+alpha";
+                if is_covered && !passes && !is_identity && !planes {
+                    return fail("a frame that cannot be read is pushed", format!("frame {}", pending.number));
+                }
+                continue;
+            }
+            if let Some(shared) = &pending.shared
+                && read(&pending.info, &pending.picture.planes, shared).is_none_or(|now| {
+                    now.bytes != read(&pending.info, &pending.picture.planes, shared).unwrap().bytes
+                        || now.bytes.iter().zip(&pending.picture.bytes).zip(&pending.picture.planes).any(
+                            |((now, before), layout)| {
+                                let rows = |bytes: &[u8]| -> Vec<u8> {
+                                    let rows = bytes.chunks(pitch(layout));
+                                    rows.flat_map(|row| row[..layout.row_bytes()].to_vec()).collect()
+                                };
+                                rows(now) != rows(before)
+                            },
+                        )
+                })
+            {
+                return fail("memory of somebody else is written", format!("frame {}", pending.number));
+            }
+            let covered = self.judge.check(&pending, &output)?;
+            let settings = &pending.settings;
+            let active = video::nick(&self.element, "active-backend");
+            let cover = settings.text("cover");
+            let what = format!("region-mode={} cover={cover} {covered}", settings.text("region-mode"));
+            self.count(format!("frames on {active}"));
+            self.count(if pending.must.is_some() { what } else { format!("region-mode=frame {covered}") });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        if self.is_started {
+            if !self.has_failed && self.segment.is_some() && !self.is_over {
+                self.harness.push_event(gst::event::Eos::new());
+                self.all_are_out()?;
+            }
+            self.stop(gst::State::Null)?;
+        }
+        let frames = self.frames;
+        *self.totals.entry("frames".to_owned()).or_default() += frames;
+        self.count("lives");
+        Ok(())
+    }
+
+    /// The buffer of a frame.
+    fn buffer(&self, frame: &Frame, info: &VideoInfo, picture: Picture) -> gst::Buffer {
+        let (offsets, strides, size, is_described) = planes(frame, info, &picture);
+        let mut bytes = vec![0x5a_u8; size];
+        for (plane, layout) in picture.planes.iter().enumerate() {
+            for (y, row) in picture.bytes[plane].chunks(pitch(layout)).enumerate() {
+                let start = offsets[plane] as i64 + y as i64 * i64::from(strides[plane]);
+                let end = start + layout.row_bytes() as i64;
+                if let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end))
+                    && let Some(place) = bytes.get_mut(start..end)
+                {
+                    place.copy_from_slice(&row[..layout.row_bytes()]);
+                }
+            }
+        }
+        let mut buffer = gst::Buffer::new();
+        let new = buffer.get_mut().unwrap();
+        let part = bytes.len().div_ceil(frame.memories).max(1);
+        for bytes in bytes.chunks(part) {
+            let bytes = Bytes(bytes.to_vec(), Arc::clone(&self.memories));
+            new.append_memory(match frame.owner {
+                Owner::ReadOnly => gst::Memory::from_slice(bytes),
+                _ => gst::Memory::from_mut_slice(bytes),
+            });
+        }
+        if is_described {
+            let flags = VideoFrameFlags::empty();
+            let (width, height) = (info.width(), info.height());
+            VideoMeta::add_full(new, flags, info.format(), width, height, &offsets, &strides).unwrap();
+        }
+        frame.boxes.iter().for_each(|roi| add_meta(new, roi));
+        new.set_flags(frame.flags);
+        if frame.is_interlaced {
+            new.set_video_flags(gst_video::VideoBufferFlags::INTERLACED);
+        }
+        new.set_pts(frame.pts.map(gst::ClockTime::from_nseconds));
+        new.set_duration(frame.duration.map(gst::ClockTime::from_nseconds));
+        new.set_offset(self.frames + 1);
+        buffer
+    }
+}
+
+/// Offsets and strides of the planes, the bytes of the buffer, and whether a GstVideoMeta describes them.
+fn planes(frame: &Frame, info: &VideoInfo, picture: &Picture) -> (Vec<usize>, Vec<i32>, usize, bool) {
+    let (mut offsets, mut strides) = (info.offset().to_vec(), info.stride().to_vec());
+    match frame.layout {
+        Layout::Caps => (offsets, strides, info.size(), false),
+        Layout::Long(more) => (offsets, strides, info.size() + more, false),
+        Layout::Short(less) => (offsets, strides, info.size().saturating_sub(less).max(1), false),
+        Layout::ShortMeta(less) => {
+            // The last row has no padding, so that a byte is missing.
+            let last = picture.planes.len() - 1;
+            let layout = &picture.planes[last];
+            let end = offsets[last] + (layout.height as usize - 1) * strides[last] as usize + layout.row_bytes();
+            (offsets, strides, end.saturating_sub(less).max(1), true)
+        }
+        Layout::NegativeStride => {
+            strides[0] = -strides[0];
+            offsets[0] = info.size() - 1;
+            (offsets, strides, info.size(), true)
+        }
+        Layout::Overlapping => {
+            let last = offsets.len() - 1;
+            offsets[last] = offsets[last].min(1);
+            (offsets, strides, info.size() * 2, true)
+        }
+        Layout::Padded(row, before) => {
+            let mut size = 0;
+            for (plane, layout) in picture.planes.iter().enumerate() {
+                size += before;
+                (offsets[plane], strides[plane]) = (size, strides[plane] + row);
+                size += strides[plane] as usize * layout.height as usize;
+            }
+            (offsets, strides, size, true)
+        }
+    }
+}
+
+fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox) {
+    let [x, y, width, height] = roi.rect;
+    let mut meta = VideoRegionOfInterestMeta::add(buffer, roi.label.unwrap_or("none"), (x, y, width, height));
+    if roi.label.is_none() {
+        // SAFETY: the pointer is to the live meta that `meta` borrows mutably.
+        unsafe { (*meta.as_mut_ptr()).roi_type = 0 };
+    }
+    if let Some(confidence) = roi.confidence {
+        meta.add_param(gst::Structure::builder("detection").field("confidence", confidence).build());
+    }
+    if let Some(id) = roi.id {
+        meta.add_param(gst::Structure::builder("object_id").field("id", id).build());
+    }
+}
+
+/// Frames keep their timestamps, flags and metas.
+fn check_metadata(frame: &Frame, output: &gst::BufferRef) -> Result<(), Failure> {
+    let ns = |time: Option<gst::ClockTime>| time.map(gst::ClockTime::nseconds);
+    if (ns(output.pts()), ns(output.duration())) != (frame.pts, frame.duration) {
+        return fail("other timestamps", format!("{output:?}"));
+    }
+    let interlaced = output.video_flags().contains(gst_video::VideoBufferFlags::INTERLACED);
+    if !output.flags().contains(frame.flags) || interlaced != frame.is_interlaced {
+        return fail("other flags", format!("{output:?}, but {:?}", frame.flags));
+    }
+    let rects = output.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.rect());
+    if !rects.eq(frame.boxes.iter().map(|roi| (roi.rect[0], roi.rect[1], roi.rect[2], roi.rect[3]))) {
+        return fail("other metas", format!("{output:?}"));
+    }
+    Ok(())
+}
+
+/// Records what the element pushes, and answers its allocation queries.
+fn watch(element: &gst::Element, out: &Arc<Mutex<Vec<Out>>>, downstream: &Arc<Mutex<Downstream>>) {
+    let pad = element.static_pad("src").unwrap();
+    let out = Arc::clone(out);
+    pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, probe| {
+        match &probe.data {
+            Some(gst::PadProbeData::Buffer(buffer)) => out.lock().unwrap().push(Out::Buffer(buffer.clone())),
+            Some(gst::PadProbeData::Event(event)) => {
+                if let gst::EventView::Caps(caps) = event.view() {
+                    out.lock().unwrap().push(Out::Caps(caps.caps_owned()));
+                }
+            }
+            _ => (),
+        }
+        gst::PadProbeReturn::Ok
+    });
+    let downstream = Arc::clone(downstream);
+    pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH, move |_, probe| {
+        if let Some(gst::QueryViewMut::Allocation(query)) = probe.query_mut().map(gst::QueryRef::view_mut) {
+            answer(query, &downstream.lock().unwrap());
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
+fn answer(query: &mut gst::query::Allocation, downstream: &Downstream) {
+    if downstream.takes_video_meta {
+        query.add_allocation_meta::<VideoMeta>(None);
+    }
+    let Some((padding, caps)) = downstream.pool_padding.zip(query.get_owned().0) else { return };
+    let Ok(info) = VideoInfo::from_caps(&caps) else { return };
+    if info.interlace_mode() == gst_video::VideoInterlaceMode::Alternate {
+        return;
+    }
+    let pool = VideoBufferPool::new();
+    let mut config = pool.config();
+    config.set_params(Some(&caps), info.size() as u32, 0, 0);
+    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
+    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
+    config.set_video_alignment(&gst_video::VideoAlignment::new(padding, 4, padding, 8, &[31; 4]));
+    pool.set_config(config).ok();
+    query.add_allocation_pool(Some(&pool), info.size() as u32, 0, 0);
+}

@@ -1,0 +1,448 @@
+//! The steps of a life as plain data, and a life made from a seed.
+
+use crate::common::Noise;
+use crate::common::video;
+use crate::settings::{Value, Zone};
+
+/// One thing that an application or a neighbour does with the element.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    Set(&'static str, Value),
+    /// A controlled property: its values from 0 and from a stream time (in ns) on.
+    Control(&'static str, f64, u64, f64),
+    Downstream(Downstream),
+    Start,
+    Stop(gst::State),
+    Pause,
+    Caps(Caps),
+    Segment(Segment),
+    Frame(Frame),
+    Flush,
+    StreamStart,
+    Eos,
+    Gap,
+    Reconfigure,
+    /// Frames are late by so many ns.
+    Qos(i64),
+    Seek,
+    Query(Query),
+    /// The next calls but `after` of a driver function fail, once or for good.
+    Fault {
+        function: &'static str,
+        after: i32,
+        once: bool,
+        status: i32,
+    },
+}
+
+/// How downstream answers allocation queries: whether it reads GstVideoMeta, and by how many samples its pool pads each side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Downstream {
+    pub takes_video_meta: bool,
+    pub pool_padding: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Caps {
+    pub format: String,
+    pub size: [u32; 2],
+    pub interlace_mode: &'static str,
+    pub rate: (i32, i32),
+    pub max_rate: Option<(i32, i32)>,
+}
+
+/// A segment; all but the rates in ns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    pub in_bytes: bool,
+    pub rate: f64,
+    pub applied_rate: f64,
+    pub start: u64,
+    pub stop: Option<u64>,
+    pub time: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    pub noise: u64,
+    pub layout: Layout,
+    /// Into how many memories the bytes are divided.
+    pub memories: usize,
+    pub owner: Owner,
+    pub flags: gst::BufferFlags,
+    /// What interlace-mode=mixed looks at.
+    pub is_interlaced: bool,
+    pub pts: Option<u64>,
+    pub duration: Option<u64>,
+    pub boxes: Vec<RoiBox>,
+}
+
+/// Where the planes are in the buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Layout {
+    /// Where the caps say.
+    Caps,
+    /// Longer by so many bytes.
+    Long(usize),
+    /// By a GstVideoMeta, with so many more bytes in each row and before each plane.
+    Padded(i32, usize),
+    /// Too short by so many bytes, without and with a GstVideoMeta.
+    Short(usize),
+    ShortMeta(usize),
+    NegativeStride,
+    Overlapping,
+}
+
+/// Who else has the buffer or its memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Owner {
+    Nobody,
+    OfBuffer,
+    OfMemory,
+    ReadOnly,
+}
+
+/// A GstVideoRegionOfInterestMeta.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoiBox {
+    pub rect: [u32; 4],
+    pub label: Option<&'static str>,
+    pub confidence: Option<f64>,
+    pub id: Option<i32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Query {
+    Latency,
+    Position,
+    Allocation,
+    Caps,
+    Drain,
+}
+
+/// What a life runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    Cpu,
+    FakeCuda,
+}
+
+/// Driver functions that a frame or a start calls, with a status that they return.
+const FAULTS: [(&str, i32); 12] = [
+    ("cuMemAlloc_v2", 2),
+    ("cuMemHostAlloc", 2),
+    ("cuMemcpy2DAsync_v2", 700),
+    ("cuMemcpyHtoDAsync_v2", 700),
+    ("cuMemcpyDtoHAsync_v2", 700),
+    ("cuLaunchKernel", 701),
+    ("cuEventRecord", 700),
+    ("cuEventQuery", 700),
+    ("cuEventSynchronize", 700),
+    ("cuStreamSynchronize", 700),
+    ("cuCtxPushCurrent_v2", 201),
+    ("cuMemHostRegister_v2", 2),
+];
+
+const FRAME_NS: u64 = 40_000_000;
+
+/// Random choices.
+struct Dice(Noise);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0.next() % end
+    }
+
+    /// True in so many of a hundred cases.
+    fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize].clone()
+    }
+
+    fn value(&mut self, property: &str, absurd: bool) -> Value {
+        let nan = f64::NAN;
+        let double = |valid: &[f64], invalid: &[f64], dice: &mut Self| {
+            Value::Double(dice.pick(if absurd { invalid } else { valid }))
+        };
+        let uint = |valid: &[u32], invalid: &[u32], dice: &mut Self| {
+            Value::Uint(dice.pick(if absurd { invalid } else { valid }))
+        };
+        let infinity = f64::INFINITY;
+        match property {
+            "sigma" => {
+                let valid = [0.0, 0.1, 0.3, 0.8, 1.5, 1.5, 2.0, 3.4, 3.5, 5.0, 12.0, 40.0, 1024.0];
+                double(&valid, &[nan, -1.0, infinity, 1024.5, 1e300], self)
+            }
+            "kernel-size" => uint(&[0, 0, 0, 1, 3, 7, 41, 801], &[2, 800, 803, u32::MAX], self),
+            "min-confidence" => double(&[0.0, 0.0, 0.5, 0.9, 1.0], &[nan, -0.1, 1.5, -infinity], self),
+            "expand" => double(&[0.0, 0.0, 0.2, 0.37, 1.0, 4.0], &[nan, -0.1, 4.5, infinity], self),
+            "strength" => double(&[0.0, 0.1, 0.25, 0.25, 0.5, 2.0], &[nan, -0.1, 2.5, infinity], self),
+            "cells" => uint(&[1, 2, 6, 6, 17, 64], &[0, 65, u32::MAX], self),
+            "max-in-flight" => uint(&[1, 1, 2, 3, 4], &[0, 17, u32::MAX], self),
+            "cuda-device-id" => Value::Int(self.pick(if absurd { &[-2, i32::MIN] } else { &[-1, 0] })),
+            "fill-color" => Value::Uint(self.pick(&[0xff00_0000, 0, 0xffff_ffff, 0x80c0_4020, 0xff00_ff00])),
+            "hold-time" => Value::Uint64(self.pick(&[0, 0, 1, FRAME_NS, 500_000_000, u64::MAX])),
+            "post-messages" => Value::Bool(self.percent(90)),
+            "labels" => Value::Text(self.pick(&["", "", "face", "FACE , plate", " , ", "gesicht,ÉTÉ", "cat"])),
+            "region-mode" => Value::Text(self.pick(&["inside", "inside", "inside", "outside", "outside", "frame"])),
+            "region-sources" => Value::Text(self.pick(&["zones+roi+analytics", "zones+roi", "roi", "zones"])),
+            "cover" => Value::Text(self.pick(&["blur", "mosaic", "fill"])),
+            "on-missing" => Value::Text(self.pick(&["auto", "auto", "auto", "pass", "pass", "cover", "drop", "error"])),
+            "planes" => {
+                let all = "luma+chroma+alpha";
+                Value::Text(self.pick(&[all, all, all, "luma", "chroma", "alpha", "luma+chroma", "chroma+alpha"]))
+            }
+            "alpha" => Value::Text(self.pick(&["straight", "premultiply"])),
+            "backend" => Value::Text("cpu"),
+            "zones" => {
+                let count = self.below(4);
+                let mut zones: Vec<Zone> = (0..count).map(|_| self.zone()).collect();
+                if absurd {
+                    zones.push(Zone { width: self.pick(&[0.0, nan, -0.5, 1.5, infinity]), ..self.zone() });
+                }
+                Value::Zones(zones)
+            }
+            other => unreachable!("{other}"),
+        }
+    }
+
+    fn zone(&mut self) -> Zone {
+        let mut part = || self.below(1001) as f64 / 1000.0;
+        let (x, y) = (part(), part());
+        let (width, height) = (part().max(0.001), part().max(0.001));
+        let start = self.percent(25).then(|| self.below(12) * FRAME_NS / 2);
+        let end = self.percent(25).then(|| start.unwrap_or(0) + (1 + self.below(12)) * FRAME_NS / 2);
+        Zone { x, y, width, height, start, end }
+    }
+
+    fn caps(&mut self, formats: &[String]) -> Caps {
+        let size = match self.below(8) {
+            0 => [1, 1],
+            1 => [1 + self.below(5) as u32, 1 + self.below(5) as u32],
+            _ => [1 + self.below(100) as u32, 1 + self.below(70) as u32],
+        };
+        let interlace_mode = match self.below(12) {
+            0 => "interleaved",
+            1 => "mixed",
+            2 | 3 => "alternate",
+            4 if self.percent(20) => "fields",
+            _ => "progressive",
+        };
+        let (rate, max_rate) = match self.below(10) {
+            0 => ((0, 1), None),
+            1 => ((0, 1), Some((60, 1))),
+            2 => ((30000, 1001), None),
+            _ => ((25, 1), None),
+        };
+        Caps { format: self.pick(formats), size, interlace_mode, rate, max_rate }
+    }
+
+    fn segment(&mut self) -> Segment {
+        let start = self.pick(&[0, 0, 3 * FRAME_NS]);
+        let rate = self.pick(&[1.0, 1.0, 2.0, -1.0]);
+        let with_stop = rate < 0.0 || self.percent(30);
+        Segment {
+            in_bytes: self.percent(8),
+            rate,
+            applied_rate: self.pick(&[1.0, 1.0, 1.0, 2.0, 0.5, -1.0, -2.0]),
+            start,
+            stop: with_stop.then(|| start + self.pick(&[4, 8, 100]) * FRAME_NS),
+            time: self.pick(&[0, 0, 5 * FRAME_NS]),
+        }
+    }
+
+    fn roi_box(&mut self, size: [u32; 2]) -> RoiBox {
+        let [width, height] = size.map(u64::from);
+        let rect = match self.below(10) {
+            0 => {
+                let absurd = [0, 1, 5, 1 << 31, u32::MAX - 3, u32::MAX];
+                [0; 4].map(|_| self.pick(&absurd))
+            }
+            1 => [u32::MAX - 4, u32::MAX - 2, 9, 7],
+            2 => [self.below(2 * width), self.below(2 * height), 3 * width, self.below(3 * height)].map(|n| n as u32),
+            _ => {
+                let [x, y] = [self.below(width), self.below(height)];
+                [x, y, 1 + self.below(width), 1 + self.below(height)].map(|n| n as u32)
+            }
+        };
+        RoiBox {
+            rect,
+            label: self.pick(&[Some("face"), Some("face"), Some("Plate"), Some("été"), Some("cat"), Some(""), None]),
+            confidence: self.pick(&[None, Some(0.2), Some(0.5), Some(0.95), Some(f64::NAN), Some(-1.0), Some(7.0)]),
+            id: self.pick(&[None, None, Some(1), Some(2), Some(-1)]),
+        }
+    }
+
+    fn frame(&mut self, size: [u32; 2], clock: &mut u64) -> Frame {
+        let layout = match self.below(40) {
+            0 => Layout::Short(1 + self.below(200) as usize),
+            1 => Layout::ShortMeta(1 + self.below(200) as usize),
+            2 => Layout::NegativeStride,
+            3 => Layout::Overlapping,
+            4..=7 => Layout::Long(self.below(200) as usize),
+            8..=20 => Layout::Padded(self.below(40) as i32, self.below(40) as usize),
+            _ => Layout::Caps,
+        };
+        let mut flags = gst::BufferFlags::empty();
+        for flag in [gst::BufferFlags::DISCONT, gst::BufferFlags::GAP, gst::BufferFlags::CORRUPTED] {
+            flags.set(flag, self.percent(6));
+        }
+        let pts = match self.below(16) {
+            0 => None,
+            1 => Some(clock.saturating_sub(self.below(20) * FRAME_NS)),
+            2 => Some(clock.saturating_sub(FRAME_NS)),
+            3 => Some(*clock + self.below(20) * FRAME_NS),
+            _ => Some(*clock),
+        };
+        *clock += FRAME_NS;
+        Frame {
+            noise: self.0.next() >> 32,
+            layout,
+            memories: if self.percent(15) { 2 + self.below(3) as usize } else { 1 },
+            owner: self.pick(&[
+                Owner::Nobody,
+                Owner::Nobody,
+                Owner::Nobody,
+                Owner::Nobody,
+                Owner::OfBuffer,
+                Owner::OfMemory,
+                Owner::ReadOnly,
+            ]),
+            flags,
+            is_interlaced: self.percent(50),
+            pts,
+            duration: self.percent(80).then(|| self.pick(&[FRAME_NS, FRAME_NS, FRAME_NS, 0, 5 * FRAME_NS])),
+            boxes: (0..self.pick(&[0, 0, 1, 1, 2, 4])).map(|_| self.roi_box(size)).collect(),
+        }
+    }
+}
+
+/// The properties that may change at any time.
+const LIVE: [&str; 17] = [
+    "sigma",
+    "kernel-size",
+    "planes",
+    "alpha",
+    "region-mode",
+    "region-sources",
+    "zones",
+    "labels",
+    "min-confidence",
+    "expand",
+    "cover",
+    "strength",
+    "cells",
+    "fill-color",
+    "hold-time",
+    "on-missing",
+    "post-messages",
+];
+
+/// The life of this seed. Every second one that has regions has the default blur of them, so that each value of a property
+/// is not always with unusual values of all others.
+pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
+    let mut dice = Dice(Noise(seed ^ ((machine as u64) << 40)));
+    let formats: Vec<String> = video::formats().iter().map(|format| format.to_str().to_string()).collect();
+    let mut steps = Vec::new();
+    let set = |dice: &mut Dice, property, absurd| Step::Set(property, dice.value(property, absurd));
+    let backend = match machine {
+        Machine::Cpu => "cpu",
+        Machine::FakeCuda => dice.pick(&["auto", "auto", "cuda"]),
+    };
+    steps.push(Step::Set("backend", Value::Text(backend)));
+    for property in ["region-mode", "post-messages", "cover", "max-in-flight"] {
+        steps.push(set(&mut dice, property, false));
+    }
+    for _ in 0..dice.below(8) {
+        let property = dice.pick(&LIVE);
+        let absurd = dice.percent(3);
+        steps.push(set(&mut dice, property, absurd));
+    }
+    if dice.percent(5) {
+        let property = dice.pick(&["cuda-device-id", "max-in-flight"]);
+        let absurd = dice.percent(50);
+        steps.push(set(&mut dice, property, absurd));
+    }
+    let control = |dice: &mut Dice| {
+        let property = dice.pick(&["sigma", "strength", "expand"]);
+        let values = [0; 2].map(|_| dice.pick(&[0.0, 0.2, 0.5, 1.5, 1.5, 3.0, -1.0]));
+        Step::Control(property, values[0], dice.below(10) * FRAME_NS, values[1])
+    };
+    if dice.percent(15) {
+        steps.push(control(&mut dice));
+    }
+    steps.push(Step::Start);
+    let mut caps = dice.caps(&formats);
+    let mut clock = 0;
+    steps.push(Step::Caps(caps.clone()));
+    for _ in 0..5 + dice.below(25) {
+        let step = match dice.below(100) {
+            0..60 => Step::Frame(dice.frame(caps.size, &mut clock)),
+            60..74 => {
+                let property = dice.pick(&LIVE);
+                let absurd = dice.percent(15);
+                set(&mut dice, property, absurd)
+            }
+            74 => {
+                let property = dice.pick(&["backend", "max-in-flight", "cuda-device-id"]);
+                set(&mut dice, property, false)
+            }
+            75 => control(&mut dice),
+            76..=80 => {
+                caps = dice.caps(&formats);
+                Step::Caps(caps.clone())
+            }
+            81..=84 => Step::Segment(dice.segment()),
+            85 | 86 => Step::Flush,
+            87 => Step::Gap,
+            88 => Step::Reconfigure,
+            89 => Step::Qos(dice.pick(&[-1, 1, 3]) * FRAME_NS as i64),
+            90 => Step::Seek,
+            91 | 92 => {
+                let queries = [Query::Latency, Query::Position, Query::Allocation, Query::Caps, Query::Drain];
+                Step::Query(dice.pick(&queries))
+            }
+            93 | 94 => Step::Downstream(Downstream {
+                takes_video_meta: dice.percent(60),
+                pool_padding: dice.percent(40).then(|| 4 * dice.below(6) as u32),
+            }),
+            95 => Step::Pause,
+            96 => Step::StreamStart,
+            97 if machine == Machine::FakeCuda => fault(&mut dice),
+            97 => Step::Eos,
+            _ => {
+                steps.push(Step::Stop(dice.pick(&[gst::State::Null, gst::State::Ready])));
+                if dice.percent(30) {
+                    let property = dice.pick(&LIVE);
+                    let absurd = dice.percent(50);
+                    steps.push(set(&mut dice, property, absurd));
+                }
+                steps.push(Step::Start);
+                caps = dice.caps(&formats);
+                Step::Caps(caps.clone())
+            }
+        };
+        steps.push(step);
+    }
+    if machine == Machine::FakeCuda && dice.percent(40) {
+        let place = dice.below(steps.len() as u64) as usize;
+        let fault = fault(&mut dice);
+        steps.insert(place, fault);
+    }
+    let place = dice.below(6) as usize;
+    let takes_video_meta = dice.percent(60);
+    let pool_padding = dice.percent(30).then(|| 4 * dice.below(6) as u32);
+    steps.insert(place, Step::Downstream(Downstream { takes_video_meta, pool_padding }));
+    if dice.percent(50) {
+        steps.push(Step::Eos);
+    }
+    steps
+}
+
+fn fault(dice: &mut Dice) -> Step {
+    let (function, status) = dice.pick(&FAULTS);
+    Step::Fault { function, after: dice.below(12) as i32, once: dice.percent(50), status }
+}
