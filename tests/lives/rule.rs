@@ -135,7 +135,9 @@ impl Moment<'_> {
         let settings = self.settings;
         let strength = settings.double("strength") * short_side;
         let is_limited = settings.uint("kernel-size") == 1 && strength == 0.0;
-        let sigma = settings.double("sigma").max(strength);
+        // The σ of chroma is a quarter of it with YUV9.
+        let times = if settings.has("planes", "luma") { 1.0 } else { 0.25 };
+        let sigma = times * settings.double("sigma").max(strength);
         settings.text("cover") != "blur" || self.selects_channels() && sigma >= VISIBLE_SIGMA && !is_limited
     }
 
@@ -223,10 +225,13 @@ impl Moment<'_> {
         let of_rate = (numerator > 0).then(|| 1e9 * f64::from(denominator) / f64::from(numerator));
         let duration = self.frame.duration.map(|duration| duration as f64).or(of_rate).unwrap_or(0.0);
         let time = segment.time()?.nseconds() as f64;
+        let stop = segment.stop().map(|stop| stop.nseconds() as f64);
         // An end beyond the segment is not shown.
-        let stop = segment.stop().map(|stop| stop.nseconds() as f64).filter(|stop| *stop > pts);
-        let end = (pts + duration).min(stop.unwrap_or(f64::INFINITY));
-        let stream = |position: f64| time + (position - start) * segment.applied_rate();
+        let end = (pts + duration).min(stop.filter(|stop| *stop > pts).unwrap_or(f64::INFINITY));
+        // With a negative rate time goes back from the segment's end.
+        let rate = segment.applied_rate();
+        let origin = if rate < 0.0 { stop? } else { start };
+        let stream = |position: f64| time + (position - origin) * rate;
         let [one, other] = [stream(pts), stream(end)];
         Some([one.min(other), one.max(other)])
     }

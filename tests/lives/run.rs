@@ -1,9 +1,9 @@
 //! Executes the steps of a life on a fresh element in a harness, and judges what comes out of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use gst::prelude::*;
 use gst_controller::prelude::*;
@@ -25,18 +25,23 @@ pub type Totals = BTreeMap<String, u64>;
 thread_local! {
     /// The first panic or critical message of this thread in a life.
     static LAST_PANIC: RefCell<Option<Failure>> = const { RefCell::new(None) };
+    static IS_LIVING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Notes panics instead of printing them: the element turns them into errors.
+/// Notes the panics and critical messages of lives instead of printing them: the element turns panics into errors.
 pub fn note_panics() {
-    std::panic::set_hook(Box::new(|info| {
-        let text = info.payload_as_str().unwrap_or("?").lines().next().unwrap_or_default().to_owned();
-        let place = info.location().map_or(String::new(), |place| format!("{}:{}", place.file(), place.line()));
-        if text.contains("cannot unwind") {
-            eprintln!("{text} at {place}");
-        }
-        note(format!("panic at {place}"), text);
-    }));
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let text = info.payload_as_str().unwrap_or("?").lines().next().unwrap_or_default().to_owned();
+            let place = info.location().map_or(String::new(), |place| format!("{}:{}", place.file(), place.line()));
+            if !IS_LIVING.get() || text.contains("cannot unwind") {
+                print(info);
+            }
+            note(format!("panic at {place}"), text);
+        }));
+    });
     gst::glib::log_set_default_handler(|domain, level, text| {
         if let gst::glib::LogLevel::Critical | gst::glib::LogLevel::Error = level {
             note(format!("critical message of {}", domain.unwrap_or("?")), text.to_owned());
@@ -54,6 +59,7 @@ pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> 
         driver.clear_faults();
     }
     LAST_PANIC.take();
+    IS_LIVING.set(true);
     let counts = driver.map(FakeDriver::counts);
     let has_fault = steps.iter().any(|step| matches!(step, Step::Fault { .. }));
     let memories = Arc::new(());
@@ -82,6 +88,7 @@ pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> 
         driver.clear_faults();
     }
     let panic = LAST_PANIC.take();
+    IS_LIVING.set(false);
     let abandoned = match (outcome, panic) {
         (_, Some(panic)) => return Err(panic),
         (Ok(result), None) => result?,
@@ -476,6 +483,7 @@ impl<'a> Life<'a> {
         let moment = Moment { settings: &settings, caps: &caps, size, segment: &segment, frame, has_detector };
         let demand = moment.demand();
         self.has_detector |= !matches!(demand, Demand::Blur) && moment.has_boxes();
+        self.judge.note(&settings, &caps, frame, size);
         let Messages { errors, is_late, said, .. } = self.messages();
         if flow.is_err() {
             return self.failed(frame, &flow, &errors, &demand);
@@ -507,7 +515,6 @@ impl<'a> Life<'a> {
             let said = said.into_iter().next();
             let (frame, number) = (frame.clone(), self.frames);
             let pending = Pending { number, caps, info, settings, frame, picture, must, said, is_readable, shared };
-            self.judge.note(&pending, size);
             self.pending.push_back(pending);
         }
         self.collect()?;
