@@ -2,6 +2,8 @@
 //! Every frame is judged by a plain rule and by its bytes. `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and
 //! `CUDAGAUSSBLUR_SEED=NUMBER` one life.
 
+#[path = "lives/buffers.rs"]
+mod buffers;
 mod common;
 #[path = "lives/judge.rs"]
 mod judge;
@@ -25,9 +27,9 @@ use judge::Failure;
 use run::Totals;
 use steps::{Machine, Step};
 
-/// Lives that run by default.
-const LIVES_CPU: u64 = 1000;
-const LIVES_CUDA: u64 = 300;
+/// Lives that run by default: about half a minute on two cores.
+const LIVES_CPU: u64 = 5000;
+const LIVES_CUDA: u64 = 1500;
 
 /// Different failures after which a run ends.
 const MOST_FAILURES: usize = 20;

@@ -127,7 +127,7 @@ impl Moment<'_> {
         let info = gst_video::VideoFormatInfo::from_format(gst_video::VideoFormat::from_string(&self.caps.format));
         self.settings.has("planes", "luma")
             || self.settings.has("planes", "chroma") && info.is_yuv()
-            || self.settings.has("planes", "alpha") && info.has_alpha()
+            || self.settings.has("planes", "alpha") && info.n_components() == 4
     }
 
     /// Whether the cover of an object with this shorter side certainly changes a sample of noise.

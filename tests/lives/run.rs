@@ -8,16 +8,17 @@ use std::sync::{Arc, Mutex, Once};
 use gst::prelude::*;
 use gst_controller::prelude::*;
 use gst_video::prelude::*;
-use gst_video::{VideoBufferPool, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+use gst_video::{VideoInfo, VideoRegionOfInterestMeta};
 use gstcudagaussblur::element::formats;
 
+use crate::buffers;
 use crate::common::fake_driver::FakeDriver;
-use crate::common::pictures::{Picture, pitch};
+use crate::common::pictures::Picture;
 use crate::common::video;
 use crate::judge::{Failure, Judge, Pending, Said, fail, read};
 use crate::rule::{Demand, Moment};
-use crate::settings::{self, Settings, Value};
-use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, RoiBox, Segment, Step};
+use crate::settings::{Settings, Value};
+use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, Segment, Step};
 
 /// How often what occurred.
 pub type Totals = BTreeMap<String, u64>;
@@ -65,7 +66,10 @@ pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> 
     let memories = Arc::new(());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut life = Life::new(driver, Arc::clone(&memories));
-        let result = steps.iter().try_for_each(|step| life.execute(step)).and_then(|()| life.end());
+        // The fake device is for one life at a time.
+        let backend = Step::Set("backend", Value::Text(if driver.is_some() { "auto" } else { "cpu" }));
+        let all = [&[backend], steps].concat();
+        let result = all.iter().try_for_each(|step| life.execute(step)).and_then(|()| life.end());
         let abandoned = life.element.property::<gst::Structure>("stats").get::<u64>("frames-abandoned").unwrap();
         life.totals.into_iter().for_each(|(name, count)| *totals.entry(name).or_default() += count);
         let weak = life.element.downgrade();
@@ -106,21 +110,6 @@ pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> 
         }
     }
     Ok(())
-}
-
-/// The bytes of an input memory, counted while they live.
-struct Bytes(Vec<u8>, #[expect(dead_code, reason = "it counts")] Arc<()>);
-
-impl AsRef<[u8]> for Bytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl AsMut<[u8]> for Bytes {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
 }
 
 /// The messages of the element.
@@ -284,7 +273,7 @@ impl<'a> Life<'a> {
 
     fn set(&mut self, property: &'static str, value: &Value) -> Result<(), Failure> {
         self.messages();
-        settings::set(&self.element, property, value);
+        self.element.set_property_from_value(property, &value.to_value(&self.element, property));
         let is_fixed = Settings::is_fixed(property) && self.settings.get(property) != value;
         let is_refused = self.is_started && (is_fixed || !Settings::is_usable(property, value));
         if !is_refused {
@@ -294,7 +283,7 @@ impl<'a> Life<'a> {
         if warnings.len() != usize::from(is_refused) {
             return fail("warnings of a property", format!("{property} {value:?}: {warnings:?}"));
         }
-        if !settings::reads_back(&self.element, property, self.settings.get(property)) {
+        if !self.settings.get(property).reads_back(&self.element, property) {
             return fail("a property reads back another value", format!("{property} {value:?}"));
         }
         self.count(if is_refused { "refused values" } else { "accepted values" });
@@ -463,7 +452,9 @@ impl<'a> Life<'a> {
         };
         let layouts = formats::planes(&info, is_interlaced).unwrap();
         let size = [layouts[0].width, layouts[0].height];
-        let made = self.buffer(frame, &info, Picture::new(&layouts, frame.noise));
+        let mut made = buffers::buffer(frame, &info, &Picture::new(&layouts, frame.noise), &self.memories);
+        // By its number it is found again.
+        made.get_mut().unwrap().set_offset(self.frames + 1);
         let picture = read(&info, &layouts, &made);
         let is_readable = picture.is_some();
         let picture = picture.unwrap_or_else(|| Picture::new(&layouts, frame.noise));
@@ -583,29 +574,23 @@ impl<'a> Life<'a> {
             }
             check_metadata(&pending.frame, &output)?;
             if !pending.is_readable {
-                let is_covered = pending.must.as_ref().is_none_or(|must| must.mask.contains(&true));
-                let passes = pending.must.is_none() && pending.settings.double("sigma") == 0.0;
-                let is_identity = pending.must.as_ref().is_some_and(|must| must.is_identity);
-                let planes = pending.settings.text("planes") != "luma+chroma+alpha";
-                if is_covered && !passes && !is_identity && !planes {
+                let may_pass = match &pending.must {
+                    Some(must) => must.is_identity || !must.mask.contains(&true),
+                    None => {
+                        let is_partial = pending.settings.text("planes") != "luma+chroma+alpha";
+                        pending.settings.double("sigma") == 0.0 || is_partial
+                    }
+                };
+                if !may_pass {
                     return fail("a frame that cannot be read is pushed", format!("frame {}", pending.number));
                 }
                 continue;
             }
-            if let Some(shared) = &pending.shared
-                && read(&pending.info, &pending.picture.planes, shared).is_none_or(|now| {
-                    now.bytes != read(&pending.info, &pending.picture.planes, shared).unwrap().bytes
-                        || now.bytes.iter().zip(&pending.picture.bytes).zip(&pending.picture.planes).any(
-                            |((now, before), layout)| {
-                                let rows = |bytes: &[u8]| -> Vec<u8> {
-                                    let rows = bytes.chunks(pitch(layout));
-                                    rows.flat_map(|row| row[..layout.row_bytes()].to_vec()).collect()
-                                };
-                                rows(now) != rows(before)
-                            },
-                        )
-                })
-            {
+            let layouts = &pending.picture.planes;
+            let is_kept = |shared: &gst::Buffer| {
+                read(&pending.info, layouts, shared).is_some_and(|now| now.bytes == pending.picture.bytes)
+            };
+            if !pending.shared.as_ref().is_none_or(is_kept) {
                 return fail("memory of somebody else is written", format!("frame {}", pending.number));
             }
             let covered = self.judge.check(&pending, &output)?;
@@ -631,98 +616,6 @@ impl<'a> Life<'a> {
         *self.totals.entry("frames".to_owned()).or_default() += frames;
         self.count("lives");
         Ok(())
-    }
-
-    /// The buffer of a frame.
-    fn buffer(&self, frame: &Frame, info: &VideoInfo, picture: Picture) -> gst::Buffer {
-        let (offsets, strides, size, is_described) = planes(frame, info, &picture);
-        let mut bytes = vec![0x5a_u8; size];
-        for (plane, layout) in picture.planes.iter().enumerate() {
-            for (y, row) in picture.bytes[plane].chunks(pitch(layout)).enumerate() {
-                let start = offsets[plane] as i64 + y as i64 * i64::from(strides[plane]);
-                let end = start + layout.row_bytes() as i64;
-                if let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end))
-                    && let Some(place) = bytes.get_mut(start..end)
-                {
-                    place.copy_from_slice(&row[..layout.row_bytes()]);
-                }
-            }
-        }
-        let mut buffer = gst::Buffer::new();
-        let new = buffer.get_mut().unwrap();
-        let part = bytes.len().div_ceil(frame.memories).max(1);
-        for bytes in bytes.chunks(part) {
-            let bytes = Bytes(bytes.to_vec(), Arc::clone(&self.memories));
-            new.append_memory(match frame.owner {
-                Owner::ReadOnly => gst::Memory::from_slice(bytes),
-                _ => gst::Memory::from_mut_slice(bytes),
-            });
-        }
-        if is_described {
-            let flags = VideoFrameFlags::empty();
-            let (width, height) = (info.width(), info.height());
-            VideoMeta::add_full(new, flags, info.format(), width, height, &offsets, &strides).unwrap();
-        }
-        frame.boxes.iter().for_each(|roi| add_meta(new, roi));
-        new.set_flags(frame.flags);
-        if frame.is_interlaced {
-            new.set_video_flags(gst_video::VideoBufferFlags::INTERLACED);
-        }
-        new.set_pts(frame.pts.map(gst::ClockTime::from_nseconds));
-        new.set_duration(frame.duration.map(gst::ClockTime::from_nseconds));
-        new.set_offset(self.frames + 1);
-        buffer
-    }
-}
-
-/// Offsets and strides of the planes, the bytes of the buffer, and whether a GstVideoMeta describes them.
-fn planes(frame: &Frame, info: &VideoInfo, picture: &Picture) -> (Vec<usize>, Vec<i32>, usize, bool) {
-    let (mut offsets, mut strides) = (info.offset().to_vec(), info.stride().to_vec());
-    match frame.layout {
-        Layout::Caps => (offsets, strides, info.size(), false),
-        Layout::Long(more) => (offsets, strides, info.size() + more, false),
-        Layout::Short(less) => (offsets, strides, info.size().saturating_sub(less).max(1), false),
-        Layout::ShortMeta(less) => {
-            // The last row has no padding, so that a byte is missing.
-            let last = picture.planes.len() - 1;
-            let layout = &picture.planes[last];
-            let end = offsets[last] + (layout.height as usize - 1) * strides[last] as usize + layout.row_bytes();
-            (offsets, strides, end.saturating_sub(less).max(1), true)
-        }
-        Layout::NegativeStride => {
-            strides[0] = -strides[0];
-            offsets[0] = info.size() - 1;
-            (offsets, strides, info.size(), true)
-        }
-        Layout::Overlapping => {
-            let last = offsets.len() - 1;
-            offsets[last] = offsets[last].min(1);
-            (offsets, strides, info.size() * 2, true)
-        }
-        Layout::Padded(row, before) => {
-            let mut size = 0;
-            for (plane, layout) in picture.planes.iter().enumerate() {
-                size += before;
-                (offsets[plane], strides[plane]) = (size, strides[plane] + row);
-                size += strides[plane] as usize * layout.height as usize;
-            }
-            (offsets, strides, size, true)
-        }
-    }
-}
-
-fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox) {
-    let [x, y, width, height] = roi.rect;
-    let mut meta = VideoRegionOfInterestMeta::add(buffer, roi.label.unwrap_or("none"), (x, y, width, height));
-    if roi.label.is_none() {
-        // SAFETY: the pointer is to the live meta that `meta` borrows mutably.
-        unsafe { (*meta.as_mut_ptr()).roi_type = 0 };
-    }
-    if let Some(confidence) = roi.confidence {
-        meta.add_param(gst::Structure::builder("detection").field("confidence", confidence).build());
-    }
-    if let Some(id) = roi.id {
-        meta.add_param(gst::Structure::builder("object_id").field("id", id).build());
     }
 }
 
@@ -762,27 +655,8 @@ fn watch(element: &gst::Element, out: &Arc<Mutex<Vec<Out>>>, downstream: &Arc<Mu
     let downstream = Arc::clone(downstream);
     pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH, move |_, probe| {
         if let Some(gst::QueryViewMut::Allocation(query)) = probe.query_mut().map(gst::QueryRef::view_mut) {
-            answer(query, &downstream.lock().unwrap());
+            buffers::answer(query, &downstream.lock().unwrap());
         }
         gst::PadProbeReturn::Ok
     });
-}
-
-fn answer(query: &mut gst::query::Allocation, downstream: &Downstream) {
-    if downstream.takes_video_meta {
-        query.add_allocation_meta::<VideoMeta>(None);
-    }
-    let Some((padding, caps)) = downstream.pool_padding.zip(query.get_owned().0) else { return };
-    let Ok(info) = VideoInfo::from_caps(&caps) else { return };
-    if info.interlace_mode() == gst_video::VideoInterlaceMode::Alternate {
-        return;
-    }
-    let pool = VideoBufferPool::new();
-    let mut config = pool.config();
-    config.set_params(Some(&caps), info.size() as u32, 0, 0);
-    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
-    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
-    config.set_video_alignment(&gst_video::VideoAlignment::new(padding, 4, padding, 8, &[31; 4]));
-    pool.set_config(config).ok();
-    query.add_allocation_pool(Some(&pool), info.size() as u32, 0, 0);
 }

@@ -140,44 +140,26 @@ impl Settings {
     }
 }
 
-/// Sets a property of the element.
-pub fn set(element: &gst::Element, property: &str, value: &Value) {
-    match value {
-        Value::Double(value) => element.set_property(property, value),
-        Value::Uint(value) => element.set_property(property, value),
-        Value::Uint64(value) => element.set_property(property, value),
-        Value::Int(value) => element.set_property(property, value),
-        Value::Bool(value) => element.set_property(property, value),
-        Value::Text(value) if property == "labels" => element.set_property(property, value),
-        Value::Text(value) => element.set_property_from_str(property, value),
-        Value::Zones(zones) => {
-            let zones = zones.iter().map(|zone| zone.to_structure().to_send_value());
-            element.set_property(property, gst::Array::new(zones));
+impl Value {
+    /// The value for this property of the element.
+    pub fn to_value(&self, element: &gst::Element, property: &str) -> glib::Value {
+        match self {
+            Self::Double(value) => value.to_value(),
+            Self::Uint(value) => value.to_value(),
+            Self::Uint64(value) => value.to_value(),
+            Self::Int(value) => value.to_value(),
+            Self::Bool(value) => value.to_value(),
+            Self::Text(value) if property == "labels" => value.to_value(),
+            Self::Text(value) => glib::Value::deserialize(value, element.property_type(property).unwrap()).unwrap(),
+            Self::Zones(zones) => {
+                gst::Array::new(zones.iter().map(|zone| zone.to_structure().to_send_value())).to_value()
+            }
         }
     }
-}
 
-/// Whether the element has this value.
-pub fn reads_back(element: &gst::Element, property: &str, value: &Value) -> bool {
-    match value {
-        Value::Double(value) => element.property::<f64>(property).to_bits() == value.to_bits(),
-        Value::Uint(value) => element.property::<u32>(property) == *value,
-        Value::Uint64(value) => element.property::<u64>(property) == *value,
-        Value::Int(value) => element.property::<i32>(property) == *value,
-        Value::Bool(value) => element.property::<bool>(property) == *value,
-        Value::Text(value) if property == "labels" => element.property::<String>(property) == *value,
-        Value::Text(value) => {
-            let wanted = glib::Value::deserialize(value, element.property_type(property).unwrap()).unwrap();
-            element.property_value(property).compare(&wanted) == Some(std::cmp::Ordering::Equal)
-        }
-        Value::Zones(zones) => {
-            let array = element.property::<gst::Array>(property);
-            let texts = |value: &glib::SendValue| value.get::<gst::Structure>().map(|zone| zone.to_string());
-            array
-                .as_slice()
-                .iter()
-                .map(|zone| texts(zone).unwrap_or_default())
-                .eq(zones.iter().map(|zone| zone.to_structure().to_string()))
-        }
+    /// Whether the property has this value; as text, because no NaN is equal to itself.
+    pub fn reads_back(&self, element: &gst::Element, property: &str) -> bool {
+        let text = |value: glib::Value| value.serialize().unwrap();
+        text(element.property_value(property)) == text(self.to_value(element, property))
     }
 }

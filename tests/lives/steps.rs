@@ -1,5 +1,7 @@
 //! The steps of a life as plain data, and a life made from a seed.
 
+use std::sync::LazyLock;
+
 use crate::common::Noise;
 use crate::common::video;
 use crate::settings::{Value, Zone};
@@ -128,20 +130,20 @@ pub enum Machine {
 }
 
 /// Driver functions that a frame or a start calls, with a status that they return.
-const FAULTS: [(&str, i32); 12] = [
+const FAULTS: [(&str, i32); 9] = [
     ("cuMemAlloc_v2", 2),
     ("cuMemHostAlloc", 2),
+    ("cuMemsetD8Async", 700),
+    ("cuCtxPushCurrent_v2", 700),
     ("cuMemcpy2DAsync_v2", 700),
     ("cuMemcpyHtoDAsync_v2", 700),
-    ("cuMemcpyDtoHAsync_v2", 700),
-    ("cuLaunchKernel", 701),
+    ("cuLaunchKernel", 700),
     ("cuEventRecord", 700),
     ("cuEventQuery", 700),
-    ("cuEventSynchronize", 700),
-    ("cuStreamSynchronize", 700),
-    ("cuCtxPushCurrent_v2", 201),
-    ("cuMemHostRegister_v2", 2),
 ];
+
+static FORMATS: LazyLock<Vec<String>> =
+    LazyLock::new(|| video::formats().iter().map(|format| format.to_str().to_string()).collect());
 
 const FRAME_NS: u64 = 40_000_000;
 
@@ -218,7 +220,7 @@ impl Dice {
         Zone { x, y, width, height, start, end }
     }
 
-    fn caps(&mut self, formats: &[String]) -> Caps {
+    fn caps(&mut self) -> Caps {
         let size = match self.below(8) {
             0 => [1, 1],
             1 => [1 + self.below(5) as u32, 1 + self.below(5) as u32],
@@ -237,7 +239,7 @@ impl Dice {
             2 => ((30000, 1001), None),
             _ => ((25, 1), None),
         };
-        Caps { format: self.pick(formats), size, interlace_mode, rate, max_rate }
+        Caps { format: self.pick(&FORMATS), size, interlace_mode, rate, max_rate }
     }
 
     fn segment(&mut self) -> Segment {
@@ -341,18 +343,14 @@ const LIVE: [&str; 17] = [
     "post-messages",
 ];
 
-/// The life of this seed. Every second one that has regions has the default blur of them, so that each value of a property
-/// is not always with unusual values of all others.
+/// The life of this seed.
 pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
     let mut dice = Dice(Noise(seed ^ ((machine as u64) << 40)));
-    let formats: Vec<String> = video::formats().iter().map(|format| format.to_str().to_string()).collect();
     let mut steps = Vec::new();
     let set = |dice: &mut Dice, property, absurd| Step::Set(property, dice.value(property, absurd));
-    let backend = match machine {
-        Machine::Cpu => "cpu",
-        Machine::FakeCuda => dice.pick(&["auto", "auto", "cuda"]),
-    };
-    steps.push(Step::Set("backend", Value::Text(backend)));
+    if machine == Machine::FakeCuda && dice.percent(33) {
+        steps.push(Step::Set("backend", Value::Text("cuda")));
+    }
     for property in ["region-mode", "post-messages", "cover", "max-in-flight"] {
         steps.push(set(&mut dice, property, false));
     }
@@ -375,7 +373,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
         steps.push(control(&mut dice));
     }
     steps.push(Step::Start);
-    let mut caps = dice.caps(&formats);
+    let mut caps = dice.caps();
     let mut clock = 0;
     steps.push(Step::Caps(caps.clone()));
     for _ in 0..5 + dice.below(25) {
@@ -392,7 +390,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
             }
             75 => control(&mut dice),
             76..=80 => {
-                caps = dice.caps(&formats);
+                caps = dice.caps();
                 Step::Caps(caps.clone())
             }
             81..=84 => Step::Segment(dice.segment()),
@@ -421,7 +419,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
                     steps.push(set(&mut dice, property, absurd));
                 }
                 steps.push(Step::Start);
-                caps = dice.caps(&formats);
+                caps = dice.caps();
                 Step::Caps(caps.clone())
             }
         };
@@ -444,5 +442,5 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
 
 fn fault(dice: &mut Dice) -> Step {
     let (function, status) = dice.pick(&FAULTS);
-    Step::Fault { function, after: dice.below(12) as i32, once: dice.percent(50), status }
+    Step::Fault { function, after: dice.below(6) as i32, once: dice.percent(50), status }
 }

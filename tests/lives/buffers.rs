@@ -1,0 +1,135 @@
+//! The buffers of a life: a frame in the memory that its step describes, and the pool that downstream offers.
+
+use std::sync::Arc;
+
+use gst_video::prelude::*;
+use gst_video::{VideoBufferPool, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+
+use crate::common::pictures::{Picture, pitch};
+use crate::steps::{Downstream, Frame, Layout, Owner, RoiBox};
+
+/// The bytes of an input memory, counted while they live.
+struct Bytes(Vec<u8>, #[expect(dead_code, reason = "it counts")] Arc<()>);
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsMut<[u8]> for Bytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+/// The buffer of a frame. Its memories hold `alive`.
+pub fn buffer(frame: &Frame, info: &VideoInfo, picture: &Picture, alive: &Arc<()>) -> gst::Buffer {
+    let (offsets, strides, size, is_described) = planes(frame, info, picture);
+    let mut bytes = vec![0x5a_u8; size];
+    for (plane, layout) in picture.planes.iter().enumerate() {
+        for (y, row) in picture.bytes[plane].chunks(pitch(layout)).enumerate() {
+            let start = offsets[plane] as i64 + y as i64 * i64::from(strides[plane]);
+            let end = start + layout.row_bytes() as i64;
+            if let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end))
+                && let Some(place) = bytes.get_mut(start..end)
+            {
+                place.copy_from_slice(&row[..layout.row_bytes()]);
+            }
+        }
+    }
+    let mut buffer = gst::Buffer::new();
+    let new = buffer.get_mut().unwrap();
+    let part = bytes.len().div_ceil(frame.memories).max(1);
+    for bytes in bytes.chunks(part) {
+        let bytes = Bytes(bytes.to_vec(), Arc::clone(alive));
+        new.append_memory(match frame.owner {
+            Owner::ReadOnly => gst::Memory::from_slice(bytes),
+            _ => gst::Memory::from_mut_slice(bytes),
+        });
+    }
+    if is_described {
+        let flags = VideoFrameFlags::empty();
+        let (width, height) = (info.width(), info.height());
+        VideoMeta::add_full(new, flags, info.format(), width, height, &offsets, &strides).unwrap();
+    }
+    frame.boxes.iter().for_each(|roi| add_meta(new, roi));
+    new.set_flags(frame.flags);
+    if frame.is_interlaced {
+        new.set_video_flags(gst_video::VideoBufferFlags::INTERLACED);
+    }
+    new.set_pts(frame.pts.map(gst::ClockTime::from_nseconds));
+    new.set_duration(frame.duration.map(gst::ClockTime::from_nseconds));
+    buffer
+}
+
+/// Offsets and strides of the planes, the bytes of the buffer, and whether a GstVideoMeta describes them.
+fn planes(frame: &Frame, info: &VideoInfo, picture: &Picture) -> (Vec<usize>, Vec<i32>, usize, bool) {
+    let (mut offsets, mut strides) = (info.offset().to_vec(), info.stride().to_vec());
+    match frame.layout {
+        Layout::Caps => (offsets, strides, info.size(), false),
+        Layout::Long(more) => (offsets, strides, info.size() + more, false),
+        Layout::Short(less) => (offsets, strides, info.size().saturating_sub(less).max(1), false),
+        Layout::ShortMeta(less) => {
+            // The last row has no padding, so that a byte is missing.
+            let last = picture.planes.len() - 1;
+            let layout = &picture.planes[last];
+            let end = offsets[last] + (layout.height as usize - 1) * strides[last] as usize + layout.row_bytes();
+            (offsets, strides, end.saturating_sub(less).max(1), true)
+        }
+        Layout::NegativeStride => {
+            strides[0] = -strides[0];
+            offsets[0] = info.size() - 1;
+            (offsets, strides, info.size(), true)
+        }
+        Layout::Overlapping => {
+            let last = offsets.len() - 1;
+            offsets[last] = offsets[last].min(1);
+            (offsets, strides, info.size() * 2, true)
+        }
+        Layout::Padded(row, before) => {
+            let mut size = 0;
+            for (plane, layout) in picture.planes.iter().enumerate() {
+                size += before;
+                (offsets[plane], strides[plane]) = (size, strides[plane] + row);
+                size += strides[plane] as usize * layout.height as usize;
+            }
+            (offsets, strides, size, true)
+        }
+    }
+}
+
+fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox) {
+    let [x, y, width, height] = roi.rect;
+    let mut meta = VideoRegionOfInterestMeta::add(buffer, roi.label.unwrap_or("none"), (x, y, width, height));
+    if roi.label.is_none() {
+        // SAFETY: the pointer is to the live meta that `meta` borrows mutably.
+        unsafe { (*meta.as_mut_ptr()).roi_type = 0 };
+    }
+    if let Some(confidence) = roi.confidence {
+        meta.add_param(gst::Structure::builder("detection").field("confidence", confidence).build());
+    }
+    if let Some(id) = roi.id {
+        meta.add_param(gst::Structure::builder("object_id").field("id", id).build());
+    }
+}
+
+/// Answers an allocation query.
+pub fn answer(query: &mut gst::query::Allocation, downstream: &Downstream) {
+    if downstream.takes_video_meta {
+        query.add_allocation_meta::<VideoMeta>(None);
+    }
+    let Some((padding, caps)) = downstream.pool_padding.zip(query.get_owned().0) else { return };
+    let Ok(info) = VideoInfo::from_caps(&caps) else { return };
+    if info.interlace_mode() == gst_video::VideoInterlaceMode::Alternate {
+        return;
+    }
+    let pool = VideoBufferPool::new();
+    let mut config = pool.config();
+    config.set_params(Some(&caps), info.size() as u32, 0, 0);
+    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
+    config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
+    config.set_video_alignment(&gst_video::VideoAlignment::new(padding, 4, padding, 8, &[31; 4]));
+    pool.set_config(config).ok();
+    query.add_allocation_pool(Some(&pool), info.size() as u32, 0, 0);
+}
