@@ -69,6 +69,7 @@ use gst_base::prelude::*;
 use gst_base::subclass::base_transform::{GenerateOutputSuccess, InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
+use super::notices::Notice;
 use super::ordinary_memory;
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
@@ -276,7 +277,17 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
-        allocation::decide_pool(&self.state, query)?;
+        allocation::decide_pool(&self.state, query).inspect_err(|_| {
+            // Not an error: GStreamer tries again. If that fails too, upstream ends with not-negotiated, which has no cause.
+            if self.state.with_stream(|stream| stream.notices.is_first(Notice::OutputPool)) == Some(true) {
+                gst::element_imp_warning!(
+                    self,
+                    gst::ResourceError::NoSpaceLeft,
+                    ("no buffer pool in CUDA memory can be configured for the output: the device is out of memory or \
+                         failed; streaming ends with not-negotiated unless that passes")
+                );
+            }
+        })?;
         // The base class configures the query's pool, and enables the metas that downstream supports.
         self.parent_decide_allocation(query)?;
         allocation::limit_in_flight(&self.state, query);

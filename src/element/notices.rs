@@ -30,6 +30,8 @@ pub enum Notice {
     Zone,
     /// A blur that leaves what it covers as it is.
     Unchanged,
+    /// No pool for output in CUDA memory.
+    OutputPool,
 }
 
 /// What has been said, and what is known of the frames for it.

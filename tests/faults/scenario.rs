@@ -10,7 +10,7 @@ use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{FrameMut, Plane, as_source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
-use gstcudagaussblur::filter::plan::{AlphaMode, Selection};
+use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 use super::cuda_frames::Context;
@@ -176,7 +176,7 @@ impl Scenario {
             }
             Work::Blur => {
                 let regions = vec![BlurRegion { rect, params: BlurParams::new(2.0, 0).unwrap() }];
-                Cover::Blur(BlurCover { planes: Selection::ALL, alpha: AlphaMode::Straight, regions })
+                Cover::Blur(BlurCover { planes: Selection::ALL, regions })
             }
             Work::Mosaic => {
                 let object = Area::from_corner(x.into(), y.into(), width.into(), height.into());
