@@ -1,6 +1,6 @@
 //! Whole lives of the element, made from seeds: properties, caps, buffers, metas, events, restarts and failures in any order.
-//! Every frame is judged by a plain rule and by its bytes. `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and
-//! `CUDAGAUSSBLUR_SEED=NUMBER` one life.
+//! Every frame is judged by a plain rule and by its bytes. `CUDAGAUSSBLUR_SEED=NUMBER` runs one life,
+//! `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and both run longer from this seed on.
 
 #[path = "lives/buffers.rs"]
 mod buffers;
@@ -84,10 +84,11 @@ fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&s
     // Worker threads stay while an engine is there; starting them takes longer than a life.
     let _threads = CpuEngine::new();
     let started = Instant::now();
-    let (only, longer) = (number("CUDAGAUSSBLUR_SEED"), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
+    let (first, longer) = (number("CUDAGAUSSBLUR_SEED"), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
+    let is_one = first.is_some() && longer.is_none();
     let mut totals = Totals::new();
     let mut failures: BTreeMap<String, String> = BTreeMap::new();
-    let mut seed = only.unwrap_or(1);
+    let mut seed = first.unwrap_or(1);
     loop {
         let steps = steps::life(seed, machine);
         if let Err(failure) = run::run(&steps, driver, &mut totals)
@@ -103,7 +104,7 @@ fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&s
             Some(longer) => started.elapsed() >= longer,
             None => seed >= lives,
         };
-        if only.is_some() || is_over || failures.len() >= MOST_FAILURES {
+        if is_one || is_over || failures.len() >= MOST_FAILURES {
             break;
         }
         seed += 1;
@@ -111,7 +112,7 @@ fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&s
     println!("{machine:?}, seeds to {seed}, {:.0} s:", started.elapsed().as_secs_f64());
     totals.iter().for_each(|(name, count)| println!("{count:8} {name}"));
     assert!(failures.is_empty(), "{}", failures.into_values().collect::<Vec<_>>().join("\n"));
-    if only.is_none() {
+    if !is_one {
         for name in MUST_OCCUR.iter().chain(also) {
             assert!(totals.contains_key(*name), "{name} did not occur");
         }
