@@ -1,7 +1,8 @@
 //! Every driver function that a stream calls, made to fail at each of its calls, once, for good, or with the device: on the
 //! fake CUDA driver (tests/fake_cuda), in every kind of memory, for whole frames and covered regions. No frame is lost, wrong
-//! or uncovered where the CPU can take over; elsewhere one error ends the stream. `CUDAGAUSSBLUR_FAULTS=all` runs every
-//! combination, otherwise every [`STEP`]-th runs; another value selects those whose name contains it.
+//! or uncovered where the CPU can take over; elsewhere one error ends the stream, or upstream's and a warning if no output pool
+//! can be made. `CUDAGAUSSBLUR_FAULTS=all` runs every combination, otherwise every [`STEP`]-th runs; another value selects
+//! those whose name contains it.
 
 mod common;
 #[path = "faults/cuda_frames.rs"]

@@ -52,7 +52,7 @@ fn settings_of_regions_without_regions() {
         (ZONES.to_owned(), "zones is set"),
         ("labels=face".to_owned(), "labels is set"),
         ("cover=fill".to_owned(), "cover is set"),
-        (format!("cover=mosaic labels=face {ZONES}"), "zones and labels and cover are set"),
+        (format!("cover=mosaic labels=face {ZONES}"), "zones, labels, cover are set"),
     ] {
         for sigma in ["", " sigma=0"] {
             let warning = the_warning(&format!("{properties}{sigma}"), 1, None);
@@ -84,11 +84,13 @@ fn no_zones_and_no_detector() {
     assert!(warning.contains("region-mode=outside has shown nothing for 2 s"), "{warning}");
     no_warning(&format!("region-mode=inside {ZONES}"), 200, None);
     no_warning("region-mode=inside on-missing=pass", 200, Some("face"));
-    // The warning about the first frame says it already.
-    for on_missing in ["cover", "drop"] {
+    for (on_missing, verb) in [("cover", "covered"), ("drop", "dropped")] {
         let warning = the_warning(&format!("region-mode=inside on-missing={on_missing}"), frames, None);
-        assert!(warning.contains("has no detector metas"), "{warning}");
+        assert!(warning.contains(&format!("on-missing={on_missing} has {verb} every frame for 2 s")), "{warning}");
     }
+    // The warning about the first frame says it already.
+    let warning = the_warning("region-mode=outside", frames, None);
+    assert!(warning.contains("has no detector metas: it is covered as a whole"), "{warning}");
     // Without another source there is nothing to wait for.
     let warning = the_warning("region-mode=inside region-sources=zones", 1, None);
     assert!(warning.contains("zones is empty, and region-sources names no detections"), "{warning}");
@@ -96,48 +98,136 @@ fn no_zones_and_no_detector() {
     assert!(warning.contains("zones is set, but region-sources does not name zones"), "{warning}");
 }
 
-/// A clip that ends before the two seconds are over.
+/// Neither a few long frames nor frames that claim to last no time.
+#[test]
+fn two_seconds_are_ten_frames_and_pass_without_durations() {
+    let picture = noise(&caps(), 1);
+    for (duration, expected) in [(gst::ClockTime::from_seconds(10), 10), (gst::ClockTime::ZERO, 50)] {
+        let mut blur = started("region-mode=inside");
+        let mut pushed = 0;
+        while blur.bus.pop_filtered(&[gst::MessageType::Warning]).is_none() {
+            let mut input = buffer(&caps(), &picture);
+            input.make_mut().set_duration(duration);
+            blur.harness.push_and_pull(input).unwrap();
+            pushed += 1;
+        }
+        assert_eq!(pushed, expected);
+    }
+}
+
+#[test]
+fn settings_that_change_are_looked_at_again() {
+    let set = |blur: &Blur, name: &str, value: &str| blur.element.set_property_from_str(name, value);
+    // Labels that no longer match.
+    let mut blur = started("region-mode=inside labels=face");
+    assert_eq!(warnings(&mut blur, 5, Some("face")), [""; 0]);
+    set(&blur, "labels", "fase");
+    let found = warnings(&mut blur, 60, Some("face"));
+    assert!(matches!(&found[..], [one] if one.contains("labels=fase")), "{found:?}");
+    // The cure that a warning named.
+    let mut blur = started("region-mode=outside");
+    assert_eq!(warnings(&mut blur, 2, None).len(), 1);
+    set(&blur, "region-mode", "inside");
+    set(&blur, "on-missing", "pass");
+    let found = warnings(&mut blur, 60, None);
+    assert!(matches!(&found[..], [one] if one.contains("region-mode=inside has covered nothing")), "{found:?}");
+    // Sources without zones.
+    let mut blur = started("region-mode=inside");
+    assert_eq!(warnings(&mut blur, 2, Some("face")), [""; 0]);
+    set(&blur, "region-sources", "zones");
+    let found = warnings(&mut blur, 2, Some("face"));
+    assert!(matches!(&found[..], [one] if one.contains("zones is empty")), "{found:?}");
+    // Zones that are gone: it was covered until then.
+    let mut blur = started(&format!("region-mode=inside {ZONES}"));
+    assert_eq!(warnings(&mut blur, 100, None), [""; 0]);
+    set(&blur, "zones", "<>");
+    assert_eq!(warnings(&mut blur, 49, None), [""; 0]);
+    assert_eq!(warnings(&mut blur, 1, None).len(), 1);
+    // One cause after the other.
+    let mut blur = started("region-mode=inside planes=luma");
+    assert_eq!(warnings(&mut blur, 2, Some("face")).len(), 1);
+    set(&blur, "strength", "0");
+    set(&blur, "kernel-size", "1");
+    let found = warnings(&mut blur, 2, Some("face"));
+    assert!(matches!(&found[..], [one] if one.contains("luma") && one.contains("set kernel-size=0")), "{found:?}");
+}
+
+/// A detector that was there while the whole picture was blurred.
+#[test]
+fn detectors_are_remembered_from_whole_frames() {
+    let mut blur = started("sigma=3");
+    assert_eq!(warnings(&mut blur, 2, Some("face")), [""; 0]);
+    blur.element.set_property_from_str("region-mode", "inside");
+    let found = warnings(&mut blur, 1, None);
+    assert!(matches!(&found[..], [one] if one.contains("it is covered as a whole")), "{found:?}");
+}
+
+/// A clip that ends before the two seconds or the sixty detections are over.
 #[test]
 fn a_short_clip_says_it_at_its_end() {
-    for (label, zones, expected) in [(None, "", 1), (Some("face"), "", 0), (None, ZONES, 0)] {
-        let mut blur = started(&format!("region-mode=inside on-missing=pass {zones}"));
+    let late = "zones=<[zone,x=0.1,y=0.1,width=0.3,height=0.4,start=3600000000000]>";
+    for (label, properties, expected) in [
+        (None, "on-missing=pass", "has covered nothing up to the end of the stream"),
+        (Some("face"), "on-missing=pass", ""),
+        (None, ZONES, ""),
+        (Some("face"), "labels=faces", "none of the 5 detections so far counts"),
+        (None, late, "no zone was active in any frame"),
+        (None, "region-mode=frame region-sources=zones", ""),
+    ] {
+        let mut blur = started(&format!("region-mode=inside {properties}"));
         assert_eq!(warnings(&mut blur, 5, label), [""; 0]);
         blur.harness.push_event(gst::event::Eos::new());
         let found = blur.messages(gst::MessageType::Warning);
-        assert_eq!(found.len(), expected, "{found:?}");
-        assert!(found.iter().all(|warning| warning.contains("has covered nothing up to the end of the stream")));
+        match &found[..] {
+            [] => assert!(expected.is_empty(), "{properties}"),
+            [one] => assert!(!expected.is_empty() && one.contains(expected), "{properties}: {one}"),
+            more => panic!("{more:?}"),
+        }
     }
 }
 
 #[test]
 fn detections_of_which_none_counts() {
     let warning = the_warning("region-mode=inside labels=faces", 60, Some("face"));
-    assert!(warning.contains("none of the first 60 detections counts: labels=faces"), "{warning}");
-    assert!(warning.contains("they were face;"), "{warning}");
+    assert!(warning.contains("none of the 60 detections so far counts with labels=faces"), "{warning}");
+    assert!(warning.contains("they were labelled face, with no confidence;"), "{warning}");
     no_warning("region-mode=inside labels=faces", 59, Some("face"));
     no_warning("region-mode=inside labels=Face", 200, Some("face"));
-    // Other labels are given the same time.
-    let mut blur = started("region-mode=inside labels=faces");
-    assert_eq!(warnings(&mut blur, 59, Some("face")), [""; 0]);
-    blur.element.set_property("labels", "plate");
-    assert_eq!(warnings(&mut blur, 59, Some("face")), [""; 0]);
-    assert_eq!(warnings(&mut blur, 1, Some("face")).len(), 1);
+    let warning = the_warning("region-mode=outside min-confidence=0.5", 60, Some("face"));
+    assert!(warning.contains("an unknown label or confidence that is asked for"), "{warning}");
 
-    let mut blur = started("region-mode=inside min-confidence=0.9 labels=face");
     let picture = noise(&caps(), 1);
-    for frame in 0..60 {
-        let mut input = buffer(&caps(), &picture);
-        for (label, confidence) in [("face", 0.25 + f64::from(frame) / 200.0), ("cat", 1.0)] {
-            let mut meta = VideoRegionOfInterestMeta::add(input.make_mut(), label, (8, 8, 9, 9));
-            meta.add_param(gst::Structure::builder("detection").field("confidence", confidence).build());
+    /// Label, place and confidence.
+    type Found = (&'static str, (u32, u32, u32, u32), Option<f64>);
+    let of_boxes = |properties: &str, boxes: &[Found], frames: u64| {
+        let mut blur = started(properties);
+        for _ in 0..frames {
+            let mut input = buffer(&caps(), &picture);
+            for (label, place, confidence) in boxes {
+                let mut meta = VideoRegionOfInterestMeta::add(input.make_mut(), label, *place);
+                let param = |value: f64| gst::Structure::builder("detection").field("confidence", value).build();
+                confidence.iter().for_each(|value| meta.add_param(param(*value)));
+            }
+            blur.push(input);
         }
-        blur.push(input);
-    }
-    let found = blur.messages(gst::MessageType::Warning);
-    assert!(
-        matches!(&found[..], [one] if one.contains("min-confidence=0.9, but the highest confidence was 0.39")),
-        "{found:?}"
+        blur.messages(gst::MessageType::Warning)
+    };
+    let place = (8, 8, 9, 9);
+    let found = of_boxes(
+        "region-mode=inside min-confidence=0.9 labels=face",
+        &[("face", place, Some(0.5)), ("cat", place, Some(0.75))],
+        30,
     );
+    let expected = "min-confidence=0.9: they were labelled cat, face, with a confidence of up to 0.75";
+    assert!(matches!(&found[..], [one] if one.contains(expected)), "{found:?}");
+    // A detector that says that it found nothing, by a box of no size.
+    let nothing = ("nothing", (0, 0, 0, 0), None);
+    assert_eq!(of_boxes("region-mode=inside labels=face", &[nothing], 100), [""; 0]);
+    let found = of_boxes("region-mode=inside min-confidence=0.9", &[nothing, ("face", place, Some(0.5))], 60);
+    assert_eq!(found.len(), 1, "{found:?}");
+    // A detector that works on a larger picture.
+    let found = of_boxes("region-mode=inside", &[("face", (1000, 1000, 50, 50), None)], 60);
+    assert!(matches!(&found[..], [one] if one.contains("outside of the picture of 64x48")), "{found:?}");
 }
 
 #[test]
@@ -147,7 +237,7 @@ fn zones_whose_times_are_seconds() {
         if is_doubtful {
             let warning = the_warning(&zones, 1, None);
             assert!(warning.contains(&format!("zone 1 has {field}")) && warning.contains("nanoseconds"), "{warning}");
-            assert!(warning.ends_with(&format!("{field}000000000")), "{warning}");
+            assert!(warning.ends_with("1 s is 1000000000"), "{warning}");
         } else {
             no_warning(&zones, 200, None);
         }
@@ -157,10 +247,28 @@ fn zones_whose_times_are_seconds() {
 }
 
 #[test]
-fn blurs_that_leave_a_region_as_it_is() {
+fn blurs_that_do_not_change_a_region() {
     let warning = the_warning("region-mode=inside planes=luma", 1, Some("face"));
-    assert!(warning.contains("leaves chroma of what it covers as it is, because planes selects luma"), "{warning}");
-    let warning = the_warning("region-mode=inside strength=0 sigma=0.1", 1, Some("face"));
-    assert!(warning.contains("sigma=0.1, kernel-size=0 and strength=0"), "{warning}");
+    assert!(warning.ends_with("in what it covers, because planes leaves out chroma; set planes=all"), "{warning}");
+    for (properties, cause, cure) in [
+        (
+            "region-mode=inside strength=0 sigma=0.1",
+            "sigma=0.1, kernel-size=0, strength=0",
+            "increase sigma or strength",
+        ),
+        (
+            "region-mode=inside strength=0 kernel-size=1",
+            "kernel-size=1",
+            "set kernel-size=0, or increase sigma or strength",
+        ),
+        ("region-mode=outside sigma=0.1", "sigma=0.1, kernel-size=0 are", "increase sigma"),
+    ] {
+        let warning = the_warning(properties, 1, Some("face"));
+        assert!(warning.contains(cause) && warning.ends_with(cure), "{warning}");
+    }
     no_warning("region-mode=inside", 200, Some("face"));
+    // Each cause is one warning.
+    let mut blur = started("region-mode=inside strength=0 sigma=0 planes=luma");
+    let found = warnings(&mut blur, 3, Some("face"));
+    assert_eq!(found.len(), 2, "{found:?}");
 }

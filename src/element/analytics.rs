@@ -196,7 +196,7 @@ impl Library {
                 .any(|(from, to)| unsafe { (self.get_relation)(detection.meta, *from, *to) } != 0)
         };
         Some(Detection {
-            is_exact: width >= 0 && height >= 0 && angle.is_finite(),
+            certain: (width >= 0 && height >= 0 && angle.is_finite()).then_some(area),
             // SAFETY: `entry` is an object detection of a live meta.
             label: label_text(unsafe { (self.detection_label)(entry) }),
             confidence: confidence(certainty.into()),

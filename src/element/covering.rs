@@ -8,9 +8,9 @@ use gst_base::prelude::*;
 use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
 use super::hold::FrameTime;
-use super::notices::{self, Notice};
+use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
-use super::region_settings::RegionMode;
+use super::region_settings::OnMissing;
 use super::regions::FrameRegions;
 use super::settings::Settings;
 use super::state::SharedState;
@@ -20,8 +20,6 @@ use super::zones::StreamSpan;
 use super::{detector_metas, reporting};
 use crate::engine::{Backend, Cover};
 use crate::filter::frame::Side;
-use crate::filter::plan::Selection;
-use crate::filter::regions::Area;
 
 /// Decides what is done with a frame, by its metas and the previous frames.
 pub fn decide(
@@ -35,14 +33,10 @@ pub fn decide(
     let Some(format) = stream.format.clone() else { return };
     let regions = &*settings.regions;
     let mut found = detector_metas::read(buffer, regions.sources);
-    if format.is_alternate() {
-        // A detector may count rows of the field or of the frame, and no meta says which: both places are covered, and what
-        // is in both is shown.
-        let both = if regions.mode == RegionMode::Outside { Area::intersection } else { Area::union };
-        found.detections.iter_mut().for_each(|found| found.area = both(found.area, found.area.in_field()));
-    }
+    let (size, is_field) = (format.picture_size(), format.is_alternate());
+    found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let times = times(element, buffer);
-    let duration = times.duration.or_else(|| format.duration(1));
+    let duration = times.duration.filter(|duration| !duration.is_zero()).or_else(|| format.duration(1));
     let nanoseconds = gst::ClockTime::nseconds;
     let time = FrameTime {
         timestamp: times.timestamp.map(nanoseconds),
@@ -50,12 +44,13 @@ pub fn decide(
         is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
     };
     let span = stream_span(element, times.timestamp, duration);
-    reporting::warn(element, stream.notices.of_regions(regions, &found, time.duration, format.picture_size()));
-    let decision = stream.tracker.update(regions, found, time, span, format.picture_size());
-    // With on-missing=pass a frame is passed on because the property says so.
-    let is_missing = decision.is_missing && !matches!(decision.regions, FrameRegions::Regions(_) | FrameRegions::Error);
-    let is_warned = is_missing && stream.notices.is_first(Notice::Missing);
+    reporting::warn(element, stream.notices.of_regions(regions, &found, time.duration, size));
+    let decision = stream.tracker.update(regions, found, time, span, size);
+    // Any other value than auto asks for what becomes of a frame, unless its metas cannot be read.
     let is_unreadable = decision.is_unreadable;
+    let is_unasked = decision.is_missing && (is_unreadable || regions.on_missing == OnMissing::Auto);
+    let is_acted_on = !matches!(decision.regions, FrameRegions::Regions(_) | FrameRegions::Error);
+    let is_warned = is_unasked && is_acted_on && stream.notices.is_first(Notice::Missing);
     let warn = |consequence: &str| {
         if is_warned {
             warn_of_missing(element, is_unreadable, consequence, &times);
@@ -78,21 +73,19 @@ pub fn decide(
         FrameRegions::Error => stream.pending_error = Some(FrameFailure::NoDetection),
         covered => {
             let cover = FrameCover::new(regions, stream.options, covered, decision.is_missing, &format);
-            let unchanged = stream.notices.of_cover(settings, &cover);
-            match cover.unchanged {
-                Selection::NONE => warn("it is covered as a whole"),
-                channels if is_warned => {
-                    warn(&format!("it is not covered, because {}", notices::unchanged(settings, channels)));
-                }
-                _ => reporting::warn(element, unchanged),
-            }
+            warn(match cover.covered() {
+                "nothing" => "it is not covered",
+                "partly" => "it is covered in part",
+                _ => "it is covered as a whole",
+            });
+            reporting::warn(element, stream.notices.of_cover(settings, &cover));
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
             stream.task = FrameTask::Cover(cover, message);
         }
     }
 }
 
-/// Warns of the first frame that no detector has looked at.
+/// Warns of the first frame without readable detector metas.
 fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, consequence: &str, times: &MessageTimes) {
     let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
     let (cause, cure) = if is_unreadable {
@@ -127,8 +120,8 @@ fn times(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> MessageT
     }
 }
 
-/// The stream times from which on and before which a frame is shown. Both ends are converted, because an applied rate scales
-/// and reverses time. `None` if its time is not known.
+/// The stream-time interval of a frame. Both ends are converted, because an applied rate scales and reverses time. `None` if
+/// its time is not known.
 fn stream_span(
     element: &gst_base::BaseTransform,
     timestamp: Option<gst::ClockTime>,

@@ -12,12 +12,23 @@ pub struct Detection {
     pub label: Option<String>,
     /// How certain the detector is, 0 to 1; `None` if it does not say.
     pub confidence: Option<f32>,
-    /// Where it is, in luma samples of the frame.
+    /// Where it may be, in luma samples of the frame: what is covered.
     pub area: Area,
-    /// Whether the detector says exactly where that is; otherwise `area` is the box around what it may mean.
-    pub is_exact: bool,
+    /// What is certainly the object's, of which nothing else may be shown; `None` if the detector does not say exactly.
+    pub certain: Option<Area>,
     /// The number that a tracker gave the object, the same in every frame.
     pub tracking_id: Option<u64>,
+}
+
+impl Detection {
+    /// Takes what is known of the picture into account: its `size` (width, height), and whether it is one field, in whose rows or
+    /// in those of a frame the detector may count.
+    pub fn place_in(&mut self, size: (u32, u32), is_field: bool) {
+        let read = |area: Area| if is_field { area.in_field() } else { area };
+        let is_plausible = |area: &Area| read(*area).is_plausible(size);
+        self.certain = self.certain.filter(is_plausible).map(|area| area.intersection(read(area)));
+        self.area = self.area.union(read(self.area));
+    }
 }
 
 /// A confidence as a detector reports it. `None` for anything but a number from 0 to 1: some detectors report -1 or a
@@ -86,6 +97,24 @@ mod tests {
             assert_eq!(labels.select(label), selected, "{text:?} {label:?}");
             assert_eq!(labels.text(), text);
         }
+    }
+
+    #[test]
+    fn only_what_is_certain_of_a_box_is_shown() {
+        let placed = |rows: [f64; 2], certain: bool, is_field| {
+            let area = Area { left: 10.0, right: 20.0, top: rows[0], bottom: rows[1] };
+            let mut detection =
+                Detection { label: None, confidence: None, area, certain: certain.then_some(area), tracking_id: None };
+            detection.place_in((100, 50), is_field);
+            let rows = |area: Area| [area.top, area.bottom];
+            (rows(detection.area), detection.certain.map(rows))
+        };
+        assert_eq!(placed([4.0, 20.0], true, false), ([4.0, 20.0], Some([4.0, 20.0])));
+        assert_eq!(placed([4.0, 20.0], false, false), ([4.0, 20.0], None));
+        assert_eq!(placed([4.0, 20.0], true, true), ([2.0, 20.0], Some([4.0, 10.0])));
+        assert_eq!(placed([-50.0, 51.0], true, false), ([-50.0, 51.0], None), "more than two pictures");
+        assert_eq!(placed([0.0, 200.0], true, true), ([0.0, 200.0], Some([0.0, 100.0])));
+        assert_eq!(placed([0.0, 201.0], true, true), ([0.0, 201.0], None));
     }
 
     #[test]

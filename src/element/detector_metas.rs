@@ -61,13 +61,14 @@ fn roi_detection(meta: &gst::MetaRef<gst_video::VideoRegionOfInterestMeta>) -> D
     // SAFETY: the pointer is to the live meta that `meta` borrows.
     let label = unsafe { (*meta.as_ptr()).roi_type };
     let tracking_id = meta.param("object_id").and_then(|param| param.get::<i32>("id").ok());
+    // The meta has no signed corner: producers wrap the one of an object that is partly left of or above the frame.
+    let area = Area::from_corner(x.cast_signed().into(), y.cast_signed().into(), width.into(), height.into());
     Detection {
         // Not the meta's own method, which has no answer for the quark 0.
         label: analytics::label_text(label),
         confidence: roi_confidence(meta),
-        // The meta has no signed corner: producers wrap the one of an object that is partly left of or above the frame.
-        area: Area::from_corner(x.cast_signed().into(), y.cast_signed().into(), width.into(), height.into()),
-        is_exact: true,
+        area,
+        certain: Some(area),
         tracking_id: tracking_id.and_then(|id| u64::try_from(id).ok()),
     }
 }
@@ -103,7 +104,7 @@ mod tests {
         let found = read(&buffer, RegionSources::ROI | RegionSources::ANALYTICS);
         let area = Area { left: 1.0, top: 2.0, right: 31.0, bottom: 2.0 + f64::from(u32::MAX) };
         let label = Some("face".to_owned());
-        let detection = Detection { label, confidence: None, area, is_exact: true, tracking_id: None };
+        let detection = Detection { label, confidence: None, area, certain: Some(area), tracking_id: None };
         assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection] });
 
         let not_asked = Found { looked: Looked::NotAsked, detections: vec![] };

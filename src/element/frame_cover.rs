@@ -45,7 +45,7 @@ pub struct FrameCover {
     pub regions: Vec<FrameRegion>,
     /// The part of the picture of which nothing is left as it is, 0 to 1.
     pub covered_area: f64,
-    /// The channels of which the blur leaves samples as they are that it should cover. What stays of alpha counts for nothing.
+    /// Channels that the blur should cover but does not change in some region. Alpha is not reported.
     pub unchanged: Selection,
     /// Whether a detector should have looked at the frame, and did not.
     pub is_missing: bool,

@@ -145,7 +145,7 @@ fn merge_oldest(vanished: &mut Vec<Covered>) {
             label: None,
             confidence: None,
             area: one.detection.area.union(other.detection.area),
-            is_exact: false,
+            certain: None,
             tracking_id: None,
         },
         age: one.age.min(other.age),
@@ -164,7 +164,7 @@ mod tests {
 
     fn object(label: &str, tracking_id: Option<u64>, x: f64) -> Detection {
         let area = Area::from_corner(x, 100.0, 60.0, 60.0);
-        Detection { label: Some(label.to_owned()), confidence: None, area, is_exact: true, tracking_id }
+        Detection { label: Some(label.to_owned()), confidence: None, area, certain: Some(area), tracking_id }
     }
 
     fn face(x: f64) -> Detection {

@@ -283,8 +283,10 @@ impl BaseTransformImpl for CudaGaussBlur {
                 gst::element_imp_warning!(
                     self,
                     gst::ResourceError::NoSpaceLeft,
-                    ("no buffer pool in CUDA memory can be configured for the output: the device is out of memory or \
-                         failed; streaming ends with not-negotiated unless that passes")
+                    (
+                        "no buffer pool in CUDA memory can be configured for the output: the device is out of memory or \
+                         failed; if trying again fails too, streaming ends with not-negotiated; free memory of the device"
+                    )
                 );
             }
         })?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `on-missing`: what becomes of a frame that no detector has looked at.
+//! `on-missing`: what becomes of a frame without readable detector metas.
 
 use super::detector_metas::Looked;
 use super::region_settings::{OnMissing, RegionMode};
@@ -30,6 +30,11 @@ impl Detectors {
         self.seen && matches!(looked, Looked::No | Looked::Unreadable)
     }
 
+    /// Notes whether a detector looked at a frame about which nothing is decided.
+    pub fn note(&mut self, looked: Looked) {
+        self.seen |= matches!(looked, Looked::Yes | Looked::Unreadable);
+    }
+
     /// Decides about the next frame.
     ///
     /// `auto` cannot tell a detector that fell silent from one that attaches nothing when it finds nothing. The metas of
@@ -44,20 +49,12 @@ impl Detectors {
     /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector. With
     /// region-mode=outside it covers these too, because there a detection is what a frame may show.
     pub fn decide(&mut self, mode: RegionMode, on_missing: OnMissing, looked: Looked) -> Decision {
+        self.note(looked);
         match looked {
-            Looked::NotAsked => return Decision::Regions,
-            Looked::Yes => {
-                self.seen = true;
-                return Decision::Regions;
-            }
+            Looked::NotAsked | Looked::Yes => return Decision::Regions,
             // A detector exists, but what it found is unknown, which is not nothing.
-            Looked::Unreadable => {
-                self.seen = true;
-                if on_missing == OnMissing::Pass {
-                    return Decision::Whole;
-                }
-            }
-            Looked::No => (),
+            Looked::Unreadable if on_missing == OnMissing::Pass => return Decision::Whole,
+            Looked::Unreadable | Looked::No => (),
         }
         match on_missing {
             OnMissing::Auto if self.seen || mode == RegionMode::Outside => Decision::Whole,

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Warnings about settings that cover nothing, or less than their words say. Each is given once from start to stop.
-//! Whatever is seen of a stream is a detection: what no detector found, nobody has counted.
+//! What the bus and the log say once from start to stop, and the texts about settings that cover nothing, or less than they
+//! suggest.
 
 use std::collections::BTreeSet;
 
 use super::detector_metas::{Found, Looked};
-use super::frame_cover::FrameCover;
-use super::region_settings::{Cover, RegionMode, RegionSettings, RegionSources};
+use super::frame_cover::{Extent, FrameCover};
+use super::region_settings::{Cover, OnMissing, RegionMode, RegionSettings, RegionSources};
+use super::regions::{FrameRegion, Origin};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
+use crate::filter::regions::Region;
 
 /// What is said once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Notice {
     /// The kernel is too small for sigma, which only the log says.
     KernelSize,
-    /// A frame that no detector has looked at is covered or dropped.
+    /// A frame without readable detector metas is covered or dropped.
     Missing,
     /// Settings of regions, with region-mode=frame.
     WholeFrames,
@@ -28,8 +30,12 @@ pub enum Notice {
     ZonesLeftOut,
     /// A zone that covers less than its words say.
     Zone,
-    /// A blur that leaves what it covers as it is.
-    Unchanged,
+    /// Zones that no frame was in the time of.
+    IdleZones,
+    /// A blur of which planes leaves out channels.
+    PlanesLeftOut,
+    /// A blur that does not change what it covers.
+    BlurTooSmall,
     /// No pool for output in CUDA memory.
     OutputPool,
 }
@@ -40,29 +46,34 @@ pub struct Notices {
     given: BTreeSet<Notice>,
     /// Whether region-mode was other than frame: then settings of regions are for later.
     has_had_regions: bool,
-    /// Nanoseconds of the frames so far with a region-mode other than frame.
+    /// Frames since the last one with zones, and their duration in nanoseconds.
+    frames: u64,
     waited: u64,
-    /// Whether a detector has looked at a frame.
+    /// Whether there was a meta of a detector.
     has_detector: bool,
-    selected: Selected,
+    /// Whether a zone was active, or a whole frame covered.
+    has_active_zone: bool,
+    tally: DetectionTally,
 }
 
-/// Which of the detections counted.
+/// The detections so far, unless one of them counted. Boxes of no size are none: they say that a detector found nothing.
 #[derive(Debug, Default)]
-struct Selected {
+struct DetectionTally {
     /// The settings that chose them; others begin anew.
-    by: (String, f64),
+    by: (RegionMode, String, f64),
     detections: u32,
-    has_any: bool,
+    /// Those that would count if the picture had a part of them.
+    beyond: u32,
+    has_counted: bool,
     labels: BTreeSet<String>,
-    /// Of the detections whose label is selected.
     most_certain: Option<f32>,
 }
 
-/// After this time without zones and detections, in nanoseconds, there is a warning.
-const PATIENCE: u64 = 2_000_000_000;
-/// The duration of a frame of which it is not known.
-const FRAME: u64 = PATIENCE / 60;
+/// After this time without zones and detections, in nanoseconds, and so many frames, there is a warning.
+const WARN_AFTER: u64 = 2_000_000_000;
+const WARN_AFTER_FRAMES: u64 = 10;
+/// The duration of a frame of which it is not known, in nanoseconds.
+const ASSUMED_FRAME: u64 = WARN_AFTER / 60;
 /// After so many detections of which none counts, there is a warning.
 const ENOUGH_DETECTIONS: u32 = 60;
 /// Most labels that are named.
@@ -95,7 +106,7 @@ impl Notices {
                 ("cover", settings.cover != Cover::Blur),
             ];
             let set: Vec<&str> = set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
-            let (names, verb) = (set.join(" and "), if set.len() == 1 { "is" } else { "are" });
+            let (names, verb) = (set.join(", "), if set.len() == 1 { "is" } else { "are" });
             (!set.is_empty()).then(|| {
                 format!(
                     "{names} {verb} set, but region-mode=frame ignores that and blurs the whole picture by sigma; set \
@@ -105,7 +116,7 @@ impl Notices {
         })
     }
 
-    /// What to warn of before a frame that lasts for `duration` nanoseconds is covered: `found` is what detectors attached,
+    /// What to warn of before a frame that lasts for `duration` nanoseconds is covered; `found` is what detectors attached,
     /// whatever counts of it, and `size` the picture's.
     pub fn of_regions(
         &mut self,
@@ -115,105 +126,157 @@ impl Notices {
         size: (u32, u32),
     ) -> Vec<String> {
         self.has_had_regions = true;
-        self.waited = self.waited.saturating_add(duration.unwrap_or(FRAME));
+        let duration = duration.filter(|duration| *duration > 0).unwrap_or(ASSUMED_FRAME);
+        (self.frames, self.waited) = match has_zones(settings) {
+            true => (0, 0),
+            false => (self.frames + 1, self.waited.saturating_add(duration)),
+        };
         self.has_detector |= matches!(found.looked, Looked::Yes | Looked::Unreadable);
-        self.selected.add(settings, found, size);
-        let has_waited = self.waited >= PATIENCE;
+        self.tally.add(settings, found, size);
+        let has_waited = self.waited >= WARN_AFTER && self.frames >= WARN_AFTER_FRAMES;
+        let is_enough = self.tally.detections >= ENOUGH_DETECTIONS;
         let texts = [
-            self.once(Notice::Zone, || settings.zones.doubt()),
+            self.once(Notice::Zone, || settings.zones.suspicious()),
             self.once(Notice::ZonesLeftOut, || zones_left_out(settings)),
             self.no_regions(settings, has_waited, "for 2 s"),
-            self.none_counts(settings),
+            self.none_counts(settings, is_enough, size),
         ];
         texts.into_iter().flatten().collect()
     }
 
-    /// What to warn of at the end of a stream.
-    pub fn at_end(&mut self, settings: &RegionSettings) -> Option<String> {
-        let is_short = self.waited > 0 && settings.mode != RegionMode::Frame;
-        self.no_regions(settings, is_short, "up to the end of the stream")
+    /// What to warn of at the end of a stream of pictures of `size`.
+    pub fn at_end(&mut self, settings: &RegionSettings, size: (u32, u32)) -> Vec<String> {
+        if settings.mode == RegionMode::Frame || !self.has_had_regions {
+            return Vec::new();
+        }
+        let (has_frames, has_detections) = (self.frames > 0, self.tally.detections > 0);
+        let is_idle = has_zones(settings) && !self.has_active_zone;
+        let texts = [
+            self.no_regions(settings, has_frames, "up to the end of the stream"),
+            self.none_counts(settings, has_detections, size),
+            self.once(Notice::IdleZones, || {
+                is_idle.then(|| {
+                    "no zone was active in any frame: start and end are stream times in nanoseconds; compare them with the \
+                     times of the stream"
+                        .to_owned()
+                })
+            }),
+        ];
+        texts.into_iter().flatten().collect()
     }
 
     fn no_regions(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
-        let has_zones = settings.sources.contains(RegionSources::ZONES) && !settings.zones.as_slice().is_empty();
-        let has_sources = settings.sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS);
-        // Without another source there is nothing to wait for. That frames lack detections may have been said already.
-        let is_known = has_sources && self.given.contains(&Notice::Missing);
-        if has_zones || self.has_detector || is_known || has_sources && !is_due {
+        let has_detections = settings.sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS);
+        if has_zones(settings) || self.given.contains(&Notice::ZonesLeftOut) {
             return None;
         }
-        self.once(Notice::NoRegions, || {
-            let mode = settings.mode;
-            let outcome = if mode == RegionMode::Outside { "shown" } else { "covered" };
-            let name = if mode == RegionMode::Outside { "outside" } else { "inside" };
-            Some(if has_sources {
-                format!(
-                    "region-mode={name} has {outcome} nothing {since}: there are no zones, and no frame had a meta of a \
-                     detector; set zones, or put cudagaussblur right after a detector, and check that the detector has its \
-                     model"
-                )
-            } else {
-                format!(
-                    "region-mode={name} has nothing that can be {outcome}: zones is empty, and region-sources names no \
+        let (mode, covered) =
+            if settings.mode == RegionMode::Outside { ("outside", "shown") } else { ("inside", "covered") };
+        if !has_detections {
+            // There is nothing to wait for.
+            return self.once(Notice::NoRegions, || {
+                Some(format!(
+                    "region-mode={mode} has nothing that can be {covered}: zones is empty, and region-sources names no \
                      detections; set zones, or add roi or analytics to region-sources"
-                )
-            })
+                ))
+            });
+        }
+        if self.has_detector || !is_due {
+            return None;
+        }
+        let outcome = match settings.on_missing {
+            // The warning about the first frame or the error says it.
+            OnMissing::Auto if settings.mode == RegionMode::Outside => return None,
+            OnMissing::Error => return None,
+            OnMissing::Cover => format!("on-missing=cover has covered every frame {since}"),
+            OnMissing::Drop => format!("on-missing=drop has dropped every frame {since}"),
+            OnMissing::Auto | OnMissing::Pass => format!("region-mode={mode} has {covered} nothing {since}"),
+        };
+        self.once(Notice::NoRegions, || {
+            Some(format!(
+                "{outcome}: there are no zones, and no frame had a detector's meta of the kinds that region-sources names; set \
+                 zones, or put cudagaussblur right after a detector, and check that the detector has its model (a detector \
+                 that attaches nothing when it finds nothing gives this warning too)"
+            ))
         })
     }
 
-    fn none_counts(&mut self, settings: &RegionSettings) -> Option<String> {
-        let Selected { detections, has_any, labels, most_certain, .. } = &self.selected;
-        if *has_any || *detections < ENOUGH_DETECTIONS || self.given.contains(&Notice::NoneCounts) {
+    fn none_counts(&mut self, settings: &RegionSettings, is_due: bool, (width, height): (u32, u32)) -> Option<String> {
+        if self.tally.has_counted || !is_due || self.given.contains(&Notice::NoneCounts) {
             return None;
         }
-        let seen = match labels.len() {
-            0 => "they had no labels".to_owned(),
-            _ => format!("they were {}", labels.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
-        };
-        let text = match most_certain {
-            Some(certainty) => format!(
-                "none of the first {ENOUGH_DETECTIONS} detections counts: min-confidence={}, but the highest confidence \
-                 was {certainty}; lower min-confidence",
-                settings.min_confidence
-            ),
-            None => format!(
-                "none of the first {ENOUGH_DETECTIONS} detections counts: labels={}, min-confidence={}, but {seen}; set \
-                 labels to what shall count",
+        let DetectionTally { detections, beyond, labels, most_certain, .. } = &self.tally;
+        let text = if beyond == detections {
+            format!(
+                "all {detections} detections so far lie outside of the picture of {width}x{height}; check the size of the \
+                 pictures that the detector works on"
+            )
+        } else {
+            let labels = match labels.len() {
+                0 => "had no label".to_owned(),
+                _ => format!("were labelled {}", labels.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
+            };
+            let confidence =
+                most_certain.map_or("no confidence".to_owned(), |most| format!("a confidence of up to {most}"));
+            let doubt = match settings.mode {
+                RegionMode::Outside => {
+                    "; with region-mode=outside an unknown label or confidence that is asked for, and a box of more than \
+                     twice the picture's size, do not count"
+                }
+                _ => "",
+            };
+            format!(
+                "none of the {detections} detections so far counts with labels={} and min-confidence={}: they {labels}, \
+                 with {confidence}{doubt}; change labels or min-confidence",
                 settings.labels.text(),
                 settings.min_confidence
-            ),
+            )
         };
         self.once(Notice::NoneCounts, || Some(text))
     }
 
-    /// What to warn of where a blur leaves what it covers as it is.
-    pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover) -> Option<String> {
-        if cover.unchanged == Selection::NONE {
-            return None;
-        }
-        self.once(Notice::Unchanged, || Some(unchanged(settings, cover.unchanged)))
+    /// What to warn of where a blur does not change what it covers.
+    pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover) -> Vec<String> {
+        let is_zone = |region: &FrameRegion| region.origin == Origin::Zone;
+        self.has_active_zone |= cover.extent == Extent::Frame || cover.regions.iter().any(is_zone);
+        let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
+        let left_out = cover.unchanged.without(selected);
+        let too_small = cover.unchanged.without(left_out);
+        let texts = [
+            self.once(Notice::PlanesLeftOut, || planes_left_out(left_out)),
+            self.once(Notice::BlurTooSmall, || blur_too_small(settings, too_small)),
+        ];
+        texts.into_iter().flatten().collect()
     }
 }
 
-impl Selected {
+impl DetectionTally {
     fn add(&mut self, settings: &RegionSettings, found: &Found, size: (u32, u32)) {
-        if self.has_any || found.detections.is_empty() {
+        let (mode, labels, least) = &self.by;
+        if (*mode, labels.as_str(), *least) != (settings.mode, settings.labels.text(), settings.min_confidence) {
+            let by = (settings.mode, settings.labels.text().to_owned(), settings.min_confidence);
+            *self = Self { by, ..Self::default() };
+        }
+        if self.has_counted {
             return;
         }
-        if (self.by.0.as_str(), self.by.1) != (settings.labels.text(), settings.min_confidence) {
-            *self = Self { by: (settings.labels.text().to_owned(), settings.min_confidence), ..Self::default() };
-        }
-        for detection in &found.detections {
+        for detection in found.detections.iter().filter(|detection| !detection.area.is_empty()) {
             self.detections += 1;
-            self.has_any |= settings.counts(detection, size);
+            if settings.counts(detection) {
+                let is_visible = Region::new(detection.area, settings.expand, size).is_some();
+                self.has_counted |= is_visible;
+                self.beyond += u32::from(!is_visible);
+            }
             if self.labels.len() < MOST_LABELS {
                 self.labels.extend(detection.label.clone());
             }
-            if settings.labels.select(detection.label.as_deref()) {
-                self.most_certain = self.most_certain.into_iter().chain(detection.confidence).reduce(f32::max);
-            }
+            self.most_certain = self.most_certain.into_iter().chain(detection.confidence).reduce(f32::max);
         }
     }
+}
+
+fn has_zones(settings: &RegionSettings) -> bool {
+    settings.sources.contains(RegionSources::ZONES) && !settings.zones.as_slice().is_empty()
 }
 
 fn zones_left_out(settings: &RegionSettings) -> Option<String> {
@@ -223,24 +286,27 @@ fn zones_left_out(settings: &RegionSettings) -> Option<String> {
     })
 }
 
-/// Why a blur leaves these channels as they are.
-pub fn unchanged(settings: &Settings, channels: Selection) -> String {
+fn planes_left_out(channels: Selection) -> Option<String> {
     let names = channels.names();
-    let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
+    (!names.is_empty()).then(|| {
+        format!("the blur does not change {names} in what it covers, because planes leaves out {names}; set planes=all")
+    })
+}
+
+fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
+    let names = channels.names();
     let Settings { sigma, kernel_size, regions, .. } = settings;
-    if channels.without(selected) == Selection::NONE {
+    let (strength, or_strength) = match regions.mode {
+        RegionMode::Outside => (String::new(), ""),
+        _ => (format!(", strength={}", regions.strength), " or strength"),
+    };
+    let cure = if *kernel_size == 0 { "increase sigma" } else { "set kernel-size=0, or increase sigma" };
+    (!names.is_empty()).then(|| {
         format!(
-            "the blur leaves {names} of what it covers as it is: sigma={sigma}, kernel-size={kernel_size} and strength={} \
-             spread no sample onto its neighbours; set strength above 0, a larger sigma, or cover=fill",
-            regions.strength
+            "the blur does not change {names} in what it covers: sigma={sigma}, kernel-size={kernel_size}{strength} are too \
+             small; {cure}{or_strength}"
         )
-    } else {
-        let planes = selected.names();
-        format!(
-            "the blur leaves {names} of what it covers as it is, because planes selects {}; set planes=all",
-            if planes.is_empty() { "nothing" } else { &planes }
-        )
-    }
+    })
 }
 
 /// What the log says about a kernel that is too small.

@@ -64,7 +64,7 @@ pub enum OnMissing {
     /// `Cover` once detector metas have been seen, and with `region-mode=outside`, else `Pass`.
     #[default]
     #[enum_value(
-        name = "Cover the whole frame once detector metas have been seen, with region-mode=outside from the first on; else pass it on",
+        name = "Cover the whole frame once detector metas have been seen (region-mode=outside: always), and pass it on before",
         nick = "auto"
     )]
     Auto,
@@ -165,17 +165,19 @@ impl Default for RegionSettings {
 }
 
 impl RegionSettings {
-    /// Whether a detection counts in a picture of `size` (width, height): its label is selected, and its confidence is not
-    /// below `min-confidence`. An unknown label counts as selected and an unknown confidence as certain. It is the other way
-    /// round with region-mode=outside, where a detection that counts is shown; there a doubtful box does not count either.
-    pub fn counts(&self, detection: &Detection, size: (u32, u32)) -> bool {
+    /// Whether a detection counts: its label is selected, and its confidence is not below `min-confidence`. An unknown label
+    /// counts as selected and an unknown confidence as certain. It is the other way round with region-mode=outside, where a
+    /// detection that counts is shown; there a doubtful box does not count either.
+    pub fn counts(&self, detection: &Detection) -> bool {
         let is_outside = self.mode == RegionMode::Outside;
-        let is_place_known = detection.is_exact && detection.area.is_plausible(size);
         let unknown = if is_outside { 0.0 } else { 1.0 };
         // In the precision of a confidence, so that 0.9 is not below 0.9.
         let is_certain = detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32;
         let is_known = detection.label.is_some() || !is_outside || self.labels.is_empty();
-        (is_place_known || !is_outside) && is_certain && is_known && self.labels.select(detection.label.as_deref())
+        (detection.certain.is_some() || !is_outside)
+            && is_certain
+            && is_known
+            && self.labels.select(detection.label.as_deref())
     }
 
     /// Checks what GObject does not: the ranges of numbers, and zones.
@@ -301,7 +303,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         gst::ParamSpecArray::builder("zones")
             .nick("Zones")
             .blurb(
-                "Fixed places that are covered, in fractions of the picture: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; \
+                "Fixed places that are covered (region-mode=outside: shown), in fractions of the picture: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; \
                     optional start and end are stream times in nanoseconds",
             )
             .mutable_playing()
@@ -310,14 +312,14 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .nick("Labels")
             .blurb(
                 "Labels of the detections that count, separated by commas; empty selects every label. A detection \
-                    without a label always counts",
+                    without a label always counts, except with region-mode=outside",
             )
             .default_value(Some(""))
             .mutable_playing()
             .build(),
         glib::ParamSpecDouble::builder("min-confidence")
             .nick("Minimum confidence")
-            .blurb("Detections with a confidence below it do not count; those without a confidence do")
+            .blurb("Detections with a confidence below it do not count; those without a confidence do, except with region-mode=outside")
             .minimum(0.0)
             .maximum(1.0)
             .default_value(0.0)
@@ -399,10 +401,9 @@ mod tests {
             label: label.map(str::to_owned),
             confidence,
             area: Area::from_corner(0.0, 0.0, 1.0, 1.0),
-            is_exact: true,
+            certain: Some(Area::from_corner(0.0, 0.0, 1.0, 1.0)),
             tracking_id: None,
         };
-        let size = (1, 1);
         let settings =
             RegionSettings { labels: Labels::parse("face"), min_confidence: 0.9, ..RegionSettings::default() };
         for (label, confidence, counts) in [
@@ -415,14 +416,14 @@ mod tests {
             (None, Some(0.5), false),
             (None, None, true),
         ] {
-            assert_eq!(settings.counts(&detection(label, confidence), size), counts, "{label:?} {confidence:?}");
+            assert_eq!(settings.counts(&detection(label, confidence)), counts, "{label:?} {confidence:?}");
         }
         let outside = RegionSettings { mode: RegionMode::Outside, ..settings };
-        assert!(!outside.counts(&detection(Some("face"), None), size), "it would be shown");
-        assert!(outside.counts(&detection(Some("face"), Some(0.95)), size));
-        assert!(!outside.counts(&detection(None, Some(0.95)), size));
+        assert!(!outside.counts(&detection(Some("face"), None)), "it would be shown");
+        assert!(outside.counts(&detection(Some("face"), Some(0.95))));
+        assert!(!outside.counts(&detection(None, Some(0.95))));
         let any = RegionSettings { mode: RegionMode::Outside, ..RegionSettings::default() };
-        assert!(any.counts(&detection(None, None), size));
-        assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0)), size));
+        assert!(any.counts(&detection(None, None)));
+        assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0))));
     }
 }

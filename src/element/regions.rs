@@ -63,7 +63,8 @@ pub struct RegionTracker {
 }
 
 impl RegionTracker {
-    /// The regions of the next frame, of `size` (width, height). `span` is its time for the zones. Called for every frame, also for those that are dropped, so that what vanishes in one is held in the next.
+    /// The regions of the next frame, of `size` (width, height). `span` is its time for the zones. Called for every frame,
+    /// also for those that are dropped, so that what vanishes in one is held in the next.
     pub fn update(
         &mut self,
         settings: &RegionSettings,
@@ -75,7 +76,7 @@ impl RegionTracker {
         let decision = self.detectors.decide(settings.mode, settings.on_missing, found.looked);
         let is_missing = decision != Decision::Regions || self.detectors.is_silent(found.looked);
         let is_unreadable = found.looked == Looked::Unreadable;
-        found.detections.retain(|detection| settings.counts(detection, size));
+        found.detections.retain(|detection| settings.counts(detection));
         let covered = self.hold.update(time, settings.hold_time, found.detections);
         let whole = |regions| FrameDecision { regions, is_missing, is_unreadable };
         match decision {
@@ -84,15 +85,16 @@ impl RegionTracker {
             Decision::Error => return whole(FrameRegions::Error),
             Decision::Regions => (),
         }
+        // With region-mode=outside, a place that is held would be shown without what was found there.
+        let is_shown = settings.mode == RegionMode::Outside;
         let of_detection = |(detection, is_held): (&Detection, bool)| {
+            let area = if is_shown { detection.certain? } else { detection.area };
             Some(FrameRegion {
-                region: Region::new(detection.area, settings.expand, size)?,
+                region: Region::new(area, settings.expand, size)?,
                 origin: if is_held { Origin::Held } else { Origin::Detection },
                 label: detection.label.clone(),
             })
         };
-        // With region-mode=outside, a place that is held would be shown without what was found there.
-        let is_shown = settings.mode == RegionMode::Outside;
         let covered = covered.filter(|(_, is_held)| !is_held || !is_shown);
         let mut regions: Vec<FrameRegion> = covered.filter_map(of_detection).collect();
         if settings.sources.contains(RegionSources::ZONES) {
@@ -101,6 +103,11 @@ impl RegionTracker {
             regions.extend(zones.filter_map(|zone| Region::new(zone.area(size), 0.0, size)).map(of_zone));
         }
         whole(FrameRegions::Regions(regions))
+    }
+
+    /// Notes whether a detector looked at a frame of which no regions are covered.
+    pub fn note(&mut self, looked: Looked) {
+        self.detectors.note(looked);
     }
 
     /// Forgets the objects of the previous frames. For new caps, a flush and a jump in time.
@@ -124,7 +131,7 @@ mod tests {
     fn face(x: f64, confidence: f32) -> Detection {
         let area = Area::from_corner(x, 100.0, 50.0, 100.0);
         let label = Some("face".to_owned());
-        Detection { label, confidence: Some(confidence), area, is_exact: true, tracking_id: None }
+        Detection { label, confidence: Some(confidence), area, certain: Some(area), tracking_id: None }
     }
 
     fn found(detections: &[Detection]) -> Found {
@@ -148,7 +155,7 @@ mod tests {
         let mut rects = |frame, detections: &[Detection]| {
             let decision = tracker.update(&settings, found(detections), at(frame), None, SIZE);
             let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
-            let is_held = detections.first().is_none_or(|detection| !settings.counts(detection, SIZE));
+            let is_held = detections.first().is_none_or(|detection| !settings.counts(detection));
             let origin = if is_held { Origin::Held } else { Origin::Detection };
             assert!(regions.iter().all(|region| region.origin == origin && region.label.as_deref() == Some("face")));
             regions.iter().map(|region| region.region.rect).collect::<Vec<_>>()
@@ -170,9 +177,7 @@ mod tests {
         };
         assert_eq!(count(0, &[face(100.0, 0.9)]), 1);
         assert_eq!(count(1, &[]), 0, "what is held would be shown");
-        let area = Area::from_corner(-10.0, -10.0, 1300.0, 20.0);
-        assert_eq!(count(2, &[Detection { area, ..face(0.0, 0.9) }]), 0, "wider than two pictures");
-        assert_eq!(count(3, &[Detection { is_exact: false, ..face(0.0, 0.9) }]), 0);
+        assert_eq!(count(2, &[Detection { certain: None, ..face(0.0, 0.9) }]), 0);
     }
 
     #[test]

@@ -309,7 +309,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
                 "Counters and times since start. Frames: frames (all), frames-cuda, frames-cpu, \
                     frames-passthrough, frames-abandoned (memory leaked because the device failed); with regions: \
                     frames-untouched (nothing to cover, pushed as they came), frames-in-place (covered in the input's \
-                    memory), frames-held (with held detections), frames-missing (no detector looked at them), \
+                    memory), frames-held (with held detections), frames-missing (without readable detector metas), \
                     frames-dropped, and of the last frame regions and covered-area (0 to 1); of frames-cuda: \
                     frames-on-device (stayed in CUDA memory), frames-pinned-in and frames-pinned-out (input or \
                     output in pinned memory). bytes-copied: by the CPU, to and from staging buffers. Kernels: kernel \

@@ -15,7 +15,8 @@ pub struct RegionStats {
     pub frames_in_place: u64,
     /// Frames in which a detection of an earlier frame was covered.
     pub frames_held: u64,
-    /// Frames that no detector has looked at, although the stream has one or on-missing asks for one.
+    /// Frames without readable detector metas, although the stream had some before, or on-missing is cover, drop or error, or
+    /// region-mode is outside.
     pub frames_missing: u64,
     /// Frames that on-missing=drop dropped.
     pub frames_dropped: u64,

@@ -15,7 +15,7 @@ use super::state::SharedState;
 use super::stream::{FrameTask, Stream};
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
-use super::{caps, covering, cuda_context, reporting};
+use super::{caps, covering, cuda_context, detector_metas, reporting};
 use crate::engine::{Backend, EngineError, InFlightFrame};
 
 /// Prepares for frames of these caps.
@@ -110,6 +110,10 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     stream.pending_error = cuda_context::adopt_context(element, state, &mut stream, buffer).err();
     if mode == RegionMode::Frame {
         stream.tracker.clear();
+        stream.tracker.note(detector_metas::read(buffer, settings.regions.sources).looked);
+        state.with_snapshot(|snapshot| {
+            (snapshot.regions.last_regions, snapshot.regions.last_covered_area) = (0, 0.0);
+        });
         reporting::warn(element, stream.notices.of_whole_frame(&settings.regions));
     } else if stream.pending_error.is_none() {
         covering::decide(element, state, &mut stream, &settings, buffer);
@@ -213,8 +217,11 @@ pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
 /// Warns of settings by which the stream that ends has covered nothing.
 pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
     let settings = state.settings();
-    let text = state.with_stream(|stream| stream.notices.at_end(&settings.regions));
-    reporting::warn(element, text.flatten());
+    let texts = state.with_stream(|stream| {
+        let size = stream.format.as_ref().map_or((0, 0), |format| format.picture_size());
+        stream.notices.at_end(&settings.regions, size)
+    });
+    reporting::warn(element, texts.unwrap_or_default());
 }
 
 /// Drops all frames in flight.

@@ -70,8 +70,8 @@ fn number(value: &glib::Value) -> Option<f64> {
     value.get::<f64>().or_else(|_| value.get::<f32>().map(f64::from)).or_else(|_| signed()).or_else(|_| unsigned()).ok()
 }
 
-/// The number that GStreamer has read as a negative one in a gst-launch line: it reads numbers without a type as 32 bits,
-/// and those from 2^32 on as doubles. The few next to 0 are left negative, which is what they are more often.
+/// The number that GStreamer has read as a negative one. Numbers without a type it reads as 32 bits with a sign, and those from
+/// 2^32 on as doubles, so that 3000000000 becomes -1294967296. A number just below 0 was more likely meant as it is.
 fn wrapped(read: i32) -> Option<u64> {
     const NEGATIVE: i32 = -1_000_000;
     (read < NEGATIVE).then(|| read.cast_unsigned().into())
@@ -156,16 +156,13 @@ impl Zone {
         }
     }
 
-    /// Why it covers less than its words say, if it does.
-    fn doubt(&self) -> Option<String> {
+    /// What is suspicious about it, if anything is.
+    fn suspicious(&self) -> Option<String> {
         /// A millisecond, in nanoseconds: no zone is meant to start or end within it.
         const SHORT: u64 = 1_000_000;
         for (field, time) in [("start", self.start), ("end", self.end)] {
             if let Some(time) = time.filter(|time| (1..SHORT).contains(time)) {
-                return Some(format!(
-                    "has {field}={time}, which is {time} ns of stream time; times are in nanoseconds, and {time} s are \
-                     {field}={time}000000000"
-                ));
+                return Some(format!("has {field}={time}, but times are in nanoseconds: 1 s is 1000000000"));
             }
         }
         let edge = [("x", self.x), ("y", self.y)].into_iter().find(|(_, edge)| *edge >= 1.0);
@@ -202,10 +199,11 @@ impl Zones {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Why a zone covers less than its words say, as a sentence; `None` if none does.
-    pub fn doubt(&self) -> Option<String> {
-        let doubt = |(i, zone): (usize, &Zone)| Some(format!("zones: zone {} {}", i + 1, zone.doubt()?));
-        self.as_slice().iter().enumerate().find_map(doubt)
+    /// What is suspicious about zones, as a sentence; `None` if nothing is.
+    pub fn suspicious(&self) -> Option<String> {
+        let text = |(i, zone): (usize, &Zone)| Some(format!("zone {} {}", i + 1, zone.suspicious()?));
+        let texts: Vec<String> = self.as_slice().iter().enumerate().filter_map(text).collect();
+        (!texts.is_empty()).then(|| format!("zones: {}", texts.join("; ")))
     }
 
     /// Why the value is not valid, if it is not.
@@ -359,15 +357,12 @@ mod tests {
     }
 
     #[test]
-    fn doubtful_zones_are_named() {
-        let doubt = |zone: gst::Structure| Zones::parse(gst::Array::new([zone.to_send_value()])).doubt();
-        assert_eq!(doubt(zone()), None);
-        assert_eq!(doubt(with("end", 1_000_000_u64)), None);
-        let seconds = doubt(with("end", 5_u64)).unwrap();
-        assert!(
-            seconds.starts_with("zones: zone 1 has end=5") && seconds.ends_with("5 s are end=5000000000"),
-            "{seconds}"
-        );
-        assert!(doubt(with("x", 1)).unwrap().contains("has x=1"));
+    fn suspicious_zones_are_named() {
+        let text = |zone: gst::Structure| Zones::parse(gst::Array::new([zone.to_send_value()])).suspicious();
+        assert_eq!(text(zone()), None);
+        assert_eq!(text(with("end", 1_000_000_u64)), None);
+        let seconds = text(with("end", 5_u64)).unwrap();
+        assert!(seconds.starts_with("zones: zone 1 has end=5") && seconds.ends_with("1 s is 1000000000"), "{seconds}");
+        assert!(text(with("x", 1)).unwrap().contains("has x=1"));
     }
 }

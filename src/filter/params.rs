@@ -57,14 +57,18 @@ impl BlurParams {
         self.sigma == 0.0
     }
 
-    /// Whether the blur leaves every sample of an axis as it is, because all of its weight is in the centre. `scale` is that
-    /// of [`BlurParams::axis`].
-    pub fn is_identity(&self, scale: f64) -> bool {
-        /// From this σ on, in samples, the tap beside the centre is not 0 if there is one.
-        const SPREADS: f64 = 0.25;
+    /// The share of the weight that is in the centre tap of an axis, 1 if it is all; 0 stands for any that is far from 1.
+    /// `scale` is that of [`BlurParams::axis`].
+    pub fn centre(&self, scale: f64) -> f64 {
+        /// From this σ on, in samples, a fifth of the weight is not in the centre.
+        const SPREADS: f64 = 0.5;
         let sigma = self.sigma * scale;
         let has_neighbours = self.kernel_size == 0 || self.fixed_radius(scale) > 0;
-        !has_neighbours || sigma < SPREADS && (sigma == 0.0 || self.axis(scale).taps.radius() == 0)
+        match has_neighbours && sigma > 0.0 {
+            false => 1.0,
+            true if sigma >= SPREADS => 0.0,
+            true => f64::from(self.axis(scale).taps.at(0)) / 65536.0,
+        }
     }
 
     /// Whether `kernel-size` is much smaller than sigma asks for: less than 1.5 sigma to each side, which leaves out more than an
@@ -110,17 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn identity_is_a_gaussian_whose_only_tap_is_the_centre() {
+    fn centre_is_the_share_of_the_centre_tap() {
         for size in [0, 1, 3, 801] {
-            for sigma in (0..200).map(|i| f64::from(i) / 100.0) {
+            for sigma in (1..200).map(|i| f64::from(i) / 100.0) {
                 for scale in [0.25, 0.5, 1.0] {
                     let params = BlurParams::new(sigma, size).unwrap();
-                    let is_identity = sigma == 0.0 || params.axis(scale).taps.radius() == 0;
-                    assert_eq!(params.is_identity(scale), is_identity, "sigma={sigma} kernel-size={size} {scale}");
+                    let (centre, axis) = (params.centre(scale), params.axis(scale));
+                    let expected = f64::from(axis.taps.at(0)) / 65536.0;
+                    assert!(centre == expected || centre == 0.0 && expected < 0.8, "sigma={sigma} {size} {scale}");
                 }
             }
         }
-        assert!(!BlurParams::new(40.0, 0).unwrap().is_identity(1.0));
+        assert_eq!([0.0, 40.0].map(|sigma| BlurParams::new(sigma, 0).unwrap().centre(1.0)), [1.0, 0.0]);
     }
 
     #[test]

@@ -100,15 +100,15 @@ impl Options {
         self.params.is_passthrough() || !planes.iter().any(selected)
     }
 
-    /// The channels of these planes that the blur changes: it selects them, and on an axis of them it is not the identity.
+    /// The channels of these planes that are selected and of which the blur can change a sample. It cannot if so little
+    /// weight is outside of the centre that rounding to the plane's depth keeps every sample.
     pub fn changed(&self, planes: &[PlaneLayout]) -> Selection {
         let mut changed = Selection::NONE;
         for layout in planes {
-            let [horizontal, vertical] = layout.sigma_scale;
             for role in layout.roles().iter().filter(|role| self.planes.contains(**role)) {
-                let is_pair = *role == Role::Chroma && matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
-                let horizontal = if is_pair { horizontal / 2.0 } else { horizontal };
-                if ![horizontal, vertical].iter().all(|scale| self.params.is_identity(*scale)) {
+                let scales = [sigma_scale_of_rows(layout, *role), layout.sigma_scale[1]];
+                let centre: f64 = scales.iter().map(|scale| self.params.centre(*scale)).product();
+                if (1.0 - centre) * f64::from((1_u32 << layout.depth) - 1) >= 0.5 {
                     changed = changed.with(*role);
                 }
             }
@@ -135,10 +135,15 @@ pub(super) struct PlaneAxes {
 impl PlaneAxes {
     /// Of a field with this layout.
     pub fn new(params: BlurParams, layout: &PlaneLayout) -> Self {
-        let [horizontal, vertical] = layout.sigma_scale;
-        let chroma = if let SampleLayout::Yuv422 { .. } = layout.sample_layout { horizontal / 2.0 } else { horizontal };
-        Self { rows: params.axis(horizontal), columns: params.axis(vertical), chroma_rows: params.axis(chroma) }
+        let rows = |role| params.axis(sigma_scale_of_rows(layout, role));
+        Self { rows: rows(Role::Primary), columns: params.axis(layout.sigma_scale[1]), chroma_rows: rows(Role::Chroma) }
     }
+}
+
+/// The σ scale along rows for channels of this role, which is the plane's but for the chroma of packed 4:2:2.
+fn sigma_scale_of_rows(layout: &PlaneLayout, role: Role) -> f64 {
+    let is_halved = role == Role::Chroma && matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+    layout.sigma_scale[0] / f64::from(1 + u8::from(is_halved))
 }
 
 /// The operations that blur frames of these layouts, in order. Operations of one kind follow each other and are independent of

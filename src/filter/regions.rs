@@ -65,6 +65,11 @@ impl Area {
         }
     }
 
+    /// Whether it has no sample; not if a side is no number.
+    pub fn is_empty(self) -> bool {
+        self.right <= self.left || self.bottom <= self.top
+    }
+
     /// Whether an object in a picture of `size` (width, height) can have this box: its sides are numbers, and at most twice
     /// as long as the picture's.
     pub fn is_plausible(self, size: (u32, u32)) -> bool {
@@ -124,7 +129,7 @@ impl Rect {
     /// The samples of a frame of `size` (width, height) of which `area` covers any part; `None` if there are none. An
     /// edge that is not a number is the frame's edge.
     pub fn covering(area: Area, size: (u32, u32)) -> Option<Self> {
-        if area.right <= area.left || area.bottom <= area.top {
+        if area.is_empty() {
             return None;
         }
         // `max` and `min` return the other operand for NaN. Both results are within the frame, so that the conversions

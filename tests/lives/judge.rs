@@ -97,7 +97,7 @@ pub fn read(info: &VideoInfo, layouts: &[PlaneLayout], buffer: &gst::BufferRef) 
     Some(Picture { planes: layouts.to_vec(), bytes })
 }
 
-/// The bytes of samples: plane, place in it, and its column in samples' units.
+/// The bytes of samples: the plane, and the place in it.
 fn bytes_of(picture: &Picture) -> impl Iterator<Item = (usize, usize)> + '_ {
     picture.planes.iter().enumerate().flat_map(|(plane, layout)| {
         let rows = 0..layout.height as usize;
@@ -275,7 +275,10 @@ impl Judge {
                 let mut blurs: Vec<(f64, Picture)> = Vec::new();
                 let mut add = |params: BlurParams, judge: &mut Self| {
                     let options = options(settings, params, AlphaMode::Straight);
-                    blurs.push((params.sigma(), judge.blurred(options, picture)));
+                    // What no blur can change keeps its padding bits too.
+                    let is_unchanged = options.changed(&picture.planes) == Selection::NONE;
+                    let blur = if is_unchanged { picture.clone() } else { judge.blurred(options, picture) };
+                    blurs.push((params.sigma(), blur));
                 };
                 let background = strength == 0.0 || settings.text("region-mode") == "outside";
                 if background {
@@ -337,7 +340,8 @@ impl Judge {
         let params = BlurParams::new(settings.double("sigma"), settings.uint("kernel-size")).unwrap();
         let selection = options(settings, params, AlphaMode::Straight).planes;
         let is_blur = settings.text("cover") == "blur";
-        let is_weak = is_blur && (params.sigma() < 0.5 || params.kernel_size() > 0);
+        // In a field σ is halved, and a picture of one column has no neighbours along rows.
+        let is_weak = is_blur && (params.sigma() < 1.0 || params.kernel_size() > 0);
         let is_selected = !is_blur || layout.roles().iter().all(|role| selection.contains(*role));
         if must.is_identity || is_weak || !is_selected || layout.row_pixels() != layout.width as usize {
             return Ok(());

@@ -44,7 +44,7 @@ struct Place {
 
 /// Tolerance for the rounding of floating-point numbers, in samples.
 const EPSILON: f64 = 1e-5;
-/// A σ below it may change nothing, and one below the other certainly does not.
+/// From this σ on a blur changes noise, and up to the other it changes nothing; between them either is allowed.
 const VISIBLE_SIGMA: f64 = 0.3;
 const INVISIBLE_SIGMA: f64 = 0.15;
 
@@ -134,9 +134,10 @@ impl Moment<'_> {
     fn hides(&self, short_side: f64) -> bool {
         let settings = self.settings;
         let strength = settings.double("strength") * short_side;
-        let is_limited = settings.uint("kernel-size") == 1 && strength == 0.0;
-        // The σ of chroma is a quarter of it with YUV9.
+        // σ and radius of chroma are a quarter with YUV9.
         let times = if settings.has("planes", "luma") { 1.0 } else { 0.25 };
+        let size = settings.uint("kernel-size");
+        let is_limited = size > 0 && times * f64::from(size - 1) / 2.0 < 0.5 && strength == 0.0;
         let sigma = times * settings.double("sigma").max(strength);
         settings.text("cover") != "blur" || self.selects_channels() && sigma >= VISIBLE_SIGMA && !is_limited
     }
