@@ -267,8 +267,9 @@ fn what_a_blur_leaves_is_not_called_covered() {
 fn zones_follow_the_applied_rate() {
     let info = info(VideoFormat::Gray8, SIZE);
     let picture = noise(&info, 9);
-    // 40 ms from the start of a segment of a second are 80 ms of stream time at twice the speed. In reverse they are its last.
-    for (applied_rate, covered) in [(2.0, [1_000, 1_079]), (-2.0, [2_920, 2_999]), (0.5, [1_000, 1_019])] {
+    // 40 ms from the start of a segment of a second are 80 ms of stream time at twice the speed. In reverse they are its last,
+    // with the instant at which the frame begins.
+    for (applied_rate, covered) in [(2.0, [1_000, 1_079]), (-2.0, [2_920, 3_000]), (0.5, [1_000, 1_019])] {
         for milliseconds in [covered[0] - 1, covered[0], covered[1], covered[1] + 1] {
             let zones = format!(
                 "zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5,start=(guint64){milliseconds}000000,end=(guint64){milliseconds}999999]>"

@@ -138,7 +138,8 @@ fn stream_span(
     let timestamp = timestamp?;
     let from = stream_time(timestamp)?;
     let to = duration.and_then(|duration| stream_time(timestamp.checked_add(duration)?)).unwrap_or(from);
-    Some((from.min(to), from.max(to)))
+    // In reverse a frame is shown from its own time on too, which is then the last of the interval.
+    Some(if to < from { (to + 1, from + 1) } else { (from, to) })
 }
 
 fn post_message(element: &gst_base::BaseTransform, structure: gst::Structure) {
