@@ -102,6 +102,34 @@ fn frames_in_flight_are_blurred_by_the_cpu_when_the_device_fails() {
 }
 
 /// The reported latency is that of the frames that may wait: none by default, and none on the CPU.
+/// A failure that is found while frames are drained is returned with the next frame, until a flush.
+#[test]
+fn nothing_follows_a_frame_that_failed_in_a_drain() {
+    let machine = FakeDriver::new();
+    let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
+    let info = info(VideoFormat::Rgba, 40, 12);
+    blur.caps(&info);
+    let frame = || buffer(&info, &picture(&info, 1));
+    blur.try_push(frame()).unwrap();
+    machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
+    machine.fail("cuEventSynchronize", 0, ILLEGAL_ADDRESS);
+    assert!(blur.harness.push_event(gst::event::CustomDownstream::new(gst::Structure::new_empty("drain"))));
+    assert_eq!(blur.messages(gst::MessageType::Error).len(), 1);
+    machine.clear_faults();
+    for properties in ["2", "0"] {
+        blur.element.set_property_from_str("sigma", properties);
+        assert_eq!(blur.try_push(frame()), Err(gst::FlowError::Error), "sigma={properties}");
+    }
+    assert!(blur.messages(gst::MessageType::Error).is_empty() && blur.harness.try_pull().is_none());
+    blur.element.set_property_from_str("sigma", "2");
+    blur.harness.push_event(gst::event::FlushStart::new());
+    blur.harness.push_event(gst::event::FlushStop::new(true));
+    blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    blur.try_push(frame()).unwrap();
+    blur.harness.push_event(gst::event::Eos::new());
+    assert!(blur.harness.try_pull().is_some(), "a frame after the flush");
+}
+
 #[test]
 fn the_latency_is_that_of_the_frames_in_flight() {
     let _machine = FakeDriver::new();

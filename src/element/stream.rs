@@ -52,6 +52,8 @@ pub struct Stream {
     pub downstream_takes_video_meta: bool,
     /// The preallocation of the element's own pool for output in host memory, until a frame acquires a buffer.
     pub preallocation: Option<Preallocation>,
+    /// Whether a frame failed while frames were drained, where no flow error reaches upstream: the next frame returns it.
+    pub has_failed: bool,
     /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
     pub pending_error: Option<FrameFailure>,
     /// The stream for pools of CUDA memory whose configuration names none.
@@ -74,6 +76,7 @@ impl Stream {
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
             preallocation: None,
+            has_failed: false,
             pending_error: None,
             cuda_stream,
         }

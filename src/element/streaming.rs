@@ -155,7 +155,12 @@ pub fn drive(
     let mut preallocation = stream.preallocation.take();
     let mut has_ordinary_output = false;
     let submit_and_complete = || {
-        if let Some(input) = take_input() {
+        let input = take_input();
+        if stream.has_failed {
+            // Its error is posted.
+            return Err(gst::FlowError::Error);
+        }
+        if let Some(input) = input {
             if let Some(error) = stream.pending_error.take() {
                 return Err(post_failure(element, &error));
             }
@@ -204,6 +209,7 @@ pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
         let output = stream.pop_due(0).map(|frame| complete(element, state, &mut stream, frame));
         if let Some(Err(_)) = output {
             stream.discard_in_flight();
+            stream.has_failed = true;
         }
         publish(element, state, stream);
         match output {
@@ -228,6 +234,7 @@ pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
 pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
     let Some(mut stream) = state.take_stream() else { return };
     stream.discard_in_flight();
+    stream.has_failed = false;
     stream.tracker.clear();
     publish(element, state, stream);
 }

@@ -539,9 +539,14 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// All frames must have been pushed, because an event followed them.
+    /// All frames must have been pushed, because an event followed them; or one error says that a frame failed.
     fn all_are_out(&mut self) -> Result<(), Failure> {
         self.collect()?;
+        let may_fail = self.has_fault && self.settings.text("backend") == "cuda" && !self.pending.is_empty();
+        if may_fail && self.messages().errors.len() == 1 {
+            self.pending.clear();
+            (self.is_over, self.has_failed) = (true, true);
+        }
         match self.pending.front() {
             Some(pending) => fail("a frame is lost", format!("frame {}", pending.number)),
             None => Ok(()),
