@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::covered::{blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
+use common::covered::{alternate, blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
 use common::pictures::{Picture, pitch, rect};
 use common::video::{Blur, FRAME, formats, stat};
 use gst::prelude::*;
@@ -341,16 +341,7 @@ fn interlaced_frames_are_covered_field_by_field() {
 /// A buffer of interlace-mode=alternate has one field. A box in rows of the frame and one in rows of the field are covered.
 #[test]
 fn alternate_fields_are_covered_in_either_numbering_of_rows() {
-    common::video::init();
-    let caps = gst::Caps::builder("video/x-raw")
-        .features(["format:Interlaced"])
-        .field("format", "GRAY8")
-        .field("width", 64)
-        .field("height", 120)
-        .field("interlace-mode", "alternate")
-        .field("framerate", gst::Fraction::new(25, 1))
-        .build();
-    let info = VideoInfo::from_caps(&caps).unwrap();
+    let (caps, info) = alternate();
     let picture = Picture::new(&layouts::planes(&info, false).unwrap(), 3);
     assert_eq!(picture.planes[0].height, 60);
     let mut blur = Blur::new("backend=cpu region-mode=inside strength=0 sigma=3 expand=0");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::covered::{blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
+use common::covered::{alternate, blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
 use common::pictures::{Picture, rect};
 use common::video::{Blur, stat};
 use gst::prelude::*;
@@ -57,16 +57,7 @@ fn a_frame_without_anything_to_fill_is_copied() {
 
 #[test]
 fn a_box_in_a_field_is_shown_where_either_numbering_of_rows_has_it() {
-    common::video::init();
-    let caps = gst::Caps::builder("video/x-raw")
-        .features(["format:Interlaced"])
-        .field("format", "GRAY8")
-        .field("width", 64)
-        .field("height", 120)
-        .field("interlace-mode", "alternate")
-        .field("framerate", gst::Fraction::new(25, 1))
-        .build();
-    let info = VideoInfo::from_caps(&caps).unwrap();
+    let (caps, info) = alternate();
     let picture = Picture::new(&layouts::planes(&info, false).unwrap(), 3);
     let shown = |y: u32, height: u32| -> Vec<u32> {
         let mut blur = Blur::new("backend=cpu region-mode=outside cover=fill fill-color=0xff000000 expand=0");
@@ -86,16 +77,7 @@ fn a_box_in_a_field_is_shown_where_either_numbering_of_rows_has_it() {
 /// What vanished is covered wherever it may have been, also if it was found while only what is certain of it was shown.
 #[test]
 fn a_box_in_a_field_is_held_in_either_numbering_of_rows() {
-    common::video::init();
-    let caps = gst::Caps::builder("video/x-raw")
-        .features(["format:Interlaced"])
-        .field("format", "GRAY8")
-        .field("width", 64)
-        .field("height", 120)
-        .field("interlace-mode", "alternate")
-        .field("framerate", gst::Fraction::new(25, 1))
-        .build();
-    let info = VideoInfo::from_caps(&caps).unwrap();
+    let (caps, info) = alternate();
     let picture = Picture::new(&layouts::planes(&info, false).unwrap(), 3);
     let mut blur = Blur::new("backend=cpu region-mode=outside strength=0 sigma=3 expand=0 on-missing=pass");
     blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);

@@ -280,7 +280,7 @@ fn has_zones(settings: &RegionSettings) -> bool {
 }
 
 fn zones_left_out(settings: &RegionSettings) -> Option<String> {
-    let is_left_out = !settings.sources.contains(RegionSources::ZONES) && !settings.zones.as_slice().is_empty();
+    let is_left_out = !settings.zones.as_slice().is_empty() && !has_zones(settings);
     is_left_out.then(|| {
         "zones is set, but region-sources does not name zones, so that none counts; add zones to it".to_owned()
     })

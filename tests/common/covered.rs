@@ -18,6 +18,21 @@ pub fn info(format: VideoFormat, [width, height]: [u32; 2]) -> VideoInfo {
     VideoInfo::builder(format, width, height).fps((25, 1)).build().unwrap()
 }
 
+/// Caps of GRAY8 frames of 64x120, of which every buffer has one field.
+pub fn alternate() -> (gst::Caps, VideoInfo) {
+    super::video::init();
+    let caps = gst::Caps::builder("video/x-raw")
+        .features(["format:Interlaced"])
+        .field("format", "GRAY8")
+        .field("width", 64)
+        .field("height", 120)
+        .field("interlace-mode", "alternate")
+        .field("framerate", gst::Fraction::new(25, 1))
+        .build();
+    let info = VideoInfo::from_caps(&caps).unwrap();
+    (caps, info)
+}
+
 pub fn noise(info: &VideoInfo, seed: u64) -> Picture {
     Picture::new(&layouts::planes(info, false).unwrap(), seed)
 }
