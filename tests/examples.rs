@@ -217,6 +217,84 @@ what was there after that, or was never detected, is visible: look at the clip b
     assert!(!workspace.has("none/faces.mp4") && !workspace.has("none/faces.png"));
 }
 
+/// Writes `result`: input.mp4 with sound, a second of silence and then two of a tone, in this format.
+fn add_sound(workspace: &Workspace, format: &str, encoder_and_muxer: &str, result: &str) {
+    let sound = |wave: &str, count: u32| {
+        let settings = format!("wave={wave} num-buffers={count} samplesperbuffer=1600");
+        format!("audiotestsrc {settings} ! audio/x-raw,rate=48000,{format} ! sound.")
+    };
+    let line = format!(
+        "gst-launch-1.0 -q filesrc location=input.mp4 ! qtdemux ! h264parse ! mux. {} {} \
+         concat name=sound ! {encoder_and_muxer} name=mux ! filesink location={result}",
+        sound("silence", 30),
+        sound("sine", 60)
+    );
+    workspace.stdout(Command::new("sh").args(["-c", &line.replace('(', "\\(").replace(')', "\\)")]));
+}
+
+#[test]
+fn demo_keeps_the_sound_of_a_file() {
+    let workspace = Workspace::new("sound");
+    write_faces(&workspace, &[("neither", 10), ("left", 20)]);
+    add_sound(&workspace, "channels=2", "audioconvert ! avenc_aac ! mp4mux", "sound.mp4");
+    let [loud, shown] = media::starts(&workspace.0.join("sound.mp4")).map(Option::unwrap);
+    assert!((loud - 1.0).abs() < 0.05 && shown == 1.0, "the tone starts at {loud} s, the portrait at {shown} s");
+    let mut jobs = vec![(&["sound.mp4"][..], "blurred")];
+    if !lacks_facedetect(&workspace) {
+        jobs.push((&["--faces", "sound.mp4"], "faces"));
+    }
+    for (arguments, stem) in jobs {
+        let stdout = workspace.stdout(&mut demo(arguments));
+        assert!(stdout.contains(&format!("{stem}.mp4, with the sound of the file\n")), "{stdout}");
+        let result = workspace.0.join(format!("demo-out/{stem}.mp4"));
+        assert_eq!(media::streams(&result), [1, 1], "{stem}");
+        // Sound may shift by a block of its encoder, which is 1024 samples.
+        let starts = media::starts(&result).map(Option::unwrap);
+        assert!((starts[0] - loud).abs() < 0.03 && (starts[1] - shown).abs() < 0.01, "{stem}: {starts:?}");
+        let (seconds, frames) = (media::sound(&result).0, media::frames(&result, "").len());
+        assert!(frames == 30 && (seconds - 3.0).abs() < 0.1, "{stem}: {frames} frames, {seconds} s of sound");
+    }
+}
+
+#[test]
+fn demo_writes_files_whose_sound_cannot_be_encoded() {
+    let workspace = Workspace::new("no-sound");
+    write_faces(&workspace, &[("left", 10)]);
+    add_sound(&workspace, "channels=2", "audioconvert ! avenc_aac ! mp4mux", "aac.mp4");
+    // Channels without places, which nothing can mix down.
+    add_sound(
+        &workspace,
+        "format=S16LE,channels=16,channel-mask=(bitmask)0",
+        "audio/x-raw ! matroskamux",
+        "channels.mkv",
+    );
+    let no_decoder = "avdec_aac:NONE,avdec_aac_fixed:NONE,faad:NONE,fdkaacdec:NONE";
+    for (file, ranks, reason) in [
+        ("input.mp4", "", None),
+        ("aac.mp4", no_decoder, Some("no decoder for audio/mpeg is installed")),
+        ("channels.mkv", "", Some("with it, the result could not be written (Internal data stream error")),
+    ] {
+        let stdout = workspace.stdout(demo(&[file]).env("GST_PLUGIN_FEATURE_RANK", ranks));
+        let sentence = stdout.lines().find(|line| line.contains("sound"));
+        let expected = reason.map(|reason| format!("the result has no sound: {reason}"));
+        let is_as_expected = sentence.is_some() == expected.is_some();
+        assert!(
+            is_as_expected && sentence.unwrap_or("").starts_with(&expected.unwrap_or_default()),
+            "{file}: {stdout}"
+        );
+        let result = workspace.0.join("demo-out/blurred.mp4");
+        assert_eq!(media::streams(&result), [1, 0], "{file}");
+        assert_eq!(media::frames(&result, "").len(), 10, "{file}");
+    }
+    workspace.stdout(
+        Command::new("sh")
+            .args(["-c", "gst-launch-1.0 -q audiotestsrc num-buffers=9 ! wavenc ! filesink location=sound.wav"]),
+    );
+    let stderr = workspace.stderr(&mut demo(&["--out=none", "sound.wav"]));
+    assert_eq!(stderr, "demo: the input has no video, or no decoder for it is installed\n");
+    assert!(!workspace.has("none/blurred.mp4"));
+}
+
 #[test]
 fn demo_writes_no_clip_without_a_detector() {
     let workspace = Workspace::new("no-detector");

@@ -10,9 +10,9 @@ use gst_video::VideoFormat;
 use super::coverage::{Coverage, Marked};
 use super::options::{Input, Options};
 use super::pictures::Pair;
+use super::pipeline::{Chain, Feed};
 use super::playback::{FRAMES, feed};
 use super::tracks::{Detection, Tracks};
-use super::{Chain, Feed};
 
 /// A portrait; face.txt names its source and licence.
 const PORTRAIT: &[u8] = include_bytes!("face.jpg");

@@ -4,10 +4,10 @@
 
 use gst_video::VideoFormat;
 
-use super::Chain;
 use super::coverage::{Coverage, Marked};
 use super::objects::{BALLOON, BOAT, CLOCK, clock_rect, draw_clock};
 use super::options::Cover;
+use super::pipeline::Chain;
 use super::playback::{FPS, feed};
 use super::scene::{HEIGHT, Scene, WIDTH};
 use super::tracks::Tracks;
