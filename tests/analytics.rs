@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
 use gst::glib;
-use gstcudagaussblur::element::analytics::{self, Analytics};
-use gstcudagaussblur::element::detection::Detection;
+use gstcudagaussblur::element::regions::analytics::{self, Analytics};
+use gstcudagaussblur::element::regions::detection::Detection;
 use gstcudagaussblur::filter::regions::Area;
 use libtest_mimic::{Arguments, Failed, Trial};
 

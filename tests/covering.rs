@@ -214,7 +214,7 @@ fn detections_stay_covered_for_the_hold_time() {
     push(&mut blur, &place, true);
     push(&mut blur, &place, false);
     push(&mut blur, &place, false);
-    assert_eq!(stat(&blur, "frames-held"), 2);
+    assert_eq!(stat(&blur, "frames-predicted"), 2);
     push(&mut blur, &[], false);
     push(&mut blur, &place, true);
     blur.harness.push_event(gst::event::FlushStart::new());
@@ -318,7 +318,8 @@ fn sigma_follows_the_size_of_the_object() {
         [((50, 60, 100, 8), 4.0), ((50, 60, 41, 90), 16.0 * std::f64::consts::SQRT_2), ((50, 60, 3, 90), 2.0)]
     {
         blur.element.set_property("strength", 0.5);
-        let out = blur.push(with_roi(buffer(&info, &picture), "face", roi));
+        // Another object each time, by its label.
+        let out = blur.push(with_roi(buffer(&info, &picture), &format!("{roi:?}"), roi));
         let covered = rect(roi.0, roi.1, roi.2, roi.3);
         check(&info, &out, &picture, &blurred(&picture, sigma), &[covered], true);
     }
@@ -414,7 +415,7 @@ fn a_message_says_what_was_covered() {
     assert_eq!(first.name(), "cudagaussblur");
     assert_eq!(first.get::<&str>("covered"), Ok("regions"));
     assert_eq!(first.get::<&str>("cover"), Ok("mosaic"));
-    assert_eq!(first.get::<bool>("missing"), Ok(false));
+    assert_eq!((first.get::<bool>("missing"), first.get::<bool>("lost")), (Ok(false), Ok(false)));
     assert_eq!(
         [first.get::<u64>("timestamp"), first.get("stream-time"), first.get("running-time")],
         [Ok(0), Ok(0), Ok(0)]
@@ -422,7 +423,10 @@ fn a_message_says_what_was_covered() {
     assert_eq!(first.get::<u64>("duration"), Ok(FRAME.nseconds()));
     assert_eq!(first.get::<f64>("covered-area"), Ok((20.0 * 40.0 + 10.0 * 40.0) / 8000.0));
     let found = regions(&first);
-    assert!(found[0].contains("x=(uint)45, y=(uint)10, width=(uint)20, height=(uint)40, origin=(string)detection"));
+    assert!(
+        found[0]
+            .contains("x=(uint)45, y=(uint)10, width=(uint)20, height=(uint)40, origin=(string)found, track=(uint)1")
+    );
     assert!(found[0].contains("label=(string)face") && found.len() == 2 && found[1].contains("origin=(string)zone"));
 
     blur.push(buffer(&info, &noise(&info, 2)));
@@ -434,7 +438,7 @@ fn a_message_says_what_was_covered() {
 
     blur.element.set_property_from_str("on-missing", "pass");
     blur.push(buffer(&info, &noise(&info, 3)));
-    assert!(regions(&message(&blur))[0].contains("origin=(string)held"));
+    assert!(regions(&message(&blur))[0].contains("origin=(string)predicted, track=(uint)1"));
     blur.element.set_property_from_str("on-missing", "drop");
     blur.try_push(buffer(&info, &noise(&info, 4))).unwrap();
     assert_eq!(message(&blur).get::<&str>("covered"), Ok("dropped"));

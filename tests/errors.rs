@@ -51,7 +51,7 @@ fn even_kernel_size_while_playing_is_rejected_with_a_warning() {
 }
 
 /// Values out of range, and what the error says about the range.
-const OUT_OF_RANGE: [(&str, &str, &str); 14] = [
+const OUT_OF_RANGE: [(&str, &str, &str); 15] = [
     ("sigma", "1024.5", "a number from 0 to 1024"),
     ("sigma", "-1", "a number from 0 to 1024"),
     ("sigma", "NaN", "a number from 0 to 1024"),
@@ -60,6 +60,7 @@ const OUT_OF_RANGE: [(&str, &str, &str); 14] = [
     ("cuda-device-id", "-2", "the number of a device"),
     ("max-in-flight", "0", "a number from 1 to 16"),
     ("max-in-flight", "17", "a number from 1 to 16"),
+    ("look-ahead", "121", "a number from 0 to 120"),
     ("min-confidence", "1.5", "a number from 0 to 1"),
     ("expand", "4.5", "a number from 0 to 4"),
     ("strength", "-0.5", "a number from 0 to 2"),
@@ -103,7 +104,7 @@ fn values_out_of_range_are_refused_while_playing() {
         set(&blur.element, property, text);
         let warnings = blur.messages(gst::MessageType::Warning);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        let is_fixed = ["cuda-device-id", "max-in-flight"].contains(&property);
+        let is_fixed = ["cuda-device-id", "max-in-flight", "look-ahead"].contains(&property);
         let said = if is_fixed { "only while the element is stopped" } else { range };
         assert!(warnings[0].contains(said) && warnings[0].contains(" stays "), "{warnings:?}");
         assert_eq!(blur.element.property_value(property).serialize().unwrap(), value);

@@ -46,7 +46,9 @@ fn defaults_and_ranges_are_documented_values() {
     assert_eq!(element.property::<f64>("strength"), 0.25);
     assert_eq!(element.property::<u32>("cells"), 6);
     assert_eq!(element.property::<u32>("fill-color"), 0xff00_0000);
-    assert_eq!(element.property::<u64>("hold-time"), 500_000_000);
+    assert_eq!(element.property::<u64>("hold-time"), 3_000_000_000);
+    assert_eq!(element.property::<u32>("look-ahead"), 0);
+    assert_eq!(nick(&element, "on-lost"), "release");
     assert_eq!(nick(&element, "on-missing"), "auto");
 
     let double = |name: &str| {
@@ -59,6 +61,10 @@ fn defaults_and_ranges_are_documented_values() {
     assert_eq!(double("strength"), (0.0, 2.0, true));
     let cells: GParamSpecUInt = param_spec::<_, glib::ParamSpecUInt>(&element, "cells");
     assert_eq!((cells.minimum, cells.maximum), (1, 64));
+    let frames: GParamSpecUInt = param_spec::<_, glib::ParamSpecUInt>(&element, "look-ahead");
+    assert_eq!((frames.minimum, frames.maximum), (0, 120));
+    let flags = element.find_property("look-ahead").unwrap().flags();
+    assert!(flags.contains(gst::PARAM_FLAG_MUTABLE_READY) && !flags.contains(gst::PARAM_FLAG_MUTABLE_PLAYING));
     for name in [
         "region-mode",
         "region-sources",
@@ -71,6 +77,7 @@ fn defaults_and_ranges_are_documented_values() {
         "cells",
         "fill-color",
         "hold-time",
+        "on-lost",
         "on-missing",
     ] {
         let spec = element.find_property(name).unwrap();
@@ -89,6 +96,7 @@ fn values_of_a_launch_line_read_back_also_while_playing() {
         ("region-sources", "all", "zones+roi+analytics"),
         ("cover", "mosaic", "mosaic"),
         ("cover", "fill", "fill"),
+        ("on-lost", "cover", "cover"),
         ("on-missing", "error", "error"),
         ("cells", "3", "3"),
         ("fill-color", "0x80ff0010", "2164195344"),

@@ -9,9 +9,10 @@ use gst::prelude::*;
 use super::caps;
 use super::debug::CAT;
 use super::gstcuda::CudaStream;
+use super::look_ahead::CopyPool;
 use super::output_pool::Preallocation;
 use super::pinned_allocator::PinnedAllocator;
-use super::region_settings::RegionMode;
+use super::regions::settings::RegionMode;
 use super::state::SharedState;
 
 const VIDEO_META: &str = gst_video::BUFFER_POOL_OPTION_VIDEO_META.as_str();
@@ -39,7 +40,7 @@ fn video_caps(query: &gst::query::Allocation) -> Option<(gst::Caps, u32)> {
     Some((caps, u32::try_from(info.size()).unwrap_or(u32::MAX)))
 }
 
-/// Most frames that wait in the element while the next one is processed. A pool needs one more buffer for each.
+/// Most frames whose output waits in the element while the next one is processed. A pool needs one more buffer for each.
 fn waiting_frames(state: &SharedState) -> u32 {
     state.settings().max_in_flight - 1
 }
@@ -53,24 +54,52 @@ fn pinned_allocator(state: &SharedState) -> Option<PinnedAllocator> {
 pub fn propose_pool(state: &SharedState, decide_query: &gst::query::Allocation, query: &mut gst::query::Allocation) {
     query.add_allocation_meta::<gst_video::VideoMeta>(None);
     let Some((caps, size)) = video_caps(query) else { return };
-    // With regions, upstream's buffers are pushed downstream, which may hold some.
-    let is_handed_on = state.settings().regions.mode != RegionMode::Frame;
-    let held = decide_query.allocation_pools().next().filter(|_| is_handed_on).map_or(0, |(_, _, min, _)| min);
-    let min_buffers = waiting_frames(state) + held;
-    let params = PoolParams { caps: &caps, size, min_buffers, max_buffers: 0 };
-    let pool = if caps::is_device(&caps) {
-        let pool = state.context().and_then(|context| context.new_pool());
-        pool.and_then(|pool| configure_device_pool(state, &pool, &params).map(|size| (pool, size)))
-    } else {
-        pinned_allocator(state).map(|allocator| {
-            let pool = new_pinned_pool(&params, &allocator);
-            query.add_allocation_param(Some(&allocator), gst::AllocationParams::default());
-            (pool, size)
-        })
+    let regions = state.settings().regions;
+    let min_buffers = match regions.mode {
+        RegionMode::Frame => waiting_frames(state),
+        // Upstream's buffers wait, and are pushed downstream, which may hold some.
+        RegionMode::Inside | RegionMode::Outside => {
+            regions.look_ahead + decide_query.allocation_pools().next().map_or(0, |(_, _, min, _)| min)
+        }
     };
-    let Some((pool, size)) = pool else { return };
-    gst::debug!(CAT, obj = pool, "proposed to upstream: buffers of {size} bytes, {min_buffers} or more, for {caps}");
-    query.add_allocation_pool(Some(&pool), size, min_buffers, 0);
+    let params = PoolParams { caps: &caps, size, min_buffers, max_buffers: 0 };
+    let pool = own_pool(state, &params);
+    if pool.is_none() && min_buffers == 0 {
+        return;
+    }
+    gst::debug!(CAT, "proposed to upstream: buffers of {size} bytes, {min_buffers} or more, for {caps}");
+    if let Some(allocator) = pinned_allocator(state).filter(|_| !caps::is_device(&caps)) {
+        query.add_allocation_param(Some(&allocator), gst::AllocationParams::default());
+    }
+    let (pool, size) = pool.map_or((None, size), |(pool, size)| (Some(pool), size));
+    query.add_allocation_pool(pool.as_ref(), size, min_buffers, 0);
+}
+
+/// A pool of the element's own, in CUDA memory if the caps ask for it, else in pinned memory, and the size of its buffers.
+/// `None` if there is neither.
+fn own_pool(state: &SharedState, params: &PoolParams) -> Option<(gst::BufferPool, u32)> {
+    if caps::is_device(params.caps) {
+        let pool = state.context()?.new_pool()?;
+        return configure_device_pool(state, &pool, params).map(|size| (pool, size));
+    }
+    pinned_allocator(state).map(|allocator| (new_pinned_pool(params, &allocator), params.size))
+}
+
+/// Prepares the pool of copies of frames that may not wait themselves, in the memory of the input.
+pub fn prepare_copies(state: &SharedState) {
+    let format = state.with_stream(|stream| stream.format.clone().filter(|_| stream.look_ahead > 0)).flatten();
+    let Some((caps, format)) = format.and_then(|format| Some((format.input_caps()?, format))) else { return };
+    let size = u32::try_from(format.info().size()).unwrap_or(u32::MAX);
+    let params = PoolParams { caps: &caps, size, min_buffers: 0, max_buffers: 0 };
+    let pool = own_pool(state, &params).map(|(pool, _)| pool).or_else(|| {
+        let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
+        let mut config = pool.config();
+        params.write_to(&mut config);
+        pool.set_config(config).ok().map(|()| pool)
+    });
+    let previous = state.with_stream(|stream| std::mem::replace(&mut stream.copy_pool, pool.map(CopyPool::new)));
+    // Frees buffers, not under the lock.
+    drop(previous);
 }
 
 /// Decides which pool output buffers come from: downstream's if it proposed a usable one, else a new one.

@@ -1,32 +1,67 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The streaming thread where parts of the picture are covered: what is decided about a frame, and where it is covered.
-//! Such a frame is complete, or enqueued on the device, when it is pushed; none is in flight.
+//! A frame enters, waits for `look-ahead` later frames, and leaves. It is complete, or enqueued on the device, when it is pushed;
+//! none is in flight.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
 
 use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
-use super::hold::FrameTime;
+use super::look_ahead::{self, WaitingFrame};
 use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
-use super::region_settings::OnMissing;
-use super::regions::FrameRegions;
+use super::regions::clock::FrameTime;
+use super::regions::detector_metas;
+use super::regions::frame_regions::{EnteredFrame, FrameDecision, FrameRegions};
+use super::regions::settings::{OnMissing, RegionMode};
+use super::regions::tracks::Evidence;
+use super::regions::zones::StreamSpan;
+use super::reporting;
 use super::settings::Settings;
 use super::state::SharedState;
-use super::stream::{FrameTask, Stream};
+use super::stream::Stream;
+use super::stream_format::StreamFormat;
 use super::video_frame::{InPlaceFrame, VideoFramePair};
-use super::zones::StreamSpan;
-use super::{detector_metas, reporting};
-use crate::engine::{Backend, Cover};
+use crate::engine::{Backend, BlurCover, Cover};
 use crate::filter::frame::Side;
+use crate::filter::plan::{Options, Selection};
 
-/// Decides what is done with a frame, by its metas and the previous frames.
-pub fn decide(
+/// Where an output buffer comes from.
+pub enum BufferSource<'a> {
+    /// The output pool.
+    Output,
+    /// Ordinary memory of so many bytes.
+    Ordinary(usize),
+    /// The pool of copies.
+    Copies(&'a look_ahead::CopyPool),
+}
+
+/// Allocates an output buffer with the metadata of an input buffer.
+pub type Allocate<'a> = &'a dyn Fn(&gst::BufferRef, BufferSource) -> Result<gst::Buffer, gst::FlowError>;
+
+/// The time of a frame. In running time, which goes on through segments, and at the rate at which frames are shown.
+pub fn frame_time(element: &gst_base::BaseTransform, format: &StreamFormat, buffer: &gst::BufferRef) -> FrameTime {
+    let times = times(element, buffer);
+    FrameTime {
+        timestamp: times.running_time.map(gst::ClockTime::nseconds),
+        duration: duration(&times, format).map(gst::ClockTime::nseconds),
+        is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
+    }
+}
+
+/// How long a frame lasts: what its buffer says, else by the frame rate.
+fn duration(times: &MessageTimes, format: &StreamFormat) -> Option<gst::ClockTime> {
+    times.duration.filter(|duration| !duration.is_zero()).or_else(|| format.duration(1))
+}
+
+/// Notes what the next frame shows. If regions of it are covered, it waits until [`leave`], without its buffer, which
+/// [`add_buffer`] adds.
+pub fn enter(
     element: &gst_base::BaseTransform,
-    state: &SharedState,
     stream: &mut Stream,
     settings: &Settings,
+    options: Options,
     buffer: &gst::BufferRef,
 ) {
     // Without caps the frame fails later.
@@ -36,19 +71,70 @@ pub fn decide(
     let (size, is_field) = (format.picture_size(), format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let times = times(element, buffer);
-    let duration = times.duration.filter(|duration| !duration.is_zero()).or_else(|| format.duration(1));
-    let nanoseconds = gst::ClockTime::nseconds;
-    let time = FrameTime {
-        timestamp: times.timestamp.map(nanoseconds),
-        duration: duration.map(nanoseconds),
-        is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
+    let span = stream_span(element, times.timestamp, duration(&times, &format));
+    let time = frame_time(element, &format, buffer);
+    let entered = EnteredFrame { size, span, found };
+    stream.tracker.enter(regions, &entered, time);
+    if regions.mode == RegionMode::Frame {
+        stream.tracker.decide(regions, &entered);
+        reporting::warn(element, stream.notices.of_whole_frame(regions));
+        return;
+    }
+    reporting::warn(element, stream.notices.of_regions(regions, &entered.found, time.duration, size));
+    let (settings, events) = (settings.clone(), Vec::new());
+    stream.waiting.push_back(WaitingFrame { buffer: None, events, settings, options, format, times, entered });
+}
+
+/// Adds the buffer of the frame that entered last. It is copied if upstream may have no other one while it waits.
+pub fn add_buffer(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    buffer: gst::Buffer,
+    allocate: Allocate,
+) -> Result<(), gst::FlowError> {
+    let is_scarce = stream.look_ahead > 0 && look_ahead::is_scarce(&buffer);
+    let Some(format) = stream.waiting.back().filter(|frame| frame.buffer.is_none()).map(|frame| frame.format.clone())
+    else {
+        return Err(reporting::post_failure(element, &FrameFailure::NoCaps));
     };
-    let span = stream_span(element, times.timestamp, duration);
-    reporting::warn(element, stream.notices.of_regions(regions, &found, time.duration, size));
-    let decision = stream.tracker.update(regions, found, time, span, size);
+    let buffer = match &stream.copy_pool {
+        Some(copies) if is_scarce => {
+            let copy = allocate(&buffer, BufferSource::Copies(copies))?;
+            state.with_snapshot(|snapshot| snapshot.regions.frames_copied += 1);
+            let on_device = stream.engine.active() == Backend::Cuda;
+            let frames = VideoFramePair::map(buffer, copy, format, on_device)
+                .map_err(|error| reporting::post_failure(element, &error.into()))?;
+            let nothing = Cover::Blur(BlurCover { planes: Selection::NONE, regions: Vec::new() });
+            cover_copy(element, state, stream, &nothing, frames)?
+        }
+        _ => buffer,
+    };
+    if let Some(frame) = stream.waiting.back_mut() {
+        frame.buffer = Some(buffer);
+    }
+    Ok(())
+}
+
+/// Decides what becomes of the frame that entered first, and covers it. `None` if it is dropped.
+pub fn leave(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    frame: WaitingFrame,
+    allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
+) -> Result<Option<gst::Buffer>, gst::FlowError> {
+    let WaitingFrame { buffer, events, settings, options, format, times, entered } = frame;
+    let decision = stream.tracker.decide(&settings.regions, &entered);
+    stream.due_events.extend(events);
+    let Some(buffer) = buffer else {
+        stream.has_gap = true;
+        return Ok(None);
+    };
+    let regions = &*settings.regions;
+    let FrameDecision { is_missing, is_unreadable, .. } = decision;
     // Any other value than auto asks for what becomes of a frame, unless its metas cannot be read.
-    let is_unreadable = decision.is_unreadable;
-    let is_unasked = decision.is_missing && (is_unreadable || regions.on_missing == OnMissing::Auto);
+    let is_unasked = is_missing && (is_unreadable || regions.on_missing == OnMissing::Auto);
     let is_acted_on = !matches!(decision.regions, FrameRegions::Regions(_) | FrameRegions::Error);
     let is_warned = is_unasked && is_acted_on && stream.notices.is_first(Notice::Missing);
     let warn = |consequence: &str| {
@@ -56,10 +142,9 @@ pub fn decide(
             warn_of_missing(element, is_unreadable, consequence, &times);
         }
     };
-    state.with_snapshot(|snapshot| snapshot.regions.frames_missing += u64::from(decision.is_missing));
+    state.with_snapshot(|snapshot| snapshot.regions.frames_missing += u64::from(is_missing));
     match decision.regions {
         FrameRegions::Drop => {
-            stream.task = FrameTask::Drop;
             warn("it is dropped");
             state.with_snapshot(|snapshot| {
                 let stats = &mut snapshot.regions;
@@ -69,18 +154,27 @@ pub fn decide(
             if regions.post_messages {
                 post_message(element, region_message::structure(times, regions, None));
             }
+            stream.has_gap = true;
+            Ok(None)
         }
-        FrameRegions::Error => stream.pending_error = Some(FrameFailure::NoDetection),
-        covered => {
-            let cover = FrameCover::new(regions, stream.options, covered, decision.is_missing, &format);
+        FrameRegions::Error => Err(reporting::post_failure(element, &FrameFailure::NoDetection)),
+        FrameRegions::Regions(_) | FrameRegions::Whole => {
+            let cover = FrameCover::new(regions, options, decision, &format);
             warn(match cover.covered() {
                 "nothing" => "it is not covered",
                 "partly" => "it is covered in part",
                 _ => "it is covered as a whole",
             });
-            reporting::warn(element, stream.notices.of_cover(settings, &cover));
+            reporting::warn(element, stream.notices.of_cover(&settings, &cover));
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
-            stream.task = FrameTask::Cover(cover, message);
+            let mut output = self::cover(element, state, stream, &cover, buffer, allocate_output)?;
+            if let Some(message) = message {
+                post_message(element, message);
+            }
+            if std::mem::take(&mut stream.has_gap) {
+                output.make_mut().set_flags(gst::BufferFlags::DISCONT);
+            }
+            Ok(Some(output))
         }
     }
 }
@@ -148,16 +242,14 @@ fn post_message(element: &gst_base::BaseTransform, structure: gst::Structure) {
 
 /// Covers a frame: in its own memory if that is writable and downstream can read it, else in a copy. A frame of which
 /// nothing is covered is returned as it is.
-pub fn cover(
+fn cover(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     stream: &mut Stream,
+    cover: &FrameCover,
     input: gst::Buffer,
     allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
 ) -> Result<gst::Buffer, gst::FlowError> {
-    let FrameTask::Cover(cover, message) = std::mem::replace(&mut stream.task, FrameTask::Blur) else {
-        return Err(gst::FlowError::Error);
-    };
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
     let can_hand_on = stream.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
@@ -170,30 +262,30 @@ pub fn cover(
     let output = if is_untouched {
         input
     } else if is_in_place {
-        cover_in_place(element, state, stream, &cover, input, Side::Input)?
+        cover_in_place(element, state, stream, &cover.cover, input, Side::Input)?
     } else {
         let output = allocate_output(&input)?;
         let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
         let on_device = stream.engine.active() == Backend::Cuda;
         let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;
         if frames.is_same_memory() {
-            cover_copy(element, state, stream, &cover, frames)?
+            cover_copy(element, state, stream, &cover.cover, frames)?
         } else {
             let output = transfer(element, state, stream, frames)?;
-            cover_in_place(element, state, stream, &cover, output, Side::Output)?
+            cover_in_place(element, state, stream, &cover.cover, output, Side::Output)?
         }
     };
     state.with_snapshot(|snapshot| {
         let stats = &mut snapshot.regions;
         stats.frames_untouched += u64::from(is_untouched);
         stats.frames_in_place += u64::from(is_in_place);
-        stats.frames_held += u64::from(cover.has_held());
+        stats.frames_predicted += u64::from(cover.has(Evidence::Predicted));
+        stats.frames_bridged += u64::from(cover.has(Evidence::Bridged));
+        stats.frames_anticipated += u64::from(cover.has(Evidence::Anticipated));
+        stats.frames_lost += u64::from(cover.is_lost);
         stats.last_regions = u32::try_from(cover.regions.len()).unwrap_or(u32::MAX);
         stats.last_covered_area = cover.covered_area;
     });
-    if let Some(message) = message {
-        post_message(element, message);
-    }
     Ok(output)
 }
 
@@ -202,18 +294,18 @@ fn cover_in_place(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     stream: &mut Stream,
-    cover: &FrameCover,
+    cover: &Cover,
     buffer: gst::Buffer,
     side: Side,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    if cover.cover.is_empty() {
+    if cover.is_empty() {
         return Ok(buffer);
     }
     let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
     let on_device = stream.engine.active() == Backend::Cuda;
     let frame = InPlaceFrame::map(buffer, format, side, on_device).map_err(|error| fail(error.into()))?;
-    let completed = stream.engine.cover_frame(&cover.cover, frame).map_err(|error| fail(error.into()))?;
+    let completed = stream.engine.cover_frame(cover, frame).map_err(|error| fail(error.into()))?;
     reporting::warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }
@@ -223,11 +315,11 @@ fn cover_copy(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     stream: &mut Stream,
-    cover: &FrameCover,
+    cover: &Cover,
     frames: VideoFramePair,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    let completed = stream.engine.cover_frame(&cover.cover, frames).map_err(|error| fail(error.into()))?;
+    let completed = stream.engine.cover_frame(cover, frames).map_err(|error| fail(error.into()))?;
     reporting::warn_of_fallback(element, state, stream, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }

@@ -79,6 +79,13 @@ pub fn share_context(element: &gst_base::BaseTransform, state: &SharedState, eng
     let _ = element.post_message(gst::message::HaveContext::builder(shared).src(element).build());
 }
 
+/// Whether a frame is in the CUDA memory of another context than the stream's.
+pub fn is_foreign(stream: &Stream, buffer: &gst::BufferRef) -> bool {
+    let current = stream.engine.context().map(|(current, _)| current);
+    current
+        .is_some_and(|current| CudaMemory::in_buffer(buffer).is_some_and(|memory| memory.context_handle() != current))
+}
+
 /// Moves the stream to the context of this frame, if the frame is in the CUDA memory of another context.
 pub fn adopt_context(
     element: &gst_base::BaseTransform,
@@ -86,11 +93,10 @@ pub fn adopt_context(
     stream: &mut Stream,
     buffer: &gst::BufferRef,
 ) -> Result<(), FrameFailure> {
-    let Some((current, _)) = stream.engine.context() else { return Ok(()) };
-    let Some(memory) = CudaMemory::in_buffer(buffer).filter(|memory| memory.context_handle() != current) else {
+    if !is_foreign(stream, buffer) {
         return Ok(());
-    };
-    let Some(context) = memory.context() else { return Ok(()) };
+    }
+    let Some(context) = CudaMemory::in_buffer(buffer).and_then(|memory| memory.context()) else { return Ok(()) };
     let have = context.device();
     if let Some(wanted) = state.settings().cuda_device().filter(|wanted| *wanted != have) {
         return Err(FrameFailure::WrongDevice { have, wanted });

@@ -3,8 +3,9 @@
 //! colour.
 
 use super::fill_color;
-use super::region_settings::{self, RegionMode, RegionSettings};
-use super::regions::{FrameRegion, FrameRegions, Origin};
+use super::regions::frame_regions::{FrameDecision, FrameRegion, FrameRegions, Origin};
+use super::regions::settings::{self as region_settings, RegionMode, RegionSettings};
+use super::regions::tracks::Evidence;
 use super::stream_format::StreamFormat;
 use crate::engine::{BlurCover, BlurRegion, Cover};
 use crate::filter::BlurParams;
@@ -19,7 +20,7 @@ pub enum Extent {
     Regions,
     /// All but the regions.
     Outside,
-    /// All, because no detector has looked at the frame.
+    /// All, because no detector has looked at the frame, or because an object is lost.
     Frame,
 }
 
@@ -49,20 +50,17 @@ pub struct FrameCover {
     pub unchanged: Selection,
     /// Whether a detector should have looked at the frame, and did not.
     pub is_missing: bool,
+    /// Whether the whole frame is covered because an object is lost.
+    pub is_lost: bool,
 }
 
 impl FrameCover {
-    /// How `regions` are covered in a frame of this format. `options` is the blur of region-mode=frame.
+    /// How what was decided is covered in a frame of this format. `options` is the blur of region-mode=frame.
     ///
     /// What has no object to follow (the whole frame, the background) follows the picture: cells are a part of its shorter
     /// side. σ follows it only where the whole frame stands for an object that was not found; a background has `sigma`.
-    pub fn new(
-        settings: &RegionSettings,
-        options: Options,
-        regions: FrameRegions,
-        is_missing: bool,
-        format: &StreamFormat,
-    ) -> Self {
+    pub fn new(settings: &RegionSettings, options: Options, decision: FrameDecision, format: &StreamFormat) -> Self {
+        let FrameDecision { regions, is_missing, is_lost, .. } = decision;
         let (width, height) = format.picture_size();
         let picture = Area::from_corner(0.0, 0.0, width.into(), height.into());
         let whole = Region::new(picture, 0.0, (width, height));
@@ -115,7 +113,7 @@ impl FrameCover {
         let samples = |rect: &Rect| u64::from(rect.width()) * u64::from(rect.height());
         let hidden: u64 = regions::disjoint(&hidden).iter().map(samples).sum();
         let covered_area = hidden as f64 / (u64::from(width) * u64::from(height)) as f64;
-        Self { cover, extent, regions, covered_area, unchanged, is_missing }
+        Self { cover, extent, regions, covered_area, unchanged, is_missing, is_lost }
     }
 
     /// What of the frame is covered, as a word for messages.
@@ -127,9 +125,9 @@ impl FrameCover {
         }
     }
 
-    /// Whether detections of earlier frames are covered.
-    pub fn has_held(&self) -> bool {
-        self.regions.iter().any(|region| region.origin == Origin::Held)
+    /// Whether an object is covered for such a reason.
+    pub fn has(&self, evidence: Evidence) -> bool {
+        self.regions.iter().any(|region| region.origin == Origin::Detection(evidence))
     }
 }
 

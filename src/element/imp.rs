@@ -69,11 +69,11 @@ use gst_base::prelude::*;
 use gst_base::subclass::base_transform::{GenerateOutputSuccess, InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
+use super::covering::BufferSource;
 use super::notices::Notice;
 use super::ordinary_memory;
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
-use super::streaming::Driven;
 use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, streaming};
 
 /// The element's private part.
@@ -94,15 +94,41 @@ impl ObjectSubclass for CudaGaussBlur {
 }
 
 impl CudaGaussBlur {
-    /// An output buffer of so many bytes in ordinary memory, with the metadata of the input.
-    fn ordinary_output(&self, input: &gst::BufferRef, bytes: usize) -> Option<gst::Buffer> {
-        // As the pool's buffers, it satisfies any alignment that downstream asks for.
-        let memory = ordinary_memory::allocate(bytes)?;
-        let mut output = gst::Buffer::new();
-        let new = output.get_mut()?;
-        new.append_memory(memory);
-        self.copy_metadata(input, new).ok()?;
-        Some(output)
+    /// An output buffer with the metadata of the input.
+    fn allocate(&self, input: &gst::BufferRef, source: BufferSource) -> Result<gst::Buffer, gst::FlowError> {
+        let buffer = match source {
+            BufferSource::Output => None,
+            // As the pool's buffers, it satisfies any alignment that downstream asks for.
+            BufferSource::Ordinary(bytes) => ordinary_memory::allocate(bytes).map(|memory| {
+                let mut buffer = gst::Buffer::new();
+                buffer.get_mut().expect("it is new").append_memory(memory);
+                buffer
+            }),
+            BufferSource::Copies(pool) => Some(pool.acquire().ok_or_else(|| self.no_output())?),
+        };
+        let Some(mut output) = buffer else {
+            return match self.prepare_output_buffer(InputBuffer::Readable(input))? {
+                PrepareOutputBufferSuccess::Buffer(output) => Ok(output),
+                PrepareOutputBufferSuccess::InputBuffer => Err(gst::FlowError::Error),
+            };
+        };
+        self.copy_metadata(input, output.get_mut().ok_or(gst::FlowError::Error)?).map_err(|_| gst::FlowError::Error)?;
+        Ok(output)
+    }
+
+    /// Posts that there is no memory for an output buffer.
+    fn no_output(&self) -> gst::FlowError {
+        gst::element_imp_error!(
+            self,
+            gst::ResourceError::NoSpaceLeft,
+            ("an output buffer could not be allocated: its buffer pool is out of memory or failed")
+        );
+        gst::FlowError::Error
+    }
+
+    /// Pushes all frames that are in the element.
+    fn drain(&self) {
+        streaming::drain(self.obj().upcast_ref(), &self.state, &|input, source| self.allocate(input, source));
     }
 }
 
@@ -204,7 +230,7 @@ impl BaseTransformImpl for CudaGaussBlur {
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         if direction == gst::PadDirection::Sink && query.is_serialized() {
             // A serialized query can be a request of upstream to have its buffers back.
-            streaming::drain(self.obj().upcast_ref(), &self.state);
+            self.drain();
         }
         if let gst::QueryViewMut::Context(query) = query.view_mut()
             && cuda_context::handle_context_query(&self.state, query)
@@ -223,29 +249,37 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
+        use gst::EventType::{Caps, Eos, FlushStop, Segment, SegmentDone, StreamGroupDone, StreamStart};
         match event.type_() {
-            gst::EventType::FlushStop => streaming::flush(self.obj().upcast_ref(), &self.state),
-            gst::EventType::Eos => {
-                streaming::drain(self.obj().upcast_ref(), &self.state);
+            FlushStop => streaming::flush(self.obj().upcast_ref(), &self.state),
+            Eos => {
+                self.drain();
                 streaming::end(self.obj().upcast_ref(), &self.state);
             }
-            _ if event.is_serialized() => streaming::drain(self.obj().upcast_ref(), &self.state),
+            // No frame that waits for later ones may wait beyond these.
+            StreamStart | Caps | Segment | SegmentDone | StreamGroupDone => self.drain(),
+            _ if event.is_serialized() && streaming::has_in_flight(&self.state) => self.drain(),
+            _ if event.is_serialized() => {
+                let Some(event) = streaming::queue_event(&self.state, event) else { return true };
+                return self.parent_sink_event(event);
+            }
             _ => (),
         }
         self.parent_sink_event(event)
     }
 
     fn submit_input_buffer(&self, is_discont: bool, inbuf: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
-        if is_discont {
+        if is_discont && streaming::has_in_flight(&self.state) {
             // The base class sets the DISCONT flag on the next buffer that is pushed, which must be the blur of this
-            // one.
-            streaming::drain(self.obj().upcast_ref(), &self.state);
+            // one. Frames that wait are not drained: after each frame that a live source loses they would not wait.
+            self.drain();
         }
         self.parent_submit_input_buffer(is_discont, inbuf)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        streaming::set_caps(self.obj().upcast_ref(), &self.state, incaps, outcaps)
+        let allocate = |input: &gst::BufferRef, source: BufferSource| self.allocate(input, source);
+        streaming::set_caps(self.obj().upcast_ref(), &self.state, incaps, outcaps, &allocate)
     }
 
     fn unit_size(&self, caps: &gst::Caps) -> Option<usize> {
@@ -293,6 +327,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         // The base class configures the query's pool, and enables the metas that downstream supports.
         self.parent_decide_allocation(query)?;
         allocation::limit_in_flight(&self.state, query);
+        allocation::prepare_copies(&self.state);
         Ok(())
     }
 
@@ -307,41 +342,27 @@ impl BaseTransformImpl for CudaGaussBlur {
             Ok(PrepareOutputBufferSuccess::InputBuffer) => {
                 self.state.with_snapshot(|snapshot| snapshot.frames_passthrough += 1);
             }
-            Err(gst::FlowError::Error) => {
-                gst::element_imp_error!(
-                    self,
-                    gst::ResourceError::NoSpaceLeft,
-                    ("an output buffer could not be allocated: its buffer pool is out of memory or failed")
-                );
-            }
+            Err(gst::FlowError::Error) => _ = self.no_output(),
             _ => (),
         }
         prepared
     }
 
     fn before_transform(&self, buffer: &gst::BufferRef) {
-        streaming::update_frame_params(self.obj().upcast_ref(), &self.state, buffer);
+        let allocate = |input: &gst::BufferRef, source: BufferSource| self.allocate(input, source);
+        streaming::update_frame_params(self.obj().upcast_ref(), &self.state, buffer, &allocate);
     }
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         let element = self.obj();
         let passthrough = element.is_passthrough();
         let take_input = || if passthrough { None } else { self.take_queued_buffer() };
-        let allocate_output = |input: &gst::BufferRef, ordinary_bytes: Option<usize>| {
-            if let Some(output) = ordinary_bytes.and_then(|bytes| self.ordinary_output(input, bytes)) {
-                return Ok(output);
-            }
-            match self.prepare_output_buffer(InputBuffer::Readable(input))? {
-                PrepareOutputBufferSuccess::Buffer(output) => Ok(output),
-                PrepareOutputBufferSuccess::InputBuffer => Err(gst::FlowError::Error),
-            }
-        };
-        match streaming::drive(element.upcast_ref(), &self.state, passthrough, take_input, allocate_output)? {
-            Driven::Output(output) => Ok(GenerateOutputSuccess::Buffer(output)),
-            Driven::Dropped => Ok(GenerateOutputSuccess::Dropped),
+        let allocate = |input: &gst::BufferRef, source: BufferSource| self.allocate(input, source);
+        match streaming::drive(element.upcast_ref(), &self.state, passthrough, take_input, &allocate)? {
+            Some(output) => Ok(GenerateOutputSuccess::Buffer(output)),
             // With no frame left in flight, the base class pushes the queued frame unchanged.
-            Driven::Nothing if passthrough => self.parent_generate_output(),
-            Driven::Nothing => Ok(GenerateOutputSuccess::NoOutput),
+            None if passthrough => self.parent_generate_output(),
+            None => Ok(GenerateOutputSuccess::NoOutput),
         }
     }
 

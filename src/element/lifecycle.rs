@@ -37,8 +37,7 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
     });
     cuda_context::share_context(element, state, &engine);
     let cuda_stream = state.context().and_then(|context| context.new_stream());
-    let mut stream = Stream::new(engine, settings.max_in_flight as usize, options, cuda_stream);
-    stream.mode = settings.regions.mode;
+    let stream = Stream::new(engine, &settings, options, cuda_stream);
     let passthrough = stream.is_passthrough();
     state.start_stream(stream);
     element.set_passthrough(passthrough);
@@ -51,7 +50,7 @@ pub fn stop(element: &gst_base::BaseTransform, state: &SharedState) {
     state.with_settings(|settings| settings.started = false);
     if let Some(mut stream) = state.stop_stream() {
         // Dropped first, because dropping a frame in flight can add to the stats.
-        stream.discard_in_flight();
+        stream.discard_frames();
         reporting::report_stats(element, state, &stream.engine);
     }
     state.replace_context(None);

@@ -2,35 +2,29 @@
 //! The GStreamer element: properties, caps, buffers and messages. It translates them to calls of the engine and
 //! contains no CUDA code. `imp` has the virtual methods, which delegate to the other files.
 //!
-//! `detector_metas` (with `analytics`) reads what detectors attached, `regions` turns that and the settings into what is
-//! covered in a frame.
+//! `regions` says which parts of a picture are covered, `covering` covers them.
 
 mod allocation;
-pub mod analytics;
 mod caps;
 mod covering;
 mod cuda_context;
 mod debug;
-pub mod detection;
-mod detector_metas;
 mod error;
 mod fill_color;
 pub mod formats;
 mod frame_cover;
 mod gstcuda;
-mod hold;
 mod host_registration;
 mod imp;
 mod lifecycle;
-mod missing;
+mod look_ahead;
 mod notices;
 mod ordinary_memory;
 mod output_pool;
 mod param_spec;
 mod pinned_allocator;
 mod region_message;
-mod region_settings;
-mod regions;
+pub mod regions;
 mod reporting;
 mod settings;
 mod snapshot;
@@ -41,7 +35,6 @@ mod streaming;
 #[cfg(test)]
 mod tests;
 mod video_frame;
-mod zones;
 
 use gst::glib;
 use gst::prelude::*;
@@ -91,10 +84,11 @@ pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
         settings::Backend::static_type(),
         settings::Planes::static_type(),
         settings::Alpha::static_type(),
-        region_settings::RegionMode::static_type(),
-        region_settings::RegionSources::static_type(),
-        region_settings::Cover::static_type(),
-        region_settings::OnMissing::static_type(),
+        regions::settings::RegionMode::static_type(),
+        regions::settings::RegionSources::static_type(),
+        regions::settings::Cover::static_type(),
+        regions::settings::OnLost::static_type(),
+        regions::settings::OnMissing::static_type(),
     ] {
         enum_type.mark_as_plugin_api(gst::PluginAPIFlags::empty());
     }

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use super::detector_metas::{Found, Looked};
 use super::frame_cover::{Extent, FrameCover};
-use super::region_settings::{Cover, OnMissing, RegionMode, RegionSettings, RegionSources};
-use super::regions::{FrameRegion, Origin};
+use super::regions::detector_metas::{Found, Looked};
+use super::regions::frame_regions::{FrameRegion, Origin};
+use super::regions::settings::{Cover, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;

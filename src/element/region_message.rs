@@ -4,8 +4,9 @@
 use gst::prelude::*;
 
 use super::frame_cover::{Extent, FrameCover};
-use super::region_settings::{Cover, RegionSettings};
-use super::regions::{FrameRegion, Origin};
+use super::regions::frame_regions::{FrameRegion, Origin};
+use super::regions::settings::{Cover, RegionSettings};
+use super::regions::tracks::Evidence;
 
 /// The times of a frame.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +42,7 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
     };
     structure.set("cover", name);
     structure.set("missing", cover.is_none_or(|cover| cover.is_missing));
+    structure.set("lost", cover.is_some_and(|cover| cover.is_lost));
     let regions = cover.filter(|cover| cover.extent != Extent::Frame).map(|cover| &cover.regions[..]);
     let regions = regions.unwrap_or_default().iter().map(|region| region_structure(region).to_send_value());
     structure.set("regions", gst::Array::new(regions));
@@ -48,11 +50,13 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
 }
 
 /// A region: what is covered, in luma samples of the frame, and what it comes from.
-fn region_structure(FrameRegion { region, origin, label }: &FrameRegion) -> gst::Structure {
+fn region_structure(FrameRegion { region, origin, track, label }: &FrameRegion) -> gst::Structure {
     let origin = match origin {
         Origin::Zone => "zone",
-        Origin::Detection => "detection",
-        Origin::Held => "held",
+        Origin::Detection(Evidence::Found) => "found",
+        Origin::Detection(Evidence::Predicted) => "predicted",
+        Origin::Detection(Evidence::Bridged) => "bridged",
+        Origin::Detection(Evidence::Anticipated) => "anticipated",
     };
     let mut structure = gst::Structure::builder("region")
         .field("x", region.rect.x())
@@ -61,6 +65,9 @@ fn region_structure(FrameRegion { region, origin, label }: &FrameRegion) -> gst:
         .field("height", region.rect.height())
         .field("origin", origin)
         .build();
+    if let Some(track) = track {
+        structure.set("track", track);
+    }
     if let Some(label) = label {
         structure.set("label", label);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The properties: names, ranges, defaults and validation. Those of regions are in `region_settings`.
+//! The properties: names, ranges, defaults and validation. Those of regions are in `regions/settings`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use gst::glib;
 use gst::prelude::*;
 
 use super::param_spec;
-use super::region_settings::{self, RegionError, RegionSettings};
+use super::regions::settings::{self as region_settings, RegionError, RegionSettings};
 use crate::engine;
 use crate::filter::plan::{self, Options, Selection};
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
@@ -229,7 +229,9 @@ impl Settings {
             }
         };
         if self.started {
-            let fixed = |settings: &Self| (settings.backend, settings.cuda_device_id, settings.max_in_flight);
+            let fixed = |settings: &Self| {
+                (settings.backend, settings.cuda_device_id, settings.max_in_flight, settings.regions.look_ahead)
+            };
             if fixed(&changed) != fixed(self) {
                 return Err(PropertyError::Started { property, current });
             }
@@ -309,8 +311,10 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
                 "Counters and times since start. Frames: frames (all), frames-cuda, frames-cpu, \
                     frames-passthrough, frames-abandoned (memory leaked because the device failed); with regions: \
                     frames-untouched (nothing to cover, pushed as they came), frames-in-place (covered in the input's \
-                    memory), frames-held (with held detections), frames-missing (without readable detector metas), \
-                    frames-dropped, and of the last frame regions and covered-area (0 to 1); of frames-cuda: \
+                    memory), frames with an object that was not detected in them: frames-predicted (but before), \
+                    frames-bridged (before and after), frames-anticipated (after), frames-lost (covered as a whole by \
+                    on-lost); frames-missing (without readable detector metas), frames-dropped, frames-copied (as they \
+                    entered the look-ahead), and of the last frame regions and covered-area (0 to 1); of frames-cuda: \
                     frames-on-device (stayed in CUDA memory), frames-pinned-in and frames-pinned-out (input or \
                     output in pinned memory). bytes-copied: by the CPU, to and from staging buffers. Kernels: kernel \
                     (in use), form (direct or wide), compiling, compile-last-ns, compile-last-from. Times of the last \

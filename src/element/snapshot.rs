@@ -13,13 +13,19 @@ pub struct RegionStats {
     pub frames_untouched: u64,
     /// Frames that were covered in the memory of the input buffer.
     pub frames_in_place: u64,
-    /// Frames in which a detection of an earlier frame was covered.
-    pub frames_held: u64,
+    /// Frames with an object that was not detected in them, but before; before and after; after.
+    pub frames_predicted: u64,
+    pub frames_bridged: u64,
+    pub frames_anticipated: u64,
+    /// Frames that were covered as a whole because an object was lost.
+    pub frames_lost: u64,
     /// Frames without readable detector metas, although the stream had some before, or on-missing is cover, drop or error, or
     /// region-mode is outside.
     pub frames_missing: u64,
     /// Frames that on-missing=drop dropped.
     pub frames_dropped: u64,
+    /// Frames that were copied as they entered, because upstream may have no other buffer.
+    pub frames_copied: u64,
     /// Regions of the last frame.
     pub last_regions: u32,
     /// The part of the last frame that is covered, 0 to 1.
@@ -54,9 +60,13 @@ impl Snapshot {
             .field("frames-passthrough", frames_passthrough)
             .field("frames-untouched", regions.frames_untouched)
             .field("frames-in-place", regions.frames_in_place)
-            .field("frames-held", regions.frames_held)
+            .field("frames-predicted", regions.frames_predicted)
+            .field("frames-bridged", regions.frames_bridged)
+            .field("frames-anticipated", regions.frames_anticipated)
+            .field("frames-lost", regions.frames_lost)
             .field("frames-missing", regions.frames_missing)
             .field("frames-dropped", regions.frames_dropped)
+            .field("frames-copied", regions.frames_copied)
             .field("regions", regions.last_regions)
             .field("covered-area", regions.last_covered_area)
             .field("frames-on-device", stats.frames_on_device)

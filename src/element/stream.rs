@@ -5,27 +5,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::error::FrameFailure;
-use super::frame_cover::FrameCover;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
+use super::look_ahead::{CopyPool, WaitingFrame};
 use super::notices::Notices;
 use super::output_pool::Preallocation;
-use super::region_settings::RegionMode;
-use super::regions::RegionTracker;
+use super::regions::frame_regions::RegionTracker;
+use super::regions::settings::RegionMode;
+use super::settings::Settings;
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
 use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
 use crate::filter::plan::Options;
-
-/// What is done with a frame.
-pub enum FrameTask {
-    /// The whole frame is blurred.
-    Blur,
-    /// Parts of it are covered, or none; with the message about it, if one is posted.
-    Cover(FrameCover, Option<gst::Structure>),
-    /// It is dropped.
-    Drop,
-}
 
 /// The state that exists from start to stop. Only the thread that took it from [`StreamState`] works with it.
 pub struct Stream {
@@ -34,6 +25,16 @@ pub struct Stream {
     pub engine: Engine,
     /// Most frames that may be in flight before the oldest is waited for.
     pub max_in_flight: usize,
+    /// Frames of which regions are covered, the oldest first. Where there are any, none is in flight.
+    pub waiting: VecDeque<WaitingFrame>,
+    /// Most frames that wait for later ones.
+    pub look_ahead: usize,
+    /// For copies of frames that may not wait themselves.
+    pub copy_pool: Option<CopyPool>,
+    /// Events that follow the last frame that has left.
+    pub due_events: Vec<gst::Event>,
+    /// Whether frames were dropped after the last one that has left.
+    pub has_gap: bool,
     /// `None` before the first caps.
     pub format: Option<Arc<StreamFormat>>,
     /// The caps that were refused last, until others are accepted.
@@ -42,11 +43,9 @@ pub struct Stream {
     pub notices: Notices,
     /// How the current frame is blurred as a whole.
     pub options: Options,
-    /// What is done with the current frame.
-    pub task: FrameTask,
-    /// What is covered. Frames of which regions are covered are never in flight.
+    /// What is covered.
     pub mode: RegionMode,
-    /// The regions of the previous frames.
+    /// The objects of the previous frames and of those that wait.
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
     pub downstream_takes_video_meta: bool,
@@ -62,17 +61,21 @@ pub struct Stream {
 
 impl Stream {
     /// A stream without caps or frames.
-    pub fn new(engine: Engine, max_in_flight: usize, options: Options, cuda_stream: Option<CudaStream>) -> Self {
+    pub fn new(engine: Engine, settings: &Settings, options: Options, cuda_stream: Option<CudaStream>) -> Self {
         Self {
             in_flight: VecDeque::new(),
             engine,
-            max_in_flight,
+            max_in_flight: settings.max_in_flight as usize,
+            waiting: VecDeque::new(),
+            look_ahead: settings.regions.look_ahead as usize,
+            copy_pool: None,
+            due_events: Vec::new(),
+            has_gap: false,
             format: None,
             refused_caps: None,
             notices: Notices::default(),
             options,
-            task: FrameTask::Blur,
-            mode: RegionMode::Frame,
+            mode: settings.regions.mode,
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
             preallocation: None,
@@ -92,17 +95,17 @@ impl Stream {
             }
     }
 
-    /// The time that a frame may wait in the element for later frames. It is 0 on the CPU, which completes a frame when
-    /// it is submitted, for frames that stay on the device, which are pushed without waiting for the device, and where
-    /// regions are covered.
+    /// The time that a frame may wait in the element for later frames: `look-ahead` where regions are covered, else
+    /// `max-in-flight`. The latter is 0 on the CPU, which completes a frame when it is submitted, and for frames that stay on
+    /// the device, which are pushed without waiting for the device.
     pub fn latency(&self) -> gst::ClockTime {
         let Some(format) = &self.format else { return gst::ClockTime::ZERO };
-        let frames = self.max_in_flight as u64 - 1;
-        let is_at_once = self.mode != RegionMode::Frame || format.is_device_resident();
-        if self.engine.active() == Backend::Cpu || frames == 0 || is_at_once {
-            return gst::ClockTime::ZERO;
-        }
-        format.duration(frames).unwrap_or(gst::ClockTime::ZERO)
+        let frames = match self.mode {
+            RegionMode::Inside | RegionMode::Outside => self.look_ahead,
+            RegionMode::Frame if self.engine.active() == Backend::Cpu || format.is_device_resident() => 0,
+            RegionMode::Frame => self.max_in_flight - 1,
+        };
+        format.duration(frames as u64).unwrap_or(gst::ClockTime::ZERO)
     }
 
     /// Submits a frame. `element` identifies the element among those that process the same memory.
@@ -141,9 +144,12 @@ impl Stream {
         if is_due { self.in_flight.pop_front() } else { None }
     }
 
-    /// Drops all frames in flight.
-    pub fn discard_in_flight(&mut self) {
+    /// Drops all frames in flight and all that wait, and forgets their objects.
+    pub fn discard_frames(&mut self) {
         self.in_flight.clear();
+        self.tracker.clear();
+        let events = self.waiting.drain(..).flat_map(|frame| frame.events);
+        self.due_events.extend(events);
     }
 
     /// Moves the engine to another CUDA context. On an error the frames in flight are dropped, because an error is

@@ -7,6 +7,7 @@ use gst_video::VideoInterlaceMode;
 use gst_video::prelude::*;
 
 use super::formats;
+use super::gstcuda::CAPS_FEATURE;
 use crate::filter::crop::PictureGeometry;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::Options;
@@ -35,6 +36,15 @@ impl StreamFormat {
     /// GStreamer's description of the frames.
     pub fn info(&self) -> &gst_video::VideoInfo {
         &self.info
+    }
+
+    /// Caps of the input; `None` if GStreamer cannot make them.
+    pub fn input_caps(&self) -> Option<gst::Caps> {
+        let mut caps = self.info.to_caps().ok()?;
+        if self.on_device[0] {
+            caps.make_mut().set_features_simple(Some(gst::CapsFeatures::new([CAPS_FEATURE])));
+        }
+        Some(caps)
     }
 
     /// The planes of this buffer. With interlace-mode=mixed, a flag of each buffer says whether it is interlaced.

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The streaming thread: caps, the parameters of each frame, and the frames in flight between submission and push.
 
+use std::ops::ControlFlow;
+
 use gst::prelude::*;
 use gst_base::prelude::*;
 use gst_video::VideoInterlaceMode;
 
+use super::covering::{Allocate, BufferSource};
 use super::debug::CAT;
 use super::error::engine_message;
 use super::notices::{self, Notice};
 use super::output_pool::Preallocation;
-use super::region_settings::RegionMode;
+use super::regions::settings::RegionMode;
 use super::reporting::{post_failure, report_stats, warn_of_fallback};
 use super::state::SharedState;
-use super::stream::{FrameTask, Stream};
+use super::stream::Stream;
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
-use super::{caps, covering, cuda_context, detector_metas, reporting};
+use super::{caps, covering, cuda_context, reporting};
 use crate::engine::{Backend, EngineError, InFlightFrame};
 
 /// Prepares for frames of these caps.
@@ -24,10 +27,11 @@ pub fn set_caps(
     state: &SharedState,
     incaps: &gst::Caps,
     outcaps: &gst::Caps,
+    allocate: Allocate,
 ) -> Result<(), gst::LoggableError> {
-    // The frames in flight have the previous caps. A caps event has drained them already, but no event precedes a
+    // The frames in flight and those that wait have the previous caps. A caps event has drained them already, but no event precedes a
     // renegotiation that downstream asked for.
-    drain(element, state);
+    drain(element, state, allocate);
     let info = gst_video::VideoInfo::from_caps(incaps).map_err(|_| {
         refuse(element, state, incaps, &format!("the input caps are not valid raw video caps: {incaps}"))
     })?;
@@ -85,7 +89,12 @@ fn post_refusal(element: &gst_base::BaseTransform, state: &SharedState, caps: &g
 
 /// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the
 /// base class passes it on unchanged.
-pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedState, buffer: &gst::BufferRef) {
+pub fn update_frame_params(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    buffer: &gst::BufferRef,
+    allocate: Allocate,
+) {
     let segment = element.segment();
     let time = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_stream_time(buffer.pts()));
     if let Some(time) = time
@@ -97,27 +106,33 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     let settings = state.settings();
     let Ok(options) = settings.options() else { return };
     let mode = settings.regions.mode;
-    if mode != RegionMode::Frame && state.with_stream(|stream| stream.has_in_flight()) == Some(true) {
-        drain(element, state);
+    let precedes = |stream: &mut Stream| {
+        let time = stream.format.as_ref().map(|format| covering::frame_time(element, format, buffer));
+        let is_jump = time.is_some_and(|time| stream.tracker.is_jump(time, &settings.regions));
+        let is_other = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(stream, buffer);
+        let must_leave = mode != RegionMode::Frame && stream.has_in_flight() || is_other && !stream.waiting.is_empty();
+        (is_jump, must_leave)
+    };
+    let Some((is_jump, must_leave)) = state.with_stream(precedes) else { return };
+    if must_leave {
+        drain(element, state, allocate);
     }
     let Some(mut stream) = state.take_stream() else { return };
+    if is_jump {
+        stream.tracker.clear();
+    }
     if options.params.is_cut_off() && stream.notices.is_first(Notice::KernelSize) {
         gst::warning!(CAT, obj = element, "{}", notices::cut_off(&options.params));
     }
     stream.options = options;
     stream.mode = mode;
-    stream.task = FrameTask::Blur;
     stream.pending_error = cuda_context::adopt_context(element, state, &mut stream, buffer).err();
     if mode == RegionMode::Frame {
-        stream.tracker.clear();
-        stream.tracker.note(detector_metas::read(buffer, settings.regions.sources).looked);
         state.with_snapshot(|snapshot| {
             (snapshot.regions.last_regions, snapshot.regions.last_covered_area) = (0, 0.0);
         });
-        reporting::warn(element, stream.notices.of_whole_frame(&settings.regions));
-    } else if stream.pending_error.is_none() {
-        covering::decide(element, state, &mut stream, &settings, buffer);
     }
+    covering::enter(element, &mut stream, &settings, options, buffer);
     let (passthrough, latency) = (stream.is_passthrough(), stream.latency());
     state.put_back_stream(stream);
     set_latency(element, state, latency);
@@ -129,113 +144,154 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     }
 }
 
-/// What comes of a call of [`drive`].
-pub enum Driven {
-    /// A frame to push.
-    Output(gst::Buffer),
-    /// The queued frame was dropped.
-    Dropped,
-    /// No frame is due.
-    Nothing,
-}
-
-/// Submits the queued frame and returns the oldest frame in flight that is due or done. `take_input` returns the queued
-/// frame, if there is one to blur, and `allocate_output` a buffer for its blur: in ordinary memory if it is given a size in
-/// bytes, else from the pool. In passthrough, where the base class pushes the queued frame itself, all frames in flight are
-/// due. A frame of which parts are covered is returned at once.
+/// Processes the queued frame and returns the oldest one that is due. `take_input` returns the queued frame, if there is one
+/// to process. In passthrough, where the base class pushes the queued frame itself, all frames in flight are due.
 pub fn drive(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     passthrough: bool,
     take_input: impl FnOnce() -> Option<gst::Buffer>,
-    allocate_output: impl FnOnce(&gst::BufferRef, Option<usize>) -> Result<gst::Buffer, gst::FlowError>,
-) -> Result<Driven, gst::FlowError> {
-    // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
-    let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
+    allocate: Allocate,
+) -> Result<Option<gst::Buffer>, gst::FlowError> {
+    let mut take_input = Some(take_input);
+    loop {
+        push_due_events(element, state);
+        // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
+        let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
+        let input = take_input.take().and_then(|take| take());
+        let output = match input.is_some() && stream.has_failed {
+            // Its error is posted.
+            true => Err(gst::FlowError::Error),
+            false => step(element, state, &mut stream, input, passthrough, allocate),
+        };
+        if output.is_err() {
+            // An error is posted once, and no frame is pushed after it.
+            stream.discard_frames();
+        }
+        publish(element, state, stream);
+        if let ControlFlow::Break(output) = output? {
+            return Ok(output);
+        }
+    }
+}
+
+/// Processes a frame, if there is one, and returns the oldest one that is due: with `is_all_due` any, else one beyond those that
+/// may wait or be in flight, or one that is done. It is to be called again if a frame was due that is not to be pushed.
+fn step(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    stream: &mut Stream,
+    input: Option<gst::Buffer>,
+    is_all_due: bool,
+    allocate: Allocate,
+) -> Result<ControlFlow<Option<gst::Buffer>>, gst::FlowError> {
     let mut preallocation = stream.preallocation.take();
     let mut has_ordinary_output = false;
-    let submit_and_complete = || {
-        let input = take_input();
-        if stream.has_failed {
-            // Its error is posted.
-            return Err(gst::FlowError::Error);
+    let mut allocate_output = |input: &gst::BufferRef| {
+        let ordinary_bytes = preallocation.as_ref().and_then(Preallocation::ordinary_bytes);
+        has_ordinary_output = ordinary_bytes.is_some();
+        if !has_ordinary_output {
+            // Waits for its thread.
+            preallocation = None;
         }
+        allocate(input, ordinary_bytes.map_or(BufferSource::Output, BufferSource::Ordinary))
+    };
+    let process = || {
         if let Some(input) = input {
             if let Some(error) = stream.pending_error.take() {
                 return Err(post_failure(element, &error));
             }
-            let allocate_output = |input: &gst::BufferRef| {
-                let ordinary_bytes = preallocation.as_ref().and_then(Preallocation::ordinary_bytes);
-                has_ordinary_output = ordinary_bytes.is_some();
-                if !has_ordinary_output {
-                    // Waits for its thread.
-                    preallocation = None;
-                }
-                allocate_output(input, ordinary_bytes)
-            };
-            match stream.task {
-                FrameTask::Blur => (),
-                FrameTask::Cover(..) => {
-                    return covering::cover(element, state, &mut stream, input, allocate_output).map(Driven::Output);
-                }
-                FrameTask::Drop => return Ok(Driven::Dropped),
+            if stream.mode == RegionMode::Frame {
+                let output = allocate_output(&input)?;
+                let submitted = stream.submit(input, output, element.as_ptr() as usize);
+                submitted.map_err(|failure| post_failure(element, &failure))?;
+            } else {
+                covering::add_buffer(element, state, stream, input, allocate)?;
             }
-            let output = allocate_output(&input)?;
-            let submitted = stream.submit(input, output, element.as_ptr() as usize);
-            submitted.map_err(|failure| post_failure(element, &failure))?;
         }
-        let max_waiting = if passthrough { 0 } else { stream.max_in_flight - 1 };
-        let due = stream.pop_due(max_waiting);
-        let output = due.map(|frame| complete(element, state, &mut stream, frame)).transpose()?;
-        Ok(output.map_or(Driven::Nothing, Driven::Output))
+        let (max_waiting, max_in_flight) =
+            if is_all_due { (0, 0) } else { (stream.look_ahead, stream.max_in_flight - 1) };
+        if stream.waiting.len() > max_waiting
+            && let Some(frame) = stream.waiting.pop_front()
+        {
+            let output = covering::leave(element, state, stream, frame, &mut allocate_output)?;
+            return Ok(output.map_or(ControlFlow::Continue(()), |output| ControlFlow::Break(Some(output))));
+        }
+        let due = stream.pop_due(max_in_flight);
+        Ok(ControlFlow::Break(due.map(|frame| complete(element, state, stream, frame)).transpose()?))
     };
-    let output = submit_and_complete();
+    let output = process();
     if let Some(preallocation) = preallocation.as_mut().filter(|_| has_ordinary_output && output.is_ok()) {
         preallocation.start();
     }
     stream.preallocation = preallocation;
-    if output.is_err() {
-        // An error is posted once, and no frame is pushed after it.
-        stream.discard_in_flight();
-    }
-    publish(element, state, stream);
     output
 }
 
-/// Completes and pushes all frames in flight, so that they precede the event, query or frame that follows them.
-pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
+/// Completes and pushes all frames in flight and all that wait, so that they precede the event, query or frame that follows
+/// them.
+pub fn drain(element: &gst_base::BaseTransform, state: &SharedState, allocate: Allocate) {
     loop {
+        push_due_events(element, state);
         let Some(mut stream) = state.take_stream() else { return };
-        let output = stream.pop_due(0).map(|frame| complete(element, state, &mut stream, frame));
-        if let Some(Err(_)) = output {
-            stream.discard_in_flight();
+        let output = step(element, state, &mut stream, None, true, allocate);
+        if output.is_err() {
+            stream.discard_frames();
             stream.has_failed = true;
         }
         publish(element, state, stream);
         match output {
-            None | Some(Err(_)) => return,
+            Err(_) | Ok(ControlFlow::Break(None)) => return,
+            Ok(ControlFlow::Continue(())) => (),
             // A flow error is returned to upstream when the next frame is pushed.
-            Some(Ok(output)) => drop(element.src_pad().push(output)),
+            Ok(ControlFlow::Break(Some(output))) => drop(element.src_pad().push(output)),
         }
     }
 }
 
-/// Warns of settings by which the stream that ends has covered nothing.
+/// Pushes the events that follow the last frame that has left.
+fn push_due_events(element: &gst_base::BaseTransform, state: &SharedState) {
+    let events = state.with_stream(|stream| std::mem::take(&mut stream.due_events));
+    for event in events.into_iter().flatten() {
+        element.src_pad().push_event(event);
+    }
+}
+
+/// Adds an event to the frames that wait. Returns it if there are none.
+pub fn queue_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
+    let mut event = Some(event);
+    state.with_stream(|stream| {
+        if let Some(frame) = stream.waiting.back_mut() {
+            frame.events.extend(event.take());
+        }
+    });
+    event
+}
+
+/// Whether frames are in flight.
+pub fn has_in_flight(state: &SharedState) -> bool {
+    state.with_stream(|stream| stream.has_in_flight()) == Some(true)
+}
+
+/// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
 pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
     let settings = state.settings();
     let texts = state.with_stream(|stream| {
+        stream.tracker.clear();
         let size = stream.format.as_ref().map_or((0, 0), |format| format.picture_size());
         stream.notices.at_end(&settings.regions, size)
     });
     reporting::warn(element, texts.unwrap_or_default());
 }
 
-/// Drops all frames in flight.
+/// Drops all frames in flight and all that wait. Of the events between them, those that are sticky are kept.
 pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
     let Some(mut stream) = state.take_stream() else { return };
-    stream.discard_in_flight();
-    stream.has_failed = false;
-    stream.tracker.clear();
+    stream.discard_frames();
+    (stream.has_failed, stream.has_gap) = (false, false);
+    for event in std::mem::take(&mut stream.due_events).into_iter().filter(|event| event.is_sticky()) {
+        let _ = element.src_pad().store_sticky_event(&event);
+    }
     publish(element, state, stream);
 }
 

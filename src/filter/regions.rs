@@ -43,10 +43,10 @@ impl Area {
         Self { left: x - half_width, top: y - half_height, right: x + half_width, bottom: y + half_height }
     }
 
-    /// This box, larger by `share` of its width on the left and on the right, and by `share` of its height above and
-    /// below.
-    pub fn expanded(self, share: f64) -> Self {
-        let (across, down) = (share * (self.right - self.left), share * (self.bottom - self.top));
+    /// This box, larger by `share` of the width of `object` on the left and on the right, and by `share` of its height above
+    /// and below.
+    pub fn grown(self, object: Self, share: f64) -> Self {
+        let (across, down) = (share * (object.right - object.left), share * (object.bottom - object.top));
         Self { left: self.left - across, top: self.top - down, right: self.right + across, bottom: self.bottom + down }
     }
 
@@ -91,16 +91,6 @@ impl Area {
     pub fn short_side(self) -> f64 {
         let [width, height] = [self.right - self.left, self.bottom - self.top];
         if width < height { width } else { height + 0.0 * width }
-    }
-
-    fn size(self) -> f64 {
-        (self.right - self.left).max(0.0) * (self.bottom - self.top).max(0.0)
-    }
-
-    /// Intersection over union, 0 to 1; 0 if either box is empty.
-    pub fn iou(self, other: Self) -> f64 {
-        let common = self.intersection(other).size();
-        if common > 0.0 { common / (self.size() + other.size() - common) } else { 0.0 }
     }
 }
 
@@ -220,7 +210,12 @@ impl Region {
     /// The region that covers `object`, expanded by `expand` of its sides, in a frame of `size` (width, height). `None`
     /// if nothing of it is in the frame.
     pub fn new(object: Area, expand: f64, size: (u32, u32)) -> Option<Self> {
-        Some(Self { rect: Rect::covering(object.expanded(expand), size)?, object })
+        Self::around(object, object, expand, size)
+    }
+
+    /// The region of `object` that covers `area`, where the object may be, expanded by `expand` of the object's sides.
+    pub fn around(object: Area, area: Area, expand: f64, size: (u32, u32)) -> Option<Self> {
+        Some(Self { rect: Rect::covering(area.grown(object, expand), size)?, object })
     }
 }
 
@@ -488,10 +483,10 @@ mod tests {
     }
 
     #[test]
-    fn areas_expand_rotate_and_compare() {
+    fn areas_grow_and_rotate() {
         let area = Area::from_corner(10.0, 20.0, 40.0, 10.0);
         assert_eq!(area, Area::from_corner(50.0, 30.0, -40.0, -10.0), "swapped corners");
-        assert_eq!(area.expanded(0.5), Area { left: -10.0, top: 15.0, right: 70.0, bottom: 35.0 });
+        assert_eq!(area.grown(area, 0.5), Area { left: -10.0, top: 15.0, right: 70.0, bottom: 35.0 });
         assert_eq!(area.short_side(), 10.0);
         assert_eq!(area.around_rotated(0.0), area);
         let close = |a: Area, b: Area| {
@@ -515,12 +510,6 @@ mod tests {
                 assert!(inside, "{angle} {corner:?} {one:?}");
             }
         }
-        let square = |x| Area::from_corner(x, 0.0, 10.0, 10.0);
-        assert_eq!(square(0.0).iou(square(0.0)), 1.0);
-        assert_eq!(square(0.0).iou(square(5.0)), 1.0 / 3.0);
-        assert_eq!(square(0.0).iou(square(10.0)), 0.0);
-        let empty = Area::from_corner(5.0, 5.0, 0.0, 0.0);
-        assert_eq!([empty.iou(empty), empty.iou(square(0.0))], [0.0, 0.0]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::analytics::{self, Analytics};
 use super::detection::{Detection, confidence};
-use super::region_settings::RegionSources;
+use super::settings::RegionSources;
 use crate::filter::regions::Area;
 
 /// Whether a detector has looked at a frame.

@@ -5,6 +5,7 @@ use gst::glib;
 use gst::prelude::*;
 
 use super::detection::{Detection, Labels};
+use super::tracks::Holding;
 use super::zones::{ZoneError, Zones};
 use crate::filter::mosaic::CELLS_MAX;
 
@@ -82,6 +83,22 @@ pub enum OnMissing {
     Error,
 }
 
+/// The type of `on-lost`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstCudaGaussBlurOnLost")]
+pub enum OnLost {
+    /// Nothing is covered.
+    #[default]
+    #[enum_value(name = "Release it", nick = "release")]
+    Release,
+    /// The whole frame is covered.
+    #[enum_value(
+        name = "Cover the whole frame until it is found again, or another track of its label takes its place",
+        nick = "cover"
+    )]
+    Cover,
+}
+
 /// Largest `expand`, as a share of a side.
 const EXPAND_MAX: f64 = 4.0;
 /// Largest `strength`, as a share of the shorter side.
@@ -90,7 +107,8 @@ const DEFAULT_EXPAND: f64 = 0.2;
 const DEFAULT_STRENGTH: f64 = 0.25;
 const DEFAULT_CELLS: u32 = 6;
 const DEFAULT_FILL_COLOR: u32 = 0xff00_0000;
-const DEFAULT_HOLD_TIME: u64 = 500_000_000;
+const DEFAULT_HOLD_TIME: u64 = 3_000_000_000;
+const LOOK_AHEAD_MAX: u32 = 120;
 const DEFAULT_SOURCES: RegionSources = RegionSources::ALL;
 
 /// A property that cannot be used.
@@ -136,8 +154,12 @@ pub struct RegionSettings {
     pub cells: u32,
     /// The colour of a fill, as ARGB.
     pub fill_color: u32,
-    /// How long a vanished detection stays covered, in nanoseconds.
+    /// How long a lost object stays covered, in nanoseconds.
     pub hold_time: u64,
+    /// Frames that wait for later ones.
+    pub look_ahead: u32,
+    /// What becomes of frames in which an object has been lost for longer than that.
+    pub on_lost: OnLost,
     /// What becomes of frames that no detector has looked at.
     pub on_missing: OnMissing,
     /// Whether a message says what was covered in each frame.
@@ -158,6 +180,8 @@ impl Default for RegionSettings {
             cells: DEFAULT_CELLS,
             fill_color: DEFAULT_FILL_COLOR,
             hold_time: DEFAULT_HOLD_TIME,
+            look_ahead: 0,
+            on_lost: OnLost::default(),
             on_missing: OnMissing::default(),
             post_messages: false,
         }
@@ -165,19 +189,33 @@ impl Default for RegionSettings {
 }
 
 impl RegionSettings {
-    /// Whether a detection counts: its label is selected, and its confidence is not below `min-confidence`. An unknown label
-    /// counts as selected and an unknown confidence as certain. It is the other way round with region-mode=outside, where a
-    /// detection that counts is shown; there a doubtful box does not count either.
+    /// Whether a detection is covered with region-mode=inside: its label is selected, and its confidence is not below
+    /// `min-confidence`. An unknown label counts as selected and an unknown confidence as certain.
+    pub fn covers(&self, detection: &Detection) -> bool {
+        self.is_certain(detection, 1.0) && self.labels.select(detection.label.as_deref())
+    }
+
+    /// Whether a detection is shown with region-mode=outside. There it is the other way round: what is unknown is not shown, nor
+    /// is a doubtful box.
+    pub fn shows(&self, detection: &Detection) -> bool {
+        let is_known = detection.label.is_some() || self.labels.is_empty();
+        let is_selected = is_known && self.labels.select(detection.label.as_deref());
+        detection.certain.is_some() && is_selected && self.is_certain(detection, 0.0)
+    }
+
+    /// Whether a detection counts in `region-mode`.
     pub fn counts(&self, detection: &Detection) -> bool {
-        let is_outside = self.mode == RegionMode::Outside;
-        let unknown = if is_outside { 0.0 } else { 1.0 };
+        if self.mode == RegionMode::Outside { self.shows(detection) } else { self.covers(detection) }
+    }
+
+    fn is_certain(&self, detection: &Detection, unknown: f32) -> bool {
         // In the precision of a confidence, so that 0.9 is not below 0.9.
-        let is_certain = detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32;
-        let is_known = detection.label.is_some() || !is_outside || self.labels.is_empty();
-        (detection.certain.is_some() || !is_outside)
-            && is_certain
-            && is_known
-            && self.labels.select(detection.label.as_deref())
+        detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32
+    }
+
+    /// How long lost objects are covered, and what then.
+    pub fn holding(&self) -> Holding {
+        Holding { time: self.hold_time, covers_lost: self.on_lost == OnLost::Cover }
     }
 
     /// Checks what GObject does not: the ranges of numbers, and zones.
@@ -187,6 +225,7 @@ impl RegionSettings {
             ("expand", self.expand, 0.0, EXPAND_MAX),
             ("strength", self.strength, 0.0, STRENGTH_MAX),
             ("cells", f64::from(self.cells), 1.0, f64::from(CELLS_MAX)),
+            ("look-ahead", f64::from(self.look_ahead), 0.0, f64::from(LOOK_AHEAD_MAX)),
         ] {
             if !(min..=max).contains(&value) {
                 return Err(RegionError::Number { property, value, min, max });
@@ -209,6 +248,8 @@ impl RegionSettings {
             "cells" => self.cells.to_value(),
             "fill-color" => self.fill_color.to_value(),
             "hold-time" => self.hold_time.to_value(),
+            "look-ahead" => self.look_ahead.to_value(),
+            "on-lost" => self.on_lost.to_value(),
             "on-missing" => self.on_missing.to_value(),
             "post-messages" => self.post_messages.to_value(),
             _ => return None,
@@ -271,6 +312,14 @@ impl RegionSettings {
             "hold-time" => {
                 self.hold_time = value.get().expect("a uint64");
                 "hold-time"
+            }
+            "look-ahead" => {
+                self.look_ahead = value.get().expect("a uint");
+                "look-ahead"
+            }
+            "on-lost" => {
+                self.on_lost = value.get().expect("an on-lost");
+                "on-lost"
             }
             "on-missing" => {
                 self.on_missing = value.get().expect("an on-missing");
@@ -368,10 +417,25 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         glib::ParamSpecUInt64::builder("hold-time")
             .nick("Hold time")
             .blurb(
-                "How long an object stays covered after it vanished from the detections, in nanoseconds; nothing is held \
-                    with region-mode=outside",
+                "How long an object stays covered after its last detection, in nanoseconds, moving on as it moved; less for \
+                    one that was seen briefly; nothing is held with region-mode=outside",
             )
             .default_value(DEFAULT_HOLD_TIME)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecUInt::builder("look-ahead")
+            .nick("Look-ahead")
+            .blurb(
+                "Frames that wait in the element, so that an object is covered before its first detection and between two; \
+                    adds as many frames of latency, unless region-mode is frame",
+            )
+            .maximum(LOOK_AHEAD_MAX)
+            .default_value(0)
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecEnum::builder::<OnLost>("on-lost")
+            .nick("On lost")
+            .blurb("What becomes of frames in which an object has been lost for longer than hold-time")
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<OnMissing>("on-missing")
@@ -416,14 +480,12 @@ mod tests {
             (None, Some(0.5), false),
             (None, None, true),
         ] {
-            assert_eq!(settings.counts(&detection(label, confidence)), counts, "{label:?} {confidence:?}");
+            assert_eq!(settings.covers(&detection(label, confidence)), counts, "{label:?} {confidence:?}");
         }
-        let outside = RegionSettings { mode: RegionMode::Outside, ..settings };
-        assert!(!outside.counts(&detection(Some("face"), None)), "it would be shown");
-        assert!(outside.counts(&detection(Some("face"), Some(0.95))));
-        assert!(!outside.counts(&detection(None, Some(0.95))));
-        let any = RegionSettings { mode: RegionMode::Outside, ..RegionSettings::default() };
-        assert!(any.counts(&detection(None, None)));
-        assert!(RegionSettings::default().counts(&detection(Some("cat"), Some(0.0))));
+        assert!(!settings.shows(&detection(Some("face"), None)));
+        assert!(settings.shows(&detection(Some("face"), Some(0.95))));
+        assert!(!settings.shows(&detection(None, Some(0.95))));
+        assert!(RegionSettings::default().shows(&detection(None, None)));
+        assert!(RegionSettings::default().covers(&detection(Some("cat"), Some(0.0))));
     }
 }

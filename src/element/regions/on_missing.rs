@@ -2,7 +2,7 @@
 //! `on-missing`: what becomes of a frame without readable detector metas.
 
 use super::detector_metas::Looked;
-use super::region_settings::{OnMissing, RegionMode};
+use super::settings::{OnMissing, RegionMode};
 
 /// What is done with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,18 +30,18 @@ impl Detectors {
         self.seen && matches!(looked, Looked::No | Looked::Unreadable)
     }
 
-    /// Notes whether a detector looked at a frame about which nothing is decided.
+    /// Notes whether a detector looked at a frame that enters.
     pub fn note(&mut self, looked: Looked) {
         self.seen |= matches!(looked, Looked::Yes | Looked::Unreadable);
     }
 
-    /// Decides about the next frame.
+    /// Decides about a frame. Frames that have entered after it count too.
     ///
     /// `auto` cannot tell a detector that fell silent from one that attaches nothing when it finds nothing. The metas of
     /// libgstanalytics can be empty, and GStreamer's tensor decoders attach such a meta to say that they looked. Regions
     /// of interest have no such sign. So after the first face, `facedetect` has every frame without a face covered as a
     /// whole. That hides too much rather than too little; with such a detector, `on-missing=pass` shows frames without
-    /// detections, and `hold-time` bridges the frames in which it misses an object.
+    /// detections, and `hold-time` covers an object in the frames in which it is missed.
     ///
     /// For the same reason `auto` covers the frames that a detector skips on purpose, if it works on every n-th frame
     /// only: they carry no meta either. There, too, `pass` and a `hold-time` above n frames are the choice.

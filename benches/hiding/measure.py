@@ -1,0 +1,445 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Measures how well the rules of covers in time hide faces, on traces of clips.py and on simulated tracks.
+
+    scripts/python -- benches/hiding/measure.py [TRACE.json]... [--table rules|clips|ablation]... [--seed N] [--tracks N]
+                      [--expand X] [--reference FILE]
+
+For each group of traces (Haar, BlazeFace, BlazeFace at every 5th frame, simulated): the share of face-frames in which more
+than a tenth of the face is open, and in brackets the covered area, as a multiple of the area of the faces.
+ - A face-frame is one true face in one frame, counted if at least a tenth of its box is in the picture. What is open is the
+   area of the true box within the picture that the union of the covers leaves free.
+ - The area is that of the union of the covers within the picture over the sum of the true boxes within the picture,
+   averaged over the frames in which a true face is counted.
+ - "unfound" is the share of face-frames before the detector first finds the face after it appeared: an open share below
+   this needs look-ahead or luck.
+Each cover grows by `expand` times the width and height of the detection that it comes from. on-missing is pass.
+"""
+import argparse
+import copy
+import importlib.util
+import json
+import math
+import pathlib
+import random
+import sys
+
+REFERENCE = pathlib.Path(__file__).parents[2] / "tests/tracks_reference.py"
+MS = 1_000_000
+EXPAND, MIN_CONFIDENCE, OPEN, VISIBLE = 0.2, 0.5, 0.1, 0.1
+
+
+def load(path):
+    """A fresh copy of the reference, so that one variant does not change another."""
+    spec = importlib.util.spec_from_file_location("tracks_reference", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# Boxes.
+
+def area(box):
+    return max(box[2] - box[0], 0) * max(box[3] - box[1], 0)
+
+
+def clip(box, bounds):
+    return max(box[0], bounds[0]), max(box[1], bounds[1]), min(box[2], bounds[2]), min(box[3], bounds[3])
+
+
+def union_area(boxes, bounds):
+    boxes = [box for box in (clip(box, bounds) for box in boxes) if area(box) > 0]
+    edges, total = sorted({x for box in boxes for x in (box[0], box[2])}), 0.0
+    for left, right in zip(edges, edges[1:]):
+        end = -math.inf
+        for _, top, _, bottom in sorted((b for b in boxes if b[0] <= left and right <= b[2]), key=lambda b: b[1]):
+            if bottom > end:
+                total += (right - left) * (bottom - max(top, end))
+                end = bottom
+    return total
+
+
+def iou(a, b):
+    common = area(clip(a, b))
+    return common / max(area(a) + area(b) - common, 1e-9)
+
+
+def grow(box, detection, share):
+    dx, dy = share * (detection[2] - detection[0]), share * (detection[3] - detection[1])
+    return box[0] - dx, box[1] - dy, box[2] + dx, box[3] + dy
+
+
+# Traces. A frame is (time, true boxes, detections that are sure, detections that are not).
+
+def load_trace(path, every=1):
+    trace, frames = json.loads(path.read_text()), []
+    for i, frame in enumerate(trace["frames"]):
+        found = frame["detections"] if i % every == 0 else []
+        sure = [tuple(one["box"]) for one in found if one["confidence"] >= MIN_CONFIDENCE]
+        weak = [tuple(one["box"]) for one in found if one["confidence"] < MIN_CONFIDENCE]
+        frames.append((round(i * 1000 * MS / trace["fps"]), [tuple(box) for box in frame["truth"]], sure, weak))
+    return {"name": f"{trace['seed']} {trace['clip']}", "detector": trace["detector"], "size": tuple(trace["size"]),
+            "frames": frames}
+
+
+class SimulatedObject:
+    """Moves towards one random goal after another, also outside the picture, and is found by a moody detector."""
+
+    def __init__(self, rng, size):
+        self.rng, self.size = rng, size
+        self.side, self.speed = rng.uniform(35, 120), rng.choice([0.3, 0.6, 1.0, 1.5, 3.0])
+        self.x, self.y = self.new_goal()
+        self.vx = self.vy = self.growth = 0.0
+        self.goal, self.state, self.left, self.is_partial = self.new_goal(), "good", 0.0, False
+
+    def new_goal(self):
+        return self.rng.uniform(-0.15, 1.15) * self.size[0], self.rng.uniform(0.0, 1.0) * self.size[1]
+
+    def step(self, dt):
+        rng = self.rng
+        if rng.random() < 0.4 * dt or math.hypot(self.goal[0] - self.x, self.goal[1] - self.y) < self.side / 2:
+            self.goal = self.new_goal()
+        away = math.hypot(self.goal[0] - self.x, self.goal[1] - self.y)
+        pull = dt / 0.35
+        self.vx += pull * (self.speed * self.side * (self.goal[0] - self.x) / away - self.vx)
+        self.vy += pull * (self.speed * self.side * (self.goal[1] - self.y) / away - self.vy)
+        self.x, self.y = self.x + self.vx * dt, self.y + self.vy * dt
+        self.growth += -1.5 * self.growth * dt + rng.gauss(0, 0.35) * math.sqrt(dt)
+        self.side = min(max(self.side * math.exp(self.growth * dt), 30), 160)
+        self.left -= dt
+        if self.left <= 0:
+            self.state = rng.choices(["good", "unsure", "lost"], [0.53, 0.3, 0.17])[0]
+            self.left = math.exp(rng.uniform(math.log(0.1), math.log(3)))
+            self.is_partial = rng.random() < 0.3
+
+    def box(self):
+        return (self.x - 0.43 * self.side, self.y - self.side / 2, self.x + 0.43 * self.side, self.y + self.side / 2)
+
+    def find(self):
+        """[(box, confidence)], none or one."""
+        rng, box = self.rng, self.box()
+        state = "lost" if area(clip(box, (0, 0, *self.size))) < 0.5 * area(box) else self.state
+        roll = rng.random()
+        if state == "good":
+            confidence = rng.uniform(0.55, 0.95) if roll < 0.97 else rng.uniform(0.2, 0.5)
+        elif state == "unsure":
+            confidence = rng.uniform(0.5, 0.75) if roll < 0.45 else rng.uniform(0.2, 0.5) if roll < 0.8 else 0
+        else:
+            confidence = rng.uniform(0.5, 0.6) if roll < 0.01 else rng.uniform(0.2, 0.4) if roll < 0.12 else 0
+        if confidence == 0:
+            return []
+        jitter = (0.03 if state == "good" else 0.08) * self.side
+        if state != "good" and self.is_partial:
+            w, h = box[2] - box[0], box[3] - box[1]
+            box = box[0] + 0.15 * w, box[1] + 0.45 * h, box[2] - 0.15 * w, box[3]
+        dx, dy, grown = (rng.gauss(0, jitter) for _ in range(3))
+        grown /= 2
+        return [((box[0] + dx - grown, box[1] + dy - grown, box[2] + dx + grown, box[3] + dy + grown), confidence)]
+
+
+def simulate(seed, tracks, frames=210, fps=30):
+    """Scenes of two objects each."""
+    scenes = []
+    for scene in range(tracks // 2):
+        rng, size = random.Random(1_000_003 * seed + scene), (640, 360)
+        objects, false, out = [SimulatedObject(rng, size) for _ in range(2)], [], []
+        for i in range(frames):
+            for one in objects:
+                one.step(1 / fps)
+            found = [box for one in objects for box in one.find()]
+            if rng.random() < 0.05:  # one frame, or a spell at one place
+                side, x, y = rng.uniform(30, 110), rng.uniform(0, size[0]), rng.uniform(0, size[1])
+                box = (x - side / 2, y - side / 2, x + side / 2, y + side / 2)
+                false.append((i + (1 if rng.random() < 0.85 else rng.randrange(8, 60)), box))
+            false = [one for one in false if one[0] > i]
+            for _, box in false:
+                if rng.random() < 0.8:
+                    dx, dy = rng.gauss(0, 2), rng.gauss(0, 2)
+                    found.append(((box[0] + dx, box[1] + dy, box[2] + dx, box[3] + dy), rng.uniform(0.35, 0.75)))
+            found = [(clip(box, (0, 0, *size)), c) for box, c in found if area(clip(box, (0, 0, *size))) > 0]
+            out.append((round(i * 1000 * MS / fps), [one.box() for one in objects],
+                        [box for box, c in found if c >= MIN_CONFIDENCE], [box for box, c in found if c < MIN_CONFIDENCE]))
+        scenes.append({"name": f"{seed} scene {scene}", "detector": "simulated", "size": size, "frames": out})
+    return scenes
+
+
+# Rules. A rule makes for a size of picture a function that takes frames and returns the covers of each.
+
+def today(size, frames, expand, hold=500 * MS):
+    """src/element/hold.rs: held at the last box, matched by an IoU of 1/3."""
+    held, out = [], []
+    for time, _, sure, _ in frames:
+        pairs = sorted(((-iou(box, new), i, j) for i, (_, box) in enumerate(held) for j, new in enumerate(sure)
+                        if iou(box, new) >= 1 / 3))
+        gone, used = set(), set()
+        for _, i, j in pairs:
+            if i not in gone and j not in used:
+                gone.add(i), used.add(j)
+        previous = out[-1][0] if out else time
+        held = [(seen, box) for i, (seen, box) in enumerate(held)
+                if i not in gone and (time - seen < hold or seen == previous)]
+        held = [(time, box) for box in sure] + held
+        out.append((time, [grow(box, box, expand) for _, box in held]))
+    return [boxes for _, boxes in out]
+
+
+class Rule:
+    def __init__(self, reference, change=None, **settings):
+        """`change` edits a fresh module of the reference. `settings` are those of Tracks."""
+        self.module, self.settings, self.expand = load(reference), settings, None
+        if change:
+            change(self.module)
+        track, full_box = self.module.Track, self.module.Track.full_box
+        track.full_box = lambda track, at: grow(full_box(track, at), at.box, self.expand)
+
+    def __call__(self, size, frames, expand):
+        self.expand = expand
+        tracks, decided = self.module.Tracks(*size, hold=3000 * MS, **self.settings), []
+        for time, _, sure, weak in frames:
+            detections = [(box, "face", None) for box in sure]
+            if getattr(self.module, "TAKES_WEAK", False):
+                decided += tracks.push(time, detections, [(box, "face", None) for box in weak])
+            else:
+                decided += tracks.push(time, detections)
+        decided += tracks.drain()
+        assert [time for time, _ in decided] == [time for time, *_ in frames]
+        return [[(0, 0, *size)] if boxes is None else boxes for _, boxes in decided]
+
+
+class Result:
+    """Sums over frames."""
+
+    def __init__(self):
+        self.open = self.faces = self.area = self.frames = 0
+
+    def add(self, trace, covers):
+        bounds = (0, 0, *trace["size"])
+        for (_, truth, _, _), boxes in zip(trace["frames"], covers):
+            faces = [clip(box, bounds) for box in truth if area(clip(box, bounds)) >= VISIBLE * area(box)]
+            if faces:
+                self.faces += len(faces)
+                self.open += sum(area(face) - union_area(boxes, face) > OPEN * area(face) for face in faces)
+                self.frames += 1
+                self.area += union_area(boxes, bounds) / sum(map(area, faces))
+        return self
+
+    def __str__(self):
+        return f"{100 * self.open / max(self.faces, 1):5.1f} % ({self.area / max(self.frames, 1):4.1f})"
+
+
+def unfound(traces):
+    """Share of face-frames before the face is first found since it appeared in the picture or jumped."""
+    count = faces = 0
+    for trace in traces:
+        bounds, before, is_found = (0, 0, *trace["size"]), {}, set()
+        for _, truth, sure, _ in trace["frames"]:
+            visible = {i: box for i, box in enumerate(truth) if area(clip(box, bounds)) >= VISIBLE * area(box)}
+            is_found = {i for i in is_found if i in visible and i in before and iou(visible[i], before[i]) > 0}
+            is_found |= {i for i, box in visible.items() if any(area(clip(box, new)) >= area(new) / 2 for new in sure)}
+            count, faces, before = count + len(visible) - len(is_found), faces + len(visible), visible
+    return f"{100 * count / max(faces, 1):5.1f} %       "
+
+
+def measure(rule, traces, expand):
+    result = Result()
+    for trace in traces:
+        result.add(trace, rule(trace["size"], trace["frames"], expand))
+    return result
+
+
+def print_table(title, groups, rows, expand):
+    print(f"\n{title}\n| {'':34} | " + " | ".join(f"{name:14}" for name in groups) + " |")
+    print("| --- |" + " --- |" * len(groups))
+    for name, rule in rows:
+        cells = [rule(traces) if name == "unfound" else str(measure(rule, traces, expand)) for traces in groups.values()]
+        print(f"| {name:34} | " + " | ".join(f"{cell:14}" for cell in cells) + " |", flush=True)
+
+
+# Ablation: the reference without one of its rules.
+
+def constant(**values):
+    def change(module):
+        for name, value in values.items():
+            assert hasattr(module, name), name
+            setattr(module, name, value)
+    return change
+
+
+def no_full_box(module):
+    module.Track.full_box = lambda track, at: at.box
+
+
+def no_full_box_ahead(module):
+    module.Track.full_box = lambda track, at: at.full
+
+
+def no_velocity(module):
+    module.slope = lambda seen, at, prior: (0.0,) * 4
+
+
+def no_swept_hull(module):
+    """A held cover moves, and does not stay where the object was."""
+    def cover_from(track, at, time, backwards=False):
+        full, predicted = track.full_box(at), track.predicted(at, time, backwards)
+        m = module.SPREAD * module.distance(predicted, at.box)
+        box = tuple(edge + new - old for edge, new, old in zip(full, predicted, at.box))
+        return (box[0] - m, box[1] - m, box[2] + m, box[3] + m), predicted
+    module.Track.cover_from = cover_from
+
+
+def no_backwards_velocity(module):
+    predicted = module.Track.predicted
+    module.Track.predicted = lambda track, at, time, backwards=False: at.box if backwards else predicted(track, at, time)
+
+
+def no_cover_before_first(module):
+    cover_from = module.Track.cover_from
+    outside = (-9.0, -9.0, -9.0, -9.0)
+    module.Track.cover_from = lambda track, at, time, backwards=False: (
+        (outside, outside) if backwards else cover_from(track, at, time))
+
+
+def no_bridge(module):
+    """Over a gap the cover moves on a straight line from one full box to the next."""
+    hull, decide = module.hull, module.Tracks.decide
+
+    def line(tracks):
+        time, covered = tracks.waiting[0], []
+
+        def between(track):
+            p = next((one for one in reversed(track.seen) if one.time <= time), None)
+            n = next((one for one in track.seen if one.time > time), None)
+            return (p, n) if p and n and p.time < time else None
+        for track in tracks.tracks:
+            if ends := between(track):
+                p, n = ends
+                share = (time - p.time) / (n.time - p.time)
+                covered.append((hull(track.full_box(p), track.full_box(n)),
+                                tuple(a + share * (b - a) for a, b in zip(track.full_box(p), track.full_box(n)))))
+        when, boxes = decide(tracks)
+        for old, new in covered:
+            if boxes is not None:
+                boxes[boxes.index(old)] = new
+        return when, boxes
+    module.Tracks.decide = line
+
+
+def only_rules(*rules):
+    def change(module):
+        pair = module.Tracks.pair
+
+        def filtered(tracks, track, time, detection):
+            fit = pair(tracks, track, time, detection)
+            return fit if fit and fit[0] in rules else None
+        module.Tracks.pair = filtered
+    return change
+
+
+def match_by(boxes, is_iou=False):
+    """Rule 2 with some of "last", "predicted", "steady" only, or with IoU instead of the share of the smaller box."""
+    def change(module):
+        def pair(tracks, track, time, detection):
+            new, last, ago = detection[0], track.seen[-1].box, time - track.seen[-1].time
+            if not module.is_within(last, new, module.MAX_RATIO):
+                return None
+            predicted = track.predicted(track.seen[-1], time)
+            steady = tuple(edge + s * ago for edge, s in zip(last, track.seen[-1].velocity))
+            named = {"last": last, "predicted": predicted, "steady": steady}
+            both = [(module.intersection(named[name], new), area(named[name]), area(new)) for name in boxes]
+            if any(common > 0 and common >= module.SAME * (one + two - common if is_iou else min(one, two))
+                   for common, one, two in both):
+                return 1, -max(common / (one + two - common) for common, one, two in both)
+            steps = distance = module.distance(predicted, new) / math.sqrt(module.side(last) * module.side(new))
+            is_near = ago <= module.RECENT and steps <= min(module.MAX_STEPS, 0.5 + module.SPEED * ago / 1e9)
+            return (2, distance) if is_near else None
+        module.Tracks.pair = pair
+    return change
+
+
+def no_doubtful_copy(module):
+    match = module.Tracks.match
+
+    def without(tracks, time, detections):
+        before = {id(track) for track in tracks.tracks}
+        match(tracks, time, detections)
+        # A copy is new in the list and was not seen in this frame.
+        tracks.tracks = [track for track in tracks.tracks if id(track) in before or track.seen[-1].time == time]
+    module.Tracks.match = without
+
+
+def no_outside(module):
+    module.Tracks.is_outside = lambda tracks, box: False
+
+
+HUGE = 10**15
+ABLATION = [
+    ("reference", None),
+    ("without the full box", no_full_box),
+    ("  without its part ahead", no_full_box_ahead),
+    ("  FULL 0.5 s", constant(FULL=500 * MS)),
+    ("  FULL 2 s", constant(FULL=2000 * MS)),
+    ("without velocity", no_velocity),
+    ("  without RIDGE", constant(RIDGE=1)),
+    ("  slope over any size (PARTIAL)", constant(PARTIAL=HUGE)),
+    ("without damping", constant(DAMPING=HUGE)),
+    ("  DAMPING 0.25 s", constant(DAMPING=250 * MS)),
+    ("  DAMPING 1 s", constant(DAMPING=1000 * MS)),
+    ("without spread", constant(SPREAD=0.0)),
+    ("  SPREAD 0.5", constant(SPREAD=0.5)),
+    ("without the swept hull", no_swept_hull),
+    ("without trust (always hold)", constant(TRUST=HUGE)),
+    ("  TRUST 3", constant(TRUST=3)),
+    ("without rule 3", only_rules(0, 1)),
+    ("without the doubtful copy", no_doubtful_copy),
+    ("rule 2 by IoU", match_by(["last", "predicted", "steady"], is_iou=True)),
+    ("rule 2 by the last box alone", match_by(["last"])),
+    ("rule 2 by the predicted box alone", match_by(["predicted"])),
+    ("rule 2 without the undamped box", match_by(["last", "predicted"])),
+    ("any ratio of sides (MAX_RATIO)", constant(MAX_RATIO=HUGE)),
+    ("without backwards velocity", no_backwards_velocity),
+    ("without a cover before the first", no_cover_before_first),
+    ("bridge on a line, without hull", no_bridge),
+    ("held also outside the picture", no_outside),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", type=pathlib.Path, nargs="*")
+    parser.add_argument("--table", action="append", choices=["rules", "clips", "ablation"])
+    parser.add_argument("--seed", type=int, default=1, help="of the simulated tracks")
+    parser.add_argument("--tracks", type=int, default=200, help="how many are simulated")
+    parser.add_argument("--expand", type=float, default=EXPAND)
+    parser.add_argument("--reference", type=pathlib.Path, default=REFERENCE)
+    arguments = parser.parse_args()
+    groups, expand = load_groups(arguments.traces, arguments.seed, arguments.tracks), arguments.expand
+    rule = lambda change=None, **settings: Rule(arguments.reference, change, **settings)
+    rules = [("today: 0.5 s at the last box", today), ("live", rule()), ("look-ahead 15", rule(look_ahead=15))]
+    for table in arguments.table or ["rules"]:
+        if table == "rules":
+            rows = [("unfound", unfound)] + rules + [("live, on-lost=cover", rule(on_lost="cover"))]
+            print_table(f"Rules, expand {expand}", groups, rows, expand)
+        elif table == "clips":
+            for name, traces in groups.items():
+                if name != "simulated":
+                    clips = {trace["name"]: [trace] for trace in traces}
+                    print_table(f"Clips, {name}", clips, [("unfound", unfound)] + rules, expand)
+        else:
+            for title, settings in (("live", {}), ("look-ahead 15", {"look_ahead": 15})):
+                print_table(f"Ablation, {title}", groups, [(name, rule(change, **settings)) for name, change in ABLATION],
+                            expand)
+
+
+def load_groups(paths, seed, tracks):
+    groups = {"haar": [], "blazeface": [], "blazeface / 5": [], "simulated": []}
+    for path in sorted(paths):
+        trace = load_trace(path)
+        groups[trace["detector"]].append(trace)
+        if trace["detector"] == "blazeface":
+            groups["blazeface / 5"].append(load_trace(path, every=5))
+    groups["simulated"] = simulate(seed, tracks)
+    return {name: traces for name, traces in groups.items() if traces}
+
+
+if __name__ == "__main__":
+    main()

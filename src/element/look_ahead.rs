@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `look-ahead`: the frames that wait in the element, and the events between them.
+
+use std::sync::Arc;
+
+use gst::glib::translate::from_glib_none;
+use gst::prelude::*;
+
+use super::region_message::MessageTimes;
+use super::regions::frame_regions::EnteredFrame;
+use super::settings::Settings;
+use super::stream_format::StreamFormat;
+use crate::filter::plan::Options;
+
+/// A frame of which regions are covered, from when it enters until it leaves.
+pub struct WaitingFrame {
+    /// `None` if the base class dropped it after it had entered, because it is late.
+    pub buffer: Option<gst::Buffer>,
+    /// The events that follow it.
+    pub events: Vec<gst::Event>,
+    /// The values of the properties when it entered.
+    pub settings: Settings,
+    pub options: Options,
+    pub format: Arc<StreamFormat>,
+    pub times: MessageTimes,
+    pub entered: EnteredFrame,
+}
+
+/// The pool of the copies of frames that may not wait themselves. Its number of buffers has no limit.
+pub struct CopyPool(gst::BufferPool);
+
+impl CopyPool {
+    /// A pool that is configured, but not active.
+    pub fn new(pool: gst::BufferPool) -> Self {
+        Self(pool)
+    }
+
+    /// A buffer without metadata; `None` if there is no memory for it.
+    pub fn acquire(&self) -> Option<gst::Buffer> {
+        self.0.set_active(true).ok()?;
+        self.0.acquire_buffer(None).ok()
+    }
+}
+
+impl Drop for CopyPool {
+    fn drop(&mut self) {
+        // It frees its buffers; those that are elsewhere are freed when they come back.
+        let _ = self.0.set_active(false);
+    }
+}
+
+/// Whether upstream may have no other buffer while this one waits, so that it would stall without a word: the buffer is from a
+/// pool with a maximum, or its memory is of an allocator that may have no more of it, such as a decoder's surfaces.
+pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
+    if let Some(parent) = buffer.meta::<gst::ParentBufferMeta>() {
+        return is_scarce(parent.parent());
+    }
+    // SAFETY: the buffer is live. `pool` is null or the pool that handed the buffer out, to which the buffer holds a reference.
+    let pool: Option<gst::BufferPool> = unsafe { from_glib_none((*buffer.as_ptr()).pool) };
+    match pool {
+        Some(pool) => pool.config().params().is_none_or(|(.., max_buffers)| max_buffers > 0),
+        None => buffer.iter_memories().any(|memory| !memory.is_type("SystemMemory")),
+    }
+}

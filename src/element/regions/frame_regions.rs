@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The regions of each frame: which detections count, what is covered of objects that are not found in it, and what becomes of a
+//! frame without detections.
+
+use super::clock::{Clock, FrameTime};
+use super::detection::Detection;
+use super::detector_metas::{Found, Looked};
+use super::on_missing::{Decision, Detectors};
+use super::settings::{RegionMode, RegionSettings, RegionSources};
+use super::tracks::{Decided, Evidence, TrackedObject, Tracks};
+use super::zones::StreamSpan;
+use crate::filter::regions::Region;
+
+/// A region and what it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrameRegion {
+    /// Where it is.
+    pub region: Region,
+    /// What it comes from.
+    pub origin: Origin,
+    /// The number of the object's track, from 1; `None` for a zone, and where detections are shown.
+    pub track: Option<u32>,
+    /// The label of a detection.
+    pub label: Option<String>,
+}
+
+/// What a region comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The zones property.
+    Zone,
+    /// A detection.
+    Detection(Evidence),
+}
+
+/// What is covered in a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FrameRegions {
+    /// These regions, in no particular order; they may overlap.
+    Regions(Vec<FrameRegion>),
+    /// The whole frame, whatever `region-mode` says.
+    Whole,
+    /// Nothing; the frame is dropped.
+    Drop,
+    /// Nothing; streaming ends with an error.
+    Error,
+}
+
+/// The decision about a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrameDecision {
+    /// What is covered.
+    pub regions: FrameRegions,
+    /// Whether a detector should have looked at the frame, and did not.
+    pub is_missing: bool,
+    /// Whether the frame has metas of a detector that cannot be read.
+    pub is_unreadable: bool,
+    /// Whether the whole frame is covered because an object is lost (`on-lost`).
+    pub is_lost: bool,
+}
+
+/// What is known of a frame when it enters.
+#[derive(Debug, Clone)]
+pub struct EnteredFrame {
+    /// Width and height of the picture.
+    pub size: (u32, u32),
+    /// The frame's time for the zones.
+    pub span: Option<StreamSpan>,
+    /// What detectors attached, whatever counts of it.
+    pub found: Found,
+}
+
+/// What the regions of a frame need to know about the frames around it.
+#[derive(Debug, Default)]
+pub struct RegionTracker {
+    clock: Clock,
+    tracks: Tracks,
+    detectors: Detectors,
+}
+
+impl RegionTracker {
+    /// Whether a frame does not continue those before it, which are to be decided and forgotten first.
+    pub fn is_jump(&self, time: FrameTime, settings: &RegionSettings) -> bool {
+        self.clock.is_jump(time, settings.hold_time)
+    }
+
+    /// Adds the next frame. Called for every frame, also for those that are dropped or covered as a whole whatever is found, so
+    /// that objects are followed through them.
+    pub fn enter(&mut self, settings: &RegionSettings, frame: &EnteredFrame, time: FrameTime) {
+        let EnteredFrame { size, found, .. } = frame;
+        self.detectors.note(found.looked);
+        let time = self.clock.advance(time, settings.hold_time);
+        let covered = found.detections.iter().filter(|detection| settings.covers(detection));
+        self.tracks.enter(time, *size, settings.holding(), covered);
+    }
+
+    /// Decides about the oldest frame that has entered and is not decided, by the settings with which it entered.
+    pub fn decide(&mut self, settings: &RegionSettings, frame: &EnteredFrame) -> FrameDecision {
+        let EnteredFrame { size, span, found } = frame;
+        let Decided { objects, is_lost } = self.tracks.decide(*size, settings.holding());
+        let is_shown = settings.mode == RegionMode::Outside;
+        let decision = self.detectors.decide(settings.mode, settings.on_missing, found.looked);
+        let is_missing = decision != Decision::Regions || self.detectors.is_silent(found.looked);
+        let is_lost = is_lost && !is_shown;
+        let regions = match decision {
+            Decision::Whole => FrameRegions::Whole,
+            Decision::Drop => FrameRegions::Drop,
+            Decision::Error => FrameRegions::Error,
+            Decision::Regions if is_lost => FrameRegions::Whole,
+            // A track says where an object may be, which does not suffice to show it.
+            Decision::Regions => {
+                let mut regions: Vec<FrameRegion> = if is_shown {
+                    let shown = found.detections.iter().filter(|detection| settings.shows(detection));
+                    shown.filter_map(|detection| shown_region(detection, settings.expand, *size)).collect()
+                } else {
+                    objects.into_iter().filter_map(|object| covered_region(object, settings.expand, *size)).collect()
+                };
+                if settings.sources.contains(RegionSources::ZONES) {
+                    let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(*span, is_shown));
+                    let of_zone = |region| FrameRegion { region, origin: Origin::Zone, track: None, label: None };
+                    regions.extend(zones.filter_map(|zone| Region::new(zone.area(*size), 0.0, *size)).map(of_zone));
+                }
+                FrameRegions::Regions(regions)
+            }
+        };
+        FrameDecision { regions, is_missing, is_unreadable: found.looked == Looked::Unreadable, is_lost }
+    }
+
+    /// Forgets the objects of the previous frames, and the frames that are not decided.
+    pub fn clear(&mut self) {
+        self.tracks.clear();
+    }
+}
+
+fn shown_region(detection: &Detection, expand: f64, size: (u32, u32)) -> Option<FrameRegion> {
+    let region = Region::new(detection.certain?, expand, size)?;
+    let origin = Origin::Detection(Evidence::Found);
+    Some(FrameRegion { region, origin, track: None, label: detection.label.clone() })
+}
+
+fn covered_region(object: TrackedObject, expand: f64, size: (u32, u32)) -> Option<FrameRegion> {
+    let TrackedObject { track, evidence, cover, object, label } = object;
+    let region = Region::around(object, cover, expand, size)?;
+    Some(FrameRegion { region, origin: Origin::Detection(evidence), track: Some(track), label })
+}
+
+#[cfg(test)]
+mod tests {
+    use gst::prelude::*;
+
+    use super::super::detection::Labels;
+    use super::super::settings::OnMissing;
+    use super::super::zones::Zones;
+    use super::*;
+    use crate::filter::regions::{Area, Rect};
+
+    const SIZE: (u32, u32) = (640, 480);
+    const FRAME: u64 = 40_000_000;
+
+    fn face(x: f64, confidence: f32) -> Detection {
+        let area = Area::from_corner(x, 100.0, 50.0, 100.0);
+        let label = Some("face".to_owned());
+        Detection { label, confidence: Some(confidence), area, certain: Some(area), tracking_id: None }
+    }
+
+    fn entered(detections: &[Detection]) -> EnteredFrame {
+        let looked = if detections.is_empty() { Looked::No } else { Looked::Yes };
+        EnteredFrame { size: SIZE, span: None, found: Found { looked, detections: detections.to_vec() } }
+    }
+
+    fn at(frame: u64) -> FrameTime {
+        FrameTime { timestamp: Some(frame * FRAME), ..FrameTime::default() }
+    }
+
+    /// Enters a frame and decides about it.
+    fn decide(
+        tracker: &mut RegionTracker,
+        settings: &RegionSettings,
+        frame: u64,
+        detections: &[Detection],
+    ) -> FrameDecision {
+        let entered = entered(detections);
+        tracker.enter(settings, &entered, at(frame));
+        tracker.decide(settings, &entered)
+    }
+
+    fn regions(decision: FrameDecision) -> Vec<FrameRegion> {
+        let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
+        regions
+    }
+
+    #[test]
+    fn detections_are_filtered_expanded_and_held() {
+        let settings = RegionSettings {
+            labels: Labels::parse("face"),
+            min_confidence: 0.5,
+            on_missing: OnMissing::Pass,
+            ..RegionSettings::default()
+        };
+        let mut tracker = RegionTracker::default();
+        let mut rects = |frame, detections: &[Detection]| {
+            let is_found = detections.first().is_some_and(|detection| settings.covers(detection));
+            let evidence = if is_found { Evidence::Found } else { Evidence::Predicted };
+            let regions = regions(decide(&mut tracker, &settings, frame, detections));
+            let is_expected = |region: &FrameRegion| {
+                region.origin == Origin::Detection(evidence) && region.label.as_deref() == Some("face")
+            };
+            assert!(regions.iter().all(is_expected), "{regions:?}");
+            regions.iter().map(|region| region.region.rect).collect::<Vec<_>>()
+        };
+        let cat = Detection { label: Some("cat".to_owned()), ..face(300.0, 1.0) };
+        let expanded = Rect::new(90, 80, 70, 140).unwrap();
+        assert_eq!(rects(0, &[face(100.0, 0.9), cat, face(400.0, 0.4)]), [expanded]);
+        assert_eq!(rects(1, &[face(300.0, 0.4)]), [expanded], "what is not certain is not found");
+        assert_eq!(rects(7, &[]), [expanded]);
+        assert_eq!(rects(8, &[]), [], "seen once, it is held for 300 ms");
+        assert_eq!(rects(9, &[face(-100.0, 0.9)]), [], "outside of the frame");
+
+        let settings = RegionSettings { mode: RegionMode::Outside, ..settings };
+        let mut tracker = RegionTracker::default();
+        let mut count =
+            |frame, detections: &[Detection]| regions(decide(&mut tracker, &settings, frame, detections)).len();
+        assert_eq!(count(0, &[face(100.0, 0.9)]), 1);
+        assert_eq!(count(1, &[]), 0, "what is held would be shown");
+        assert_eq!(count(2, &[Detection { certain: None, ..face(0.0, 0.9) }]), 0);
+    }
+
+    /// Strength and cells follow the detection, and so does what it grows by.
+    #[test]
+    fn full_box_grows_by_the_detection() {
+        let settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let mut tracker = RegionTracker::default();
+        decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]);
+        let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
+        let regions = regions(decide(&mut tracker, &settings, 1, &[jaw.clone()]));
+        assert_eq!(regions.len(), 1);
+        assert_eq!(regions[0].region.object, jaw.area);
+        // The upper edge was at 100, and 1/26 of its distance has faded; the lower one grows by 4.
+        let rect = regions[0].region.rect;
+        assert_eq!((rect.x(), rect.right(), rect.y(), rect.bottom()), (90, 160, 99, 204));
+    }
+
+    #[test]
+    fn frames_without_detector_metas_follow_on_missing() {
+        let mut settings = RegionSettings::default();
+        let mut tracker = RegionTracker::default();
+        let mut update = |settings: &RegionSettings, frame, detections: &[Detection]| {
+            let decision = decide(&mut tracker, settings, frame, detections);
+            assert_eq!(decision.is_missing, frame > 1, "{frame}");
+            decision.regions
+        };
+        assert_eq!(update(&settings, 0, &[]), FrameRegions::Regions(vec![]));
+        assert!(
+            matches!(update(&settings, 1, &[face(1.0, 1.0)]), FrameRegions::Regions(regions) if regions.len() == 1)
+        );
+        assert_eq!(update(&settings, 2, &[]), FrameRegions::Whole);
+        settings.on_missing = OnMissing::Drop;
+        assert_eq!(update(&settings, 3, &[]), FrameRegions::Drop);
+        settings.on_missing = OnMissing::Error;
+        assert_eq!(update(&settings, 4, &[]), FrameRegions::Error);
+        settings.on_missing = OnMissing::Pass;
+        let held = update(&settings, 5, &[]);
+        assert!(matches!(&held, FrameRegions::Regions(regions) if regions.len() == 1), "{held:?}");
+    }
+
+    #[test]
+    fn auto_knows_of_metas_in_frames_that_have_entered() {
+        let settings = RegionSettings::default();
+        let mut tracker = RegionTracker::default();
+        let frames = [entered(&[]), entered(&[]), entered(&[face(1.0, 1.0)])];
+        (0..).zip(&frames).for_each(|(i, frame)| tracker.enter(&settings, frame, at(i)));
+        assert_eq!(tracker.decide(&settings, &frames[0]).regions, FrameRegions::Whole);
+    }
+
+    #[test]
+    fn a_lost_object_covers_the_frame_with_on_lost_cover() {
+        let pass = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let settings = RegionSettings { on_lost: super::super::settings::OnLost::Cover, ..pass.clone() };
+        let mut tracker = RegionTracker::default();
+        for frame in 0..20 {
+            decide(&mut tracker, &settings, frame, &[face(100.0, 1.0)]);
+        }
+        let held = decide(&mut tracker, &settings, 20 + 73, &[]);
+        assert!(!held.is_lost && regions(held).len() == 1);
+        let outside = RegionSettings { mode: RegionMode::Outside, ..settings.clone() };
+        let lost = decide(&mut tracker, &settings, 20 + 75, &[]);
+        assert_eq!((lost.is_lost, lost.is_missing, lost.regions), (true, true, FrameRegions::Whole));
+        let shown = decide(&mut tracker, &outside, 20 + 76, &[]);
+        assert_eq!((shown.is_lost, shown.regions), (false, FrameRegions::Regions(vec![])), "nothing is shown anyway");
+        let released = decide(&mut tracker, &pass, 20 + 77, &[]);
+        assert_eq!((released.is_lost, released.regions), (false, FrameRegions::Regions(vec![])));
+    }
+
+    #[test]
+    fn objects_are_followed_through_frames_that_are_covered_as_a_whole_or_dropped() {
+        let settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        for other in [
+            RegionSettings { mode: RegionMode::Frame, ..settings.clone() },
+            RegionSettings { mode: RegionMode::Outside, ..settings.clone() },
+            RegionSettings { on_missing: OnMissing::Drop, ..settings.clone() },
+        ] {
+            let mut tracker = RegionTracker::default();
+            decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]);
+            decide(&mut tracker, &other, 1, &[]);
+            assert_eq!(regions(decide(&mut tracker, &settings, 2, &[])).len(), 1, "{other:?}");
+            decide(&mut tracker, &other, 3, &[face(400.0, 1.0)]);
+            assert_eq!(regions(decide(&mut tracker, &settings, 4, &[])).len(), 2, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn clear_forgets_objects_but_not_that_there_is_a_detector() {
+        let mut settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let mut tracker = RegionTracker::default();
+        decide(&mut tracker, &settings, 0, &[face(1.0, 1.0)]);
+        tracker.clear();
+        assert_eq!(regions(decide(&mut tracker, &settings, 1, &[])), []);
+        settings.on_missing = OnMissing::Auto;
+        assert_eq!(decide(&mut tracker, &settings, 2, &[]).regions, FrameRegions::Whole);
+    }
+
+    #[test]
+    fn zones_are_covered_in_their_time_if_selected() {
+        gst::init().unwrap();
+        let zone =
+            gst::Structure::builder("zone").field("x", 0.5).field("y", 0).field("width", 0.5).field("height", 0.5);
+        let zones = gst::Array::new([zone.field("start", 100_u64).build().to_send_value()]);
+        let mut settings = RegionSettings { zones: Zones::parse(zones), ..RegionSettings::default() };
+        settings.check().unwrap();
+        let mut tracker = RegionTracker::default();
+        let mut count = |settings: &RegionSettings, span| {
+            let frame = EnteredFrame { span, ..entered(&[]) };
+            tracker.enter(settings, &frame, at(0));
+            let decision = tracker.decide(settings, &frame);
+            assert!(!decision.is_missing);
+            let regions = regions(decision);
+            let zone = Rect::new(320, 0, 320, 240).unwrap();
+            assert!(regions.iter().all(|region| region.region.rect == zone), "not expanded");
+            assert!(regions.iter().all(|region| region.origin == Origin::Zone));
+            regions.len()
+        };
+        assert_eq!([None, Some((98, 99)), Some((99, 101))].map(|span| count(&settings, span)), [1, 0, 1]);
+        settings.sources = RegionSources::ROI;
+        assert_eq!(count(&settings, None), 0);
+    }
+}

@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Objects through time: which detections are of the same object, and what is covered of it in each frame, so that it stays
+//! covered when its detector loses it.
+//!
+//! `tests/tracks_reference.py` is the specification; its constants are measured (`benches/hiding`). A frame enters with its
+//! detections and is decided when it leaves, `look-ahead` frames later. A detection is covered in its own frame under every
+//! rule; the rules only add.
+
+use std::collections::VecDeque;
+
+use super::detection::Detection;
+use crate::filter::regions::Area;
+
+const MS: u64 = 1_000_000;
+/// What lies this far back counts as recent, in nanoseconds.
+const RECENT: u64 = 300 * MS;
+/// After this time half of a full box's excess has faded.
+const FULL: f64 = (1000 * MS) as f64;
+/// An object that moves on without being found covers at most the distance of this time at its velocity.
+const DAMPING: f64 = (500 * MS) as f64;
+/// Draws a velocity towards the previous one: as much as detections whose times differ by 100 ms.
+const RIDGE: f64 = (100 * MS) as f64 * (100 * MS) as f64;
+/// A lost object is held for so many times the time that it was seen.
+const TRUST: u64 = 8;
+/// How much a cover grows on each side, as a share of the predicted distance.
+const SPREAD: f64 = 0.25;
+/// Two boxes have a similar size if their sides differ by no more than this factor.
+const PARTIAL: f64 = 1.35;
+/// Least intersection of two boxes of the same object, as a share of the smaller one.
+const SAME: f64 = 1.0 / 3.0;
+/// Most by which the sides of two boxes of the same object differ, as a factor.
+const MAX_RATIO: f64 = 2.5;
+/// Farthest distance of two boxes of the same object that do not intersect, in sides, and how fast it grows, in sides a second.
+const MAX_STEPS: f64 = 2.0;
+const SPEED: f64 = 10.0;
+/// Most lost objects that are held one by one; the oldest ones beyond are held together, by the box around them all.
+const MAX_LOST: usize = 256;
+/// Most detections of a track before the frame that is decided. Only frames without time, and more than 850 in a second, have
+/// so many that are recent.
+const MAX_RECENT: usize = 256;
+
+/// Left, upper, right and lower edge, in luma samples.
+type Edges = [f64; 4];
+
+/// What `hold-time` and `on-lost` say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    /// How long a lost object stays covered at most, in nanoseconds.
+    pub time: u64,
+    /// Whether the whole frame is covered after that.
+    pub covers_lost: bool,
+}
+
+/// Whether an object was detected in a frame in which it is covered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// It was detected in it.
+    Found,
+    /// Not in it, but before: it is covered to where it is predicted.
+    Predicted,
+    /// Not in it, but before and after.
+    Bridged,
+    /// Not in it, but after.
+    Anticipated,
+}
+
+/// What is covered of an object in a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrackedObject {
+    /// The number of its track, from 1.
+    pub track: u32,
+    /// Whether it was detected in the frame.
+    pub evidence: Evidence,
+    /// What is covered, before `expand`.
+    pub cover: Area,
+    /// The detection that the strength of the cover, its cells and `expand` follow: of this frame, else the one before it, else
+    /// the one after it.
+    pub object: Area,
+    /// The label of its detections.
+    pub label: Option<String>,
+}
+
+/// What is covered in a frame.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decided {
+    /// The objects, those of the oldest tracks first.
+    pub objects: Vec<TrackedObject>,
+    /// Whether an object that has the whole frame covered is lost.
+    pub is_lost: bool,
+}
+
+/// A frame: its number, and its time in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    frame: u64,
+    time: u64,
+}
+
+/// A detection of a track.
+#[derive(Debug, Clone)]
+struct Seen {
+    at: Moment,
+    edges: Edges,
+    /// As the detector gave it, which may be anything.
+    object: Area,
+    /// Of each edge, in samples per nanosecond.
+    velocity: Edges,
+    full: Edges,
+}
+
+/// The detections of an object, in ascending time; at least one.
+#[derive(Debug, Clone)]
+struct Track {
+    number: u32,
+    label: Option<String>,
+    tracking_id: Option<u64>,
+    /// The time of the first detection.
+    first: u64,
+    seen: Vec<Seen>,
+    /// Whether it has taken the place of a lost one, if there was one.
+    is_trusted: bool,
+    /// When another track took its place.
+    replaced_at: Option<u64>,
+    /// Whether it stands for several objects.
+    is_merged: bool,
+}
+
+/// How well a detection fits a track, the best first: by which rule, and how far from a perfect fit.
+type Fit = (u8, f64);
+
+/// The objects of a stream.
+#[derive(Debug, Default)]
+pub struct Tracks {
+    tracks: Vec<Track>,
+    waiting: VecDeque<Moment>,
+    /// Frames that have entered.
+    frames: u64,
+    /// The number of the latest track.
+    number: u32,
+}
+
+impl Tracks {
+    /// Adds the next frame, of `size` (width, height), and its detections. `time` is in nanoseconds and does not go back.
+    pub fn enter<'a>(
+        &mut self,
+        time: u64,
+        size: (u32, u32),
+        holding: Holding,
+        detections: impl Iterator<Item = &'a Detection>,
+    ) {
+        let now = Moment { frame: self.frames, time };
+        self.frames += 1;
+        self.waiting.push_back(now);
+        // A box of no size says that nothing was found.
+        let found = detections.filter(|detection| !detection.area.is_empty());
+        let found: Vec<(&Detection, Edges)> = found.map(|one| (one, numbers(one.area, size))).collect();
+        let mut pairs: Vec<(Fit, usize, usize)> = Vec::new();
+        for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
+            let nearby = Nearby::new(track, now);
+            pairs.extend(found.iter().enumerate().filter_map(|(j, new)| Some((nearby.fit(new.0, &new.1)?, i, j))));
+        }
+        pairs.sort_by(|((rule, miss), i, j), ((other_rule, other_miss), k, l)| {
+            rule.cmp(other_rule).then(miss.total_cmp(other_miss)).then((i, j).cmp(&(k, l)))
+        });
+        let mut is_used = vec![false; self.tracks.len()];
+        let mut is_found = vec![false; found.len()];
+        let mut copies = Vec::new();
+        for ((rule, _), i, j) in pairs {
+            if is_used[i] || is_found[j] {
+                continue;
+            }
+            (is_used[i], is_found[j]) = (true, true);
+            let (track, (detection, edges)) = (&mut self.tracks[i], &found[j]);
+            if rule == BY_DISTANCE && track.seen_for() >= RECENT {
+                copies.push(Track { tracking_id: None, is_trusted: true, replaced_at: Some(time), ..track.clone() });
+            }
+            track.add(now, detection, *edges);
+        }
+        self.tracks.append(&mut copies);
+        for (detection, edges) in found.iter().zip(is_found).filter(|(_, is_found)| !is_found).map(|(new, _)| new) {
+            self.number = self.number.saturating_add(1);
+            self.tracks.push(Track::new(self.number, now, detection, *edges));
+        }
+        self.replace_lost();
+        self.merge_oldest(now);
+    }
+
+    /// Decides what is covered in the oldest frame that waits, of `size`. Nothing if none waits.
+    pub fn decide(&mut self, size: (u32, u32), holding: Holding) -> Decided {
+        let mut decided = Decided::default();
+        let Some(now) = self.waiting.pop_front() else { return decided };
+        self.tracks.retain_mut(|track| {
+            let (cover, is_kept) = track.cover(now, size, holding);
+            match cover {
+                Cover::Nothing => (),
+                Cover::Whole => decided.is_lost = true,
+                Cover::Object(object) => decided.objects.push(object),
+            }
+            track.forget_before(now);
+            is_kept
+        });
+        decided
+    }
+
+    /// Forgets all objects and the frames that wait.
+    pub fn clear(&mut self) {
+        self.tracks.clear();
+        self.waiting.clear();
+    }
+
+    /// A track that is trusted for the first time replaces the lost one of its label that ended before it started and is
+    /// nearest to its first box.
+    fn replace_lost(&mut self) {
+        for i in 0..self.tracks.len() {
+            let new = &mut self.tracks[i];
+            if new.is_trusted || new.trust() <= RECENT {
+                continue;
+            }
+            new.is_trusted = true;
+            let (first, edges, label) = (new.first, new.seen[0].edges, new.label.clone());
+            let is_replaced = |old: &&mut Track| {
+                old.last().at.time < first && old.label == label && old.replaced_at.is_none() && !old.is_merged
+            };
+            let lost = self.tracks.iter_mut().filter(is_replaced);
+            let by_distance = |old: &&mut Track| distance(&old.last().edges, &edges);
+            if let Some(old) = lost.min_by(|one, other| by_distance(one).total_cmp(&by_distance(other))) {
+                old.replaced_at = Some(first);
+            }
+        }
+    }
+
+    /// Replaces the lost objects that were found longest ago, beyond [`MAX_LOST`], by one around them all.
+    fn merge_oldest(&mut self, now: Moment) {
+        let frame_of = |(i, track): (usize, &Track)| (track.last().at.frame, i);
+        let mut lost: Vec<(u64, usize)> = self.tracks.iter().enumerate().map(frame_of).collect();
+        lost.retain(|(frame, _)| *frame != now.frame);
+        if lost.len() <= MAX_LOST {
+            return;
+        }
+        lost.sort_unstable();
+        let youngest = lost[lost.len() - MAX_LOST];
+        let tracks = std::mem::take(&mut self.tracks).into_iter().enumerate();
+        let (oldest, rest): (Vec<_>, Vec<_>) = tracks.partition(|(i, track)| frame_of((*i, track)) <= youngest);
+        self.tracks = rest.into_iter().map(|(_, track)| track).collect();
+        self.tracks.extend(Track::merged(oldest.into_iter().map(|(_, track)| track)));
+    }
+}
+
+/// What a track has covered in a frame.
+enum Cover {
+    Nothing,
+    Object(TrackedObject),
+    Whole,
+}
+
+impl Track {
+    fn new(number: u32, at: Moment, detection: &Detection, edges: Edges) -> Self {
+        let seen = Seen { at, edges, object: detection.area, velocity: [0.0; 4], full: edges };
+        Self {
+            number,
+            label: detection.label.clone(),
+            tracking_id: detection.tracking_id,
+            first: at.time,
+            seen: vec![seen],
+            is_trusted: false,
+            replaced_at: None,
+            is_merged: false,
+        }
+    }
+
+    /// One track around all of these. It stays where it is, and no detection continues it.
+    fn merged(tracks: impl Iterator<Item = Self>) -> Option<Self> {
+        tracks.reduce(|one, other| {
+            let full = one.seen.iter().chain(&other.seen).map(|seen| seen.full).reduce(hull).unwrap_or_default();
+            let [left, top, right, bottom] = full;
+            let ends = [one.seen[0].at, other.seen[0].at, one.last().at, other.last().at];
+            // Between them it is covered as if it had been found before and after.
+            let first = ends.into_iter().min_by_key(|at| at.frame).expect("four");
+            let last = ends.into_iter().max_by_key(|at| at.frame).expect("four");
+            let object = Area { left, top, right, bottom };
+            let seen = [first, last].map(|at| Seen { at, edges: full, object, velocity: [0.0; 4], full });
+            Self {
+                number: other.number,
+                label: None,
+                tracking_id: None,
+                first: one.first.min(other.first),
+                seen: seen.into(),
+                is_trusted: true,
+                replaced_at: one.replaced_at.zip(other.replaced_at).map(|(one, other)| one.max(other)),
+                is_merged: true,
+            }
+        })
+    }
+
+    fn last(&self) -> &Seen {
+        self.seen.last().expect("a track has a detection")
+    }
+
+    /// How long it was seen, in nanoseconds.
+    fn seen_for(&self) -> u64 {
+        self.last().at.time - self.first
+    }
+
+    fn trust(&self) -> u64 {
+        TRUST.saturating_mul(self.seen_for())
+    }
+
+    /// For how long it is held.
+    fn limit(&self, holding: Holding) -> u64 {
+        holding.time.min(self.trust().max(RECENT))
+    }
+
+    /// Whether a detection of the frame `now` may continue it.
+    fn is_open(&self, now: Moment, holding: Holding) -> bool {
+        let last = self.last().at;
+        !self.is_merged
+            && (now.time - last.time < self.limit(holding)
+                || last.frame + 1 == now.frame
+                || self.covers_all(now.time, holding))
+    }
+
+    fn add(&mut self, at: Moment, detection: &Detection, edges: Edges) {
+        let last = self.last();
+        let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, edges);
+        let previous = last.velocity;
+        self.seen.push(Seen { at, edges, object: detection.area, velocity: previous, full });
+        let recent = self.seen.iter().rev().take_while(|one| at.time - one.at.time <= RECENT);
+        let velocity = slope(recent, self.last(), previous);
+        self.seen.last_mut().expect("it was just added").velocity = velocity;
+        self.tracking_id = detection.tracking_id.or(self.tracking_id);
+    }
+
+    /// Whether it has the whole frame covered once its limit is over.
+    fn covers_all(&self, time: u64, holding: Holding) -> bool {
+        holding.covers_lost
+            && self.replaced_at.is_none_or(|replaced_at| time < replaced_at)
+            && self.trust() >= holding.time.max(RECENT)
+    }
+
+    /// The full box of a detection: what was found shortly before and after it counts too.
+    fn full_box(&self, index: usize) -> Edges {
+        let at = &self.seen[index];
+        let end = self.seen.partition_point(|one| one.at.time <= at.at.time + RECENT);
+        let mut full = self.seen[end - 1].full;
+        for pair in self.seen[index..end].windows(2).rev() {
+            let [one, following] = pair else { break };
+            full = carry(full, following.velocity, between(following.at.time, one.at.time), one.edges);
+        }
+        hull(at.full, full)
+    }
+
+    /// The cover at `time` if only one neighbour in time is known, and the predicted box.
+    fn cover_from(&self, index: usize, time: u64) -> (Edges, Edges) {
+        let at = &self.seen[index];
+        let velocity = if time < at.at.time {
+            let following = self.seen[index..].iter().take_while(|one| one.at.time - at.at.time <= RECENT);
+            slope(following, at, [0.0; 4])
+        } else {
+            at.velocity
+        };
+        let (full, predicted) = (self.full_box(index), predict(at, velocity, time));
+        let margin = SPREAD * distance(&predicted, &at.edges);
+        let moved: Edges = std::array::from_fn(|i| full[i] + predicted[i] - at.edges[i]);
+        let [left, top, right, bottom] = hull(full, moved);
+        ([left - margin, top - margin, right + margin, bottom + margin], predicted)
+    }
+
+    /// What it has covered in a frame, and whether it is needed for later frames.
+    fn cover(&self, now: Moment, size: (u32, u32), holding: Holding) -> (Cover, bool) {
+        let next = self.seen.partition_point(|one| one.at.frame <= now.frame);
+        let limit = self.limit(holding);
+        let object = |evidence, index: usize, edges: Edges| {
+            let [left, top, right, bottom] = edges;
+            let cover = Area { left, top, right, bottom };
+            let object = self.seen[index].object;
+            Cover::Object(TrackedObject { track: self.number, evidence, cover, object, label: self.label.clone() })
+        };
+        let has_next = next < self.seen.len();
+        let Some(previous) = next.checked_sub(1) else {
+            let (cover, predicted) = self.cover_from(next, now.time);
+            let is_due = self.seen[next].at.time - now.time <= limit && !is_outside(&predicted, size);
+            return (if is_due { object(Evidence::Anticipated, next, cover) } else { Cover::Nothing }, true);
+        };
+        let last = self.seen[previous].at;
+        if last.frame == now.frame {
+            return (object(Evidence::Found, previous, self.full_box(previous)), true);
+        }
+        if has_next {
+            let cover = hull(self.full_box(previous), self.full_box(next));
+            return (object(Evidence::Bridged, previous, cover), true);
+        }
+        let (cover, predicted) = self.cover_from(previous, now.time);
+        let is_held = now.time - last.time < limit || limit > 0 && last.frame + 1 == now.frame;
+        match (is_outside(&predicted, size), is_held) {
+            (true, _) => (Cover::Nothing, is_held),
+            (false, true) => (object(Evidence::Predicted, previous, cover), true),
+            (false, false) if self.covers_all(now.time, holding) => (Cover::Whole, true),
+            (false, false) => (Cover::Nothing, false),
+        }
+    }
+
+    /// Forgets detections that no later frame needs.
+    fn forget_before(&mut self, now: Moment) {
+        let next = self.seen.partition_point(|one| one.at.frame <= now.frame);
+        let Some(previous) = next.checked_sub(1) else { return };
+        let since = self.seen[previous].at.time.saturating_sub(RECENT);
+        let old = self.seen.partition_point(|one| one.at.time < since);
+        self.seen.drain(..old.max(next.saturating_sub(MAX_RECENT)));
+    }
+}
+
+const BY_ID: u8 = 0;
+const BY_INTERSECTION: u8 = 1;
+const BY_DISTANCE: u8 = 2;
+
+/// Where the object of a track may be in the frame that enters.
+struct Nearby<'a> {
+    track: &'a Track,
+    /// The last box, the predicted one, and the last one moved by the velocity without damping.
+    edges: [Edges; 3],
+    /// Nanoseconds since the last detection.
+    ago: u64,
+}
+
+impl<'a> Nearby<'a> {
+    fn new(track: &'a Track, now: Moment) -> Self {
+        let last = track.last();
+        let ago = now.time - last.at.time;
+        let steady = std::array::from_fn(|i| last.edges[i] + last.velocity[i] * ago as f64);
+        Self { track, edges: [last.edges, predict(last, last.velocity, now.time), steady], ago }
+    }
+
+    /// How well a detection fits; `None` if it is of another object.
+    fn fit(&self, new: &Detection, edges: &Edges) -> Option<Fit> {
+        let Track { label, tracking_id, .. } = self.track;
+        let is_contradicted = label.is_some() && new.label.is_some() && *label != new.label;
+        if new.tracking_id.is_some() && new.tracking_id == *tracking_id && !is_contradicted {
+            return Some((BY_ID, 0.0));
+        }
+        let [last, predicted, _] = &self.edges;
+        if new.label != *label || !is_similar(last, edges, MAX_RATIO) {
+            return None;
+        }
+        let overlaps = self.edges.iter().map(|old| (intersection(old, edges), area(old), area(edges)));
+        let is_same = |(common, one, other): (f64, f64, f64)| common > 0.0 && common >= SAME * one.min(other);
+        if overlaps.clone().any(is_same) {
+            let iou = overlaps.map(|(common, one, other)| common / (one + other - common));
+            return Some((BY_INTERSECTION, -iou.fold(0.0, f64::max)));
+        }
+        let steps = distance(predicted, edges) / (side(last) * side(edges)).sqrt();
+        let most = MAX_STEPS.min(0.5 + SPEED * (self.ago as f64 / 1e9));
+        (self.ago <= RECENT && steps <= most).then_some((BY_DISTANCE, steps))
+    }
+}
+
+/// The edges of a box as numbers whose sums are numbers. One that is none is the picture's edge.
+fn numbers(area: Area, (width, height): (u32, u32)) -> Edges {
+    const FAR: f64 = (1_u64 << 40) as f64;
+    let number = |edge: f64, picture: f64| if edge.is_nan() { picture } else { edge.clamp(-FAR, FAR) };
+    let [low, high] = [[area.left, area.top], [area.right, area.bottom]];
+    [number(low[0], 0.0), number(low[1], 0.0), number(high[0], width.into()), number(high[1], height.into())]
+}
+
+fn hull(one: Edges, other: Edges) -> Edges {
+    [one[0].min(other[0]), one[1].min(other[1]), one[2].max(other[2]), one[3].max(other[3])]
+}
+
+fn side(edges: &Edges) -> f64 {
+    (edges[2] - edges[0]).max(edges[3] - edges[1])
+}
+
+fn area(edges: &Edges) -> f64 {
+    (edges[2] - edges[0]).max(0.0) * (edges[3] - edges[1]).max(0.0)
+}
+
+fn intersection(one: &Edges, other: &Edges) -> f64 {
+    area(&[one[0].max(other[0]), one[1].max(other[1]), one[2].min(other[2]), one[3].min(other[3])])
+}
+
+/// Of the centres.
+fn distance(one: &Edges, other: &Edges) -> f64 {
+    let across = one[0] + one[2] - other[0] - other[2];
+    let down = one[1] + one[3] - other[1] - other[3];
+    across.hypot(down) / 2.0
+}
+
+fn is_similar(one: &Edges, other: &Edges, factor: f64) -> bool {
+    side(one) <= factor * side(other) && side(other) <= factor * side(one)
+}
+
+/// Whether a box is wholly outside of the picture.
+fn is_outside(edges: &Edges, (width, height): (u32, u32)) -> bool {
+    edges[2] <= 0.0 || edges[3] <= 0.0 || edges[0] >= f64::from(width) || edges[1] >= f64::from(height)
+}
+
+/// The time from one moment to another, in nanoseconds.
+fn between(from: u64, to: u64) -> f64 {
+    if to >= from { (to - from) as f64 } else { -((from - to) as f64) }
+}
+
+/// The least-squares slope of each edge over the detections of a similar size, drawn towards `prior`. `at` is one of them.
+fn slope<'a>(seen: impl Iterator<Item = &'a Seen> + Clone, at: &Seen, prior: Edges) -> Edges {
+    let near = seen
+        .filter(|one| is_similar(&one.edges, &at.edges, PARTIAL))
+        .map(|one| (between(at.at.time, one.at.time), &one.edges));
+    let (count, sum) = near.clone().fold((0.0, 0.0), |(count, sum), (dt, _)| (count + 1.0, sum + dt));
+    let mean = sum / count;
+    let (mut spread, mut products) = (RIDGE, prior.map(|velocity| RIDGE * velocity));
+    for (dt, edges) in near {
+        spread += (dt - mean) * (dt - mean);
+        (0..4).for_each(|i| products[i] += (dt - mean) * edges[i]);
+    }
+    products.map(|product| product / spread)
+}
+
+/// Where a detection is predicted at `time`: it slows down.
+fn predict(from: &Seen, velocity: Edges, time: u64) -> Edges {
+    let dt = between(from.at.time, time);
+    std::array::from_fn(|i| from.edges[i] + velocity[i] * dt * DAMPING / (DAMPING + dt.abs()))
+}
+
+/// The full box of a detection, from that of its neighbour in time, `dt` nanoseconds away: moved by the neighbour's velocity, and
+/// faded.
+fn carry(full: Edges, velocity: Edges, dt: f64, edges: Edges) -> Edges {
+    let centre = [(velocity[0] + velocity[2]) / 2.0, (velocity[1] + velocity[3]) / 2.0];
+    let fade = FULL / (FULL + dt.abs());
+    let carried = std::array::from_fn(|i| edges[i] + (full[i] + centre[i % 2] * dt - edges[i]) * fade);
+    hull(edges, carried)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Compares the element's tracks with their specification, `tests/tracks_reference.py`, on random sequences.
+
+#[path = "common/python.rs"]
+mod python;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use gstcudagaussblur::element::regions::detection::Detection;
+use gstcudagaussblur::element::regions::tracks::{Holding, Tracks};
+use gstcudagaussblur::filter::regions::Area;
+
+const SEQUENCES: u64 = 400;
+const MS: u64 = 1_000_000;
+
+/// A generator of numbers from a seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// From 0 to 1.
+    fn share(&mut self) -> f64 {
+        self.below(1 << 24) as f64 / f64::from(1 << 24)
+    }
+
+    fn is(&mut self, probability: f64) -> bool {
+        self.share() < probability
+    }
+}
+
+struct Sequence {
+    size: (u32, u32),
+    hold: u64,
+    covers_lost: bool,
+    look_ahead: usize,
+    /// The time and the detections; `None` drains.
+    frames: Vec<Option<(u64, Vec<Detection>)>>,
+}
+
+/// An object that moves with turns, and is found in spells.
+struct Object {
+    place: [f64; 2],
+    velocity: [f64; 2],
+    side: f64,
+    is_found: bool,
+    label: Option<&'static str>,
+    id: Option<u64>,
+}
+
+fn sequence(seed: u64) -> Sequence {
+    let random = &mut Random(seed);
+    let size = random.pick(&[(1280, 720), (640, 360), (64, 48)]);
+    let [width, height] = [f64::from(size.0), f64::from(size.1)];
+    let has_labels = random.is(0.5);
+    let has_ids = random.is(0.3);
+    let objects = 1 + random.below(5);
+    let mut objects: Vec<Object> = (0..objects)
+        .map(|i| Object {
+            place: [random.share() * width, random.share() * height],
+            velocity: [(random.share() - 0.5) * 0.05 * width, (random.share() - 0.5) * 0.05 * height],
+            side: (0.04 + 0.2 * random.share()) * width,
+            is_found: random.is(0.5),
+            label: if has_labels { random.pick(&[Some("face"), Some("plate"), None]) } else { None },
+            id: (has_ids && random.is(0.7)).then_some(i),
+        })
+        .collect();
+    let step = random.pick(&[40 * MS, 33_366_667, 16_683_333, 100 * MS, 200 * MS]);
+    let mut time = random.below(10_000) * MS;
+    let mut frames = Vec::new();
+    for _ in 0..60 + random.below(120) {
+        time += if random.is(0.03) { random.below(4000) * MS + 1 } else { step };
+        let mut found = Vec::new();
+        for object in &mut objects {
+            if random.is(0.08) {
+                object.is_found = !object.is_found;
+            }
+            if random.is(0.03) {
+                object.velocity = [random.share() - 0.5, random.share() - 0.5].map(|share| share * 0.08 * width);
+            }
+            if random.is(0.02) {
+                object.place = [random.share() * width, random.share() * height];
+            }
+            object.place = [0, 1].map(|axis| object.place[axis] + object.velocity[axis]);
+            if object.is_found {
+                let jitter = object.side * 0.1;
+                let [x, y] = object.place.map(|place| place + (random.share() - 0.5) * jitter);
+                let is_partial = random.is(0.1);
+                let height = object.side * if is_partial { 0.4 } else { 1.0 };
+                let label = if random.is(0.95) { object.label } else { None };
+                let id = object.id.filter(|_| random.is(0.9));
+                found.push(detection([x, y], [object.side, height], label, id));
+            }
+        }
+        while random.is(0.15) {
+            let label = if has_labels { random.pick(&[Some("face"), Some("plate"), None]) } else { None };
+            let side = (0.02 + 0.2 * random.share()) * width;
+            let place = [random.share() * width, random.share() * height];
+            found.push(detection(
+                place,
+                [side, side * (0.5 + random.share())],
+                label,
+                has_ids.then_some(random.below(9)),
+            ));
+        }
+        frames.push(Some((time, found)));
+        if random.is(0.005) {
+            frames.push(None);
+        }
+    }
+    let hold = random.pick(&[0, 1, 200 * MS, 1000 * MS, 3000 * MS]);
+    let look_ahead = random.pick(&[0, 0, 1, 5, 15, 40]);
+    Sequence { size, hold, covers_lost: random.is(0.4), look_ahead, frames }
+}
+
+fn detection([x, y]: [f64; 2], [width, height]: [f64; 2], label: Option<&str>, tracking_id: Option<u64>) -> Detection {
+    let area = Area::from_corner(x.round(), y.round(), width.round().max(1.0), height.round().max(1.0));
+    Detection { label: label.map(str::to_owned), confidence: None, area, certain: Some(area), tracking_id }
+}
+
+impl Sequence {
+    /// As `tests/tracks_reference.py` reads it.
+    fn to_json(&self) -> String {
+        let on_lost = if self.covers_lost { "cover" } else { "release" };
+        let mut json = format!(
+            r#"{{"width":{},"height":{},"hold":{},"look_ahead":{},"on_lost":"{on_lost}","frames":["#,
+            self.size.0, self.size.1, self.hold, self.look_ahead
+        );
+        for (i, frame) in self.frames.iter().enumerate() {
+            json.push_str(if i > 0 { "," } else { "" });
+            let Some((time, found)) = frame else {
+                json.push_str("null");
+                continue;
+            };
+            let found = found.iter().map(|detection| {
+                let Area { left, top, right, bottom } = detection.area;
+                let label = detection.label.as_ref().map_or("null".to_owned(), |label| format!("\"{label}\""));
+                let id = detection.tracking_id.map_or("null".to_owned(), |id| id.to_string());
+                format!("[[{left},{top},{right},{bottom}],{label},{id}]")
+            });
+            write!(json, "[{time},[{}]]", found.collect::<Vec<_>>().join(",")).unwrap();
+        }
+        json + "]}"
+    }
+
+    /// For each decided frame its time, whether the whole frame is covered, and the edges of the boxes.
+    fn decide(&self) -> Vec<(u64, bool, Vec<f64>)> {
+        let holding = Holding { time: self.hold, covers_lost: self.covers_lost };
+        let mut tracks = Tracks::default();
+        let (mut waiting, mut decided) = (std::collections::VecDeque::new(), Vec::new());
+        let mut decide = |tracks: &mut Tracks, time| {
+            let covered = tracks.decide(self.size, holding);
+            let edges = |area: Area| [area.left, area.top, area.right, area.bottom];
+            let boxes = covered.objects.iter().flat_map(|object| edges(object.cover));
+            let boxes = if covered.is_lost { Vec::new() } else { boxes.collect() };
+            decided.push((time, covered.is_lost, boxes));
+        };
+        for frame in self.frames.iter().chain([&None]) {
+            match frame {
+                Some((time, found)) => {
+                    tracks.enter(*time, self.size, holding, found.iter());
+                    waiting.push_back(*time);
+                    if waiting.len() > self.look_ahead {
+                        decide(&mut tracks, waiting.pop_front().unwrap());
+                    }
+                }
+                None => {
+                    waiting.drain(..).for_each(|time| decide(&mut tracks, time));
+                    tracks.clear();
+                }
+            }
+        }
+        decided
+    }
+}
+
+#[test]
+fn tracks_are_those_of_the_reference() {
+    let sequences: Vec<Sequence> = (0..SEQUENCES).map(sequence).collect();
+    let lines: Vec<String> = sequences.iter().map(Sequence::to_json).collect();
+    let mut python = python::with("json");
+    python.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tracks_reference.py"), "--lines"]);
+    let mut child = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all((lines.join("\n") + "\n").as_bytes()).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected: Vec<&str> = text.split_terminator("\n\n").collect();
+    assert_eq!(expected.len(), sequences.len());
+    let (mut boxes, mut whole) = (0, 0);
+    for (seed, (sequence, expected)) in sequences.iter().zip(expected).enumerate() {
+        let decided = sequence.decide();
+        assert_eq!(decided.len(), expected.lines().count(), "sequence {seed}");
+        for (i, ((time, is_whole, edges), line)) in decided.iter().zip(expected.lines()).enumerate() {
+            let mut words = line.split(' ');
+            let mut word = || words.next().unwrap();
+            assert_eq!(
+                (time.to_string().as_str(), *is_whole),
+                (word(), word() == "True"),
+                "sequence {seed}, frame {i}"
+            );
+            let wanted: Vec<f64> = words.map(|word| word.parse().unwrap()).collect();
+            assert_eq!(edges.len(), wanted.len(), "sequence {seed}, frame {i}: {edges:?}, not {wanted:?}");
+            let is_equal = edges.iter().zip(&wanted).all(|(one, other)| (one - other).abs() <= 1e-6);
+            assert!(is_equal, "sequence {seed}, frame {i}: {edges:?}, not {wanted:?}");
+            boxes += edges.len() / 4;
+            whole += usize::from(*is_whole);
+        }
+    }
+    println!("{SEQUENCES} sequences, {boxes} boxes and {whole} whole frames are equal");
+    assert!(boxes > 80_000 && whole > 1000, "{boxes} {whole}");
+}

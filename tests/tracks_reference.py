@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Reference of covers in time: what is covered in each frame, so that an object stays covered when its detector loses it.
+
+Deterministic. Times are integer nanoseconds and ascend; boxes are (left, top, right, bottom) in pixels, before `expand`.
+A frame enters with its detections and leaves `look_ahead` frames later, with the boxes that are covered in it. A detection
+is covered in its own frame under every rule below; the rules only add.
+
+Track: its detections in ascending time, label, tracking id, time of the first detection. Detection of a track: time, box,
+velocity (of each edge), full box. "Side" of a box is the longer one; two boxes have a similar size if their sides differ
+by no more than a factor of PARTIAL.
+
+Matching, when a frame enters, the best pair first; a detection and a track take part in one pair at most:
+ 1. the same tracking id, and labels that do not contradict each other;
+ 2. the same label, sides within a factor of MAX_RATIO, and the intersection with the track's last box, its predicted box,
+    or its last box moved on by the velocity without damping, is SAME or more of the smaller of the two; the largest IoU
+    first. (A part of a face is within the face.)
+ 3. the same label, sides within MAX_RATIO, the track's last detection no more than RECENT ago, and centres (new, predicted)
+    no farther apart than min(MAX_STEPS, 1/2 + SPEED * seconds since) times the geometric mean of the sides; nearest first.
+What is left starts a track. "The same label" includes that both have none. A pair of rule 3 is doubtful if the track was
+seen for RECENT or longer: then a copy of the track as it was before stays, and is held like a lost one. Else a false
+detection beside an object would end its hold.
+
+Trust of a track: TRUST times as long as it was seen (first to last detection, those of the look-ahead included).
+Limit of a track: it is held for its trust, at least for RECENT, at most for `hold`. So a single false detection is covered,
+but not for long. A track is matched while it is held, and at least in the frame after its last detection.
+
+Velocity at a detection: the least-squares slope of each edge over the track's detections of similar size in the RECENT
+before it, drawn towards the velocity at the track's previous detection: (S * slope + RIDGE * previous) / (S + RIDGE), with S
+the sum of (time - mean time)^2. The first has 0. So neither two detections nor a sudden partial box make a speed.
+Prediction from a detection: its box moved by velocity * dt * DAMPING / (DAMPING + |dt|), at most by velocity * DAMPING.
+Backwards: with the slope over the RECENT after it, drawn towards 0.
+
+Full box of a detection: the hull of its box and the previous full box, moved by the previous velocity of the centre, whose
+excess over the box fades by FULL / (FULL + dt). So a cover does not shrink at once, neither by flicker nor because only the
+jaw is found. With look-ahead the same runs backwards over the RECENT that follows, and the hull of both counts.
+
+Cover of a track at time t, with p its last detection at or before t and n its first after t, if it has entered:
+ - p at t: its full box.
+ - p and n: the hull of both full boxes, however long the gap is.
+ - p alone and less than the limit ago, or in the previous frame: from p. n alone, at most the limit ahead: from n.
+   "From q": the hull of q's full box and of that moved by the prediction, grown on each side by SPREAD * the distance that
+   the prediction moves the centre. Nothing once the predicted box is wholly outside the picture: the object left.
+ - p alone and the limit over: by `on_lost`. "release": nothing. "cover": the whole frame, if the track's trust is `hold` and
+   RECENT or more, it is no doubtful copy, has not left the picture, and until it is found or another track replaces it:
+   when a track's trust first exceeds RECENT, it replaces one lost track of its label, of those that ended before it
+   started the one nearest to its first box, from its start on.
+
+Reset: `drain` decides the frames that wait and forgets everything: EOS, new caps, a new segment, a discontinuity that goes
+back by more than `hold`. A flush forgets without deciding. A discontinuity forward is lost frames: time just passes.
+Bounds: beyond 256 lost tracks the oldest become one, the hull of their full boxes with velocity 0 (not done here).
+Cost of a frame: O(tracks * detections) to match, O(detections kept) to decide; kept are those from RECENT before p on.
+"""
+import json
+import math
+import sys
+
+MS = 1_000_000
+RECENT, FULL, DAMPING, RIDGE = 300 * MS, 1000 * MS, 500 * MS, (100 * MS) ** 2
+TRUST, SPREAD, PARTIAL = 8, 0.25, 1.35
+SAME, MAX_RATIO, MAX_STEPS, SPEED = 1 / 3, 2.5, 2.0, 10.0
+
+
+def hull(a, b):
+    return (min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3]))
+
+
+def side(box):
+    return max(box[2] - box[0], box[3] - box[1])
+
+
+def area(box):
+    return max(box[2] - box[0], 0) * max(box[3] - box[1], 0)
+
+
+def intersection(a, b):
+    return area((max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3])))
+
+
+def distance(a, b):
+    """Of the centres."""
+    return math.hypot(a[0] + a[2] - b[0] - b[2], a[1] + a[3] - b[1] - b[3]) / 2
+
+
+def is_within(a, b, factor):
+    return side(a) <= factor * side(b) and side(b) <= factor * side(a)
+
+
+class Seen:
+    """A detection of a track."""
+
+    def __init__(self, time, box, velocity=(0.0,) * 4, full=None):
+        self.time, self.box, self.velocity, self.full = time, box, velocity, full or box
+
+
+def slope(seen, at, prior):
+    """Pixels per nanosecond of each edge."""
+    near = [(one.time - at.time, one.box) for one in seen if is_within(one.box, at.box, PARTIAL)]
+    mean = sum(dt for dt, _ in near) / len(near)
+    spread = sum((dt - mean) ** 2 for dt, _ in near)
+    return tuple((sum((dt - mean) * box[i] for dt, box in near) + RIDGE * prior[i]) / (spread + RIDGE) for i in range(4))
+
+
+def carry(full, velocity, dt, box):
+    """The full box of `box`, from that of the neighbour in time, `dt` away."""
+    centre = ((velocity[0] + velocity[2]) / 2, (velocity[1] + velocity[3]) / 2) * 2
+    fade = FULL / (FULL + abs(dt))
+    return hull(box, tuple(edge + (old + v * dt - edge) * fade for edge, old, v in zip(box, full, centre)))
+
+
+class Track:
+    def __init__(self, box, label, tracking_id, time):
+        self.seen, self.first, self.label, self.tracking_id = [Seen(time, box)], time, label, tracking_id
+        self.is_trusted, self.replaced_at = False, None
+
+    def doubtful_copy(self, time):
+        copy = Track(self.seen[-1].box, self.label, None, self.first)
+        copy.seen, copy.is_trusted, copy.replaced_at = list(self.seen), True, time
+        return copy
+
+    def add(self, time, box):
+        last, new = self.seen[-1], Seen(time, box)
+        self.seen.append(new)
+        new.velocity = slope([one for one in self.seen if time - one.time <= RECENT], new, last.velocity)
+        new.full = carry(last.full, last.velocity, time - last.time, box)
+
+    def trust(self):
+        return TRUST * (self.seen[-1].time - self.first)
+
+    def limit(self, hold):
+        return min(hold, max(RECENT, self.trust()))
+
+    def predicted(self, at, time, backwards=False):
+        dt, v = time - at.time, at.velocity
+        if backwards:
+            v = slope([one for one in self.seen if 0 <= one.time - at.time <= RECENT], at, (0.0,) * 4)
+        return tuple(edge + s * dt * DAMPING / (DAMPING + abs(dt)) for edge, s in zip(at.box, v))
+
+    def full_box(self, at):
+        after = [one for one in self.seen if at.time < one.time <= at.time + RECENT]
+        full = after[-1].full if after else at.full
+        for one, following in zip(reversed([at] + after[:-1]), reversed(after)):
+            full = carry(full, following.velocity, one.time - following.time, one.box)
+        return hull(at.full, full)
+
+    def cover_from(self, at, time, backwards=False):
+        """The cover where one neighbour in time is known, and the predicted box."""
+        full, predicted = self.full_box(at), self.predicted(at, time, backwards)
+        m = SPREAD * distance(predicted, at.box)
+        box = hull(full, tuple(edge + new - old for edge, new, old in zip(full, predicted, at.box)))
+        return (box[0] - m, box[1] - m, box[2] + m, box[3] + m), predicted
+
+
+class Tracks:
+    def __init__(self, width, height, hold=3000 * MS, look_ahead=0, on_lost="release"):
+        self.size, self.hold, self.look_ahead, self.on_lost = (width, height), hold, look_ahead, on_lost
+        self.tracks, self.waiting, self.last_entered, self.last_decided = [], [], None, None
+
+    def push(self, time, detections):
+        """A frame and its detections (box, label, tracking id). Returns [(time, boxes, or None for the whole frame)]."""
+        self.match(time, detections)
+        self.waiting.append(time)
+        return [self.decide()] if len(self.waiting) > self.look_ahead else []
+
+    def drain(self):
+        decided = [self.decide() for _ in range(len(self.waiting))]
+        self.tracks, self.last_entered, self.last_decided = [], None, None
+        return decided
+
+    def pair(self, track, time, detection):
+        """How well they fit, less is better, or None."""
+        new, label, tracking_id = detection
+        last, ago = track.seen[-1].box, time - track.seen[-1].time
+        if tracking_id is not None and tracking_id == track.tracking_id and (
+                label == track.label or label is None or track.label is None):
+            return 0, 0.0
+        if label != track.label or not is_within(last, new, MAX_RATIO):
+            return None
+        predicted = track.predicted(track.seen[-1], time)
+        steady = tuple(edge + s * ago for edge, s in zip(last, track.seen[-1].velocity))
+        both = [(intersection(old, new), area(old), area(new)) for old in (last, predicted, steady)]
+        if any(common > 0 and common >= SAME * min(one, two) for common, one, two in both):
+            return 1, -max(common / (one + two - common) for common, one, two in both)
+        steps = distance(predicted, new) / math.sqrt(side(last) * side(new))
+        return (2, steps) if ago <= RECENT and steps <= min(MAX_STEPS, 0.5 + SPEED * ago / 1e9) else None
+
+    def match(self, time, detections):
+        pairs = []
+        for i, track in enumerate(self.tracks):
+            last = track.seen[-1].time
+            if time - last < track.limit(self.hold) or last == self.last_entered or self.covers_all(track, time):
+                fits = ((self.pair(track, time, detection), j) for j, detection in enumerate(detections))
+                pairs += [(fit, i, j) for fit, j in fits if fit]
+        used, found, copies = set(), set(), []
+        for (rule, _), i, j in sorted(pairs):
+            if i not in used and j not in found:
+                used.add(i), found.add(j)
+                track, (box, _, tracking_id) = self.tracks[i], detections[j]
+                if rule == 2 and track.seen[-1].time - track.first >= RECENT:
+                    copies.append(track.doubtful_copy(time))
+                track.add(time, box)
+                track.tracking_id = tracking_id if tracking_id is not None else track.tracking_id
+        self.tracks += copies + [Track(*d, time) for j, d in enumerate(detections) if j not in found]
+        self.replace()
+        self.last_entered = time
+
+    def replace(self):
+        for new in self.tracks:
+            if not new.is_trusted and new.trust() > RECENT:
+                new.is_trusted = True
+                lost = [one for one in self.tracks if one.seen[-1].time < new.first and one.label == new.label
+                        and one.replaced_at is None]
+                if lost:
+                    min(lost, key=lambda one: distance(one.seen[-1].box, new.seen[0].box)).replaced_at = new.first
+
+    def covers_all(self, track, time):
+        """Whether the track, once its limit is over, has the whole frame covered."""
+        is_lost = track.replaced_at is None or time < track.replaced_at
+        return self.on_lost == "cover" and is_lost and track.trust() >= max(self.hold, RECENT)
+
+    def is_outside(self, box):
+        return box[2] <= 0 or box[3] <= 0 or box[0] >= self.size[0] or box[1] >= self.size[1]
+
+    def decide(self):
+        time, boxes, is_whole, kept = self.waiting.pop(0), [], False, []
+        for track in self.tracks:
+            limit, is_kept = track.limit(self.hold), True
+            p = next((one for one in reversed(track.seen) if one.time <= time), None)
+            n = next((one for one in track.seen if one.time > time), None)
+            if p and p.time == time:
+                boxes.append(track.full_box(p))
+            elif p and n:
+                boxes.append(hull(track.full_box(p), track.full_box(n)))
+            elif p:
+                box, predicted = track.cover_from(p, time)
+                is_kept = time - p.time < limit or limit > 0 and p.time == self.last_decided
+                if not self.is_outside(predicted):
+                    if is_kept:
+                        boxes.append(box)
+                    elif self.covers_all(track, time):
+                        is_kept = is_whole = True
+            elif n.time - time <= limit:
+                box, predicted = track.cover_from(n, time, backwards=True)
+                if not self.is_outside(predicted):
+                    boxes.append(box)
+            if p:
+                track.seen = [one for one in track.seen if one.time >= p.time - RECENT]
+            if is_kept:
+                kept.append(track)
+        self.tracks, self.last_decided = kept, time
+        return time, None if is_whole else boxes
+
+
+def check():
+    """A face runs at 40 pixels a frame, is lost for 10 frames, and a false detection lies elsewhere."""
+    truth = [(100 + 40 * i, 200, 200 + 40 * i, 320) for i in range(28)]
+    is_found = [i < 12 or i >= 22 for i in range(28)]
+    for look_ahead in (0, 5, 15):
+        tracks, decided = Tracks(1280, 720, look_ahead=look_ahead), []
+        for i, box in enumerate(truth):
+            found = [(box, "face", None)] * is_found[i] + [((900, 600, 960, 660), "face", None)] * (i == 5)
+            decided += tracks.push(i * 40 * MS, found)
+        decided += tracks.drain()
+        assert [time for time, _ in decided] == [i * 40 * MS for i in range(28)]
+        shares = [max((intersection(box, cover) / area(box) for cover in boxes), default=0.0)
+                  for box, (_, boxes) in zip(truth, decided)]
+        assert all(share == 1 for share, found in zip(shares, is_found) if found)
+        print(look_ahead, "frames ahead, covered while lost:", [round(s, 2) for s, f in zip(shares, is_found) if not f])
+
+
+def decide_lines(lines):
+    """Each line is a sequence as JSON: width, height, hold, look_ahead, on_lost, and frames, each with its time and its
+    detections (box, label, tracking id); a frame that is null drains. Prints a line for each frame that is decided: its time,
+    whether the whole frame is covered, and the edges of the boxes; and an empty line after each sequence.
+    """
+    for sequence in map(json.loads, lines):
+        frames = sequence.pop("frames")
+        tracks, decided = Tracks(**sequence), []
+        for frame in frames:
+            decided += tracks.drain() if frame is None else tracks.push(*frame)
+        for time, boxes in decided + tracks.drain():
+            print(time, boxes is None, *(repr(float(edge)) for box in boxes or () for edge in box))
+        print()
+
+
+if __name__ == "__main__":
+    decide_lines(sys.stdin) if "--lines" in sys.argv else check()
