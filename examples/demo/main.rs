@@ -10,9 +10,9 @@ mod pictures;
 mod pipeline;
 mod playback;
 mod regions;
+mod report;
 mod scene;
 mod sound;
-mod tracks;
 
 use std::error::Error;
 use std::path::Path;
@@ -49,6 +49,7 @@ fn whole_frames(options: &Options) -> Chain {
         elements: "videoconvert ! cudagaussblur name=blur".into(),
         first: "blur",
         last: "blur",
+        reported: None,
         feed: is_generated.then(|| -> Feed {
             Box::new(|source| {
                 let scene = Scene::new();
@@ -59,7 +60,7 @@ fn whole_frames(options: &Options) -> Chain {
                 });
             })
         }),
-        marked: Box::new(|_, _| Vec::new()),
+        marked: Box::new(|_| Vec::new()),
     }
 }
 
@@ -107,28 +108,29 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             .inspect(|_| sound.leave_out(format!("with it, the result could not be written ({error})"))),
         played => played,
     };
-    let outcome = played.and_then(|mut played| {
-        let shown = std::mem::take(&mut played.snapshot).choose().ok_or(NO_VIDEO)?;
-        let Played { coverage, tracks, .. } = &played;
+    let outcome = played.and_then(|played| {
+        let Played { coverage, doubts, .. } = &played;
         let report = match options.job {
+            _ if coverage.frames == 0 => return Err(NO_VIDEO.into()),
             Job::Blur => None,
-            Job::Regions => Some(coverage.verdict(regions::report(coverage, tracks))?),
-            Job::Faces => Some(coverage.verdict(faces::report(coverage, tracks)?)?),
+            Job::Regions => Some(coverage.verdict(regions::report(coverage, doubts))?),
+            Job::Faces => Some(coverage.verdict(faces::report(coverage, doubts)?)?),
         };
-        Ok((played, shown, report))
+        Ok((played, report))
     });
-    // Without a pair the file is incomplete. With an uncovered place it must not be published.
-    let (played, (pair, reason), report) = outcome.inspect_err(|_| {
-        let _ = encoder.as_ref().map(|encoder| fs::remove_file(&encoder.path));
+    // Without a frame the file is incomplete. With an uncovered place it must not be published.
+    let clip = encoder.map(|encoder| encoder.path);
+    let (played, report) = outcome.inspect_err(|_| {
+        let _ = clip.as_ref().map(fs::remove_file);
     })?;
+    let (png, time, reason) = picture_of(options, &played, clip.as_deref())?;
     let picture = options.out.join(picture);
-    let png = match (options.job, &options.input) {
-        (Job::Blur, _) => pictures::halves(&pair)?,
-        // A picture of somebody's face before it was covered is not left in the folder.
-        (Job::Faces, Input::File(_) | Input::Camera) => pictures::single(&pair.covered)?,
-        _ => pictures::side_by_side(&pair)?,
-    };
     fs::write(&picture, png).map_err(|error| about(&picture, error))?;
+    let table = options.out.join("faces.csv");
+    let has_table = options.job == Job::Faces && clip.is_some();
+    if has_table {
+        fs::write(&table, played.doubts.table()).map_err(|error| about(&table, error))?;
+    }
 
     match report {
         Some(report) => println!("{report}"),
@@ -143,13 +145,37 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if options.job == Job::Blur {
         println!("{:.2} ms per frame in the blur", played.stats.get::<u64>("kernel-mean-ns")? as f64 / 1e6);
     }
-    if let Some(encoder) = &encoder {
+    if let Some(clip) = &clip {
         let with = if sound.is_kept() { ", with the sound of the file" } else { "" };
-        println!("wrote {}{with}", encoder.path.display());
+        println!("wrote {}{with}", clip.display());
     }
     if let Some(sentence) = sound.left_out() {
         println!("{sentence}");
     }
-    println!("wrote {}: the frame at {:.1} s, {reason}", picture.display(), pair.time.seconds_f64());
+    if has_table {
+        println!("wrote {}: all times at which a face may show, with places", table.display());
+    }
+    println!("wrote {}: the frame at {:.1} s, {reason}", picture.display(), time.seconds_f64());
     Ok(())
+}
+
+/// The picture as PNG, the time of the frame that it shows, and why it shows this one.
+fn picture_of(
+    options: &Options,
+    played: &Played,
+    clip: Option<&Path>,
+) -> Result<(Vec<u8>, gst::ClockTime, String), Box<dyn Error>> {
+    if let (Job::Faces, Some(clip), Some(doubt)) = (options.job, clip, played.doubts.worst())
+        && let Ok(frame) = pictures::frame_at(clip, doubt.shown)
+    {
+        return Ok((pictures::single(&frame)?, doubt.shown, format!("because {}", doubt.reason())));
+    }
+    let (pair, reason) = played.snapshot.choose().ok_or(NO_VIDEO)?;
+    let png = match (options.job, &options.input) {
+        (Job::Blur, _) => pictures::halves(pair)?,
+        // A picture of somebody's face before it was covered is not left in the folder.
+        (Job::Faces, Input::File(_) | Input::Camera) => pictures::single(&pair.covered)?,
+        _ => pictures::side_by_side(pair)?,
+    };
+    Ok((png, pair.time, reason.into()))
 }

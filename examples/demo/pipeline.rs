@@ -12,13 +12,13 @@ use super::coverage::{Coverage, Marked};
 use super::options::{Input, Job, Options};
 use super::pictures::{self, Pair, Snapshot, lock};
 use super::playback::{Encoder, FRAMES, play};
+use super::report::{Doubts, Report};
 use super::sound::Sound;
-use super::tracks::Tracks;
 
 /// Makes an appsrc push frames.
 pub type Feed = Box<dyn FnOnce(&gst_app::AppSrc)>;
-/// The places of a frame that must be covered. The detections include its own.
-pub type FindMarked = Box<dyn FnMut(&Pair, &Tracks) -> Vec<Marked> + Send>;
+/// The places of a frame that must be covered, which do not depend on the element's messages.
+pub type FindMarked = Box<dyn FnMut(&Pair) -> Vec<Marked> + Send>;
 
 /// What a job adds to the pipeline.
 pub struct Chain {
@@ -29,6 +29,8 @@ pub struct Chain {
     /// Names of the first and of the last cover among them, which may be the same.
     pub first: &'static str,
     pub last: &'static str,
+    /// Name of the one whose messages the report is made of, which posts them.
+    pub reported: Option<&'static str>,
     /// For the appsrc.
     pub feed: Option<Feed>,
     pub marked: FindMarked,
@@ -40,7 +42,7 @@ pub struct Played {
     pub backend: String,
     pub stats: gst::Structure,
     pub coverage: Coverage,
-    pub tracks: Tracks,
+    pub doubts: Doubts,
     pub snapshot: Snapshot,
 }
 
@@ -86,30 +88,50 @@ pub fn play_chain(
         cover.set_property_from_str("backend", &options.backend);
     }
     let [first, last] = [chain.first, chain.last].map(|name| pipeline.by_name(name).expect("the description names it"));
-    let seen = Arc::<Mutex<(Coverage, Tracks, Snapshot)>>::default();
+    // The message about a frame is posted before the frame leaves, on the same thread.
+    let message = Arc::<Mutex<Option<gst::Structure>>>::default();
+    if let Some(reported) = chain.reported {
+        let message = message.clone();
+        pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, posted| {
+            let is_reported = posted.src().is_some_and(|element| element.name() == reported);
+            if let Some(structure) = posted.structure().filter(|of| is_reported && of.name() == "cudagaussblur") {
+                *lock(&message) = Some(structure.to_owned());
+            }
+            gst::BusSyncReply::Pass
+        });
+    }
+    let seen = Arc::<Mutex<(Coverage, Report, Snapshot)>>::default();
     let watched = seen.clone();
     let job = options.job;
     pictures::watch(&first, &last, move |pad, pair| {
-        let (coverage, tracks, snapshot) = &mut *lock(&watched);
+        let (coverage, report, snapshot) = &mut *lock(&watched);
         let Some(pair) = pair else {
             coverage.check(None, &[]);
             return;
         };
-        tracks.update(&pair);
-        let marked = (chain.marked)(&pair, tracks);
+        let marked = (chain.marked)(&pair);
         coverage.check(Some(&pair), &marked);
+        if chain.reported.is_some() && update(report, lock(&message).take(), &pair).is_none() {
+            coverage.fail("the element did not say what it covered in a frame".into());
+        }
         // The picture of --regions shows all covers, which the frame in the middle has.
-        let (detections, is_missing) = match job {
-            Job::Faces => (tracks.latest, tracks.missing().next().is_some()),
-            Job::Blur | Job::Regions => (0, false),
-        };
-        snapshot.offer(pad, pair, detections, is_missing);
+        let detections = if job == Job::Faces { marked.len() } else { 0 };
+        snapshot.offer(pad, pair, detections);
     });
 
     let took = play(&pipeline);
     let backend = last.property_value("active-backend").serialize()?.to_string();
     let stats = last.property::<gst::Structure>("stats");
     pipeline.set_state(gst::State::Null)?;
-    let (coverage, tracks, snapshot) = std::mem::take(&mut *lock(&seen));
-    Ok(Played { took: took?, backend, stats, coverage, tracks, snapshot })
+    let (coverage, report, snapshot) = std::mem::take(&mut *lock(&seen));
+    Ok(Played { took: took?, backend, stats, coverage, doubts: report.finish(), snapshot })
+}
+
+/// Adds a frame to the report. `None` if the message is not about it.
+fn update(report: &mut Report, message: Option<gst::Structure>, pair: &Pair) -> Option<()> {
+    let message = message?;
+    let timestamp = pair.covered.buffer()?.pts().map_or(u64::MAX, gst::ClockTime::nseconds);
+    let info = gst_video::VideoInfo::from_caps(pair.covered.caps()?).ok()?;
+    let size = [info.width() as usize, info.height() as usize];
+    (message.get("timestamp") == Ok(timestamp)).then(|| report.update(&message, pair.time, size))?
 }
