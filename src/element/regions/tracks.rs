@@ -433,12 +433,12 @@ impl<'a> Nearby<'a> {
     /// How well a detection fits; `None` if it is of another object.
     fn fit(&self, new: &Detection, edges: &Edges) -> Option<Fit> {
         let Track { label, tracking_id, .. } = self.track;
-        let is_contradicted = label.is_some() && new.label.is_some() && *label != new.label;
-        if new.tracking_id.is_some() && new.tracking_id == *tracking_id && !is_contradicted {
+        let is_contradicted = || label.is_some() && new.label.is_some() && *label != new.label;
+        if new.tracking_id.is_some() && new.tracking_id == *tracking_id && !is_contradicted() {
             return Some((BY_ID, 0.0));
         }
         let [last, predicted, _] = &self.edges;
-        if new.label != *label || !is_similar(last, edges, MAX_RATIO) {
+        if !is_similar(last, edges, MAX_RATIO) || new.label != *label {
             return None;
         }
         let overlaps = self.edges.iter().map(|old| (intersection(old, edges), area(old), area(edges)));
@@ -447,9 +447,12 @@ impl<'a> Nearby<'a> {
             let iou = overlaps.map(|(common, one, other)| common / (one + other - common));
             return Some((BY_INTERSECTION, -iou.fold(0.0, f64::max)));
         }
+        if self.ago > RECENT {
+            return None;
+        }
         let steps = distance(predicted, edges) / (side(last) * side(edges)).sqrt();
         let most = MAX_STEPS.min(0.5 + SPEED * (self.ago as f64 / 1e9));
-        (self.ago <= RECENT && steps <= most).then_some((BY_DISTANCE, steps))
+        (steps <= most).then_some((BY_DISTANCE, steps))
     }
 }
 
@@ -481,7 +484,7 @@ fn intersection(one: &Edges, other: &Edges) -> f64 {
 fn distance(one: &Edges, other: &Edges) -> f64 {
     let across = one[0] + one[2] - other[0] - other[2];
     let down = one[1] + one[3] - other[1] - other[3];
-    across.hypot(down) / 2.0
+    (across * across + down * down).sqrt() / 2.0
 }
 
 fn is_similar(one: &Edges, other: &Edges, factor: f64) -> bool {
