@@ -295,7 +295,8 @@ fn main() {
     if std::env::args().any(|argument| argument == "regions") {
         regions::print(WIDTH as u32, HEIGHT as u32);
         regions::print_many(WIDTH as u32, HEIGHT as u32);
-        return regions::print_untouched();
+        regions::print_untouched();
+        return regions::print_tracks();
     }
     let frames = FORMATS.map(|(_, channels, _)| Rc::new(frame(channels)));
     let (opencv, about_opencv) = match OpenCv::start(&frames[2]) {

@@ -74,6 +74,7 @@ fn main() {
         test("sigma_0_passes_through_or_copies_between_memories", sigma_0, has_elements),
         test("every_cuda_memory_format_matches_the_cpu", every_format, has_elements),
         test("regions_match_the_cpu_in_every_memory", regions, has_elements),
+        test("frames_wait_in_every_memory_and_scarce_ones_are_copied", look_ahead, has_elements),
         test("elements_share_one_context", one_context, has_elements),
         test("blur_adopts_the_context_of_each_input", adopts_context, has_elements),
         test("cuda_device_id_overrides_an_earlier_context", device_id_set_later, has_library),
@@ -388,6 +389,67 @@ fn every_format() {
         assert!(blurred == expected, "{format} {width}x20");
     }
     assert!(tried >= 15, "only {tried} formats were tested");
+}
+
+/// Frames that wait stay where they are; a decoder's surfaces, which no pool hands out, are copied on the device; frames of
+/// another context push those before them.
+fn look_ahead() {
+    devices(1);
+    let zone = "region-mode=inside sigma=3 look-ahead=2 zones=<[zone,x=0.2,y=0.2,width=0.5,height=0.5]>";
+    let expected = run(&format!("cudagaussblur backend=cpu {zone} !"));
+    let before = copied();
+    run(&format!("cudaupload ! {CUDA} ! cudadownload ! identity drop-allocation=true !"));
+    let without = [0, 1].map(|direction| copied()[direction] - before[direction]);
+    let before = copied();
+    let elements = format!(
+        "cudaupload ! {CUDA} ! cudagaussblur name=blur {zone} ! cudadownload ! identity drop-allocation=true !"
+    );
+    let resident = pipeline(NV12, &elements);
+    assert!(pictures(&resident) == expected, "the output differs from the CPU's");
+    let counts = ["frames-on-device", "frames-copied"].map(|name| stat(&resident, name));
+    resident.set_state(gst::State::Null).unwrap();
+    drop(resident);
+    assert_eq!(counts, [FRAMES as u64, 0]);
+    assert_eq!([0, 1].map(|direction| copied()[direction] - before[direction]), without);
+    for elements in [
+        format!("cudaupload ! {CUDA} ! cudagaussblur {zone} ! video/x-raw !"),
+        format!("cudagaussblur {zone} ! {CUDA} ! cudadownload !"),
+    ] {
+        assert!(run(&elements) == expected, "{elements}");
+    }
+
+    devices(2);
+    let info = VideoInfo::builder(VideoFormat::Nv12, 64, 32).fps((25, 1)).build().unwrap();
+    let caps = |feature: &str| -> gst::Caps {
+        format!("video/x-raw{feature},format=NV12,width=64,height=32,framerate=25/1").parse().unwrap()
+    };
+    let plane = |buffer: &gst::Buffer| {
+        let frame = VideoFrame::from_buffer_readable(buffer.clone(), &info).unwrap();
+        let rows = frame.plane_data(0).unwrap().chunks(frame.plane_stride()[0] as usize).take(32);
+        rows.flat_map(|row| row[..64].to_vec()).collect::<Vec<u8>>()
+    };
+    let contexts = [0, 1].map(context);
+    let [mut blur, mut with_cpu] =
+        ["cuda", "cpu"].map(|backend| video::Blur::new(&format!("backend={backend} {zone}")));
+    blur.harness.set_src_caps(caps("(memory:CUDAMemory)"));
+    with_cpu.harness.set_src_caps(caps(""));
+    for seed in 0..8 {
+        let [frame, same] = [0, 1].map(|_| frame_in(&contexts[seed / 4], &info, seed as u64));
+        // The copy shares the memory and has no pool.
+        let is_surface = seed % 2 == 1;
+        blur.try_push(if is_surface { frame.copy() } else { frame }).unwrap();
+        with_cpu.try_push(same).unwrap();
+        let left = (seed + 1).saturating_sub(2).max(if seed >= 4 { 4 } else { 0 });
+        assert_eq!(blur.harness.buffers_received() as usize, left, "after frame {seed}");
+    }
+    [&mut blur, &mut with_cpu].map(|blur| blur.harness.push_event(gst::event::Eos::new()));
+    for seed in 0..8 {
+        assert!(plane(&blur.harness.pull().unwrap()) == plane(&with_cpu.harness.pull().unwrap()), "frame {seed}");
+    }
+    let stats = blur.element.property::<gst::Structure>("stats");
+    assert_eq!((stats.get::<u64>("frames-copied"), stats.get::<u64>("frames-on-device")), (Ok(4), Ok(8)));
+    drop((blur, with_cpu, contexts));
+    assert_eq!(live_contexts(), 0);
 }
 
 /// The elements of a pipeline share one context: checks how many exist besides the device's primary one while it plays.

@@ -189,6 +189,26 @@ impl Sequence {
     }
 }
 
+/// The one rule that no other may break.
+#[test]
+fn each_detection_is_covered_in_its_own_frame() {
+    let mut checked = 0;
+    for seed in SEQUENCES..2 * SEQUENCES {
+        let sequence = sequence(seed);
+        let found = sequence.frames.iter().flatten();
+        for ((time, found), (decided, is_whole, boxes)) in found.zip(sequence.decide()) {
+            assert_eq!(*time, decided);
+            for Area { left, top, right, bottom } in found.iter().map(|detection| detection.area) {
+                let is_inside =
+                    |edges: &[f64]| edges[0] <= left && edges[1] <= top && edges[2] >= right && edges[3] >= bottom;
+                assert!(is_whole || boxes.chunks(4).any(is_inside), "sequence {seed} at {time}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50_000, "{checked}");
+}
+
 #[test]
 fn tracks_are_those_of_the_reference() {
     let sequences: Vec<Sequence> = (0..SEQUENCES).map(sequence).collect();

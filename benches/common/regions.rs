@@ -6,6 +6,8 @@ use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
+use gstcudagaussblur::element::regions::detection::Detection;
+use gstcudagaussblur::element::regions::tracks::{Holding, Tracks};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::crop::CropGeometry;
@@ -194,4 +196,47 @@ fn source<'a>(planes: &[PlaneLayout], memory: &'a [Vec<u8>]) -> Frame<'a> {
         data: &data[..],
     };
     planes.iter().zip(memory).map(plane).collect()
+}
+
+/// Prints the time of a frame in the tracks: 10 objects that move, all of them found, or every third frame.
+pub fn print_tracks() {
+    println!("\nTime of a frame in the tracks, 10 objects at 30 frames a second, {FRAMES} frames, µs (mean, slowest of {ROUNDS}):\n");
+    println!("| look-ahead | found | mean | slowest |");
+    println!("| --- | --- | --- | --- |");
+    const FRAMES: u64 = 900;
+    let holding = Holding { time: 3_000_000_000, covers_lost: false };
+    for (look_ahead, every) in [(0, 1), (0, 3), (15, 1), (30, 1), (30, 3), (120, 1)] {
+        let place = |object: u64, frame: u64| {
+            let [x, y] = [object % 5, object / 5].map(|n| n as f64);
+            let [dx, dy] = [f64::sin, f64::cos].map(|of| 60.0 * of(frame as f64 / 20.0 + object as f64));
+            Area::from_corner(200.0 + 350.0 * x + dx, 200.0 + 450.0 * y + dy, 120.0, 140.0)
+        };
+        let frames: Vec<Vec<Detection>> = (0..FRAMES)
+            .map(|frame| {
+                let found = (0..10).filter(|_| frame % every == 0).map(|object| place(object, frame));
+                let label = || Some("face".to_owned());
+                let detection =
+                    |area| Detection { label: label(), confidence: None, area, certain: Some(area), tracking_id: None };
+                found.map(detection).collect()
+            })
+            .collect();
+        let mut times: Vec<f64> = (0..ROUNDS)
+            .map(|_| {
+                let mut tracks = Tracks::default();
+                let took = time(|| {
+                    for (i, found) in (0..).zip(&frames) {
+                        tracks.enter(i * 33_333_333, (1920, 1080), holding, found.iter());
+                        if i >= look_ahead {
+                            std::hint::black_box(tracks.decide((1920, 1080), holding));
+                        }
+                    }
+                });
+                took * 1e3 / FRAMES as f64
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        let found = if every == 1 { "in every frame" } else { "in every third frame" };
+        println!("| {look_ahead} | {found} | {mean:.1} | {:.1} |", times[times.len() - 1]);
+    }
 }

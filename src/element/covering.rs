@@ -23,9 +23,9 @@ use super::state::SharedState;
 use super::stream::Stream;
 use super::stream_format::StreamFormat;
 use super::video_frame::{InPlaceFrame, VideoFramePair};
-use crate::engine::{Backend, BlurCover, Cover};
+use crate::engine::{Backend, Cover};
 use crate::filter::frame::Side;
-use crate::filter::plan::{Options, Selection};
+use crate::filter::plan::Options;
 
 /// Where an output buffer comes from.
 pub enum BufferSource<'a> {
@@ -105,8 +105,11 @@ pub fn add_buffer(
             let on_device = stream.engine.active() == Backend::Cuda;
             let frames = VideoFramePair::map(buffer, copy, format, on_device)
                 .map_err(|error| reporting::post_failure(element, &error.into()))?;
-            let nothing = Cover::Blur(BlurCover { planes: Selection::NONE, regions: Vec::new() });
-            cover_copy(element, state, stream, &nothing, frames)?
+            if frames.is_on_device() {
+                transfer(element, state, stream, frames)?
+            } else {
+                cover_copy(element, state, stream, &Cover::NOTHING, frames)?
+            }
         }
         _ => buffer,
     };
@@ -324,7 +327,7 @@ fn cover_copy(
     Ok(completed.frame.into_output(completed.queued))
 }
 
-/// Uploads or downloads a frame.
+/// Uploads or downloads a frame, or copies one on the device.
 fn transfer(
     element: &gst_base::BaseTransform,
     state: &SharedState,

@@ -43,12 +43,11 @@
  *     zones="<[zone,x=0.6,y=0.1,width=0.3,height=0.2]>" ! x264enc ! mp4mux ! filesink location=covered.mp4
  * ```
  *
- * Cover faces, also for a second after `facedetect` misses one:
+ * Cover faces, also while `facedetect` loses them; for a file, #GstCudaGaussBlur:look-ahead=15 leaves less open:
  *
  * ```sh
  * gst-launch-1.0 v4l2src ! videoconvert ! facedetect display=false min-size-width=80 ! \
- *     cudagaussblur region-mode=inside cover=mosaic on-missing=pass hold-time=1000000000 ! \
- *     videoconvert ! autovideosink
+ *     cudagaussblur region-mode=inside cover=mosaic on-missing=pass ! videoconvert ! autovideosink
  * ```
  *
  * Blur on the GPU without a copy to the host:

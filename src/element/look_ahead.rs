@@ -49,6 +49,9 @@ impl Drop for CopyPool {
     }
 }
 
+/// The types of memory of which there is any amount: GStreamer's own, and that of its Rust bindings.
+const ORDINARY: [&str; 2] = ["SystemMemory", "RustGlobalAllocatorMemory"];
+
 /// Whether upstream may have no other buffer while this one waits, so that it would stall without a word: the buffer is from a
 /// pool with a maximum, or its memory is of an allocator that may have no more of it, such as a decoder's surfaces.
 pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
@@ -59,6 +62,6 @@ pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
     let pool: Option<gst::BufferPool> = unsafe { from_glib_none((*buffer.as_ptr()).pool) };
     match pool {
         Some(pool) => pool.config().params().is_none_or(|(.., max_buffers)| max_buffers > 0),
-        None => buffer.iter_memories().any(|memory| !memory.is_type("SystemMemory")),
+        None => buffer.iter_memories().any(|memory| !ORDINARY.iter().any(|ordinary| memory.is_type(*ordinary))),
     }
 }

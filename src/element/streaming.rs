@@ -106,18 +106,16 @@ pub fn update_frame_params(
     let settings = state.settings();
     let Ok(options) = settings.options() else { return };
     let mode = settings.regions.mode;
-    let precedes = |stream: &mut Stream| {
-        let time = stream.format.as_ref().map(|format| covering::frame_time(element, format, buffer));
-        let is_jump = time.is_some_and(|time| stream.tracker.is_jump(time, &settings.regions));
-        let is_other = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(stream, buffer);
-        let must_leave = mode != RegionMode::Frame && stream.has_in_flight() || is_other && !stream.waiting.is_empty();
-        (is_jump, must_leave)
-    };
-    let Some((is_jump, must_leave)) = state.with_stream(precedes) else { return };
-    if must_leave {
-        drain(element, state, allocate);
-    }
     let Some(mut stream) = state.take_stream() else { return };
+    let time = stream.format.as_ref().map(|format| covering::frame_time(element, format, buffer));
+    let is_jump = time.is_some_and(|time| stream.tracker.is_jump(time, &settings.regions));
+    let ends_waiting = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(&stream, buffer);
+    if mode != RegionMode::Frame && stream.has_in_flight() || ends_waiting && !stream.waiting.is_empty() {
+        state.put_back_stream(stream);
+        drain(element, state, allocate);
+        let Some(drained) = state.take_stream() else { return };
+        stream = drained;
+    }
     if is_jump {
         stream.tracker.clear();
     }

@@ -364,6 +364,11 @@ impl VideoFramePair {
         is_host(&self.input) == is_host(&self.output)
     }
 
+    /// Whether both buffers are in device memory.
+    pub fn is_on_device(&self) -> bool {
+        self.is_same_memory() && matches!(self.input.memory, FrameMemory::Device { .. })
+    }
+
     /// Unmaps both buffers and returns the output. `queued`: work on it may still be queued on its stream.
     pub fn into_output(self, queued: bool) -> gst::Buffer {
         let Self { input, output, .. } = self;

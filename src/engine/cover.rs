@@ -45,6 +45,9 @@ pub enum Cover {
 }
 
 impl Cover {
+    /// Covers nothing.
+    pub const NOTHING: Self = Self::Mosaic(Vec::new());
+
     /// Whether no sample is covered, whatever the frame.
     pub fn is_empty(&self) -> bool {
         match self {

@@ -181,12 +181,13 @@ impl Engine {
         Ok(self.complete(in_flight)?.failure)
     }
 
-    /// Copies a frame from host memory to device memory or back, and waits. It does not count as a frame.
+    /// Copies a frame from host memory to device memory or back, and waits; or from device memory to device memory, on its
+    /// stream. It does not count as a frame.
     pub fn transfer<F: FrameAccess>(&mut self, access: F) -> Result<CompletedFrame<F>, EngineError> {
-        let Stats { frames_cpu, frames_cuda, .. } = self.stats;
+        let Stats { frames_cpu, frames_cuda, frames_on_device, .. } = self.stats;
         let in_flight = self.submit(BlurParams::PASSTHROUGH, access)?;
         let completed = self.complete(in_flight);
-        self.stats = Stats { frames_cpu, frames_cuda, ..self.stats };
+        self.stats = Stats { frames_cpu, frames_cuda, frames_on_device, ..self.stats };
         completed
     }
 

@@ -433,12 +433,12 @@ impl<'a> Nearby<'a> {
     /// How well a detection fits; `None` if it is of another object.
     fn fit(&self, new: &Detection, edges: &Edges) -> Option<Fit> {
         let Track { label, tracking_id, .. } = self.track;
-        let is_contradicted = label.is_some() && new.label.is_some() && *label != new.label;
-        if new.tracking_id.is_some() && new.tracking_id == *tracking_id && !is_contradicted {
+        let is_contradicted = || label.is_some() && new.label.is_some() && *label != new.label;
+        if new.tracking_id.is_some() && new.tracking_id == *tracking_id && !is_contradicted() {
             return Some((BY_ID, 0.0));
         }
         let [last, predicted, _] = &self.edges;
-        if new.label != *label || !is_similar(last, edges, MAX_RATIO) {
+        if !is_similar(last, edges, MAX_RATIO) || new.label != *label {
             return None;
         }
         let overlaps = self.edges.iter().map(|old| (intersection(old, edges), area(old), area(edges)));
@@ -447,9 +447,12 @@ impl<'a> Nearby<'a> {
             let iou = overlaps.map(|(common, one, other)| common / (one + other - common));
             return Some((BY_INTERSECTION, -iou.fold(0.0, f64::max)));
         }
+        if self.ago > RECENT {
+            return None;
+        }
         let steps = distance(predicted, edges) / (side(last) * side(edges)).sqrt();
         let most = MAX_STEPS.min(0.5 + SPEED * (self.ago as f64 / 1e9));
-        (self.ago <= RECENT && steps <= most).then_some((BY_DISTANCE, steps))
+        (steps <= most).then_some((BY_DISTANCE, steps))
     }
 }
 
@@ -481,7 +484,7 @@ fn intersection(one: &Edges, other: &Edges) -> f64 {
 fn distance(one: &Edges, other: &Edges) -> f64 {
     let across = one[0] + one[2] - other[0] - other[2];
     let down = one[1] + one[3] - other[1] - other[3];
-    across.hypot(down) / 2.0
+    (across * across + down * down).sqrt() / 2.0
 }
 
 fn is_similar(one: &Edges, other: &Edges, factor: f64) -> bool {
@@ -526,4 +529,213 @@ fn carry(full: Edges, velocity: Edges, dt: f64, edges: Edges) -> Edges {
     let fade = FULL / (FULL + dt.abs());
     let carried = std::array::from_fn(|i| edges[i] + (full[i] + centre[i % 2] * dt - edges[i]) * fade);
     hull(edges, carried)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: (u32, u32) = (1280, 720);
+    const FRAME: u64 = 40 * MS;
+    const HOLD: Holding = Holding { time: 3000 * MS, covers_lost: false };
+    const COVER: Holding = Holding { covers_lost: true, ..HOLD };
+
+    fn face(x: f64) -> Detection {
+        detection(Area::from_corner(x, 200.0, 100.0, 100.0), None)
+    }
+
+    fn detection(area: Area, tracking_id: Option<u64>) -> Detection {
+        Detection { label: Some("face".to_owned()), confidence: None, area, certain: Some(area), tracking_id }
+    }
+
+    fn push(tracks: &mut Tracks, frame: u64, holding: Holding, found: &[Detection]) -> Decided {
+        tracks.enter(frame * FRAME, SIZE, holding, found.iter());
+        tracks.decide(SIZE, holding)
+    }
+
+    fn is_covered(decided: &Decided, area: Area) -> bool {
+        decided.is_lost || decided.objects.iter().any(|object| object.cover.union(area) == object.cover)
+    }
+
+    /// Tracks in which this object was found at the same place for so many frames.
+    fn seen(frames: u64, object: &Detection) -> Tracks {
+        let mut tracks = Tracks::default();
+        (0..frames).for_each(|frame| _ = push(&mut tracks, frame, HOLD, std::slice::from_ref(object)));
+        tracks
+    }
+
+    #[test]
+    fn a_lost_object_is_covered_for_its_trust() {
+        // Seen for 0, 1, 2 and 20 frames of 40 ms: 300 ms, 320 ms, 640 ms, and the hold time of 3 s.
+        for (frames, held) in [(1, 7), (2, 7), (3, 15), (21, 74)] {
+            let mut tracks = seen(frames, &face(100.0));
+            for after in 1..100 {
+                let decided = push(&mut tracks, frames - 1 + after, HOLD, &[]);
+                assert_eq!(is_covered(&decided, face(100.0).area), after <= held, "{frames} {after}");
+            }
+            assert!(tracks.tracks.is_empty());
+        }
+        let mut tracks = seen(21, &face(100.0));
+        let none = Holding { time: 0, covers_lost: false };
+        assert!(push(&mut tracks, 21, none, &[]).objects.is_empty());
+    }
+
+    #[test]
+    fn a_lost_object_is_covered_where_it_moves_to() {
+        let mut tracks = Tracks::default();
+        for frame in 0..10 {
+            push(&mut tracks, frame, HOLD, &[face(100.0 + 10.0 * frame as f64)]);
+        }
+        let decided = push(&mut tracks, 15, HOLD, &[]);
+        let [object] = &decided.objects[..] else { panic!("{decided:?}") };
+        assert_eq!(object.evidence, Evidence::Predicted);
+        assert!(object.cover.left < 190.0 && object.cover.right > 310.0, "{:?}", object.cover);
+        assert_eq!(object.object, face(190.0).area, "strength and cells follow the last detection");
+    }
+
+    /// Each of these ended the hold of an object, or may.
+    #[test]
+    fn nothing_else_ends_the_hold() {
+        let object = detection(face(100.0).area, Some(7));
+        let mut tracks = seen(30, &object);
+        let empty = Detection { area: Area::from_corner(100.0, 200.0, 0.0, 50.0), ..object.clone() };
+        let elsewhere = |x| Detection { tracking_id: None, ..face(x) };
+        let plate = Detection { label: Some("plate".to_owned()), ..object.clone() };
+        let unknown = Detection { label: None, tracking_id: None, ..object.clone() };
+        for (i, found) in [
+            vec![empty],
+            vec![plate.clone()],
+            vec![unknown],
+            vec![elsewhere(600.0)],
+            vec![elsewhere(230.0)],
+            vec![detection(Area { left: f64::NAN, top: 0.0, right: f64::NAN, bottom: 9.0 }, None)],
+            vec![detection(Area::from_corner(0.0, 0.0, f64::INFINITY, f64::INFINITY), None)],
+            vec![detection(Area::from_corner(-1e300, 0.0, 5.0, 1e300), None)],
+            vec![],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let decided = push(&mut tracks, 30 + i as u64, HOLD, &found);
+            assert!(is_covered(&decided, object.area), "{i}: {decided:?}");
+            for one in &found {
+                assert!(
+                    one.area.is_empty() || one.area.left.is_nan() || one.area.left < -1e12 || {
+                        let cut =
+                            Area { right: one.area.right.min(1280.0), bottom: one.area.bottom.min(720.0), ..one.area };
+                        is_covered(&decided, cut)
+                    }
+                );
+            }
+        }
+    }
+
+    /// Beside an object that is lost, a false detection continues its track, but does not end its hold.
+    #[test]
+    fn a_doubtful_match_leaves_a_copy() {
+        let mut tracks = seen(30, &face(100.0));
+        for frame in 30..60 {
+            let decided = push(&mut tracks, frame, HOLD, &[face(180.0)]);
+            assert!(is_covered(&decided, face(100.0).area) && is_covered(&decided, face(180.0).area), "{frame}");
+            let tracks = decided.objects.iter().map(|object| object.track);
+            assert!(tracks.eq([1, 1]), "either may be the object");
+        }
+    }
+
+    #[test]
+    fn with_look_ahead_an_object_is_covered_before_its_first_detection_and_over_gaps() {
+        let mut tracks = Tracks::default();
+        let mut decided = Vec::new();
+        for frame in 0..80 {
+            // It is trusted after a second.
+            let found: &[Detection] = if (10..35).contains(&frame) || frame >= 48 { &[face(100.0)] } else { &[] };
+            tracks.enter(frame * FRAME, SIZE, HOLD, found.iter());
+            if frame >= 15 {
+                decided.push(tracks.decide(SIZE, HOLD));
+            }
+        }
+        let evidence: Vec<Evidence> = decided.iter().map(|decided| decided.objects[0].evidence).collect();
+        let count = |wanted| evidence.iter().filter(|evidence| **evidence == wanted).count();
+        assert_eq!((count(Evidence::Anticipated), count(Evidence::Bridged), count(Evidence::Predicted)), (10, 13, 0));
+        assert!(decided.iter().all(|decided| is_covered(decided, face(100.0).area)));
+    }
+
+    #[test]
+    fn a_lost_object_has_the_whole_frame_covered_until_another_takes_its_place() {
+        let mut tracks = seen(30, &face(100.0));
+        assert!(!push(&mut tracks, 29 + 74, COVER, &[]).is_lost, "it is held");
+        assert!(push(&mut tracks, 29 + 75, COVER, &[]).is_lost);
+        assert!(push(&mut tracks, 10_000, COVER, &[]).is_lost, "however long");
+        // A false detection elsewhere does not take its place, nor does another label.
+        assert!(push(&mut tracks, 10_001, COVER, &[face(700.0)]).is_lost);
+        let plate = Detection { label: Some("plate".to_owned()), ..face(900.0) };
+        for frame in 10_020..10_050 {
+            assert!(push(&mut tracks, frame, COVER, std::slice::from_ref(&plate)).is_lost, "{frame}");
+        }
+        let mut other = tracks;
+        let back: Vec<bool> =
+            (10_050..10_060).map(|frame| push(&mut other, frame, COVER, &[face(1000.0)]).is_lost).collect();
+        assert_eq!(
+            back.iter().position(|is_lost| !is_lost),
+            Some(1),
+            "seen for 40 ms, it is trusted for 320 ms: {back:?}"
+        );
+    }
+
+    #[test]
+    fn many_lost_objects_stay_covered_in_bounded_memory() {
+        for look_ahead in [0, 15] {
+            let (mut tracks, mut decided) = (Tracks::default(), Vec::new());
+            let unlabelled = |frame: u64| Detection {
+                label: None,
+                ..detection(
+                    Area::from_corner((frame % 120) as f64 * 10.0, (frame / 120) as f64 * 60.0, 4.0, 50.0),
+                    None,
+                )
+            };
+            for frame in 0..1000 {
+                // Without time nothing ends.
+                tracks.enter(0, SIZE, HOLD, [unlabelled(frame)].iter());
+                if frame >= look_ahead {
+                    decided.push(tracks.decide(SIZE, HOLD));
+                }
+                assert!(tracks.tracks.len() <= MAX_LOST + 1 + look_ahead as usize, "{}", tracks.tracks.len());
+                assert!(tracks.tracks.iter().all(|track| track.seen.len() <= MAX_RECENT + 121));
+            }
+            let last = decided.last().unwrap();
+            assert!((0..1000).all(|frame| is_covered(last, unlabelled(frame).area)));
+            for (frame, decided) in decided.iter().enumerate() {
+                assert!(is_covered(decided, unlabelled(frame as u64).area), "{frame} in its own frame");
+            }
+        }
+    }
+
+    #[test]
+    fn a_steady_object_without_time_is_bounded() {
+        let mut tracks = Tracks::default();
+        for _ in 0..2000 {
+            tracks.enter(0, SIZE, HOLD, [face(100.0)].iter());
+            tracks.decide(SIZE, HOLD);
+        }
+        assert!(tracks.tracks.len() == 1 && tracks.tracks[0].seen.len() <= MAX_RECENT + 1);
+    }
+
+    #[test]
+    fn an_object_that_left_the_picture_is_not_covered() {
+        let mut tracks = Tracks::default();
+        for frame in 0..10 {
+            push(&mut tracks, frame, COVER, &[face(900.0 + 35.0 * frame as f64)]);
+        }
+        assert!(!push(&mut tracks, 11, COVER, &[]).objects.is_empty());
+        for frame in 20..200 {
+            assert_eq!(push(&mut tracks, frame, COVER, &[]), Decided::default(), "{frame}");
+        }
+    }
+
+    #[test]
+    fn clear_forgets_objects() {
+        let mut tracks = seen(30, &face(100.0));
+        tracks.clear();
+        assert!(push(&mut tracks, 31, HOLD, &[]).objects.is_empty());
+    }
 }

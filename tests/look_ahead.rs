@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `look-ahead`: what frames that wait are covered by, what leaves in which order, and whose memory waits.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use gst::prelude::*;
+use gst_video::{VideoFormat, VideoInfo};
+
+use common::covered::{blurred, buffer, check, covering, info, noise, with_roi};
+use common::pictures::{Picture, rect};
+use common::video::{Blur, FRAME, stat};
+
+const SIZE: [u32; 2] = [96, 64];
+
+/// What leaves the element.
+#[derive(Debug, Clone, PartialEq)]
+enum Out {
+    Frame(u64),
+    Event(String),
+}
+
+/// Records what leaves from now on.
+fn record(blur: &Blur) -> Arc<Mutex<Vec<Out>>> {
+    let out = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&out);
+    let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM | gst::PadProbeType::EVENT_FLUSH;
+    blur.element.static_pad("src").unwrap().add_probe(mask, move |_, probe| {
+        let out = match &probe.data {
+            Some(gst::PadProbeData::Buffer(buffer)) => Out::Frame(buffer.pts().unwrap().nseconds() / FRAME.nseconds()),
+            Some(gst::PadProbeData::Event(event)) => {
+                let name = event.structure().filter(|_| event.type_() == gst::EventType::CustomDownstream);
+                Out::Event(name.map_or(event.type_().to_string(), |structure| structure.name().to_string()))
+            }
+            _ => return gst::PadProbeReturn::Ok,
+        };
+        record.lock().unwrap().push(out);
+        gst::PadProbeReturn::Ok
+    });
+    out
+}
+
+fn take(out: &Mutex<Vec<Out>>) -> Vec<Out> {
+    std::mem::take(&mut out.lock().unwrap())
+}
+
+fn frames(range: std::ops::Range<u64>) -> Vec<Out> {
+    range.map(Out::Frame).collect()
+}
+
+fn event(name: &str) -> Out {
+    Out::Event(name.to_owned())
+}
+
+fn push(blur: &mut Blur, info: &VideoInfo) {
+    blur.try_push(buffer(info, &noise(info, 1))).unwrap();
+}
+
+#[test]
+fn frames_and_events_leave_in_the_order_in_which_they_entered() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=3", true, &info);
+    let out = record(&blur);
+    let custom = |name: &str| gst::event::CustomDownstream::new(gst::Structure::new_empty(name));
+    for _ in 0..3 {
+        push(&mut blur, &info);
+    }
+    assert_eq!(take(&out), []);
+    blur.harness.push_event(custom("after-2"));
+    blur.harness.push_event(gst::event::Tag::new(gst::TagList::new()));
+    blur.harness.push_event(gst::event::Gap::builder(FRAME * 3).build());
+    push(&mut blur, &info);
+    assert_eq!(take(&out), frames(0..1));
+    blur.harness.push_event(custom("after-3"));
+    push(&mut blur, &info);
+    push(&mut blur, &info);
+    // Events follow their frame at once.
+    assert_eq!(take(&out), [frames(1..3), vec![event("after-2"), event("tag"), event("gap")]].concat());
+    push(&mut blur, &info);
+    assert_eq!(take(&out), [Out::Frame(3), event("after-3")]);
+    // Nothing that waits would be right after these.
+    let segment = gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
+    for (end, name) in [
+        (segment.clone(), "segment"),
+        (gst::event::SegmentDone::new(gst::ClockTime::ZERO), "segment-done"),
+        (gst::event::StreamStart::new("again"), "stream-start"),
+        (gst::event::Eos::new(), "eos"),
+    ] {
+        let before = take(&out);
+        assert_eq!(before, [], "{name}");
+        blur.harness.push_event(custom("last"));
+        blur.harness.push_event(end);
+        let left = take(&out);
+        assert_eq!(left[left.len() - 2..], [event("last"), event(name)], "{left:?}");
+        assert_eq!(left.len(), 5, "{left:?}");
+        if name != "eos" {
+            blur.harness.push_event(segment.clone());
+            (0..3).for_each(|_| push(&mut blur, &info));
+            take(&out);
+        }
+    }
+}
+
+#[test]
+fn caps_and_queries_of_upstream_push_the_frames_that_wait() {
+    let infos = [SIZE, [64, 96]].map(|size| info(VideoFormat::Gray8, size));
+    let mut blur = covering("look-ahead=5", true, &infos[0]);
+    let out = record(&blur);
+    (0..4).for_each(|_| push(&mut blur, &infos[0]));
+    blur.caps(&infos[1]);
+    assert_eq!(take(&out), [frames(0..4), vec![event("caps"), event("segment")]].concat());
+    (0..2).for_each(|_| push(&mut blur, &infos[1]));
+    blur.harness.srcpad().unwrap().peer_query(&mut gst::query::Drain::new());
+    assert_eq!(take(&out), frames(4..6));
+    (0..2).for_each(|_| push(&mut blur, &infos[1]));
+    blur.element.set_property_from_str("region-mode", "frame");
+    push(&mut blur, &infos[1]);
+    assert_eq!(take(&out), frames(6..9), "the whole picture is blurred at once");
+}
+
+#[test]
+fn a_flush_drops_frames_and_keeps_sticky_events() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=5", true, &info);
+    let out = record(&blur);
+    (0..4).for_each(|_| push(&mut blur, &info));
+    let mut tags = gst::TagList::new();
+    tags.make_mut().add::<gst::tags::Title>(&"kept", gst::TagMergeMode::Append);
+    blur.harness.push_event(gst::event::Tag::new(tags));
+    blur.harness.push_event(gst::event::CustomDownstream::new(gst::Structure::new_empty("dropped")));
+    blur.harness.push_event(gst::event::FlushStart::new());
+    blur.harness.push_event(gst::event::FlushStop::new(true));
+    assert_eq!(take(&out), [event("flush-start"), event("flush-stop")]);
+    let pad = blur.element.static_pad("src").unwrap();
+    let kept = pad.sticky_event::<gst::event::Tag>(0).expect("a tag");
+    assert_eq!(kept.tag().get::<gst::tags::Title>().unwrap().get(), "kept");
+    blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    (0..6).for_each(|_| push(&mut blur, &info));
+    let left = take(&out);
+    assert_eq!(left.last(), Some(&Out::Frame(4)), "{left:?}");
+}
+
+#[test]
+fn the_latency_is_that_of_the_frames_that_wait() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let upstream = gst::ClockTime::from_mseconds(7);
+    for (properties, frames) in [("look-ahead=15", 15), ("look-ahead=15 region-mode=frame", 0), ("look-ahead=0", 0)] {
+        let mut blur = covering(properties, true, &info);
+        blur.harness.set_upstream_latency(upstream);
+        assert_eq!(blur.harness.query_latency(), Some(upstream + FRAME * frames), "{properties}");
+    }
+    let mut blur = covering("look-ahead=2 region-mode=frame sigma=1", true, &info);
+    push(&mut blur, &info);
+    blur.messages(gst::MessageType::Latency);
+    blur.element.set_property_from_str("region-mode", "inside");
+    push(&mut blur, &info);
+    assert_eq!(blur.messages(gst::MessageType::Latency).len(), 1);
+    assert_eq!(blur.harness.query_latency(), Some(FRAME * 2));
+}
+
+/// An object that is found in frames 5 and 9 is covered in all frames from 0 to 12.
+#[test]
+fn an_object_is_covered_before_it_is_found_and_between() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 3);
+    let expected = blurred(&picture, 3.0);
+    let mut blur = covering("look-ahead=5 sigma=3 expand=0 on-missing=pass post-messages=true", true, &info);
+    let place = (20, 20, 8, 8);
+    for frame in 0..13 {
+        let input = buffer(&info, &picture);
+        let is_found = frame == 5 || frame == 9;
+        blur.try_push(if is_found { with_roi(input, "face", place) } else { input }).unwrap();
+    }
+    blur.harness.push_event(gst::event::Eos::new());
+    let mut origins = Vec::new();
+    for frame in 0..13 {
+        let out = blur.harness.try_pull().unwrap();
+        assert_eq!(out.pts(), Some(FRAME * frame));
+        check(&info, &out, &picture, &expected, &[rect(20, 20, 8, 8)], true);
+        let message = blur.bus.pop_filtered(&[gst::MessageType::Element]).expect("a message");
+        let message = message.structure().unwrap();
+        assert_eq!(message.get::<u64>("timestamp"), Ok((FRAME * frame).nseconds()));
+        let regions = message.get::<gst::Array>("regions").unwrap();
+        let region = regions[0].get::<gst::Structure>().unwrap();
+        assert_eq!((regions.len(), region.get::<u32>("track")), (1, Ok(1)));
+        origins.push(region.get::<String>("origin").unwrap());
+    }
+    let expected = [vec!["anticipated"; 5], vec!["found"], vec!["bridged"; 3], vec!["found"], vec!["predicted"; 3]];
+    assert_eq!(origins, expected.concat());
+    let counts = ["frames-anticipated", "frames-bridged", "frames-predicted", "frames-lost", "frames-copied"];
+    assert_eq!(counts.map(|name| stat(&blur, name)), [5, 3, 3, 0, 0]);
+}
+
+#[test]
+fn properties_are_those_of_the_frame_that_entered() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 4);
+    let mut blur = covering("look-ahead=2 zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>", true, &info);
+    for sigma in [1.0, 2.0, 3.0] {
+        blur.element.set_property("sigma", sigma);
+        blur.try_push(buffer(&info, &picture)).unwrap();
+    }
+    blur.harness.push_event(gst::event::Eos::new());
+    for sigma in [1.0, 2.0, 3.0] {
+        let out = blur.harness.try_pull().unwrap();
+        check(&info, &out, &picture, &blurred(&picture, sigma), &[rect(0, 0, 48, 32)], true);
+    }
+}
+
+/// `on-missing=auto` covers the frames before the first meta too, if they still wait.
+#[test]
+fn auto_knows_of_the_metas_of_frames_that_wait() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=3 cover=fill post-messages=true", true, &info);
+    for frame in 0..9 {
+        let input = buffer(&info, &noise(&info, 1));
+        blur.try_push(if frame == 5 { with_roi(input, "face", (1, 1, 5, 5)) } else { input }).unwrap();
+    }
+    let covered = std::iter::from_fn(|| blur.bus.pop_filtered(&[gst::MessageType::Element]));
+    let covered: Vec<String> = covered.map(|message| message.structure().unwrap().get("covered").unwrap()).collect();
+    assert_eq!(covered, ["nothing", "nothing", "frame", "frame", "frame", "regions"]);
+}
+
+#[test]
+fn a_dropped_frame_leaves_a_discontinuity_where_it_was() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=2 on-missing=drop region-sources=roi", true, &info);
+    for frame in 0..6 {
+        let input = buffer(&info, &noise(&info, 1));
+        blur.try_push(if frame == 2 { input } else { with_roi(input, "face", (1, 1, 5, 5)) }).unwrap();
+    }
+    blur.harness.push_event(gst::event::Eos::new());
+    let left = std::iter::from_fn(|| blur.harness.try_pull());
+    let left: Vec<(u64, bool)> =
+        left.map(|out| (out.pts().unwrap() / FRAME, out.flags().contains(gst::BufferFlags::DISCONT))).collect();
+    assert_eq!(left[1..], [(1, false), (3, true), (4, false), (5, false)]);
+    assert_eq!(stat(&blur, "frames-dropped"), 1);
+}
+
+/// What waits is upstream's buffer, without a copy.
+#[test]
+fn ordinary_memory_waits_itself() {
+    let info = info(VideoFormat::Nv12, [1920, 1080]);
+    let mut blur = covering("look-ahead=15 expand=0 on-missing=pass cover=fill", true, &info);
+    let pool = gst_video::VideoBufferPool::new();
+    let mut config = pool.config();
+    config.set_params(Some(&info.to_caps().unwrap()), info.size() as u32, 0, 0);
+    pool.set_config(config).unwrap();
+    pool.set_active(true).unwrap();
+    let mut addresses = Vec::new();
+    for frame in 0..40 {
+        let mut input = match frame % 2 {
+            0 => pool.acquire_buffer(None).unwrap(),
+            _ => gst::Buffer::with_size(info.size()).unwrap(),
+        };
+        input.make_mut().memset(.., 0x20);
+        addresses.push(input.map_readable().unwrap().as_ptr() as usize);
+        blur.try_push(if frame < 30 { with_roi(input, "face", (100, 100, 80, 80)) } else { input }).unwrap();
+    }
+    blur.harness.push_event(gst::event::Eos::new());
+    for (frame, address) in addresses.into_iter().enumerate() {
+        let out = blur.harness.try_pull().unwrap();
+        assert_eq!(out.map_readable().unwrap().as_ptr() as usize, address, "frame {frame}");
+    }
+    assert_eq!([stat(&blur, "frames-copied"), stat(&blur, "bytes-copied")], [0, 0]);
+    pool.set_active(false).unwrap();
+}
+
+/// A pool that has no buffer left would stall upstream for good.
+#[test]
+fn buffers_of_a_limited_pool_are_copied_as_they_enter() {
+    let info = info(VideoFormat::Nv12, SIZE);
+    let picture: Picture = noise(&info, 5);
+    let expected = blurred(&picture, 2.0);
+    let pool = gst_video::VideoBufferPool::new();
+    let mut config = pool.config();
+    config.set_params(Some(&info.to_caps().unwrap()), info.size() as u32, 0, 2);
+    pool.set_config(config).unwrap();
+    pool.set_active(true).unwrap();
+    for is_sub_buffer in [false, true] {
+        let mut blur = covering("look-ahead=15 sigma=2 expand=0 on-missing=pass", false, &info);
+        let out = record(&blur);
+        for frame in 0..30_u64 {
+            let params = gst::BufferPoolAcquireParams::with_flags(gst::BufferPoolAcquireFlags::DONTWAIT);
+            let mut input = pool.acquire_buffer(Some(&params)).expect("a buffer has come back");
+            input = filled(&info, &picture, input);
+            if is_sub_buffer {
+                let mut child = input.copy();
+                child.make_mut().set_flags(gst::BufferFlags::MARKER);
+                gst::meta::ParentBufferMeta::add(child.make_mut(), &input);
+                input = child;
+            }
+            blur.try_push(with_roi(input, "face", (20, 20, 8, 8))).unwrap();
+            let left = frames(frame.saturating_sub(15)..(frame + 1).saturating_sub(15));
+            assert_eq!(take(&out), left);
+        }
+        blur.harness.push_event(gst::event::Eos::new());
+        for _ in 0..30 {
+            let left = blur.harness.try_pull().unwrap();
+            check(&info, &left, &picture, &expected, &[rect(20, 20, 8, 8)], false);
+            assert_eq!(left.iter_meta::<gst_video::VideoRegionOfInterestMeta>().count(), 1);
+            assert_eq!(left.flags().contains(gst::BufferFlags::MARKER), is_sub_buffer);
+        }
+        assert_eq!(stat(&blur, "frames-copied"), 30);
+        assert_eq!(stat(&blur, "frames-in-place"), 30, "the copy is covered itself");
+    }
+    pool.set_active(false).unwrap();
+}
+
+/// A buffer with the strides of the caps, with the bytes of a picture.
+fn filled(info: &VideoInfo, picture: &Picture, buffer: gst::Buffer) -> gst::Buffer {
+    let source = common::covered::buffer(info, picture);
+    let source = gst_video::VideoFrame::from_buffer_readable(source, info).unwrap();
+    let mut frame = gst_video::VideoFrame::from_buffer_writable(buffer, info).unwrap();
+    source.copy(&mut frame).unwrap();
+    frame.into_buffer()
+}
+
+/// What upstream may need while frames wait.
+#[test]
+fn upstream_is_asked_for_as_many_buffers() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    for (properties, expected) in
+        [("look-ahead=15", Some(15)), ("look-ahead=0", None), ("look-ahead=15 region-mode=frame sigma=1", None)]
+    {
+        let mut blur = covering(properties, true, &info);
+        push(&mut blur, &info);
+        let mut query = gst::query::Allocation::new(Some(&info.to_caps().unwrap()), true);
+        assert!(blur.harness.srcpad().unwrap().peer_query(&mut query));
+        let proposed = query.allocation_pools().next();
+        assert_eq!(proposed.map(|(_, _, min, max)| (min, max)), expected.map(|min| (min, 0)), "{properties}");
+    }
+}
