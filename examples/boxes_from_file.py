@@ -13,7 +13,8 @@ import csv
 import math
 import os
 import sys
-from collections import defaultdict
+from collections import deque
+from dataclasses import dataclass, replace
 
 try:
     import gi
@@ -32,6 +33,7 @@ The CSV file begins with a line of column names, in any order:
   width, height    the size of the box, in pixels
   label            optional; see --labels
   confidence       optional, 0 to 1; see --min-confidence
+  id               optional: lines with the same id are keyframes of one object
 
 A line is one box in one frame; with time, in the frame that is shown at that time. Frames without a line have no box of
 their own; an object that vanishes stays covered for --hold seconds. Example:
@@ -40,19 +42,58 @@ their own; an object that vanishes stays covered for --hold seconds. Example:
   0,120,80,60,60,face
   1,124,80,60,60,face
 
+An object with an id also has a box in each frame between two of its lines: the edges move in a straight line from one to
+the other. So a few lines cover what a detector missed. An object that leaves the picture and returns needs a second id.
+Example, a face that moves for two seconds, stops for one, and then shows in one more frame:
+
+  time,x,y,width,height,label,id
+  4.2,120,80,60,60,face,1
+  6.2,480,90,70,70,face,1
+  7.2,480,90,70,70,face,1
+  9.9,300,80,60,60,face,
+
 If a line cannot be read or is beyond the end of the video, the video is not written.
 """
 REQUIRED = ("x", "y", "width", "height")
-OPTIONAL = ("frame", "time", "label", "confidence")
+OPTIONAL = ("frame", "time", "label", "confidence", "id")
 
 
 class Refused(Exception):
     """A sentence for the user."""
 
 
+@dataclass
+class Box:
+    """A line of the CSV file, or what is between two of them."""
+
+    # The frame's number, or seconds.
+    position: float
+    # Left, top, right and bottom, in pixels.
+    edges: tuple
+    label: str
+    confidence: float | None
+    id: str
+    line: int
+    # The next keyframe of the same object.
+    following: "Box | None" = None
+
+    def moved(self, position):
+        """The box between this keyframe and the following one. It is as certain as the more certain of them."""
+        share = (position - self.position) / (self.following.position - self.position)
+        edges = tuple(old + (new - old) * share for old, new in zip(self.edges, self.following.edges))
+        confidences = (self.confidence, self.following.confidence)
+        return replace(self, edges=edges, confidence=None if None in confidences else max(confidences))
+
+    def pixels(self):
+        """Whole pixels: x, y, width and height. Rounded outwards, and without what is left of or above the picture, because
+        metas have no negative numbers."""
+        left, top = (max(0, math.floor(edge)) for edge in self.edges[:2])
+        right, bottom = (math.ceil(edge) for edge in self.edges[2:])
+        return left, top, max(left, right) - left, max(top, bottom) - top
+
+
 def read_boxes(lines):
-    """Reads the CSV file. Returns the name of the first column, frame or time, and (frame or time, box) for each line. A
-    box is (label, confidence or None, x, y, width, height)."""
+    """Reads the CSV file. Returns the name of the first column, frame or time, and the boxes in ascending order."""
     reader = csv.DictReader(lines, skipinitialspace=True)
     names = [name.strip() for name in reader.fieldnames or []]
     reader.fieldnames = names
@@ -83,49 +124,62 @@ def read_boxes(lines):
                 raise ValueError("the confidence is not from 0 to 1")
         except ValueError as error:
             raise Refused(f"line {reader.line_num}: {error}") from None
-        # Outwards to whole pixels, and without what is left of or above the picture: metas have no negative numbers.
-        left, top = (max(0, math.floor(numbers[name])) for name in ("x", "y"))
-        right = max(left, math.ceil(numbers["x"] + numbers["width"]))
-        bottom = max(top, math.ceil(numbers["y"] + numbers["height"]))
-        box = (row.get("label") or "", confidence, left, top, right - left, bottom - top)
-        boxes.append((numbers[position], box))
+        edges = (numbers["x"], numbers["y"], numbers["x"] + numbers["width"], numbers["y"] + numbers["height"])
+        label, identity = row.get("label") or "", (row.get("id") or "").strip()
+        boxes.append(Box(numbers[position], edges, label, confidence, identity, reader.line_num))
+    boxes.sort(key=lambda box: box.position)
+    link_keyframes(boxes, position)
     return position, boxes
+
+
+def link_keyframes(boxes, position):
+    """Sets the following keyframe of each keyframe."""
+    latest = {}
+    for box in boxes:
+        if previous := latest.get(box.id):
+            about = f"line {box.line}: id {box.id} is also in line {previous.line}"
+            if box.position == previous.position:
+                raise Refused(f"{about}, with the same {position}; an object has one box at a time")
+            if box.label != previous.label:
+                raise Refused(f"{about}, with another label; give each object its own id")
+            previous.following = box
+        if box.id:
+            latest[box.id] = box
 
 
 class Schedule:
     """Hands out the boxes of one frame after the other."""
 
-    def __init__(self, position, boxes):
-        self.by_time = sorted(boxes, key=lambda entry: entry[0]) if position == "time" else None
-        self.by_frame = defaultdict(list)
-        for frame, box in boxes if position == "frame" else []:
-            self.by_frame[int(frame)].append(box)
+    def __init__(self, boxes):
+        self.boxes = deque(boxes)
+        # By id, the latest keyframe of each object that has another one to come.
+        self.moving = {}
 
-    def boxes_of(self, frame, end):
-        """The boxes of a frame, by its number and the time at which the next frame starts, in seconds."""
-        if self.by_time is None:
-            return self.by_frame.pop(frame, [])
-        count = next((i for i, (time, _) in enumerate(self.by_time) if time >= end), len(self.by_time))
-        now, self.by_time = self.by_time[:count], self.by_time[count:]
-        return [box for _, box in now]
-
-    def left(self):
-        """The number of boxes that no frame got."""
-        return len(self.by_time or ()) + sum(map(len, self.by_frame.values()))
+    def boxes_of(self, start, end):
+        """The boxes of a frame, from the positions of this frame and of the next one."""
+        boxes = []
+        while self.boxes and self.boxes[0].position < end:
+            box = self.boxes.popleft()
+            boxes.append(box)
+            self.moving.pop(box.id, None)
+            if box.following:
+                self.moving[box.id] = box
+        return boxes + [box.moved(start) for box in self.moving.values() if box.position < start]
 
 
 def attach(buffer, boxes):
     """Attaches boxes to a writable buffer. A box of no size says that this frame has none: without any meta,
     on-missing=auto takes the frame for one that no detector has looked at and covers all of it."""
-    for label, confidence, *rect in boxes or [("nothing", None, 0, 0, 0, 0)]:
-        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, label, *rect)
+    none = Box(0, (0, 0, 0, 0), "nothing", None, "", 0)
+    for box in boxes or [none]:
+        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, box.label, *box.pixels())
         if meta is None:
             raise RuntimeError("the buffer is not writable, so no box can be attached")
-        if confidence is not None:
-            meta.add_param(Gst.Structure.new_from_string(f"detection, confidence=(double){confidence}"))
+        if box.confidence is not None:
+            meta.add_param(Gst.Structure.new_from_string(f"detection, confidence=(double){box.confidence}"))
 
 
-def cover(arguments, schedule):
+def cover(arguments, position, schedule):
     """Writes the covered video. Returns the numbers of frames and boxes, or raises Refused."""
     # Two pipelines: a pipeline plays when all of its sinks have a frame, and the second sink waits for frames of the first.
     # With these caps uridecodebin does not decode other streams, such as audio.
@@ -155,7 +209,9 @@ def cover(arguments, schedule):
             following = next_sample(decoder, frames)
             start, duration = stream_time(sample), sample.get_buffer().duration
             last = start + duration if duration != Gst.CLOCK_TIME_NONE else math.inf
-            boxes = schedule.boxes_of(count, (stream_time(following) if following else last) / Gst.SECOND)
+            end = stream_time(following) if following else last
+            span = (count, count + 1) if position == "frame" else (start / Gst.SECOND, end / Gst.SECOND)
+            boxes = schedule.boxes_of(*span)
             # A new buffer with the same memory: this one is writable.
             buffer = sample.get_buffer()
             parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
@@ -176,8 +232,8 @@ def cover(arguments, schedule):
     finally:
         for pipeline in decoder, encoder:
             pipeline.set_state(Gst.State.NULL)
-    if schedule.left():
-        raise Refused(f"{schedule.left()} boxes of {arguments.boxes} are beyond the end of {arguments.video}")
+    if schedule.boxes:
+        raise Refused(f"{len(schedule.boxes)} boxes of {arguments.boxes} are beyond the end of {arguments.video}")
     return count, found
 
 
@@ -228,7 +284,7 @@ def main():
     # The name of the result is given to a whole video only.
     final, arguments.result = arguments.result, arguments.result + ".part"
     try:
-        count, found = cover(arguments, Schedule(position, boxes))
+        count, found = cover(arguments, position, Schedule(boxes))
         os.replace(arguments.result, final)
     except Refused as error:
         return str(error)

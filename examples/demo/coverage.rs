@@ -15,27 +15,12 @@ pub struct Rect {
     pub height: usize,
 }
 
-impl Rect {
-    /// Intersection over union.
-    pub fn iou(self, other: Self) -> f64 {
-        let common = |start: usize, size: usize, other: usize, other_size: usize| {
-            (start + size).min(other + other_size).saturating_sub(start.max(other))
-        };
-        let both =
-            common(self.x, self.width, other.x, other.width) * common(self.y, self.height, other.y, other.height);
-        let either = self.width * self.height + other.width * other.height - both;
-        both as f64 / either.max(1) as f64
-    }
-}
-
 /// A place that must be covered.
 #[derive(Debug, Clone)]
 pub struct Marked {
     pub label: String,
     pub rect: Rect,
     pub cover: Cover,
-    /// Whether no detection of this frame marks it, and only `hold-time` keeps it covered.
-    pub is_held: bool,
 }
 
 /// The result of all checks so far.
@@ -43,10 +28,10 @@ pub struct Marked {
 pub struct Coverage {
     /// Frames that left the last cover.
     pub frames: u64,
-    /// Places that were checked and are marked in their frame.
+    /// Those without a marked place.
+    pub empty_frames: u64,
+    /// Places that were checked.
     pub marked: u64,
-    /// Places that were checked and are held.
-    pub held: u64,
     /// Pixels of the frames with places, and those of them that are as before.
     pub pixels: u64,
     pub unchanged: u64,
@@ -65,6 +50,7 @@ impl Coverage {
             return;
         };
         if marked.is_empty() {
+            self.empty_frames += 1;
             return;
         }
         let (Some(raw), Some(covered)) = (Pixels::new(&pair.raw), Pixels::new(&pair.covered)) else {
@@ -74,7 +60,7 @@ impl Coverage {
         self.pixels += (raw.width * raw.height) as u64;
         self.unchanged += raw.unchanged(&covered);
         for place in marked {
-            *if place.is_held { &mut self.held } else { &mut self.marked } += 1;
+            self.marked += 1;
             if let Some(reason) = uncovered(&raw, &covered, place.rect, place.cover) {
                 let (label, seconds) = (&place.label, pair.time.seconds_f64());
                 self.fail(format!("{label} at {seconds:.2} s is not covered by {}: {reason}", place.cover.nick()));
@@ -94,14 +80,12 @@ impl Coverage {
             None => Ok(report),
             Some(first) => Err(format!(
                 "{} of {} places in {} frames failed the check, so the clip was removed; the first: {first}",
-                self.failures,
-                self.marked + self.held,
-                self.frames
+                self.failures, self.marked, self.frames
             )),
         }
     }
 
-    fn fail(&mut self, sentence: String) {
+    pub fn fail(&mut self, sentence: String) {
         self.failures += 1;
         self.first_failure.get_or_insert(sentence);
     }

@@ -7,12 +7,12 @@ use std::fs::File;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
-use super::coverage::{Coverage, Marked};
+use super::coverage::{Coverage, Marked, Rect};
 use super::options::{Input, Options};
 use super::pictures::Pair;
+use super::pipeline::{Chain, Feed};
 use super::playback::{FRAMES, feed};
-use super::tracks::{Detection, Tracks};
-use super::{Chain, Feed};
+use super::report::Doubts;
 
 /// A portrait; face.txt names its source and licence.
 const PORTRAIT: &[u8] = include_bytes!("face.jpg");
@@ -28,8 +28,10 @@ const CASCADE_FOLDERS: [&str; 3] =
     ["/usr/share/opencv4/haarcascades", "/usr/share/opencv/haarcascades", "/usr/local/share/opencv4/haarcascades"];
 const REMEDY: &str = "on Debian and Ubuntu install gstreamer1.0-opencv and opencv-data";
 
-/// How long a face stays covered after facedetect last found it.
-const HOLD: gst::ClockTime = gst::ClockTime::from_seconds(1);
+/// How long a face stays covered after facedetect last found it, at most.
+const HOLD: gst::ClockTime = gst::ClockTime::from_seconds(3);
+/// Frames in which a face is covered before facedetect first finds it. A camera's picture would come so much later.
+const LOOK_AHEAD: u32 = 15;
 
 /// facedetect, and the element that covers what it finds.
 ///
@@ -41,27 +43,26 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
     let portrait = find_portrait(&detector)?;
     // facedetect attaches nothing when it finds nothing. on-missing=auto would take such a frame for one that no detector
     // looked at, and cover all of it: every frame in which no face is found, after the first face. So frames without a
-    // face are passed on, and hold-time covers those in which facedetect misses a face that was there before.
+    // face are passed on, and those in which facedetect misses a face that was there before or is there after are covered
+    // where the face may be.
     let elements = format!(
         "videoconvert ! videoscale ! video/x-raw,format=RGB,width=[1,1280],height=[1,720] ! {detector} ! \
          cudagaussblur name=cover region-mode=inside region-sources=roi labels=face cover={} on-missing=pass \
-         hold-time={}",
+         hold-time={} look-ahead={} post-messages=true",
         options.cover.nick(),
-        HOLD.nseconds()
+        HOLD.nseconds(),
+        if options.input == Input::Camera { 0 } else { LOOK_AHEAD }
     );
     let cover = options.cover;
-    let marked = move |pair: &Pair, tracks: &Tracks| {
-        let place = |label: &str, rect, is_held| Marked { label: label.into(), rect, cover, is_held };
-        let found = tracks.found().map(|detection| place("a detection", detection.rect, false));
-        // Within the hold time even if a timestamp is rounded.
-        let is_held = |detected| pair.time.saturating_sub(detected) + gst::ClockTime::MSECOND < HOLD;
-        let missing = tracks.missing().filter(|(_, detected)| is_held(*detected));
-        found.chain(missing.map(|(last, _)| place("the last place of a detection", last.rect, true))).collect()
+    let marked = move |pair: &Pair| {
+        let detections = pair.raw.buffer().map(detections).unwrap_or_default().into_iter();
+        detections.map(|rect| Marked { label: "a detection".into(), rect, cover }).collect()
     };
     let is_generated = options.input == Input::Generated;
     Ok(Chain {
         first: "cover",
         last: "cover",
+        reported: Some("cover"),
         source: is_generated.then(|| "appsrc name=source".into()),
         elements,
         feed: is_generated.then(|| -> Feed {
@@ -75,30 +76,37 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
 ///
 /// # Errors
 /// If no face was found, because then nothing was covered.
-pub fn report(coverage: &Coverage, tracks: &Tracks) -> Result<String, String> {
-    let (frames, detections) = (coverage.frames, tracks.detections);
-    if detections == 0 {
+pub fn report(coverage: &Coverage, doubts: &Doubts) -> Result<String, String> {
+    let Coverage { frames, marked, empty_frames, .. } = coverage;
+    if *marked == 0 {
         return Err(format!("facedetect found no face in {frames} frames, so nothing was covered"));
     }
-    let empty = match tracks.empty_frames {
-        0 => String::new(),
-        empty => format!(", of which {empty} have none"),
-    };
-    let (visible, first) = if tracks.have_vanished() {
-        let seconds = HOLD.seconds_f64();
-        let held = format!("a vanished box stayed covered at its last place for {seconds:.1} s, or until it was back");
-        (format!("{held}\nwhat was there after that, or was never detected, is visible"), ", first at these times")
+    let empty = if *empty_frames > 0 { format!(", of which {empty_frames} have none") } else { String::new() };
+    let (spans, first) = if doubts.is_empty() {
+        ("no track of detections was lost, has a gap or begins inside the picture".into(), "")
     } else {
-        ("what was never detected is visible".into(), "")
+        (format!("at these times a face may show:\n{}", doubts.summary()), ", first at these times")
     };
+    let hold = HOLD.seconds();
     Ok(format!(
-        "{detections} detections in {frames} frames{empty}; each was covered in its frame\n\
-         {}\n\
-         {visible}: look at the clip before you publish it{first}\n\
+        "{marked} detections in {frames} frames{empty}; each was covered in its frame\n\
+         {spans}\n\
+         a lost face was covered where it may be, for at most {hold} s; one that was never detected is visible\n\
+         look at the clip before you publish it{first}\n\
          {}",
-        tracks.summary(),
         coverage.unchanged()
     ))
+}
+
+/// The places that a detector attached to the frame.
+fn detections(buffer: &gst::BufferRef) -> Vec<Rect> {
+    let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+    let detections = metas.map(|meta| {
+        let (x, y, width, height) = meta.rect();
+        let [x, y, width, height] = [x, y, width, height].map(|samples| samples as usize);
+        Rect { x, y, width, height }
+    });
+    detections.collect()
 }
 
 /// The description of the detector. min-size and scale-factor are a compromise between speed and small faces.
@@ -134,7 +142,7 @@ fn find_portrait(detector: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     pipeline.set_state(gst::State::Null)?;
     let sample = sample.ok_or("facedetect gives no picture back")?;
     let buffer = sample.buffer().ok_or("facedetect gives no picture back")?;
-    if Detection::attached(buffer).is_empty() {
+    if detections(buffer).is_empty() {
         return Err(format!("facedetect does not find the face in the demo's own portrait: {REMEDY}").into());
     }
     // Rows of 960 pixels have no padding.

@@ -7,45 +7,23 @@ mod faces;
 mod objects;
 mod options;
 mod pictures;
+mod pipeline;
 mod playback;
 mod regions;
+mod report;
 mod scene;
-mod tracks;
+mod sound;
 
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
 use std::{env, fs, io};
 
-use gst::glib;
-use gst::prelude::*;
-
-use coverage::{Coverage, Marked};
 use options::{HELP, Input, Job, Options};
-use pictures::{Pair, Snapshot, lock};
-use playback::{FRAMES, NO_VIDEO, encoder, feed, play};
+use pipeline::{Chain, Feed, Played, play_chain};
+use playback::{Encoder, NO_VIDEO, feed};
 use scene::{HEIGHT, Scene, WIDTH};
-use tracks::Tracks;
-
-/// Makes an appsrc push frames.
-type Feed = Box<dyn FnOnce(&gst_app::AppSrc)>;
-/// The places of a frame that must be covered. The detections include its own.
-type FindMarked = Box<dyn FnMut(&Pair, &Tracks) -> Vec<Marked> + Send>;
-
-/// What a job adds to the pipeline.
-struct Chain {
-    /// A source instead of the input, with an appsrc named `source`.
-    source: Option<String>,
-    /// The elements from the source to the last cover.
-    elements: String,
-    /// Names of the first and of the last cover among them, which may be the same.
-    first: &'static str,
-    last: &'static str,
-    /// For the appsrc.
-    feed: Option<Feed>,
-    marked: FindMarked,
-}
+use sound::Sound;
 
 fn main() -> ExitCode {
     let (failure, code) = match Options::parse(env::args_os().skip(1)) {
@@ -71,6 +49,7 @@ fn whole_frames(options: &Options) -> Chain {
         elements: "videoconvert ! cudagaussblur name=blur".into(),
         first: "blur",
         last: "blur",
+        reported: None,
         feed: is_generated.then(|| -> Feed {
             Box::new(|source| {
                 let scene = Scene::new();
@@ -81,7 +60,16 @@ fn whole_frames(options: &Options) -> Chain {
                 });
             })
         }),
-        marked: Box::new(|_, _| Vec::new()),
+        marked: Box::new(|_| Vec::new()),
+    }
+}
+
+/// What the job adds to the pipeline.
+fn chain_of(options: &Options) -> Result<Chain, Box<dyn Error>> {
+    match options.job {
+        Job::Blur => Ok(whole_frames(options)),
+        Job::Regions => Ok(regions::chain()),
+        Job::Faces => faces::chain(options),
     }
 }
 
@@ -92,16 +80,18 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Input::File(file) = &options.input {
         fs::File::open(file).map_err(|error| about(file, error))?;
     }
-    let (mut chain, stem, picture) = match options.job {
-        Job::Blur => (whole_frames(options), "blurred", "before-after.png"),
-        Job::Regions => (regions::chain(), "regions", "regions.png"),
-        Job::Faces => (faces::chain(options)?, "faces", "faces.png"),
+    let chain = chain_of(options)?;
+    let (stem, picture) = match options.job {
+        Job::Blur => ("blurred", "before-after.png"),
+        Job::Regions => ("regions", "regions.png"),
+        Job::Faces => ("faces", "faces.png"),
     };
     fs::create_dir_all(&options.out).map_err(|error| about(&options.out, error))?;
 
     let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
-    let video = if options.input == Input::Camera && display { None } else { Some(encoder(&options.out, stem)?) };
-    if let (Input::File(file), Some((_, path))) = (&options.input, &video)
+    let in_window = options.input == Input::Camera && display;
+    let encoder = if in_window { None } else { Some(Encoder::find(&options.out, stem)?) };
+    if let (Input::File(file), Some(Encoder { path, .. })) = (&options.input, &encoder)
         && path.canonicalize().is_ok_and(|path| file.canonicalize().is_ok_and(|file| file == path))
     {
         return Err(format!(
@@ -110,98 +100,82 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         )
         .into());
     }
-    let sink = video.as_ref().map_or("videoscale ! autovideosink", |(encoder, _)| encoder);
-    let source = match (chain.source.take(), &options.input) {
-        (Some(source), _) => source,
-        // With these caps uridecodebin does not decode other streams, such as audio.
-        (None, Input::File(file)) => format!(
-            "uridecodebin uri=\"{}\" caps=video/x-raw(ANY) expose-all-streams=false",
-            glib::filename_to_uri(std::path::absolute(file)?, None)?
-        ),
-        (None, _) => {
-            let frames = if display { -1 } else { FRAMES as i32 };
-            let size = "width=[1,1280],height=[1,720]";
-            format!("v4l2src num-buffers={frames} ! video/x-raw,{size};image/jpeg,{size} ! decodebin")
-        }
+    let sound = Sound::default();
+    let is_file = matches!(options.input, Input::File(_));
+    let played = match play_chain(chain, options, encoder.as_ref(), is_file.then_some(&sound)) {
+        Err(error) if sound.is_kept() => chain_of(options)
+            .and_then(|chain| play_chain(chain, options, encoder.as_ref(), None))
+            .inspect(|_| sound.leave_out(format!("with it, the result could not be written ({error})"))),
+        played => played,
     };
-    let pipeline = format!("{source} ! queue ! {} ! queue ! videoconvert ! {sink}", chain.elements);
-    let pipeline =
-        gst::parse::launch(&pipeline)?.downcast::<gst::Pipeline>().expect("elements in a row make a pipeline");
-    if let (Some(source), Some(feed)) = (pipeline.by_name("source"), chain.feed.take()) {
-        feed(&source.downcast().expect("an appsrc"));
-    }
-    if let (Some(sink), Some((_, path))) = (pipeline.by_name("file"), &video) {
-        sink.set_property("location", path);
-    }
-    let covers = pipeline.iterate_all_by_element_factory_name("cudagaussblur");
-    for cover in covers.into_iter().flatten() {
-        cover.set_property("sigma", options.sigma);
-        cover.set_property("kernel-size", options.kernel_size);
-        cover.set_property_from_str("backend", &options.backend);
-    }
-    let [first, last] = [chain.first, chain.last].map(|name| pipeline.by_name(name).expect("the description names it"));
-    let seen = Arc::<Mutex<(Coverage, Tracks, Snapshot)>>::default();
-    let watched = seen.clone();
-    let job = options.job;
-    pictures::watch(&first, &last, move |pad, pair| {
-        let (coverage, tracks, snapshot) = &mut *lock(&watched);
-        let Some(pair) = pair else {
-            coverage.check(None, &[]);
-            return;
-        };
-        tracks.update(&pair);
-        let marked = (chain.marked)(&pair, tracks);
-        coverage.check(Some(&pair), &marked);
-        // The picture of --regions shows all covers, which the frame in the middle has.
-        let (detections, is_missing) = match job {
-            Job::Faces => (tracks.latest, tracks.missing().next().is_some()),
-            Job::Blur | Job::Regions => (0, false),
-        };
-        snapshot.offer(pad, pair, detections, is_missing);
-    });
-
-    let played = play(&pipeline);
-    let backend = last.property_value("active-backend").serialize()?;
-    let stats = last.property::<gst::Structure>("stats");
-    pipeline.set_state(gst::State::Null)?;
-    let (coverage, tracks, snapshot) = std::mem::take(&mut *lock(&seen));
-    let outcome = played.and_then(|took| {
-        let shown = snapshot.choose().ok_or(NO_VIDEO)?;
+    let outcome = played.and_then(|played| {
+        let Played { coverage, doubts, .. } = &played;
         let report = match options.job {
+            _ if coverage.frames == 0 => return Err(NO_VIDEO.into()),
             Job::Blur => None,
-            Job::Regions => Some(coverage.verdict(regions::report(&coverage, &tracks))?),
-            Job::Faces => Some(coverage.verdict(faces::report(&coverage, &tracks)?)?),
+            Job::Regions => Some(coverage.verdict(regions::report(coverage, doubts))?),
+            Job::Faces => Some(coverage.verdict(faces::report(coverage, doubts)?)?),
         };
-        Ok((took, shown, report))
+        Ok((played, report))
     });
-    // Without a pair the file is incomplete. With an uncovered place it must not be published.
-    let (took, (pair, reason), report) = outcome.inspect_err(|_| {
-        let _ = video.as_ref().map(|(_, path)| fs::remove_file(path));
+    // Without a frame the file is incomplete. With an uncovered place it must not be published.
+    let clip = encoder.map(|encoder| encoder.path);
+    let (played, report) = outcome.inspect_err(|_| {
+        let _ = clip.as_ref().map(fs::remove_file);
     })?;
+    let (png, time, reason) = picture_of(options, &played, clip.as_deref())?;
     let picture = options.out.join(picture);
-    let png = match (options.job, &options.input) {
-        (Job::Blur, _) => pictures::halves(&pair)?,
-        // A picture of somebody's face before it was covered is not left in the folder.
-        (Job::Faces, Input::File(_) | Input::Camera) => pictures::single(&pair.covered)?,
-        _ => pictures::side_by_side(&pair)?,
-    };
     fs::write(&picture, png).map_err(|error| about(&picture, error))?;
+    let table = options.out.join("faces.csv");
+    let has_table = options.job == Job::Faces && clip.is_some();
+    if has_table {
+        fs::write(&table, played.doubts.table()).map_err(|error| about(&table, error))?;
+    }
 
     match report {
         Some(report) => println!("{report}"),
         None => {
+            let Played { backend, stats, .. } = &played;
             let blurred = stats.get::<u64>("frames")? - stats.get::<u64>("frames-passthrough")?;
             println!("{blurred} frames blurred on {backend}, kernel {}", stats.get::<&str>("kernel")?);
         }
     }
-    let frames_per_second = coverage.frames as f64 / took.as_secs_f64();
+    let frames_per_second = played.coverage.frames as f64 / played.took.as_secs_f64();
     println!("{frames_per_second:.1} frames per second in the whole pipeline, encoder included");
     if options.job == Job::Blur {
-        println!("{:.2} ms per frame in the blur", stats.get::<u64>("kernel-mean-ns")? as f64 / 1e6);
+        println!("{:.2} ms per frame in the blur", played.stats.get::<u64>("kernel-mean-ns")? as f64 / 1e6);
     }
-    if let Some((_, path)) = &video {
-        println!("wrote {}", path.display());
+    if let Some(clip) = &clip {
+        let with = if sound.is_kept() { ", with the sound of the file" } else { "" };
+        println!("wrote {}{with}", clip.display());
     }
-    println!("wrote {}: the frame at {:.1} s, {reason}", picture.display(), pair.time.seconds_f64());
+    if let Some(sentence) = sound.left_out() {
+        println!("{sentence}");
+    }
+    if has_table {
+        println!("wrote {}: all times at which a face may show, with places", table.display());
+    }
+    println!("wrote {}: the frame at {:.1} s, {reason}", picture.display(), time.seconds_f64());
     Ok(())
+}
+
+/// The picture as PNG, the time of the frame that it shows, and why it shows this one.
+fn picture_of(
+    options: &Options,
+    played: &Played,
+    clip: Option<&Path>,
+) -> Result<(Vec<u8>, gst::ClockTime, String), Box<dyn Error>> {
+    if let (Job::Faces, Some(clip), Some(doubt)) = (options.job, clip, played.doubts.worst())
+        && let Ok(frame) = pictures::frame_at(clip, doubt.shown)
+    {
+        return Ok((pictures::single(&frame)?, doubt.shown, format!("because {}", doubt.reason())));
+    }
+    let (pair, reason) = played.snapshot.choose().ok_or(NO_VIDEO)?;
+    let png = match (options.job, &options.input) {
+        (Job::Blur, _) => pictures::halves(pair)?,
+        // A picture of somebody's face before it was covered is not left in the folder.
+        (Job::Faces, Input::File(_) | Input::Camera) => pictures::single(&pair.covered)?,
+        _ => pictures::side_by_side(pair)?,
+    };
+    Ok((png, pair.time, reason.into()))
 }

@@ -3,10 +3,14 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gst::prelude::*;
+
+/// How long a pipeline may take for one frame.
+const PATIENCE: gst::ClockTime = gst::ClockTime::from_seconds(10);
 
 /// The same frame before and after the covers.
 #[derive(Clone)]
@@ -15,15 +19,6 @@ pub struct Pair {
     pub covered: gst::Sample,
     /// Since the first frame of the clip.
     pub time: gst::ClockTime,
-}
-
-impl Pair {
-    /// The same with a copy of the covered frame, whose memory may belong to a pool of few buffers, such as a camera's.
-    fn copied(&self) -> Option<Self> {
-        let covered = self.covered.buffer()?.copy_deep().ok()?;
-        let covered = gst::Sample::builder().buffer(&covered).caps(&self.covered.caps()?.to_owned()).build();
-        Some(Self { covered, ..self.clone() })
-    }
 }
 
 /// Calls `each` with every frame that leaves `last`. Its counterpart is a copy of the frame that entered `first`, because
@@ -64,28 +59,19 @@ pub fn watch(first: &gst::Element, last: &gst::Element, each: impl FnMut(&gst::P
     });
 }
 
-/// The frame that the picture shows.
-///
-/// Of a clip with a missing detection it is in the middle of the longest span without any detection, or else without one
-/// of them. Of other clips it is the frame with the most detections, or else the one in the middle of the clip; three
-/// seconds if the duration is unknown.
+/// The frame with the most detections that is the closest to the middle of the clip; to three seconds if the duration is
+/// unknown.
 #[derive(Default)]
 pub struct Snapshot {
     /// Half the duration of the clip.
     middle: Option<gst::ClockTime>,
-    /// The frame with the most detections that is the closest to the middle, and how many it has.
+    /// The frame, and how many detections it has.
     best: Option<(usize, Pair)>,
-    none_detected: LongestSpan,
-    one_missing: LongestSpan,
 }
 
 impl Snapshot {
-    /// Offers the next frame, which has so many detections. `is_missing` says whether one of an earlier frame is missing.
-    pub fn offer(&mut self, pad: &gst::Pad, pair: Pair, detections: usize, is_missing: bool) {
-        let missing = if is_missing { pair.copied() } else { None };
-        self.none_detected.push(missing.clone().filter(|_| detections == 0));
-        self.one_missing.push(missing);
-
+    /// Offers the next frame, which has so many detections.
+    pub fn offer(&mut self, pad: &gst::Pad, pair: Pair, detections: usize) {
         let length = || pad.query_duration().unwrap_or(6 * gst::ClockTime::SECOND);
         let middle = *self.middle.get_or_insert_with(|| length() / 2);
         let distance = |pair: &Pair| pair.time.max(middle) - pair.time.min(middle);
@@ -99,77 +85,31 @@ impl Snapshot {
     }
 
     /// The frame, and why it was chosen. `None` of a clip without frames.
-    pub fn choose(self) -> Option<(Pair, &'static str)> {
-        let none_detected = self.none_detected.middle().map(|pair| (pair, "in the longest span without a detection"));
-        let doubtful = none_detected
-            .or_else(|| Some((self.one_missing.middle()?, "in the longest span in which a box is missing")));
-        doubtful.or_else(|| {
-            let (detections, pair) = self.best?;
-            Some((pair, if detections > 0 { "with the most detections" } else { "in the middle of the clip" }))
-        })
+    pub fn choose(&self) -> Option<(&Pair, &'static str)> {
+        let (detections, pair) = self.best.as_ref()?;
+        Some((pair, if *detections > 0 { "with the most detections" } else { "in the middle of the clip" }))
     }
 }
 
-/// The longest span of frames in a row.
-#[derive(Default)]
-struct LongestSpan {
-    /// The span that goes on.
-    current: SampledSpan,
-    longest: SampledSpan,
-}
-
-impl LongestSpan {
-    /// Adds the next frame of the clip; `None` ends the span.
-    fn push(&mut self, pair: Option<Pair>) {
-        match pair {
-            Some(pair) => self.current.push(pair),
-            None => self.end(),
-        }
-    }
-
-    fn end(&mut self) {
-        let ended = std::mem::take(&mut self.current);
-        if ended.length > self.longest.length {
-            self.longest = ended;
-        }
-    }
-
-    fn middle(mut self) -> Option<Pair> {
-        self.end();
-        self.longest.middle()
-    }
-}
-
-/// A span of frames, of which only some are in memory.
-#[derive(Default)]
-struct SampledSpan {
-    /// The frames whose index is a multiple of 1 << `shift`.
-    frames: Vec<Pair>,
-    shift: u32,
-    /// Of all frames.
-    length: usize,
-}
-
-impl SampledSpan {
-    const MAX_FRAMES: usize = 16;
-
-    fn push(&mut self, pair: Pair) {
-        if self.length >> self.shift == Self::MAX_FRAMES {
-            self.shift += 1;
-            let mut index = 0..;
-            self.frames.retain(|_| index.next().is_none_or(|index| index % 2 == 0));
-        }
-        if self.length.is_multiple_of(1 << self.shift) {
-            self.frames.push(pair);
-        }
-        self.length += 1;
-    }
-
-    /// The frame in the middle, or one up to an eighth of the span before it.
-    fn middle(mut self) -> Option<Pair> {
-        let index = (self.length / 2) >> self.shift;
-        (index < self.frames.len()).then(|| self.frames.swap_remove(index))
-    }
+/// The frame of a file that is shown at a time.
+pub fn frame_at(file: &Path, time: gst::ClockTime) -> Result<gst::Sample, Box<dyn Error>> {
+    let uri = gst::glib::filename_to_uri(std::path::absolute(file)?, None)?;
+    let pipeline = format!(
+        "uridecodebin uri=\"{uri}\" caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! appsink name=frame sync=false"
+    );
+    let pipeline =
+        gst::parse::launch(&pipeline)?.downcast::<gst::Pipeline>().expect("elements in a row make a pipeline");
+    let sink = pipeline.by_name("frame").and_downcast::<gst_app::AppSink>().expect("an appsink");
+    let seek = || {
+        pipeline.set_state(gst::State::Paused)?;
+        pipeline.state(PATIENCE).0?;
+        // Into the frame, because files round times.
+        pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE, time + gst::ClockTime::MSECOND)?;
+        Ok(sink.try_pull_preroll(PATIENCE).ok_or("no frame")?)
+    };
+    let sample = seek();
+    pipeline.set_state(gst::State::Null)?;
+    sample
 }
 
 fn pts(sample: &gst::Sample) -> Option<gst::ClockTime> {
@@ -198,8 +138,7 @@ impl Rgb {
 }
 
 fn convert(sample: &gst::Sample, wanted: &str) -> Result<(gst::Caps, Vec<u8>), Box<dyn Error>> {
-    let patience = 10 * gst::ClockTime::SECOND;
-    let sample = gst_video::convert_sample(sample, &gst::Caps::from_str(wanted)?, Some(patience))?;
+    let sample = gst_video::convert_sample(sample, &gst::Caps::from_str(wanted)?, Some(PATIENCE))?;
     let (buffer, caps) = sample.buffer().zip(sample.caps()).ok_or("a picture without caps or pixels")?;
     Ok((caps.to_owned(), buffer.map_readable()?.to_vec()))
 }

@@ -2,6 +2,7 @@
 //! Feeds, plays and encodes the demo's clips.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,18 +50,34 @@ pub fn feed(
     source.set_callbacks(gst_app::AppSrcCallbacks::builder().need_data(push).build());
 }
 
-/// The elements that encode and write the clip, and its path: `stem` with the extension of the format.
-pub fn encoder(out: &Path, stem: &str) -> Result<(String, PathBuf), String> {
-    // Every player supports 4:2:0, which needs even sizes.
-    let even = "videoscale ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2]";
-    let encoders = [
-        (["x264enc", "mp4mux"], "x264enc pass=qual quantizer=21 speed-preset=veryfast ! mp4mux", "mp4"),
-        (["vp8enc", "webmmux"], "vp8enc deadline=1 cpu-used=8 target-bitrate=4000000 ! webmmux", "webm"),
-    ];
-    let found = encoders.iter().find(|(needs, ..)| needs.iter().all(|name| gst::ElementFactory::find(name).is_some()));
-    let (_, encoder, extension) =
-        found.ok_or("GStreamer has no encoder for the result: install x264enc and mp4mux, or vp8enc and webmmux")?;
-    Ok((format!("{even} ! {encoder} ! filesink name=file"), out.join(format!("{stem}.{extension}"))))
+/// Encodes and writes the clip.
+pub struct Encoder {
+    /// Elements with a muxer named `mux` and a filesink named `file`.
+    pub elements: String,
+    /// The path of the clip.
+    pub path: PathBuf,
+    /// Encoders of sound for this muxer, the best first. Not all are installed.
+    pub sound: &'static [&'static str],
+}
+
+impl Encoder {
+    /// The first of those that are installed. The clip gets the name `stem` with the extension of the format.
+    pub fn find(out: &Path, stem: &str) -> Result<Self, String> {
+        // Every player supports 4:2:0, which needs even sizes.
+        let even = "videoscale ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2]";
+        let mp4: &[_] = &["avenc_aac", "fdkaacenc", "voaacenc"];
+        let webm: &[_] = &["opusenc", "vorbisenc"];
+        let encoders = [
+            ("x264enc", "pass=qual quantizer=21 speed-preset=veryfast", "mp4mux", "mp4", mp4),
+            ("vp8enc", "deadline=1 cpu-used=8 target-bitrate=4000000", "webmmux", "webm", webm),
+        ];
+        let is_installed = |name| gst::ElementFactory::find(name).is_some();
+        let found = encoders.into_iter().find(|(encoder, _, mux, ..)| is_installed(encoder) && is_installed(mux));
+        let (encoder, settings, mux, extension, sound) = found
+            .ok_or("GStreamer has no encoder for the result: install x264enc and mp4mux, or vp8enc and webmmux")?;
+        let elements = format!("{even} ! {encoder} {settings} ! {mux} name=mux ! filesink name=file");
+        Ok(Self { elements, path: out.join(format!("{stem}.{extension}")), sound })
+    }
 }
 
 /// Plays until EOS, Ctrl-C or until the window is closed. Returns the elapsed time.
@@ -72,7 +89,9 @@ pub fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
         weak.upgrade().map(|pipeline| pipeline.send_event(gst::event::Eos::new()));
         glib::ControlFlow::Break
     });
-    thread::spawn(|| glib::MainLoop::new(None, false).run());
+    // For the handlers of all pipelines.
+    static MAIN_LOOP: Once = Once::new();
+    MAIN_LOOP.call_once(|| drop(thread::spawn(|| glib::MainLoop::new(None, false).run())));
 
     let bus = pipeline.bus().expect("a pipeline has a bus");
     let started = Instant::now();
