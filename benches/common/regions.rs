@@ -200,7 +200,9 @@ fn source<'a>(planes: &[PlaneLayout], memory: &'a [Vec<u8>]) -> Frame<'a> {
 
 /// Prints the time of a frame in the tracks: 10 objects that move, all of them found, or every third frame.
 pub fn print_tracks() {
-    println!("\nTime of a frame in the tracks, 10 objects at 30 frames a second, {FRAMES} frames, µs (mean, slowest of {ROUNDS}):\n");
+    println!(
+        "\nTime of a frame in the tracks, 10 objects at 30 frames a second, {FRAMES} frames, µs (mean, slowest of {ROUNDS}):\n"
+    );
     println!("| look-ahead | found | mean | slowest |");
     println!("| --- | --- | --- | --- |");
     const FRAMES: u64 = 900;
