@@ -35,7 +35,7 @@ const LIVES_CUDA: u64 = 1200;
 const MOST_FAILURES: usize = 20;
 
 /// What must have occurred in a run, or it shows nothing.
-const MUST_OCCUR: [&str; 24] = [
+const MUST_OCCUR: [&str; 26] = [
     "region-mode=frame frame",
     "region-mode=frame passed",
     "region-mode=inside cover=blur regions",
@@ -56,6 +56,8 @@ const MUST_OCCUR: [&str; 24] = [
     "refused starts",
     "on-missing=drop",
     "late frames",
+    "frames that wait",
+    "events",
     "frame errors",
     "flushes",
     "eos",

@@ -6,7 +6,8 @@
 
 OUT/SEED-CLIP-DETECTOR.json is {"size": [w, h], "fps", "seed", "clip", "detector", "frames": [{"truth": [box...],
 "detections": [{"box", "confidence"}...]}...]}; a box is [left, top, right, bottom] in pixels. A true box may reach out of
-the picture. A face that is mostly behind a nearer head has none; behind a bar it keeps its. A clip depends on its name and seed alone.
+the picture. A face that is mostly behind a nearer head has none; one behind a bar has one. A clip depends on its name and
+seed alone.
 
 Detectors:
  haar       OpenCV's frontalface_default, called as GStreamer's facedetect calls it (grey, min-neighbors 3). The confidence

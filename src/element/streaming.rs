@@ -157,7 +157,7 @@ pub fn drive(
         // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
         let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
         let input = take_input.take().and_then(|take| take());
-        let output = match input.is_some() && stream.has_failed {
+        let output = match stream.has_failed {
             // Its error is posted.
             true => Err(gst::FlowError::Error),
             false => step(element, state, &mut stream, input, passthrough, allocate),

@@ -31,9 +31,12 @@ pub fn fail<T>(kind: impl Into<String>, detail: impl Into<String>) -> Result<T, 
 /// What the element's message says about a frame.
 #[derive(Debug, Clone)]
 pub struct Said {
+    pub timestamp: u64,
     pub covered: String,
     area: f64,
     regions: Vec<Rect>,
+    /// Of each region.
+    origins: Vec<String>,
 }
 
 impl Said {
@@ -44,12 +47,24 @@ impl Said {
             Rect::new(x, y, width, height).expect("a region is not empty")
         };
         let regions = structure.get::<gst::Array>("regions").unwrap();
+        let origin = |region: &gst::glib::SendValue| region.get::<gst::Structure>().unwrap().get("origin").unwrap();
         Self {
+            timestamp: structure.get("timestamp").unwrap(),
+            origins: regions.as_slice().iter().map(origin).collect(),
             covered: structure.get("covered").unwrap(),
             area: structure.get("covered-area").unwrap(),
             regions: regions.as_slice().iter().map(rect).collect(),
         }
     }
+}
+
+/// What becomes of a frame.
+pub enum Fate {
+    /// The whole frame is blurred.
+    Blur,
+    Cover(Must),
+    Drop,
+    Error,
 }
 
 /// A frame on its way through the element.
@@ -60,8 +75,7 @@ pub struct Pending {
     pub settings: Settings,
     pub frame: Frame,
     pub picture: Picture,
-    /// `None` for region-mode=frame.
-    pub must: Option<Must>,
+    pub fate: Fate,
     pub said: Option<Said>,
     pub is_readable: bool,
     /// A second reference to the buffer or its memory.
@@ -110,6 +124,16 @@ fn options(settings: &Settings, params: BlurParams, alpha: AlphaMode) -> Options
     Options { params, planes: Selection { primary, chroma, alpha: with_alpha }, alpha }
 }
 
+/// The boxes of a frame, in rows of the frame and in those of the buffer, which may be a field.
+fn areas_of<'a>(caps: &'a Caps, frame: &'a Frame) -> impl Iterator<Item = [Area; 2]> + 'a {
+    frame.boxes.iter().map(|roi| {
+        let [x, y] = [roi.rect[0], roi.rect[1]].map(|corner| f64::from(corner.cast_signed()));
+        let area = Area::from_corner(x, y, roi.rect[2].into(), roi.rect[3].into());
+        let is_field = caps.interlace_mode == "alternate";
+        [area, if is_field { Area { top: area.top / 2.0, bottom: area.bottom / 2.0, ..area } } else { area }]
+    })
+}
+
 impl Judge {
     fn blurred(&mut self, options: Options, picture: &Picture) -> Picture {
         let mut out = picture.clone();
@@ -128,14 +152,8 @@ impl Judge {
             let [x, y] = [zone.x * size[0], zone.y * size[1]];
             self.areas.push((Area::from_corner(x, y, zone.width * size[0], zone.height * size[1]), false));
         }
-        for roi in &frame.boxes {
-            let [x, y] = [roi.rect[0], roi.rect[1]].map(|corner| f64::from(corner.cast_signed()));
-            let area = Area::from_corner(x, y, roi.rect[2].into(), roi.rect[3].into());
-            self.areas.push((area, true));
-            if caps.interlace_mode == "alternate" {
-                let field = Area { top: area.top / 2.0, bottom: area.bottom / 2.0, ..area };
-                self.areas.extend([(field, true), (area.union(field), true)]);
-            }
+        for [area, field] in areas_of(caps, frame) {
+            self.areas.extend([(area, true), (field, true), (area.union(field), true)]);
         }
         self.areas.sort_by(|one, other| {
             let key = |(area, _): &(Area, bool)| [area.left, area.top, area.right, area.bottom];
@@ -151,7 +169,7 @@ impl Judge {
         let Some(got) = read(info, &picture.planes, output) else {
             return fail("unreadable output", format!("frame {}", pending.number));
         };
-        let Some(must) = &pending.must else {
+        let Fate::Cover(must) = &pending.fate else {
             let params = BlurParams::new(settings.double("sigma"), settings.uint("kernel-size")).unwrap();
             let alpha =
                 if settings.text("alpha") == "premultiply" { AlphaMode::Premultiply } else { AlphaMode::Straight };
@@ -317,19 +335,33 @@ impl Judge {
         let luma = &pending.picture.planes[0];
         let (width, height) = (luma.width, luma.height);
         let picture = Area::from_corner(0.0, 0.0, width.into(), height.into());
-        let object = |rect: &Rect| {
-            if said.regions.is_empty() || said.covered == "outside" {
+        let object = |(place, rect): (usize, &Rect)| {
+            if said.regions.is_empty() || pending.settings.text("region-mode") == "outside" {
                 return Some(picture);
             }
             let expand = pending.settings.double("expand");
-            let is_of = |(area, grows): &&(Area, bool)| {
-                let area = area.expanded(if *grows { expand } else { 0.0 });
-                Rect::covering(area, (width, height)).as_ref() == Some(rect)
+            let is_in = |part: Rect| {
+                rect.x() <= part.x()
+                    && rect.y() <= part.y()
+                    && part.right() <= rect.right()
+                    && part.bottom() <= rect.bottom()
             };
-            let areas: Vec<Area> = self.areas.iter().filter(is_of).map(|(area, _)| *area).collect();
+            // A region of an object is larger than its detection.
+            let size = (width, height);
+            let areas: Vec<Area> = match said.origins[place].as_str() {
+                "zone" => {
+                    let zones = self.areas.iter().filter(|(_, grows)| !grows).map(|(area, _)| *area);
+                    zones.filter(|area| Rect::covering(*area, size).as_ref() == Some(rect)).collect()
+                }
+                "found" => {
+                    let areas = areas_of(&pending.caps, &pending.frame).map(|[area, field]| area.union(field));
+                    areas.filter(|area| Rect::covering(area.grown(*area, expand), size).is_none_or(is_in)).collect()
+                }
+                _ => Vec::new(),
+            };
             if let [one] = areas[..] { Some(one) } else { None }
         };
-        rects.iter().map(object).collect()
+        rects.iter().enumerate().map(object).collect()
     }
 
     /// Without what the element says: the pixels of the first plane that must be covered are not those of the source, beyond

@@ -15,7 +15,7 @@ use crate::buffers;
 use crate::common::fake_driver::FakeDriver;
 use crate::common::pictures::Picture;
 use crate::common::video;
-use crate::judge::{Failure, Judge, Pending, Said, fail, read};
+use crate::judge::{Failure, Fate, Judge, Pending, Said, fail, read};
 use crate::rule::{Demand, Moment};
 use crate::settings::{Settings, Value};
 use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, Segment, Step};
@@ -81,7 +81,7 @@ pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> 
         }
         // Its messages refer to the element.
         life.bus.set_flushing(true);
-        drop((life.harness, life.pending, life.out));
+        drop((life.harness, life.inside, life.out));
         drop(life.element);
         result.and_then(|()| match weak.upgrade() {
             Some(_) => fail("the element is leaked", ""),
@@ -119,13 +119,22 @@ struct Messages {
     warnings: Vec<String>,
     /// A frame was dropped because it is late.
     is_late: bool,
-    said: Vec<Said>,
 }
 
 enum Out {
     Buffer(gst::Buffer),
     Caps(gst::Caps),
+    /// The event of [`Step::Event`], or a gap.
+    Event(u64),
 }
+
+/// What has entered and has not left.
+enum Inside {
+    Frame(Box<Pending>),
+    Event(u64),
+}
+
+const GAP: u64 = u64::MAX;
 
 struct Life<'a> {
     element: gst::Element,
@@ -147,7 +156,9 @@ struct Life<'a> {
     segment: Option<gst::Segment>,
     out_caps: Option<gst::Caps>,
     has_detector: bool,
-    pending: VecDeque<Pending>,
+    inside: VecDeque<Inside>,
+    /// The element's messages about frames that are not judged yet.
+    said: RefCell<VecDeque<Said>>,
     frames: u64,
     judge: Judge,
     memories: Arc<()>,
@@ -183,7 +194,8 @@ impl<'a> Life<'a> {
             segment: None,
             out_caps: None,
             has_detector: false,
-            pending: VecDeque::new(),
+            inside: VecDeque::new(),
+            said: RefCell::default(),
             frames: 0,
             judge: Judge::default(),
             memories,
@@ -233,17 +245,29 @@ impl<'a> Life<'a> {
                 );
                 self.harness.push_upstream_event(seek);
             }
-            Step::Query(query) => self.query(*query),
+            Step::Query(query) => {
+                self.messages();
+                self.query(*query);
+                if let Query::Drain | Query::Allocation = query {
+                    return self.all_are_out();
+                }
+            }
             Step::Flush => return self.flush(),
             _ if self.has_failed => (),
             Step::StreamStart => {
                 self.harness.push_event(gst::event::StreamStart::new("again"));
                 return self.all_are_out();
             }
-            Step::Gap => {
+            Step::Gap if self.segment.is_some() && !self.is_over => {
+                self.inside.push_back(Inside::Event(GAP));
                 self.harness.push_event(gst::event::Gap::builder(gst::ClockTime::ZERO).build());
-                return self.all_are_out();
             }
+            Step::Event(number) if self.segment.is_some() && !self.is_over => {
+                self.inside.push_back(Inside::Event(*number));
+                let structure = gst::Structure::builder("life").field("number", number).build();
+                self.harness.push_event(gst::event::CustomDownstream::new(structure));
+            }
+            Step::Gap | Step::Event(_) => (),
             Step::Eos => {
                 if self.segment.is_some() {
                     self.harness.push_event(gst::event::Eos::new());
@@ -267,7 +291,9 @@ impl<'a> Life<'a> {
                 gst::MessageView::Error(error) => messages.errors.push(error.error().to_string()),
                 gst::MessageView::Warning(warning) => messages.warnings.push(warning.error().to_string()),
                 gst::MessageView::Qos(_) => messages.is_late = true,
-                gst::MessageView::Element(element) => messages.said.push(Said::read(element.structure().unwrap())),
+                gst::MessageView::Element(element) => {
+                    self.said.borrow_mut().push_back(Said::read(element.structure().unwrap()));
+                }
                 _ => (),
             }
         }
@@ -360,7 +386,7 @@ impl<'a> Life<'a> {
             return fail("the element does not stop", "");
         }
         self.collect()?;
-        self.pending.clear();
+        self.forget();
         self.is_started = false;
         Ok(())
     }
@@ -369,7 +395,7 @@ impl<'a> Life<'a> {
         self.harness.push_event(gst::event::FlushStart::new());
         self.harness.push_event(gst::event::FlushStop::new(true));
         self.collect()?;
-        self.pending.clear();
+        self.forget();
         (self.is_over, self.segment) = (self.has_failed, None);
         self.count("flushes");
         Ok(())
@@ -412,8 +438,7 @@ impl<'a> Life<'a> {
         }
         self.messages();
         self.harness.push_event(gst::event::Caps::new(&caps));
-        let errors = self.messages().errors;
-        self.all_are_out()?;
+        let errors = self.settle()?;
         let is_refused = step.interlace_mode == "fields";
         if errors.len() != usize::from(is_refused) {
             return fail("caps", format!("{caps}: {errors:?}"));
@@ -485,93 +510,166 @@ impl<'a> Life<'a> {
         let demand = moment.demand();
         self.has_detector |= !matches!(demand, Demand::Blur) && moment.has_boxes();
         self.judge.note(&settings, &caps, frame, size);
-        let Messages { errors, is_late, said, .. } = self.messages();
-        if flow.is_err() {
-            return self.failed(frame, &flow, &errors, &demand);
-        }
+        let Messages { errors, is_late, .. } = self.messages();
         if is_late && self.may_fail() && errors.len() == 1 {
             // The frames before it failed, and the base class dropped this one.
-            self.pending.clear();
+            self.forget();
             (self.is_over, self.has_failed) = (true, true);
             return Ok(());
+        }
+        let is_frame = settings.text("region-mode") == "frame";
+        if is_late {
+            self.count("late frames");
+        } else {
+            let fate = match demand {
+                Demand::Error => Fate::Error,
+                Demand::Drop => Fate::Drop,
+                Demand::Blur => Fate::Blur,
+                Demand::Cover(must) => Fate::Cover(must),
+            };
+            let (frame, number) = (frame.clone(), self.frames);
+            let settings = settings.clone();
+            let pending = Pending {
+                number,
+                caps: caps.clone(),
+                info,
+                settings,
+                frame,
+                picture,
+                fate,
+                said: None,
+                is_readable,
+                shared,
+            };
+            self.inside.push_back(Inside::Frame(Box::new(pending)));
+        }
+        if flow.is_err() {
+            return self.failed(&flow, &errors);
         }
         if !errors.is_empty() {
             return fail("an error message, but no error", format!("{errors:?}"));
         }
-        let must = match demand {
-            Demand::Error | Demand::Drop if is_late => None,
-            Demand::Error => return fail("on-missing=error passed a frame", format!("{said:?}")),
-            Demand::Drop => {
-                self.count("on-missing=drop");
-                let is_said = said.iter().map(|said| said.covered.as_str()).eq(["dropped"]);
-                if settings.posts_messages() != is_said {
-                    return fail("messages of a dropped frame", format!("{said:?}"));
-                }
-                None
-            }
-            Demand::Blur => None,
-            Demand::Cover(must) => Some(must),
-        };
-        let is_frame = settings.text("region-mode") == "frame";
-        if is_late {
-            self.count("late frames");
-        } else if is_frame || must.is_some() {
-            if said.len() != usize::from(settings.posts_messages() && !is_frame) {
-                return fail("messages of a frame", format!("{said:?}"));
-            }
-            let said = said.into_iter().next();
-            let (frame, number) = (frame.clone(), self.frames);
-            let pending = Pending { number, caps, info, settings, frame, picture, must, said, is_readable, shared };
-            self.pending.push_back(pending);
-        }
         self.collect()?;
-        if !is_frame && !self.pending.is_empty() {
-            return fail("a frame with regions is held back", "");
+        let look_ahead = self.settings.uint("look-ahead") as usize;
+        let may_wait = if is_frame { self.settings.uint("max-in-flight") as usize - 1 } else { look_ahead };
+        self.skip_dropped(may_wait)?;
+        let frames = self.frames_inside();
+        if frames > may_wait {
+            return fail("a frame is held back", format!("{frames} instead of {may_wait}"));
+        }
+        if frames > 0 && !is_frame {
+            self.count("frames that wait");
+        }
+        if let (None, (numerator @ 1.., denominator), false) = (self.driver, caps.rate, is_late) {
+            let frames = if is_frame { 0 } else { look_ahead as u64 };
+            let latency = (frames * 1_000_000_000 * denominator as u64).div_ceil(numerator as u64);
+            let reported = self.harness.query_latency().map(gst::ClockTime::nseconds);
+            if reported != Some(latency) {
+                return fail("latency", format!("{reported:?} instead of {latency}"));
+            }
         }
         Ok(())
     }
 
+    /// Forgets what has entered: it is dropped.
+    fn forget(&mut self) {
+        self.inside.clear();
+        self.said.take();
+    }
+
     /// Checks that streaming ended with one error, for a reason.
-    fn failed(
-        &mut self,
-        frame: &Frame,
-        flow: &Result<gst::FlowSuccess, gst::FlowError>,
-        errors: &[String],
-        demand: &Demand,
-    ) -> Result<(), Failure> {
-        let is_bad = matches!(
-            frame.layout,
-            Layout::Short(_) | Layout::ShortMeta(_) | Layout::NegativeStride | Layout::Overlapping
-        );
+    fn failed(&mut self, flow: &Result<gst::FlowSuccess, gst::FlowError>, errors: &[String]) -> Result<(), Failure> {
+        self.collect()?;
+        if self.has_failed {
+            return Ok(());
+        }
         let is_device = self.may_fail();
-        let is_expected = is_bad || is_device || matches!(demand, Demand::Error);
         // An event or a query before the frame may have found the failure.
-        let is_earlier = is_device && errors.is_empty() && self.errors.get() > 0;
+        let is_earlier = errors.is_empty() && self.errors.get() > 0;
+        let is_expected = is_device || self.next_may_fail();
         if !is_expected || *flow != Err(gst::FlowError::Error) || errors.len() != 1 && !is_earlier {
             return fail("an error for no reason", format!("{flow:?}: {errors:?}"));
         }
         self.count(if is_device { "device errors" } else { "frame errors" });
-        self.collect()?;
-        self.pending.clear();
+        self.forget();
         (self.is_over, self.has_failed) = (true, true);
         Ok(())
     }
 
+    /// Whether the next frame to leave, or one that was to be blurred at once, may fail by itself.
+    fn next_may_fail(&self) -> bool {
+        let mut frames =
+            self.inside.iter().filter_map(|one| if let Inside::Frame(frame) = one { Some(frame) } else { None });
+        let may_fail = |pending: &Pending| {
+            let layout = &pending.frame.layout;
+            let is_bad = matches!(
+                layout,
+                Layout::Short(_) | Layout::ShortMeta(_) | Layout::NegativeStride | Layout::Overlapping
+            );
+            is_bad || matches!(pending.fate, Fate::Error)
+        };
+        frames.next().is_some_and(|first| may_fail(first))
+            || frames.last().is_some_and(|last| matches!(last.fate, Fate::Blur) && may_fail(last))
+    }
+
     /// All frames must have been pushed, because an event followed them; or one error says that a frame failed.
     fn all_are_out(&mut self) -> Result<(), Failure> {
+        match &self.settle()?[..] {
+            [] => Ok(()),
+            errors => fail("an error of a drain for no reason", format!("{errors:?}")),
+        }
+    }
+
+    /// As [`Life::all_are_out`]; returns the other errors.
+    fn settle(&mut self) -> Result<Vec<String>, Failure> {
+        let mut errors = self.messages().errors;
+        let had_failed = self.has_failed;
         self.collect()?;
-        if self.may_fail() && !self.pending.is_empty() && self.messages().errors.len() == 1 {
-            self.pending.clear();
-            (self.is_over, self.has_failed) = (true, true);
+        self.skip_dropped(0)?;
+        if !self.inside.is_empty() && (self.may_fail() || self.next_may_fail()) && !errors.is_empty() {
+            self.fail_in_drain();
         }
-        match self.pending.front() {
-            Some(pending) => fail("a frame is lost", format!("frame {}", pending.number)),
-            None => Ok(()),
+        if self.has_failed && !had_failed && !errors.is_empty() {
+            errors.remove(0);
         }
+        match self.inside.front() {
+            Some(Inside::Frame(pending)) => fail("a frame is lost", format!("frame {}", pending.number)),
+            Some(Inside::Event(number)) => fail("an event is lost", format!("event {number}")),
+            None => Ok(errors),
+        }
+    }
+
+    fn fail_in_drain(&mut self) {
+        self.count("errors of a drain");
+        self.forget();
+        (self.is_over, self.has_failed) = (true, true);
+    }
+
+    fn frames_inside(&self) -> usize {
+        self.inside.iter().filter(|one| matches!(one, Inside::Frame(_))).count()
+    }
+
+    /// Removes the next frames as long as they are to be dropped and more than so many are inside.
+    fn skip_dropped(&mut self, may_wait: usize) -> Result<(), Failure> {
+        while let Some(Inside::Frame(pending)) = self.inside.front()
+            && matches!(pending.fate, Fate::Drop)
+            && self.frames_inside() > may_wait
+        {
+            if pending.settings.posts_messages() {
+                let said = self.said.borrow_mut().pop_front();
+                if said.as_ref().is_none_or(|said| said.covered != "dropped") {
+                    return fail("messages of a dropped frame", format!("{said:?}"));
+                }
+            }
+            self.inside.pop_front();
+            self.count("on-missing=drop");
+        }
+        Ok(())
     }
 
     /// Judges what came out.
     fn collect(&mut self) -> Result<(), Failure> {
+        self.messages();
         let out = std::mem::take(&mut *self.out.lock().unwrap());
         for out in out {
             let output = match out {
@@ -579,14 +677,45 @@ impl<'a> Life<'a> {
                     self.out_caps = Some(caps);
                     continue;
                 }
+                // After an error those that waited are pushed.
+                Out::Event(_) if self.has_failed => continue,
+                Out::Event(number) => {
+                    self.skip_dropped(0)?;
+                    match self.inside.front() {
+                        Some(Inside::Event(expected)) if *expected == number => _ = self.inside.pop_front(),
+                        // It follows a frame that failed when frames were drained.
+                        Some(Inside::Frame(_))
+                            if self.errors.get() > 0 && (self.may_fail() || self.next_may_fail()) =>
+                        {
+                            self.fail_in_drain();
+                            continue;
+                        }
+                        _ => return fail("an event at another place", format!("{number}")),
+                    }
+                    self.count("events");
+                    continue;
+                }
                 Out::Buffer(output) => output,
             };
             if self.has_failed {
                 return fail("a frame is pushed after an error", "");
             }
-            let Some(pending) = self.pending.pop_front() else {
-                return fail("a frame too many", format!("{output:?}"));
+            self.skip_dropped(0)?;
+            let mut pending = match self.inside.pop_front() {
+                Some(Inside::Frame(pending)) => pending,
+                Some(Inside::Event(number)) => return fail("a frame before an event", format!("{output:?} {number}")),
+                None => return fail("a frame too many", format!("{output:?}")),
             };
+            if matches!(pending.fate, Fate::Error) {
+                return fail("on-missing=error passed a frame", format!("frame {}", pending.number));
+            }
+            if matches!(pending.fate, Fate::Cover(_)) && pending.settings.posts_messages() {
+                let said = self.said.borrow_mut().pop_front();
+                if said.as_ref().map(|said| said.timestamp) != Some(pending.frame.pts.unwrap_or(u64::MAX)) {
+                    return fail("messages of a frame", format!("{said:?}"));
+                }
+                pending.said = said;
+            }
             if output.offset() != pending.number {
                 return fail("another frame", format!("{} instead of {}", output.offset(), pending.number));
             }
@@ -596,9 +725,9 @@ impl<'a> Life<'a> {
             }
             check_metadata(&pending.frame, &output)?;
             if !pending.is_readable {
-                let may_pass = match &pending.must {
-                    Some(must) => must.is_identity || !must.mask.contains(&true),
-                    None => {
+                let may_pass = match &pending.fate {
+                    Fate::Cover(must) => must.is_identity || !must.mask.contains(&true),
+                    _ => {
                         let is_partial = pending.settings.text("planes") != "luma+chroma+alpha";
                         pending.settings.double("sigma") == 0.0 || is_partial
                     }
@@ -621,7 +750,11 @@ impl<'a> Life<'a> {
             let cover = settings.text("cover");
             let what = format!("region-mode={} cover={cover} {covered}", settings.text("region-mode"));
             self.count(format!("frames on {active}"));
-            self.count(if pending.must.is_some() { what } else { format!("region-mode=frame {covered}") });
+            self.count(if matches!(pending.fate, Fate::Cover(_)) {
+                what
+            } else {
+                format!("region-mode=frame {covered}")
+            });
         }
         Ok(())
     }
@@ -666,9 +799,15 @@ fn watch(element: &gst::Element, out: &Arc<Mutex<Vec<Out>>>, downstream: &Arc<Mu
         match &probe.data {
             Some(gst::PadProbeData::Buffer(buffer)) => out.lock().unwrap().push(Out::Buffer(buffer.clone())),
             Some(gst::PadProbeData::Event(event)) => {
-                if let gst::EventView::Caps(caps) = event.view() {
-                    out.lock().unwrap().push(Out::Caps(caps.caps_owned()));
-                }
+                let seen = match event.view() {
+                    gst::EventView::Caps(caps) => Some(Out::Caps(caps.caps_owned())),
+                    gst::EventView::Gap(_) => Some(Out::Event(GAP)),
+                    gst::EventView::CustomDownstream(event) => {
+                        event.structure().and_then(|structure| structure.get("number").ok()).map(Out::Event)
+                    }
+                    _ => None,
+                };
+                out.lock().unwrap().extend(seen);
             }
             _ => (),
         }

@@ -68,7 +68,9 @@ impl Default for Settings {
             ("strength", Value::Double(0.25)),
             ("cells", Value::Uint(6)),
             ("fill-color", Value::Uint(0xff00_0000)),
-            ("hold-time", Value::Uint64(500_000_000)),
+            ("hold-time", Value::Uint64(3_000_000_000)),
+            ("look-ahead", Value::Uint(0)),
+            ("on-lost", Value::Text("release")),
             ("on-missing", Value::Text("auto")),
             ("post-messages", Value::Bool(false)),
         ]))
@@ -85,6 +87,7 @@ impl Settings {
             ("strength", Value::Double(value)) => (0.0..=2.0).contains(value),
             ("kernel-size", Value::Uint(size)) => *size == 0 || size % 2 == 1 && *size <= 801,
             ("cells", Value::Uint(cells)) => (1..=64).contains(cells),
+            ("look-ahead", Value::Uint(frames)) => *frames <= 120,
             ("max-in-flight", Value::Uint(frames)) => (1..=16).contains(frames),
             ("cuda-device-id", Value::Int(device)) => *device >= -1,
             ("zones", Value::Zones(zones)) => zones.iter().all(Zone::is_usable),
@@ -94,7 +97,7 @@ impl Settings {
 
     /// Whether a property can be changed only while the element is stopped.
     pub fn is_fixed(property: &str) -> bool {
-        ["backend", "cuda-device-id", "max-in-flight"].contains(&property)
+        ["backend", "cuda-device-id", "look-ahead", "max-in-flight"].contains(&property)
     }
 
     /// The properties whose values are not usable.

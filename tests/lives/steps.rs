@@ -23,6 +23,8 @@ pub enum Step {
     StreamStart,
     Eos,
     Gap,
+    /// A serialized event of any other kind, with a number.
+    Event(u64),
     Reconfigure,
     /// Frames are late by so many ns.
     Qos(i64),
@@ -183,6 +185,7 @@ impl Dice {
             "expand" => double(&[0.0, 0.0, 0.2, 0.37, 1.0, 4.0], &[nan, -0.1, 4.5, infinity], self),
             "strength" => double(&[0.0, 0.1, 0.25, 0.25, 0.5, 2.0], &[nan, -0.1, 2.5, infinity], self),
             "cells" => uint(&[1, 2, 6, 6, 17, 64], &[0, 65, u32::MAX], self),
+            "look-ahead" => uint(&[0, 0, 0, 0, 1, 1, 2, 5, 120], &[121, u32::MAX], self),
             "max-in-flight" => uint(&[1, 1, 2, 3, 4], &[0, 17, u32::MAX], self),
             "cuda-device-id" => Value::Int(self.pick(if absurd { &[-2, i32::MIN] } else { &[-1, 0] })),
             "fill-color" => Value::Uint(self.pick(&[0xff00_0000, 0, 0xffff_ffff, 0x80c0_4020, 0xff00_ff00])),
@@ -192,6 +195,7 @@ impl Dice {
             "region-mode" => Value::Text(self.pick(&["inside", "inside", "inside", "outside", "outside", "frame"])),
             "region-sources" => Value::Text(self.pick(&["zones+roi+analytics", "zones+roi", "roi", "zones"])),
             "cover" => Value::Text(self.pick(&["blur", "mosaic", "fill"])),
+            "on-lost" => Value::Text(self.pick(&["release", "release", "cover"])),
             "on-missing" => Value::Text(self.pick(&["auto", "auto", "auto", "pass", "pass", "cover", "drop", "error"])),
             "planes" => {
                 let all = "luma+chroma+alpha";
@@ -323,7 +327,7 @@ impl Dice {
 }
 
 /// The properties that may change at any time.
-const LIVE: [&str; 17] = [
+const LIVE: [&str; 18] = [
     "sigma",
     "kernel-size",
     "planes",
@@ -339,6 +343,7 @@ const LIVE: [&str; 17] = [
     "cells",
     "fill-color",
     "hold-time",
+    "on-lost",
     "on-missing",
     "post-messages",
 ];
@@ -351,7 +356,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
     if machine == Machine::FakeCuda && dice.percent(33) {
         steps.push(Step::Set("backend", Value::Text("cuda")));
     }
-    for property in ["region-mode", "post-messages", "cover", "max-in-flight"] {
+    for property in ["region-mode", "post-messages", "cover", "max-in-flight", "look-ahead"] {
         steps.push(set(&mut dice, property, false));
     }
     for _ in 0..dice.below(8) {
@@ -360,7 +365,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
         steps.push(set(&mut dice, property, absurd));
     }
     if dice.percent(5) {
-        let property = dice.pick(&["cuda-device-id", "max-in-flight"]);
+        let property = dice.pick(&["cuda-device-id", "max-in-flight", "look-ahead"]);
         let absurd = dice.percent(50);
         steps.push(set(&mut dice, property, absurd));
     }
@@ -385,14 +390,15 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
                 set(&mut dice, property, absurd)
             }
             74 => {
-                let property = dice.pick(&["backend", "max-in-flight", "cuda-device-id"]);
+                let property = dice.pick(&["backend", "max-in-flight", "look-ahead", "cuda-device-id"]);
                 set(&mut dice, property, false)
             }
             75 => control(&mut dice),
-            76..=80 => {
+            76 | 79 | 80 => {
                 caps = dice.caps();
                 Step::Caps(caps.clone())
             }
+            77 | 78 => Step::Event(dice.below(1000)),
             81..=84 => Step::Segment(dice.segment()),
             85 | 86 => Step::Flush,
             87 => Step::Gap,

@@ -3,11 +3,11 @@
 //! the objects through time, and `frame_regions` turns that and the settings into the regions of a frame.
 
 pub mod analytics;
-pub mod clock;
+pub(in crate::element) mod clock;
 pub mod detection;
-pub mod detector_metas;
-pub mod frame_regions;
-pub mod on_missing;
-pub mod settings;
+pub(in crate::element) mod detector_metas;
+pub(in crate::element) mod frame_regions;
+pub(in crate::element) mod on_missing;
+pub(in crate::element) mod settings;
 pub mod tracks;
-pub mod zones;
+pub(in crate::element) mod zones;
