@@ -356,7 +356,7 @@ fn demo_writes_files_whose_sound_cannot_be_encoded() {
     ] {
         let stdout = workspace.stdout(demo(&[file]).env("GST_PLUGIN_FEATURE_RANK", ranks));
         let sentence = stdout.lines().find(|line| line.contains("sound"));
-        let expected = reason.map(|reason| format!("the result has no sound: {reason}"));
+        let expected = reason.map(|reason| format!("sound is left out: {reason}"));
         let is_as_expected = sentence.is_some() == expected.is_some();
         assert!(
             is_as_expected && sentence.unwrap_or("").starts_with(&expected.unwrap_or_default()),

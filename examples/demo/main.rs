@@ -105,7 +105,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let played = match play_chain(chain, options, encoder.as_ref(), is_file.then_some(&sound)) {
         Err(error) if sound.is_kept() => chain_of(options)
             .and_then(|chain| play_chain(chain, options, encoder.as_ref(), None))
-            .inspect(|_| sound.leave_out(format!("with it, the result could not be written ({error})"))),
+            .inspect(|_| sound.fail(format!("with it, the result could not be written ({error})"))),
         played => played,
     };
     let outcome = played.and_then(|played| {

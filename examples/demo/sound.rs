@@ -28,10 +28,10 @@ impl Sound {
         input.connect_pad_added(move |input, pad| {
             let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
             if is_sound(&caps) {
-                match encode(input, pad, encoders) {
-                    Ok(()) => lock(&sound.0).is_kept = true,
-                    Err(reason) => sound.leave_out(reason),
-                }
+                let outcome = encode(input, pad, encoders);
+                let state = &mut *lock(&sound.0);
+                state.is_kept |= outcome.is_ok();
+                state.left_out = outcome.err().or(state.left_out.take());
             }
         });
         // The muxer would wait for the video of a file without any.
@@ -47,7 +47,7 @@ impl Sound {
                 && is_sound(&caps)
             {
                 let format = caps.structure(0).map_or("it", |structure| structure.name().as_str());
-                sound.leave_out(format!("no decoder for {format} is installed"));
+                lock(&sound.0).left_out = Some(format!("no decoder for {format} is installed"));
             }
             None
         });
@@ -57,14 +57,14 @@ impl Sound {
         lock(&self.0).is_kept
     }
 
-    /// Says why a stream of sound is not in the result.
-    pub fn leave_out(&self, reason: String) {
+    /// Leaves out all sound.
+    pub fn fail(&self, reason: String) {
         *lock(&self.0) = State { is_kept: false, left_out: Some(reason) };
     }
 
     /// Why a stream of sound is not in the result, as a sentence.
     pub fn left_out(&self) -> Option<String> {
-        lock(&self.0).left_out.as_ref().map(|reason| format!("the result has no sound: {reason}"))
+        lock(&self.0).left_out.as_ref().map(|reason| format!("sound is left out: {reason}"))
     }
 }
 
@@ -76,18 +76,18 @@ fn is_sound(caps: &gst::Caps) -> bool {
 fn encode(input: &gst::Element, pad: &gst::Pad, encoders: &[&str]) -> Result<(), String> {
     let encoder = encoders.iter().find(|name| gst::ElementFactory::find(name).is_some());
     let encoder = encoder.ok_or_else(|| format!("install one of {}, to encode it", encoders.join(", ")))?;
-    // Video leaves its encoder seconds after it was read. Meanwhile the sound is here.
-    let elements =
-        format!("audioconvert ! audioresample ! {encoder} ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=0");
+    // The muxer takes sound as slowly as video, so decodebin holds the sound that was read before the video left its encoder.
+    let elements = format!("audioconvert ! audioresample ! {encoder}");
     let link = || -> Result<(), Box<dyn std::error::Error>> {
         let branch = gst::parse::bin_from_description(&elements, true)?;
         let pipeline = input.parent().and_downcast::<gst::Bin>().ok_or("the pipeline is gone")?;
         pipeline.add(&branch)?;
         branch.sync_state_with_parent()?;
         let [first, last] = ["sink", "src"].map(|name| branch.static_pad(name).expect("a bin with ghost pads"));
+        pad.link(&first)?;
+        // Last, because the muxer waits for what is linked.
         let mux = pipeline.by_name("mux").expect("the description names it");
         last.link(&mux.request_pad_simple("audio_%u").ok_or("the muxer takes no more sound")?)?;
-        pad.link(&first)?;
         Ok(())
     };
     link().map_err(|error| format!("it cannot be encoded: {error}"))
