@@ -119,6 +119,9 @@ fn sequence(seed: u64) -> Sequence {
                 has_ids.then_some(random.below(9)),
             ));
         }
+        if has_weak {
+            found.iter_mut().for_each(|one| one.confidence = random.is(0.4).then_some(0.2));
+        }
         frames.push(Some((time, found)));
         if random.is(0.005) {
             frames.push(None);
