@@ -442,7 +442,7 @@ fn look_ahead() {
         let left = (seed + 1).saturating_sub(2).max(if seed >= 4 { 4 } else { 0 });
         assert_eq!(blur.harness.buffers_received() as usize, left, "after frame {seed}");
     }
-    [&mut blur, &mut with_cpu].map(|blur| blur.harness.push_event(gst::event::Eos::new()));
+    assert!([&mut blur, &mut with_cpu].map(|blur| blur.harness.push_event(gst::event::Eos::new())) == [true; 2]);
     for seed in 0..8 {
         assert!(plane(&blur.harness.pull().unwrap()) == plane(&with_cpu.harness.pull().unwrap()), "frame {seed}");
     }

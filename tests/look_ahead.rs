@@ -254,7 +254,7 @@ fn ordinary_memory_waits_itself() {
             0 => pool.acquire_buffer(None).unwrap(),
             _ => gst::Buffer::with_size(info.size()).unwrap(),
         };
-        input.make_mut().memset(.., 0x20);
+        input.make_mut().memset(.., 0x20).unwrap();
         addresses.push(input.map_readable().unwrap().as_ptr() as usize);
         blur.try_push(if frame < 30 { with_roi(input, "face", (100, 100, 80, 80)) } else { input }).unwrap();
     }

@@ -49,7 +49,7 @@ struct Sequence {
     hold: u64,
     covers_lost: bool,
     look_ahead: usize,
-    /// The time and the detections; `None` drains.
+    /// The time and the detections, of which those with a confidence are weak; `None` drains.
     frames: Vec<Option<(u64, Vec<Detection>)>>,
 }
 
@@ -69,6 +69,7 @@ fn sequence(seed: u64) -> Sequence {
     let [width, height] = [f64::from(size.0), f64::from(size.1)];
     let has_labels = random.is(0.5);
     let has_ids = random.is(0.3);
+    let has_weak = random.is(0.3);
     let objects = 1 + random.below(5);
     let mut objects: Vec<Object> = (0..objects)
         .map(|i| Object {
@@ -118,6 +119,9 @@ fn sequence(seed: u64) -> Sequence {
                 has_ids.then_some(random.below(9)),
             ));
         }
+        if has_weak {
+            found.iter_mut().for_each(|one| one.confidence = random.is(0.4).then_some(0.2));
+        }
         frames.push(Some((time, found)));
         if random.is(0.005) {
             frames.push(None);
@@ -129,8 +133,13 @@ fn sequence(seed: u64) -> Sequence {
 }
 
 fn detection([x, y]: [f64; 2], [width, height]: [f64; 2], label: Option<&str>, tracking_id: Option<u64>) -> Detection {
-    let area = Area::from_corner(x.round(), y.round(), width.round().max(1.0), height.round().max(1.0));
+    // Of whole numbers some would be exactly at a threshold, where the order of a sum decides.
+    let area = Area::from_corner(x, y, width.max(1.0), height.max(1.0));
     Detection { label: label.map(str::to_owned), confidence: None, area, certain: Some(area), tracking_id }
+}
+
+fn is_weak(detection: &Detection) -> bool {
+    detection.confidence.is_some()
 }
 
 impl Sequence {
@@ -147,13 +156,17 @@ impl Sequence {
                 json.push_str("null");
                 continue;
             };
-            let found = found.iter().map(|detection| {
-                let Area { left, top, right, bottom } = detection.area;
-                let label = detection.label.as_ref().map_or("null".to_owned(), |label| format!("\"{label}\""));
-                let id = detection.tracking_id.map_or("null".to_owned(), |id| id.to_string());
-                format!("[[{left},{top},{right},{bottom}],{label},{id}]")
-            });
-            write!(json, "[{time},[{}]]", found.collect::<Vec<_>>().join(",")).unwrap();
+            let list = |is_listed: fn(&Detection) -> bool| {
+                let found = found.iter().filter(|detection| is_listed(detection)).map(|detection| {
+                    let Area { left, top, right, bottom } = detection.area;
+                    let label = detection.label.as_ref().map_or("null".to_owned(), |label| format!("\"{label}\""));
+                    let id = detection.tracking_id.map_or("null".to_owned(), |id| id.to_string());
+                    format!("[[{left},{top},{right},{bottom}],{label},{id}]")
+                });
+                found.collect::<Vec<_>>().join(",")
+            };
+            let [certain, weak] = [list(|one| !is_weak(one)), list(is_weak)];
+            write!(json, "[{time},[{certain}],[{weak}]]").unwrap();
         }
         json + "]}"
     }
@@ -173,7 +186,10 @@ impl Sequence {
         for frame in self.frames.iter().chain([&None]) {
             match frame {
                 Some((time, found)) => {
-                    tracks.enter(*time, self.size, holding, found.iter());
+                    // The reference has the weak ones last.
+                    let certain = found.iter().filter(|one| !is_weak(one)).map(|one| (one, false));
+                    let weak = found.iter().filter(|one| is_weak(one)).map(|one| (one, true));
+                    tracks.enter(*time, self.size, holding, certain.chain(weak));
                     waiting.push_back(*time);
                     if waiting.len() > self.look_ahead {
                         decide(&mut tracks, waiting.pop_front().unwrap());
@@ -198,7 +214,8 @@ fn each_detection_is_covered_in_its_own_frame() {
         let found = sequence.frames.iter().flatten();
         for ((time, found), (decided, is_whole, boxes)) in found.zip(sequence.decide()) {
             assert_eq!(*time, decided);
-            for Area { left, top, right, bottom } in found.iter().map(|detection| detection.area) {
+            let certain = found.iter().filter(|detection| !is_weak(detection));
+            for Area { left, top, right, bottom } in certain.map(|detection| detection.area) {
                 let is_inside =
                     |edges: &[f64]| edges[0] <= left && edges[1] <= top && edges[2] >= right && edges[3] >= bottom;
                 assert!(is_whole || boxes.chunks(4).any(is_inside), "sequence {seed} at {time}");

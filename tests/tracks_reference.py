@@ -16,7 +16,8 @@ Matching, when a frame enters, the best pair first; a detection and a track take
     first. (A part of a face is within the face.)
  3. the same label, sides within MAX_RATIO, the track's last detection no more than RECENT ago, and centres (new, predicted)
     no farther apart than min(MAX_STEPS, 1/2 + SPEED * seconds since) times the geometric mean of the sides; nearest first.
-What is left starts a track. "The same label" includes that both have none. A pair of rule 3 is doubtful if the track was
+A weak detection, one whose confidence is below `min-confidence`, continues a track by rules 1 and 2 if no other detection does.
+What is left starts a track, unless it is weak. "The same label" includes that both have none. A pair of rule 3 is doubtful if the track was
 seen for RECENT or longer: then a copy of the track as it was before stays, and is held like a lost one. Else a false
 detection beside an object would end its hold.
 
@@ -155,9 +156,9 @@ class Tracks:
         self.size, self.hold, self.look_ahead, self.on_lost = (width, height), hold, look_ahead, on_lost
         self.tracks, self.waiting, self.last_entered, self.last_decided = [], [], None, None
 
-    def push(self, time, detections):
+    def push(self, time, detections, weak=()):
         """A frame and its detections (box, label, tracking id). Returns [(time, boxes, or None for the whole frame)]."""
-        self.match(time, detections)
+        self.match(time, list(detections), list(weak))
         self.waiting.append(time)
         return [self.decide()] if len(self.waiting) > self.look_ahead else []
 
@@ -183,15 +184,15 @@ class Tracks:
         steps = distance(predicted, new) / math.sqrt(side(last) * side(new))
         return (2, steps) if ago <= RECENT and steps <= min(MAX_STEPS, 0.5 + SPEED * ago / 1e9) else None
 
-    def match(self, time, detections):
-        pairs = []
+    def match(self, time, detections, weak):
+        pairs, certain, detections = [], len(detections), detections + weak
         for i, track in enumerate(self.tracks):
             last = track.seen[-1].time
             if time - last < track.limit(self.hold) or last == self.last_entered or self.covers_all(track, time):
                 fits = ((self.pair(track, time, detection), j) for j, detection in enumerate(detections))
-                pairs += [(fit, i, j) for fit, j in fits if fit]
+                pairs += [((j >= certain, *fit), i, j) for fit, j in fits if fit and (j < certain or fit[0] < 2)]
         used, found, copies = set(), set(), []
-        for (rule, _), i, j in sorted(pairs):
+        for (_, rule, _), i, j in sorted(pairs):
             if i not in used and j not in found:
                 used.add(i), found.add(j)
                 track, (box, _, tracking_id) = self.tracks[i], detections[j]
@@ -199,7 +200,7 @@ class Tracks:
                     copies.append(track.doubtful_copy(time))
                 track.add(time, box)
                 track.tracking_id = tracking_id if tracking_id is not None else track.tracking_id
-        self.tracks += copies + [Track(*d, time) for j, d in enumerate(detections) if j not in found]
+        self.tracks += copies + [Track(*d, time) for j, d in enumerate(detections[:certain]) if j not in found]
         self.replace()
         self.last_entered = time
 
@@ -268,8 +269,8 @@ def check():
 
 
 def decide_lines(lines):
-    """Each line is a sequence as JSON: width, height, hold, look_ahead, on_lost, and frames, each with its time and its
-    detections (box, label, tracking id); a frame that is null drains. Prints a line for each frame that is decided: its time,
+    """Each line is a sequence as JSON: width, height, hold, look_ahead, on_lost, and frames, each with its time, its
+    detections (box, label, tracking id) and its weak ones; a frame that is null drains. Prints a line for each frame that is decided: its time,
     whether the whole frame is covered, and the edges of the boxes; and an empty line after each sequence.
     """
     for sequence in map(json.loads, lines):

@@ -227,7 +227,7 @@ pub fn print_tracks() {
                 let mut tracks = Tracks::default();
                 let took = time(|| {
                     for (i, found) in (0..).zip(&frames) {
-                        tracks.enter(i * 33_333_333, (1920, 1080), holding, found.iter());
+                        tracks.enter(i * 33_333_333, (1920, 1080), holding, found.iter().map(|one| (one, false)));
                         if i >= look_ahead {
                             std::hint::black_box(tracks.decide((1920, 1080), holding));
                         }

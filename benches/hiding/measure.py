@@ -195,11 +195,8 @@ class Rule:
         self.expand = expand
         tracks, decided = self.module.Tracks(*size, hold=3000 * MS, **self.settings), []
         for time, _, sure, weak in frames:
-            detections = [(box, "face", None) for box in sure]
-            if getattr(self.module, "TAKES_WEAK", False):
-                decided += tracks.push(time, detections, [(box, "face", None) for box in weak])
-            else:
-                decided += tracks.push(time, detections)
+            sure, weak = ([(box, "face", None) for box in boxes] for boxes in (sure, weak))
+            decided += tracks.push(time, sure, weak)
         decided += tracks.drain()
         assert [time for time, _ in decided] == [time for time, *_ in frames]
         return [[(0, 0, *size)] if boxes is None else boxes for _, boxes in decided]
@@ -377,9 +374,9 @@ def match_by(boxes, is_iou=False):
 def no_doubtful_copy(module):
     match = module.Tracks.match
 
-    def without(tracks, time, detections):
+    def without(tracks, time, detections, weak):
         before = {id(track) for track in tracks.tracks}
-        match(tracks, time, detections)
+        match(tracks, time, detections, weak)
         # A copy is new in the list and was not seen in this frame.
         tracks.tracks = [track for track in tracks.tracks if id(track) in before or track.seen[-1].time == time]
     module.Tracks.match = without
@@ -389,28 +386,39 @@ def no_outside(module):
     module.Tracks.is_outside = lambda tracks, box: False
 
 
-def with_weak(module):
-    """A detection below MIN_CONFIDENCE continues a track by rule 1 or 2, and starts none."""
-    module.TAKES_WEAK = True
+def no_weak(module):
+    match = module.Tracks.match
+    module.Tracks.match = lambda tracks, time, detections, weak: match(tracks, time, detections, [])
 
-    def push(tracks, time, detections, weak):
-        previous = tracks.last_entered
-        tracks.match(time, detections)
-        pairs = []
-        for i, track in enumerate(tracks.tracks):
-            last = track.seen[-1].time
-            is_held = time - last < track.limit(tracks.hold) or last == previous
-            if last < time and is_held and track.replaced_at is None:
-                fits = ((tracks.pair(track, time, detection), j) for j, detection in enumerate(weak))
-                pairs += [(fit, i, j) for fit, j in fits if fit and fit[0] < 2]
-        used, found = set(), set()
-        for _, i, j in sorted(pairs):
-            if i not in used and j not in found:
-                used.add(i), found.add(j)
-                tracks.tracks[i].add(time, weak[j][0])
-        tracks.waiting.append(time)
-        return [tracks.decide()] if len(tracks.waiting) > tracks.look_ahead else []
-    module.Tracks.push = push
+
+# Changes that hide more and cover more, which expand does too.
+
+def slow_parts(module):
+    """The full box of a detection that is clearly smaller fades within 3 s: only a part was found."""
+    carry = module.carry
+
+    def slower(full, velocity, dt, box):
+        fast, is_part = module.FULL, module.side(box) * module.PARTIAL < module.side(full)
+        module.FULL = 3000 * MS if is_part else fast
+        try:
+            return carry(full, velocity, dt, box)
+        finally:
+            module.FULL = fast
+    module.carry = slower
+
+
+def growth(sides_a_second):
+    """A cover without a detection grows with time, for half a second, instead of with the predicted distance."""
+    def change(module):
+        module.SPREAD = 0.0
+        cover_from = module.Track.cover_from
+
+        def grown(track, at, time, backwards=False):
+            box, predicted = cover_from(track, at, time, backwards)
+            m = sides_a_second * module.side(at.box) * min(abs(time - at.time), 500 * MS) / 1e9
+            return (box[0] - m, box[1] - m, box[2] + m, box[3] + m), predicted
+        module.Track.cover_from = grown
+    return change
 
 
 HUGE = 10**15
@@ -442,7 +450,10 @@ ABLATION = [
     ("without a cover before the first", no_cover_before_first),
     ("bridge on a line, without hull", no_bridge),
     ("held also outside the picture", no_outside),
-    ("with boxes of low confidence", with_weak),
+    ("without boxes of low confidence", no_weak),
+    ("parts fade within 3 s", slow_parts),
+    ("a cover grows by 0.5 sides a second", growth(0.5)),
+    ("a cover grows by 1 side a second", growth(1.0)),
 ]
 
 

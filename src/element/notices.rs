@@ -51,7 +51,8 @@ pub struct Notices {
     waited: u64,
     /// Whether there was a meta of a detector.
     has_detector: bool,
-    /// Whether a zone was active, or a whole frame covered.
+    /// Whether a frame was covered; whether a zone was active in one, or one was covered as a whole.
+    has_covered: bool,
     has_active_zone: bool,
     tally: DetectionTally,
 }
@@ -150,7 +151,7 @@ impl Notices {
             return Vec::new();
         }
         let (has_frames, has_detections) = (self.frames > 0, self.tally.detections > 0);
-        let is_idle = has_zones(settings) && !self.has_active_zone;
+        let is_idle = has_zones(settings) && self.has_covered && !self.has_active_zone;
         let texts = [
             self.no_regions(settings, has_frames, "up to the end of the stream"),
             self.none_counts(settings, has_detections, size),
@@ -238,6 +239,7 @@ impl Notices {
     /// What to warn of where a blur does not change what it covers.
     pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover) -> Vec<String> {
         let is_zone = |region: &FrameRegion| region.origin == Origin::Zone;
+        self.has_covered = true;
         self.has_active_zone |= cover.extent == Extent::Frame || cover.regions.iter().any(is_zone);
         let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
         let left_out = cover.unchanged.without(selected);

@@ -90,8 +90,9 @@ impl RegionTracker {
         let EnteredFrame { size, found, .. } = frame;
         self.detectors.note(found.looked);
         let time = self.clock.advance(time, settings.hold_time);
-        let covered = found.detections.iter().filter(|detection| settings.covers(detection));
-        self.tracks.enter(time, *size, settings.holding(), covered);
+        let selected = found.detections.iter().filter(|detection| settings.selects(detection));
+        let detections = selected.map(|detection| (detection, !settings.covers(detection)));
+        self.tracks.enter(time, *size, settings.holding(), detections);
     }
 
     /// Decides about the oldest frame that has entered and is not decided, by the settings with which it entered.
@@ -211,7 +212,7 @@ mod tests {
         let cat = Detection { label: Some("cat".to_owned()), ..face(300.0, 1.0) };
         let expanded = Rect::new(90, 80, 70, 140).unwrap();
         assert_eq!(rects(0, &[face(100.0, 0.9), cat, face(400.0, 0.4)]), [expanded]);
-        assert_eq!(rects(1, &[face(300.0, 0.4)]), [expanded], "what is not certain is not found");
+        assert_eq!(rects(1, &[face(300.0, 0.4)]), [expanded], "what is not certain starts no track");
         assert_eq!(rects(7, &[]), [expanded]);
         assert_eq!(rects(8, &[]), [], "seen once, it is held for 300 ms");
         assert_eq!(rects(9, &[face(-100.0, 0.9)]), [], "outside of the frame");

@@ -189,18 +189,22 @@ impl Default for RegionSettings {
 }
 
 impl RegionSettings {
-    /// Whether a detection is covered with region-mode=inside: its label is selected, and its confidence is not below
-    /// `min-confidence`. An unknown label counts as selected and an unknown confidence as certain.
+    /// Whether a detection has a selected label; an unknown one counts as selected.
+    pub fn selects(&self, detection: &Detection) -> bool {
+        self.labels.select(detection.label.as_deref())
+    }
+
+    /// Whether a detection is covered with region-mode=inside: it is selected, and its confidence is not below
+    /// `min-confidence`. An unknown confidence counts as certain.
     pub fn covers(&self, detection: &Detection) -> bool {
-        self.is_certain(detection, 1.0) && self.labels.select(detection.label.as_deref())
+        self.is_certain(detection, 1.0) && self.selects(detection)
     }
 
     /// Whether a detection is shown with region-mode=outside. There it is the other way round: what is unknown is not shown, nor
     /// is a doubtful box.
     pub fn shows(&self, detection: &Detection) -> bool {
         let is_known = detection.label.is_some() || self.labels.is_empty();
-        let is_selected = is_known && self.labels.select(detection.label.as_deref());
-        detection.certain.is_some() && is_selected && self.is_certain(detection, 0.0)
+        detection.certain.is_some() && is_known && self.selects(detection) && self.is_certain(detection, 0.0)
     }
 
     /// Whether a detection counts in `region-mode`.
@@ -368,7 +372,10 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecDouble::builder("min-confidence")
             .nick("Minimum confidence")
-            .blurb("Detections with a confidence below it do not count; those without a confidence do, except with region-mode=outside")
+            .blurb(
+                "Detections with a confidence below it do not count, but keep an object covered that was found before at their \
+                    place; those without a confidence count, except with region-mode=outside",
+            )
             .minimum(0.0)
             .maximum(1.0)
             .default_value(0.0)

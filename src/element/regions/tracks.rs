@@ -140,44 +140,51 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Adds the next frame, of `size` (width, height), and its detections. `time` is in nanoseconds and does not go back.
+    /// Adds the next frame, of `size` (width, height), and its detections, each with whether it is weak: then it may only
+    /// continue a track. `time` is in nanoseconds and does not go back.
     pub fn enter<'a>(
         &mut self,
         time: u64,
         size: (u32, u32),
         holding: Holding,
-        detections: impl Iterator<Item = &'a Detection>,
+        detections: impl Iterator<Item = (&'a Detection, bool)>,
     ) {
         let now = Moment { frame: self.frames, time };
         self.frames += 1;
         self.waiting.push_back(now);
         // A box of no size says that nothing was found.
-        let found = detections.filter(|detection| !detection.area.is_empty());
-        let found: Vec<(&Detection, Edges)> = found.map(|one| (one, numbers(one.area, size))).collect();
-        let mut pairs: Vec<(Fit, usize, usize)> = Vec::new();
+        let found = detections.filter(|(detection, _)| !detection.area.is_empty());
+        let found: Vec<(&Detection, Edges, bool)> =
+            found.map(|(one, is_weak)| (one, numbers(one.area, size), is_weak)).collect();
+        let mut pairs: Vec<(bool, Fit, usize, usize)> = Vec::new();
         for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
             let nearby = Nearby::new(track, now);
-            pairs.extend(found.iter().enumerate().filter_map(|(j, new)| Some((nearby.fit(new.0, &new.1)?, i, j))));
+            for (j, (detection, edges, is_weak)) in found.iter().enumerate() {
+                let fit = nearby.fit(detection, edges).filter(|(rule, _)| !is_weak || *rule < BY_DISTANCE);
+                pairs.extend(fit.map(|fit| (*is_weak, fit, i, j)));
+            }
         }
-        pairs.sort_by(|((rule, miss), i, j), ((other_rule, other_miss), k, l)| {
-            rule.cmp(other_rule).then(miss.total_cmp(other_miss)).then((i, j).cmp(&(k, l)))
+        pairs.sort_by(|(is_weak, (rule, miss), i, j), (other_is_weak, (other_rule, other_miss), k, l)| {
+            let by_rule = (is_weak, rule).cmp(&(other_is_weak, other_rule));
+            by_rule.then(miss.total_cmp(other_miss)).then((i, j).cmp(&(k, l)))
         });
         let mut is_used = vec![false; self.tracks.len()];
         let mut is_found = vec![false; found.len()];
         let mut copies = Vec::new();
-        for ((rule, _), i, j) in pairs {
+        for (_, (rule, _), i, j) in pairs {
             if is_used[i] || is_found[j] {
                 continue;
             }
             (is_used[i], is_found[j]) = (true, true);
-            let (track, (detection, edges)) = (&mut self.tracks[i], &found[j]);
+            let (track, (detection, edges, _)) = (&mut self.tracks[i], &found[j]);
             if rule == BY_DISTANCE && track.seen_for() >= RECENT {
                 copies.push(Track { tracking_id: None, is_trusted: true, replaced_at: Some(time), ..track.clone() });
             }
             track.add(now, detection, *edges);
         }
         self.tracks.append(&mut copies);
-        for (detection, edges) in found.iter().zip(is_found).filter(|(_, is_found)| !is_found).map(|(new, _)| new) {
+        let is_new = found.iter().zip(is_found).filter(|((_, _, is_weak), is_found)| !is_weak && !is_found);
+        for ((detection, edges, _), _) in is_new {
             self.number = self.number.saturating_add(1);
             self.tracks.push(Track::new(self.number, now, detection, *edges));
         }
@@ -324,8 +331,8 @@ impl Track {
         let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, edges);
         let previous = last.velocity;
         self.seen.push(Seen { at, edges, object: detection.area, velocity: previous, full });
-        let recent = self.seen.iter().rev().take_while(|one| at.time - one.at.time <= RECENT);
-        let velocity = slope(recent, self.last(), previous);
+        let recent = self.seen.partition_point(|one| at.time - one.at.time > RECENT);
+        let velocity = slope(self.seen[recent..].iter(), self.last(), previous);
         self.seen.last_mut().expect("it was just added").velocity = velocity;
         self.tracking_id = detection.tracking_id.or(self.tracking_id);
     }
@@ -484,7 +491,7 @@ fn intersection(one: &Edges, other: &Edges) -> f64 {
 fn distance(one: &Edges, other: &Edges) -> f64 {
     let across = one[0] + one[2] - other[0] - other[2];
     let down = one[1] + one[3] - other[1] - other[3];
-    (across * across + down * down).sqrt() / 2.0
+    across.hypot(down) / 2.0
 }
 
 fn is_similar(one: &Edges, other: &Edges, factor: f64) -> bool {
@@ -548,8 +555,12 @@ mod tests {
         Detection { label: Some("face".to_owned()), confidence: None, area, certain: Some(area), tracking_id }
     }
 
+    fn certain(detection: &Detection) -> (&Detection, bool) {
+        (detection, false)
+    }
+
     fn push(tracks: &mut Tracks, frame: u64, holding: Holding, found: &[Detection]) -> Decided {
-        tracks.enter(frame * FRAME, SIZE, holding, found.iter());
+        tracks.enter(frame * FRAME, SIZE, holding, found.iter().map(certain));
         tracks.decide(SIZE, holding)
     }
 
@@ -643,13 +654,29 @@ mod tests {
     }
 
     #[test]
+    fn a_weak_detection_continues_a_track_and_starts_none() {
+        let mut tracks = seen(30, &face(100.0));
+        let weak = [face(110.0), face(180.0), face(700.0)];
+        for frame in 30..200 {
+            tracks.enter(frame * FRAME, SIZE, HOLD, weak.iter().map(|one| (one, true)));
+            let decided = tracks.decide(SIZE, HOLD);
+            assert_eq!(decided.objects.len(), 1, "{frame}");
+            assert!(decided.objects[0].evidence == Evidence::Found && is_covered(&decided, face(110.0).area), "{frame}");
+        }
+        // A certain one is preferred, although it fits worse.
+        let both = [(&weak[0], true), (&face(150.0), false)];
+        tracks.enter(200 * FRAME, SIZE, HOLD, both.into_iter());
+        assert_eq!(tracks.decide(SIZE, HOLD).objects[0].object, face(150.0).area);
+    }
+
+    #[test]
     fn with_look_ahead_an_object_is_covered_before_its_first_detection_and_over_gaps() {
         let mut tracks = Tracks::default();
         let mut decided = Vec::new();
         for frame in 0..80 {
             // It is trusted after a second.
             let found: &[Detection] = if (10..35).contains(&frame) || frame >= 48 { &[face(100.0)] } else { &[] };
-            tracks.enter(frame * FRAME, SIZE, HOLD, found.iter());
+            tracks.enter(frame * FRAME, SIZE, HOLD, found.iter().map(certain));
             if frame >= 15 {
                 decided.push(tracks.decide(SIZE, HOLD));
             }
@@ -695,7 +722,7 @@ mod tests {
             };
             for frame in 0..1000 {
                 // Without time nothing ends.
-                tracks.enter(0, SIZE, HOLD, [unlabelled(frame)].iter());
+                tracks.enter(0, SIZE, HOLD, [unlabelled(frame)].iter().map(certain));
                 if frame >= look_ahead {
                     decided.push(tracks.decide(SIZE, HOLD));
                 }
@@ -714,7 +741,7 @@ mod tests {
     fn a_steady_object_without_time_is_bounded() {
         let mut tracks = Tracks::default();
         for _ in 0..2000 {
-            tracks.enter(0, SIZE, HOLD, [face(100.0)].iter());
+            tracks.enter(0, SIZE, HOLD, [face(100.0)].iter().map(certain));
             tracks.decide(SIZE, HOLD);
         }
         assert!(tracks.tracks.len() == 1 && tracks.tracks[0].seen.len() <= MAX_RECENT + 1);
