@@ -130,8 +130,8 @@ const CELLS: f64 = 6.0;
 
 /// What is wrong with `rect`; `None` if it is covered.
 ///
-/// A fill is black, every pixel of it. Of a blur or mosaic, each block in which the original has detail must differ from
-/// it, and the whole must be as coarse as the cover is: see [`sharp_steps`].
+/// A fill is black, every pixel of it. Of a blur or mosaic, each block must differ from the original where that has
+/// detail, and the whole must be as coarse as the cover is: see [`sharp_steps`].
 fn uncovered(raw: &Pixels, covered: &Pixels, rect: Rect, cover: Cover) -> Option<String> {
     if (raw.width, raw.height) != (covered.width, covered.height) {
         return Some("the frames differ in size".into());
@@ -162,16 +162,16 @@ fn uncovered(raw: &Pixels, covered: &Pixels, rect: Rect, cover: Cover) -> Option
     (sharp > share).then(|| format!("{:.0} % of the steps from pixel to pixel are too sharp", sharp * 100.0))
 }
 
-/// Whether a block has no detail, or at least a quarter of its pixels differ from the original. The others may have the
+/// Whether at least a quarter of a block's pixels differ from the original, or the others have no detail: they may have the
 /// colour of the cover by chance.
 fn is_changed(raw: &Pixels, covered: &Pixels, [left, top]: [usize; 2], [right, bottom]: [usize; 2]) -> bool {
     let block = || (top..bottom).flat_map(move |y| (left..right).map(move |x| (x, y)));
-    let changed = block().filter(|(x, y)| raw.pixel(*x, *y) != covered.pixel(*x, *y)).count();
+    let unchanged = || block().filter(|(x, y)| raw.pixel(*x, *y) == covered.pixel(*x, *y));
     let range = |channel| {
-        let values = || block().map(|(x, y)| raw.pixel(x, y)[channel]);
+        let values = || unchanged().map(|(x, y)| raw.pixel(x, y)[channel]);
         values().max().unwrap_or(0) - values().min().unwrap_or(0)
     };
-    changed * 4 >= block().count() || (0..3).all(|channel| range(channel) < DETAIL)
+    unchanged().count() * 4 <= block().count() * 3 || (0..3).all(|channel| range(channel) < DETAIL)
 }
 
 /// The share of pixels that differ from their right neighbour by more than `step` in a channel.
