@@ -27,6 +27,7 @@ fn main() {
     };
     let trials = vec![
         test("decoded_frames_match_the_cpu", decodes, decoded),
+        test("frames_that_wait_match_the_cpu", decodes, look_ahead),
         test("decoder_and_blur_share_one_context", decodes, shared_context),
         test("tee_feeds_host_and_cuda_memory", decodes, tee),
         test("seeking_and_stopping_mid_stream_is_no_cuda_error", decodes, seeks),
@@ -92,6 +93,36 @@ fn decoded() {
         total += frames;
     }
     println!("{total} frames under {}", gst::version_string());
+}
+
+/// A decoder's frames wait, and more of them than it has surfaces: against the CPU's cover.
+fn look_ahead() {
+    let zone = "region-mode=inside sigma=9 zones=<[zone,x=0.2,y=0.1,width=0.5,height=0.6]>";
+    for file in files() {
+        let source = source(&file);
+        let sink = "appsink name=sink sync=false max-buffers=2";
+        let waiting = format!("cudagaussblur name=blur look-ahead=60 {zone}");
+        let on_host = format!("{source} ! {CUDA} ! cudadownload ! video/x-raw ! cudagaussblur backend=cpu {zone} ! {sink}");
+        for (line, on_device) in [
+            (format!("{source} ! {CUDA} ! {waiting} ! {CUDA} ! cudadownload ! video/x-raw ! {sink}"), true),
+            (format!("{source} ! {CUDA} ! cudadownload ! video/x-raw ! {waiting} ! {sink}"), false),
+        ] {
+            let [waiting, on_host] = [&line, &on_host].map(|line| pipeline(line));
+            let (mut frames, mut cpu) = (0, pictures(&on_host));
+            for picture in pictures(&waiting) {
+                assert!(Some(picture) == cpu.next(), "{line}: frame {frames} differs");
+                frames += 1;
+            }
+            assert!(cpu.next().is_none() && frames > 60, "{line}: {frames} frames");
+            [&waiting, &on_host].into_iter().for_each(no_errors);
+            let resident = stat(&waiting, "frames-on-device");
+            assert_eq!(resident, if on_device { frames } else { 0 }, "{line}");
+            println!("{frames} frames, {} of them copied as they entered", stat(&waiting, "frames-copied"));
+            for pipeline in [&waiting, &on_host] {
+                pipeline.set_state(gst::State::Null).unwrap();
+            }
+        }
+    }
 }
 
 /// The address of the GstCudaContext object that an element shares.
