@@ -102,7 +102,8 @@ fn look_ahead() {
         let source = source(&file);
         let sink = "appsink name=sink sync=false max-buffers=2";
         let waiting = format!("cudagaussblur name=blur look-ahead=60 {zone}");
-        let on_host = format!("{source} ! {CUDA} ! cudadownload ! video/x-raw ! cudagaussblur backend=cpu {zone} ! {sink}");
+        let on_host =
+            format!("{source} ! {CUDA} ! cudadownload ! video/x-raw ! cudagaussblur backend=cpu {zone} ! {sink}");
         for (line, on_device) in [
             (format!("{source} ! {CUDA} ! {waiting} ! {CUDA} ! cudadownload ! video/x-raw ! {sink}"), true),
             (format!("{source} ! {CUDA} ! cudadownload ! video/x-raw ! {waiting} ! {sink}"), false),

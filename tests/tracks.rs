@@ -5,8 +5,6 @@
 mod python;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::process::Stdio;
 
 use gstcudagaussblur::element::regions::detection::Detection;
 use gstcudagaussblur::element::regions::tracks::{Holding, Tracks};
@@ -230,15 +228,11 @@ fn each_detection_is_covered_in_its_own_frame() {
 fn tracks_are_those_of_the_reference() {
     let sequences: Vec<Sequence> = (0..SEQUENCES).map(sequence).collect();
     let lines: Vec<String> = sequences.iter().map(Sequence::to_json).collect();
+    let file = std::env::temp_dir().join(format!("cudagaussblur-tracks-{}", std::process::id()));
+    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
     let mut python = python::with("json");
-    python.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tracks_reference.py"), "--lines"]);
-    let mut child = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || stdin.write_all((lines.join("\n") + "\n").as_bytes()).unwrap());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = python::output(python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tracks_reference.py")).arg(&file));
+    std::fs::remove_file(file).unwrap();
     let expected: Vec<&str> = text.split_terminator("\n\n").collect();
     assert_eq!(expected.len(), sequences.len());
     let (mut boxes, mut whole) = (0, 0);

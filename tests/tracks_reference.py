@@ -284,4 +284,8 @@ def decide_lines(lines):
 
 
 if __name__ == "__main__":
-    decide_lines(sys.stdin) if "--lines" in sys.argv else check()
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], encoding="utf-8") as sequences:
+            decide_lines(sequences)
+    else:
+        check()

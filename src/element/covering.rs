@@ -28,6 +28,7 @@ use crate::filter::frame::Side;
 use crate::filter::plan::Options;
 
 /// Where an output buffer comes from.
+#[derive(Clone, Copy)]
 pub enum BufferSource<'a> {
     /// The output pool.
     Output,

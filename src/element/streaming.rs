@@ -46,7 +46,11 @@ pub fn set_caps(
     };
     gst::debug!(CAT, obj = element, "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
     if state.settings().regions.look_ahead > 0 && format.duration(1).is_none() {
-        gst::warning!(CAT, obj = element, "the latency of look-ahead is not known: the caps have no frame rate: {incaps}");
+        gst::warning!(
+            CAT,
+            obj = element,
+            "the latency of look-ahead is not known: the caps have no frame rate: {incaps}"
+        );
     }
     let update = |stream: &mut Stream| {
         // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.

@@ -511,10 +511,12 @@ impl<'a> Life<'a> {
         self.has_detector |= !matches!(demand, Demand::Blur) && moment.has_boxes();
         self.judge.note(&settings, &caps, frame, size);
         let Messages { errors, is_late, .. } = self.messages();
-        if is_late && self.may_fail() && errors.len() == 1 {
-            // The frames before it failed, and the base class dropped this one.
-            self.forget();
-            (self.is_over, self.has_failed) = (true, true);
+        if is_late && errors.len() == 1 {
+            self.collect()?;
+        }
+        if is_late && (self.may_fail() || self.next_may_fail()) && errors.len() == 1 {
+            // A frame before it failed in a drain, and the base class dropped this one.
+            self.fail_in_drain();
             return Ok(());
         }
         let is_frame = settings.text("region-mode") == "frame";
@@ -608,8 +610,9 @@ impl<'a> Life<'a> {
             );
             is_bad || matches!(pending.fate, Fate::Error)
         };
-        frames.next().is_some_and(|first| may_fail(first))
-            || frames.last().is_some_and(|last| matches!(last.fate, Fate::Blur) && may_fail(last))
+        let is_dropped = |pending: &Pending| matches!(pending.fate, Fate::Drop);
+        frames.clone().find(|pending| !is_dropped(pending)).is_some_and(|first| may_fail(first))
+            || frames.next_back().is_some_and(|last| matches!(last.fate, Fate::Blur) && may_fail(last))
     }
 
     /// All frames must have been pushed, because an event followed them; or one error says that a frame failed.

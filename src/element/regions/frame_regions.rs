@@ -233,7 +233,7 @@ mod tests {
         let mut tracker = RegionTracker::default();
         decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]);
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
-        let regions = regions(decide(&mut tracker, &settings, 1, &[jaw.clone()]));
+        let regions = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
         assert_eq!(regions.len(), 1);
         assert_eq!(regions[0].region.object, jaw.area);
         // The upper edge was at 100, and 1/26 of its distance has faded; the lower one grows by 4.

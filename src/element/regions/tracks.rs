@@ -661,7 +661,10 @@ mod tests {
             tracks.enter(frame * FRAME, SIZE, HOLD, weak.iter().map(|one| (one, true)));
             let decided = tracks.decide(SIZE, HOLD);
             assert_eq!(decided.objects.len(), 1, "{frame}");
-            assert!(decided.objects[0].evidence == Evidence::Found && is_covered(&decided, face(110.0).area), "{frame}");
+            assert!(
+                decided.objects[0].evidence == Evidence::Found && is_covered(&decided, face(110.0).area),
+                "{frame}"
+            );
         }
         // A certain one is preferred, although it fits worse.
         let both = [(&weak[0], true), (&face(150.0), false)];
