@@ -192,6 +192,28 @@ fn an_object_is_covered_before_it_is_found_and_between() {
     assert_eq!(counts.map(|name| stat(&blur, name)), [5, 3, 3, 0, 0]);
 }
 
+/// Frames in another region-mode are followed too: the object is where it was found in one of them.
+#[test]
+fn frames_in_another_mode_end_no_hold() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 3);
+    let expected = blurred(&picture, 3.0);
+    for mode in ["frame", "outside"] {
+        for (properties, found_in) in [("look-ahead=0", 0), ("look-ahead=0", 1), ("look-ahead=2", 1)] {
+            let mut blur = covering(&format!("sigma=3 expand=0 on-missing=pass {properties}"), true, &info);
+            for frame in 0..3 {
+                blur.element.set_property_from_str("region-mode", if frame == 1 { mode } else { "inside" });
+                let input = buffer(&info, &picture);
+                let input = if frame == found_in { with_roi(input, "face", (20, 20, 8, 8)) } else { input };
+                blur.try_push(input).unwrap();
+            }
+            blur.harness.push_event(gst::event::Eos::new());
+            let last = std::iter::from_fn(|| blur.harness.try_pull()).nth(2).unwrap();
+            check(&info, &last, &picture, &expected, &[rect(20, 20, 8, 8)], true);
+        }
+    }
+}
+
 #[test]
 fn properties_are_those_of_the_frame_that_entered() {
     let info = info(VideoFormat::Gray8, SIZE);
