@@ -330,6 +330,30 @@ fn buffers_of_a_limited_pool_are_copied_as_they_enter() {
     pool.set_active(false).unwrap();
 }
 
+/// A frame that cannot be read ends streaming when it leaves, after those before it.
+#[test]
+fn a_frame_that_fails_takes_none_before_it_along() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let pool = gst::BufferPool::new();
+    let mut config = pool.config();
+    config.set_params(None, 16, 0, 2);
+    pool.set_config(config).unwrap();
+    pool.set_active(true).unwrap();
+    for is_scarce in [true, false] {
+        let mut blur = covering("look-ahead=5 zones=<[zone,x=0.1,y=0.1,width=0.5,height=0.5]>", true, &info);
+        let out = record(&blur);
+        (0..2).for_each(|_| push(&mut blur, &info));
+        let short = if is_scarce { pool.acquire_buffer(None).unwrap() } else { gst::Buffer::with_size(16).unwrap() };
+        blur.try_push(short).unwrap();
+        push(&mut blur, &info);
+        assert_eq!(blur.messages(gst::MessageType::Error).len(), 0);
+        blur.harness.push_event(gst::event::Eos::new());
+        assert_eq!(take(&out), [frames(0..2), vec![event("eos")]].concat(), "nothing follows it");
+        assert_eq!(blur.messages(gst::MessageType::Error).len(), 1);
+    }
+    pool.set_active(false).unwrap();
+}
+
 /// A buffer with the strides of the caps, with the bytes of a picture.
 fn filled(info: &VideoInfo, picture: &Picture, buffer: gst::Buffer) -> gst::Buffer {
     let source = common::covered::buffer(info, picture);

@@ -102,14 +102,19 @@ pub fn add_buffer(
     let buffer = match &stream.copy_pool {
         Some(copies) if is_scarce => {
             let copy = allocate(&buffer, BufferSource::Copies(copies))?;
-            state.with_snapshot(|snapshot| snapshot.regions.frames_copied += 1);
             let on_device = stream.engine.active() == Backend::Cuda;
-            let frames = VideoFramePair::map(buffer, copy, format, on_device)
-                .map_err(|error| reporting::post_failure(element, &error.into()))?;
-            if frames.is_on_device() {
-                transfer(element, state, stream, frames)?
-            } else {
-                cover_copy(element, state, stream, &Cover::NOTHING, frames)?
+            match VideoFramePair::map(buffer.clone(), copy, format, on_device) {
+                // It fails when it leaves, after those before it.
+                Err(_) => buffer,
+                Ok(frames) => {
+                    drop(buffer);
+                    state.with_snapshot(|snapshot| snapshot.regions.frames_copied += 1);
+                    if frames.is_on_host() {
+                        cover_copy(element, state, stream, &Cover::NOTHING, frames)?
+                    } else {
+                        transfer(element, state, stream, frames)?
+                    }
+                }
             }
         }
         _ => buffer,

@@ -364,9 +364,9 @@ impl VideoFramePair {
         is_host(&self.input) == is_host(&self.output)
     }
 
-    /// Whether both buffers are in device memory.
-    pub fn is_on_device(&self) -> bool {
-        self.is_same_memory() && matches!(self.input.memory, FrameMemory::Device { .. })
+    /// Whether both buffers are in host memory.
+    pub fn is_on_host(&self) -> bool {
+        self.is_same_memory() && matches!(self.input.memory, FrameMemory::Host(_))
     }
 
     /// Unmaps both buffers and returns the output. `queued`: work on it may still be queued on its stream.

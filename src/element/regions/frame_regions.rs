@@ -127,9 +127,10 @@ impl RegionTracker {
         FrameDecision { regions, is_missing, is_unreadable: found.looked == Looked::Unreadable, is_lost }
     }
 
-    /// Forgets the objects of the previous frames, and the frames that are not decided.
+    /// Forgets the objects of the previous frames, their time, and the frames that are not decided.
     pub fn clear(&mut self) {
         self.tracks.clear();
+        self.clock = Clock::default();
     }
 }
 

@@ -347,7 +347,7 @@ impl Track {
     /// The full box of a detection: what was found shortly before and after it counts too.
     fn full_box(&self, index: usize) -> Edges {
         let at = &self.seen[index];
-        let end = self.seen.partition_point(|one| one.at.time <= at.at.time + RECENT);
+        let end = self.seen.partition_point(|one| one.at.time <= at.at.time.saturating_add(RECENT));
         let mut full = self.seen[end - 1].full;
         for pair in self.seen[index..end].windows(2).rev() {
             let [one, following] = pair else { break };
@@ -759,6 +759,15 @@ mod tests {
         assert!(!push(&mut tracks, 11, COVER, &[]).objects.is_empty());
         for frame in 20..200 {
             assert_eq!(push(&mut tracks, frame, COVER, &[]), Decided::default(), "{frame}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_time_is_a_time() {
+        let mut tracks = Tracks::default();
+        for time in [0, 40 * MS, u64::MAX - 1, u64::MAX, u64::MAX] {
+            tracks.enter(time, SIZE, HOLD, [face(100.0)].iter().map(certain));
+            assert!(is_covered(&tracks.decide(SIZE, HOLD), face(100.0).area));
         }
     }
 
