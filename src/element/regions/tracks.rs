@@ -716,10 +716,11 @@ mod tests {
     fn many_lost_objects_stay_covered_in_bounded_memory() {
         for look_ahead in [0, 15] {
             let (mut tracks, mut decided) = (Tracks::default(), Vec::new());
+            // So far apart that none continues another.
             let unlabelled = |frame: u64| Detection {
                 label: None,
                 ..detection(
-                    Area::from_corner((frame % 120) as f64 * 10.0, (frame / 120) as f64 * 60.0, 4.0, 50.0),
+                    Area::from_corner((frame % 120) as f64 * 10.0, (frame / 120) as f64 * 60.0, 2.0, 2.0),
                     None,
                 )
             };
@@ -737,6 +738,27 @@ mod tests {
             for (frame, decided) in decided.iter().enumerate() {
                 assert!(is_covered(decided, unlabelled(frame as u64).area), "{frame} in its own frame");
             }
+        }
+    }
+
+    #[test]
+    fn no_detection_continues_a_merged_track() {
+        let mut tracks = Tracks::default();
+        let small = |i: u64| Area::from_corner((i % 20) as f64 * 50.0, (i / 20) as f64 * 25.0, 4.0, 4.0);
+        for i in 0..400 {
+            tracks.enter(i * MS, SIZE, HOLD, [detection(small(i), None)].iter().map(certain));
+            tracks.decide(SIZE, HOLD);
+        }
+        let merged = tracks.tracks.iter().find(|track| track.is_merged).expect("400 are more than 256");
+        let [left, top, right, bottom] = merged.last().full;
+        let like_it = Detection {
+            label: None,
+            ..detection(Area { left: left + 60.0, top: top + 30.0, right: right - 60.0, bottom: bottom - 30.0 }, None)
+        };
+        // It was seen for 0.14 s, and is held for 1.1 s.
+        for frame in 11..30 {
+            let decided = push(&mut tracks, frame, HOLD, std::slice::from_ref(&like_it));
+            assert!((0..100).all(|i| is_covered(&decided, small(i))), "{frame}");
         }
     }
 
