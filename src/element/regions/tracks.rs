@@ -719,10 +719,7 @@ mod tests {
             // So far apart that none continues another.
             let unlabelled = |frame: u64| Detection {
                 label: None,
-                ..detection(
-                    Area::from_corner((frame % 120) as f64 * 10.0, (frame / 120) as f64 * 60.0, 2.0, 2.0),
-                    None,
-                )
+                ..detection(Area::from_corner((frame % 120) as f64 * 10.0, (frame / 120) as f64 * 60.0, 2.0, 2.0), None)
             };
             for frame in 0..1000 {
                 // Without time nothing ends.
