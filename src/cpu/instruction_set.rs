@@ -13,6 +13,7 @@ use super::scratch::Scratch;
 use super::task::Task;
 use super::tile::Tile;
 use super::{simd, tile_blur};
+use crate::filter::plane::copy_rows;
 
 /// An instruction set that the blur is compiled for. All of them produce identical output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +123,12 @@ impl InstructionSet {
                     }
                     // SAFETY: the caller guarantees the planes and exclusive access.
                     Task::Pixels(block) => unsafe { block.execute() },
+                    Task::Copy { from, to, rects } => {
+                        for rect in rects {
+                            // SAFETY: the caller guarantees the planes and exclusive access.
+                            unsafe { copy_rows(&rect.within(from), &rect.within(to), rect.bytes, rect.rows) };
+                        }
+                    }
                 }
             };
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The CPU backend: exact, tiled for the cache, vectorised for the processor at hand, on the process's worker threads.
 
+mod execution;
 mod instruction_set;
 mod pixel_rows;
 mod resample;
@@ -14,29 +15,30 @@ mod task;
 mod tile;
 mod tile_blur;
 mod weights;
-mod window;
 
 use std::sync::Arc;
 
-use crate::filter::frame::{FrameMemory, PlaneLayout, Region, ValidFrames};
-use crate::filter::operation::{AlphaSource, Buffer, Operation, View};
+use crate::filter::byte_rect::ByteRect;
+use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
+use crate::filter::operation::{Buffer, Operation};
+use crate::filter::parts::Parts;
 use crate::filter::plan::Plan;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
+use crate::filter::tiles::RegionBlur;
 use crate::process;
 use crate::threads::Threads;
+pub use execution::TILES;
+use execution::{Execution, Extent, Planes, Prepared, extent, place};
 pub use instruction_set::InstructionSet;
-use pixel_rows::PixelRows;
-use resample::decimate::Decimation;
-use resample::interpolate::Interpolation;
 use scratch::Scratch;
 use task::Task;
-use tile::Tile;
-use tile_blur::TILE_STEP;
-use weights::PlaneWeights;
 
 #[cfg(test)]
 pub(crate) use scratch::faults;
+
+/// Tasks of an operation for each thread, which even out the load.
+const TASKS_PER_THREAD: usize = 2;
 
 /// Why the CPU did not blur a frame. Nothing was written to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +58,10 @@ pub struct CpuEngine {
     threads: Arc<Threads>,
     /// One for each thread.
     scratch: Vec<Scratch>,
-    /// The temporaries of the plan, one after the other.
+    /// The temporaries of the plans, one after the other.
     temporaries: Scratch,
+    /// The blurred planes of regions, until they are written to the frame.
+    blurred: Scratch,
 }
 
 impl CpuEngine {
@@ -65,7 +69,13 @@ impl CpuEngine {
     #[expect(clippy::new_without_default, reason = "it shares threads with all other engines of the process")]
     pub fn new() -> Self {
         let set = InstructionSet::available().pop().unwrap_or(InstructionSet::Portable);
-        Self { set, threads: process::threads(), scratch: Vec::new(), temporaries: Scratch::default() }
+        Self {
+            set,
+            threads: process::threads(),
+            scratch: Vec::new(),
+            temporaries: Scratch::default(),
+            blurred: Scratch::default(),
+        }
     }
 
     /// With another instruction set; `None` if this processor lacks it.
@@ -83,57 +93,95 @@ impl CpuEngine {
     /// # Panics
     /// If the plan was made for other layouts.
     pub fn blur(&mut self, frames: &mut ValidFrames, plan: &Plan) -> Result<(), CpuError> {
-        self.blur_windows(frames, plan, &[])
+        assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
+        let (sources, destinations) = host_planes(frames)?;
+        self.execute(sources, &[Execution { plan, parts: &plan.whole(), destinations }], Vec::new())
     }
 
-    /// Executes the plan where its result is used: in one window for each plane, in pixels and rows of the plane, or
-    /// everywhere without windows. What is written beyond a window is undefined. On an error nothing was written.
+    /// Blurs regions of the source, and then writes them to the destination, which holds its rows and may be the same memory.
+    /// Where blurs overlap, the last one counts. On an error nothing was written.
     ///
     /// # Panics
-    /// If the plan was made for other layouts.
-    pub fn blur_windows(&mut self, frames: &mut ValidFrames, plan: &Plan, windows: &[Rect]) -> Result<(), CpuError> {
-        assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
-        let (FrameMemory::Host(sources), FrameMemory::Host(destinations)) = (frames.source(), frames.destination())
-        else {
-            return Err(CpuError::DeviceMemory);
+    /// If a plan was made for other layouts.
+    pub fn cover(&mut self, frames: &mut ValidFrames, blurs: &[(Arc<Plan>, RegionBlur)]) -> Result<(), CpuError> {
+        let layouts = frames.layouts();
+        assert!(blurs.iter().all(|(plan, _)| plan.layouts() == layouts), "a plan is for other frames");
+        let (sources, destinations) = host_planes(frames)?;
+        let parts: Vec<Parts> = blurs.iter().map(|(plan, blur)| plan.parts(&blur.covered, TILES)).collect();
+        let extents = |((plan, _), parts): (&(Arc<Plan>, _), &Parts)| -> Vec<Extent> {
+            let planes = layouts.iter().enumerate();
+            planes.map(|(index, layout)| extent(plan, parts, Buffer::Destination(index), layout)).collect()
         };
-        let planes = Planes { sources, destinations, temporaries: self.reserve_temporaries(plan)?, windows };
-        let operations: Vec<Prepared> = plan.operations().iter().map(|operation| planes.prepare(operation)).collect();
-        let workers = self.threads.count();
-        let mut rest = &operations[..];
-        let mut groups: Vec<Vec<Task>> = Vec::new();
-        for group in plan.operations().chunk_by(Operation::is_independent_of) {
-            let (operations, others) = rest.split_at(group.len());
-            groups.push(operations.iter().flat_map(|operation| operation.tasks(workers)).collect());
+        let extents: Vec<Extent> = blurs.iter().zip(&parts).flat_map(extents).collect();
+        let blurred = place(&mut self.blurred, &extents)?;
+        let executions = blurs.iter().zip(&parts).zip(blurred.chunks(layouts.len()));
+        let executions: Vec<Execution> =
+            executions.map(|(((plan, _), parts), destinations)| Execution { plan, parts, destinations }).collect();
+        // One task for each plane, because chroma of rectangles side by side overlaps.
+        let writes = blurs.iter().zip(blurred.chunks(layouts.len())).map(|((_, blur), blurred)| {
+            let of_plane = |(plane, layout): (usize, &PlaneLayout)| {
+                let covered = blur.covered.iter().filter(|(of, _)| *of == plane);
+                let rects = covered.flat_map(|(_, covered)| ByteRect::covered(plane, layout, *covered)).collect();
+                Task::Copy { from: blurred[plane].as_const(), to: destinations[plane], rects }
+            };
+            layouts.iter().enumerate().map(of_plane).collect()
+        });
+        self.execute(sources, &executions, writes.collect())
+    }
+
+    /// Executes plans that do not depend on each other, for frames with these sources, and then the tasks of `last`.
+    fn execute(
+        &mut self,
+        sources: &[HostPlane],
+        executions: &[Execution],
+        last: Vec<Vec<Task>>,
+    ) -> Result<(), CpuError> {
+        let extents = |Execution { plan, parts, .. }: &Execution| -> Vec<Extent> {
+            let planes = plan.temporaries().iter().enumerate();
+            planes.map(|(index, layout)| extent(plan, parts, Buffer::Temporary(index), layout)).collect()
+        };
+        let extents: Vec<Extent> = executions.iter().flat_map(extents).collect();
+        let temporaries = place(&mut self.temporaries, &extents)?;
+        let mut rest = &temporaries[..];
+        // An operation is cut into this many tasks, its rectangles according to their size.
+        let threads = self.threads.count();
+        let tasks_each = if threads == 1 { 1 } else { threads * TASKS_PER_THREAD };
+        let mut groups: Vec<Vec<(Prepared, usize)>> = Vec::new();
+        for Execution { plan, parts, destinations } in executions {
+            let (temporaries, others) = rest.split_at(plan.temporaries().len());
             rest = others;
+            let planes = Planes { sources, destinations, temporaries };
+            let mut operations = plan.operations().iter().zip(*parts).peekable();
+            for (index, group) in plan.operations().chunk_by(Operation::is_independent_of).enumerate() {
+                if groups.len() == index {
+                    groups.push(Vec::new());
+                }
+                for (operation, rects) in operations.by_ref().take(group.len()) {
+                    let all: u64 = rects.iter().map(|rect| rect.area()).sum();
+                    let share = |rect: &Rect| (tasks_each as u64 * rect.area() + all / 2) / all;
+                    let shares = rects.iter().map(|rect| share(rect).max(1) as usize);
+                    groups[index].extend(planes.prepare(operation, rects).into_iter().zip(shares));
+                }
+            }
         }
+        let mut groups: Vec<Vec<Task>> =
+            groups.iter().map(|group| group.iter().flat_map(|(one, count)| one.tasks(*count)).collect()).collect();
+        groups.extend(last);
         // Only operations that are cut by the work in them are worth waking threads for.
-        let parallel = |group: &Vec<Task>| group.iter().filter(|task| !matches!(task, Task::Pixels(_))).count();
-        let workers = groups.iter().map(parallel).max().unwrap_or(0).clamp(1, workers);
+        let parallel = |group: &Vec<Task>| {
+            group.iter().filter(|task| !matches!(task, Task::Pixels(_) | Task::Copy { .. })).count()
+        };
+        let workers = groups.iter().map(parallel).max().unwrap_or(0).clamp(1, threads);
         self.reserve_scratch(workers, groups.iter().flatten())?;
         let set = self.set;
         schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, task| {
-            // SAFETY: the processor has the set; the task's planes hold the rows of their views, because the frames are
-            // valid and the temporaries are as large as their layouts; `reserve_scratch` allocated the scratch memory. Tasks
-            // of an operation do not overlap in what they write, operations of a group are independent of each other, and
-            // each task is executed once, after the groups before its own.
+            // SAFETY: the processor has the set; the task's planes hold what it reads and writes, because the frames are
+            // valid and `place` has allocated the rows that are computed of all others; `reserve_scratch` allocated the scratch
+            // memory. What is written to a frame is computed by then, because the parts have it. Rectangles of an operation do not overlap, nor do its tasks in what they write, operations of a group are
+            // independent of each other, and each task is executed once, after the groups before its own.
             unsafe { set.execute(task, scratch) };
         });
         Ok(())
-    }
-
-    /// Allocates the temporaries of a plan, dense and each starting on a cache line.
-    fn reserve_temporaries(&mut self, plan: &Plan) -> Result<Vec<HostPlaneMut>, CpuError> {
-        let bytes = |layout: &PlaneLayout| layout.row_bytes() * layout.height as usize;
-        let words = |layout: &PlaneLayout| bytes(layout).div_ceil(4).next_multiple_of(Scratch::ALIGNMENT_WORDS);
-        self.temporaries.reserve(plan.temporaries().iter().map(words).sum())?;
-        let mut address = self.temporaries.words();
-        let temporary = |layout: &PlaneLayout| {
-            let plane = HostPlaneMut { address: address.cast(), pitch: layout.row_bytes(), len: bytes(layout) };
-            address = address.wrapping_add(words(layout));
-            plane
-        };
-        Ok(plan.temporaries().iter().map(temporary).collect())
     }
 
     /// Allocates working memory for every task, for this many threads.
@@ -150,156 +198,11 @@ impl CpuEngine {
     }
 }
 
-/// An operation, and where its rows are.
-enum Prepared<'a> {
-    Blur { layout: PlaneLayout, source: HostPlane, destination: HostPlaneMut, weights: PlaneWeights, window: Region },
-    Decimate(Decimation),
-    Interpolate(Interpolation),
-    Pixels(PixelRows<'a>),
-}
-
-impl Prepared<'_> {
-    /// Its parts for this many threads.
-    fn tasks(&self, workers: usize) -> Vec<Task<'_>> {
-        match self {
-            Self::Blur { layout, source, destination, weights, window } => {
-                let (layout, source, destination) = (*layout, *source, *destination);
-                let tile = |region| Task::Tile(Tile { layout, source, destination, weights, region });
-                Tiling::new(*window, weights, workers).regions(*window).map(tile).collect()
-            }
-            Self::Decimate(decimation) => decimation.blocks(workers).map(Task::Decimation).collect(),
-            Self::Interpolate(interpolation) => interpolation.blocks(workers).map(Task::Interpolation).collect(),
-            Self::Pixels(rows) => rows.blocks().map(Task::Pixels).collect(),
-        }
-    }
-}
-
-/// The planes that a plan's buffers stand for.
-struct Planes<'a> {
-    sources: &'a [HostPlane],
-    destinations: &'a [HostPlaneMut],
-    temporaries: Vec<HostPlaneMut>,
-    /// The parts of the destinations that are used; empty if they are used as a whole.
-    windows: &'a [Rect],
-}
-
-impl Planes<'_> {
-    /// The part of a view that is used: all of a temporary. A window without rows in a field counts as the whole field.
-    fn window(&self, view: &View) -> Rect {
-        let PlaneLayout { width, height, .. } = view.field.layout;
-        let window = match view.buffer {
-            Buffer::Destination(index) => self.windows.get(index),
-            _ => None,
-        };
-        let all = Rect::new(0, 0, width, height);
-        window.and_then(|window| window::of_field(&view.field, *window)).or(all).expect("a field has samples")
-    }
-
-    fn to_read(&self, view: &View) -> HostPlane {
-        let plane = match view.buffer {
-            Buffer::Source(index) => self.sources[index],
-            Buffer::Destination(index) => self.destinations[index].as_const(),
-            Buffer::Temporary(index) => self.temporaries[index].as_const(),
-        };
-        view.field.rows_of(&plane)
-    }
-
-    fn to_write(&self, view: &View) -> HostPlaneMut {
-        let plane = match view.buffer {
-            Buffer::Source(_) => unreachable!("no operation writes the source"),
-            Buffer::Destination(index) => self.destinations[index],
-            Buffer::Temporary(index) => self.temporaries[index],
-        };
-        view.field.rows_of(&plane)
-    }
-
-    fn prepare<'o>(&self, operation: &'o Operation) -> Prepared<'o> {
-        match operation {
-            Operation::Blur { source, destination, taps } => {
-                let layout = source.field.layout;
-                let window = window::samples(&layout, self.window(destination));
-                let (source, destination) = (self.to_read(source), self.to_write(destination));
-                Prepared::Blur { layout, source, destination, weights: PlaneWeights::new(&layout, taps), window }
-            }
-            Operation::Decimate(resampling) => {
-                let planes = (self.to_read(&resampling.source), self.to_write(&resampling.destination));
-                Prepared::Decimate(Decimation::new(resampling, planes.0, planes.1))
-            }
-            Operation::Interpolate(resampling) => {
-                let planes = (self.to_read(&resampling.source), self.to_write(&resampling.destination));
-                let window = self.window(&resampling.destination);
-                let (part, source, destination) = window::of_interpolation(resampling, window, planes.0, planes.1);
-                Prepared::Interpolate(Interpolation::new(&part, source, destination))
-            }
-            _ => Prepared::Pixels(self.pixel_rows(operation)),
-        }
-    }
-
-    /// An operation that goes pixel by pixel.
-    fn pixel_rows<'o>(&self, operation: &'o Operation) -> PixelRows<'o> {
-        let unused = HostPlaneMut { address: std::ptr::null_mut(), pitch: 0, len: 0 };
-        let alpha_plane = |alpha: &AlphaSource| match alpha {
-            AlphaSource::Plane { view, .. } => Some(self.to_read(view)),
-            AlphaSource::Channel(_) => None,
-        };
-        let (source, destination, premultiplied, alpha) = match operation {
-            Operation::Copy { source, destination } | Operation::RestoreChannels { source, destination, .. } => {
-                (source, self.to_write(destination), unused, None)
-            }
-            Operation::Premultiply { source, alpha, premultiplied } => {
-                (source, unused, self.to_write(premultiplied), alpha_plane(alpha))
-            }
-            Operation::Unpremultiply { premultiplied, alpha, source, destination, .. } => {
-                (source, self.to_write(destination), self.to_write(premultiplied), alpha_plane(alpha))
-            }
-            Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
-                unreachable!("`prepare` handles these itself")
-            }
-        };
-        let layout = source.field.layout;
-        PixelRows { operation, layout, source: self.to_read(source), destination, premultiplied, alpha }
-    }
-}
-
-/// How a plane is cut: columns so that a tile's ring of row pairs stays in the L2 cache, then bands of rows until every
-/// thread has enough tiles to even out.
-struct Tiling {
-    width: usize,
-    height: usize,
-}
-
-impl Tiling {
-    /// Bytes that a tile's ring should not exceed: half of a small L2 cache.
-    const RING_BYTES: usize = 256 << 10;
-    /// Tiles per thread that even out the load.
-    const TILES_PER_WORKER: usize = 2;
-    /// A frame of fewer samples times taps than this is not worth waking threads for.
-    const PARALLEL_WORK: usize = 1 << 20;
-
-    fn new(window: Region, weights: &PlaneWeights, workers: usize) -> Self {
-        let (samples, rows, weights) = (window.width, window.height, &weights.all);
-        let widest = (Self::RING_BYTES / 4 / weights.block_pairs()).max(2 * TILE_STEP);
-        let columns = samples.div_ceil(widest);
-        let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
-        let columns = samples.div_ceil(width);
-
-        let work = samples * rows * (weights.radius[0] + weights.radius[1] + 2);
-        let tiles = if workers == 1 || work < Self::PARALLEL_WORK { 1 } else { workers * Self::TILES_PER_WORKER };
-        // Every band filters 2 × radius rows that its neighbours filter too.
-        let shortest = 4 * weights.radius[1] + 16;
-        let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
-        Self { width, height: rows.div_ceil(bands).next_multiple_of(weights::BLOCK_ROWS) }
-    }
-
-    fn regions(self, window: Region) -> impl Iterator<Item = Region> {
-        (0..window.height).step_by(self.height).flat_map(move |y| {
-            (0..window.width).step_by(self.width).map(move |x| Region {
-                x: window.x + x,
-                y: window.y + y,
-                width: self.width.min(window.width - x),
-                height: self.height.min(window.height - y),
-            })
-        })
+/// The planes of frames in host memory.
+fn host_planes<'a>(frames: &'a ValidFrames) -> Result<(&'a [HostPlane], &'a [HostPlaneMut]), CpuError> {
+    match (frames.source(), frames.destination()) {
+        (FrameMemory::Host(sources), FrameMemory::Host(destinations)) => Ok((sources, destinations)),
+        _ => Err(CpuError::DeviceMemory),
     }
 }
 
@@ -308,6 +211,8 @@ mod tests {
     use super::*;
     use crate::filter::BlurParams;
     use crate::filter::frame::{Destination, Plane, Source};
+    use crate::filter::plan::Selection;
+    use crate::filter::tiles::{BlurCover, BlurRegion};
 
     /// Every allocation of a wide blur may fail, temporaries and scratch memory, before anything is written.
     #[test]
@@ -342,5 +247,36 @@ mod tests {
         }
         failed.dedup();
         assert_eq!(failed.len(), 2, "the temporaries, then the scratch memory of the first thread: {failed:?}");
+    }
+
+    /// As above for regions in place, whose blurred planes are an allocation of their own.
+    #[test]
+    fn regions_stay_uncovered_only_with_an_error() {
+        let layout = PlaneLayout::new(600, 90, 3, 8);
+        let mut cpu = CpuEngine::new();
+        let region = BlurRegion { rect: Rect::new(40, 30, 90, 2).unwrap(), params: BlurParams::new(20.0, 0).unwrap() };
+        let cover = BlurCover { planes: Selection::ALL, regions: vec![region] };
+        let blurs = cover.blurs(&[layout]).into_iter();
+        let blurs: Vec<_> = blurs.map(|blur| (Arc::new(Plan::new(blur.options, &[layout])), blur)).collect();
+        let picture: Vec<u8> = (0..600 * 90 * 3_u32).map(|i| ((i * 31) >> 3) as u8).collect();
+        let mut failed = Vec::new();
+        for ceiling in (0..).step_by(4096) {
+            let mut frame = picture.clone();
+            let planes = vec![Plane { layout, pitch: 1800, data: &mut frame[..] }];
+            let mut frames = ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(planes)).unwrap();
+            faults::set_ceiling(ceiling);
+            let result = cpu.cover(&mut frames, &blurs);
+            faults::set_ceiling(usize::MAX);
+            match result {
+                Err(CpuError::OutOfMemory { bytes }) => failed.push(bytes),
+                result => assert_eq!(result, Ok(())),
+            }
+            assert_eq!(frame == picture, result.is_err(), "{result:?} with a ceiling of {ceiling}");
+            if result.is_ok() {
+                break;
+            }
+        }
+        failed.dedup();
+        assert_eq!(failed.len(), 2, "the blurred planes, then the temporaries, the largest: {failed:?}");
     }
 }

@@ -13,6 +13,9 @@ pub struct PixelRows<'a> {
     pub operation: &'a Operation,
     /// The layout of the colour plane.
     pub layout: PlaneLayout,
+    /// What is computed: columns in the pixels of a row, pairs of them for packed 4:2:2.
+    pub columns: Range<usize>,
+    pub rows: Range<usize>,
     pub source: HostPlane,
     /// Unused by a premultiplication.
     pub destination: HostPlaneMut,
@@ -27,8 +30,8 @@ impl PixelRows<'_> {
     pub fn blocks(&self) -> impl Iterator<Item = PixelBlock<'_>> {
         /// Rows that a thread takes at a time.
         const ROWS: usize = 16;
-        let height = self.layout.height as usize;
-        (0..height).step_by(ROWS).map(move |y| PixelBlock { operation: self, rows: y..(y + ROWS).min(height) })
+        let end = self.rows.end;
+        self.rows.clone().step_by(ROWS).map(move |y| PixelBlock { operation: self, rows: y..(y + ROWS).min(end) })
     }
 }
 
@@ -100,7 +103,10 @@ impl PixelRows<'_> {
         unsafe {
             match self.operation {
                 Operation::Copy { .. } => {
-                    copy_rows(&self.source.from_row(y), &self.destination.from_row(y), self.layout.row_bytes(), 1);
+                    let pixel_bytes = self.layout.pixel_bytes();
+                    let byte = self.columns.start * pixel_bytes;
+                    let (from, to) = (self.source.from_row(y), self.destination.from_row(y));
+                    copy_rows(&from.from_byte(byte), &to.from_byte(byte), self.columns.len() * pixel_bytes, 1);
                 }
                 Operation::Premultiply { alpha, .. } => self.premultiply_row(alpha, y),
                 Operation::Unpremultiply { alpha, passthrough_mask, .. } => {
@@ -150,7 +156,7 @@ impl PixelRows<'_> {
         let channels = usize::from(layout.channels);
         let alpha_channel =
             if let AlphaSource::Channel(channel) = alpha_source { usize::from(*channel) } else { channels };
-        for x in 0..layout.row_pixels() {
+        for x in self.columns.clone() {
             let (pixel, to) =
                 (self.source.row(y).wrapping_add(x * layout.pixel_bytes()), self.premultiplied_pixel(x, y));
             // SAFETY: `x` is inside row `y` of the source and of the premultiplied plane, whose pixels have one more channel
@@ -179,7 +185,7 @@ impl PixelRows<'_> {
     unsafe fn unpremultiply_row(&self, alpha: Option<&AlphaSource>, passthrough_mask: u32, y: usize) {
         let layout = &self.layout;
         let channels = usize::from(layout.channels);
-        for (x, c) in (0..layout.row_pixels()).flat_map(|x| (0..channels).map(move |c| (x, c))) {
+        for (x, c) in self.columns.clone().flat_map(|x| (0..channels).map(move |c| (x, c))) {
             let passes_through = passthrough_mask >> c & 1 == 1;
             if !passes_through && alpha.is_none() {
                 continue;

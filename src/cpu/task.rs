@@ -6,6 +6,8 @@ use super::resample::decimate::DecimationBlock;
 use super::resample::interpolate::InterpolationBlock;
 use super::tile::Tile;
 use super::tile_blur;
+use crate::filter::byte_rect::ByteRect;
+use crate::filter::plane::{HostPlane, HostPlaneMut};
 
 /// A part of an operation.
 pub enum Task<'a> {
@@ -17,6 +19,8 @@ pub enum Task<'a> {
     Interpolation(InterpolationBlock<'a>),
     /// Of an operation that goes pixel by pixel.
     Pixels(PixelBlock<'a>),
+    /// Copies of parts of a plane to another one, which may overlap.
+    Copy { from: HostPlane, to: HostPlaneMut, rects: Vec<ByteRect> },
 }
 
 // SAFETY: a task's pointers are into frames and temporaries that `CpuEngine::blur` borrows until all threads have finished.
@@ -29,7 +33,7 @@ impl Task<'_> {
             Self::Tile(tile) => tile_blur::scratch_words(tile),
             Self::Decimation(block) => block.decimation.scratch_words(),
             Self::Interpolation(block) => block.interpolation.scratch_words(),
-            Self::Pixels(_) => 0,
+            Self::Pixels(_) | Self::Copy { .. } => 0,
         }
     }
 }

@@ -2,6 +2,8 @@
 //! Taps in the order in which the vector loops read them: two signed 16-bit taps in each 32-bit word, one for each of
 //! the two samples that a lane holds.
 
+use std::sync::LazyLock;
+
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::PlaneTaps;
@@ -102,8 +104,16 @@ pub struct LevelWeights {
 }
 
 impl LevelWeights {
+    /// Those of the decimation by a factor, made once.
+    pub fn of(factor: Factor) -> &'static Self {
+        const FACTORS: [Factor; 3] = [Factor::One, Factor::Two, Factor::Four];
+        static ALL: LazyLock<[LevelWeights; 3]> =
+            LazyLock::new(|| FACTORS.map(|factor| LevelWeights::new(&factor.decimation_taps())));
+        &ALL[factor as usize]
+    }
+
     /// Packs the taps, none of which is above 32767 but the single one of a factor of one, which is not used.
-    pub fn new(taps: &Taps) -> Self {
+    fn new(taps: &Taps) -> Self {
         debug_assert!(taps.radius() == 0 || taps.at(0) <= i16::MAX as u32);
         Self {
             pairs: pairs(taps),
@@ -122,11 +132,20 @@ pub struct PhaseWeights {
 }
 
 impl PhaseWeights {
-    /// Those of every phase of a factor, none for a factor of one.
-    pub fn of(factor: Factor) -> Vec<Self> {
-        let phases = if factor == Factor::One { 0 } else { factor.get() };
-        let weights: Vec<Self> = (0..phases).map(|phase| Self::new(factor.interpolation_taps(phase))).collect();
-        debug_assert!(weights.get(phases as usize / 2).is_none_or(|halfway| halfway.words[2] == 0));
+    /// Those of every phase of a factor, made once; none for a factor of one.
+    pub fn of(factor: Factor) -> &'static [Self] {
+        static TWO: LazyLock<Vec<PhaseWeights>> = LazyLock::new(|| PhaseWeights::make(Factor::Two));
+        static FOUR: LazyLock<Vec<PhaseWeights>> = LazyLock::new(|| PhaseWeights::make(Factor::Four));
+        match factor {
+            Factor::One => &[],
+            Factor::Two => &TWO,
+            Factor::Four => &FOUR,
+        }
+    }
+
+    fn make(factor: Factor) -> Vec<Self> {
+        let weights: Vec<Self> = (0..factor.get()).map(|phase| Self::new(factor.interpolation_taps(phase))).collect();
+        debug_assert!(weights[weights.len() / 2].words[2] == 0);
         weights
     }
 

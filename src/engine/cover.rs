@@ -10,7 +10,7 @@ use super::plan_cache::{PlanCache, form};
 use super::{ActiveBackend, Engine};
 use crate::cuda::{CudaError, DeviceBlurs, DeviceCover, SubmitError};
 use crate::filter::fill::{PlaneValues, fill, fills};
-use crate::filter::frame::{Destination, FrameMut, PlaneLayout, Source, ValidFrames, as_source};
+use crate::filter::frame::{Destination, FrameMut, PlaneLayout, Source, ValidFrames};
 use crate::filter::mosaic::{CellGrid, MosaicRegion, mosaic};
 use crate::filter::plan::Plan;
 use crate::filter::regions::Rect;
@@ -155,23 +155,25 @@ impl Engine {
 
     fn cover_on_cpu<F: FrameAccess>(&mut self, cover: &Cover, access: &mut F) -> Result<(), EngineError> {
         let (source, destination) = access.frames();
-        ValidFrames::of_cover(source, destination)?.copy_source();
-        let (_, Destination::Host(mut frame)) = access.frames() else { unreachable!("the caller has checked it") };
+        let mut frames = ValidFrames::of_cover(source, destination)?;
+        frames.copy_source();
         let started = Instant::now();
-        // Mosaic and fill are memory accesses: sending them through the device would take longer.
         let is_covered = match cover {
             Cover::Blur(cover) => {
                 let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
-                let is_blurred = self.tiles.blur(cover, &as_source(&frame), cpu, &mut self.plans)?;
-                self.tiles.write(&mut frame);
-                is_blurred
+                let blurs = cover.blurs(frames.layouts()).into_iter();
+                let blurs: Vec<_> = blurs.map(|blur| (self.plans.get(blur.options, frames.layouts()), blur)).collect();
+                self.stats.form = blurs.last().map_or(self.stats.form, |(plan, _)| form(plan));
+                cpu.cover(&mut frames, &blurs)?;
+                !blurs.is_empty()
             }
+            // These are memory accesses: sending them through the device would take longer.
             Cover::Mosaic(regions) => {
-                mosaic(&mut frame, regions)?;
+                mosaic(&mut host_destination(access)?, regions)?;
                 !regions.is_empty()
             }
             Cover::Fill { rects, values } => {
-                fill(&mut frame, rects, values)?;
+                fill(&mut host_destination(access)?, rects, values)?;
                 !rects.is_empty()
             }
         };
@@ -207,6 +209,13 @@ impl Engine {
         let times = unsafe { cuda.cover_host(&mut frames, tiles, &plans, direct) }?;
         self.stats.add_cuda_frame(cuda, &times);
         Ok(())
+    }
+}
+
+fn host_destination<F: FrameAccess>(access: &mut F) -> Result<FrameMut<'_>, EngineError> {
+    match access.frames() {
+        (_, Destination::Host(frame)) => Ok(frame),
+        _ => Err(EngineError::MixedMemory),
     }
 }
 

@@ -6,7 +6,7 @@ mod error;
 mod in_flight;
 mod plan_cache;
 mod stats;
-mod tiles;
+mod tile_cache;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ use in_flight::{Abandoned, BorrowedFrame, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use plan_cache::{PlanCache, form};
 pub use stats::{Stats, StepTime};
-use tiles::{BlurredTiles, TileCache};
+use tile_cache::TileCache;
 
 /// A request for a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,8 +63,6 @@ pub struct Engine {
     /// Whether the engine falls back to the CPU if CUDA fails.
     falls_back: bool,
     plans: PlanCache,
-    /// The blurred parts of frames that the CPU covers.
-    tiles: BlurredTiles,
     /// What the device does for the regions of a frame in device memory, and of one in host memory.
     device_tiles: TileCache<BlurTiles>,
     transfer_tiles: TileCache<TransferTiles>,
@@ -122,7 +120,6 @@ impl Engine {
             backend,
             falls_back: false,
             plans: PlanCache::default(),
-            tiles: BlurredTiles::default(),
             device_tiles: TileCache::default(),
             transfer_tiles: TileCache::default(),
             stats,

@@ -66,9 +66,7 @@ impl ByteRect {
 
     /// Where its rows are, in the memory of its plane.
     pub fn within<A: Address>(&self, plane: &PlaneMemory<A>) -> PlaneMemory<A> {
-        let rows = plane.every(self.row, self.row_step);
-        let (address, len) = (rows.address.offset_by(self.byte), rows.len.saturating_sub(self.byte));
-        PlaneMemory { address, len, ..rows }
+        plane.every(self.row, self.row_step).from_byte(self.byte)
     }
 
     /// The rows, in rows of the plane.

@@ -10,6 +10,7 @@ mod layout;
 pub mod mosaic;
 pub mod operation;
 mod params;
+pub mod parts;
 pub mod plan;
 pub mod plane;
 pub mod regions;

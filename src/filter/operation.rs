@@ -2,8 +2,9 @@
 //! The operations that plans consist of, and what they read and write.
 
 use crate::filter::Taps;
-use crate::filter::frame::{Field, PlaneLayout};
-use crate::filter::wide::{Factor, PHASE_TAPS};
+use crate::filter::frame::{Field, PlaneLayout, SampleLayout};
+use crate::filter::regions::Rect;
+use crate::filter::wide::{Factor, LEVEL_RADIUS, MARGIN, PHASE_TAPS};
 
 /// The taps for one plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +55,18 @@ pub enum AlphaSource {
     },
 }
 
+impl AlphaSource {
+    /// The alpha of a rectangle of colour, if it is in a plane of its own.
+    fn reads(&self, rect: Rect) -> Option<(View, Rect)> {
+        let Self::Plane { view, subsampling } = self else { return None };
+        let PlaneLayout { width, height, .. } = view.field.layout;
+        let along =
+            |start: u32, end: u32, log2: u32, count: u32| clipped((start << log2).into(), (end << log2).into(), count);
+        let x = along(rect.x(), rect.right(), subsampling[0], width);
+        Some((*view, Rect::between(x, along(rect.y(), rect.bottom(), subsampling[1], height))?))
+    }
+}
+
 /// Which samples of a pixel an operation processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channels {
@@ -89,6 +102,13 @@ pub struct Resampling {
     pub channels: Channels,
     /// 0 if the larger plane is one of the frame, or premultiplied; one more for each decimation before it.
     pub level: u8,
+}
+
+impl Resampling {
+    /// Whether a sample of the larger plane is of a pair of pixels: the chroma of packed 4:2:2.
+    pub fn is_by_pairs(&self) -> bool {
+        self.channels == Channels::Chroma
+    }
 }
 
 /// One step of a plan. All views of an operation have the same number of rows, apart from the alpha plane's and those of
@@ -178,6 +198,22 @@ impl Operation {
         }
     }
 
+    /// What a rectangle of its output is computed from: a rectangle of each view that it reads. Rectangles are in pixels and rows
+    /// of their views. Nothing else that it reads changes a sample of that rectangle.
+    pub fn reads(&self, rect: Rect) -> Vec<(View, Rect)> {
+        match self {
+            Self::Copy { source, .. } | Self::RestoreChannels { source, .. } => vec![(*source, rect)],
+            Self::Blur { source, taps, .. } => vec![(*source, blur_reads(&source.field.layout, taps, rect))],
+            Self::Decimate(resampling) => vec![(resampling.source, decimation_reads(resampling, rect))],
+            Self::Interpolate(resampling) => vec![(resampling.source, interpolation_reads(resampling, rect))],
+            Self::Premultiply { source, alpha, .. } => {
+                std::iter::once((*source, rect)).chain(alpha.reads(rect)).collect()
+            }
+            // The blurred alpha is a channel of the premultiplied plane; the source's colour counts where it is 0.
+            Self::Unpremultiply { premultiplied, source, .. } => vec![(*premultiplied, rect), (*source, rect)],
+        }
+    }
+
     /// The view of a frame's plane or of a temporary that it reads, beside its alpha.
     pub fn source(&self) -> View {
         match self {
@@ -218,5 +254,126 @@ impl Operation {
     /// Whether `self` and `other` are of the same stage of a plan, so that neither reads what the other writes.
     pub fn is_independent_of(&self, other: &Self) -> bool {
         self.stage() == other.stage()
+    }
+}
+
+/// The part of an axis of `count` samples that stands for the samples from `start` to `end`: beyond the axis its edges repeat.
+fn clipped(start: i64, end: i64, count: u32) -> [u32; 2] {
+    let last = i64::from(count) - 1;
+    [start.clamp(0, last) as u32, (end - 1).clamp(0, last) as u32 + 1]
+}
+
+fn rect_between(x: [u32; 2], y: [u32; 2]) -> Rect {
+    Rect::between(x, y).expect("what a sample is computed from is not empty")
+}
+
+fn blur_reads(layout: &PlaneLayout, taps: &PlaneTaps, rect: Rect) -> Rect {
+    let around = |start: u32, end: u32, taps: &Taps, count: u32| {
+        let radius = taps.radius() as i64;
+        clipped(i64::from(start) - radius, i64::from(end) + radius, count)
+    };
+    let y = around(rect.y(), rect.bottom(), &taps.columns, layout.height);
+    let SampleLayout::Yuv422 { .. } = layout.sample_layout else {
+        return rect_between(around(rect.x(), rect.right(), &taps.rows, layout.width), y);
+    };
+    let pairs = [rect.x() / 2, rect.right().div_ceil(2)];
+    let luma = around(rect.x(), rect.right(), &taps.rows, layout.width);
+    let chroma = around(pairs[0], pairs[1], &taps.chroma_rows, layout.width.div_ceil(2));
+    let x = [luma[0].min(2 * chroma[0]), luma[1].max(2 * chroma[1]).min(layout.width)];
+    rect_between(x, y)
+}
+
+/// Sample j of the small plane is computed from the samples (j - MARGIN)·s ± LEVEL_RADIUS·s.
+fn decimation_reads(resampling: &Resampling, rect: Rect) -> Rect {
+    let along = |start: u32, end: u32, factor: Factor, count: u32| match factor {
+        Factor::One => [start, end],
+        _ => {
+            let centre = |j: u32| (i64::from(j) - i64::from(MARGIN)) * i64::from(factor.get());
+            let radius = i64::from(LEVEL_RADIUS * factor.get());
+            clipped(centre(start) - radius, centre(end - 1) + radius + 1, count)
+        }
+    };
+    let layout = resampling.source.field.layout;
+    let [across, down] = resampling.factors;
+    let y = along(rect.y(), rect.bottom(), down, layout.height);
+    if resampling.is_by_pairs() {
+        let pairs = along(rect.x(), rect.right(), across, layout.width.div_ceil(2));
+        return rect_between([2 * pairs[0], (2 * pairs[1]).min(layout.width)], y);
+    }
+    rect_between(along(rect.x(), rect.right(), across, layout.width), y)
+}
+
+/// Sample x is computed from the samples x / s to x / s + PHASE_TAPS - 1 of the small plane; of these the first one counts in
+/// phase 0 alone.
+fn interpolation_reads(resampling: &Resampling, rect: Rect) -> Rect {
+    let along = |start: u32, end: u32, factor: Factor| match factor {
+        Factor::One => [start, end],
+        _ => [start.div_ceil(factor.get()), (end - 1) / factor.get() + PHASE_TAPS as u32],
+    };
+    let [across, down] = resampling.factors;
+    let x = if resampling.is_by_pairs() { [rect.x() / 2, rect.right().div_ceil(2)] } else { [rect.x(), rect.right()] };
+    rect_between(along(x[0], x[1], across), along(rect.y(), rect.bottom(), down))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::BlurParams;
+    use crate::filter::plan::Plan;
+
+    /// The samples of an axis with taps above 0 for the samples from `start` to `end`: `taps` returns those of one sample, which
+    /// begin at an index that may be beyond the axis.
+    fn read(start: u32, end: u32, count: u32, taps: impl Fn(u32) -> (i64, Vec<u32>)) -> [u32; 2] {
+        let mut samples = Vec::new();
+        for x in start..end {
+            let (first, taps) = taps(x);
+            let indices = (first..).zip(taps).filter(|(_, tap)| *tap > 0).map(|(index, _)| index);
+            samples.extend(indices.map(|index| index.clamp(0, i64::from(count) - 1) as u32));
+        }
+        [samples.iter().min().copied().unwrap(), samples.iter().max().unwrap() + 1]
+    }
+
+    fn all(taps: &Taps, centre: i64) -> (i64, Vec<u32>) {
+        let radius = taps.radius() as i64;
+        (centre - radius, (-radius..=radius).map(|i| taps.at(i.unsigned_abs() as usize)).collect())
+    }
+
+    /// The taps along one axis that every operation applies for a sample of its output.
+    fn taps_of(operation: &Operation, axis: usize, x: u32) -> (i64, Vec<u32>) {
+        match operation {
+            Operation::Blur { taps, .. } => all([&taps.rows, &taps.columns][axis], x.into()),
+            Operation::Decimate(Resampling { factors, .. }) => match factors[axis] {
+                Factor::One => (x.into(), vec![1]),
+                factor => all(&factor.decimation_taps(), (i64::from(x) - i64::from(MARGIN)) * i64::from(factor.get())),
+            },
+            Operation::Interpolate(Resampling { factors, .. }) => match factors[axis] {
+                Factor::One => (x.into(), vec![1]),
+                factor => {
+                    let (first, phase) = (x / factor.get(), x % factor.get());
+                    (first.into(), factor.interpolation_taps(phase).to_vec())
+                }
+            },
+            _ => (x.into(), vec![1]),
+        }
+    }
+
+    #[test]
+    fn reads_are_the_samples_with_taps() {
+        for sigma in [0.8, 3.0, 5.0, 40.0, 90.0] {
+            let plan = Plan::new(BlurParams::new(sigma, 0).unwrap().into(), &[PlaneLayout::new(157, 83, 2, 16)]);
+            for operation in plan.operations() {
+                let [from, to] = [operation.source(), operation.output()].map(|view| view.field.layout);
+                for i in 0..200 {
+                    let [x, y] = [i * 31 % to.width, i * 17 % to.height];
+                    let (right, bottom) = ((x + 1 + i % 9).min(to.width), (y + 1 + i % 5).min(to.height));
+                    let rect = Rect::between([x, right], [y, bottom]).unwrap();
+                    let (view, reads) = operation.reads(rect)[0];
+                    assert_eq!(view, operation.source());
+                    let across = read(x, right, from.width, |x| taps_of(operation, 0, x));
+                    let down = read(y, bottom, from.height, |y| taps_of(operation, 1, y));
+                    assert_eq!(Some(reads), Rect::between(across, down), "{rect:?} of {operation:?}");
+                }
+            }
+        }
     }
 }

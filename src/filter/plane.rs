@@ -58,6 +58,11 @@ impl<A: Address> PlaneMemory<A> {
         Self { address: self.row(y), len: self.len.saturating_sub(y * self.pitch), ..*self }
     }
 
+    /// The plane from a byte of each row on.
+    pub fn from_byte(&self, byte: usize) -> Self {
+        Self { address: self.address.offset_by(byte), len: self.len.saturating_sub(byte), ..*self }
+    }
+
     /// Every `step`th row from `first` on, as a plane.
     pub fn every(&self, first: usize, step: usize) -> Self {
         Self { pitch: self.pitch * step, ..self.from_row(first) }

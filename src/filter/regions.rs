@@ -112,7 +112,7 @@ impl Rect {
     }
 
     /// The rectangle between these edges; `None` if it is empty.
-    fn between(x: [u32; 2], y: [u32; 2]) -> Option<Self> {
+    pub fn between(x: [u32; 2], y: [u32; 2]) -> Option<Self> {
         Self::new(x[0], y[0], x[1].checked_sub(x[0])?, y[1].checked_sub(y[0])?)
     }
 
@@ -175,6 +175,18 @@ impl Rect {
     /// The row after the last.
     pub fn bottom(self) -> u32 {
         self.y + self.height
+    }
+
+    /// The smallest rectangle around both.
+    pub fn hull(self, other: Self) -> Self {
+        let (x, y) = (self.x.min(other.x), self.y.min(other.y));
+        let (right, bottom) = (self.right().max(other.right()), self.bottom().max(other.bottom()));
+        Self { x, y, width: right - x, height: bottom - y }
+    }
+
+    /// The number of its samples.
+    pub fn area(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height)
     }
 
     /// The samples of a plane of `size` (width, height) that stand for any of these luma samples, where one sample of

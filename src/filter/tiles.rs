@@ -5,10 +5,11 @@
 
 use super::BlurParams;
 use super::byte_rect::{ByteRect, PACKED_GROUP, PackedRects};
-use super::crop::{Covered, CropGeometry, PlaneCrop};
+use super::crop::{Covered, CropGeometry, PictureGeometry, PlaneCrop};
 use super::frame::PlaneLayout;
 use super::plan::{Options, Selection};
 use super::regions::{self, Rect};
+use super::samples::covered_fields;
 
 /// Rows of blurred crops start on this many bytes.
 const PITCH_ALIGNMENT: usize = 64;
@@ -39,6 +40,18 @@ impl BlurCover {
         self.regions.iter().all(|region| region.params.is_passthrough())
     }
 
+    /// The blurs of a frame of these planes, weaker ones first: where they overlap, the last one counts.
+    pub fn blurs(&self, layouts: &[PlaneLayout]) -> Vec<RegionBlur> {
+        let picture = PictureGeometry::new(layouts);
+        let blur = |(options, rects): (Options, Vec<Rect>)| {
+            let is_blurred = |(plane, _): &(usize, Covered)| !options.is_passthrough(&layouts[*plane..=*plane]);
+            let rects = regions::disjoint(&picture.clip_all(&rects));
+            let covered = rects.iter().flat_map(|rect| covered_fields(&picture, *rect)).filter(is_blurred).collect();
+            RegionBlur { options, covered }
+        };
+        self.by_strength().into_iter().map(blur).filter(|blur| !blur.covered.is_empty()).collect()
+    }
+
     /// The rectangles of each Gaussian, weaker ones first, so that what is written later counts.
     fn by_strength(&self) -> Vec<(Options, Vec<Rect>)> {
         let key = |region: &BlurRegion| (region.params.sigma(), region.params.kernel_size());
@@ -65,18 +78,20 @@ impl BlurCover {
     }
 }
 
+/// The blur of regions by one Gaussian.
+#[derive(Debug, Clone)]
+pub struct RegionBlur {
+    /// The blur of the whole frame.
+    pub options: Options,
+    /// What is written, by plane.
+    pub covered: Vec<(usize, Covered)>,
+}
+
 fn contains(outer: Rect, inner: Rect) -> bool {
     outer.x() <= inner.x()
         && outer.y() <= inner.y()
         && outer.right() >= inner.right()
         && outer.bottom() >= inner.bottom()
-}
-
-/// The smallest rectangle around both.
-fn bounds(a: Rect, b: Rect) -> Rect {
-    let (x, y) = (a.x().min(b.x()), a.y().min(b.y()));
-    let (right, bottom) = (a.right().max(b.right()), a.bottom().max(b.bottom()));
-    Rect::new(x, y, right - x, bottom - y).unwrap_or(a)
 }
 
 /// What crops cost where they are blurred.
@@ -127,7 +142,7 @@ fn tiles(geometry: &CropGeometry, cost: CropCost, rects: &[Rect]) -> Vec<Tile> {
         return vec![whole];
     }
     let joined = |one: &Tile, other: &Tile| {
-        let joined = Tile::new(geometry, cost, Vec::new(), bounds(one.bounds, other.bounds));
+        let joined = Tile::new(geometry, cost, Vec::new(), one.bounds.hull(other.bounds));
         (joined.cost <= one.cost + other.cost).then_some(joined)
     };
     let mut tiles: Vec<Tile> = Vec::new();
@@ -149,7 +164,7 @@ fn tiles(geometry: &CropGeometry, cost: CropCost, rects: &[Rect]) -> Vec<Tile> {
 
 /// One tile around all, if that costs less. Its rectangles are taken from the others.
 fn whole(geometry: &CropGeometry, cost: CropCost, tiles: &mut Vec<Tile>) -> Option<Tile> {
-    let around = tiles.iter().map(|tile| tile.bounds).reduce(bounds)?;
+    let around = tiles.iter().map(|tile| tile.bounds).reduce(Rect::hull)?;
     let whole = Tile::new(geometry, cost, Vec::new(), around);
     let apart: usize = tiles.iter().map(|tile| tile.cost).sum();
     (tiles.len() > 1 && whole.cost <= apart)
@@ -165,8 +180,6 @@ pub struct BlurredCrop {
     pub offset: usize,
     /// Bytes from one of its rows to the next.
     pub pitch: usize,
-    /// The part that is used, in pixels and rows of the crop.
-    pub window: Rect,
 }
 
 impl BlurredCrop {
@@ -220,8 +233,7 @@ impl BlurTiles {
             // All crops in one frame are blurred with fewer launches, and on all threads at once.
             let mut blurred = Vec::new();
             for tile in tiles(&geometry, cost, &rects) {
-                let crops: Vec<BlurredCrop> =
-                    tile.crops.iter().map(|crop| all.place(&geometry, *crop, tile.bounds)).collect();
+                let crops: Vec<BlurredCrop> = tile.crops.iter().map(|crop| all.place(*crop)).collect();
                 for from in &crops {
                     for rect in &tile.rects {
                         all.add_patches(&geometry, from, *rect, strength);
@@ -237,10 +249,9 @@ impl BlurTiles {
     }
 
     /// Places a crop behind the others.
-    fn place(&mut self, geometry: &CropGeometry, crop: PlaneCrop, bounds: Rect) -> BlurredCrop {
-        let window = window(&crop, geometry.picture().covered(crop.plane, bounds));
+    fn place(&mut self, crop: PlaneCrop) -> BlurredCrop {
         let pitch = crop.layout.row_bytes().next_multiple_of(PITCH_ALIGNMENT);
-        let blurred = BlurredCrop { crop, offset: self.bytes, pitch, window };
+        let blurred = BlurredCrop { crop, offset: self.bytes, pitch };
         self.bytes += blurred.bytes();
         blurred
     }
@@ -324,17 +335,6 @@ impl TransferTiles {
     pub fn patches_overlap(&self) -> bool {
         self.patches_overlap
     }
-}
-
-/// The smallest window of a crop that has what is covered, in pixels and rows of the crop.
-fn window(crop: &PlaneCrop, covered: impl Iterator<Item = Covered>) -> Rect {
-    let of_field = |Covered { field, rect }: Covered| {
-        let row = |y: u32| field.first_row as u32 + y * field.step as u32 - crop.y;
-        let (y, bottom) = (row(rect.y()), row(rect.bottom() - 1) + 1);
-        Rect::new(rect.x() - crop.x, y, rect.width(), bottom - y)
-    };
-    let whole = Rect::new(0, 0, crop.layout.width, crop.layout.height);
-    covered.filter_map(of_field).reduce(bounds).or(whole).expect("a crop has samples")
 }
 
 #[cfg(test)]

@@ -11,21 +11,21 @@ use crate::filter::wide::PHASE_TAPS;
 /// `out + p * pitch`.
 ///
 /// # Safety
-/// The processor has the instruction set of `S`. Each row is valid for reading `samples` elements, and each row of `out`, `pitch`
-/// elements long, for writing two vectors more than `samples`.
+/// The processor has the instruction set of `S`. Each row is valid for reading `readable` elements, `samples` at least, and each
+/// row of `out`, `pitch` elements long, for writing two vectors more than `samples`.
 #[inline(always)]
 pub unsafe fn columns_up<S: Simd>(
     phases: &[PhaseWeights],
     rows: [*const u16; PHASE_TAPS],
-    samples: usize,
+    [samples, readable]: [usize; 2],
     out: *mut u16,
     pitch: usize,
 ) {
     // SAFETY: the caller guarantees the instruction set, the rows and the output.
     unsafe {
         match phases.len() {
-            2 => phases_up::<S, 2>(phases, rows, samples, out, pitch),
-            _ => phases_up::<S, 4>(phases, rows, samples, out, pitch),
+            2 => phases_up::<S, 2>(phases, rows, [samples, readable], out, pitch),
+            _ => phases_up::<S, 4>(phases, rows, [samples, readable], out, pitch),
         }
     }
 }
@@ -38,7 +38,7 @@ pub unsafe fn columns_up<S: Simd>(
 unsafe fn phases_up<S: Simd, const FACTOR: usize>(
     phases: &[PhaseWeights],
     rows: [*const u16; PHASE_TAPS],
-    samples: usize,
+    [samples, readable]: [usize; 2],
     out: *mut u16,
     pitch: usize,
 ) {
@@ -47,7 +47,8 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
     unsafe {
         let weights = rows_up::splat_weights::<S, FACTOR>(phases);
         let count = 2 * S::LANES;
-        let whole = samples / count * count;
+        let vectors = samples.next_multiple_of(count);
+        let whole = if vectors <= readable { vectors } else { samples / count * count };
         for x in (0..whole).step_by(count) {
             let mut here = rows;
             for row in &mut here {

@@ -11,6 +11,7 @@ use crate::cpu::simd::Simd;
 use crate::cpu::weights::LevelWeights;
 use crate::filter::operation::Resampling;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
+use crate::filter::regions::Rect;
 use crate::filter::wide::LEVEL_RADIUS;
 
 /// Row pairs of two rows with a factor of 4.
@@ -23,26 +24,28 @@ pub struct Decimation {
     rows: RowPass,
     /// Along columns.
     factor: usize,
-    weights: LevelWeights,
+    weights: &'static LevelWeights,
     /// The taps by which each row pair contributes to two rows of the small plane.
     column_pairs: Vec<[u32; 2]>,
     source_rows: usize,
-    small_rows: usize,
+    /// The rows of the small plane that are computed.
+    small_rows: Range<usize>,
 }
 
 impl Decimation {
-    /// `source` and `destination` hold the rows of the resampling's views.
-    pub fn new(resampling: &Resampling, source: HostPlane, destination: HostPlaneMut) -> Self {
+    /// The decimation that computes a rectangle of the small plane, which begins at an even row. `source` and `destination` hold
+    /// the rows of the resampling's views.
+    pub fn new(resampling: &Resampling, rect: Rect, source: HostPlane, destination: HostPlaneMut) -> Self {
+        debug_assert!(rect.y().is_multiple_of(2), "{rect:?}");
         let small = resampling.destination.field.layout;
         let layout = &resampling.source.field.layout;
         let format = RowFormat::new(layout, resampling.channels);
         let [across, down] = resampling.factors;
-        let geometry = RowGeometry {
-            factor: across.get() as usize,
-            channels: format.channels,
-            small_pixels: small.width as usize,
-        };
-        let weights = LevelWeights::new(&down.decimation_taps());
+        let (first_pixel, geometry) = RowGeometry::new(across.get() as usize, rect, &format);
+        let source = source.from_byte(first_pixel * format.pixel_bytes());
+        let destination = destination.from_byte(rect.x() as usize * small.pixel_bytes());
+        let format = format.skip_pixels(first_pixel);
+        let weights = LevelWeights::of(down);
         let tap = |m: usize| weights.pairs.get(m).copied().unwrap_or(0);
         // Every row starts half a factor of pairs below the one before.
         let next = down.get() as usize / 2;
@@ -51,23 +54,28 @@ impl Decimation {
         Self {
             source,
             destination,
-            rows: RowPass { format, geometry, weights: LevelWeights::new(&across.decimation_taps()) },
+            rows: RowPass { format, geometry, weights: LevelWeights::of(across) },
             factor: down.get() as usize,
             weights,
             column_pairs,
             source_rows: layout.height as usize,
-            small_rows: small.height as usize,
+            small_rows: rect.y() as usize..rect.bottom() as usize,
         }
     }
 
-    /// Its parts for this many threads.
-    pub fn blocks(&self, workers: usize) -> impl Iterator<Item = DecimationBlock<'_>> {
+    /// Its parts: this many, or fewer if they would be too small.
+    pub fn blocks(&self, count: usize) -> impl Iterator<Item = DecimationBlock<'_>> {
         const TAPS: usize = 8;
-        let work = self.rows.format.samples() * self.source_rows * TAPS;
+        let first = self.small_rows.start;
+        let work = self.rows.geometry.source_pixels()
+            * self.rows.geometry.channels
+            * self.small_rows.len()
+            * self.factor
+            * TAPS;
         // Every block reads source rows of twice the radius that its neighbour reads too.
         let shortest = 4 * LEVEL_RADIUS as usize;
-        super::blocks(self.small_rows, 2, shortest, work, workers)
-            .map(|rows| DecimationBlock { decimation: self, rows })
+        super::blocks(self.small_rows.len(), 2, shortest, work, count)
+            .map(move |rows| DecimationBlock { decimation: self, rows: first + rows.start..first + rows.end })
     }
 
     /// Row pairs that two rows of the small plane are computed from.
@@ -108,6 +116,7 @@ impl DecimationBlock<'_> {
         let source_rows = |j: usize| [0, 1].map(|i| (2 * j + i).saturating_sub(before).min(decimation.source_rows - 1));
         let first_pair = |y: usize| if *factor == 1 { y / 2 } else { factor / 2 * y };
 
+        let order = R::order(pass);
         let mut filled = first_pair(self.rows.start);
         let start = filled;
         for y in self.rows.clone().step_by(2) {
@@ -127,7 +136,7 @@ impl DecimationBlock<'_> {
                     } else {
                         let [rows, next] =
                             [filled, filled + 1].map(|j| source_rows(j).map(|y| decimation.source.row(y)));
-                        R::decimate::<V>(pass, rows, next, words, ring_pair(filled));
+                        R::decimate::<V>(pass, &order, rows, next, words, ring_pair(filled));
                     }
                 }
                 filled += 1;

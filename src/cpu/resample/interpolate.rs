@@ -12,6 +12,7 @@ use crate::cpu::simd::Simd;
 use crate::cpu::weights::PhaseWeights;
 use crate::filter::operation::Resampling;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
+use crate::filter::regions::Rect;
 use crate::filter::wide::PHASE_TAPS;
 
 /// An interpolation, ready to be executed.
@@ -20,37 +21,46 @@ pub struct Interpolation {
     destination: HostPlaneMut,
     rows: RowsUp,
     /// Along columns; empty for a factor of one.
-    phases: Vec<PhaseWeights>,
+    phases: &'static [PhaseWeights],
     small_pixels: usize,
+    /// Samples from the first one to the end of a row of the small plane.
+    readable: usize,
     small_rows: usize,
     output_rows: usize,
 }
 
 impl Interpolation {
-    /// `source` and `destination` hold the rows of the resampling's views.
-    pub fn new(resampling: &Resampling, source: HostPlane, destination: HostPlaneMut) -> Self {
-        let [small, layout] = [resampling.source, resampling.destination].map(|view| view.field.layout);
+    /// A rectangle of the output that begins at multiples of the factors, so that its first sample is interpolated with the taps
+    /// of phase 0: an interpolation of smaller planes. `source` and `destination` hold the rows of the resampling's views.
+    pub fn new(resampling: &Resampling, rect: Rect, source: HostPlane, destination: HostPlaneMut) -> Self {
+        let [small, mut layout] = [resampling.source, resampling.destination].map(|view| view.field.layout);
         let [across, down] = resampling.factors;
+        let (x, width) = match resampling.is_by_pairs() {
+            true => (rect.x() / 2, rect.width().div_ceil(2)),
+            false => (rect.x(), rect.width()),
+        };
+        debug_assert!(x.is_multiple_of(across.get()) && rect.y().is_multiple_of(down.get()), "{rect:?}");
+        let (first_row, first_byte) = (rect.y() / down.get(), (x / across.get()) as usize * small.pixel_bytes());
+        layout.width = rect.width();
+        let format = RowFormat::new(&layout, resampling.channels).with_whole_pairs();
         Self {
-            source,
-            destination,
-            rows: RowsUp {
-                format: RowFormat::new(&layout, resampling.channels).with_whole_pairs(),
-                phases: PhaseWeights::of(across),
-            },
+            source: source.from_row(first_row as usize).from_byte(first_byte),
+            destination: destination.from_row(rect.y() as usize).from_byte(x as usize * format.pixel_bytes()),
+            rows: RowsUp::new(format, PhaseWeights::of(across)),
             phases: PhaseWeights::of(down),
-            small_pixels: small.width as usize,
-            small_rows: small.height as usize,
-            output_rows: layout.height as usize,
+            small_pixels: across.decimated(width) as usize,
+            readable: (small.width - x / across.get()) as usize * format.channels,
+            small_rows: down.decimated(rect.height()) as usize,
+            output_rows: rect.height() as usize,
         }
     }
 
-    /// Its parts for this many threads.
-    pub fn blocks(&self, workers: usize) -> impl Iterator<Item = InterpolationBlock<'_>> {
+    /// Its parts: this many, or fewer if they would be too small.
+    pub fn blocks(&self, count: usize) -> impl Iterator<Item = InterpolationBlock<'_>> {
         const TAPS: usize = 8;
         let work = self.rows.format.samples() * self.output_rows * TAPS;
         let step = self.phases.len().max(1);
-        let blocks = super::blocks(self.output_rows, step, step, work, workers);
+        let blocks = super::blocks(self.output_rows, step, step, work, count);
         blocks.map(|rows| InterpolationBlock { interpolation: self, rows })
     }
 
@@ -124,7 +134,8 @@ impl InterpolationBlock<'_> {
                     let (from, to) = (rows[0], middle(0));
                     (0..samples).for_each(|x| to.add(x).write(from.add(x).read_unaligned() ^ BIAS));
                 } else {
-                    columns_up::<S>(&interpolation.phases, rows, samples, middle(0), 2 * middle_words);
+                    let readable = interpolation.readable;
+                    columns_up::<S>(interpolation.phases, rows, [samples, readable], middle(0), 2 * middle_words);
                 }
                 for (p, y) in (y..self.rows.end).take(down).enumerate() {
                     let row = interpolation.destination.row(y);
@@ -159,9 +170,8 @@ impl InterpolationBlock<'_> {
             // are in the block.
             unsafe {
                 let rows = self.small_rows(y / down);
-                let words = self.interpolation.rows.initial();
-                let initial = |x: usize| S::load(words[x % 12..].as_ptr());
-                sum_columns::<S>(&self.interpolation.phases, rows, samples, initial, |p, x, sums| {
+                let initial = |x: usize| S::load(self.interpolation.rows.initial[x % 12..].as_ptr());
+                sum_columns::<S>(self.interpolation.phases, rows, samples, initial, |p, x, sums| {
                     let to = line(p).add(bytes * x);
                     if bytes == 1 {
                         S::store_low8(to, S::shift_right(sums, 24));

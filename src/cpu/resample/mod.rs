@@ -24,20 +24,12 @@ const PAIR_BIAS: u32 = 0x8000_8000;
 const SLACK: usize = 128;
 
 /// Less multiplications than this are not worth another thread, although it is awake already.
-const PARALLEL_WORK: usize = 1 << 18;
+const BLOCK_WORK: usize = 1 << 17;
 
-/// Cuts `rows` rows into blocks for this many threads, each a multiple of `step` rows and at least `shortest` long.
+/// Cuts `rows` rows into this many blocks at most, each a multiple of `step` rows and at least `shortest` long.
 /// `work` is the number of multiplications of all rows.
-fn blocks(
-    rows: usize,
-    step: usize,
-    shortest: usize,
-    work: usize,
-    workers: usize,
-) -> impl Iterator<Item = Range<usize>> {
-    /// Blocks per thread that even out the load.
-    const BLOCKS_PER_WORKER: usize = 2;
-    let count = if workers == 1 || work < PARALLEL_WORK { 1 } else { workers * BLOCKS_PER_WORKER };
+fn blocks(rows: usize, step: usize, shortest: usize, work: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = count.min(work / BLOCK_WORK).max(1);
     let length = rows.div_ceil(count).max(shortest).next_multiple_of(step);
     (0..rows).step_by(length).map(move |first| first..(first + length).min(rows))
 }
@@ -49,11 +41,11 @@ mod tests {
     #[test]
     fn blocks_cover_every_row_once() {
         for (rows, step, shortest) in [(1, 2, 12), (11, 4, 4), (277, 2, 12), (1080, 4, 4), (1081, 2, 2)] {
-            for workers in 1..9 {
-                let blocks: Vec<_> = super::blocks(rows, step, shortest, PARALLEL_WORK, workers).collect();
+            for count in 1..17 {
+                let blocks: Vec<_> = super::blocks(rows, step, shortest, usize::MAX, count).collect();
                 assert!(blocks.iter().all(|block| block.start.is_multiple_of(step) && !block.is_empty()), "{blocks:?}");
                 assert_eq!(blocks.iter().cloned().flatten().collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>());
-                assert_eq!(super::blocks(rows, step, shortest, PARALLEL_WORK - 1, workers).count(), 1);
+                assert_eq!(super::blocks(rows, step, shortest, 2 * BLOCK_WORK - 1, count).count(), 1);
             }
         }
     }

@@ -58,6 +58,15 @@ impl RowFormat {
         }
     }
 
+    /// Bytes from a pixel to the next one.
+    pub fn pixel_bytes(&self) -> usize {
+        match self.storage {
+            Storage::Bytes => self.channels,
+            Storage::AlternateBytes(_) | Storage::Words => 2 * self.channels,
+            Storage::Packed1010102 => 4,
+        }
+    }
+
     /// Samples in a row.
     pub fn samples(&self) -> usize {
         self.pixels * self.channels
@@ -121,7 +130,7 @@ impl RowFormat {
         self.read(before, out, |i| unsafe { row.cast::<u16>().add(i).read_unaligned() });
     }
 
-    /// The pixels behind the first `count`, of a dense row.
+    /// The pixels behind the first `count`.
     pub fn skip_pixels(self, count: usize) -> Self {
         Self { pixels: self.pixels - count, ..self }
     }

@@ -10,10 +10,17 @@ use super::row_format::RowFormat;
 use super::{PAIR_BIAS, SLACK};
 use crate::cpu::simd::Simd;
 use crate::cpu::weights::LevelWeights;
+use crate::filter::regions::Rect;
 use crate::filter::wide::LEVEL_RADIUS;
 
 /// An implementation of the rows step.
 pub trait RowsDown<S: Simd> {
+    /// What is the same for all rows of a pass.
+    type Order;
+
+    /// Makes it.
+    fn order(pass: &RowPass) -> Self::Order;
+
     /// Decimates two source rows to the words of `out`, biased, `V` vectors at a time. Meanwhile the `next` rows are loaded
     /// into the cache.
     ///
@@ -22,6 +29,7 @@ pub trait RowsDown<S: Simd> {
     /// [`RowGeometry::scratch_words`] words and `out` for [`RowGeometry::out_words`], and they do not overlap.
     unsafe fn decimate<const V: usize>(
         pass: &RowPass,
+        order: &Self::Order,
         sources: [*const u8; 2],
         next: [*const u8; 2],
         scratch: *mut u32,
@@ -35,6 +43,8 @@ pub struct RowGeometry {
     /// Pixels of a source row for one of the small plane: 1, 2 or 4.
     pub factor: usize,
     pub channels: usize,
+    /// Pixels by which the source row starts before the picture, where its first pixel is repeated.
+    pub before: usize,
     /// Pixels of a small row.
     pub small_pixels: usize,
 }
@@ -42,6 +52,15 @@ pub struct RowGeometry {
 impl RowGeometry {
     /// Pixels of the small plane that a sum reads from, besides its own.
     pub const REACH: usize = 2 * LEVEL_RADIUS as usize;
+
+    /// For a rectangle of the small plane, and the first pixel of the source row: what it starts with beyond an edge is that edge.
+    pub fn new(factor: usize, rect: Rect, format: &RowFormat) -> (usize, Self) {
+        let reach = if factor == 1 { 0 } else { Self::REACH * factor };
+        let first = rect.x() as usize * factor;
+        let (channels, small_pixels) = (format.channels, rect.width() as usize);
+        let geometry = Self { factor, channels, before: reach.saturating_sub(first), small_pixels };
+        (first.saturating_sub(reach).min(format.pixels - 1), geometry)
+    }
 
     /// Samples in a small row.
     pub fn samples(&self) -> usize {
@@ -54,11 +73,6 @@ impl RowGeometry {
             1 => self.small_pixels,
             factor => factor * (self.small_pixels + Self::REACH),
         }
-    }
-
-    /// Pixels by which the source row starts before the picture.
-    pub fn before(&self) -> usize {
-        if self.factor == 1 { 0 } else { Self::REACH * self.factor }
     }
 
     /// Words for a source row of 16-bit samples.
@@ -97,15 +111,14 @@ impl DirectBlocks {
     /// For a row of `samples` samples and blocks of `block` small pixels, which read `window` samples. Where the source
     /// is not dense, no block.
     pub fn new(geometry: &RowGeometry, format: &RowFormat, block: usize, window: usize, is_dense: bool) -> Self {
-        let RowGeometry { factor, channels, .. } = *geometry;
-        let before = geometry.before();
-        let first = RowGeometry::REACH.next_multiple_of(block);
+        let RowGeometry { factor, channels, before, .. } = *geometry;
+        let first = before.div_ceil(factor).next_multiple_of(block);
         // The last block's window ends in the row.
         let last = (format.samples() + before * channels).checked_sub(window).map(|end| end / (factor * channels));
         match last {
             Some(last) if is_dense && last >= first => Self {
                 range: first..last / block * block + block,
-                left: factor * (first - block) * channels + window,
+                left: first.checked_sub(block).map_or(0, |last| factor * last * channels + window),
                 right: (factor * (last / block * block + block) - before).min(format.pixels - 1),
             },
             _ => Self { range: 0..0, left: geometry.source_pixels() * channels, right: format.pixels },
@@ -115,9 +128,13 @@ impl DirectBlocks {
     /// Makes the copy: `read` fills a slice with the row from a pixel on, after some repetitions of its first one.
     #[inline(always)]
     pub fn copy_edges<T>(&self, geometry: &RowGeometry, copy: &mut [T], read: impl Fn(usize, usize, &mut [T])) {
-        let (channels, before) = (geometry.channels, geometry.before());
-        let (left, right) = (self.left.min(copy.len()), (before + self.right) * channels);
-        read(0, before, &mut copy[..left]);
+        let RowGeometry { channels, before, .. } = *geometry;
+        let right = (before + self.right) * channels;
+        if self.left > 0 {
+            // With a pixel of the picture, which is the one that is repeated.
+            let left = self.left.max((before + 1) * channels).min(copy.len());
+            read(0, before, &mut copy[..left]);
+        }
         if !self.range.is_empty() && right < copy.len() {
             read(self.right, 0, &mut copy[right..]);
         }
@@ -128,7 +145,7 @@ impl DirectBlocks {
 pub struct RowPass {
     pub format: RowFormat,
     pub geometry: RowGeometry,
-    pub weights: LevelWeights,
+    pub weights: &'static LevelWeights,
 }
 
 impl RowPass {
@@ -149,7 +166,7 @@ pub struct PairDotRowsDown;
 
 impl PairDotRowsDown {
     /// The samples of each lane among the 64 from pixel i on, of stream `h`.
-    fn order(geometry: &RowGeometry, lanes: usize, h: usize) -> [u16; 32] {
+    fn order_of_stream(geometry: &RowGeometry, lanes: usize, h: usize) -> [u16; 32] {
         let RowGeometry { factor, channels, .. } = *geometry;
         let mut order = [0; 32];
         for lane in 0..lanes / channels * channels {
@@ -163,15 +180,25 @@ impl PairDotRowsDown {
 }
 
 impl<S: Simd> RowsDown<S> for PairDotRowsDown {
+    /// Of either stream, and the blocks of small pixels that are gathered from the source itself.
+    type Order = ([[u16; 32]; 2], DirectBlocks);
+
+    fn order(pass: &RowPass) -> Self::Order {
+        let orders = [0, 1].map(|h| Self::order_of_stream(&pass.geometry, S::LANES, h));
+        let block = S::LANES / pass.geometry.channels;
+        (orders, DirectBlocks::new(&pass.geometry, &pass.format, block, 64, pass.format.is_dense_words()))
+    }
+
     #[inline(always)]
     unsafe fn decimate<const V: usize>(
         pass: &RowPass,
+        order: &Self::Order,
         sources: [*const u8; 2],
         next: [*const u8; 2],
         scratch: *mut u32,
         out: *mut u32,
     ) {
-        let geometry = &pass.geometry;
+        let (geometry, (orders, direct)) = (&pass.geometry, order);
         let RowGeometry { factor, channels, .. } = *geometry;
         let (samples, stream_words) = (geometry.samples(), geometry.stream_words());
         let row = scratch.cast::<u16>();
@@ -191,11 +218,6 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
             let streams = |r: usize| scratch.wrapping_add(geometry.source_words() + r * (factor / 2) * stream_words);
             let block = S::LANES / channels;
             let is_dense = pass.format.is_dense_words();
-            let direct = DirectBlocks::new(geometry, &pass.format, block, 64, is_dense);
-            let mut orders = [[0; 32]; 2];
-            for (h, order) in orders.iter_mut().enumerate().take(factor / 2) {
-                *order = Self::order(geometry, S::LANES, h);
-            }
             // Of a dense row the samples are aligned and biased after they are gathered.
             let (left, mask) = if is_dense { pass.format.alignment() } else { (0, 0xffff) };
             let mask = S::splat(u32::from(mask) * 0x1_0001);
@@ -208,9 +230,9 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
                         pass.format.skip_pixels(pixel).read_stored_words(from, before, out);
                     });
                 } else {
-                    pass.format.read_words(source, geometry.before(), copy);
+                    pass.format.read_words(source, geometry.before, copy);
                 }
-                let in_source = source.cast::<u16>().wrapping_sub(geometry.before() * channels);
+                let in_source = source.cast::<u16>().wrapping_sub(geometry.before * channels);
                 for i in (0..geometry.small_pixels + RowGeometry::REACH).step_by(block) {
                     let from = if direct.range.contains(&i) { in_source } else { row.cast_const() };
                     let from = from.wrapping_add(factor * i * channels);

@@ -11,7 +11,7 @@ pub struct ByteDotRowsDown;
 
 impl ByteDotRowsDown {
     /// The samples of each lane among the 64 from pixel i on.
-    fn order(geometry: &RowGeometry, lanes: usize) -> [u8; 64] {
+    fn order_of_quads(geometry: &RowGeometry, lanes: usize) -> [u8; 64] {
         let RowGeometry { factor, channels, .. } = *geometry;
         let mut order = [0; 64];
         for lane in 0..lanes / channels * channels {
@@ -25,9 +25,20 @@ impl ByteDotRowsDown {
 }
 
 impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
+    /// Of quads, the blocks of small pixels that are gathered from the source itself, and those of [`PairDotRowsDown`].
+    type Order = ([u8; 64], DirectBlocks, <PairDotRowsDown as RowsDown<S>>::Order);
+
+    fn order(pass: &RowPass) -> Self::Order {
+        let block = S::LANES / pass.geometry.channels;
+        let direct = DirectBlocks::new(&pass.geometry, &pass.format, block, 64, pass.format.is_dense());
+        let quads = Self::order_of_quads(&pass.geometry, S::LANES);
+        (quads, direct, <PairDotRowsDown as RowsDown<S>>::order(pass))
+    }
+
     #[inline(always)]
     unsafe fn decimate<const V: usize>(
         pass: &RowPass,
+        (order, direct, pairs): &Self::Order,
         sources: [*const u8; 2],
         next: [*const u8; 2],
         scratch: *mut u32,
@@ -38,7 +49,9 @@ impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
         let Some(taps) = pass.weights.bytes.as_ref().filter(|_| factor > 1 && pass.format.is_bytes()) else {
             // SAFETY: `PairDotRowsDown` implements the same method with the same conditions, which the caller
             // guarantees for these arguments: the instruction set, readable sources, scratch memory and output.
-            return unsafe { <PairDotRowsDown as RowsDown<S>>::decimate::<V>(pass, sources, next, scratch, out) };
+            return unsafe {
+                <PairDotRowsDown as RowsDown<S>>::decimate::<V>(pass, pairs, sources, next, scratch, out);
+            };
         };
         let (samples, stream_words) = (geometry.samples(), geometry.stream_words());
         let row = scratch.cast::<u8>();
@@ -49,10 +62,8 @@ impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
         // one stream per row need. Streams have as many words as the row has small pixels and REACH more; sums read up
         // to REACH pixels further on, and vectors up to SLACK words beyond.
         unsafe {
-            let order = Self::order(geometry, S::LANES);
             let block = S::LANES / channels;
             let is_dense = pass.format.is_dense();
-            let direct = DirectBlocks::new(geometry, &pass.format, block, 64, is_dense);
             for (source, stream) in sources.into_iter().zip(streams) {
                 let copy = std::slice::from_raw_parts_mut(row, row_samples);
                 if is_dense {
@@ -61,12 +72,12 @@ impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
                         pass.format.skip_pixels(pixel).read_bytes(from, before, out);
                     });
                 } else {
-                    pass.format.read_bytes(source, geometry.before(), copy);
+                    pass.format.read_bytes(source, geometry.before, copy);
                 }
-                let in_source = source.wrapping_sub(geometry.before() * channels);
+                let in_source = source.wrapping_sub(geometry.before * channels);
                 for i in (0..geometry.small_pixels + RowGeometry::REACH).step_by(block) {
                     let from = if direct.range.contains(&i) { in_source } else { row.cast_const() };
-                    let quads = S::gather_quads(from.wrapping_add(factor * i * channels), &order);
+                    let quads = S::gather_quads(from.wrapping_add(factor * i * channels), order);
                     S::store(stream.add(i * channels), quads);
                 }
             }

@@ -62,10 +62,19 @@ pub unsafe fn splat_weights<S: Simd, const FACTOR: usize>(phases: &[PhaseWeights
 pub struct RowsUp {
     pub format: RowFormat,
     /// Of the phases; empty for a factor of one.
-    pub phases: Vec<PhaseWeights>,
+    pub phases: &'static [PhaseWeights],
+    /// Words of which vector `v` is what sums of the columns from `12 i + v` on start with: rounding, and 2³¹, which removes the
+    /// bias.
+    pub initial: [u32; 48],
 }
 
 impl RowsUp {
+    /// For rows of this format.
+    pub fn new(format: RowFormat, phases: &'static [PhaseWeights]) -> Self {
+        let initial = std::array::from_fn(|x| 1 << 31 | format.rounding(x % format.channels));
+        Self { format, phases, initial }
+    }
+
     /// Pixels of the small plane in a vector.
     fn vector_pixels<S: Simd>(&self) -> usize {
         S::LANES / self.format.channels
@@ -81,12 +90,6 @@ impl RowsUp {
             (small / pixels * factor + phase, small % pixels * channels + c)
         };
         LaneOrder::new((0..4 * pixels * channels).map(element))
-    }
-
-    /// Words of which vector `v` is what sums of the columns from `12 i + v` on start with: rounding, and 2³¹, which
-    /// removes the bias.
-    pub fn initial(&self) -> [u32; 48] {
-        std::array::from_fn(|x| 1 << 31 | self.format.rounding(x % self.format.channels))
     }
 
     /// Interpolates the biased row `from`.
@@ -127,8 +130,8 @@ impl RowsUp {
         // SAFETY: the caller guarantees the instruction set and the addresses. Blocks read from the pixels of the small
         // row on, at most SLACK elements beyond. A block that ends beyond the row is written to `partial` first.
         unsafe {
-            let initial = S::load(self.initial().as_ptr());
-            let weights = splat_weights::<S, FACTOR>(&self.phases);
+            let initial = S::load(self.initial.as_ptr());
+            let weights = splat_weights::<S, FACTOR>(self.phases);
             let block = 4 * pixels * CHANNELS;
             for (i, x) in (0..samples).step_by(block).enumerate() {
                 let mut sums = [initial; 4];

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The operations of a plan on rectangles, as tasks for the worker threads, and the memory of what they compute.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::CpuError;
+use super::pixel_rows::PixelRows;
+use super::resample::decimate::Decimation;
+use super::resample::interpolate::Interpolation;
+use super::scratch::Scratch;
+use super::task::Task;
+use super::tile::Tile;
+use super::tile_blur::TILE_STEP;
+use super::weights::{BLOCK_ROWS, PlaneWeights};
+use crate::filter::frame::{PlaneLayout, Region, SampleLayout};
+use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
+use crate::filter::parts::{Parts, Tiles};
+use crate::filter::plan::Plan;
+use crate::filter::plane::{HostPlane, HostPlaneMut};
+use crate::filter::regions::Rect;
+use crate::filter::wide::Factor;
+
+/// How operations are divided.
+pub const TILES: Tiles = Tiles { round, cost };
+
+/// Samples that are read and written, with those beyond the rectangle in its last vectors. One more rectangle takes about as
+/// long as 4096 of them (two cores, AVX-512).
+fn cost(operation: &Operation, rect: Rect) -> u64 {
+    const VECTORS: u32 = 64;
+    const RECT: u64 = 4096;
+    let read: u64 = operation.reads(rect).into_iter().map(|(_, rect)| rect.area()).sum();
+    (rect.area() + read) * u64::from(rect.width().next_multiple_of(VECTORS)) / u64::from(rect.width()) + RECT
+}
+
+/// Interpolations compute all phases of small samples, and write up to 64 samples at a time; decimations compute two rows at a
+/// time. Packed 4:2:2 has pairs of pixels.
+fn round(operation: &Operation, rect: Rect) -> Rect {
+    let is_packed = |view: &View| matches!(view.field.layout.sample_layout, SampleLayout::Yuv422 { .. });
+    let pixels = if is_packed(&operation.output()) { 2 } else { 1 };
+    let [across, down, width] = match operation {
+        Operation::Interpolate(resampling) => {
+            const BLOCK: u32 = 64;
+            let [across, down] = resampling.factors.map(Factor::get);
+            let across = if resampling.is_by_pairs() { 2 * across } else { across.max(pixels) };
+            [across, down, BLOCK.div_ceil(operation.output().field.layout.channels.into()).next_multiple_of(across)]
+        }
+        Operation::Decimate(_) => [1, 2, 1],
+        _ => [pixels, 1, pixels],
+    };
+    let layout = operation.output().field.layout;
+    let (x, y) = (rect.x() / across * across, rect.y() / down * down);
+    let right = (x + (rect.right() - x).next_multiple_of(width)).min(layout.width);
+    let bottom = rect.bottom().next_multiple_of(down).min(layout.height);
+    Rect::between([x, right], [y, bottom]).expect("a larger rectangle has samples")
+}
+
+/// A plan to execute, what of it, and where its result is written.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    pub plan: &'a Plan,
+    pub parts: &'a Parts,
+    pub destinations: &'a [HostPlaneMut],
+}
+
+/// The bytes of a plane's rows, and which rows of it are computed.
+pub type Extent = (usize, Range<usize>);
+
+/// What is computed of a plane: the rows between the first and the last one.
+pub fn extent(plan: &Plan, parts: &Parts, buffer: Buffer, layout: &PlaneLayout) -> Extent {
+    let of_operation = |(operation, rects): (&Operation, &Vec<Rect>)| {
+        let field = operation.output().field;
+        let rows = rects.iter().map(|rect| (rect.y(), rect.bottom())).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        let row = |y: u32| field.first_row + y as usize * field.step;
+        Some(row(rows.0)..row(rows.1 - 1) + 1)
+    };
+    let operations = plan.operations().iter().zip(parts);
+    let rows = operations.filter(|(operation, _)| operation.output().buffer == buffer).filter_map(of_operation);
+    let rows = rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+    (layout.row_bytes(), rows.unwrap_or_default())
+}
+
+/// Allocates these rows of planes, dense and each starting on a cache line. Other rows of the planes have no memory.
+pub fn place(memory: &mut Scratch, extents: &[Extent]) -> Result<Vec<HostPlaneMut>, CpuError> {
+    let words =
+        |(row_bytes, rows): &Extent| (row_bytes * rows.len()).div_ceil(4).next_multiple_of(Scratch::ALIGNMENT_WORDS);
+    memory.reserve(extents.iter().map(words).sum())?;
+    let mut next = memory.words();
+    let plane = |extent: &Extent| {
+        let (pitch, rows) = extent;
+        let address = next.cast::<u8>().wrapping_sub(rows.start * pitch);
+        next = next.wrapping_add(words(extent));
+        HostPlaneMut { address, pitch: *pitch, len: rows.end * pitch }
+    };
+    Ok(extents.iter().map(plane).collect())
+}
+
+/// The planes that the buffers of a plan stand for.
+pub struct Planes<'a> {
+    pub sources: &'a [HostPlane],
+    pub destinations: &'a [HostPlaneMut],
+    pub temporaries: &'a [HostPlaneMut],
+}
+
+impl Planes<'_> {
+    fn to_read(&self, view: &View) -> HostPlane {
+        let plane = match view.buffer {
+            Buffer::Source(index) => self.sources[index],
+            Buffer::Destination(index) => self.destinations[index].as_const(),
+            Buffer::Temporary(index) => self.temporaries[index].as_const(),
+        };
+        view.field.rows_of(&plane)
+    }
+
+    fn to_write(&self, view: &View) -> HostPlaneMut {
+        let plane = match view.buffer {
+            Buffer::Source(_) => unreachable!("no operation writes the source"),
+            Buffer::Destination(index) => self.destinations[index],
+            Buffer::Temporary(index) => self.temporaries[index],
+        };
+        view.field.rows_of(&plane)
+    }
+
+    /// An operation on rectangles of its output.
+    pub fn prepare<'o>(&self, operation: &'o Operation, rects: &[Rect]) -> Vec<Prepared<'o>> {
+        let resampled =
+            |Resampling { source, destination, .. }: &Resampling| (self.to_read(source), self.to_write(destination));
+        match operation {
+            Operation::Blur { source, destination, taps } => {
+                let layout = source.field.layout;
+                let weights = Arc::new(PlaneWeights::new(&layout, taps));
+                let (source, destination) = (self.to_read(source), self.to_write(destination));
+                let blur = |rect: &Rect| {
+                    let (weights, region) = (Arc::clone(&weights), samples(&layout, *rect));
+                    Prepared::Blur { layout, source, destination, weights, region }
+                };
+                rects.iter().map(blur).collect()
+            }
+            Operation::Decimate(resampling) => {
+                let (source, destination) = resampled(resampling);
+                let decimation = |rect: &Rect| Decimation::new(resampling, *rect, source, destination);
+                rects.iter().map(decimation).map(Prepared::Decimate).collect()
+            }
+            Operation::Interpolate(resampling) => {
+                let (source, destination) = resampled(resampling);
+                let interpolation = |rect: &Rect| Interpolation::new(resampling, *rect, source, destination);
+                rects.iter().map(interpolation).map(Prepared::Interpolate).collect()
+            }
+            _ => rects.iter().map(|rect| Prepared::Pixels(self.pixel_rows(operation, *rect))).collect(),
+        }
+    }
+
+    /// An operation that goes pixel by pixel.
+    fn pixel_rows<'o>(&self, operation: &'o Operation, rect: Rect) -> PixelRows<'o> {
+        let unused = HostPlaneMut { address: std::ptr::null_mut(), pitch: 0, len: 0 };
+        let alpha_plane = |alpha: &AlphaSource| match alpha {
+            AlphaSource::Plane { view, .. } => Some(self.to_read(view)),
+            AlphaSource::Channel(_) => None,
+        };
+        let (source, destination, premultiplied, alpha) = match operation {
+            Operation::Copy { source, destination } | Operation::RestoreChannels { source, destination, .. } => {
+                (source, self.to_write(destination), unused, None)
+            }
+            Operation::Premultiply { source, alpha, premultiplied } => {
+                (source, unused, self.to_write(premultiplied), alpha_plane(alpha))
+            }
+            Operation::Unpremultiply { premultiplied, alpha, source, destination, .. } => {
+                (source, self.to_write(destination), self.to_write(premultiplied), alpha_plane(alpha))
+            }
+            Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
+                unreachable!("`prepare` handles these itself")
+            }
+        };
+        let layout = source.field.layout;
+        let Region { x, y, width, height } = samples(&layout, rect);
+        let channels = usize::from(layout.channels);
+        PixelRows {
+            operation,
+            layout,
+            columns: x / channels..(x + width) / channels,
+            rows: y..y + height,
+            source: self.to_read(source),
+            destination,
+            premultiplied,
+            alpha,
+        }
+    }
+}
+
+/// A rectangle in pixels of a plane, in samples of its rows.
+fn samples(layout: &PlaneLayout, rect: Rect) -> Region {
+    let sample = |x: u32| match layout.sample_layout {
+        SampleLayout::Yuv422 { .. } => x.div_ceil(2) as usize * 4,
+        _ => x as usize * usize::from(layout.channels),
+    };
+    let (x, right) = (sample(rect.x()), sample(rect.right()));
+    Region { x, y: rect.y() as usize, width: right - x, height: rect.height() as usize }
+}
+
+/// An operation on a rectangle of its output, and where its rows are.
+pub enum Prepared<'a> {
+    Blur {
+        layout: PlaneLayout,
+        source: HostPlane,
+        destination: HostPlaneMut,
+        weights: Arc<PlaneWeights>,
+        region: Region,
+    },
+    Decimate(Decimation),
+    Interpolate(Interpolation),
+    Pixels(PixelRows<'a>),
+}
+
+impl Prepared<'_> {
+    /// Its parts: this many, or fewer if they would be too small.
+    pub fn tasks(&self, count: usize) -> Vec<Task<'_>> {
+        match self {
+            Self::Blur { layout, source, destination, weights, region } => {
+                let (layout, source, destination) = (*layout, *source, *destination);
+                let tile = |region| Task::Tile(Tile { layout, source, destination, weights, region });
+                Tiling::new(*region, weights, count).regions(*region).map(tile).collect()
+            }
+            Self::Decimate(decimation) => decimation.blocks(count).map(Task::Decimation).collect(),
+            Self::Interpolate(interpolation) => interpolation.blocks(count).map(Task::Interpolation).collect(),
+            Self::Pixels(rows) => rows.blocks().map(Task::Pixels).collect(),
+        }
+    }
+}
+
+/// How a plane is cut: columns so that a tile's ring of row pairs stays in the L2 cache, then bands of rows until every
+/// thread has enough tiles to even out.
+struct Tiling {
+    width: usize,
+    height: usize,
+}
+
+impl Tiling {
+    /// Bytes that a tile's ring should not exceed: half of a small L2 cache.
+    const RING_BYTES: usize = 256 << 10;
+    /// A tile of fewer samples times taps than this is not worth another thread.
+    const TILE_WORK: usize = 1 << 18;
+
+    fn new(region: Region, weights: &PlaneWeights, count: usize) -> Self {
+        let (samples, rows, weights) = (region.width, region.height, &weights.all);
+        let widest = (Self::RING_BYTES / 4 / weights.block_pairs()).max(2 * TILE_STEP);
+        let columns = samples.div_ceil(widest);
+        let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
+        let columns = samples.div_ceil(width);
+
+        let work = samples * rows * (weights.radius[0] + weights.radius[1] + 2);
+        let tiles = count.min(work / Self::TILE_WORK).max(1);
+        // Every band filters 2 × radius rows that its neighbours filter too.
+        let shortest = 4 * weights.radius[1] + 16;
+        let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
+        Self { width, height: rows.div_ceil(bands).next_multiple_of(BLOCK_ROWS) }
+    }
+
+    fn regions(self, region: Region) -> impl Iterator<Item = Region> {
+        (0..region.height).step_by(self.height).flat_map(move |y| {
+            (0..region.width).step_by(self.width).map(move |x| Region {
+                x: region.x + x,
+                y: region.y + y,
+                width: self.width.min(region.width - x),
+                height: self.height.min(region.height - y),
+            })
+        })
+    }
+}

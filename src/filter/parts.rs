@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What the operations of a plan compute for parts of a frame. From the last operation backwards, each computes what is wanted
+//! of its output and what later operations read of it ([`Operation::reads`]). So every sample that is wanted has the value that
+//! it has in the whole frame, because operations and planes are the same.
+
+use super::crop::Covered;
+use super::operation::{Buffer, Operation, View};
+use super::plan::Plan;
+use super::regions::{Rect, disjoint};
+
+/// The rectangles of its output that each operation of a plan computes, in pixels and rows of the output's view. Those of one
+/// operation do not overlap.
+pub type Parts = Vec<Vec<Rect>>;
+
+/// How a backend divides operations.
+#[derive(Clone, Copy)]
+pub struct Tiles {
+    /// Extends a rectangle of an operation's output to whole tiles of the backend, which begin where those of the whole plane
+    /// do, or end with it.
+    pub round: fn(&Operation, Rect) -> Rect,
+    /// What a rectangle of its output costs: at least the number of its samples.
+    pub cost: fn(&Operation, Rect) -> u64,
+}
+
+impl Plan {
+    /// All of every output: a whole frame.
+    pub fn whole(&self) -> Parts {
+        self.operations().iter().map(|operation| vec![whole(&operation.output())]).collect()
+    }
+
+    /// What has to be computed for these parts of the destination's planes.
+    pub fn parts(&self, wanted: &[(usize, Covered)], tiles: Tiles) -> Parts {
+        let mut demands = Demands::default();
+        for (plane, Covered { field, rect }) in wanted {
+            demands.of(Buffer::Destination(*plane), field.first_row).push(*rect);
+        }
+        let mut parts: Parts = Vec::new();
+        for operation in self.operations().iter().rev() {
+            let output = operation.output();
+            let wanted = demands.of(output.buffer, output.field.first_row).clone();
+            // What rounding and joining add is not used, so that they cost nothing in the operations before.
+            for (view, rect) in wanted.iter().flat_map(|rect| operation.reads(*rect)) {
+                demands.of(view.buffer, view.field.first_row).push(rect);
+            }
+            let rects = joined(operation, wanted.iter().map(|rect| (tiles.round)(operation, *rect)), tiles.cost);
+            parts.push(rects);
+        }
+        parts.reverse();
+        parts
+    }
+}
+
+/// What is wanted of each field of a plane.
+#[derive(Default)]
+struct Demands(Vec<(Buffer, usize, Vec<Rect>)>);
+
+impl Demands {
+    /// Of the field that begins with this row.
+    fn of(&mut self, buffer: Buffer, first_row: usize) -> &mut Vec<Rect> {
+        let index = self.0.iter().position(|(of, row, _)| (*of, *row) == (buffer, first_row));
+        let index = index.unwrap_or_else(|| {
+            self.0.push((buffer, first_row, Vec::new()));
+            self.0.len() - 1
+        });
+        &mut self.0[index].2
+    }
+}
+
+/// All of a view.
+fn whole(view: &View) -> Rect {
+    Rect::new(0, 0, view.field.layout.width, view.field.layout.height).expect("a plane has samples")
+}
+
+/// Joins rectangles of an operation's output where that costs no more than computing both, and makes the others disjoint.
+fn joined(operation: &Operation, rects: impl Iterator<Item = Rect>, cost: fn(&Operation, Rect) -> u64) -> Vec<Rect> {
+    let apart: Vec<(Rect, u64)> = rects.map(|rect| (rect, cost(operation, rect))).collect();
+    // First, because joining two at a time takes time where there are many.
+    let hull = apart.iter().map(|(rect, _)| *rect).reduce(Rect::hull);
+    let sum: u64 = apart.iter().map(|(_, cost)| cost).sum();
+    if let Some(hull) = hull.filter(|hull| cost(operation, *hull) <= sum) {
+        return vec![hull];
+    }
+    let mut joined: Vec<(Rect, u64)> = Vec::new();
+    for mut next in apart {
+        // A rectangle that grew may now be near another one.
+        while let Some((index, hull)) = joined.iter().enumerate().find_map(|(index, (rect, apart))| {
+            let (hull, apart) = (rect.hull(next.0), apart + next.1);
+            let together = if hull.area() > apart { u64::MAX } else { cost(operation, hull) };
+            (together <= apart).then_some((index, (hull, together)))
+        }) {
+            joined.swap_remove(index);
+            next = hull;
+        }
+        joined.push(next);
+    }
+    disjoint(&joined.into_iter().map(|(rect, _)| rect).collect::<Vec<_>>())
+}

@@ -1,0 +1,129 @@
+//! Parts of a frame have the bytes of the whole, whatever the rest of the source is and however they are divided.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::Noise;
+use common::pictures::{Picture, kinds, pitch, resized};
+use gstcudagaussblur::cpu::{CpuEngine, InstructionSet, TILES};
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::crop::{Covered, PictureGeometry};
+use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, SampleLayout, Source, ValidFrames};
+use gstcudagaussblur::filter::operation::{Buffer, View};
+use gstcudagaussblur::filter::plan::{Options, Plan};
+use gstcudagaussblur::filter::regions::Rect;
+use gstcudagaussblur::filter::samples::covered_fields;
+use gstcudagaussblur::filter::tiles::RegionBlur;
+
+const SIGMAS: [f64; 9] = [0.8, 2.0, 3.4, 3.5, 5.0, 7.0, 12.0, 30.0, 60.0];
+
+/// The picture with everything but these parts of its planes inverted.
+fn poisoned(picture: &Picture, parts: &[(View, Rect)]) -> Picture {
+    let mut poisoned = picture.clone();
+    for (plane, (layout, bytes)) in picture.planes.iter().zip(&mut poisoned.bytes).enumerate() {
+        let mut read = vec![false; bytes.len()];
+        for (view, rect) in parts.iter().filter(|(view, _)| view.buffer == Buffer::Source(plane)) {
+            let unit = if let SampleLayout::Yuv422 { .. } = layout.sample_layout { 2 } else { 1 };
+            let columns = [rect.x() / unit, rect.right().div_ceil(unit)].map(|x| x as usize * layout.pixel_bytes());
+            for y in rect.y()..rect.bottom() {
+                let row = (view.field.first_row + y as usize * view.field.step) * pitch(layout);
+                read[row + columns[0]..row + columns[1]].fill(true);
+            }
+        }
+        bytes.iter_mut().zip(read).filter(|(_, read)| !read).for_each(|(byte, _)| *byte = !*byte);
+    }
+    poisoned
+}
+
+/// Blurs parts of a picture into a copy of `onto`.
+fn covered(cpu: &mut CpuEngine, plan: &Arc<Plan>, blur: &RegionBlur, from: &Picture, onto: &Picture) -> Picture {
+    let mut out = onto.clone();
+    let mut frames = ValidFrames::new(Source::Host(from.frame()), Destination::Host(out.frame_mut())).unwrap();
+    cpu.cover(&mut frames, &[(Arc::clone(plan), blur.clone())]).unwrap();
+    out
+}
+
+fn random(noise: &mut Noise, end: u32) -> u32 {
+    (noise.next() % u64::from(end)) as u32
+}
+
+/// A picture of any kind, and up to four rectangles of it.
+fn picture(noise: &mut Noise, kinds: &[Vec<PlaneLayout>]) -> (Picture, Vec<Rect>) {
+    let size = [1 + random(noise, 220), 1 + random(noise, 160)];
+    let picture = Picture::new(&resized(&kinds[random(noise, kinds.len() as u32) as usize], size), noise.next());
+    let rect = |noise: &mut Noise| {
+        let [x, y] = size.map(|side| random(noise, side));
+        Rect::new(x, y, 1 + random(noise, 60.min(size[0] - x)), 1 + random(noise, 60.min(size[1] - y))).unwrap()
+    };
+    let rects = (0..1 + random(noise, 4)).map(|_| rect(noise)).collect();
+    (picture, rects)
+}
+
+#[test]
+fn nothing_but_reads_is_read() {
+    let mut noise = Noise(3);
+    let kinds = kinds();
+    let mut engines: Vec<CpuEngine> = InstructionSet::available()
+        .into_iter()
+        .map(|set| CpuEngine::new().with_instruction_set(set).unwrap())
+        .collect();
+    let (mut cases, mut poisoned_bytes) = (0, 0);
+    while cases < 400 {
+        let (picture, rects) = picture(&mut noise, &kinds);
+        let sigma = SIGMAS[cases % SIGMAS.len()];
+        let options = Options::from(BlurParams::new(sigma, 0).unwrap());
+        let geometry = PictureGeometry::new(&picture.planes);
+        let parts: Vec<(usize, Covered)> = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
+        let plan = Arc::new(Plan::new(options, &picture.planes));
+        let computed = plan.parts(&parts, TILES);
+        let reads: Vec<(View, Rect)> = plan
+            .operations()
+            .iter()
+            .zip(&computed)
+            .flat_map(|(operation, rects)| rects.iter().flat_map(|rect| operation.reads(*rect)))
+            .collect();
+        let source = poisoned(&picture, &reads);
+        poisoned_bytes += source
+            .bytes
+            .iter()
+            .zip(&picture.bytes)
+            .map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a != b).count())
+            .sum::<usize>();
+        let blur = RegionBlur { options, covered: parts };
+        let set = cases % engines.len();
+        let cpu = &mut engines[set];
+        let whole = covered(cpu, &plan, &blur, &picture, &picture);
+        let part = covered(cpu, &plan, &blur, &source, &picture);
+        assert!(whole.bytes == part.bytes, "sigma={sigma} {rects:?} of {:?}", picture.planes);
+        cases += 1;
+    }
+    assert!(poisoned_bytes > 1 << 20, "{poisoned_bytes} bytes were poisoned");
+}
+
+/// Rectangles that are wanted apart, overlapping or in another order are computed differently.
+#[test]
+fn any_division_gives_the_same_bytes() {
+    let mut noise = Noise(5);
+    let kinds = kinds();
+    let mut cpu = CpuEngine::new();
+    for case in 0..200 {
+        let (picture, rects) = picture(&mut noise, &kinds);
+        let options = Options::from(BlurParams::new(SIGMAS[case % SIGMAS.len()], 0).unwrap());
+        let geometry = PictureGeometry::new(&picture.planes);
+        let plan = Arc::new(Plan::new(options, &picture.planes));
+        let divided = |rect: &Rect| {
+            let halves = [rect.width().div_ceil(3), rect.width()];
+            let left = Rect::between([rect.x(), rect.x() + halves[0]], [rect.y(), rect.bottom()]);
+            let right = Rect::between([rect.x() + halves[0] / 2, rect.right()], [rect.y(), rect.bottom()]);
+            [right, left].into_iter().flatten()
+        };
+        let parts = |rects: Vec<Rect>| RegionBlur {
+            options,
+            covered: rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect(),
+        };
+        let [one, other] = [parts(rects.clone()), parts(rects.iter().rev().flat_map(divided).collect())];
+        let [one, other] = [one, other].map(|blur| covered(&mut cpu, &plan, &blur, &picture, &picture));
+        assert!(one.bytes == other.bytes, "{rects:?} of {:?}", picture.planes);
+    }
+}
