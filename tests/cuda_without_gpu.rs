@@ -7,7 +7,6 @@ use common::cases;
 use common::fake_driver::{Counts, FakeDriver};
 use common::oracle::Image as Picture;
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
-use common::wait_until;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::PassStrategy;
@@ -94,13 +93,7 @@ fn memory_is_allocated_once_per_caps_and_the_context_once_per_process() {
                 }
                 assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 5.0, 0));
             }
-            // Staging buffers are allocated by another thread, see tests/first_frame.rs.
-            if frame == 0 {
-                wait_until("staging buffers", || driver.counts().pinned_blocks == 6);
-                continue;
-            }
-            // Modules are loaded by another thread, see tests/parts.rs.
-            let counts = Counts { modules: 0, ..driver.counts() };
+            let counts = driver.counts();
             assert_eq!(*after_first.get_or_insert(counts), counts, "a frame allocated memory or created an object");
         }
         // Per element: three device blocks (input, output, workspace of the wide kernel), two pinned blocks (staging
@@ -221,29 +214,24 @@ fn frames_in_pinned_memory_cause_no_host_copies() {
     for (before, copied) in [("", 0), ("queue !", 0), ("identity drop-allocation=true !", bytes)] {
         let (frames, own) = run(&line(before, "cuda"));
         assert!(frames == expected, "{before}");
-        // The first output is in ordinary memory.
-        assert_eq!(own, copied + bytes / 3, "{before}");
+        assert_eq!(own, copied, "{before}");
     }
     assert_eq!(driver.counts().pinned_blocks, 0, "pinned memory is leaked");
 }
 
 /// The driver calls of a frame that can fail, how many of them precede the failure, and a part of the message for each.
-const FAILURES: [(&str, i32, i32, &str); 8] = [
+const FAILURES: [(&str, i32, i32, &str); 9] = [
     ("cuMemAlloc_v2", 0, OUT_OF_MEMORY, "of device memory"),
     ("cuMemsetD8Async", 0, ILLEGAL_ADDRESS, "clearing memory"),
     ("cuCtxPushCurrent_v2", 0, ILLEGAL_ADDRESS, "entering its context"),
     ("cuEventRecord", 0, ILLEGAL_ADDRESS, "recording an event"),
-    ("cuMemcpy2DAsync_v2", 0, ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
+    // The first one is the output's.
+    ("cuMemHostAlloc", 1, OUT_OF_MEMORY, "of pinned host memory"),
+    ("cuMemcpyHtoDAsync_v2", 0, ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
     ("cuLaunchKernel", 0, ILLEGAL_ADDRESS, "launching a kernel"),
-    ("cuMemcpy2DAsync_v2", 1, ILLEGAL_ADDRESS, "downloading a frame"),
+    ("cuMemcpy2DAsync_v2", 0, ILLEGAL_ADDRESS, "downloading a frame"),
     // The failure of a kernel or copy while it runs is reported by the next query.
     ("cuEventQuery", 0, ILLEGAL_ADDRESS, "blurring a frame"),
-];
-
-/// The failures of frames that pass through staging buffers.
-const STAGED_FAILURES: [(&str, i32, i32, &str); 2] = [
-    ("cuMemHostAlloc", 0, OUT_OF_MEMORY, "of pinned host memory"),
-    ("cuMemcpyHtoDAsync_v2", 0, ILLEGAL_ADDRESS, "uploading a frame: CUDA_ERROR_ILLEGAL_ADDRESS"),
 ];
 
 /// A driver older than the toolkit that built the CUBINs may fail to load them.
@@ -332,37 +320,6 @@ fn mid_stream_failure_with_cuda_is_one_error() {
     }
 }
 
-/// After the first frame, frames pass through staging buffers. Each frame is output, and the failure is reported once.
-#[test]
-fn staged_frame_that_fails_falls_back_with_one_warning() {
-    let driver = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 41, 12);
-    for (function, after, status, words) in STAGED_FAILURES {
-        let mut blur = Blur::new("sigma=2");
-        blur.caps(&info);
-        let mut pushed = 0;
-        let mut push = |blur: &mut Blur| {
-            let image = picture(&info, pushed);
-            assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 2.0, 0), "{function}");
-            pushed += 1;
-        };
-        driver.fail(function, after, status);
-        push(&mut blur);
-        assert_eq!(stat(&blur, "frames-cuda"), 1, "{function}");
-        wait_until("the fallback", || {
-            push(&mut blur);
-            stat(&blur, "frames-cpu") > 0
-        });
-        push(&mut blur);
-        let warnings = blur.messages(gst::MessageType::Warning);
-        assert_eq!(warnings.len(), 1, "{function}: {warnings:?}");
-        assert!(warnings[0].contains(words) && warnings[0].contains("falling back to the CPU"), "{}", warnings[0]);
-        driver.clear_faults();
-        drop(blur);
-        assert_eq!([driver.counts().device_blocks, driver.counts().pinned_blocks], [0; 2], "{function}: leaked");
-    }
-}
-
 /// No frame leaves uncovered because CUDA failed with it: the CPU covers it, or it is an error.
 #[test]
 fn mid_stream_failure_leaves_no_region_uncovered() {
@@ -379,7 +336,7 @@ fn mid_stream_failure_leaves_no_region_uncovered() {
         got.samples.iter().enumerate().all(sample)
     };
     let mut reached = 0;
-    for (function, after, status, words) in FAILURES.into_iter().chain(STAGED_FAILURES) {
+    for (function, after, status, words) in FAILURES {
         // Memory is allocated and cleared for the first frame only.
         let failing = if function.starts_with("cuMemAlloc") || function.contains("Host") || function.contains("set") {
             0
@@ -421,15 +378,13 @@ fn mid_stream_failure_leaves_no_region_uncovered() {
     assert!(reached >= 7, "{reached} functions are called for a covered frame");
 }
 
-/// The thread that the frames are pushed on allocates no output buffer either: the first output is in ordinary memory, and has all
-/// metadata. A pool with a minimum of buffers allocates them for the first output, on this thread.
+/// Every output is in the element's own pinned memory, and has all metadata.
 #[test]
-fn streaming_thread_allocates_no_pinned_memory() {
+fn outputs_are_pinned_and_have_all_metadata() {
     let driver = FakeDriver::new();
     let info = info(VideoFormat::Rgba, 41, 12);
-    for (in_flight, allocations) in [(1, 0), (2, 1)] {
+    for in_flight in [1, 2] {
         let mut blur = Blur::new(&format!("backend=cuda sigma=2 max-in-flight={in_flight}"));
-        let thread = driver.pinned_of_thread();
         blur.caps(&info);
         for seed in 0..4 {
             let image = picture(&info, seed);
@@ -449,12 +404,8 @@ fn streaming_thread_allocates_no_pinned_memory() {
             assert_eq!((output.pts(), output.offset()), (Some(video::FRAME * seed), seed + 7));
             assert!(output.meta::<gst::ReferenceTimestampMeta>().is_some());
             assert!(read(&info, &output) == blurred(&image, 2.0, 0));
-            if seed == 0 && in_flight == 1 {
-                wait_until("a staging buffer and an output buffer", || driver.counts().pinned_blocks == 2);
-            }
         }
-        assert_eq!(driver.pinned_of_thread() - thread, allocations, "{in_flight} in flight");
-        assert_eq!(stat(&blur, "frames-pinned-out"), if in_flight == 1 { 3 } else { 4 });
+        assert_eq!(stat(&blur, "frames-pinned-out"), 4, "{in_flight} in flight");
     }
     assert_eq!(driver.counts().pinned_blocks, 0);
 }

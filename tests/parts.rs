@@ -1,4 +1,4 @@
-//! Which prebuilt kernels are loaded, when, and by which thread, on the fake CUDA driver (tests/fake_cuda). Each test has a
+//! Which prebuilt kernels are loaded, and when, on the fake CUDA driver (tests/fake_cuda). Each test has a
 //! device of its own, because what is loaded stays loaded until the process ends.
 
 mod common;
@@ -7,7 +7,6 @@ use std::sync::Mutex;
 
 use common::fake_driver::FakeDriver;
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
-use common::wait_until;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
@@ -22,10 +21,9 @@ fn push(blur: &mut Blur, info: &gst_video::VideoInfo, seed: u64, sigma: f64, ker
     assert!(read(info, &blur.push(buffer(info, &image))) == blurred(&image, sigma, kernel_size), "{sigma}");
 }
 
-/// The streaming thread, here the test's, or a worker thread that helps it, loads what the first frame launches. What other settings
-/// launch is loaded by another thread, and then no setting loads anything.
+/// The caps decide which parts are loaded: no frame and no setting loads any.
 #[test]
-fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
+fn caps_load_all_that_frames_can_need() {
     let driver = FakeDriver::new();
     driver.set_devices(DEVICES, (9, 0), (13, 0));
     let gray16 = VideoFormat::Gray16Le;
@@ -45,10 +43,10 @@ fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
             ["columns", "rows_u8", "tensor_c12", "tensor_small", "axis", "direct_u16_c12", "cover"].len(),
         ),
     ] {
-        let (process, thread) = (driver.counts().modules, driver.modules_of_thread());
-        let loaded = || (driver.counts().modules - process, driver.modules_of_thread() - thread);
+        let before = driver.counts().modules;
+        let loaded = || driver.counts().modules - before;
         let mut blur = Blur::new(&format!("backend=cuda cuda-device-id={id} sigma=1"));
-        assert_eq!(loaded(), (1, 1), "{format}: opening the device loads one part");
+        assert_eq!(loaded(), 1, "{format}: opening the device loads one part");
         let info = info(format, 64, 48);
         blur.caps(&info);
         // Bytes are compared by the other tests of this engine.
@@ -57,15 +55,12 @@ fn first_frame_loads_its_part_and_a_thread_loads_the_rest() {
             blur.element.set_property("kernel-size", kernel_size);
             drop(blur.push(gst::Buffer::from_mut_slice(vec![7; info.size()])));
         };
-        push(&mut blur, 1.0, 0);
-        let own = loaded().1;
-        assert!(own <= 2, "{format}: the frame launches kernels of one part");
         let all = 2 + rest as i32;
-        wait_until("the background thread", || loaded().0 >= all);
-        for (sigma, kernel_size) in [(5.0, 0), (9.0, 0), (30.0, 0), (9.0, 63), (1.0, 0)] {
+        assert_eq!(loaded(), all, "{format}");
+        for (sigma, kernel_size) in [(1.0, 0), (5.0, 0), (9.0, 0), (30.0, 0), (9.0, 63), (1.0, 0)] {
             push(&mut blur, sigma, kernel_size);
         }
-        assert_eq!(loaded(), (all, own), "{format}: a change of settings loaded a part");
+        assert_eq!(loaded(), all, "{format}: a frame loaded a part");
         assert_eq!(stat(&blur, "frames-cuda"), 6);
     }
 }
@@ -78,15 +73,13 @@ fn new_caps_load_their_parts() {
     let mut blur = Blur::new("backend=cuda cuda-device-id=5");
     let rgb = info(VideoFormat::Rgb, 40, 20);
     blur.caps(&rgb);
+    assert_eq!(driver.counts().modules, 7);
     push(&mut blur, &rgb, 1, 1.0, 0);
-    wait_until("the parts of RGB", || driver.counts().modules == 7);
     let gray = info(VideoFormat::Gray8, 40, 20);
     blur.caps(&gray);
     push(&mut blur, &gray, 1, 1.0, 0);
-    wait_until("the parts of GRAY8", || driver.counts().modules == 9);
-    let thread = driver.modules_of_thread();
     push(&mut blur, &gray, 2, 30.0, 0);
-    assert_eq!(driver.modules_of_thread(), thread);
+    assert_eq!(driver.counts().modules, 9);
 }
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -105,7 +98,7 @@ fn log_warnings() {
     });
 }
 
-/// Parts that the background thread cannot load are tried again when a frame needs them; the frame fails if that fails too.
+/// Parts that cannot be loaded are tried again when a frame needs them; the frame fails if that fails too.
 #[test]
 fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
     let driver = FakeDriver::new();
@@ -114,12 +107,10 @@ fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
     for (id, is_cleared) in [(6, true), (7, false)] {
         let mut blur = Blur::new(&format!("backend=auto cuda-device-id={id}"));
         let rgb = info(VideoFormat::Rgb, 40, 20);
-        blur.caps(&rgb);
         WARNINGS.lock().unwrap().clear();
-        // The part of the first frame.
-        driver.fail("cuModuleLoadData", 1, NO_BINARY_FOR_GPU);
-        push(&mut blur, &rgb, 1, 1.0, 0);
-        wait_until("a warning for each part", || warnings("are not loaded before they are needed") == 5);
+        driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
+        blur.caps(&rgb);
+        assert_eq!(warnings("are not loaded before they are needed"), 6, "a warning for each part");
         if is_cleared {
             driver.clear_faults();
         }
@@ -128,10 +119,10 @@ fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
         let messages = blur.messages(gst::MessageType::Warning);
         if is_cleared {
             assert_eq!(driver.counts().modules - modules, 2, "tensor_c3 and tensor_small");
-            assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [2, 0]);
+            assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [1, 0]);
             assert!(messages.is_empty(), "{messages:?}");
         } else {
-            assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [1, 1]);
+            assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [0, 1]);
             assert_eq!(messages.len(), 1, "{messages:?}");
             assert!(messages[0].contains("loading the kernels"), "{messages:?}");
         }
@@ -155,26 +146,6 @@ fn portable_images_replace_all_parts() {
     }
     let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
     assert_eq!(kernel, "general-ptx");
-    // The probe, fused_u8_c3, rows_u8, columns, cover, level_u8_c3, and u16_c3 for the small planes.
-    wait_until("the parts of RGB", || [7, 8].contains(&driver.counts().modules));
-}
-
-/// The thread ends with the engine.
-#[test]
-fn engine_waits_for_its_thread() {
-    let driver = FakeDriver::new();
-    driver.set_devices(DEVICES, (9, 0), (13, 0));
-    let threads = || {
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-        names.filter(|name| name.trim() == "gaussblur-load").count()
-    };
-    for id in 9..DEVICES {
-        let mut blur = Blur::new(&format!("backend=cuda cuda-device-id={id}"));
-        let rgba = info(VideoFormat::Rgba, 40, 20);
-        blur.caps(&rgba);
-        push(&mut blur, &rgba, 1, 1.0, 0);
-        drop(blur);
-        assert_eq!(threads(), 0, "device {id}");
-    }
+    // The probe and the seven parts of RGB.
+    assert_eq!(driver.counts().modules, 8);
 }

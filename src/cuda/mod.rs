@@ -7,7 +7,6 @@ mod error;
 pub mod jit;
 pub mod kernels;
 mod pipeline;
-mod preload;
 pub mod process;
 mod select;
 pub mod shared_device;
@@ -16,20 +15,22 @@ pub mod transfer;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use crate::filter::frame::ValidFrames;
+use crate::filter::frame::{PlaneLayout, ValidFrames};
 use crate::filter::plan::Plan;
 use crate::filter::tiles::{BlurJob, TransferTiles};
+use crate::log::Level;
+use crate::process::log;
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
 pub use jit::{JitResult, JitStatus, Origin};
 pub use kernels::images::Image;
+use kernels::possible;
 pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
 pub use pipeline::{DeviceBlurs, DeviceCover, Enqueued, Submission, SubmitError, SubmittedFrame, Times};
 use pipeline::{Pipeline, SubmitOptions};
-use preload::Preload;
 use process::EngineGuard;
 use select::KernelSelector;
 use shared_device::SharedDevice;
@@ -44,7 +45,6 @@ pub struct CudaEngine {
     kernel_name: &'static str,
     /// Dropped with the context current.
     pipeline: ManuallyDrop<Pipeline>,
-    preload: Preload,
     _guard: EngineGuard,
 }
 
@@ -73,14 +73,30 @@ impl CudaEngine {
         };
         let guard = EngineGuard::new(Arc::clone(shared.jit()));
         let selector = KernelSelector::new(shared, image, strategy);
-        let (pipeline, preload) = (ManuallyDrop::new(pipeline), Preload::default());
-        Ok(Self { selector, bands: None, kernel_name, pipeline, preload, _guard: guard })
+        let pipeline = ManuallyDrop::new(pipeline);
+        Ok(Self { selector, bands: None, kernel_name, pipeline, _guard: guard })
     }
 
     /// With the prebuilt kernels only.
     pub fn without_jit(mut self) -> Self {
         self.selector.disable_jit();
         self
+    }
+
+    /// Loads the prebuilt kernels that frames of these planes can need, whatever the settings become, so that no frame waits for
+    /// a load. What cannot be loaded is tried again when a frame needs it.
+    pub fn prepare(&self, layouts: &[PlaneLayout]) {
+        let Ok(prebuilt) = self.selector.prebuilt() else { return };
+        let mut failed = Vec::new();
+        for kernel in
+            possible::kernels(layouts, prebuilt.kernel_set(), self.selector.strategy(), self.device().limits())
+        {
+            let Some(part) = kernel.part().filter(|part| !failed.contains(part)) else { continue };
+            if let Err(error) = prebuilt.load(kernel) {
+                log(Level::Warning, &format!("kernels {} are not loaded before they are needed: {error}", part.name()));
+                failed.push(part);
+            }
+        }
     }
 
     /// With frames in so many bands, at least one. The output is the same.
@@ -145,9 +161,6 @@ impl CudaEngine {
             Submission::InFlight(frame) => frame.is_specialised(),
             Submission::Resident(enqueued) => enqueued.specialised,
         });
-        if let Submission::Resident(_) = submission {
-            self.preload.start(&self.selector, frames.layouts());
-        }
         Ok(submission)
     }
 
@@ -170,7 +183,6 @@ impl CudaEngine {
         if let DeviceCover::Blur(..) = cover {
             self.update_kernel_name(enqueued.specialised);
         }
-        self.preload.start(&self.selector, frames.layouts());
         Ok(enqueued)
     }
 
@@ -200,7 +212,6 @@ impl CudaEngine {
         let (times, specialised) =
             unsafe { self.pipeline.cover_host(&mut self.selector, frames, tiles, plans, direct) }?;
         self.update_kernel_name(specialised);
-        self.preload.start(&self.selector, frames.layouts());
         Ok(times)
     }
 
@@ -208,9 +219,7 @@ impl CudaEngine {
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        let times = self.pipeline.complete(frame)?;
-        self.preload.start(&self.selector, frame.plan().layouts());
-        Ok(times)
+        self.pipeline.complete(frame)
     }
 
     /// Device memory that a plan needs beside the planes of its frames, in bytes.
@@ -240,7 +249,6 @@ impl CudaEngine {
 
 impl Drop for CudaEngine {
     fn drop(&mut self) {
-        self.pipeline.stop();
         // Freeing requires the context. If it cannot be entered, everything is leaked.
         let device = Arc::clone(self.device());
         if let Ok(_current) = device.enter() {

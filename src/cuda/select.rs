@@ -97,20 +97,15 @@ impl KernelSelector {
         self.prebuilt().map_or(KernelSet::CudaCores, PrebuiltKernels::kernel_set)
     }
 
-    /// Whether the prebuilt images are PTX.
-    pub fn is_portable(&self) -> bool {
-        self.prebuilt().is_ok_and(PrebuiltKernels::is_portable)
-    }
-
     /// The key of the specialised kernel for a batch, if one would be the fastest.
     fn key(&self, batch: &LaunchBatch) -> Option<SpecialisationKey> {
         let gains = self.request.is_some() && strategy::gains_from_specialisation(batch, self.device().limits());
         gains.then(|| SpecialisationKey::of(batch))
     }
 
-    /// Which image and passes the prebuilt kernels are chosen by.
-    pub fn prebuilt_choice(&self) -> (Image, PassStrategy) {
-        (self.image, self.strategy)
+    /// Which passes the prebuilt kernels are chosen by.
+    pub fn strategy(&self) -> PassStrategy {
+        self.strategy
     }
 
     /// Loads the prebuilt kernels of the recordings, before the first of them is launched: loading between launches would keep

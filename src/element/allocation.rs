@@ -10,7 +10,6 @@ use super::caps;
 use super::debug::CAT;
 use super::gstcuda::CudaStream;
 use super::look_ahead::CopyPool;
-use super::output_pool::Preallocation;
 use super::pinned_allocator::PinnedAllocator;
 use super::regions::settings::RegionMode;
 use super::state::SharedState;
@@ -112,8 +111,6 @@ pub fn decide_pool(state: &SharedState, query: &mut gst::query::Allocation) -> R
     let proposal = query.allocation_pools().next();
     let has_proposal = proposal.is_some();
     let (proposed, size, min, max) = proposal.unwrap_or((None, 0, 0, 0));
-    // Waits for the thread of the previous pool, not under the lock.
-    drop(state.with_stream(|stream| stream.preallocation.take()));
     let waiting = waiting_frames(state);
     let params = PoolParams {
         caps: &caps,
@@ -230,11 +227,5 @@ fn decide_host_pool(
         Some(_) => query.set_nth_allocation_param(0, Some(&allocator), allocation_params),
         None => query.add_allocation_param(Some(&allocator), allocation_params),
     }
-    let pool = new_pinned_pool(params, &allocator);
-    if params.min_buffers == 0 {
-        // Otherwise the base class has the pool allocate its minimum for the first output, on the streaming thread.
-        let preallocation = Preallocation::new(pool.clone(), params.size as usize);
-        state.with_stream(|stream| stream.preallocation = Some(preallocation));
-    }
-    pool
+    new_pinned_pool(params, &allocator)
 }

@@ -8,7 +8,7 @@ use gst_base::prelude::*;
 
 use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
-use super::look_ahead::{self, WaitingFrame};
+use super::look_ahead::{self, CopyPool, WaitingFrame};
 use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
 use super::regions::clock::FrameTime;
@@ -27,19 +27,8 @@ use crate::engine::{Backend, Cover};
 use crate::filter::frame::Side;
 use crate::filter::plan::Options;
 
-/// Where an output buffer comes from.
-#[derive(Clone, Copy)]
-pub enum BufferSource<'a> {
-    /// The output pool.
-    Output,
-    /// Ordinary memory of so many bytes.
-    Ordinary(usize),
-    /// The pool of copies.
-    Copies(&'a look_ahead::CopyPool),
-}
-
-/// Allocates an output buffer with the metadata of an input buffer.
-pub type Allocate<'a> = &'a dyn Fn(&gst::BufferRef, BufferSource) -> Result<gst::Buffer, gst::FlowError>;
+/// Allocates an output buffer with the metadata of an input buffer, from this pool, else from the output pool.
+pub type Allocate<'a> = &'a dyn Fn(&gst::BufferRef, Option<&CopyPool>) -> Result<gst::Buffer, gst::FlowError>;
 
 /// The time of a frame. In running time, which goes on through segments, and at the rate at which frames are shown.
 pub fn frame_time(element: &gst_base::BaseTransform, format: &StreamFormat, buffer: &gst::BufferRef) -> FrameTime {
@@ -101,7 +90,7 @@ pub fn add_buffer(
     };
     let buffer = match &stream.copy_pool {
         Some(copies) if is_scarce => {
-            let copy = allocate(&buffer, BufferSource::Copies(copies))?;
+            let copy = allocate(&buffer, Some(copies))?;
             let on_device = stream.engine.active() == Backend::Cuda;
             match VideoFramePair::map(buffer.clone(), copy, format, on_device) {
                 // It fails when it leaves, after those before it.
@@ -131,7 +120,7 @@ pub fn leave(
     state: &SharedState,
     stream: &mut Stream,
     frame: WaitingFrame,
-    allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
+    allocate: Allocate,
 ) -> Result<Option<gst::Buffer>, gst::FlowError> {
     let WaitingFrame { buffer, events, settings, options, format, times, entered } = frame;
     let decision = stream.tracker.decide(&settings.regions, &entered);
@@ -176,7 +165,7 @@ pub fn leave(
             });
             reporting::warn(element, stream.notices.of_cover(&settings, &cover));
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
-            let mut output = self::cover(element, state, stream, &cover, buffer, allocate_output)?;
+            let mut output = self::cover(element, state, stream, &cover, buffer, allocate)?;
             if let Some(message) = message {
                 post_message(element, message);
             }
@@ -257,7 +246,7 @@ fn cover(
     stream: &mut Stream,
     cover: &FrameCover,
     input: gst::Buffer,
-    allocate_output: impl FnOnce(&gst::BufferRef) -> Result<gst::Buffer, gst::FlowError>,
+    allocate: Allocate,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
     let can_hand_on = stream.can_hand_on(&input);
@@ -273,7 +262,7 @@ fn cover(
     } else if is_in_place {
         cover_in_place(element, state, stream, &cover.cover, input, Side::Input)?
     } else {
-        let output = allocate_output(&input)?;
+        let output = allocate(&input, None)?;
         let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
         let on_device = stream.engine.active() == Backend::Cuda;
         let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;

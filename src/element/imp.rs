@@ -68,9 +68,8 @@ use gst_base::prelude::*;
 use gst_base::subclass::base_transform::{GenerateOutputSuccess, InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
-use super::covering::BufferSource;
+use super::look_ahead::CopyPool;
 use super::notices::Notice;
-use super::ordinary_memory;
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
 use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, streaming};
@@ -93,24 +92,15 @@ impl ObjectSubclass for CudaGaussBlur {
 }
 
 impl CudaGaussBlur {
-    /// An output buffer with the metadata of the input.
-    fn allocate(&self, input: &gst::BufferRef, source: BufferSource) -> Result<gst::Buffer, gst::FlowError> {
-        let buffer = match source {
-            BufferSource::Output => None,
-            // As the pool's buffers, it satisfies any alignment that downstream asks for.
-            BufferSource::Ordinary(bytes) => ordinary_memory::allocate(bytes).map(|memory| {
-                let mut buffer = gst::Buffer::new();
-                buffer.get_mut().expect("it is new").append_memory(memory);
-                buffer
-            }),
-            BufferSource::Copies(pool) => Some(pool.acquire().ok_or_else(|| self.no_output())?),
-        };
-        let Some(mut output) = buffer else {
+    /// An output buffer with the metadata of the input, from this pool, else from the output pool.
+    fn allocate(&self, input: &gst::BufferRef, copies: Option<&CopyPool>) -> Result<gst::Buffer, gst::FlowError> {
+        let Some(pool) = copies else {
             return match self.prepare_output_buffer(InputBuffer::Readable(input))? {
                 PrepareOutputBufferSuccess::Buffer(output) => Ok(output),
                 PrepareOutputBufferSuccess::InputBuffer => Err(gst::FlowError::Error),
             };
         };
+        let mut output = pool.acquire().ok_or_else(|| self.no_output())?;
         self.copy_metadata(input, output.get_mut().ok_or(gst::FlowError::Error)?).map_err(|_| gst::FlowError::Error)?;
         Ok(output)
     }
@@ -127,7 +117,7 @@ impl CudaGaussBlur {
 
     /// Pushes all frames that are in the element.
     fn drain(&self) {
-        streaming::drain(self.obj().upcast_ref(), &self.state, &|input, source| self.allocate(input, source));
+        streaming::drain(self.obj().upcast_ref(), &self.state, &|input, copies| self.allocate(input, copies));
     }
 }
 
@@ -277,7 +267,7 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let allocate = |input: &gst::BufferRef, source: BufferSource| self.allocate(input, source);
+        let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
         streaming::set_caps(self.obj().upcast_ref(), &self.state, incaps, outcaps, &allocate)
     }
 
@@ -348,7 +338,7 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn before_transform(&self, buffer: &gst::BufferRef) {
-        let allocate = |input: &gst::BufferRef, source: BufferSource| self.allocate(input, source);
+        let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
         streaming::update_frame_params(self.obj().upcast_ref(), &self.state, buffer, &allocate);
     }
 
@@ -356,7 +346,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         let element = self.obj();
         let passthrough = element.is_passthrough();
         let take_input = || if passthrough { None } else { self.take_queued_buffer() };
-        let allocate = |input: &gst::BufferRef, source: BufferSource| self.allocate(input, source);
+        let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
         match streaming::drive(element.upcast_ref(), &self.state, passthrough, take_input, &allocate)? {
             Some(output) => Ok(GenerateOutputSuccess::Buffer(output)),
             // With no frame left in flight, the base class pushes the queued frame unchanged.

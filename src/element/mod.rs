@@ -19,8 +19,6 @@ mod imp;
 mod lifecycle;
 mod look_ahead;
 mod notices;
-mod ordinary_memory;
-mod output_pool;
 mod param_spec;
 mod pinned_allocator;
 mod region_message;

@@ -9,7 +9,6 @@ use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
 use super::look_ahead::{CopyPool, WaitingFrame};
 use super::notices::Notices;
-use super::output_pool::Preallocation;
 use super::regions::frame_regions::RegionTracker;
 use super::regions::settings::RegionMode;
 use super::settings::Settings;
@@ -49,8 +48,6 @@ pub struct Stream {
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
     pub downstream_takes_video_meta: bool,
-    /// The preallocation of the element's own pool for output in host memory, until a frame acquires a buffer.
-    pub preallocation: Option<Preallocation>,
     /// Whether a frame failed while frames were drained, where no flow error reaches upstream: the next frame returns it.
     pub has_failed: bool,
     /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
@@ -78,7 +75,6 @@ impl Stream {
             mode: settings.regions.mode,
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
-            preallocation: None,
             has_failed: false,
             pending_error: None,
             cuda_stream,

@@ -47,6 +47,15 @@ impl StreamFormat {
         Some(caps)
     }
 
+    /// The planes that buffers can have.
+    pub fn possible_layouts(&self) -> &[Arc<[PlaneLayout]>] {
+        match self.info.interlace_mode() {
+            VideoInterlaceMode::Interleaved => &self.layouts[1..],
+            VideoInterlaceMode::Mixed => &self.layouts,
+            _ => &self.layouts[..1],
+        }
+    }
+
     /// The planes of this buffer. With interlace-mode=mixed, a flag of each buffer says whether it is interlaced.
     pub fn layouts(&self, buffer: &gst::BufferRef) -> &Arc<[PlaneLayout]> {
         let interlaced = match self.info.interlace_mode() {

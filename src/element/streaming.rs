@@ -7,11 +7,10 @@ use gst::prelude::*;
 use gst_base::prelude::*;
 use gst_video::VideoInterlaceMode;
 
-use super::covering::{Allocate, BufferSource};
+use super::covering::Allocate;
 use super::debug::CAT;
 use super::error::engine_message;
 use super::notices::{self, Notice};
-use super::output_pool::Preallocation;
 use super::regions::settings::RegionMode;
 use super::reporting::{post_failure, report_stats, warn_of_fallback};
 use super::state::SharedState;
@@ -71,6 +70,12 @@ pub fn set_caps(
     }
     element.set_passthrough(passthrough);
     set_latency(element, state, latency);
+    // Takes milliseconds, so not under the lock.
+    if let Some(stream) = state.take_stream() {
+        let layouts = stream.format.iter().flat_map(|format| format.possible_layouts());
+        layouts.for_each(|layouts| stream.engine.prepare(layouts));
+        state.put_back_stream(stream);
+    }
     Ok(())
 }
 
@@ -190,47 +195,27 @@ fn step(
     is_all_due: bool,
     allocate: Allocate,
 ) -> Result<ControlFlow<Option<gst::Buffer>>, gst::FlowError> {
-    let mut preallocation = stream.preallocation.take();
-    let mut has_ordinary_output = false;
-    let mut allocate_output = |input: &gst::BufferRef| {
-        let ordinary_bytes = preallocation.as_ref().and_then(Preallocation::ordinary_bytes);
-        has_ordinary_output = ordinary_bytes.is_some();
-        if !has_ordinary_output {
-            // Waits for its thread.
-            preallocation = None;
+    if let Some(input) = input {
+        if let Some(error) = stream.pending_error.take() {
+            return Err(post_failure(element, &error));
         }
-        allocate(input, ordinary_bytes.map_or(BufferSource::Output, BufferSource::Ordinary))
-    };
-    let process = || {
-        if let Some(input) = input {
-            if let Some(error) = stream.pending_error.take() {
-                return Err(post_failure(element, &error));
-            }
-            if stream.mode == RegionMode::Frame {
-                let output = allocate_output(&input)?;
-                let submitted = stream.submit(input, output, element.as_ptr() as usize);
-                submitted.map_err(|failure| post_failure(element, &failure))?;
-            } else {
-                covering::add_buffer(element, state, stream, input, allocate)?;
-            }
+        if stream.mode == RegionMode::Frame {
+            let output = allocate(&input, None)?;
+            let submitted = stream.submit(input, output, element.as_ptr() as usize);
+            submitted.map_err(|failure| post_failure(element, &failure))?;
+        } else {
+            covering::add_buffer(element, state, stream, input, allocate)?;
         }
-        let (max_waiting, max_in_flight) =
-            if is_all_due { (0, 0) } else { (stream.look_ahead, stream.max_in_flight - 1) };
-        if stream.waiting.len() > max_waiting
-            && let Some(frame) = stream.waiting.pop_front()
-        {
-            let output = covering::leave(element, state, stream, frame, &mut allocate_output)?;
-            return Ok(output.map_or(ControlFlow::Continue(()), |output| ControlFlow::Break(Some(output))));
-        }
-        let due = stream.pop_due(max_in_flight);
-        Ok(ControlFlow::Break(due.map(|frame| complete(element, state, stream, frame)).transpose()?))
-    };
-    let output = process();
-    if let Some(preallocation) = preallocation.as_mut().filter(|_| has_ordinary_output && output.is_ok()) {
-        preallocation.start();
     }
-    stream.preallocation = preallocation;
-    output
+    let (max_waiting, max_in_flight) = if is_all_due { (0, 0) } else { (stream.look_ahead, stream.max_in_flight - 1) };
+    if stream.waiting.len() > max_waiting
+        && let Some(frame) = stream.waiting.pop_front()
+    {
+        let output = covering::leave(element, state, stream, frame, allocate)?;
+        return Ok(output.map_or(ControlFlow::Continue(()), |output| ControlFlow::Break(Some(output))));
+    }
+    let due = stream.pop_due(max_in_flight);
+    Ok(ControlFlow::Break(due.map(|frame| complete(element, state, stream, frame)).transpose()?))
 }
 
 /// Completes and pushes all frames in flight and all that wait, so that they precede the event, query or frame that follows

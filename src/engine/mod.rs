@@ -17,7 +17,7 @@ pub use crate::cuda::driver::device::{ExternalContext, has_driver};
 use crate::cuda::{CudaEngine, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;
-use crate::filter::frame::{Destination, Frame, FrameError, FrameMut, Source, ValidFrames};
+use crate::filter::frame::{Destination, Frame, FrameError, FrameMut, PlaneLayout, Source, ValidFrames};
 use crate::filter::plan::Options;
 pub use crate::filter::tiles::{BlurCover, BlurRegion};
 use crate::filter::tiles::{BlurTiles, TransferTiles};
@@ -124,6 +124,13 @@ impl Engine {
             transfer_tiles: TileCache::default(),
             stats,
             abandoned: Arc::default(),
+        }
+    }
+
+    /// Does what takes milliseconds and is needed for frames of these planes, before the first of them.
+    pub fn prepare(&self, layouts: &[PlaneLayout]) {
+        if let ActiveBackend::Cuda(cuda) = &self.backend {
+            cuda.prepare(layouts);
         }
     }
 

@@ -37,9 +37,6 @@ pub struct PlaneMemory<A> {
     pub len: usize,
 }
 
-/// Bytes of a huge page of x86, and of Arm with small pages of 4 kB.
-pub const HUGE_PAGE: usize = 2 << 20;
-
 /// A plane in host memory that is read.
 pub type HostPlane = PlaneMemory<*const u8>;
 /// A plane in host memory that is written.

@@ -130,30 +130,6 @@ impl FakeDriver {
         }
     }
 
-    /// Modules that this thread has loaded so far.
-    pub fn modules_of_thread(&self) -> i32 {
-        // SAFETY: `int fake_modules_of_thread()` in tests/fake_cuda/libcuda.cpp.
-        unsafe { DRIVER.get::<unsafe extern "C" fn() -> i32>(b"fake_modules_of_thread").unwrap()() }
-    }
-
-    /// Makes cuMemHostAlloc take so many milliseconds.
-    pub fn delay_pinned(&self, milliseconds: i32) {
-        // SAFETY: `void fake_delay_pinned(int)` in tests/fake_cuda/libcuda.cpp.
-        unsafe { DRIVER.get::<unsafe extern "C" fn(i32)>(b"fake_delay_pinned").unwrap()(milliseconds) };
-    }
-
-    /// Calls of cuMemHostAlloc by this thread so far.
-    pub fn pinned_of_thread(&self) -> i32 {
-        // SAFETY: `int fake_pinned_of_thread()` in tests/fake_cuda/libcuda.cpp.
-        unsafe { DRIVER.get::<unsafe extern "C" fn() -> i32>(b"fake_pinned_of_thread").unwrap()() }
-    }
-
-    /// Copies from and to host memory that is not pinned, of the process so far.
-    pub fn pageable_copies(&self) -> i32 {
-        // SAFETY: `int fake_pageable_copies()` in tests/fake_cuda/libcuda.cpp.
-        unsafe { DRIVER.get::<unsafe extern "C" fn() -> i32>(b"fake_pageable_copies").unwrap()() }
-    }
-
     /// Live contexts that are not primary.
     pub fn live_contexts(&self) -> i32 {
         // SAFETY: `int fake_context_count()` in tests/fake_cuda/libcuda.cpp.

@@ -178,7 +178,6 @@ void fake_reset() {
   state.lost = CUDA_SUCCESS;
   state.devices = 1, state.major = 9, state.minor = 0, state.version = 13000;
   state.elapsed = NAN;
-  state.pinned_delay = 0;
 }
 // Sets what cuEventElapsedTime reports for any two events.
 void fake_set_elapsed(float milliseconds) {
@@ -222,20 +221,6 @@ void fake_counts(int* counts) {
 int fake_context_count() {
   std::lock_guard<std::mutex> lock(state.mutex);
   return static_cast<int>(state.contexts.size() - state.primary.size());
-}
-// Modules that the calling thread has loaded so far.
-int fake_modules_of_thread() { return modules_of_thread; }
-// Makes cuMemHostAlloc take so many milliseconds.
-void fake_delay_pinned(int milliseconds) {
-  std::lock_guard<std::mutex> lock(state.mutex);
-  state.pinned_delay = milliseconds;
-}
-// Calls of cuMemHostAlloc by the calling thread so far.
-int fake_pinned_of_thread() { return pinned_of_thread; }
-// Copies so far from or to host memory that is not pinned.
-int fake_pageable_copies() {
-  std::lock_guard<std::mutex> lock(state.mutex);
-  return state.pageable_copies;
 }
 // Bytes copied from host to device and from device to host so far.
 void fake_copied_bytes(std::size_t* to_device, std::size_t* to_host) {
@@ -458,7 +443,6 @@ int cuEventDestroy_v2(Event* event) {
 int cuModuleLoadData(Module** module, const char* image) {
   ENTER(true);
   state.modules++;
-  modules_of_thread++;
   *module = new Module;
   if (std::strncmp(image, "FAKEJIT ", 8) == 0) {
     const std::string rest(image + 8);

@@ -96,20 +96,12 @@ struct State {
   float elapsed = NAN;
   // Bytes copied so far.
   std::size_t to_device = 0, to_host = 0;
-  // How long cuMemHostAlloc takes, in milliseconds. The driver is locked meanwhile, as the real one is.
-  int pinned_delay = 0;
-  // Copies so far from or to host memory that is not pinned.
-  int pageable_copies = 0;
 };
 inline State state;
 // The context stack of this thread.
 inline thread_local std::vector<Context*> current;
 // Whether calls by this thread are neither counted nor fail.
 inline thread_local bool is_exempt = false;
-// Modules that this thread has loaded.
-inline thread_local int modules_of_thread = 0;
-// Blocks of pinned memory that this thread has allocated, failed calls included.
-inline thread_local int pinned_of_thread = 0;
 
 // The status of the fault injected into this function, if it is due; else CUDA_ERROR_INVALID_CONTEXT if the function
 // needs a current context and there is none; else CUDA_SUCCESS.

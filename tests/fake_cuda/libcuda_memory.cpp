@@ -97,7 +97,6 @@ static int copy(const Side& to, const Side& from, std::size_t bytes, std::size_t
     if (const int status = check(side->address, all, side->on_device, current.back())) return status;
     uses.push_back({static_cast<const char*>(side->address), all});
   }
-  state.pageable_copies += !find_block(to.address) || !find_block(from.address);
   return enqueue(stream, {[=] {
     char* out = static_cast<char*>(const_cast<void*>(to.address));
     const char* in = static_cast<const char*>(from.address);
@@ -151,9 +150,7 @@ int cuMemFree_v2(const void* pointer) {
   return release(pointer, false);
 }
 int cuMemHostAlloc(const void** pointer, std::size_t bytes, unsigned) {
-  pinned_of_thread++;
   ENTER(true);
-  std::this_thread::sleep_for(std::chrono::milliseconds(state.pinned_delay));
   return allocate(pointer, bytes, true);
 }
 int cuMemAllocHost_v2(const void** pointer, std::size_t bytes) {

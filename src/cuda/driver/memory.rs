@@ -238,14 +238,6 @@ pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
     range.is_host && is_inside && !process::stale_registrations().contains(&range.start)
 }
 
-/// Whether the driver knows neither the first nor the last of these bytes, and no stale registration begins among them (one
-/// that begins before them is still known to it), so that it copies from and to them as pageable memory. A context is current.
-pub fn is_pageable(address: *const u8, bytes: usize) -> bool {
-    let (start, last) = (address as usize, bytes.saturating_sub(1));
-    let is_unknown = [address, address.wrapping_add(last)].into_iter().all(|address| known_range(address).is_none());
-    is_unknown && !process::stale_registrations().iter().any(|stale| (start..start + bytes).contains(stale))
-}
-
 /// An allocation or registration that the driver knows.
 struct KnownRange {
     /// Whether it is pinned host memory.

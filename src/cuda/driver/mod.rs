@@ -15,9 +15,7 @@ mod stream;
 use cudarc::driver::result::DriverError;
 
 pub use event::Event;
-pub use memory::{
-    DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, WorkspaceNeed, is_pageable, is_pinned,
-};
+pub use memory::{DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, WorkspaceNeed, is_pinned};
 pub use module::{Function, Module};
 pub use stream::{Grid, Stream};
 

@@ -79,11 +79,10 @@ impl Stream {
             .when(self.device, "making a stream wait")
     }
 
-    /// Enqueues an upload of the first `rows` rows of a plane, `row_bytes` bytes each. The driver may read pageable memory before
-    /// this returns.
+    /// Enqueues an upload of the first `rows` rows of a plane, `row_bytes` bytes each.
     ///
     /// # Safety
-    /// Both planes hold the rows, the host's in pinned memory or in pageable memory, and live until the copy is complete; nobody
+    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody
     /// writes the source or accesses the destination before then.
     pub unsafe fn upload_rows(
         &self,
@@ -112,11 +111,10 @@ impl Stream {
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
     }
 
-    /// Enqueues a download of the first `rows` rows of a plane, `row_bytes` bytes each. To pageable memory, this may wait for all
-    /// work that is enqueued and for the copy.
+    /// Enqueues a download of the first `rows` rows of a plane, `row_bytes` bytes each.
     ///
     /// # Safety
-    /// Both planes hold the rows, the host's in pinned memory or in pageable memory, and live until the copy is complete; nobody
+    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody
     /// writes the source or accesses the destination before then.
     pub unsafe fn download_rows(
         &self,

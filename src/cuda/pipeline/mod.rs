@@ -19,12 +19,12 @@ use std::time::Instant;
 
 use super::driver::{self, Stream, WorkspaceNeed};
 use super::error::CudaError;
-use super::kernels::record::{DevicePlanes, Recording};
+use super::kernels::record::DevicePlanes;
 use super::select::KernelSelector;
 use super::shared_device::SharedDevice;
 use super::transfer::adaptive_wait::AdaptiveWait;
-use super::transfer::bands::{self, Band, Order};
-use super::transfer::{CopyStreams, FrameBuffers, PinnedRequests, ThreadedCopy};
+use super::transfer::bands::Band;
+use super::transfer::{CopyStreams, ThreadedCopy};
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plan::Plan;
 use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
@@ -37,7 +37,7 @@ use host_cover::HostCoverState;
 use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
 use resident::{FrameStreams, ResidentState};
-use steps::{SharedPlanes, Steps, Streams, TransferCommands, resident_planes, row_bytes};
+use steps::{SharedPlanes, Steps, Streams, resident_planes, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 use timed_frames::TimedFrames;
@@ -49,23 +49,11 @@ pub enum TransferPath {
     Direct,
     /// Through the slot's staging buffer.
     Staged,
-    /// From or to the frame's pageable memory, through buffers of the driver: while the slot has no staging buffer.
-    Pageable,
     /// The frame is in device memory.
     Resident,
 }
 
 impl TransferPath {
-    /// Whether the CPU copies the frame.
-    fn is_staged(self) -> bool {
-        matches!(self, Self::Staged | Self::Pageable)
-    }
-
-    /// Whether frames with it have one band.
-    fn prevents_bands(self) -> bool {
-        matches!(self, Self::Resident | Self::Pageable)
-    }
-
     /// The path of a frame. Without `direct`, pinned memory is staged too. A context is current.
     fn of<A: Address + HostAddress>(frame: &FrameMemory<A>, direct: bool) -> Self {
         let is_pinned = |plane: &PlaneMemory<A>| driver::is_pinned(plane.address.as_const(), plane.len);
@@ -124,8 +112,6 @@ pub struct Pipeline {
     threads: Arc<Threads>,
     /// Slots of no frame.
     idle: Vec<FrameSlot>,
-    /// Requests for staging buffers, which are allocated in the background.
-    pinned_requests: PinnedRequests,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
     /// The commands of the last such frame that was blurred as a whole.
@@ -149,7 +135,6 @@ impl Pipeline {
             timed_plan: None,
             threads: process::threads(),
             idle: Vec::new(),
-            pinned_requests: PinnedRequests::new(Arc::clone(shared.device())),
             resident: None,
             recorded: None,
             recorded_transfers: [None, None],
@@ -228,40 +213,18 @@ impl Pipeline {
         let device = selector.device().id();
         let ahead = self.copy_streams.in_flight();
         let mut slot = self.take_slot(frames.layouts(), device)?;
-        let paths = if options.direct { self.avoid_staging(&mut slot, frames, paths)? } else { paths };
         slot.reserve(paths, &self.compute)?;
         let planes = device_planes(frames, Some(&slot));
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
-        // that is resident on one side has little to overlap. Pageable memory is copied while the calling thread waits.
-        let is_single = ahead > 1 || paths.iter().any(|path| path.prevents_bands());
+        // that is resident on one side has little to overlap.
+        let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
         let requested = if is_single { Some(1) } else { options.bands };
         let frame_planes = [&planes.sources[..], &planes.destinations[..]];
-        // While the driver copies the source of a first frame, its kernels are loaded. Those of other frames are loaded before
-        // anything is enqueued: loading between launches would keep the device waiting. So are portable kernels, because the
-        // calling thread would wait busily while the driver compiles them.
-        let mut recorded = if paths[0] == TransferPath::Pageable && !selector.is_portable() {
-            None
-        } else {
-            let cached = &mut self.recorded_transfers[usize::from(is_single)];
-            Some(RecordedFrame::get(cached, selector, plan, frame_planes, requested)?)
-        };
-        let record = |workspace| [Recording::new(plan, &planes, workspace, selector.kernel_set(), None)];
-        let (bytes, bands) = match &recorded {
-            Some(recorded) => (recorded.workspace_bytes(), Arc::clone(recorded.bands())),
-            None => (selector.workspace_bytes(&record(0)[0]), bands::bands(plan, requested, Order::Sequential).into()),
-        };
-        let workspace = slot.reserve_workspace(WorkspaceNeed { bytes, varies: false }, &self.compute)?;
-        let unloaded;
-        let commands = match &mut recorded {
-            Some(recorded) => {
-                recorded.set_addresses(frame_planes, workspace);
-                TransferCommands::Recorded(recorded)
-            }
-            None => {
-                unloaded = record(workspace);
-                TransferCommands::Unloaded { recording: &unloaded, workspace }
-            }
-        };
+        let cached = &mut self.recorded_transfers[usize::from(is_single)];
+        let recorded = RecordedFrame::get(cached, selector, plan, frame_planes, requested)?;
+        let bands = Arc::clone(recorded.bands());
+        let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
+        recorded.set_addresses(frame_planes, slot.reserve_workspace(need, &self.compute)?);
         if !self.timed_plan.as_ref().is_some_and(|last| Arc::ptr_eq(last, plan)) {
             self.timed_frames = TimedFrames::default();
             self.timed_plan = Some(Arc::clone(plan));
@@ -284,7 +247,7 @@ impl Pipeline {
             frames,
             paths,
             planes: &planes,
-            commands,
+            recorded,
             bands: &bands,
             slot: &slot,
             streams,
@@ -324,32 +287,6 @@ impl Pipeline {
             device: Arc::clone(selector.device()),
             _in_flight: self.copy_streams.count_frame(),
         })
-    }
-
-    /// The paths of a frame whose paths are `paths` if the slot has staging buffers. Where it lacks one, the buffer is requested,
-    /// and the driver copies the frame's pageable memory meanwhile. The frame's memory lives as long as the device may use it.
-    fn avoid_staging(
-        &mut self,
-        slot: &mut FrameSlot,
-        frames: &ValidFrames,
-        [source, destination]: [TransferPath; 2],
-    ) -> Result<[TransferPath; 2], CudaError> {
-        fn is_pageable<A: Address + HostAddress>(frame: &FrameMemory<A>) -> bool {
-            let is_pageable = |plane: &PlaneMemory<A>| driver::is_pageable(plane.address.as_const(), plane.len);
-            matches!(frame, FrameMemory::Host(planes) if planes.iter().all(is_pageable))
-        }
-        let mut path = |path: TransferPath, buffers: &mut FrameBuffers, from_frame, is_pageable: &dyn Fn() -> bool| {
-            if path != TransferPath::Staged || buffers.has_staging()? || !is_pageable() {
-                return Ok(path);
-            }
-            buffers.request_staging(from_frame, &mut self.pinned_requests);
-            Ok(TransferPath::Pageable)
-        };
-        Ok([
-            path(source, &mut slot.source, 1, &|| is_pageable(frames.source()))?,
-            // The element's first output is in ordinary memory, those after it in pinned memory.
-            path(destination, &mut slot.destination, 2, &|| is_pageable(frames.destination()))?,
-        ])
     }
 
     /// A slot for a frame of these planes.
@@ -394,8 +331,7 @@ impl Pipeline {
         }
         let mut times = frame.times;
         if slot.is_timed() {
-            // The next frame has staging buffers and takes less time.
-            if is_alone && !frame.paths.contains(&TransferPath::Pageable) {
+            if is_alone {
                 wait.observe(slot.begin.elapsed_until(&first_wait.downloaded)?);
             }
             if frame.paths[0] != TransferPath::Resident {
@@ -407,23 +343,17 @@ impl Pipeline {
             }
         }
         self.idle.extend(frame.slot.take());
-        self.pinned_requests.start();
         Ok(times)
-    }
-
-    /// Stops what runs in the background, and waits for it.
-    pub fn stop(&mut self) {
-        self.pinned_requests.stop();
     }
 }
 
-/// Bytes that the CPU copies to and from staging buffers, the slot's or the driver's.
+/// Bytes that the CPU copies to and from staging buffers.
 fn staged_bytes(layouts: &[PlaneLayout], paths: [TransferPath; 2], bands: &[Band]) -> usize {
     let rows = |band: &Band, side: usize| -> usize {
         let rows = if side == 0 { &band.upload } else { &band.download };
         rows.iter().zip(layouts).map(|(rows, layout)| rows.len() * layout.row_bytes()).sum()
     };
-    let staged = (0..paths.len()).filter(|side| paths[*side].is_staged());
+    let staged = (0..paths.len()).filter(|side| paths[*side] == TransferPath::Staged);
     staged.map(|side| bands.iter().map(|band| rows(band, side)).sum::<usize>()).sum()
 }
 

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The steps of a frame, band by band: upload, kernels, download. What is resident is neither uploaded nor downloaded.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::TransferPath;
 use super::frame_slot::{BandEvents, FrameSlot};
 use super::recorded_frame::RecordedFrame;
 use crate::cuda::driver::{Event, Stream};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::record::{DevicePlanes, Recording};
+use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::select::KernelSelector;
+use crate::cuda::transfer::ThreadedCopy;
 use crate::cuda::transfer::bands::Band;
-use crate::cuda::transfer::{Prefault, ThreadedCopy};
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::plane::DevicePlane;
 use crate::threads::Threads;
@@ -36,14 +34,6 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// The kernels of a frame.
-pub enum TransferCommands<'a> {
-    /// The commands of every band, loaded, with this frame's addresses.
-    Recorded(&'a RecordedFrame),
-    /// A frame in one band, whose kernels are loaded during the upload.
-    Unloaded { recording: &'a [Recording<'a>; 1], workspace: u64 },
-}
-
 /// A frame that is enqueued, and all that its steps use.
 pub struct Steps<'a> {
     pub selector: &'a KernelSelector,
@@ -51,7 +41,8 @@ pub struct Steps<'a> {
     pub frames: &'a ValidFrames<'a>,
     pub paths: [TransferPath; 2],
     pub planes: &'a DevicePlanes,
-    pub commands: TransferCommands<'a>,
+    /// With this frame's addresses.
+    pub recorded: &'a RecordedFrame,
     pub bands: &'a [Band],
     pub slot: &'a FrameSlot,
     pub streams: Streams<'a>,
@@ -109,7 +100,7 @@ impl Steps<'_> {
             // delay the first download.
             const AHEAD: usize = 2;
             // SAFETY: as the caller promises, the source and the destination live and are not accessed by others.
-            unsafe { self.upload_first(threads) }?;
+            unsafe { self.upload(0) }?;
             for step in 1..self.bands.len() + AHEAD {
                 if step < self.bands.len() {
                     // SAFETY: as the caller promises, the source lives and is not written.
@@ -121,36 +112,6 @@ impl Steps<'_> {
             }
         }
         Ok(specialised)
-    }
-
-    /// Enqueues the upload of the first band. Meanwhile other threads load the kernels, if they are not loaded, and touch the huge
-    /// pages that the driver is to write.
-    ///
-    /// # Safety
-    /// See [`Steps::enqueue`].
-    unsafe fn upload_first(&self, threads: &Threads) -> Result<(), CudaError> {
-        let prefault = match (self.frames.destination(), self.paths[1]) {
-            (FrameMemory::Host(to), TransferPath::Pageable) => Some(Prefault::new(to, self.layouts)),
-            _ => None,
-        };
-        let unloaded = match self.commands {
-            TransferCommands::Unloaded { recording, .. } => Some(recording),
-            TransferCommands::Recorded(_) => None,
-        };
-        let next = AtomicUsize::new(0);
-        let help = || match next.fetch_add(1, Ordering::Relaxed) {
-            0 => {
-                if let Some(prefault) = &prefault {
-                    // SAFETY: the destination is valid and has these layouts, and nobody else accesses it, as the caller promises.
-                    unsafe { prefault.run() };
-                }
-            }
-            // What fails to load is tried again, and reported, when it is launched.
-            _ => drop(unloaded.map(|recording| self.selector.load_for(recording))),
-        };
-        // SAFETY: as the caller promises, the source lives and is not written.
-        let upload = || unsafe { self.upload(0) };
-        if prefault.is_none() && unloaded.is_none() { upload() } else { threads.run_with_helpers(2, help, upload) }
     }
 
     fn events(&self, band: usize) -> &BandEvents {
@@ -168,7 +129,7 @@ impl Steps<'_> {
             // SAFETY: the rows are in the valid frame or the staging buffer, and in the slot's device memory.
             unsafe {
                 match (self.paths[0], self.frames.source()) {
-                    (TransferPath::Direct | TransferPath::Pageable, FrameMemory::Host(from)) => {
+                    (TransferPath::Direct, FrameMemory::Host(from)) => {
                         let (from, to) = (from[plane].from_row(first), self.planes.sources[plane].from_row(first));
                         stream.upload_rows(&from, &to, self.layouts[plane].row_bytes(), rows.len())?;
                     }
@@ -192,14 +153,7 @@ impl Steps<'_> {
             stream.wait(&events.uploaded)?;
         }
         // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame.
-        let specialised = unsafe {
-            match self.commands {
-                TransferCommands::Recorded(recorded) => recorded.enqueue(self.selector, stream, band)?,
-                TransferCommands::Unloaded { recording: [recording], workspace } => {
-                    self.selector.enqueue(stream, recording, workspace)?
-                }
-            }
-        };
+        let specialised = unsafe { self.recorded.enqueue(self.selector, stream, band) }?;
         stream.record(&events.processed)?;
         Ok(specialised)
     }
@@ -218,7 +172,7 @@ impl Steps<'_> {
             // SAFETY: the rows are in the slot's device memory, and in the valid frame or the staging buffer.
             unsafe {
                 match (self.paths[1], self.frames.destination()) {
-                    (TransferPath::Direct | TransferPath::Pageable, FrameMemory::Host(to)) => {
+                    (TransferPath::Direct, FrameMemory::Host(to)) => {
                         let (from, to) = (self.planes.destinations[plane].from_row(first), to[plane].from_row(first));
                         stream.download_rows(&from, &to, self.layouts[plane].row_bytes(), rows.len())?;
                     }

@@ -23,7 +23,7 @@ pub struct Times {
     pub kernel: Option<Duration>,
     /// Device to host.
     pub download: Option<Duration>,
-    /// Bytes that the CPU copied to and from staging buffers, the engine's or the driver's.
+    /// Bytes that the CPU copied to and from staging buffers.
     pub bytes_copied: usize,
     /// Whether the source and the destination were in pinned memory that the device accessed directly.
     pub direct: [bool; 2],
@@ -122,7 +122,7 @@ impl SubmittedFrame {
     }
 }
 
-/// Whether the device accesses the memory of the frames themselves, or may: on some machines it reads pageable memory.
+/// Whether the device accesses the memory of the frames themselves.
 pub fn uses_frame_memory(paths: [TransferPath; 2]) -> bool {
     paths != [TransferPath::Staged; 2]
 }

@@ -6,14 +6,10 @@ pub mod adaptive_wait;
 pub mod bands;
 mod copy_streams;
 mod pinned;
-mod pinned_request;
-mod prefault;
 mod staging;
 mod threaded_copy;
 
 pub use copy_streams::CopyStreams;
 pub use pinned::{HostRegistration, PinnedBytes, PinnedSource};
-pub use pinned_request::PinnedRequests;
-pub use prefault::Prefault;
 pub use staging::{FrameBuffers, plane_offsets};
 pub use threaded_copy::ThreadedCopy;

@@ -6,7 +6,6 @@
 
 use std::ops::Range;
 
-use super::pinned_request::{PinnedRequest, PinnedRequests};
 use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::PlaneLayout;
@@ -53,10 +52,6 @@ pub struct FrameBuffers {
     /// Size of the block.
     bytes: usize,
     staging: Option<PinnedMemory>,
-    /// The pending allocation of the staging buffer.
-    request: Option<PinnedRequest>,
-    /// Frames that would have used the staging buffer.
-    unstaged_frames: u32,
     device: Option<DeviceMemory>,
 }
 
@@ -67,15 +62,7 @@ impl FrameBuffers {
     /// For frames of these planes. Nothing is allocated yet.
     pub fn new(layouts: &[PlaneLayout]) -> Self {
         let (planes, bytes) = plane_offsets(layouts);
-        Self {
-            layouts: layouts.to_vec(),
-            planes,
-            bytes,
-            staging: None,
-            request: None,
-            unstaged_frames: 0,
-            device: None,
-        }
+        Self { layouts: layouts.to_vec(), planes, bytes, staging: None, device: None }
     }
 
     /// Allocates device memory, and a staging buffer if `staged`, unless they are there. Says whether device memory was
@@ -86,29 +73,9 @@ impl FrameBuffers {
             self.device = Some(DeviceMemory::new(self.bytes, stream)?);
         }
         if staged && self.staging.is_none() {
-            self.request = None;
             self.staging = Some(PinnedMemory::new(self.bytes, stream.device())?);
         }
         Ok(is_new)
-    }
-
-    /// Whether the staging buffer is there. If it was requested and could not be allocated, the error is returned, once. The
-    /// context is current.
-    pub fn has_staging(&mut self) -> Result<bool, CudaError> {
-        if let Some(outcome) = self.request.as_ref().and_then(PinnedRequest::take) {
-            self.request = None;
-            self.staging = Some(outcome?);
-        }
-        Ok(self.staging.is_some())
-    }
-
-    /// Called for each frame that lacks the staging buffer. Requests it for the frame with this number, counted from 1 on, and
-    /// for later ones, unless it was requested before.
-    pub fn request_staging(&mut self, from_frame: u32, requests: &mut PinnedRequests) {
-        self.unstaged_frames = self.unstaged_frames.saturating_add(1);
-        if self.unstaged_frames >= from_frame {
-            self.request.get_or_insert_with(|| requests.request(self.bytes));
-        }
     }
 
     /// The planes in device memory.
