@@ -88,9 +88,9 @@ impl Threads {
     /// up to half a millisecond.
     pub fn run_with_helpers<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
         let Some(pool) = &self.pool else { return own() };
-        let latch = Arc::new(ScopeLatch::default());
+        let latch = Arc::new(ScopeGate::default());
         let help: *const (dyn Fn() + Sync) = &help;
-        // SAFETY: only the lifetime of the trait object changes. `Help::call` is called between `ScopeLatch::enter` and
+        // SAFETY: only the lifetime of the trait object changes. `Help::call` is called between `ScopeGate::enter` and
         // `leave`, and `help` is not dropped before the latch is closed and everybody has left.
         let help = Help(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(help) });
         for _ in 0..helpers.min(self.handles.len()) {
@@ -130,11 +130,11 @@ impl Help {
 
 /// Counts the threads inside a scope, and admits none once it is closed.
 #[derive(Default)]
-struct ScopeLatch(AtomicUsize);
+struct ScopeGate(AtomicUsize);
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-impl ScopeLatch {
+impl ScopeGate {
     /// Enters the scope until the guard is dropped; `None` if it is closed.
     fn enter(&self) -> Option<Inside<'_>> {
         let is_open = self.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0;
@@ -143,7 +143,7 @@ impl ScopeLatch {
     }
 }
 
-struct Inside<'a>(&'a ScopeLatch);
+struct Inside<'a>(&'a ScopeGate);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
@@ -152,7 +152,7 @@ impl Drop for Inside<'_> {
 }
 
 /// Closes the latch and waits until nobody is inside.
-struct CloseOnDrop<'a>(&'a ScopeLatch);
+struct CloseOnDrop<'a>(&'a ScopeGate);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {

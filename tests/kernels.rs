@@ -12,18 +12,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 use common::Noise;
 use common::cases::{self, Case, Content};
 use common::pictures::{self, Picture};
-use gstcudagaussblur::cuda::driver::Grid;
+use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
     AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, CoverArgs, CoverRect, KernelSet, Launch, LevelArgs, LevelPlane,
     MosaicArgs, MosaicGrid, PixelFamily, SampleStorage, TensorArgs, TensorPlane,
 };
-use gstcudagaussblur::cuda::kernels::batch::{self, LaunchBatch, PlaneBlur};
+use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::cover;
 use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
 use gstcudagaussblur::cuda::kernels::strategy;
-use gstcudagaussblur::cuda::kernels::tensor::{self, PlaneStep, TensorBatch};
+use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, TensorBatch};
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::fill;
@@ -57,7 +57,7 @@ fn copy_planes(src: &Frame, dst: &mut FrameMut, plan: &Plan) {
 }
 
 /// The launches of a batch, divided into bands.
-fn banded_launches(batch: &LaunchBatch, intermediate: u64, passes: PassStrategy, bands: u32) -> Vec<Launch> {
+fn banded_launches(batch: &BlurBatch, intermediate: u64, passes: PassStrategy, bands: u32) -> Vec<Launch> {
     let in_band = |band: u32| {
         let planes = batch.planes().iter().filter_map(move |plane| {
             let edge = |band: u32| plane.layout.height * band / bands;
@@ -92,7 +92,7 @@ fn banded_steps(batch: &TensorBatch, bands: u32) -> Vec<Launch> {
             let rows = edge(band)..edge(band + 1);
             (!rows.is_empty()).then(|| PlaneStep { rows, ..step.clone() })
         });
-        tensor::batches(steps)
+        tensor_wide::batches(steps)
     };
     (0..bands).flat_map(in_band).map(|batch| batch.launch(LIMITS)).collect()
 }
@@ -183,7 +183,7 @@ impl Program {
             self.send(&[bytes.len() as u32, u32::from(*is_output)]);
             self.send(bytes);
         }
-        for Launch { kernel, grid: Grid { blocks, threads, shared_bytes }, args } in launches {
+        for Launch { kernel, grid: LaunchConfig { blocks, threads, shared_bytes }, args } in launches {
             let name = kernel.entry_point() + "\0";
             let parameter = match args {
                 Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
@@ -249,7 +249,7 @@ impl Drop for Program {
 fn run_tensor(program: &mut Program, every: usize, most_work: usize) -> (usize, usize) {
     let is_on_tensor_cores = |case: &Case| {
         let plan = Plan::new(case.options, &case.planes);
-        plan.is_wide() && plan.operations().iter().all(tensor::supports) && case.work() <= most_work
+        plan.is_wide() && plan.operations().iter().all(tensor_wide::supports) && case.work() <= most_work
     };
     let cases = cases::all().into_iter().filter(is_on_tensor_cores).step_by(every);
     let check =

@@ -8,7 +8,7 @@ use common::Noise;
 use common::pictures::{Picture, kinds, pitch, resized};
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet, TILES};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::crop::{Covered, PictureGeometry};
+use gstcudagaussblur::filter::crop::{FieldRect, PictureGeometry};
 use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, SampleLayout, Source, ValidFrames};
 use gstcudagaussblur::filter::operation::{Buffer, View};
 use gstcudagaussblur::filter::plan::{Options, Plan};
@@ -74,7 +74,7 @@ fn nothing_but_reads_is_read() {
         let sigma = SIGMAS[cases % SIGMAS.len()];
         let options = Options::from(BlurParams::new(sigma, 0).unwrap());
         let geometry = PictureGeometry::new(&picture.planes);
-        let parts: Vec<(usize, Covered)> = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
+        let parts: Vec<(usize, FieldRect)> = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
         let plan = Arc::new(Plan::new(options, &picture.planes));
         let computed = plan.parts(&parts, TILES);
         let reads: Vec<(View, Rect)> = plan

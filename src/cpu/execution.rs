@@ -13,7 +13,7 @@ use super::task::Task;
 use super::tile::Tile;
 use super::tile_blur::TILE_STEP;
 use super::weights::{BLOCK_ROWS, PlaneWeights};
-use crate::filter::frame::{PlaneLayout, Region, SampleLayout};
+use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
 use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
 use crate::filter::parts::{Parts, Tiles};
 use crate::filter::plan::Plan;
@@ -172,7 +172,7 @@ impl Planes<'_> {
             }
         };
         let layout = source.field.layout;
-        let Region { x, y, width, height } = samples(&layout, rect);
+        let SampleRect { x, y, width, height } = samples(&layout, rect);
         let channels = usize::from(layout.channels);
         PixelRows {
             operation,
@@ -188,13 +188,13 @@ impl Planes<'_> {
 }
 
 /// A rectangle in pixels of a plane, in samples of its rows.
-fn samples(layout: &PlaneLayout, rect: Rect) -> Region {
+fn samples(layout: &PlaneLayout, rect: Rect) -> SampleRect {
     let sample = |x: u32| match layout.sample_layout {
         SampleLayout::Yuv422 { .. } => x.div_ceil(2) as usize * 4,
         _ => x as usize * usize::from(layout.channels),
     };
     let (x, right) = (sample(rect.x()), sample(rect.right()));
-    Region { x, y: rect.y() as usize, width: right - x, height: rect.height() as usize }
+    SampleRect { x, y: rect.y() as usize, width: right - x, height: rect.height() as usize }
 }
 
 /// An operation on a rectangle of its output, and where its rows are.
@@ -204,7 +204,7 @@ pub enum Prepared<'a> {
         source: HostPlane,
         destination: HostPlaneMut,
         weights: Arc<PlaneWeights>,
-        region: Region,
+        region: SampleRect,
     },
     Decimate(Decimation),
     Interpolate(Interpolation),
@@ -240,7 +240,7 @@ impl Tiling {
     /// A tile of fewer samples times taps than this is not worth another thread.
     const TILE_WORK: usize = 1 << 18;
 
-    fn new(region: Region, weights: &PlaneWeights, count: usize) -> Self {
+    fn new(region: SampleRect, weights: &PlaneWeights, count: usize) -> Self {
         let (samples, rows, weights) = (region.width, region.height, &weights.all);
         let widest = (Self::RING_BYTES / 4 / weights.block_pairs()).max(2 * TILE_STEP);
         let columns = samples.div_ceil(widest);
@@ -255,9 +255,9 @@ impl Tiling {
         Self { width, height: rows.div_ceil(bands).next_multiple_of(BLOCK_ROWS) }
     }
 
-    fn regions(self, region: Region) -> impl Iterator<Item = Region> {
+    fn regions(self, region: SampleRect) -> impl Iterator<Item = SampleRect> {
         (0..region.height).step_by(self.height).flat_map(move |y| {
-            (0..region.width).step_by(self.width).map(move |x| Region {
+            (0..region.width).step_by(self.width).map(move |x| SampleRect {
                 x: region.x + x,
                 y: region.y + y,
                 width: self.width.min(region.width - x),

@@ -14,9 +14,9 @@ struct Progress {
 }
 
 /// Counts a task as finished when it is dropped, so that a panic leaves nobody waiting.
-struct Finishing<'a>(&'a Progress);
+struct FinishGuard<'a>(&'a Progress);
 
-impl Drop for Finishing<'_> {
+impl Drop for FinishGuard<'_> {
     fn drop(&mut self) {
         self.0.finished.fetch_add(1, Ordering::Release);
     }
@@ -34,7 +34,7 @@ pub fn run<Task: Sync, State: Send>(
     threads.run(states, |state| {
         for (group, progress) in groups.iter().zip(&progress) {
             while let Some(task) = group.get(progress.taken.fetch_add(1, Ordering::Relaxed)) {
-                let _finishing = Finishing(progress);
+                let _guard = FinishGuard(progress);
                 work(state, task);
             }
             // The threads that have the last tasks need microseconds, unless the system runs something else instead.

@@ -3,7 +3,7 @@
 
 use super::simd::Simd;
 use super::weights::{PlaneWeights, Weights};
-use crate::filter::frame::{PlaneLayout, Region, SampleLayout};
+use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 
 /// A region of a plane to blur. `source` and `destination` hold every row of the plane, not only those of the region.
@@ -12,7 +12,7 @@ pub struct Tile<'a> {
     pub source: HostPlane,
     pub destination: HostPlaneMut,
     pub weights: &'a PlaneWeights,
-    pub region: Region,
+    pub region: SampleRect,
 }
 
 /// How the rows pass reads a row: with one set of taps and one distance between neighbouring samples of a channel.

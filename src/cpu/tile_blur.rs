@@ -17,7 +17,7 @@ use super::scratch::Scratch;
 use super::simd::Simd;
 use super::tile::{Sample, SampleRun, Tile};
 use super::weights::{BLOCK_ROWS, PlaneWeights};
-use crate::filter::frame::{PlaneLayout, Region, SampleLayout};
+use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
 
 /// Tiles start at multiples of this many samples: a multiple of the pixel size for 1 to 4 channels, and of every vector
 /// block.
@@ -86,7 +86,7 @@ pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usiz
 /// The conditions of [`blur`] hold, and `T` is the type of the plane's samples.
 #[inline(always)]
 unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
-    let Region { y: top, width, height, .. } = tile.region;
+    let SampleRect { y: top, width, height, .. } = tile.region;
     let scratch_layout = ScratchLayout::new(&tile.layout, tile.weights, width);
     let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * scratch_layout.row_words));
     let ring = scratch.words().wrapping_add(2 * scratch_layout.row_words);

@@ -8,9 +8,9 @@ use super::driver::{Function, Stream};
 use super::error::CudaError;
 use super::jit::{JitRequest, SpecialisationKey};
 use super::kernels::abi::{Kernel, KernelSet, Launch};
-use super::kernels::batch::LaunchBatch;
-use super::kernels::images::{Image, PrebuiltKernels};
+use super::kernels::batch::BlurBatch;
 use super::kernels::level::LevelBatch;
+use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::kernels::record::{Command, PlaneCopy, Recording};
 use super::kernels::strategy::{self, PassStrategy};
 use super::shared_device::SharedDevice;
@@ -26,7 +26,7 @@ pub struct KernelSelector {
 }
 
 /// The copies and launches of a recording, in order, each launch with its function.
-pub struct SelectedCommands {
+pub struct ResolvedCommands {
     commands: Vec<SelectedCommand>,
     /// Whether specialised kernels do all of the blurs.
     is_specialised: bool,
@@ -37,7 +37,7 @@ enum SelectedCommand {
     Launch(Function, Box<Launch>),
 }
 
-impl SelectedCommands {
+impl ResolvedCommands {
     fn push(&mut self, function: Function, launch: Launch) {
         self.commands.push(SelectedCommand::Launch(function, Box::new(launch)));
     }
@@ -98,7 +98,7 @@ impl KernelSelector {
     }
 
     /// The key of the specialised kernel for a batch, if one would be the fastest.
-    fn key(&self, batch: &LaunchBatch) -> Option<SpecialisationKey> {
+    fn key(&self, batch: &BlurBatch) -> Option<SpecialisationKey> {
         let gains = self.request.is_some() && strategy::gains_from_specialisation(batch, self.device().limits());
         gains.then(|| SpecialisationKey::of(batch))
     }
@@ -146,7 +146,7 @@ impl KernelSelector {
     }
 
     /// The strategy for a batch now, and the specialised kernel if that is ready.
-    fn select(&self, batch: &LaunchBatch) -> (PassStrategy, Option<Function>) {
+    fn select(&self, batch: &BlurBatch) -> (PassStrategy, Option<Function>) {
         let specialised = self.key(batch).and_then(|key| self.shared.jit().get(&key));
         (if specialised.is_some() { PassStrategy::Specialised } else { self.strategy }, specialised)
     }
@@ -155,7 +155,7 @@ impl KernelSelector {
     /// not grow when specialised kernels become ready.
     pub fn workspace_bytes(&self, recording: &Recording) -> usize {
         let limits = self.device().limits();
-        let intermediate = |batch: &LaunchBatch| strategy::intermediate_bytes(batch, self.select(batch).0, limits);
+        let intermediate = |batch: &BlurBatch| strategy::intermediate_bytes(batch, self.select(batch).0, limits);
         let levels = recording.levels().map(LevelBatch::intermediate_bytes);
         recording.temporary_bytes() + recording.batches().map(intermediate).chain(levels).max().unwrap_or(0)
     }
@@ -172,11 +172,11 @@ impl KernelSelector {
     }
 
     /// The copies and launches of a recording that was made with this workspace address.
-    pub fn select_commands(&self, recording: &Recording, workspace: u64) -> Result<SelectedCommands, CudaError> {
+    pub fn select_commands(&self, recording: &Recording, workspace: u64) -> Result<ResolvedCommands, CudaError> {
         let (prebuilt, limits) = (self.prebuilt()?, self.device().limits());
         // Batches use it in turn, behind the temporaries.
         let intermediate = workspace + recording.temporary_bytes() as u64;
-        let mut selected = SelectedCommands { commands: Vec::new(), is_specialised: false };
+        let mut selected = ResolvedCommands { commands: Vec::new(), is_specialised: false };
         let (mut has_blurs, mut all_specialised) = (false, true);
         for command in recording.commands() {
             match command {
@@ -213,7 +213,7 @@ impl KernelSelector {
     /// # Safety
     /// The device's context is current. The planes and the workspace that the addresses of the commands are in live and are
     /// accessed by nobody else until the stream has done the work.
-    pub unsafe fn enqueue_commands(&self, stream: &Stream, commands: &SelectedCommands) -> Result<bool, CudaError> {
+    pub unsafe fn enqueue_commands(&self, stream: &Stream, commands: &ResolvedCommands) -> Result<bool, CudaError> {
         for command in &commands.commands {
             // SAFETY: the caller's planes and workspace; each function is that of its launch.
             unsafe {

@@ -9,7 +9,7 @@ use super::driver::device::Device;
 use super::error::CudaError;
 use super::jit::JitCache;
 use super::jit::nvrtc::LazyNvrtc;
-use super::kernels::images::{Image, PrebuiltKernels};
+use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::transfer::CopyStreams;
 
 /// A device, its kernels and its copy streams.

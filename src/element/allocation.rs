@@ -46,7 +46,7 @@ fn waiting_frames(state: &SharedState) -> u32 {
 
 /// An allocator of pinned memory, if CUDA is the backend.
 fn pinned_allocator(state: &SharedState) -> Option<PinnedAllocator> {
-    state.with_stream(|stream| stream.engine.pinned()).flatten().map(PinnedAllocator::new)
+    state.with_session(|session| session.engine.pinned()).flatten().map(PinnedAllocator::new)
 }
 
 /// Proposes a pool to upstream.
@@ -86,7 +86,7 @@ fn own_pool(state: &SharedState, params: &PoolParams) -> Option<(gst::BufferPool
 
 /// Prepares the pool of copies of frames that may not wait themselves, in the memory of the input.
 pub fn prepare_copies(state: &SharedState) {
-    let format = state.with_stream(|stream| stream.format.clone().filter(|_| stream.look_ahead > 0)).flatten();
+    let format = state.with_session(|session| session.format.clone().filter(|_| session.look_ahead > 0)).flatten();
     let Some((caps, format)) = format.and_then(|format| Some((format.input_caps()?, format))) else { return };
     let size = u32::try_from(format.info().size()).unwrap_or(u32::MAX);
     let params = PoolParams { caps: &caps, size, min_buffers: 0, max_buffers: 0 };
@@ -96,7 +96,7 @@ pub fn prepare_copies(state: &SharedState) {
         params.write_to(&mut config);
         pool.set_config(config).ok().map(|()| pool)
     });
-    let previous = state.with_stream(|stream| std::mem::replace(&mut stream.copy_pool, pool.map(CopyPool::new)));
+    let previous = state.with_session(|session| std::mem::replace(&mut session.copy_pool, pool.map(CopyPool::new)));
     // Frees buffers, not under the lock.
     drop(previous);
 }
@@ -104,7 +104,7 @@ pub fn prepare_copies(state: &SharedState) {
 /// Decides which pool output buffers come from: downstream's if it proposed a usable one, else a new one.
 pub fn decide_pool(state: &SharedState, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
     let takes_video_meta = query.find_allocation_meta::<gst_video::VideoMeta>().is_some();
-    state.with_stream(|stream| stream.downstream_takes_video_meta = takes_video_meta);
+    state.with_session(|session| session.downstream_takes_video_meta = takes_video_meta);
     let Some((caps, frame_size)) = video_caps(query) else {
         return Err(gst::loggable_error!(CAT, "the allocation query has no raw video caps"));
     };
@@ -150,7 +150,7 @@ pub fn limit_in_flight(state: &SharedState, query: &gst::query::Allocation) {
         None | Some(0) => usize::MAX,
         Some(max_buffers) => (max_buffers as usize - 1).max(1),
     };
-    state.with_stream(|stream| stream.max_in_flight = configured.min(limit));
+    state.with_session(|session| session.max_in_flight = configured.min(limit));
 }
 
 /// A pool of video frames in pinned memory.
@@ -172,10 +172,10 @@ fn configure_device_pool(state: &SharedState, pool: &gst::BufferPool, params: &P
     let mut config = pool.config();
     params.write_to(&mut config);
     config.add_option(VIDEO_META);
-    state.with_stream(|stream| match CudaStream::from_pool_config(&config) {
-        Some(named) => stream.cuda_stream = Some(named),
+    state.with_session(|session| match CudaStream::from_pool_config(&config) {
+        Some(named) => session.cuda_stream = Some(named),
         None => {
-            if let Some(own) = &stream.cuda_stream {
+            if let Some(own) = &session.cuda_stream {
                 own.write_to_pool_config(&mut config);
             }
         }

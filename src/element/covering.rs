@@ -18,9 +18,9 @@ use super::regions::settings::{OnMissing, RegionMode};
 use super::regions::tracks::Evidence;
 use super::regions::zones::StreamSpan;
 use super::reporting;
+use super::session::Session;
 use super::settings::Settings;
 use super::state::SharedState;
-use super::stream::Stream;
 use super::stream_format::StreamFormat;
 use super::video_frame::{InPlaceFrame, VideoFramePair};
 use crate::engine::{Backend, Cover};
@@ -49,13 +49,13 @@ fn duration(times: &MessageTimes, format: &StreamFormat) -> Option<gst::ClockTim
 /// [`add_buffer`] adds.
 pub fn enter(
     element: &gst_base::BaseTransform,
-    stream: &mut Stream,
+    session: &mut Session,
     settings: &Settings,
     options: Options,
     buffer: &gst::BufferRef,
 ) {
     // Without caps the frame fails later.
-    let Some(format) = stream.format.clone() else { return };
+    let Some(format) = session.format.clone() else { return };
     let regions = &*settings.regions;
     let mut found = detector_metas::read(buffer, regions.sources);
     let (size, is_field) = (format.picture_size(), format.is_alternate());
@@ -64,51 +64,51 @@ pub fn enter(
     let span = stream_span(element, times.timestamp, duration(&times, &format));
     let time = frame_time(element, &format, buffer);
     let entered = EnteredFrame { size, span, found };
-    stream.tracker.enter(regions, &entered, time);
+    session.tracker.enter(regions, &entered, time);
     if regions.mode == RegionMode::Frame {
-        stream.tracker.decide(regions, &entered);
-        reporting::warn(element, stream.notices.of_whole_frame(regions));
+        session.tracker.decide(regions, &entered);
+        reporting::warn(element, session.notices.of_whole_frame(regions));
         return;
     }
-    reporting::warn(element, stream.notices.of_regions(regions, &entered.found, time.duration, size));
+    reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
     let (settings, events) = (settings.clone(), Vec::new());
-    stream.waiting.push_back(WaitingFrame { buffer: None, events, settings, options, format, times, entered });
+    session.waiting.push_back(WaitingFrame { buffer: None, events, settings, options, format, times, entered });
 }
 
 /// Adds the buffer of the frame that entered last. It is copied if upstream may have no other one while it waits.
 pub fn add_buffer(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     buffer: gst::Buffer,
     allocate: Allocate,
 ) -> Result<(), gst::FlowError> {
-    let is_scarce = stream.look_ahead > 0 && look_ahead::is_scarce(&buffer);
-    let Some(format) = stream.waiting.back().filter(|frame| frame.buffer.is_none()).map(|frame| frame.format.clone())
+    let is_scarce = session.look_ahead > 0 && look_ahead::is_scarce(&buffer);
+    let Some(format) = session.waiting.back().filter(|frame| frame.buffer.is_none()).map(|frame| frame.format.clone())
     else {
         return Err(reporting::post_failure(element, &FrameFailure::NoCaps));
     };
-    let buffer = match &stream.copy_pool {
+    let buffer = match &session.copy_pool {
         Some(copies) if is_scarce => {
             let copy = allocate(&buffer, Some(copies))?;
-            let on_device = stream.engine.active() == Backend::Cuda;
+            let on_device = session.engine.active() == Backend::Cuda;
             match VideoFramePair::map(buffer.clone(), copy, format, on_device) {
                 // It fails when it leaves, after those before it.
                 Err(_) => buffer,
                 Ok(frames) => {
                     drop(buffer);
-                    state.with_snapshot(|snapshot| snapshot.regions.frames_copied += 1);
+                    state.publish(|published| published.regions.frames_copied += 1);
                     if frames.is_on_host() {
-                        cover_copy(element, state, stream, &Cover::NOTHING, frames)?
+                        cover_copy(element, state, session, &Cover::NOTHING, frames)?
                     } else {
-                        transfer(element, state, stream, frames)?
+                        transfer(element, state, session, frames)?
                     }
                 }
             }
         }
         _ => buffer,
     };
-    if let Some(frame) = stream.waiting.back_mut() {
+    if let Some(frame) = session.waiting.back_mut() {
         frame.buffer = Some(buffer);
     }
     Ok(())
@@ -118,15 +118,15 @@ pub fn add_buffer(
 pub fn leave(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     frame: WaitingFrame,
     allocate: Allocate,
 ) -> Result<Option<gst::Buffer>, gst::FlowError> {
     let WaitingFrame { buffer, events, settings, options, format, times, entered } = frame;
-    let decision = stream.tracker.decide(&settings.regions, &entered);
-    stream.due_events.extend(events);
+    let decision = session.tracker.decide(&settings.regions, &entered);
+    session.due_events.extend(events);
     let Some(buffer) = buffer else {
-        stream.has_gap = true;
+        session.has_gap = true;
         return Ok(None);
     };
     let regions = &*settings.regions;
@@ -134,25 +134,25 @@ pub fn leave(
     // Any other value than auto asks for what becomes of a frame, unless its metas cannot be read.
     let is_unasked = is_missing && (is_unreadable || regions.on_missing == OnMissing::Auto);
     let is_acted_on = !matches!(decision.regions, FrameRegions::Regions(_) | FrameRegions::Error);
-    let is_warned = is_unasked && is_acted_on && stream.notices.is_first(Notice::Missing);
+    let is_warned = is_unasked && is_acted_on && session.notices.is_first(Notice::Missing);
     let warn = |consequence: &str| {
         if is_warned {
             warn_of_missing(element, is_unreadable, consequence, &times);
         }
     };
-    state.with_snapshot(|snapshot| snapshot.regions.frames_missing += u64::from(is_missing));
+    state.publish(|published| published.regions.frames_missing += u64::from(is_missing));
     match decision.regions {
         FrameRegions::Drop => {
             warn("it is dropped");
-            state.with_snapshot(|snapshot| {
-                let stats = &mut snapshot.regions;
+            state.publish(|published| {
+                let stats = &mut published.regions;
                 stats.frames_dropped += 1;
                 (stats.last_regions, stats.last_covered_area) = (0, 0.0);
             });
             if regions.post_messages {
                 post_message(element, region_message::structure(times, regions, None));
             }
-            stream.has_gap = true;
+            session.has_gap = true;
             Ok(None)
         }
         FrameRegions::Error => Err(reporting::post_failure(element, &FrameFailure::NoDetection)),
@@ -163,13 +163,13 @@ pub fn leave(
                 "partly" => "it is covered in part",
                 _ => "it is covered as a whole",
             });
-            reporting::warn(element, stream.notices.of_cover(&settings, &cover));
+            reporting::warn(element, session.notices.of_cover(&settings, &cover));
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
-            let mut output = self::cover(element, state, stream, &cover, buffer, allocate)?;
+            let mut output = self::cover(element, state, session, &cover, buffer, allocate)?;
             if let Some(message) = message {
                 post_message(element, message);
             }
-            if std::mem::take(&mut stream.has_gap) {
+            if std::mem::take(&mut session.has_gap) {
                 output.make_mut().set_flags(gst::BufferFlags::DISCONT);
             }
             Ok(Some(output))
@@ -243,38 +243,38 @@ fn post_message(element: &gst_base::BaseTransform, structure: gst::Structure) {
 fn cover(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     cover: &FrameCover,
     input: gst::Buffer,
     allocate: Allocate,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    let can_hand_on = stream.can_hand_on(&input);
+    let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
     if let Cover::Blur(_) = cover.cover
         && !is_untouched
     {
-        stream.note_sighting(&input, element.as_ptr() as usize);
+        session.note_sighting(&input, element.as_ptr() as usize);
     }
     let output = if is_untouched {
         input
     } else if is_in_place {
-        cover_in_place(element, state, stream, &cover.cover, input, Side::Input)?
+        cover_in_place(element, state, session, &cover.cover, input, Side::Input)?
     } else {
         let output = allocate(&input, None)?;
-        let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
-        let on_device = stream.engine.active() == Backend::Cuda;
+        let format = session.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
+        let on_device = session.engine.active() == Backend::Cuda;
         let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;
         if frames.is_same_memory() {
-            cover_copy(element, state, stream, &cover.cover, frames)?
+            cover_copy(element, state, session, &cover.cover, frames)?
         } else {
-            let output = transfer(element, state, stream, frames)?;
-            cover_in_place(element, state, stream, &cover.cover, output, Side::Output)?
+            let output = transfer(element, state, session, frames)?;
+            cover_in_place(element, state, session, &cover.cover, output, Side::Output)?
         }
     };
-    state.with_snapshot(|snapshot| {
-        let stats = &mut snapshot.regions;
+    state.publish(|published| {
+        let stats = &mut published.regions;
         stats.frames_untouched += u64::from(is_untouched);
         stats.frames_in_place += u64::from(is_in_place);
         stats.frames_predicted += u64::from(cover.has(Evidence::Predicted));
@@ -291,7 +291,7 @@ fn cover(
 fn cover_in_place(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     cover: &Cover,
     buffer: gst::Buffer,
     side: Side,
@@ -300,11 +300,11 @@ fn cover_in_place(
     if cover.is_empty() {
         return Ok(buffer);
     }
-    let format = stream.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
-    let on_device = stream.engine.active() == Backend::Cuda;
+    let format = session.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
+    let on_device = session.engine.active() == Backend::Cuda;
     let frame = InPlaceFrame::map(buffer, format, side, on_device).map_err(|error| fail(error.into()))?;
-    let completed = stream.engine.cover_frame(cover, frame).map_err(|error| fail(error.into()))?;
-    reporting::warn_of_fallback(element, state, stream, completed.failure);
+    let completed = session.engine.cover_frame(cover, frame).map_err(|error| fail(error.into()))?;
+    reporting::warn_of_fallback(element, state, session, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }
 
@@ -312,13 +312,13 @@ fn cover_in_place(
 fn cover_copy(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     cover: &Cover,
     frames: VideoFramePair,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    let completed = stream.engine.cover_frame(cover, frames).map_err(|error| fail(error.into()))?;
-    reporting::warn_of_fallback(element, state, stream, completed.failure);
+    let completed = session.engine.cover_frame(cover, frames).map_err(|error| fail(error.into()))?;
+    reporting::warn_of_fallback(element, state, session, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }
 
@@ -326,11 +326,11 @@ fn cover_copy(
 fn transfer(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     frames: VideoFramePair,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    let completed = stream.engine.transfer(frames).map_err(|error| fail(error.into()))?;
-    reporting::warn_of_fallback(element, state, stream, completed.failure);
+    let completed = session.engine.transfer(frames).map_err(|error| fail(error.into()))?;
+    reporting::warn_of_fallback(element, state, session, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }

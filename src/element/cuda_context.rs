@@ -8,8 +8,8 @@ use gst_base::prelude::*;
 use super::debug::CAT;
 use super::error::FrameFailure;
 use super::gstcuda::{self, CONTEXT_TYPE, CudaContext, CudaMemory};
+use super::session::Session;
 use super::state::SharedState;
-use super::stream::Stream;
 use crate::engine::Engine;
 
 /// Finds the pipeline's context, if it has one on the device that `cuda-device-id` selects. As GstContext prescribes,
@@ -79,21 +79,21 @@ pub fn share_context(element: &gst_base::BaseTransform, state: &SharedState, eng
     let _ = element.post_message(gst::message::HaveContext::builder(shared).src(element).build());
 }
 
-/// Whether a frame is in the CUDA memory of another context than the stream's.
-pub fn is_foreign(stream: &Stream, buffer: &gst::BufferRef) -> bool {
-    let current = stream.engine.context().map(|(current, _)| current);
+/// Whether a frame is in the CUDA memory of another context than the session's.
+pub fn is_foreign(session: &Session, buffer: &gst::BufferRef) -> bool {
+    let current = session.engine.context().map(|(current, _)| current);
     current
         .is_some_and(|current| CudaMemory::in_buffer(buffer).is_some_and(|memory| memory.context_handle() != current))
 }
 
-/// Moves the stream to the context of this frame, if the frame is in the CUDA memory of another context.
+/// Moves the session to the context of this frame, if the frame is in the CUDA memory of another context.
 pub fn adopt_context(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     buffer: &gst::BufferRef,
 ) -> Result<(), FrameFailure> {
-    if !is_foreign(stream, buffer) {
+    if !is_foreign(session, buffer) {
         return Ok(());
     }
     let Some(context) = CudaMemory::in_buffer(buffer).and_then(|memory| memory.context()) else { return Ok(()) };
@@ -102,7 +102,7 @@ pub fn adopt_context(
         return Err(FrameFailure::WrongDevice { have, wanted });
     }
     gst::info!(CAT, obj = element, "switching to the CUDA context of the input frames, on device {have}");
-    stream.switch_context(&context)?;
+    session.switch_context(&context)?;
     state.replace_context(Some(context));
     // The pools must be in this context too.
     element.reconfigure_src();

@@ -81,7 +81,7 @@ impl FrameCover {
         let mut hidden: Vec<Rect> = covered.iter().map(|region| region.rect).collect();
         let mut unchanged = Selection::NONE;
         let cover = match settings.cover {
-            region_settings::Cover::Blur => {
+            region_settings::CoverKind::Blur => {
                 let layouts = format.progressive_layouts();
                 let picture = Selection { alpha: false, ..Selection::of(layouts) };
                 let strength = if extent == Extent::Outside { 0.0 } else { settings.strength };
@@ -101,11 +101,11 @@ impl FrameCover {
                 }
                 Cover::Blur(BlurCover { planes: options.planes, regions: blurred })
             }
-            region_settings::Cover::Mosaic => {
+            region_settings::CoverKind::Mosaic => {
                 let region = |region: &Region| MosaicRegion::new(region.rect, region.object, settings.cells);
                 Cover::Mosaic(covered.iter().map(region).collect())
             }
-            region_settings::Cover::Fill => Cover::Fill {
+            region_settings::CoverKind::Fill => Cover::Fill {
                 rects: hidden.clone(),
                 values: fill_color::plane_values(settings.fill_color, format.info(), format.progressive_layouts()),
             },

@@ -143,8 +143,8 @@ impl ObjectImpl for CudaGaussBlur {
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
         match pspec.name() {
-            "active-backend" => self.state.snapshot().active.to_value(),
-            "stats" => self.state.snapshot().to_structure().to_value(),
+            "active-backend" => self.state.published().active.to_value(),
+            "stats" => self.state.published().to_structure().to_value(),
             writable => self.state.settings().get(writable),
         }
     }
@@ -208,7 +208,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
         // Before start the backend is not known, and CUDA memory is possible.
-        let on_cpu = self.state.snapshot().active == Backend::Cpu;
+        let on_cpu = self.state.published().active == Backend::Cpu;
         let transformed = caps::transform(caps, filter, on_cpu);
         Some(match filter {
             Some(filter) => filter.intersect_with_mode(&transformed, gst::CapsIntersectMode::First),
@@ -231,7 +231,7 @@ impl BaseTransformImpl for CudaGaussBlur {
             && let gst::QueryViewMut::Latency(query) = query.view_mut()
         {
             let (live, min, max) = query.result();
-            let latency = self.state.snapshot().latency;
+            let latency = self.state.published().latency;
             query.set(live, min + latency, max.map(|max| max + latency));
         }
         answered
@@ -302,7 +302,7 @@ impl BaseTransformImpl for CudaGaussBlur {
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
         allocation::decide_pool(&self.state, query).inspect_err(|_| {
             // Not an error: GStreamer tries again. If that fails too, upstream ends with not-negotiated, which has no cause.
-            if self.state.with_stream(|stream| stream.notices.is_first(Notice::OutputPool)) == Some(true) {
+            if self.state.with_session(|session| session.notices.is_first(Notice::OutputPool)) == Some(true) {
                 gst::element_imp_warning!(
                     self,
                     gst::ResourceError::NoSpaceLeft,
@@ -329,7 +329,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         };
         match &prepared {
             Ok(PrepareOutputBufferSuccess::InputBuffer) => {
-                self.state.with_snapshot(|snapshot| snapshot.frames_passthrough += 1);
+                self.state.publish(|published| published.frames_passthrough += 1);
             }
             Err(gst::FlowError::Error) => _ = self.no_output(),
             _ => (),

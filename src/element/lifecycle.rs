@@ -6,10 +6,10 @@ use gst_base::prelude::*;
 
 use super::debug::CAT;
 use super::error::engine_message;
+use super::published_state::PublishedState;
+use super::session::Session;
 use super::settings::Backend;
-use super::snapshot::Snapshot;
 use super::state::SharedState;
-use super::stream::Stream;
 use super::{cuda_context, reporting};
 use crate::engine::{DeviceSelector, Engine};
 
@@ -32,14 +32,15 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
         gst::warning!(CAT, obj = element, "using the CPU, because CUDA is not available: {cuda_error}");
     }
     gst::info!(CAT, obj = element, "blurring on {}", engine.description());
-    state.with_snapshot(|snapshot| {
-        *snapshot = Snapshot { active: engine.active().into(), stats: engine.stats(), ..Snapshot::default() };
+    state.publish(|published| {
+        *published =
+            PublishedState { active: engine.active().into(), stats: engine.stats(), ..PublishedState::default() };
     });
     cuda_context::share_context(element, state, &engine);
     let cuda_stream = state.context().and_then(|context| context.new_stream());
-    let stream = Stream::new(engine, &settings, options, cuda_stream);
-    let passthrough = stream.is_passthrough();
-    state.start_stream(stream);
+    let session = Session::new(engine, &settings, options, cuda_stream);
+    let passthrough = session.is_passthrough();
+    state.start_session(session);
     element.set_passthrough(passthrough);
     element.notify("active-backend");
     Ok(())
@@ -48,12 +49,12 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
 /// Closes the engine. Frames in flight are dropped.
 pub fn stop(element: &gst_base::BaseTransform, state: &SharedState) {
     state.with_settings(|settings| settings.started = false);
-    if let Some(mut stream) = state.stop_stream() {
+    if let Some(mut session) = state.stop_session() {
         // Dropped first, because dropping a frame in flight can add to the stats.
-        stream.discard_frames();
-        reporting::report_stats(element, state, &stream.engine);
+        session.discard_frames();
+        reporting::report_stats(element, state, &session.engine);
     }
     state.replace_context(None);
-    state.with_snapshot(|snapshot| snapshot.active = Backend::Auto);
+    state.publish(|published| published.active = Backend::Auto);
     element.notify("active-backend");
 }

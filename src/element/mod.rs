@@ -19,19 +19,19 @@ mod imp;
 mod lifecycle;
 mod look_ahead;
 mod notices;
-mod param_spec;
 mod pinned_allocator;
+mod published_state;
 mod region_message;
 pub mod regions;
 mod reporting;
+mod session;
 mod settings;
-mod snapshot;
 mod state;
-mod stream;
 mod stream_format;
 mod streaming;
 #[cfg(test)]
 mod tests;
+mod unchecked_param_spec;
 mod video_frame;
 
 use gst::glib;
@@ -80,11 +80,11 @@ glib::wrapper! {
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
     for enum_type in [
         settings::Backend::static_type(),
-        settings::Planes::static_type(),
+        settings::ChannelFlags::static_type(),
         settings::Alpha::static_type(),
         regions::settings::RegionMode::static_type(),
         regions::settings::RegionSources::static_type(),
-        regions::settings::Cover::static_type(),
+        regions::settings::CoverKind::static_type(),
         regions::settings::OnLost::static_type(),
         regions::settings::OnMissing::static_type(),
     ] {

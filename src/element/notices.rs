@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::frame_cover::{Extent, FrameCover};
 use super::regions::detector_metas::{Found, Looked};
 use super::regions::frame_regions::{FrameRegion, Origin};
-use super::regions::settings::{Cover, OnMissing, RegionMode, RegionSettings, RegionSources};
+use super::regions::settings::{CoverKind, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
@@ -104,7 +104,7 @@ impl Notices {
             let set = [
                 ("zones", !settings.zones.as_slice().is_empty()),
                 ("labels", !settings.labels.is_empty()),
-                ("cover", settings.cover != Cover::Blur),
+                ("cover", settings.cover != CoverKind::Blur),
             ];
             let set: Vec<&str> = set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
             let (names, verb) = (set.join(", "), if set.len() == 1 { "is" } else { "are" });

@@ -5,7 +5,7 @@ use gst::prelude::*;
 
 use super::frame_cover::{Extent, FrameCover};
 use super::regions::frame_regions::{FrameRegion, Origin};
-use super::regions::settings::{Cover, RegionSettings};
+use super::regions::settings::{CoverKind, RegionSettings};
 use super::regions::tracks::Evidence;
 
 /// The times of a frame.
@@ -36,9 +36,9 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
     structure.set("covered-area", cover.map_or(0.0, |cover| cover.covered_area));
     structure.set("unchanged", cover.map_or_else(String::new, |cover| cover.unchanged.names()));
     let name = match settings.cover {
-        Cover::Blur => "blur",
-        Cover::Mosaic => "mosaic",
-        Cover::Fill => "fill",
+        CoverKind::Blur => "blur",
+        CoverKind::Mosaic => "mosaic",
+        CoverKind::Fill => "fill",
     };
     structure.set("cover", name);
     structure.set("missing", cover.is_none_or(|cover| cover.is_missing));

@@ -4,19 +4,19 @@
 use gst::prelude::*;
 
 use super::error::FrameFailure;
+use super::session::Session;
 use super::state::SharedState;
-use super::stream::Stream;
 use crate::engine::{CudaError, Engine};
 
 /// Posts a warning if CUDA failed and the CPU blurred a frame.
 pub fn warn_of_fallback(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &Stream,
+    session: &Session,
     failure: Option<CudaError>,
 ) {
     let Some(failure) = failure else { return };
-    let leaked = publish_stats(state, &stream.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
+    let leaked = publish_stats(state, &session.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
     gst::element_warning!(
         element,
         gst::ResourceError::Failed,
@@ -49,9 +49,9 @@ pub fn report_stats(element: &gst_base::BaseTransform, state: &SharedState, engi
 /// Publishes the engine's stats. Returns a text for a warning the first time that frames were abandoned.
 fn publish_stats(state: &SharedState, engine: &Engine) -> Option<String> {
     let stats = engine.stats();
-    let previously_abandoned = state.with_snapshot(|snapshot| {
-        let abandoned = snapshot.stats.frames_abandoned;
-        snapshot.stats = stats;
+    let previously_abandoned = state.publish(|published| {
+        let abandoned = published.stats.frames_abandoned;
+        published.stats = stats;
         abandoned
     });
     if previously_abandoned > 0 || stats.frames_abandoned == 0 {

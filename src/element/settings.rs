@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gst::glib;
 use gst::prelude::*;
 
-use super::param_spec;
 use super::regions::settings::{self as region_settings, RegionError, RegionSettings};
+use super::unchecked_param_spec;
 use crate::engine;
 use crate::filter::plan::{self, Options, Selection};
 use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
@@ -51,7 +51,7 @@ impl From<engine::Backend> for Backend {
 
 /// The type of `planes`.
 #[glib::flags(name = "GstCudaGaussBlurPlanes")]
-pub enum Planes {
+pub enum ChannelFlags {
     #[flags_value(name = "Luma, grey, red, green and blue", nick = "luma")]
     LUMA = 1,
     #[flags_value(name = "Colour difference (U and V)", nick = "chroma")]
@@ -90,7 +90,7 @@ impl From<Alpha> for plan::AlphaMode {
 pub struct Settings {
     pub sigma: f64,
     pub kernel_size: u32,
-    pub planes: Planes,
+    pub planes: ChannelFlags,
     pub alpha: Alpha,
     pub backend: Backend,
     pub cuda_device_id: i32,
@@ -106,7 +106,7 @@ impl Default for Settings {
         Self {
             sigma: DEFAULT_SIGMA,
             kernel_size: 0,
-            planes: Planes::ALL,
+            planes: ChannelFlags::ALL,
             alpha: Alpha::Straight,
             backend: Backend::Auto,
             cuda_device_id: -1,
@@ -146,7 +146,7 @@ impl Settings {
     /// How frames are blurred.
     pub fn options(&self) -> Result<Options, ParamError> {
         let [primary, chroma, alpha] =
-            [Planes::LUMA, Planes::CHROMA, Planes::ALPHA].map(|one| self.planes.contains(one));
+            [ChannelFlags::LUMA, ChannelFlags::CHROMA, ChannelFlags::ALPHA].map(|one| self.planes.contains(one));
         let params = BlurParams::new(self.sigma, self.kernel_size)?;
         Ok(Options { params, planes: Selection { primary, chroma, alpha }, alpha: self.alpha.into() })
     }
@@ -266,10 +266,10 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .default_value(0)
             .mutable_playing()
             .build(),
-        glib::ParamSpecFlags::builder::<Planes>("planes")
+        glib::ParamSpecFlags::builder::<ChannelFlags>("planes")
             .nick("Planes")
             .blurb("Channels to blur; the others keep their values. Without any, frames pass through unchanged")
-            .default_value(Planes::ALL)
+            .default_value(ChannelFlags::ALL)
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<Alpha>("alpha")
@@ -324,5 +324,5 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
     ];
     properties.append(&mut region_settings::param_specs());
-    properties.into_iter().map(param_spec::checked_by_element).collect()
+    properties.into_iter().map(unchecked_param_spec::checked_by_element).collect()
 }

@@ -4,18 +4,18 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::gstcuda::CudaContext;
+use super::published_state::PublishedState;
+use super::session::{Session, SessionState};
 use super::settings::Settings;
-use super::snapshot::Snapshot;
-use super::stream::{Stream, StreamState};
 
 /// The element's state. Each part has its own lock, which a method holds only until it returns: settings are copied,
-/// and the stream is taken out, before GStreamer or the device is called. The closures of the `with_` methods run under
+/// and the session is taken out, before GStreamer or the device is called. The closures of the `with_` methods run under
 /// a lock, so they neither call the element nor any other method of this type.
 #[derive(Default)]
 pub struct SharedState {
     settings: Mutex<Settings>,
-    stream: Mutex<StreamState>,
-    snapshot: Mutex<Snapshot>,
+    session: Mutex<SessionState>,
+    published: Mutex<PublishedState>,
     context: Mutex<Option<CudaContext>>,
 }
 
@@ -35,38 +35,38 @@ impl SharedState {
     }
 
     /// A copy of the values that applications read.
-    pub fn snapshot(&self) -> Snapshot {
-        *lock(&self.snapshot)
+    pub fn published(&self) -> PublishedState {
+        *lock(&self.published)
     }
 
     /// Changes the values that applications read.
-    pub fn with_snapshot<T>(&self, change: impl FnOnce(&mut Snapshot) -> T) -> T {
-        change(&mut lock(&self.snapshot))
+    pub fn publish<T>(&self, change: impl FnOnce(&mut PublishedState) -> T) -> T {
+        change(&mut lock(&self.published))
     }
 
-    /// Starts with this stream.
-    pub fn start_stream(&self, stream: Stream) {
-        *lock(&self.stream) = StreamState::Idle(Box::new(stream));
+    /// Starts with this session.
+    pub fn start_session(&self, session: Session) {
+        *lock(&self.session) = SessionState::Idle(Box::new(session));
     }
 
-    /// See [`StreamState::stop`].
-    pub fn stop_stream(&self) -> Option<Box<Stream>> {
-        lock(&self.stream).stop()
+    /// See [`SessionState::stop`].
+    pub fn stop_session(&self) -> Option<Box<Session>> {
+        lock(&self.session).stop()
     }
 
-    /// See [`StreamState::take`].
-    pub fn take_stream(&self) -> Option<Box<Stream>> {
-        lock(&self.stream).take()
+    /// See [`SessionState::take`].
+    pub fn take_session(&self) -> Option<Box<Session>> {
+        lock(&self.session).take()
     }
 
-    /// See [`StreamState::put_back`].
-    pub fn put_back_stream(&self, stream: Box<Stream>) {
-        lock(&self.stream).put_back(stream);
+    /// See [`SessionState::put_back`].
+    pub fn put_back_session(&self, session: Box<Session>) {
+        lock(&self.session).put_back(session);
     }
 
-    /// Accesses the stream in place. Returns `None`, without calling `access`, while the element is stopped or busy.
-    pub fn with_stream<T>(&self, access: impl FnOnce(&mut Stream) -> T) -> Option<T> {
-        lock(&self.stream).idle().map(access)
+    /// Accesses the session in place. Returns `None`, without calling `access`, while the element is stopped or busy.
+    pub fn with_session<T>(&self, access: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        lock(&self.session).idle().map(access)
     }
 
     /// The CUDA context that the element shares with the pipeline.

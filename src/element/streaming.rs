@@ -13,8 +13,8 @@ use super::error::engine_message;
 use super::notices::{self, Notice};
 use super::regions::settings::RegionMode;
 use super::reporting::{post_failure, report_stats, warn_of_fallback};
+use super::session::Session;
 use super::state::SharedState;
-use super::stream::Stream;
 use super::stream_format::StreamFormat;
 use super::video_frame::VideoFramePair;
 use super::{caps, covering, cuda_context, reporting};
@@ -51,19 +51,19 @@ pub fn set_caps(
             "the latency of look-ahead is not known: the caps have no frame rate: {incaps}"
         );
     }
-    let update = |stream: &mut Stream| {
+    let update = |session: &mut Session| {
         // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
-        if stream.format.as_ref().is_none_or(|previous| previous.picture_size() != format.picture_size()) {
-            stream.tracker.clear();
+        if session.format.as_ref().is_none_or(|previous| previous.picture_size() != format.picture_size()) {
+            session.tracker.clear();
         }
-        stream.format = Some(format.into());
-        let active = stream.engine.active();
+        session.format = Some(format.into());
+        let active = session.engine.active();
         if active == Backend::Cuda || !on_device.contains(&true) {
-            stream.refused_caps = None;
+            session.refused_caps = None;
         }
-        (stream.is_passthrough(), active, stream.latency())
+        (session.is_passthrough(), active, session.latency())
     };
-    let Some((passthrough, active, latency)) = state.with_stream(update) else { return Ok(()) };
+    let Some((passthrough, active, latency)) = state.with_session(update) else { return Ok(()) };
     if active == Backend::Cpu && on_device.contains(&true) {
         post_refusal(element, state, incaps, engine_message(&EngineError::NeedsCuda));
         return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
@@ -71,10 +71,10 @@ pub fn set_caps(
     element.set_passthrough(passthrough);
     set_latency(element, state, latency);
     // Takes milliseconds, so not under the lock.
-    if let Some(stream) = state.take_stream() {
-        let layouts = stream.format.iter().flat_map(|format| format.possible_layouts());
-        layouts.for_each(|layouts| stream.engine.prepare(layouts));
-        state.put_back_stream(stream);
+    if let Some(session) = state.take_session() {
+        let layouts = session.format.iter().flat_map(|format| format.possible_layouts());
+        layouts.for_each(|layouts| session.engine.prepare(layouts));
+        state.put_back_session(session);
     }
     Ok(())
 }
@@ -93,8 +93,8 @@ fn refuse(
 /// Posts why caps are refused, once: the base class offers them again with every frame. It ends streaming with an error
 /// without a reason.
 fn post_refusal(element: &gst_base::BaseTransform, state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessage) {
-    let refused = |stream: &mut Stream| stream.refused_caps.replace(caps.clone());
-    if state.with_stream(refused).flatten().as_ref() != Some(caps) {
+    let refused = |session: &mut Session| session.refused_caps.replace(caps.clone());
+    if state.with_session(refused).flatten().as_ref() != Some(caps) {
         element.post_error_message(message);
     }
 }
@@ -118,33 +118,33 @@ pub fn update_frame_params(
     let settings = state.settings();
     let Ok(options) = settings.options() else { return };
     let mode = settings.regions.mode;
-    let Some(mut stream) = state.take_stream() else { return };
-    let time = stream.format.as_ref().map(|format| covering::frame_time(element, format, buffer));
-    let is_jump = time.is_some_and(|time| stream.tracker.is_jump(time, &settings.regions));
-    let ends_waiting = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(&stream, buffer);
-    if mode != RegionMode::Frame && stream.has_in_flight() || ends_waiting && !stream.waiting.is_empty() {
-        state.put_back_stream(stream);
+    let Some(mut session) = state.take_session() else { return };
+    let time = session.format.as_ref().map(|format| covering::frame_time(element, format, buffer));
+    let is_jump = time.is_some_and(|time| session.tracker.is_jump(time, &settings.regions));
+    let ends_waiting = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(&session, buffer);
+    if mode != RegionMode::Frame && session.has_in_flight() || ends_waiting && !session.waiting.is_empty() {
+        state.put_back_session(session);
         drain(element, state, allocate);
-        let Some(drained) = state.take_stream() else { return };
-        stream = drained;
+        let Some(drained) = state.take_session() else { return };
+        session = drained;
     }
     if is_jump {
-        stream.tracker.clear();
+        session.tracker.clear();
     }
-    if options.params.is_cut_off() && stream.notices.is_first(Notice::KernelSize) {
+    if options.params.is_cut_off() && session.notices.is_first(Notice::KernelSize) {
         gst::warning!(CAT, obj = element, "{}", notices::cut_off(&options.params));
     }
-    stream.options = options;
-    stream.mode = mode;
-    stream.pending_error = cuda_context::adopt_context(element, state, &mut stream, buffer).err();
+    session.options = options;
+    session.mode = mode;
+    session.pending_error = cuda_context::adopt_context(element, state, &mut session, buffer).err();
     if mode == RegionMode::Frame {
-        state.with_snapshot(|snapshot| {
-            (snapshot.regions.last_regions, snapshot.regions.last_covered_area) = (0, 0.0);
+        state.publish(|published| {
+            (published.regions.last_regions, published.regions.last_covered_area) = (0, 0.0);
         });
     }
-    covering::enter(element, &mut stream, &settings, options, buffer);
-    let (passthrough, latency) = (stream.is_passthrough(), stream.latency());
-    state.put_back_stream(stream);
+    covering::enter(element, &mut session, &settings, options, buffer);
+    let (passthrough, latency) = (session.is_passthrough(), session.latency());
+    state.put_back_session(session);
     set_latency(element, state, latency);
     if element.is_passthrough() != passthrough {
         gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
@@ -167,18 +167,18 @@ pub fn drive(
     loop {
         push_due_events(element, state);
         // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
-        let Some(mut stream) = state.take_stream() else { return Err(gst::FlowError::Flushing) };
+        let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
         let input = take_input.take().and_then(|take| take());
-        let output = match stream.has_failed {
+        let output = match session.has_failed {
             // Its error is posted.
             true => Err(gst::FlowError::Error),
-            false => step(element, state, &mut stream, input, passthrough, allocate),
+            false => step(element, state, &mut session, input, passthrough, allocate),
         };
         if output.is_err() {
             // An error is posted once, and no frame is pushed after it.
-            stream.discard_frames();
+            session.discard_frames();
         }
-        publish(element, state, stream);
+        publish(element, state, session);
         if let ControlFlow::Break(output) = output? {
             return Ok(output);
         }
@@ -190,32 +190,33 @@ pub fn drive(
 fn step(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     input: Option<gst::Buffer>,
     is_all_due: bool,
     allocate: Allocate,
 ) -> Result<ControlFlow<Option<gst::Buffer>>, gst::FlowError> {
     if let Some(input) = input {
-        if let Some(error) = stream.pending_error.take() {
+        if let Some(error) = session.pending_error.take() {
             return Err(post_failure(element, &error));
         }
-        if stream.mode == RegionMode::Frame {
+        if session.mode == RegionMode::Frame {
             let output = allocate(&input, None)?;
-            let submitted = stream.submit(input, output, element.as_ptr() as usize);
+            let submitted = session.submit(input, output, element.as_ptr() as usize);
             submitted.map_err(|failure| post_failure(element, &failure))?;
         } else {
-            covering::add_buffer(element, state, stream, input, allocate)?;
+            covering::add_buffer(element, state, session, input, allocate)?;
         }
     }
-    let (max_waiting, max_in_flight) = if is_all_due { (0, 0) } else { (stream.look_ahead, stream.max_in_flight - 1) };
-    if stream.waiting.len() > max_waiting
-        && let Some(frame) = stream.waiting.pop_front()
+    let (max_waiting, max_in_flight) =
+        if is_all_due { (0, 0) } else { (session.look_ahead, session.max_in_flight - 1) };
+    if session.waiting.len() > max_waiting
+        && let Some(frame) = session.waiting.pop_front()
     {
-        let output = covering::leave(element, state, stream, frame, allocate)?;
+        let output = covering::leave(element, state, session, frame, allocate)?;
         return Ok(output.map_or(ControlFlow::Continue(()), |output| ControlFlow::Break(Some(output))));
     }
-    let due = stream.pop_due(max_in_flight);
-    Ok(ControlFlow::Break(due.map(|frame| complete(element, state, stream, frame)).transpose()?))
+    let due = session.pop_due(max_in_flight);
+    Ok(ControlFlow::Break(due.map(|frame| complete(element, state, session, frame)).transpose()?))
 }
 
 /// Completes and pushes all frames in flight and all that wait, so that they precede the event, query or frame that follows
@@ -223,13 +224,13 @@ fn step(
 pub fn drain(element: &gst_base::BaseTransform, state: &SharedState, allocate: Allocate) {
     loop {
         push_due_events(element, state);
-        let Some(mut stream) = state.take_stream() else { return };
-        let output = step(element, state, &mut stream, None, true, allocate);
+        let Some(mut session) = state.take_session() else { return };
+        let output = step(element, state, &mut session, None, true, allocate);
         if output.is_err() {
-            stream.discard_frames();
-            stream.has_failed = true;
+            session.discard_frames();
+            session.has_failed = true;
         }
-        publish(element, state, stream);
+        publish(element, state, session);
         match output {
             Err(_) | Ok(ControlFlow::Break(None)) => return,
             Ok(ControlFlow::Continue(())) => (),
@@ -241,7 +242,7 @@ pub fn drain(element: &gst_base::BaseTransform, state: &SharedState, allocate: A
 
 /// Pushes the events that follow the last frame that has left.
 fn push_due_events(element: &gst_base::BaseTransform, state: &SharedState) {
-    let events = state.with_stream(|stream| std::mem::take(&mut stream.due_events));
+    let events = state.with_session(|session| std::mem::take(&mut session.due_events));
     for event in events.into_iter().flatten() {
         element.src_pad().push_event(event);
     }
@@ -250,8 +251,8 @@ fn push_due_events(element: &gst_base::BaseTransform, state: &SharedState) {
 /// Adds an event to the frames that wait. Returns it if there are none.
 pub fn queue_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
     let mut event = Some(event);
-    state.with_stream(|stream| {
-        if let Some(frame) = stream.waiting.back_mut() {
+    state.with_session(|session| {
+        if let Some(frame) = session.waiting.back_mut() {
             frame.events.extend(event.take());
         }
     });
@@ -260,49 +261,49 @@ pub fn queue_event(state: &SharedState, event: gst::Event) -> Option<gst::Event>
 
 /// Whether frames are in flight.
 pub fn has_in_flight(state: &SharedState) -> bool {
-    state.with_stream(|stream| stream.has_in_flight()) == Some(true)
+    state.with_session(|session| session.has_in_flight()) == Some(true)
 }
 
 /// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
 pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
     let settings = state.settings();
-    let texts = state.with_stream(|stream| {
-        stream.tracker.clear();
-        let size = stream.format.as_ref().map_or((0, 0), |format| format.picture_size());
-        stream.notices.at_end(&settings.regions, size)
+    let texts = state.with_session(|session| {
+        session.tracker.clear();
+        let size = session.format.as_ref().map_or((0, 0), |format| format.picture_size());
+        session.notices.at_end(&settings.regions, size)
     });
     reporting::warn(element, texts.unwrap_or_default());
 }
 
 /// Drops all frames in flight and all that wait. Of the events between them, those that are sticky are kept.
 pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
-    let Some(mut stream) = state.take_stream() else { return };
-    stream.discard_frames();
-    (stream.has_failed, stream.has_gap) = (false, false);
-    for event in std::mem::take(&mut stream.due_events).into_iter().filter(|event| event.is_sticky()) {
+    let Some(mut session) = state.take_session() else { return };
+    session.discard_frames();
+    (session.has_failed, session.has_gap) = (false, false);
+    for event in std::mem::take(&mut session.due_events).into_iter().filter(|event| event.is_sticky()) {
         let _ = element.src_pad().store_sticky_event(&event);
     }
-    publish(element, state, stream);
+    publish(element, state, session);
 }
 
 /// Waits for a frame and returns its output buffer. Posts a warning if CUDA failed and the CPU blurred it.
 fn complete(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    stream: &mut Stream,
+    session: &mut Session,
     frame: InFlightFrame<VideoFramePair>,
 ) -> Result<gst::Buffer, gst::FlowError> {
-    let completed = stream.engine.complete(frame).map_err(|error| post_failure(element, &error.into()))?;
-    warn_of_fallback(element, state, stream, completed.failure);
+    let completed = session.engine.complete(frame).map_err(|error| post_failure(element, &error.into()))?;
+    warn_of_fallback(element, state, session, completed.failure);
     Ok(completed.frame.into_output(completed.queued))
 }
 
 /// Puts the stream back and updates what applications read.
-fn publish(element: &gst_base::BaseTransform, state: &SharedState, stream: Box<Stream>) {
-    let (active, latency) = (stream.engine.active().into(), stream.latency());
-    report_stats(element, state, &stream.engine);
-    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.active, active));
-    state.put_back_stream(stream);
+fn publish(element: &gst_base::BaseTransform, state: &SharedState, session: Box<Session>) {
+    let (active, latency) = (session.engine.active().into(), session.latency());
+    report_stats(element, state, &session.engine);
+    let previous = state.publish(|published| std::mem::replace(&mut published.active, active));
+    state.put_back_session(session);
     if active != previous {
         element.notify("active-backend");
         set_latency(element, state, latency);
@@ -311,7 +312,7 @@ fn publish(element: &gst_base::BaseTransform, state: &SharedState, stream: Box<S
 
 /// Sets the latency that the element reports. If it changed, the pipeline is asked to query it again.
 fn set_latency(element: &gst_base::BaseTransform, state: &SharedState, latency: gst::ClockTime) {
-    let previous = state.with_snapshot(|snapshot| std::mem::replace(&mut snapshot.latency, latency));
+    let previous = state.publish(|published| std::mem::replace(&mut published.latency, latency));
     if previous != latency {
         let _ = element.post_message(gst::message::Latency::builder().src(element).build());
     }

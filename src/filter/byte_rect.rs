@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a rectangle covers in a plane, as rectangles of whole bytes, which can be copied and filled without knowing samples.
 
-use super::crop::{Covered, PlaneCrop};
+use super::crop::{FieldRect, PlaneCrop};
 use super::frame::{PlaneLayout, SampleLayout};
 use super::plane::{Address, PlaneMemory};
 
@@ -28,7 +28,11 @@ pub struct ByteRect {
 impl ByteRect {
     /// The bytes of what is covered in a plane, at most two rectangles. Of a pair of pixels of packed 4:2:2 that is half
     /// covered, the luma of the other pixel is not among them.
-    pub fn covered(plane: usize, layout: &PlaneLayout, Covered { field, rect }: Covered) -> impl Iterator<Item = Self> {
+    pub fn covered(
+        plane: usize,
+        layout: &PlaneLayout,
+        FieldRect { field, rect }: FieldRect,
+    ) -> impl Iterator<Item = Self> {
         let (row, row_step) = (field.first_row + rect.y() as usize * field.step, field.step);
         let rect_of = move |[start, end]: [usize; 2]| Self {
             plane,
@@ -115,14 +119,14 @@ impl PackedRect {
 
 /// Rectangles in one block.
 #[derive(Debug, Default)]
-pub struct PackedRects {
+pub struct StagingLayout {
     /// In the order of the block.
     pub rects: Vec<PackedRect>,
     /// Bytes of the block.
     pub block_bytes: usize,
 }
 
-impl PackedRects {
+impl StagingLayout {
     /// Packs rectangles, each with the bytes of a group before its rows.
     pub fn new(rects: impl Iterator<Item = (ByteRect, usize)>) -> Self {
         let mut block_bytes = 0;
@@ -177,7 +181,7 @@ mod tests {
                 PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma }, ..PlaneLayout::new(width, 1, 4, 8) };
             let field = Field { layout, first_row: 0, step: 1 };
             for (x, right) in (0..width).flat_map(|x| (x + 1..=width).map(move |right| (x, right))) {
-                let covered = Covered { field, rect: Rect::new(x, 0, right - x, 1).unwrap() };
+                let covered = FieldRect { field, rect: Rect::new(x, 0, right - x, 1).unwrap() };
                 let mut bytes = vec![0; layout.row_bytes()];
                 for rect in ByteRect::covered(0, &layout, covered) {
                     bytes[rect.byte..rect.byte + rect.bytes].iter_mut().for_each(|count| *count += 1);

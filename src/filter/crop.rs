@@ -17,7 +17,7 @@ const MAX_SHIFT: u32 = 4;
 
 /// The samples of one field of a plane that a rectangle covers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Covered {
+pub struct FieldRect {
     /// The field.
     pub field: Field,
     /// Columns in pixels of the plane, and rows of the field. For packed 4:2:2 the columns are luma's: chroma is covered
@@ -81,7 +81,7 @@ impl PictureGeometry {
     }
 
     /// What a rectangle in luma samples covers in each field of a plane, rounded outwards.
-    pub fn covered(&self, plane: usize, rect: Rect) -> impl Iterator<Item = Covered> {
+    pub fn covered(&self, plane: usize, rect: Rect) -> impl Iterator<Item = FieldRect> {
         let (layout, [across, down]) = (self.layouts[plane], self.shifts[plane]);
         let rect = self.clipped(rect);
         layout.fields().filter_map(move |field| {
@@ -97,7 +97,7 @@ impl PictureGeometry {
             let y = onto(rect.y(), down, field.layout.height);
             let rect = Rect::new(x, y, rect.right() - x, rect.bottom() - y)?;
             let rect = rect.in_plane((across, down), (field.layout.width, field.layout.height))?;
-            Some(Covered { field, rect })
+            Some(FieldRect { field, rect })
         })
     }
 }
@@ -202,7 +202,7 @@ impl CropGeometry {
     /// What a plane needs for a rectangle, in columns of the plane and rows of its fields.
     fn spans(&self, plane: usize, rect: Rect) -> Option<[Span; 2]> {
         let needs = self.needs[plane]?;
-        let of_field = |Covered { rect, .. }: Covered| {
+        let of_field = |FieldRect { rect, .. }: FieldRect| {
             let [across, down] = needs;
             [Span::around(rect.x(), rect.right(), across), Span::around(rect.y(), rect.bottom(), down)]
         };

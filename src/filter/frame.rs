@@ -350,7 +350,7 @@ fn holds_rows(side: Side, plane: usize, layout: &PlaneLayout, pitch: usize, len:
 /// A rectangle of a plane: `x` and `width` in samples, `y` and `height` in rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the line above says what the four are")]
-pub struct Region {
+pub struct SampleRect {
     pub x: usize,
     pub y: usize,
     pub width: usize,

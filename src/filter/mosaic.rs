@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use super::crop::{Covered, PictureGeometry};
+use super::crop::{FieldRect, PictureGeometry};
 use super::frame::{Field, Frame, FrameError, FrameMut, Plane, PlaneLayout, Side, as_source, check_host};
 use super::regions::{Area, Rect};
 use super::samples::{Channel, channels, covered_fields};
@@ -125,7 +125,7 @@ impl CellGrid {
         picture: &PictureGeometry,
         region: &MosaicRegion,
         plane: usize,
-        Covered { field, rect }: Covered,
+        FieldRect { field, rect }: FieldRect,
         channels: Vec<Channel>,
     ) -> Self {
         let (layout, shift) = (&picture.layouts()[plane], picture.shift(plane));
@@ -172,7 +172,7 @@ fn in_order(regions: &[MosaicRegion]) -> Vec<MosaicRegion> {
 }
 
 /// The part of a channel in a field of a plane that one cell colours.
-struct Patch {
+struct CellFill {
     plane: usize,
     channel: Channel,
     /// Samples of the channel.
@@ -186,7 +186,7 @@ struct Patch {
 
 /// The cells of a frame, computed before anything is written, so that the frame itself may be written to.
 pub struct Mosaic {
-    patches: Vec<Patch>,
+    patches: Vec<CellFill>,
 }
 
 impl Mosaic {
@@ -203,7 +203,8 @@ impl Mosaic {
         for region in &in_order(regions) {
             for (plane, covered) in covered_fields(&picture, region.rect) {
                 for channel in channels(&layouts[plane]) {
-                    let grid = Grid { region, covered, channel, shift: picture.shift(plane), plane: &source[plane] };
+                    let grid =
+                        FieldCells { region, covered, channel, shift: picture.shift(plane), plane: &source[plane] };
                     grid.patches(plane, &mut patches);
                 }
             }
@@ -218,7 +219,7 @@ impl Mosaic {
     /// If the frame does not hold its rows. Nothing is written then.
     pub fn write(&self, frame: &mut FrameMut) -> Result<(), FrameError> {
         check_host(frame, Side::Output)?;
-        for Patch { plane, channel, columns, first_row, rows, step, value } in &self.patches {
+        for CellFill { plane, channel, columns, first_row, rows, step, value } in &self.patches {
             let Plane { layout, pitch, data } = &mut frame[*plane];
             for y in (*first_row..).step_by(*step).take(*rows as usize) {
                 let row = &mut data[y * *pitch..];
@@ -238,18 +239,18 @@ pub fn mosaic(frame: &mut FrameMut, regions: &[MosaicRegion]) -> Result<(), Fram
 }
 
 /// The cells of one channel in what a region covers of a field.
-struct Grid<'a, 'd> {
+struct FieldCells<'a, 'd> {
     region: &'a MosaicRegion,
-    covered: Covered,
+    covered: FieldRect,
     channel: Channel,
     /// log2 of the luma samples that a sample of the plane stands for.
     shift: [u32; 2],
     plane: &'a Plane<&'d [u8]>,
 }
 
-impl Grid<'_, '_> {
-    fn patches(&self, plane: usize, patches: &mut Vec<Patch>) {
-        let Covered { field, rect } = self.covered;
+impl FieldCells<'_, '_> {
+    fn patches(&self, plane: usize, patches: &mut Vec<CellFill>) {
+        let FieldRect { field, rect } = self.covered;
         let layout = &self.plane.layout;
         let count = self.channel.count(layout);
         let luma_column = |x: u32| x << (self.channel.shift + self.shift[0]);
@@ -267,7 +268,7 @@ impl Grid<'_, '_> {
                 let value = self.mean(own, rows.clone());
                 let first_row = field.first_row + y as usize * field.step;
                 let (channel, step) = (self.channel, field.step);
-                patches.push(Patch { plane, channel, columns: x..right, first_row, rows: end - y, step, value });
+                patches.push(CellFill { plane, channel, columns: x..right, first_row, rows: end - y, step, value });
                 x = right;
             }
             y = end;

@@ -3,7 +3,7 @@
 //! of its output and what later operations read of it ([`Operation::reads`]). So every sample that is wanted has the value that
 //! it has in the whole frame, because operations and planes are the same.
 
-use super::crop::Covered;
+use super::crop::FieldRect;
 use super::operation::{Buffer, Operation, View};
 use super::plan::Plan;
 use super::regions::{Rect, disjoint};
@@ -29,9 +29,9 @@ impl Plan {
     }
 
     /// What has to be computed for these parts of the destination's planes.
-    pub fn parts(&self, wanted: &[(usize, Covered)], tiles: Tiles) -> Parts {
+    pub fn parts(&self, wanted: &[(usize, FieldRect)], tiles: Tiles) -> Parts {
         let mut demands = Demands::default();
-        for (plane, Covered { field, rect }) in wanted {
+        for (plane, FieldRect { field, rect }) in wanted {
             demands.of(Buffer::Destination(*plane), field.first_row).push(*rect);
         }
         let mut parts: Parts = Vec::new();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Single samples in the rows of a plane in host memory, whatever their layout.
 
-use super::crop::{Covered, PictureGeometry};
+use super::crop::{FieldRect, PictureGeometry};
 use super::frame::{PlaneLayout, SampleLayout};
 use super::regions::Rect;
 
@@ -86,7 +86,7 @@ fn word(row: &[u8], index: usize) -> u32 {
 }
 
 /// What a rectangle covers in each plane of a picture.
-pub fn covered_fields(picture: &PictureGeometry, rect: Rect) -> impl Iterator<Item = (usize, Covered)> {
+pub fn covered_fields(picture: &PictureGeometry, rect: Rect) -> impl Iterator<Item = (usize, FieldRect)> {
     (0..picture.layouts().len())
         .flat_map(move |plane| picture.covered(plane, rect).map(move |covered| (plane, covered)))
 }

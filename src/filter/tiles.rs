@@ -4,8 +4,8 @@
 //! computes; whoever has the pixels executes it.
 
 use super::BlurParams;
-use super::byte_rect::{ByteRect, PACKED_GROUP, PackedRects};
-use super::crop::{Covered, CropGeometry, PictureGeometry, PlaneCrop};
+use super::byte_rect::{ByteRect, PACKED_GROUP, StagingLayout};
+use super::crop::{CropGeometry, FieldRect, PictureGeometry, PlaneCrop};
 use super::frame::PlaneLayout;
 use super::plan::{Options, Selection};
 use super::regions::{self, Rect};
@@ -44,7 +44,7 @@ impl BlurCover {
     pub fn blurs(&self, layouts: &[PlaneLayout]) -> Vec<RegionBlur> {
         let picture = PictureGeometry::new(layouts);
         let blur = |(options, rects): (Options, Vec<Rect>)| {
-            let is_blurred = |(plane, _): &(usize, Covered)| !options.is_passthrough(&layouts[*plane..=*plane]);
+            let is_blurred = |(plane, _): &(usize, FieldRect)| !options.is_passthrough(&layouts[*plane..=*plane]);
             let rects = regions::disjoint(&picture.clip_all(&rects));
             let covered = rects.iter().flat_map(|rect| covered_fields(&picture, *rect)).filter(is_blurred).collect();
             RegionBlur { options, covered }
@@ -84,7 +84,7 @@ pub struct RegionBlur {
     /// The blur of the whole frame.
     pub options: Options,
     /// What is written, by plane.
-    pub covered: Vec<(usize, Covered)>,
+    pub covered: Vec<(usize, FieldRect)>,
 }
 
 fn contains(outer: Rect, inner: Rect) -> bool {
@@ -275,8 +275,8 @@ impl BlurTiles {
 pub struct TransferTiles {
     layouts: Vec<PlaneLayout>,
     blurs: BlurTiles,
-    uploads: PackedRects,
-    downloads: PackedRects,
+    uploads: StagingLayout,
+    downloads: StagingLayout,
     patches_overlap: bool,
 }
 
@@ -303,9 +303,9 @@ impl TransferTiles {
         let overlaps = |end: usize| patches[..end].iter().any(|patch| patch.to.overlaps(&patches[end].to));
         Self {
             layouts: layouts.to_vec(),
-            uploads: PackedRects::new(rects.into_iter().map(|rect| (rect, 0))),
+            uploads: StagingLayout::new(rects.into_iter().map(|rect| (rect, 0))),
             // Each is aligned as in the tile memory, so that whole groups are written.
-            downloads: PackedRects::new(patches.iter().map(|patch| (patch.to, patch.offset % PACKED_GROUP))),
+            downloads: StagingLayout::new(patches.iter().map(|patch| (patch.to, patch.offset % PACKED_GROUP))),
             patches_overlap: (1..patches.len()).any(overlaps),
             blurs,
         }
@@ -322,12 +322,12 @@ impl TransferTiles {
     }
 
     /// The bytes of the frame that what the regions cover depends on. They may overlap.
-    pub fn uploads(&self) -> &PackedRects {
+    pub fn uploads(&self) -> &StagingLayout {
         &self.uploads
     }
 
     /// The bytes of the frame that are written, one rectangle for each of [`BlurTiles::patches`].
-    pub fn downloads(&self) -> &PackedRects {
+    pub fn downloads(&self) -> &StagingLayout {
         &self.downloads
     }
 

@@ -20,9 +20,9 @@ pub const WIDE_SIGMA: f64 = 3.5;
 /// plane is so small that a direct blur with a σ' below this costs less than another level.
 const FACTOR_4_SIGMA: f64 = 7.0;
 /// The radius of the direct form that follows σ, in σ.
-const REACH: f64 = 4.0;
+const TRUNCATE: f64 = 4.0;
 /// The same for a small plane with a σ' of [`WIDE_SIGMA`] or more: there the tail beyond 4σ' is most of the error.
-const LONG_REACH: f64 = 4.5;
+const LONG_TRUNCATE: f64 = 4.5;
 /// σ of the decimation and interpolation filters, in samples of the small plane.
 const LEVEL_SIGMA: f64 = 0.75;
 /// Radius of the decimation and interpolation filters, in samples of the small plane.
@@ -122,7 +122,7 @@ impl AxisBlur {
             levels.push(Factor::Two);
             sigma = small(sigma, Factor::Two);
         }
-        let reach = if sigma < WIDE_SIGMA { REACH } else { LONG_REACH };
+        let reach = if sigma < WIDE_SIGMA { TRUNCATE } else { LONG_TRUNCATE };
         Self { levels, taps: Taps::gaussian(sigma, (reach * sigma + 0.5) as usize) }
     }
 

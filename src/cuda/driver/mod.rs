@@ -17,7 +17,7 @@ use cudarc::driver::result::DriverError;
 pub use event::Event;
 pub use memory::{DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, WorkspaceNeed, is_pinned};
 pub use module::{Function, Module};
-pub use stream::{Grid, Stream};
+pub use stream::{LaunchConfig, Stream};
 
 use super::error::CudaError;
 

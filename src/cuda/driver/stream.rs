@@ -29,7 +29,7 @@ unsafe impl Sync for Stream {}
 /// The size of a launch: one-dimensional grid and blocks, and the dynamic shared memory of a block in bytes.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the line above names them")]
-pub struct Grid {
+pub struct LaunchConfig {
     pub blocks: u32,
     pub threads: u32,
     pub shared_bytes: u32,
@@ -189,7 +189,7 @@ impl Stream {
     /// # Safety
     /// `parameter` is of the type and `grid` of the size that the kernel expects; the memory that the parameter refers to lives
     /// until the kernel has finished; the function's module stays loaded until then.
-    pub unsafe fn launch<P>(&self, function: Function, grid: Grid, parameter: &P) -> Result<(), CudaError> {
+    pub unsafe fn launch<P>(&self, function: Function, grid: LaunchConfig, parameter: &P) -> Result<(), CudaError> {
         let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
         // SAFETY: the function expects this parameter, as the caller promises; the driver copies it before it returns.
         unsafe {
@@ -211,7 +211,12 @@ impl Stream {
     /// # Safety
     /// As for [`Stream::launch`]. The device has compute capability 9.0 or later, and the kernel waits for the kernels
     /// ahead of it before it accesses memory that they access.
-    pub unsafe fn launch_overlapped<P>(&self, function: Function, grid: Grid, parameter: &P) -> Result<(), CudaError> {
+    pub unsafe fn launch_overlapped<P>(
+        &self,
+        function: Function,
+        grid: LaunchConfig,
+        parameter: &P,
+    ) -> Result<(), CudaError> {
         let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
         let mut overlap = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,

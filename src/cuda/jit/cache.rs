@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::disk_cache::{self, Key};
 use super::error::JitError;
-use super::key::SpecialisationKey;
 use super::nvrtc::LazyNvrtc;
+use super::specialisation::SpecialisationKey;
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
 use crate::cuda::error::CudaError;

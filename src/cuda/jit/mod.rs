@@ -4,11 +4,11 @@
 mod cache;
 mod disk_cache;
 mod error;
-mod key;
 pub mod nvrtc;
 mod request;
+mod specialisation;
 
 pub use cache::{JitCache, JitResult, JitStatus, Origin};
 pub use error::NvrtcError;
-pub use key::SpecialisationKey;
 pub use request::JitRequest;
+pub use specialisation::SpecialisationKey;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cache::JitCache;
-use super::key::SpecialisationKey;
+use super::specialisation::SpecialisationKey;
 
 /// Keys that stay the same for this long are requested. A sigma in motion passes through many radii, each for a few frames.
 const STEADY: Duration = Duration::from_millis(250);

@@ -2,7 +2,7 @@
 //! What the host and the kernels agree on. The build script generates the constants, the argument structs and the list of
 //! pixel families from kernels/abi.h, so neither is written twice.
 
-use crate::cuda::driver::{Function, Grid, Stream};
+use crate::cuda::driver::{Function, LaunchConfig, Stream};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::TEMPORARY_ROWS;
@@ -272,7 +272,7 @@ pub enum Args {
 #[expect(missing_docs, reason = "the line above names them")]
 pub struct Launch {
     pub kernel: Kernel,
-    pub grid: Grid,
+    pub grid: LaunchConfig,
     pub args: Args,
 }
 

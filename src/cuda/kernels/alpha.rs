@@ -2,7 +2,7 @@
 //! The launches of the kernels that premultiply before a blur, and unpremultiply or restore channels after it.
 
 use super::abi::{ALPHA_THREADS, AlphaArgs, Args, Kernel, Launch};
-use crate::cuda::driver::Grid;
+use crate::cuda::driver::LaunchConfig;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::AlphaSource;
 use crate::filter::plane::DevicePlane;
@@ -55,7 +55,10 @@ pub fn launch(
         alpha_subsampling,
         reserved: [0; 4],
     };
-    let grid =
-        Grid { blocks: args.width.div_ceil(ALPHA_THREADS) * args.height, threads: kernel.threads(), shared_bytes: 0 };
+    let grid = LaunchConfig {
+        blocks: args.width.div_ceil(ALPHA_THREADS) * args.height,
+        threads: kernel.threads(),
+        shared_bytes: 0,
+    };
     Launch { kernel, grid, args: Args::Alpha(args) }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::abi::*;
 use super::geometry::{self, radii};
-use crate::cuda::driver::Grid;
+use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
@@ -47,19 +47,19 @@ pub type FilterSlot<'a> = (u8, &'a PlaneTaps);
 
 /// Planes that the same launches blur.
 #[derive(Debug, Clone)]
-pub struct LaunchBatch<'a> {
+pub struct BlurBatch<'a> {
     family: PixelFamily,
     planes: Vec<PlaneBlur<'a>>,
     slots: Vec<FilterSlot<'a>>,
 }
 
 /// Divides planes into batches, in order.
-pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<LaunchBatch<'a>> {
-    let mut batches: Vec<LaunchBatch> = Vec::new();
+pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurBatch<'a>> {
+    let mut batches: Vec<BlurBatch> = Vec::new();
     for plane in planes {
         debug_assert!(plane.rows.start < plane.rows.end && plane.rows.end <= plane.layout.height);
         let (family, slot) = (PixelFamily::of(&plane.layout), (plane.layout.channels, plane.taps));
-        let joins = |batch: &&mut LaunchBatch| {
+        let joins = |batch: &&mut BlurBatch| {
             batch.family == family
                 && batch.kernel_set() == plane.kernel_set
                 // A plane without a tensor-core kernel would take its batch off the tensor cores.
@@ -74,7 +74,7 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<Launc
                 }
                 batch.planes.push(plane);
             }
-            None => batches.push(LaunchBatch { family, planes: vec![plane], slots: vec![slot] }),
+            None => batches.push(BlurBatch { family, planes: vec![plane], slots: vec![slot] }),
         }
     }
     batches
@@ -87,7 +87,7 @@ fn packed(taps: &Taps) -> [u16; TAPS as usize] {
     packed
 }
 
-impl<'a> LaunchBatch<'a> {
+impl<'a> BlurBatch<'a> {
     /// The family of its pixels.
     pub fn family(&self) -> PixelFamily {
         self.family
@@ -139,7 +139,7 @@ impl<'a> LaunchBatch<'a> {
         self.planes.iter().map(|plane| geometry::intermediate_bytes(&plane.layout)).sum()
     }
 
-    /// The launch of one of its kernels. `intermediate` is the address of [`LaunchBatch::intermediate_bytes`] of device memory,
+    /// The launch of one of its kernels. `intermediate` is the address of [`BlurBatch::intermediate_bytes`] of device memory,
     /// aligned to 16 bytes, for the kernels that use it.
     pub(super) fn launch(&self, kernel: Kernel, intermediate: u64, limits: DeviceLimits) -> Launch {
         let shared_bytes = self.shared_bytes(kernel);
@@ -149,7 +149,11 @@ impl<'a> LaunchBatch<'a> {
             _ => geometry::segment_rows(self.planes.iter().map(rows_and_strips), limits),
         };
         let (args, blocks) = self.args(kernel, segment_rows, intermediate);
-        Launch { kernel, grid: Grid { blocks, threads: kernel.threads(), shared_bytes }, args: Args::Blur(args) }
+        Launch {
+            kernel,
+            grid: LaunchConfig { blocks, threads: kernel.threads(), shared_bytes },
+            args: Args::Blur(args),
+        }
     }
 
     /// The parameter of a launch, and its number of blocks.

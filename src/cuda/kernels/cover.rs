@@ -2,8 +2,8 @@
 //! The launches that cover regions: bytes that are copied or filled, and the cells of a mosaic.
 
 use super::abi::*;
-use crate::cuda::driver::Grid;
-use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, PackedRect, PackedRects};
+use crate::cuda::driver::LaunchConfig;
+use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, PackedRect, StagingLayout};
 use crate::filter::fill::Fill;
 use crate::filter::frame::SampleLayout;
 use crate::filter::mosaic::CellGrid;
@@ -45,7 +45,7 @@ pub fn fills(fills: &[Fill], planes: &[DevicePlane]) -> Vec<Launch> {
 }
 
 /// The launches that copy packed rectangles from the block at this address into the planes.
-pub fn unpack(packed: &PackedRects, block: u64, planes: &[DevicePlane]) -> Vec<Launch> {
+pub fn unpack(packed: &StagingLayout, block: u64, planes: &[DevicePlane]) -> Vec<Launch> {
     let rects = packed.rects.iter().map(|packed| {
         let from = packed.within(block);
         // What overlaps has the same bytes.
@@ -61,7 +61,7 @@ pub fn unpack(packed: &PackedRects, block: u64, planes: &[DevicePlane]) -> Vec<L
 /// The launches that copy patches from the tile memory at this address into the block at the other one. `packed` has one
 /// rectangle for each patch, aligned as the patch is. Whole groups are written, because a byte that crosses the bus takes as
 /// long as a group: with the patches' own bytes an NV12 frame took 2.5 times as long.
-pub fn pack(patches: &[Patch], packed: &PackedRects, tile_memory: u64, block: u64) -> Vec<Launch> {
+pub fn pack(patches: &[Patch], packed: &StagingLayout, tile_memory: u64, block: u64) -> Vec<Launch> {
     let rect = |(index, (patch, packed)): (usize, (&Patch, &PackedRect))| {
         let skew = packed.skew();
         debug_assert_eq!(patch.offset % PACKED_GROUP, skew);
@@ -122,7 +122,7 @@ fn no_rects() -> CoverArgs {
 }
 
 fn launch(kernel: Kernel, blocks: u64, shared_bytes: u32, args: Args) -> Launch {
-    Launch { kernel, grid: Grid { blocks: blocks as u32, threads: kernel.threads(), shared_bytes }, args }
+    Launch { kernel, grid: LaunchConfig { blocks: blocks as u32, threads: kernel.threads(), shared_bytes }, args }
 }
 
 /// The parts that the rows of each cell of a grid are divided into.

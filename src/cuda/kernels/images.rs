@@ -1,129 +1,300 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The prebuilt kernels in a context. A part is loaded when a kernel of it is first asked for.
+//! The prebuilt images: which part a kernel is in, which images suit a device, and unpacking them. `scripts/build-kernels`
+//! makes them from the list `kernels/parts.txt`, which the build script translates.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::io::{self, Read};
 
-use once_cell::sync::OnceCell;
+use super::abi::{Kernel, KernelSet, PixelFamily, TensorPixels};
 
-use super::abi::{Kernel, KernelSet};
-use super::parts::{ImageSet, Part};
-use crate::cuda::driver::device::Device;
-use crate::cuda::driver::{Function, Module};
-use crate::cuda::error::CudaError;
-use crate::log::Level;
-use crate::process::log;
+include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
 
-/// The images that a device can load its kernels from. All give the same bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Image {
-    /// Machine code for the device's architecture if there is any, else the portable PTX.
-    #[default]
-    Best,
-    /// The portable PTX, which the driver compiles when it is loaded.
-    Portable,
+/// Architectures whose images share files.
+struct Group {
+    /// Whether it is that of the PTX, which the driver compiles for any device.
+    is_portable: bool,
+    /// Which kernels its images have.
+    kernel_set: KernelSet,
+    /// In the order of their capabilities.
+    images: &'static [ImageName],
+    /// By part; `None` for parts of the other kernel set.
+    files: [Option<&'static [u8]>; Part::ALL.len()],
 }
 
-impl Image {
-    /// The number of variants.
-    pub const COUNT: usize = 2;
+/// One architecture of a group.
+struct ImageName {
+    /// The compute capability that it was built for.
+    capability: (i32, i32),
+    /// `general-` and the architecture, or `ptx`.
+    name: &'static str,
 }
 
-/// The part that tells whether a device loads the images: a small one.
-const PROBE: Part = Part::Alpha;
-
-/// The prebuilt kernels, loaded into one context part by part.
-pub struct PrebuiltKernels {
-    images: ImageSet,
-    device: Arc<Device>,
-    parts: [OnceCell<LoadedPart>; Part::ALL.len()],
+/// The images for one architecture, one for each part.
+#[derive(Clone, Copy)]
+pub struct ImageSet {
+    group: &'static Group,
+    image: &'static ImageName,
 }
 
-/// The kernels of a part.
-struct LoadedPart {
-    functions: Vec<(Kernel, Function)>,
-    /// Keeps the functions loaded.
-    _module: Module,
-}
+/// Compute capability from which kernels can wait for the one ahead of them.
+const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
 
-impl PrebuiltKernels {
-    /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: their
-    /// [`KernelSet`] decides how a frame is recorded.
-    pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
-        let best = match image {
-            Image::Best => ImageSet::best_for(device.capability()),
-            Image::Portable => ImageSet::portable(),
+/// Devices of NVIDIA's systems on a chip (Xavier, Orin, Thor by its names in CUDA 12 and 13). They load no machine code for
+/// any other device, and no other device loads theirs.
+const ON_A_CHIP: [(i32, i32); 4] = [(7, 2), (8, 7), (10, 1), (11, 0)];
+
+impl ImageSet {
+    /// All sets.
+    fn all() -> impl Iterator<Item = Self> {
+        GROUPS.iter().flat_map(|group| group.images.iter().map(move |image| Self { group, image }))
+    }
+
+    /// The portable PTX.
+    pub fn portable() -> Self {
+        let group = &GROUPS[PORTABLE];
+        Self { group, image: &group.images[0] }
+    }
+
+    /// The fastest set for a device: machine code runs on devices of its own major compute capability with the same or a
+    /// higher minor one, except for systems on a chip.
+    pub fn best_for(capability: (i32, i32)) -> Self {
+        let fits = |set: &Self| {
+            let built = set.image.capability;
+            if ON_A_CHIP.contains(&built) || ON_A_CHIP.contains(&capability) {
+                return built == capability;
+            }
+            built.0 == capability.0 && built.1 <= capability.1
         };
-        if best.is_portable() {
-            return Self::probe(best, device);
-        }
-        // A driver need not load machine code of a later toolkit; it does load the PTX.
-        Self::probe(best, device).or_else(|error| {
-            let line = format!("{} cannot be used ({error}); using the portable kernels", best.name());
-            log(Level::Warning, &line);
-            Self::probe(ImageSet::portable(), device)
-        })
+        let cubins = Self::all().filter(|set| !set.is_portable() && fits(set));
+        cubins.max_by_key(|set| set.image.capability).unwrap_or_else(Self::portable)
     }
 
-    fn probe(images: ImageSet, device: &Arc<Device>) -> Result<Self, CudaError> {
-        let kernels = Self { images, device: Arc::clone(device), parts: Default::default() };
-        kernels.part(PROBE)?;
-        Ok(kernels)
-    }
-
-    /// Whether the images are PTX.
+    /// Whether it is the portable PTX.
     pub fn is_portable(&self) -> bool {
-        self.images.is_portable()
+        self.group.is_portable
     }
 
     /// `general-` and the architecture that the images were built for, or `ptx`.
     pub fn name(&self) -> &'static str {
-        self.images.name()
+        self.image.name
     }
 
-    /// Which kernels the images have.
+    /// Which kernels its images have.
     pub fn kernel_set(&self) -> KernelSet {
-        self.images.kernel_set()
+        self.group.kernel_set
     }
 
-    /// Whether launches may overlap: whether the kernels wait for those ahead of them where they have to.
+    /// Whether kernels wait for the one ahead of them where they may start before it has finished: if they were compiled for
+    /// sm_90 or later. The portable PTX was compiled for 6.0, whatever device it runs on.
     pub fn can_overlap(&self) -> bool {
-        self.images.can_overlap()
+        self.image.capability >= OVERLAP_CAPABILITY
     }
 
-    /// Loads the part of a kernel, unless it is loaded. Waits for another thread that is loading it.
-    pub fn load(&self, kernel: Kernel) -> Result<(), CudaError> {
-        self.function(kernel).map(drop)
+    /// The kernels of a part in these images.
+    pub fn kernels(&self, part: Part) -> impl Iterator<Item = Kernel> {
+        Kernel::prebuilt(self.kernel_set()).into_iter().filter(move |kernel| kernel.part() == Some(part))
     }
 
-    /// A kernel. Loads its part, unless it is loaded.
-    pub fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
-        let lacks = || CudaError::NoKernel { image: self.name(), kernel: kernel.entry_point() };
-        let functions = &self.part(kernel.part().ok_or_else(lacks)?)?.functions;
-        functions.iter().find(|(loaded, _)| *loaded == kernel).map(|(_, function)| *function).ok_or_else(lacks)
+    /// The image of a part: a CUBIN, or PTX. `None` if the set has no such part, or its file is damaged.
+    pub fn unpack(&self, part: Part) -> Option<Vec<u8>> {
+        unpack(self.group.files[part as usize]?, self.image.capability).ok()
+    }
+}
+
+/// Unpacks the image for a compute capability. What is behind it in the file is not copied.
+///
+/// A file begins with an index: for each image its compute capability (major * 10 + minor) and its length, as 32-bit
+/// little-endian numbers; two zeros end it. The images follow.
+fn unpack(file: &[u8], (major, minor): (i32, i32)) -> io::Result<Vec<u8>> {
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?;
+    let wanted = (major * 10 + minor).unsigned_abs();
+    let (mut ahead, mut found, mut image) = (0, None, Vec::new());
+    loop {
+        let mut entry = [0; 8];
+        decoder.read_exact(&mut entry)?;
+        let [capability, length] = [0, 4].map(|at| std::array::from_fn(|i| entry[at + i])).map(u32::from_le_bytes);
+        match (capability, found) {
+            (0, _) => break,
+            (_, None) if capability == wanted => found = Some(length),
+            (_, None) => ahead += u64::from(length),
+            _ => (),
+        }
+    }
+    let length = found.ok_or(io::ErrorKind::NotFound)?;
+    io::copy(&mut decoder.by_ref().take(ahead), &mut io::sink())?;
+    // One more byte, because the driver finds the end of PTX by a NUL.
+    image.reserve_exact(length as usize + 1);
+    image.resize(length as usize, 0);
+    decoder.read_exact(&mut image)?;
+    Ok(image)
+}
+
+impl Kernel {
+    /// The part of the prebuilt kernels that it is in. `None` for a specialised kernel, and for levels of packed pixels,
+    /// which have no kernel.
+    pub fn part(self) -> Option<Part> {
+        use PixelFamily as Family;
+        Some(match self {
+            Self::Rows(Family::U8C12 | Family::U8C3 | Family::U8C4) => Part::RowsU8,
+            Self::Rows(Family::U16C12) => Part::RowsU16C12,
+            Self::Rows(Family::Yuv422) => Part::RowsYuv422,
+            Self::Fused(family) | Self::Rows(family) => match family {
+                Family::U8C12 => Part::FusedU8C12,
+                Family::U8C3 => Part::FusedU8C3,
+                Family::U8C4 => Part::FusedU8C4,
+                Family::U16C12 => Part::FusedU16C12,
+                Family::U16C3 => Part::U16C3,
+                Family::U16C4 => Part::U16C4,
+                Family::Yuv422 => Part::FusedYuv422,
+                Family::Packed1010102 => Part::Packed1010102,
+            },
+            Self::TensorDirect(family, _) => match family {
+                Family::U8C12 => Part::DirectU8C12,
+                Family::U8C3 => Part::DirectU8C3,
+                Family::U8C4 => Part::DirectU8C4,
+                Family::U16C12 => Part::DirectU16C12,
+                Family::Yuv422 => Part::DirectYuv422,
+                Family::U16C3 | Family::U16C4 | Family::Packed1010102 => return None,
+            },
+            Self::Columns => Part::Columns,
+            Self::Premultiply | Self::Unpremultiply => Part::Alpha,
+            Self::Cover | Self::MosaicSums | Self::MosaicWrite => Part::Cover,
+            Self::Axis => Part::Axis,
+            Self::Decimate(family) | Self::Interpolate(family) => match family {
+                Family::U8C12 => Part::LevelU8C12,
+                Family::U8C3 => Part::LevelU8C3,
+                Family::U8C4 => Part::LevelU8C4,
+                Family::U16C12 => Part::LevelU16C12,
+                Family::U16C3 => Part::LevelU16C3,
+                Family::U16C4 => Part::LevelU16C4,
+                Family::Yuv422 | Family::Packed1010102 => return None,
+            },
+            Self::TensorDecimate(pixels) | Self::TensorInterpolate(pixels) => match pixels {
+                TensorPixels::C12 => Part::TensorC12,
+                TensorPixels::C3By4 | TensorPixels::C3By2 => Part::TensorC3,
+                TensorPixels::C4By4 | TensorPixels::C4By2 => Part::TensorC4,
+            },
+            Self::TensorDecimateSmall | Self::TensorInterpolateSmall | Self::TensorBlurShort | Self::TensorBlurLong => {
+                Part::TensorSmall
+            }
+            Self::Specialised => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_overlap_in_images_that_wait() {
+        let overlap: Vec<&str> = ImageSet::all().filter(ImageSet::can_overlap).map(|set| set.name()).collect();
+        let names = ["general-sm_90", "general-sm_100", "general-sm_103", "general-sm_110", "general-sm_120"];
+        assert_eq!(overlap, names);
+        assert!(
+            !ImageSet::best_for((13, 0)).can_overlap(),
+            "a device of 9.0 or later whose kernels are the portable ones"
+        );
     }
 
-    /// Loads everything.
-    pub fn load_all(&self) -> Result<(), CudaError> {
-        Kernel::prebuilt(self.kernel_set()).into_iter().try_for_each(|kernel| self.load(kernel))
+    #[test]
+    fn a_device_gets_the_nearest_image_that_it_loads() {
+        for (capability, name) in [
+            ((6, 1), "general-ptx"),
+            ((6, 2), "general-ptx"),
+            ((7, 0), "general-ptx"),
+            ((7, 2), "general-ptx"),
+            ((7, 5), "general-sm_75"),
+            ((8, 0), "general-sm_80"),
+            ((8, 6), "general-sm_86"),
+            // Orin's image is Orin's only.
+            ((8, 7), "general-sm_87"),
+            ((8, 8), "general-sm_86"),
+            ((8, 9), "general-sm_89"),
+            ((9, 0), "general-sm_90"),
+            ((10, 0), "general-sm_100"),
+            // Thor, by a driver for CUDA 12.
+            ((10, 1), "general-ptx"),
+            ((10, 3), "general-sm_103"),
+            ((11, 0), "general-sm_110"),
+            ((11, 1), "general-ptx"),
+            ((12, 0), "general-sm_120"),
+            ((12, 1), "general-sm_120"),
+            ((13, 0), "general-ptx"),
+        ] {
+            assert_eq!(ImageSet::best_for(capability).name(), name, "{capability:?}");
+        }
     }
 
-    fn part(&self, part: Part) -> Result<&LoadedPart, CudaError> {
-        self.parts[part as usize].get_or_try_init(|| self.load_part(part))
+    /// Every kernel has an index of its own, and is in the part that the list says.
+    #[test]
+    fn parts_have_the_kernels_of_the_list() {
+        for kernel_set in [KernelSet::CudaCores, KernelSet::TensorCores] {
+            let kernels = Kernel::prebuilt(kernel_set);
+            for kernel in &kernels {
+                let part = kernel.part().expect("it is prebuilt");
+                assert!(part.entry_points().contains(&&*kernel.entry_point()), "{part:?} lacks {kernel:?}");
+            }
+            for set in ImageSet::all().filter(|set| set.kernel_set() == kernel_set) {
+                for part in Part::ALL {
+                    let has_file = set.group.files[part as usize].is_some();
+                    let count = if has_file { part.entry_points().len() } else { 0 };
+                    assert_eq!(set.kernels(part).count(), count, "{} of {}", part.name(), set.name());
+                }
+            }
+        }
+        assert_eq!(Kernel::Specialised.part(), None);
+        assert_eq!(Kernel::Decimate(PixelFamily::Yuv422).part(), None);
     }
 
-    fn load_part(&self, part: Part) -> Result<LoadedPart, CudaError> {
-        let started = Instant::now();
-        let lacks = || CudaError::NoKernel { image: self.name(), kernel: part.name().to_owned() };
-        let image = self.images.unpack(part).ok_or_else(lacks)?;
-        let unpacked = started.elapsed();
-        // SAFETY: an embedded image is a complete CUBIN or PTX without a NUL, and it was unpacked to its whole length.
-        let module = unsafe { Module::load(image, &self.device) }?;
-        let functions = self.images.kernels(part).map(|kernel| Ok((kernel, module.function(&kernel.entry_point())?)));
-        let functions = functions.collect::<Result<_, CudaError>>()?;
-        let (name, images, took) = (part.name(), self.name(), started.elapsed());
-        let line = format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it");
-        log(Level::Debug, &line);
-        Ok(LoadedPart { functions, _module: module })
+    /// CUBINs are ELF files for the architecture of their name, the portable images are PTX, and each contains the kernels of
+    /// its part and no other.
+    #[test]
+    fn every_image_holds_the_kernels_of_its_part() {
+        assert_eq!(ImageSet::all().filter(ImageSet::is_portable).count(), 1);
+        assert_eq!(ImageSet::portable().name(), "general-ptx");
+        let mut images = 0;
+        for set in ImageSet::all() {
+            for part in Part::ALL.into_iter().filter(|part| set.group.files[*part as usize].is_some()) {
+                let what = format!("{} of {}", part.name(), set.name());
+                let image = set.unpack(part).unwrap_or_else(|| panic!("{what} cannot be unpacked"));
+                images += 1;
+                let is_elf = image.starts_with(b"\x7fELF");
+                assert_eq!(is_elf, !set.is_portable(), "{what}");
+                let found = kernels_of(&image, is_elf);
+                let mut expected = part.entry_points().to_vec();
+                expected.sort_unstable();
+                assert_eq!(found, expected, "{what}");
+                if is_elf {
+                    let flags = u32::from_le_bytes(std::array::from_fn(|i| image[0x30 + i]));
+                    let (major, minor) = set.image.capability;
+                    let number = (major * 10 + minor).unsigned_abs();
+                    // CUDA 13 has moved the architecture by a byte.
+                    assert!([flags & 0xff, flags >> 8 & 0xff].contains(&number), "{what}: {flags:#x}");
+                }
+            }
+        }
+        assert!(images > 200, "{images}");
+    }
+
+    /// The sorted names of the kernels: of sections in a CUBIN, of entries in PTX.
+    fn kernels_of(image: &[u8], is_elf: bool) -> Vec<String> {
+        let (mark, end) = if is_elf { (".text.", '\0') } else { (".visible .entry ", '(') };
+        let text: String = image.iter().map(|byte| char::from(*byte)).collect();
+        let rests = text.split(mark).skip(1).filter_map(|rest| rest.split_once(end));
+        let names = rests.map(|(name, _)| name.to_owned());
+        let mut names: Vec<String> = names.filter(|name| name.starts_with("blur_")).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn a_damaged_file_has_no_image() {
+        let file = GROUPS[0].files[0].expect("the first part is in all groups");
+        let capability = GROUPS[0].images[0].capability;
+        assert!(unpack(file, capability).is_ok());
+        assert!(unpack(file, (1, 2)).is_err(), "no image of the file is for 1.2");
+        assert!(unpack(&file[..file.len() / 2], capability).is_err());
+        assert!(unpack(b"no zstd", capability).is_err());
     }
 }

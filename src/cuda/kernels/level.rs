@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::abi::*;
-use crate::cuda::driver::Grid;
+use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Channels, Resampling};
@@ -176,7 +176,7 @@ impl PlaneLevel {
             let blocks = per_row.div_ceil(4 * AXIS_THREADS) * (rows.end - rows.start);
             Launch {
                 kernel: Kernel::Axis,
-                grid: Grid { blocks, threads: AXIS_THREADS, shared_bytes: 0 },
+                grid: LaunchConfig { blocks, threads: AXIS_THREADS, shared_bytes: 0 },
                 args: Args::Axis(args),
             }
         };
@@ -360,7 +360,11 @@ impl LevelBatch {
             blocks += strips(plane) * small_rows(plane).div_ceil(segment_rows);
             shared = shared.max(shared_bytes(direction, factor, larger));
         }
-        Launch { kernel, grid: Grid { blocks, threads: LEVEL_THREADS, shared_bytes: shared }, args: Args::Level(args) }
+        Launch {
+            kernel,
+            grid: LaunchConfig { blocks, threads: LEVEL_THREADS, shared_bytes: shared },
+            args: Args::Level(args),
+        }
     }
 }
 

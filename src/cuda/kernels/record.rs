@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::abi::{Kernel, KernelSet, Launch};
 use super::alpha::{self, AlphaPlanes};
-use super::batch::{self, LaunchBatch, PlaneBlur};
+use super::batch::{self, BlurBatch, PlaneBlur};
 use super::level::{self, Direction, LevelBatch, PlaneLevel};
 use super::strategy::{self, PassStrategy};
-use super::tensor::{self, PlaneStep, Step, StepPlanes, TensorBatch};
+use super::tensor_wide::{self, PlaneStep, Step, TensorAddresses, TensorBatch};
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
@@ -49,7 +49,7 @@ pub enum Command<'a> {
     /// A launch of a kernel that every image has.
     Launch(Launch),
     /// Blurs of planes that share launches. Which kernels they use is decided when they are enqueued.
-    Blur(LaunchBatch<'a>),
+    Blur(BlurBatch<'a>),
     /// Decimations or interpolations of planes that share launches.
     Level(LevelBatch),
     /// Steps of the wide form on tensor cores, of planes that share a launch.
@@ -116,7 +116,7 @@ impl<'a> Recording<'a> {
     }
 
     /// The batches among the commands.
-    pub fn batches(&self) -> impl Iterator<Item = &LaunchBatch<'a>> + Clone {
+    pub fn batches(&self) -> impl Iterator<Item = &BlurBatch<'a>> + Clone {
         self.commands.iter().filter_map(|command| match command {
             Command::Blur(batch) => Some(batch),
             _ => None,
@@ -132,7 +132,7 @@ impl<'a> Recording<'a> {
     }
 
     /// The kernels of the launches, with the passes that `passes` chooses for each batch of blurs. One may come several times.
-    pub fn kernels(&self, passes: impl Fn(&LaunchBatch) -> PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
+    pub fn kernels(&self, passes: impl Fn(&BlurBatch) -> PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
         let kernels = |command: &Command| match command {
             Command::Copy(_) => Vec::new(),
             Command::Launch(launch) => vec![launch.kernel],
@@ -160,7 +160,7 @@ struct Pending<'a> {
 impl<'a> Pending<'a> {
     fn flush(&mut self, commands: &mut Vec<Command<'a>>) {
         let Self { blurs, levels, tensor } = std::mem::take(self);
-        commands.extend(tensor::batches(tensor).into_iter().map(Command::Tensor));
+        commands.extend(tensor_wide::batches(tensor).into_iter().map(Command::Tensor));
         commands.extend(level::batches(levels).into_iter().map(Command::Level));
         commands.extend(batch::batches(blurs).into_iter().map(Command::Blur));
     }
@@ -172,7 +172,7 @@ fn temporaries(plan: &Plan, address: u64) -> (Vec<DevicePlane>, usize) {
     let mut bytes = 0;
     let temporary = |layout: &PlaneLayout| {
         let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
-        let small = if plan.is_wide() { tensor::small_plane_bytes(layout) } else { 0 };
+        let small = if plan.is_wide() { tensor_wide::small_plane_bytes(layout) } else { 0 };
         let len = small.max(pitch * layout.height as usize).next_multiple_of(WORKSPACE_ALIGNMENT);
         let plane = DevicePlane { address: address + bytes as u64, pitch, len };
         bytes += len;
@@ -193,7 +193,7 @@ fn tensor_temporaries(plan: &Plan) -> Vec<bool> {
                 Buffer::Temporary(index) => Some(index),
                 _ => None,
             });
-            if !tensor::supports(operation) || own.clone().any(|index| !tensor[index]) {
+            if !tensor_wide::supports(operation) || own.clone().any(|index| !tensor[index]) {
                 own.for_each(|index| tensor[index] = false);
             }
         }
@@ -247,18 +247,20 @@ impl<'a> Buffers<'a, '_> {
             _ => unreachable!("the tensor-core kernels support the steps of the wide form"),
         };
         let planes = match step {
-            Step::Decimate => StepPlanes {
+            Step::Decimate => TensorAddresses {
                 src: from.address,
                 src_pitch: from.pitch as u64,
                 decimated: to.address,
-                ..StepPlanes::default()
+                ..TensorAddresses::default()
             },
-            Step::Blur => StepPlanes { decimated: from.address, blurred: to.address, ..StepPlanes::default() },
-            Step::Interpolate => StepPlanes {
+            Step::Blur => {
+                TensorAddresses { decimated: from.address, blurred: to.address, ..TensorAddresses::default() }
+            }
+            Step::Interpolate => TensorAddresses {
                 blurred: from.address,
                 dst: to.address,
                 dst_pitch: to.pitch as u64,
-                ..StepPlanes::default()
+                ..TensorAddresses::default()
             },
         };
         let larger = match step {

@@ -30,9 +30,9 @@ pub fn planes([sources, destinations]: FramePlanes) -> DevicePlanes {
 
 /// The addresses of a frame's planes and of its workspace, by their numbers.
 #[derive(Debug, Default)]
-pub struct Origins(Vec<u64>);
+pub struct BaseAddresses(Vec<u64>);
 
-impl Origins {
+impl BaseAddresses {
     /// Replaces the origins by those of a frame with as many planes as the relative addresses were made for. Returns whether any
     /// changed.
     pub fn set(&mut self, planes: FramePlanes, workspace: u64) -> bool {
@@ -63,7 +63,7 @@ mod tests {
         let [from, to] = [[0x7000, 0x7020], [0x9000, 0x9020]].map(|addresses| addresses.map(plane));
         let DevicePlanes { sources, destinations } = planes([&from, &to]);
         assert!(sources.iter().chain(&destinations).all(|plane| (plane.pitch, plane.len) == (64, 640)));
-        let mut origins = Origins::default();
+        let mut origins = BaseAddresses::default();
         for (to, workspace) in [([0x9000, 0x8000, 0x1000, 0x5000], 0x4000), ([0x100, 0x200, 0x300, 0x400], 0)] {
             let moved = to.map(plane);
             let moved = [&moved[..2], &moved[2..]];

@@ -2,8 +2,8 @@
 //! The choice of kernels for a batch, as a table.
 
 use super::abi::{Kernel, Launch};
-use super::batch::LaunchBatch;
-use super::direct;
+use super::batch::BlurBatch;
+use super::tensor_direct;
 use crate::cuda::driver::device::DeviceLimits;
 
 /// The passes in which a batch is blurred.
@@ -26,9 +26,9 @@ pub enum PassStrategy {
 impl PassStrategy {
     /// Whether there are kernels for a batch, and the device has the shared memory that they need. Devices with tensor cores
     /// have what the kernels for these need, at most 66 KiB.
-    fn is_possible(self, batch: &LaunchBatch, limits: DeviceLimits) -> bool {
+    fn is_possible(self, batch: &BlurBatch, limits: DeviceLimits) -> bool {
         match self {
-            Self::TensorCores => direct::kernel(batch).is_some(),
+            Self::TensorCores => tensor_direct::kernel(batch).is_some(),
             Self::Specialised => batch.fits_fused(limits),
             Self::Fused => batch.has_fused(limits),
             Self::Split | Self::Best => true,
@@ -58,7 +58,7 @@ static RULES: [Rule; 4] = [
 ];
 
 impl Rule {
-    fn suits(&self, batch: &LaunchBatch, limits: DeviceLimits) -> bool {
+    fn suits(&self, batch: &BlurBatch, limits: DeviceLimits) -> bool {
         let column_radius = self.column_radius[batch.sample_bytes() - 1];
         let in_range = |[rows, columns, _]: [u32; 3]| rows <= self.row_radius && columns <= column_radius;
         batch.radii().all(in_range) && self.strategy.is_possible(batch, limits)
@@ -66,21 +66,21 @@ impl Rule {
 }
 
 /// Whether a specialised kernel is the fastest for a batch.
-pub fn gains_from_specialisation(batch: &LaunchBatch, limits: DeviceLimits) -> bool {
+pub fn gains_from_specialisation(batch: &BlurBatch, limits: DeviceLimits) -> bool {
     let fastest = RULES.iter().find(|rule| rule.suits(batch, limits));
     fastest.is_some_and(|rule| rule.strategy == PassStrategy::Specialised)
 }
 
 /// Device memory for the intermediate of a batch, in bytes; 0 if its kernels need none.
-pub fn intermediate_bytes(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimits) -> usize {
+pub fn intermediate_bytes(batch: &BlurBatch, requested: PassStrategy, limits: DeviceLimits) -> usize {
     if kernels(batch, requested, limits).contains(&Kernel::Columns) { batch.intermediate_bytes() } else { 0 }
 }
 
 /// The launches, in order, that write the rows of a batch. `intermediate` is the address of [`intermediate_bytes`] of device
 /// memory, aligned to 16 bytes; unused where that is 0.
-pub fn launches(batch: &LaunchBatch, intermediate: u64, requested: PassStrategy, limits: DeviceLimits) -> Vec<Launch> {
+pub fn launches(batch: &BlurBatch, intermediate: u64, requested: PassStrategy, limits: DeviceLimits) -> Vec<Launch> {
     let launch = |kernel| match kernel {
-        Kernel::TensorDirect(..) => direct::launch(batch, limits),
+        Kernel::TensorDirect(..) => tensor_direct::launch(batch, limits),
         kernel => batch.launch(kernel, intermediate, limits),
     };
     kernels(batch, requested, limits).into_iter().map(launch).collect()
@@ -88,7 +88,7 @@ pub fn launches(batch: &LaunchBatch, intermediate: u64, requested: PassStrategy,
 
 /// The kernels for a batch, in the order of their launches: the fastest of the generic ones, or those of the strategy that is
 /// requested, if the device has the shared memory.
-pub fn kernels(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
+pub fn kernels(batch: &BlurBatch, requested: PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
     let mut generic = RULES.iter().filter(|rule| rule.strategy != PassStrategy::Specialised);
     let strategy = match requested {
         PassStrategy::Best => generic.find(|rule| rule.suits(batch, limits)).map_or(requested, |rule| rule.strategy),
@@ -98,7 +98,7 @@ pub fn kernels(batch: &LaunchBatch, requested: PassStrategy, limits: DeviceLimit
     match strategy {
         PassStrategy::Specialised => vec![Kernel::Specialised],
         PassStrategy::Fused => vec![Kernel::Fused(batch.family())],
-        PassStrategy::TensorCores => direct::kernel(batch).into_iter().collect(),
+        PassStrategy::TensorCores => tensor_direct::kernel(batch).into_iter().collect(),
         PassStrategy::Split | PassStrategy::Best => vec![Kernel::Rows(batch.family()), Kernel::Columns],
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         PlaneBlur { layout, source: memory, destination: memory, taps, rows, kernel_set }
     }
 
-    fn batch(plane: PlaneBlur<'_>) -> LaunchBatch<'_> {
+    fn batch(plane: PlaneBlur<'_>) -> BlurBatch<'_> {
         batches([plane]).remove(0)
     }
 

@@ -21,7 +21,7 @@ use crate::cuda::kernels::record::WORKSPACE_ALIGNMENT;
 use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
 use crate::cuda::transfer::{ThreadedCopy, plane_offsets};
-use crate::filter::byte_rect::{PackedRect, PackedRects};
+use crate::filter::byte_rect::{PackedRect, StagingLayout};
 use crate::filter::frame::{FrameMemory, ValidFrames};
 use crate::filter::plan::Plan;
 use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut, copy_rows};
@@ -284,7 +284,7 @@ impl HostCoverState {
 }
 
 /// Bytes in a row of every rectangle.
-fn row_bytes(packed: &PackedRects) -> Vec<usize> {
+fn row_bytes(packed: &StagingLayout) -> Vec<usize> {
     packed.rects.iter().map(|packed| packed.rect.bytes).collect()
 }
 
@@ -297,7 +297,7 @@ struct UploadBand {
 }
 
 /// Cuts packed rectangles into bands of about [`UPLOAD_BYTES`].
-fn bands(uploads: &PackedRects) -> Vec<UploadBand> {
+fn bands(uploads: &StagingLayout) -> Vec<UploadBand> {
     let no_rows = || vec![0..0; uploads.rects.len()];
     let mut bands = Vec::new();
     let mut band = UploadBand { rows: no_rows(), bytes: 0..0 };

@@ -12,7 +12,7 @@ mod recorded_frame;
 mod resident;
 mod steps;
 mod submitted;
-mod timed_frames;
+mod timing_sampler;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,7 +40,7 @@ use resident::{FrameStreams, ResidentState};
 use steps::{SharedPlanes, Steps, Streams, resident_planes, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
-use timed_frames::TimedFrames;
+use timing_sampler::TimingSampler;
 
 /// How a frame gets to the device, or from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub struct Pipeline {
     compute: Stream,
     wait: AdaptiveWait,
     /// Of those with an upload or a download.
-    timed_frames: TimedFrames,
+    timing: TimingSampler,
     /// The plan of the last such frame. Frames of another one take another time.
     timed_plan: Option<Arc<Plan>>,
     /// They copy to and from staging buffers.
@@ -131,7 +131,7 @@ impl Pipeline {
             copy_streams: shared.copy_streams()?,
             compute: Stream::new(shared.device().id())?,
             wait: AdaptiveWait::default(),
-            timed_frames: TimedFrames::default(),
+            timing: TimingSampler::default(),
             timed_plan: None,
             threads: process::threads(),
             idle: Vec::new(),
@@ -226,10 +226,10 @@ impl Pipeline {
         let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
         recorded.set_addresses(frame_planes, slot.reserve_workspace(need, &self.compute)?);
         if !self.timed_plan.as_ref().is_some_and(|last| Arc::ptr_eq(last, plan)) {
-            self.timed_frames = TimedFrames::default();
+            self.timing = TimingSampler::default();
             self.timed_plan = Some(Arc::clone(plan));
         }
-        slot.reserve_events(bands.len(), self.timed_frames.next_frame(), device)?;
+        slot.reserve_events(bands.len(), self.timing.next_frame(), device)?;
 
         let started = Instant::now();
         // One band of a single frame has nothing to overlap with, and waiting for another stream's event takes time.

@@ -7,8 +7,8 @@ use crate::cuda::driver::Stream;
 use crate::cuda::error::CudaError;
 use crate::cuda::jit::SpecialisationKey;
 use crate::cuda::kernels::record::Recording;
-use crate::cuda::kernels::relative::{self, FramePlanes, Origins};
-use crate::cuda::select::{KernelSelector, SelectedCommands};
+use crate::cuda::kernels::relative::{self, BaseAddresses, FramePlanes};
+use crate::cuda::select::{KernelSelector, ResolvedCommands};
 use crate::cuda::transfer::bands::{self, Band, Order};
 use crate::filter::plan::Plan;
 use crate::log::Level;
@@ -16,7 +16,7 @@ use crate::process;
 
 /// What the commands depend on, but for addresses, which are set for every frame. Everything else that they depend on is an
 /// engine's for good: the device, the prebuilt kernels, and how it chooses among them.
-struct Basis {
+struct RecordingKey {
     /// The operations with their layouts and taps.
     plan: Arc<Plan>,
     /// Of the source's planes, then of the destination's.
@@ -27,16 +27,16 @@ struct Basis {
 
 /// The commands for a frame.
 pub struct RecordedFrame {
-    basis: Basis,
+    key: RecordingKey,
     /// The specialised kernels that would be the fastest.
     keys: Vec<SpecialisationKey>,
     workspace_bytes: usize,
     bands: Arc<[Band]>,
     /// The commands of every band.
-    commands: Vec<SelectedCommands>,
+    commands: Vec<ResolvedCommands>,
     /// The relative addresses that the commands were recorded with, in the order of the commands.
     relative: Vec<u64>,
-    origins: Origins,
+    origins: BaseAddresses,
 }
 
 fn pitches(planes: FramePlanes) -> impl Iterator<Item = usize> {
@@ -56,16 +56,16 @@ impl RecordedFrame {
     ) -> Result<&'a mut Self, CudaError> {
         // Read before kernels are selected: one that gets ready meanwhile is selected for the next frame.
         let jit_generation = selector.jit_generation();
-        let serves = |basis: &Basis| {
-            Arc::ptr_eq(&basis.plan, plan)
-                && pitches(planes).eq(basis.pitches.iter().copied())
-                && basis.jit_generation == jit_generation
+        let serves = |key: &RecordingKey| {
+            Arc::ptr_eq(&key.plan, plan)
+                && pitches(planes).eq(key.pitches.iter().copied())
+                && key.jit_generation == jit_generation
         };
         let recorded = match slot.take() {
-            Some(recorded) if serves(&recorded.basis) => recorded,
+            Some(recorded) if serves(&recorded.key) => recorded,
             _ => {
                 let (plan, pitches) = (Arc::clone(plan), pitches(planes).collect());
-                Self::new(Basis { plan, pitches, jit_generation }, selector, planes, bands)?
+                Self::new(RecordingKey { plan, pitches, jit_generation }, selector, planes, bands)?
             }
         };
         selector.request(&recorded.keys);
@@ -73,31 +73,31 @@ impl RecordedFrame {
     }
 
     fn new(
-        basis: Basis,
+        key: RecordingKey,
         selector: &KernelSelector,
         planes: FramePlanes,
         requested_bands: Option<usize>,
     ) -> Result<Self, CudaError> {
         let (planes, workspace) = (relative::planes(planes), relative::WORKSPACE);
-        let recording = [Recording::new(&basis.plan, &planes, workspace, selector.kernel_set(), None)];
+        let recording = [Recording::new(&key.plan, &planes, workspace, selector.kernel_set(), None)];
         selector.load_for(&recording)?;
         let keys = selector.keys(&recording);
         let [recording] = recording;
         let workspace_bytes = selector.workspace_bytes(&recording);
         let order = if keys.is_empty() { Order::Sequential } else { Order::Interleaved };
-        let bands = bands::bands(&basis.plan, requested_bands, order);
+        let bands = bands::bands(&key.plan, requested_bands, order);
         let mut commands = match &bands[..] {
             [_] => vec![selector.select_commands(&recording, workspace)?],
             bands => {
                 let select = |band: &Band| {
                     let rows = Some(&band.process[..]);
-                    let recording = Recording::new(&basis.plan, &planes, workspace, selector.kernel_set(), rows);
+                    let recording = Recording::new(&key.plan, &planes, workspace, selector.kernel_set(), rows);
                     selector.select_commands(&recording, workspace)
                 };
                 bands.iter().map(select).collect::<Result<_, _>>()?
             }
         };
-        let kernels: Vec<_> = commands.first().into_iter().flat_map(SelectedCommands::kernels).collect();
+        let kernels: Vec<_> = commands.first().into_iter().flat_map(ResolvedCommands::kernels).collect();
         process::log(
             Level::Debug,
             &format!("bands: {}, bytes of workspace: {workspace_bytes}, kernels of a band: {kernels:?}", bands.len()),
@@ -106,8 +106,8 @@ impl RecordedFrame {
         for commands in &mut commands {
             commands.for_each_address(&mut |address| relative.push(*address));
         }
-        let (bands, origins) = (bands.into(), Origins::default());
-        Ok(Self { keys, workspace_bytes, bands, commands, relative, origins, basis })
+        let (bands, origins) = (bands.into(), BaseAddresses::default());
+        Ok(Self { keys, workspace_bytes, bands, commands, relative, origins, key })
     }
 
     /// Device memory that a frame needs as workspace, in bytes.

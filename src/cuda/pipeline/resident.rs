@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::steps::{resident_stream, wait_for_stream};
-use super::timed_frames::TimedFrames;
+use super::timing_sampler::TimingSampler;
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::ValidFrames;
@@ -151,7 +151,7 @@ struct TimerPool {
     timers: Vec<Timer>,
     /// The timer of the next frame that is timed.
     next: usize,
-    frames: TimedFrames,
+    frames: TimingSampler,
     /// Whether the frame at hand is timed.
     is_timing: bool,
 }
@@ -167,7 +167,7 @@ impl TimerPool {
     fn new(device: u32) -> Result<Self, CudaError> {
         let timer = |_| Ok(Timer { begin: Event::new(device)?, end: Event::new(device)?, is_running: false });
         let timers = (0..TIMERS).map(timer).collect::<Result<_, CudaError>>()?;
-        Ok(Self { timers, next: 0, frames: TimedFrames::default(), is_timing: false })
+        Ok(Self { timers, next: 0, frames: TimingSampler::default(), is_timing: false })
     }
 
     /// Decides whether the next frame is timed, and returns the time of an earlier one if it is known.

@@ -45,7 +45,7 @@ pub enum RegionSources {
 /// The type of `cover`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurCover")]
-pub enum Cover {
+pub enum CoverKind {
     /// The Gaussian.
     #[default]
     #[enum_value(name = "The Gaussian blur: a look, not anonymity", nick = "blur")]
@@ -147,7 +147,7 @@ pub struct RegionSettings {
     /// By how much detections grow on each side, as a share of their side.
     pub expand: f64,
     /// What hides.
-    pub cover: Cover,
+    pub cover: CoverKind,
     /// The standard deviation as a share of a region's shorter side.
     pub strength: f64,
     /// The cells of a mosaic along a region's shorter side.
@@ -175,7 +175,7 @@ impl Default for RegionSettings {
             labels: Labels::default(),
             min_confidence: 0.0,
             expand: DEFAULT_EXPAND,
-            cover: Cover::default(),
+            cover: CoverKind::default(),
             strength: DEFAULT_STRENGTH,
             cells: DEFAULT_CELLS,
             fill_color: DEFAULT_FILL_COLOR,
@@ -390,7 +390,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .controllable()
             .mutable_playing()
             .build(),
-        glib::ParamSpecEnum::builder::<Cover>("cover")
+        glib::ParamSpecEnum::builder::<CoverKind>("cover")
             .nick("Cover")
             .blurb("What hides the regions. A blur is a look; to hide something, use mosaic with few cells or fill")
             .mutable_playing()

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::abi::*;
-use crate::cuda::driver::Grid;
+use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
@@ -36,7 +36,7 @@ pub struct PlaneStep<'a> {
     /// The level's factor along both axes.
     pub factor: Factor,
     /// The planes; which of them are used depends on the step.
-    pub planes: StepPlanes,
+    pub planes: TensorAddresses,
     /// The taps of a blur.
     pub taps: Option<&'a PlaneTaps>,
     /// The rows of the output to write, at least one.
@@ -46,7 +46,7 @@ pub struct PlaneStep<'a> {
 /// Addresses of the planes of a step, see `TensorPlane` in kernels/abi.h; 0 where the step does not use them.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(missing_docs, reason = "kernels/abi.h documents them")]
-pub struct StepPlanes {
+pub struct TensorAddresses {
     pub src: u64,
     pub src_pitch: u64,
     pub dst: u64,
@@ -296,7 +296,7 @@ impl<'a> TensorBatch<'a> {
         let all_work: u64 = self.planes.iter().map(PlaneStep::work).sum();
         let (mut blocks, mut shared_bytes) = (0, 0);
         for (to, plane) in args.planes.iter_mut().zip(&self.planes) {
-            let StepPlanes { src, src_pitch, dst, dst_pitch, decimated, blurred } = plane.planes;
+            let TensorAddresses { src, src_pitch, dst, dst_pitch, decimated, blurred } = plane.planes;
             let segment = units * plane.row_unit();
             let own = match plane.step {
                 Step::Interpolate => {
@@ -328,7 +328,11 @@ impl<'a> TensorBatch<'a> {
             blocks += own;
             shared_bytes = shared_bytes.max(plane.shared_bytes());
         }
-        Launch { kernel, grid: Grid { blocks, threads: kernel.threads(), shared_bytes }, args: Args::Tensor(args) }
+        Launch {
+            kernel,
+            grid: LaunchConfig { blocks, threads: kernel.threads(), shared_bytes },
+            args: Args::Tensor(args),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::nvrtc::Target;
 use crate::cuda::kernels::abi::{FILTER_SLOTS, PixelFamily};
-use crate::cuda::kernels::batch::{FilterSlot, LaunchBatch};
+use crate::cuda::kernels::batch::{BlurBatch, FilterSlot};
 
 /// A filter slot, as far as a kernel depends on it: the number of channels, and the radii along rows, along columns and along
 /// rows of the chroma of packed 4:2:2.
@@ -20,7 +20,7 @@ pub struct SpecialisationKey {
 
 impl SpecialisationKey {
     /// The key for a batch.
-    pub fn of(batch: &LaunchBatch) -> Self {
+    pub fn of(batch: &BlurBatch) -> Self {
         let key = |(channels, taps): &FilterSlot| {
             (*channels, taps.rows.radius(), taps.columns.radius(), taps.chroma_rows.radius())
         };

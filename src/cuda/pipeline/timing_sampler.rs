@@ -9,11 +9,11 @@ const PERIOD: u32 = 8;
 
 /// Counts frames, and decides which are timed.
 #[derive(Debug, Default)]
-pub struct TimedFrames {
+pub struct TimingSampler {
     frames: u32,
 }
 
-impl TimedFrames {
+impl TimingSampler {
     /// Whether the next frame is timed.
     pub fn next_frame(&mut self) -> bool {
         let is_timed = self.frames < FIRST || self.frames.is_multiple_of(PERIOD);

@@ -3,10 +3,10 @@
 //! registers.
 
 use super::abi::*;
-use super::batch::{LaunchBatch, PlaneBlur};
+use super::batch::{BlurBatch, PlaneBlur};
 use super::geometry::{largest_radius, yuv422_bits};
-use super::tensor::packed_taps;
-use crate::cuda::driver::Grid;
+use super::tensor_wide::packed_taps;
+use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 
@@ -36,7 +36,7 @@ const MOST_UNITS: u32 = 17;
 const START_ROWS: u32 = 80;
 
 /// The geometry for all planes of a batch, if there are kernels for it.
-fn geometry(batch: &LaunchBatch) -> Option<&'static Geometry> {
+fn geometry(batch: &BlurBatch) -> Option<&'static Geometry> {
     if !batch.planes().iter().all(PlaneBlur::suits_tensor_cores) {
         return None;
     }
@@ -45,7 +45,7 @@ fn geometry(batch: &LaunchBatch) -> Option<&'static Geometry> {
 }
 
 /// The kernel for a batch, if there is one for all its planes.
-pub fn kernel(batch: &LaunchBatch) -> Option<Kernel> {
+pub fn kernel(batch: &BlurBatch) -> Option<Kernel> {
     geometry(batch).map(|geometry| Kernel::TensorDirect(batch.family(), geometry.radius))
 }
 
@@ -75,7 +75,7 @@ impl Geometry {
     /// as long as alone, and blocks that do not fit wait for a whole turn. Segments at the lower edge are shorter, so one
     /// fiftieth more blocks than fit do. On an H200 this is within 1.4 % of the fastest number of rows on average, and within
     /// 16 %, for three radii of ten formats at 4K, 1080p and 720p.
-    fn units(&self, batch: &LaunchBatch, limits: DeviceLimits) -> u32 {
+    fn units(&self, batch: &BlurBatch, limits: DeviceLimits) -> u32 {
         let family = PixelFamily::DIRECT.iter().position(|family| *family == batch.family());
         let resident = self.resident[family.expect("a batch with a kernel is of such a family")];
         let cost = |units: &u32| {
@@ -130,7 +130,7 @@ fn blocks(layout: &PlaneLayout, rows: u32, segment: u32) -> u32 {
 }
 
 /// The launch for a batch that has a [`kernel`].
-pub fn launch(batch: &LaunchBatch, limits: DeviceLimits) -> Launch {
+pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
     let geometry = geometry(batch).expect("the caller launches only kernels that the batch has");
     let kernel = Kernel::TensorDirect(batch.family(), geometry.radius);
     let segment = UNIT * geometry.units(batch, limits);
@@ -171,6 +171,7 @@ pub fn launch(batch: &LaunchBatch, limits: DeviceLimits) -> Launch {
         first_block += blocks;
     }
     let warp_bytes = batch.planes().iter().map(|plane| geometry.warp_bytes(&plane.layout)).max().unwrap_or(0);
-    let grid = Grid { blocks: first_block, threads: kernel.threads(), shared_bytes: TENSOR_DIRECT_WARPS * warp_bytes };
+    let grid =
+        LaunchConfig { blocks: first_block, threads: kernel.threads(), shared_bytes: TENSOR_DIRECT_WARPS * warp_bytes };
     Launch { kernel, grid, args: Args::Tensor(args) }
 }

@@ -35,7 +35,7 @@ pub struct RegionStats {
 /// Copies of the values behind the read-only properties, and of the latency. The streaming thread updates them after
 /// every frame.
 #[derive(Clone, Copy, Default)]
-pub struct Snapshot {
+pub struct PublishedState {
     /// `active-backend`.
     pub active: Backend,
     /// The engine's part of `stats`.
@@ -48,7 +48,7 @@ pub struct Snapshot {
     pub latency: gst::ClockTime,
 }
 
-impl Snapshot {
+impl PublishedState {
     /// The value of `stats`.
     pub fn to_structure(self) -> gst::Structure {
         let Self { stats, frames_passthrough, regions, .. } = self;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The state of a started element: its engine, the negotiated format and the frames in flight.
+//! The session of a started element: its engine, the negotiated format and the frames in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::video_frame::VideoFramePair;
 use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
 use crate::filter::plan::Options;
 
-/// The state that exists from start to stop. Only the thread that took it from [`StreamState`] works with it.
-pub struct Stream {
+/// The state that exists from start to stop. Only the thread that took it from [`SessionState`] works with it.
+pub struct Session {
     /// The oldest first.
     in_flight: VecDeque<InFlightFrame<VideoFramePair>>,
     pub engine: Engine,
@@ -56,8 +56,8 @@ pub struct Stream {
     pub cuda_stream: Option<CudaStream>,
 }
 
-impl Stream {
-    /// A stream without caps or frames.
+impl Session {
+    /// A session without caps or frames.
     pub fn new(engine: Engine, settings: &Settings, options: Options, cuda_stream: Option<CudaStream>) -> Self {
         Self {
             in_flight: VecDeque::new(),
@@ -163,26 +163,26 @@ impl Stream {
     }
 }
 
-/// Whether the element is started, and whether a thread works with its stream.
+/// Whether the element is started, and whether a thread works with its session.
 #[derive(Default)]
-pub enum StreamState {
+pub enum SessionState {
     /// From stop to start.
     #[default]
     Stopped,
-    /// Started, and no thread works with the stream.
-    Idle(Box<Stream>),
-    /// Started, and one thread works with the stream. It took the stream out, because it calls GStreamer, and no lock
+    /// Started, and no thread works with the session.
+    Idle(Box<Session>),
+    /// Started, and one thread works with the session. It took the session out, because it calls GStreamer, and no lock
     /// may be held then. Everybody else does nothing meanwhile: GStreamer's stream lock keeps other threads out, so
     /// that only a call made by that same thread, for example from a sync handler of the bus, can find this state.
     /// Frames are pushed in order by the outer call.
     Busy,
 }
 
-impl StreamState {
-    /// Takes the stream to work with it; [`StreamState::put_back`] ends that. `None` while stopped or busy.
-    pub fn take(&mut self) -> Option<Box<Stream>> {
+impl SessionState {
+    /// Takes the session to work with it; [`SessionState::put_back`] ends that. `None` while stopped or busy.
+    pub fn take(&mut self) -> Option<Box<Session>> {
         match std::mem::replace(self, Self::Busy) {
-            Self::Idle(stream) => Some(stream),
+            Self::Idle(session) => Some(session),
             other => {
                 *self = other;
                 None
@@ -190,24 +190,24 @@ impl StreamState {
         }
     }
 
-    /// Puts back the stream that [`StreamState::take`] returned.
-    pub fn put_back(&mut self, stream: Box<Stream>) {
-        *self = Self::Idle(stream);
+    /// Puts back the session that [`SessionState::take`] returned.
+    pub fn put_back(&mut self, session: Box<Session>) {
+        *self = Self::Idle(session);
     }
 
-    /// The stream, unless the element is stopped or busy.
-    pub fn idle(&mut self) -> Option<&mut Stream> {
+    /// The session, unless the element is stopped or busy.
+    pub fn idle(&mut self) -> Option<&mut Session> {
         match self {
-            Self::Idle(stream) => Some(stream),
+            Self::Idle(session) => Some(session),
             Self::Stopped | Self::Busy => None,
         }
     }
 
     /// Stops. Returns the stream if it was idle; GStreamer calls `stop` only after the streaming thread has left the
     /// element, so that it is not busy then.
-    pub fn stop(&mut self) -> Option<Box<Stream>> {
+    pub fn stop(&mut self) -> Option<Box<Session>> {
         match std::mem::replace(self, Self::Stopped) {
-            Self::Idle(stream) => Some(stream),
+            Self::Idle(session) => Some(session),
             Self::Stopped | Self::Busy => None,
         }
     }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The prebuilt kernels in a context. A part is loaded when a kernel of it is first asked for.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use once_cell::sync::OnceCell;
+
+use super::abi::{Kernel, KernelSet};
+use super::images::{ImageSet, Part};
+use crate::cuda::driver::device::Device;
+use crate::cuda::driver::{Function, Module};
+use crate::cuda::error::CudaError;
+use crate::log::Level;
+use crate::process::log;
+
+/// The images that a device can load its kernels from. All give the same bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Image {
+    /// Machine code for the device's architecture if there is any, else the portable PTX.
+    #[default]
+    Best,
+    /// The portable PTX, which the driver compiles when it is loaded.
+    Portable,
+}
+
+impl Image {
+    /// The number of variants.
+    pub const COUNT: usize = 2;
+}
+
+/// The part that tells whether a device loads the images: a small one.
+const PROBE: Part = Part::Alpha;
+
+/// The prebuilt kernels, loaded into one context part by part.
+pub struct PrebuiltKernels {
+    images: ImageSet,
+    device: Arc<Device>,
+    parts: [OnceCell<LoadedPart>; Part::ALL.len()],
+}
+
+/// The kernels of a part.
+struct LoadedPart {
+    functions: Vec<(Kernel, Function)>,
+    /// Keeps the functions loaded.
+    _module: Module,
+}
+
+impl PrebuiltKernels {
+    /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: their
+    /// [`KernelSet`] decides how a frame is recorded.
+    pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
+        let best = match image {
+            Image::Best => ImageSet::best_for(device.capability()),
+            Image::Portable => ImageSet::portable(),
+        };
+        if best.is_portable() {
+            return Self::probe(best, device);
+        }
+        // A driver need not load machine code of a later toolkit; it does load the PTX.
+        Self::probe(best, device).or_else(|error| {
+            let line = format!("{} cannot be used ({error}); using the portable kernels", best.name());
+            log(Level::Warning, &line);
+            Self::probe(ImageSet::portable(), device)
+        })
+    }
+
+    fn probe(images: ImageSet, device: &Arc<Device>) -> Result<Self, CudaError> {
+        let kernels = Self { images, device: Arc::clone(device), parts: Default::default() };
+        kernels.part(PROBE)?;
+        Ok(kernels)
+    }
+
+    /// Whether the images are PTX.
+    pub fn is_portable(&self) -> bool {
+        self.images.is_portable()
+    }
+
+    /// `general-` and the architecture that the images were built for, or `ptx`.
+    pub fn name(&self) -> &'static str {
+        self.images.name()
+    }
+
+    /// Which kernels the images have.
+    pub fn kernel_set(&self) -> KernelSet {
+        self.images.kernel_set()
+    }
+
+    /// Whether launches may overlap: whether the kernels wait for those ahead of them where they have to.
+    pub fn can_overlap(&self) -> bool {
+        self.images.can_overlap()
+    }
+
+    /// Loads the part of a kernel, unless it is loaded. Waits for another thread that is loading it.
+    pub fn load(&self, kernel: Kernel) -> Result<(), CudaError> {
+        self.function(kernel).map(drop)
+    }
+
+    /// A kernel. Loads its part, unless it is loaded.
+    pub fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
+        let lacks = || CudaError::NoKernel { image: self.name(), kernel: kernel.entry_point() };
+        let functions = &self.part(kernel.part().ok_or_else(lacks)?)?.functions;
+        functions.iter().find(|(loaded, _)| *loaded == kernel).map(|(_, function)| *function).ok_or_else(lacks)
+    }
+
+    /// Loads everything.
+    pub fn load_all(&self) -> Result<(), CudaError> {
+        Kernel::prebuilt(self.kernel_set()).into_iter().try_for_each(|kernel| self.load(kernel))
+    }
+
+    fn part(&self, part: Part) -> Result<&LoadedPart, CudaError> {
+        self.parts[part as usize].get_or_try_init(|| self.load_part(part))
+    }
+
+    fn load_part(&self, part: Part) -> Result<LoadedPart, CudaError> {
+        let started = Instant::now();
+        let lacks = || CudaError::NoKernel { image: self.name(), kernel: part.name().to_owned() };
+        let image = self.images.unpack(part).ok_or_else(lacks)?;
+        let unpacked = started.elapsed();
+        // SAFETY: an embedded image is a complete CUBIN or PTX without a NUL, and it was unpacked to its whole length.
+        let module = unsafe { Module::load(image, &self.device) }?;
+        let functions = self.images.kernels(part).map(|kernel| Ok((kernel, module.function(&kernel.entry_point())?)));
+        let functions = functions.collect::<Result<_, CudaError>>()?;
+        let (name, images, took) = (part.name(), self.name(), started.elapsed());
+        let line = format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it");
+        log(Level::Debug, &line);
+        Ok(LoadedPart { functions, _module: module })
+    }
+}
