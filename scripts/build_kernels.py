@@ -235,7 +235,7 @@ def assemble(ptx, arch, problems):
 
 def join(images):
     """The content of a file: for each image its compute capability (major * 10 + minor) and its length, both as 32-bit
-    little-endian numbers; two zeros; then the images. src/cuda/kernels/parts.rs reads it."""
+    little-endian numbers; two zeros; then the images. src/cuda/kernels/images.rs reads it."""
     index = [number for arch, image in images for number in (int(arch[3:]), len(image))]
     return struct.pack(f"<{len(index) + 2}I", *index, 0, 0) + b"".join(image for _, image in images)
 
