@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::process::Command;
 use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
 
 use common::Noise;
 use common::pictures::{Picture, kinds, pitch, resized};
@@ -60,7 +63,6 @@ fn picture(noise: &mut Noise, kinds: &[Vec<PlaneLayout>]) -> (Picture, Vec<Rect>
     (picture, rects)
 }
 
-#[test]
 fn nothing_but_reads_is_read() {
     let mut noise = Noise(3);
     let kinds = kinds();
@@ -102,7 +104,6 @@ fn nothing_but_reads_is_read() {
 }
 
 /// Rectangles that are wanted apart, overlapping or in another order are computed differently.
-#[test]
 fn any_division_gives_the_same_bytes() {
     let mut noise = Noise(5);
     let kinds = kinds();
@@ -126,4 +127,30 @@ fn any_division_gives_the_same_bytes() {
         let [one, other] = [one, other].map(|blur| covered(&mut cpu, &plan, &blur, &picture, &picture));
         assert!(one.bytes == other.bytes, "{rects:?} of {:?}", picture.planes);
     }
+}
+
+/// Planes have memory only for the rows that are accessed: runs a test in a child process under valgrind, which fails on any
+/// access beyond it.
+fn under_valgrind() -> Result<(), Failed> {
+    let output = Command::new("valgrind")
+        .args(["--error-exitcode=9", "--undef-value-errors=no", "--quiet"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "nothing_but_reads_is_read"])
+        .output()
+        .unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    if output.status.success() && text.contains("1 passed") { Ok(()) } else { Err(text.into()) }
+}
+
+fn main() {
+    let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
+    let tests: [(&str, fn()); 2] = [
+        ("nothing_but_reads_is_read", nothing_but_reads_is_read),
+        ("any_division_gives_the_same_bytes", any_division_gives_the_same_bytes),
+    ];
+    let mut trials: Vec<Trial> =
+        tests.into_iter().map(|(name, test)| Trial::test(name, move || (test(), Ok(())).1)).collect();
+    let valgrind = Trial::test("nothing_but_reads_is_read_under_valgrind", under_valgrind);
+    trials.push(valgrind.with_ignored_flag(!has_valgrind));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

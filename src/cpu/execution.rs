@@ -33,8 +33,8 @@ fn cost(operation: &Operation, rect: Rect) -> u64 {
     (rect.area() + read) * u64::from(rect.width().next_multiple_of(VECTORS)) / u64::from(rect.width()) + RECT
 }
 
-/// Interpolations compute all phases of small samples, and write up to 64 samples at a time; decimations compute two rows at a
-/// time. Packed 4:2:2 has pairs of pixels.
+/// Interpolations compute all phases of small samples, and write up to 64 samples at a time; decimations compute two rows and blurs
+/// [`BLOCK_ROWS`] at a time. Packed 4:2:2 has pairs of pixels.
 fn round(operation: &Operation, rect: Rect) -> Rect {
     let is_packed = |view: &View| matches!(view.field.layout.sample_layout, SampleLayout::Yuv422 { .. });
     let pixels = if is_packed(&operation.output()) { 2 } else { 1 };
@@ -46,6 +46,7 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
             [across, down, BLOCK.div_ceil(operation.output().field.layout.channels.into()).next_multiple_of(across)]
         }
         Operation::Decimate(_) => [1, 2, 1],
+        Operation::Blur { .. } => [pixels, BLOCK_ROWS as u32, pixels],
         _ => [pixels, 1, pixels],
     };
     let layout = operation.output().field.layout;
@@ -63,19 +64,19 @@ pub struct Execution<'a> {
     pub destinations: &'a [HostPlaneMut],
 }
 
-/// The bytes of a plane's rows, and which rows of it are computed.
+/// The bytes of a plane's rows, and which rows of it are accessed.
 pub type Extent = (usize, Range<usize>);
 
-/// What is computed of a plane: the rows between the first and the last one.
+/// What is accessed of a plane: the rows between the first and the last one. Rounded and joined rectangles read more than what
+/// was computed for them.
 pub fn extent(plan: &Plan, parts: &Parts, buffer: Buffer, layout: &PlaneLayout) -> Extent {
-    let of_operation = |(operation, rects): (&Operation, &Vec<Rect>)| {
-        let field = operation.output().field;
-        let rows = rects.iter().map(|rect| (rect.y(), rect.bottom())).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let rects = plan.operations().iter().zip(parts).flat_map(|(operation, rects)| {
+        rects.iter().flat_map(|rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]))
+    });
+    let rows = rects.filter(|(view, _)| view.buffer == buffer).map(|(View { field, .. }, rect)| {
         let row = |y: u32| field.first_row + y as usize * field.step;
-        Some(row(rows.0)..row(rows.1 - 1) + 1)
-    };
-    let operations = plan.operations().iter().zip(parts);
-    let rows = operations.filter(|(operation, _)| operation.output().buffer == buffer).filter_map(of_operation);
+        row(rect.y())..row(rect.bottom() - 1) + 1
+    });
     let rows = rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
     (layout.row_bytes(), rows.unwrap_or_default())
 }

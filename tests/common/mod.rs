@@ -30,15 +30,6 @@ pub fn promised(depth: u32, sigma: f64) -> f64 {
     if sigma < WIDE_SIGMA { direct } else { wide }
 }
 
-/// Waits for what another thread does, up to a time that is only reached if a test fails.
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = std::time::Instant::now();
-    while !done() {
-        assert!(started.elapsed().as_secs() < 20, "waited 20 s for {what}");
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-}
-
 /// A repeatable pseudo-random sequence: splitmix64, seeded by its field.
 pub struct Noise(pub u64);
 

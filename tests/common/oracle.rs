@@ -276,7 +276,7 @@ impl Image {
         Self { width: other.width, height: other.height, channels: 1, depth: 16, samples }
     }
 
-    /// The premultiplied blur of docs/ARCHITECTURE.md: colour multiplied by alpha, blurred, and divided by the blurred
+    /// The premultiplied blur of docs/ARITHMETIC.md: colour multiplied by alpha, blurred, and divided by the blurred
     /// alpha. With `is_alpha` the blurred alpha itself.
     pub fn weighted(&self, alpha: &Self, is_alpha: bool, axes: &[Axis; 2]) -> Self {
         let depth = self.depth;

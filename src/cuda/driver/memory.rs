@@ -230,25 +230,8 @@ impl Drop for RegisteredMemory {
 }
 
 /// Whether all of these bytes lie in one pinned allocation or registration. The driver refuses a copy that spans two, and
-/// between two there may be pageable memory. A context is current.
+/// between two there may be pageable memory. A query that fails says no, so that the memory is staged. A context is current.
 pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
-    let Some(range) = known_range(address) else { return false };
-    let offset = (address as usize).wrapping_sub(range.start);
-    let is_inside = bytes > 0 && offset < range.bytes && bytes <= range.bytes - offset;
-    range.is_host && is_inside && !process::stale_registrations().contains(&range.start)
-}
-
-/// An allocation or registration that the driver knows.
-struct KnownRange {
-    /// Whether it is pinned host memory.
-    is_host: bool,
-    start: usize,
-    bytes: usize,
-}
-
-/// The allocation or registration that an address lies in; `None` if the driver knows none. A query that fails counts as known,
-/// so that the memory is staged. A context is current.
-fn known_range(address: *const u8) -> Option<KnownRange> {
     use sys::CUpointer_attribute as Attribute;
     let (mut kind, mut start, mut size) = (0_u32, 0_usize, 0_usize);
     let mut attributes = [
@@ -263,7 +246,8 @@ fn known_range(address: *const u8) -> Option<KnownRange> {
     // SAFETY: each value points to a variable of its attribute's type; the driver looks the address up without reading it.
     let status =
         unsafe { sys::cuPointerGetAttributes(count, attributes.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
-    let is_known = status.result().is_err() || kind != 0;
     let is_host = status.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32;
-    is_known.then_some(KnownRange { is_host, start, bytes: size })
+    let offset = (address as usize).wrapping_sub(start);
+    let is_inside = bytes > 0 && offset < size && bytes <= size - offset;
+    is_host && is_inside && !process::stale_registrations().contains(&start)
 }
