@@ -13,8 +13,8 @@
 
 use std::ops::Range;
 
-use super::crop::{FieldRect, PictureGeometry};
 use super::frame::{Field, Frame, FrameError, FrameMut, Plane, PlaneLayout, Side, as_source, check_host};
+use super::picture::{FieldRect, PictureGeometry};
 use super::regions::{Area, Rect};
 use super::samples::{Channel, channels, covered_fields};
 
@@ -62,26 +62,9 @@ impl MosaicRegion {
     fn cell(&self, axis: usize, sample: u32) -> i32 {
         (sample as i32 - self.corner[axis]).div_euclid(self.side as i32)
     }
-
-    /// The samples of a line of `count` that belong to the same cell as the one at `index`, in order of their index. Each
-    /// stands for luma samples from `luma(index)` on.
-    fn line_of_cell(&self, axis: usize, index: u32, count: u32, luma: impl Fn(u32) -> u32) -> Range<u32> {
-        let cell = self.cell(axis, luma(index));
-        // Cells are as many as samples at most, so that a search by halves takes few steps.
-        let first_not = |mut low: u32, mut high: u32, is_before: &dyn Fn(u32) -> bool| {
-            while low < high {
-                let middle = low.midpoint(high);
-                if is_before(middle) { low = middle + 1 } else { high = middle }
-            }
-            low
-        };
-        let start = first_not(0, index, &|i| self.cell(axis, luma(i)) < cell);
-        start..first_not(index, count, &|i| self.cell(axis, luma(i)) <= cell)
-    }
 }
 
-/// The cells of a region in one field of a plane, for the channels whose samples stand for the same luma samples: what a
-/// device needs to do the same as [`Mosaic`].
+/// The cells of a region in one field of a plane, for the channels whose samples stand for the same luma samples.
 #[derive(Debug, Clone)]
 pub struct CellGrid {
     /// The plane.
@@ -150,6 +133,42 @@ impl CellGrid {
         }
     }
 
+    /// The samples of a cell along an axis, of those that the picture has; there may be none.
+    fn samples(&self, axis: usize, cell: u32) -> Range<u32> {
+        let first_luma = [0, self.field.first_row as i64][axis];
+        let start = i64::from(self.origin[axis]) + i64::from(cell) * i64::from(self.side) - first_luma;
+        // The first sample that stands for this luma sample or one behind it.
+        let sample =
+            |luma: i64| (luma.max(0) as u64).div_ceil(1 << self.unit_log2[axis]).min(self.count[axis].into()) as u32;
+        sample(start)..sample(start + i64::from(self.side))
+    }
+
+    /// What is written of a cell along an axis. Luma beyond an odd width has the colour of the last pixel's cell.
+    fn written(&self, axis: usize, samples: &Range<u32>) -> Range<u32> {
+        let Range { start, end } = self.covered[axis];
+        samples.start.max(start)..if samples.end == self.count[axis] { end } else { samples.end.min(end) }
+    }
+
+    /// The samples of each cell that has any: columns and rows.
+    fn cells(&self) -> impl Iterator<Item = [Range<u32>; 2]> {
+        let rows = (0..self.cells[1]).map(|cell| self.samples(1, cell)).filter(|rows| !rows.is_empty());
+        rows.flat_map(|rows| {
+            let columns = (0..self.cells[0]).map(|cell| self.samples(0, cell)).filter(|columns| !columns.is_empty());
+            columns.map(move |columns| [columns, rows.clone()])
+        })
+    }
+
+    /// The mean of a channel in a cell, rounded half up.
+    fn mean(&self, plane: &Plane<&[u8]>, channel: Channel, [columns, rows]: &[Range<u32>; 2]) -> u16 {
+        let count = columns.len() as u64 * rows.len() as u64;
+        let mut sum = 0;
+        for y in rows.clone() {
+            let row = &plane.data[(self.field.first_row + y as usize * self.field.step) * plane.pitch..];
+            sum += columns.clone().map(|x| u64::from(channel.load(&plane.layout, row, x))).sum::<u64>();
+        }
+        ((2 * sum + count) / (2 * count)) as u16
+    }
+
     /// Whether both write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
     pub fn overlaps(&self, other: &Self) -> bool {
         let shares = |axis: usize| {
@@ -171,22 +190,10 @@ fn in_order(regions: &[MosaicRegion]) -> Vec<MosaicRegion> {
     regions
 }
 
-/// The part of a channel in a field of a plane that one cell colours.
-struct CellFill {
-    plane: usize,
-    channel: Channel,
-    /// Samples of the channel.
-    columns: Range<u32>,
-    /// Rows of the plane, as their first and number, `step` apart.
-    first_row: usize,
-    rows: u32,
-    step: usize,
-    value: u16,
-}
-
-/// The cells of a frame, computed before anything is written, so that the frame itself may be written to.
+/// The cells of a frame and their colours, computed before anything is written, so that the frame itself may be written to.
 pub struct Mosaic {
-    patches: Vec<CellFill>,
+    /// Each with the values of its cells, channel by channel.
+    grids: Vec<(CellGrid, Vec<u16>)>,
 }
 
 impl Mosaic {
@@ -198,18 +205,14 @@ impl Mosaic {
     pub fn new(source: &Frame, regions: &[MosaicRegion]) -> Result<Self, FrameError> {
         check_host(source, Side::Input)?;
         let layouts: Vec<PlaneLayout> = source.iter().map(|plane| plane.layout).collect();
-        let picture = PictureGeometry::new(&layouts);
-        let mut patches = Vec::new();
-        for region in &in_order(regions) {
-            for (plane, covered) in covered_fields(&picture, region.rect) {
-                for channel in channels(&layouts[plane]) {
-                    let grid =
-                        FieldCells { region, covered, channel, shift: picture.shift(plane), plane: &source[plane] };
-                    grid.patches(plane, &mut patches);
-                }
-            }
-        }
-        Ok(Self { patches })
+        let values = |grid: &CellGrid| {
+            let plane = &source[grid.plane];
+            grid.cells()
+                .flat_map(|cell| grid.channels.iter().map(move |channel| grid.mean(plane, *channel, &cell)))
+                .collect()
+        };
+        let grids = CellGrid::all(&layouts, regions).into_iter();
+        Ok(Self { grids: grids.map(|grid| (grid.clone(), values(&grid))).collect() })
     }
 
     /// Writes the cells into the frame that they are of, or into one of the same layouts that holds its rows. All other
@@ -219,11 +222,16 @@ impl Mosaic {
     /// If the frame does not hold its rows. Nothing is written then.
     pub fn write(&self, frame: &mut FrameMut) -> Result<(), FrameError> {
         check_host(frame, Side::Output)?;
-        for CellFill { plane, channel, columns, first_row, rows, step, value } in &self.patches {
-            let Plane { layout, pitch, data } = &mut frame[*plane];
-            for y in (*first_row..).step_by(*step).take(*rows as usize) {
-                let row = &mut data[y * *pitch..];
-                columns.clone().for_each(|x| channel.store(layout, row, x, *value));
+        for (grid, values) in &self.grids {
+            let Plane { layout, pitch, data } = &mut frame[grid.plane];
+            for ([columns, rows], values) in grid.cells().zip(values.chunks(grid.channels.len())) {
+                let (columns, rows) = (grid.written(0, &columns), grid.written(1, &rows));
+                for y in rows {
+                    let row = &mut data[(grid.field.first_row + y as usize * grid.field.step) * *pitch..];
+                    for (channel, value) in grid.channels.iter().zip(values) {
+                        columns.clone().for_each(|x| channel.store(layout, row, x, *value));
+                    }
+                }
             }
         }
         Ok(())
@@ -236,55 +244,4 @@ impl Mosaic {
 /// If the frame does not hold its rows. Nothing is written then.
 pub fn mosaic(frame: &mut FrameMut, regions: &[MosaicRegion]) -> Result<(), FrameError> {
     Mosaic::new(&as_source(frame), regions)?.write(frame)
-}
-
-/// The cells of one channel in what a region covers of a field.
-struct FieldCells<'a, 'd> {
-    region: &'a MosaicRegion,
-    covered: FieldRect,
-    channel: Channel,
-    /// log2 of the luma samples that a sample of the plane stands for.
-    shift: [u32; 2],
-    plane: &'a Plane<&'d [u8]>,
-}
-
-impl FieldCells<'_, '_> {
-    fn patches(&self, plane: usize, patches: &mut Vec<CellFill>) {
-        let FieldRect { field, rect } = self.covered;
-        let layout = &self.plane.layout;
-        let count = self.channel.count(layout);
-        let luma_column = |x: u32| x << (self.channel.shift + self.shift[0]);
-        let luma_row = |y: u32| (y << self.shift[1]) * field.step as u32 + field.first_row as u32;
-        let columns = self.channel.covered(layout, rect);
-        let mut y = rect.y();
-        while y < rect.bottom() {
-            let rows = self.region.line_of_cell(1, y, field.layout.height, luma_row);
-            let end = rows.end.min(rect.bottom());
-            let mut x = columns.start;
-            while x < columns.end {
-                let own = self.region.line_of_cell(0, x, count, luma_column);
-                // Luma beyond an odd width has the colour of the last pixel's cell.
-                let right = if own.end == count { columns.end } else { own.end.min(columns.end) };
-                let value = self.mean(own, rows.clone());
-                let first_row = field.first_row + y as usize * field.step;
-                let (channel, step) = (self.channel, field.step);
-                patches.push(CellFill { plane, channel, columns: x..right, first_row, rows: end - y, step, value });
-                x = right;
-            }
-            y = end;
-        }
-    }
-
-    /// The mean of the samples in these columns of the channel and rows of the field, rounded half up.
-    fn mean(&self, columns: Range<u32>, rows: Range<u32>) -> u16 {
-        let Plane { layout, pitch, data } = self.plane;
-        let field = &self.covered.field;
-        let count = u64::from(columns.end - columns.start) * u64::from(rows.end - rows.start);
-        let mut sum = 0;
-        for y in rows {
-            let row = &data[(field.first_row + y as usize * field.step) * pitch..];
-            sum += columns.clone().map(|x| u64::from(self.channel.load(layout, row, x))).sum::<u64>();
-        }
-        ((2 * sum + count) / (2 * count)) as u16
-    }
 }
