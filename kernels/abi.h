@@ -19,18 +19,18 @@
 #define BLUR_RADIUS_MAX 400
 // Length of one axis of BlurArgs::taps: BLUR_RADIUS_MAX + 1, rounded up to a multiple of four.
 #define BLUR_TAPS 404
-// Largest number of planes in one launch.
-#define BLUR_PLANES 4
+// Largest number of planes, or of rectangles of planes, in one launch.
+#define BLUR_PLANES 8
 // Filter slots: sets of radii and taps that the planes of one launch choose from.
 #define BLUR_FILTER_SLOTS 2
 // Size of BlurArgs in bytes.
-#define BLUR_ARGS_BYTES 3648
+#define BLUR_ARGS_BYTES 4096
 // Size of AlphaArgs in bytes.
 #define BLUR_ALPHA_ARGS_BYTES 128
 // Size of AxisArgs in bytes.
-#define BLUR_AXIS_ARGS_BYTES 208
+#define BLUR_AXIS_ARGS_BYTES 216
 // Size of LevelArgs in bytes.
-#define BLUR_LEVEL_ARGS_BYTES 688
+#define BLUR_LEVEL_ARGS_BYTES 1072
 
 // Radius of the filters of a level, in samples of the small plane, and the samples that the small plane has beyond each
 // end of the plane.
@@ -45,7 +45,7 @@
 // Decimation and interpolation kernels: threads per block.
 #define BLUR_LEVEL_THREADS 128
 // Size of TensorArgs in bytes.
-#define BLUR_TENSOR_ARGS_BYTES 672
+#define BLUR_TENSOR_ARGS_BYTES 1152
 // Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
 #define BLUR_TENSOR_DIRECT_RADIUS_SHORT 8
 #define BLUR_TENSOR_DIRECT_RADIUS_MEDIUM 16
@@ -132,10 +132,11 @@
 // Mosaic kernels: threads per block.
 #define BLUR_MOSAIC_THREADS 32
 
-// One plane of a launch. A pixel is the unit that repeats along a row; in packed 4:2:2 that is a pair of picture
-// pixels, four bytes.
+// A rectangle of a plane, one entry of a launch. A pixel is the unit that repeats along a row; in packed 4:2:2 that is a
+// pair of picture pixels, four bytes.
 //
-// A kernel writes rows `row_begin .. row_end` and no others, so a frame can be blurred in bands, one launch per band.
+// A kernel writes rows `row_begin .. row_end` and columns `column_begin .. column_end` of its output and nothing else: a
+// frame is blurred as a whole, in bands of rows, or in the rectangles that regions need.
 struct BlurPlane {
   // First sample of the whole source plane, at any alignment; unused by the columns kernel. Alignment affects only the
   // speed: 16 bytes is best, 4 is good.
@@ -143,7 +144,8 @@ struct BlurPlane {
   // First sample of the whole destination plane, at any alignment; unused by the rows kernels. It must not overlap the
   // source. Alignment affects only the speed, as it does for `src`.
   unsigned char* dst;
-  // The 16-bit intermediate of the whole plane, aligned to 16 bytes; unused by the fused kernels.
+  // The 16-bit intermediate, aligned to 16 bytes: all rows of the plane, from `column_begin` on; unused by the fused
+  // kernels.
   unsigned char* workspace;
   // Bytes from one source row to the next. Its alignment affects only the speed.
   unsigned long long src_pitch;
@@ -169,9 +171,13 @@ struct BlurPlane {
   unsigned row_begin;
   // End of the rows to write, exclusive, at most `height`.
   unsigned row_end;
-  // Index in the launch of this plane's first block.
+  // First pixel of a row to write, less than `column_end`, a multiple of 16.
+  unsigned column_begin;
+  // End of the pixels to write, exclusive: a multiple of 16, or `width`.
+  unsigned column_end;
+  // Index in the launch of this entry's first block.
   unsigned first_block;
-  // Number of strips, that is, of this plane's blocks side by side.
+  // Number of strips, that is, of this entry's blocks side by side.
   unsigned strips;
   // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
   unsigned packed1010102;
@@ -266,8 +272,10 @@ struct AxisArgs {
   SampleStorage src_storage;
   // How the destination is stored.
   SampleStorage dst_storage;
-  // Pixels per destination row.
-  unsigned width;
+  // First pixel of a destination row to write, a multiple of 4.
+  unsigned column_begin;
+  // End of the pixels to write, exclusive: a multiple of 4, or all.
+  unsigned column_end;
   // Samples per pixel.
   unsigned channels;
   // Pixels per row or rows of the source, along the axis.
@@ -282,12 +290,14 @@ struct AxisArgs {
   unsigned row_begin;
   // End of the rows to write, exclusive.
   unsigned row_end;
+  // Padding.
+  unsigned reserved;
   // Decimation: its 6 * factor + 1 taps. Interpolation: BLUR_PHASE_TAPS for each phase. Q16, with sum 65536.
   unsigned taps[BLUR_LEVEL_TAPS];
 };
 static_assert(sizeof(AxisArgs) == BLUR_AXIS_ARGS_BYTES, "the host passes BLUR_AXIS_ARGS_BYTES bytes");
 
-// One plane of a decimation or an interpolation by the same factor along both axes.
+// A rectangle of a plane of a decimation or an interpolation by the same factor along both axes.
 struct LevelPlane {
   // First sample that is read: of the larger plane, at any alignment, or of the small plane, aligned to 16 bytes.
   const unsigned char* src;
@@ -318,9 +328,14 @@ struct LevelPlane {
   unsigned row_begin;
   // End of the rows to write, exclusive.
   unsigned row_end;
-  // Index in the launch of this plane's first block.
+  // First pixel of a row to write, less than `column_end`: of the small plane a multiple of 16, of the larger one of 8
+  // times the factor.
+  unsigned column_begin;
+  // End of the pixels to write, exclusive: a multiple of the same number, or all.
+  unsigned column_end;
+  // Index in the launch of this entry's first block.
   unsigned first_block;
-  // Number of strips, that is, of this plane's blocks side by side.
+  // Number of strips, that is, of this entry's blocks side by side.
   unsigned strips;
 };
 
@@ -341,8 +356,8 @@ struct LevelArgs {
 };
 static_assert(sizeof(LevelArgs) == BLUR_LEVEL_ARGS_BYTES, "the host passes BLUR_LEVEL_ARGS_BYTES bytes");
 
-// One plane of the direct form or of one level, for the tensor-core kernels. "Larger" is the plane that is decimated or
-// interpolated to; the direct form has only that one, and neither small planes nor a factor.
+// A rectangle of a plane of the direct form or of one level, for the tensor-core kernels. "Larger" is the plane that is
+// decimated or interpolated to; the direct form has only that one, and neither small planes nor a factor.
 struct TensorPlane {
   // First sample of the larger plane that is read, at any alignment; 16 bytes is best. Below the first level the
   // `decimated` plane of the level above.
@@ -378,11 +393,16 @@ struct TensorPlane {
   unsigned row_begin;
   // End of the rows to write, exclusive. Of small planes after their blur a multiple of BLUR_TENSOR_ROWS, or all rows.
   unsigned row_end;
+  // First pixel of a row to write, less than `column_end`: a multiple of 16; of an interpolation of 8 times the factor, of
+  // the direct form of 64, or of 32 pairs.
+  unsigned column_begin;
+  // End of the pixels to write, exclusive: a multiple of the same number, or all.
+  unsigned column_end;
   // Direct form, decimation and blur: rows of the output that a warp computes, a multiple of 8 or of 16.
   unsigned segment_rows;
-  // Index in the launch of this plane's first block.
+  // Index in the launch of this entry's first block.
   unsigned first_block;
-  // Number of this plane's blocks.
+  // Number of this entry's blocks.
   unsigned blocks;
   // Padding.
   unsigned reserved;

@@ -85,7 +85,7 @@ __device__ __forceinline__ void axis_rows(const AxisArgs& args, u32 x, u32 y) {
       }
 #pragma unroll
     for (int j = 0; j < 4; j++)
-      if (x + j < args.width) store_channel(to, out + j * to.pixel_bytes, c, sums[j], words[j]);
+      if (x + j < args.column_end) store_channel(to, out + j * to.pixel_bytes, c, sums[j], words[j]);
   }
 }
 
@@ -93,7 +93,7 @@ __device__ __forceinline__ void axis_rows(const AxisArgs& args, u32 x, u32 y) {
 template <int S, bool INTERPOLATE> __device__ __forceinline__ void axis_columns(const AxisArgs& args, u32 s, u32 y) {
   using Window = AxisWindow<S, INTERPOLATE>;
   const SampleStorage &from = args.src_storage, &to = args.dst_storage;
-  const u32 samples = args.width * args.channels;
+  const u32 samples = args.column_end * args.channels;
   const u32* taps = args.taps + (INTERPOLATE ? y % S * BLUR_PHASE_TAPS : 0);
   const int first = Window::first(y), last = static_cast<int>(args.src_count) - 1;
   u32 pixel[4], channel[4], sums[4];
@@ -131,12 +131,12 @@ template <int S, bool INTERPOLATE> __device__ __forceinline__ void axis_columns(
 }
 
 template <int S, bool INTERPOLATE> __device__ __forceinline__ void axis_outputs(const AxisArgs& args) {
-  const u32 columns = args.axis == 0 ? args.width : args.width * args.channels;
-  const u32 blocks_per_row = (columns + 4 * BLUR_AXIS_THREADS - 1) / (4 * BLUR_AXIS_THREADS);
+  const u32 unit = args.axis == 0 ? 1 : args.channels, begin = args.column_begin * unit, end = args.column_end * unit;
+  const u32 blocks_per_row = (end - begin + 4 * BLUR_AXIS_THREADS - 1) / (4 * BLUR_AXIS_THREADS);
   const u32 strip = blockIdx.x / blocks_per_row;
-  const u32 x = 4 * ((blockIdx.x - strip * blocks_per_row) * BLUR_AXIS_THREADS + threadIdx.x),
+  const u32 x = begin + 4 * ((blockIdx.x - strip * blocks_per_row) * BLUR_AXIS_THREADS + threadIdx.x),
             y = args.row_begin + strip;
-  if (x >= columns || y >= args.row_end) return;
+  if (x >= end || y >= args.row_end) return;
   const SampleKind kind = sample_kind(args.src_storage);
   if (args.axis == 1) axis_columns<S, INTERPOLATE>(args, x, y);
   // The source of an interpolation is a small plane.

@@ -382,9 +382,9 @@ __device__ __forceinline__ void TileBlur<P, R>::fused(
   const int height = static_cast<int>(args.segment_rows);
   const int y_begin = static_cast<int>(plane.row_begin) + block.segment * height;
   const int row_end = static_cast<int>(plane.row_end), y_end = y_begin + height < row_end ? y_begin + height : row_end;
-  const int samples = static_cast<int>(plane.width) * P::C;
+  const int samples = static_cast<int>(plane.column_end) * P::C;
   const int thread_column = threadIdx.x % THREADS_PER_ROW, thread_row = threadIdx.x / THREADS_PER_ROW * ROWS;
-  const int sample = block.strip * Traits::SAMPLES + thread_column * 4;
+  const int sample = static_cast<int>(plane.column_begin) * P::C + block.strip * Traits::SAMPLES + thread_column * 4;
 
   TileLoader<P, STEP, THREADS> loader(plane, staged, block.strip, y_end + radius);
   int ring_head = 0;
@@ -458,9 +458,10 @@ __device__ __forceinline__ void columns_tile(const BlurArgs& args, const BlurPla
 
   const int y_begin = static_cast<int>(plane.row_begin) + block.segment * STEP;
   const int row_end = static_cast<int>(plane.row_end), y_end = y_begin + STEP < row_end ? y_begin + STEP : row_end;
-  const int samples = static_cast<int>(plane.width * plane.channels);
+  const int samples = static_cast<int>(plane.column_end * plane.channels);
   const int thread_column = threadIdx.x % THREADS_PER_ROW, thread_row = threadIdx.x / THREADS_PER_ROW;
-  const int sample = block.strip * BLUR_COLUMNS_STRIP_SAMPLES + thread_column * 4;
+  const int sample = static_cast<int>(plane.column_begin * plane.channels) + block.strip * BLUR_COLUMNS_STRIP_SAMPLES
+                     + thread_column * 4;
 
   // A thread loads 16 bytes of every 8th row. Samples beyond the workspace row do not affect the output, so any address
   // will do for them.

@@ -62,7 +62,8 @@ template <class T, int C, int S> struct Decimation {
   __device__ __forceinline__ Decimation(const LevelPlane& plane, int strip) : plane(plane), src(plane.src) {
     constexpr int CHUNK = 4 * G;
     const int width = static_cast<int>(plane.width), thread = static_cast<int>(threadIdx.x);
-    first_pixel = 4 * (FIRST_GROUP + (strip * STRIP_THREADS + thread - LEFT_THREADS) * G);
+    first_pixel = static_cast<int>(plane.column_begin) * S
+                  + 4 * (FIRST_GROUP + (strip * STRIP_THREADS + thread - LEFT_THREADS) * G);
     partial = width % CHUNK != 0;
     // Chunks beyond an edge load the nearest one inside and repeat its edge pixel.
     edge = first_pixel < 0 ? -1 : first_pixel >= width ? 1 : 0;
@@ -196,10 +197,11 @@ template <class T, int C, int S> struct Decimation {
   // Writes the thread's outputs of one row of the small plane.
   __device__ __forceinline__ void store(int strip, int row, const u32 (&sum)[N]) const {
     const int thread = static_cast<int>(threadIdx.x) - LEFT_THREADS;
-    const int x = (strip * STRIP_THREADS + thread) * G * PER_GROUP, width = static_cast<int>(plane.small_width);
-    if (thread < 0 || thread >= STRIP_THREADS || x >= width) return;
+    const int x = static_cast<int>(plane.column_begin) + (strip * STRIP_THREADS + thread) * G * PER_GROUP,
+              end = static_cast<int>(plane.column_end);
+    if (thread < 0 || thread >= STRIP_THREADS || x >= end) return;
     u8* to = plane.dst + static_cast<u64>(row) * plane.dst_pitch + x * C * 2;
-    if (N % 4 == 0 && x + G * PER_GROUP <= width) {
+    if (N % 4 == 0 && x + G * PER_GROUP <= end) {
 #pragma unroll
       for (int n = 0; n < N; n += 4) {
         const Words<2> vector = {{byte_perm(sum[n], sum[n + 1], 0x7632), byte_perm(sum[n + 2], sum[n + 3], 0x7632)}};
@@ -209,7 +211,7 @@ template <class T, int C, int S> struct Decimation {
     }
 #pragma unroll
     for (int n = 0; n < N; n++)
-      if (x + n / C < width) *offset_ptr<u16>(to, n * 2) = static_cast<u16>(sum[n] >> 16);
+      if (x + n / C < end) *offset_ptr<u16>(to, n * 2) = static_cast<u16>(sum[n] >> 16);
   }
 
   // Rows of the small plane from top to bottom, S source rows per step. A source row adds to seven rows of the small
@@ -283,7 +285,8 @@ template <class T, int C, int S> struct Interpolation {
   int x;  // first pixel of the small plane
 
   __device__ __forceinline__ Interpolation(const LevelPlane& plane, int strip)
-      : plane(plane), x((strip * STRIP_THREADS + static_cast<int>(threadIdx.x)) * G) {}
+      : plane(plane),
+        x(static_cast<int>(plane.column_begin) / S + (strip * STRIP_THREADS + static_cast<int>(threadIdx.x)) * G) {}
 
   __device__ __forceinline__ void load(int row, u32 (&out)[N]) const {
     const int rows = static_cast<int>(plane.small_height), width = static_cast<int>(plane.small_width);
@@ -325,7 +328,7 @@ template <class T, int C, int S> struct Interpolation {
 
   __device__ __forceinline__ void store(int y, const u32 (&sum)[OUT]) const {
     constexpr int BYTES = OUT * static_cast<int>(sizeof(T)), V = OUT_WORDS % 4 == 0 ? 4 : OUT_WORDS % 2 == 0 ? 2 : 1;
-    const int pixels = static_cast<int>(plane.width) - x * S;
+    const int pixels = static_cast<int>(plane.column_end) - x * S;
     if (pixels <= 0) return;
     u8* to = plane.dst + static_cast<u64>(y) * plane.dst_pitch + static_cast<u64>(x) * (S * C * sizeof(T));
     if constexpr (BYTES % 4 == 0) {

@@ -62,7 +62,7 @@ __device__ __forceinline__ u32 combine(int low, int mixed, int high) {
   return static_cast<u32>(low) + (static_cast<u32>(mixed) << 8) + (static_cast<u32>(high) << 16);
 }
 
-// The plane that a block works on.
+// The entry that a block works on.
 __device__ __forceinline__ const TensorPlane& tensor_plane(const TensorArgs& args) {
   int plane = 0;
 #pragma unroll

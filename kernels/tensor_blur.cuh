@@ -151,8 +151,10 @@ __device__ __forceinline__ void blur_small_plane(const TensorPlane& plane, const
   warp.tiles = static_cast<int>(small_tiles(small_columns));
   warp.small_rows = static_cast<int>(small_count(plane.height, plane.factor));
   const int unit = static_cast<int>(blockIdx.x - plane.first_block) * BLUR_TENSOR_BLUR_WARPS + warp_number;
-  const int strip = unit / warp.tiles, segment = strip / groups, group = strip - segment * groups;
-  warp.tile = unit - strip * warp.tiles;
+  const int first_tile = static_cast<int>(plane.column_begin / 16),
+            across = static_cast<int>(small_tiles(plane.column_end)) - first_tile;
+  const int strip = unit / across, segment = strip / groups, group = strip - segment * groups;
+  warp.tile = first_tile + unit - strip * across;
   const int segment_rows = static_cast<int>(plane.segment_rows),
             first_row = static_cast<int>(plane.row_begin) + segment * segment_rows;
   const int row_end = clamp(first_row + segment_rows, 0, static_cast<int>(plane.row_end));

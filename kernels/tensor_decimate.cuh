@@ -176,12 +176,13 @@ template <int N> struct SmallLoader {
 // Decimates one warp's columns from small row `first_row` on, 8 small rows an iteration: their window of 16 s source
 // rows is the iteration's block of 8 s rows and the one before it.
 template <class Loader> __device__ __forceinline__ void decimate_warp(
-    const Loader& loader, const TensorPlane& plane, u8* decimated, Shared memory, int tile, int first_row) {
+    const Loader& loader, const TensorPlane& plane, u8* decimated, Shared memory, int first_tile, int first_row) {
   using Tile = typename Loader::Tile;
   constexpr int C = Loader::C, S = Loader::FACTOR, BLOCKS = Tile::BLOCKS, N = C % 2 ? 1 : 2;
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int small_rows = static_cast<int>(small_count(plane.height, S)),
-            tiles = static_cast<int>(small_tiles(small_count(plane.width, S)));
+            tiles = static_cast<int>(small_tiles(small_count(plane.width, S))),
+            end_tile = static_cast<int>(small_tiles(plane.column_end));
   const int segment_end = first_row + static_cast<int>(plane.segment_rows);
   const int row_end = segment_end < static_cast<int>(plane.row_end) ? segment_end : static_cast<int>(plane.row_end);
   const int iterations = (row_end - first_row + 7) / 8;
@@ -273,8 +274,8 @@ template <class Loader> __device__ __forceinline__ void decimate_warp(
           out[c][0] = high_bytes(values[0], values[1]);
           out[c][1] = low_bytes(values[0], values[1]);
         }
-        const int out_tile = tile * (BLOCKS / 2) + pair;
-        if (row < row_end && out_tile < tiles) {
+        const int out_tile = first_tile + pair;
+        if (row < row_end && out_tile < end_tile) {
 #pragma unroll
           for (int group = 0; group < C / N; group++) {
             u32 entry[2 * N];
@@ -307,26 +308,31 @@ template <class Loader> __device__ __forceinline__ void decimate_warp(
   }
 }
 
+// Warps side by side, with so many blocks of 8 small columns each.
+__device__ __forceinline__ u32 decimate_strips(const TensorPlane& plane, u32 blocks) {
+  return ((small_tiles(plane.column_end) - plane.column_begin / 16) * 2 + blocks - 1) / blocks;
+}
+
 template <int C, int S> __device__ __forceinline__ void decimate_plane(const TensorPlane& plane) {
   using Tile = DecimateTile<C, S>;
   const int warp = threadIdx.x / 32;
   const Shared memory = shared_memory() + warp * Tile::WARP_BYTES;
-  const u32 tiles = (small_tiles(small_count(plane.width, S)) * 2 + Tile::BLOCKS - 1) / Tile::BLOCKS;
-  const u32 unit = (blockIdx.x - plane.first_block) * BLUR_TENSOR_DECIMATE_WARPS + warp, segment = unit / tiles,
-            tile = unit - segment * tiles;
+  const u32 tiles = decimate_strips(plane, Tile::BLOCKS);
+  const u32 unit = (blockIdx.x - plane.first_block) * BLUR_TENSOR_DECIMATE_WARPS + warp, segment = unit / tiles;
+  const int tile = static_cast<int>(plane.column_begin / 16 + (unit - segment * tiles) * (Tile::BLOCKS / 2));
   const u32 first_row = plane.row_begin + segment * plane.segment_rows;
   if (first_row >= plane.row_end) return;
   // The window of a block of 8 small columns starts 8 s pixels before the block's own.
-  const int x0 = 8 * S * (Tile::BLOCKS * static_cast<int>(tile) - 1), lane = threadIdx.x % 32;
+  const int x0 = 8 * S * (2 * tile - 1), lane = threadIdx.x % 32;
   const int lane_x0 = x0 + lane % 4 * Tile::PIXELS, lane_y0 = S * (static_cast<int>(first_row) - 8) + lane / 4;
   const bool inside = x0 >= 0 && x0 + 8 * S * (Tile::BLOCKS + 1) <= static_cast<int>(plane.width);
   if (inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
     decimate_warp(
-        PixelLoader<C, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
+        PixelLoader<C, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
         static_cast<int>(first_row));
   else
     decimate_warp(
-        PixelLoader<C, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, static_cast<int>(tile),
+        PixelLoader<C, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
         static_cast<int>(first_row));
 }
 
@@ -336,19 +342,18 @@ template <int N> __device__ __forceinline__ void decimate_small_plane(const Tens
   using Tile = typename Loader::Tile;
   const int warp = threadIdx.x / 32;
   const Shared memory = shared_memory() + warp * Tile::WARP_BYTES;
-  const u32 all_tiles = small_tiles(small_count(plane.width, S)),
-            tiles = (all_tiles * 2 + Tile::BLOCKS - 1) / Tile::BLOCKS;
+  const u32 all_tiles = small_tiles(small_count(plane.width, S)), tiles = decimate_strips(plane, Tile::BLOCKS);
   const u32 groups = plane.channels / N, unit = (blockIdx.x - plane.first_block) * BLUR_TENSOR_DECIMATE_WARPS + warp;
-  const u32 strip = unit / tiles, tile = unit - strip * tiles, segment = strip / groups,
-            group = strip - segment * groups;
+  const u32 strip = unit / tiles, segment = strip / groups, group = strip - segment * groups;
+  const int tile = static_cast<int>(plane.column_begin / 16 + (unit - strip * tiles) * (Tile::BLOCKS / 2));
   const u32 first_row = plane.row_begin + segment * plane.segment_rows;
   if (first_row >= plane.row_end) return;
   const Loader loader(
-      plane, static_cast<int>(group), S / 2 * (Tile::BLOCKS * static_cast<int>(tile) - 1),
+      plane, static_cast<int>(group), S / 2 * (2 * tile - 1),
       S * (static_cast<int>(first_row) - 8) + static_cast<int>(threadIdx.x % 32 / 4), memory);
   u8* decimated =
       plane.decimated + static_cast<u64>(group) * small_count(plane.height, S) * all_tiles * 4 * Tile::ENTRY;
-  decimate_warp(loader, plane, decimated, memory, static_cast<int>(tile), static_cast<int>(first_row));
+  decimate_warp(loader, plane, decimated, memory, tile, static_cast<int>(first_row));
 }
 
 #endif

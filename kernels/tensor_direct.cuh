@@ -9,10 +9,9 @@
 // Blocks that a multiprocessor should hold, which bounds the registers, by the largest radius: the most that leave every
 // kernel free of spills.
 #define TENSOR_DIRECT_SHORT_RESIDENT 3
-#define TENSOR_DIRECT_SHORT_RESIDENT_C12 (__CUDA_ARCH__ == 1030 ? 2 : 3)
 #define TENSOR_DIRECT_SHORT_RESIDENT_U16 4
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_C12 (__CUDA_ARCH__ < 900 ? 3 : 2)
-#define TENSOR_DIRECT_MEDIUM_RESIDENT_C3 (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ >= 1200 ? 3 : 4)
+#define TENSOR_DIRECT_MEDIUM_RESIDENT_C3 (__CUDA_ARCH__ == 900 ? 4 : 3)
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_C4 (__CUDA_ARCH__ < 1000 ? 4 : 2)
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_U16 4
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_YUV422 2
@@ -306,10 +305,10 @@ __device__ __forceinline__ void direct_plane(const TensorPlane& plane, const Ten
   using Tile = typename Warp::Tile;
   constexpr int C = P::C, BYTES = P::BYTES, ACROSS = Tile::ACROSS, ROWS_BEFORE = window_before(TILES);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, width = static_cast<int>(plane.width);
-  const u32 strips = (plane.width + 16 * ACROSS - 1) / (16 * ACROSS);
+  const u32 strips = (plane.column_end - plane.column_begin + 16 * ACROSS - 1) / (16 * ACROSS);
   const u32 unit = (blockIdx.x - plane.first_block) * BLUR_TENSOR_DIRECT_WARPS + threadIdx.x / 32,
             segment = unit / strips;
-  const int x0 = static_cast<int>(unit - segment * strips) * (16 * ACROSS);
+  const int x0 = static_cast<int>(plane.column_begin + (unit - segment * strips) * (16 * ACROSS));
   const int first_row = static_cast<int>(plane.row_begin + segment * plane.segment_rows),
             row_end = clamp(first_row + static_cast<int>(plane.segment_rows), 0, static_cast<int>(plane.row_end));
   if (first_row >= row_end) return;

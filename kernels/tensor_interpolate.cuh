@@ -4,7 +4,6 @@
 #define BLUR_TENSOR_INTERPOLATE_H
 #include "tensor.cuh"
 
-
 template <int C, int S> struct InterpolateTile {
   static constexpr int N = C % 2 ? 1 : 2, GROUPS = C / N;
   // Pixels of the destination per step, which is 8 small columns; neighbours of them that a lane stores.
@@ -156,7 +155,9 @@ template <int C, int S> struct InterpolateWarp {
       }
     }
   }
-};// A warp computes a share of the plane's units, 16 rows of STEP_PIXELS pixels each, in runs of neighbours. TO_SMALL:
+};
+
+// A warp computes a share of the plane's units, 16 rows of STEP_PIXELS pixels each, in runs of neighbours. TO_SMALL:
 // the destination is the `blurred` plane of the level above, and C the channels of a group.
 template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
   using Tile = InterpolateTile<C, S>;
@@ -176,7 +177,8 @@ template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpola
   const u32 small_columns = small_count(plane.width, S), pitch = blurred_pitch(small_columns);
   const int blocks_of_rows = static_cast<int>((small_count(plane.height, S) + 3) / 4);
   const u64 group_bytes = static_cast<u64>(blocks_of_rows) * pitch * Tile::ENTRY;
-  const u32 across = (plane.width + Tile::STEP_PIXELS - 1) / Tile::STEP_PIXELS, first_strip = plane.row_begin / 16;
+  const u32 first_step = plane.column_begin / Tile::STEP_PIXELS, first_strip = plane.row_begin / 16;
+  const u32 across = (plane.column_end + Tile::STEP_PIXELS - 1) / Tile::STEP_PIXELS - first_step;
   const u32 strips = (plane.row_end + 15) / 16 - first_strip,
             units = across * strips * (TO_SMALL ? plane.channels / C : 1);
   const u32 number = (blockIdx.x - plane.first_block) * BLUR_TENSOR_INTERPOLATE_WARPS + threadIdx.x / 32,
@@ -189,9 +191,9 @@ template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpola
 
 #pragma unroll 1
   while (unit < stop) {
-    const u32 run = unit / across, first = unit - run * across, group = TO_SMALL ? run / strips : 0,
-              strip = run - group * strips;
-    const int count = static_cast<int>(stop - unit < across - first ? stop - unit : across - first);
+    const u32 run = unit / across, done = unit - run * across, first = first_step + done,
+              group = TO_SMALL ? run / strips : 0, strip = run - group * strips;
+    const int count = static_cast<int>(stop - unit < across - done ? stop - unit : across - done);
     unit += count;
     const int y = static_cast<int>(first_strip + strip) * 16 + g;
     // 16 rows need 16 / s + 6 small rows. Lanes whose block of rows is not needed or beyond the plane meet zero taps

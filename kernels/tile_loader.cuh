@@ -72,7 +72,7 @@ template <class P, int ROWS, int THREADS> struct TileLoader {
     width = static_cast<int>(plane.width);
     last_row = (row_end < static_cast<int>(plane.height) ? row_end : static_cast<int>(plane.height)) - 1;
     last_group = width - 4;
-    first_pixel = strip * Traits::STRIP - staged.halo;
+    first_pixel = static_cast<int>(plane.column_begin) + strip * Traits::STRIP - staged.halo;
     lane = threadIdx.x % 32;
     warp = threadIdx.x / 32;
     const u64 alignment = reinterpret_cast<u64>(src) | pitch;

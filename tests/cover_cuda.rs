@@ -3,17 +3,20 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::device_frames::{self, Block, Streams, check, unordered};
 use common::fake_driver::FakeDriver;
 use common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
+use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
+use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::frame::{Destination, DeviceFrame, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
-use gstcudagaussblur::filter::plan::Selection;
+use gstcudagaussblur::filter::plan::{Plan, Selection};
+use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -130,7 +133,8 @@ fn moving_regions_allocate_once() {
         cpu.cover(&cover, &mut want.frame_mut()).unwrap();
         assert!(got.bytes == want.bytes, "frame {frame}");
         // What a region depends on is uploaded, and only what it covers is downloaded.
-        let needed: usize = regions.iter().map(|(rect, sigma)| crop_bytes(&planes, *rect, *sigma)).sum();
+        let needed = upload_bytes(&planes, &cover);
+        assert!(needed < 90 * 70 * 3);
         let covered: u32 = regions.iter().map(|(rect, _)| 3 * rect.width() * rect.height().min(70 - rect.y())).sum();
         assert_eq!(through.stats().bytes_copied - copied, needed as u64 + u64::from(covered));
         let before = driver.counts().allocations;
@@ -145,11 +149,11 @@ fn moving_regions_allocate_once() {
     assert_eq!([through.stats().frames_cuda, on_device.stats().frames_on_device], [8, 8]);
 }
 
-/// Bytes of the crop for a region, which starts at a multiple of 16 columns.
-fn crop_bytes(planes: &[PlaneLayout], rect: Rect, sigma: f64) -> usize {
-    let options = BlurParams::new(sigma, 0).unwrap().into();
-    let layout = CropGeometry::new(options, planes).with_column_step(16).crops(rect)[0].layout;
-    layout.row_bytes() * layout.height as usize
+/// Bytes that are uploaded for regions.
+fn upload_bytes(planes: &[PlaneLayout], cover: &Cover) -> usize {
+    let Cover::Blur(cover) = cover else { unreachable!("a blur") };
+    let plan = |options| Arc::new(Plan::new(options, planes));
+    RegionTransfers::new(&RegionBlurPlan::new(cover, planes, TILES, plan)).uploads.bytes()
 }
 
 #[test]

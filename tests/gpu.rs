@@ -522,7 +522,7 @@ fn break_the_context() {
     let plan = Plan::new(BlurParams::new(1.0, 0).unwrap().into(), &[PlaneLayout::new(1, 1, 1, 8)]);
     let plane = DevicePlane { address: 0, pitch: 1, len: 1 };
     let planes = DevicePlanes { sources: vec![plane], destinations: vec![plane] };
-    let recording = Recording::new(&plan, &planes, 0, KernelSet::CudaCores, None);
+    let recording = Recording::new(&plan, &planes, 0, KernelSet::CudaCores, &plan.whole());
     let batch = recording.batches().next().unwrap();
     let launch = &strategy::launches(batch, 0, PassStrategy::Best, device.limits())[0];
     // SAFETY: the kernel traps before it touches anything.

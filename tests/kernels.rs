@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use common::Noise;
 use common::cases::{self, Case, Content};
 use common::pictures::{self, Picture};
+use gstcudagaussblur::cpu::{self, CpuEngine};
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
@@ -19,21 +20,22 @@ use gstcudagaussblur::cuda::kernels::abi::{
     MosaicArgs, MosaicGrid, PixelFamily, SampleStorage, TensorArgs, TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
-use gstcudagaussblur::cuda::kernels::cover;
+use gstcudagaussblur::cuda::kernels::cover::{self, Patch};
 use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
+use gstcudagaussblur::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
 use gstcudagaussblur::cuda::kernels::strategy;
-use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, TensorBatch};
-use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy};
+use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
+use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::fill;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::frame::{Destination, Frame, FrameMut, PlaneLayout, SampleLayout, Source, ValidFrames};
 use gstcudagaussblur::filter::mosaic::{self, CellGrid, MosaicRegion};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
+use gstcudagaussblur::filter::region_blur::{BlurCover, BlurRegion, RegionBlurPlan};
 use gstcudagaussblur::filter::regions::{Area, Rect};
-use gstcudagaussblur::filter::tiles::{BlurCover, BlurRegion, BlurTiles, CropCost, Patch};
 use gstcudagaussblur::filter::wide::Factor;
 
 /// A device so small that even small frames are several blocks high.
@@ -56,45 +58,59 @@ fn copy_planes(src: &Frame, dst: &mut FrameMut, plan: &Plan) {
     }
 }
 
-/// The launches of a batch, divided into bands.
-fn banded_launches(batch: &BlurBatch, intermediate: u64, passes: PassStrategy, bands: u32) -> Vec<Launch> {
-    let in_band = |band: u32| {
-        let planes = batch.planes().iter().filter_map(move |plane| {
-            let edge = |band: u32| plane.layout.height * band / bands;
-            let rows = edge(band)..edge(band + 1);
-            (!rows.is_empty()).then(|| PlaneBlur { rows, ..plane.clone() })
-        });
-        batch::batches(planes)
+/// A rectangle in bands of a multiple of so many rows, each of which is divided at a column that is a multiple of `across`.
+fn pieces(rect: Rect, bands: u32, [across, down]: [u32; 2]) -> Vec<Rect> {
+    let row = |band: u32| if band == bands { rect.bottom() } else { rect.height() * band / bands / down * down };
+    let column = |band: u32| if bands == 1 { 0 } else { (rect.right() / 2 + band * across) / across * across };
+    let band = |band: u32| {
+        let edges = [0, column(band).min(rect.right()), rect.right()];
+        edges.windows(2).map(|x| Rect::between([x[0], x[1]], [row(band), row(band + 1)])).collect::<Vec<_>>()
     };
-    let batches = (0..bands).flat_map(in_band);
+    (0..bands).flat_map(band).flatten().collect()
+}
+
+/// Piece by piece, those of all planes.
+fn in_turn<T>(planes: impl Iterator<Item = Vec<T>>) -> Vec<Vec<T>> {
+    let mut turns: Vec<Vec<T>> = Vec::new();
+    for (turn, piece) in planes.flat_map(|pieces| pieces.into_iter().enumerate()) {
+        turns.resize_with(turns.len().max(turn + 1), Vec::new);
+        turns[turn].push(piece);
+    }
+    turns
+}
+
+/// The launches of a batch, divided into pieces.
+fn banded_launches(batch: &BlurBatch, intermediate: u64, passes: PassStrategy, bands: u32) -> Vec<Launch> {
+    let planes = batch.planes().iter().map(|plane| {
+        pieces(plane.rect, bands, [128, 1]).into_iter().map(|rect| PlaneBlur { rect, ..plane.clone() }).collect()
+    });
+    let batches = in_turn(planes).into_iter().flat_map(batch::batches);
     batches.flat_map(|batch| strategy::launches(&batch, intermediate, passes, LIMITS)).collect()
 }
 
-/// The launches of a batch of decimations or interpolations, divided into bands.
+/// The launches of a batch of decimations or interpolations, divided into pieces.
 fn banded_levels(batch: &LevelBatch, intermediate: u64, bands: u32) -> Vec<Launch> {
-    let in_band = |band: u32| {
-        let planes = batch.planes().iter().filter_map(move |plane| {
-            let edge = |band: u32| plane.resampling.destination.field.layout.height * band / bands;
-            let rows = edge(band)..edge(band + 1);
-            (!rows.is_empty()).then(|| PlaneLevel { rows, ..plane.clone() })
-        });
-        level::batches(planes)
-    };
-    (0..bands).flat_map(in_band).flat_map(|batch| batch.launches(intermediate, LIMITS)).collect()
+    // Of the interpolation of the chroma of packed 4:2:2 by four.
+    let planes = batch.planes().iter().map(|plane| {
+        pieces(plane.rect, bands, [64, 1]).into_iter().map(|rect| PlaneLevel { rect, ..plane.clone() }).collect()
+    });
+    let batches = in_turn(planes).into_iter().flat_map(level::batches);
+    batches.flat_map(|batch| batch.launches(intermediate, LIMITS)).collect()
 }
 
-/// The launches of a batch of steps on tensor cores, divided into bands of whole blocks of rows.
+/// The launches of a batch of steps on tensor cores, divided into pieces of whole blocks of rows.
 fn banded_steps(batch: &TensorBatch, bands: u32) -> Vec<Launch> {
-    let in_band = |band: u32| {
-        let steps = batch.planes().iter().filter_map(move |step| {
-            let height = step.rows.end;
-            let edge = |band: u32| if band == bands { height } else { height * band / bands / 4 * 4 };
-            let rows = edge(band)..edge(band + 1);
-            (!rows.is_empty()).then(|| PlaneStep { rows, ..step.clone() })
-        });
-        tensor_wide::batches(steps)
-    };
-    (0..bands).flat_map(in_band).map(|batch| batch.launch(LIMITS)).collect()
+    let steps = batch.planes().iter().map(|step| {
+        let across = if step.step == Step::Interpolate { 32 } else { 16 };
+        pieces(step.rect, bands, [across, 4]).into_iter().map(|rect| PlaneStep { rect, ..step.clone() }).collect()
+    });
+    let batches = in_turn(steps).into_iter().flat_map(tensor_wide::batches);
+    batches.map(|batch| batch.launch(LIMITS)).collect()
+}
+
+/// The address by which the program identifies a block of memory.
+fn address(block: usize) -> u64 {
+    ((block as u64 + 1) << 40) + (1 << 39)
 }
 
 /// A program that runs the kernels on the CPU, built with a sanitizer.
@@ -138,8 +154,7 @@ impl Program {
     /// Blurs the case with the engine's launches, planes in bands, and compares every byte with the oracle.
     fn check(&mut self, case: &Case, passes: PassStrategy, wide: KernelSet, bands: u32) -> usize {
         case.check(|src, dst| {
-            // The program identifies memory by the number of a block: sources, destinations, and the workspace.
-            let address = |block: usize| (block as u64 + 1) << 40;
+            // Blocks are sources, destinations, and the workspace.
             let plane = |block: usize, pitch: usize, len: usize| DevicePlane { address: address(block), pitch, len };
             let planes = DevicePlanes {
                 sources: (0..src.len()).map(|i| plane(i, src[i].pitch, src[i].data.len())).collect(),
@@ -148,7 +163,7 @@ impl Program {
             let layouts: Vec<_> = src.iter().map(|plane| plane.layout).collect();
             let plan = Plan::new(case.options, &layouts);
             let workspace = address(2 * src.len());
-            let recording = Recording::new(&plan, &planes, workspace, wide, None);
+            let recording = Recording::new(&plan, &planes, workspace, wide, &plan.whole());
             copy_planes(src, dst, &plan);
             let intermediate = workspace + recording.temporary_bytes() as u64;
             let mut launches = Vec::new();
@@ -210,7 +225,6 @@ impl Program {
         workspace: &[u8],
         launches: impl FnOnce(&[DevicePlane], u64) -> Vec<Launch>,
     ) {
-        let address = |block: usize| (block as u64 + 1) << 40;
         let planes: Vec<DevicePlane> = picture
             .frame()
             .iter()
@@ -323,19 +337,21 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
             |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
         let regions = rects.iter().enumerate().map(region).collect();
         let cover = BlurCover { planes: Selection::ALL, regions };
-        let tiles =
-            BlurTiles::new(&cover, planes, CropCost { column_step: [1, 16][turn % 2], operation_bytes: [0; 2] });
-        let blurred = noise.bytes(tiles.bytes.max(1));
+        let plan = |options| Arc::new(Plan::new(options, planes));
+        let regions = RegionBlurPlan::new(&cover, planes, TILES, plan);
+        let outputs = RegionOutputs::new(&regions, 0);
+        let blurred = noise.bytes(outputs.bytes.max(1));
         let mut expected = picture.clone();
-        for Patch { to, offset, pitch, .. } in &tiles.patches {
-            for (i, row) in to.plane_rows().enumerate() {
-                let start = row * pictures::pitch(&planes[to.plane]) + to.byte;
-                expected.bytes[to.plane][start..start + to.bytes]
-                    .copy_from_slice(&blurred[offset + i * pitch..][..to.bytes]);
+        for Patch { rect, blurred: plane, .. } in &outputs.patches(&regions) {
+            let from = rect.within(plane);
+            for (i, row) in rect.plane_rows().enumerate() {
+                let start = row * pictures::pitch(&planes[rect.plane]) + rect.byte;
+                expected.bytes[rect.plane][start..start + rect.bytes]
+                    .copy_from_slice(&blurred[from.row(i) as usize..][..rect.bytes]);
             }
         }
-        program.check_cover(&picture, &expected, &blurred, |planes, tile_memory| {
-            cover::copies(&tiles.patches, planes, tile_memory)
+        program.check_cover(&picture, &expected, &blurred, |planes, block| {
+            cover::copies(&RegionOutputs::new(&regions, block).patches(&regions), planes)
         });
 
         let values: Vec<[u16; 4]> =
@@ -353,6 +369,99 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let grids = CellGrid::all(planes, &cells);
         let sums = vec![0xa5; cover::mosaic_bytes(&grids)];
         program.check_cover(&picture, &expected, &sums, |planes, sums| cover::mosaic(&grids, planes, sums));
+    }
+}
+
+/// Regions are blurred in rectangles, in place, with all that they do not depend on poisoned.
+#[test]
+fn kernels_blur_rectangles_under_the_address_and_undefined_sanitizers() {
+    let mut program = Program::build("address,undefined", &[]);
+    let (mut noise, mut cpu) = (Noise(37), CpuEngine::new());
+    let (mut cases, mut bytes) = (0, 0);
+    for (turn, planes) in pictures::kinds().iter().enumerate() {
+        let [width, height] = [[211, 70], [150, 61], [300, 45]][turn % 3];
+        let sigma = [1.2, 3.0, 4.0, 7.5, 30.0][turn % 5];
+        let mut picture = Picture::new(&pictures::resized(planes, [width, height]), noise.next());
+        let rects = [pictures::rect(width - 60, 7, 23, 9), pictures::rect(9, 30, 12, 4), pictures::rect(70, 1, 9, 20)];
+        let region = |rect: &Rect| BlurRegion { rect: *rect, params: BlurParams::new(sigma, 0).unwrap() };
+        let cover = BlurCover { planes: Selection::ALL, regions: rects.iter().map(region).collect() };
+        let planes = picture.planes.clone();
+        let plan = |options| Arc::new(Plan::new(options, &planes));
+        let mut expected = picture.clone();
+        let whole = RegionBlurPlan::new(&cover, &planes, cpu::TILES, plan);
+        let mut frames =
+            ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(expected.frame_mut())).unwrap();
+        cpu.cover(&mut frames, &whole).unwrap();
+        let regions = RegionBlurPlan::new(&cover, &planes, TILES, plan);
+        poison(&mut picture, &mut expected, &regions);
+        for set in [KernelSet::TensorCores, KernelSet::CudaCores] {
+            if set == KernelSet::TensorCores && turn % 3 > 0 {
+                // Emulated products take long.
+                continue;
+            }
+            // The size of the workspace is known once it is recorded.
+            let plane = |layout: &PlaneLayout| DevicePlane { address: address(0), pitch: layout.row_bytes(), len: 0 };
+            let any: Vec<DevicePlane> = planes.iter().map(plane).collect();
+            let workspace = vec![0xa5_u8; blur_launches(&regions, set, &any, address(9)).1];
+            program.check_cover(&picture, &expected, &workspace, |planes, block| {
+                let (mut launches, _) = blur_launches(&regions, set, planes, block);
+                assert!(!launches.is_empty(), "sigma={sigma} {planes:?}");
+                launches.extend(cover::copies(&RegionOutputs::new(&regions, block).patches(&regions), planes));
+                launches
+            });
+            (cases, bytes) = (cases + 1, bytes + expected.bytes.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+    println!("rectangles of kernels on the CPU: {cases} pictures, {bytes} bytes, 0 differ");
+}
+
+/// The launches that blur regions, and the size of the workspace from `block` on.
+fn blur_launches(
+    regions: &RegionBlurPlan,
+    set: KernelSet,
+    sources: &[DevicePlane],
+    block: u64,
+) -> (Vec<Launch>, usize) {
+    let outputs = RegionOutputs::new(regions, block);
+    let temporaries = block + outputs.bytes as u64;
+    let (mut launches, mut size) = (Vec::new(), outputs.bytes);
+    for (blur, destinations) in regions.blurs().iter().zip(&outputs.planes) {
+        let planes = DevicePlanes { sources: sources.to_vec(), destinations: destinations.clone() };
+        let recording = Recording::new(&blur.plan, &planes, temporaries, set, &blur.needs.parts);
+        let intermediate = temporaries + recording.temporary_bytes() as u64;
+        for command in recording.commands() {
+            match command {
+                Recorded::Copy(_) => unreachable!("planes that are not blurred are not covered"),
+                Recorded::Launch(launch) => launches.push(*launch),
+                Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
+                Recorded::Level(batch) => launches.extend(batch.launches(intermediate, LIMITS)),
+                Recorded::Blur(batch) => {
+                    launches.extend(strategy::launches(batch, intermediate, PassStrategy::Best, LIMITS));
+                }
+            }
+        }
+        let blurs = recording.batches().map(|batch| strategy::intermediate_bytes(batch, PassStrategy::Best, LIMITS));
+        let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
+        size = size.max(outputs.bytes + recording.temporary_bytes() + intermediate.unwrap_or(0));
+    }
+    (launches, size)
+}
+
+/// Inverts the bytes of both pictures that no blur depends on, and that are not covered.
+fn poison(picture: &mut Picture, expected: &mut Picture, regions: &RegionBlurPlan) {
+    let RegionTransfers { uploads, downloads, .. } = RegionTransfers::new(regions);
+    let mut kept: Vec<Vec<bool>> = picture.bytes.iter().map(|bytes| vec![false; bytes.len()]).collect();
+    for packed in uploads.rects.iter().chain(&downloads.rects) {
+        for row in packed.rect.plane_rows() {
+            let start = row * pictures::pitch(&picture.planes[packed.rect.plane]) + packed.rect.byte;
+            kept[packed.rect.plane][start..start + packed.rect.bytes].fill(true);
+        }
+    }
+    for (of, planes) in [&mut picture.bytes, &mut expected.bytes].into_iter().enumerate() {
+        for (bytes, kept) in planes.iter_mut().zip(&kept) {
+            let others = bytes.iter_mut().zip(kept).filter(|(_, kept)| !**kept);
+            assert!(others.fold(0, |count, (byte, _)| (*byte = !*byte, count + 1).1) > 0, "{of}");
+        }
     }
 }
 

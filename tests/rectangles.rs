@@ -11,26 +11,25 @@ use common::Noise;
 use common::pictures::{Picture, kinds, pitch, resized};
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet, TILES};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::crop::{FieldRect, PictureGeometry};
-use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, SampleLayout, Source, ValidFrames};
-use gstcudagaussblur::filter::operation::{Buffer, View};
+use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Source, ValidFrames};
+use gstcudagaussblur::filter::picture::{FieldRect, PictureGeometry};
 use gstcudagaussblur::filter::plan::{Options, Plan};
+use gstcudagaussblur::filter::region_blur::{RegionBlur, RegionBlurPlan};
 use gstcudagaussblur::filter::regions::Rect;
 use gstcudagaussblur::filter::samples::covered_fields;
-use gstcudagaussblur::filter::tiles::RegionBlur;
 
 const SIGMAS: [f64; 9] = [0.8, 2.0, 3.4, 3.5, 5.0, 7.0, 12.0, 30.0, 60.0];
 
 /// The picture with everything but these parts of its planes inverted.
-fn poisoned(picture: &Picture, parts: &[(View, Rect)]) -> Picture {
+fn poisoned(picture: &Picture, parts: &[(usize, FieldRect)]) -> Picture {
     let mut poisoned = picture.clone();
     for (plane, (layout, bytes)) in picture.planes.iter().zip(&mut poisoned.bytes).enumerate() {
         let mut read = vec![false; bytes.len()];
-        for (view, rect) in parts.iter().filter(|(view, _)| view.buffer == Buffer::Source(plane)) {
-            let unit = if let SampleLayout::Yuv422 { .. } = layout.sample_layout { 2 } else { 1 };
-            let columns = [rect.x() / unit, rect.right().div_ceil(unit)].map(|x| x as usize * layout.pixel_bytes());
+        for (_, FieldRect { field, rect }) in parts.iter().filter(|(of, _)| *of == plane) {
+            let columns = layout.columns(*rect);
+            let columns = [columns.start, columns.end].map(|x| x as usize * layout.pixel_bytes());
             for y in rect.y()..rect.bottom() {
-                let row = (view.field.first_row + y as usize * view.field.step) * pitch(layout);
+                let row = (field.first_row + y as usize * field.step) * pitch(layout);
                 read[row + columns[0]..row + columns[1]].fill(true);
             }
         }
@@ -40,10 +39,10 @@ fn poisoned(picture: &Picture, parts: &[(View, Rect)]) -> Picture {
 }
 
 /// Blurs parts of a picture into a copy of `onto`.
-fn covered(cpu: &mut CpuEngine, plan: &Arc<Plan>, blur: &RegionBlur, from: &Picture, onto: &Picture) -> Picture {
+fn covered(cpu: &mut CpuEngine, regions: &RegionBlurPlan, from: &Picture, onto: &Picture) -> Picture {
     let mut out = onto.clone();
     let mut frames = ValidFrames::new(Source::Host(from.frame()), Destination::Host(out.frame_mut())).unwrap();
-    cpu.cover(&mut frames, &[(Arc::clone(plan), blur.clone())]).unwrap();
+    cpu.cover(&mut frames, regions).unwrap();
     out
 }
 
@@ -78,25 +77,19 @@ fn nothing_but_reads_is_read() {
         let geometry = PictureGeometry::new(&picture.planes);
         let parts: Vec<(usize, FieldRect)> = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
         let plan = Arc::new(Plan::new(options, &picture.planes));
-        let computed = plan.parts(&parts, TILES);
-        let reads: Vec<(View, Rect)> = plan
-            .operations()
-            .iter()
-            .zip(&computed)
-            .flat_map(|(operation, rects)| rects.iter().flat_map(|rect| operation.reads(*rect)))
-            .collect();
-        let source = poisoned(&picture, &reads);
+        let blur = RegionBlur::new(plan, parts, TILES);
+        let source = poisoned(&picture, &blur.needs.reads);
         poisoned_bytes += source
             .bytes
             .iter()
             .zip(&picture.bytes)
             .map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a != b).count())
             .sum::<usize>();
-        let blur = RegionBlur { options, covered: parts };
+        let regions = RegionBlurPlan::of(vec![blur], &picture.planes);
         let set = cases % engines.len();
         let cpu = &mut engines[set];
-        let whole = covered(cpu, &plan, &blur, &picture, &picture);
-        let part = covered(cpu, &plan, &blur, &source, &picture);
+        let whole = covered(cpu, &regions, &picture, &picture);
+        let part = covered(cpu, &regions, &source, &picture);
         assert!(whole.bytes == part.bytes, "sigma={sigma} {rects:?} of {:?}", picture.planes);
         cases += 1;
     }
@@ -119,12 +112,12 @@ fn any_division_gives_the_same_bytes() {
             let right = Rect::between([rect.x() + halves[0] / 2, rect.right()], [rect.y(), rect.bottom()]);
             [right, left].into_iter().flatten()
         };
-        let parts = |rects: Vec<Rect>| RegionBlur {
-            options,
-            covered: rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect(),
+        let parts = |rects: Vec<Rect>| {
+            let covered = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
+            RegionBlurPlan::of(vec![RegionBlur::new(Arc::clone(&plan), covered, TILES)], &picture.planes)
         };
         let [one, other] = [parts(rects.clone()), parts(rects.iter().rev().flat_map(divided).collect())];
-        let [one, other] = [one, other].map(|blur| covered(&mut cpu, &plan, &blur, &picture, &picture));
+        let [one, other] = [one, other].map(|regions| covered(&mut cpu, &regions, &picture, &picture));
         assert!(one.bytes == other.bytes, "{rects:?} of {:?}", picture.planes);
     }
 }

@@ -1,21 +1,22 @@
 //! The time of regions on the CPU, as fractions of the time of the whole frame in the same run.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
-use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::cpu::{CpuEngine, TILES};
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::element::regions::detection::Detection;
 use gstcudagaussblur::element::regions::tracks::{Holding, Tracks};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::fill::fill;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
 use gstcudagaussblur::filter::mosaic::{MosaicRegion, mosaic};
-use gstcudagaussblur::filter::plan::{Options, Selection};
-use gstcudagaussblur::filter::regions::{Area, Rect};
+use gstcudagaussblur::filter::plan::{Plan, Selection};
+use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
+use gstcudagaussblur::filter::regions::{Area, Rect, disjoint};
 
 const SIGMAS: [f64; 4] = [3.0, 5.0, 10.0, 40.0];
 const FORMATS: [VideoFormat; 2] = [VideoFormat::Nv12, VideoFormat::Rgba];
@@ -51,8 +52,8 @@ pub fn print(width: u32, height: u32) {
     println!(
         "\nTime in place as a fraction of that of the whole frame (medians of {ROUNDS} rounds), and the share of the"
     );
-    println!("samples that are covered and that the crops have:\n");
-    println!("| format | boxes of {}x{} | cover | whole frame, ms | fraction | covered | crops |", BOX[0], BOX[1]);
+    println!("samples that are covered and that are read:\n");
+    println!("| format | boxes of {}x{} | cover | whole frame, ms | fraction | covered | read |", BOX[0], BOX[1]);
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for format in FORMATS {
         let info = VideoInfo::builder(format, width, height).build().expect("a format of the element");
@@ -71,9 +72,16 @@ pub fn print(width: u32, height: u32) {
                 let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
                 let cover = BlurCover { planes: Selection::ALL, regions };
                 let cover = Cover::Blur(cover);
-                let geometry = CropGeometry::new(Options::from(params), &planes);
-                let crops: usize =
-                    rects.iter().flat_map(|rect| geometry.crops(*rect)).map(|c| samples(&c.layout)).sum();
+                let plan = |options| Arc::new(Plan::new(options, &planes));
+                let Cover::Blur(blurs) = &cover else { unreachable!("a blur") };
+                let regions = RegionBlurPlan::new(blurs, &planes, TILES, plan);
+                let of_plane = |plane: usize| {
+                    let reads = regions.blurs().iter().flat_map(|blur| &blur.needs.reads);
+                    let rects: Vec<Rect> = reads.filter(|(of, _)| *of == plane).map(|(_, read)| read.rect).collect();
+                    let area: u64 = disjoint(&rects).iter().map(|rect| rect.area()).sum();
+                    area * u64::from(planes[plane].channels)
+                };
+                let read: u64 = (0..planes.len()).map(of_plane).sum();
                 let mut engines = [(); 2].map(|()| Engine::with_cpu(CpuEngine::new()));
                 let mut times = [Vec::new(), Vec::new()];
                 for _ in 0..ROUNDS {
@@ -90,7 +98,7 @@ pub fn print(width: u32, height: u32) {
                     "| {} | {name} | blur, sigma={sigma} | {whole:.2} | {:.3} | {covered:.3} | {:.3} |",
                     format.to_str(),
                     regions / whole,
-                    crops as f64 / all as f64
+                    read as f64 / all as f64
                 );
             }
             let objects = |rect: &Rect| {

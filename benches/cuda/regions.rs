@@ -1,16 +1,18 @@
-//! Regions on the device: in frames that stay there, and in frames in host memory, whose crops are uploaded.
+//! Regions on the device: in frames that stay there, and in frames in host memory, of which what they depend on is uploaded.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
-use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes};
+use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
+use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::crop::CropGeometry;
 use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
-use gstcudagaussblur::filter::plan::{Options, Selection};
+use gstcudagaussblur::filter::plan::{Plan, Selection};
+use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 use crate::common::{Outcome, REPETITIONS, WARM_UP, device_planes, layout, median, noise, time_on};
@@ -64,31 +66,31 @@ fn fill(rects: &[Rect], planes: &[PlaneLayout]) -> Cover {
     Cover::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] }
 }
 
-/// The covers of a row each, with the boxes that they cover.
-fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Vec<Rect>, Cover)>> {
+/// The covers of a row each.
+fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
     let mut rows = Vec::new();
     for (name, corners) in [("three boxes apart", &APART), ("three side by side", &SIDE_BY_SIDE)] {
         let rects = boxes(corners, planes);
         for sigma in [3.0, 10.0, 40.0] {
-            rows.push((format!("{name}, blur, sigma={sigma}"), rects.clone(), blur(&rects, sigma)?));
+            rows.push((format!("{name}, blur, sigma={sigma}"), blur(&rects, sigma)?));
         }
     }
     let (rects, all) = (boxes(&APART, planes), many(planes));
-    rows.push(("three boxes, mosaic".to_owned(), rects.clone(), mosaic(&rects)));
-    rows.push(("three boxes, fill".to_owned(), rects.clone(), fill(&rects, planes)));
-    rows.push(("one box of 48x48, blur, sigma=12".to_owned(), all[27..28].to_vec(), blur(&all[27..28], 12.0)?));
-    rows.push(("64 boxes of 48x48, blur, sigma=12".to_owned(), all.clone(), blur(&all, 12.0)?));
-    rows.push(("64 boxes of 48x48, mosaic".to_owned(), all.clone(), mosaic(&all)));
+    rows.push(("three boxes, mosaic".to_owned(), mosaic(&rects)));
+    rows.push(("three boxes, fill".to_owned(), fill(&rects, planes)));
+    rows.push(("one box of 48x48, blur, sigma=12".to_owned(), blur(&all[27..28], 12.0)?));
+    rows.push(("64 boxes of 48x48, blur, sigma=12".to_owned(), blur(&all, 12.0)?));
+    rows.push(("64 boxes of 48x48, mosaic".to_owned(), mosaic(&all)));
     Ok(rows)
 }
 
-/// The crops of a cover, as a part of the frame's samples.
-fn crops(planes: &[PlaneLayout], rects: &[Rect], cover: &Cover) -> f64 {
-    let Cover::Blur(BlurCover { regions, .. }) = cover else { return 0.0 };
-    let samples = |layout: &PlaneLayout| layout.row_samples() as f64 * f64::from(layout.height);
-    let geometry = CropGeometry::new(Options::from(regions[0].params), planes);
-    let own: f64 = rects.iter().flat_map(|rect| geometry.crops(*rect)).map(|crop| samples(&crop.layout)).sum();
-    own / planes.iter().map(samples).sum::<f64>()
+/// What the blurs of a cover depend on, as a part of the frame's bytes.
+fn read(planes: &[PlaneLayout], cover: &Cover) -> f64 {
+    let Cover::Blur(cover) = cover else { return 0.0 };
+    let plan = |options| Arc::new(Plan::new(options, planes));
+    let uploads = RegionTransfers::new(&RegionBlurPlan::new(cover, planes, TILES, plan)).uploads;
+    uploads.bytes() as f64
+        / planes.iter().map(|layout| layout.row_bytes() * layout.height as usize).sum::<usize>() as f64
 }
 
 /// Two frames on the device, or the same one twice.
@@ -118,7 +120,7 @@ pub fn tables(device: &Device) -> Outcome<()> {
     println!(
         "\nRegions of frames in device memory, µs (median of {REPETITIONS}, {BUFFERS} frames in turn), by events\n"
     );
-    println!("| frame | cover | crops, share of the frame | in place | into a copy | copy alone | whole frame |");
+    println!("| frame | cover | read, share of the frame | in place | into a copy | copy alone | whole frame |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for (name, planes) in formats() {
         on_device(device, name, &planes)?;
@@ -156,7 +158,7 @@ fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()>
         })
     };
     let copy = cover_time(&mut engine, &nothing, true)?;
-    for (what, rects, cover) in covers(planes)? {
+    for (what, cover) in covers(planes)? {
         let [in_place, copied] = [false, true].map(|is_copy| cover_time(&mut engine, &cover, is_copy));
         let whole = match &cover {
             Cover::Blur(BlurCover { regions, .. }) => {
@@ -172,7 +174,7 @@ fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()>
         };
         println!(
             "| {name} | {what} | {:.2} | {:.1} | {:.1} | {:.1} | {whole} |",
-            crops(planes, &rects, &cover),
+            read(planes, &cover),
             microseconds(in_place?),
             microseconds(copied?),
             microseconds(copy)
@@ -226,7 +228,7 @@ fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
     };
     let pinned = || source.iter().map(allocate).collect::<Outcome<Vec<PinnedBytes>>>();
     let [mut pinned_memory, mut pinned_source, mut pinned_output] = [pinned()?, pinned()?, pinned()?];
-    for (what, _, cover) in covers(planes)?.into_iter().take(6) {
+    for (what, cover) in covers(planes)?.into_iter().take(6) {
         let Cover::Blur(BlurCover { regions, .. }) = &cover else { continue };
         let params = regions[0].params;
         let mut times = [const { Vec::new() }; 4];

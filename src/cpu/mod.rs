@@ -21,11 +21,10 @@ use std::sync::Arc;
 use crate::filter::byte_rect::ByteRect;
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::operation::{Buffer, Operation};
-use crate::filter::parts::Parts;
 use crate::filter::plan::Plan;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
+use crate::filter::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::filter::regions::Rect;
-use crate::filter::tiles::RegionBlur;
 use crate::process;
 use crate::threads::Threads;
 pub use execution::TILES;
@@ -98,27 +97,29 @@ impl CpuEngine {
         self.execute(sources, &[Execution { plan, parts: &plan.whole(), destinations }], Vec::new())
     }
 
-    /// Blurs regions of the source, and then writes them to the destination, which holds its rows and may be the same memory.
-    /// Where blurs overlap, the last one counts. On an error nothing was written.
+    /// Blurs regions of the source, and then writes them to the destination, which holds its rows and may be the same memory. On
+    /// an error nothing was written.
     ///
     /// # Panics
-    /// If a plan was made for other layouts.
-    pub fn cover(&mut self, frames: &mut ValidFrames, blurs: &[(Arc<Plan>, RegionBlur)]) -> Result<(), CpuError> {
+    /// If the plan was made for other layouts.
+    pub fn cover(&mut self, frames: &mut ValidFrames, regions: &RegionBlurPlan) -> Result<(), CpuError> {
         let layouts = frames.layouts();
-        assert!(blurs.iter().all(|(plan, _)| plan.layouts() == layouts), "a plan is for other frames");
+        assert!(regions.layouts() == layouts, "the plan is for other frames");
         let (sources, destinations) = host_planes(frames)?;
-        let parts: Vec<Parts> = blurs.iter().map(|(plan, blur)| plan.parts(&blur.covered, TILES)).collect();
-        let extents = |((plan, _), parts): (&(Arc<Plan>, _), &Parts)| -> Vec<Extent> {
+        let extents = |RegionBlur { plan, needs, .. }: &RegionBlur| -> Vec<Extent> {
             let planes = layouts.iter().enumerate();
-            planes.map(|(index, layout)| extent(plan, parts, Buffer::Destination(index), layout)).collect()
+            planes.map(|(index, layout)| extent(plan, &needs.parts, Buffer::Destination(index), layout)).collect()
         };
-        let extents: Vec<Extent> = blurs.iter().zip(&parts).flat_map(extents).collect();
+        let extents: Vec<Extent> = regions.blurs().iter().flat_map(extents).collect();
         let blurred = place(&mut self.blurred, &extents)?;
-        let executions = blurs.iter().zip(&parts).zip(blurred.chunks(layouts.len()));
-        let executions: Vec<Execution> =
-            executions.map(|(((plan, _), parts), destinations)| Execution { plan, parts, destinations }).collect();
+        let blurs = || regions.blurs().iter().zip(blurred.chunks(layouts.len()));
+        let execution = |(blur, destinations)| {
+            let RegionBlur { plan, needs, .. }: &RegionBlur = blur;
+            Execution { plan, parts: &needs.parts, destinations }
+        };
+        let executions: Vec<Execution> = blurs().map(execution).collect();
         // One task for each plane, because chroma of rectangles side by side overlaps.
-        let writes = blurs.iter().zip(blurred.chunks(layouts.len())).map(|((_, blur), blurred)| {
+        let writes = blurs().map(|(blur, blurred)| {
             let of_plane = |(plane, layout): (usize, &PlaneLayout)| {
                 let covered = blur.covered.iter().filter(|(of, _)| *of == plane);
                 let rects = covered.flat_map(|(_, covered)| ByteRect::covered(plane, layout, *covered)).collect();
@@ -177,8 +178,9 @@ impl CpuEngine {
         schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, task| {
             // SAFETY: the processor has the set; the task's planes hold what it reads and writes, because the frames are
             // valid and `place` has allocated the rows that are accessed of all others; `reserve_scratch` allocated the scratch
-            // memory. What is written to a frame is computed by then, because the parts have it. Rectangles of an operation do not overlap, nor do its tasks in what they write, operations of a group are
-            // independent of each other, and each task is executed once, after the groups before its own.
+            // memory. What is written to a frame is computed by then, because the parts have it. Rectangles of an operation do
+            // not overlap, nor do its tasks in what they write, operations of a group are independent of each other, and each
+            // task is executed once, after the groups before its own.
             unsafe { set.execute(task, scratch) };
         });
         Ok(())
@@ -212,7 +214,7 @@ mod tests {
     use crate::filter::BlurParams;
     use crate::filter::frame::{Destination, Plane, Source};
     use crate::filter::plan::Selection;
-    use crate::filter::tiles::{BlurCover, BlurRegion};
+    use crate::filter::region_blur::{BlurCover, BlurRegion};
 
     /// Every allocation of a wide blur may fail, temporaries and scratch memory, before anything is written.
     #[test]
@@ -256,8 +258,8 @@ mod tests {
         let mut cpu = CpuEngine::new();
         let region = BlurRegion { rect: Rect::new(40, 30, 90, 2).unwrap(), params: BlurParams::new(20.0, 0).unwrap() };
         let cover = BlurCover { planes: Selection::ALL, regions: vec![region] };
-        let blurs = cover.blurs(&[layout]).into_iter();
-        let blurs: Vec<_> = blurs.map(|blur| (Arc::new(Plan::new(blur.options, &[layout])), blur)).collect();
+        let plan = |options| Arc::new(Plan::new(options, &[layout]));
+        let regions = RegionBlurPlan::new(&cover, &[layout], TILES, plan);
         let picture: Vec<u8> = (0..600 * 90 * 3_u32).map(|i| ((i * 31) >> 3) as u8).collect();
         let mut failed = Vec::new();
         for ceiling in (0..).step_by(4096) {
@@ -265,7 +267,7 @@ mod tests {
             let planes = vec![Plane { layout, pitch: 1800, data: &mut frame[..] }];
             let mut frames = ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(planes)).unwrap();
             faults::set_ceiling(ceiling);
-            let result = cpu.cover(&mut frames, &blurs);
+            let result = cpu.cover(&mut frames, &regions);
             faults::set_ceiling(usize::MAX);
             match result {
                 Err(CpuError::OutOfMemory { bytes }) => failed.push(bytes),

@@ -15,9 +15,9 @@ pub mod transfer;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use crate::filter::frame::{PlaneLayout, ValidFrames};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::Plan;
-use crate::filter::tiles::{BlurJob, TransferTiles};
+use crate::filter::region_blur::RegionBlurPlan;
 use crate::log::Level;
 use crate::process::log;
 use driver::Stream;
@@ -29,7 +29,8 @@ pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
-pub use pipeline::{DeviceBlurs, DeviceCover, Enqueued, Submission, SubmitError, SubmittedFrame, Times};
+pub use kernels::tiles::TILES;
+pub use pipeline::{DeviceCover, Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
 use pipeline::{Pipeline, SubmitOptions};
 use process::EngineGuard;
 use select::KernelSelector;
@@ -137,16 +138,11 @@ impl CudaEngine {
     /// Enqueues a frame. Frames are completed in the order of their submission. With `direct` the device accesses pinned memory of
     /// the frames; otherwise all host memory goes through staging buffers.
     ///
-    /// # Safety
-    /// The memory of the frames lives, and nobody else accesses it, until the submission is completed or dropped; that of a
-    /// submission that stays on the device, until its streams have done the work. Device memory and streams are of this engine's
-    /// context.
-    ///
     /// # Panics
     /// If the plan was made for other layouts.
-    pub unsafe fn submit(
+    pub fn submit(
         &mut self,
-        frames: &ValidFrames,
+        frames: &PromisedFrames,
         plan: &Arc<Plan>,
         direct: bool,
     ) -> Result<Submission, SubmitError> {
@@ -154,9 +150,7 @@ impl CudaEngine {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
         let options = SubmitOptions { direct, bands: self.bands };
-        // SAFETY: the frames live and are not accessed by others until the submission is completed, as the caller promises; the
-        // context is current.
-        let submission = unsafe { self.pipeline.submit(&mut self.selector, frames, plan, options) }?;
+        let submission = self.pipeline.submit(&mut self.selector, frames, plan, options)?;
         self.update_kernel_name(match &submission {
             Submission::InFlight(frame) => frame.is_specialised(),
             Submission::Resident(enqueued) => enqueued.specialised,
@@ -165,21 +159,16 @@ impl CudaEngine {
     }
 
     /// Enqueues a cover of a frame in device memory. If source and destination are not the same memory, the source is copied
-    /// too. Blurs read the source, and everything is read before anything is covered.
-    ///
-    /// # Safety
-    /// The memory of the frames lives, and nobody else accesses it, until their streams have done the work. It is device memory
-    /// of this engine's context, as are the streams. Source and destination are the same memory or do not overlap. The cover was
-    /// made for the layouts of the frames.
+    /// too. Blurs read the source, and everything is read before anything is covered. The cover was made for the layouts of the
+    /// frames.
     ///
     /// # Panics
     /// If a frame is in host memory.
-    pub unsafe fn cover(&mut self, frames: &ValidFrames, cover: &DeviceCover) -> Result<Enqueued, SubmitError> {
+    pub fn cover(&mut self, frames: &PromisedFrames, cover: &DeviceCover) -> Result<Enqueued, SubmitError> {
         assert!(frames.are_on_device(), "the frames are in host memory");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        // SAFETY: the caller's promise; the context is current.
-        let enqueued = unsafe { self.pipeline.cover(&mut self.selector, frames, cover) }?;
+        let enqueued = self.pipeline.cover(&mut self.selector, frames, cover)?;
         if let DeviceCover::Blur(..) = cover {
             self.update_kernel_name(enqueued.specialised);
         }
@@ -187,30 +176,21 @@ impl CudaEngine {
     }
 
     /// Blurs regions of a frame in host memory and waits for it. If source and destination are not the same memory, the source
-    /// is copied too. With `direct` the device reads a source in pinned memory. `plans` has the plan of each job of the tiles. On
-    /// an error nothing is blurred, and another destination than the source is undefined.
-    ///
-    /// # Safety
-    /// If this fails and what was enqueued is not settled, nobody writes or frees the source any more.
+    /// is copied too. With `direct` the device reads a source in pinned memory. On an error nothing is blurred, and another
+    /// destination than the source is undefined.
     ///
     /// # Panics
-    /// If a frame is on the device, or the tiles or the plans were made for other layouts.
-    pub unsafe fn cover_host(
+    /// If a frame is on the device, or the regions are for other layouts.
+    pub fn cover_host(
         &mut self,
-        frames: &mut ValidFrames,
-        tiles: &TransferTiles,
-        plans: &[Arc<Plan>],
+        frames: &mut PromisedFrames,
+        regions: &Arc<RegionBlurPlan>,
         direct: bool,
     ) -> Result<Times, SubmitError> {
-        assert!(tiles.layouts() == frames.layouts(), "the tiles are for other frames");
-        let layouts = |job: &BlurJob| job.crops.iter().map(|blurred| blurred.crop.layout).collect::<Vec<_>>();
-        let crops = tiles.blurs().jobs.iter().map(layouts);
-        assert!(crops.eq(plans.iter().map(|plan| plan.layouts())), "the plans are for other crops");
+        assert!(regions.layouts() == frames.layouts(), "the regions are for other frames");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        // SAFETY: the tiles and the plans are for the frames; the rest is the caller's promise; the context is current.
-        let (times, specialised) =
-            unsafe { self.pipeline.cover_host(&mut self.selector, frames, tiles, plans, direct) }?;
+        let (times, specialised) = self.pipeline.cover_host(&mut self.selector, frames, regions, direct)?;
         self.update_kernel_name(specialised);
         Ok(times)
     }
@@ -222,9 +202,10 @@ impl CudaEngine {
         self.pipeline.complete(frame)
     }
 
-    /// Device memory that a plan needs beside the planes of its frames, in bytes.
+    /// Device memory that a plan needs beside the planes of its frames, in bytes; 0 if its kernels cannot be loaded.
     pub fn workspace_bytes(&self, plan: &Plan, planes: &DevicePlanes) -> usize {
-        self.selector.workspace_bytes(&Recording::new(plan, planes, 0, self.selector.kernel_set(), None))
+        let recording = Recording::new(plan, planes, 0, self.selector.kernel_set(), &plan.whole());
+        self.selector.select(&recording, 0).map_or(0, |selected| selected.workspace_bytes)
     }
 
     /// Enqueues the kernels of a plan alone.
@@ -240,10 +221,11 @@ impl CudaEngine {
         planes: &DevicePlanes,
         workspace: u64,
     ) -> Result<(), CudaError> {
-        let recording = Recording::new(plan, planes, workspace, self.selector.kernel_set(), None);
+        let recording = Recording::new(plan, planes, workspace, self.selector.kernel_set(), &plan.whole());
+        let selected = self.selector.select(&recording, workspace)?;
         // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
         // promises.
-        unsafe { self.selector.enqueue(stream, &recording, workspace) }.map(drop)
+        unsafe { self.selector.enqueue_commands(stream, &selected.commands) }.map(drop)
     }
 }
 

@@ -9,7 +9,6 @@ use super::error::CudaError;
 use super::jit::{JitRequest, SpecialisationKey};
 use super::kernels::abi::{Kernel, KernelSet, Launch};
 use super::kernels::batch::BlurBatch;
-use super::kernels::level::LevelBatch;
 use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::kernels::record::{Command, PlaneCopy, Recording};
 use super::kernels::strategy::{self, PassStrategy};
@@ -25,11 +24,22 @@ pub struct KernelSelector {
     request: Option<JitRequest>,
 }
 
-/// The copies and launches of a recording, in order, each launch with its function.
+/// Copies and launches, in order, each launch with its function.
 pub struct ResolvedCommands {
     commands: Vec<SelectedCommand>,
     /// Whether specialised kernels do all of the blurs.
     is_specialised: bool,
+}
+
+/// What is enqueued for a recording.
+pub struct Selected {
+    /// With their functions.
+    pub commands: ResolvedCommands,
+    /// The specialised kernels that would be the fastest.
+    pub keys: Vec<SpecialisationKey>,
+    /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch. It does not grow
+    /// when specialised kernels become ready.
+    pub workspace_bytes: usize,
 }
 
 enum SelectedCommand {
@@ -40,6 +50,13 @@ enum SelectedCommand {
 impl ResolvedCommands {
     fn push(&mut self, function: Function, launch: Launch) {
         self.commands.push(SelectedCommand::Launch(function, Box::new(launch)));
+    }
+
+    /// These commands, then others.
+    pub fn then(mut self, other: Self) -> Self {
+        self.commands.extend(other.commands);
+        self.is_specialised &= other.is_specialised;
+        self
     }
 
     /// The kernels that are launched, in order.
@@ -108,25 +125,6 @@ impl KernelSelector {
         self.strategy
     }
 
-    /// Loads the prebuilt kernels of the recordings, before the first of them is launched: loading between launches would keep
-    /// the device waiting. Requests specialised kernels for frames that keep being recorded like this.
-    pub fn prepare(&mut self, recordings: &[Recording]) -> Result<(), CudaError> {
-        self.load_for(recordings)?;
-        self.request(&self.keys(recordings));
-        Ok(())
-    }
-
-    /// Loads the prebuilt kernels of the recordings.
-    pub fn load_for(&self, recordings: &[Recording]) -> Result<(), CudaError> {
-        let limits = self.device().limits();
-        recordings.iter().try_for_each(|recording| self.load(recording.kernels(|batch| self.select(batch).0, limits)))
-    }
-
-    /// The specialised kernels that would be the fastest for the recordings.
-    pub fn keys(&self, recordings: &[Recording]) -> Vec<SpecialisationKey> {
-        recordings.iter().flat_map(Recording::batches).filter_map(|batch| self.key(batch)).collect()
-    }
-
     /// Requests specialised kernels for frames that keep being recorded with these keys. Called for every frame.
     pub fn request(&mut self, keys: &[SpecialisationKey]) {
         if let Some(request) = &mut self.request {
@@ -139,72 +137,61 @@ impl KernelSelector {
         self.shared.jit().generation()
     }
 
-    /// Loads prebuilt kernels; specialised ones are loaded when they are compiled.
-    pub fn load(&self, kernels: impl IntoIterator<Item = Kernel>) -> Result<(), CudaError> {
-        let prebuilt = self.prebuilt()?;
-        kernels.into_iter().filter(|kernel| *kernel != Kernel::Specialised).try_for_each(|kernel| prebuilt.load(kernel))
-    }
-
     /// The strategy for a batch now, and the specialised kernel if that is ready.
-    fn select(&self, batch: &BlurBatch) -> (PassStrategy, Option<Function>) {
+    fn select_passes(&self, batch: &BlurBatch) -> (PassStrategy, Option<Function>) {
         let specialised = self.key(batch).and_then(|key| self.shared.jit().get(&key));
         (if specialised.is_some() { PassStrategy::Specialised } else { self.strategy }, specialised)
     }
 
-    /// Device memory that a recording needs as workspace, in bytes: its temporaries, then the intermediate of one batch. It does
-    /// not grow when specialised kernels become ready.
-    pub fn workspace_bytes(&self, recording: &Recording) -> usize {
-        let limits = self.device().limits();
-        let intermediate = |batch: &BlurBatch| strategy::intermediate_bytes(batch, self.select(batch).0, limits);
-        let levels = recording.levels().map(LevelBatch::intermediate_bytes);
-        recording.temporary_bytes() + recording.batches().map(intermediate).chain(levels).max().unwrap_or(0)
-    }
-
-    /// Enqueues a recording. Returns whether specialised kernels do all of its blurs.
-    ///
-    /// # Safety
-    /// The device's context is current. The planes of the recording, and [`KernelSelector::workspace_bytes`] from the workspace
-    /// address on that it was made with, live and are accessed by nobody else until the stream has done the work.
-    pub unsafe fn enqueue(&self, stream: &Stream, recording: &Recording, workspace: u64) -> Result<bool, CudaError> {
-        let commands = self.select_commands(recording, workspace)?;
-        // SAFETY: the commands are those of the recording, for the caller's planes and workspace.
-        unsafe { self.enqueue_commands(stream, &commands) }
-    }
-
-    /// The copies and launches of a recording that was made with this workspace address.
-    pub fn select_commands(&self, recording: &Recording, workspace: u64) -> Result<ResolvedCommands, CudaError> {
+    /// The commands of a recording that was made with this workspace address, and what they need. Loads the prebuilt kernels that
+    /// are not loaded yet: all before the first launch, because loading between launches would keep the device waiting.
+    pub fn select(&self, recording: &Recording, workspace: u64) -> Result<Selected, CudaError> {
         let (prebuilt, limits) = (self.prebuilt()?, self.device().limits());
         // Batches use it in turn, behind the temporaries.
         let intermediate = workspace + recording.temporary_bytes() as u64;
-        let mut selected = ResolvedCommands { commands: Vec::new(), is_specialised: false };
+        let mut commands = ResolvedCommands { commands: Vec::new(), is_specialised: false };
+        let (mut keys, mut intermediate_bytes) = (Vec::new(), 0);
         let (mut has_blurs, mut all_specialised) = (false, true);
         for command in recording.commands() {
             match command {
-                Command::Copy(copy) => selected.commands.push(SelectedCommand::Copy(*copy)),
-                Command::Launch(launch) => selected.push(prebuilt.function(launch.kernel)?, *launch),
+                Command::Copy(copy) => commands.commands.push(SelectedCommand::Copy(*copy)),
+                Command::Launch(launch) => commands.push(prebuilt.function(launch.kernel)?, *launch),
                 Command::Tensor(batch) => {
                     let launch = batch.launch(limits);
-                    selected.push(prebuilt.function(launch.kernel)?, launch);
+                    commands.push(prebuilt.function(launch.kernel)?, launch);
                 }
                 Command::Level(batch) => {
+                    intermediate_bytes = intermediate_bytes.max(batch.intermediate_bytes());
                     for launch in batch.launches(intermediate, limits) {
-                        selected.push(prebuilt.function(launch.kernel)?, launch);
+                        commands.push(prebuilt.function(launch.kernel)?, launch);
                     }
                 }
                 Command::Blur(batch) => {
-                    let (passes, specialised) = self.select(batch);
+                    keys.extend(self.key(batch));
+                    let (passes, specialised) = self.select_passes(batch);
                     (has_blurs, all_specialised) = (true, all_specialised && specialised.is_some());
+                    intermediate_bytes = intermediate_bytes.max(strategy::intermediate_bytes(batch, passes, limits));
                     for launch in strategy::launches(batch, intermediate, passes, limits) {
                         let function = match launch.kernel {
                             Kernel::Specialised => specialised.expect("selected because it is ready"),
                             kernel => prebuilt.function(kernel)?,
                         };
-                        selected.push(function, launch);
+                        commands.push(function, launch);
                     }
                 }
             }
         }
-        selected.is_specialised = has_blurs && all_specialised;
+        commands.is_specialised = has_blurs && all_specialised;
+        Ok(Selected { commands, keys, workspace_bytes: recording.temporary_bytes() + intermediate_bytes })
+    }
+
+    /// Launches of prebuilt kernels.
+    pub fn select_launches(&self, launches: Vec<Launch>) -> Result<ResolvedCommands, CudaError> {
+        let prebuilt = self.prebuilt()?;
+        let mut selected = ResolvedCommands { commands: Vec::new(), is_specialised: true };
+        for launch in launches {
+            selected.push(prebuilt.function(launch.kernel)?, launch);
+        }
         Ok(selected)
     }
 
@@ -226,17 +213,6 @@ impl KernelSelector {
             }
         }
         Ok(commands.is_specialised)
-    }
-
-    /// Enqueues a launch of a prebuilt kernel.
-    ///
-    /// # Safety
-    /// The device's context is current. The memory that the launch refers to lives and is accessed by nobody else until the
-    /// stream has done the work.
-    pub unsafe fn enqueue_prebuilt(&self, stream: &Stream, launch: &Launch) -> Result<(), CudaError> {
-        let function = self.prebuilt()?.function(launch.kernel)?;
-        // SAFETY: the function is the launch's kernel; the memory is the caller's promise.
-        unsafe { self.launch(stream, launch, function) }
     }
 
     /// # Safety

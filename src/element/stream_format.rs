@@ -8,8 +8,8 @@ use gst_video::prelude::*;
 
 use super::formats;
 use super::gstcuda::CAPS_FEATURE;
-use crate::filter::crop::PictureGeometry;
 use crate::filter::frame::PlaneLayout;
+use crate::filter::picture::PictureGeometry;
 use crate::filter::plan::Options;
 
 /// The negotiated format of a stream.

@@ -6,26 +6,15 @@ use std::time::Instant;
 
 use super::error::EngineError;
 use super::in_flight::{BorrowedInPlace, CompletedFrame, FrameAccess};
-use super::plan_cache::{PlanCache, form};
+use super::plan_cache::form;
 use super::{ActiveBackend, Engine};
-use crate::cuda::{CudaError, DeviceBlurs, DeviceCover, SubmitError};
+use crate::cuda::{CudaError, DeviceCover, PromisedFrames, SubmitError};
 use crate::filter::fill::{PlaneValues, fill, fills};
 use crate::filter::frame::{Destination, FrameMut, PlaneLayout, Source, ValidFrames};
 use crate::filter::mosaic::{CellGrid, MosaicRegion, mosaic};
-use crate::filter::plan::Plan;
+use crate::filter::region_blur::{BlurCover, RegionBlurPlan};
 use crate::filter::regions::Rect;
-use crate::filter::tiles::{BlurCover, BlurJob, BlurTiles, CropCost, TransferTiles};
-
-/// On the device a launch takes as long as the blur of megabytes: 3 µs, and 4K RGBA takes 0.9 µs a megabyte (H200). Four
-/// planes of one or two channels share a launch.
-///
-/// Every format has rows that are aligned to 16 bytes at multiples of 16 columns, if the frame is, which the kernels load
-/// fastest.
-const DEVICE_COST: CropCost = CropCost { column_step: 16, operation_bytes: [800 << 10, 2400 << 10] };
-
-/// Of what is uploaded, which is packed by the CPU: one more rectangle costs little, and what two have in common is uploaded
-/// twice.
-const UPLOAD_COST: CropCost = CropCost { column_step: 16, operation_bytes: [8 << 10; 2] };
+use crate::{cpu, cuda};
 
 /// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
 /// beyond the frame is ignored. Neither the order of regions nor duplicates matter.
@@ -93,16 +82,12 @@ impl Engine {
     ) -> Result<CompletedFrame<F>, EngineError> {
         let (source, destination) = access.frames();
         let frames = ValidFrames::of_cover(source, destination)?;
-        let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
         let layouts = frames.layouts();
-        let (tiles, plans, grids, rects);
+        let (regions, grids, rects);
         let cover = match cover {
             Cover::Blur(cover) => {
-                let make = |cover: &BlurCover, layouts: &[PlaneLayout]| BlurTiles::new(cover, layouts, DEVICE_COST);
-                tiles = self.device_tiles.get(cover, layouts, make);
-                plans = job_plans(&mut self.plans, tiles);
-                self.stats.form = plans.last().map_or(self.stats.form, |plan| form(plan));
-                DeviceCover::Blur(DeviceBlurs { tiles, plans: &plans })
+                regions = self.region_blurs(cover, layouts);
+                DeviceCover::Blur(&regions)
             }
             Cover::Mosaic(regions) => {
                 grids = CellGrid::all(layouts, regions);
@@ -113,9 +98,11 @@ impl Engine {
                 DeviceCover::Fill(&rects)
             }
         };
+        let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
         // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive, for good
-        // if it is leaked. The cover was made for the layouts of the frames.
-        match unsafe { cuda.cover(&frames, &cover) } {
+        // if it is leaked.
+        let frames = unsafe { PromisedFrames::new(frames) };
+        match cuda.cover(&frames, &cover) {
             Ok(enqueued) => {
                 self.stats.add_resident_frame(cuda, &enqueued);
                 Ok(CompletedFrame { frame: access, failure: None, queued: !enqueued.synchronized })
@@ -160,12 +147,10 @@ impl Engine {
         let started = Instant::now();
         let is_covered = match cover {
             Cover::Blur(cover) => {
+                let regions = self.region_blurs(cover, frames.layouts());
                 let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
-                let blurs = cover.blurs(frames.layouts()).into_iter();
-                let blurs: Vec<_> = blurs.map(|blur| (self.plans.get(blur.options, frames.layouts()), blur)).collect();
-                self.stats.form = blurs.last().map_or(self.stats.form, |(plan, _)| form(plan));
-                cpu.cover(&mut frames, &blurs)?;
-                !blurs.is_empty()
+                cpu.cover(&mut frames, &regions)?;
+                !regions.blurs().is_empty()
             }
             // These are memory accesses: sending them through the device would take longer.
             Cover::Mosaic(regions) => {
@@ -187,26 +172,33 @@ impl Engine {
         Ok(())
     }
 
+    /// The blurs of a cover in the tiles of the backend.
+    fn region_blurs(&mut self, cover: &BlurCover, layouts: &[PlaneLayout]) -> Arc<RegionBlurPlan> {
+        let tiles = match self.backend {
+            ActiveBackend::Cuda(_) => cuda::TILES,
+            ActiveBackend::Cpu(_) => cpu::TILES,
+        };
+        let regions = self.regions.get(cover, layouts, tiles, &mut self.plans);
+        self.stats.form = regions.blurs().last().map_or(self.stats.form, |blur| form(&blur.plan));
+        regions
+    }
+
     /// Blurs regions of a frame in host memory on the device, and waits.
     fn blur_through_device<F: FrameAccess>(&mut self, cover: &BlurCover, access: &mut F) -> Result<(), SubmitError> {
         let direct = access.can_leak();
         let (source, destination) = access.frames();
-        let (Ok(mut frames), ActiveBackend::Cuda(cuda)) =
-            (ValidFrames::of_cover(source, destination), &mut self.backend)
-        else {
-            unreachable!("the caller has checked both");
+        let Ok(mut frames) = ValidFrames::of_cover(source, destination) else {
+            unreachable!("the caller has checked it")
         };
-        let make =
-            |cover: &BlurCover, layouts: &[PlaneLayout]| TransferTiles::new(cover, layouts, DEVICE_COST, UPLOAD_COST);
-        let tiles = self.transfer_tiles.get(cover, frames.layouts(), make);
-        if tiles.blurs().jobs.is_empty() {
+        let regions = self.region_blurs(cover, frames.layouts());
+        if regions.blurs().is_empty() {
             frames.copy_source();
             return Ok(());
         }
-        let plans = job_plans(&mut self.plans, tiles.blurs());
-        self.stats.form = plans.last().map_or(self.stats.form, |plan| form(plan));
+        let ActiveBackend::Cuda(cuda) = &mut self.backend else { unreachable!("the caller has checked it") };
         // SAFETY: `FrameAccess` promises it for the memory of the frames: `access` is leaked if the device may still read it.
-        let times = unsafe { cuda.cover_host(&mut frames, tiles, &plans, direct) }?;
+        let mut frames = unsafe { PromisedFrames::new(frames) };
+        let times = cuda.cover_host(&mut frames, &regions, direct)?;
         self.stats.add_cuda_frame(cuda, &times);
         Ok(())
     }
@@ -217,13 +209,4 @@ fn host_destination<F: FrameAccess>(access: &mut F) -> Result<FrameMut<'_>, Engi
         (_, Destination::Host(frame)) => Ok(frame),
         _ => Err(EngineError::MixedMemory),
     }
-}
-
-/// The plan of each job.
-fn job_plans(plans: &mut PlanCache, tiles: &BlurTiles) -> Vec<Arc<Plan>> {
-    let plan = |job: &BlurJob| {
-        let layouts: Vec<PlaneLayout> = job.crops.iter().map(|blurred| blurred.crop.layout).collect();
-        plans.get(job.options, &layouts)
-    };
-    tiles.jobs.iter().map(plan).collect()
 }

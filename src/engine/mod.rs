@@ -5,8 +5,8 @@ mod cover;
 mod error;
 mod in_flight;
 mod plan_cache;
+mod region_cache;
 mod stats;
-mod tile_cache;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,13 +14,12 @@ use std::time::Instant;
 
 use crate::cpu::CpuEngine;
 pub use crate::cuda::driver::device::{ExternalContext, has_driver};
-use crate::cuda::{CudaEngine, Submission, SubmitError};
+use crate::cuda::{CudaEngine, PromisedFrames, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;
 use crate::filter::frame::{Destination, Frame, FrameError, FrameMut, PlaneLayout, Source, ValidFrames};
 use crate::filter::plan::Options;
-pub use crate::filter::tiles::{BlurCover, BlurRegion};
-use crate::filter::tiles::{BlurTiles, TransferTiles};
+pub use crate::filter::region_blur::{BlurCover, BlurRegion};
 pub use crate::log::Level;
 pub use crate::process::set_log_sink as log_to;
 pub use cover::Cover;
@@ -28,8 +27,8 @@ pub use error::{EngineError, ErrorKind};
 use in_flight::{Abandoned, BorrowedFrame, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use plan_cache::{PlanCache, form};
+use region_cache::RegionCache;
 pub use stats::{Stats, StepTime};
-use tile_cache::TileCache;
 
 /// A request for a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,9 +62,7 @@ pub struct Engine {
     /// Whether the engine falls back to the CPU if CUDA fails.
     falls_back: bool,
     plans: PlanCache,
-    /// What the device does for the regions of a frame in device memory, and of one in host memory.
-    device_tiles: TileCache<BlurTiles>,
-    transfer_tiles: TileCache<TransferTiles>,
+    regions: RegionCache,
     stats: Stats,
     abandoned: Arc<Abandoned>,
 }
@@ -120,8 +117,7 @@ impl Engine {
             backend,
             falls_back: false,
             plans: PlanCache::default(),
-            device_tiles: TileCache::default(),
-            transfer_tiles: TileCache::default(),
+            regions: RegionCache::default(),
             stats,
             abandoned: Arc::default(),
         }
@@ -214,7 +210,8 @@ impl Engine {
         if let ActiveBackend::Cuda(cuda) = &mut self.backend {
             // SAFETY: `FrameAccess` promises it for the memory of the frames, which `access` keeps alive: until the frame is
             // completed or dropped, or for good if it is leaked.
-            match unsafe { cuda.submit(&frames, &plan, direct) } {
+            let frames = unsafe { PromisedFrames::new(frames) };
+            match cuda.submit(&frames, &plan, direct) {
                 Ok(submission) => {
                     let state = match submission {
                         Submission::InFlight(frame) => State::InFlight(frame),
@@ -324,6 +321,8 @@ impl Engine {
         self.stats.kernel_name = cpu.instruction_set().name();
         self.stats.kernel = StepTime::default();
         self.backend = ActiveBackend::Cpu(cpu);
+        // It has other tiles.
+        self.regions = RegionCache::default();
         Ok(error)
     }
 

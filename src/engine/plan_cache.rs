@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The plans of the last frames. The crops of moving regions take turns with few sizes, and each size has its plan.
+//! The plans of the last frames. Regions of moving objects take turns with few strengths, each of which has its plan.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::filter::plan::{Options, Plan};
 use crate::log::Level;
 use crate::process;
 
-/// More plans than this are for sizes that do not come back.
+/// More plans than this are for strengths that do not come back.
 const CAPACITY: usize = 16;
 
 /// Plans and the options they were made with, the most recently used last.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a rectangle covers in a plane, as rectangles of whole bytes, which can be copied and filled without knowing samples.
 
-use super::crop::{FieldRect, PlaneCrop};
 use super::frame::{PlaneLayout, SampleLayout};
+use super::picture::FieldRect;
 use super::plane::{Address, PlaneMemory};
 
 /// The device copies packed rectangles in groups of this many bytes.
@@ -43,18 +43,6 @@ impl ByteRect {
             bytes: end - start,
         };
         byte_ranges(layout, rect.x(), rect.right()).into_iter().filter(|[start, end]| start < end).map(rect_of)
-    }
-
-    /// The bytes of a crop.
-    pub fn of_crop(crop: &PlaneCrop) -> Self {
-        Self {
-            plane: crop.plane,
-            row: crop.y as usize,
-            row_step: 1,
-            rows: crop.layout.height as usize,
-            byte: crop.row_offset(),
-            bytes: crop.layout.row_bytes(),
-        }
     }
 
     /// All bytes of a plane that are samples.

@@ -2,8 +2,8 @@
 //! Covers regions with one colour, which leaves nothing of what was there.
 
 use super::byte_rect::ByteRect;
-use super::crop::PictureGeometry;
 use super::frame::{FrameError, FrameMut, PlaneLayout, SampleLayout, Side, check_host};
+use super::picture::PictureGeometry;
 use super::regions::Rect;
 use super::samples::{channels, covered_fields};
 

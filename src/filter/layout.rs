@@ -2,7 +2,10 @@
 //! The layout of a plane: how many samples it has, how they are stored and what they represent. Knows no memory, no σ and no
 //! video format.
 
+use std::ops::Range;
+
 use super::plane::{Address, PlaneMemory};
+use super::regions::Rect;
 
 /// Largest width and height of a plane, in pixels.
 pub const MAX_DIMENSION: u32 = 16384;
@@ -115,6 +118,19 @@ impl PlaneLayout {
     /// Bytes per row that hold samples; the pitch may be larger.
     pub fn row_bytes(&self) -> usize {
         self.row_pixels() * self.pixel_bytes()
+    }
+
+    /// The columns of a rectangle of the plane in [row pixels](Self::row_pixels), those of a half covered pair included.
+    pub fn columns(&self, rect: Rect) -> Range<u32> {
+        match self.sample_layout {
+            SampleLayout::Yuv422 { .. } => rect.x() / 2..rect.right().div_ceil(2),
+            _ => rect.x()..rect.right(),
+        }
+    }
+
+    /// The memory of a rectangle of the plane, from its first row and column on.
+    pub fn within<A: Address>(&self, plane: &PlaneMemory<A>, rect: Rect) -> PlaneMemory<A> {
+        plane.from_row(rect.y() as usize).from_byte(self.columns(rect).start as usize * self.pixel_bytes())
     }
 
     /// Bits that a sample is shifted left by within its 16-bit word.

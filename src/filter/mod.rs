@@ -3,7 +3,6 @@
 //! of regions.
 
 pub mod byte_rect;
-pub mod crop;
 pub mod fill;
 pub mod frame;
 mod layout;
@@ -11,12 +10,13 @@ pub mod mosaic;
 pub mod operation;
 mod params;
 pub mod parts;
+pub mod picture;
 pub mod plan;
 pub mod plane;
+pub mod region_blur;
 pub mod regions;
 pub mod samples;
 mod taps;
-pub mod tiles;
 pub mod wide;
 
 pub use params::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};

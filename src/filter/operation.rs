@@ -57,7 +57,7 @@ pub enum AlphaSource {
 
 impl AlphaSource {
     /// The alpha of a rectangle of colour, if it is in a plane of its own.
-    fn reads(&self, rect: Rect) -> Option<(View, Rect)> {
+    pub fn reads(&self, rect: Rect) -> Option<(View, Rect)> {
         let Self::Plane { view, subsampling } = self else { return None };
         let PlaneLayout { width, height, .. } = view.field.layout;
         let along =

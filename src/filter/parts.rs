@@ -3,8 +3,10 @@
 //! of its output and what later operations read of it ([`Operation::reads`]). So every sample that is wanted has the value that
 //! it has in the whole frame, because operations and planes are the same.
 
-use super::crop::FieldRect;
+use std::ops::Range;
+
 use super::operation::{Buffer, Operation, View};
+use super::picture::FieldRect;
 use super::plan::Plan;
 use super::regions::{Rect, disjoint};
 
@@ -28,41 +30,64 @@ impl Plan {
         self.operations().iter().map(|operation| vec![whole(&operation.output())]).collect()
     }
 
-    /// What has to be computed for these parts of the destination's planes.
-    pub fn parts(&self, wanted: &[(usize, FieldRect)], tiles: Tiles) -> Parts {
+    /// So many rows of every output: a band.
+    pub fn rows(&self, rows: &[Range<u32>]) -> Parts {
+        let band = |(operation, rows): (&Operation, &Range<u32>)| {
+            Rect::between([0, operation.output().field.layout.width], [rows.start, rows.end]).into_iter().collect()
+        };
+        self.operations().iter().zip(rows).map(band).collect()
+    }
+
+    /// What has to be computed and read for these parts of the destination's planes.
+    pub fn needs(&self, wanted: &[(usize, FieldRect)], tiles: Tiles) -> Needs {
         let mut demands = Demands::default();
         for (plane, FieldRect { field, rect }) in wanted {
-            demands.of(Buffer::Destination(*plane), field.first_row).push(*rect);
+            demands.of(View { buffer: Buffer::Destination(*plane), field: *field }).push(*rect);
         }
         let mut parts: Parts = Vec::new();
         for operation in self.operations().iter().rev() {
-            let output = operation.output();
-            let wanted = demands.of(output.buffer, output.field.first_row).clone();
+            let wanted = demands.of(operation.output()).clone();
             // What rounding and joining add is not used, so that they cost nothing in the operations before.
             for (view, rect) in wanted.iter().flat_map(|rect| operation.reads(*rect)) {
-                demands.of(view.buffer, view.field.first_row).push(rect);
+                demands.of(view).push(rect);
             }
-            let rects = joined(operation, wanted.iter().map(|rect| (tiles.round)(operation, *rect)), tiles.cost);
-            parts.push(rects);
+            let rects = wanted.iter().map(|rect| (tiles.round)(operation, *rect));
+            parts.push(joined(rects, |rect| (tiles.cost)(operation, rect)));
         }
         parts.reverse();
-        parts
+        let reads = demands.0.into_iter().flat_map(|(View { buffer, field }, rects)| {
+            let plane = if let Buffer::Source(plane) = buffer { Some(plane) } else { None };
+            plane
+                .into_iter()
+                .flat_map(move |plane| rects.clone().into_iter().map(move |rect| (plane, FieldRect { field, rect })))
+        });
+        Needs { parts, reads: reads.collect() }
     }
+}
+
+/// What of a plan is computed for parts of a frame.
+#[derive(Debug)]
+pub struct Needs {
+    /// What each operation computes.
+    pub parts: Parts,
+    /// What is read of the source's planes; rectangles may overlap. What else the parts read of it is not used.
+    pub reads: Vec<(usize, FieldRect)>,
 }
 
 /// What is wanted of each field of a plane.
 #[derive(Default)]
-struct Demands(Vec<(Buffer, usize, Vec<Rect>)>);
+struct Demands(Vec<(View, Vec<Rect>)>);
 
 impl Demands {
-    /// Of the field that begins with this row.
-    fn of(&mut self, buffer: Buffer, first_row: usize) -> &mut Vec<Rect> {
-        let index = self.0.iter().position(|(of, row, _)| (*of, *row) == (buffer, first_row));
+    /// Of the field that this view has.
+    fn of(&mut self, view: View) -> &mut Vec<Rect> {
+        let key = |view: &View| (view.buffer, view.field.first_row);
+        let index = self.0.iter().position(|(of, _)| key(of) == key(&view));
         let index = index.unwrap_or_else(|| {
-            self.0.push((buffer, first_row, Vec::new()));
+            self.0.push((view, Vec::new()));
             self.0.len() - 1
         });
-        &mut self.0[index].2
+        &mut self.0[index].1
     }
 }
 
@@ -71,13 +96,13 @@ fn whole(view: &View) -> Rect {
     Rect::new(0, 0, view.field.layout.width, view.field.layout.height).expect("a plane has samples")
 }
 
-/// Joins rectangles of an operation's output where that costs no more than computing both, and makes the others disjoint.
-fn joined(operation: &Operation, rects: impl Iterator<Item = Rect>, cost: fn(&Operation, Rect) -> u64) -> Vec<Rect> {
-    let apart: Vec<(Rect, u64)> = rects.map(|rect| (rect, cost(operation, rect))).collect();
+/// Joins rectangles where that costs no more than all of them, and makes the others disjoint.
+pub fn joined(rects: impl Iterator<Item = Rect>, cost: impl Fn(Rect) -> u64) -> Vec<Rect> {
+    let apart: Vec<(Rect, u64)> = rects.map(|rect| (rect, cost(rect))).collect();
     // First, because joining two at a time takes time where there are many.
     let hull = apart.iter().map(|(rect, _)| *rect).reduce(Rect::hull);
     let sum: u64 = apart.iter().map(|(_, cost)| cost).sum();
-    if let Some(hull) = hull.filter(|hull| cost(operation, *hull) <= sum) {
+    if let Some(hull) = hull.filter(|hull| cost(*hull) <= sum) {
         return vec![hull];
     }
     let mut joined: Vec<(Rect, u64)> = Vec::new();
@@ -85,7 +110,7 @@ fn joined(operation: &Operation, rects: impl Iterator<Item = Rect>, cost: fn(&Op
         // A rectangle that grew may now be near another one.
         while let Some((index, hull)) = joined.iter().enumerate().find_map(|(index, (rect, apart))| {
             let (hull, apart) = (rect.hull(next.0), apart + next.1);
-            let together = if hull.area() > apart { u64::MAX } else { cost(operation, hull) };
+            let together = if hull.area() > apart { u64::MAX } else { cost(hull) };
             (together <= apart).then_some((index, (hull, together)))
         }) {
             joined.swap_remove(index);

@@ -22,7 +22,7 @@ impl Address for *mut u8 {
 
 impl Address for u64 {
     fn offset_by(self, bytes: usize) -> Self {
-        self + bytes as u64
+        self.wrapping_add(bytes as u64)
     }
 }
 

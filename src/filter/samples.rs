@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Single samples in the rows of a plane in host memory, whatever their layout.
 
-use super::crop::{FieldRect, PictureGeometry};
 use super::frame::{PlaneLayout, SampleLayout};
+use super::picture::{FieldRect, PictureGeometry};
 use super::regions::Rect;
 
 /// The samples of one channel in a row.

@@ -131,22 +131,6 @@ impl AxisBlur {
         &self.levels
     }
 
-    /// How many samples of the plane one sample of the smallest plane stands for: the product of the factors. A crop
-    /// that starts at a multiple of it has its small samples where those of the whole plane are.
-    pub fn grid(&self) -> u32 {
-        self.levels.iter().map(|factor| factor.get()).product()
-    }
-
-    /// The distance to the farthest samples that a blurred sample depends on, in samples of the plane.
-    ///
-    /// A sample is interpolated from small samples at most [`LEVEL_RADIUS`] of them away: farther taps are 0. These depend
-    /// on their neighbours as far as the reach on the small plane, and each is decimated from samples at most
-    /// [`LEVEL_RADIUS`] small ones away. So a level of factor s makes s·(r + 2·[`LEVEL_RADIUS`]) of a reach r.
-    pub fn reach(&self) -> u32 {
-        let level = |reach, factor: &Factor| factor.get() * (reach + 2 * LEVEL_RADIUS);
-        self.levels.iter().rev().fold(self.taps.radius() as u32, level)
-    }
-
     /// The factor of a level, one beyond the last.
     pub fn factor(&self, level: usize) -> Factor {
         self.levels.get(level).copied().unwrap_or_default()
@@ -196,50 +180,6 @@ mod tests {
             }
             sum += variance(&axis.taps) * scale * scale;
             assert!((sum.sqrt() / sigma - 1.0).abs() < 2e-3, "sigma={sigma}: {}", sum.sqrt());
-        }
-    }
-
-    /// The blur of a line, without rounding: what matters is which samples it depends on.
-    fn blurred(axis: &AxisBlur, level: usize, line: &[f64]) -> Vec<f64> {
-        let symmetric = |line: &[f64], taps: &Taps, centre: i64| {
-            let radius = taps.radius() as i64;
-            let sample = |i: i64| line[i.clamp(0, line.len() as i64 - 1) as usize];
-            (-radius..=radius).map(|i| f64::from(taps.at(i.unsigned_abs() as usize)) * sample(centre + i)).sum::<f64>()
-        };
-        let Some(factor) = axis.levels().get(level) else {
-            return (0..line.len()).map(|i| symmetric(line, &axis.taps, i as i64)).collect();
-        };
-        let s = factor.get();
-        let centre = |i: u32| (i64::from(i) - i64::from(MARGIN)) * i64::from(s);
-        let taps = factor.decimation_taps();
-        let small: Vec<f64> =
-            (0..factor.decimated(line.len() as u32)).map(|i| symmetric(line, &taps, centre(i))).collect();
-        let small = blurred(axis, level + 1, &small);
-        let sample = |x: usize| {
-            let taps = factor.interpolation_taps(x as u32 % s);
-            taps.iter().zip(&small[x / s as usize..]).map(|(tap, sample)| f64::from(*tap) * sample).sum()
-        };
-        (0..line.len()).map(sample).collect()
-    }
-
-    /// Only the samples within the reach of an impulse see it, and those at the reach nearly do.
-    #[test]
-    fn samples_beyond_the_reach_do_not_matter() {
-        let direct = AxisBlur::direct(Taps::gaussian(5.0, 40));
-        let axes = [0.4, 1.5, 3.4, 3.5, 5.0, 6.9, 7.0, 12.0, 28.0, 40.0, 120.0].map(AxisBlur::gaussian);
-        for axis in axes.into_iter().chain([direct]) {
-            let (grid, reach) = (axis.grid() as usize, axis.reach() as usize);
-            let count = 2 * reach + 3 * grid + 20;
-            let impulse = count / 2;
-            let mut line = vec![0.0; count];
-            line[impulse] = 1.0;
-            let out = blurred(&axis, 0, &line);
-            let touched: Vec<usize> = (0..count).filter(|x| out[*x] != 0.0).collect();
-            let (first, last) = (touched[0], touched[touched.len() - 1]);
-            assert!(impulse - first <= reach && last - impulse <= reach, "{first}..{last} of {impulse}: {axis:?}");
-            // A reach that is too long costs time: the samples in between read with taps of 0.
-            let farthest = (impulse - first).max(last - impulse);
-            assert!(reach - farthest <= 2 * grid, "the reach is {reach} for {farthest}: {axis:?}");
         }
     }
 

@@ -34,10 +34,11 @@ int main() {
       output[i] = header[1];
       if (!read(buffers[i].data(), header[0])) return 1;
     }
-    // An address in a parameter is a buffer's number, counted from 1, times 2^40, plus an offset into the buffer.
+    // An address in a parameter is a buffer's number, counted from 1, times 2^40, plus 2^39 and an offset into the buffer: a
+    // plane of which only a part has memory begins in front of its buffer.
     auto translate = [&](const unsigned char* address) -> unsigned char* {
       const u64 number = reinterpret_cast<u64>(address);
-      return number >> 40 ? buffers[(number >> 40) - 1].data() + (number & 0xffffffffff) : nullptr;
+      return number >> 40 ? buffers[(number >> 40) - 1].data() + (number & 0xffffffffff) - (u64{1} << 39) : nullptr;
     };
     std::vector<Launch> launches(counts[1]);
     for (Launch& launch : launches) {

@@ -6,6 +6,7 @@ use crate::cuda::driver::LaunchConfig;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::AlphaSource;
 use crate::filter::plane::DevicePlane;
+use crate::filter::regions::Rect;
 
 /// The planes of an operation on alpha. A plane that it does not use is the default, address 0.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,18 +18,21 @@ pub struct AlphaPlanes {
     pub alpha: DevicePlane,
 }
 
-/// The launch of [`Kernel::Premultiply`] or [`Kernel::Unpremultiply`] for a plane of this layout.
+/// The launch of [`Kernel::Premultiply`] or [`Kernel::Unpremultiply`] for a rectangle of a plane of this layout. The planes begin
+/// with the rectangle.
 pub fn launch(
     kernel: Kernel,
     layout: &PlaneLayout,
+    rect: Rect,
     alpha: Option<&AlphaSource>,
     passthrough_mask: u32,
     planes: &AlphaPlanes,
 ) -> Launch {
     let channels = u32::from(layout.channels);
     let (alpha_channel, [alpha_width, alpha_height], alpha_subsampling) = match alpha {
-        Some(AlphaSource::Plane { view, subsampling }) => {
-            (channels, [view.field.layout.width, view.field.layout.height], *subsampling)
+        Some(source @ AlphaSource::Plane { subsampling, .. }) => {
+            let (_, read) = source.reads(rect).expect("it is in a plane");
+            (channels, [read.width(), read.height()], *subsampling)
         }
         Some(AlphaSource::Channel(channel)) => ((*channel).into(), [0; 2], [0; 2]),
         None => (channels, [0; 2], [0; 2]),
@@ -42,8 +46,8 @@ pub fn launch(
         dst_pitch: planes.destination.pitch as u64,
         premultiplied_pitch: planes.premultiplied.pitch as u64,
         alpha_pitch: planes.alpha.pitch as u64,
-        width: layout.row_pixels() as u32,
-        height: layout.height,
+        width: layout.columns(rect).len() as u32,
+        height: rect.height(),
         channels,
         depth: layout.depth.into(),
         shift: layout.shift().into(),

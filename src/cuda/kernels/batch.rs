@@ -3,8 +3,6 @@
 //!
 //! Planes of a frame that suit each other share a launch, because a small plane leaves most of a device idle.
 
-use std::ops::Range;
-
 use super::abi::*;
 use super::geometry::{self, radii};
 use crate::cuda::driver::LaunchConfig;
@@ -13,8 +11,9 @@ use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::PlaneTaps;
 use crate::filter::plane::DevicePlane;
+use crate::filter::regions::Rect;
 
-/// The blur of some rows of a plane in device memory.
+/// The blur of a rectangle of a plane in device memory.
 #[derive(Debug, Clone)]
 pub struct PlaneBlur<'a> {
     /// The plane's layout; not interlaced.
@@ -25,8 +24,8 @@ pub struct PlaneBlur<'a> {
     pub destination: DevicePlane,
     /// Its taps.
     pub taps: &'a PlaneTaps,
-    /// The rows to write, at least one.
-    pub rows: Range<u32>,
+    /// What is written, in pixels of the plane.
+    pub rect: Rect,
     /// Which kernels the device's images have.
     pub kernel_set: KernelSet,
 }
@@ -57,7 +56,6 @@ pub struct BlurBatch<'a> {
 pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurBatch<'a>> {
     let mut batches: Vec<BlurBatch> = Vec::new();
     for plane in planes {
-        debug_assert!(plane.rows.start < plane.rows.end && plane.rows.end <= plane.layout.height);
         let (family, slot) = (PixelFamily::of(&plane.layout), (plane.layout.channels, plane.taps));
         let joins = |batch: &&mut BlurBatch| {
             batch.family == family
@@ -136,14 +134,14 @@ impl<'a> BlurBatch<'a> {
 
     /// Device memory for the intermediate of its planes between the rows and the columns kernel, in bytes.
     pub(super) fn intermediate_bytes(&self) -> usize {
-        self.planes.iter().map(|plane| geometry::intermediate_bytes(&plane.layout)).sum()
+        self.planes.iter().map(|plane| geometry::intermediate_bytes(&plane.layout, plane.rect)).sum()
     }
 
     /// The launch of one of its kernels. `intermediate` is the address of [`BlurBatch::intermediate_bytes`] of device memory,
     /// aligned to 16 bytes, for the kernels that use it.
     pub(super) fn launch(&self, kernel: Kernel, intermediate: u64, limits: DeviceLimits) -> Launch {
         let shared_bytes = self.shared_bytes(kernel);
-        let rows_and_strips = |plane: &PlaneBlur| (plane.rows.end - plane.rows.start, geometry::strips(&plane.layout));
+        let rows_and_strips = |plane: &PlaneBlur| (plane.rect.height(), geometry::strips(&plane.layout, plane.rect));
         let segment_rows = match kernel {
             Kernel::Rows(_) | Kernel::Columns => 0,
             _ => geometry::segment_rows(self.planes.iter().map(rows_and_strips), limits),
@@ -177,9 +175,10 @@ impl<'a> BlurBatch<'a> {
 
         let mut blocks = 0;
         for (to, plane) in args.planes.iter_mut().zip(&self.planes) {
-            let PlaneBlur { layout, source, destination, taps, rows, .. } = plane;
+            let PlaneBlur { layout, source, destination, taps, rect, .. } = plane;
             let slot = self.slots.iter().position(|slot| *slot == (layout.channels, *taps));
-            let (mut begin, mut end, mut strips) = (rows.start, rows.end, geometry::strips(layout));
+            let (columns, mut strips) = (layout.columns(*rect), geometry::strips(layout, *rect));
+            let (mut begin, mut end) = (rect.y(), rect.bottom());
             let step = match kernel {
                 Kernel::Rows(_) => {
                     // The halo that the columns of these rows read.
@@ -188,7 +187,7 @@ impl<'a> BlurBatch<'a> {
                     ROWS_STEP
                 }
                 Kernel::Columns => {
-                    strips = geometry::column_strips(layout);
+                    strips = geometry::column_strips(layout, *rect);
                     COLUMNS_STEP
                 }
                 _ => segment_rows,
@@ -199,7 +198,7 @@ impl<'a> BlurBatch<'a> {
                 workspace,
                 src_pitch: source.pitch as u64,
                 dst_pitch: destination.pitch as u64,
-                workspace_pitch: geometry::intermediate_pitch(layout),
+                workspace_pitch: geometry::intermediate_pitch(layout, *rect),
                 width: layout.row_pixels() as u32,
                 height: layout.height,
                 channels: layout.channels.into(),
@@ -209,12 +208,14 @@ impl<'a> BlurBatch<'a> {
                 slot: slot.expect("every plane has a filter slot of its batch") as u32,
                 row_begin: begin,
                 row_end: end,
+                column_begin: columns.start,
+                column_end: columns.end,
                 first_block: blocks,
                 strips,
                 packed1010102: u32::from(layout.sample_layout == SampleLayout::Packed1010102),
             };
             blocks += strips * (end - begin).div_ceil(step);
-            workspace += geometry::intermediate_bytes(layout) as u64;
+            workspace += geometry::intermediate_bytes(layout, *rect) as u64;
         }
         (args, blocks)
     }

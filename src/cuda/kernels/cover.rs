@@ -8,7 +8,6 @@ use crate::filter::fill::Fill;
 use crate::filter::frame::SampleLayout;
 use crate::filter::mosaic::CellGrid;
 use crate::filter::plane::{DevicePlane, PlaneMemory};
-use crate::filter::tiles::Patch;
 
 /// Samples of a cell that a block adds up. More make fewer blocks, less work for those that add the sums of the parts.
 const PART_SAMPLES: u64 = 2048;
@@ -18,15 +17,24 @@ const _: () = assert!(PACKED_GROUP == COVER_GROUP as usize);
 /// The largest grid of the driver.
 const MAX_BLOCKS: u64 = i32::MAX as u64;
 
-/// The launches, in order, that copy patches from the tile memory at this address into the planes.
-pub fn copies(patches: &[Patch], planes: &[DevicePlane], tile_memory: u64) -> Vec<Launch> {
-    let rects = patches.iter().map(|patch| {
-        let rect = CoverRect {
-            src: tile_memory + patch.offset as u64,
-            src_pitch: patch.pitch as u64,
-            ..destination(&patch.to, planes)
-        };
-        (patch.to, patch.strength, rect)
+/// Bytes that are copied from a blurred plane to the same place of the frame's.
+#[derive(Debug, Clone, Copy)]
+pub struct Patch {
+    /// The bytes.
+    pub rect: ByteRect,
+    /// Where the plane is blurred to.
+    pub blurred: DevicePlane,
+    /// Counts the Gaussians, weaker ones first. Where patches of several overlap, the last one counts; those of one have the
+    /// same bytes there.
+    pub strength: usize,
+}
+
+/// The launches, in order, that copy patches into the planes.
+pub fn copies(patches: &[Patch], planes: &[DevicePlane]) -> Vec<Launch> {
+    let rects = patches.iter().map(|Patch { rect, blurred, strength }| {
+        let from = rect.within(blurred);
+        let to = destination(rect, planes);
+        (*rect, *strength, CoverRect { src: from.address, src_pitch: from.pitch as u64, ..to })
     });
     cover_launches(rects)
 }
@@ -58,18 +66,17 @@ pub fn unpack(packed: &StagingLayout, block: u64, planes: &[DevicePlane]) -> Vec
     cover_launches(rects)
 }
 
-/// The launches that copy patches from the tile memory at this address into the block at the other one. `packed` has one
-/// rectangle for each patch, aligned as the patch is. Whole groups are written, because a byte that crosses the bus takes as
-/// long as a group: with the patches' own bytes an NV12 frame took 2.5 times as long.
-pub fn pack(patches: &[Patch], packed: &StagingLayout, tile_memory: u64, block: u64) -> Vec<Launch> {
+/// The launches that copy patches into the block at this address. `packed` has one rectangle for each patch, aligned as the patch
+/// is. Whole groups are written, because a byte that crosses the bus takes as long as a group: with the patches' own bytes an
+/// NV12 frame took 2.5 times as long.
+pub fn pack(patches: &[Patch], packed: &StagingLayout, block: u64) -> Vec<Launch> {
     let rect = |(index, (patch, packed)): (usize, (&Patch, &PackedRect))| {
-        let skew = packed.skew();
-        debug_assert_eq!(patch.offset % PACKED_GROUP, skew);
+        let (skew, from) = (packed.skew(), patch.rect.within(&patch.blurred));
         // No two rectangles overlap in the block: each gets a plane number for itself.
         let groups = ByteRect { plane: index, byte: 0, bytes: packed.pitch, ..packed.rect };
         let to = PlaneMemory { address: block + (packed.offset - skew) as u64, pitch: packed.pitch, len: 0 };
-        let from = tile_memory + (patch.offset - skew) as u64;
-        (groups, 0, CoverRect { src: from, src_pitch: patch.pitch as u64, ..rows(&groups, to) })
+        let rect = CoverRect { src: from.address - skew as u64, src_pitch: from.pitch as u64, ..rows(&groups, to) };
+        (groups, 0, rect)
     };
     cover_launches(patches.iter().zip(&packed.rects).enumerate().map(rect))
 }
@@ -226,8 +233,8 @@ mod tests {
     const PLANE: DevicePlane = DevicePlane { address: 1 << 20, pitch: 1000, len: 1_000_000 };
 
     fn patch(byte: usize, row: usize, strength: usize) -> Patch {
-        let to = ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 };
-        Patch { to, offset: 64 * byte, pitch: 64, strength }
+        let rect = ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 };
+        Patch { rect, blurred: PLANE, strength }
     }
 
     /// Rectangles and blocks of every launch.
@@ -245,7 +252,7 @@ mod tests {
     /// The tests of the bytes cannot tell, because a CPU runs the blocks of a launch in order.
     #[test]
     fn rectangles_that_overlap_are_in_different_launches() {
-        let of = |patches: &[Patch]| rects(&copies(patches, &[PLANE], 0));
+        let of = |patches: &[Patch]| rects(&copies(patches, &[PLANE]));
         assert_eq!(of(&[]), []);
         // A row touches up to three groups of 16 bytes, so that 10 rows take 30 threads.
         assert_eq!(of(&[patch(0, 0, 0), patch(20, 0, 1), patch(0, 10, 1)]), [(3, 3)]);

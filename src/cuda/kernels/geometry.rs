@@ -8,6 +8,7 @@ use super::abi::*;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::PlaneTaps;
+use crate::filter::regions::Rect;
 
 /// Radii of a plane's taps: along rows, along columns, and along rows of the chroma of packed 4:2:2.
 pub fn radii(taps: &PlaneTaps) -> [u32; 3] {
@@ -42,23 +43,23 @@ fn strip_pixels(channels: u8) -> u32 {
 }
 
 /// Strips side by side for the fused kernels and the rows kernels.
-pub fn strips(layout: &PlaneLayout) -> u32 {
-    (layout.row_pixels() as u32).div_ceil(strip_pixels(layout.channels))
+pub fn strips(layout: &PlaneLayout, rect: Rect) -> u32 {
+    (layout.columns(rect).len() as u32).div_ceil(strip_pixels(layout.channels))
 }
 
 /// Strips side by side for the columns kernel, which knows samples and not pixels.
-pub fn column_strips(layout: &PlaneLayout) -> u32 {
-    (layout.row_samples() as u32).div_ceil(COLUMNS_STRIP_SAMPLES)
+pub fn column_strips(layout: &PlaneLayout, rect: Rect) -> u32 {
+    (layout.columns(rect).len() as u32 * u32::from(layout.channels)).div_ceil(COLUMNS_STRIP_SAMPLES)
 }
 
-/// Row pitch in bytes of the 16-bit intermediate: whole strips.
-pub fn intermediate_pitch(layout: &PlaneLayout) -> u64 {
-    u64::from(strips(layout) * strip_pixels(layout.channels)) * u64::from(layout.channels) * 2
+/// Row pitch in bytes of the 16-bit intermediate of a rectangle: whole strips.
+pub fn intermediate_pitch(layout: &PlaneLayout, rect: Rect) -> u64 {
+    u64::from(strips(layout, rect) * strip_pixels(layout.channels)) * u64::from(layout.channels) * 2
 }
 
-/// Bytes of the 16-bit intermediate.
-pub fn intermediate_bytes(layout: &PlaneLayout) -> usize {
-    intermediate_pitch(layout) as usize * layout.height as usize
+/// Bytes of the 16-bit intermediate of a rectangle, which has all rows of its plane.
+pub fn intermediate_bytes(layout: &PlaneLayout, rect: Rect) -> usize {
+    intermediate_pitch(layout, rect) as usize * layout.height as usize
 }
 
 /// Bytes of the expanded row taps: one group of four words for every four samples of the window, which is

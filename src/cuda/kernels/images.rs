@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn kernels_overlap_in_images_that_wait() {
         let overlap: Vec<&str> = ImageSet::all().filter(ImageSet::can_overlap).map(|set| set.name()).collect();
-        let names = ["general-sm_90", "general-sm_100", "general-sm_103", "general-sm_110", "general-sm_120"];
+        let names = ["general-sm_90", "general-sm_100", "general-sm_110", "general-sm_120"];
         assert_eq!(overlap, names);
         assert!(
             !ImageSet::best_for((13, 0)).can_overlap(),
@@ -214,7 +214,7 @@ mod tests {
             ((10, 0), "general-sm_100"),
             // Thor, by a driver for CUDA 12.
             ((10, 1), "general-ptx"),
-            ((10, 3), "general-sm_103"),
+            ((10, 3), "general-sm_100"),
             ((11, 0), "general-sm_110"),
             ((11, 1), "general-ptx"),
             ((12, 0), "general-sm_120"),

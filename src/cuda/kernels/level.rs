@@ -9,6 +9,7 @@ use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Channels, Resampling};
 use crate::filter::plane::DevicePlane;
+use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
 
 /// Rows of the intermediate start on this many bytes.
@@ -23,7 +24,7 @@ pub enum Direction {
     Interpolate,
 }
 
-/// The decimation or the interpolation of some rows of a plane in device memory.
+/// The decimation or the interpolation of a rectangle of a plane in device memory.
 #[derive(Debug, Clone)]
 pub struct PlaneLevel {
     /// Which way.
@@ -34,8 +35,8 @@ pub struct PlaneLevel {
     pub source: DevicePlane,
     /// Where the rows that are written are. Must not overlap the source.
     pub destination: DevicePlane,
-    /// The rows to write, at least one.
-    pub rows: Range<u32>,
+    /// What is written, in pixels of the output.
+    pub rect: Rect,
     /// The kernels that there are.
     pub kernel_set: KernelSet,
 }
@@ -50,7 +51,6 @@ pub struct LevelBatch {
 pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<LevelBatch> {
     let mut batches: Vec<LevelBatch> = Vec::new();
     for plane in planes {
-        debug_assert!(plane.rows.start < plane.rows.end && plane.rows.end <= plane.output().height);
         let joins = |batch: &&mut LevelBatch| {
             let first = &batch.planes[0];
             let kernel = plane.kernel();
@@ -83,10 +83,6 @@ impl PlaneLevel {
         }
     }
 
-    fn output(&self) -> &PlaneLayout {
-        &self.resampling.destination.field.layout
-    }
-
     /// The kernel that does both axes in one launch, if there is one.
     fn kernel(&self) -> Option<Kernel> {
         let [x, y] = self.resampling.factors;
@@ -97,7 +93,8 @@ impl PlaneLevel {
         })
     }
 
-    /// How the larger plane is stored, the offset of its first sample, and its pixels per row that are read or written.
+    /// How the larger plane is stored, the offset of its first sample, and its samples of a channel per row that are read or
+    /// written.
     fn storage(&self) -> (SampleStorage, u64, u32) {
         let layout = self.larger();
         let [depth, shift] = [u32::from(layout.depth), u32::from(layout.shift())];
@@ -134,88 +131,82 @@ impl PlaneLevel {
 
     /// The launches of the kernel for one axis: one, or two with an intermediate.
     fn axis_launches(&self, intermediate: u64) -> Vec<Launch> {
-        let [x, y] = self.resampling.factors;
         let (small, larger) = (self.small(), self.larger());
         let channels = u32::from(small.channels);
         let dense = SampleStorage { depth: 16, shift: 0, pixel_bytes: 2 * channels, channel_bytes: 2 };
-        let (stored, offset, pixels) = self.storage();
-        let small_end = (self.source_if(Direction::Interpolate), dense, small.width);
+        let (stored, offset, samples) = self.storage();
         let intermediate =
             DevicePlane { address: intermediate, pitch: self.intermediate_pitch(), len: self.intermediate_bytes() };
-        let middle = (intermediate, dense, small.width);
         let at_offset = |plane: DevicePlane| DevicePlane { address: plane.address + offset, ..plane };
-        let launch = |axis: u32,
-                      factor: Factor,
-                      from: (DevicePlane, SampleStorage),
-                      to: (DevicePlane, SampleStorage),
-                      width,
-                      src_count,
-                      rows: Range<u32>| {
-            let mut taps = [0; LEVEL_TAPS as usize];
-            let interpolate = u32::from(self.direction == Direction::Interpolate);
-            taps[..].copy_from_slice(&level_taps(factor, self.direction));
-            let args = AxisArgs {
-                src: from.0.address,
-                dst: to.0.address,
-                src_pitch: from.0.pitch as u64,
-                dst_pitch: to.0.pitch as u64,
-                src_storage: from.1,
-                dst_storage: to.1,
-                width,
-                channels,
-                src_count,
-                axis,
-                factor: factor.get(),
-                interpolate,
-                row_begin: rows.start,
-                row_end: rows.end,
-                taps,
-            };
-            // A thread has four pixels along rows, or four samples of columns.
-            let per_row = if axis == 0 { width } else { width * channels };
-            let blocks = per_row.div_ceil(4 * AXIS_THREADS) * (rows.end - rows.start);
-            Launch {
-                kernel: Kernel::Axis,
-                grid: LaunchConfig { blocks, threads: AXIS_THREADS, shared_bytes: 0 },
-                args: Args::Axis(args),
-            }
+        let (large, small_plane) = match self.direction {
+            Direction::Decimate => (at_offset(self.source), self.destination),
+            Direction::Interpolate => (at_offset(self.destination), self.source),
         };
-        let rows = self.rows.clone();
-        match self.direction {
-            Direction::Decimate => {
-                let (large, to) = ((at_offset(self.source), stored), (self.destination, dense));
-                match (x, y) {
-                    (_, Factor::One) => vec![launch(0, x, large, to, small.width, pixels, rows)],
-                    (Factor::One, _) => vec![launch(1, y, large, to, small.width, larger.height, rows)],
-                    _ => {
-                        // The rows that the columns read.
-                        let s = y.get();
-                        let first = (rows.start * s).saturating_sub(2 * LEVEL_RADIUS * s);
-                        let end = ((rows.end - 1) * s + 1).min(larger.height);
-                        let read = first.min(larger.height - 1)..end;
-                        vec![
-                            launch(0, x, large, (middle.0, dense), small.width, pixels, read),
-                            launch(1, y, (middle.0, dense), to, small.width, larger.height, rows),
-                        ]
-                    }
+        let (large, middle, small_end) = ((large, stored), (intermediate, dense), (small_plane, dense));
+        let launch =
+            |axis: usize, [from, to]: [(DevicePlane, SampleStorage); 2], columns: Range<u32>, rows: Range<u32>| {
+                let mut taps = [0; LEVEL_TAPS as usize];
+                taps[..].copy_from_slice(&level_taps(self.resampling.factors[axis], self.direction));
+                let args = AxisArgs {
+                    src: from.0.address,
+                    dst: to.0.address,
+                    src_pitch: from.0.pitch as u64,
+                    dst_pitch: to.0.pitch as u64,
+                    src_storage: from.1,
+                    dst_storage: to.1,
+                    column_begin: columns.start,
+                    column_end: columns.end,
+                    channels,
+                    src_count: match self.direction {
+                        Direction::Decimate => [samples, larger.height][axis],
+                        Direction::Interpolate => [small.width, small.height][axis],
+                    },
+                    axis: axis as u32,
+                    factor: self.resampling.factors[axis].get(),
+                    interpolate: u32::from(self.direction == Direction::Interpolate),
+                    row_begin: rows.start,
+                    row_end: rows.end,
+                    reserved: 0,
+                    taps,
+                };
+                // A thread has four pixels along rows, or four samples of columns.
+                let per_row = columns.len() as u32 * if axis == 0 { 1 } else { channels };
+                let blocks = per_row.div_ceil(4 * AXIS_THREADS) * rows.len() as u32;
+                Launch {
+                    kernel: Kernel::Axis,
+                    grid: LaunchConfig { blocks, threads: AXIS_THREADS, shared_bytes: 0 },
+                    args: Args::Axis(args),
                 }
+            };
+        let [x, y] = self.resampling.factors;
+        let (rect, rows) = (self.rect, self.rect.y()..self.rect.bottom());
+        let columns = match (self.direction, self.resampling.channels) {
+            (Direction::Interpolate, Channels::Chroma) => rect.x() / 2..rect.right().div_ceil(2),
+            // The last pair of an odd row is written as a whole.
+            (Direction::Interpolate, _) if rect.right() == larger.width => rect.x()..samples,
+            _ => rect.x()..rect.right(),
+        };
+        match (self.direction, x, y) {
+            (Direction::Decimate, _, Factor::One) => vec![launch(0, [large, small_end], columns, rows)],
+            (Direction::Decimate, Factor::One, _) => vec![launch(1, [large, small_end], columns, rows)],
+            (Direction::Decimate, ..) => {
+                // The rows that the columns read.
+                let s = y.get();
+                let first = (rows.start * s).saturating_sub(2 * LEVEL_RADIUS * s);
+                let end = ((rows.end - 1) * s + 1).min(larger.height);
+                let read = first.min(larger.height - 1)..end;
+                vec![launch(0, [large, middle], columns.clone(), read), launch(1, [middle, small_end], columns, rows)]
             }
-            Direction::Interpolate => {
-                let (from, large) = ((small_end.0, dense), (at_offset(self.destination), stored));
-                match (x, y) {
-                    (_, Factor::One) => vec![launch(0, x, from, large, pixels, small.width, rows)],
-                    (Factor::One, _) => vec![launch(1, y, from, large, pixels, small.height, rows)],
-                    _ => vec![
-                        launch(1, y, from, (middle.0, dense), small.width, small.height, rows.clone()),
-                        launch(0, x, (middle.0, dense), large, pixels, small.width, rows),
-                    ],
-                }
+            (Direction::Interpolate, _, Factor::One) => vec![launch(0, [small_end, large], columns, rows)],
+            (Direction::Interpolate, Factor::One, _) => vec![launch(1, [small_end, large], columns, rows)],
+            (Direction::Interpolate, ..) => {
+                // The small columns that the rows read, from a multiple of four on.
+                let s = x.get();
+                let end = ((columns.end - 1) / s + PHASE_TAPS).min(small.width);
+                let read = columns.start / s / 4 * 4..end;
+                vec![launch(1, [small_end, middle], read, rows.clone()), launch(0, [middle, large], columns, rows)]
             }
         }
-    }
-
-    fn source_if(&self, direction: Direction) -> DevicePlane {
-        if self.direction == direction { self.source } else { self.destination }
     }
 }
 
@@ -317,14 +308,19 @@ impl LevelBatch {
         let factors = [Factor::Two, Factor::Four];
         let strips = |plane: &PlaneLevel| {
             let [factor, _] = plane.resampling.factors;
-            plane.small().width.div_ceil(strip_pixels(direction, factor, plane.small().channels))
+            // An interpolation begins at a small column.
+            let columns = match direction {
+                Direction::Decimate => plane.rect.width(),
+                Direction::Interpolate => plane.rect.width().div_ceil(factor.get()),
+            };
+            columns.div_ceil(strip_pixels(direction, factor, plane.small().channels))
         };
         // Rows of the small plane.
         let small_rows = |plane: &PlaneLevel| match direction {
-            Direction::Decimate => plane.rows.end - plane.rows.start,
+            Direction::Decimate => plane.rect.height(),
             Direction::Interpolate => {
                 let s = plane.resampling.factors[1].get();
-                plane.rows.end.div_ceil(s) - plane.rows.start / s
+                plane.rect.bottom().div_ceil(s) - plane.rect.y() / s
             }
         };
         let sizes: Vec<[u32; 2]> = self.planes.iter().map(|plane| [small_rows(plane), strips(plane)]).collect();
@@ -352,8 +348,10 @@ impl LevelBatch {
                 depth: larger.depth.into(),
                 shift: larger.shift().into(),
                 factor: factor.get(),
-                row_begin: plane.rows.start,
-                row_end: plane.rows.end,
+                row_begin: plane.rect.y(),
+                row_end: plane.rect.bottom(),
+                column_begin: plane.rect.x(),
+                column_end: plane.rect.right(),
                 first_block: blocks,
                 strips: strips(plane),
             };

@@ -54,7 +54,7 @@ pub fn kernels(
     let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
-        let recording = Recording::new(&plan, &planes, 0, kernel_set, None);
+        let recording = Recording::new(&plan, &planes, 0, kernel_set, &plan.whole());
         for kernel in recording.kernels(|_| passes, limits) {
             if !kernels.contains(&kernel) {
                 kernels.push(kernel);

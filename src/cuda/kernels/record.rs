@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A plan recorded for planes in device memory: copies, launches and batches of blurs, in order.
 
-use std::ops::Range;
-
 use super::abi::{Kernel, KernelSet, Launch};
 use super::alpha::{self, AlphaPlanes};
 use super::batch::{self, BlurBatch, PlaneBlur};
@@ -12,8 +10,10 @@ use super::tensor_wide::{self, PlaneStep, Step, TensorAddresses, TensorBatch};
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
+use crate::filter::parts::Parts;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
+use crate::filter::regions::Rect;
 
 /// Temporaries and their rows start on this many bytes.
 pub const WORKSPACE_ALIGNMENT: usize = 256;
@@ -56,7 +56,7 @@ pub enum Command<'a> {
     Tensor(TensorBatch<'a>),
 }
 
-/// The commands for a frame, or for a band of it, to execute in order on one stream.
+/// The commands for a frame, for a band of it or for regions, to execute in order on one stream.
 #[derive(Debug)]
 pub struct Recording<'a> {
     commands: Vec<Command<'a>>,
@@ -64,17 +64,9 @@ pub struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Records a plan for these planes, with the temporaries from address `workspace` on, which is aligned to
-    /// [`WORKSPACE_ALIGNMENT`]. `band` has the rows of each operation's output to process, for plans that can be banded; without
-    /// it all rows are.
-    pub fn new(
-        plan: &'a Plan,
-        planes: &DevicePlanes,
-        workspace: u64,
-        kernel_set: KernelSet,
-        band: Option<&[Range<u32>]>,
-    ) -> Self {
-        debug_assert!(band.is_none() || plan.can_be_banded());
+    /// Records what of a plan is computed in these planes, with the temporaries from address `workspace` on, which is aligned to
+    /// [`WORKSPACE_ALIGNMENT`]. Rectangles consist of whole [tiles](super::tiles::TILES).
+    pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, kernel_set: KernelSet, parts: &Parts) -> Self {
         let (temporaries, temporary_bytes) = temporaries(plan, workspace);
         let tensor = match kernel_set {
             KernelSet::CudaCores => vec![false; temporaries.len()],
@@ -83,27 +75,27 @@ impl<'a> Recording<'a> {
         let buffers = Buffers { plan, planes, temporaries, kernel_set, tensor };
         let mut pending = Pending::default();
         let mut commands = Vec::new();
-        for (index, operation) in plan.operations().iter().enumerate() {
-            let rows = band.map_or(0..operation.output().field.layout.height, |band| band[index].clone());
+        for (index, (operation, rects)) in plan.operations().iter().zip(parts).enumerate() {
             // Operations of a kind that follow each other are batched.
             if index > 0 && !operation.is_independent_of(&plan.operations()[index - 1]) {
                 pending.flush(&mut commands);
             }
-            match operation {
-                _ if rows.is_empty() => (),
-                _ if buffers.uses_tensor(operation) => pending.tensor.push(buffers.tensor_step(operation, rows)),
-                Operation::Blur { source, destination, taps } => {
-                    let (layout, source) = (source.field.layout, buffers.plane(source));
-                    let destination = buffers.plane(destination);
-                    pending.blurs.push(PlaneBlur { layout, source, destination, taps, rows, kernel_set });
+            for rect in rects.iter().copied() {
+                match operation {
+                    _ if buffers.uses_tensor(operation) => pending.tensor.push(buffers.tensor_step(operation, rect)),
+                    Operation::Blur { source, destination, taps } => {
+                        let (layout, source) = (source.field.layout, buffers.plane(source));
+                        let destination = buffers.plane(destination);
+                        pending.blurs.push(PlaneBlur { layout, source, destination, taps, rect, kernel_set });
+                    }
+                    Operation::Decimate(resampling) => {
+                        pending.levels.push(buffers.level(Direction::Decimate, *resampling, rect));
+                    }
+                    Operation::Interpolate(resampling) => {
+                        pending.levels.push(buffers.level(Direction::Interpolate, *resampling, rect));
+                    }
+                    _ => commands.push(buffers.command(operation, rect)),
                 }
-                Operation::Decimate(resampling) => {
-                    pending.levels.push(buffers.level(Direction::Decimate, *resampling, rows));
-                }
-                Operation::Interpolate(resampling) => {
-                    pending.levels.push(buffers.level(Direction::Interpolate, *resampling, rows));
-                }
-                _ => commands.push(buffers.command(operation, &rows)),
             }
         }
         pending.flush(&mut commands);
@@ -223,10 +215,11 @@ impl<'a> Buffers<'a, '_> {
         view.field.rows_of(plane)
     }
 
-    fn alpha_plane(&self, alpha: &AlphaSource) -> DevicePlane {
-        match alpha {
-            AlphaSource::Plane { view, .. } => self.plane(view),
-            AlphaSource::Channel(_) => DevicePlane::default(),
+    /// The alpha of a rectangle of colour.
+    fn alpha_plane(&self, alpha: &AlphaSource, rect: Rect) -> DevicePlane {
+        match alpha.reads(rect) {
+            Some((view, rect)) => view.field.layout.within(&self.plane(&view), rect),
+            None => DevicePlane::default(),
         }
     }
 
@@ -237,7 +230,7 @@ impl<'a> Buffers<'a, '_> {
     }
 
     /// The step of an operation for which [`Buffers::uses_tensor`] holds.
-    fn tensor_step(&self, operation: &'a Operation, rows: Range<u32>) -> PlaneStep<'a> {
+    fn tensor_step(&self, operation: &'a Operation, rect: Rect) -> PlaneStep<'a> {
         let [source, output] = [operation.source(), operation.output()];
         let [from, to] = [&source, &output].map(|view| self.plane(view));
         let (step, resampling, taps) = match operation {
@@ -268,7 +261,7 @@ impl<'a> Buffers<'a, '_> {
             _ => &resampling.source,
         };
         let ([factor, _], level) = (resampling.factors, resampling.level);
-        PlaneStep { step, level, larger: larger.field.layout, factor, planes, taps, rows }
+        PlaneStep { step, level, larger: larger.field.layout, factor, planes, taps, rect }
     }
 
     /// The decimation that writes a temporary.
@@ -280,47 +273,48 @@ impl<'a> Buffers<'a, '_> {
         self.plan.operations().iter().find_map(writes).expect("a small plane is decimated before its blur")
     }
 
-    fn level(&self, direction: Direction, resampling: Resampling, rows: Range<u32>) -> PlaneLevel {
+    fn level(&self, direction: Direction, resampling: Resampling, rect: Rect) -> PlaneLevel {
         let [source, destination] = [&resampling.source, &resampling.destination].map(|view| self.plane(view));
-        PlaneLevel { direction, resampling, source, destination, rows, kernel_set: self.kernel_set }
+        PlaneLevel { direction, resampling, source, destination, rect, kernel_set: self.kernel_set }
     }
 
     /// The command of an operation that is not batched.
-    fn command(&self, operation: &Operation, rows: &Range<u32>) -> Command<'static> {
+    fn command(&self, operation: &Operation, rect: Rect) -> Command<'static> {
+        let within = |view: &View| view.field.layout.within(&self.plane(view), rect);
         let launch = |kernel, view: &View, alpha: Option<&AlphaSource>, mask, planes| {
-            Command::Launch(alpha::launch(kernel, &view.field.layout, alpha, mask, &planes))
+            Command::Launch(alpha::launch(kernel, &view.field.layout, rect, alpha, mask, &planes))
         };
         match operation {
             Operation::Copy { source, destination } => {
-                let [source_rows, destination] =
-                    [source, destination].map(|view| self.plane(view).from_row(rows.start as usize));
-                let row_bytes = source.field.layout.row_bytes();
-                Command::Copy(PlaneCopy { source: source_rows, destination, row_bytes, rows: rows.len() })
+                let layout = &source.field.layout;
+                Command::Copy(PlaneCopy {
+                    source: within(source),
+                    destination: within(destination),
+                    row_bytes: layout.columns(rect).len() * layout.pixel_bytes(),
+                    rows: rect.height() as usize,
+                })
             }
             Operation::Premultiply { source, alpha, premultiplied } => {
                 let planes = AlphaPlanes {
-                    source: self.plane(source),
-                    premultiplied: self.plane(premultiplied),
-                    alpha: self.alpha_plane(alpha),
+                    source: within(source),
+                    premultiplied: within(premultiplied),
+                    alpha: self.alpha_plane(alpha, rect),
                     ..AlphaPlanes::default()
                 };
                 launch(Kernel::Premultiply, source, Some(alpha), 0, planes)
             }
             Operation::Unpremultiply { premultiplied, alpha, source, destination, passthrough_mask } => {
                 let planes = AlphaPlanes {
-                    source: self.plane(source),
-                    destination: self.plane(destination),
-                    premultiplied: self.plane(premultiplied),
-                    alpha: self.alpha_plane(alpha),
+                    source: within(source),
+                    destination: within(destination),
+                    premultiplied: within(premultiplied),
+                    alpha: self.alpha_plane(alpha, rect),
                 };
                 launch(Kernel::Unpremultiply, source, Some(alpha), *passthrough_mask, planes)
             }
             Operation::RestoreChannels { source, destination, passthrough_mask } => {
-                let planes = AlphaPlanes {
-                    source: self.plane(source),
-                    destination: self.plane(destination),
-                    ..AlphaPlanes::default()
-                };
+                let planes =
+                    AlphaPlanes { source: within(source), destination: within(destination), ..AlphaPlanes::default() };
                 launch(Kernel::Unpremultiply, source, None, *passthrough_mask, planes)
             }
             Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => unreachable!("batched"),

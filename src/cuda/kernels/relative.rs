@@ -2,16 +2,20 @@
 //! Addresses relative to the planes of a frame and to its workspace. What is recorded with them serves every frame whose
 //! planes have the same pitches.
 //!
-//! The upper 16 bits of a relative address number the memory that it is in, from 1 on, and the others are the offset: no
-//! plane has 2⁴⁸ bytes. Number 0 is no memory, so that an address of 0 stays 0.
+//! The upper 16 bits of a relative address number the memory that it is in, from 1 on, and the others are the offset, which
+//! counts from the middle of their range, because a plane may begin in front of the memory that it has. Number 0 is no memory,
+//! so that an address of 0 stays 0.
 
 use super::record::DevicePlanes;
 use crate::filter::plane::DevicePlane;
 
 const OFFSET_BITS: u32 = 48;
 
+/// The offset of a memory's first byte.
+const ORIGIN: u64 = 1 << (OFFSET_BITS - 1);
+
 /// The first byte of the workspace.
-pub const WORKSPACE: u64 = 1 << OFFSET_BITS;
+pub const WORKSPACE: u64 = (1 << OFFSET_BITS) + ORIGIN;
 
 /// Numbers of memories that are not planes.
 const OTHERS: usize = 2;
@@ -22,7 +26,7 @@ pub type FramePlanes<'a> = [&'a [DevicePlane]; 2];
 /// The same planes at relative addresses.
 pub fn planes([sources, destinations]: FramePlanes) -> DevicePlanes {
     let relative = |planes: &[DevicePlane], first: usize| {
-        let address = |index: usize| ((first + index) as u64) << OFFSET_BITS;
+        let address = |index: usize| (((first + index) as u64) << OFFSET_BITS) + ORIGIN;
         planes.iter().enumerate().map(|(index, plane)| DevicePlane { address: address(index), ..*plane }).collect()
     };
     DevicePlanes { sources: relative(sources, OTHERS), destinations: relative(destinations, OTHERS + sources.len()) }
@@ -48,7 +52,11 @@ impl BaseAddresses {
 
     /// The absolute address of a relative one.
     pub fn absolute(&self, relative: u64) -> u64 {
-        self.0[(relative >> OFFSET_BITS) as usize] + (relative & (WORKSPACE - 1))
+        match (relative >> OFFSET_BITS) as usize {
+            0 => 0,
+            // Less than the origin for a plane that begins in front of its memory.
+            memory => (self.0[memory] + (relative & ((1 << OFFSET_BITS) - 1))).wrapping_sub(ORIGIN),
+        }
     }
 }
 
@@ -68,8 +76,8 @@ mod tests {
             let moved = to.map(plane);
             let moved = [&moved[..2], &moved[2..]];
             assert_eq!([0; 2].map(|_| origins.set(moved, workspace)), [true, false]);
-            let rows = [sources[0].row(3), sources[1].row(9), destinations[0].row(1), destinations[1].address];
-            let expected = [to[0] + 192, to[1] + 576, to[2] + 64, to[3]];
+            let rows = [sources[0].row(3), sources[1].row(9), destinations[0].row(1), destinations[1].address - 256];
+            let expected = [to[0] + 192, to[1] + 576, to[2] + 64, to[3] - 256];
             assert_eq!(rows.map(|row| origins.absolute(row)), expected);
             assert_eq!([WORKSPACE + 256, 0].map(|address| origins.absolute(address)), [workspace + 256, 0]);
         }

@@ -114,6 +114,7 @@ mod tests {
     use crate::filter::operation::PlaneTaps;
     use crate::filter::plan::Plan;
     use crate::filter::plane::DevicePlane;
+    use crate::filter::regions::Rect;
 
     const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared_bytes: 227 << 10 };
     const TURING: DeviceLimits = DeviceLimits { multiprocessors: 30, shared_bytes: 64 << 10 };
@@ -132,8 +133,8 @@ mod tests {
 
     fn blur(layout: PlaneLayout, taps: &PlaneTaps) -> PlaneBlur<'_> {
         let memory = DevicePlane { address: 0, pitch: 1 << 20, len: usize::MAX };
-        let (rows, kernel_set) = (0..layout.height, KernelSet::CudaCores);
-        PlaneBlur { layout, source: memory, destination: memory, taps, rows, kernel_set }
+        let (rect, kernel_set) = (Rect::new(0, 0, layout.width, layout.height).unwrap(), KernelSet::CudaCores);
+        PlaneBlur { layout, source: memory, destination: memory, taps, rect, kernel_set }
     }
 
     fn batch(plane: PlaneBlur<'_>) -> BlurBatch<'_> {
@@ -233,7 +234,8 @@ mod tests {
     #[test]
     fn the_rows_pass_of_a_band_writes_its_halo_too() {
         let taps = taps(101, layout(1, 8));
-        let band = PlaneBlur { rows: 500..600, ..blur(layout(1, 8), &taps) };
+        let rect = Rect::new(0, 500, 1920, 100).unwrap();
+        let band = PlaneBlur { rect, ..blur(layout(1, 8), &taps) };
         let [rows, columns] = launches(&batch(band), 0, PassStrategy::Split, H200)[..] else { panic!("two launches") };
         let [rows, columns] = [plane(&rows), plane(&columns)];
         let radius = taps.columns.radius() as u32;
@@ -252,10 +254,10 @@ mod tests {
         assert_eq!(of(&[(luma, &wide), (chroma, &narrow)]), [2]);
         let planar = PlaneLayout { channels: 1, ..chroma };
         assert_eq!(of(&[(luma, &wide), (planar, &narrow), (planar, &narrow), (luma, &wide)]), [4]);
-        // A third pair of radii, other samples, a fifth plane.
+        // A third pair of radii, other samples, a ninth plane.
         assert_eq!(of(&[(luma, &wide), (planar, &narrow), (luma, &none)]), [2, 1]);
         assert_eq!(of(&[(luma, &wide), (layout(1, 16), &wide)]), [1, 1]);
-        assert_eq!(of(&[(luma, &wide); 5]), [4, 1]);
+        assert_eq!(of(&[(luma, &wide); 9]), [8, 1]);
         // The same radii with other numbers of channels take two slots.
         let both = batches([blur(luma, &wide), blur(layout(2, 8), &wide)]);
         assert_eq!((both.len(), both[0].slots().len()), (1, 2));
@@ -271,7 +273,7 @@ mod tests {
                 let Args::Blur(args) = launch.args else { unreachable!("a blur") };
                 let firsts = args.planes.map(|plane| plane.first_block);
                 assert!(firsts[0] == 0 && firsts[1] > 0 && firsts[1] < launch.grid.blocks, "{firsts:?}");
-                assert_eq!(firsts[2..], [u32::MAX; 2]);
+                assert_eq!(firsts[2..], [u32::MAX; PLANES as usize - 2]);
             }
         }
     }

@@ -80,7 +80,7 @@ impl Geometry {
         let resident = self.resident[family.expect("a batch with a kernel is of such a family")];
         let cost = |units: &u32| {
             let segment = units * UNIT;
-            let rows = |plane: &PlaneBlur| strips(&plane.layout) * (plane.rows.len() as u32).max(segment);
+            let rows = |plane: &PlaneBlur| strips(plane) * plane.rect.height().max(segment);
             let all_rows: u32 = batch.planes().iter().map(rows).sum();
             let one_each = segment * TENSOR_DIRECT_WARPS * limits.multiprocessors;
             let blocks = all_rows.saturating_sub(one_each / 50).div_ceil(one_each).max(1);
@@ -119,14 +119,9 @@ fn odd_multiple(bytes: u32, unit: u32) -> u32 {
     (bytes.div_ceil(unit) / 2 * 2 + 1) * unit
 }
 
-/// Tiles side by side that a plane is divided into, each of which is a warp's.
-fn strips(layout: &PlaneLayout) -> u32 {
-    (layout.row_pixels() as u32).div_ceil(16 * tiles_across(layout))
-}
-
-/// Blocks whose warps compute `segment` rows of a plane each.
-fn blocks(layout: &PlaneLayout, rows: u32, segment: u32) -> u32 {
-    (strips(layout) * rows.div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS)
+/// Tiles side by side that a rectangle is divided into, each of which is a warp's.
+fn strips(plane: &PlaneBlur) -> u32 {
+    (plane.layout.columns(plane.rect).len() as u32).div_ceil(16 * tiles_across(&plane.layout))
 }
 
 /// The launch for a batch that has a [`kernel`].
@@ -148,7 +143,9 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
     let mut first_block = 0;
     for (to, plane) in args.planes.iter_mut().zip(batch.planes()) {
         let slot = batch.slots().iter().position(|slot| *slot == (plane.layout.channels, plane.taps));
-        let blocks = blocks(&plane.layout, plane.rows.len() as u32, segment);
+        let columns = plane.layout.columns(plane.rect);
+        // Each warp computes `segment` rows.
+        let blocks = (strips(plane) * plane.rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);
         *to = TensorPlane {
             src: plane.source.address,
             dst: plane.destination.address,
@@ -161,8 +158,10 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
             shift: plane.layout.shift().into(),
             yuv422: yuv422_bits(&plane.layout),
             slot: slot.expect("every plane has a filter slot of its batch") as u32,
-            row_begin: plane.rows.start,
-            row_end: plane.rows.end,
+            row_begin: plane.rect.y(),
+            row_end: plane.rect.bottom(),
+            column_begin: columns.start,
+            column_end: columns.end,
             segment_rows: segment,
             first_block,
             blocks,

@@ -3,14 +3,13 @@
 //! interpolation. They store small planes in the layout of kernels/tensor.cuh, so a plane is blurred by these kernels from
 //! its first level to its last, or not at all.
 
-use std::ops::Range;
-
 use super::abi::*;
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Buffer, Channels, Operation, PlaneTaps};
+use crate::filter::regions::Rect;
 use crate::filter::wide::{Factor, MARGIN};
 
 /// A step of the wide form.
@@ -24,7 +23,7 @@ pub enum Step {
     Interpolate,
 }
 
-/// A step for some rows of a plane in device memory.
+/// A step for a rectangle of a plane in device memory.
 #[derive(Debug, Clone)]
 pub struct PlaneStep<'a> {
     /// The step.
@@ -39,8 +38,8 @@ pub struct PlaneStep<'a> {
     pub planes: TensorAddresses,
     /// The taps of a blur.
     pub taps: Option<&'a PlaneTaps>,
-    /// The rows of the output to write, at least one.
-    pub rows: Range<u32>,
+    /// What of the output is written.
+    pub rect: Rect,
 }
 
 /// Addresses of the planes of a step, see `TensorPlane` in kernels/abi.h; 0 where the step does not use them.
@@ -132,10 +131,6 @@ impl PlaneStep<'_> {
         if self.larger.channels.is_multiple_of(2) { 2 } else { 1 }
     }
 
-    fn small(&self) -> [u32; 2] {
-        [self.larger.width, self.larger.height].map(|count| self.factor.decimated(count))
-    }
-
     fn kernel(&self) -> Kernel {
         let channels = self.larger.channels;
         match self.step {
@@ -210,8 +205,9 @@ impl PlaneStep<'_> {
 
     /// The number of blocks whose warps compute `segment` rows each; of an interpolation the largest useful one.
     fn blocks(&self, segment: u32) -> u32 {
-        let ([width, _], channels, group) = (self.small(), u32::from(self.larger.channels), self.group());
-        let (tiles, rows) = (width.div_ceil(16), self.rows.end - self.rows.start);
+        let (channels, group, rows) = (u32::from(self.larger.channels), self.group(), self.rect.height());
+        // Of 16 small columns, all of whole tiles.
+        let tiles = self.rect.right().div_ceil(16) - self.rect.x() / 16;
         let groups = if self.step == Step::Decimate && self.level == 0 { 1 } else { channels / group };
         match self.step {
             Step::Decimate => {
@@ -221,8 +217,8 @@ impl PlaneStep<'_> {
             Step::Blur => (tiles * groups * rows.div_ceil(segment)).div_ceil(TENSOR_BLUR_WARPS),
             Step::Interpolate => {
                 let groups = if self.level == 0 { 1 } else { groups };
-                let strips = (self.rows.end.div_ceil(16) - self.rows.start / 16) * groups;
-                (self.larger.width.div_ceil(8 * self.factor.get()) * strips).div_ceil(TENSOR_INTERPOLATE_WARPS)
+                let strips = (self.rect.bottom().div_ceil(16) - self.rect.y() / 16) * groups;
+                (self.rect.width().div_ceil(8 * self.factor.get()) * strips).div_ceil(TENSOR_INTERPOLATE_WARPS)
             }
         }
     }
@@ -233,8 +229,7 @@ impl PlaneStep<'_> {
 
     /// A measure of the work of an interpolation.
     fn work(&self) -> u64 {
-        let rows = self.rows.end - self.rows.start;
-        u64::from(self.larger.width) * u64::from(rows) * u64::from(self.larger.channels) + 1
+        self.rect.area() * u64::from(self.larger.channels) + 1
     }
 }
 
@@ -318,8 +313,10 @@ impl<'a> TensorBatch<'a> {
                 channels: plane.larger.channels.into(),
                 factor: plane.factor.get(),
                 slot: slots.iter().position(|taps| *taps == plane.taps).unwrap_or(0) as u32,
-                row_begin: plane.rows.start,
-                row_end: plane.rows.end,
+                row_begin: plane.rect.y(),
+                row_end: plane.rect.bottom(),
+                column_begin: plane.rect.x(),
+                column_end: plane.rect.right(),
                 segment_rows: segment,
                 first_block: blocks,
                 blocks: own,

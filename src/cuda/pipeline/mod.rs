@@ -8,6 +8,7 @@
 mod cover;
 mod frame_slot;
 mod host_cover;
+mod promised_frames;
 mod recorded_frame;
 mod resident;
 mod steps;
@@ -30,13 +31,14 @@ use crate::filter::plan::Plan;
 use crate::filter::plane::{Address, DevicePlane, PlaneMemory};
 use crate::process;
 use crate::threads::Threads;
+pub use cover::DeviceCover;
 use cover::FrameCopy;
-pub use cover::{DeviceBlurs, DeviceCover};
 use frame_slot::FrameSlot;
 use host_cover::HostCoverState;
+pub use promised_frames::PromisedFrames;
 use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
-use resident::{FrameStreams, ResidentState};
+use resident::ResidentState;
 use steps::{SharedPlanes, Steps, Streams, resident_planes, row_bytes};
 use submitted::uses_frame_memory;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
@@ -118,10 +120,14 @@ pub struct Pipeline {
     recorded: Option<RecordedFrame>,
     /// The commands of the last frame with an upload or a download: in bands, and in one band.
     recorded_transfers: [Option<RecordedFrame>; 2],
+    /// The commands of the last such frame of which regions were blurred.
+    recorded_cover: Option<RecordedFrame>,
     /// Created with the first such frame whose regions are blurred in a copy.
     frame_copy: Option<FrameCopy>,
     /// Created with the first frame in host memory of which regions are blurred.
     host_cover: Option<HostCoverState>,
+    /// Of such frames.
+    cover_wait: AdaptiveWait,
 }
 
 impl Pipeline {
@@ -138,74 +144,61 @@ impl Pipeline {
             resident: None,
             recorded: None,
             recorded_transfers: [None, None],
+            recorded_cover: None,
             frame_copy: None,
             host_cover: None,
+            cover_wait: AdaptiveWait::default(),
         })
     }
 
     /// Enqueues a frame. Returns when its source has been staged or its upload is enqueued. The context is current.
-    ///
-    /// # Safety
-    /// The memory of both frames lives and nobody else accesses it until the submission is completed or dropped; that of a
-    /// submission that stays on the device, until its streams have done the work. Streams and device memory are of this context.
-    pub unsafe fn submit(
+    pub fn submit(
         &mut self,
         selector: &mut KernelSelector,
-        frames: &ValidFrames,
+        frames: &PromisedFrames,
         plan: &Arc<Plan>,
         options: SubmitOptions,
     ) -> Result<Submission, SubmitError> {
         let paths =
             [TransferPath::of(frames.source(), options.direct), TransferPath::of(frames.destination(), options.direct)];
-        // SAFETY: the frames live and are not accessed by others until the submission is completed, as the caller promises.
-        unsafe {
-            if paths == [TransferPath::Resident; 2] {
-                self.submit_resident(selector, frames, plan).map(Submission::Resident)
-            } else {
-                let frame = self.submit_transfer(selector, frames, plan, paths, options)?;
-                Ok(Submission::InFlight(Box::new(frame)))
-            }
+        if paths == [TransferPath::Resident; 2] {
+            self.submit_resident(selector, frames, plan).map(Submission::Resident)
+        } else {
+            let frame = self.submit_transfer(selector, frames, plan, paths, options)?;
+            Ok(Submission::InFlight(Box::new(frame)))
         }
     }
 
     /// Enqueues a frame that stays on the device, on the destination's stream, else the source's, else the engine's.
-    ///
-    /// # Safety
-    /// See [`Pipeline::submit`].
-    unsafe fn submit_resident(
+    fn submit_resident(
         &mut self,
         selector: &mut KernelSelector,
-        frames: &ValidFrames,
+        frames: &PromisedFrames,
         plan: &Arc<Plan>,
     ) -> Result<Enqueued, SubmitError> {
         let planes = [resident_planes(frames.source()), resident_planes(frames.destination())];
-        let streams = FrameStreams::of(frames);
-        // SAFETY: the streams of the frames are live and outlive what is enqueued, as the caller promises.
-        let stream = unsafe { streams.borrow(&self.compute) };
+        let streams = frames.streams();
+        let stream = streams.or(&self.compute);
         let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
-        let recorded = RecordedFrame::get(&mut self.recorded, selector, plan, planes, Some(1))?;
+        let recorded = RecordedFrame::of_plan(&mut self.recorded, selector, plan, planes, Some(1))?;
         let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
-        // SAFETY: the frames are valid and the plan is for their layouts; the workspace is large enough and this stream's
-        // alone; the rest is the caller's promise.
-        let work = |workspace: u64| unsafe {
+        let work = |workspace: u64| {
             recorded.set_addresses(planes, workspace);
-            recorded.enqueue(selector, &stream, 0)
+            // SAFETY: the plan is for the layouts of the frames, which live until the stream has done the work, as their owner
+            // promises; the workspace is large enough and this stream's alone.
+            unsafe { recorded.enqueue(selector, &stream, 0) }
         };
-        // SAFETY: the streams are live and of this context, as the caller promises, or the engine's own.
-        unsafe { resident.enqueue(need, streams, &stream, work) }.map_err(|error| {
+        resident.enqueue(need, streams, &stream, work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
             SubmitError { error, settled: stream.synchronize().is_ok() }
         })
     }
 
     /// Enqueues a frame with an upload, a download or both.
-    ///
-    /// # Safety
-    /// See [`Pipeline::submit`].
-    unsafe fn submit_transfer(
+    fn submit_transfer(
         &mut self,
         selector: &mut KernelSelector,
-        frames: &ValidFrames,
+        frames: &PromisedFrames,
         plan: &Arc<Plan>,
         paths: [TransferPath; 2],
         options: SubmitOptions,
@@ -221,7 +214,7 @@ impl Pipeline {
         let requested = if is_single { Some(1) } else { options.bands };
         let frame_planes = [&planes.sources[..], &planes.destinations[..]];
         let cached = &mut self.recorded_transfers[usize::from(is_single)];
-        let recorded = RecordedFrame::get(cached, selector, plan, frame_planes, requested)?;
+        let recorded = RecordedFrame::of_plan(cached, selector, plan, frame_planes, requested)?;
         let bands = Arc::clone(recorded.bands());
         let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
         recorded.set_addresses(frame_planes, slot.reserve_workspace(need, &self.compute)?);
@@ -253,8 +246,7 @@ impl Pipeline {
             streams,
             by_events,
         };
-        // SAFETY: the caller's promise covers the frames; the slot is forgotten below if the device may still use it.
-        let specialised = match unsafe { steps.enqueue(&self.threads) } {
+        let specialised = match steps.enqueue(&self.threads) {
             Ok(specialised) => specialised,
             Err(error) => {
                 // Work that was enqueued before the failure may still be running.

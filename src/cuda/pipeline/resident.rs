@@ -4,38 +4,14 @@
 
 use std::time::Duration;
 
-use super::steps::{resident_stream, wait_for_stream};
+use super::promised_frames::FrameStreams;
+use super::steps::wait_for_stream;
 use super::timing_sampler::TimingSampler;
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
-use crate::filter::frame::ValidFrames;
 
 /// Timers in use at once. While all are running, frames are not timed.
 const TIMERS: usize = 4;
-
-/// The streams that order the accesses to the two frames.
-#[derive(Clone, Copy)]
-pub struct FrameStreams {
-    pub source: Option<usize>,
-    pub destination: Option<usize>,
-}
-
-impl FrameStreams {
-    /// Of frames on the device.
-    pub fn of(frames: &ValidFrames) -> Self {
-        Self { source: resident_stream(frames.source()), destination: resident_stream(frames.destination()) }
-    }
-
-    /// The stream to enqueue on: the destination's, else the source's, else `own`.
-    ///
-    /// # Safety
-    /// The streams are live CUstreams of the current context, and outlive the result.
-    pub unsafe fn borrow(&self, own: &Stream) -> Stream {
-        let handle = self.destination.or(self.source).unwrap_or(own.raw() as usize);
-        // SAFETY: the caller's promise, or borrowed from its owner.
-        unsafe { Stream::borrowed(handle, own.device()) }
-    }
-}
 
 /// What was enqueued for such a frame.
 pub struct Enqueued {
@@ -87,19 +63,10 @@ impl ResidentState {
         })
     }
 
-    /// The address of the workspace, until more is needed.
-    pub fn workspace(&self) -> u64 {
-        self.workspace.address()
-    }
-
     /// Enqueues `work` on `stream`. It gets the address of `need.bytes` of workspace, and returns whether specialised kernels do
     /// all blurs. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
-    ///
-    /// # Safety
-    /// The context is current and the streams are of the context. What `work` enqueues on another stream waits for `stream`, which
-    /// waits for its end, or the caller does if this fails. The streams, and all memory that `work` uses, outlive what is
-    /// enqueued, also if this fails.
-    pub unsafe fn enqueue(
+    /// What `work` enqueues on another stream waits for `stream`, which waits for its end. The context is current.
+    pub fn enqueue(
         &mut self,
         need: WorkspaceNeed,
         streams: FrameStreams,
@@ -108,10 +75,9 @@ impl ResidentState {
     ) -> Result<Enqueued, CudaError> {
         let handle = stream.raw() as usize;
         self.acquire_workspace(need, stream)?;
-        let other_source = streams.source.filter(|source| *source != handle);
-        if let Some(source) = other_source {
-            // SAFETY: the caller's streams are live and of the current context.
-            unsafe { wait_for_stream(stream, source, &self.order) }?;
+        let other_source = streams.source(stream.device()).filter(|source| source.raw() as usize != handle);
+        if let Some(source) = &other_source {
+            wait_for_stream(stream, source, &self.order)?;
         }
         let kernel = self.timers.next_frame();
         self.timers.start(stream)?;
@@ -122,11 +88,9 @@ impl ResidentState {
             self.workspace_stream = Some(handle);
         }
         if let Some(source) = other_source {
-            stream.record(&self.order)?;
-            // SAFETY: the caller's streams are live and of the current context.
-            unsafe { Stream::borrowed(source, stream.device()) }.wait(&self.order)?;
+            wait_for_stream(&source, stream, &self.order)?;
         }
-        let synchronized = streams.source.is_none() || streams.destination.is_none();
+        let synchronized = !streams.are_complete();
         if synchronized {
             stream.synchronize()?;
         }

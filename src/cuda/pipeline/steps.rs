@@ -3,6 +3,7 @@
 
 use super::TransferPath;
 use super::frame_slot::{BandEvents, FrameSlot};
+use super::promised_frames::PromisedFrames;
 use super::recorded_frame::RecordedFrame;
 use crate::cuda::driver::{Event, Stream};
 use crate::cuda::error::CudaError;
@@ -10,7 +11,7 @@ use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::ThreadedCopy;
 use crate::cuda::transfer::bands::Band;
-use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
+use crate::filter::frame::{FrameMemory, PlaneLayout};
 use crate::filter::plane::DevicePlane;
 use crate::threads::Threads;
 
@@ -38,7 +39,7 @@ impl<'a> Streams<'a> {
 pub struct Steps<'a> {
     pub selector: &'a KernelSelector,
     pub layouts: &'a [PlaneLayout],
-    pub frames: &'a ValidFrames<'a>,
+    pub frames: &'a PromisedFrames<'a>,
     pub paths: [TransferPath; 2],
     pub planes: &'a DevicePlanes,
     /// With this frame's addresses.
@@ -50,39 +51,28 @@ pub struct Steps<'a> {
     pub by_events: bool,
 }
 
-/// Makes `stream` wait for everything that is enqueued on a stream of another owner.
-///
-/// # Safety
-/// `other` is a live CUstream of the current context.
-pub unsafe fn wait_for_stream(stream: &Stream, other: usize, event: &Event) -> Result<(), CudaError> {
-    // SAFETY: the stream is live, as the caller promises, and not used beyond this function.
-    unsafe { Stream::borrowed(other, stream.device()) }.record(event)?;
+/// Makes `stream` wait for everything that is enqueued on another one.
+pub fn wait_for_stream(stream: &Stream, other: &Stream, event: &Event) -> Result<(), CudaError> {
+    other.record(event)?;
     stream.wait(event)
 }
 
 impl Steps<'_> {
-    /// Enqueues all steps. Pageable memory is staged meanwhile. Returns whether specialised kernels do all blurs.
-    ///
-    /// # Safety
-    /// The memory of both frames, of the slot and of the workspace lives, and nobody else accesses it, until `streams` have done
-    /// the work, also if this fails. The context is current.
-    pub unsafe fn enqueue(&self, threads: &Threads) -> Result<bool, CudaError> {
+    /// Enqueues all steps. Pageable memory is staged meanwhile. Returns whether specialised kernels do all blurs. The context is
+    /// current, and nobody else uses the slot until `streams` have done the work, also if this fails.
+    pub fn enqueue(&self, threads: &Threads) -> Result<bool, CudaError> {
         let FrameSlot { order, begin, .. } = self.slot;
-        let streams = [resident_stream(self.frames.source()), resident_stream(self.frames.destination())];
-        for stream in streams.into_iter().flatten() {
+        for stream in self.frames.streams().all(self.streams.compute.device()) {
             // The source has been written, and the destination read, by what is enqueued there.
-            // SAFETY: the frames' owner says that the streams of resident frames are live and of this context.
-            unsafe { wait_for_stream(self.streams.compute, stream, order) }?;
+            wait_for_stream(self.streams.compute, &stream, order)?;
         }
         if self.slot.is_timed() {
             self.streams.upload.record(begin)?;
         }
         let mut specialised = true;
         let mut process_and_download = |band: usize| -> Result<(), CudaError> {
-            // SAFETY: the caller's promise covers the frames and the slot.
-            specialised &= unsafe { self.process(band) }?;
-            // SAFETY: as the caller promises, the destination lives and is not accessed by others.
-            unsafe { self.download(band) }
+            specialised &= self.process(band)?;
+            self.download(band)
         };
         if let (FrameMemory::Host(from), TransferPath::Staged) = (self.frames.source(), self.paths[0]) {
             let rows = self.bands.iter().map(|band| &band.upload[..]);
@@ -91,20 +81,17 @@ impl Steps<'_> {
             // SAFETY: the frame is valid and has the slot's layouts; each row is staged once, and no earlier frame uses the slot.
             let stage = |plane, rows| unsafe { self.slot.source.stage_rows(from.plane(plane), plane, rows) };
             copy.copy_in(threads, stage, |band| {
-                // SAFETY: the rows of the band are staged.
-                unsafe { self.upload(band) }?;
+                self.upload(band)?;
                 process_and_download(band)
             })?;
         } else {
             // Enqueuing a band takes half as long as uploading it: two uploads ahead keep the bus busy, and more would only
             // delay the first download.
             const AHEAD: usize = 2;
-            // SAFETY: as the caller promises, the source and the destination live and are not accessed by others.
-            unsafe { self.upload(0) }?;
+            self.upload(0)?;
             for step in 1..self.bands.len() + AHEAD {
                 if step < self.bands.len() {
-                    // SAFETY: as the caller promises, the source lives and is not written.
-                    unsafe { self.upload(step) }?;
+                    self.upload(step)?;
                 }
                 if step >= AHEAD {
                     process_and_download(step - AHEAD)?;
@@ -118,15 +105,13 @@ impl Steps<'_> {
         self.slot.events(band, self.bands.len())
     }
 
-    /// Enqueues the upload of a band.
-    ///
-    /// # Safety
-    /// See [`Steps::enqueue`]; on the staged path, the rows of the band are staged.
-    unsafe fn upload(&self, band: usize) -> Result<(), CudaError> {
+    /// Enqueues the upload of a band, whose rows are staged on the staged path.
+    fn upload(&self, band: usize) -> Result<(), CudaError> {
         let (stream, slot) = (self.streams.upload, &self.slot.source);
         for (plane, rows) in self.bands[band].upload.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
             let first = rows.start as usize;
-            // SAFETY: the rows are in the valid frame or the staging buffer, and in the slot's device memory.
+            // SAFETY: the rows are in the source or the staging buffer, and in the slot's device memory, which live until the copy
+            // is complete: the frames by their owner's promise, the slot because it is leaked if that is not known.
             unsafe {
                 match (self.paths[0], self.frames.source()) {
                     (TransferPath::Direct, FrameMemory::Host(from)) => {
@@ -144,32 +129,28 @@ impl Steps<'_> {
     }
 
     /// Enqueues the kernels of a band.
-    ///
-    /// # Safety
-    /// See [`Steps::enqueue`].
-    unsafe fn process(&self, band: usize) -> Result<bool, CudaError> {
+    fn process(&self, band: usize) -> Result<bool, CudaError> {
         let (stream, events) = (self.streams.compute, self.events(band));
         if self.by_events {
             stream.wait(&events.uploaded)?;
         }
-        // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame.
+        // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame; all live until
+        // the kernels have ended.
         let specialised = unsafe { self.recorded.enqueue(self.selector, stream, band) }?;
         stream.record(&events.processed)?;
         Ok(specialised)
     }
 
     /// Enqueues the download of a band.
-    ///
-    /// # Safety
-    /// See [`Steps::enqueue`].
-    unsafe fn download(&self, band: usize) -> Result<(), CudaError> {
+    fn download(&self, band: usize) -> Result<(), CudaError> {
         let (stream, slot, events) = (self.streams.download, &self.slot.destination, self.events(band));
         if self.by_events {
             stream.wait(&events.processed)?;
         }
         for (plane, rows) in self.bands[band].download.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
             let first = rows.start as usize;
-            // SAFETY: the rows are in the slot's device memory, and in the valid frame or the staging buffer.
+            // SAFETY: the rows are in the slot's device memory, and in the destination or the staging buffer, which live until the
+            // copy is complete.
             unsafe {
                 match (self.paths[1], self.frames.destination()) {
                     (TransferPath::Direct, FrameMemory::Host(to)) => {
@@ -188,14 +169,6 @@ impl Steps<'_> {
             stream.record(&events.downloaded)?;
         }
         Ok(())
-    }
-}
-
-/// The stream of a frame that is resident and has one.
-pub fn resident_stream<A>(frame: &FrameMemory<A>) -> Option<usize> {
-    match frame {
-        FrameMemory::Device { stream, .. } => *stream,
-        FrameMemory::Host(_) => None,
     }
 }
 

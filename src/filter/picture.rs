@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The planes of a picture, and the samples of each that a rectangle in luma samples covers.
+
+use super::frame::{Field, PlaneLayout};
+use super::regions::Rect;
+
+/// log2 of the strongest subsampling that is taken into account. No format comes near it.
+const MAX_SHIFT: u32 = 4;
+
+/// The samples of one field of a plane that a rectangle covers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FieldRect {
+    /// The field.
+    pub field: Field,
+    /// Columns in pixels of the plane, and rows of the field. For packed 4:2:2 the columns are luma's: chroma is covered
+    /// in every pair of pixels of which one is.
+    pub rect: Rect,
+}
+
+/// The planes of a picture, and how many of its pixels their samples stand for.
+#[derive(Debug, Clone)]
+pub struct PictureGeometry {
+    layouts: Vec<PlaneLayout>,
+    /// log2 of the luma samples that a sample of each plane stands for, along x and y.
+    shifts: Vec<[u32; 2]>,
+    /// Width and height in luma samples.
+    size: [u32; 2],
+}
+
+impl PictureGeometry {
+    /// Of frames of these planes. Luma stands here for the planes of the highest resolution: their samples are the unit of
+    /// all rectangles.
+    pub fn new(layouts: &[PlaneLayout]) -> Self {
+        let finest = |axis: usize| layouts.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max);
+        let finest = [finest(0), finest(1)];
+        let shift = |layout: &PlaneLayout| {
+            let log2 = |axis: usize| (finest[axis] / layout.sigma_scale[axis]).log2().round() as u32;
+            [0, 1].map(|axis| log2(axis).min(MAX_SHIFT))
+        };
+        let shifts: Vec<[u32; 2]> = layouts.iter().map(shift).collect();
+        let side = |axis: usize| {
+            let side = |(layout, shift): (&PlaneLayout, &[u32; 2])| [layout.width, layout.height][axis] << shift[axis];
+            layouts.iter().zip(&shifts).map(side).min().unwrap_or(0)
+        };
+        let size = [side(0), side(1)];
+        Self { layouts: layouts.to_vec(), shifts, size }
+    }
+
+    /// The layouts of the planes.
+    pub fn layouts(&self) -> &[PlaneLayout] {
+        &self.layouts
+    }
+
+    /// Width and height in luma samples.
+    pub fn size(&self) -> [u32; 2] {
+        self.size
+    }
+
+    /// log2 of the luma samples that a sample of plane `plane` stands for, along x and y.
+    pub fn shift(&self, plane: usize) -> [u32; 2] {
+        self.shifts[plane]
+    }
+
+    /// The part of a rectangle that is in the picture.
+    pub fn clipped(&self, rect: Rect) -> Option<Rect> {
+        let [x, y, width, height] = [rect.x(), rect.y(), rect.width(), rect.height()];
+        Rect::from_samples(x, y, width, height, (self.size[0], self.size[1]))
+    }
+
+    /// The parts of rectangles that are in the picture.
+    pub fn clip_all(&self, rects: &[Rect]) -> Vec<Rect> {
+        rects.iter().filter_map(|rect| self.clipped(*rect)).collect()
+    }
+
+    /// What a rectangle in luma samples covers in each field of a plane, rounded outwards.
+    pub fn covered(&self, plane: usize, rect: Rect) -> impl Iterator<Item = FieldRect> {
+        let (layout, [across, down]) = (self.layouts[plane], self.shifts[plane]);
+        let rect = self.clipped(rect);
+        layout.fields().filter_map(move |field| {
+            let rect = match field.step {
+                // A single row is the first field's, and stands for both.
+                2 if layout.height > 1 => rect?.in_field(field.first_row as u32)?,
+                _ => rect?,
+            };
+            // The picture may have more rows or columns than the plane's samples stand for, such as the last rows of the
+            // second field where the height is not a multiple of four. The plane's edge stands for them.
+            let onto = |start: u32, shift: u32, count: u32| start.min((count - 1) << shift);
+            let x = onto(rect.x(), across, field.layout.width);
+            let y = onto(rect.y(), down, field.layout.height);
+            let rect = Rect::new(x, y, rect.right() - x, rect.bottom() - y)?;
+            let rect = rect.in_plane((across, down), (field.layout.width, field.layout.height))?;
+            Some(FieldRect { field, rect })
+        })
+    }
+}
