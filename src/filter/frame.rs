@@ -215,6 +215,14 @@ impl<A> FrameMemory<A> {
         matches!(self, Self::Device { .. })
     }
 
+    /// Its planes, if it is in device memory.
+    pub fn device_planes(&self) -> Option<&[DevicePlane]> {
+        match self {
+            Self::Device { planes, .. } => Some(planes),
+            Self::Host(_) => None,
+        }
+    }
+
     fn of_device(frame: &DeviceFrame) -> Self {
         Self::Device { planes: frame.memory(), stream: frame.stream }
     }

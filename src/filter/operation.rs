@@ -171,30 +171,22 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// How many of the first rows of its output can be computed from the first `available` rows of its source. For
-    /// operations of plans that can be banded.
+    /// How many of the first rows of its output can be computed from the first `available` rows of what it reads. For operations
+    /// of plans that can be banded.
     pub fn ready_rows(&self, available: u32) -> u32 {
-        let (source, output) = (self.source().field.layout.height, self.output().field.layout.height);
-        if available >= source {
-            return output;
-        }
-        let rows = match self {
-            Self::Blur { taps, .. } => available.saturating_sub(taps.columns.radius() as u32),
-            // Row j reads up to row (j - MARGIN)·s + LEVEL_RADIUS·s, which is j·s.
-            Self::Decimate(Resampling { factors: [_, factor], .. }) => match factor {
-                Factor::One => available,
-                _ => available.div_ceil(factor.get()),
-            },
-            // Row y reads up to row y / s + PHASE_TAPS - 1.
-            Self::Interpolate(Resampling { factors: [_, factor], .. }) => match factor {
-                Factor::One => available,
-                _ => (available.saturating_sub(PHASE_TAPS as u32 - 1) * factor.get()).min(output),
-            },
-            _ => available,
+        let View { buffer, field } = self.output();
+        let is_ready = |rows: u32| {
+            let rect = Rect::between([0, field.layout.width], [0, rows]);
+            rect.is_none_or(|rect| self.reads(rect).iter().all(|(_, read)| read.bottom() <= available))
         };
-        match self.output().buffer {
-            Buffer::Temporary(_) if rows < output => rows / TEMPORARY_ROWS * TEMPORARY_ROWS,
-            _ => rows,
+        let [mut ready, mut not_ready] = [0, field.layout.height + 1];
+        while not_ready - ready > 1 {
+            let rows = ready.midpoint(not_ready);
+            if is_ready(rows) { ready = rows } else { not_ready = rows }
+        }
+        match buffer {
+            Buffer::Temporary(_) if ready < field.layout.height => ready / TEMPORARY_ROWS * TEMPORARY_ROWS,
+            _ => ready,
         }
     }
 

@@ -184,6 +184,12 @@ impl Stream {
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, "copying a plane")
     }
 
+    /// Makes later work wait for everything that is enqueued on another stream, by an event that is used for nothing else.
+    pub fn wait_for(&self, other: &Self, event: &Event) -> Result<(), CudaError> {
+        other.record(event)?;
+        self.wait(event)
+    }
+
     /// Enqueues a launch of a kernel with one parameter, passed by value.
     ///
     /// # Safety

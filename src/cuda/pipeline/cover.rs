@@ -7,11 +7,10 @@ use std::sync::Arc;
 use super::promised_frames::PromisedFrames;
 use super::recorded_frame::RecordedFrame;
 use super::resident::{Enqueued, ResidentState};
-use super::{Pipeline, SubmitError, device_planes};
+use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::cover;
-use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::select::KernelSelector;
 use crate::filter::fill::Fill;
 use crate::filter::frame::PlaneLayout;
@@ -40,14 +39,13 @@ impl Pipeline {
         cover: &DeviceCover,
     ) -> Result<Enqueued, SubmitError> {
         let device = selector.device().id();
-        let planes = device_planes(frames, None);
+        let [sources, destinations] = frames.device_planes();
         let streams = frames.streams();
         let stream = streams.or(&self.compute);
         let resident = ResidentState::get(&mut self.resident, device)?;
-        let frame_planes = [&planes.sources[..], &planes.destinations[..]];
         let mut blurs = match cover {
             DeviceCover::Blur(regions) if !regions.blurs().is_empty() => {
-                Some(RecordedFrame::of_regions(&mut self.recorded_cover, selector, regions, frame_planes)?)
+                Some(RecordedFrame::of_regions(&mut self.recorded_cover, selector, regions, frames.device_planes())?)
             }
             _ => None,
         };
@@ -58,11 +56,11 @@ impl Pipeline {
         let selector = &*selector;
         let frame_copy = &mut self.frame_copy;
         let work = |workspace: u64| {
-            let is_in_place = is_in_place(&planes);
+            let is_in_place = is_in_place(sources, destinations);
             if let Some(blurs) = &mut blurs {
-                blurs.set_addresses(frame_planes, workspace);
+                blurs.set_addresses([sources, destinations], workspace);
                 let copy = if is_in_place { None } else { Some(FrameCopy::get(frame_copy, device)?) };
-                copy.map_or(Ok(()), |copy| copy.enqueue(frames, &planes, &stream))?;
+                copy.map_or(Ok(()), |copy| copy.enqueue(frames, &stream))?;
                 // SAFETY: the regions are for the layouts of the frames, which live until the stream has done the work, as their
                 // owner promises; the workspace is large enough and this stream's alone.
                 let enqueue = |step: usize| unsafe { blurs.enqueue(selector, &stream, step) };
@@ -72,12 +70,12 @@ impl Pipeline {
                 return Ok(specialised);
             }
             if !is_in_place {
-                copy_frame(frames, &planes, &stream)?;
+                copy_frame(frames, &stream)?;
             }
             let launches = match cover {
                 DeviceCover::Blur(_) => Vec::new(),
-                DeviceCover::Mosaic(grids) => cover::mosaic(grids, &planes.destinations, workspace),
-                DeviceCover::Fill(fills) => cover::fills(fills, &planes.destinations),
+                DeviceCover::Mosaic(grids) => cover::mosaic(grids, destinations, workspace),
+                DeviceCover::Fill(fills) => cover::fills(fills, destinations),
             };
             // SAFETY: what is covered is in the destination, and the sums are in the workspace; the rest is as above.
             unsafe { selector.enqueue_commands(&stream, &selector.select_launches(launches)?) }
@@ -93,7 +91,7 @@ impl Pipeline {
 }
 
 /// Whether source and destination are the same memory.
-fn is_in_place(DevicePlanes { sources, destinations }: &DevicePlanes) -> bool {
+fn is_in_place(sources: &[DevicePlane], destinations: &[DevicePlane]) -> bool {
     let is_same = |(from, to): (&DevicePlane, &DevicePlane)| from.address == to.address && from.pitch == to.pitch;
     sources.iter().zip(destinations).all(is_same)
 }
@@ -116,19 +114,17 @@ impl FrameCopy {
     }
 
     /// Enqueues a copy of the source to the destination behind what is on `after`. `end` is its end.
-    fn enqueue(&self, frames: &PromisedFrames, planes: &DevicePlanes, after: &Stream) -> Result<(), CudaError> {
+    fn enqueue(&self, frames: &PromisedFrames, after: &Stream) -> Result<(), CudaError> {
         after.record(&self.begin)?;
         self.stream.wait(&self.begin)?;
-        copy_frame(frames, planes, &self.stream)?;
+        copy_frame(frames, &self.stream)?;
         self.stream.record(&self.end)
     }
 }
 
-/// Copies the source to the destination, with the bytes between rows that both have. The planes are those of the frames, which are
-/// on the device and do not overlap.
-fn copy_frame(frames: &PromisedFrames, planes: &DevicePlanes, stream: &Stream) -> Result<(), CudaError> {
-    let layouts = frames.layouts();
-    let DevicePlanes { sources, destinations } = planes;
+/// Copies the source to the destination, with the bytes between rows that both have. Both are on the device and do not overlap.
+fn copy_frame(frames: &PromisedFrames, stream: &Stream) -> Result<(), CudaError> {
+    let (layouts, [sources, destinations]) = (frames.layouts(), frames.device_planes());
     for (index, layout) in layouts.iter().enumerate() {
         let (from, to) = (&sources[index], &destinations[index]);
         let (row_bytes, last) = (layout.row_bytes(), layout.height as usize - 1);

@@ -6,6 +6,7 @@ use std::ops::Deref;
 
 use crate::cuda::driver::Stream;
 use crate::filter::frame::{FrameMemory, ValidFrames};
+use crate::filter::plane::DevicePlane;
 
 /// The proof of a promise about the memory of frames.
 pub struct PromisedFrames<'a>(ValidFrames<'a>);
@@ -31,6 +32,11 @@ impl<'a> PromisedFrames<'a> {
             }
         }
         FrameStreams { source: stream(self.source()), destination: stream(self.destination()) }
+    }
+
+    /// The planes of the source and of the destination, if they are in device memory.
+    pub(super) fn device_planes(&self) -> [&[DevicePlane]; 2] {
+        [self.source().device_planes(), self.destination().device_planes()].map(Option::unwrap_or_default)
     }
 
     /// See [`ValidFrames::copy_source`].

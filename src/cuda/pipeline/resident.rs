@@ -2,16 +2,47 @@
 //! The part of the pipeline for frames that stay on the device: ordering among streams of other owners, a workspace that frames
 //! of several streams share, and the times of some frames. Nothing waits, unless a frame has no stream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::promised_frames::FrameStreams;
-use super::steps::wait_for_stream;
+use super::promised_frames::{FrameStreams, PromisedFrames};
+use super::recorded_frame::RecordedFrame;
 use super::timing_sampler::TimingSampler;
+use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
+use crate::cuda::select::KernelSelector;
+use crate::filter::plan::Plan;
 
 /// Timers in use at once. While all are running, frames are not timed.
 const TIMERS: usize = 4;
+
+impl Pipeline {
+    /// Enqueues a frame that stays on the device, on the destination's stream, else the source's, else the engine's.
+    pub(super) fn submit_resident(
+        &mut self,
+        selector: &mut KernelSelector,
+        frames: &PromisedFrames,
+        plan: &Arc<Plan>,
+    ) -> Result<Enqueued, SubmitError> {
+        let planes = frames.device_planes();
+        let streams = frames.streams();
+        let stream = streams.or(&self.compute);
+        let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
+        let recorded = RecordedFrame::of_plan(&mut self.recorded, selector, plan, planes, Some(1))?;
+        let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
+        let work = |workspace: u64| {
+            recorded.set_addresses(planes, workspace);
+            // SAFETY: the plan is for the layouts of the frames, which live until the stream has done the work, as their owner
+            // promises; the workspace is large enough and this stream's alone.
+            unsafe { recorded.enqueue(selector, &stream, 0) }
+        };
+        resident.enqueue(need, streams, &stream, work).map_err(|error| {
+            // Work that was enqueued before the failure may still use the frames.
+            SubmitError { error, settled: stream.synchronize().is_ok() }
+        })
+    }
+}
 
 /// What was enqueued for such a frame.
 pub struct Enqueued {
@@ -77,7 +108,7 @@ impl ResidentState {
         self.acquire_workspace(need, stream)?;
         let other_source = streams.source(stream.device()).filter(|source| source.raw() as usize != handle);
         if let Some(source) = &other_source {
-            wait_for_stream(stream, source, &self.order)?;
+            stream.wait_for(source, &self.order)?;
         }
         let kernel = self.timers.next_frame();
         self.timers.start(stream)?;
@@ -88,7 +119,7 @@ impl ResidentState {
             self.workspace_stream = Some(handle);
         }
         if let Some(source) = other_source {
-            wait_for_stream(&source, stream, &self.order)?;
+            source.wait_for(stream, &self.order)?;
         }
         let synchronized = !streams.are_complete();
         if synchronized {

@@ -5,14 +5,13 @@ use super::TransferPath;
 use super::frame_slot::{BandEvents, FrameSlot};
 use super::promised_frames::PromisedFrames;
 use super::recorded_frame::RecordedFrame;
-use crate::cuda::driver::{Event, Stream};
+use crate::cuda::driver::Stream;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::record::DevicePlanes;
 use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::ThreadedCopy;
 use crate::cuda::transfer::bands::Band;
 use crate::filter::frame::{FrameMemory, PlaneLayout};
-use crate::filter::plane::DevicePlane;
 use crate::threads::Threads;
 
 /// The streams that a frame's steps are enqueued on; they may be the same.
@@ -51,12 +50,6 @@ pub struct Steps<'a> {
     pub by_events: bool,
 }
 
-/// Makes `stream` wait for everything that is enqueued on another one.
-pub fn wait_for_stream(stream: &Stream, other: &Stream, event: &Event) -> Result<(), CudaError> {
-    other.record(event)?;
-    stream.wait(event)
-}
-
 impl Steps<'_> {
     /// Enqueues all steps. Pageable memory is staged meanwhile. Returns whether specialised kernels do all blurs. The context is
     /// current, and nobody else uses the slot until `streams` have done the work, also if this fails.
@@ -64,7 +57,7 @@ impl Steps<'_> {
         let FrameSlot { order, begin, .. } = self.slot;
         for stream in self.frames.streams().all(self.streams.compute.device()) {
             // The source has been written, and the destination read, by what is enqueued there.
-            wait_for_stream(self.streams.compute, &stream, order)?;
+            self.streams.compute.wait_for(&stream, order)?;
         }
         if self.slot.is_timed() {
             self.streams.upload.record(begin)?;
@@ -169,14 +162,6 @@ impl Steps<'_> {
             stream.record(&events.downloaded)?;
         }
         Ok(())
-    }
-}
-
-/// The planes of a frame that is resident; none of another one.
-pub fn resident_planes<A>(frame: &FrameMemory<A>) -> &[DevicePlane] {
-    match frame {
-        FrameMemory::Device { planes, .. } => planes,
-        FrameMemory::Host(_) => &[],
     }
 }
 
