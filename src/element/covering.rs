@@ -98,11 +98,12 @@ pub fn add_buffer(
                 Ok(frames) => {
                     drop(buffer);
                     state.publish(|published| published.regions.frames_copied += 1);
-                    if frames.is_on_host() {
-                        cover_copy(element, state, session, &Cover::NOTHING, frames)?
+                    let completed = if frames.is_on_host() {
+                        session.engine.cover_frame(&Cover::NOTHING, frames)
                     } else {
-                        transfer(element, state, session, frames)?
-                    }
+                        session.engine.transfer(frames)
+                    };
+                    reporting::output(element, state, session, completed)?
                 }
             }
         }
@@ -267,9 +268,12 @@ fn cover(
         let on_device = session.engine.active() == Backend::Cuda;
         let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;
         if frames.is_same_memory() {
-            cover_copy(element, state, session, &cover.cover, frames)?
+            let completed = session.engine.cover_frame(&cover.cover, frames);
+            reporting::output(element, state, session, completed)?
         } else {
-            let output = transfer(element, state, session, frames)?;
+            // Uploads or downloads the frame, or copies it on the device.
+            let completed = session.engine.transfer(frames);
+            let output = reporting::output(element, state, session, completed)?;
             cover_in_place(element, state, session, &cover.cover, output, Side::Output)?
         }
     };
@@ -303,34 +307,6 @@ fn cover_in_place(
     let format = session.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
     let on_device = session.engine.active() == Backend::Cuda;
     let frame = InPlaceFrame::map(buffer, format, side, on_device).map_err(|error| fail(error.into()))?;
-    let completed = session.engine.cover_frame(cover, frame).map_err(|error| fail(error.into()))?;
-    reporting::warn_of_fallback(element, state, session, completed.failure);
-    Ok(completed.frame.into_output(completed.queued))
-}
-
-/// Copies a frame into the output buffer and covers it there.
-fn cover_copy(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    cover: &Cover,
-    frames: VideoFramePair,
-) -> Result<gst::Buffer, gst::FlowError> {
-    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    let completed = session.engine.cover_frame(cover, frames).map_err(|error| fail(error.into()))?;
-    reporting::warn_of_fallback(element, state, session, completed.failure);
-    Ok(completed.frame.into_output(completed.queued))
-}
-
-/// Uploads or downloads a frame, or copies one on the device.
-fn transfer(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    frames: VideoFramePair,
-) -> Result<gst::Buffer, gst::FlowError> {
-    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    let completed = session.engine.transfer(frames).map_err(|error| fail(error.into()))?;
-    reporting::warn_of_fallback(element, state, session, completed.failure);
-    Ok(completed.frame.into_output(completed.queued))
+    let completed = session.engine.cover_frame(cover, frame);
+    reporting::output(element, state, session, completed)
 }

@@ -6,16 +6,25 @@ use gst::prelude::*;
 use super::error::FrameFailure;
 use super::session::Session;
 use super::state::SharedState;
-use crate::engine::{CudaError, Engine};
+use super::video_frame::OutputFrame;
+use crate::engine::{CompletedFrame, CudaError, Engine, EngineError};
 
-/// Posts a warning if CUDA failed and the CPU blurred a frame.
-pub fn warn_of_fallback(
+/// The output buffer of a frame that the engine was given. Posts the error if it failed, and a warning if CUDA failed and the CPU
+/// took its place.
+pub fn output<F: OutputFrame>(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &Session,
-    failure: Option<CudaError>,
-) {
-    let Some(failure) = failure else { return };
+    completed: Result<CompletedFrame<F>, EngineError>,
+) -> Result<gst::Buffer, gst::FlowError> {
+    let completed = completed.map_err(|error| post_failure(element, &error.into()))?;
+    if let Some(failure) = completed.failure {
+        warn_of_fallback(element, state, session, &failure);
+    }
+    Ok(completed.frame.into_output(completed.queued))
+}
+
+fn warn_of_fallback(element: &gst_base::BaseTransform, state: &SharedState, session: &Session, failure: &CudaError) {
     let leaked = publish_stats(state, &session.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
     gst::element_warning!(
         element,

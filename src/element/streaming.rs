@@ -12,7 +12,7 @@ use super::debug::CAT;
 use super::error::engine_message;
 use super::notices::{self, Notice};
 use super::regions::settings::RegionMode;
-use super::reporting::{post_failure, report_stats, warn_of_fallback};
+use super::reporting::{post_failure, report_stats};
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
@@ -215,8 +215,11 @@ fn step(
         let output = covering::leave(element, state, session, frame, allocate)?;
         return Ok(output.map_or(ControlFlow::Continue(()), |output| ControlFlow::Break(Some(output))));
     }
-    let due = session.pop_due(max_in_flight);
-    Ok(ControlFlow::Break(due.map(|frame| complete(element, state, session, frame)).transpose()?))
+    let output = session.pop_due(max_in_flight).map(|frame| {
+        let completed = session.engine.complete(frame);
+        reporting::output(element, state, session, completed)
+    });
+    Ok(ControlFlow::Break(output.transpose()?))
 }
 
 /// Completes and pushes all frames in flight and all that wait, so that they precede the event, query or frame that follows
@@ -284,18 +287,6 @@ pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
         let _ = element.src_pad().store_sticky_event(&event);
     }
     publish(element, state, session);
-}
-
-/// Waits for a frame and returns its output buffer. Posts a warning if CUDA failed and the CPU blurred it.
-fn complete(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    frame: InFlightFrame<VideoFramePair>,
-) -> Result<gst::Buffer, gst::FlowError> {
-    let completed = session.engine.complete(frame).map_err(|error| post_failure(element, &error.into()))?;
-    warn_of_fallback(element, state, session, completed.failure);
-    Ok(completed.frame.into_output(completed.queued))
 }
 
 /// Puts the stream back and updates what applications read.

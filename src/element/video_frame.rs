@@ -332,6 +332,12 @@ impl MappedBuffer {
     }
 }
 
+/// A frame that is in mapped buffers.
+pub trait OutputFrame: FrameAccess {
+    /// Unmaps its buffers and returns the output. `queued`: work on it may still be queued on its stream.
+    fn into_output(self, queued: bool) -> gst::Buffer;
+}
+
 /// The input buffer and the output buffer of a frame, mapped.
 pub struct VideoFramePair {
     input: MappedBuffer,
@@ -368,9 +374,10 @@ impl VideoFramePair {
     pub fn is_on_host(&self) -> bool {
         self.is_same_memory() && matches!(self.input.memory, FrameMemory::Host(_))
     }
+}
 
-    /// Unmaps both buffers and returns the output. `queued`: work on it may still be queued on its stream.
-    pub fn into_output(self, queued: bool) -> gst::Buffer {
+impl OutputFrame for VideoFramePair {
+    fn into_output(self, queued: bool) -> gst::Buffer {
         let Self { input, output, .. } = self;
         drop(input);
         output.into_output(queued)
@@ -423,17 +430,18 @@ impl InPlaceFrame {
         Ok(Self { buffer, format })
     }
 
-    /// Unmaps the buffer and returns it; see [`VideoFramePair::into_output`].
-    pub fn into_output(self, queued: bool) -> gst::Buffer {
-        self.buffer.into_output(queued)
-    }
-
     /// The same frame in new memory on the host.
     fn copy(&self) -> Option<Self> {
         let copy = copy_without_pixels(&self.buffer.buffer, self.format.info())?;
         let mut copy = Self::map(copy, Arc::clone(&self.format), Side::Output, false).ok()?;
         ValidFrames::new(self.buffer.source(), copy.buffer.destination()).ok()?.copy_source();
         Some(copy)
+    }
+}
+
+impl OutputFrame for InPlaceFrame {
+    fn into_output(self, queued: bool) -> gst::Buffer {
+        self.buffer.into_output(queued)
     }
 }
 
