@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The file names, on each system, of the libraries that are opened at run time.
+//! The libraries that are opened at run time: their file names on each system, and their functions.
 
 /// A system, as far as these names differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,80 @@ impl System {
         }
     }
 }
+
+/// Opens a library of GStreamer, such as `cuda`; `None` if it cannot be opened. It is never closed, because GObject types that
+/// it registers point into it.
+pub fn open_gstreamer(library: &str) -> Option<&'static libloading::Library> {
+    // SAFETY: the initialisers of GStreamer's libraries and of the libraries that they link only register data of their own.
+    let library = unsafe { libloading::Library::new(System::CURRENT.gstreamer(library)) }.ok()?;
+    Some(Box::leak(Box::new(library)))
+}
+
+/// Declares a struct of functions of a library, which `load` finds by their symbols, with a method for each.
+///
+/// The parameters and results are the types of the library's headers, or types with the same representation. A function is
+/// declared under `safe` if it accepts every value of its parameters' types, and under `unsafe` if its caller has to guarantee
+/// more. `load` returns `None` if one of them is missing. A function under `optional` is a safe one that may be missing; its
+/// method then returns `None`.
+macro_rules! functions {
+    (
+        $(#[$doc:meta])*
+        struct $name:ident {
+            safe [$($(#[$safe_doc:meta])* $safe:ident$(<$safe_life:lifetime>)?
+                ($($safe_arg:ident: $safe_type:ty),*) $(-> $safe_result:ty)? = $safe_symbol:literal;)*]
+            $(unsafe [$($(#[$unsafe_doc:meta])* $unsafe:ident$(<$unsafe_life:lifetime>)?
+                ($($unsafe_arg:ident: $unsafe_type:ty),*) $(-> $unsafe_result:ty)? = $unsafe_symbol:literal;)*])?
+            $(optional [$($(#[$optional_doc:meta])* $optional:ident
+                ($($optional_arg:ident: $optional_type:ty),*) -> $optional_result:ty = $optional_symbol:literal;)*])?
+        }
+    ) => {
+        $(#[$doc])*
+        struct $name {
+            $($safe: $(for<$safe_life>)? extern "C" fn($($safe_type),*) $(-> $safe_result)?,)*
+            $($($unsafe: $(for<$unsafe_life>)? unsafe extern "C" fn($($unsafe_type),*) $(-> $unsafe_result)?,)*)?
+            $($($optional: Option<extern "C" fn($($optional_type),*) -> $optional_result>,)*)?
+        }
+
+        impl $name {
+            /// Finds the functions in the library.
+            fn load(library: &'static libloading::Library) -> Option<Self> {
+                macro_rules! symbol {
+                    ($symbol:literal) => {
+                        // SAFETY: the field that this is assigned to has the type of the function of this name in the
+                        // library's headers, with parameters for which it is safe if the type is. The library is never
+                        // closed, so the address stays valid.
+                        unsafe { library.get($symbol) }.ok().map(|symbol| *symbol)
+                    };
+                }
+                Some(Self {
+                    $($safe: symbol!($safe_symbol)?,)*
+                    $($($unsafe: symbol!($unsafe_symbol)?,)*)?
+                    $($($optional: symbol!($optional_symbol),)*)?
+                })
+            }
+            $(
+                $(#[$safe_doc])*
+                fn $safe$(<$safe_life>)?(&self $(, $safe_arg: $safe_type)*) $(-> $safe_result)? {
+                    (self.$safe)($($safe_arg),*)
+                }
+            )*
+            $($(
+                $(#[$unsafe_doc])*
+                unsafe fn $unsafe$(<$unsafe_life>)?(&self $(, $unsafe_arg: $unsafe_type)*) $(-> $unsafe_result)? {
+                    // SAFETY: the caller guarantees what the method's documentation asks for.
+                    unsafe { (self.$unsafe)($($unsafe_arg),*) }
+                }
+            )*)?
+            $($(
+                $(#[$optional_doc])*
+                fn $optional(&self $(, $optional_arg: $optional_type)*) -> Option<$optional_result> {
+                    self.$optional.map(|function| function($($optional_arg),*))
+                }
+            )*)?
+        }
+    };
+}
+pub(crate) use functions;
 
 #[cfg(test)]
 mod tests {

@@ -14,12 +14,12 @@ use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
 
 use gst::glib;
-use gst::glib::translate::{FromGlib, FromGlibPtrFull, FromGlibPtrNone, ToGlibPtr};
+use gst::glib::translate::{FromGlibPtrFull, FromGlibPtrNone};
 use gst::prelude::*;
 
 use crate::engine::{self, Engine, ExternalContext};
 use crate::filter::frame::DeviceBytes;
-use crate::libraries::System;
+use crate::libraries::{functions, open_gstreamer};
 
 /// The caps feature of frames in CUDA memory.
 pub const CAPS_FEATURE: &str = "memory:CUDAMemory";
@@ -44,31 +44,78 @@ struct RawPool {
     context: *mut gst::ffi::GstObject,
 }
 
-/// `GstCudaContext *`.
-type RawContext = *mut gst::ffi::GstObject;
-/// `GstCudaStream *`.
-type RawStream = *mut gst::ffi::GstMiniObject;
+/// A `GstCudaContext *` that is live for `'a`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+struct ContextRef<'a>(*mut gst::ffi::GstObject, PhantomData<&'a gst::Object>);
 
-/// The library's functions. Those without parameters are safe to call; the others need valid pointers of the C types.
-struct Library {
-    is_cuda_memory: unsafe extern "C" fn(*mut gst::ffi::GstMemory) -> glib::ffi::gboolean,
-    context_new_wrapped: unsafe extern "C" fn(*mut c_void, i32) -> RawContext,
-    context_get_handle: unsafe extern "C" fn(RawContext) -> *mut c_void,
-    context_get_type: extern "C" fn() -> glib::ffi::GType,
-    context_new_cuda_context: unsafe extern "C" fn(RawContext) -> *mut gst::ffi::GstContext,
-    pool_new: unsafe extern "C" fn(RawContext) -> *mut gst::ffi::GstBufferPool,
-    pool_get_type: extern "C" fn() -> glib::ffi::GType,
-    /// `None` before GStreamer 1.24.
-    streams: Option<StreamFunctions>,
+/// A `GstCudaStream *` that is live for `'a`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct StreamRef<'a>(NonNull<gst::ffi::GstMiniObject>, PhantomData<&'a CudaStream>);
+
+/// A `GstCudaMemory *` that is live for `'a`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct MemoryRef<'a>(&'a gst::MemoryRef);
+
+/// A pointer that a function of the library returns to a caller who then owns a reference: null, or an object of type `T`.
+#[must_use]
+#[repr(transparent)]
+struct Returned<T, P>(*mut P, PhantomData<T>);
+
+impl<T: FromGlibPtrFull<*mut P>, P: 'static> Returned<T, P> {
+    fn object(self) -> Option<T> {
+        // SAFETY: only functions of the library return this type, so that the pointer is to an object of type `T`, of which the
+        // reference passes to the caller. It is not used again, because `self` is consumed and cannot be copied.
+        (!self.0.is_null()).then(|| unsafe { T::from_glib_full(self.0) })
+    }
 }
 
-/// The library's functions for streams.
-struct StreamFunctions {
-    new: unsafe extern "C" fn(RawContext) -> RawStream,
-    get_handle: unsafe extern "C" fn(RawStream) -> *mut c_void,
-    memory_get_stream: unsafe extern "C" fn(*mut gst::ffi::GstMemory) -> RawStream,
-    config_get_stream: unsafe extern "C" fn(*mut gst::ffi::GstStructure) -> RawStream,
-    config_set_stream: unsafe extern "C" fn(*mut gst::ffi::GstStructure, RawStream),
+functions! {
+    /// The library's functions.
+    struct Functions {
+        safe [
+            load_library() -> glib::ffi::gboolean = "gst_cuda_load_library";
+            init_memory() = "gst_cuda_memory_init_once";
+            is_cuda_memory(memory: &gst::MemoryRef) -> glib::ffi::gboolean = "gst_is_cuda_memory";
+            context_get_handle(context: ContextRef<'_>) -> *mut c_void = "gst_cuda_context_get_handle";
+            context_get_type() -> glib::Type = "gst_cuda_context_get_type";
+            context_new_cuda_context(context: ContextRef<'_>) -> Returned<gst::Context, gst::ffi::GstContext>
+                = "gst_context_new_cuda_context";
+            pool_new(context: ContextRef<'_>) -> Returned<gst::BufferPool, gst::ffi::GstBufferPool>
+                = "gst_cuda_buffer_pool_new";
+            pool_get_type() -> glib::Type = "gst_cuda_buffer_pool_get_type";
+        ]
+        unsafe [
+            /// # Safety
+            /// `handle` is a CUcontext on `device` that outlives the object.
+            context_new_wrapped(handle: *mut c_void, device: i32) -> Returned<gst::Object, gst::ffi::GstObject>
+                = "gst_cuda_context_new_wrapped";
+        ]
+    }
+}
+
+functions! {
+    /// The library's functions for streams.
+    struct StreamFunctions {
+        safe [
+            stream_new(context: ContextRef<'_>) -> Option<CudaStream> = "gst_cuda_stream_new";
+            stream_get_handle(stream: StreamRef<'_>) -> *mut c_void = "gst_cuda_stream_get_handle";
+            /// The stream to which the memory holds a reference.
+            memory_get_stream<'a>(memory: MemoryRef<'a>) -> Option<StreamRef<'a>> = "gst_cuda_memory_get_stream";
+            config_get_stream(config: &gst::StructureRef) -> Option<CudaStream>
+                = "gst_buffer_pool_config_get_cuda_stream";
+            config_set_stream(config: &mut gst::StructureRef, stream: StreamRef<'_>)
+                = "gst_buffer_pool_config_set_cuda_stream";
+        ]
+    }
+}
+
+struct Library {
+    functions: Functions,
+    /// `None` before GStreamer 1.24.
+    streams: Option<StreamFunctions>,
 }
 
 impl Library {
@@ -77,43 +124,13 @@ impl Library {
         if !engine::has_driver() {
             return None;
         }
-        // SAFETY: the initialisers of libgstcuda and of the libraries that it links only register data of their own.
-        let library = unsafe { libloading::Library::new(System::CURRENT.gstreamer("cuda")) }.ok()?;
-        // Leaked, because GObject types that the library registers point into it.
-        let library: &libloading::Library = Box::leak(Box::new(library));
-        macro_rules! symbol {
-            ($name:literal) => {
-                // SAFETY: the variable that this is assigned to has the type of the function of this name in the
-                // library's headers, in all versions since 1.22. The library is never unloaded, so the address stays
-                // valid.
-                *unsafe { library.get($name) }.ok()?
-            };
-        }
-        let load: extern "C" fn() -> glib::ffi::gboolean = symbol!(b"gst_cuda_load_library\0");
-        let init_memory: extern "C" fn() = symbol!(b"gst_cuda_memory_init_once\0");
-        if load() == glib::ffi::GFALSE {
+        let library = open_gstreamer("cuda")?;
+        let functions = Functions::load(library)?;
+        if functions.load_library() == glib::ffi::GFALSE {
             return None;
         }
-        init_memory();
-        let streams = || {
-            Some(StreamFunctions {
-                new: symbol!(b"gst_cuda_stream_new\0"),
-                get_handle: symbol!(b"gst_cuda_stream_get_handle\0"),
-                memory_get_stream: symbol!(b"gst_cuda_memory_get_stream\0"),
-                config_get_stream: symbol!(b"gst_buffer_pool_config_get_cuda_stream\0"),
-                config_set_stream: symbol!(b"gst_buffer_pool_config_set_cuda_stream\0"),
-            })
-        };
-        Some(Self {
-            is_cuda_memory: symbol!(b"gst_is_cuda_memory\0"),
-            context_new_wrapped: symbol!(b"gst_cuda_context_new_wrapped\0"),
-            context_get_handle: symbol!(b"gst_cuda_context_get_handle\0"),
-            context_get_type: symbol!(b"gst_cuda_context_get_type\0"),
-            context_new_cuda_context: symbol!(b"gst_context_new_cuda_context\0"),
-            pool_new: symbol!(b"gst_cuda_buffer_pool_new\0"),
-            pool_get_type: symbol!(b"gst_cuda_buffer_pool_get_type\0"),
-            streams: streams(),
-        })
+        functions.init_memory();
+        Some(Self { functions, streams: StreamFunctions::load(library) })
     }
 
     /// The library, opened by the first call; `None` if it or the driver is not installed.
@@ -121,14 +138,6 @@ impl Library {
         static LIBRARY: LazyLock<Option<Library>> = LazyLock::new(Library::open);
         LIBRARY.as_ref()
     }
-}
-
-/// Whether `object` is an instance of the type that `get_type` returns.
-fn is_instance(object: &impl IsA<glib::Object>, get_type: extern "C" fn() -> glib::ffi::GType) -> bool {
-    // SAFETY: `get_type` is a `_get_type` function of the library, which registers the type and returns its valid
-    // GType.
-    let expected: glib::Type = unsafe { glib::Type::from_glib(get_type()) };
-    object.type_().is_a(expected)
 }
 
 /// Whether libgstcuda and the NVIDIA driver are installed, so that frames can be in CUDA memory.
@@ -195,12 +204,11 @@ impl CudaContext {
     /// context is the device's primary context. `None` on the CPU, or without libgstcuda.
     pub fn of_engine(engine: &Engine) -> Option<Self> {
         let (handle, device) = engine.context()?;
-        let library = Library::get()?;
+        let functions = &Library::get()?.functions;
         // SAFETY: `handle` is the live CUcontext of the engine, on `device`. It outlives the object returned, because
         // the engine's reference to a primary context is never released before the process ends.
-        let raw = unsafe { (library.context_new_wrapped)(handle as *mut c_void, device.cast_signed()) };
-        // SAFETY: the function returns null, or a new GstCudaContext whose only reference passes to the caller.
-        (!raw.is_null()).then(|| Self(unsafe { gst::Object::from_glib_full(raw) }))
+        let context = unsafe { functions.context_new_wrapped(handle as *mut c_void, device.cast_signed()) };
+        context.object().map(Self)
     }
 
     /// The CUDA context that a GstContext holds, if it holds one.
@@ -212,26 +220,21 @@ impl CudaContext {
     }
 
     fn from_object(object: gst::Object) -> Option<Self> {
-        is_instance(&object, Library::get()?.context_get_type).then_some(Self(object))
+        object.type_().is_a(Library::get()?.functions.context_get_type()).then_some(Self(object))
     }
 
     /// A GstContext that holds it.
     pub fn to_shared(&self) -> Option<gst::Context> {
-        // SAFETY: `raw` is a live GstCudaContext, to which the new GstContext adds a reference.
-        let shared = unsafe { (Library::get()?.context_new_cuda_context)(self.raw()) };
-        // SAFETY: the function returns a new GstContext whose only reference passes to the caller.
-        Some(unsafe { gst::Context::from_glib_full(shared) })
+        Library::get()?.functions.context_new_cuda_context(self.raw()).object()
     }
 
-    /// A live GstCudaContext while `self` is borrowed: `self.0` is an instance of that type and holds a reference.
-    fn raw(&self) -> RawContext {
-        self.0.to_glib_none().0
+    fn raw(&self) -> ContextRef<'_> {
+        ContextRef(self.0.as_ptr(), PhantomData)
     }
 
     /// The driver's handle, `CUcontext`.
     pub fn handle(&self) -> usize {
-        // SAFETY: `raw` is a live GstCudaContext, of which the function reads the handle.
-        Library::get().map_or(0, |library| unsafe { (library.context_get_handle)(self.raw()) } as usize)
+        Library::get().map_or(0, |library| library.functions.context_get_handle(self.raw()) as usize)
     }
 
     /// The index of its device.
@@ -248,35 +251,27 @@ impl CudaContext {
 
     /// A new pool of video frames in CUDA memory of this context, not configured yet.
     pub fn new_pool(&self) -> Option<gst::BufferPool> {
-        // SAFETY: `raw` is a live GstCudaContext, to which the pool adds a reference.
-        let pool = unsafe { (Library::get()?.pool_new)(self.raw()) };
-        // SAFETY: the function returns null, or a new pool whose only reference passes to the caller.
-        (!pool.is_null()).then(|| unsafe { gst::BufferPool::from_glib_full(pool) })
+        Library::get()?.functions.pool_new(self.raw()).object()
     }
 
     /// Whether this is a pool of CUDA memory of this context.
     pub fn owns_pool(&self, pool: &gst::BufferPool) -> bool {
         let Some(library) = Library::get() else { return false };
-        if !is_instance(pool, library.pool_get_type) {
-            return false;
-        }
-        let raw: *mut gst::ffi::GstBufferPool = pool.to_glib_none().0;
         // SAFETY: the pool is a live GstCudaBufferPool, which begins with the fields of `RawPool`. The context is set
         // when the pool is created and does not change.
-        unsafe { (*raw.cast::<RawPool>()).context == self.raw() }
+        let context = || unsafe { (*pool.as_ptr().cast::<RawPool>()).context };
+        pool.type_().is_a(library.functions.pool_get_type()) && context() == self.0.as_ptr()
     }
 
     /// A new stream of this context; `None` before GStreamer 1.24.
     pub fn new_stream(&self) -> Option<CudaStream> {
-        let streams = Library::get()?.streams.as_ref()?;
-        // SAFETY: `raw` is a live GstCudaContext, to which the stream adds a reference. The function returns null, or a
-        // new GstCudaStream whose only reference passes to the caller.
-        unsafe { CudaStream::from_full((streams.new)(self.raw())) }
+        Library::get()?.streams.as_ref()?.stream_new(self.raw())
     }
 }
 
-/// A stream that orders the work on frames: `GstCudaStream`.
+/// A stream that orders the work on frames: `GstCudaStream`. It owns a reference.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct CudaStream(NonNull<gst::ffi::GstMiniObject>);
 
 // SAFETY: GstCudaStream is immutable after it is created, its references are counted atomically, and the driver accepts
@@ -284,30 +279,15 @@ pub struct CudaStream(NonNull<gst::ffi::GstMiniObject>);
 unsafe impl Send for CudaStream {}
 
 impl CudaStream {
-    /// Takes over a reference.
-    ///
-    /// # Safety
-    /// `raw` is null, or a GstCudaStream of which the caller owns a reference.
-    unsafe fn from_full(raw: RawStream) -> Option<Self> {
-        NonNull::new(raw).map(Self)
-    }
-
     /// The stream that a pool's configuration names.
     pub fn from_pool_config(config: &gst::BufferPoolConfigRef) -> Option<Self> {
-        let streams = Library::get()?.streams.as_ref()?;
-        let config: &gst::StructureRef = config.as_ref();
-        // SAFETY: `config` is a live GstStructure, which the function only reads. It returns null, or a GstCudaStream
-        // with a reference for the caller.
-        unsafe { Self::from_full((streams.config_get_stream)(config.as_ptr().cast_mut())) }
+        Library::get()?.streams.as_ref()?.config_get_stream(config.as_ref())
     }
 
     /// Names this stream in a pool's configuration.
     pub fn write_to_pool_config(&self, config: &mut gst::BufferPoolConfigRef) {
         if let Some(streams) = Library::get().and_then(|library| library.streams.as_ref()) {
-            let config: &mut gst::StructureRef = config.as_mut();
-            // SAFETY: `config` is a live GstStructure that is borrowed mutably. `self` holds a reference to the
-            // GstCudaStream, to which the configuration adds its own.
-            unsafe { (streams.config_set_stream)(config.as_mut_ptr(), self.0.as_ptr()) };
+            streams.config_set_stream(config.as_mut(), StreamRef(self.0, PhantomData));
         }
     }
 }
@@ -321,10 +301,9 @@ impl Drop for CudaStream {
 
 /// The memory of a buffer in CUDA memory: `GstCudaMemory`.
 pub struct CudaMemory<'a> {
-    /// A live GstCudaMemory for as long as the buffer is borrowed.
-    raw: *mut gst::ffi::GstMemory,
+    memory: MemoryRef<'a>,
+    buffer: &'a gst::BufferRef,
     library: &'static Library,
-    _buffer: PhantomData<&'a gst::BufferRef>,
 }
 
 impl<'a> CudaMemory<'a> {
@@ -334,53 +313,44 @@ impl<'a> CudaMemory<'a> {
         if buffer.n_memory() != 1 {
             return None;
         }
-        // SAFETY: the buffer is live, because it is borrowed, and has a memory of index 0.
-        let raw = unsafe { gst::ffi::gst_buffer_peek_memory(buffer.as_ptr().cast_mut(), 0) };
-        // SAFETY: `raw` is a live GstMemory, because the buffer that holds it is borrowed.
-        let is_cuda = unsafe { (library.is_cuda_memory)(raw) } != glib::ffi::GFALSE;
-        is_cuda.then_some(Self { raw, library, _buffer: PhantomData })
+        let memory = buffer.peek_memory(0);
+        let is_cuda = library.functions.is_cuda_memory(memory) != glib::ffi::GFALSE;
+        is_cuda.then_some(Self { memory: MemoryRef(memory), buffer, library })
+    }
+
+    fn raw_context(&self) -> ContextRef<'a> {
+        // SAFETY: a live GstCudaMemory begins with the fields of `RawMemory`. Its context is set when it is allocated, does not
+        // change, and is a GstCudaContext to which the memory holds a reference.
+        ContextRef(unsafe { (*self.memory.0.as_ptr().cast::<RawMemory>()).context }, PhantomData)
     }
 
     /// The context that it was allocated in.
     pub fn context(&self) -> Option<CudaContext> {
-        // SAFETY: `raw` is a live GstCudaMemory, which begins with the fields of `RawMemory`. Its context is set when
-        // it is allocated, does not change, and is a GObject to which the memory holds a reference; this adds one.
-        let object = unsafe { gst::Object::from_glib_none((*self.raw.cast::<RawMemory>()).context) };
-        CudaContext::from_object(object)
+        // SAFETY: the pointer is to a live GObject, to which this adds a reference.
+        CudaContext::from_object(unsafe { gst::Object::from_glib_none(self.raw_context().0) })
     }
 
     /// The driver's handle of the context that it was allocated in.
     pub fn context_handle(&self) -> usize {
-        // SAFETY: `raw` is a live GstCudaMemory, which begins with the fields of `RawMemory`. Its context is a live
-        // GstCudaContext, of which the function reads the handle.
-        unsafe { (self.library.context_get_handle)((*self.raw.cast::<RawMemory>()).context) as usize }
+        self.library.functions.context_get_handle(self.raw_context()) as usize
     }
 
     /// Maps it on the device; `None` if it cannot be mapped for this access, which is GST_MAP_READ, GST_MAP_WRITE or
     /// both.
     pub fn map(&self, access: gst::ffi::GstMapFlags) -> Option<DeviceMapping> {
+        let memory = self.buffer.memory(0)?;
         let mut info = MaybeUninit::uninit();
-        // SAFETY: `raw` is a live GstMemory and `info` is writable.
-        let mapped = unsafe { gst::ffi::gst_memory_map(self.raw, info.as_mut_ptr(), access | MAP_CUDA) };
-        if mapped == glib::ffi::GFALSE {
-            return None;
-        }
-        // SAFETY: the function returned true, so that it has set all fields. The reference keeps the memory alive until
-        // the mapping ends.
-        unsafe {
-            gst::ffi::gst_mini_object_ref(self.raw.cast());
-            Some(DeviceMapping(info.assume_init()))
-        }
+        // SAFETY: `memory` is a live GstMemory and `info` is writable.
+        let mapped = unsafe { gst::ffi::gst_memory_map(memory.as_mut_ptr(), info.as_mut_ptr(), access | MAP_CUDA) };
+        // SAFETY: the function returned true, so that it has set all fields.
+        (mapped != glib::ffi::GFALSE).then(|| DeviceMapping { info: unsafe { info.assume_init() }, memory })
     }
 
     /// The driver's handle (`CUstream`) of the stream that orders the work on it. The memory holds a reference to the
     /// stream.
     pub fn stream_handle(&self) -> Option<usize> {
         let streams = self.library.streams.as_ref()?;
-        // SAFETY: `raw` is a live GstCudaMemory. The function returns null, or its GstCudaStream without a reference.
-        let stream = NonNull::new(unsafe { (streams.memory_get_stream)(self.raw) })?;
-        // SAFETY: `stream` is a live GstCudaStream, to which the memory holds a reference while it is borrowed.
-        Some(unsafe { (streams.get_handle)(stream.as_ptr()) } as usize)
+        Some(streams.stream_get_handle(streams.memory_get_stream(self.memory)?) as usize)
     }
 
     /// Sets whether work on it is still queued on its stream, so that whoever accesses it from elsewhere waits for the
@@ -392,30 +362,29 @@ impl<'a> CudaMemory<'a> {
         if self.library.streams.is_none() {
             return;
         }
-        // SAFETY: `raw` is a live GstMemory, which begins with a GstMiniObject. Its flags are not accessed by any other
+        // SAFETY: the memory is a live GstMemory, which begins with a GstMiniObject. Its flags are not accessed by any other
         // thread, as the caller guarantees, and no other reference to them exists during this call.
-        let flags = unsafe { &mut (*self.raw).mini_object.flags };
+        let flags = unsafe { &mut (*self.memory.0.as_ptr().cast_mut()).mini_object.flags };
         *flags = if needs_sync { *flags | NEED_SYNC } else { *flags & !NEED_SYNC };
     }
 }
 
-/// CUDA memory that is mapped on the device until this is dropped. It holds a reference to the memory.
-pub struct DeviceMapping(gst::ffi::GstMapInfo);
+/// CUDA memory that is mapped on the device until this is dropped.
+pub struct DeviceMapping {
+    info: gst::ffi::GstMapInfo,
+    memory: gst::Memory,
+}
 
 impl DeviceMapping {
     /// Address and length of the mapped bytes.
     pub fn bytes(&self) -> DeviceBytes {
-        DeviceBytes { address: self.0.data as u64, len: self.0.size }
+        DeviceBytes { address: self.info.data as u64, len: self.info.size }
     }
 }
 
 impl Drop for DeviceMapping {
     fn drop(&mut self) {
-        // SAFETY: `CudaMemory::map` mapped the memory and added a reference, which are given back here and nowhere else.
-        unsafe {
-            let memory = self.0.memory;
-            gst::ffi::gst_memory_unmap(memory, &mut self.0);
-            gst::ffi::gst_mini_object_unref(memory.cast());
-        }
+        // SAFETY: `CudaMemory::map` mapped the memory, which is unmapped here and nowhere else.
+        unsafe { gst::ffi::gst_memory_unmap(self.memory.as_mut_ptr(), &mut self.info) };
     }
 }

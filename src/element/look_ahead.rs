@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use gst::glib::translate::from_glib_none;
 use gst::prelude::*;
 
 use super::region_message::MessageTimes;
 use super::regions::frame_regions::EnteredFrame;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
+use super::video_frame::pool_of;
 use crate::filter::plan::Options;
 
 /// A frame of which regions are covered, from when it enters until it leaves.
@@ -58,9 +58,7 @@ pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
     if let Some(parent) = buffer.meta::<gst::ParentBufferMeta>() {
         return is_scarce(parent.parent());
     }
-    // SAFETY: the buffer is live. `pool` is null or the pool that handed the buffer out, to which the buffer holds a reference.
-    let pool: Option<gst::BufferPool> = unsafe { from_glib_none((*buffer.as_ptr()).pool) };
-    match pool {
+    match pool_of(buffer) {
         Some(pool) => pool.config().params().is_none_or(|(.., max_buffers)| max_buffers > 0),
         None => buffer.iter_memories().any(|memory| !ORDINARY.iter().any(|ordinary| memory.is_type(*ordinary))),
     }

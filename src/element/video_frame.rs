@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Buffers as frames: mapping them, and finding their planes by their memory, caps and GstVideoMeta.
 
-use std::mem::MaybeUninit;
-use std::slice;
 use std::sync::{Arc, LazyLock};
+use std::{ptr, slice};
 
-use gst::glib::translate::ToGlibPtr;
+use gst::glib::translate::{ToGlibPtr, from_glib_none};
 use gst_video::ffi;
 
 use super::gstcuda::{CudaMemory, DeviceMapping, MAP_CUDA};
@@ -47,19 +46,31 @@ impl MapError {
     }
 }
 
+/// The address of a GstVideoMeta's map function; 0 if it has none.
+fn map_function(meta: &gst_video::VideoMeta) -> usize {
+    // SAFETY: `VideoMeta` is a transparent wrapper of GstVideoMeta, and the meta is borrowed.
+    unsafe { (*ptr::from_ref(meta).cast::<ffi::GstVideoMeta>()).map }.map_or(0, |map| map as usize)
+}
+
 /// The address of the default map function of GstVideoMeta, read from a new meta because GStreamer does not export it.
 static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
     let mut buffer = gst::Buffer::new();
     let buffer = buffer.get_mut().expect("a new buffer has one owner");
     let flags = gst_video::VideoFrameFlags::empty();
     let meta = gst_video::VideoMeta::add_full(buffer, flags, gst_video::VideoFormat::Gray8, 1, 1, &[0], &[4]);
-    // SAFETY: the pointer is to the GstVideoMeta that was just added to `buffer`, which is alive and borrowed.
-    meta.map_or(0, |meta| unsafe { (*meta.as_ptr()).map }.map_or(0, |map| map as usize))
+    meta.map_or(0, |meta| map_function(&meta))
 });
 
 /// Whether GStreamer itself maps the planes that a GstVideoMeta describes.
-fn has_default_map(meta: &ffi::GstVideoMeta) -> bool {
-    meta.map.map_or(0, |map| map as usize) == *DEFAULT_MAP
+fn has_default_map(meta: &gst_video::VideoMeta) -> bool {
+    map_function(meta) == *DEFAULT_MAP
+}
+
+/// The pool that handed a buffer out, if one did.
+pub fn pool_of(buffer: &gst::BufferRef) -> Option<gst::BufferPool> {
+    // SAFETY: the buffer is live. `pool` is set only when a pool hands the buffer out: it is null or that pool, to which the
+    // buffer holds a reference.
+    unsafe { from_glib_none((*buffer.as_ptr()).pool) }
 }
 
 /// A mapped GstVideoFrame. Boxed, because it is large and frames are moved often.
@@ -67,18 +78,29 @@ struct VideoFrame(Box<ffi::GstVideoFrame>);
 
 impl Drop for VideoFrame {
     fn drop(&mut self) {
-        // SAFETY: the frame is mapped, and only this unmaps it, once.
+        // SAFETY: `VideoFrame::map` mapped the frame, and only this unmaps it, once.
         unsafe { ffi::gst_video_frame_unmap(&mut *self.0) }
     }
 }
 
 impl VideoFrame {
+    /// Maps the buffer, to which the frame then holds a reference; `None` if GStreamer refuses to.
+    fn map(buffer: &gst::BufferRef, info: &gst_video::VideoInfo, access: gst::ffi::GstMapFlags) -> Option<Self> {
+        // Zeroed, because a custom map function may leave GstMapInfo unset. GST_VIDEO_FRAME_MAP_FLAG_NO_REF is not
+        // used: it is stored in GstMapInfo, where such a function loses it, and the buffer would be unreferenced twice.
+        // SAFETY: the fields of GstVideoFrame are numbers, pointers and C structs of them, for which zero bytes are valid.
+        let mut frame = Box::new(unsafe { std::mem::zeroed::<ffi::GstVideoFrame>() });
+        let (info, buffer) = (info.to_glib_none().0.cast_mut(), buffer.as_ptr().cast_mut());
+        // SAFETY: `frame` is writable, `info` and `buffer` are borrowed. The function does not write to `info`.
+        let mapped = unsafe { ffi::gst_video_frame_map(&mut *frame, info, buffer, access) };
+        (mapped != gst::glib::ffi::GFALSE).then_some(Self(frame))
+    }
+
     /// Whether GstMapInfo holds the length of the mapped bytes. A custom map function of GstVideoMeta need not set it;
     /// the length of a plane then follows from its stride and height.
     fn has_map_lengths(&self) -> bool {
         // SAFETY: `meta` is null or the GstVideoMeta of the buffer, to which the frame holds a reference.
-        let meta = unsafe { self.0.meta.cast::<ffi::GstVideoMeta>().as_ref() };
-        meta.is_none_or(has_default_map)
+        unsafe { self.0.meta.cast::<gst_video::VideoMeta>().as_ref() }.is_none_or(has_default_map)
     }
 
     /// The mapped addresses of the planes, of the host or of the device.
@@ -121,9 +143,7 @@ fn device_planes(
     let (offsets, strides) = match &meta {
         Some(meta) => {
             let fits = meta.format() == info.format() && meta.width() >= info.width() && meta.height() >= info.height();
-            // SAFETY: the pointer is to the GstVideoMeta of `buffer`, which is borrowed.
-            let is_plain = has_default_map(unsafe { &*meta.as_ptr() });
-            (fits && is_plain).then(|| (meta.offset(), meta.stride()))?
+            (fits && has_default_map(meta)).then(|| (meta.offset(), meta.stride()))?
         }
         None => (bytes.len >= info.size()).then(|| (info.offset(), info.stride()))?,
     };
@@ -203,20 +223,7 @@ impl MappedBuffer {
         }
         let flags = access | if cuda_memory.is_some() { MAP_CUDA } else { 0 };
         let stream = cuda_memory.map(|memory| memory.stream_handle());
-        // Zeroed, because a custom map function may leave GstMapInfo unset. GST_VIDEO_FRAME_MAP_FLAG_NO_REF is not
-        // used: it is stored in GstMapInfo, where such a function loses it, and the buffer would be unreferenced twice.
-        let mut frame = Box::new(MaybeUninit::<ffi::GstVideoFrame>::zeroed());
-        // SAFETY: `frame` is writable, `info` and `buffer` are live and owned or borrowed by this function. The
-        // function does not write to `info`. The mapping adds a reference to the buffer.
-        let mapped = unsafe {
-            ffi::gst_video_frame_map(frame.as_mut_ptr(), info.to_glib_none().0.cast_mut(), buffer.as_mut_ptr(), flags)
-        };
-        if mapped == gst::glib::ffi::GFALSE {
-            return Err(MapError::Refused(side));
-        }
-        // SAFETY: the fields of GstVideoFrame are numbers, pointers and C structs of them, for which zero bytes are
-        // valid. `VideoFrame` ends the mapping from here on.
-        let frame = VideoFrame(unsafe { frame.assume_init() });
+        let frame = VideoFrame::map(&buffer, info, flags).ok_or(MapError::Refused(side))?;
         let planes = frame.planes(layouts, side)?;
         let memory = match stream {
             None => FrameMemory::Host(planes),
@@ -313,8 +320,7 @@ impl MappedBuffer {
             return std::mem::forget(self);
         }
         let buffer = self.buffer.clone();
-        // SAFETY: `buffer` is a live GstBuffer, of which `pool` is set only when a pool hands it out.
-        if unsafe { (*buffer.as_ptr()).pool.is_null() } {
+        if pool_of(&buffer).is_none() {
             std::mem::forget(buffer.clone());
         }
         // Unmapped first, because GStreamer refuses a second exclusive lock on memory that is mapped for writing.
