@@ -45,7 +45,7 @@
 // Decimation and interpolation kernels: threads per block.
 #define BLUR_LEVEL_THREADS 128
 // Size of TensorArgs in bytes.
-#define BLUR_TENSOR_ARGS_BYTES 1152
+#define BLUR_TENSOR_ARGS_BYTES 1184
 // Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
 #define BLUR_TENSOR_DIRECT_RADIUS_SHORT 8
 #define BLUR_TENSOR_DIRECT_RADIUS_MEDIUM 16
@@ -410,7 +410,10 @@ struct TensorPlane {
 
 // Parameter of the tensor-core kernels, passed by value.
 struct TensorArgs {
-  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
+  // Index in the launch of the block after each entry's last one, by which a block finds its entry; of the last and of unused
+  // entries larger than any block index. Apart from the entries, so that a block reads one line of the parameter.
+  unsigned block_end[BLUR_PLANES];
+  // The planes in the order of their blocks.
   TensorPlane planes[BLUR_PLANES];
   // `taps[slot][axis][i]`: the Q16 tap of the direct form, or of the small plane's blur, at distance `i` from the centre,
   // along rows (axis 0) and down columns (axis 1); 0 beyond the radius, which is BLUR_TENSOR_RADIUS_MAX at most. Packed

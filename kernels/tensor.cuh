@@ -66,7 +66,7 @@ __device__ __forceinline__ u32 combine(int low, int mixed, int high) {
 __device__ __forceinline__ const TensorPlane& tensor_plane(const TensorArgs& args) {
   int plane = 0;
 #pragma unroll
-  for (int p = 1; p < BLUR_PLANES; p++) plane += blockIdx.x >= args.planes[p].first_block;
+  for (int p = 0; p + 1 < BLUR_PLANES; p++) plane += blockIdx.x >= args.block_end[p];
   return args.planes[plane];
 }
 

@@ -5,7 +5,7 @@
 use super::abi::*;
 use super::batch::{BlurBatch, PlaneBlur};
 use super::geometry::{largest_radius, yuv422_bits};
-use super::tensor_wide::packed_taps;
+use super::tensor_wide::{packed_taps, unused_args};
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
@@ -130,9 +130,7 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
     let kernel = Kernel::TensorDirect(batch.family(), geometry.radius);
     let segment = UNIT * geometry.units(batch, limits);
 
-    let unused = TensorPlane { first_block: u32::MAX, ..TensorPlane::default() };
-    let mut args =
-        TensorArgs { planes: [unused; PLANES as usize], taps: [[[0; TENSOR_TAPS as usize]; 2]; FILTER_SLOTS as usize] };
+    let mut args = unused_args();
     let slots = batch.slots().iter().map(|(_, taps)| packed_taps(&taps.rows, &taps.columns));
     // Packed 4:2:2 has one plane, and the second slot for its chroma.
     let chroma = batch.slots().iter().filter(|_| batch.family() == PixelFamily::Yuv422);
@@ -141,7 +139,7 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
         *to = taps;
     }
     let mut first_block = 0;
-    for (to, plane) in args.planes.iter_mut().zip(batch.planes()) {
+    for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(batch.planes()) {
         let slot = batch.slots().iter().position(|slot| *slot == (plane.layout.channels, plane.taps));
         let columns = plane.layout.columns(plane.rect);
         // Each warp computes `segment` rows.
@@ -168,6 +166,7 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
             ..TensorPlane::default()
         };
         first_block += blocks;
+        *block_end = first_block;
     }
     let warp_bytes = batch.planes().iter().map(|plane| geometry.warp_bytes(&plane.layout)).max().unwrap_or(0);
     let grid =

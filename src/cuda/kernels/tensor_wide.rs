@@ -87,6 +87,15 @@ pub(super) fn packed_taps(rows: &Taps, columns: &Taps) -> [[u16; TENSOR_TAPS as 
     [rows, columns].map(|taps| std::array::from_fn(|i| taps.at(i) as u16))
 }
 
+/// A parameter without planes.
+pub(super) fn unused_args() -> TensorArgs {
+    TensorArgs {
+        block_end: [u32::MAX; PLANES as usize],
+        planes: [TensorPlane::default(); PLANES as usize],
+        taps: [[[0; TENSOR_TAPS as usize]; 2]; FILTER_SLOTS as usize],
+    }
+}
+
 /// Bytes that the kernels need for the small plane of a level, at either of its two stages.
 pub fn small_plane_bytes(small: &PlaneLayout) -> usize {
     let (width, height, channels) = (small.width as usize, small.height as usize, usize::from(small.channels));
@@ -276,12 +285,8 @@ impl<'a> TensorBatch<'a> {
     /// The launch.
     pub fn launch(&self, limits: DeviceLimits) -> Launch {
         let kernel = self.kernel();
-        let unused = TensorPlane { first_block: u32::MAX, ..TensorPlane::default() };
         let slots = self.slots();
-        let mut args = TensorArgs {
-            planes: [unused; PLANES as usize],
-            taps: [[[0; TENSOR_TAPS as usize]; 2]; FILTER_SLOTS as usize],
-        };
+        let mut args = unused_args();
         for (to, taps) in args.taps.iter_mut().zip(&slots) {
             if let Some(taps) = taps {
                 *to = packed_taps(&taps.rows, &taps.columns);
@@ -290,7 +295,7 @@ impl<'a> TensorBatch<'a> {
         let units = self.segment_units(limits);
         let all_work: u64 = self.planes.iter().map(PlaneStep::work).sum();
         let (mut blocks, mut shared_bytes) = (0, 0);
-        for (to, plane) in args.planes.iter_mut().zip(&self.planes) {
+        for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(&self.planes) {
             let TensorAddresses { src, src_pitch, dst, dst_pitch, decimated, blurred } = plane.planes;
             let segment = units * plane.row_unit();
             let own = match plane.step {
@@ -323,6 +328,7 @@ impl<'a> TensorBatch<'a> {
                 ..TensorPlane::default()
             };
             blocks += own;
+            *block_end = blocks;
             shared_bytes = shared_bytes.max(plane.shared_bytes());
         }
         Launch {
