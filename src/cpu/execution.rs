@@ -86,7 +86,7 @@ pub fn place(memory: &mut Scratch, extents: &[Extent]) -> Result<Vec<HostPlaneMu
     let words =
         |(row_bytes, rows): &Extent| (row_bytes * rows.len()).div_ceil(4).next_multiple_of(Scratch::ALIGNMENT_WORDS);
     memory.reserve(extents.iter().map(words).sum())?;
-    let mut next = memory.words().as_mut_ptr();
+    let mut next = memory.words();
     let plane = |extent: &Extent| {
         let (pitch, rows) = extent;
         let address = next.cast::<u8>().wrapping_sub(rows.start * pitch);

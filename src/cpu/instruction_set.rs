@@ -10,14 +10,9 @@ use super::rows::PairDotRows;
 #[cfg(target_arch = "x86_64")]
 use super::rows_vnni::ByteDotRows;
 use super::scratch::Scratch;
-#[cfg(target_arch = "aarch64")]
-use super::simd::neon::Neon;
-use super::simd::portable::Portable;
-#[cfg(target_arch = "x86_64")]
-use super::simd::x86;
 use super::task::Task;
 use super::tile::Tile;
-use super::tile_blur;
+use super::{simd, tile_blur};
 use crate::filter::plane::copy_rows;
 
 /// An instruction set that the blur is compiled for. All of them produce identical output.
@@ -48,10 +43,16 @@ impl InstructionSet {
         let mut sets = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
         {
-            sets.extend(x86::Sse2::detect().map(|_| Self::Sse2));
-            sets.extend(x86::Avx2::detect().map(|_| Self::Avx2));
-            sets.extend(x86::Avx512::detect().map(|_| Self::Avx512));
-            sets.extend(x86::Avx512Vnni::detect().map(|_| Self::Avx512Vnni));
+            sets.push(Self::Sse2);
+            if is_x86_feature_detected!("avx2") {
+                sets.push(Self::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+                sets.push(Self::Avx512);
+                if is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vbmi") {
+                    sets.push(Self::Avx512Vnni);
+                }
+            }
         }
         #[cfg(target_arch = "aarch64")]
         sets.push(Self::Neon);
@@ -75,89 +76,92 @@ impl InstructionSet {
         }
     }
 
-    /// Executes a task with this instruction set, one of [`InstructionSet::available`]. `scratch` was reserved for
-    /// [`Task::scratch_words`].
+    /// Executes a task with this instruction set.
     ///
     /// # Safety
-    /// The planes of the task's operation hold the rows of its views. Nobody writes what the task reads, and nobody else accesses
-    /// what it writes.
+    /// This set is one of [`InstructionSet::available`]. The planes of the task's operation hold the rows of its views.
+    /// `scratch` was reserved for [`Task::scratch_words`]. No other thread writes what the task reads, or accesses what it
+    /// writes.
     pub unsafe fn execute(self, task: &Task, scratch: &mut Scratch) {
-        /// Executes `$call` in a function of its own with the features of the set.
-        macro_rules! in_function {
-            ([$($features:meta)?] $set:ty, |$simd:ident, $block:ident: $type:ty, $scratch:ident| $call:expr) => {{
-                $(#[$features])?
-                unsafe fn execute($simd: $set, $block: $type, $scratch: &mut Scratch) {
-                    // SAFETY: the caller guarantees the planes and exclusive access.
-                    unsafe { $call }
-                }
-                execute
-            }};
-        }
         // The compiler uses instructions beyond the baseline only inside a function with `target_feature`, so each such
         // set has one for every kind of task, into which its vector loops are inlined.
         macro_rules! with_set {
-            ([$($features:tt)*] $set:ty, $value:expr, $rows:ty, $rows_down:ty, $vectors:literal) => {{
-                let simd: $set = $value;
-                // SAFETY: a value of the set exists only if the processor has its features; the caller guarantees the planes and
-                // exclusive access.
-                unsafe {
-                    match task {
-                        Task::Tile(tile) => in_function!([$($features)*] $set, |simd, tile: &Tile, scratch| {
-                            tile_blur::blur::<_, $rows, $vectors>(simd, tile, scratch)
-                        })(simd, tile, scratch),
-                        Task::Decimation(block) => in_function!([$($features)*] $set, |simd, block: &DecimationBlock, scratch| {
-                            block.execute::<_, $rows_down, $vectors>(simd, scratch)
-                        })(simd, block, scratch),
-                        Task::Interpolation(block) => in_function!([$($features)*] $set, |simd, block: &InterpolationBlock, scratch| {
-                            block.execute(simd, scratch)
-                        })(simd, block, scratch),
-                        Task::Pixels(block) => block.execute(),
-                        Task::Copy { from, to, rects } => {
-                            for rect in rects {
-                                copy_rows(&rect.within(from), &rect.within(to), rect.bytes, rect.rows);
-                            }
+            ($(#[$features:meta])? $set:ty, $rows:ty, $rows_down:ty, $vectors:literal) => {
+                match task {
+                    Task::Tile(tile) => {
+                        $(#[$features])?
+                        unsafe fn blur(tile: &Tile, scratch: &mut Scratch) {
+                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
+                            // the scratch memory and exclusive access.
+                            unsafe { tile_blur::blur::<$set, $rows, $vectors>(tile, scratch) }
+                        }
+                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
+                        // planes, the scratch memory and exclusive access.
+                        unsafe { blur(tile, scratch) }
+                    }
+                    Task::Decimation(block) => {
+                        $(#[$features])?
+                        unsafe fn decimate(block: &DecimationBlock, scratch: &mut Scratch) {
+                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
+                            // the scratch memory and exclusive access.
+                            unsafe { block.execute::<$set, $rows_down, $vectors>(scratch) }
+                        }
+                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
+                        // planes, the scratch memory and exclusive access.
+                        unsafe { decimate(block, scratch) }
+                    }
+                    Task::Interpolation(block) => {
+                        $(#[$features])?
+                        unsafe fn interpolate(block: &InterpolationBlock, scratch: &mut Scratch) {
+                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
+                            // the scratch memory and exclusive access.
+                            unsafe { block.execute::<$set>(scratch) }
+                        }
+                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
+                        // planes, the scratch memory and exclusive access.
+                        unsafe { interpolate(block, scratch) }
+                    }
+                    // SAFETY: the caller guarantees the planes and exclusive access.
+                    Task::Pixels(block) => unsafe { block.execute() },
+                    Task::Copy { from, to, rects } => {
+                        for rect in rects {
+                            // SAFETY: the caller guarantees the planes and exclusive access.
+                            unsafe { copy_rows(&rect.within(from), &rect.within(to), rect.bytes, rect.rows) };
                         }
                     }
                 }
-            }};
+            };
         }
-        #[cfg(target_arch = "x86_64")]
-        const AVAILABLE: &str = "the set is one of `InstructionSet::available`";
         match self {
-            Self::Portable => with_set!([] Portable, Portable, PairDotRows, PairDotRowsDown, 2),
+            Self::Portable => with_set!(simd::portable::Portable, PairDotRows, PairDotRowsDown, 2),
             #[cfg(target_arch = "x86_64")]
-            Self::Sse2 => {
-                with_set!([] x86::Sse2, x86::Sse2::detect().expect(AVAILABLE), PairDotRows, PairDotRowsDown, 2);
-            }
+            Self::Sse2 => with_set!(simd::x86::Sse2, PairDotRows, PairDotRowsDown, 2),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => with_set!(
-                [target_feature(enable = "avx2")]
-                x86::Avx2,
-                x86::Avx2::detect().expect(AVAILABLE),
+                #[target_feature(enable = "avx2")]
+                simd::x86::Avx2,
                 PairDotRows,
                 PairDotRowsDown,
                 2
             ),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => with_set!(
-                [target_feature(enable = "avx512f,avx512bw")]
-                x86::Avx512,
-                x86::Avx512::detect().expect(AVAILABLE),
+                #[target_feature(enable = "avx512f,avx512bw")]
+                simd::x86::Avx512,
                 PairDotRows,
                 PairDotRowsDown,
                 4
             ),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => with_set!(
-                [target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
-                x86::Avx512Vnni,
-                x86::Avx512Vnni::detect().expect(AVAILABLE),
+                #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
+                simd::x86::Avx512Vnni,
                 ByteDotRows,
                 ByteDotRowsDown,
                 4
             ),
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => with_set!([] Neon, Neon, PairDotRows, PairDotRowsDown, 4),
+            Self::Neon => with_set!(simd::neon::Neon, PairDotRows, PairDotRowsDown, 4),
         }
     }
 }

@@ -4,8 +4,6 @@
 mod execution;
 mod instruction_set;
 mod pixel_rows;
-mod plain;
-mod plane_rows;
 mod resample;
 mod rows;
 #[cfg(target_arch = "x86_64")]
@@ -178,9 +176,9 @@ impl CpuEngine {
         self.reserve_scratch(workers, groups.iter().flatten())?;
         let set = self.set;
         schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, task| {
-            // SAFETY: the task's planes hold what it reads and writes, because the frames are valid and `place` has allocated the
-            // rows that are accessed of all others. What is written to a frame is computed by then, because the parts have it.
-            // Rectangles of an operation do not overlap, nor do its tasks in what they write, operations of a group are
+            // SAFETY: the processor has the set; the task's planes hold what it reads and writes, because the frames are
+            // valid and `place` has allocated the rows that are accessed of all others; `reserve_scratch` allocated the scratch
+            // memory. What is written to a frame is computed by then, because the parts have it. Rectangles of an operation do not overlap, nor do its tasks in what they write, operations of a group are
             // independent of each other, and each task is executed once, after the groups before its own.
             unsafe { set.execute(task, scratch) };
         });

@@ -12,10 +12,21 @@ const PAIR_BIAS: u32 = 0x8000_8000;
 
 /// An implementation of the rows pass.
 pub trait RowsPass<S: Simd, T: Sample> {
-    /// Convolves two source rows, from the run's sample `x` on, into the words of row pairs `out`, `V` vectors at a time; `out`
-    /// is whole blocks of these. Each source has the run's samples. `rows` is scratch memory for the two rows with their edges
-    /// replicated, of [`row_words`] words for `out` each.
-    fn convolve<const V: usize>(simd: S, run: &SampleRun, sources: [&[T]; 2], rows: [&mut [u32]; 2], out: &mut [u32]);
+    /// Convolves two source rows, from the run's sample `x` on, into the `width` words of row pairs at `out`, `V`
+    /// vectors at a time. `rows` is scratch memory for the two rows with their edges replicated.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`. Each source holds the samples of the run's row, each of
+    /// `rows` is valid for `row_words` words, the result of [`row_words`] for `width`, and `out` for `width` words;
+    /// `width` is a multiple of `V * S::LANES`. The sources and the scratch memory do not overlap.
+    unsafe fn convolve<const V: usize>(
+        run: &SampleRun,
+        sources: [*const T; 2],
+        rows: [*mut u32; 2],
+        row_words: usize,
+        out: *mut u32,
+        width: usize,
+    );
 }
 
 /// Words of scratch memory for one source row, enough for every implementation: the tile's columns, the radius on both
@@ -44,51 +55,52 @@ pub fn repeat_pixel<E: Copy>(out: &mut [E], pixel: &[E]) {
 }
 
 /// A source row, and the position in it from which the pass reads.
-#[derive(Clone, Copy)]
-pub struct SourceRow<'a, T> {
-    /// The samples of the row.
-    pub row: &'a [T],
+pub struct SourceRow<T> {
+    pub row: *const T,
+    /// Samples in the row.
+    pub samples: usize,
     /// Index of the first sample that the pass reads; negative if it is before the row's first.
     pub start: isize,
     /// Distance from a sample to the next one of the same channel, in samples.
     pub stride: usize,
 }
 
-impl<'a, T: Sample> SourceRow<'a, T> {
-    /// A row, read from one radius before the run's sample `x`.
+impl<T: Sample> SourceRow<T> {
+    /// The row at address `row`, read from one radius before the run's sample `x`.
     #[inline(always)]
-    pub fn new(run: &SampleRun, row: &'a [T]) -> Self {
+    pub fn new(run: &SampleRun, row: *const T) -> Self {
         let SampleRun { samples, stride, .. } = *run;
-        Self { row: &row[..samples], start: run.x as isize - (run.weights.radius[0] * stride) as isize, stride }
+        Self { row, samples, start: run.x as isize - (run.weights.radius[0] * stride) as isize, stride }
     }
 
     /// Fills `out` with one element for each sample from `start` on: before the row, `edge` of the first pixel's
-    /// samples; in the row, `inside` of each sample that has another one `lookahead` samples to its right, and of that one;
-    /// after those, `edge` of the last pixel's samples.
+    /// samples; in the row, `inside` of each sample that has another one `lookahead` samples to its right; after those,
+    /// `edge` of the last pixel's samples.
     #[inline(always)]
     pub fn replicate_edges<E: Copy + Default>(
         &self,
         out: &mut [E],
         lookahead: usize,
         edge: impl Fn(T) -> E,
-        inside: impl Fn(T, T) -> E,
+        inside: impl Fn(*const T) -> E,
     ) {
         let (left, rest) = out.split_at_mut(self.start.min(0).unsigned_abs().min(out.len()));
         let first = self.start.max(0) as usize;
+        let (middle, right) = rest.split_at_mut((self.samples - lookahead).saturating_sub(first).min(rest.len()));
+        // A copy, because the compiler would load it again after every element written.
         let (row, stride) = (self.row, self.stride);
-        let (middle, right) = rest.split_at_mut((row.len() - lookahead).saturating_sub(first).min(rest.len()));
+        // SAFETY: every caller below passes an `i` less than `samples`, the length of the row.
+        let address = |i: usize| unsafe { row.add(i) };
         let mut edges = [[E::default(); 4]; 2];
-        for (edges, pixel) in edges.iter_mut().zip([&row[..stride], &row[row.len() - stride..]]) {
-            for (element, sample) in edges.iter_mut().zip(pixel) {
-                *element = edge(*sample);
+        for (edges, pixel) in edges.iter_mut().zip([0, self.samples - stride]) {
+            for (c, element) in edges[..stride].iter_mut().enumerate() {
+                // SAFETY: `pixel` is the first or the last pixel of the row, and `c` is less than its `stride` samples.
+                *element = edge(unsafe { address(pixel + c).read_unaligned() });
             }
         }
         repeat_pixel(left, &edges[0][..stride]);
-        if !middle.is_empty() {
-            let samples = row[first..].iter().zip(&row[first + lookahead..]);
-            for (element, (sample, ahead)) in middle.iter_mut().zip(samples) {
-                *element = inside(*sample, *ahead);
-            }
+        for (i, element) in middle.iter_mut().enumerate() {
+            *element = inside(address(first + i));
         }
         repeat_pixel(right, &edges[1][..stride]);
     }
@@ -100,46 +112,53 @@ pub struct PairDotRows;
 
 impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
     #[inline(always)]
-    fn convolve<const V: usize>(simd: S, run: &SampleRun, sources: [&[T]; 2], rows: [&mut [u32]; 2], out: &mut [u32]) {
+    unsafe fn convolve<const V: usize>(
+        run: &SampleRun,
+        sources: [*const T; 2],
+        rows: [*mut u32; 2],
+        row_words: usize,
+        out: *mut u32,
+        width: usize,
+    ) {
         let SampleRun { weights, stride, .. } = *run;
         let centre = weights.radius[0] * stride;
-        let [first, second] = rows;
-        for (row, source) in [&mut *first, &mut *second].into_iter().zip(sources) {
-            SourceRow::new(run, source).replicate_edges(
-                row,
-                stride,
-                |sample| (sample.widen(run) * 0x1_0001) ^ PAIR_BIAS,
-                |sample, next| (sample.widen(run) | next.widen(run) << 16) ^ PAIR_BIAS,
-            );
-        }
-        let rounding = simd.splat(1 << 15);
-        let block = V * S::LANES;
-        let row_words = out.len() + 2 * (weights.rows.len() - 1) * stride;
-        let rows = [&first[..row_words], &second[..row_words]];
-        for (i, out) in out.chunks_exact_mut(block).enumerate() {
-            let x = i * block;
-            let mut sums = [[rounding; V]; 2];
-            if weights.centre_wraps[0] {
-                for (sums, row) in sums.iter_mut().zip(rows) {
-                    for (sum, samples) in sums.iter_mut().zip(row[x + centre..].chunks_exact(S::LANES)) {
-                        *sum = simd.add(*sum, simd.shift_left(simd.load(samples), 16));
+        // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, that `out` holds
+        // `width` words, and that each of `rows` holds `row_words` words: the `width` columns and the halo that the
+        // taps read beyond them. Elements in the row are read one stride ahead at most, the lookahead that
+        // `replicate_edges` is given.
+        unsafe {
+            for (row, source) in rows.into_iter().zip(sources) {
+                let row = std::slice::from_raw_parts_mut(row, row_words);
+                let widened = |sample: *const T| sample.read_unaligned().widen(run);
+                SourceRow::new(run, source).replicate_edges(
+                    row,
+                    stride,
+                    |sample| (sample.widen(run) * 0x1_0001) ^ PAIR_BIAS,
+                    |sample| (widened(sample) | widened(sample.add(stride)) << 16) ^ PAIR_BIAS,
+                );
+            }
+            let rounding = S::splat(1 << 15);
+            for x in (0..width).step_by(V * S::LANES) {
+                let mut sums = [[rounding; V]; 2];
+                if weights.centre_wraps[0] {
+                    for (sums, row) in sums.iter_mut().zip(rows) {
+                        for (v, sum) in sums.iter_mut().enumerate() {
+                            *sum = S::add(*sum, S::shift_left(S::load(row.add(x + centre + v * S::LANES)), 16));
+                        }
                     }
                 }
-            }
-            for (m, &weight) in weights.rows.iter().enumerate() {
-                let weight = simd.splat(weight);
-                for (sums, row) in sums.iter_mut().zip(rows) {
-                    let from = x + 2 * m * stride;
-                    // SAFETY: `x + block` is at most the length of `out`, and `m` less than that of `weights.rows`, so that the
-                    // block ends within `row_words`.
-                    let pairs = unsafe { row.get_unchecked(from..from + block) };
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = simd.dot(*sum, simd.load(&pairs[v * S::LANES..]), weight);
+                for (m, &weight) in weights.rows.iter().enumerate() {
+                    let weight = S::splat(weight);
+                    for (sums, row) in sums.iter_mut().zip(rows) {
+                        let pairs = row.add(x + 2 * m * stride);
+                        for (v, sum) in sums.iter_mut().enumerate() {
+                            *sum = S::dot(*sum, S::load(pairs.add(v * S::LANES)), weight);
+                        }
                     }
                 }
-            }
-            for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
-                simd.store(&mut out[v * S::LANES..], simd.pack_high_halves(first, second));
+                for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
+                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
+                }
             }
         }
     }

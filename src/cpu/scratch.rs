@@ -2,15 +2,11 @@
 //! Scratch memory of one worker thread. A failed allocation is an error instead of an abort.
 
 use super::CpuError;
-use super::plain::{Plain, view_mut};
 
 /// 64 bytes with the alignment of a cache line, so that an aligned 64-byte vector never spans two lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct CacheLine([u32; CacheLine::WORDS]);
-
-// SAFETY: an array of words fills it.
-unsafe impl Plain for CacheLine {}
 
 impl CacheLine {
     const WORDS: usize = 16;
@@ -42,9 +38,10 @@ impl Scratch {
         Ok(())
     }
 
-    /// All words: at least as many as the largest successful [`Scratch::reserve`] asked for.
-    pub fn words(&mut self) -> &mut [u32] {
-        view_mut(&mut self.lines)
+    /// Address of the first word. The memory holds at least as many words as the largest successful
+    /// [`Scratch::reserve`] asked for; the next call to `reserve` may move it.
+    pub fn words(&mut self) -> *mut u32 {
+        self.lines.as_mut_ptr().cast()
     }
 }
 

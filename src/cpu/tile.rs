@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The input of the blur's two passes: a tile of a plane, and how its samples are stored.
 
-use super::plain::{Plain, Unaligned16};
 use super::simd::Simd;
 use super::weights::{PlaneWeights, Weights};
 use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
@@ -61,14 +60,18 @@ impl<'a> Tile<'a> {
     }
 }
 
-/// The type that stores a sample in memory, at any address.
-pub trait Sample: Plain + Default {
+/// The type that stores a sample in memory.
+pub trait Sample: Copy + Default {
     /// The sample's value, MSB-aligned in the low 16 bits of the word.
     fn widen(self, run: &SampleRun) -> u32;
     /// Writes `V` vectors of sums as samples: each sum is shifted right by `right_shift`, to as many bits as a sample
-    /// has, then left by `left_shift`, to where the layout puts them. Samples of one byte always take the highest byte of a
+    /// has, then left by `left_shift`, to where the layout puts them. `u8` samples always take the highest byte of a
     /// sum.
-    fn store<S: Simd, const V: usize>(simd: S, to: &mut [u8], sums: [S::Vector; V], right_shift: u32, left_shift: u32);
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`, and `to` is valid for writing `V * S::LANES` samples.
+    /// `to` need not be aligned.
+    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], right_shift: u32, left_shift: u32);
 }
 
 impl Sample for u8 {
@@ -77,24 +80,25 @@ impl Sample for u8 {
         u32::from(self) << 8
     }
     #[inline(always)]
-    fn store<S: Simd, const V: usize>(simd: S, to: &mut [u8], sums: [S::Vector; V], _: u32, _: u32) {
-        simd.store_high8(to, sums);
+    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], _: u32, _: u32) {
+        // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES` bytes.
+        unsafe { S::store_high8(to, sums) }
     }
 }
 
-impl Sample for Unaligned16 {
+impl Sample for u16 {
     #[inline(always)]
     fn widen(self, run: &SampleRun) -> u32 {
-        (u32::from(self.0) << run.left_shift) & run.mask
+        (u32::from(self) << run.left_shift) & run.mask
     }
     #[inline(always)]
-    fn store<S: Simd, const V: usize>(simd: S, to: &mut [u8], sums: [S::Vector; V], right_shift: u32, left_shift: u32) {
-        let to = &mut to[..2 * V * S::LANES];
+    unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], right_shift: u32, left_shift: u32) {
         for (v, sum) in sums.into_iter().enumerate() {
-            simd.store_low16(
-                &mut to[2 * v * S::LANES..],
-                simd.shift_left(simd.shift_right(sum, right_shift), left_shift),
-            );
+            // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES`
+            // samples, of which vector `v < V` writes those from `v * LANES` to `(v + 1) * LANES`.
+            unsafe {
+                S::store_low16(to.add(v * S::LANES), S::shift_left(S::shift_right(sum, right_shift), left_shift));
+            };
         }
     }
 }

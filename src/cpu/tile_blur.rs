@@ -12,10 +12,6 @@
 //! only adds the rounding constant; the columns pass starts its sums at 2³¹ plus the rounding constant. All sums wrap
 //! modulo 2³².
 
-use std::ops::Range;
-
-use super::plain::{Unaligned16, view, view_mut};
-use super::plane_rows::{DestinationRows, SourceRows};
 use super::rows::{self, RowsPass};
 use super::scratch::Scratch;
 use super::simd::Simd;
@@ -66,48 +62,36 @@ pub fn scratch_words(tile: &Tile) -> usize {
     ScratchLayout::new(&tile.layout, tile.weights, tile.region.width).words()
 }
 
-/// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time. `scratch` was reserved for
-/// [`scratch_words`] of the tile.
+/// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.
 ///
 /// # Safety
-/// The tile's source holds every row of the plane, which nobody writes, and its destination the region, which nobody else
-/// accesses.
+/// The processor has the instruction set of `S`. The tile's source is valid for reading every row of the
+/// plane, and its destination for writing the region. `scratch` was reserved for [`scratch_words`] of the tile.
+/// No other thread accesses the region of the destination.
 #[inline(always)]
-pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, Unaligned16>, const V: usize>(
-    simd: S,
-    tile: &Tile,
-    scratch: &mut Scratch,
-) {
-    let SampleRect { x, width, .. } = tile.region;
-    // A pixel of 10-10-10-2 has four bytes and four samples.
-    let is_packed = tile.layout.sample_layout == SampleLayout::Packed1010102;
-    let bytes = if is_packed { 1 } else { tile.layout.sample_bytes() };
-    // SAFETY: the rows of the source have this many bytes, and the caller guarantees the rest.
-    let source = unsafe { SourceRows::new(tile.source, tile.layout.row_bytes()) };
-    // SAFETY: these are the bytes of the region, and the caller guarantees the rest.
-    let destination = unsafe { DestinationRows::new(tile.destination, bytes * x..bytes * (x + width)) };
-    match tile.layout.sample_bytes() {
-        1 => blur_samples::<S, u8, R, V>(simd, tile, source, destination, scratch),
-        _ => blur_samples::<S, Unaligned16, R, V>(simd, tile, source, destination, scratch),
+pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
+    // SAFETY: the caller guarantees the instruction set, valid planes, reserved scratch memory and exclusive access to
+    // the region; `u8` and `u16` are the types of samples of 1 and of 2 bytes.
+    unsafe {
+        match tile.layout.sample_bytes() {
+            1 => blur_samples::<S, u8, R, V>(tile, scratch),
+            _ => blur_samples::<S, u16, R, V>(tile, scratch),
+        }
     }
 }
 
 /// Blurs the tile's region, with samples stored as `T`.
+///
+/// # Safety
+/// The conditions of [`blur`] hold, and `T` is the type of the plane's samples.
 #[inline(always)]
-fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(
-    simd: S,
-    tile: &Tile,
-    source: SourceRows,
-    mut destination: DestinationRows,
-    scratch: &mut Scratch,
-) {
+unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
     let SampleRect { y: top, width, height, .. } = tile.region;
     let scratch_layout = ScratchLayout::new(&tile.layout, tile.weights, width);
-    let ScratchLayout { row_words, pair_words, pairs, temp_words } = scratch_layout;
-    let (rows, memory) = scratch.words().split_at_mut(2 * row_words);
-    let (first_row, second_row) = rows.split_at_mut(row_words);
-    let (ring, memory) = memory.split_at_mut(pairs * pair_words);
-    let temp = &mut memory[..temp_words];
+    let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * scratch_layout.row_words));
+    let ring = scratch.words().wrapping_add(2 * scratch_layout.row_words);
+    let temp = ring.wrapping_add(scratch_layout.pairs * scratch_layout.pair_words);
+    let ring_pair = |j: usize| ring.wrapping_add(j % scratch_layout.pairs * scratch_layout.pair_words);
     let radius = tile.weights.all.radius[1];
     let source_rows = |j: usize| {
         let first = (top + 2 * j) as isize - radius as isize;
@@ -118,58 +102,93 @@ fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(
     let mut filled = 0;
     for block in (0..height).step_by(BLOCK_ROWS) {
         let first_pair = block / 2;
-        while filled < first_pair + pairs {
+        while filled < first_pair + scratch_layout.pairs {
             let ys = source_rows(filled);
-            let [previous, start] = [filled.wrapping_sub(1), filled].map(|j| j % pairs * pair_words);
-            if filled > 0 && ys == source_rows(filled - 1) && ys[0] == ys[1] {
-                // Beyond the plane's first or last row, that row is repeated, so the previous pair is right here
-                // too.
-                ring.copy_within(previous..previous + pair_words, start);
-            } else {
-                let out = &mut ring[start..start + pair_words];
-                let sources = ys.map(|y| source.row(y));
-                if tile.layout.sample_layout == SampleLayout::Packed1010102 {
-                    let (first, second) = view_mut::<u32, u16>(temp).split_at_mut(temp_words);
-                    let unpacked = [(first, ys[0]), (second, ys[1])];
-                    let [run, _] = unpacked.map(|(to, y)| unpack_1010102(&run, source.row(y), to));
-                    let (first, second) = view::<u32, u8>(temp).split_at(2 * temp_words);
-                    R::convolve::<V>(simd, &run, [first, second].map(view), [first_row, second_row], out);
+            // SAFETY: `rows`, the ring buffer and `temp` are disjoint parts of the reserved scratch memory, as large as
+            // `scratch_layout` says. `source_rows` limits row numbers to the plane, whose rows the caller guarantees
+            // readable.
+            unsafe {
+                if filled > 0 && ys == source_rows(filled - 1) && ys[0] == ys[1] {
+                    // Beyond the plane's first or last row, that row is repeated, so the previous pair is right here
+                    // too.
+                    ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), scratch_layout.pair_words);
                 } else {
-                    R::convolve::<V>(simd, &run, sources, [first_row, second_row], out);
-                }
-                if let (Some(run), SampleLayout::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.sample_layout) {
-                    R::convolve::<V>(simd, &run, sources, [first_row, second_row], temp);
-                    // Luma and chroma samples alternate: one of two adjacent words is chroma.
-                    let is_chroma = |i: usize| if i % 2 == usize::from(luma) { 0 } else { u32::MAX };
-                    let mask = simd.load(&std::array::from_fn::<u32, 16, _>(is_chroma));
-                    for (words, chroma) in out.chunks_exact_mut(S::LANES).zip(temp.chunks_exact(S::LANES)) {
-                        let luma = simd.load(words);
-                        let changed = simd.and(simd.xor(luma, simd.load(chroma)), mask);
-                        simd.store(words, simd.xor(luma, changed));
+                    let mut sources = ys.map(|y| tile.source.row(y).cast::<T>());
+                    if tile.layout.sample_layout == SampleLayout::Packed1010102 {
+                        let unpacked = [0, 1].map(|i| temp.cast::<u16>().add(i * scratch_layout.temp_words));
+                        sources = [0, 1].map(|i| {
+                            unpack_1010102(&run, sources[i].cast(), unpacked[i], scratch_layout.temp_words).cast()
+                        });
+                    }
+                    R::convolve::<V>(
+                        &run,
+                        sources,
+                        rows,
+                        scratch_layout.row_words,
+                        ring_pair(filled),
+                        scratch_layout.pair_words,
+                    );
+                    if let (Some(run), SampleLayout::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.sample_layout) {
+                        R::convolve::<V>(
+                            &run,
+                            sources,
+                            rows,
+                            scratch_layout.row_words,
+                            temp,
+                            scratch_layout.pair_words,
+                        );
+                        // Luma and chroma samples alternate: one of two adjacent words is chroma.
+                        let luma_mask = if luma == 0 { 0xffff_ffff_u64.to_le() } else { 0xffff_ffff_u64.to_be() };
+                        let words = std::slice::from_raw_parts_mut(
+                            ring_pair(filled).cast::<u64>(),
+                            scratch_layout.pair_words / 2,
+                        );
+                        for (i, word) in words.iter_mut().enumerate() {
+                            *word = *word & luma_mask | *temp.cast::<u64>().add(i) & !luma_mask;
+                        }
                     }
                 }
             }
             filled += 1;
         }
-        let rows = top + block..top + height.min(block + BLOCK_ROWS);
-        columns_pass::<S, T, V>(simd, tile, ring, &scratch_layout, first_pair, rows, &mut destination);
+        // SAFETY: the loop above has filled the ring buffer with all row pairs of the block; the block's rows are in
+        // the region, which the caller guarantees is writable and accessed by no other thread.
+        unsafe {
+            columns_pass::<S, T, V>(
+                tile,
+                ring,
+                &scratch_layout,
+                first_pair,
+                top + block,
+                BLOCK_ROWS.min(height - block),
+            );
+        };
     }
 }
 
-/// Unpacks those pixels of a 10-10-10-2 row that the rows pass reads to MSB-aligned 16-bit samples. Returns the run in them.
+/// Unpacks those pixels of a 10-10-10-2 row that the rows pass reads to MSB-aligned 16-bit samples, at `to`. Returns
+/// the address that sample 0 of the row would have in front of them.
+///
+/// # Safety
+/// `row` is valid for reading the run's samples, and `to` for writing `capacity` samples.
 #[inline(always)]
-fn unpack_1010102<'a>(run: &SampleRun<'a>, row: &[[u8; 4]], to: &mut [u16]) -> SampleRun<'a> {
+unsafe fn unpack_1010102(run: &SampleRun, row: *const u32, to: *mut u16, capacity: usize) -> *const u16 {
     let start = run.x as isize - (run.weights.radius[0] * 4) as isize;
     // The division has no remainder, because tiles and radii are whole pixels.
     let first = start.max(0) as usize / 4;
-    let last = (run.samples / 4).min(((start + to.len() as isize).max(0) as usize) / 4);
-    for (samples, pixel) in to.as_chunks_mut::<4>().0.iter_mut().zip(&row[first..last]) {
-        let word = u64::from(u32::from_ne_bytes(*pixel));
-        let four =
-            (word & 0x3ff) << 6 | (word & 0xf_fc00) << 12 | (word & 0x3ff0_0000) << 18 | (word & 0xc000_0000) << 32;
-        *samples = [0, 16, 32, 48].map(|shift| (four >> shift) as u16);
+    let last = (run.samples / 4).min(((start + capacity as isize).max(0) as usize) / 4);
+    for (i, pixel) in (first..last).enumerate() {
+        // SAFETY: `pixel` is less than the run's samples / 4, so it is in the row; `last` limits the samples written to
+        // `capacity`.
+        unsafe {
+            let word = u64::from(row.add(pixel).read_unaligned());
+            let four =
+                (word & 0x3ff) << 6 | (word & 0xf_fc00) << 12 | (word & 0x3ff0_0000) << 18 | (word & 0xc000_0000) << 32;
+            let samples = [0, 16, 32, 48].map(|shift| (four >> shift) as u16);
+            to.add(4 * i).cast::<[u16; 4]>().write_unaligned(samples);
+        }
     }
-    SampleRun { x: run.x - 4 * first, samples: 4 * (last - first), ..*run }
+    to.wrapping_sub(4 * first)
 }
 
 /// Packs the high halves of a pixel's four sums, MSB-aligned 16-bit samples, to a 10-10-10-2 word; truncates.
@@ -179,17 +198,20 @@ pub fn pack_1010102(sums: [u16; 4]) -> u32 {
     (four >> 6 & 0x3ff | four >> 12 & 0xf_fc00 | four >> 18 & 0x3ff0_0000 | four >> 32 & 0xc000_0000) as u32
 }
 
-/// The columns pass: computes up to [`BLOCK_ROWS`] output rows of the plane from the ring buffer's row pairs from `first_pair` on,
-/// all of which it holds.
+/// The columns pass: computes up to [`BLOCK_ROWS`] output rows, from row `y` of the plane, from the ring buffer's row
+/// pairs from `first_pair` on.
+///
+/// # Safety
+/// The conditions of [`blur`] hold, the ring buffer holds all row pairs of the block, and the `rows` rows from
+/// `y` on are in the tile's region.
 #[inline(always)]
-fn columns_pass<S: Simd, T: Sample, const V: usize>(
-    simd: S,
+unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
     tile: &Tile,
-    ring: &[u32],
-    &ScratchLayout { pair_words, pairs, .. }: &ScratchLayout,
+    ring: *const u32,
+    scratch_layout: &ScratchLayout,
     first_pair: usize,
-    rows: Range<usize>,
-    destination: &mut DestinationRows,
+    y: usize,
+    rows: usize,
 ) {
     let block = V * S::LANES;
     let weights = &tile.weights.all;
@@ -199,59 +221,69 @@ fn columns_pass<S: Simd, T: Sample, const V: usize>(
     // so its unit is larger.
     let initial_sum = |x: usize| 1 << 31 | if is_packed && x % 4 == 3 { 1 << 29 } else { 1 << (right_shift - 1) };
     let initial: [u32; 16] = std::array::from_fn(initial_sum);
-    let head = first_pair % pairs;
-    // A column of the ring buffer is read from its head to its end, then from its start. Every pair is added to every sum: the
-    // taps of rows beyond the radius are 0.
-    let (from_head, from_start) = weights.columns.as_chunks::<BLOCK_ROWS>().0[..pairs].split_at(pairs - head);
-    assert!(tile.region.width.next_multiple_of(block) <= pair_words && pairs * pair_words <= ring.len());
+    let head = first_pair % scratch_layout.pairs;
+    let ring_word =
+        |j: usize, x: usize| ring.wrapping_add((head + j) % scratch_layout.pairs * scratch_layout.pair_words + x);
     for x in (0..tile.region.width).step_by(block) {
-        let mut sums = [[simd.load(&initial); V]; BLOCK_ROWS];
-        if weights.centre_wraps[1] {
-            for (n, sums) in sums.iter_mut().enumerate() {
-                let row = weights.radius[1] + n;
-                let pair = &ring[(head + row / 2) % pairs * pair_words + x..][..block];
-                for (sum, words) in sums.iter_mut().zip(pair.chunks_exact(S::LANES)) {
-                    let words = simd.load(words);
-                    let centre = if row.is_multiple_of(2) { simd.shift_left(words, 16) } else { simd.mask_high(words) };
-                    *sum = simd.add(*sum, centre);
-                }
-            }
-        }
-        for (weights, first) in [(from_head, head), (from_start, 0)] {
-            for (j, weights) in weights.iter().enumerate() {
-                let from = (first + j) * pair_words + x;
-                // SAFETY: `first + j` is less than `pairs`, and `x + block` at most `pair_words`, so that the block ends within
-                // the ring buffer, as asserted above. With a check here the sums would be in memory instead of registers.
-                let pair = unsafe { ring.get_unchecked(from..from + block) };
-                let samples: [S::Vector; V] = std::array::from_fn(|v| simd.load(&pair[v * S::LANES..]));
-                for (sums, weight) in sums.iter_mut().zip(weights) {
-                    let weight = simd.splat(*weight);
-                    for (sum, samples) in sums.iter_mut().zip(samples) {
-                        *sum = simd.dot(*sum, samples, weight);
+        // SAFETY: the caller guarantees the instruction set. `ring_word` and the loop over pairs stay in the ring
+        // buffer, whose pairs are whole vector blocks. Output columns end with the region; the last, partial block is
+        // copied from `block_samples`.
+        unsafe {
+            let mut sums = [[S::load(initial.as_ptr()); V]; BLOCK_ROWS];
+            if weights.centre_wraps[1] {
+                for (n, sums) in sums.iter_mut().enumerate() {
+                    let row = weights.radius[1] + n;
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        let pair = S::load(ring_word(row / 2, x + v * S::LANES));
+                        let centre = if row.is_multiple_of(2) { S::shift_left(pair, 16) } else { S::mask_high(pair) };
+                        *sum = S::add(*sum, centre);
                     }
                 }
             }
-        }
-        // A copy, because the loop's index is not known: it would keep the sums in memory in the loops above, too.
-        let results: [[S::Vector; V]; BLOCK_ROWS] = std::array::from_fn(|n| sums[n]);
-        for (y, sums) in rows.clone().zip(&results) {
-            let samples = (tile.region.width - x).min(block);
-            if is_packed {
-                let mut partial = [0_u8; 2 * BLOCK_MAX];
-                T::store(simd, &mut partial, *sums, 16, 0);
-                let out = destination.row::<[u8; 4]>(y)[x / 4..].iter_mut();
-                for (pixel, four) in out.zip(&view::<_, [[u8; 2]; 4]>(&partial)[..samples / 4]) {
-                    *pixel = pack_1010102(four.map(u16::from_ne_bytes)).to_ne_bytes();
+            let mut accumulate = |j: usize, pair: *const u32, first: usize, last: usize| {
+                let samples: [S::Vector; V] = std::array::from_fn(|v| S::load(pair.add(v * S::LANES)));
+                let weights = weights.columns.as_ptr().add(j * BLOCK_ROWS);
+                for (n, sums) in sums[..last].iter_mut().enumerate().skip(first) {
+                    let weight = S::splat(*weights.add(n));
+                    for (sum, samples) in sums.iter_mut().zip(samples) {
+                        *sum = S::dot(*sum, samples, weight);
+                    }
                 }
-                continue;
+            };
+            // The ring buffer is read from its head to its end, then from its start. Every pair is added to every sum:
+            // the taps of rows beyond the radius are 0.
+            let pairs_to_ring_end = scratch_layout.pairs - head;
+            for (from, to) in [(0, pairs_to_ring_end), (pairs_to_ring_end, scratch_layout.pairs)] {
+                let mut pair = ring_word(from, x);
+                for j in from..to {
+                    accumulate(j, pair, 0, BLOCK_ROWS);
+                    pair = pair.wrapping_add(scratch_layout.pair_words);
+                }
             }
-            let out = &mut destination.row(y)[size_of::<T>() * x..][..size_of::<T>() * samples];
-            if samples == block {
-                T::store(simd, out, *sums, right_shift, left_shift);
-            } else {
-                let mut partial = [0_u8; 2 * BLOCK_MAX];
-                T::store(simd, &mut partial, *sums, right_shift, left_shift);
-                out.copy_from_slice(&partial[..out.len()]);
+            for (n, sums) in sums.iter().enumerate().take(rows) {
+                let row = tile.destination.row(y + n);
+                let mut block_samples = [T::default(); BLOCK_MAX];
+                let samples = (tile.region.width - x).min(block);
+                if is_packed {
+                    T::store::<S, V>(block_samples.as_mut_ptr(), *sums, 16, 0);
+                    let out = row.cast::<u32>().add((tile.region.x + x) / 4);
+                    for pixel in 0..samples / 4 {
+                        let four = block_samples.as_ptr().cast::<[u16; 4]>().add(pixel).read_unaligned();
+                        out.add(pixel).write_unaligned(pack_1010102(four));
+                    }
+                    continue;
+                }
+                let out = row.cast::<T>().add(tile.region.x + x);
+                let is_full = samples == block;
+                T::store::<S, V>(
+                    if is_full { out } else { block_samples.as_mut_ptr() },
+                    *sums,
+                    right_shift,
+                    left_shift,
+                );
+                if !is_full {
+                    out.cast::<u8>().copy_from(block_samples.as_ptr().cast(), samples * size_of::<T>());
+                }
             }
         }
     }

@@ -2,145 +2,165 @@
 //! The columns step of an interpolation: a row for each phase, from seven of the small plane.
 
 use super::PAIR_BIAS;
-use super::row_format::RowFormat;
 use super::rows_up::{self, PAIRS};
 use crate::cpu::simd::Simd;
 use crate::cpu::weights::PhaseWeights;
 use crate::filter::wide::PHASE_TAPS;
 
-/// Computes the `samples` columns of a row for each of the phases, two or four: biased 16-bit elements, two in a word, the row of
-/// phase p from word `p * pitch` on. Each row of `out` has two vectors more than `samples`.
+/// Computes the `samples` columns of a row for each of the phases, two or four: biased 16-bit elements, the row of phase p at
+/// `out + p * pitch`.
+///
+/// # Safety
+/// The processor has the instruction set of `S`. Each row is valid for reading `readable` elements, `samples` at least, and each
+/// row of `out`, `pitch` elements long, for writing two vectors more than `samples`.
 #[inline(always)]
-pub fn columns_up<S: Simd>(
-    simd: S,
+pub unsafe fn columns_up<S: Simd>(
     phases: &[PhaseWeights],
-    rows: [&[u16]; PHASE_TAPS],
-    samples: usize,
-    out: &mut [u32],
+    rows: [*const u16; PHASE_TAPS],
+    [samples, readable]: [usize; 2],
+    out: *mut u16,
     pitch: usize,
 ) {
-    match phases.len() {
-        2 => phases_up::<S, 2>(simd, phases, rows, samples, out, pitch),
-        _ => phases_up::<S, 4>(simd, phases, rows, samples, out, pitch),
-    }
-}
-
-/// [`columns_up`] for FACTOR phases.
-#[inline(always)]
-fn phases_up<S: Simd, const FACTOR: usize>(
-    simd: S,
-    phases: &[PhaseWeights],
-    rows: [&[u16]; PHASE_TAPS],
-    samples: usize,
-    out: &mut [u32],
-    pitch: usize,
-) {
-    let weights = rows_up::splat_weights::<S, FACTOR>(simd, phases);
-    let count = 2 * S::LANES;
-    // Whole vectors of the rows are read; the last, partial one is read from `partial`.
-    let vectors = samples.next_multiple_of(count);
-    let whole = if vectors <= rows[0].len() { vectors } else { samples / count * count };
-    for x in (0..whole).step_by(count) {
-        phases_of_columns::<S, FACTOR>(simd, &weights, rows.map(|row| &row[x..]), &mut out[x / 2..], pitch);
-    }
-    if whole < samples {
-        let mut partial = [[0_u16; 32]; PHASE_TAPS];
-        for (row, partial) in rows.iter().zip(&mut partial) {
-            partial[..samples - whole].copy_from_slice(&row[whole..samples]);
+    // SAFETY: the caller guarantees the instruction set, the rows and the output.
+    unsafe {
+        match phases.len() {
+            2 => phases_up::<S, 2>(phases, rows, [samples, readable], out, pitch),
+            _ => phases_up::<S, 4>(phases, rows, [samples, readable], out, pitch),
         }
-        let rows = partial.each_ref().map(|row| &row[..]);
-        phases_of_columns::<S, FACTOR>(simd, &weights, rows, &mut out[whole / 2..], pitch);
     }
 }
 
-/// The elements of each phase for the first `2 * LANES` columns, in rows `pitch` words apart.
+/// [`columns_up`] for a number of phases.
+///
+/// # Safety
+/// See [`columns_up`]; there are FACTOR phases.
 #[inline(always)]
-fn phases_of_columns<S: Simd, const FACTOR: usize>(
-    simd: S,
-    weights: &[[S::Vector; 4]; FACTOR],
-    rows: [&[u16]; PHASE_TAPS],
-    out: &mut [u32],
-    pitch: usize,
-) {
-    let (bias, rounding) = (simd.splat(PAIR_BIAS), simd.splat(1 << 15));
-    let mut words = [bias; PHASE_TAPS];
-    for (word, row) in words.iter_mut().zip(rows) {
-        *word = simd.xor(simd.load_halves(row), bias);
-    }
-    let mut pairs = [[bias; 5]; 2];
-    for (i, k) in PAIRS.into_iter().enumerate() {
-        let halves = simd.pair_halves(words[k], words[k + 1]);
-        pairs[0][i] = halves[0];
-        pairs[1][i] = halves[1];
-    }
-    let low = rows_up::dots::<S, FACTOR>(simd, weights, rounding, pairs[0]);
-    let high = rows_up::dots::<S, FACTOR>(simd, weights, rounding, pairs[1]);
-    for p in 0..FACTOR {
-        simd.store(&mut out[p * pitch..], simd.join_high_halves([low[p], high[p]]));
-    }
-}
-
-/// Computes the `samples` columns as [`columns_up`], but writes stored samples of this format, the line of phase p from byte `p *
-/// pitch` on, with room for a whole vector beyond the last one. Sums start with the words of `initial` from the index of the
-/// column modulo 12 on.
-#[inline(always)]
-pub fn sum_columns<S: Simd>(
-    simd: S,
+unsafe fn phases_up<S: Simd, const FACTOR: usize>(
     phases: &[PhaseWeights],
-    rows: [&[u16]; PHASE_TAPS],
-    samples: usize,
-    (format, initial): (&RowFormat, &[u32; 48]),
-    lines: &mut [u8],
+    rows: [*const u16; PHASE_TAPS],
+    [samples, readable]: [usize; 2],
+    out: *mut u16,
     pitch: usize,
 ) {
-    let [right, left] = format.shifts();
-    let is_bytes = format.is_bytes();
-    // Whole vectors of the rows are read; the last, partial one is read from `partial`.
-    let mut partial = [[0_u16; 16]; PHASE_TAPS];
-    for x in (0..samples).step_by(S::LANES) {
-        let mut here = rows.map(|row| &row[x..samples]);
-        if samples - x < S::LANES {
+    // SAFETY: the caller guarantees the instruction set, the rows and the output. Whole vectors of the rows are read; the
+    // last, partial one is read from `partial`.
+    unsafe {
+        let weights = rows_up::splat_weights::<S, FACTOR>(phases);
+        let count = 2 * S::LANES;
+        let vectors = samples.next_multiple_of(count);
+        let whole = if vectors <= readable { vectors } else { samples / count * count };
+        for x in (0..whole).step_by(count) {
+            let mut here = rows;
+            for row in &mut here {
+                *row = row.add(x);
+            }
+            phases_of_columns::<S, FACTOR>(&weights, here, out.add(x), pitch);
+        }
+        if whole < samples {
+            let mut partial = [[0_u16; 32]; PHASE_TAPS];
+            let mut here = rows;
             for (row, partial) in here.iter_mut().zip(&mut partial) {
-                partial[..row.len()].copy_from_slice(row);
-                *row = partial;
+                partial.as_mut_ptr().cast::<u8>().copy_from(row.add(whole).cast(), 2 * (samples - whole));
+                *row = partial.as_ptr();
             }
+            phases_of_columns::<S, FACTOR>(&weights, here, out.add(whole), pitch);
         }
-        let initial = simd.load(&initial[x % 12..]);
-        let mut sums = [initial; 4];
-        if phases.len() == 2 {
-            let weights = rows_up::splat_weights::<S, 2>(simd, phases);
-            [sums[0], sums[1]] = column_sums::<S, 2>(simd, &weights, here, initial);
-        } else {
-            let weights = rows_up::splat_weights::<S, 4>(simd, phases);
-            sums = column_sums::<S, 4>(simd, &weights, here, initial);
+    }
+}
+
+/// The elements of each phase for the `2 * LANES` columns at these addresses.
+///
+/// # Safety
+/// The processor has the instruction set of `S`. Each row is valid for reading these columns, and `out` for writing them in rows
+/// `pitch` elements apart.
+#[inline(always)]
+unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
+    weights: &[[S::Vector; 4]; FACTOR],
+    rows: [*const u16; PHASE_TAPS],
+    out: *mut u16,
+    pitch: usize,
+) {
+    // SAFETY: the caller guarantees the instruction set, the rows and the output.
+    unsafe {
+        let (bias, rounding) = (S::splat(PAIR_BIAS), S::splat(1 << 15));
+        let mut words = [bias; PHASE_TAPS];
+        for (word, row) in words.iter_mut().zip(rows) {
+            *word = S::xor(S::load(row.cast()), bias);
         }
-        for (p, &sum) in sums.iter().enumerate().take(phases.len()) {
-            if is_bytes {
-                simd.store_low8(&mut lines[p * pitch + x..], simd.shift_right(sum, 24));
+        let mut pairs = [[bias; 5]; 2];
+        for (i, k) in PAIRS.into_iter().enumerate() {
+            let halves = S::pair_halves(words[k], words[k + 1]);
+            pairs[0][i] = halves[0];
+            pairs[1][i] = halves[1];
+        }
+        let low = rows_up::dots::<S, FACTOR>(weights, rounding, pairs[0]);
+        let high = rows_up::dots::<S, FACTOR>(weights, rounding, pairs[1]);
+        for p in 0..FACTOR {
+            S::store(out.add(p * pitch).cast(), S::join_high_halves([low[p], high[p]]));
+        }
+    }
+}
+
+/// Computes the `samples` columns as [`columns_up`], but passes on the sums: of a phase, for the columns from an index on, of
+/// which the last vector may go beyond `samples`. They start with `initial` for the columns from an index on.
+///
+/// # Safety
+/// The processor has the instruction set of `S`. Each row is valid for reading `samples` elements.
+#[inline(always)]
+pub unsafe fn sum_columns<S: Simd>(
+    phases: &[PhaseWeights],
+    rows: [*const u16; PHASE_TAPS],
+    samples: usize,
+    initial: impl Fn(usize) -> S::Vector,
+    write: impl Fn(usize, usize, S::Vector),
+) {
+    // SAFETY: the caller guarantees the instruction set and the rows, of which whole vectors are read; the last, partial one
+    // is read from `partial`.
+    unsafe {
+        let mut partial = [[0_u16; 16]; PHASE_TAPS];
+        for x in (0..samples).step_by(S::LANES) {
+            let mut here = rows;
+            for (row, partial) in here.iter_mut().zip(&mut partial) {
+                *row = row.add(x);
+                if samples - x < S::LANES {
+                    partial.as_mut_ptr().cast::<u8>().copy_from(row.cast(), 2 * (samples - x));
+                    *row = partial.as_ptr();
+                }
+            }
+            if phases.len() == 2 {
+                let weights = rows_up::splat_weights::<S, 2>(phases);
+                let sums = column_sums::<S, 2>(&weights, here, initial(x));
+                sums.into_iter().enumerate().for_each(|(p, sum)| write(p, x, sum));
             } else {
-                let samples = simd.shift_left(simd.shift_right(sum, right), left);
-                simd.store_low16(&mut lines[p * pitch + 2 * x..], samples);
+                let weights = rows_up::splat_weights::<S, 4>(phases);
+                let sums = column_sums::<S, 4>(&weights, here, initial(x));
+                sums.into_iter().enumerate().for_each(|(p, sum)| write(p, x, sum));
             }
         }
     }
 }
 
-/// The sums of each phase for the first vector of columns.
+/// The sums of each phase for the columns at these addresses.
+///
+/// # Safety
+/// The processor has the instruction set of `S`. Each row is valid for reading a vector of elements.
 #[inline(always)]
-fn column_sums<S: Simd, const FACTOR: usize>(
-    simd: S,
+unsafe fn column_sums<S: Simd, const FACTOR: usize>(
     weights: &[[S::Vector; 4]; FACTOR],
-    rows: [&[u16]; PHASE_TAPS],
+    rows: [*const u16; PHASE_TAPS],
     initial: S::Vector,
 ) -> [S::Vector; FACTOR] {
-    let bias = simd.splat(PAIR_BIAS);
-    let mut words = [bias; PHASE_TAPS];
-    for (word, row) in words.iter_mut().zip(rows) {
-        *word = simd.load16(row);
+    // SAFETY: the caller guarantees the instruction set and the rows.
+    unsafe {
+        let bias = S::splat(PAIR_BIAS);
+        let mut words = [bias; PHASE_TAPS];
+        for (word, row) in words.iter_mut().zip(rows) {
+            *word = S::load16(row);
+        }
+        let mut pairs = [bias; 5];
+        for (pair, k) in pairs.iter_mut().zip(PAIRS) {
+            *pair = S::xor(S::pack_low_halves(words[k], words[k + 1]), bias);
+        }
+        rows_up::dots::<S, FACTOR>(weights, initial, pairs)
     }
-    let mut pairs = [bias; 5];
-    for (pair, k) in pairs.iter_mut().zip(PAIRS) {
-        *pair = simd.xor(simd.pack_low_halves(words[k], words[k + 1]), bias);
-    }
-    rows_up::dots::<S, FACTOR>(simd, weights, initial, pairs)
 }

@@ -6,11 +6,8 @@ use std::ops::Range;
 
 use super::row_format::RowFormat;
 use super::rows_down::{RowGeometry, RowPass, RowsDown, unpack};
-use crate::cpu::plain::Unaligned16;
-use crate::cpu::plane_rows::{DestinationRows, SourceRows};
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Simd;
-use crate::cpu::tile::Sample;
 use crate::cpu::weights::LevelWeights;
 use crate::filter::operation::Resampling;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
@@ -19,8 +16,6 @@ use crate::filter::wide::LEVEL_RADIUS;
 
 /// Row pairs of two rows with a factor of 4.
 const MAX_PAIRS: usize = 15;
-/// Samples in the widest vector block.
-const BLOCK_MAX: usize = 64;
 
 /// A decimation, ready to be executed.
 pub struct Decimation {
@@ -102,22 +97,20 @@ pub struct DecimationBlock<'a> {
 }
 
 impl DecimationBlock<'_> {
-    /// Computes the block, `V` vectors at a time. `scratch` was reserved for [`Decimation::scratch_words`].
+    /// Computes the block, `V` vectors at a time.
     ///
     /// # Safety
-    /// The planes of the decimation hold the rows of its views. Nobody writes the source, and nobody else accesses the rows of
-    /// the block in the destination.
+    /// The processor has the instruction set of `S`. The planes of the decimation hold the rows of its views. `scratch`
+    /// was reserved for [`Decimation::scratch_words`]. No other thread writes the source, or accesses the rows of the
+    /// block in the destination.
     #[inline(always)]
-    pub unsafe fn execute<S: Simd, R: RowsDown<S>, const V: usize>(&self, simd: S, scratch: &mut Scratch) {
+    pub unsafe fn execute<S: Simd, R: RowsDown<S>, const V: usize>(&self, scratch: &mut Scratch) {
         let decimation = self.decimation;
         let Decimation { rows: pass, factor, .. } = decimation;
-        let (pairs, pair_words, samples) = (decimation.pairs(), pass.geometry.out_words(), pass.geometry.samples());
-        // SAFETY: the rows of the source have this many bytes, and the caller guarantees the rest.
-        let source = unsafe { SourceRows::new(decimation.source, pass.format.row_bytes()) };
-        // SAFETY: these are the bytes of the rectangle, and the caller guarantees the rest.
-        let mut destination = unsafe { DestinationRows::new(decimation.destination, 0..2 * samples) };
-        let (scratch, ring) = scratch.words().split_at_mut(pass.geometry.scratch_words());
-        let ring_pair = |j: usize| j % pairs * pair_words..(j % pairs + 1) * pair_words;
+        let (pairs, pair_words) = (decimation.pairs(), pass.geometry.out_words());
+        let words = scratch.words();
+        let ring = words.wrapping_add(pass.geometry.scratch_words());
+        let ring_pair = |j: usize| ring.wrapping_add(j % pairs * pair_words);
         // Source rows of pair j. With factor 1 the pairs are rows of the small plane, two at a time.
         let before = if *factor == 1 { 0 } else { 2 * LEVEL_RADIUS as usize * factor };
         let source_rows = |j: usize| [0, 1].map(|i| (2 * j + i).saturating_sub(before).min(decimation.source_rows - 1));
@@ -128,72 +121,90 @@ impl DecimationBlock<'_> {
         let start = filled;
         for y in self.rows.clone().step_by(2) {
             let first = first_pair(y);
-            let rows = y..self.rows.end.min(y + 2);
+            let rows = 2.min(self.rows.end - y);
             // The last row alone does not need the pairs of the one below it; their taps are 0.
             while filled < first + pairs {
                 let ys = source_rows(filled);
-                if filled > start && ys == source_rows(filled - 1) && ys[0] == ys[1] {
-                    // Beyond the plane's first or last row, that row is repeated, so the previous pair is right
-                    // here too.
-                    ring.copy_within(ring_pair(filled - 1), ring_pair(filled).start);
-                } else {
-                    let next = source_rows(filled + 1).map(|y| decimation.source.row(y));
-                    let out = &mut ring[ring_pair(filled)];
-                    R::decimate::<V>(simd, pass, &order, ys.map(|y| source.row(y)), next, scratch, out);
+                // SAFETY: the scratch memory of the rows step and the pairs of the ring buffer are disjoint parts of
+                // `scratch`, as large as `scratch_words` says. Row numbers are limited to the plane, whose rows the
+                // caller guarantees readable.
+                unsafe {
+                    if filled > start && ys == source_rows(filled - 1) && ys[0] == ys[1] {
+                        // Beyond the plane's first or last row, that row is repeated, so the previous pair is right
+                        // here too.
+                        ring_pair(filled - 1).copy_to(ring_pair(filled), pair_words);
+                    } else {
+                        let [rows, next] =
+                            [filled, filled + 1].map(|j| source_rows(j).map(|y| decimation.source.row(y)));
+                        R::decimate::<V>(pass, &order, rows, next, words, ring_pair(filled));
+                    }
                 }
                 filled += 1;
             }
-            if *factor == 1 {
-                for y in rows {
-                    for (sample, pair) in destination.row(y).iter_mut().zip(&ring[ring_pair(first)]) {
-                        *sample = unpack(*pair)[y % 2];
+            let samples = pass.geometry.samples();
+            // SAFETY: the ring buffer holds the pairs of the rows, `samples` words each and more for whole vectors; the
+            // destination's rows from `y` on are in the block, so they are writable and accessed by no other thread.
+            unsafe {
+                if *factor == 1 {
+                    for y in y..y + rows {
+                        let (pair, out) = (ring_pair(first), decimation.destination.row(y).cast::<u16>());
+                        (0..samples).for_each(|x| out.add(x).write_unaligned(unpack(pair.add(x).read())[y % 2]));
                     }
+                } else {
+                    let mut out = [std::ptr::null_mut(); 2];
+                    for (i, out) in out.iter_mut().enumerate().take(rows) {
+                        *out = decimation.destination.row(y + i).cast();
+                    }
+                    columns_down::<S, V>(decimation, |m| ring_pair(first + m), &out[..rows], samples);
                 }
-            } else {
-                let mut all = [&[][..]; MAX_PAIRS];
-                let all = &mut all[..pairs];
-                all.iter_mut().enumerate().for_each(|(m, pair)| *pair = &ring[ring_pair(first + m)]);
-                columns_down::<S, V>(simd, &decimation.column_pairs, all, rows, samples, &mut destination);
             }
         }
     }
 }
 
-/// The columns step: one or two rows of the small plane from row pairs.
+/// The columns step: one or two rows of the small plane from the row pairs at `pair(0)`, `pair(1)` and so on.
+///
+/// # Safety
+/// The processor has the instruction set of `S`. Pairs are valid for reading `samples` words rounded up to whole blocks of
+/// vectors, and each of `out` for writing `samples` elements.
 #[inline(always)]
-fn columns_down<S: Simd, const V: usize>(
-    simd: S,
-    weights: &[[u32; 2]],
-    pairs: &[&[u32]],
-    rows: Range<usize>,
+unsafe fn columns_down<S: Simd, const V: usize>(
+    decimation: &Decimation,
+    pair: impl Fn(usize) -> *mut u32,
+    out: &[*mut u16],
     samples: usize,
-    destination: &mut DestinationRows,
 ) {
+    const BLOCK_MAX: usize = 64;
     let block = V * S::LANES;
+    let mut pairs = [std::ptr::null_mut(); MAX_PAIRS];
+    let pairs = &mut pairs[..decimation.pairs()];
+    pairs.iter_mut().enumerate().for_each(|(m, address)| *address = pair(m));
     for x in (0..samples).step_by(block) {
-        // 2³¹ removes the bias.
-        let initial = simd.splat(1 << 31 | 1 << 15);
-        let mut sums = [[initial; V]; 2];
-        for (pair, weights) in pairs.iter().zip(weights) {
-            let words = &pair[x..][..block];
-            let weights = weights.map(|weight| simd.splat(weight));
-            let [above, below] = &mut sums;
-            for (v, (above, below)) in above.iter_mut().zip(below).enumerate() {
-                let words = simd.load(&words[v * S::LANES..]);
-                *above = simd.dot(*above, words, weights[0]);
-                *below = simd.dot(*below, words, weights[1]);
+        // SAFETY: the caller guarantees the instruction set, the pairs, and the output; a partial block is written to
+        // `partial` first.
+        unsafe {
+            // 2³¹ removes the bias.
+            let initial = S::splat(1 << 31 | 1 << 15);
+            let mut sums = [[initial; V]; 2];
+            for (pair, weights) in pairs.iter().zip(&decimation.column_pairs) {
+                let weights = [S::splat(weights[0]), S::splat(weights[1])];
+                let [above, below] = &mut sums;
+                for (v, (above, below)) in above.iter_mut().zip(below).enumerate() {
+                    let words = S::load(pair.add(x + v * S::LANES));
+                    *above = S::dot(*above, words, weights[0]);
+                    *below = S::dot(*below, words, weights[1]);
+                }
             }
-        }
-        // A copy, because the loop's index is not known: it would keep the sums in memory in the loop above, too.
-        let results: [[S::Vector; V]; 2] = std::array::from_fn(|n| sums[n]);
-        for (y, sums) in rows.clone().zip(&results) {
-            let out = &mut destination.row(y)[2 * x..2 * samples.min(x + block)];
-            if samples - x >= block {
-                Unaligned16::store(simd, out, *sums, 16, 0);
-            } else {
-                let mut partial = [0_u8; 2 * BLOCK_MAX];
-                Unaligned16::store(simd, &mut partial, *sums, 16, 0);
-                out.copy_from_slice(&partial[..out.len()]);
+            for (out, sums) in out.iter().zip(sums) {
+                let mut partial = [0_u16; BLOCK_MAX];
+                let is_full = samples - x >= block;
+                let to = if is_full { out.add(x) } else { partial.as_mut_ptr() };
+                for (v, sum) in sums.into_iter().enumerate() {
+                    S::store_low16(to.add(v * S::LANES), S::shift_right(sum, 16));
+                }
+                if !is_full {
+                    out.add(x).cast::<u8>().copy_from(partial.as_ptr().cast(), 2 * (samples - x));
+                }
             }
         }
     }

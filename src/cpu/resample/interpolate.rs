@@ -7,8 +7,6 @@ use super::columns_up::{columns_up, sum_columns};
 use super::row_format::RowFormat;
 use super::rows_up::RowsUp;
 use super::{BIAS, SLACK};
-use crate::cpu::plain::{view, view_mut};
-use crate::cpu::plane_rows::{DestinationRows, SourceRows};
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Simd;
 use crate::cpu::weights::PhaseWeights;
@@ -90,89 +88,108 @@ pub struct InterpolationBlock<'a> {
 }
 
 impl InterpolationBlock<'_> {
-    /// Computes the block. `scratch` was reserved for [`Interpolation::scratch_words`].
+    /// Computes the block.
     ///
     /// # Safety
-    /// The planes of the interpolation hold the rows of its views. Nobody writes the source, and nobody else accesses the
+    /// The processor has the instruction set of `S`. The planes of the interpolation hold the rows of its views.
+    /// `scratch` was reserved for [`Interpolation::scratch_words`]. No other thread writes the source, or accesses the
     /// samples of the block's rows in the destination.
     #[inline(always)]
-    pub unsafe fn execute<S: Simd>(&self, simd: S, scratch: &mut Scratch) {
-        let Interpolation { rows: RowsUp { phases, format, .. }, readable, .. } = self.interpolation;
-        // SAFETY: the rows of the source have `readable` samples of 2 bytes, and the caller guarantees the rest.
-        let source = unsafe { SourceRows::new(self.interpolation.source, 2 * readable) };
-        // SAFETY: a row has this many bytes. Of a row that is not dense only the samples are accessed, as cells. The caller
-        // guarantees the rest.
-        let destination = unsafe { DestinationRows::new(self.interpolation.destination, 0..format.row_bytes()) };
-        match phases.len() {
-            0 => self.columns_only(simd, source, destination, scratch),
-            _ => self.both(simd, source, destination, scratch),
+    pub unsafe fn execute<S: Simd>(&self, scratch: &mut Scratch) {
+        // SAFETY: the caller guarantees the instruction set, the planes, the scratch memory and exclusive access.
+        unsafe {
+            match self.interpolation.rows.phases.len() {
+                0 => self.columns_only::<S>(scratch),
+                _ => self.both::<S>(scratch),
+            }
         }
     }
 
     /// The rows of the small plane from `first` on that a row is computed from; beyond the last one, that one.
-    fn small_rows<'r>(&self, source: SourceRows<'r>, first: usize) -> [&'r [u16]; PHASE_TAPS] {
-        std::array::from_fn(|k| source.row((first + k).min(self.interpolation.small_rows - 1)))
+    fn small_rows(&self, first: usize) -> [*const u16; PHASE_TAPS] {
+        let Interpolation { source, small_rows, .. } = self.interpolation;
+        std::array::from_fn(|k| source.row((first + k).min(small_rows - 1)).cast())
     }
 
     /// Both steps, or the rows step alone.
+    ///
+    /// # Safety
+    /// See [`InterpolationBlock::execute`].
     #[inline(always)]
-    fn both<S: Simd>(&self, simd: S, source: SourceRows, mut destination: DestinationRows, scratch: &mut Scratch) {
+    unsafe fn both<S: Simd>(&self, scratch: &mut Scratch) {
         let interpolation = self.interpolation;
         let (samples, middle_words) = (interpolation.small_samples(), interpolation.middle_words());
         let down = interpolation.phases.len().max(1);
-        // A row between the steps for each phase, and an output row that is not dense.
-        let (middle, line) = scratch.words().split_at_mut(down * middle_words);
-        let line = view_mut::<u32, u8>(line);
+        let words = scratch.words();
+        let middle = |p: usize| words.wrapping_add(p * middle_words).cast::<u16>();
+        let line = words.wrapping_add(down * middle_words).cast::<u8>();
         let order = interpolation.rows.order::<S>();
         for y in self.rows.clone().step_by(down) {
-            let rows = self.small_rows(source, y / down);
-            if down == 1 {
-                for (to, from) in view_mut::<u32, u16>(middle).iter_mut().zip(&rows[0][..samples]) {
-                    *to = from ^ BIAS;
-                }
-            } else {
-                columns_up(simd, interpolation.phases, rows, samples, middle, middle_words);
-            }
-            for (y, middle) in (y..self.rows.end).zip(middle.chunks_exact(middle_words)) {
-                let (format, middle) = (&interpolation.rows.format, view(middle));
-                if format.is_dense() {
-                    interpolation.rows.interpolate(simd, &order, middle, destination.row(y));
+            let rows = self.small_rows(y / down);
+            // SAFETY: the caller guarantees the instruction set and the planes; `small_rows` limits rows to the small
+            // plane. The rows between the steps and the output row are disjoint parts of the scratch memory, as large
+            // as `scratch_words` says. The output rows are in the block.
+            unsafe {
+                if down == 1 {
+                    let (from, to) = (rows[0], middle(0));
+                    (0..samples).for_each(|x| to.add(x).write(from.add(x).read_unaligned() ^ BIAS));
                 } else {
-                    interpolation.rows.interpolate(simd, &order, middle, line);
-                    format.scatter(line, destination.cells(y));
+                    let readable = interpolation.readable;
+                    columns_up::<S>(interpolation.phases, rows, [samples, readable], middle(0), 2 * middle_words);
+                }
+                for (p, y) in (y..self.rows.end).take(down).enumerate() {
+                    let row = interpolation.destination.row(y);
+                    let format = &interpolation.rows.format;
+                    let out = if format.is_dense() { row } else { line };
+                    interpolation.rows.interpolate::<S>(&order, middle(p), out);
+                    if !format.is_dense() {
+                        format.scatter(line, row);
+                    }
                 }
             }
         }
     }
 
     /// The columns step alone, which then writes the output.
+    ///
+    /// # Safety
+    /// See [`InterpolationBlock::execute`].
     #[inline(always)]
-    fn columns_only<S: Simd>(
-        &self,
-        simd: S,
-        source: SourceRows,
-        mut destination: DestinationRows,
-        scratch: &mut Scratch,
-    ) {
+    unsafe fn columns_only<S: Simd>(&self, scratch: &mut Scratch) {
         let down = self.interpolation.phases.len();
-        let RowsUp { format, initial, .. } = &self.interpolation.rows;
+        let Interpolation { rows: RowsUp { format, .. }, destination, .. } = self.interpolation;
         let samples = self.interpolation.small_samples();
+        let [right, left] = format.shifts();
+        let middle_words = self.interpolation.middle_words();
+        let words = scratch.words();
+        let line = |p: usize| words.wrapping_add(p * middle_words).cast::<u8>();
         let bytes = if format.is_bytes() { 1 } else { 2 };
-        let line_bytes = 4 * self.interpolation.middle_words();
-        // A row for each phase, with room for whole vectors.
-        let lines = view_mut::<u32, u8>(scratch.words());
         for y in self.rows.clone().step_by(down) {
-            let rows = self.small_rows(source, y / down);
-            sum_columns(simd, self.interpolation.phases, rows, samples, (format, initial), lines, line_bytes);
-            for (y, line) in (y..self.rows.end).zip(lines.chunks_exact_mut(line_bytes).take(down)) {
-                if format.samples() > samples {
-                    // The luma beyond an odd width.
-                    line[samples] = line[samples - 1];
-                }
-                if format.is_dense() {
-                    destination.row(y).copy_from_slice(&line[..bytes * samples]);
-                } else {
-                    format.scatter(line, destination.cells(y));
+            // SAFETY: the caller guarantees the instruction set and the planes; `small_rows` limits rows to the small
+            // plane. The lines are disjoint parts of the scratch memory with room for whole vectors. The output rows
+            // are in the block.
+            unsafe {
+                let rows = self.small_rows(y / down);
+                let initial = |x: usize| S::load(self.interpolation.rows.initial[x % 12..].as_ptr());
+                sum_columns::<S>(self.interpolation.phases, rows, samples, initial, |p, x, sums| {
+                    let to = line(p).add(bytes * x);
+                    if bytes == 1 {
+                        S::store_low8(to, S::shift_right(sums, 24));
+                    } else {
+                        S::store_low16(to.cast(), S::shift_left(S::shift_right(sums, right), left));
+                    }
+                });
+                for (p, y) in (y..self.rows.end).take(down).enumerate() {
+                    let line = line(p);
+                    if format.samples() > samples {
+                        // The luma beyond an odd width.
+                        line.add(samples).write(line.add(samples - 1).read());
+                    }
+                    if format.is_dense() {
+                        destination.row(y).copy_from(line, bytes * samples);
+                    } else {
+                        format.scatter(line, destination.row(y));
+                    }
                 }
             }
         }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! How the samples of a row that are resampled are stored: reading them with repeated edges, and writing them.
 
-use std::cell::Cell;
-
 use super::BIAS;
-use crate::cpu::plain::{Unaligned16, view};
 use crate::cpu::rows::repeat_pixel;
 use crate::cpu::tile_blur::pack_1010102;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
@@ -61,11 +58,6 @@ impl RowFormat {
         }
     }
 
-    /// Bytes of a row.
-    pub fn row_bytes(&self) -> usize {
-        self.pixels * self.pixel_bytes()
-    }
-
     /// Bytes from a pixel to the next one.
     pub fn pixel_bytes(&self) -> usize {
         match self.storage {
@@ -113,22 +105,29 @@ impl RowFormat {
         if self.storage == Storage::Packed1010102 && c == 3 { 1 << 29 } else { 1 << (31 - self.depth) }
     }
 
-    /// Fills `out` with the bytes of a row of samples that are bytes, the first pixel repeated `before` times and the last one to
-    /// the end.
+    /// Fills `out` with the bytes of a row, the first pixel repeated `before` times and the last one to the end.
+    ///
+    /// # Safety
+    /// The samples are bytes, and `row` is valid for reading a row.
     #[inline(always)]
-    pub fn read_bytes(&self, row: &[u8], before: usize, out: &mut [u8]) {
-        match self.storage {
-            Storage::AlternateBytes(first) => {
-                self.read(before, out, row.as_chunks::<2>().0.iter().map(|pair| pair[first & 1]));
+    pub unsafe fn read_bytes(&self, row: *const u8, before: usize, out: &mut [u8]) {
+        // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
+        unsafe {
+            match self.storage {
+                Storage::AlternateBytes(first) => self.read(before, out, |i| row.add(first + 2 * i).read()),
+                _ => self.read(before, out, |i| row.add(i).read()),
             }
-            _ => self.read(before, out, row.iter().copied()),
         }
     }
 
-    /// As [`RowFormat::read_bytes`], of a dense row with samples of 2 bytes as they are stored.
+    /// As [`RowFormat::read_bytes`], of samples of 2 bytes as they are stored.
+    ///
+    /// # Safety
+    /// The row is dense, samples have 2 bytes, and `row` is valid for reading a row.
     #[inline(always)]
-    pub fn read_stored_words(&self, row: &[u8], before: usize, out: &mut [u16]) {
-        self.read(before, out, view(row).iter().map(|word: &Unaligned16| word.0));
+    pub unsafe fn read_stored_words(&self, row: *const u8, before: usize, out: &mut [u16]) {
+        // SAFETY: the caller's row holds its samples, and `read` passes indices of samples.
+        self.read(before, out, |i| unsafe { row.cast::<u16>().add(i).read_unaligned() });
     }
 
     /// The pixels behind the first `count`.
@@ -138,59 +137,63 @@ impl RowFormat {
 
     /// Fills `out` with the biased samples of a row, the first pixel repeated `before` times and the last one to the
     /// end.
+    ///
+    /// # Safety
+    /// `row` is valid for reading a row.
     #[inline(always)]
-    pub fn read_words(&self, row: &[u8], before: usize, out: &mut [u16]) {
+    pub unsafe fn read_words(&self, row: *const u8, before: usize, out: &mut [u16]) {
         let (left, mask) = self.alignment();
-        let byte = |byte: u8| u16::from(byte) << 8 ^ BIAS;
-        match self.storage {
-            Storage::Bytes => self.read(before, out, row.iter().map(|sample| byte(*sample))),
-            Storage::AlternateBytes(first) => {
-                self.read(before, out, row.as_chunks::<2>().0.iter().map(|pair| byte(pair[first & 1])));
-            }
-            Storage::Words => {
-                self.read(before, out, view(row).iter().map(|word: &Unaligned16| word.0 << left & mask ^ BIAS));
-            }
-            Storage::Packed1010102 => {
-                let (words, _) = row.as_chunks();
-                let sample = |i: usize| {
-                    let word = u32::from_ne_bytes(words[i / 4]);
+        // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
+        unsafe {
+            let byte = |i: usize| u16::from(row.add(i).read()) << 8 ^ BIAS;
+            match self.storage {
+                Storage::Bytes => self.read(before, out, byte),
+                Storage::AlternateBytes(first) => self.read(before, out, |i| byte(first + 2 * i)),
+                Storage::Words => {
+                    let word = |i: usize| row.cast::<u16>().add(i).read_unaligned() << left & mask ^ BIAS;
+                    self.read(before, out, word);
+                }
+                Storage::Packed1010102 => self.read(before, out, |i| {
+                    let word = row.cast::<u32>().add(i / 4).read_unaligned();
                     (if i % 4 == 3 { word >> 30 << 14 } else { (word >> (10 * (i % 4)) & 1023) << 6 }) as u16 ^ BIAS
-                };
-                self.read(before, out, (0..4 * words.len()).map(sample));
+                }),
             }
         }
     }
 
-    /// Fills `out` with these samples of the row.
+    /// Fills `out` with samples, of which `sample` returns the one at an index in the row.
     #[inline(always)]
-    fn read<T: Copy>(&self, before: usize, out: &mut [T], samples: impl Iterator<Item = T>) {
+    fn read<T: Copy>(&self, before: usize, out: &mut [T], sample: impl Fn(usize) -> T) {
         let (left, rest) = out.split_at_mut(before * self.channels);
         let (middle, right) = rest.split_at_mut(self.samples().min(rest.len()));
-        for (element, sample) in middle.iter_mut().zip(samples) {
-            *element = sample;
+        for (i, element) in middle.iter_mut().enumerate() {
+            *element = sample(i);
         }
         let last = middle.len() - self.channels;
         repeat_pixel(left, &middle[..self.channels]);
         repeat_pixel(right, &middle[last..]);
     }
 
-    /// Writes a row that is not dense, from its samples one after the other: bytes, or 16-bit elements. Other bytes of the row
-    /// are not accessed.
+    /// Writes a row that is not dense, from its samples one after the other: bytes, or 16-bit elements.
+    ///
+    /// # Safety
+    /// `from` is valid for reading the samples, `row` for writing a row, and nobody else accesses these samples of it.
     #[inline(always)]
-    pub fn scatter(&self, from: &[u8], row: &[Cell<u8>]) {
-        match self.storage {
-            Storage::AlternateBytes(first) => {
-                for (pair, byte) in row.as_chunks::<2>().0.iter().zip(&from[..self.samples()]) {
-                    pair[first & 1].set(*byte);
+    pub unsafe fn scatter(&self, from: *const u8, row: *mut u8) {
+        // SAFETY: the loops stay in the row's samples, which the caller's addresses hold.
+        unsafe {
+            match self.storage {
+                Storage::AlternateBytes(first) => {
+                    (0..self.samples()).for_each(|i| row.add(first + 2 * i).write(from.add(i).read()));
                 }
-            }
-            Storage::Packed1010102 => {
-                for (pixel, four) in row.as_chunks::<4>().0.iter().zip(&view::<_, [[u8; 2]; 4]>(from)[..self.pixels]) {
-                    let word = pack_1010102(four.map(u16::from_ne_bytes));
-                    pixel.iter().zip(word.to_ne_bytes()).for_each(|(to, byte)| to.set(byte));
+                Storage::Packed1010102 => {
+                    for i in 0..self.pixels {
+                        let four = from.cast::<[u16; 4]>().add(i).read_unaligned();
+                        row.cast::<u32>().add(i).write_unaligned(pack_1010102(four));
+                    }
                 }
+                Storage::Bytes | Storage::Words => unreachable!("results are written to dense rows directly"),
             }
-            Storage::Bytes | Storage::Words => unreachable!("results are written to dense rows directly"),
         }
     }
 }
@@ -202,7 +205,8 @@ mod tests {
     fn words(layout: PlaneLayout, channels: Channels, row: &[u8], before: usize, len: usize) -> Vec<u16> {
         let mut out = vec![0; len];
         let format = RowFormat::new(&layout, channels);
-        format.read_words(row, before, &mut out);
+        // SAFETY: every test's row holds the pixels of its layout.
+        unsafe { format.read_words(row.as_ptr(), before, &mut out) };
         out.iter().map(|word| word ^ BIAS).collect()
     }
 
@@ -243,7 +247,8 @@ mod tests {
         let mut out = [0; 8];
         for (part, bytes) in [(Channels::Luma, &[1, 2, 3, 4][..]), (Channels::Chroma, &[5, 6, 7, 8])] {
             let format = RowFormat::new(&pairs(1), part).with_whole_pairs();
-            format.scatter(bytes, Cell::from_mut(&mut out[..]).as_slice_of_cells());
+            // SAFETY: the row has two pairs of pixels, as its layout says.
+            unsafe { format.scatter(bytes.as_ptr(), out.as_mut_ptr()) };
         }
         assert_eq!(out, [5, 1, 6, 2, 7, 3, 8, 4]);
     }

@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use super::row_format::RowFormat;
 use super::{PAIR_BIAS, SLACK};
-use crate::cpu::plain::{view, view_mut};
 use crate::cpu::simd::Simd;
 use crate::cpu::weights::LevelWeights;
 use crate::filter::regions::Rect;
@@ -23,15 +22,18 @@ pub trait RowsDown<S: Simd> {
     fn order(pass: &RowPass) -> Self::Order;
 
     /// Decimates two source rows to the words of `out`, biased, `V` vectors at a time. Meanwhile the `next` rows are loaded
-    /// into the cache. `scratch` has [`RowGeometry::scratch_words`] words, and `out` has [`RowGeometry::out_words`].
-    fn decimate<const V: usize>(
-        simd: S,
+    /// into the cache.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`. Each source is valid for reading a row; `scratch` is valid for
+    /// [`RowGeometry::scratch_words`] words and `out` for [`RowGeometry::out_words`], and they do not overlap.
+    unsafe fn decimate<const V: usize>(
         pass: &RowPass,
         order: &Self::Order,
-        sources: [&[u8]; 2],
+        sources: [*const u8; 2],
         next: [*const u8; 2],
-        scratch: &mut [u32],
-        out: &mut [u32],
+        scratch: *mut u32,
+        out: *mut u32,
     );
 }
 
@@ -149,11 +151,11 @@ pub struct RowPass {
 impl RowPass {
     /// Asks for the part of rows that `count` samples of the small plane, from sample x on, are computed from.
     #[inline(always)]
-    pub fn prefetch<S: Simd>(&self, simd: S, rows: [*const u8; 2], x: usize, count: usize) {
+    pub fn prefetch<S: Simd>(&self, rows: [*const u8; 2], x: usize, count: usize) {
         const CACHE_LINE: usize = 64;
         let bytes = self.geometry.factor * if self.format.is_bytes() { 1 } else { 2 };
         for offset in (bytes * x..bytes * (x + count)).step_by(CACHE_LINE) {
-            rows.into_iter().for_each(|row| simd.prefetch(row.wrapping_add(offset)));
+            rows.into_iter().for_each(|row| S::prefetch(row.wrapping_add(offset)));
         }
     }
 }
@@ -188,81 +190,76 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
     }
 
     #[inline(always)]
-    fn decimate<const V: usize>(
-        simd: S,
+    unsafe fn decimate<const V: usize>(
         pass: &RowPass,
         order: &Self::Order,
-        sources: [&[u8]; 2],
+        sources: [*const u8; 2],
         next: [*const u8; 2],
-        scratch: &mut [u32],
-        out: &mut [u32],
+        scratch: *mut u32,
+        out: *mut u32,
     ) {
         let (geometry, (orders, direct)) = (&pass.geometry, order);
         let RowGeometry { factor, channels, .. } = *geometry;
         let (samples, stream_words) = (geometry.samples(), geometry.stream_words());
-        // Streams have as many words as the row has small pixels and REACH more; sums read up to REACH pixels further on, and
-        // vectors up to SLACK words beyond.
-        let (row, streams) = scratch.split_at_mut(geometry.source_words());
+        let row = scratch.cast::<u16>();
         let row_samples = geometry.source_pixels() * channels;
-        if factor == 1 {
-            let row = &mut view_mut::<u32, u16>(row)[..row_samples];
-            for (i, source) in sources.into_iter().enumerate() {
-                pass.format.read_words(source, 0, row);
-                for (pair, sample) in out.iter_mut().zip(&row[..samples]) {
-                    view_mut(std::slice::from_mut(pair))[i] = *sample;
+        // SAFETY: the caller guarantees the instruction set, the sources, and `scratch` and `out` of the sizes of
+        // `geometry`. The row's samples and its streams are disjoint parts of `scratch`. Streams have as many words as
+        // the row has small pixels and REACH more; sums read up to REACH pixels further on, and vectors up to SLACK
+        // words beyond.
+        unsafe {
+            if factor == 1 {
+                for (i, source) in sources.into_iter().enumerate() {
+                    pass.format.read_words(source, 0, std::slice::from_raw_parts_mut(row, row_samples));
+                    (0..samples).for_each(|x| out.cast::<u16>().add(2 * x + i).write(row.add(x).read()));
                 }
+                return;
             }
-            return;
-        }
-        let streams_of_row = factor / 2 * stream_words;
-        let block = S::LANES / channels;
-        let is_dense = pass.format.is_dense_words();
-        // Of a dense row the samples are aligned and biased after they are gathered.
-        let (left, mask) = if is_dense { pass.format.alignment() } else { (0, 0xffff) };
-        let mask = simd.splat(u32::from(mask) * 0x1_0001);
-        let bias = simd.splat(if is_dense { PAIR_BIAS } else { 0 });
-        for (source, streams) in sources.into_iter().zip(streams.chunks_exact_mut(streams_of_row)) {
-            let copy = &mut view_mut::<u32, u16>(row)[..row_samples];
-            if is_dense {
-                direct.copy_edges(geometry, copy, |pixel, before, out| {
-                    let from = &source[2 * pixel * channels..];
-                    pass.format.skip_pixels(pixel).read_stored_words(from, before, out);
-                });
-            } else {
-                pass.format.read_words(source, geometry.before, copy);
-            }
-            let copy = view::<u32, u8>(row);
-            for i in (0..geometry.small_pixels + RowGeometry::REACH).step_by(block) {
-                let from = match direct.range.contains(&i) {
-                    true => &source[2 * (factor * i - geometry.before) * channels..],
-                    false => &copy[2 * factor * i * channels..],
-                };
-                for (h, order) in orders.iter().enumerate().take(factor / 2) {
-                    let pairs = simd.shift_left(simd.gather_pairs(from, order), left);
-                    let to = &mut streams[h * stream_words + i * channels..];
-                    simd.store(to, simd.xor(simd.and(pairs, mask), bias));
+            let streams = |r: usize| scratch.wrapping_add(geometry.source_words() + r * (factor / 2) * stream_words);
+            let block = S::LANES / channels;
+            let is_dense = pass.format.is_dense_words();
+            // Of a dense row the samples are aligned and biased after they are gathered.
+            let (left, mask) = if is_dense { pass.format.alignment() } else { (0, 0xffff) };
+            let mask = S::splat(u32::from(mask) * 0x1_0001);
+            let bias = S::splat(if is_dense { PAIR_BIAS } else { 0 });
+            for (r, source) in sources.into_iter().enumerate() {
+                let copy = std::slice::from_raw_parts_mut(row, row_samples);
+                if is_dense {
+                    direct.copy_edges(geometry, copy, |pixel, before, out| {
+                        let from = source.add(2 * pixel * channels);
+                        pass.format.skip_pixels(pixel).read_stored_words(from, before, out);
+                    });
+                } else {
+                    pass.format.read_words(source, geometry.before, copy);
                 }
-            }
-        }
-        let streams = [&streams[..streams_of_row], &streams[streams_of_row..]];
-        let rounding = simd.splat(1 << 15);
-        let block = V * S::LANES;
-        for x in (0..samples).step_by(block) {
-            pass.prefetch(simd, next, x, block);
-            let mut sums = [[rounding; V]; 2];
-            for (m, &weight) in pass.weights.pairs.iter().enumerate() {
-                let weight = simd.splat(weight);
-                let from = m % (factor / 2) * stream_words + 2 * m / factor * channels + x;
-                for (sums, stream) in sums.iter_mut().zip(streams) {
-                    let words = &stream[from..][..block];
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = simd.dot(*sum, simd.load(&words[v * S::LANES..]), weight);
+                let in_source = source.cast::<u16>().wrapping_sub(geometry.before * channels);
+                for i in (0..geometry.small_pixels + RowGeometry::REACH).step_by(block) {
+                    let from = if direct.range.contains(&i) { in_source } else { row.cast_const() };
+                    let from = from.wrapping_add(factor * i * channels);
+                    for (h, order) in orders.iter().enumerate().take(factor / 2) {
+                        let pairs = S::shift_left(S::gather_pairs(from, order), left);
+                        let to = streams(r).add(h * stream_words + i * channels);
+                        S::store(to, S::xor(S::and(pairs, mask), bias));
                     }
                 }
             }
-            let out = &mut out[x..][..block];
-            for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
-                simd.store(&mut out[v * S::LANES..], simd.pack_high_halves(first, second));
+            let rounding = S::splat(1 << 15);
+            for x in (0..samples).step_by(V * S::LANES) {
+                pass.prefetch::<S>(next, x, V * S::LANES);
+                let mut sums = [[rounding; V]; 2];
+                for (m, &weight) in pass.weights.pairs.iter().enumerate() {
+                    let weight = S::splat(weight);
+                    let from = m % (factor / 2) * stream_words + 2 * m / factor * channels + x;
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        let words = streams(r).add(from);
+                        for (v, sum) in sums.iter_mut().enumerate() {
+                            *sum = S::dot(*sum, S::load(words.add(v * S::LANES)), weight);
+                        }
+                    }
+                }
+                for (v, (first, second)) in sums[0].into_iter().zip(sums[1]).enumerate() {
+                    S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
+                }
             }
         }
     }

@@ -6,9 +6,11 @@ use crate::cpu::simd::{LaneOrder, Simd};
 use crate::cpu::weights::PhaseWeights;
 
 /// The sums of each phase. Pair i is that of the samples `PAIRS[i]` and the next one of the small plane.
+///
+/// # Safety
+/// The processor has the instruction set of `S`.
 #[inline(always)]
-pub fn dots<S: Simd, const FACTOR: usize>(
-    simd: S,
+pub unsafe fn dots<S: Simd, const FACTOR: usize>(
     weights: &[[S::Vector; 4]; FACTOR],
     initial: S::Vector,
     pairs: [S::Vector; 5],
@@ -16,14 +18,21 @@ pub fn dots<S: Simd, const FACTOR: usize>(
     let mut sums = [initial; FACTOR];
     for (p, sum) in sums.iter_mut().enumerate() {
         let weights = &weights[p];
-        let [first, second] = if p == 0 { [pairs[0], pairs[2]] } else { [pairs[1], pairs[3]] };
-        *sum = simd.dot(*sum, first, weights[0]);
-        *sum = simd.dot(*sum, second, weights[1]);
-        // The taps of the phase halfway between two samples are too small to be split.
-        if 2 * p != FACTOR {
-            *sum = simd.dot(*sum, pairs[3], weights[2]);
+        // SAFETY: the caller guarantees the instruction set.
+        unsafe {
+            if p == 0 {
+                *sum = S::dot(*sum, pairs[0], weights[0]);
+                *sum = S::dot(*sum, pairs[2], weights[1]);
+            } else {
+                *sum = S::dot(*sum, pairs[1], weights[0]);
+                *sum = S::dot(*sum, pairs[3], weights[1]);
+            }
+            // The taps of the phase halfway between two samples are too small to be split.
+            if 2 * p != FACTOR {
+                *sum = S::dot(*sum, pairs[3], weights[2]);
+            }
+            *sum = S::dot(*sum, pairs[4], weights[3]);
         }
-        *sum = simd.dot(*sum, pairs[4], weights[3]);
     }
     sums
 }
@@ -31,16 +40,22 @@ pub fn dots<S: Simd, const FACTOR: usize>(
 /// The first samples of the five different pairs of [`PhaseWeights`].
 pub const PAIRS: [usize; 5] = [0, 1, 2, 3, 5];
 
-/// The words of every phase as vectors, of FACTOR phases.
+/// The words of every phase as vectors.
+///
+/// # Safety
+/// The processor has the instruction set of `S`, and there are at least FACTOR phases.
 #[inline(always)]
-pub fn splat_weights<S: Simd, const FACTOR: usize>(simd: S, phases: &[PhaseWeights]) -> [[S::Vector; 4]; FACTOR] {
-    let mut weights = [[simd.splat(0); 4]; FACTOR];
-    for (weights, phase) in weights.iter_mut().zip(phases) {
-        for (weight, word) in weights.iter_mut().zip(phase.words) {
-            *weight = simd.splat(word);
+pub unsafe fn splat_weights<S: Simd, const FACTOR: usize>(phases: &[PhaseWeights]) -> [[S::Vector; 4]; FACTOR] {
+    // SAFETY: the caller guarantees the instruction set.
+    unsafe {
+        let mut weights = [[S::splat(0); 4]; FACTOR];
+        for (weights, phase) in weights.iter_mut().zip(phases) {
+            for (weight, word) in weights.iter_mut().zip(phase.words) {
+                *weight = S::splat(word);
+            }
         }
+        weights
     }
-    weights
 }
 
 /// The rows step, with the order in which vectors of sums become a row.
@@ -77,63 +92,71 @@ impl RowsUp {
         LaneOrder::new((0..4 * pixels * channels).map(element))
     }
 
-    /// Interpolates the biased row `from`, of the small row and SLACK elements beyond, with two or four phases. `out` takes the
-    /// samples of the row, as bytes if they are bytes.
+    /// Interpolates the biased row `from`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `S`. There are two or four phases. `from` is valid for reading the
+    /// small row and SLACK elements beyond, `out` for writing the samples of the row, as bytes if they are bytes.
     #[inline(always)]
-    pub fn interpolate<S: Simd>(&self, simd: S, order: &LaneOrder, from: &[u16], out: &mut [u8]) {
-        match (self.phases.len(), self.format.channels) {
-            (2, 1) => self.interpolate_channels::<S, 2, 1>(simd, order, from, out),
-            (2, 2) => self.interpolate_channels::<S, 2, 2>(simd, order, from, out),
-            (2, 3) => self.interpolate_channels::<S, 2, 3>(simd, order, from, out),
-            (2, _) => self.interpolate_channels::<S, 2, 4>(simd, order, from, out),
-            (_, 1) => self.interpolate_channels::<S, 4, 1>(simd, order, from, out),
-            (_, 2) => self.interpolate_channels::<S, 4, 2>(simd, order, from, out),
-            (_, 3) => self.interpolate_channels::<S, 4, 3>(simd, order, from, out),
-            (_, _) => self.interpolate_channels::<S, 4, 4>(simd, order, from, out),
+    pub unsafe fn interpolate<S: Simd>(&self, order: &LaneOrder, from: *const u16, out: *mut u8) {
+        // SAFETY: the caller guarantees the instruction set, the addresses, and which type samples are of.
+        unsafe {
+            match (self.phases.len(), self.format.channels) {
+                (2, 1) => self.interpolate_channels::<S, 2, 1>(order, from, out),
+                (2, 2) => self.interpolate_channels::<S, 2, 2>(order, from, out),
+                (2, 3) => self.interpolate_channels::<S, 2, 3>(order, from, out),
+                (2, _) => self.interpolate_channels::<S, 2, 4>(order, from, out),
+                (_, 1) => self.interpolate_channels::<S, 4, 1>(order, from, out),
+                (_, 2) => self.interpolate_channels::<S, 4, 2>(order, from, out),
+                (_, 3) => self.interpolate_channels::<S, 4, 3>(order, from, out),
+                (_, _) => self.interpolate_channels::<S, 4, 4>(order, from, out),
+            }
         }
     }
 
-    /// [`RowsUp::interpolate`] for FACTOR phases and CHANNELS channels.
+    /// # Safety
+    /// See [`RowsUp::interpolate`]; there are FACTOR phases and CHANNELS channels.
     #[inline(always)]
-    fn interpolate_channels<S: Simd, const FACTOR: usize, const CHANNELS: usize>(
+    unsafe fn interpolate_channels<S: Simd, const FACTOR: usize, const CHANNELS: usize>(
         &self,
-        simd: S,
         order: &LaneOrder,
-        from: &[u16],
-        out: &mut [u8],
+        from: *const u16,
+        out: *mut u8,
     ) {
         let (pixels, samples, shifts) = (S::LANES / CHANNELS, self.format.samples(), self.format.shifts());
         let vectors = 4 / FACTOR;
         let is_bytes = self.format.is_bytes();
         let bytes = if is_bytes { 1 } else { 2 };
-        let initial = simd.load(&self.initial);
-        let weights = splat_weights::<S, FACTOR>(simd, self.phases);
-        let block = 4 * pixels * CHANNELS;
-        for (i, x) in (0..samples).step_by(block).enumerate() {
-            let mut sums = [initial; 4];
-            for v in 0..vectors {
-                let small = &from[(vectors * i + v) * pixels * CHANNELS..];
-                let mut pairs = [initial; 5];
-                for (pair, k) in pairs.iter_mut().zip(PAIRS) {
-                    *pair = simd.load_pairs(&small[k * CHANNELS..], CHANNELS);
+        // SAFETY: the caller guarantees the instruction set and the addresses. Blocks read from the pixels of the small
+        // row on, at most SLACK elements beyond. A block that ends beyond the row is written to `partial` first.
+        unsafe {
+            let initial = S::load(self.initial.as_ptr());
+            let weights = splat_weights::<S, FACTOR>(self.phases);
+            let block = 4 * pixels * CHANNELS;
+            for (i, x) in (0..samples).step_by(block).enumerate() {
+                let mut sums = [initial; 4];
+                for v in 0..vectors {
+                    let small = from.add((vectors * i + v) * pixels * CHANNELS);
+                    let mut pairs = [initial; 5];
+                    for (pair, k) in pairs.iter_mut().zip(PAIRS) {
+                        *pair = S::load_pairs(small.add(k * CHANNELS), CHANNELS);
+                    }
+                    let phases = dots::<S, FACTOR>(&weights, initial, pairs);
+                    for (p, sum) in phases.into_iter().enumerate() {
+                        sums[v * FACTOR + p] = sum;
+                    }
                 }
-                let phases = dots::<S, FACTOR>(simd, &weights, initial, pairs);
-                for (p, sum) in phases.into_iter().enumerate() {
-                    sums[v * FACTOR + p] = sum;
+                let mut partial = [0_u16; 64];
+                let is_full = samples - x >= 4 * S::LANES;
+                let to = if is_full { out.add(bytes * x) } else { partial.as_mut_ptr().cast() };
+                if is_bytes {
+                    S::store_ordered8(to, sums, order);
+                } else {
+                    S::store_ordered16(to.cast(), sums, shifts, order);
                 }
-            }
-            let out = &mut out[bytes * x..bytes * samples];
-            let mut partial = [0_u8; 128];
-            let is_full = samples - x >= 4 * S::LANES;
-            let to = if is_full { &mut *out } else { &mut partial };
-            if is_bytes {
-                simd.store_ordered8(to, sums, order);
-            } else {
-                simd.store_ordered16(to, sums, shifts, order);
-            }
-            if !is_full {
-                let len = out.len().min(bytes * block);
-                out[..len].copy_from_slice(&partial[..len]);
+                if !is_full {
+                    out.add(bytes * x).copy_from(partial.as_ptr().cast(), bytes * (samples - x).min(block));
+                }
             }
         }
     }

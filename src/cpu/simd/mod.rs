@@ -11,129 +11,122 @@ pub mod portable;
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 
-use super::plain::read;
-
-/// Methods of an instruction set whose bodies call its intrinsics that access no memory, and nothing else that is unsafe. The set's
-/// type has values only if the processor has the features. A function with `target_feature` in between would let the compiler
-/// check the features, but cannot be `inline(always)`.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-macro_rules! intrinsics {
-    ($(
-        $(#[$doc:meta])* fn $name:ident($self:ident $(, $arg:ident: $type:ty)*) $(-> $result:ty)? { $($body:tt)* }
-    )*) => {
-        $(
-            $(#[$doc])*
-            #[inline(always)]
-            fn $name($self $(, $arg: $type)*) $(-> $result)? {
-                // SAFETY: `self` exists, so the processor has the features; the intrinsics access no memory.
-                unsafe { $($body)* }
-            }
-        )*
-    };
-}
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use intrinsics;
-
-/// A vector of 32-bit lanes, and the operations on it, of one instruction set. A value of the type exists only if the processor
-/// has the instruction set.
+/// A vector of 32-bit lanes, and the operations on it, of one instruction set.
 ///
-/// Methods panic if a slice is shorter than what they read or write.
-pub trait Simd: Copy {
+/// # Safety
+/// Implementations access no memory other than what the documentation of a method says it reads or writes.
+/// Callers of a method guarantee that the processor has the instruction set, and that pointers are valid for these
+/// accesses; pointers need not be aligned.
+pub unsafe trait Simd {
     /// `LANES` words of 32 bits.
     type Vector: Copy;
     /// Lanes in a vector.
     const LANES: usize;
 
     /// Reads `LANES` words.
-    fn load(self, from: &[u32]) -> Self::Vector;
-    /// Reads `2 * LANES` 16-bit elements, two into each lane, the first one into its low half.
-    fn load_halves(self, from: &[u16]) -> Self::Vector;
+    unsafe fn load(from: *const u32) -> Self::Vector;
     /// Writes `LANES` words.
-    fn store(self, to: &mut [u32], vector: Self::Vector);
+    unsafe fn store(to: *mut u32, vector: Self::Vector);
     /// `word` in every lane.
-    fn splat(self, word: u32) -> Self::Vector;
+    unsafe fn splat(word: u32) -> Self::Vector;
     /// Sum of each lane, wrapping.
-    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// In each lane, `sum + a.low * b.low + a.high * b.high`, with the halves as signed 16-bit numbers, wrapping.
-    fn dot(self, sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn dot(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Each lane shifted left by `bits`, filled with zeros.
-    fn shift_left(self, a: Self::Vector, bits: u32) -> Self::Vector;
+    unsafe fn shift_left(a: Self::Vector, bits: u32) -> Self::Vector;
     /// Each lane with its low half set to 0.
-    fn mask_high(self, a: Self::Vector) -> Self::Vector;
+    unsafe fn mask_high(a: Self::Vector) -> Self::Vector;
     /// Each lane shifted right by `bits`, filled with zeros.
-    fn shift_right(self, a: Self::Vector, bits: u32) -> Self::Vector;
+    unsafe fn shift_right(a: Self::Vector, bits: u32) -> Self::Vector;
     /// Writes the lowest byte of every lane, `LANES` bytes.
-    fn store_low8(self, to: &mut [u8], a: Self::Vector);
-    /// Writes the low half of every lane, `2 * LANES` bytes.
-    fn store_low16(self, to: &mut [u8], a: Self::Vector);
+    unsafe fn store_low8(to: *mut u8, a: Self::Vector);
+    /// Writes the low half of every lane, `LANES` times 16 bits.
+    unsafe fn store_low16(to: *mut u16, a: Self::Vector);
     /// Writes the highest byte of every lane of all vectors, `V * LANES` bytes.
     #[inline(always)]
-    fn store_high8<const V: usize>(self, to: &mut [u8], vectors: [Self::Vector; V]) {
-        let to = &mut to[..V * Self::LANES];
+    unsafe fn store_high8<const V: usize>(to: *mut u8, vectors: [Self::Vector; V]) {
         for (v, vector) in vectors.into_iter().enumerate() {
-            self.store_low8(&mut to[v * Self::LANES..], self.shift_right(vector, 24));
+            // SAFETY: the caller guarantees the instruction set and `V * LANES` writable bytes, of which vector `v < V`
+            // writes those from `v * LANES` to `(v + 1) * LANES`.
+            unsafe { Self::store_low8(to.add(v * Self::LANES), Self::shift_right(vector, 24)) };
         }
     }
     /// Packs the high halves of two lanes into one: that of `a` into the low half, that of `b` into the high half.
-    fn pack_high_halves(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn pack_high_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Pairs the `2 * LANES` 16-bit elements of `a` (low halves) and `b` (high halves). The order of the pairs is the one that
     /// [`Simd::join_high_halves`] undoes.
-    fn pair_halves(self, a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2];
+    unsafe fn pair_halves(a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2];
     /// The high halves of the lanes of two vectors, in the order of the elements that [`Simd::pair_halves`] paired.
-    fn join_high_halves(self, vectors: [Self::Vector; 2]) -> Self::Vector;
+    unsafe fn join_high_halves(vectors: [Self::Vector; 2]) -> Self::Vector;
     /// Asks for the cache line at any address to be loaded into the L2 cache, without accessing it.
     #[inline(always)]
-    fn prefetch(self, _: *const u8) {}
+    fn prefetch(_: *const u8) {}
     /// Reads `LANES` 16-bit elements and extends each with zeros.
-    fn load16(self, from: &[u16]) -> Self::Vector;
+    unsafe fn load16(from: *const u16) -> Self::Vector;
     /// AND of each lane.
-    fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn and(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// XOR of each lane.
-    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn xor(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Packs two vectors whose high halves are 0 into one: `a` into the low halves, `b` into the high halves.
-    fn pack_low_halves(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn pack_low_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// 16-bit elements that [`Simd::load_pairs`] may read; `distance` is at most 4.
+    /// 16-bit elements that [`Simd::load_pairs`] may read from its address on; `distance` is at most 4.
     const PAIR_READ: usize = 32;
     /// Pairs each of `LANES` 16-bit elements with the one `distance` elements further on, which becomes the high half.
     #[inline(always)]
-    fn load_pairs(self, from: &[u16], distance: usize) -> Self::Vector {
-        self.pack_low_halves(self.load16(from), self.load16(&from[distance..]))
+    unsafe fn load_pairs(from: *const u16, distance: usize) -> Self::Vector {
+        // SAFETY: the caller guarantees the instruction set and `PAIR_READ` readable elements, more than the `LANES +
+        // distance` that are read.
+        unsafe { Self::pack_low_halves(Self::load16(from), Self::load16(from.add(distance))) }
     }
-    /// Gathers two of the 64 16-bit elements in the first 128 bytes of `from` in each lane: those with the indices 2l and 2l + 1
-    /// of `order` in lane l.
+    /// Gathers two of the 64 elements at `from` in each lane: those with the indices 2l and 2l + 1 of `order` in lane l.
     #[inline(always)]
-    fn gather_pairs(self, from: &[u8], order: &[u16; 32]) -> Self::Vector {
-        let (elements, _) = from[..128].as_chunks();
+    unsafe fn gather_pairs(from: *const u16, order: &[u16; 32]) -> Self::Vector {
         let mut words = [0; 16];
         for (word, index) in words[..Self::LANES].iter_mut().zip(order.chunks_exact(2)) {
-            let [low, high] = [0, 1].map(|i| u32::from(u16::from_ne_bytes(elements[usize::from(index[i] & 63)])));
+            // SAFETY: the caller guarantees 64 readable elements, and every index is below 64.
+            let [low, high] =
+                unsafe { [0, 1].map(|i| u32::from(from.add(usize::from(index[i] & 63)).read_unaligned())) };
             *word = low | high << 16;
         }
-        self.load(&words)
+        // SAFETY: the caller guarantees the instruction set; `words` has at least `LANES` elements.
+        unsafe { Self::load(words.as_ptr()) }
     }
     /// Writes the highest byte of every lane of four vectors in this order, `4 * LANES` bytes.
     #[inline(always)]
-    fn store_ordered8(self, to: &mut [u8], vectors: [Self::Vector; 4], order: &LaneOrder) {
+    unsafe fn store_ordered8(to: *mut u8, vectors: [Self::Vector; 4], order: &LaneOrder) {
         let mut words = [0_u32; 16];
-        let high = vectors.map(|vector| self.shift_right(vector, 24));
-        let first = self.add(high[0], self.shift_left(high[1], 8));
-        let second = self.add(high[2], self.shift_left(high[3], 8));
-        self.store(&mut words, self.pack_low_halves(first, second));
-        let bytes: [u8; 64] = read(&words);
-        for (byte, index) in to[..4 * Self::LANES].iter_mut().zip(order.bytes) {
-            *byte = bytes[usize::from(index & 63)];
+        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable bytes. `words` takes one vector,
+        // whose bytes the indices of `order`, below 64, are in.
+        unsafe {
+            let mut high = vectors;
+            for vector in &mut high {
+                *vector = Self::shift_right(*vector, 24);
+            }
+            let first = Self::add(high[0], Self::shift_left(high[1], 8));
+            let second = Self::add(high[2], Self::shift_left(high[3], 8));
+            Self::store(words.as_mut_ptr(), Self::pack_low_halves(first, second));
+            let bytes = words.as_ptr().cast::<[u8; 64]>().read();
+            let to = std::slice::from_raw_parts_mut(to, 4 * Self::LANES);
+            for (byte, index) in to.iter_mut().zip(order.bytes) {
+                *byte = bytes[usize::from(index & 63)];
+            }
         }
     }
-    /// Writes four vectors in this order as 16-bit elements, each lane shifted right, then left; `8 * LANES` bytes.
+    /// Writes four vectors in this order as 16-bit elements, each lane shifted right, then left; `4 * LANES` elements.
     #[inline(always)]
-    fn store_ordered16(self, to: &mut [u8], vectors: [Self::Vector; 4], [right, left]: [u32; 2], order: &LaneOrder) {
-        let mut words = [[[0_u8; 2]; 16]; 4];
-        for (vector, words) in vectors.into_iter().zip(&mut words) {
-            self.store_low16(words.as_flattened_mut(), self.shift_left(self.shift_right(vector, right), left));
-        }
-        for (element, index) in to[..8 * Self::LANES].as_chunks_mut().0.iter_mut().zip(order.bytes) {
-            *element = words[usize::from(index % 4)][usize::from((index / 4) & 15)];
+    unsafe fn store_ordered16(to: *mut u16, vectors: [Self::Vector; 4], [right, left]: [u32; 2], order: &LaneOrder) {
+        let mut words = [[0_u16; 16]; 4];
+        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable elements. Each of `words` takes the
+        // lanes of a vector.
+        unsafe {
+            for (vector, words) in vectors.into_iter().zip(&mut words) {
+                Self::store_low16(words.as_mut_ptr(), Self::shift_left(Self::shift_right(vector, right), left));
+            }
+            for (k, index) in order.bytes[..4 * Self::LANES].iter().enumerate() {
+                to.add(k).write_unaligned(words[usize::from(index % 4)][usize::from((index / 4) & 15)]);
+            }
         }
     }
 }
@@ -160,19 +153,23 @@ impl LaneOrder {
 }
 
 /// The operations of an instruction set with dot products of four bytes.
+///
+/// # Safety
+/// Implementations access no memory other than what the documentation of a method says it reads. Callers of a method
+/// guarantee that the processor has the instruction set, and that pointers are valid for these reads.
 #[cfg(target_arch = "x86_64")]
-pub trait ByteDots: Simd {
+pub unsafe trait ByteDots: Simd {
     /// Bytes that [`ByteDots::load_quads`] reads.
     const QUAD_READ_BYTES: usize;
 
     /// The byte indices with which [`ByteDots::load_quads`] gathers samples that are `stride` bytes apart; `stride` is
     /// 1 to 4.
-    fn quad_indices(self, stride: usize) -> Self::Vector;
+    unsafe fn quad_indices(stride: usize) -> Self::Vector;
     /// Reads `QUAD_READ_BYTES` bytes and gathers them by `indices`: byte `k` of lane `l` is the byte at `l + k *
     /// stride`, so that each lane holds four neighbouring samples of one channel.
-    fn load_quads(self, from: &[u8], indices: Self::Vector) -> Self::Vector;
-    /// Gathers four of the first 64 bytes in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
-    fn gather_quads(self, from: &[u8], order: &[u8; 64]) -> Self::Vector;
+    unsafe fn load_quads(from: *const u8, indices: Self::Vector) -> Self::Vector;
+    /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
+    unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> Self::Vector;
     /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
-    fn dot_bytes(self, sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }

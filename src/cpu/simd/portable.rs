@@ -2,10 +2,8 @@
 //! Plain Rust on arrays, for any processor; the compiler vectorises it where it can.
 
 use super::Simd;
-use crate::cpu::plain::{read, write};
 
 /// Arrays of four lanes.
-#[derive(Clone, Copy)]
 pub struct Portable;
 
 fn dot(sum: u32, a: u32, b: u32) -> u32 {
@@ -14,80 +12,82 @@ fn dot(sum: u32, a: u32, b: u32) -> u32 {
     sum.wrapping_add(products[0]).wrapping_add(products[1])
 }
 
-impl Simd for Portable {
+// SAFETY: plain Rust needs no instruction set; the loads and stores access exactly the lanes that `Simd` documents.
+unsafe impl Simd for Portable {
     type Vector = [u32; 4];
     const LANES: usize = 4;
 
     #[inline(always)]
-    fn load(self, from: &[u32]) -> [u32; 4] {
-        read(from)
+    unsafe fn load(from: *const u32) -> [u32; 4] {
+        // SAFETY: the caller guarantees LANES readable words.
+        unsafe { from.cast::<[u32; 4]>().read_unaligned() }
     }
     #[inline(always)]
-    fn load_halves(self, from: &[u16]) -> [u32; 4] {
-        read(from)
+    unsafe fn store(to: *mut u32, vector: [u32; 4]) {
+        // SAFETY: the caller guarantees LANES writable words.
+        unsafe { to.cast::<[u32; 4]>().write_unaligned(vector) }
     }
     #[inline(always)]
-    fn store(self, to: &mut [u32], vector: [u32; 4]) {
-        write(to, vector);
-    }
-    #[inline(always)]
-    fn splat(self, word: u32) -> [u32; 4] {
+    unsafe fn splat(word: u32) -> [u32; 4] {
         [word; 4]
     }
     #[inline(always)]
-    fn add(self, a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    unsafe fn add(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| a[i].wrapping_add(b[i]))
     }
     #[inline(always)]
-    fn dot(self, sum: [u32; 4], a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    unsafe fn dot(sum: [u32; 4], a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| dot(sum[i], a[i], b[i]))
     }
     #[inline(always)]
-    fn shift_left(self, a: [u32; 4], bits: u32) -> [u32; 4] {
+    unsafe fn shift_left(a: [u32; 4], bits: u32) -> [u32; 4] {
         a.map(|word| word << bits)
     }
     #[inline(always)]
-    fn mask_high(self, a: [u32; 4]) -> [u32; 4] {
+    unsafe fn mask_high(a: [u32; 4]) -> [u32; 4] {
         a.map(|word| word & 0xffff_0000)
     }
     #[inline(always)]
-    fn shift_right(self, a: [u32; 4], bits: u32) -> [u32; 4] {
+    unsafe fn shift_right(a: [u32; 4], bits: u32) -> [u32; 4] {
         a.map(|word| word >> bits)
     }
     #[inline(always)]
-    fn store_low8(self, to: &mut [u8], a: [u32; 4]) {
-        write(to, a.map(|word| word as u8));
+    unsafe fn store_low8(to: *mut u8, a: [u32; 4]) {
+        // SAFETY: the caller guarantees LANES writable bytes.
+        unsafe { to.cast::<[u8; 4]>().write(a.map(|word| word as u8)) }
     }
     #[inline(always)]
-    fn store_low16(self, to: &mut [u8], a: [u32; 4]) {
-        write(to, a.map(|word| word as u16));
+    unsafe fn store_low16(to: *mut u16, a: [u32; 4]) {
+        // SAFETY: the caller guarantees LANES writable 16-bit elements.
+        unsafe { to.cast::<[u16; 4]>().write_unaligned(a.map(|word| word as u16)) }
     }
     #[inline(always)]
-    fn pack_high_halves(self, a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    unsafe fn pack_high_halves(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| a[i] >> 16 | b[i] & 0xffff_0000)
     }
     #[inline(always)]
-    fn load16(self, from: &[u16]) -> [u32; 4] {
-        read::<_, [u16; 4]>(from).map(u32::from)
+    unsafe fn load16(from: *const u16) -> [u32; 4] {
+        // SAFETY: the caller guarantees LANES readable 16-bit elements.
+        unsafe { from.cast::<[u16; 4]>().read_unaligned() }.map(u32::from)
     }
     #[inline(always)]
-    fn and(self, a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    unsafe fn and(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| a[i] & b[i])
     }
     #[inline(always)]
-    fn xor(self, a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    unsafe fn xor(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| a[i] ^ b[i])
     }
     #[inline(always)]
-    fn pack_low_halves(self, a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+    unsafe fn pack_low_halves(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
         std::array::from_fn(|i| a[i] | b[i] << 16)
     }
     #[inline(always)]
-    fn pair_halves(self, a: [u32; 4], b: [u32; 4]) -> [[u32; 4]; 2] {
+    unsafe fn pair_halves(a: [u32; 4], b: [u32; 4]) -> [[u32; 4]; 2] {
         [std::array::from_fn(|i| a[i] & 0xffff | b[i] << 16), std::array::from_fn(|i| a[i] >> 16 | b[i] & 0xffff_0000)]
     }
     #[inline(always)]
-    fn join_high_halves(self, [low, high]: [[u32; 4]; 2]) -> [u32; 4] {
+    unsafe fn join_high_halves([low, high]: [[u32; 4]; 2]) -> [u32; 4] {
         std::array::from_fn(|i| low[i] >> 16 | high[i] & 0xffff_0000)
     }
 }
