@@ -11,6 +11,24 @@ pub mod portable;
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 
+/// Unsafe methods whose bodies are intrinsics of an instruction set. What these need is what the caller of any method of [`Simd`]
+/// and [`ByteDots`] guarantees.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! intrinsics {
+    ($(unsafe fn $name:ident($($arguments:tt)*) $(-> $result:ty)? $body:block)*) => {
+        $(
+            #[inline(always)]
+            unsafe fn $name($($arguments)*) $(-> $result)? {
+                // SAFETY: the caller guarantees that the processor has the instruction set, and that pointers are valid for what
+                // the method reads or writes, at any alignment.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use intrinsics;
+
 /// A vector of 32-bit lanes, and the operations on it, of one instruction set.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 
 use std::arch::aarch64::*;
 
-use super::Simd;
+use super::{Simd, intrinsics};
 
 /// NEON vectors of four lanes.
 pub struct Neon;
@@ -13,30 +13,20 @@ unsafe impl Simd for Neon {
     type Vector = uint32x4_t;
     const LANES: usize = 4;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u32) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES readable words.
-        unsafe { vld1q_u32(from) }
-    }
-    #[inline(always)]
-    unsafe fn store(to: *mut u32, vector: uint32x4_t) {
-        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES writable words.
-        unsafe { vst1q_u32(to, vector) }
-    }
-    #[inline(always)]
-    unsafe fn splat(word: u32) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vdupq_n_u32(word) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vaddq_u32(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn dot(sum: uint32x4_t, a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe {
+    intrinsics! {
+        unsafe fn load(from: *const u32) -> uint32x4_t {
+            vld1q_u32(from)
+        }
+        unsafe fn store(to: *mut u32, vector: uint32x4_t) {
+            vst1q_u32(to, vector)
+        }
+        unsafe fn splat(word: u32) -> uint32x4_t {
+            vdupq_n_u32(word)
+        }
+        unsafe fn add(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+            vaddq_u32(a, b)
+        }
+        unsafe fn dot(sum: uint32x4_t, a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
             let (a, b) = (vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
             // Unzips, not shifts, split the halves: the compiler then merges the unzip of `a` with its load and
             // computes that of `b` once for all rows of a block, so that a dot product costs two multiply-and-adds.
@@ -45,72 +35,44 @@ unsafe impl Simd for Neon {
             let sum = vmlal_s16(vreinterpretq_s32_u32(sum), low(a), low(b));
             vreinterpretq_u32_s32(vmlal_s16(sum, high(a), high(b)))
         }
-    }
-    #[inline(always)]
-    unsafe fn shift_left(a: uint32x4_t, bits: u32) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vshlq_u32(a, vdupq_n_s32(bits as i32)) }
-    }
-    #[inline(always)]
-    unsafe fn mask_high(a: uint32x4_t) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vandq_u32(a, vdupq_n_u32(0xffff_0000)) }
-    }
-    #[inline(always)]
-    unsafe fn shift_right(a: uint32x4_t, bits: u32) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vshlq_u32(a, vdupq_n_s32(-(bits as i32))) }
-    }
-    #[inline(always)]
-    unsafe fn store_low8(to: *mut u8, a: uint32x4_t) {
-        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES writable bytes.
-        unsafe {
+        unsafe fn shift_left(a: uint32x4_t, bits: u32) -> uint32x4_t {
+            vshlq_u32(a, vdupq_n_s32(bits as i32))
+        }
+        unsafe fn mask_high(a: uint32x4_t) -> uint32x4_t {
+            vandq_u32(a, vdupq_n_u32(0xffff_0000))
+        }
+        unsafe fn shift_right(a: uint32x4_t, bits: u32) -> uint32x4_t {
+            vshlq_u32(a, vdupq_n_s32(-(bits as i32)))
+        }
+        unsafe fn store_low8(to: *mut u8, a: uint32x4_t) {
             let halves = vmovn_u32(a);
             let bytes = vmovn_u16(vcombine_u16(halves, halves));
             to.cast::<u32>().write_unaligned(vget_lane_u32::<0>(vreinterpret_u32_u8(bytes)));
         }
-    }
-    #[inline(always)]
-    unsafe fn store_low16(to: *mut u16, a: uint32x4_t) {
-        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES writable 16-bit elements.
-        unsafe { to.cast::<uint16x4_t>().write_unaligned(vmovn_u32(a)) }
-    }
-    #[inline(always)]
-    unsafe fn pack_high_halves(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vsriq_n_u32::<16>(b, a) }
-    }
-    #[inline(always)]
-    unsafe fn load16(from: *const u16) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON; the caller guarantees LANES readable 16-bit elements.
-        unsafe { vmovl_u16(vld1_u16(from)) }
-    }
-    #[inline(always)]
-    unsafe fn and(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vandq_u32(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn xor(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { veorq_u32(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn pack_low_halves(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vsliq_n_u32::<16>(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn pair_halves(a: uint32x4_t, b: uint32x4_t) -> [uint32x4_t; 2] {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe {
+        unsafe fn store_low16(to: *mut u16, a: uint32x4_t) {
+            to.cast::<uint16x4_t>().write_unaligned(vmovn_u32(a))
+        }
+        unsafe fn pack_high_halves(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+            vsriq_n_u32::<16>(b, a)
+        }
+        unsafe fn load16(from: *const u16) -> uint32x4_t {
+            vmovl_u16(vld1_u16(from))
+        }
+        unsafe fn and(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+            vandq_u32(a, b)
+        }
+        unsafe fn xor(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+            veorq_u32(a, b)
+        }
+        unsafe fn pack_low_halves(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+            vsliq_n_u32::<16>(a, b)
+        }
+        unsafe fn pair_halves(a: uint32x4_t, b: uint32x4_t) -> [uint32x4_t; 2] {
             let (a, b) = (vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b));
             [vreinterpretq_u32_u16(vzip1q_u16(a, b)), vreinterpretq_u32_u16(vzip2q_u16(a, b))]
         }
-    }
-    #[inline(always)]
-    unsafe fn join_high_halves([low, high]: [uint32x4_t; 2]) -> uint32x4_t {
-        // SAFETY: every aarch64 processor has NEON, and the intrinsics access no memory.
-        unsafe { vreinterpretq_u32_u16(vuzp2q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high))) }
+        unsafe fn join_high_halves([low, high]: [uint32x4_t; 2]) -> uint32x4_t {
+            vreinterpretq_u32_u16(vuzp2q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high)))
+        }
     }
 }

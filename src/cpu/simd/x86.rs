@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{ByteDots, LaneOrder, Simd};
+use super::{ByteDots, LaneOrder, Simd, intrinsics};
 
 /// Implements [`Simd`] for one instruction set with its intrinsics. `$dot` is a closure over (sum, a, b), `$low8` and
 /// `$low16` are closures over (destination, vector), `$load16` one over the source. `$extra` replaces default methods.
@@ -21,99 +21,65 @@ macro_rules! instruction_set {
             type Vector = $vector;
             const LANES: usize = $lanes;
 
-            #[inline(always)]
-            unsafe fn load(from: *const u32) -> $vector {
-                // SAFETY: the caller guarantees the instruction set and LANES readable words at `from`.
-                unsafe { $load(from.cast()) }
-            }
-            #[inline(always)]
-            unsafe fn store(to: *mut u32, vector: $vector) {
-                // SAFETY: the caller guarantees the instruction set and LANES writable words at `to`.
-                unsafe { $store(to.cast(), vector) }
-            }
-            #[inline(always)]
-            unsafe fn splat(word: u32) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $splat(word as i32) }
-            }
-            #[inline(always)]
-            unsafe fn add(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $add(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn dot(sum: $vector, a: $vector, b: $vector) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $dot(sum, a, b) }
-            }
-            #[inline(always)]
-            unsafe fn shift_left(a: $vector, bits: u32) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $shift_left(a, _mm_cvtsi32_si128(bits as i32)) }
-            }
-            #[inline(always)]
-            unsafe fn mask_high(a: $vector) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $and(a, $splat(0xffff_0000_u32 as i32)) }
-            }
-            #[inline(always)]
-            unsafe fn shift_right(a: $vector, bits: u32) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $shift_right(a, _mm_cvtsi32_si128(bits as i32)) }
-            }
-            #[inline(always)]
-            unsafe fn store_low8(to: *mut u8, a: $vector) {
-                // SAFETY: the caller guarantees the instruction set and LANES writable bytes at `to`.
-                unsafe { $low8(to, a) }
-            }
-            #[inline(always)]
-            unsafe fn store_low16(to: *mut u16, a: $vector) {
-                // SAFETY: the caller guarantees the instruction set and LANES writable 16-bit elements at `to`.
-                unsafe { $low16(to, a) }
-            }
-            #[inline(always)]
-            unsafe fn pack_high_halves(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $or(Self::shift_right(a, 16), Self::mask_high(b)) }
-            }
-            #[inline(always)]
-            unsafe fn pair_halves(a: $vector, b: $vector) -> [$vector; 2] {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { [$unpack_low(a, b), $unpack_high(a, b)] }
-            }
-            #[inline(always)]
-            unsafe fn join_high_halves([low, high]: [$vector; 2]) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed. The high halves as signed
-                // numbers fit in 16 bits, so nothing saturates.
-                unsafe {
+            intrinsics! {
+                unsafe fn load(from: *const u32) -> $vector {
+                    $load(from.cast())
+                }
+                unsafe fn store(to: *mut u32, vector: $vector) {
+                    $store(to.cast(), vector)
+                }
+                unsafe fn splat(word: u32) -> $vector {
+                    $splat(word as i32)
+                }
+                unsafe fn add(a: $vector, b: $vector) -> $vector {
+                    $add(a, b)
+                }
+                unsafe fn dot(sum: $vector, a: $vector, b: $vector) -> $vector {
+                    $dot(sum, a, b)
+                }
+                unsafe fn shift_left(a: $vector, bits: u32) -> $vector {
+                    $shift_left(a, _mm_cvtsi32_si128(bits as i32))
+                }
+                unsafe fn mask_high(a: $vector) -> $vector {
+                    $and(a, $splat(0xffff_0000_u32 as i32))
+                }
+                unsafe fn shift_right(a: $vector, bits: u32) -> $vector {
+                    $shift_right(a, _mm_cvtsi32_si128(bits as i32))
+                }
+                unsafe fn store_low8(to: *mut u8, a: $vector) {
+                    $low8(to, a)
+                }
+                unsafe fn store_low16(to: *mut u16, a: $vector) {
+                    $low16(to, a)
+                }
+                unsafe fn pack_high_halves(a: $vector, b: $vector) -> $vector {
+                    $or(Self::shift_right(a, 16), Self::mask_high(b))
+                }
+                unsafe fn pair_halves(a: $vector, b: $vector) -> [$vector; 2] {
+                    [$unpack_low(a, b), $unpack_high(a, b)]
+                }
+                unsafe fn join_high_halves([low, high]: [$vector; 2]) -> $vector {
+                    // The high halves as signed numbers fit in 16 bits, so nothing saturates.
                     let bits = _mm_cvtsi32_si128(16);
                     $pack($sign_shift(low, bits), $sign_shift(high, bits))
+                }
+                unsafe fn load16(from: *const u16) -> $vector {
+                    $load16(from)
+                }
+                unsafe fn and(a: $vector, b: $vector) -> $vector {
+                    $and(a, b)
+                }
+                unsafe fn xor(a: $vector, b: $vector) -> $vector {
+                    $xor(a, b)
+                }
+                unsafe fn pack_low_halves(a: $vector, b: $vector) -> $vector {
+                    $or(a, Self::shift_left(b, 16))
                 }
             }
             #[inline(always)]
             fn prefetch(address: *const u8) {
                 // SAFETY: every x86-64 processor has SSE; a prefetch of any address has no effect but on the cache.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
-            }
-            #[inline(always)]
-            unsafe fn load16(from: *const u16) -> $vector {
-                // SAFETY: the caller guarantees the instruction set and LANES readable 16-bit elements at `from`.
-                unsafe { $load16(from) }
-            }
-            #[inline(always)]
-            unsafe fn and(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $and(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn xor(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $xor(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn pack_low_halves(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-                unsafe { $or(a, Self::shift_left(b, 16)) }
             }
             $($extra)*
         }
@@ -361,19 +327,19 @@ unsafe impl ByteDots for Avx512Vnni {
         // SAFETY: the caller guarantees the instruction set; an element of `INDICES` has 64 readable bytes.
         unsafe { _mm512_loadu_si512(INDICES[stride - 1].as_ptr().cast()) }
     }
-    #[inline(always)]
-    unsafe fn load_quads(from: *const u8, indices: __m512i) -> __m512i {
-        // SAFETY: the caller guarantees the instruction set and QUAD_READ_BYTES readable bytes at `from`.
-        unsafe { _mm512_permutexvar_epi8(indices, _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()))) }
+    intrinsics! {
+        unsafe fn load_quads(from: *const u8, indices: __m512i) -> __m512i {
+            _mm512_permutexvar_epi8(indices, _mm512_castsi256_si512(_mm256_loadu_si256(from.cast())))
+        }
     }
     #[inline(always)]
     unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> __m512i {
         // SAFETY: the caller guarantees the instruction set and 64 readable bytes at `from`; `order` has as many.
         unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(order.as_ptr().cast()), _mm512_loadu_si512(from.cast())) }
     }
-    #[inline(always)]
-    unsafe fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: the caller guarantees the instruction set; no memory is accessed.
-        unsafe { _mm512_dpbusd_epi32(sum, a, b) }
+    intrinsics! {
+        unsafe fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+            _mm512_dpbusd_epi32(sum, a, b)
+        }
     }
 }
