@@ -16,9 +16,8 @@ use super::reporting::{post_failure, report_stats};
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
-use super::video_frame::VideoFramePair;
 use super::{caps, covering, cuda_context, reporting};
-use crate::engine::{Backend, EngineError, InFlightFrame};
+use crate::engine::{Backend, EngineError};
 
 /// Prepares for frames of these caps.
 pub fn set_caps(

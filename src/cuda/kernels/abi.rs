@@ -257,6 +257,7 @@ impl Kernel {
 /// The parameter of a kernel.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the types are documented")]
+#[expect(clippy::large_enum_variant, reason = "a launch that is kept is in a box")]
 pub enum Args {
     Blur(BlurArgs),
     Alpha(AlphaArgs),

@@ -6,7 +6,7 @@ use super::cover::Patch;
 use super::record::WORKSPACE_ALIGNMENT;
 use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, StagingLayout};
 use crate::filter::frame::PlaneLayout;
-use crate::filter::operation::Buffer;
+use crate::filter::operation::{Buffer, Operation};
 use crate::filter::parts::joined;
 use crate::filter::picture::FieldRect;
 use crate::filter::plane::DevicePlane;
@@ -58,7 +58,7 @@ fn covered_bytes<'a>(blur: &'a RegionBlur, layouts: &'a [PlaneLayout]) -> impl I
 
 /// All that a blur writes of a plane of its destination.
 fn extent(blur: &RegionBlur, plane: usize, layout: &PlaneLayout) -> Option<ByteRect> {
-    let outputs = blur.plan.operations().iter().map(|operation| operation.output()).zip(&blur.needs.parts);
+    let outputs = blur.plan.operations().iter().map(Operation::output).zip(&blur.needs.parts);
     let written = outputs.filter(|(output, _)| output.buffer == Buffer::Destination(plane));
     let rects = written.flat_map(|(output, rects)| {
         rects.iter().map(move |rect| field_bytes(plane, FieldRect { field: output.field, rect: *rect }))
