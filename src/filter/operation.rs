@@ -175,6 +175,10 @@ impl Operation {
     /// of plans that can be banded.
     pub fn ready_rows(&self, available: u32) -> u32 {
         let View { buffer, field } = self.output();
+        // What else it reads counts in plans that cannot be banded, which have all of it.
+        if available >= self.source().field.layout.height {
+            return field.layout.height;
+        }
         let is_ready = |rows: u32| {
             let rect = Rect::between([0, field.layout.width], [0, rows]);
             rect.is_none_or(|rect| self.reads(rect).iter().all(|(_, read)| read.bottom() <= available))
