@@ -127,6 +127,7 @@ fn completed_rows(plan: &Plan, processed: &[u32]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::filter::BlurParams;
+    use crate::filter::frame::Role;
     use crate::filter::operation::Resampling;
     use crate::filter::plan::{AlphaMode, Options};
 
@@ -201,6 +202,25 @@ mod tests {
         }
     }
 
+    /// The alpha plane has other rows than the chroma that it is subsampled for.
+    #[test]
+    fn a_plan_that_cannot_be_banded_has_all_rows_in_one_band() {
+        let [luma, mut alpha] = [PlaneLayout::new(66, 34, 1, 8); 2];
+        let mut chroma = PlaneLayout { sigma_scale: [0.5; 2], ..PlaneLayout::new(33, 17, 2, 8) };
+        (chroma.roles, alpha.roles[0]) = ([Role::Chroma; 4], Role::Alpha);
+        let planes = [luma, chroma, alpha];
+        for sigma in [0.6, 9.0] {
+            let options = Options { alpha: AlphaMode::Premultiply, ..BlurParams::new(sigma, 0).unwrap().into() };
+            let plan = Plan::new(options, &planes);
+            assert!(!plan.can_be_banded());
+            let bands = bands(&plan, Some(5), Order::Sequential);
+            let all: Vec<Range<u32>> = planes.iter().map(|plane| 0..plane.height).collect();
+            let process: Vec<Range<u32>> =
+                plan.operations().iter().map(|operation| 0..operation.output().field.layout.height).collect();
+            assert_eq!(bands, [Band { upload: all.clone(), process, download: all }]);
+        }
+    }
+
     /// The last row of its source that an operation reads for row `row` of its output.
     fn last_row_read(operation: &Operation, row: u32) -> u32 {
         let factor = |resampling: &Resampling| resampling.factors[1].get();
@@ -224,7 +244,7 @@ mod tests {
         assert_eq!(count(&[PlaneLayout::new(3840, 2160, 4, 8)], options(2.5)), 12);
         assert_eq!(count(&[PlaneLayout::new(320, 240, 4, 8)], options(2.5)), 1);
         assert_eq!(count(&[rgba], options(20.0)), 3);
-        rgba.roles[3] = crate::filter::frame::Role::Alpha;
+        rgba.roles[3] = Role::Alpha;
         assert_eq!(count(&[rgba], Options { alpha: AlphaMode::Premultiply, ..options(2.5) }), 1);
     }
 }
