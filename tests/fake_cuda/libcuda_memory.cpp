@@ -10,6 +10,8 @@
 #include <cstring>
 #include <thread>
 
+#include <sys/mman.h>
+
 namespace fake_driver {
 
 std::pair<const char* const, Block>* find_block(const void* address, std::size_t bytes) {
@@ -24,8 +26,21 @@ bool can_access(Context* context, const Block& block) {
   return block.pinned || block.context == context || context->peers.count(block.context);
 }
 
+// In front of device memory is a gap without memory. A plane of which only a part has memory may begin there: in the memory
+// of another allocation its address would be taken for a use of that.
+static constexpr std::size_t GAP = std::size_t(256) << 20;
+
+static void* map_behind_gap(std::size_t bytes) {
+  void* gap = mmap(nullptr, GAP + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (gap == MAP_FAILED) return nullptr;
+  void* block = static_cast<char*>(gap) + GAP;
+  if (mprotect(block, bytes, PROT_READ | PROT_WRITE) == 0) return block;
+  munmap(gap, GAP + bytes);
+  return nullptr;
+}
+
 static int allocate(const void** to, std::size_t bytes, bool pinned) {
-  void* block = bytes ? std::aligned_alloc(512, bytes) : nullptr;
+  void* block = !bytes ? nullptr : pinned ? std::aligned_alloc(512, bytes) : map_behind_gap(bytes);
   if (!block) return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
   std::memset(block, 0xc3, bytes);
   state.allocations++;
@@ -38,7 +53,7 @@ static int allocate(const void** to, std::size_t bytes, bool pinned) {
 // still queued on the freed memory is a bug in the caller and aborts the process. A queued memset is dropped: nobody
 // can observe its result.
 static void free_block(const char* begin) {
-  const std::size_t bytes = state.blocks.at(begin).bytes;
+  const auto [bytes, context, pinned, registered] = state.blocks.at(begin);
   for (Stream* stream : state.all_streams)
     for (Work& work : stream->queue)
       for (const Range& range : work.uses)
@@ -49,9 +64,10 @@ static void free_block(const char* begin) {
           }
           work.run = [] { return CUDA_SUCCESS; };
         }
-  const bool own = !state.blocks.at(begin).registered;
   state.blocks.erase(begin);
-  if (own) std::free(const_cast<char*>(begin));
+  char* block = const_cast<char*>(begin);
+  if (!pinned) munmap(block - GAP, GAP + bytes);
+  else if (!registered) std::free(block);
 }
 
 static int release(const void* pointer, bool pinned, bool registered = false) {
