@@ -128,9 +128,9 @@ fn a_region_may_be_the_picture() {
     }
 }
 
-/// Pictures so much larger than the reach that the crops have edges of their own on all sides.
+/// Pictures so much larger than the reach that what is read ends inside of them on all sides.
 #[test]
-fn crops_inside_of_large_pictures() {
+fn regions_inside_of_large_pictures() {
     let mut engine = Engine::with_cpu(CpuEngine::new());
     let kinds = kinds();
     let mut noise = Noise(11);
@@ -233,7 +233,7 @@ fn invalid_frames_are_rejected_and_stay_unchanged() {
     assert!(engine.cover(&cover, &mut Vec::new()).is_err());
 }
 
-/// However many crops a frame takes, it is one frame in the statistics.
+/// However many regions a frame has, it is one frame in the statistics.
 #[test]
 fn a_frame_is_counted_once() {
     let mut engine = Engine::with_cpu(CpuEngine::new());

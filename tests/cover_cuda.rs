@@ -39,7 +39,7 @@ fn every_kind_of_frame_on_the_device() {
     println!("{bytes} bytes, 0 differ");
 }
 
-/// An image without tensor-core kernels, and wide blurs with crops inside of the picture.
+/// An image without tensor-core kernels, and wide blurs of rectangles inside of the picture.
 #[test]
 fn wide_blurs_on_the_device() {
     let _driver = FakeDriver::new();

@@ -13,7 +13,7 @@ use crate::filter::region_blur::{BlurCover, RegionBlurPlan};
 pub struct RegionCache(Option<(BlurCover, Arc<RegionBlurPlan>)>);
 
 impl RegionCache {
-    /// The blurs of a cover of frames of these planes, in the tiles of the backend, which is always the same.
+    /// The blurs of a cover of frames of these planes, in the tiles of the backend, for which the cache is made.
     pub fn get(
         &mut self,
         cover: &BlurCover,

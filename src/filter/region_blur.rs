@@ -21,8 +21,8 @@ pub struct BlurRegion {
     pub params: BlurParams,
 }
 
-/// The regions of a frame that are blurred, each channel by itself: a cover whose colour were weighted by alpha would leave the
-/// colour where alpha is 0. The order of the regions does not matter.
+/// The regions of a frame that are blurred, each channel by itself: weighted by alpha, the colour would stay where alpha
+/// is 0. The order of the regions does not matter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlurCover {
     /// Which channels are blurred; the others keep their values.

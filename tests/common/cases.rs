@@ -159,18 +159,18 @@ pub fn table() -> Vec<Case> {
         cases.push(Case::of(1024.0, 0, packed(turn, 1, 1), [0, 5], Content::Noise));
     }
     cases.extend(frames());
-    cases.extend(crops());
+    cases.extend(many_planes());
     cases
 }
 
-/// Frames of more planes than a format has: the crops around the regions of a picture are blurred as one frame.
-fn crops() -> Vec<Case> {
-    let crop = |width, height| {
+/// Frames of more planes than a format has, as many as one launch computes.
+fn many_planes() -> Vec<Case> {
+    let picture = |width, height| {
         let luma = PlaneLayout::new(width, height, 1, 8);
         let chroma = PlaneLayout::new(width.div_ceil(2), height.div_ceil(2), 2, 8);
         [luma, PlaneLayout { sigma_scale: [0.5; 2], roles: [Role::Chroma; 4], ..chroma }]
     };
-    let planes = [crop(67, 40), crop(129, 33), crop(64, 48), crop(16, 91)].concat();
+    let planes = [picture(67, 40), picture(129, 33), picture(64, 48), picture(16, 91)].concat();
     let of =
         |sigma| Case { options: options(sigma, 0), planes: planes.clone(), padding: [9, 64], content: Content::Noise };
     [1.5, 5.0, 9.0, 40.0].map(of).to_vec()

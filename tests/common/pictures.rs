@@ -108,7 +108,7 @@ pub fn strongest(planes: &[PlaneLayout], plane: usize, regions: &[(Rect, f64)]) 
     bytes
 }
 
-/// Every kind of frame in the case table, by what a crop depends on.
+/// Every kind of frame in the case table, by what rectangles depend on.
 pub fn kinds() -> Vec<Vec<PlaneLayout>> {
     let mut kinds: BTreeMap<String, Vec<PlaneLayout>> = BTreeMap::new();
     for case in cases::table() {
