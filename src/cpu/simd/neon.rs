@@ -18,7 +18,7 @@ unsafe impl Simd for Neon {
             vld1q_u32(from)
         }
         unsafe fn store(to: *mut u32, vector: uint32x4_t) {
-            vst1q_u32(to, vector)
+            vst1q_u32(to, vector);
         }
         unsafe fn splat(word: u32) -> uint32x4_t {
             vdupq_n_u32(word)
@@ -50,7 +50,7 @@ unsafe impl Simd for Neon {
             to.cast::<u32>().write_unaligned(vget_lane_u32::<0>(vreinterpret_u32_u8(bytes)));
         }
         unsafe fn store_low16(to: *mut u16, a: uint32x4_t) {
-            to.cast::<uint16x4_t>().write_unaligned(vmovn_u32(a))
+            to.cast::<uint16x4_t>().write_unaligned(vmovn_u32(a));
         }
         unsafe fn pack_high_halves(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
             vsriq_n_u32::<16>(b, a)
