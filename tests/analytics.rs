@@ -174,6 +174,7 @@ fn detections(library: Library) {
                 area: Area { left: 10.0, top: 20.0, right: 40.0, bottom: 60.0 },
                 certain: Some(Area { left: 10.0, top: 20.0, right: 40.0, bottom: 60.0 }),
                 tracking_id: None,
+                mask: None,
             },
             Detection {
                 label: None,
@@ -181,6 +182,7 @@ fn detections(library: Library) {
                 area: Area { left: -5.0, top: -6.0, right: 2.0, bottom: 2.0 },
                 certain: Some(Area { left: -5.0, top: -6.0, right: 2.0, bottom: 2.0 }),
                 tracking_id: None,
+                mask: None,
             },
             Detection {
                 label: person,
@@ -188,6 +190,7 @@ fn detections(library: Library) {
                 area: Area { left: large, top: -large - 1.0, right: large * 2.0, bottom: -1.0 },
                 certain: Some(Area { left: large, top: -large - 1.0, right: large * 2.0, bottom: -1.0 }),
                 tracking_id: None,
+                mask: None,
             },
             Detection {
                 label: None,
@@ -195,6 +198,7 @@ fn detections(library: Library) {
                 area: Area { left: 5.0, top: 10.0, right: 10.0, bottom: 15.0 },
                 certain: None,
                 tracking_id: None,
+                mask: None,
             },
         ]
     );

@@ -225,8 +225,14 @@ pub fn print_tracks() {
             .map(|frame| {
                 let found = (0..10).filter(|_| frame % every == 0).map(|object| place(object, frame));
                 let label = || Some("face".to_owned());
-                let detection =
-                    |area| Detection { label: label(), confidence: None, area, certain: Some(area), tracking_id: None };
+                let detection = |area| Detection {
+                    label: label(),
+                    confidence: None,
+                    area,
+                    certain: Some(area),
+                    tracking_id: None,
+                    mask: None,
+                };
                 found.map(detection).collect()
             })
             .collect();

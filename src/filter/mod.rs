@@ -17,6 +17,7 @@ pub mod region_blur;
 pub mod regions;
 pub mod samples;
 mod taps;
+pub mod weights;
 pub mod wide;
 
 pub use params::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};

@@ -163,6 +163,7 @@ impl Library {
             confidence: confidence(certainty.into()),
             area,
             tracking_id: tracks.iter().find(is_related).and_then(|track| self.tracking_id(track)),
+            mask: None,
         })
     }
 

@@ -4,6 +4,7 @@
 use gst::glib;
 
 use crate::filter::regions::Area;
+use crate::filter::weights::Mask;
 
 /// One object that a detector found in a frame.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Detection {
     pub certain: Option<Area>,
     /// The number that a tracker gave the object, the same in every frame.
     pub tracking_id: Option<u64>,
+    /// What of its box is the object.
+    pub mask: Option<Mask>,
 }
 
 impl Detection {
@@ -28,6 +31,8 @@ impl Detection {
         let is_plausible = |area: &Area| read(*area).is_plausible(size);
         self.certain = self.certain.filter(is_plausible).map(|area| area.intersection(read(area)));
         self.area = self.area.union(read(self.area));
+        // In which rows it counts is not known.
+        self.mask = self.mask.take().filter(|_| !is_field);
     }
 }
 
@@ -103,8 +108,14 @@ mod tests {
     fn only_what_is_certain_of_a_box_is_shown() {
         let placed = |rows: [f64; 2], certain: bool, is_field| {
             let area = Area { left: 10.0, right: 20.0, top: rows[0], bottom: rows[1] };
-            let mut detection =
-                Detection { label: None, confidence: None, area, certain: certain.then_some(area), tracking_id: None };
+            let mut detection = Detection {
+                label: None,
+                confidence: None,
+                area,
+                certain: certain.then_some(area),
+                tracking_id: None,
+                mask: None,
+            };
             detection.place_in((100, 50), is_field);
             let rows = |area: Area| [area.top, area.bottom];
             (rows(detection.area), detection.certain.map(rows))

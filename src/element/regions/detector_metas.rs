@@ -70,6 +70,7 @@ fn roi_detection(meta: &gst::MetaRef<gst_video::VideoRegionOfInterestMeta>) -> D
         area,
         certain: Some(area),
         tracking_id: tracking_id.and_then(|id| u64::try_from(id).ok()),
+        mask: None,
     }
 }
 
@@ -104,7 +105,7 @@ mod tests {
         let found = read(&buffer, RegionSources::ROI | RegionSources::ANALYTICS);
         let area = Area { left: 1.0, top: 2.0, right: 31.0, bottom: 2.0 + f64::from(u32::MAX) };
         let label = Some("face".to_owned());
-        let detection = Detection { label, confidence: None, area, certain: Some(area), tracking_id: None };
+        let detection = Detection { label, confidence: None, area, certain: Some(area), tracking_id: None, mask: None };
         assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection] });
 
         let not_asked = Found { looked: Looked::NotAsked, detections: vec![] };

@@ -8,6 +8,7 @@ use super::detection::{Detection, Labels};
 use super::tracks::Holding;
 use super::zones::{ZoneError, Zones};
 use crate::filter::mosaic::CELLS_MAX;
+use crate::filter::weights::Edge;
 
 /// The type of `region-mode`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
@@ -56,6 +57,25 @@ pub enum CoverKind {
     /// One colour.
     #[enum_value(name = "One colour, which leaves nothing of an object", nick = "fill")]
     Fill,
+}
+
+/// The type of `shape`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstCudaGaussBlurShape")]
+pub enum ObjectShape {
+    /// The box.
+    #[default]
+    #[enum_value(name = "The box", nick = "box")]
+    Box,
+    /// The ellipse in the box.
+    #[enum_value(name = "The ellipse in the box", nick = "ellipse")]
+    Ellipse,
+    /// The mask that came with a detection.
+    #[enum_value(
+        name = "The mask of a detection; without one the box, which region-mode=outside does not show",
+        nick = "mask"
+    )]
+    Mask,
 }
 
 /// The type of `on-missing`.
@@ -108,6 +128,10 @@ const DEFAULT_STRENGTH: f64 = 0.25;
 const DEFAULT_CELLS: u32 = 6;
 const DEFAULT_FILL_COLOR: u32 = 0xff00_0000;
 const DEFAULT_HOLD_TIME: u64 = 3_000_000_000;
+/// Largest `feather` and `grow`, in pixels.
+const EDGE_MAX: u32 = 256;
+/// Least `grow`, in pixels.
+const GROW_MIN: i32 = -64;
 const LOOK_AHEAD_MAX: u32 = 120;
 const DEFAULT_SOURCES: RegionSources = RegionSources::ALL;
 
@@ -146,6 +170,10 @@ pub struct RegionSettings {
     pub min_confidence: f64,
     /// By how much detections grow on each side, as a share of their side.
     pub expand: f64,
+    /// What of a detection or a zone is the object.
+    pub shape: ObjectShape,
+    /// Where the object's edge is.
+    pub edge: Edge,
     /// What hides.
     pub cover: CoverKind,
     /// The standard deviation as a share of a region's shorter side.
@@ -175,6 +203,8 @@ impl Default for RegionSettings {
             labels: Labels::default(),
             min_confidence: 0.0,
             expand: DEFAULT_EXPAND,
+            shape: ObjectShape::default(),
+            edge: Edge::default(),
             cover: CoverKind::default(),
             strength: DEFAULT_STRENGTH,
             cells: DEFAULT_CELLS,
@@ -227,6 +257,8 @@ impl RegionSettings {
         for (property, value, min, max) in [
             ("min-confidence", self.min_confidence, 0.0, 1.0),
             ("expand", self.expand, 0.0, EXPAND_MAX),
+            ("feather", f64::from(self.edge.feather), 0.0, f64::from(EDGE_MAX)),
+            ("grow", f64::from(self.edge.grow), f64::from(GROW_MIN), f64::from(EDGE_MAX)),
             ("strength", self.strength, 0.0, STRENGTH_MAX),
             ("cells", f64::from(self.cells), 1.0, f64::from(CELLS_MAX)),
             ("look-ahead", f64::from(self.look_ahead), 0.0, f64::from(LOOK_AHEAD_MAX)),
@@ -247,6 +279,9 @@ impl RegionSettings {
             "labels" => self.labels.text().to_value(),
             "min-confidence" => self.min_confidence.to_value(),
             "expand" => self.expand.to_value(),
+            "shape" => self.shape.to_value(),
+            "feather" => self.edge.feather.to_value(),
+            "grow" => self.edge.grow.to_value(),
             "cover" => self.cover.to_value(),
             "strength" => self.strength.to_value(),
             "cells" => self.cells.to_value(),
@@ -296,6 +331,18 @@ impl RegionSettings {
             "expand" => {
                 self.expand = value.get().expect("a double");
                 "expand"
+            }
+            "shape" => {
+                self.shape = value.get().expect("a shape");
+                "shape"
+            }
+            "feather" => {
+                self.edge.feather = value.get().expect("a uint");
+                "feather"
+            }
+            "grow" => {
+                self.edge.grow = value.get().expect("an int");
+                "grow"
             }
             "cover" => {
                 self.cover = value.get().expect("a cover");
@@ -390,6 +437,30 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .controllable()
             .mutable_playing()
             .build(),
+        glib::ParamSpecEnum::builder::<ObjectShape>("shape")
+            .nick("Shape")
+            .blurb("What of a detection or a zone is the object. Anything but box needs frames in host memory")
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecUInt::builder("feather")
+            .nick("Feather")
+            .blurb(
+                "Width of the soft edge in pixels, on the side that is shown. Anything but 0 needs frames in host memory",
+            )
+            .maximum(EDGE_MAX)
+            .default_value(0)
+            .controllable()
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecInt::builder("grow")
+            .nick("Grow")
+            .blurb("Pixels by which objects grow, or shrink if it is negative, beside expand")
+            .minimum(GROW_MIN)
+            .maximum(EDGE_MAX as i32)
+            .default_value(0)
+            .controllable()
+            .mutable_playing()
+            .build(),
         glib::ParamSpecEnum::builder::<CoverKind>("cover")
             .nick("Cover")
             .blurb("What hides the regions. A blur is a look; to hide something, use mosaic with few cells or fill")
@@ -474,6 +545,7 @@ mod tests {
             area: Area::from_corner(0.0, 0.0, 1.0, 1.0),
             certain: Some(Area::from_corner(0.0, 0.0, 1.0, 1.0)),
             tracking_id: None,
+            mask: None,
         };
         let settings =
             RegionSettings { labels: Labels::parse("face"), min_confidence: 0.9, ..RegionSettings::default() };

@@ -552,7 +552,14 @@ mod tests {
     }
 
     fn detection(area: Area, tracking_id: Option<u64>) -> Detection {
-        Detection { label: Some("face".to_owned()), confidence: None, area, certain: Some(area), tracking_id }
+        Detection {
+            label: Some("face".to_owned()),
+            confidence: None,
+            area,
+            certain: Some(area),
+            tracking_id,
+            mask: None,
+        }
     }
 
     fn certain(detection: &Detection) -> (&Detection, bool) {

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: MPL-2.0
+//! How much of a cover shows at each sample: soft edges, ellipses and masks, as 8-bit weights on a grid of nodes.
+//! docs/ARITHMETIC.md has the formulas.
+//!
+//! Nodes are 1 to 32 luma samples apart, so that a frame has at most two grids of 256 KB; between them weights are bilinear. What
+//! is covered errs outwards and what is shown errs inwards, and soft edges lie on the side that is shown: no sample that is covered
+//! wholly is weakened, from which its value could be solved for.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::regions::{Area, Rect};
+
+/// Most cells of a grid along an axis.
+const CELLS: u32 = 512;
+/// Largest width and height of a mask, in samples.
+const MASK_SIDE_MAX: u32 = 4096;
+
+/// What of a box is the object: 8-bit samples, stretched over an area of the picture. 255 is the object, 128 and more is inside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mask {
+    columns: u32,
+    rows: u32,
+    samples: Arc<[u8]>,
+    area: Area,
+}
+
+impl Mask {
+    /// A mask of so many columns and rows, row by row. `None` if it has none or more than 4096, or another number of samples.
+    pub fn new(columns: u32, rows: u32, samples: Vec<u8>, area: Area) -> Option<Self> {
+        let is_valid = |side: u32| (1..=MASK_SIDE_MAX).contains(&side);
+        let fits = is_valid(columns) && is_valid(rows) && samples.len() == columns as usize * rows as usize;
+        fits.then(|| Self { columns, rows, samples: samples.into(), area })
+    }
+
+    /// Where it is, in luma samples.
+    pub fn area(&self) -> Area {
+        self.area
+    }
+
+    /// The smallest area around the samples that are not 0; `None` if all are.
+    pub fn object(&self) -> Option<Area> {
+        let columns = self.columns as usize;
+        let is_set = |row: &[u8]| row.iter().any(|sample| *sample > 0);
+        let rows: Vec<&[u8]> = self.samples.chunks(columns).collect();
+        let (top, bottom) = (rows.iter().position(|row| is_set(row))?, rows.iter().rposition(|row| is_set(row))? + 1);
+        let left = rows.iter().filter_map(|row| row.iter().position(|sample| *sample > 0)).min()?;
+        let right = rows.iter().filter_map(|row| row.iter().rposition(|sample| *sample > 0)).max()? + 1;
+        let Area { left: x, top: y, right: end, bottom: foot } = self.area;
+        let [across, down] = [(end - x) / f64::from(self.columns), (foot - y) / f64::from(self.rows)];
+        let at = |start: f64, step: f64, index: usize| start + step * index as f64;
+        Some(Area {
+            left: at(x, across, left),
+            top: at(y, down, top),
+            right: at(x, across, right),
+            bottom: at(y, down, bottom),
+        })
+    }
+}
+
+/// What of an area is the object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Shape {
+    /// All of it.
+    Box,
+    /// The ellipse inside.
+    Ellipse,
+    /// What the mask says, in the area of the mask.
+    Mask(Mask),
+}
+
+/// An object that is covered or shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object {
+    /// Where it is, in luma samples; of no meaning for a mask.
+    pub area: Area,
+    /// What of that is the object.
+    pub shape: Shape,
+}
+
+/// The edge of objects, in luma samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Edge {
+    /// By how much objects grow, or shrink if it is negative.
+    pub grow: i32,
+    /// The width of the soft edge.
+    pub feather: u32,
+}
+
+impl Edge {
+    /// By how many samples at most a cover reaches beyond an object in a picture of this size, with what rounding to nodes adds.
+    pub fn reach(self, size: (u32, u32)) -> u32 {
+        let cell = cell(size);
+        let cells = |samples: u32| samples.div_ceil(cell);
+        (4 + cells(self.grow.max(0).unsigned_abs()) + 2 * cells(self.feather)) * cell
+    }
+}
+
+/// Whether an object is covered or shown, which decides to which side its edge errs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Covered,
+    Shown,
+}
+
+/// The weights of a cover: 255 where it hides wholly, 0 where the picture stays as it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weights {
+    size: (u32, u32),
+    grid: Grid,
+}
+
+impl Weights {
+    /// Of a cover over objects. They, and up to two cells around them, are covered wholly; the edge is around that.
+    pub fn inside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
+        let mut grid = Grid::new(size);
+        objects.iter().for_each(|object| grid.add(object, Side::Covered));
+        grid.map(|v| v.saturating_mul(2));
+        grid.widen(1, u8::max);
+        grid.grow(edge.grow);
+        grid.feather(edge.feather, u8::max);
+        Self { size, grid }
+    }
+
+    /// Of a cover over everything but objects. The edge is inside of them.
+    pub fn outside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
+        let mut grid = Grid::new(size);
+        objects.iter().for_each(|object| grid.add(object, Side::Shown));
+        grid.map(|v| (2 * u16::from(v)).saturating_sub(255) as u8);
+        grid.grow(edge.grow);
+        grid.feather(edge.feather, u8::min);
+        grid.map(|shown| 255 - shown);
+        Self { size, grid }
+    }
+
+    /// How much the samples of objects, and of what is next to them, are left out of the blur of a background. Masks are a little too
+    /// small, so a guard of one sample of the mask is left out too, but no more than σ.
+    pub fn excluded(size: (u32, u32), objects: &[Object], sigma: f64) -> Self {
+        let guard = |object: &Object| object.guard(sigma).div_ceil(cell(size));
+        let mut guards: Vec<u32> = objects.iter().map(guard).collect();
+        guards.sort_unstable();
+        guards.dedup();
+        let mut all = Grid::new(size);
+        for cells in guards {
+            let mut grid = Grid::new(size);
+            objects.iter().filter(|object| guard(object) == cells).for_each(|object| grid.add(object, Side::Covered));
+            grid.map(|v| v.saturating_mul(2));
+            grid.widen(cells, u8::max);
+            all.values.iter_mut().zip(&grid.values).for_each(|(all, value)| *all = (*all).max(*value));
+        }
+        Self { size, grid: all }
+    }
+
+    /// Luma samples from one node to the next, a power of two.
+    pub fn cell(&self) -> u32 {
+        self.grid.cell
+    }
+
+    /// Columns, rows and values of the nodes.
+    pub fn nodes(&self) -> (u32, u32, &[u8]) {
+        (self.grid.columns as u32, self.grid.rows as u32, &self.grid.values)
+    }
+
+    /// Width and height of the picture, in luma samples.
+    pub fn size(&self) -> (u32, u32) {
+        self.size
+    }
+
+    /// The weights of the first luma samples of a row of the picture.
+    ///
+    /// # Panics
+    /// If the picture has no such row, or fewer samples in it.
+    #[inline(always)]
+    pub fn row(&self, y: u32, weights: &mut [u8]) {
+        self.grid.sample_row(y, weights);
+    }
+
+    /// The share of the picture that is hidden wholly.
+    pub fn hidden_share(&self) -> f64 {
+        let hidden = self.grid.values.iter().filter(|value| **value == 255).count();
+        hidden as f64 / self.grid.values.len() as f64
+    }
+
+    /// Rectangles, in luma samples, that have all samples of the picture with a weight above 0. They are in steps that small
+    /// movements seldom cross.
+    pub fn rects(&self) -> Vec<Rect> {
+        const BANDS: u32 = 8;
+        const STEP: u32 = 64;
+        let (width, height) = self.size;
+        let band = height.div_ceil(BANDS).next_multiple_of(STEP).min(height);
+        let mut rects = Vec::new();
+        for top in (0..height).step_by(band as usize) {
+            let bottom = (top + band).min(height);
+            let rows = (top / self.grid.cell) as usize..(bottom - 1).div_ceil(self.grid.cell) as usize + 1;
+            // Whether any sample of each step of columns has a weight.
+            let mut is_covered = vec![false; width.div_ceil(STEP) as usize];
+            for (step, covered) in is_covered.iter_mut().enumerate() {
+                let [left, right] = [step as u32 * STEP, (step as u32 * STEP + STEP).min(width)];
+                let columns = (left / self.grid.cell) as usize..(right - 1).div_ceil(self.grid.cell) as usize + 1;
+                *covered = rows.clone().any(|row| self.grid.row(row)[columns.clone()].iter().any(|value| *value > 0));
+            }
+            let mut from = None;
+            for (step, covered) in is_covered.iter().copied().chain([false]).enumerate() {
+                match (covered, from) {
+                    (true, None) => from = Some(step as u32 * STEP),
+                    (false, Some(left)) => {
+                        rects.extend(Rect::between([left, (step as u32 * STEP).min(width)], [top, bottom]));
+                        from = None;
+                    }
+                    _ => (),
+                }
+            }
+        }
+        rects
+    }
+}
+
+impl Object {
+    /// Luma samples beyond a mask that a background leaves out, too.
+    fn guard(&self, sigma: f64) -> u32 {
+        let Shape::Mask(mask) = &self.shape else { return 0 };
+        let Some([x, y]) = whole(mask.area, Side::Covered) else { return 0 };
+        let samples = |axis: &Range<i64>, count: u32| ((axis.end - axis.start) as u64).div_ceil(count.into());
+        samples(&x, mask.columns).max(samples(&y, mask.rows)).min(sigma as u64) as u32
+    }
+}
+
+/// An area in whole samples: columns and rows. Rounded outwards if it is covered, else inwards. `None` if nothing is left, or if
+/// a side is not a number.
+fn whole(area: Area, side: Side) -> Option<[Range<i64>; 2]> {
+    // Far beyond every picture, and small enough for all products.
+    const FAR: f64 = 1e6;
+    let axis = |low: f64, high: f64| {
+        let [low, high] = match side {
+            Side::Covered => [low.floor(), high.ceil()],
+            Side::Shown => [low.ceil(), high.floor()],
+        };
+        (low < high).then(|| low.clamp(-FAR, FAR) as i64..high.clamp(-FAR, FAR) as i64).filter(|axis| !axis.is_empty())
+    };
+    Some([axis(area.left, area.right)?, axis(area.top, area.bottom)?])
+}
+
+/// Luma samples between two nodes: the smallest power of two with at most [`CELLS`] cells along either axis.
+fn cell((width, height): (u32, u32)) -> u32 {
+    width.max(height).div_ceil(CELLS).next_power_of_two()
+}
+
+/// 8-bit values at the nodes of a picture: at the luma samples 0, cell, 2·cell and so on; the last node of an axis is at its last
+/// sample or beyond.
+#[derive(Debug, Clone, PartialEq)]
+struct Grid {
+    cell: u32,
+    columns: usize,
+    rows: usize,
+    values: Vec<u8>,
+}
+
+impl Grid {
+    fn new(size: (u32, u32)) -> Self {
+        let cell = cell(size);
+        let nodes = |side: u32| (side - 1).div_ceil(cell) as usize + 1;
+        let (columns, rows) = (nodes(size.0), nodes(size.1));
+        Self { cell, columns, rows, values: vec![0; columns * rows] }
+    }
+
+    fn row(&self, row: usize) -> &[u8] {
+        &self.values[row * self.columns..][..self.columns]
+    }
+
+    fn map(&mut self, value: impl Fn(u8) -> u8) {
+        self.values.iter_mut().for_each(|v| *v = value(*v));
+    }
+
+    /// Adds an object: each node has the largest value of all objects.
+    fn add(&mut self, object: &Object, side: Side) {
+        match &object.shape {
+            Shape::Box => self.add_mask((1, 1), &[255], object.area, side),
+            Shape::Ellipse => self.add_ellipse(object.area, side),
+            Shape::Mask(mask) => self.add_mask((mask.columns, mask.rows), &mask.samples, mask.area, side),
+        }
+    }
+
+    /// Bilinear between the samples of the mask, in 1/256 of a sample, rounded down. A mask finer than the grid is pooled first, by
+    /// the largest or smallest sample, so that no node misses a thin part. Where it is covered, the neighbours of each sample
+    /// count as object too, so that the whole of the sample does.
+    fn add_mask(&mut self, (columns, rows): (u32, u32), samples: &[u8], area: Area, side: Side) {
+        let Some([x, y]) = whole(area, side) else { return };
+        let pooled = |count: u32, axis: &Range<i64>| {
+            (i64::from(self.cell) * i64::from(count) / (axis.end - axis.start)).max(1) as usize
+        };
+        let (across, down) = (pooled(columns, &x), pooled(rows, &y));
+        let (columns, rows) = (columns as usize, rows as usize);
+        let pick = if side == Side::Covered { u8::max } else { u8::min };
+        let mut mask = Grid {
+            cell: self.cell,
+            columns: columns.div_ceil(across),
+            rows: rows.div_ceil(down),
+            values: if across == 1 && down == 1 { samples.to_vec() } else { Vec::new() },
+        };
+        if mask.values.is_empty() {
+            for rows in samples.chunks(columns * down) {
+                let mut row = vec![if side == Side::Covered { 0 } else { 255 }; columns];
+                for samples in rows.chunks(columns) {
+                    row.iter_mut().zip(samples).for_each(|(pooled, sample)| *pooled = pick(*pooled, *sample));
+                }
+                mask.values.extend(row.chunks(across).map(|samples| samples.iter().copied().fold(samples[0], pick)));
+            }
+        }
+        if side == Side::Covered {
+            mask.widen(1, u8::max);
+        }
+        let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
+        let cell = i64::from(self.cell);
+        let positions = |count: usize, axis: &Range<i64>, samples: usize| -> Vec<(usize, u32)> {
+            let first = ((axis.start - margin).max(0) as u64).div_ceil(cell as u64) as i64;
+            let end = ((axis.end + margin).max(0) as u64).div_ceil(cell as u64) as i64;
+            let position = |node: i64| {
+                let p = ((2 * (cell * node - axis.start) + 1) * samples as i64 * 256)
+                    .div_euclid(2 * (axis.end - axis.start))
+                    - 128;
+                (node as usize, p.clamp(0, (samples as i64 - 1) * 256) as u32)
+            };
+            (first..end.min(count as i64)).map(position).collect()
+        };
+        let of_columns = positions(self.columns, &x, mask.columns);
+        for (row, p) in positions(self.rows, &y, mask.rows) {
+            let (above, down) = ((p >> 8) as usize, p & 255);
+            let below = (above + 1).min(mask.rows - 1);
+            let (above, below) = (mask.row(above), mask.row(below));
+            // Between the rows first: the sum is the same.
+            let between: Vec<u32> = above
+                .iter()
+                .zip(below)
+                .map(|(above, below)| u32::from(*above) * (256 - down) + u32::from(*below) * down)
+                .collect();
+            let last = mask.columns - 1;
+            let to = &mut self.values[row * self.columns..][..self.columns];
+            for (column, p) in &of_columns {
+                let (left, fraction) = ((p >> 8) as usize, p & 255);
+                let right = (left + 1).min(last);
+                let sum = between[left] * (256 - fraction) + between[right] * fraction;
+                let value = ((sum + (1 << 15)) >> 16) as u8;
+                to[*column] = to[*column].max(value);
+            }
+        }
+    }
+
+    /// 255 at the nodes whose square of one cell on each side meets the ellipse in the area, if it is covered; at those whose square
+    /// lies within it, if it is shown.
+    fn add_ellipse(&mut self, area: Area, side: Side) {
+        let Some([x, y]) = whole(area, side) else { return };
+        let cell = i64::from(self.cell);
+        let distances = |count: usize, axis: Range<i64>| -> Vec<f64> {
+            let length = axis.end - axis.start;
+            let distance = |node: i64| {
+                let away = (2 * cell * node - 2 * axis.start - length + 1).abs();
+                let nearest = if side == Side::Covered { (away - 2 * cell).max(0) } else { away + 2 * cell };
+                nearest as f64 / length as f64
+            };
+            (0..count as i64).map(distance).collect()
+        };
+        let across = distances(self.columns, x);
+        let down = distances(self.rows, y);
+        for (row, dy) in self.values.chunks_mut(self.columns).zip(down) {
+            for (value, dx) in row.iter_mut().zip(&across) {
+                if dx * dx + dy * dy <= 1.0 {
+                    *value = 255;
+                }
+            }
+        }
+    }
+
+    fn grow(&mut self, samples: i32) {
+        let cells = samples.unsigned_abs();
+        if samples >= 0 {
+            self.widen(cells.div_ceil(self.cell), u8::max);
+        } else {
+            self.widen(cells / self.cell, u8::min);
+        }
+    }
+
+    /// A soft edge: on the side that `pick` widens to.
+    fn feather(&mut self, samples: u32, pick: impl Fn(u8, u8) -> u8 + Copy) {
+        let cells = samples.div_ceil(self.cell);
+        self.widen(cells, pick);
+        self.soften(cells as usize);
+    }
+
+    /// Each node gets the largest or smallest value of the nodes at most `radius` away along either axis.
+    fn widen(&mut self, radius: u32, pick: impl Fn(u8, u8) -> u8 + Copy) {
+        let radius = radius as usize;
+        if radius == 0 {
+            return;
+        }
+        // Two windows of a power of two unite to any longer one. Beyond the grid there is nothing that the edge has not.
+        let columns = self.columns;
+        let mut padded = Vec::with_capacity(self.rows * (columns + 2 * radius));
+        for row in self.values.chunks(columns) {
+            padded.extend(std::iter::repeat_n(row[0], radius));
+            padded.extend_from_slice(row);
+            padded.extend(std::iter::repeat_n(row[columns - 1], radius));
+        }
+        // What a window reads of the next row is in the padding, which is not copied back.
+        let widened = windows(padded, 2 * radius + 1, 1, pick);
+        for (row, widened) in self.values.chunks_mut(columns).zip(widened.chunks(columns + 2 * radius)) {
+            row.copy_from_slice(&widened[..columns]);
+        }
+        let mut padded = Vec::with_capacity((self.rows + 2 * radius) * columns);
+        (0..radius).for_each(|_| padded.extend_from_slice(&self.values[..columns]));
+        padded.extend_from_slice(&self.values);
+        (0..radius).for_each(|_| padded.extend_from_slice(&self.values[self.values.len() - columns..]));
+        let widened = windows(padded, 2 * radius + 1, columns, pick);
+        let count = self.values.len();
+        self.values.copy_from_slice(&widened[..count]);
+    }
+
+    /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up. Beyond the grid its
+    /// edge repeats.
+    fn soften(&mut self, radius: usize) {
+        if radius == 0 {
+            return;
+        }
+        let count = 2 * radius as u32 + 1;
+        // Exact for all sums: they are below 2^18, and the count below 2^10.
+        let reciprocal = (1_u64 << 32) / u64::from(count) + 1;
+        let mean = |sum: u32| ((u64::from(sum + radius as u32) * reciprocal) >> 32) as u8;
+        let clamped = |index: usize, count: usize| index.saturating_sub(radius).min(count - 1);
+        for row in self.values.chunks_mut(self.columns) {
+            let from = row.to_vec();
+            let mut sum: u32 = (0..count as usize).map(|i| u32::from(from[clamped(i, from.len())])).sum();
+            for (x, value) in row.iter_mut().enumerate() {
+                *value = mean(sum);
+                let enters = u32::from(from[(x + 1 + radius).min(from.len() - 1)]);
+                sum = sum + enters - u32::from(from[clamped(x, from.len())]);
+            }
+        }
+        let from = self.values.clone();
+        let row = |y: usize| &from[y * self.columns..][..self.columns];
+        let mut sums = vec![0_u32; self.columns];
+        for i in 0..count as usize {
+            sums.iter_mut().zip(row(clamped(i, self.rows))).for_each(|(sum, value)| *sum += u32::from(*value));
+        }
+        for (y, to) in self.values.chunks_mut(self.columns).enumerate() {
+            let (enters, leaves) = (row((y + 1 + radius).min(self.rows - 1)), row(clamped(y, self.rows)));
+            for (((to, sum), enters), leaves) in to.iter_mut().zip(&mut sums).zip(enters).zip(leaves) {
+                *to = mean(*sum);
+                *sum = *sum + u32::from(*enters) - u32::from(*leaves);
+            }
+        }
+    }
+
+    /// The values of the first luma samples of a row, bilinear between the nodes, halves up.
+    #[inline(always)]
+    fn sample_row(&self, y: u32, samples: &mut [u8]) {
+        match self.cell {
+            1 => samples.copy_from_slice(&self.row(y as usize)[..samples.len()]),
+            2 => self.sample_cells::<2>(y, samples),
+            4 => self.sample_cells::<4>(y, samples),
+            8 => self.sample_cells::<8>(y, samples),
+            16 => self.sample_cells::<16>(y, samples),
+            _ => self.sample_cells::<32>(y, samples),
+        }
+    }
+
+    #[inline(always)]
+    fn sample_cells<const CELL: usize>(&self, y: u32, samples: &mut [u8]) {
+        let (above, down) = (y as usize / CELL, (y as usize % CELL) as u32);
+        let (above, below) = (self.row(above), self.row((above + 1).min(self.rows - 1)));
+        let cell = CELL as u32;
+        let at = |node: usize| {
+            let node = node.min(self.columns - 1);
+            u32::from(above[node]) * (cell - down) + u32::from(below[node]) * down
+        };
+        let mut left = at(0);
+        for (node, samples) in samples.chunks_mut(CELL).enumerate() {
+            let right = at(node + 1);
+            for (x, sample) in samples.iter_mut().enumerate() {
+                let sum = left * (cell - x as u32) + right * x as u32;
+                *sample = ((sum + cell * cell / 2) / (cell * cell)) as u8;
+            }
+            left = right;
+        }
+    }
+}
+
+/// For each value the largest or smallest of `length` values from it on, which are `step` apart. The last values have no such
+/// window and are of no meaning.
+fn windows(mut values: Vec<u8>, length: usize, step: usize, pick: impl Fn(u8, u8) -> u8) -> Vec<u8> {
+    let mut longer = values.clone();
+    let mut covered = 1;
+    while covered < length {
+        let more = covered.min(length - covered);
+        let ahead = &values[(more * step).min(values.len())..];
+        for ((longer, one), other) in longer.iter_mut().zip(&values).zip(ahead) {
+            *longer = pick(*one, *other);
+        }
+        std::mem::swap(&mut values, &mut longer);
+        covered += more;
+    }
+    values
+}
