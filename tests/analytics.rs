@@ -114,7 +114,7 @@ impl Meta {
 
 fn main() {
     gst::init().unwrap();
-    assert_eq!(analytics::read(&gst::Buffer::new()), Analytics::Absent);
+    assert_eq!(analytics::read(&gst::Buffer::new(), None), Analytics::Absent);
     let was_registered = glib::Type::from_name("GstAnalyticsRelationMetaAPI").is_some();
     let library = Library::open();
     let test = |name: &str, runs: bool, test: fn(Library)| {
@@ -138,7 +138,7 @@ fn main() {
 }
 
 fn read(buffer: &gst::Buffer) -> Vec<Detection> {
-    match analytics::read(buffer) {
+    match analytics::read(buffer, None) {
         Analytics::Present(detections) => detections,
         other => panic!("{other:?}"),
     }
@@ -146,13 +146,13 @@ fn read(buffer: &gst::Buffer) -> Vec<Detection> {
 
 fn empty(library: Library) {
     let mut buffer = gst::Buffer::new();
-    assert_eq!(analytics::read(&buffer), Analytics::Absent);
+    assert_eq!(analytics::read(&buffer, None), Analytics::Absent);
     Meta::add(library, &mut buffer);
     assert_eq!(read(&buffer), []);
     // A track alone says nothing about what is in the frame, so that on-missing decides.
     let mut buffer = gst::Buffer::new();
     Meta::add(library, &mut buffer).track(1);
-    assert_eq!(analytics::read(&buffer), Analytics::Absent);
+    assert_eq!(analytics::read(&buffer, None), Analytics::Absent);
 }
 
 fn detections(library: Library) {
