@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
 use gst::glib;
-use gst::glib::prelude::*;
 use gst::glib::translate::{IntoGlib, IntoGlibPtr};
+use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::element::regions::analytics::{self, Analytics};
 use gstcudagaussblur::element::regions::detection::{Detection, Labels};
@@ -196,6 +196,8 @@ fn main() {
         test("several_masks_of_a_detection_are_united", has_segmentation, united_masks),
         test("masks_without_an_object_in_the_box_leave_the_box", has_segmentation, masks_elsewhere),
         test("random_metas_are_read_or_refused", has_segmentation, random_metas),
+        test("frames_are_covered_by_masks_of_detections", has_segmentation, covered_by_masks),
+        test("frames_are_covered_by_classes_of_a_segmentation", has_segmentation, covered_by_classes),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_if_failed();
     // From here on there is a type of this name.
@@ -768,4 +770,137 @@ fn random_metas(library: Library) {
         }
     }
     assert!(unreadable > 100 && masks > 100, "{unreadable} unreadable, {masks} masks");
+}
+
+const WIDTH: usize = 128;
+const HEIGHT: usize = 96;
+/// What the frames have that the element gets; covered samples are 0.
+const SOURCE: u8 = 200;
+/// What is so far from an object, in luma samples, is surely covered or shown: two samples of the masks, and rounding.
+const NEAR: usize = 2 * 8 + 2;
+
+/// The samples of a GRAY8 frame, to which `attach` adds metas, after the element.
+fn output(library: Library, properties: &str, attach: &dyn Fn(Meta)) -> Vec<u8> {
+    gstcudagaussblur::register_static().unwrap();
+    let line = format!(
+        "appsrc name=source format=time caps=video/x-raw,format=GRAY8,width={WIDTH},height={HEIGHT},framerate=25/1 ! \
+         cudagaussblur backend=cpu cover=fill expand=0 shape=mask {properties} ! appsink name=sink sync=false"
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let by_name = |name| pipeline.by_name(name).unwrap();
+    let source = by_name("source").downcast::<gst_app::AppSrc>().unwrap();
+    let sink = by_name("sink").downcast::<gst_app::AppSink>().unwrap();
+    let mut buffer = gst::Buffer::from_mut_slice(vec![SOURCE; WIDTH * HEIGHT]);
+    attach(Meta::add(library, &mut buffer));
+    let writable = buffer.get_mut().unwrap();
+    writable.set_pts(gst::ClockTime::ZERO);
+    writable.set_duration(gst::ClockTime::from_mseconds(40));
+    pipeline.set_state(gst::State::Playing).unwrap();
+    source.push_buffer(buffer).unwrap();
+    source.end_of_stream().unwrap();
+    let sample = sink.pull_sample().unwrap();
+    pipeline.set_state(gst::State::Null).unwrap();
+    let map = sample.buffer().unwrap().map_readable().unwrap();
+    map.to_vec()
+}
+
+/// Checks that the object is covered and what is not near it is not, with region-mode=inside; with outside, that what is well
+/// inside of the object is shown and what is not the object is not.
+#[track_caller]
+fn check_output(output: &[u8], mode: &str, is_object: &dyn Fn(usize, usize) -> bool) {
+    let near = |x: usize, y: usize| {
+        let of_columns = x.saturating_sub(NEAR)..(x + NEAR + 1).min(WIDTH);
+        (y.saturating_sub(NEAR)..(y + NEAR + 1).min(HEIGHT)).flat_map(move |y| of_columns.clone().map(move |x| (x, y)))
+    };
+    let (mut covered, mut shown) = (0, 0);
+    for y in 0..HEIGHT {
+        for x in 0..WIDTH {
+            let sample = output[y * WIDTH + x];
+            let expected = match (mode, is_object(x, y)) {
+                ("inside", true) | ("outside", false) => Some(0),
+                ("inside", false) if !near(x, y).any(|(x, y)| is_object(x, y)) => Some(SOURCE),
+                ("outside", true) if near(x, y).all(|(x, y)| is_object(x, y)) => Some(SOURCE),
+                _ => None,
+            };
+            covered += u32::from(expected == Some(0));
+            shown += u32::from(expected == Some(SOURCE));
+            assert!(expected.is_none_or(|expected| expected == sample), "{mode} ({x},{y}): {sample} for {expected:?}");
+        }
+    }
+    assert!(covered > 0 && shown > 0, "{mode}: {covered} {shown}");
+}
+
+/// 16×12 samples of 8×8 luma samples: the left third is 1, the right third is 2.
+fn thirds(format: VideoFormat) -> gst::Buffer {
+    let ids = (0..16 * 12).map(|i| [1_u8, 0, 2][(i % 16) / 6]);
+    let bytes: Vec<u8> =
+        if format == VideoFormat::Gray8 { ids.collect() } else { ids.flat_map(|id| [0, id]).collect() };
+    let stride = (bytes.len() / 12) as c_int;
+    Image { format, size: [16, 12], offset: 0, stride, bytes }.buffer()
+}
+
+const FRAME: (c_int, c_int, c_uint, c_uint) = (0, 0, WIDTH as c_uint, HEIGHT as c_uint);
+
+fn covered_by_masks(library: Library) {
+    let place = [0, 0, WIDTH as c_int, HEIGHT as c_int];
+    for mode in ["inside", "outside"] {
+        let attach = |meta: Meta| {
+            let detection = meta.detection(Some("person"), [0, 0, 48, HEIGHT as c_int], 1.0);
+            meta.relate(RELATE_TO, detection, meta.segmentation(thirds(VideoFormat::Gray16Be), &[0], FRAME));
+        };
+        check_output(&output(library, &format!("region-mode={mode}"), &attach), mode, &|x, _| x < 48);
+        // A mask that cannot be read.
+        let attach = |meta: Meta| {
+            let broken = Image { stride: 0, ..Image::gray8(2, &[1; 4]) }.buffer();
+            meta.relate(RELATE_TO, meta.detection(Some("person"), place, 1.0), meta.segmentation(broken, &[], FRAME));
+        };
+        let output = output(library, &format!("region-mode={mode}"), &attach);
+        assert!(output.iter().all(|sample| *sample == 0), "the box is covered, and is not shown");
+    }
+}
+
+fn covered_by_classes(library: Library) {
+    let of_classes = |meta: Meta| {
+        let segmentation = meta.segmentation(thirds(VideoFormat::Gray8), &[0, 1, 2], FRAME);
+        let classes = meta.classes(&[Some("background"), Some("cat"), Some("person")]);
+        meta.relate(N_TO_N, segmentation, classes);
+    };
+    for (labels, is_object) in [
+        ("person", (|x, _| x >= 96) as fn(usize, usize) -> bool),
+        ("cat", |x, _| x < 48),
+        ("background", |x, _| (48..96).contains(&x)),
+    ] {
+        for mode in ["inside", "outside"] {
+            let properties = format!("region-mode={mode} labels={labels}");
+            check_output(&output(library, &properties, &of_classes), mode, &is_object);
+        }
+    }
+    let all = output(library, "region-mode=inside", &of_classes);
+    check_output(&all, "inside", &|x, _| !(48..96).contains(&x));
+    // Two objects with the same box, each in two of its corners.
+    let corners = |meta: Meta| {
+        let id = |i: usize| match (i % 16, i / 16) {
+            (8..10, 0..2) | (14.., 10..) => 1,
+            (14.., 0..2) | (8..10, 10..) => 2,
+            _ => 0,
+        };
+        let ids: Vec<u8> = (0..16 * 12).map(id).collect();
+        meta.segmentation(gray8(16, &ids), &[0, 1, 2], FRAME);
+    };
+    let is_corner = |x: usize, y: usize| matches!((x / 8, y / 8), (8..10 | 14.., 0..2 | 10..));
+    check_output(&output(library, "region-mode=inside", &corners), "inside", &is_corner);
+    // An unreadable one is a detector that did not look.
+    let broken = |meta: Meta| {
+        meta.segmentation(Image { stride: 0, ..Image::gray8(2, &[1; 4]) }.buffer(), &[], FRAME);
+    };
+    for mode in ["inside", "outside"] {
+        let output = output(library, &format!("region-mode={mode}"), &broken);
+        assert!(output.iter().all(|sample| *sample == 0));
+    }
+    // Nothing was found.
+    let empty = |meta: Meta| {
+        meta.segmentation(gray8(2, &[0; 4]), &[0, 1], FRAME);
+    };
+    assert!(output(library, "region-mode=inside", &empty).iter().all(|sample| *sample == SOURCE));
+    assert!(output(library, "region-mode=outside", &empty).iter().all(|sample| *sample == 0));
 }
