@@ -184,8 +184,8 @@ fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, conse
     let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
     let (cause, cure) = if is_unreadable {
         (
-            "has detector metas that cannot be read (a segmentation without a detection, or libgstanalytics-1.0.so.0 is \
-             missing)",
+            "has detector metas that cannot be read (a segmentation without a detection, which needs shape=mask and a mask \
+             whose size and strides are true, or libgstanalytics-1.0.so.0 is missing)",
             "use a detector that attaches object detections",
         )
     } else {
