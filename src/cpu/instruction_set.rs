@@ -10,6 +10,7 @@ use super::rows::PairDotRows;
 #[cfg(target_arch = "x86_64")]
 use super::rows_vnni::ByteDotRows;
 use super::scratch::Scratch;
+use super::soft::SoftBlock;
 use super::task::Task;
 use super::tile::Tile;
 use super::{simd, tile_blur};
@@ -120,6 +121,16 @@ impl InstructionSet {
                         // SAFETY: the set is available, so the processor has its features; the caller guarantees the
                         // planes, the scratch memory and exclusive access.
                         unsafe { interpolate(block, scratch) }
+                    }
+                    Task::Soft(block) => {
+                        $(#[$features])?
+                        unsafe fn execute(block: &SoftBlock) {
+                            // SAFETY: the caller guarantees the planes and exclusive access.
+                            unsafe { block.execute() }
+                        }
+                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
+                        // planes and exclusive access.
+                        unsafe { execute(block) }
                     }
                     // SAFETY: the caller guarantees the planes and exclusive access.
                     Task::Pixels(block) => unsafe { block.execute() },

@@ -11,26 +11,32 @@ mod rows_vnni;
 mod schedule;
 mod scratch;
 mod simd;
+mod soft;
 mod task;
 mod tile;
 mod tile_blur;
 mod weights;
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use crate::filter::background::Background;
 use crate::filter::byte_rect::ByteRect;
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
 use crate::filter::operation::{Buffer, Operation};
-use crate::filter::plan::Plan;
+use crate::filter::picture::{FieldRect, PictureGeometry};
+use crate::filter::plan::{Plan, Selection};
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::filter::regions::Rect;
+use crate::filter::weights::Weights;
 use crate::process;
 use crate::threads::Threads;
 pub use execution::TILES;
 use execution::{Execution, Extent, Planes, Prepared, extent, place};
 pub use instruction_set::InstructionSet;
 use scratch::Scratch;
+use soft::{CoverSamples, Mix, SampleWeights, SoftOperation};
 use task::Task;
 
 #[cfg(test)]
@@ -61,6 +67,25 @@ pub struct CpuEngine {
     temporaries: Scratch,
     /// The blurred planes of regions, until they are written to the frame.
     blurred: Scratch,
+    /// What regions of different Gaussians are covered with, before it is mixed into the frame.
+    covers: Scratch,
+    /// The weighted planes of a background.
+    weighted: Scratch,
+}
+
+/// The blurs of a soft cover: of the frame itself, or of its background.
+#[derive(Clone, Copy)]
+pub struct SoftBlurs<'a> {
+    /// How much of the cover shows.
+    pub weights: &'a Weights,
+    /// Of the frame, or of the planes of its background.
+    pub regions: &'a RegionBlurPlan,
+    /// What is covered of the frame, by plane; may overlap.
+    pub covered: &'a [(usize, FieldRect)],
+    /// Channels that keep their values.
+    pub planes: Selection,
+    /// How the background is weighted.
+    pub background: Option<(&'a Background, &'a Weights)>,
 }
 
 impl CpuEngine {
@@ -74,6 +99,8 @@ impl CpuEngine {
             scratch: Vec::new(),
             temporaries: Scratch::default(),
             blurred: Scratch::default(),
+            covers: Scratch::default(),
+            weighted: Scratch::default(),
         }
     }
 
@@ -94,7 +121,7 @@ impl CpuEngine {
     pub fn blur(&mut self, frames: &mut ValidFrames, plan: &Plan) -> Result<(), CpuError> {
         assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
         let (sources, destinations) = host_planes(frames)?;
-        self.execute(sources, &[Execution { plan, parts: &plan.whole(), destinations }], Vec::new())
+        self.execute(Vec::new(), sources, &[Execution { plan, parts: &plan.whole(), destinations }], Vec::new())
     }
 
     /// Blurs regions of the source, and then writes them to the destination, which holds its rows and may be the same memory. On
@@ -103,36 +130,97 @@ impl CpuEngine {
     /// # Panics
     /// If the plan was made for other layouts.
     pub fn cover(&mut self, frames: &mut ValidFrames, regions: &RegionBlurPlan) -> Result<(), CpuError> {
-        let layouts = frames.layouts();
-        assert!(regions.layouts() == layouts, "the plan is for other frames");
+        assert!(regions.layouts() == frames.layouts(), "the plan is for other frames");
         let (sources, destinations) = host_planes(frames)?;
-        let extents = |RegionBlur { plan, needs, .. }: &RegionBlur| -> Vec<Extent> {
-            let planes = layouts.iter().enumerate();
-            planes.map(|(index, layout)| extent(plan, &needs.parts, Buffer::Destination(index), layout)).collect()
-        };
-        let extents: Vec<Extent> = regions.blurs().iter().flat_map(extents).collect();
-        let blurred = place(&mut self.blurred, &extents)?;
-        let blurs = || regions.blurs().iter().zip(blurred.chunks(layouts.len()));
-        let execution = |(blur, destinations)| {
-            let RegionBlur { plan, needs, .. }: &RegionBlur = blur;
-            Execution { plan, parts: &needs.parts, destinations }
-        };
-        let executions: Vec<Execution> = blurs().map(execution).collect();
-        // One task for each plane, because chroma of rectangles side by side overlaps.
-        let writes = blurs().map(|(blur, blurred)| {
-            let of_plane = |(plane, layout): (usize, &PlaneLayout)| {
-                let covered = blur.covered.iter().filter(|(of, _)| *of == plane);
-                let rects = covered.flat_map(|(_, covered)| ByteRect::covered(plane, layout, *covered)).collect();
-                Task::Copy { from: blurred[plane].as_const(), to: destinations[plane], rects }
-            };
-            layouts.iter().enumerate().map(of_plane).collect()
-        });
-        self.execute(sources, &executions, writes.collect())
+        let blurred = place(&mut self.blurred, &extents_of_blurred(regions))?;
+        self.execute(Vec::new(), sources, &executions(regions, &blurred), writes(regions, &blurred, destinations))
     }
 
-    /// Executes plans that do not depend on each other, for frames with these sources, and then the tasks of `last`.
+    /// Blurs regions of the source, or its background, and then mixes them by weights into the destination, which holds the source's
+    /// samples and may be the same memory. On an error nothing was written.
+    ///
+    /// # Panics
+    /// If the plan was made for other layouts, or the weights for another size.
+    pub fn cover_softly(&mut self, frames: &mut ValidFrames, blurs: SoftBlurs) -> Result<(), CpuError> {
+        let SoftBlurs { weights, regions, covered, planes, background } = blurs;
+        let layouts = frames.layouts();
+        let picture = PictureGeometry::new(layouts);
+        let expected = background.map_or(layouts, |(background, _)| &background.layouts);
+        assert!(regions.layouts() == expected, "the plan is for other frames");
+        if regions.blurs().is_empty() {
+            return Ok(());
+        }
+        let (frame_planes, destinations) = host_planes(frames)?;
+        // The planes that are blurred.
+        let mut weightings = Vec::new();
+        let mut sources = frame_planes.to_vec();
+        if let Some((background, excluded)) = background {
+            let reads: Vec<_> = regions.blurs().iter().flat_map(|blur| blur.needs.reads.iter().copied()).collect();
+            let extents = |RegionBlur { plan, needs, .. }: &RegionBlur| -> Vec<Extent> {
+                let planes = background.layouts.iter().enumerate();
+                planes.map(|(index, layout)| extent(plan, &needs.parts, Buffer::Source(index), layout)).collect()
+            };
+            let of_blurs: Vec<Vec<Extent>> = regions.blurs().iter().map(extents).collect();
+            let extents: Vec<Extent> = (0..background.layouts.len())
+                .map(|index| {
+                    let of_plane = of_blurs.iter().map(|extents| extents[index].clone());
+                    let hull = |(bytes, a): Extent, (_, b): Extent| (bytes, hull_of(a, b));
+                    of_plane.reduce(hull).unwrap_or_default()
+                })
+                .collect();
+            let weighted = place(&mut self.weighted, &extents)?;
+            weightings = soft::weightings(background, excluded, layouts, frame_planes, &weighted, &reads);
+            sources = weighted.iter().map(HostPlaneMut::as_const).collect();
+        }
+        let blurred = place(&mut self.blurred, &extents_of_blurred(regions))?;
+        // Where Gaussians overlap the stronger one counts, so the cover of several is put together first.
+        let mut writes_of_covers = Vec::new();
+        let mut cover = &blurred[..];
+        let of_several;
+        if regions.blurs().len() > 1 {
+            let whole: Vec<Extent> =
+                expected.iter().map(|layout| (layout.row_bytes(), 0..layout.height as usize)).collect();
+            of_several = place(&mut self.covers, &whole)?;
+            writes_of_covers = writes(regions, &blurred, &of_several);
+            cover = &of_several;
+        }
+        let cover_of = |plane: usize| match background {
+            None => CoverSamples::Plane(cover[plane].as_const()),
+            Some((background, _)) => {
+                let parts = background.planes.iter().enumerate().filter(|(_, part)| part.plane == plane);
+                let pairs =
+                    parts.map(|(index, part)| [cover[index], cover[part.weights]].map(|plane| plane.as_const()));
+                let pairs: Vec<_> = pairs.collect();
+                CoverSamples::Background([pairs[0], pairs[pairs.len() - 1]])
+            }
+        };
+        let mixes = mixes(&picture, weights, covered, planes, destinations, cover_of);
+        let mut last = writes_of_covers;
+        last.push(soft_tasks(&mixes));
+        self.execute(vec![soft_tasks(&weightings)], &sources, &executions(regions, &blurred), last)
+    }
+
+    /// Mixes what is covered of another frame of the same planes by weights into the destination.
+    ///
+    /// # Panics
+    /// If the weights were made for another size.
+    pub fn mix(
+        &mut self,
+        frames: &mut ValidFrames,
+        weights: &Weights,
+        covered: &[(usize, FieldRect)],
+    ) -> Result<(), CpuError> {
+        let picture = PictureGeometry::new(frames.layouts());
+        let (covers, destinations) = host_planes(frames)?;
+        let cover_of = |plane: usize| CoverSamples::Plane(covers[plane]);
+        let mixes = mixes(&picture, weights, covered, Selection::ALL, destinations, cover_of);
+        self.execute(vec![soft_tasks(&mixes)], covers, &[], Vec::new())
+    }
+
+    /// Executes the tasks of `first`, plans that do not depend on each other, for frames with these sources, and the tasks of `last`.
     fn execute(
         &mut self,
+        first: Vec<Vec<Task>>,
         sources: &[HostPlane],
         executions: &[Execution],
         last: Vec<Vec<Task>>,
@@ -165,9 +253,8 @@ impl CpuEngine {
                 }
             }
         }
-        let mut groups: Vec<Vec<Task>> =
-            groups.iter().map(|group| group.iter().flat_map(|(one, count)| one.tasks(*count)).collect()).collect();
-        groups.extend(last);
+        let of_plans = groups.iter().map(|group| group.iter().flat_map(|(one, count)| one.tasks(*count)).collect());
+        let groups: Vec<Vec<Task>> = first.into_iter().chain(of_plans).chain(last).collect();
         // Only operations that are cut by the work in them are worth waking threads for.
         let parallel = |group: &Vec<Task>| {
             group.iter().filter(|task| !matches!(task, Task::Pixels(_) | Task::Copy { .. })).count()
@@ -197,6 +284,75 @@ impl CpuEngine {
         let words = tasks.map(Task::scratch_words).max().unwrap_or(0);
         self.scratch[..workers].iter_mut().try_for_each(|scratch| scratch.reserve(words))
     }
+}
+
+fn hull_of(a: Range<usize>, b: Range<usize>) -> Range<usize> {
+    if a.is_empty() || b.is_empty() { if a.is_empty() { b } else { a } } else { a.start.min(b.start)..a.end.max(b.end) }
+}
+
+/// What is accessed of the planes that the blurs of regions write, blur by blur.
+fn extents_of_blurred(regions: &RegionBlurPlan) -> Vec<Extent> {
+    let extents = |RegionBlur { plan, needs, .. }: &RegionBlur| -> Vec<Extent> {
+        let planes = regions.layouts().iter().enumerate();
+        planes.map(|(index, layout)| extent(plan, &needs.parts, Buffer::Destination(index), layout)).collect()
+    };
+    regions.blurs().iter().flat_map(extents).collect()
+}
+
+/// The blurs of regions into planes of their own.
+fn executions<'a>(regions: &'a RegionBlurPlan, blurred: &'a [HostPlaneMut]) -> Vec<Execution<'a>> {
+    let blurs = regions.blurs().iter().zip(blurred.chunks(regions.layouts().len()));
+    let execution = |(blur, destinations): (&'a RegionBlur, _)| Execution {
+        plan: &blur.plan,
+        parts: &blur.needs.parts,
+        destinations,
+    };
+    blurs.map(execution).collect()
+}
+
+/// Copies of what is covered, weaker Gaussians first.
+fn writes<'a>(regions: &RegionBlurPlan, blurred: &[HostPlaneMut], destinations: &[HostPlaneMut]) -> Vec<Vec<Task<'a>>> {
+    let layouts = regions.layouts();
+    // One task for each plane, because chroma of rectangles side by side overlaps.
+    let writes = regions.blurs().iter().zip(blurred.chunks(layouts.len())).map(|(blur, blurred)| {
+        let of_plane = |(plane, layout): (usize, &PlaneLayout)| {
+            let covered = blur.covered.iter().filter(|(of, _)| *of == plane);
+            let rects = covered.flat_map(|(_, covered)| ByteRect::covered(plane, layout, *covered)).collect();
+            Task::Copy { from: blurred[plane].as_const(), to: destinations[plane], rects }
+        };
+        layouts.iter().enumerate().map(of_plane).collect()
+    });
+    writes.collect()
+}
+
+fn soft_tasks<'a>(operations: &'a [SoftOperation<'a>]) -> Vec<Task<'a>> {
+    operations.iter().flat_map(SoftOperation::blocks).map(Task::Soft).collect()
+}
+
+/// The mixes of a cover into the planes of a frame.
+fn mixes<'a>(
+    picture: &PictureGeometry,
+    weights: &'a Weights,
+    covered: &[(usize, FieldRect)],
+    selected: Selection,
+    to: &[HostPlaneMut],
+    cover: impl Fn(usize) -> CoverSamples,
+) -> Vec<SoftOperation<'a>> {
+    let size = picture.size();
+    assert!(weights.size() == (size[0], size[1]), "the weights are for another size");
+    let planes = picture.layouts().iter().enumerate();
+    let mix = |(plane, layout): (usize, &PlaneLayout)| {
+        let covered: Vec<FieldRect> =
+            covered.iter().filter(|(of, _)| *of == plane).map(|(_, covered)| *covered).collect();
+        let keeps = |c: usize| u32::from(!selected.contains(layout.roles[c])) << c;
+        let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
+        let is_mixed = passthrough_mask != (1 << layout.roles().len()) - 1 && !covered.is_empty();
+        is_mixed.then(|| {
+            let weights = SampleWeights::new(weights, *layout, picture.shift(plane));
+            SoftOperation::Mix(Mix { weights, cover: cover(plane), to: to[plane], covered, passthrough_mask })
+        })
+    };
+    planes.filter_map(mix).collect()
 }
 
 /// The planes of frames in host memory.

@@ -4,6 +4,7 @@
 use super::pixel_rows::PixelBlock;
 use super::resample::decimate::DecimationBlock;
 use super::resample::interpolate::InterpolationBlock;
+use super::soft::SoftBlock;
 use super::tile::Tile;
 use super::tile_blur;
 use crate::filter::byte_rect::ByteRect;
@@ -19,6 +20,8 @@ pub enum Task<'a> {
     Interpolation(InterpolationBlock<'a>),
     /// Of an operation that goes pixel by pixel.
     Pixels(PixelBlock<'a>),
+    /// Of the weights of a soft cover.
+    Soft(SoftBlock<'a>),
     /// Copies of parts of a plane to another one, which may overlap.
     Copy { from: HostPlane, to: HostPlaneMut, rects: Vec<ByteRect> },
 }
@@ -33,7 +36,7 @@ impl Task<'_> {
             Self::Tile(tile) => tile_blur::scratch_words(tile),
             Self::Decimation(block) => block.decimation.scratch_words(),
             Self::Interpolation(block) => block.interpolation.scratch_words(),
-            Self::Pixels(_) | Self::Copy { .. } => 0,
+            Self::Pixels(_) | Self::Soft(_) | Self::Copy { .. } => 0,
         }
     }
 }

@@ -7,11 +7,12 @@ use super::regions::frame_regions::{FrameDecision, FrameRegion, FrameRegions, Or
 use super::regions::settings::{self as region_settings, RegionMode, RegionSettings};
 use super::regions::tracks::Evidence;
 use super::stream_format::StreamFormat;
-use crate::engine::{BlurCover, BlurRegion, Cover};
+use crate::engine::{BlurCover, BlurRegion, Cover, SoftCover};
 use crate::filter::BlurParams;
 use crate::filter::mosaic::MosaicRegion;
 use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{self, Area, Rect, Region, strength_sigma};
+use crate::filter::weights::{Object, Shape, Weights};
 
 /// Which part of a frame is covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,17 @@ impl FrameCover {
             }
             Extent::Frame => whole.into_iter().collect(),
         };
+        let is_soft = settings.is_soft() && extent != Extent::Frame && !regions.is_empty();
+        let (covered, soft) = if is_soft {
+            let objects: Vec<Object> = regions.iter().map(|region| region.object.clone()).collect();
+            let (covered, weights) = soft(&objects, &regions, extent, settings, (width, height));
+            let has_shape = objects.iter().any(|object| object.shape != Shape::Box);
+            let leaves_out = extent == Extent::Outside && has_shape;
+            let excluded = leaves_out.then(|| Weights::excluded((width, height), &objects, options.params.sigma()));
+            (covered, Some((weights, excluded)))
+        } else {
+            (covered, None)
+        };
         let mut hidden: Vec<Rect> = covered.iter().map(|region| region.rect).collect();
         let mut unchanged = Selection::NONE;
         let cover = match settings.cover {
@@ -112,7 +124,15 @@ impl FrameCover {
         };
         let samples = |rect: &Rect| u64::from(rect.width()) * u64::from(rect.height());
         let hidden: u64 = regions::disjoint(&hidden).iter().map(samples).sum();
-        let covered_area = hidden as f64 / (u64::from(width) * u64::from(height)) as f64;
+        let mut covered_area = hidden as f64 / (u64::from(width) * u64::from(height)) as f64;
+        let cover = match soft {
+            Some((weights, excluded)) => {
+                covered_area = covered_area.min(weights.hidden_share());
+                let excluded = excluded.filter(|_| matches!(cover, Cover::Blur(_)));
+                Cover::Soft(SoftCover { cover: Box::new(cover), weights, excluded })
+            }
+            None => cover,
+        };
         Self { cover, extent, regions, covered_area, unchanged, is_missing, is_lost }
     }
 
@@ -129,6 +149,27 @@ impl FrameCover {
     pub fn has(&self, evidence: Evidence) -> bool {
         self.regions.iter().any(|region| region.origin == Origin::Detection(evidence))
     }
+}
+
+/// What a cover with weights writes, and the weights.
+fn soft(
+    objects: &[Object],
+    regions: &[FrameRegion],
+    extent: Extent,
+    settings: &RegionSettings,
+    size: (u32, u32),
+) -> (Vec<Region>, Weights) {
+    if extent == Extent::Outside {
+        let picture = Area::from_corner(0.0, 0.0, size.0.into(), size.1.into());
+        let weights = Weights::outside(size, objects, settings.edge);
+        let rects = weights.rects().into_iter();
+        return (rects.map(|rect| Region { rect, object: picture }).collect(), weights);
+    }
+    let reach = |region: &FrameRegion| {
+        let rect = region.object.reach(settings.edge, size)?;
+        Some(Region { rect, object: region.region.object })
+    };
+    (regions.iter().filter_map(reach).collect(), Weights::inside(size, objects, settings.edge))
 }
 
 /// The Gaussian that covers an object. `kernel-size` limits it only where every region has the same: a small object must

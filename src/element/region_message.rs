@@ -7,6 +7,7 @@ use super::frame_cover::{Extent, FrameCover};
 use super::regions::frame_regions::{FrameRegion, Origin};
 use super::regions::settings::{CoverKind, RegionSettings};
 use super::regions::tracks::Evidence;
+use crate::filter::weights::Shape;
 
 /// The times of a frame.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +51,7 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
 }
 
 /// A region: what is covered, in luma samples of the frame, and what it comes from.
-fn region_structure(FrameRegion { region, origin, track, label }: &FrameRegion) -> gst::Structure {
+fn region_structure(FrameRegion { region, origin, track, label, object }: &FrameRegion) -> gst::Structure {
     let origin = match origin {
         Origin::Zone => "zone",
         Origin::Detection(Evidence::Found) => "found",
@@ -58,12 +59,18 @@ fn region_structure(FrameRegion { region, origin, track, label }: &FrameRegion) 
         Origin::Detection(Evidence::Bridged) => "bridged",
         Origin::Detection(Evidence::Anticipated) => "anticipated",
     };
+    let shape = match object.shape {
+        Shape::Box => "box",
+        Shape::Ellipse => "ellipse",
+        Shape::Mask(_) => "mask",
+    };
     let mut structure = gst::Structure::builder("region")
         .field("x", region.rect.x())
         .field("y", region.rect.y())
         .field("width", region.rect.width())
         .field("height", region.rect.height())
         .field("origin", origin)
+        .field("shape", shape)
         .build();
     if let Some(track) = track {
         structure.set("track", track);

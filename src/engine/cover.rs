@@ -8,12 +8,18 @@ use super::error::EngineError;
 use super::in_flight::{BorrowedInPlace, CompletedFrame, FrameAccess};
 use super::plan_cache::form;
 use super::{ActiveBackend, Engine};
+use crate::cpu::{CpuEngine, SoftBlurs};
 use crate::cuda::{CudaError, DeviceCover, PromisedFrames, SubmitError};
+use crate::filter::background::Background;
 use crate::filter::fill::{PlaneValues, fill, fills};
-use crate::filter::frame::{Destination, FrameMut, PlaneLayout, Source, ValidFrames};
-use crate::filter::mosaic::{CellGrid, MosaicRegion, mosaic};
-use crate::filter::region_blur::{BlurCover, RegionBlurPlan};
+use crate::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source, ValidFrames, as_source};
+use crate::filter::mosaic::{CellGrid, Mosaic, MosaicRegion, mosaic};
+use crate::filter::picture::{FieldRect, PictureGeometry};
+use crate::filter::plan::Selection;
+use crate::filter::region_blur::{BlurCover, BlurRegion, RegionBlurPlan};
 use crate::filter::regions::Rect;
+use crate::filter::samples::covered_fields;
+use crate::filter::weights::Weights;
 use crate::{cpu, cuda};
 
 /// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
@@ -31,6 +37,20 @@ pub enum Cover {
         /// The colour, one element for each plane.
         values: Vec<PlaneValues>,
     },
+    /// One of the others, mixed into the picture by weights.
+    Soft(SoftCover),
+}
+
+/// A cover that shows as much as its weights say: `(weight · cover + (255 - weight) · sample + 127) / 255` for each sample that the
+/// cover writes. Frames have to be in host memory, where the CPU does all of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SoftCover {
+    /// What hides; if it is soft itself, it alone counts.
+    pub cover: Box<Cover>,
+    /// How much of it shows, for frames of this size.
+    pub weights: Weights,
+    /// The samples that the blurs leave out, so that objects do not glow beside themselves.
+    pub excluded: Option<Weights>,
 }
 
 impl Cover {
@@ -43,6 +63,7 @@ impl Cover {
             Self::Blur(cover) => cover.is_empty(),
             Self::Mosaic(regions) => regions.is_empty(),
             Self::Fill { rects, .. } => rects.is_empty(),
+            Self::Soft(SoftCover { cover, .. }) => cover.is_empty(),
         }
     }
 }
@@ -97,6 +118,7 @@ impl Engine {
                 rects = fills(layouts, covered, values);
                 DeviceCover::Fill(&rects)
             }
+            Cover::Soft(_) => return Err(EngineError::SoftOnDevice),
         };
         let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
         // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive, for good
@@ -146,6 +168,10 @@ impl Engine {
         frames.copy_source();
         let started = Instant::now();
         let is_covered = match cover {
+            Cover::Soft(soft) => {
+                self.cover_softly(soft, host_destination(access)?)?;
+                !cover.is_empty()
+            }
             Cover::Blur(cover) => {
                 let regions = self.region_blurs(cover, frames.layouts());
                 let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
@@ -170,6 +196,55 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Covers a frame in place, on the CPU whatever the backend is.
+    fn cover_softly(
+        &mut self,
+        SoftCover { cover, weights, excluded }: &SoftCover,
+        frame: FrameMut,
+    ) -> Result<(), EngineError> {
+        let layouts: Vec<PlaneLayout> = frame.iter().map(|plane| plane.layout).collect();
+        let picture = PictureGeometry::new(&layouts);
+        let covered = |rects: &[Rect]| -> Vec<(usize, FieldRect)> {
+            rects.iter().flat_map(|rect| covered_fields(&picture, *rect)).collect()
+        };
+        let cpu = match &mut self.backend {
+            ActiveBackend::Cpu(cpu) => cpu,
+            ActiveBackend::Cuda(_) => self.cpu.get_or_insert_with(CpuEngine::new),
+        };
+        match &**cover {
+            Cover::Soft(soft) => self.cover_softly(soft, frame),
+            Cover::Blur(blur) => {
+                let background = excluded.as_ref().map(|excluded| (Background::new(&picture), excluded));
+                let background = background.as_ref().map(|(background, excluded)| (background, *excluded));
+                // All planes of a background are blurred; which of them are mixed is decided then.
+                let all = BlurCover { planes: Selection::ALL, regions: blur.regions.clone() };
+                let (of, layouts) = background.map_or((blur, &layouts), |(background, _)| (&all, &background.layouts));
+                let regions = self.soft_regions.get(of, layouts, cpu::TILES, &mut self.plans);
+                self.stats.form = regions.blurs().last().map_or(self.stats.form, |blur| form(&blur.plan));
+                let is_blurred = |region: &&BlurRegion| !region.params.is_passthrough();
+                let rects: Vec<Rect> = blur.regions.iter().filter(is_blurred).map(|region| region.rect).collect();
+                let covered = covered(&rects);
+                let blurs =
+                    SoftBlurs { weights, regions: &regions, covered: &covered, planes: blur.planes, background };
+                let mut frames = ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(frame))?;
+                Ok(cpu.cover_softly(&mut frames, blurs)?)
+            }
+            Cover::Mosaic(regions) => {
+                let rects: Vec<Rect> = regions.iter().map(MosaicRegion::rect).collect();
+                let mut covers = CoverPlanes::new(&frame)?;
+                Mosaic::new(&as_source(&frame), regions)?.write(&mut covers.frame())?;
+                let mut frames = ValidFrames::new(Source::Host(covers.source()), Destination::Host(frame))?;
+                Ok(cpu.mix(&mut frames, weights, &covered(&rects))?)
+            }
+            Cover::Fill { rects, values } => {
+                let mut covers = CoverPlanes::new(&frame)?;
+                fill(&mut covers.frame(), rects, values)?;
+                let mut frames = ValidFrames::new(Source::Host(covers.source()), Destination::Host(frame))?;
+                Ok(cpu.mix(&mut frames, weights, &covered(rects))?)
+            }
+        }
     }
 
     /// The blurs of a cover in the tiles of the backend.
@@ -201,6 +276,37 @@ impl Engine {
         let times = cuda.cover_host(&mut frames, &regions, direct)?;
         self.stats.add_cuda_frame(cuda, &times);
         Ok(())
+    }
+}
+
+/// Planes for a cover, before it is mixed into a frame.
+struct CoverPlanes(Vec<(PlaneLayout, Vec<u8>)>);
+
+impl CoverPlanes {
+    /// For frames of the same planes as this one.
+    fn new(frame: &FrameMut) -> Result<Self, EngineError> {
+        let plane = |plane: &Plane<&mut [u8]>| {
+            let bytes = plane.layout.row_bytes() * plane.layout.height as usize;
+            let mut data = Vec::new();
+            data.try_reserve_exact(bytes).map_err(|_| EngineError::OutOfMemory { bytes })?;
+            data.resize(bytes, 0);
+            Ok((plane.layout, data))
+        };
+        Ok(Self(frame.iter().map(plane).collect::<Result<_, EngineError>>()?))
+    }
+
+    fn frame(&mut self) -> FrameMut<'_> {
+        self.0
+            .iter_mut()
+            .map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &mut data[..] })
+            .collect()
+    }
+
+    fn source(&self) -> Frame<'_> {
+        self.0
+            .iter()
+            .map(|(layout, data)| Plane { layout: *layout, pitch: layout.row_bytes(), data: &data[..] })
+            .collect()
     }
 }
 

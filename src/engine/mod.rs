@@ -22,7 +22,7 @@ use crate::filter::plan::Options;
 pub use crate::filter::region_blur::{BlurCover, BlurRegion};
 pub use crate::log::Level;
 pub use crate::process::set_log_sink as log_to;
-pub use cover::Cover;
+pub use cover::{Cover, SoftCover};
 pub use error::{EngineError, ErrorKind};
 use in_flight::{Abandoned, BorrowedFrame, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
@@ -63,6 +63,10 @@ pub struct Engine {
     falls_back: bool,
     plans: PlanCache,
     regions: RegionCache,
+    /// Of soft covers, which the CPU does.
+    soft_regions: RegionCache,
+    /// For soft covers, if the backend is CUDA.
+    cpu: Option<CpuEngine>,
     stats: Stats,
     abandoned: Arc<Abandoned>,
 }
@@ -118,6 +122,8 @@ impl Engine {
             falls_back: false,
             plans: PlanCache::default(),
             regions: RegionCache::default(),
+            soft_regions: RegionCache::default(),
+            cpu: None,
             stats,
             abandoned: Arc::default(),
         }

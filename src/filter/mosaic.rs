@@ -58,6 +58,11 @@ impl MosaicRegion {
         self.side
     }
 
+    /// What is covered, in luma samples.
+    pub fn rect(&self) -> Rect {
+        self.rect
+    }
+
     /// The number of the cell, along an axis, that a luma sample belongs to.
     fn cell(&self, axis: usize, sample: u32) -> i32 {
         (sample as i32 - self.corner[axis]).div_euclid(self.side as i32)

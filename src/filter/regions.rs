@@ -50,6 +50,16 @@ impl Area {
         Self { left: self.left - across, top: self.top - down, right: self.right + across, bottom: self.bottom + down }
     }
 
+    /// This box, wider by so many samples on each side, or narrower.
+    pub fn wider(self, samples: f64) -> Self {
+        Self {
+            left: self.left - samples,
+            top: self.top - samples,
+            right: self.right + samples,
+            bottom: self.bottom + samples,
+        }
+    }
+
     /// The box with half its rows: where it is in a field, if its rows are those of a frame.
     pub fn in_field(self) -> Self {
         Self { top: self.top / 2.0, bottom: self.bottom / 2.0, ..self }

@@ -89,7 +89,7 @@ pub struct Edge {
 
 impl Edge {
     /// By how many samples at most a cover reaches beyond an object in a picture of this size, with what rounding to nodes adds.
-    pub fn reach(self, size: (u32, u32)) -> u32 {
+    fn reach(self, size: (u32, u32)) -> u32 {
         let cell = cell(size);
         let cells = |samples: u32| samples.div_ceil(cell);
         (4 + cells(self.grow.max(0).unsigned_abs()) + 2 * cells(self.feather)) * cell
@@ -170,9 +170,15 @@ impl Weights {
     ///
     /// # Panics
     /// If the picture has no such row, or fewer samples in it.
-    #[inline(always)]
     pub fn row(&self, y: u32, weights: &mut [u8]) {
-        self.grid.sample_row(y, weights);
+        self.row_from(0, y, weights);
+    }
+
+    /// The same from column `x` on, a multiple of [`Weights::cell`].
+    #[inline(always)]
+    pub fn row_from(&self, x: u32, y: u32, weights: &mut [u8]) {
+        debug_assert!(x.is_multiple_of(self.grid.cell), "column {x} with cells of {}", self.grid.cell);
+        self.grid.sample_row((x / self.grid.cell) as usize, y, weights);
     }
 
     /// The share of the picture that is hidden wholly.
@@ -216,6 +222,22 @@ impl Weights {
 }
 
 impl Object {
+    /// Where the weights of a cover over the object may be above 0 in a picture of this size; `None` if they are nowhere.
+    pub fn reach(&self, edge: Edge, size: (u32, u32)) -> Option<Rect> {
+        let area = match &self.shape {
+            Shape::Box | Shape::Ellipse => self.area,
+            Shape::Mask(mask) => {
+                let [x, y] = whole(mask.area, Side::Covered)?;
+                // A sample of a mask reaches as far as its neighbours, which count as object, and those to theirs.
+                let sample = |axis: &Range<i64>, count: u32| {
+                    ((axis.end - axis.start) as u64).div_ceil(count.into()).max(cell(size).into()) as f64
+                };
+                mask.object()?.wider(3.0 * sample(&x, mask.columns).max(sample(&y, mask.rows)))
+            }
+        };
+        Rect::covering(area.wider(edge.reach(size).into()), size)
+    }
+
     /// Luma samples beyond a mask that a background leaves out, too.
     fn guard(&self, sigma: f64) -> u32 {
         let Shape::Mask(mask) = &self.shape else { return 0 };
@@ -449,21 +471,21 @@ impl Grid {
         }
     }
 
-    /// The values of the first luma samples of a row, bilinear between the nodes, halves up.
+    /// The values of luma samples of a row from a column of nodes on, bilinear between the nodes, halves up.
     #[inline(always)]
-    fn sample_row(&self, y: u32, samples: &mut [u8]) {
+    fn sample_row(&self, column: usize, y: u32, samples: &mut [u8]) {
         match self.cell {
-            1 => samples.copy_from_slice(&self.row(y as usize)[..samples.len()]),
-            2 => self.sample_cells::<2>(y, samples),
-            4 => self.sample_cells::<4>(y, samples),
-            8 => self.sample_cells::<8>(y, samples),
-            16 => self.sample_cells::<16>(y, samples),
-            _ => self.sample_cells::<32>(y, samples),
+            1 => samples.copy_from_slice(&self.row(y as usize)[column..][..samples.len()]),
+            2 => self.sample_cells::<2>(column, y, samples),
+            4 => self.sample_cells::<4>(column, y, samples),
+            8 => self.sample_cells::<8>(column, y, samples),
+            16 => self.sample_cells::<16>(column, y, samples),
+            _ => self.sample_cells::<32>(column, y, samples),
         }
     }
 
     #[inline(always)]
-    fn sample_cells<const CELL: usize>(&self, y: u32, samples: &mut [u8]) {
+    fn sample_cells<const CELL: usize>(&self, column: usize, y: u32, samples: &mut [u8]) {
         let (above, down) = (y as usize / CELL, (y as usize % CELL) as u32);
         let (above, below) = (self.row(above), self.row((above + 1).min(self.rows - 1)));
         let cell = CELL as u32;
@@ -471,9 +493,9 @@ impl Grid {
             let node = node.min(self.columns - 1);
             u32::from(above[node]) * (cell - down) + u32::from(below[node]) * down
         };
-        let mut left = at(0);
+        let mut left = at(column);
         for (node, samples) in samples.chunks_mut(CELL).enumerate() {
-            let right = at(node + 1);
+            let right = at(column + node + 1);
             for (x, sample) in samples.iter_mut().enumerate() {
                 let sum = left * (cell - x as u32) + right * x as u32;
                 *sample = ((sum + cell * cell / 2) / (cell * cell)) as u8;

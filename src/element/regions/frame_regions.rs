@@ -6,10 +6,11 @@ use super::clock::{Clock, FrameTime};
 use super::detection::Detection;
 use super::detector_metas::{Found, Looked};
 use super::on_missing::{Decision, Detectors};
-use super::settings::{RegionMode, RegionSettings, RegionSources};
+use super::settings::{ObjectShape, RegionMode, RegionSettings, RegionSources};
 use super::tracks::{Decided, Evidence, TrackedObject, Tracks};
-use super::zones::StreamSpan;
-use crate::filter::regions::Region;
+use super::zones::{StreamSpan, Zone};
+use crate::filter::regions::{Area, Rect, Region};
+use crate::filter::weights::{Object, Shape};
 
 /// A region and what it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,8 @@ pub struct FrameRegion {
     pub track: Option<u32>,
     /// The label of a detection.
     pub label: Option<String>,
+    /// The object, for the weights of a cover with a soft edge, an ellipse or a mask.
+    pub object: Object,
 }
 
 /// What a region comes from.
@@ -112,14 +115,14 @@ impl RegionTracker {
             Decision::Regions => {
                 let mut regions: Vec<FrameRegion> = if is_shown {
                     let shown = found.detections.iter().filter(|detection| settings.shows(detection));
-                    shown.filter_map(|detection| shown_region(detection, settings.expand, *size)).collect()
+                    shown.filter_map(|detection| shown_region(detection, settings, *size)).collect()
                 } else {
-                    objects.into_iter().filter_map(|object| covered_region(object, settings.expand, *size)).collect()
+                    let covered = |object| covered_region(object, &found.detections, settings, *size);
+                    objects.into_iter().filter_map(covered).collect()
                 };
                 if settings.sources.contains(RegionSources::ZONES) {
                     let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(*span, is_shown));
-                    let of_zone = |region| FrameRegion { region, origin: Origin::Zone, track: None, label: None };
-                    regions.extend(zones.filter_map(|zone| Region::new(zone.area(*size), 0.0, *size)).map(of_zone));
+                    regions.extend(zones.filter_map(|zone| zone_region(zone, settings, *size)));
                 }
                 FrameRegions::Regions(regions)
             }
@@ -134,16 +137,51 @@ impl RegionTracker {
     }
 }
 
-fn shown_region(detection: &Detection, expand: f64, size: (u32, u32)) -> Option<FrameRegion> {
-    let region = Region::new(detection.certain?, expand, size)?;
+/// Of a detection that is shown. Without the mask that it should have, it is not.
+fn shown_region(detection: &Detection, settings: &RegionSettings, size: (u32, u32)) -> Option<FrameRegion> {
+    let certain = detection.certain?;
+    let (area, shape) = match settings.shape {
+        ObjectShape::Box => (certain.grown(certain, settings.expand), Shape::Box),
+        ObjectShape::Ellipse => (certain.grown(certain, settings.expand), Shape::Ellipse),
+        ObjectShape::Mask => detection.mask.as_ref().map(|mask| (mask.area(), Shape::Mask(mask.clone())))?,
+    };
+    let region = region_of(area, certain, settings, size)?;
     let origin = Origin::Detection(Evidence::Found);
-    Some(FrameRegion { region, origin, track: None, label: detection.label.clone() })
+    Some(FrameRegion { region, origin, track: None, label: detection.label.clone(), object: Object { area, shape } })
 }
 
-fn covered_region(object: TrackedObject, expand: f64, size: (u32, u32)) -> Option<FrameRegion> {
-    let TrackedObject { track, evidence, cover, object, label } = object;
-    let region = Region::around(object, cover, expand, size)?;
-    Some(FrameRegion { region, origin: Origin::Detection(evidence), track: Some(track), label })
+/// Of an object that is covered: with its shape where it was found, else by the box in which it may be.
+fn covered_region(
+    tracked: TrackedObject,
+    detections: &[Detection],
+    settings: &RegionSettings,
+    size: (u32, u32),
+) -> Option<FrameRegion> {
+    let TrackedObject { track, evidence, cover, object, label } = tracked;
+    let is_found = evidence == Evidence::Found;
+    let mask_of = |detection: &Detection| detection.mask.clone().filter(|_| detection.area == object);
+    let mask = if is_found { detections.iter().find_map(mask_of) } else { None };
+    let (area, shape) = match (settings.shape, mask) {
+        (ObjectShape::Ellipse, _) if is_found => (object.grown(object, settings.expand), Shape::Ellipse),
+        (ObjectShape::Mask, Some(mask)) => (mask.area(), Shape::Mask(mask)),
+        _ => (cover.grown(object, settings.expand), Shape::Box),
+    };
+    let region = region_of(area, object, settings, size)?;
+    let origin = Origin::Detection(evidence);
+    Some(FrameRegion { region, origin, track: Some(track), label, object: Object { area, shape } })
+}
+
+/// Of a zone, which has no mask.
+fn zone_region(zone: &Zone, settings: &RegionSettings, size: (u32, u32)) -> Option<FrameRegion> {
+    let area = zone.area(size);
+    let shape = if settings.shape == ObjectShape::Ellipse { Shape::Ellipse } else { Shape::Box };
+    let region = region_of(area, area, settings, size)?;
+    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, object: Object { area, shape } })
+}
+
+/// The region of an area, with `grow`.
+fn region_of(area: Area, object: Area, settings: &RegionSettings, size: (u32, u32)) -> Option<Region> {
+    Some(Region { rect: Rect::covering(area.wider(settings.edge.grow.into()), size)?, object })
 }
 
 #[cfg(test)]
@@ -154,7 +192,6 @@ mod tests {
     use super::super::settings::OnMissing;
     use super::super::zones::Zones;
     use super::*;
-    use crate::filter::regions::{Area, Rect};
 
     const SIZE: (u32, u32) = (640, 480);
     const FRAME: u64 = 40_000_000;

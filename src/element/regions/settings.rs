@@ -247,6 +247,11 @@ impl RegionSettings {
         detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32
     }
 
+    /// Whether covers have weights.
+    pub fn is_soft(&self) -> bool {
+        self.shape != ObjectShape::Box || self.edge.feather > 0
+    }
+
     /// How long lost objects are covered, and what then.
     pub fn holding(&self) -> Holding {
         Holding { time: self.hold_time, covers_lost: self.on_lost == OnLost::Cover }
