@@ -2,7 +2,7 @@
 //! one operation a line, simple enough to check by reading.
 
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::Area;
@@ -64,12 +64,15 @@ impl Item {
         let Some((begin, length)) = self.whole(covers) else { return nodes };
         match &self.form {
             Form::Ellipse => nodes.ellipse(begin, length, covers),
-            Form::Box => {
-                nodes.stretched(Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, covers)
-            }
+            Form::Box => nodes.stretched(Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, covers),
             Form::Mask { columns, rows, samples } => {
                 let values = samples.iter().map(|sample| i64::from(*sample)).collect();
-                nodes.stretched(Grid { columns: *columns as usize, rows: *rows as usize, values }, begin, length, covers)
+                nodes.stretched(
+                    Grid { columns: *columns as usize, rows: *rows as usize, values },
+                    begin,
+                    length,
+                    covers,
+                )
             }
         }
     }
@@ -121,22 +124,27 @@ impl Grid {
         })
     }
 
-    /// What `f` makes of the values at most `radius` away in a row, then in a column. Beyond the grid the edge repeats.
-    fn windows(&self, radius: i64, f: impl Fn(&mut dyn Iterator<Item = i64>) -> i64) -> Self {
+    /// What `join` makes of the values at most `radius` away in a row, then in a column, and `finish` of each. Beyond the grid the
+    /// edge repeats.
+    fn windows(&self, radius: i64, join: impl Fn(i64, i64) -> i64, finish: impl Fn(i64) -> i64) -> Self {
         let near = |i: usize, count: usize| {
             (i as i64 - radius..=i as i64 + radius).map(move |k| k.clamp(0, count as i64 - 1) as usize)
         };
-        let rows = Self::made(self.columns, self.rows, |x, y| f(&mut near(x, self.columns).map(|x| self.at(x, y))));
-        Self::made(self.columns, self.rows, |x, y| f(&mut near(y, self.rows).map(|y| rows.at(x, y))))
+        let rows = Self::made(self.columns, self.rows, |x, y| {
+            finish(near(x, self.columns).map(|x| self.at(x, y)).reduce(&join).expect("a value is near itself"))
+        });
+        Self::made(self.columns, self.rows, |x, y| {
+            finish(near(y, self.rows).map(|y| rows.at(x, y)).reduce(&join).expect("a value is near itself"))
+        })
     }
 
     fn widest(&self, radius: i64, largest: bool) -> Self {
-        self.windows(radius, |near| if largest { near.max() } else { near.min() }.expect("a value is near itself"))
+        if largest { self.windows(radius, i64::max, |v| v) } else { self.windows(radius, i64::min, |v| v) }
     }
 
     /// Means, halves up.
     fn mean(&self, radius: i64) -> Self {
-        self.windows(radius, |near| (near.sum::<i64>() + radius) / (2 * radius + 1))
+        self.windows(radius, |sum, v| sum + v, |sum| (sum + radius) / (2 * radius + 1))
     }
 
     fn grown(&self, grow: i64, g: i64) -> Self {
@@ -211,7 +219,8 @@ impl Nodes {
     /// The largest of each node.
     fn largest(size: (u32, u32), grids: impl Iterator<Item = Grid>) -> Self {
         let none = Self::new(size);
-        let larger = |one: Grid, other: Grid| Grid::made(one.columns, one.rows, |x, y| one.at(x, y).max(other.at(x, y)));
+        let larger =
+            |one: Grid, other: Grid| Grid::made(one.columns, one.rows, |x, y| one.at(x, y).max(other.at(x, y)));
         Self { grid: grids.fold(none.grid, larger), ..none }
     }
 
@@ -341,16 +350,24 @@ fn store(layout: &PlaneLayout, bytes: &mut [u8], i: usize, value: u16) {
     }
 }
 
-fn values(layout: &PlaneLayout, bytes: &[u8]) -> Vec<u16> {
+/// The samples of a plane, in memory order.
+pub fn values(layout: &PlaneLayout, bytes: &[u8]) -> Vec<u16> {
     (0..layout.row_samples() * layout.height as usize).map(|i| load(layout, bytes, i)).collect()
 }
 
-/// The mix of a picture and its cover, of the samples whose bytes the cover writes.
-pub fn mixed(source: &Picture, cover: &Picture, weights: &Nodes, is_written: impl Fn(usize, usize) -> bool) -> Picture {
+/// The mix of a picture and its cover, of the samples of these channels whose bytes the cover writes.
+pub fn mixed(
+    source: &Picture,
+    cover: &Picture,
+    weights: &Nodes,
+    channels: Selection,
+    is_written: impl Fn(usize, usize) -> bool,
+) -> Picture {
     let mut out = source.clone();
     for (plane, layout) in source.planes.iter().enumerate() {
         for (i, w) in weights.of_samples(&source.planes, plane).into_iter().enumerate() {
-            if w == 0 || !is_written(plane, byte_of(layout, i)) {
+            let is_selected = channels.contains(layout.roles[i % usize::from(layout.channels)]);
+            if w == 0 || !is_selected || !is_written(plane, byte_of(layout, i)) {
                 continue;
             }
             let [source, cover] = [source, cover].map(|one| u64::from(load(layout, &one.bytes[plane], i)));
@@ -369,12 +386,7 @@ pub fn background(picture: &Picture, params: &BlurParams, selection: Selection, 
         let samples = values(layout, &picture.bytes[plane]);
         let excluded = excluded.of_samples(&picture.planes, plane);
         for component in components(layout) {
-            let is_selected = match component.role {
-                Role::Primary => selection.primary,
-                Role::Chroma => selection.chroma,
-                Role::Alpha => selection.alpha,
-            };
-            if !is_selected {
+            if !selection.contains(component.role) {
                 continue;
             }
             let (width, height, depth) = (component.width, component.height, component.depth);
@@ -383,8 +395,7 @@ pub fn background(picture: &Picture, params: &BlurParams, selection: Selection, 
                 let image = Image { width, height, channels: 1, depth: 16, samples };
                 if component.has_surplus() { image.one_wider() } else { image }
             };
-            let e = |i: usize| (255 - excluded[i]) * 257;
-            let e = |i: usize| e(i).max(256);
+            let e = |i: usize| ((255 - excluded[i]) * 257).max(256);
             let p = |i: usize| ((u64::from(samples[i]) << (16 - depth)) * e(i) + (1 << 15)) >> 16;
             let [rows, columns] = component.scale.map(|scale| axis(params, scale));
             let colour = image(indices.iter().map(|i| p(*i) as u16).collect()).blurred(&rows, &columns);
