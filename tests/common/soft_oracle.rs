@@ -64,15 +64,11 @@ impl Item {
         let Some((begin, length)) = self.whole(covers) else { return nodes };
         match &self.form {
             Form::Ellipse => nodes.ellipse(begin, length, covers),
-            Form::Box => nodes.stretched(Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, covers),
+            Form::Box => nodes.stretched(&Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, covers),
             Form::Mask { columns, rows, samples } => {
                 let values = samples.iter().map(|sample| i64::from(*sample)).collect();
-                nodes.stretched(
-                    Grid { columns: *columns as usize, rows: *rows as usize, values },
-                    begin,
-                    length,
-                    covers,
-                )
+                let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
+                nodes.stretched(&mask, begin, length, covers)
             }
         }
     }
@@ -171,7 +167,7 @@ impl Nodes {
     }
 
     /// A mask over a box.
-    fn stretched(self, mask: Grid, begin: [i64; 2], length: [i64; 2], covers: bool) -> Self {
+    fn stretched(self, mask: &Grid, begin: [i64; 2], length: [i64; 2], covers: bool) -> Self {
         let g = self.g;
         let finer = |samples: usize, length: i64| (g * samples as i64 / length).max(1) as usize;
         let pooled = mask.pooled(finer(mask.columns, length[0]), finer(mask.rows, length[1]), covers);
