@@ -150,6 +150,8 @@ impl CpuEngine {
         let picture = PictureGeometry::new(layouts);
         let expected = background.map_or(layouts, |(background, _)| &background.layouts);
         assert!(regions.layouts() == expected, "the plan is for other frames");
+        let is_other = |(_, excluded): (_, &Weights)| excluded.size() != weights.size();
+        assert!(!background.is_some_and(is_other), "the weights are for another size");
         if regions.blurs().is_empty() {
             return Ok(());
         }

@@ -218,8 +218,15 @@ impl Engine {
             Cover::Blur(blur) => {
                 let background = excluded.as_ref().map(|excluded| (Background::new(&picture), excluded));
                 let background = background.as_ref().map(|(background, excluded)| (background, *excluded));
+                // The luma beyond an odd width of packed 4:2:2 is a sample of its own in a background.
+                let with_beyond = |region: &BlurRegion| {
+                    let (rect, width) = (region.rect, region.rect.width());
+                    let is_last = rect.right() >= picture.size()[0];
+                    let wider = Rect::new(rect.x(), rect.y(), width.saturating_add(is_last.into()), rect.height());
+                    BlurRegion { rect: wider.unwrap_or(rect), ..*region }
+                };
                 // All planes of a background are blurred; which of them are mixed is decided then.
-                let all = BlurCover { planes: Selection::ALL, regions: blur.regions.clone() };
+                let all = BlurCover { planes: Selection::ALL, regions: blur.regions.iter().map(with_beyond).collect() };
                 let (of, layouts) = background.map_or((blur, &layouts), |(background, _)| (&all, &background.layouts));
                 let regions = self.soft_regions.get(of, layouts, cpu::TILES, &mut self.plans);
                 self.stats.form = regions.blurs().last().map_or(self.stats.form, |blur| form(&blur.plan));

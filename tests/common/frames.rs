@@ -68,8 +68,14 @@ pub fn components(layout: &PlaneLayout) -> Vec<Component> {
 
 impl Component {
     /// The index in the plane of the sample at (x, y).
-    fn index(&self, x: usize, y: usize) -> usize {
+    pub fn index(&self, x: usize, y: usize) -> usize {
         (self.first_row + y * self.row_step) * self.row_samples + self.offset + x * self.step
+    }
+
+    /// Whether the rows have one luma sample more than the picture, as odd rows of packed 4:2:2 do. It gets the blur of the
+    /// position just beyond the edge.
+    pub fn has_surplus(&self) -> bool {
+        self.step == 2 && self.offset + self.width * 2 < self.row_samples && self.width % 2 == 1
     }
 
     fn image(&self, plane: &[u16]) -> Image {
@@ -89,11 +95,7 @@ pub fn frame(options: &Options, components: &[Vec<Component>], planes: &[Vec<u16
             Role::Alpha => options.planes.alpha,
         };
         let mut image = component.image(&planes[plane]);
-        // An odd row of packed 4:2:2 has one luma sample more than the picture. It gets the blur of the position just
-        // beyond the edge.
-        let surplus = component.step == 2 && component.offset + component.width * 2 < component.row_samples;
-        let surplus = surplus && component.width % 2 == 1;
-        if surplus && selected {
+        if component.has_surplus() && selected {
             image = image.one_wider();
         }
         let alpha = components.iter().zip(planes).find_map(|(all, plane)| {

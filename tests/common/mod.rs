@@ -13,6 +13,7 @@ pub mod oracle;
 pub mod pictures;
 pub mod pipes;
 pub mod python;
+pub mod soft_oracle;
 pub mod video;
 
 use gstcudagaussblur::filter::WIDE_SIGMA;

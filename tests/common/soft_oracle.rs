@@ -1,0 +1,407 @@
+//! The oracle of soft covers: the weights at the nodes and at the samples, the mix, and the background without the object,
+//! one operation a line, simple enough to check by reading.
+
+use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::picture::PictureGeometry;
+use gstcudagaussblur::filter::plan::Selection;
+use gstcudagaussblur::filter::regions::Area;
+use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape};
+
+use super::cases::axis;
+use super::frames::components;
+use super::oracle::{Image, pixels};
+use super::pictures::{Picture, pitch};
+
+/// What an object is within its area.
+#[derive(Debug, Clone)]
+pub enum Form {
+    Box,
+    Ellipse,
+    Mask { columns: u32, rows: u32, samples: Vec<u8> },
+}
+
+/// An object, in luma samples.
+#[derive(Debug, Clone)]
+pub struct Item {
+    pub area: Area,
+    pub form: Form,
+}
+
+impl Item {
+    /// As the program has it.
+    pub fn object(&self) -> Object {
+        let shape = match &self.form {
+            Form::Box => Shape::Box,
+            Form::Ellipse => Shape::Ellipse,
+            Form::Mask { columns, rows, samples } => {
+                Shape::Mask(Mask::new(*columns, *rows, samples.clone(), self.area).expect("the mask has its samples"))
+            }
+        };
+        // The area of a mask is its own.
+        let area = match self.form {
+            Form::Mask { .. } => Area::from_corner(-7.0, 3.0, 1.0, 1.0),
+            _ => self.area,
+        };
+        Object { area, shape }
+    }
+
+    /// The box in whole samples: x, y, width and height. Rounded outwards where it `covers`, else inwards.
+    fn whole(&self, covers: bool) -> Option<([i64; 2], [i64; 2])> {
+        let Area { left, top, right, bottom } = self.area;
+        if left >= right || top >= bottom {
+            return None;
+        }
+        let low = |edge: f64| if covers { edge.floor() as i64 } else { edge.ceil() as i64 };
+        let high = |edge: f64| if covers { edge.ceil() as i64 } else { edge.floor() as i64 };
+        let (begin, end) = ([low(left), low(top)], [high(right), high(bottom)]);
+        (begin[0] < end[0] && begin[1] < end[1]).then_some((begin, [end[0] - begin[0], end[1] - begin[1]]))
+    }
+
+    /// The object at the nodes: 255 is the object, 128 and more is inside.
+    fn at_nodes(&self, size: (u32, u32), covers: bool) -> Nodes {
+        let nodes = Nodes::new(size);
+        let Some((begin, length)) = self.whole(covers) else { return nodes };
+        match &self.form {
+            Form::Ellipse => nodes.ellipse(begin, length, covers),
+            Form::Box => nodes.stretched(&Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, covers),
+            Form::Mask { columns, rows, samples } => {
+                let values = samples.iter().map(|sample| i64::from(*sample)).collect();
+                let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
+                nodes.stretched(&mask, begin, length, covers)
+            }
+        }
+    }
+
+    /// Luma samples around the object that the background leaves out too.
+    fn guard(&self, sigma: f64) -> i64 {
+        let (Form::Mask { columns, rows, .. }, Some((_, [width, height]))) = (&self.form, self.whole(true)) else {
+            return 0;
+        };
+        let cell = up(width, i64::from(*columns)).max(up(height, i64::from(*rows)));
+        cell.min(sigma as i64)
+    }
+}
+
+/// The quotient rounded up.
+fn up(value: i64, by: i64) -> i64 {
+    -(-value).div_euclid(by)
+}
+
+/// Values in rows.
+#[derive(Debug, Clone, PartialEq)]
+struct Grid {
+    columns: usize,
+    rows: usize,
+    values: Vec<i64>,
+}
+
+impl Grid {
+    /// A value for each column and row.
+    fn made(columns: usize, rows: usize, value: impl Fn(usize, usize) -> i64) -> Self {
+        Self { columns, rows, values: pixels(columns, rows, 1).map(|(y, x, _)| value(x, y)).collect() }
+    }
+
+    fn at(&self, x: usize, y: usize) -> i64 {
+        self.values[y * self.columns + x]
+    }
+
+    fn map(&self, value: impl Fn(i64) -> i64) -> Self {
+        Self { values: self.values.iter().copied().map(value).collect(), ..*self }
+    }
+
+    /// At 1/across and 1/down of the size, the largest or smallest value of each block.
+    fn pooled(&self, across: usize, down: usize, largest: bool) -> Self {
+        Self::made(self.columns.div_ceil(across), self.rows.div_ceil(down), |x, y| {
+            let rows = y * down..((y + 1) * down).min(self.rows);
+            let block = rows.flat_map(|y| (x * across..((x + 1) * across).min(self.columns)).map(move |x| (x, y)));
+            let values = block.map(|(x, y)| self.at(x, y));
+            if largest { values.max() } else { values.min() }.expect("a block has values")
+        })
+    }
+
+    /// What `join` makes of the values at most `radius` away in a row, then in a column, and `finish` of each. Beyond the grid the
+    /// edge repeats.
+    fn windows(&self, radius: i64, join: impl Fn(i64, i64) -> i64, finish: impl Fn(i64) -> i64) -> Self {
+        let near = |i: usize, count: usize| {
+            (i as i64 - radius..=i as i64 + radius).map(move |k| k.clamp(0, count as i64 - 1) as usize)
+        };
+        let rows = Self::made(self.columns, self.rows, |x, y| {
+            finish(near(x, self.columns).map(|x| self.at(x, y)).reduce(&join).expect("a value is near itself"))
+        });
+        Self::made(self.columns, self.rows, |x, y| {
+            finish(near(y, self.rows).map(|y| rows.at(x, y)).reduce(&join).expect("a value is near itself"))
+        })
+    }
+
+    fn widest(&self, radius: i64, largest: bool) -> Self {
+        if largest { self.windows(radius, i64::max, |v| v) } else { self.windows(radius, i64::min, |v| v) }
+    }
+
+    /// Means, halves up.
+    fn mean(&self, radius: i64) -> Self {
+        self.windows(radius, |sum, v| sum + v, |sum| (sum + radius) / (2 * radius + 1))
+    }
+
+    fn grown(&self, grow: i64, g: i64) -> Self {
+        if grow >= 0 { self.widest(up(grow, g), true) } else { self.widest(-grow / g, false) }
+    }
+}
+
+/// Weights at the nodes of a grid of cells of `g` luma samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nodes {
+    g: i64,
+    grid: Grid,
+}
+
+impl Nodes {
+    /// The nodes of a picture, all 0.
+    fn new((width, height): (u32, u32)) -> Self {
+        let mut g = 1;
+        while i64::from(width.max(height)) > 512 * g {
+            g *= 2;
+        }
+        let count = |length: u32| up(i64::from(length) - 1, g) as usize + 1;
+        Self { g, grid: Grid::made(count(width), count(height), |_, _| 0) }
+    }
+
+    /// A mask over a box.
+    fn stretched(self, mask: &Grid, begin: [i64; 2], length: [i64; 2], covers: bool) -> Self {
+        let g = self.g;
+        let finer = |samples: usize, length: i64| (g * samples as i64 / length).max(1) as usize;
+        let pooled = mask.pooled(finer(mask.columns, length[0]), finer(mask.rows, length[1]), covers);
+        let mask = if covers { pooled.widest(1, true) } else { pooled };
+        let margin = if covers { g - 1 } else { 0 };
+        let is_near = |axis: usize, node: usize| {
+            let luma = g * node as i64;
+            luma >= begin[axis] - margin && luma < begin[axis] + length[axis] + margin
+        };
+        // In 1/256 of a mask sample: the sample before the node, that behind it, and the distance from the one before.
+        let position = |axis: usize, node: usize, samples: usize| {
+            let twice = 2 * (g * node as i64 - begin[axis]) + 1;
+            let p = (twice * samples as i64 * 256).div_euclid(2 * length[axis]) - 128;
+            let p = p.clamp(0, (samples as i64 - 1) * 256);
+            let before = (p >> 8) as usize;
+            (before, (before + 1).min(samples - 1), p & 255)
+        };
+        let value = |x: usize, y: usize| {
+            if !is_near(0, x) || !is_near(1, y) {
+                return 0;
+            }
+            let ((x0, x1, fx), (y0, y1, fy)) = (position(0, x, mask.columns), position(1, y, mask.rows));
+            let top = mask.at(x0, y0) * (256 - fx) + mask.at(x1, y0) * fx;
+            let bottom = mask.at(x0, y1) * (256 - fx) + mask.at(x1, y1) * fx;
+            (top * (256 - fy) + bottom * fy + (1 << 15)) >> 16
+        };
+        Self { g, grid: Grid::made(self.grid.columns, self.grid.rows, value) }
+    }
+
+    /// The nodes whose square of one cell on each side meets the ellipse in a box, or lies within it.
+    fn ellipse(self, begin: [i64; 2], length: [i64; 2], covers: bool) -> Self {
+        let g = self.g;
+        let distance = |axis: usize, node: usize| {
+            let twice = (2 * g * node as i64 - 2 * begin[axis] - length[axis] + 1).abs();
+            let twice = if covers { (twice - 2 * g).max(0) } else { twice + 2 * g };
+            twice as f64 / length[axis] as f64
+        };
+        let value = |x: usize, y: usize| {
+            let [dx, dy] = [distance(0, x), distance(1, y)];
+            if dx * dx + dy * dy <= 1.0 { 255 } else { 0 }
+        };
+        Self { g, grid: Grid::made(self.grid.columns, self.grid.rows, value) }
+    }
+
+    /// The largest of each node.
+    fn largest(size: (u32, u32), grids: impl Iterator<Item = Grid>) -> Self {
+        let none = Self::new(size);
+        let larger =
+            |one: Grid, other: Grid| Grid::made(one.columns, one.rows, |x, y| one.at(x, y).max(other.at(x, y)));
+        Self { grid: grids.fold(none.grid, larger), ..none }
+    }
+
+    /// Weights of a cover over the objects.
+    pub fn inside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
+        let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, true).grid));
+        let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
+        let w = v.grid.map(|v| (2 * v).min(255)).widest(1, true).grown(edge.grow.into(), g);
+        Self { g, grid: w.widest(f, true).mean(f) }
+    }
+
+    /// Weights of a cover over all but the objects.
+    pub fn outside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
+        let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, false).grid));
+        let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
+        let s = v.grid.map(|v| (2 * v - 255).max(0)).grown(edge.grow.into(), g);
+        Self { g, grid: s.widest(f, false).mean(f).map(|s| 255 - s) }
+    }
+
+    /// How little of the background there is.
+    pub fn excluded(size: (u32, u32), items: &[Item], sigma: f64) -> Self {
+        let g = Self::new(size).g;
+        let guarded = |item: &Item| {
+            let v = item.at_nodes(size, true).grid;
+            v.map(|v| (2 * v).min(255)).widest(up(item.guard(sigma), g), true)
+        };
+        Self::largest(size, items.iter().map(guarded))
+    }
+
+    pub fn cell(&self) -> u32 {
+        self.g as u32
+    }
+
+    /// Columns, rows, and the weights.
+    pub fn nodes(&self) -> (u32, u32, Vec<u8>) {
+        let values = self.grid.values.iter().map(|value| u8::try_from(*value).expect("weights have 8 bits"));
+        (self.grid.columns as u32, self.grid.rows as u32, values.collect())
+    }
+
+    /// The weight of a luma sample.
+    pub fn at(&self, x: u32, y: u32) -> u64 {
+        let (g, x, y) = (self.g, i64::from(x), i64::from(y));
+        let [x0, y0] = [x / g, y / g].map(|node| node as usize);
+        let [x1, y1] = [(x0 + 1).min(self.grid.columns - 1), (y0 + 1).min(self.grid.rows - 1)];
+        let (fx, fy) = (x % g, y % g);
+        let top = self.grid.at(x0, y0) * (g - fx) + self.grid.at(x1, y0) * fx;
+        let bottom = self.grid.at(x0, y1) * (g - fx) + self.grid.at(x1, y1) * fx;
+        ((top * (g - fy) + bottom * fy + g * g / 2) / (g * g)) as u64
+    }
+
+    /// The weights of the samples of a plane in memory order, the luma beyond an odd width of packed 4:2:2 included.
+    pub fn of_samples(&self, planes: &[PlaneLayout], plane: usize) -> Vec<u64> {
+        let (picture, layout) = (PictureGeometry::new(planes), &planes[plane]);
+        let rows = (0..layout.height).map(|y| luma_rows(&picture, plane, y));
+        let columns: Vec<_> = (0..layout.row_samples()).map(|i| luma_columns(&picture, plane, i)).collect();
+        let row = |rows: Vec<u32>| {
+            let largest = |columns: &Vec<u32>| {
+                let covered = rows.iter().flat_map(|y| columns.iter().map(|x| self.at(*x, *y)));
+                covered.max().expect("a sample stands for luma samples")
+            };
+            columns.iter().map(largest).collect::<Vec<_>>()
+        };
+        rows.flat_map(row).collect()
+    }
+}
+
+/// The luma rows that a row of a plane stands for: those of its field. The last row of a field stands for what is left of the
+/// field, and an only row for both fields.
+fn luma_rows(picture: &PictureGeometry, plane: usize, y: u32) -> Vec<u32> {
+    let (layout, down, height) = (&picture.layouts()[plane], picture.shift(plane)[1], picture.size()[1]);
+    if layout.height == 1 {
+        return (0..height).collect();
+    }
+    let fields = 1 + u32::from(layout.interlaced);
+    let (field, row) = (y % fields, y / fields);
+    let first = field + fields * (row << down);
+    let is_last = y + fields >= layout.height;
+    let end = if is_last { height } else { (first + (fields << down)).min(height) };
+    (first..end).step_by(fields as usize).collect()
+}
+
+/// The luma columns that sample `i` of a row stands for.
+fn luma_columns(picture: &PictureGeometry, plane: usize, i: usize) -> Vec<u32> {
+    let (layout, across, width) = (&picture.layouts()[plane], picture.shift(plane)[0], picture.size()[0]);
+    let (unit, channel) = ((i / usize::from(layout.channels)) as u32, i % usize::from(layout.channels));
+    match layout.sample_layout {
+        // The luma beyond an odd width belongs to the last pixel.
+        SampleLayout::Yuv422 { luma } if channel % 2 == usize::from(luma) => {
+            vec![(2 * unit + channel as u32 / 2).min(width - 1)]
+        }
+        SampleLayout::Yuv422 { .. } => (2 * unit..(2 * unit + 2).min(width)).collect(),
+        _ => (unit << across..((unit + 1) << across).min(width)).collect(),
+    }
+}
+
+/// Where sample `i` of a plane is, in memory order: its first byte.
+fn byte_of(layout: &PlaneLayout, i: usize) -> usize {
+    let (y, i) = (i / layout.row_samples(), i % layout.row_samples());
+    let byte = if layout.sample_layout == SampleLayout::Packed1010102 { i / 4 * 4 } else { i * layout.sample_bytes() };
+    y * pitch(layout) + byte
+}
+
+fn load(layout: &PlaneLayout, bytes: &[u8], i: usize) -> u16 {
+    let at = &bytes[byte_of(layout, i)..];
+    match layout.sample_layout {
+        SampleLayout::Packed1010102 => {
+            let word = u32::from_ne_bytes([at[0], at[1], at[2], at[3]]);
+            (word >> (10 * (i % 4)) & 1023) as u16
+        }
+        _ if layout.depth == 8 => at[0].into(),
+        _ => u16::from_ne_bytes([at[0], at[1]]) >> layout.shift(),
+    }
+}
+
+/// Writes a sample; its padding bits become 0.
+fn store(layout: &PlaneLayout, bytes: &mut [u8], i: usize, value: u16) {
+    let at = &mut bytes[byte_of(layout, i)..];
+    match layout.sample_layout {
+        SampleLayout::Packed1010102 => {
+            let (shift, depth) = (10 * (i % 4), if i % 4 == 3 { 2 } else { 10 });
+            let keep = !(((1_u32 << depth) - 1) << shift);
+            let word = u32::from_ne_bytes([at[0], at[1], at[2], at[3]]) & keep | u32::from(value) << shift;
+            at[..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        _ if layout.depth == 8 => at[0] = value as u8,
+        _ => at[..2].copy_from_slice(&(value << layout.shift()).to_ne_bytes()),
+    }
+}
+
+/// The samples of a plane, in memory order.
+pub fn values(layout: &PlaneLayout, bytes: &[u8]) -> Vec<u16> {
+    (0..layout.row_samples() * layout.height as usize).map(|i| load(layout, bytes, i)).collect()
+}
+
+/// The mix of a picture and its cover, of the samples of these channels whose bytes the cover writes.
+pub fn mixed(
+    source: &Picture,
+    cover: &Picture,
+    weights: &Nodes,
+    channels: Selection,
+    is_written: impl Fn(usize, usize) -> bool,
+) -> Picture {
+    let mut out = source.clone();
+    for (plane, layout) in source.planes.iter().enumerate() {
+        for (i, w) in weights.of_samples(&source.planes, plane).into_iter().enumerate() {
+            let is_selected = channels.contains(layout.roles[i % usize::from(layout.channels)]);
+            if w == 0 || !is_selected || !is_written(plane, byte_of(layout, i)) {
+                continue;
+            }
+            let [source, cover] = [source, cover].map(|one| u64::from(load(layout, &one.bytes[plane], i)));
+            let mix = (w * cover + (255 - w) * source + 127) / 255;
+            store(layout, &mut out.bytes[plane], i, mix as u16);
+        }
+    }
+    out
+}
+
+/// The blur of a picture in which samples count the less the more they are excluded. Planes and channels that are not selected
+/// keep their values.
+pub fn background(picture: &Picture, params: &BlurParams, selection: Selection, excluded: &Nodes) -> Picture {
+    let mut out = picture.clone();
+    for (plane, layout) in picture.planes.iter().enumerate() {
+        let samples = values(layout, &picture.bytes[plane]);
+        let excluded = excluded.of_samples(&picture.planes, plane);
+        for component in components(layout) {
+            if !selection.contains(component.role) {
+                continue;
+            }
+            let (width, height, depth) = (component.width, component.height, component.depth);
+            let indices: Vec<usize> = pixels(width, height, 1).map(|(y, x, _)| component.index(x, y)).collect();
+            let image = |samples: Vec<u16>| {
+                let image = Image { width, height, channels: 1, depth: 16, samples };
+                if component.has_surplus() { image.one_wider() } else { image }
+            };
+            let e = |i: usize| ((255 - excluded[i]) * 257).max(256);
+            let p = |i: usize| ((u64::from(samples[i]) << (16 - depth)) * e(i) + (1 << 15)) >> 16;
+            let [rows, columns] = component.scale.map(|scale| axis(params, scale));
+            let colour = image(indices.iter().map(|i| p(*i) as u16).collect()).blurred(&rows, &columns);
+            let weight = image(indices.iter().map(|i| e(*i) as u16).collect()).blurred(&rows, &columns);
+            for (y, x, _) in pixels(colour.width, height, 1) {
+                let [colour, weight] = [&colour, &weight].map(|one| u64::from(one.samples[y * one.width + x]));
+                let value = (((colour << depth) + weight / 2) / weight).min((1 << depth) - 1);
+                store(layout, &mut out.bytes[plane], component.index(x, y), value as u16);
+            }
+        }
+    }
+    out
+}

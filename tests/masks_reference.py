@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Reference of soft covers: the weights of a cover over boxes, ellipses and masks, in NumPy.
+
+A cover is out = (w * cover + (255 - w) * source + 127) / 255 with an 8-bit weight w for each luma sample. Weights are made
+at the nodes of a grid of g x g luma samples and sampled bilinearly in integers. Soft edges lie on the side that is shown,
+so that no covered sample is weakened: what is covered errs outwards, what is shown errs inwards.
+
+The argument is a file of cases, one as JSON per line: width, height, grow, feather, sigma, rows, and objects, each with its
+area (left, top, right, bottom), its shape (box, ellipse or mask) and for a mask columns, rows and samples (hexadecimal). For
+each case it prints three lines: of `inside`, `outside` and `excluded` the cell g, columns and rows of the grid, the nodes
+and the weights of `rows` (hexadecimal).
+"""
+import json
+import math
+import sys
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+
+def cell(width, height):
+    """Luma samples between two nodes: the smallest power of two with at most 512 cells along either axis."""
+    g = 1
+    while max(width, height) > 512 * g:
+        g *= 2
+    return g
+
+
+def nodes(length, g):
+    """Nodes along an axis: at the luma samples 0, g, 2g, ...; the last is at or beyond the picture's last sample."""
+    return -(-(length - 1) // g) + 1
+
+
+# Objects at the nodes: 0 to 255, 255 is the object, 128 and more is inside. Both what is covered and what is shown are made
+# from the object, with `covers` set or not.
+
+def whole(area, covers):
+    """The box in whole samples (x, y, width, height), rounded outwards where it is covered; None if nothing is left."""
+    left, top, right, bottom = area
+    low, high = (math.floor, math.ceil) if covers else (math.ceil, math.floor)
+    x, y, w, h = low(left), low(top), high(right) - low(left), high(bottom) - low(top)
+    return (x, y, w, h) if left < right and top < bottom and w > 0 and h > 0 else None
+
+
+def pooled(mask, across, down, largest):
+    """The mask at 1/across and 1/down of its size, by the largest or smallest sample: no node may miss a thin part."""
+    rows, columns = -(-mask.shape[0] // down), -(-mask.shape[1] // across)
+    padded = np.pad(mask, [(0, rows * down - mask.shape[0]), (0, columns * across - mask.shape[1])], mode="edge")
+    blocks = padded.reshape(rows, down, columns, across)
+    return blocks.max((1, 3)) if largest else blocks.min((1, 3))
+
+
+def from_mask(mask, rect, size, g, covers):
+    """A mask of 8-bit samples stretched over a rectangle, bilinear. A mask finer than the grid is pooled first. Where it is
+    covered, each sample's neighbours count as object too, so that the whole of the sample does. Beyond the rectangle there is
+    no object, but for the nodes next to it where it is covered. Positions in 1/256 of a mask sample, rounded down."""
+    x, y, w, h = rect
+    across, down = (max(1, g * n // length) for n, length in ((mask.shape[1], w), (mask.shape[0], h)))
+    mask = pooled(mask, across, down, covers)
+    mask = widest(mask, 1, True) if covers else mask
+
+    def positions(count, begin, length, samples):
+        at, margin = g * np.arange(count), g - 1 if covers else 0
+        is_inside = (at >= begin - margin) & (at < begin + length + margin)
+        p = (2 * (at - begin) + 1) * samples * 256 // (2 * length) - 128       # of pixel centres
+        return is_inside, np.clip(p, 0, (samples - 1) * 256)
+
+    in_x, px = positions(nodes(size[0], g), x, w, mask.shape[1])
+    in_y, py = positions(nodes(size[1], g), y, h, mask.shape[0])
+    x0, fx, y0, fy = px >> 8, px & 255, py >> 8, py & 255
+    x1, y1 = np.minimum(x0 + 1, mask.shape[1] - 1), np.minimum(y0 + 1, mask.shape[0] - 1)
+    top = mask[np.ix_(y0, x0)] * (256 - fx) + mask[np.ix_(y0, x1)] * fx
+    bottom = mask[np.ix_(y1, x0)] * (256 - fx) + mask[np.ix_(y1, x1)] * fx
+    v = (top * (256 - fy)[:, None] + bottom * fy[:, None] + (1 << 15)) >> 16
+    return v * (in_x[None, :] & in_y[:, None])
+
+
+def from_ellipse(rect, size, g, covers):
+    """The ellipse inscribed in a rectangle: 255 at the nodes whose square of one cell on each side meets it (`covers`), or
+    lies within it."""
+    def distances(count, begin, length):
+        centre_away = abs(2 * g * np.arange(count) - 2 * begin - length + 1)
+        return (np.maximum(centre_away - 2 * g, 0) if covers else centre_away + 2 * g) / length
+
+    dx, dy = distances(nodes(size[0], g), rect[0], rect[2]), distances(nodes(size[1], g), rect[1], rect[3])
+    return np.where(dx[None, :] ** 2 + dy[:, None] ** 2 <= 1, 255, 0)
+
+
+def mask_of(one):
+    """The samples of an object's mask; a box is a mask of one sample."""
+    if one["shape"] == "box":
+        return np.full((1, 1), 255)
+    samples = np.frombuffer(bytes.fromhex(one["samples"]), np.uint8)
+    return samples.astype(np.int64).reshape(one["rows"], one["columns"])
+
+
+def at_nodes(one, size, g, covers):
+    """An object at the nodes; None if nothing of it counts."""
+    rect = whole(one["area"], covers)
+    if rect is None:
+        return None
+    if one["shape"] == "ellipse":
+        return from_ellipse(rect, size, g, covers)
+    return from_mask(mask_of(one), rect, size, g, covers)
+
+
+# Weights at the nodes.
+
+def windows(v, radius, axis):
+    """The nodes at most `radius` away along an axis, of each node. Beyond the grid the edge repeats."""
+    padded = np.pad(v, [(radius, radius) if axis == other else (0, 0) for other in (0, 1)], mode="edge")
+    return sliding_window_view(padded, 2 * radius + 1, axis)
+
+
+def widest(v, radius, largest):
+    """The largest (smallest) of the nodes at most `radius` away along either axis."""
+    for axis in (0, 1):
+        v = windows(v, radius, axis).max(-1) if largest else windows(v, radius, axis).min(-1)
+    return v
+
+
+def box(v, radius):
+    """Mean over (2 radius + 1)^2 nodes, rows before columns, halves up."""
+    for axis in (1, 0):
+        v = (windows(v, radius, axis).sum(-1) + radius) // (2 * radius + 1)
+    return v
+
+
+def grown(v, grow, g):
+    return widest(v, -(-grow // g), True) if grow >= 0 else widest(v, -grow // g, False)
+
+
+def covering(v, grow, feather, g):
+    """Weights of the cover over an object made with `covers`. The object is covered wholly, and one cell beyond."""
+    w = grown(widest(np.minimum(255, 2 * v), 1, True), grow, g)
+    f = -(-feather // g)
+    return box(widest(w, f, True), f)
+
+
+def showing(v, grow, feather, g):
+    """How much an object made without `covers` is shown; the cover's weight is 255 less this."""
+    s = grown(np.maximum(0, 2 * v - 255), grow, g)
+    f = -(-feather // g)
+    return box(widest(s, f, False), f)
+
+
+def guard(one, sigma):
+    """Luma samples beyond an object that the background's blur leaves out too, because masks are a little too small: a sample
+    of the mask beside the one that `covers` adds, but no more than sigma."""
+    if one["shape"] != "mask":
+        return 0
+    _, _, w, h = whole(one["area"], True)
+    return min(max(-(-w // one["columns"]), -(-h // one["rows"])), int(sigma))
+
+
+def largest(grids, shape):
+    """The largest of each node; 0 without any."""
+    return np.max([np.zeros(shape, np.int64), *grids], axis=0)
+
+
+def sampled(v, width, y, g):
+    """Weights of the luma samples of row y: bilinear between the nodes, halves up."""
+    x = np.arange(width)
+    x0, fx, y0, fy = x // g, x % g, y // g, y % g
+    x1, y1 = np.minimum(x0 + 1, v.shape[1] - 1), min(y0 + 1, v.shape[0] - 1)
+    top = v[y0, x0] * (g - fx) + v[y0, x1] * fx
+    bottom = v[y1, x0] * (g - fx) + v[y1, x1] * fx
+    return (top * (g - fy) + bottom * fy + g * g // 2) // (g * g)
+
+
+def weights(case):
+    """The cell, and the nodes of `inside`, `outside` and `excluded`."""
+    size = case["width"], case["height"]
+    g = cell(*size)
+    shape = nodes(size[1], g), nodes(size[0], g)
+    covered = [(one, v) for one in case["objects"] if (v := at_nodes(one, size, g, True)) is not None]
+    shown = [v for one in case["objects"] if (v := at_nodes(one, size, g, False)) is not None]
+    guarded = [widest(np.minimum(255, 2 * v), -(-guard(one, case["sigma"]) // g), True) for one, v in covered]
+    return g, (
+        covering(largest([v for _, v in covered], shape), case["grow"], case["feather"], g),
+        255 - showing(largest(shown, shape), case["grow"], case["feather"], g),
+        largest(guarded, shape),
+    )
+
+
+def text(v):
+    return v.astype(np.uint8).tobytes().hex()
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as cases:
+        for case in map(json.loads, cases):
+            g, kinds = weights(case)
+            for v in kinds:
+                assert v.min() >= 0 and v.max() <= 255
+                rows = [text(sampled(v, case["width"], y, g)) for y in case["rows"]]
+                print(g, v.shape[1], v.shape[0], text(v), *rows)
