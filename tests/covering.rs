@@ -212,8 +212,9 @@ fn detections_stay_covered_for_the_hold_time() {
         check(&info, &out, &picture, &expected, rects, true);
     };
     push(&mut blur, &place, true);
-    push(&mut blur, &place, false);
-    push(&mut blur, &place, false);
+    // Grown by 0.4 and 0.7 samples, and rounded outwards.
+    push(&mut blur, &[rect(19, 19, 10, 10)], false);
+    push(&mut blur, &[rect(19, 19, 10, 10)], false);
     assert_eq!(stat(&blur, "frames-predicted"), 2);
     push(&mut blur, &[], false);
     push(&mut blur, &place, true);
@@ -224,7 +225,7 @@ fn detections_stay_covered_for_the_hold_time() {
     push(&mut blur, &place, true);
     // Another frame rate ends nothing, another size does.
     blur.caps(&VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).fps((30, 1)).build().unwrap());
-    push(&mut blur, &place, false);
+    push(&mut blur, &[rect(19, 19, 10, 10)], false);
     push(&mut blur, &place, true);
     blur.caps(&VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1] + 1).fps((30, 1)).build().unwrap());
     blur.caps(&info);

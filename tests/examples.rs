@@ -167,8 +167,8 @@ fn table(workspace: &Workspace) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split(',').map(String::from).collect()).collect()
 }
 
-/// Writes input.mp4, 10 frames a second: so many frames with the demo's portrait on the left, moved from there, cut off at
-/// the left edge, on the right, on both sides or on neither.
+/// Writes input.mp4, 10 frames a second: so many frames with the demo's portrait on the left, cut off at the left edge, on
+/// the right, on both sides or on neither.
 fn write_faces(workspace: &Workspace, scenes: &[(&str, usize)]) {
     let face = concat!("filesrc location='", env!("CARGO_MANIFEST_DIR"), "/examples/demo/face.jpg' ! jpegdec");
     let picture = |elements: &str, name: &str| {
@@ -178,7 +178,6 @@ fn write_faces(workspace: &Workspace, scenes: &[(&str, usize)]) {
     let mut lines = vec![
         "rm -f *.jpg".into(),
         picture("FACE ! videobox right=-480 ! ENCODER", "left"),
-        picture("FACE ! videobox left=120 right=-600 ! ENCODER", "moved"),
         picture("FACE ! videobox left=160 right=-640 ! ENCODER", "edge"),
         picture("FACE ! videobox left=-480 ! ENCODER", "right"),
         picture("compositor name=both sink_1::xpos=480 ! ENCODER FACE ! both. FACE ! both.", "both"),
@@ -229,12 +228,12 @@ look at the clip before you publish it, first at these times
         "7.000,9.500,lost,1,face",
     ];
     assert_eq!(rows, expected);
-    // The portrait is 480 pixels wide, and about a quarter of it is the face.
+    // The portrait is 480 pixels wide, and about a quarter of it is the face. A cover without a detection has grown.
     for row in &table[1..] {
         let [x, y, width, height] = [5, 6, 7, 8].map(|column| row[column].parse::<u32>().unwrap());
         let is_left = row[3] == "1";
-        assert_eq!((x < 480, x + width < 480), (is_left, is_left), "{row:?}");
-        assert!(y > 0 && y + height < 400 && (90..180).contains(&width) && (90..180).contains(&height), "{row:?}");
+        assert_eq!(x + width / 2 < 480, is_left, "{row:?}");
+        assert!(y + height <= 400 && (90..400).contains(&width) && (90..=400).contains(&height), "{row:?}");
     }
     // White, with the first face's last place, which is still filled.
     let picture = media::frames(&workspace.0.join("demo-out/faces.png"), "").concat();
@@ -242,7 +241,7 @@ look at the clip before you publish it, first at these times
         let count = picture.iter().filter(|grey| greys.contains(*grey)).count();
         count as f64 / picture.len() as f64
     });
-    assert!((0.03..0.07).contains(&black) && white + black > 0.99, "{white} of the picture is white, {black} black");
+    assert!((0.1..0.3).contains(&black) && white + black > 0.99, "{white} of the picture is white, {black} black");
 }
 
 #[test]
@@ -278,9 +277,8 @@ fn demo_lists_no_face_that_leaves_the_picture() {
     if lacks_facedetect(&workspace) {
         return;
     }
-    // A gap of a second. A step by more than the face's width, after which the track covers both places for a while. A face
-    // that comes and goes at the edge.
-    write_faces(&workspace, &[("left", 10), ("neither", 9), ("left", 5), ("moved", 5)]);
+    // A gap of a second. A face that comes and goes at the edge.
+    write_faces(&workspace, &[("left", 10), ("neither", 9), ("left", 10)]);
     let stdout = workspace.stdout(&mut demo(&["--faces", "--backend=cpu", "input.mp4"]));
     assert!(stdout.contains("\nno track of detections was lost, "), "{stdout}");
     write_faces(&workspace, &[("neither", 8), ("edge", 10), ("neither", 40)]);

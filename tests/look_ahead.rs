@@ -177,7 +177,10 @@ fn an_object_is_covered_before_it_is_found_and_between() {
     for frame in 0..13 {
         let out = blur.harness.try_pull().unwrap();
         assert_eq!(out.pts(), Some(FRAME * frame));
-        check(&info, &out, &picture, &expected, &[rect(20, 20, 8, 8)], true);
+        // It grows by 9.6 samples a second of 500 ms / (500 ms + time) before the first detection and after the last one.
+        let grown = [2, 2, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1][frame as usize];
+        let cover = rect(20 - grown, 20 - grown, 8 + 2 * grown, 8 + 2 * grown);
+        check(&info, &out, &picture, &expected, &[cover], true);
         let message = blur.bus.pop_filtered(&[gst::MessageType::Element]).expect("a message");
         let message = message.structure().unwrap();
         assert_eq!(message.get::<u64>("timestamp"), Ok((FRAME * frame).nseconds()));
@@ -209,7 +212,8 @@ fn frames_in_another_mode_end_no_hold() {
             }
             blur.harness.push_event(gst::event::Eos::new());
             let last = std::iter::from_fn(|| blur.harness.try_pull()).nth(2).unwrap();
-            check(&info, &last, &picture, &expected, &[rect(20, 20, 8, 8)], true);
+            // Grown by less than a sample, and rounded outwards.
+            check(&info, &last, &picture, &expected, &[rect(19, 19, 10, 10)], true);
         }
     }
 }

@@ -11,15 +11,11 @@ by no more than a factor of PARTIAL.
 
 Matching, when a frame enters, the best pair first; a detection and a track take part in one pair at most:
  1. the same tracking id, and labels that do not contradict each other;
- 2. the same label, sides within a factor of MAX_RATIO, and the intersection with the track's last box, its predicted box,
-    or its last box moved on by the velocity without damping, is SAME or more of the smaller of the two; the largest IoU
-    first. (A part of a face is within the face.)
- 3. the same label, sides within MAX_RATIO, the track's last detection no more than RECENT ago, and centres (new, predicted)
-    no farther apart than min(MAX_STEPS, 1/2 + SPEED * seconds since) times the geometric mean of the sides; nearest first.
-A weak detection, one whose confidence is below `min-confidence`, continues a track by rules 1 and 2 if no other detection does.
-What is left starts a track, unless it is weak. "The same label" includes that both have none. A pair of rule 3 is doubtful if the track was
-seen for RECENT or longer: then a copy of the track as it was before stays, and is held like a lost one. Else a false
-detection beside an object would end its hold.
+ 2. the same label, sides within a factor of MAX_RATIO, and the intersection with the track's predicted box is SAME or more of
+    the smaller of the two; the largest IoU first. (A part of a face is within the face.)
+A weak detection, one whose confidence is below `min-confidence`, continues a track if no other detection does. What is left
+starts a track, unless it is weak. "The same label" includes that both have none. A detection farther away starts a track even
+if it is of the same object; the lost track stays covered beside it.
 
 Trust of a track: TRUST times as long as it was seen (first to last detection, those of the look-ahead included).
 Limit of a track: it is held for its trust, at least for RECENT, at most for `hold`. So a single false detection is covered,
@@ -28,8 +24,8 @@ but not for long. A track is matched while it is held, and at least in the frame
 Velocity at a detection: the least-squares slope of each edge over the track's detections of similar size in the RECENT
 before it, drawn towards the velocity at the track's previous detection: (S * slope + RIDGE * previous) / (S + RIDGE), with S
 the sum of (time - mean time)^2. The first has 0. So neither two detections nor a sudden partial box make a speed.
-Prediction from a detection: its box moved by velocity * dt * DAMPING / (DAMPING + |dt|), at most by velocity * DAMPING.
-Backwards: with the slope over the RECENT after it, drawn towards 0.
+Prediction from a detection: its box moved by velocity * damped(dt), with damped(dt) = dt * DAMPING / (DAMPING + |dt|), at
+most DAMPING. Backwards: with the slope over the RECENT after it, drawn towards 0.
 
 Full box of a detection: the hull of its box and the previous full box, moved by the previous velocity of the centre, whose
 excess over the box fades by FULL / (FULL + dt). So a cover does not shrink at once, neither by flicker nor because only the
@@ -39,10 +35,11 @@ Cover of a track at time t, with p its last detection at or before t and n its f
  - p at t: its full box.
  - p and n: the hull of both full boxes, however long the gap is.
  - p alone and less than the limit ago, or in the previous frame: from p. n alone, at most the limit ahead: from n.
-   "From q": the hull of q's full box and of that moved by the prediction, grown on each side by SPREAD * the distance that
-   the prediction moves the centre. Nothing once the predicted box is wholly outside the picture: the object left.
+   "From q": the hull of q's full box and of that moved by the prediction, grown on each side by GROWTH * the side of q's
+   full box * damped(dt): what is lost turns, stops and comes back, also into the picture, and a part of it may have been
+   found last.
  - p alone and the limit over: by `on_lost`. "release": nothing. "cover": the whole frame, if the track's trust is `hold` and
-   RECENT or more, it is no doubtful copy, has not left the picture, and until it is found or another track replaces it:
+   RECENT or more, is not predicted wholly outside the picture, and until it is found or another track replaces it:
    when a track's trust first exceeds RECENT, it replaces one lost track of its label, of those that ended before it
    started the one nearest to its first box, from its start on.
 
@@ -56,9 +53,8 @@ import math
 import sys
 
 MS = 1_000_000
-RECENT, FULL, DAMPING, RIDGE = 300 * MS, 1000 * MS, 500 * MS, (100 * MS) ** 2
-TRUST, SPREAD, PARTIAL = 8, 0.25, 1.35
-SAME, MAX_RATIO, MAX_STEPS, SPEED = 1 / 3, 2.5, 2.0, 10.0
+RECENT, FULL, DAMPING, RIDGE = 300 * MS, 4000 * MS, 500 * MS, (50 * MS) ** 2
+TRUST, GROWTH, PARTIAL, SAME, MAX_RATIO = 8, 1.2, 1.35, 0.25, 2.0
 
 
 def hull(a, b):
@@ -93,6 +89,10 @@ class Seen:
         self.time, self.box, self.velocity, self.full = time, box, velocity, full or box
 
 
+def damped(dt):
+    return dt * DAMPING / (DAMPING + abs(dt))
+
+
 def slope(seen, at, prior):
     """Pixels per nanosecond of each edge."""
     near = [(one.time - at.time, one.box) for one in seen if is_within(one.box, at.box, PARTIAL)]
@@ -113,11 +113,6 @@ class Track:
         self.seen, self.first, self.label, self.tracking_id = [Seen(time, box)], time, label, tracking_id
         self.is_trusted, self.replaced_at = False, None
 
-    def doubtful_copy(self, time):
-        copy = Track(self.seen[-1].box, self.label, None, self.first)
-        copy.seen, copy.is_trusted, copy.replaced_at = list(self.seen), True, time
-        return copy
-
     def add(self, time, box):
         last, new = self.seen[-1], Seen(time, box)
         self.seen.append(new)
@@ -131,10 +126,10 @@ class Track:
         return min(hold, max(RECENT, self.trust()))
 
     def predicted(self, at, time, backwards=False):
-        dt, v = time - at.time, at.velocity
+        v = at.velocity
         if backwards:
             v = slope([one for one in self.seen if 0 <= one.time - at.time <= RECENT], at, (0.0,) * 4)
-        return tuple(edge + s * dt * DAMPING / (DAMPING + abs(dt)) for edge, s in zip(at.box, v))
+        return tuple(edge + s * damped(time - at.time) for edge, s in zip(at.box, v))
 
     def full_box(self, at):
         after = [one for one in self.seen if at.time < one.time <= at.time + RECENT]
@@ -146,7 +141,7 @@ class Track:
     def cover_from(self, at, time, backwards=False):
         """The cover where one neighbour in time is known, and the predicted box."""
         full, predicted = self.full_box(at), self.predicted(at, time, backwards)
-        m = SPREAD * distance(predicted, at.box)
+        m = GROWTH * side(full) * abs(damped(time - at.time)) / 1e9
         box = hull(full, tuple(edge + new - old for edge, new, old in zip(full, predicted, at.box)))
         return (box[0] - m, box[1] - m, box[2] + m, box[3] + m), predicted
 
@@ -170,19 +165,16 @@ class Tracks:
     def pair(self, track, time, detection):
         """How well they fit, less is better, or None."""
         new, label, tracking_id = detection
-        last, ago = track.seen[-1].box, time - track.seen[-1].time
         if tracking_id is not None and tracking_id == track.tracking_id and (
                 label == track.label or label is None or track.label is None):
             return 0, 0.0
-        if label != track.label or not is_within(last, new, MAX_RATIO):
+        if label != track.label or not is_within(track.seen[-1].box, new, MAX_RATIO):
             return None
-        predicted = track.predicted(track.seen[-1], time)
-        steady = tuple(edge + s * ago for edge, s in zip(last, track.seen[-1].velocity))
-        both = [(intersection(old, new), area(old), area(new)) for old in (last, predicted, steady)]
-        if any(common > 0 and common >= SAME * min(one, two) for common, one, two in both):
-            return 1, -max(common / (one + two - common) for common, one, two in both)
-        steps = distance(predicted, new) / math.sqrt(side(last) * side(new))
-        return (2, steps) if ago <= RECENT and steps <= min(MAX_STEPS, 0.5 + SPEED * ago / 1e9) else None
+        old = track.predicted(track.seen[-1], time)
+        common = intersection(old, new)
+        if common == 0 or common < SAME * min(area(old), area(new)):
+            return None
+        return 1, -common / (area(old) + area(new) - common)
 
     def match(self, time, detections, weak):
         pairs, certain, detections = [], len(detections), detections + weak
@@ -190,17 +182,15 @@ class Tracks:
             last = track.seen[-1].time
             if time - last < track.limit(self.hold) or last == self.last_entered or self.covers_all(track, time):
                 fits = ((self.pair(track, time, detection), j) for j, detection in enumerate(detections))
-                pairs += [((j >= certain, *fit), i, j) for fit, j in fits if fit and (j < certain or fit[0] < 2)]
-        used, found, copies = set(), set(), []
-        for (_, rule, _), i, j in sorted(pairs):
+                pairs += [((j >= certain, *fit), i, j) for fit, j in fits if fit]
+        used, found = set(), set()
+        for _, i, j in sorted(pairs):
             if i not in used and j not in found:
                 used.add(i), found.add(j)
                 track, (box, _, tracking_id) = self.tracks[i], detections[j]
-                if rule == 2 and track.seen[-1].time - track.first >= RECENT:
-                    copies.append(track.doubtful_copy(time))
                 track.add(time, box)
                 track.tracking_id = tracking_id if tracking_id is not None else track.tracking_id
-        self.tracks += copies + [Track(*d, time) for j, d in enumerate(detections[:certain]) if j not in found]
+        self.tracks += [Track(*d, time) for j, d in enumerate(detections[:certain]) if j not in found]
         self.replace()
         self.last_entered = time
 
@@ -234,15 +224,12 @@ class Tracks:
             elif p:
                 box, predicted = track.cover_from(p, time)
                 is_kept = time - p.time < limit or limit > 0 and p.time == self.last_decided
-                if not self.is_outside(predicted):
-                    if is_kept:
-                        boxes.append(box)
-                    elif self.covers_all(track, time):
-                        is_kept = is_whole = True
-            elif n.time - time <= limit:
-                box, predicted = track.cover_from(n, time, backwards=True)
-                if not self.is_outside(predicted):
+                if is_kept:
                     boxes.append(box)
+                elif self.covers_all(track, time) and not self.is_outside(predicted):
+                    is_kept = is_whole = True
+            elif n.time - time <= limit:
+                boxes.append(track.cover_from(n, time, backwards=True)[0])
             if p:
                 track.seen = [one for one in track.seen if one.time >= p.time - RECENT]
             if is_kept:

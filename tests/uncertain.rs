@@ -88,8 +88,9 @@ fn a_box_in_a_field_is_held_in_either_numbering_of_rows() {
     let (_, got) = planes(&info, &picture.planes, &output);
     let pitch = common::pictures::pitch(&picture.planes[0]);
     let expected = blurred(&picture, 3.0);
+    // Rows 10 to 60, grown by 2.2 samples in 40 ms.
     for (row, column) in (0..60).flat_map(|row| (0..64).map(move |column| (row, column))) {
-        let from = if (10..60).contains(&row) && (10..30).contains(&column) { &expected } else { &picture };
+        let from = if (7..60).contains(&row) && (7..33).contains(&column) { &expected } else { &picture };
         assert_eq!(got[0][row * pitch + column], from.bytes[0][row * pitch + column], "{row} {column}");
     }
 }

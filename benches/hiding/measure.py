@@ -3,7 +3,7 @@
 """Measures how well the rules of covers in time hide faces, on traces of clips.py and on simulated tracks.
 
     scripts/python -- benches/hiding/measure.py [TRACE.json]... [--table rules|clips|ablation]... [--seed N] [--tracks N]
-                      [--expand X] [--reference FILE]
+                      [--expand X] [--certain] [--reference FILE]
 
 For each group of traces (Haar, BlazeFace, BlazeFace at every 5th frame, simulated): the share of face-frames in which more
 than a tenth of the face is open, and in brackets the covered area, as a multiple of the area of the faces.
@@ -188,8 +188,16 @@ class Rule:
         self.module, self.settings, self.expand = load(reference), settings, None
         if change:
             change(self.module)
-        track, full_box = self.module.Track, self.module.Track.full_box
+        track, full_box, cover_from = self.module.Track, self.module.Track.full_box, self.module.Track.cover_from
         track.full_box = lambda track, at: grow(full_box(track, at), at.box, self.expand)
+
+        def expanded_after(track, at, time, **direction):
+            # What a cover grows by depends on the full box before `expand`.
+            expand, self.expand = self.expand, 0.0
+            box, predicted = cover_from(track, at, time, **direction)
+            self.expand = expand
+            return grow(box, at.box, expand), predicted
+        track.cover_from = expanded_after
 
     def __call__(self, size, frames, expand):
         self.expand = expand
@@ -289,13 +297,28 @@ def no_velocity(module):
 
 def no_swept_hull(module):
     """A held cover moves, and does not stay where the object was."""
-    require(module, "SPREAD")
+    require(module, "GROWTH")
+
     def cover_from(track, at, time, backwards=False):
         full, predicted = track.full_box(at), track.predicted(at, time, backwards)
-        m = module.SPREAD * module.distance(predicted, at.box)
+        m = module.GROWTH * module.side(full) * abs(module.damped(time - at.time)) / 1e9
         box = tuple(edge + new - old for edge, new, old in zip(full, predicted, at.box))
         return (box[0] - m, box[1] - m, box[2] + m, box[3] + m), predicted
     module.Track.cover_from = cover_from
+
+
+def growth_of_the_box(module):
+    """A cover grows by a share of the detection instead of the full box."""
+    require(module, "GROWTH")
+    cover_from, share = module.Track.cover_from, module.GROWTH
+
+    def cover(track, at, time, backwards=False):
+        module.GROWTH = share * module.side(at.box) / module.side(track.full_box(at))
+        try:
+            return cover_from(track, at, time, backwards)
+        finally:
+            module.GROWTH = share
+    module.Track.cover_from = cover
 
 
 def no_backwards_velocity(module):
@@ -307,9 +330,8 @@ def no_backwards_velocity(module):
 def no_cover_before_first(module):
     cover_from = module.Track.cover_from
     require_backwards(cover_from)
-    outside = (-9.0, -9.0, -9.0, -9.0)
     module.Track.cover_from = lambda track, at, time, backwards=False: (
-        (outside, outside) if backwards else cover_from(track, at, time))
+        (OUTSIDE, OUTSIDE) if backwards else cover_from(track, at, time))
 
 
 def no_bridge(module):
@@ -337,123 +359,74 @@ def no_bridge(module):
     module.Tracks.decide = line
 
 
-def only_rules(*rules):
+def match_also(*more):
+    """A detection also continues a track by the last box, by that moved without damping, or by distance."""
     def change(module):
         pair = module.Tracks.pair
 
-        def filtered(tracks, track, time, detection):
-            fit = pair(tracks, track, time, detection)
-            return fit if fit and fit[0] in rules else None
-        module.Tracks.pair = filtered
-    return change
-
-
-def match_by(boxes, is_iou=False):
-    """Rule 2 with some of "last", "predicted", "steady" only, or with IoU instead of the share of the smaller box."""
-    def change(module):
-        require(module, "MAX_RATIO")
-
-        def pair(tracks, track, time, detection):
-            new, last, ago = detection[0], track.seen[-1].box, time - track.seen[-1].time
-            if not module.is_within(last, new, module.MAX_RATIO):
-                return None
-            predicted = track.predicted(track.seen[-1], time)
-            steady = tuple(edge + s * ago for edge, s in zip(last, track.seen[-1].velocity))
-            named = {"last": last, "predicted": predicted, "steady": steady}
-            both = [(module.intersection(named[name], new), area(named[name]), area(new)) for name in boxes]
-            if any(common > 0 and common >= module.SAME * (one + two - common if is_iou else min(one, two))
-                   for common, one, two in both):
-                return 1, -max(common / (one + two - common) for common, one, two in both)
-            steps = module.distance(predicted, new) / math.sqrt(module.side(last) * module.side(new))
-            is_near = ago <= module.RECENT and steps <= min(module.MAX_STEPS, 0.5 + module.SPEED * ago / 1e9)
+        def wider(tracks, track, time, detection):
+            fit, new, last = pair(tracks, track, time, detection), detection[0], track.seen[-1]
+            if fit or detection[1] != track.label or not module.is_within(last.box, new, module.MAX_RATIO):
+                return fit
+            ago = time - last.time
+            steady = tuple(edge + s * ago for edge, s in zip(last.box, last.velocity))
+            for old in [last.box] * ("last" in more) + [steady] * ("steady" in more):
+                common = module.intersection(old, new)
+                if common > 0 and common >= module.SAME * min(area(old), area(new)):
+                    return 1, -common / (area(old) + area(new) - common)
+            steps = module.distance(track.predicted(last, time), new) / math.sqrt(module.side(last.box) * module.side(new))
+            is_near = "distance" in more and ago <= module.RECENT and steps <= min(2.0, 0.5 + 10.0 * ago / 1e9)
             return (2, steps) if is_near else None
-        module.Tracks.pair = pair
+        module.Tracks.pair = wider
     return change
 
 
-def no_doubtful_copy(module):
-    match = module.Tracks.match
+def not_held_outside(module):
+    """Nothing is covered once the predicted box is wholly outside the picture."""
+    decide, cover_from = module.Tracks.decide, module.Track.cover_from
 
-    def without(tracks, time, detections, weak):
-        before = {id(track) for track in tracks.tracks}
-        match(tracks, time, detections, weak)
-        # A copy is new in the list and was not seen in this frame.
-        tracks.tracks = [track for track in tracks.tracks if id(track) in before or track.seen[-1].time == time]
-    module.Tracks.match = without
+    def remember(tracks):
+        module.deciding = tracks
+        return decide(tracks)
 
-
-def no_outside(module):
-    module.Tracks.is_outside = lambda tracks, box: False
-
-
-def no_weak(module):
-    match = module.Tracks.match
-    module.Tracks.match = lambda tracks, time, detections, weak: match(tracks, time, detections, [])
-
-
-# Changes that hide more and cover more, which expand does too.
-
-def slow_parts(module):
-    """The full box of a detection that is clearly smaller fades within 3 s: only a part was found."""
-    carry = module.carry
-
-    def slower(full, velocity, dt, box):
-        fast, is_part = module.FULL, module.side(box) * module.PARTIAL < module.side(full)
-        module.FULL = 3000 * MS if is_part else fast
-        try:
-            return carry(full, velocity, dt, box)
-        finally:
-            module.FULL = fast
-    module.carry = slower
-
-
-def growth(sides_a_second):
-    """A cover without a detection grows with time, for half a second, instead of with the predicted distance."""
-    def change(module):
-        module.SPREAD = 0.0
-        cover_from = module.Track.cover_from
-
-        def grown(track, at, time, backwards=False):
-            box, predicted = cover_from(track, at, time, backwards)
-            m = sides_a_second * module.side(at.box) * min(abs(time - at.time), 500 * MS) / 1e9
-            return (box[0] - m, box[1] - m, box[2] + m, box[3] + m), predicted
-        module.Track.cover_from = grown
-    return change
+    def inside(track, at, time, **direction):
+        box, predicted = cover_from(track, at, time, **direction)
+        return (OUTSIDE if module.deciding.is_outside(predicted) else box), predicted
+    module.Tracks.decide, module.Track.cover_from = remember, inside
 
 
 HUGE = 10**15
+OUTSIDE = (-1e9,) * 4
 ABLATION = [
     ("reference", None),
     ("without the full box", no_full_box),
     ("  without its part ahead", no_full_box_ahead),
-    ("  FULL 0.5 s", constant(FULL=500 * MS)),
-    ("  FULL 2 s", constant(FULL=2000 * MS)),
+    ("  FULL 1 s", constant(FULL=1000 * MS)),
+    ("  FULL 8 s", constant(FULL=8000 * MS)),
+    ("without growth", constant(GROWTH=0.0)),
+    ("  GROWTH 0.6", constant(GROWTH=0.6)),
+    ("  GROWTH 1.8", constant(GROWTH=1.8)),
+    ("  by the box instead of the full box", growth_of_the_box),
+    ("without the swept hull", no_swept_hull),
     ("without velocity", no_velocity),
     ("  without RIDGE", constant(RIDGE=1)),
+    ("  RIDGE 0.1 s", constant(RIDGE=(100 * MS) ** 2)),
     ("  slope over any size (PARTIAL)", constant(PARTIAL=HUGE)),
-    ("without damping", constant(DAMPING=HUGE)),
-    ("  DAMPING 0.25 s", constant(DAMPING=250 * MS)),
-    ("  DAMPING 1 s", constant(DAMPING=1000 * MS)),
-    ("without spread", constant(SPREAD=0.0)),
-    ("  SPREAD 0.5", constant(SPREAD=0.5)),
-    ("without the swept hull", no_swept_hull),
+    ("DAMPING 0.25 s", constant(DAMPING=250 * MS)),
+    ("DAMPING 1 s", constant(DAMPING=1000 * MS)),
     ("without trust (always hold)", constant(TRUST=HUGE)),
     ("  TRUST 3", constant(TRUST=3)),
-    ("without rule 3", only_rules(0, 1)),
-    ("without the doubtful copy", no_doubtful_copy),
-    ("rule 2 by IoU", match_by(["last", "predicted", "steady"], is_iou=True)),
-    ("rule 2 by the last box alone", match_by(["last"])),
-    ("rule 2 by the predicted box alone", match_by(["predicted"])),
-    ("rule 2 without the undamped box", match_by(["last", "predicted"])),
+    ("matched also by the last box", match_also("last")),
+    ("matched also by that without damping", match_also("steady")),
+    ("matched also by distance", match_also("distance")),
+    ("SAME 1/2", constant(SAME=0.5)),
+    ("SAME 1/3", constant(SAME=1 / 3)),
     ("any ratio of sides (MAX_RATIO)", constant(MAX_RATIO=HUGE)),
+    ("MAX_RATIO 2.5", constant(MAX_RATIO=2.5)),
     ("without backwards velocity", no_backwards_velocity),
     ("without a cover before the first", no_cover_before_first),
     ("bridge on a line, without hull", no_bridge),
-    ("held also outside the picture", no_outside),
-    ("without boxes of low confidence", no_weak),
-    ("parts fade within 3 s", slow_parts),
-    ("a cover grows by 0.5 sides a second", growth(0.5)),
-    ("a cover grows by 1 side a second", growth(1.0)),
+    ("not held outside the picture", not_held_outside),
 ]
 
 
@@ -464,9 +437,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the simulated tracks")
     parser.add_argument("--tracks", type=int, default=200, help="how many are simulated")
     parser.add_argument("--expand", type=float, default=EXPAND)
+    parser.add_argument("--certain", action="store_true", help="without detections below min-confidence")
     parser.add_argument("--reference", type=pathlib.Path, default=REFERENCE)
     arguments = parser.parse_args()
     groups, expand = load_groups(arguments.traces, arguments.seed, arguments.tracks), arguments.expand
+    if arguments.certain:
+        for trace in (trace for traces in groups.values() for trace in traces):
+            trace["frames"] = [(time, truth, sure, []) for time, truth, sure, _ in trace["frames"]]
     rule = lambda change=None, **settings: Rule(arguments.reference, change, **settings)
     rules = [("today: 0.5 s at the last box", today), ("live", rule()), ("look-ahead 15", rule(look_ahead=15))]
     for table in arguments.table or ["rules"]:

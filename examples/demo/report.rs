@@ -19,11 +19,11 @@ const SECOND: ClockTime = ClockTime::SECOND;
 /// What is in doubt, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The object was not detected any more, and its cover ended inside the picture.
+    /// The object was not detected any more, and was last detected inside the picture.
     Lost,
     /// It was detected before and after, and covered where it may have been.
     Gap,
-    /// It was not detected before, and its cover began inside the picture.
+    /// It was not detected before, and was first detected inside the picture.
     FirstSeen,
 }
 
@@ -57,6 +57,8 @@ pub struct Doubts {
 struct Track {
     /// Its latest region.
     region: Region,
+    /// Whether its latest detection is inside the picture. Its cover grows beyond the edges after that.
+    is_inside: bool,
     detections: u64,
     /// When it was first detected, and last.
     detected: Option<[ClockTime; 2]>,
@@ -99,19 +101,21 @@ impl Report {
         let ended: Vec<_> = self.tracks.extract_if(.., is_over).collect();
         ended.into_iter().for_each(|(_, track)| self.close(track, Some(time)));
         for region in regions {
-            let is_inside = self.is_inside(region.rect);
             self.undetected += u64::from(!region.is_detected);
             let mut track = self.tracks.remove(&region.track).unwrap_or_else(|| {
                 let from = time.saturating_sub(SECOND);
-                let first_seen = previous
-                    .filter(|_| is_inside)
-                    .map(|previous| Doubt::new(Kind::FirstSeen, &region, from, Some(time), previous));
+                let first_seen =
+                    previous.map(|previous| Doubt::new(Kind::FirstSeen, &region, from, Some(time), previous));
                 let doubts = first_seen.into_iter().collect();
-                Track { region: region.clone(), detections: 0, detected: None, missing: None, doubts }
+                Track { region: region.clone(), is_inside: false, detections: 0, detected: None, missing: None, doubts }
             });
             if !region.is_detected {
                 track.missing = track.missing.or(track.detected.map(|_| time));
             } else {
+                track.is_inside = self.is_inside(region.rect);
+                if track.detected.is_none() && !track.is_inside {
+                    track.doubts.clear();
+                }
                 let [first, last] = track.detected.unwrap_or([time; 2]);
                 if let Some(from) = track.missing.take_if(|_| time - last > SECOND) {
                     track.doubts.push(Doubt::new(Kind::Gap, &track.region, from, Some(time), (from + time) / 2));
@@ -135,7 +139,7 @@ impl Report {
     /// Moves the doubts of a track that is over: in the first frame without it, or with the clip.
     fn close(&mut self, mut track: Track, to: Option<ClockTime>) {
         let is_brief = track.detected.is_none_or(|[first, last]| last - first < SECOND);
-        if let Some(from) = track.missing.or(to).filter(|_| self.is_inside(track.region.rect)) {
+        if let Some(from) = track.missing.or(to).filter(|_| track.is_inside) {
             let first_seen = track.doubts.pop_if(|doubt| is_brief && doubt.kind == Kind::FirstSeen);
             let from = first_seen.map_or(from, |doubt| doubt.from);
             let shown = to.or(self.latest).unwrap_or_default();

@@ -270,8 +270,10 @@ mod tests {
         let cat = Detection { label: Some("cat".to_owned()), ..face(300.0, 1.0) };
         let expanded = Rect::new(90, 80, 70, 140).unwrap();
         assert_eq!(rects(0, &[face(100.0, 0.9), cat, face(400.0, 0.4)]), [expanded]);
-        assert_eq!(rects(1, &[face(300.0, 0.4)]), [expanded], "what is not certain starts no track");
-        assert_eq!(rects(7, &[]), [expanded]);
+        // A cover without a detection grows by 120 samples a second of 500 ms / (500 ms + time).
+        let grown = |x, y, width, height| [Rect::new(x, y, width, height).unwrap()];
+        assert_eq!(rects(1, &[face(300.0, 0.4)]), grown(85, 75, 80, 150), "what is not certain starts no track");
+        assert_eq!(rects(7, &[]), grown(68, 58, 114, 184));
         assert_eq!(rects(8, &[]), [], "seen once, it is held for 300 ms");
         assert_eq!(rects(9, &[face(-100.0, 0.9)]), [], "outside of the frame");
 
@@ -327,9 +329,9 @@ mod tests {
         let regions = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
         assert_eq!(regions.len(), 1);
         assert_eq!(regions[0].region.object, jaw.area);
-        // The upper edge was at 100, and 1/26 of its distance has faded; the lower one grows by 4.
+        // The upper edge was at 100, and 1/101 of its distance has faded; the lower one grows by 4.
         let rect = regions[0].region.rect;
-        assert_eq!((rect.x(), rect.right(), rect.y(), rect.bottom()), (90, 160, 99, 204));
+        assert_eq!((rect.x(), rect.right(), rect.y(), rect.bottom()), (90, 160, 96, 204));
     }
 
     #[test]
