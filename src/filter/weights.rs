@@ -333,22 +333,27 @@ impl Grid {
         }
         let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
         let cell = i64::from(self.cell);
-        let positions = |count: usize, axis: &Range<i64>, samples: usize| -> Vec<(usize, u32)> {
+        // The first node, and where it and those after it are in the mask.
+        let positions = |count: usize, axis: &Range<i64>, samples: usize| -> (usize, Vec<u32>) {
             let first = ((axis.start - margin).max(0) as u64).div_ceil(cell as u64) as i64;
             let end = ((axis.end + margin).max(0) as u64).div_ceil(cell as u64) as i64;
             let position = |node: i64| {
                 let p = ((2 * (cell * node - axis.start) + 1) * samples as i64 * 256)
                     .div_euclid(2 * (axis.end - axis.start))
                     - 128;
-                (node as usize, p.clamp(0, (samples as i64 - 1) * 256) as u32)
+                p.clamp(0, (samples as i64 - 1) * 256) as u32
             };
-            (first..end.min(count as i64)).map(position).collect()
+            (first as usize, (first..end.min(count as i64)).map(position).collect())
         };
-        let of_columns = positions(self.columns, &x, mask.columns);
-        for (row, p) in positions(self.rows, &y, mask.rows) {
+        let (first_column, of_columns) = positions(self.columns, &x, mask.columns);
+        let (first_row, of_rows) = positions(self.rows, &y, mask.rows);
+        for (row, p) in (first_row..).zip(of_rows) {
             let (above, down) = ((p >> 8) as usize, p & 255);
             let below = (above + 1).min(mask.rows - 1);
             let (above, below) = (mask.row(above), mask.row(below));
+            if above.iter().chain(below).fold(0, |all, value| all | value) == 0 {
+                continue;
+            }
             // Between the rows first: the sum is the same.
             let between: Vec<u32> = above
                 .iter()
@@ -356,13 +361,12 @@ impl Grid {
                 .map(|(above, below)| u32::from(*above) * (256 - down) + u32::from(*below) * down)
                 .collect();
             let last = mask.columns - 1;
-            let to = &mut self.values[row * self.columns..][..self.columns];
-            for (column, p) in &of_columns {
+            let to = self.values[row * self.columns..][..self.columns].iter_mut().skip(first_column);
+            for (to, p) in to.zip(&of_columns) {
                 let (left, fraction) = ((p >> 8) as usize, p & 255);
                 let right = (left + 1).min(last);
                 let sum = between[left] * (256 - fraction) + between[right] * fraction;
-                let value = ((sum + (1 << 15)) >> 16) as u8;
-                to[*column] = to[*column].max(value);
+                *to = (*to).max(((sum + (1 << 15)) >> 16) as u8);
             }
         }
     }
