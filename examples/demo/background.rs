@@ -29,17 +29,17 @@ const FEATHER: usize = 4;
 pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
     let model =
         Model::start("person").map_err(|sentence| format!("--background needs a model of people: {sentence}"))?;
-    // A thread of its own for the model, which waits for another process.
+    // The model, the blur and the check have a thread each.
     let elements = format!(
         "videoconvert ! videoscale ! video/x-raw,format=I420,width=[1,1280],height=[1,720] ! \
          identity name=model ! queue max-size-buffers=3 ! \
          cudagaussblur name=cover region-mode=outside region-sources=roi labels={LABEL} shape=mask feather={FEATHER} \
-         cover=blur expand=0"
+         cover=blur expand=0 ! queue max-size-buffers=3 ! identity name=checked"
     );
     let is_generated = options.input == Input::Generated;
     Ok(Chain {
         first: "cover",
-        last: "cover",
+        last: "checked",
         reported: None,
         source: is_generated.then(|| "appsrc name=source".into()),
         elements,
@@ -183,7 +183,7 @@ impl Checked {
         let Some(beside) = Beside::new(&mask, &raw, sigma) else { return Ok(()) };
         let glow = beside.glow(|plane| covered.0[plane].cells());
         let is_suspect = glow > GLOW;
-        if is_suspect || self.glow.frames % 10 == 0 {
+        if is_suspect || self.glow.frames.is_multiple_of(10) {
             let plain = beside.glow(|plane| beside.blurred(&beside.cells[plane]));
             self.plain_glow.add(plain);
             if is_suspect && glow > plain * GLOW_SHARE {
@@ -286,13 +286,16 @@ fn transposed<T: Copy>(samples: &[T]) -> Vec<T> {
 
 /// The largest or smallest of the mask's samples that are at most so far away across and down.
 fn around(mask: &[u8], [across, down]: [usize; 2], largest: bool) -> Vec<u8> {
+    let pick = if largest { u8::max } else { u8::min };
     let rows = |mask: &[u8], radius: usize| -> Vec<u8> {
-        let windows = mask
-            .chunks_exact(SIDE)
-            .flat_map(|row| (0..SIDE).map(move |x| &row[x.saturating_sub(radius)..(x + radius + 1).min(SIDE)]));
-        windows
-            .map(|window| *if largest { window.iter().max() } else { window.iter().min() }.expect("x itself"))
-            .collect()
+        let mut out = mask.to_vec();
+        for (row, out) in mask.chunks_exact(SIDE).zip(out.chunks_exact_mut(SIDE)) {
+            for distance in 1..=radius.min(SIDE - 1) {
+                out.iter_mut().zip(&row[distance..]).for_each(|(out, other)| *out = pick(*out, *other));
+                out[distance..].iter_mut().zip(row).for_each(|(out, other)| *out = pick(*out, *other));
+            }
+        }
+        out
     };
     transposed(&rows(&transposed(&rows(mask, across)), down))
 }
@@ -304,6 +307,8 @@ struct Plane {
     bytes: Vec<u8>,
     width: usize,
     height: usize,
+    /// Where the columns of the mask's cells begin, and the last one ends.
+    edges: Vec<usize>,
 }
 
 impl Planes {
@@ -313,7 +318,8 @@ impl Planes {
         let plane = |index: u32| {
             let (width, height) = (frame.comp_width(index) as usize, frame.comp_height(index) as usize);
             let rows = frame.plane_data(index).ok()?.chunks(frame.plane_stride()[index as usize] as usize).take(height);
-            Some(Plane { bytes: rows.flat_map(|row| &row[..width]).copied().collect(), width, height })
+            let edges = (0..=SIDE).map(|x| (x * width).div_ceil(SIDE)).collect();
+            Some(Plane { bytes: rows.flat_map(|row| &row[..width]).copied().collect(), width, height, edges })
         };
         (0..frame.n_planes()).map(plane).collect::<Option<_>>().map(Self)
     }
@@ -324,10 +330,7 @@ impl Plane {
     fn rows(&self) -> impl Iterator<Item = impl Iterator<Item = (usize, std::ops::Range<usize>)>> {
         (0..self.height).map(move |y| {
             let row = y * SIDE / self.height * SIDE;
-            (0..SIDE).map(move |x| {
-                let [start, end] = [x, x + 1].map(|x| y * self.width + (x * self.width).div_ceil(SIDE));
-                (row + x, start..end)
-            })
+            (0..SIDE).map(move |x| (row + x, y * self.width + self.edges[x]..y * self.width + self.edges[x + 1]))
         })
     }
 

@@ -29,7 +29,7 @@ pub struct Chain {
     pub source: Option<String>,
     /// The elements from the source to the last cover.
     pub elements: String,
-    /// Names of the first and of the last cover among them, which may be the same.
+    /// Names of the first cover among them, and of the element that covered frames leave, which may be the same.
     pub first: &'static str,
     pub last: &'static str,
     /// Name of the one whose messages the report is made of, which posts them.
@@ -134,8 +134,8 @@ pub fn play_chain(
     });
 
     let took = play(&pipeline);
-    let backend = last.property_value("active-backend").serialize()?.to_string();
-    let stats = last.property::<gst::Structure>("stats");
+    let backend = first.property_value("active-backend").serialize()?.to_string();
+    let stats = first.property::<gst::Structure>("stats");
     pipeline.set_state(gst::State::Null)?;
     let (coverage, checked, report, snapshot) = std::mem::take(&mut *lock(&seen));
     Ok(Played { took: took?, backend, stats, coverage, checked, doubts: report.finish(), snapshot })
