@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use common::{media, python};
@@ -135,7 +135,7 @@ fn lacks_facedetect(workspace: &Workspace) -> bool {
     if inspect.status.success() && Path::new("/usr/share/opencv4/haarcascades").exists() {
         return false;
     }
-    let stderr = workspace.stderr(&mut demo(&["--faces"]));
+    let stderr = workspace.stderr(&mut demo(&["--faces", "--detector=facedetect"]));
     assert!(stderr.contains("gstreamer1.0-opencv") && !workspace.has("demo-out"), "{stderr}");
     true
 }
@@ -146,7 +146,7 @@ fn demo_covers_faces_or_says_what_is_missing() {
     if lacks_facedetect(&workspace) {
         return;
     }
-    let stdout = workspace.stdout(&mut demo(&["--faces", "--cover=fill", "--backend=cpu"]));
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=facedetect", "--cover=fill", "--backend=cpu"]));
     let expected = "\
 180 detections in 180 frames; each was covered in its frame
 no track of detections was lost, has a gap or begins inside the picture
@@ -200,7 +200,13 @@ fn demo_lists_when_faces_may_show() {
         return;
     }
     write_faces(&workspace, &[("left", 30), ("neither", 15), ("both", 15), ("left", 10), ("neither", 25)]);
-    let stdout = workspace.stdout(&mut demo(&["--faces", "--cover=fill", "--backend=cpu", "input.mp4"]));
+    let stdout = workspace.stdout(&mut demo(&[
+        "--faces",
+        "--detector=facedetect",
+        "--cover=fill",
+        "--backend=cpu",
+        "input.mp4",
+    ]));
     // The detections of the look-ahead are proof enough to cover the second face 1.3 s before the first of them. It is held
     // for 3 s after the last one.
     let expected = "\
@@ -253,7 +259,7 @@ fn demo_lists_the_worst_times_and_counts_the_rest() {
     let mut scenes = [("left", 1), ("neither", 5)].repeat(12);
     scenes.extend([("left", 12), ("neither", 10), ("left", 1)]);
     write_faces(&workspace, &scenes);
-    let stdout = workspace.stdout(&mut demo(&["--faces", "--backend=cpu", "input.mp4"]));
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=facedetect", "--backend=cpu", "input.mp4"]));
     // A track of a second, the last one, is listed though others come first. A shorter one has one line, from a second
     // before its cover begins.
     let listed: Vec<_> = stdout.lines().filter(|line| line.starts_with("  ")).collect();
@@ -279,20 +285,120 @@ fn demo_lists_no_face_that_leaves_the_picture() {
     }
     // A gap of a second. A face that comes and goes at the edge.
     write_faces(&workspace, &[("left", 10), ("neither", 9), ("left", 10)]);
-    let stdout = workspace.stdout(&mut demo(&["--faces", "--backend=cpu", "input.mp4"]));
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=facedetect", "--backend=cpu", "input.mp4"]));
     assert!(stdout.contains("\nno track of detections was lost, "), "{stdout}");
     write_faces(&workspace, &[("neither", 8), ("edge", 10), ("neither", 40)]);
-    let stdout = workspace.stdout(&mut demo(&["--faces", "--backend=cpu", "input.mp4"]));
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=facedetect", "--backend=cpu", "input.mp4"]));
     assert!(stdout.contains("\nno track of detections was lost, "), "{stdout}");
     assert!(stdout.contains("the frame at 1.7 s, with the most detections\n"), "{stdout}");
     assert_eq!(table(&workspace), [&TABLE_NAMES]);
 
     write_faces(&workspace, &[("neither", 5)]);
-    let stderr = workspace.stderr(&mut demo(&["--faces", "--out=none", "input.mp4"]));
-    assert_eq!(stderr, "demo: facedetect found no face in 5 frames, so nothing was covered\n");
+    let stderr = workspace.stderr(&mut demo(&["--faces", "--detector=facedetect", "--out=none", "input.mp4"]));
+    assert_eq!(stderr, "demo: no face was found in 5 frames, so nothing was covered\n");
     for file in ["faces.mp4", "faces.png", "faces.csv"] {
         assert!(!workspace.has(&format!("none/{file}")), "{file}");
     }
+}
+
+/// Whether what scripts/models downloads is not there. The demo then says so.
+fn lacks_models(workspace: &Workspace) -> bool {
+    for (model, arguments) in [("person", &["--background"][..]), ("faces", &["--faces", "--detector=blazeface"])] {
+        let mut command = python::with("numpy,gi");
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/models.py")).arg(model).stdin(Stdio::null());
+        if workspace.run(&mut command).status.success() {
+            continue;
+        }
+        let stderr = workspace.stderr(&mut demo(arguments));
+        assert!(stderr.ends_with("run scripts/models\n") && !workspace.has("demo-out"), "{stderr}");
+        return true;
+    }
+    false
+}
+
+#[test]
+fn demo_blurs_the_background_or_says_what_is_missing() {
+    let workspace = Workspace::new("background");
+    let stderr = workspace.stderr(demo(&["--background"]).env("CUDAGAUSSBLUR_MODELS", &workspace.0));
+    assert!(stderr.starts_with("demo: --background needs a model of people: "), "{stderr}");
+    assert!(stderr.ends_with("run scripts/models\n"), "{stderr}");
+    if lacks_models(&workspace) {
+        return;
+    }
+    let stdout = workspace.stdout(&mut demo(&["--background", "--backend=cpu"]));
+    let expected = "180 frames; in each the person's pixels are as before and the background is blurred\n";
+    assert!(stdout.starts_with(expected) && stdout.contains(" frames a second, mask included\n"), "{stdout}");
+    assert!(stdout.ends_with("background.png: the frame at 3.0 s, in the middle of the clip\n"), "{stdout}");
+    assert_eq!(media::frames(&workspace.0.join("demo-out/background.mp4"), "").len(), 180);
+    // The frame before, with a plain blur, and with this element's.
+    let picture = media::frames(&workspace.0.join("demo-out/background.png"), "").concat();
+    assert_eq!(picture.len(), 3 * 1280 * 720);
+    let steps = |side: usize| {
+        let rows = picture.chunks(3 * 1280).map(|row| &row[1280 * side..][..200]);
+        rows.map(|row| row.windows(2).map(|pair| u32::from(pair[0].abs_diff(pair[1]))).sum::<u32>()).sum::<u32>()
+    };
+    assert!([1, 2].iter().all(|side| steps(*side) < steps(0) / 2), "{:?}", [0, 1, 2].map(steps));
+}
+
+#[test]
+fn demo_covers_faces_that_blazeface_finds() {
+    let workspace = Workspace::new("blazeface");
+    if lacks_models(&workspace) {
+        return;
+    }
+    let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=blazeface", "--cover=fill", "--backend=cpu"]));
+    assert!(stdout.starts_with("180 detections in 180 frames; each was covered in its frame\n"), "{stdout}");
+    assert_eq!(table(&workspace), [&TABLE_NAMES]);
+}
+
+/// Of boxes that overlap one is left, between them; what is doubtful and overlaps none is another.
+#[test]
+fn boxes_of_one_face_are_merged() {
+    let script = "\
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy, models
+boxes = numpy.array([(0, 0, 10, 10), (2, 0, 12, 10), (1, 1, 11, 11), (50, 50, 60, 60), (80, 80, 90, 90), (0, 50, 9, 59)], float)
+scores = numpy.array([0.9, 0.6, 0.3, 0.4, 0.5, 0.1])
+for box, score in models.Faces.__new__(models.Faces).suppress(boxes, scores):
+    print(*box.round(1), score)
+print(*(round(models.iou(boxes[0], box), 3) for box in boxes[:4]))
+";
+    let mut command = python::with("numpy");
+    command.args(["-c", script, concat!(env!("CARGO_MANIFEST_DIR"), "/examples")]);
+    let expected = "\
+0.8 0.0 10.8 10.0 0.9
+80.0 80.0 90.0 90.0 0.5
+50.0 50.0 60.0 60.0 0.4
+1.0 0.667 0.681 0.0
+";
+    assert_eq!(python::output(&mut command), expected);
+}
+
+#[test]
+fn virtual_camera_names_what_is_missing() {
+    let workspace = Workspace::new("virtual-camera");
+    let camera = |arguments: &[&str]| {
+        let mut command = python::with("numpy,gi");
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/virtual_camera.py")).args(arguments);
+        command
+    };
+    let without_models =
+        workspace.stderr(camera(&["--test", "--output=none"]).env("CUDAGAUSSBLUR_MODELS", &workspace.0));
+    assert!(without_models.ends_with("run scripts/models\n"), "{without_models}");
+    if lacks_models(&workspace) {
+        return;
+    }
+    for (arguments, reason) in [
+        (&["--camera=/dev/none"][..], "/dev/none does not exist: connect a camera"),
+        (&["--test", "--output=/dev/none"], "/dev/none does not exist: install v4l2loopback-dkms"),
+        (&["--test=none.mp4", "--output=none"], "none.mp4 does not exist"),
+    ] {
+        let stderr = workspace.stderr(&mut camera(arguments));
+        assert!(stderr.starts_with(reason) && stderr.lines().count() == 1, "{stderr}");
+    }
+    let stdout = workspace.stdout(&mut camera(&["--test", "--output=none", "--frames=15"]));
+    assert!(stdout.starts_with("15 frames, ") && stdout.contains(" a second, mask included ("), "{stdout}");
 }
 
 /// Writes `result`: input.mp4 with sound, a second of silence and then two of a tone, in this format.
@@ -319,7 +425,7 @@ fn demo_keeps_the_sound_of_a_file() {
     assert!((loud - 1.0).abs() < 0.05 && shown == 1.0, "the tone starts at {loud} s, the portrait at {shown} s");
     let mut jobs = vec![(&["sound.mp4"][..], "blurred")];
     if !lacks_facedetect(&workspace) {
-        jobs.push((&["--faces", "sound.mp4"], "faces"));
+        jobs.push((&["--faces", "--detector=facedetect", "sound.mp4"], "faces"));
     }
     for (arguments, stem) in jobs {
         let stdout = workspace.stdout(&mut demo(arguments));
@@ -376,13 +482,23 @@ fn demo_writes_files_whose_sound_cannot_be_encoded() {
 #[test]
 fn demo_writes_no_clip_without_a_detector() {
     let workspace = Workspace::new("no-detector");
-    let stderr = workspace.stderr(demo(&["--faces"]).env("GST_PLUGIN_SYSTEM_PATH_1_0", &workspace.0));
+    let stderr =
+        workspace.stderr(demo(&["--faces", "--detector=facedetect"]).env("GST_PLUGIN_SYSTEM_PATH_1_0", &workspace.0));
     assert_eq!(
         stderr,
         "demo: --faces needs GStreamer's element facedetect: on Debian and Ubuntu install gstreamer1.0-opencv and opencv-data\n"
     );
     assert!(!workspace.has("demo-out"));
-    for arguments in [&["--regions", "file.mp4"][..], &["--regions", "--faces"], &["--cover", "fill"], &["--cover=x"]] {
+    for arguments in [
+        &["--regions", "file.mp4"][..],
+        &["--regions", "--faces"],
+        &["--cover", "fill"],
+        &["--cover=x"],
+        &["--detector=facedetect"],
+        &["--faces", "--detector=x"],
+        &["--background", "--faces"],
+        &["--background", "--kernel-size=3"],
+    ] {
         let stderr = workspace.stderr(&mut demo(arguments));
         assert!(stderr.starts_with("demo: ") && stderr.ends_with("(--help shows the usage)\n"), "{stderr}");
     }

@@ -12,9 +12,8 @@ seed alone.
 Detectors:
  haar       OpenCV's frontalface_default, called as GStreamer's facedetect calls it (grey, min-neighbors 3). The confidence
             is n / (n + 4) of n neighbours: 0.5 and more is what facedetect reports, below is what it rejects (2 or 3).
- blazeface  with --blazeface mediapipe/modules/face_detection/face_detection_short_range.tflite of the PyPI wheel mediapipe
-            0.10.21, and the module ai_edge_litert. Boxes with a score of 0.5 and more are MediaPipe's; those from 0.2 on
-            that belong to none of them are added.
+ blazeface  with --blazeface target/models/face_detection_short_range.tflite, which scripts/models downloads. Boxes with a
+            score of 0.5 and more are MediaPipe's; those from 0.2 on that belong to none of them are added.
 
 The portrait is examples/demo/face.jpg (public domain). --video also writes OUT/SEED-CLIP.avi with the boxes drawn in.
 """
@@ -23,19 +22,21 @@ import json
 import math
 import pathlib
 import random
+import sys
 import zlib
 
 import cv2
 import numpy
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples"))
+import models  # noqa: E402
+
 FRAMES, FPS = 300, 30
 PORTRAIT = pathlib.Path(__file__).parents[2] / "examples/demo/face.jpg"
-# Located by hand in the portrait: the face (hairline to chin, ear to ear), and the outline of head and shoulders.
+# Located by hand in the portrait: the face (hairline to chin, ear to ear).
 FACE = (174, 62, 276, 180)
-HEAD = [(232, 15), (255, 21), (275, 33), (291, 52), (300, 75), (301, 92), (293, 110), (278, 126), (268, 140), (262, 158),
-        (256, 170), (290, 198), (303, 225), (312, 245), (345, 280), (362, 400), (26, 400), (50, 270), (76, 245),
-        (115, 220), (113, 195), (125, 170), (150, 153), (186, 150), (183, 136), (172, 123), (158, 110), (152, 90),
-        (153, 70), (161, 54), (180, 40), (196, 27), (212, 18)]
+# The outline of head and shoulders.
+HEAD = [tuple(map(int, line.split(","))) for line in PORTRAIT.with_name("face-outline.csv").read_text().split()[1:]]
 # Parts of the portrait without a face, as clutter: flag, rocket, helmet, suit.
 CLUTTER = [(0, 0, 95, 250), (350, 0, 470, 280), (290, 330, 480, 400), (60, 260, 330, 400)]
 
@@ -333,17 +334,8 @@ class Haar:
 
 
 class BlazeFace:
-    SIZE, MIN, LOW, SAME = 128, 0.5, 0.2, 0.3
-
     def __init__(self, model):
-        from ai_edge_litert.interpreter import Interpreter
-        self.model = Interpreter(model, num_threads=1)
-        self.model.allocate_tensors()
-        self.input = self.model.get_input_details()[0]["index"]
-        self.outputs = {int(one["shape"][-1]): one["index"] for one in self.model.get_output_details()}
-        cells = [(16, 2), (8, 6)]
-        self.anchors = numpy.array([((x + 0.5) / n, (y + 0.5) / n)
-                                    for n, k in cells for y in range(n) for x in range(n) for _ in range(k)])
+        self.faces = models.Faces(model)
 
     def __call__(self, frame):
         height, width = frame.shape[:2]
@@ -351,32 +343,9 @@ class BlazeFace:
         square = numpy.zeros((side, side, 3), numpy.uint8)
         x0, y0 = (side - width) // 2, (side - height) // 2
         square[y0:y0 + height, x0:x0 + width] = frame[:, :, ::-1]
-        small = cv2.resize(square, (self.SIZE, self.SIZE), interpolation=cv2.INTER_AREA)
-        self.model.set_tensor(self.input, (small.astype(numpy.float32) / 127.5 - 1)[None])
-        self.model.invoke()
-        raw = self.model.get_tensor(self.outputs[16])[0][:, :4] / self.SIZE
-        logits = self.model.get_tensor(self.outputs[1])[0][:, 0]
-        scores = 1 / (1 + numpy.exp(-numpy.clip(logits, -80, 80)))
-        centre = raw[:, :2] + self.anchors
-        boxes = numpy.hstack([centre - raw[:, 2:] / 2, centre + raw[:, 2:] / 2]) * side - (x0, y0, x0, y0)
-        sure = self.suppress(boxes, scores, self.MIN)
-        return sure + [(box, s) for box, s in self.suppress(boxes, scores, self.LOW)
-                       if s < self.MIN and all(iou(box, other) < self.SAME for other, _ in sure)]
-
-    def suppress(self, boxes, scores, least):
-        """MediaPipe's weighted non-maximum suppression."""
-        rest, out = [i for i in numpy.argsort(-scores) if scores[i] >= least], []
-        while rest:
-            same = [i for i in rest if iou(boxes[i], boxes[rest[0]]) > self.SAME] or rest[:1]
-            box = numpy.average(boxes[same], axis=0, weights=scores[same])
-            out.append(([round(float(v), 2) for v in box], round(float(scores[rest[0]]), 4)))
-            rest = [i for i in rest if i not in same]
-        return out
-
-
-def iou(a, b):
-    common = max(min(a[2], b[2]) - max(a[0], b[0]), 0) * max(min(a[3], b[3]) - max(a[1], b[1]), 0)
-    return common / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common)
+        small = cv2.resize(square, (models.Faces.SIDE,) * 2, interpolation=cv2.INTER_AREA)
+        return [([round(float(v), 2) for v in box * side - (x0, y0, x0, y0)], round(score, 4))
+                for box, score in self.faces.find(small)]
 
 
 def main():

@@ -78,10 +78,13 @@ impl Coverage {
     pub fn verdict(&self, report: String) -> Result<String, String> {
         match &self.first_failure {
             None => Ok(report),
-            Some(first) => Err(format!(
-                "{} of {} places in {} frames failed the check, so the clip was removed; the first: {first}",
-                self.failures, self.marked, self.frames
-            )),
+            Some(first) => {
+                let places = if self.marked > 0 { format!("{} places in ", self.marked) } else { String::new() };
+                let (failures, frames) = (self.failures, self.frames);
+                Err(format!(
+                    "{failures} of {places}{frames} frames failed the check, so the clip was removed; the first: {first}"
+                ))
+            }
         }
     }
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `--faces`: covers the faces that GStreamer's `facedetect` finds.
+//! `--faces`: covers the faces that MediaPipe's BlazeFace finds, or without it GStreamer's `facedetect`.
 
 use std::error::Error;
 use std::fs::File;
 
 use gst::prelude::*;
-use gst_video::VideoFormat;
+use gst_video::{VideoFormat, VideoRegionOfInterestMeta};
 
 use super::coverage::{Coverage, Marked, Rect};
-use super::options::{Input, Options};
+use super::models::Model;
+use super::options::{Detector, Input, Options};
 use super::pictures::Pair;
-use super::pipeline::{Chain, Feed};
+use super::pipeline::{Chain, Feed, Prepare};
 use super::playback::{FRAMES, feed};
+use super::portrait;
 use super::report::Doubts;
 
-/// A portrait; face.txt names its source and licence.
-const PORTRAIT: &[u8] = include_bytes!("face.jpg");
 /// The portrait is enlarged to this size, of which the clip shows a part that moves.
 const PICTURE: (usize, usize) = (960, 800);
 const VIEW: (usize, usize) = (640, 480);
@@ -33,22 +33,37 @@ const HOLD: gst::ClockTime = gst::ClockTime::from_seconds(3);
 /// Frames in which a face is covered before facedetect first finds it. A camera's picture would come so much later.
 const LOOK_AHEAD: u32 = 15;
 
-/// facedetect, and the element that covers what it finds.
+/// The score from which on BlazeFace is sure of a face. The others keep a face covered that was sure before.
+const SURE: f64 = 0.5;
+/// The side of BlazeFace's picture, in whose middle the frame is.
+const SIDE: u32 = 128;
+
+/// BlazeFace if it is installed, else facedetect; and the element that covers what it finds.
 ///
 /// # Errors
-/// If the plugin or its cascade is missing or does not find the face in the portrait. Without a cascade facedetect logs
-/// an error and passes frames on as if they had no face.
+/// If both are missing, or facedetect's cascade is, or it does not find the face in the portrait. Without a cascade facedetect
+/// logs an error and passes frames on as if they had no face.
 pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
-    let detector = detector()?;
-    let portrait = find_portrait(&detector)?;
     // facedetect attaches nothing when it finds nothing. on-missing=auto would take such a frame for one that no detector
     // looked at, and cover all of it: every frame in which no face is found, after the first face. So frames without a
     // face are passed on, and those in which facedetect misses a face that was there before or is there after are covered
-    // where the face may be.
+    // where the face may be. BlazeFace's frames all have a box, which may have no size.
+    let model = match options.detector {
+        Detector::Facedetect => None,
+        Detector::BlazeFace => Some(Model::start("faces")?),
+        Detector::Auto => Model::start("faces")
+            .inspect_err(|missing| eprintln!("demo: using facedetect, because BlazeFace is missing: {missing}"))
+            .ok(),
+    };
+    let (detector, on_missing, prepare) = match model {
+        Some(model) => ("identity name=model ! queue max-size-buffers=3".into(), "auto", Some(watch(model))),
+        None => (detector()?, "pass", None),
+    };
+    let portrait = find_portrait(if prepare.is_some() { "identity" } else { &detector }, prepare.is_some())?;
     let elements = format!(
         "videoconvert ! videoscale ! video/x-raw,format=RGB,width=[1,1280],height=[1,720] ! {detector} ! \
-         cudagaussblur name=cover region-mode=inside region-sources=roi labels=face cover={} on-missing=pass \
-         hold-time={} look-ahead={} post-messages=true",
+         cudagaussblur name=cover region-mode=inside region-sources=roi labels=face min-confidence={SURE} cover={} \
+         on-missing={on_missing} hold-time={} look-ahead={} post-messages=true",
         options.cover.nick(),
         HOLD.nseconds(),
         if options.input == Input::Camera { 0 } else { LOOK_AHEAD }
@@ -68,7 +83,33 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
         feed: is_generated.then(|| -> Feed {
             Box::new(|source| feed(source, VideoFormat::Rgb, VIEW, move |frame| view(&portrait, frame)))
         }),
+        prepare,
         marked: Box::new(marked),
+    })
+}
+
+/// Attaches the boxes of the faces that BlazeFace finds.
+fn watch(model: Model) -> Prepare {
+    Box::new(|pipeline| {
+        model.watch(pipeline, "model", SIDE, true, |frame, size, answer| {
+            // A box of no size says that the detector looked and found nothing.
+            VideoRegionOfInterestMeta::add(frame, "nothing", (0, 0, 0, 0));
+            for face in answer.chunks_exact(20) {
+                let number = |index: usize| f32::from_le_bytes(face[4 * index..][..4].try_into().expect("four bytes"));
+                // Rounded outwards, without what is beyond the frame.
+                let along = |low: f32, high: f32, length: u32| {
+                    let (long, length) = (size[0].max(size[1]) as f32, length as f32);
+                    let [low, high] = [low, high].map(|edge| edge * long - (long - length) / 2.0);
+                    let [low, high] = [low.floor(), high.ceil()].map(|edge| edge.clamp(0.0, length));
+                    (low as u32, (high - low) as u32)
+                };
+                let (x, width) = along(number(0), number(2), size[0]);
+                let (y, height) = along(number(1), number(3), size[1]);
+                let mut meta = VideoRegionOfInterestMeta::add(frame, "face", (x, y, width, height));
+                let confidence = f64::from(number(4));
+                meta.add_param(gst::Structure::builder("detection").field("confidence", confidence).build());
+            }
+        });
     })
 }
 
@@ -79,7 +120,7 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
 pub fn report(coverage: &Coverage, doubts: &Doubts) -> Result<String, String> {
     let Coverage { frames, marked, empty_frames, .. } = coverage;
     if *marked == 0 {
-        return Err(format!("facedetect found no face in {frames} frames, so nothing was covered"));
+        return Err(format!("no face was found in {frames} frames, so nothing was covered"));
     }
     let empty = if *empty_frames > 0 { format!(", of which {empty_frames} have none") } else { String::new() };
     let (spans, first) = if doubts.is_empty() {
@@ -100,7 +141,10 @@ pub fn report(coverage: &Coverage, doubts: &Doubts) -> Result<String, String> {
 
 /// The places that a detector attached to the frame.
 fn detections(buffer: &gst::BufferRef) -> Vec<Rect> {
-    let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+    let metas = buffer.iter_meta::<VideoRegionOfInterestMeta>().filter(|meta| {
+        let confidence = meta.param("detection").and_then(|detection| detection.get::<f64>("confidence").ok());
+        meta.roi_type() == "face" && confidence.is_none_or(|confidence| confidence >= SURE)
+    });
     let detections = metas.map(|meta| {
         let (x, y, width, height) = meta.rect();
         let [x, y, width, height] = [x, y, width, height].map(|samples| samples as usize);
@@ -124,29 +168,15 @@ fn detector() -> Result<String, String> {
     ))
 }
 
-/// The portrait as rows of RGB, in which the detector has found the face.
-fn find_portrait(detector: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+/// The portrait as rows of RGB. facedetect has found the face in it.
+fn find_portrait(detector: &str, is_sure: bool) -> Result<Vec<u8>, Box<dyn Error>> {
     let (width, height) = PICTURE;
-    let pipeline = gst::parse::launch(&format!(
-        "appsrc name=jpeg caps=image/jpeg ! jpegdec ! videoconvert ! videoscale ! \
-         video/x-raw,format=RGB,width={width},height={height} ! {detector} ! appsink name=rgb sync=false"
-    ))?;
-    let pipeline = pipeline.downcast::<gst::Pipeline>().expect("elements in a row make a pipeline");
-    let element = |name| pipeline.by_name(name).expect("the description names it");
-    let source: gst_app::AppSrc = element("jpeg").downcast().expect("an appsrc");
-    let sink: gst_app::AppSink = element("rgb").downcast().expect("an appsink");
-    pipeline.set_state(gst::State::Playing)?;
-    source.push_buffer(gst::Buffer::from_slice(PORTRAIT))?;
-    source.end_of_stream()?;
-    let sample = sink.try_pull_sample(30 * gst::ClockTime::SECOND);
-    pipeline.set_state(gst::State::Null)?;
-    let sample = sample.ok_or("facedetect gives no picture back")?;
-    let buffer = sample.buffer().ok_or("facedetect gives no picture back")?;
-    if detections(buffer).is_empty() {
+    let size = format!("video/x-raw,format=RGB,width={width},height={height}");
+    let (pixels, buffer) = portrait::decode(&format!("videoconvert ! videoscale ! {size} ! {detector}"))?;
+    if !is_sure && detections(&buffer).is_empty() {
         return Err(format!("facedetect does not find the face in the demo's own portrait: {REMEDY}").into());
     }
-    // Rows of 960 pixels have no padding.
-    Ok(buffer.map_readable()?.to_vec())
+    Ok(pixels)
 }
 
 /// A frame of the clip: a part of the portrait, which moves to the right and down and back.

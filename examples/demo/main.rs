@@ -2,13 +2,16 @@
 //! The demo: blurs a video, or covers parts of it, and writes the result and a before/after picture. `--help` lists the
 //! options.
 
+mod background;
 mod coverage;
 mod faces;
+mod models;
 mod objects;
 mod options;
 mod pictures;
 mod pipeline;
 mod playback;
+mod portrait;
 mod regions;
 mod report;
 mod scene;
@@ -60,6 +63,7 @@ fn whole_frames(options: &Options) -> Chain {
                 });
             })
         }),
+        prepare: None,
         marked: Box::new(|_| Vec::new()),
     }
 }
@@ -70,6 +74,7 @@ fn chain_of(options: &Options) -> Result<Chain, Box<dyn Error>> {
         Job::Blur => Ok(whole_frames(options)),
         Job::Regions => Ok(regions::chain()),
         Job::Faces => faces::chain(options),
+        Job::Background => background::chain(options),
     }
 }
 
@@ -85,6 +90,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         Job::Blur => ("blurred", "before-after.png"),
         Job::Regions => ("regions", "regions.png"),
         Job::Faces => ("faces", "faces.png"),
+        Job::Background => ("background", "background.png"),
     };
     fs::create_dir_all(&options.out).map_err(|error| about(&options.out, error))?;
 
@@ -109,12 +115,13 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         played => played,
     };
     let outcome = played.and_then(|played| {
-        let Played { coverage, doubts, .. } = &played;
+        let Played { coverage, checked, doubts, .. } = &played;
         let report = match options.job {
             _ if coverage.frames == 0 => return Err(NO_VIDEO.into()),
             Job::Blur => None,
             Job::Regions => Some(coverage.verdict(regions::report(coverage, doubts))?),
             Job::Faces => Some(coverage.verdict(faces::report(coverage, doubts)?)?),
+            Job::Background => Some(coverage.verdict(checked.report())?),
         };
         Ok((played, report))
     });
@@ -141,7 +148,10 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         }
     }
     let frames_per_second = played.coverage.frames as f64 / played.took.as_secs_f64();
-    println!("{frames_per_second:.1} frames per second in the whole pipeline, encoder included");
+    match options.job {
+        Job::Background => println!("{frames_per_second:.1} frames a second, mask included"),
+        _ => println!("{frames_per_second:.1} frames per second in the whole pipeline, encoder included"),
+    }
     if options.job == Job::Blur {
         println!("{:.2} ms per frame in the blur", played.stats.get::<u64>("kernel-mean-ns")? as f64 / 1e6);
     }
@@ -173,6 +183,7 @@ fn picture_of(
     let (pair, reason) = played.snapshot.choose().ok_or(NO_VIDEO)?;
     let png = match (options.job, &options.input) {
         (Job::Blur, _) => pictures::halves(pair)?,
+        (Job::Background, _) => background::comparison(pair, options)?,
         // A picture of somebody's face before it was covered is not left in the folder.
         (Job::Faces, Input::File(_) | Input::Camera) => pictures::single(&pair.covered)?,
         _ => pictures::side_by_side(pair)?,

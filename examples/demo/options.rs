@@ -19,6 +19,8 @@ pub enum Job {
     Regions,
     /// Covers faces.
     Faces,
+    /// Blurs what is behind a person.
+    Background,
 }
 
 #[derive(PartialEq)]
@@ -47,10 +49,20 @@ impl Cover {
     }
 }
 
+/// What finds faces.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Detector {
+    /// BlazeFace if it is installed, else facedetect.
+    Auto,
+    BlazeFace,
+    Facedetect,
+}
+
 pub struct Options {
     pub job: Job,
     pub input: Input,
     pub cover: Cover,
+    pub detector: Detector,
     pub sigma: f64,
     pub kernel_size: u32,
     pub backend: String,
@@ -64,12 +76,13 @@ impl Options {
             job: Job::Blur,
             input: Input::Generated,
             cover: Cover::Mosaic,
-            sigma: 5.0,
+            detector: Detector::Auto,
+            sigma: f64::NAN,
             kernel_size: 0,
             backend: "auto".into(),
             out: "demo-out".into(),
         };
-        let mut has_cover = false;
+        let (mut needs_faces, mut sigma) = (None, None);
         while let Some(arg) = args.next() {
             let text = arg.to_string_lossy().into_owned();
             let (name, mut inline) = match text.split_once('=') {
@@ -79,18 +92,28 @@ impl Options {
             let mut value = || inline.take().or_else(|| args.next()).ok_or(format!("{name} needs a value"));
             match name {
                 "-h" | "--help" => return Ok(None),
-                "--regions" | "--faces" if options.job != Job::Blur => {
-                    return Err("give --regions or --faces, and only once".into());
+                "--regions" | "--faces" | "--background" if options.job != Job::Blur => {
+                    return Err("give --regions, --faces or --background, and only once".into());
                 }
                 "--regions" => options.job = Job::Regions,
                 "--faces" => options.job = Job::Faces,
+                "--background" => options.job = Job::Background,
                 "--cover" => {
                     let wanted = value()?.to_string_lossy().into_owned();
                     let found = [Cover::Blur, Cover::Mosaic, Cover::Fill].into_iter().find(|c| c.nick() == wanted);
                     options.cover = found.ok_or(format!("--cover takes blur, mosaic or fill, not {wanted}"))?;
-                    has_cover = true;
+                    needs_faces = Some("--cover");
                 }
-                "--sigma" => options.sigma = number(name, &value()?)?,
+                "--detector" => {
+                    options.detector = match &*value()?.to_string_lossy() {
+                        "auto" => Detector::Auto,
+                        "blazeface" => Detector::BlazeFace,
+                        "facedetect" => Detector::Facedetect,
+                        other => return Err(format!("--detector takes auto, blazeface or facedetect, not {other}")),
+                    };
+                    needs_faces = Some("--detector");
+                }
+                "--sigma" => sigma = Some(number(name, &value()?)?),
                 "--kernel-size" => options.kernel_size = number(name, &value()?)?,
                 "--backend" => options.backend = value()?.to_string_lossy().into_owned(),
                 "--out" => options.out = value()?.into(),
@@ -102,6 +125,7 @@ impl Options {
                 _ => options.input = Input::File(arg.into()),
             }
         }
+        options.sigma = sigma.unwrap_or(if options.job == Job::Background { 20.0 } else { 5.0 });
         BlurParams::new(options.sigma, options.kernel_size).map_err(|error| error.to_string())?;
         if !["auto", "cuda", "cpu"].contains(&options.backend.as_str()) {
             return Err(format!("backend={} cannot be used: it must be auto, cuda or cpu", options.backend));
@@ -109,8 +133,13 @@ impl Options {
         if options.job == Job::Regions && options.input != Input::Generated {
             return Err("--regions covers marked places of its own clip: leave out the file or the camera".into());
         }
-        if has_cover && options.job != Job::Faces {
-            return Err("--cover needs --faces".into());
+        if options.job == Job::Background && options.kernel_size != 0 {
+            return Err("--background takes --sigma, not --kernel-size".into());
+        }
+        if let Some(name) = needs_faces
+            && options.job != Job::Faces
+        {
+            return Err(format!("{name} needs --faces"));
         }
         Ok(Some(options))
     }

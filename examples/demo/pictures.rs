@@ -148,6 +148,27 @@ fn png(pixels: Vec<u8>, caps: &gst::Caps) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(convert(&picture, "image/png")?.1)
 }
 
+/// A frame of which `share` of each pixel is `other`, the rest is `frame`. It gets the place of the pixel's centre in shares of
+/// the frame's width and height.
+pub fn mixed(
+    frame: &gst::Sample,
+    other: &gst::Sample,
+    share: impl Fn(f64, f64) -> f64,
+) -> Result<gst::Sample, Box<dyn Error>> {
+    let (mut mixed, other) = (Rgb::new(frame)?, Rgb::new(other)?);
+    let (width, height, stride) = (mixed.info.width() as usize, mixed.info.height() as usize, mixed.stride());
+    for (y, (row, others)) in mixed.pixels.chunks_mut(stride).zip(other.pixels.chunks(other.stride())).enumerate() {
+        for (x, (pixel, other)) in row.chunks_exact_mut(3).zip(others.chunks_exact(3)).take(width).enumerate() {
+            let share = share((x as f64 + 0.5) / width as f64, (y as f64 + 0.5) / height as f64);
+            for (byte, other) in pixel.iter_mut().zip(other) {
+                *byte = (f64::from(*byte) + (f64::from(*other) - f64::from(*byte)) * share).round() as u8;
+            }
+        }
+    }
+    let buffer = gst::Buffer::from_mut_slice(mixed.pixels);
+    Ok(gst::Sample::builder().buffer(&buffer).caps(&mixed.info.to_caps()?).build())
+}
+
 /// A PNG of the frame.
 pub fn single(sample: &gst::Sample) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(convert(sample, "image/png")?.1)
@@ -167,9 +188,15 @@ pub fn halves(pair: &Pair) -> Result<Vec<u8>, Box<dyn Error>> {
 /// A PNG with the whole frame before the covers on the left and after them on the right. Covered places would be on one
 /// side only of halves.
 pub fn side_by_side(pair: &Pair) -> Result<Vec<u8>, Box<dyn Error>> {
-    let frames = [Rgb::new(&pair.raw)?, Rgb::new(&pair.covered)?];
+    in_a_row(&[&pair.raw, &pair.covered])
+}
+
+/// A PNG with frames of one size, from left to right.
+pub fn in_a_row(frames: &[&gst::Sample]) -> Result<Vec<u8>, Box<dyn Error>> {
+    let frames = frames.iter().map(|frame| Rgb::new(frame)).collect::<Result<Vec<_>, _>>()?;
     let (width, height) = (frames[0].info.width(), frames[0].info.height());
-    let info = gst_video::VideoInfo::builder(gst_video::VideoFormat::Rgb, 2 * width, height).build()?;
+    let info =
+        gst_video::VideoInfo::builder(gst_video::VideoFormat::Rgb, frames.len() as u32 * width, height).build()?;
     let mut pixels = vec![0; info.size()];
     for (side, frame) in frames.iter().enumerate() {
         let bytes = width as usize * 3;

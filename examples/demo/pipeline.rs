@@ -8,6 +8,7 @@ use std::time::Duration;
 use gst::glib;
 use gst::prelude::*;
 
+use super::background::Checked;
 use super::coverage::{Coverage, Marked};
 use super::options::{Input, Job, Options};
 use super::pictures::{self, Pair, Snapshot, lock};
@@ -17,6 +18,8 @@ use super::sound::Sound;
 
 /// Makes an appsrc push frames.
 pub type Feed = Box<dyn FnOnce(&gst_app::AppSrc)>;
+/// Completes the pipeline before it plays.
+pub type Prepare = Box<dyn FnOnce(&gst::Pipeline)>;
 /// The places of a frame that must be covered, which do not depend on the element's messages.
 pub type FindMarked = Box<dyn FnMut(&Pair) -> Vec<Marked> + Send>;
 
@@ -26,13 +29,14 @@ pub struct Chain {
     pub source: Option<String>,
     /// The elements from the source to the last cover.
     pub elements: String,
-    /// Names of the first and of the last cover among them, which may be the same.
+    /// Names of the first cover among them, and of the element that covered frames leave, which may be the same.
     pub first: &'static str,
     pub last: &'static str,
     /// Name of the one whose messages the report is made of, which posts them.
     pub reported: Option<&'static str>,
     /// For the appsrc.
     pub feed: Option<Feed>,
+    pub prepare: Option<Prepare>,
     pub marked: FindMarked,
 }
 
@@ -42,6 +46,8 @@ pub struct Played {
     pub backend: String,
     pub stats: gst::Structure,
     pub coverage: Coverage,
+    /// Of --background.
+    pub checked: Checked,
     pub doubts: Doubts,
     pub snapshot: Snapshot,
 }
@@ -75,6 +81,9 @@ pub fn play_chain(
     if let (Some(source), Some(feed)) = (pipeline.by_name("source"), chain.feed.take()) {
         feed(&source.downcast().expect("an appsrc"));
     }
+    if let Some(prepare) = chain.prepare.take() {
+        prepare(&pipeline);
+    }
     if let (Some(sink), Some(encoder)) = (pipeline.by_name("file"), encoder) {
         sink.set_property("location", &encoder.path);
         if let Some(sound) = sound {
@@ -100,17 +109,22 @@ pub fn play_chain(
             gst::BusSyncReply::Pass
         });
     }
-    let seen = Arc::<Mutex<(Coverage, Report, Snapshot)>>::default();
+    let seen = Arc::<Mutex<(Coverage, Checked, Report, Snapshot)>>::default();
     let watched = seen.clone();
-    let job = options.job;
+    let (job, sigma) = (options.job, options.sigma);
     pictures::watch(&first, &last, move |pad, pair| {
-        let (coverage, report, snapshot) = &mut *lock(&watched);
+        let (coverage, checked, report, snapshot) = &mut *lock(&watched);
         let Some(pair) = pair else {
             coverage.check(None, &[]);
             return;
         };
         let marked = (chain.marked)(&pair);
         coverage.check(Some(&pair), &marked);
+        if job == Job::Background
+            && let Err(reason) = checked.check(&pair, sigma)
+        {
+            coverage.fail(format!("at {:.2} s {reason}", pair.time.seconds_f64()));
+        }
         if chain.reported.is_some() && update(report, lock(&message).take(), &pair).is_none() {
             coverage.fail("the element did not say what it covered in a frame".into());
         }
@@ -120,11 +134,11 @@ pub fn play_chain(
     });
 
     let took = play(&pipeline);
-    let backend = last.property_value("active-backend").serialize()?.to_string();
-    let stats = last.property::<gst::Structure>("stats");
+    let backend = first.property_value("active-backend").serialize()?.to_string();
+    let stats = first.property::<gst::Structure>("stats");
     pipeline.set_state(gst::State::Null)?;
-    let (coverage, report, snapshot) = std::mem::take(&mut *lock(&seen));
-    Ok(Played { took: took?, backend, stats, coverage, doubts: report.finish(), snapshot })
+    let (coverage, checked, report, snapshot) = std::mem::take(&mut *lock(&seen));
+    Ok(Played { took: took?, backend, stats, coverage, checked, doubts: report.finish(), snapshot })
 }
 
 /// Adds a frame to the report. `None` if the message is not about it.
