@@ -644,6 +644,34 @@ fn has_sample(Item { area, form }: &Item, x: u32, y: u32) -> bool {
     }
 }
 
+/// An edge that is not a number is the picture's where it is covered, as for boxes without weights, and nothing is shown then.
+#[test]
+fn objects_without_known_edges_are_covered() {
+    let size = (60, 40);
+    let (nan, far) = (f64::NAN, f64::INFINITY);
+    let samples = vec![0, 255];
+    let forms = [Form::Box, Form::Ellipse, Form::Mask { columns: 2, rows: 1, samples }];
+    let all = |weights: &Weights, value: u8| weights.nodes().2.iter().all(|weight| *weight == value);
+    for form in forms {
+        let objects = |[left, top, right, bottom]: [f64; 4]| {
+            [Item { area: Area { left, top, right, bottom }, form: form.clone() }.object()]
+        };
+        for edges in [[nan; 4], [nan, nan, far, far], [-far, -far, far, far], [nan, -5.0, 70.0, 50.0]] {
+            let objects = objects(edges);
+            let edge = Edge { grow: -2, feather: 3 };
+            assert!(all(&Weights::inside(size, &objects, edge), 255), "{edges:?} of {form:?}");
+            assert!(all(&Weights::outside(size, &objects, edge), 255), "{edges:?} of {form:?}");
+            assert!(all(&Weights::excluded(size, &objects, 9.0), 255), "{edges:?} of {form:?}");
+            assert_eq!(objects[0].reach(edge, size), Some(rect(0, 0, 60, 40)), "{edges:?} of {form:?}");
+        }
+        for edges in [[20.9, 5.0, 20.3, 9.0], [3.5, 3.5, 3.5, 9.0], [9.0, 5.0, 3.0, 8.0], [far, 5.0, far, 9.0]] {
+            let objects = objects(edges);
+            assert!(all(&Weights::inside(size, &objects, Edge::default()), 0), "{edges:?} of {form:?}");
+            assert!(all(&Weights::outside(size, &objects, Edge::default()), 255), "{edges:?} of {form:?}");
+        }
+    }
+}
+
 /// A picture of one value in each channel stays that, but for two steps of error where there is little background within reach.
 #[test]
 fn flat_pictures_stay_flat() {

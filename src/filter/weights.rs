@@ -247,14 +247,17 @@ impl Object {
     }
 }
 
-/// An area in whole samples: columns and rows. Rounded outwards if it is covered, else inwards. `None` if nothing is left, or if
-/// a side is not a number.
+/// An area in whole samples: columns and rows. Rounded outwards if it is covered, else inwards. `None` if nothing is left. An edge that
+/// is not a number is beyond the picture if it is covered, as for [`Rect::covering`], and nothing is shown then.
 fn whole(area: Area, side: Side) -> Option<[Range<i64>; 2]> {
     // Far beyond every picture, and small enough for all products.
     const FAR: f64 = 1e6;
+    if area.is_empty() {
+        return None;
+    }
     let axis = |low: f64, high: f64| {
         let [low, high] = match side {
-            Side::Covered => [low.floor(), high.ceil()],
+            Side::Covered => [low.floor().max(-FAR), high.ceil().min(FAR)],
             Side::Shown => [low.ceil(), high.floor()],
         };
         (low < high).then(|| low.clamp(-FAR, FAR) as i64..high.clamp(-FAR, FAR) as i64).filter(|axis| !axis.is_empty())
@@ -295,10 +298,19 @@ impl Grid {
 
     /// Adds an object: each node has the largest value of all objects.
     fn add(&mut self, object: &Object, side: Side) {
+        let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
+        let is_known = [area.left, area.top, area.right, area.bottom].iter().all(|edge| edge.is_finite());
+        if !is_known {
+            // What of an unknown box is the object, nobody knows.
+            if side == Side::Covered {
+                self.add_mask((1, 1), &[255], area, side);
+            }
+            return;
+        }
         match &object.shape {
-            Shape::Box => self.add_mask((1, 1), &[255], object.area, side),
-            Shape::Ellipse => self.add_ellipse(object.area, side),
-            Shape::Mask(mask) => self.add_mask((mask.columns, mask.rows), &mask.samples, mask.area, side),
+            Shape::Box => self.add_mask((1, 1), &[255], area, side),
+            Shape::Ellipse => self.add_ellipse(area, side),
+            Shape::Mask(mask) => self.add_mask((mask.columns, mask.rows), &mask.samples, area, side),
         }
     }
 
