@@ -10,6 +10,9 @@ mod curve;
 #[path = "common/regions.rs"]
 mod regions;
 
+#[path = "common/soft.rs"]
+mod soft;
+
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -291,6 +294,9 @@ fn main() {
     gstcudagaussblur::register_static().expect("the element");
     if std::env::args().any(|argument| argument == "curve") {
         return curve::print(WIDTH as u32, HEIGHT as u32);
+    }
+    if std::env::args().any(|argument| argument == "soft") {
+        return soft::print((WIDTH as u32, HEIGHT as u32));
     }
     if std::env::args().any(|argument| argument == "regions") {
         regions::print(WIDTH as u32, HEIGHT as u32);

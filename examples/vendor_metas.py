@@ -8,9 +8,12 @@ probe on the sink pad of cudagaussblur attaches a region of interest for each of
     cover = pipeline.get_by_name("cover")
     cover.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, translate, deepstream_boxes)
 
+A mask goes with it, for shape=mask: 8-bit samples over the box, in a param `mask` of the region of interest with a field
+`sample`, a GstSample with caps video/x-raw,format=GRAY8. 255 is the object; from 128 on a sample is inside of it.
+
 Started as a program, it shows this with a vendor that exists here only, whose detections are in a GstCustomMeta, and
-checks the result. Only that part runs without the vendors' software and hardware; the functions for DeepStream and Hailo
-are written after their documentation.
+checks the result. Only that part runs without the vendors' software and hardware; the functions for DeepStream, Hailo and
+DL Streamer are written after their documentation and sources.
 
 Needs PyGObject, which distributions install for /usr/bin/python3 (Debian and Ubuntu: python3-gi, python3-gst-1.0,
 gir1.2-gst-plugins-base-1.0), GStreamer 1.20, and the plugin, installed or in GST_PLUGIN_PATH:
@@ -33,6 +36,14 @@ gi.require_version("GstVideo", "1.0")
 from gi.repository import Gst, GstVideo
 
 
+class Mask(NamedTuple):
+    """What of a box is the object: rows of one byte a sample, stretched over the box."""
+
+    columns: int
+    rows: int
+    samples: bytes
+
+
 class Box(NamedTuple):
     """A detection, in pixels of the frame. Without a confidence it counts as certain."""
 
@@ -42,6 +53,20 @@ class Box(NamedTuple):
     y: float
     width: float
     height: float
+    mask: Optional[Mask] = None
+
+
+def mask_of_floats(columns, rows, values, threshold=0.5):
+    """The mask in rows of numbers, which are the object from the threshold on. None without any, or with another number
+    of them: parsers of key points put these in the place of a mask."""
+    if not 1 <= columns <= 4096 or not 1 <= rows <= 4096 or len(values) != columns * rows:
+        return None
+    if threshold <= 0:
+        return Mask(columns, rows, bytes(255 * (not value <= threshold) for value in values))
+    gain = 127.5 / threshold
+    # What is not a number might be the object.
+    samples = bytes(255 if value != value else round(max(0, min(255, value * gain))) for value in values)
+    return Mask(columns, rows, samples)
 
 
 # Each of these reads one vendor's detections of a buffer: a list of boxes, which is empty if the detector found nothing,
@@ -78,7 +103,14 @@ def deepstream_box(detection):
     """The box of an NvDsObjectMeta. Its confidence is -0.1 if it is unknown."""
     rect = detection.rect_params
     confidence = detection.confidence if detection.confidence >= 0 else None
-    return Box(detection.obj_label, confidence, rect.left, rect.top, rect.width, rect.height)
+    place = (rect.left, rect.top, rect.width, rect.height)
+    return Box(detection.obj_label, confidence, *place, deepstream_mask(detection.mask_params))
+
+
+def deepstream_mask(mask):
+    """The mask in an NvOSD_MaskParams, floats over the box. Its size is in bytes, and 0 without a mask."""
+    is_mask = mask.size > 0 and mask.size == 4 * mask.width * mask.height
+    return mask_of_floats(mask.width, mask.height, mask.get_mask_array(), mask.threshold) if is_mask else None
 
 
 def hailo_boxes(buffer, width, height):
@@ -87,26 +119,62 @@ def hailo_boxes(buffer, width, height):
     import hailo
 
     detections = hailo.get_roi_from_buffer(buffer).get_objects_typed(hailo.HAILO_DETECTION)
-    return [hailo_box(detection, width, height) for detection in detections]
+    return [hailo_box(detection, width, height, hailo.HAILO_CONF_CLASS_MASK) for detection in detections]
 
 
-def hailo_box(detection, width, height):
-    """The box of a HailoDetection, whose places are fractions of the frame."""
+def hailo_box(detection, width, height, mask_type):
+    """The box of a HailoDetection, whose places are fractions of the frame, with its HailoConfClassMask, floats over
+    the box."""
     box = detection.get_bbox()
     place = (box.xmin() * width, box.ymin() * height, box.width() * width, box.height() * height)
-    return Box(detection.get_label(), detection.get_confidence(), *place)
+    masks = detection.get_objects_typed(mask_type)
+    mask = mask_of_floats(masks[0].get_width(), masks[0].get_height(), masks[0].get_data()) if masks else None
+    return Box(detection.get_label(), detection.get_confidence(), *place, mask)
+
+
+def add_dlstreamer_masks(pad, info):
+    """A probe of its own for Intel DL Streamer, with its Python bindings gstgva: its detections are regions of interest
+    already, and it adds masks to these. Set region-sources=roi (and zones): DL Streamer attaches each detection to
+    GstAnalyticsRelationMeta too, without a mask, and would have its box covered."""
+    try:
+        from gstgva import VideoFrame
+
+        make_writable(info)
+        for region in VideoFrame(info.get_buffer(), caps=pad.get_current_caps()).regions():
+            mask = dlstreamer_mask(region)
+            if mask is not None:
+                add_mask(ctypes.addressof(region.meta()), mask)
+        return Gst.PadProbeReturn.OK
+    except Exception as error:
+        print(f"a frame is dropped because its masks cannot be translated: {error!r}", file=sys.stderr)
+        return Gst.PadProbeReturn.DROP
+
+
+def dlstreamer_mask(region):
+    """The mask of a RegionOfInterest, floats over its box with the dimensions width and height."""
+    masks = [
+        mask_of_floats(*tensor.dims(), tensor.data())
+        for tensor in region.tensors()
+        if tensor.format() == "segmentation_mask" and len(tensor.dims()) == 2
+    ]
+    return masks[0] if masks else None
 
 
 VENDOR_META = "ExampleVendorDetections"
 
 
 def example_boxes(buffer, _width, _height):
-    """The vendor of the demonstration: lines of label, confidence, x, y, width and height in a GstCustomMeta."""
+    """The vendor of the demonstration: lines in a GstCustomMeta of label, confidence, x, y, width, height and a mask,
+    whose rows are digits from 0 to 9."""
     meta = buffer.get_custom_meta(VENDOR_META)
     if meta is None:
         return None
     lines = (line.split() for line in meta.get_structure().get_string("detections").splitlines())
-    return [Box(label, *map(float, numbers)) for label, *numbers in lines]
+    return [Box(label, *map(float, numbers), example_mask(mask.split("/"))) for label, *numbers, mask in lines]
+
+
+def example_mask(rows):
+    return mask_of_floats(len(rows[0]), len(rows), [int(digit) for row in rows for digit in row], threshold=5)
 
 
 class PadProbeInfo(ctypes.Structure):
@@ -128,6 +196,9 @@ add_param.restype = None
 new_structure = gst.gst_structure_from_string
 new_structure.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 new_structure.restype = ctypes.c_void_p
+copy_structure = gst.gst_structure_copy
+copy_structure.argtypes = [ctypes.c_void_p]
+copy_structure.restype = ctypes.c_void_p
 
 
 def translate(pad, info, read_boxes):
@@ -148,7 +219,7 @@ def translate(pad, info, read_boxes):
 
 def rounded(box, width, height):
     """The box in whole pixels inside of the frame, rounded outwards, because the meta's numbers are unsigned. What is
-    not a number becomes the edge of the frame."""
+    not a number becomes the edge of the frame. The mask stays where it was."""
     edges = []
     for start, length, end in (box.x, box.width, width), (box.y, box.height, height):
         low, high = min(start, start + length), max(start, start + length)
@@ -156,12 +227,56 @@ def rounded(box, width, height):
         high = end if math.isnan(high) else max(0, min(end, math.ceil(min(high, end))))
         edges.append((low, max(0, high - low)))
     (x, wide), (y, tall) = edges
-    return box._replace(x=x, y=y, width=wide, height=tall)
+    mask = box.mask
+    if mask is not None:
+        columns = resampled(mask.columns, (box.x, box.width), (x, wide))
+        rows = resampled(mask.rows, (box.y, box.height), (y, tall))
+        samples = bytes(mask.samples[row * mask.columns + column] for row in rows for column in columns)
+        mask = Mask(len(columns), len(rows), samples) if samples else None
+    return box._replace(x=x, y=y, width=wide, height=tall, mask=mask)
+
+
+def resampled(count, old, new):
+    """For each sample of a mask over `new` (start and length) the one of `count` samples over `old` that it shows."""
+    (start, length), (new_start, new_length) = old, new
+    low, length = min(start, start + length), abs(length)
+    if not math.isfinite(low) or not 0 < length < math.inf or new_length == 0:
+        return []
+    new_count = min(4096, math.ceil(count * new_length / length))
+    middles = (new_start + (index + 0.5) * new_length / new_count for index in range(new_count))
+    # What was added by rounding shows the edge.
+    return [max(0, min(count - 1, math.floor((middle - low) / length * count))) for middle in middles]
 
 
 def attach(info, boxes):
     """Attaches a region of interest for each box to the buffer of a probe. A box of no size says that the detector looked
-    and found nothing.
+    and found nothing."""
+    buffer = make_writable(info)
+    for box in boxes or [Box("nothing", None, 0, 0, 0, 0)]:
+        meta = add_roi(buffer, box.label.encode(), box.x, box.y, box.width, box.height)
+        if not meta:
+            raise RuntimeError("the region of interest cannot be attached")
+        if box.confidence is not None:
+            # The meta takes ownership of the structure.
+            add_param(meta, new_structure(f"detection, confidence=(double){box.confidence}".encode(), None))
+        if box.mask is not None:
+            add_mask(meta, box.mask)
+
+
+def add_mask(meta, mask):
+    """Adds a mask to the region of interest at this address."""
+    # Rows begin at multiples of 4 bytes, where the buffer has no GstVideoMeta.
+    padding = bytes(-mask.columns % 4)
+    rows = (mask.samples[row * mask.columns : (row + 1) * mask.columns] for row in range(mask.rows))
+    caps = Gst.Caps.from_string(f"video/x-raw,format=GRAY8,width={mask.columns},height={mask.rows}")
+    buffer = Gst.Buffer.new_wrapped(b"".join(row + padding for row in rows))
+    structure = Gst.Structure.new_empty("mask")
+    structure.set_value("sample", Gst.Sample.new(buffer, caps, None, None))
+    add_param(meta, copy_structure(hash(structure)))
+
+
+def make_writable(info):
+    """Makes the buffer of a probe writable, and returns its address.
 
     Python holds a reference to every buffer that it has seen, so a buffer is not writable in Python. This does in C what
     a probe in C does: it makes the buffer of the probe writable, which may copy it, and leaves the result in the probe.
@@ -170,13 +285,7 @@ def attach(info, boxes):
     if probe.data != hash(info.get_buffer()):
         raise RuntimeError("this version of PyGObject does not give the address of GstPadProbeInfo")
     probe.data = gst.gst_mini_object_make_writable(probe.data)
-    for box in boxes or [Box("nothing", None, 0, 0, 0, 0)]:
-        meta = add_roi(probe.data, box.label.encode(), box.x, box.y, box.width, box.height)
-        if not meta:
-            raise RuntimeError("the region of interest cannot be attached")
-        if box.confidence is not None:
-            # The meta takes ownership of the structure.
-            add_param(meta, new_structure(f"detection, confidence=(double){box.confidence}".encode(), None))
+    return probe.data
 
 
 def attach_example_detections(_pad, info, detections):
@@ -204,18 +313,22 @@ def main():
     if not Gst.ElementFactory.find("cudagaussblur"):
         return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
     Gst.Meta.register_custom(VENDOR_META, [], None, None)
-    # Five frames with a box that moves beyond the right edge, and five in which the vendor found nothing.
+    # Five frames with a disc that moves beyond the right edge, and five in which the vendor found nothing. Its mask has a
+    # sample for 4×4 pixels.
     places = [(56 * frame, 40, 64, 48) for frame in range(5)] + [None] * 5
+    disc = [[9 if math.hypot((x - 7.5) / 8, (y - 5.5) / 6) < 0.8 else 0 for x in range(16)] for y in range(12)]
     width, height = 256, 128
     pipeline = Gst.parse_launch(
         f"videotestsrc num-buffers={len(places)} pattern=snow ! "
         f"video/x-raw,format=GRAY8,width={width},height={height},framerate=10/1 ! identity name=vendor ! "
-        "cudagaussblur name=cover region-mode=inside cover=fill expand=0 hold-time=0 ! appsink name=frames sync=false"
+        "cudagaussblur name=cover region-mode=inside cover=fill shape=mask hold-time=0 ! "
+        "appsink name=frames sync=false"
     )
 
     def detections(pts):
         place = places[round(pts * 10 / Gst.SECOND)]
-        return f"face 0.8 {' '.join(map(str, place))}\n" if place else ""
+        mask = "/".join("".join(map(str, row)) for row in disc)
+        return f"face 0.8 {' '.join(map(str, place))} {mask}\n" if place else ""
 
     vendor, cover = pipeline.get_by_name("vendor"), pipeline.get_by_name("cover")
     vendor.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, attach_example_detections, detections)
@@ -228,18 +341,27 @@ def main():
             if sample is None:
                 return f"the pipeline gave only {index} of {len(places)} frames"
             pixels = sample.get_buffer().extract_dup(0, width * height)
-            # Black only in the box: snow has all values.
-            left, top, wide, tall = place or (0, 0, 0, 0)
-            for y in range(height):
-                row = pixels[y * width : (y + 1) * width]
-                inside = row[left : left + wide] if top <= y < top + tall else b""
-                if any(inside):
-                    return f"frame {index}: row {y} of the box is not covered"
-                if len(set(row)) < 20 and len(inside) < width - 20:
-                    return f"frame {index}: row {y} is covered beyond the box"
+            error = check(pixels, width, height, place, disc)
+            if error:
+                return f"frame {index}: {error}"
     finally:
         pipeline.set_state(Gst.State.NULL)
-    print(f"{len(places)} frames, {sum(place is not None for place in places)} boxes translated, all covered")
+    print(f"{len(places)} frames, {sum(place is not None for place in places)} masks translated, all covered")
+
+
+def check(pixels, width, height, place, disc):
+    """What is wrong with a frame, if anything is: the object is black, and what is three samples of the mask away from
+    it is not, because snow has all values."""
+    left, top, _, _ = place or (width, height, 0, 0)
+    objects = [(left + 4 * x, top + 4 * y) for y, row in enumerate(disc) for x, digit in enumerate(row) if digit]
+    object_pixels = {(x + i, y + j) for x, y in objects for i in range(4) for j in range(4) if x + i < width}
+    near = {(x + i, y + j) for x, y in objects for i in range(-12, 16) for j in range(-12, 16)}
+    far = [pixels[y * width + x] for y in range(height) for x in range(width) if (x, y) not in near]
+    if place and any(pixels[y * width + x] for x, y in object_pixels):
+        return "the object is not covered"
+    if far.count(0) > len(far) / 50:
+        return "more than the object is covered"
+    return None
 
 
 if __name__ == "__main__":

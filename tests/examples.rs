@@ -440,23 +440,41 @@ fn python_attaches_boxes_of_its_own() {
 fn python_translates_metas_of_a_vendor() {
     let workspace = Workspace::new("vendor-metas");
     let stdout = workspace.stdout(&mut python_example("vendor_metas.py"));
-    assert_eq!(stdout, "10 frames, 5 boxes translated, all covered\n");
+    assert_eq!(stdout, "10 frames, 5 masks translated, all covered\n");
 }
 
 /// The vendors' own bindings are not installed; these objects have the same attributes.
 #[test]
-fn boxes_of_deepstream_and_hailo_are_pixels() {
+fn boxes_and_masks_of_vendors_are_pixels_and_samples() {
     let script = "\
 import sys
 from types import SimpleNamespace as Object
 sys.path.insert(0, sys.argv[1])
 import vendor_metas as vendor
 rect = Object(left=1.5, top=2.0, width=10.0, height=20.25)
-print(vendor.deepstream_box(Object(rect_params=rect, obj_label='face', confidence=0.5)))
-print(vendor.deepstream_box(Object(rect_params=rect, obj_label='face', confidence=-0.1)).confidence)
+def nvidia_mask(columns, rows, values, size=None, threshold=0.25):
+    size = 4 * len(values) if size is None else size
+    return Object(width=columns, height=rows, size=size, threshold=threshold, get_mask_array=lambda: values)
+none = nvidia_mask(0, 0, [])
+def nvidia(confidence, mask):
+    return vendor.deepstream_box(Object(rect_params=rect, obj_label='face', confidence=confidence, mask_params=mask))
+print(nvidia(0.5, none))
+print(nvidia(-0.1, none).confidence)
+nan = float('nan')
+mask = nvidia(0.5, nvidia_mask(3, 2, [0, 0.2, 0.25, 0.5, -7, nan])).mask
+print(mask.columns, mask.rows, list(mask.samples))
+print(list(nvidia(0.5, nvidia_mask(2, 1, [0.0, 0.1], threshold=0)).mask.samples))
+# Key points: three numbers each, and the size of the network's picture.
+print(nvidia(0.5, nvidia_mask(640, 640, [0.5] * 15)).mask, nvidia(0.5, nvidia_mask(2, 1, [1, 1], size=4)).mask)
 box = Object(xmin=lambda: 0.25, ymin=lambda: 0.5, width=lambda: 0.125, height=lambda: 0.25)
+masks = [Object(get_width=lambda: 2, get_height=lambda: 1, get_data=lambda: [0.25, 1.0])]
 hailo = Object(get_bbox=lambda: box, get_label=lambda: 'car', get_confidence=lambda: 0.75)
-print(vendor.hailo_box(hailo, 640, 480))
+hailo.get_objects_typed = lambda type: masks if type == 8 else []
+print(vendor.hailo_box(hailo, 640, 480, 8))
+print(vendor.hailo_box(hailo, 640, 480, 9).mask)
+tensor = Object(format=lambda: 'segmentation_mask', dims=lambda: [1, 2], data=lambda: [0.0, 0.5])
+other = Object(format=lambda: None)
+print(vendor.dlstreamer_mask(Object(tensors=lambda: [other, tensor])), vendor.dlstreamer_mask(Object(tensors=list)))
 class Entry:
     # The end of a list raises StopIteration, as in pyds.
     def __init__(self, *data):
@@ -469,24 +487,34 @@ class Entry:
 cast = Object(cast=lambda data: data)
 pyds = Object(NvDsFrameMeta=cast, NvDsObjectMeta=cast, gst_buffer_get_nvds_batch_meta=lambda address: batch)
 sys.modules['pyds'] = pyds
-face = Object(rect_params=rect, obj_label='face', confidence=0.5)
+face = Object(rect_params=rect, obj_label='face', confidence=0.5, mask_params=none)
 for objects, done in (Entry(face, face), False), (None, True), (None, False):
     batch = Object(frame_meta_list=Entry(Object(obj_meta_list=objects, bInferDone=done)))
     boxes = vendor.deepstream_boxes(None, 640, 480)
     print(boxes if boxes is None else len(boxes))
 batch = None
 print(vendor.deepstream_boxes(None, 640, 480))
-nan = float('nan')
 for place in (1.5, 2, 10, 20.25), (-5, -5, 8, 8), (630, 470, 99, 99), (30, 30, -10, -10), (nan, 0, 1, 1), (700, 0, 5, 5):
-    print(*vendor.rounded(vendor.Box('a', None, *place), 640, 480)[2:])
+    print(*vendor.rounded(vendor.Box('a', None, *place), 640, 480)[2:6])
+# A mask of 4 by 2 over a box, of which the picture has a part, or which is rounded outwards.
+mask = vendor.Mask(4, 2, bytes(range(1, 9)))
+for place in (-4, 0, 8, 2), (0.5, 0, 4, 2), (638, 479, 4, 2), (8, 2, -8, -2), (0, 0, 0, 5), (nan, 0, 1, 1), (700, 0, 5, 5):
+    mask_there = vendor.rounded(vendor.Box('a', None, *place, mask), 640, 480).mask
+    print(mask_there and (mask_there.columns, mask_there.rows, list(mask_there.samples)))
 ";
     let mut command = python::with("gi");
     command.args(["-c", script, concat!(env!("CARGO_MANIFEST_DIR"), "/examples")]);
     let stdout = python::output(&mut command);
     let expected = "\
-Box(label='face', confidence=0.5, x=1.5, y=2.0, width=10.0, height=20.25)
+Box(label='face', confidence=0.5, x=1.5, y=2.0, width=10.0, height=20.25, mask=None)
 None
-Box(label='car', confidence=0.75, x=160.0, y=240.0, width=80.0, height=120.0)
+3 2 [0, 102, 128, 255, 0, 255]
+[0, 255]
+None None
+Box(label='car', confidence=0.75, x=160.0, y=240.0, width=80.0, height=120.0, \
+mask=Mask(columns=2, rows=1, samples=b'@\\xff'))
+None
+Mask(columns=1, rows=2, samples=b'\\x00\\x80') None
 2
 0
 None
@@ -497,6 +525,13 @@ None
 20 20 10 10
 0 0 640 1
 640 0 0 5
+(2, 2, [3, 4, 7, 8])
+(5, 2, [1, 2, 3, 4, 4, 5, 6, 7, 8, 8])
+(2, 1, [1, 2])
+(4, 2, [1, 2, 3, 4, 5, 6, 7, 8])
+None
+None
+None
 ";
     assert_eq!(stdout, expected);
 }

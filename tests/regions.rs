@@ -193,3 +193,55 @@ fn region_mode_frame_blurs_the_whole_picture() {
     blur.caps(&info);
     assert!(read(&info, &blur.push(common::video::buffer(&info, &image))) == blurred(&image, 3.0, 0));
 }
+
+/// A GRAY8 mask in a sample, whose rows begin at multiples of 4 bytes.
+fn mask(columns: u32, samples: Vec<u8>) -> gst::Sample {
+    let caps = gst::Caps::builder("video/x-raw").field("format", "GRAY8").field("width", columns as i32);
+    let caps = caps.field("height", samples.len() as i32 / columns.next_multiple_of(4) as i32).build();
+    gst::Sample::builder().caps(&caps).buffer(&gst::Buffer::from_mut_slice(samples)).build()
+}
+
+/// In a box of 64x32 at (32,16) the left half is the object; a sample of the mask has 8x8 luma samples.
+#[test]
+fn masks_of_regions_of_interest_are_covered_or_shown() {
+    let info = info(VideoFormat::Gray8, 128, 64);
+    let left: Vec<u8> = (0..8 * 4).map(|i| if i % 8 < 4 { 255 } else { 0 }).collect();
+    let [object, whole] = [[32, 64], [32, 96]];
+    for (mode, mask, columns) in [
+        ("inside", Some(mask(8, left.clone())), object),
+        ("outside", Some(mask(8, left)), object),
+        // Without a mask that can be read the box is covered, and not shown.
+        ("inside", Some(mask(8, vec![0; 8 * 4])), whole),
+        ("inside", Some(mask(8, vec![])), whole),
+        ("inside", None, whole),
+        ("outside", Some(mask(8, vec![0; 8 * 4])), [0, 0]),
+        ("outside", None, [0, 0]),
+    ] {
+        let mut blur = Blur::new(&format!("region-mode={mode} shape=mask cover=fill backend=cpu expand=0"));
+        blur.caps(&info);
+        let mut input = gst::Buffer::from_mut_slice(vec![200; 128 * 64]);
+        let mut meta = gst_video::VideoRegionOfInterestMeta::add(input.get_mut().unwrap(), "person", (32, 16, 64, 32));
+        if let Some(mask) = &mask {
+            meta.add_param(gst::Structure::builder("mask").field("sample", mask).build());
+        }
+        let output = blur.push(input);
+        let output = output.map_readable().unwrap();
+        // As far as the edge of a mask may be off: two of its samples, and rounding. A box errs by two luma samples.
+        let near = if columns == object { 18 } else { 2 };
+        let is_in = |at: usize, [start, end]: [usize; 2], by: i64| {
+            (start as i64 - by..end as i64 + by).contains(&(at as i64)) && start < end
+        };
+        for (index, sample) in output.iter().enumerate() {
+            let (x, y) = (index % 128, index / 128);
+            let is_object = |by| is_in(x, columns, by) && is_in(y, [16, 48], by);
+            let expected = match mode {
+                "inside" if is_object(0) => Some(0),
+                "inside" if !is_object(near) => Some(200),
+                "outside" if !is_object(0) => Some(0),
+                "outside" if is_object(-9) => Some(200),
+                _ => None,
+            };
+            assert!(expected.is_none_or(|expected| expected == *sample), "{mode} {columns:?} ({x},{y}): {sample}");
+        }
+    }
+}

@@ -71,6 +71,8 @@ pub struct CpuEngine {
     covers: Scratch,
     /// The weighted planes of a background.
     weighted: Scratch,
+    /// The weights of luma samples: how much of a cover shows, and what a background leaves out.
+    sampled: [Scratch; 2],
 }
 
 /// The blurs of a soft cover: of the frame itself, or of its background.
@@ -101,6 +103,7 @@ impl CpuEngine {
             blurred: Scratch::default(),
             covers: Scratch::default(),
             weighted: Scratch::default(),
+            sampled: Default::default(),
         }
     }
 
@@ -155,6 +158,7 @@ impl CpuEngine {
         let (frame_planes, destinations) = host_planes(frames)?;
         // The planes that are blurred.
         let mut weightings = Vec::new();
+        let mut samplings = Vec::new();
         let mut sources = frame_planes.to_vec();
         if let Some((background, excluded)) = background {
             let reads: Vec<_> = regions.blurs().iter().flat_map(|blur| blur.needs.reads.iter().copied()).collect();
@@ -171,7 +175,8 @@ impl CpuEngine {
                 })
                 .collect();
             let weighted = place(&mut self.weighted, &extents)?;
-            weightings = soft::weightings(background, excluded, layouts, frame_planes, &weighted, &reads);
+            weightings = soft::weightings(background, &picture, frame_planes, &weighted, &reads);
+            samplings.extend(sampling(excluded, &mut weightings, &mut self.sampled[1])?);
             sources = weighted.iter().map(HostPlaneMut::as_const).collect();
         }
         let blurred = place(&mut self.blurred, &extents_of_blurred(regions))?;
@@ -196,10 +201,16 @@ impl CpuEngine {
                 CoverSamples::Background([pairs[0], pairs[pairs.len() - 1]])
             }
         };
-        let mixes = mixes(&picture, weights, covered, planes, destinations, cover_of);
+        let mut mixes = mixes(&picture, weights, covered, planes, destinations, cover_of);
+        samplings.extend(sampling(weights, &mut mixes, &mut self.sampled[0])?);
         let mut last = writes_of_covers;
         last.push(soft_tasks(&mixes));
-        self.execute(vec![soft_tasks(&weightings)], &sources, &executions(regions, &blurred), last)
+        self.execute(
+            vec![soft_tasks(&samplings), soft_tasks(&weightings)],
+            &sources,
+            &executions(regions, &blurred),
+            last,
+        )
     }
 
     /// Mixes what is covered of another frame of the same planes by weights into the destination.
@@ -215,8 +226,9 @@ impl CpuEngine {
         let picture = PictureGeometry::new(frames.layouts());
         let (covers, destinations) = host_planes(frames)?;
         let cover_of = |plane: usize| CoverSamples::Plane(covers[plane]);
-        let mixes = mixes(&picture, weights, covered, Selection::ALL, destinations, cover_of);
-        self.execute(vec![soft_tasks(&mixes)], covers, &[], Vec::new())
+        let mut mixes = mixes(&picture, weights, covered, Selection::ALL, destinations, cover_of);
+        let samplings: Vec<_> = sampling(weights, &mut mixes, &mut self.sampled[0])?.into_iter().collect();
+        self.execute(vec![soft_tasks(&samplings), soft_tasks(&mixes)], covers, &[], Vec::new())
     }
 
     /// Executes the tasks of `first`, plans that do not depend on each other, for frames with these sources, and the tasks of `last`.
@@ -327,19 +339,28 @@ fn writes<'a>(regions: &RegionBlurPlan, blurred: &[HostPlaneMut], destinations: 
     writes.collect()
 }
 
+/// The sampling of weights for operations, into this memory.
+fn sampling<'a>(
+    weights: &'a Weights,
+    operations: &mut [SoftOperation],
+    memory: &mut Scratch,
+) -> Result<Option<SoftOperation<'a>>, CpuError> {
+    soft::sampling(weights, operations, |extent| Ok(place(memory, &[extent])?[0]))
+}
+
 fn soft_tasks<'a>(operations: &'a [SoftOperation<'a>]) -> Vec<Task<'a>> {
     operations.iter().flat_map(SoftOperation::blocks).map(Task::Soft).collect()
 }
 
 /// The mixes of a cover into the planes of a frame.
-fn mixes<'a>(
+fn mixes(
     picture: &PictureGeometry,
-    weights: &'a Weights,
+    weights: &Weights,
     covered: &[(usize, FieldRect)],
     selected: Selection,
     to: &[HostPlaneMut],
     cover: impl Fn(usize) -> CoverSamples,
-) -> Vec<SoftOperation<'a>> {
+) -> Vec<SoftOperation<'static>> {
     let size = picture.size();
     assert!(weights.size() == (size[0], size[1]), "the weights are for another size");
     let planes = picture.layouts().iter().enumerate();
@@ -350,7 +371,7 @@ fn mixes<'a>(
         let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
         let is_mixed = passthrough_mask != (1 << layout.roles().len()) - 1 && !covered.is_empty();
         is_mixed.then(|| {
-            let weights = SampleWeights::new(weights, *layout, picture.shift(plane));
+            let weights = SampleWeights::new(HostPlane::default(), weights.size(), *layout, picture.shift(plane));
             SoftOperation::Mix(Mix { weights, cover: cover(plane), to: to[plane], covered, passthrough_mask })
         })
     };

@@ -2,12 +2,15 @@
 //! Soft covers: a cover is mixed into the picture by weights, and the samples of a background are weighted before they are blurred.
 //! Row by row, in loops that the compiler vectorises for the instruction set into whose functions they are inlined.
 
+use std::iter::StepBy;
 use std::ops::Range;
 
+use super::CpuError;
+use super::execution::Extent;
 use crate::filter::background::{self, Background, WeightedPlane};
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::Channels;
-use crate::filter::picture::FieldRect;
+use crate::filter::picture::{FieldRect, PictureGeometry};
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::filter::samples::channels;
@@ -16,70 +19,119 @@ use crate::filter::weights::Weights;
 /// Rows that a thread takes at a time.
 const ROWS: usize = 16;
 
+/// Pixels of a row that are mixed together, or not.
+const RUN: usize = 64;
+
 /// The weights of the samples of a plane.
 #[derive(Clone, Copy)]
-pub struct SampleWeights<'a> {
-    weights: &'a Weights,
+pub struct SampleWeights {
+    /// Of every luma sample that is needed.
+    luma: HostPlane,
+    /// Width and height of the picture.
+    size: (u32, u32),
     /// Of the plane.
     layout: PlaneLayout,
     /// log2 of the luma samples that a sample stands for, along x and y.
     shift: [u32; 2],
 }
 
-impl<'a> SampleWeights<'a> {
-    pub fn new(weights: &'a Weights, layout: PlaneLayout, shift: [u32; 2]) -> Self {
-        Self { weights, layout, shift }
+impl SampleWeights {
+    pub fn new(luma: HostPlane, size: (u32, u32), layout: PlaneLayout, shift: [u32; 2]) -> Self {
+        Self { luma, size, layout, shift }
     }
 
     /// The rows of luma that a row of the plane stands for: those of its field. The last row stands for all that are left, and the
     /// only one for all.
-    fn luma_rows(&self, y: usize) -> impl Iterator<Item = u32> + use<> {
-        let (height, plane_height, down) = (self.weights.size().1, self.layout.height, self.shift[1]);
-        let fields = if self.layout.interlaced && plane_height > 1 { 2 } else { 1 };
-        let (first, row) = (y as u32 % fields, y as u32 / fields);
-        let is_last = y as u32 + fields >= plane_height;
-        let start = first + fields * (row << down);
-        let end = if is_last { height } else { height.min(first + fields * ((row + 1) << down)) };
-        // A field may have more rows in chroma than in luma.
-        let start = if start < end { start } else { height.saturating_sub(1) };
-        (start..end.max(start + 1)).step_by(fields as usize)
+    fn luma_rows(&self, y: usize) -> StepBy<Range<usize>> {
+        let (height, rows, down) = (self.size.1 as usize, self.layout.height as usize, self.shift[1]);
+        let fields = if self.layout.interlaced && rows > 1 { 2 } else { 1 };
+        let (first, row) = (y % fields, y / fields);
+        let start = (first + fields * (row << down)).min(height - 1);
+        let end = if y + fields >= rows { height } else { height.min(first + fields * ((row + 1) << down)) };
+        (start..end.max(start + 1)).step_by(fields)
     }
 
-    /// The weights of pixels of a row of the plane: of each the largest of the luma samples that it stands for. Returns whether any is
-    /// above 0.
-    #[inline(always)]
-    fn of_row(&self, y: usize, columns: Range<usize>, buffer: &mut Vec<u8>, to: &mut [u8]) -> bool {
-        let (width, across) = (self.weights.size().0 as usize, self.shift[0]);
-        let first = (columns.start << across).min(width - 1);
+    /// The columns of luma that columns of the plane stand for; the last one stands for all that are left.
+    fn luma_columns(&self, columns: &Range<usize>) -> Range<usize> {
+        let (width, across) = (self.size.0 as usize, self.shift[0]);
         let is_last = columns.end >= self.layout.width as usize;
-        let end = if is_last { width } else { (columns.end << across).min(width) };
-        let aligned = first / self.weights.cell() as usize * self.weights.cell() as usize;
-        let length = end - aligned;
-        buffer.resize(2 * length, 0);
-        let (row, largest) = buffer.split_at_mut(length);
-        for (index, luma_row) in self.luma_rows(y).enumerate() {
-            if index == 0 {
-                self.weights.row_from(aligned as u32, luma_row, largest);
-            } else {
-                self.weights.row_from(aligned as u32, luma_row, row);
-                largest.iter_mut().zip(&*row).for_each(|(largest, weight)| *largest = (*largest).max(*weight));
+        (columns.start << across).min(width - 1)..if is_last { width } else { (columns.end << across).min(width) }
+    }
+
+    /// What luma samples are needed for these columns and rows of the plane.
+    fn luma_extent(&self, columns: &Range<usize>, rows: &Range<usize>) -> [Range<usize>; 2] {
+        // Either field may have the first or the last row.
+        let ends = [rows.start, rows.start + 1, rows.end - 1, rows.end.saturating_sub(2)];
+        let ends = ends.into_iter().filter(|y| rows.contains(y)).flat_map(|y| self.luma_rows(y));
+        let (first, last) = ends.fold((usize::MAX, 0), |(first, last), y| (first.min(y), last.max(y)));
+        [self.luma_columns(columns), first..last + 1]
+    }
+
+    /// The weights of pixels of a row of the plane: of each the largest of the luma samples that it stands for.
+    ///
+    /// # Safety
+    /// The plane of luma weights has them, and nobody writes them meanwhile.
+    #[inline(always)]
+    unsafe fn of_row(&self, y: usize, columns: &Range<usize>, largest: &mut Vec<u8>, to: &mut [u8]) {
+        let of_luma = self.luma_columns(columns);
+        // SAFETY: the plane has the row, and nobody writes it, as the caller promises.
+        let row = |y: usize| unsafe { std::slice::from_raw_parts(self.luma.row(y).add(of_luma.start), of_luma.len()) };
+        let mut rows = self.luma_rows(y);
+        let mut luma = row(rows.next().expect("a row of a plane stands for a row of luma"));
+        if rows.len() > 0 {
+            largest.clear();
+            largest.extend_from_slice(luma);
+            for y in rows {
+                largest.iter_mut().zip(row(y)).for_each(|(largest, weight)| *largest = (*largest).max(*weight));
+            }
+            luma = largest;
+        }
+        match self.shift[0] {
+            // The luma beyond an odd width of packed 4:2:2 repeats the last one.
+            0 => {
+                let known = luma.len().min(to.len());
+                to[..known].copy_from_slice(&luma[..known]);
+                to[known..].fill(luma[luma.len() - 1]);
+            }
+            1 => {
+                for (to, pair) in to.iter_mut().zip(luma.chunks_exact(2)) {
+                    *to = pair[0].max(pair[1]);
+                }
+            }
+            across => {
+                for (to, luma) in to.iter_mut().zip(luma.chunks(1 << across)) {
+                    *to = luma.iter().copied().fold(0, u8::max);
+                }
             }
         }
-        let luma = &largest[first - aligned..];
-        if across == 0 {
-            let known = luma.len().min(to.len());
-            to[..known].copy_from_slice(&luma[..known]);
-            to[known..].fill(luma[known - 1]);
-        } else {
-            for (to, luma) in to.iter_mut().zip(luma.chunks(1 << across)) {
-                *to = luma.iter().copied().fold(0, u8::max);
-            }
-            if is_last {
-                let rest = luma[((columns.len() - 1) << across).min(luma.len() - 1)..].iter().copied().fold(0, u8::max);
-                to[columns.len() - 1] = rest;
-            }
+        if self.shift[0] > 0 && columns.end >= self.layout.width as usize {
+            let last = columns.len() - 1;
+            to[last] = luma[(last << self.shift[0]).min(luma.len() - 1)..].iter().copied().fold(0, u8::max);
         }
-        to.iter().fold(0, |all, weight| all | weight) > 0
+    }
+}
+
+/// Samples weights at luma samples.
+pub struct Sampling<'a> {
+    weights: &'a Weights,
+    to: HostPlaneMut,
+    columns: Range<usize>,
+    rows: Range<usize>,
+}
+
+impl Sampling<'_> {
+    /// # Safety
+    /// See [`SoftBlock::execute`].
+    #[inline(always)]
+    unsafe fn execute(&self, rows: Range<usize>) {
+        let mut between = Vec::new();
+        let cell = self.weights.cell() as usize;
+        let first = self.columns.start / cell * cell;
+        for y in rows {
+            // SAFETY: the plane has the row, which nobody else accesses, as the caller promises.
+            let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y).add(first), self.columns.end - first) };
+            self.weights.row_from(first as u32, y as u32, &mut between, to);
+        }
     }
 }
 
@@ -93,8 +145,8 @@ pub enum CoverSamples {
 }
 
 /// Mixes a cover into a plane.
-pub struct Mix<'a> {
-    pub weights: SampleWeights<'a>,
+pub struct Mix {
+    pub weights: SampleWeights,
     pub cover: CoverSamples,
     pub to: HostPlaneMut,
     /// What is covered of the plane.
@@ -104,8 +156,8 @@ pub struct Mix<'a> {
 }
 
 /// Weights the samples of a plane for a background.
-pub struct Weighting<'a> {
-    pub weights: SampleWeights<'a>,
+pub struct Weighting {
+    pub weights: SampleWeights,
     /// What is weighted; without it, the weights are what is written.
     pub source: Option<(HostPlane, PlaneLayout, Channels)>,
     pub to: HostPlaneMut,
@@ -116,8 +168,9 @@ pub struct Weighting<'a> {
 
 /// An operation of a soft cover.
 pub enum SoftOperation<'a> {
-    Mix(Mix<'a>),
-    Weighting(Weighting<'a>),
+    Sampling(Sampling<'a>),
+    Weighting(Weighting),
+    Mix(Mix),
 }
 
 /// Rows that one thread processes.
@@ -130,15 +183,9 @@ impl SoftOperation<'_> {
     /// Its parts.
     pub fn blocks(&self) -> impl Iterator<Item = SoftBlock<'_>> + use<'_> {
         let rows = match self {
+            Self::Sampling(sampling) => sampling.rows.clone(),
             Self::Weighting(weighting) => weighting.rows.clone(),
-            Self::Mix(Mix { covered, .. }) => {
-                let rows = |FieldRect { field, rect }: &FieldRect| {
-                    let row = |row: u32| field.first_row + row as usize * field.step;
-                    row(rect.y())..row(rect.bottom() - 1) + 1
-                };
-                let hull = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
-                covered.iter().map(rows).reduce(hull).unwrap_or_default()
-            }
+            Self::Mix(Mix { covered, .. }) => extent_of(covered.iter()).map(|[_, rows]| rows).unwrap_or_default(),
         };
         let end = rows.end;
         rows.step_by(ROWS).map(move |y| SoftBlock { operation: self, rows: y..(y + ROWS).min(end) })
@@ -154,6 +201,8 @@ impl SoftBlock<'_> {
     #[inline(always)]
     pub unsafe fn execute(&self) {
         match self.operation {
+            // SAFETY: the caller promises it.
+            SoftOperation::Sampling(sampling) => unsafe { sampling.execute(self.rows.clone()) },
             // SAFETY: the caller promises it.
             SoftOperation::Mix(mix) => unsafe { mix.execute(self.rows.clone()) },
             // SAFETY: the caller promises it.
@@ -172,7 +221,7 @@ unsafe fn words<'a>(plane: &HostPlane, y: usize, samples: Range<usize>) -> &'a [
     unsafe { std::slice::from_raw_parts(plane.row(y).cast::<u16>().add(samples.start), samples.len()) }
 }
 
-impl Mix<'_> {
+impl Mix {
     /// # Safety
     /// See [`SoftBlock::execute`].
     #[inline(always)]
@@ -194,28 +243,41 @@ impl Mix<'_> {
             let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
             let columns = if is_packed { 2 * pixels.start..2 * pixels.end } else { pixels.clone() };
             of_pixels.resize(columns.len(), 0);
-            if !self.weights.of_row(y, columns.clone(), &mut buffer, &mut of_pixels) {
-                continue;
-            }
+            // SAFETY: the luma weights of what is covered are sampled, as the caller promises.
+            unsafe { self.weights.of_row(y, &columns, &mut buffer, &mut of_pixels) };
             of_samples.clear();
             of_samples.resize(pixels.len() * pixel_samples, 0);
             rects.iter().for_each(|rect| self.expand(*rect, columns.start, &of_pixels, &mut of_samples));
-            let bytes = pixels.start * layout.pixel_bytes()..pixels.end * layout.pixel_bytes();
-            // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
-            let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y).add(bytes.start), bytes.len()) };
-            let cover = match &self.cover {
-                // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
-                CoverSamples::Plane(plane) => unsafe {
-                    std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len())
-                },
-                CoverSamples::Background(planes) => {
-                    composed.resize(bytes.len(), 0);
-                    // SAFETY: the planes hold the row, which nobody writes, as the caller promises.
-                    unsafe { self.compose(planes, y, pixels, &mut composed) };
-                    &composed[..]
+            // Runs that are mixed, side by side or, because most of a background has the largest weight, each by itself.
+            let is_mixed = |run: &[u8]| run.iter().fold(0, |all, weight| all | weight) > 0;
+            let is_background = matches!(self.cover, CoverSamples::Background(_));
+            let runs: Vec<bool> = of_samples.chunks(RUN * pixel_samples).map(is_mixed).collect();
+            let mut first_run = 0;
+            for mixed in runs.chunk_by(|one, other| *one == *other && !(is_background && *one)) {
+                let start = first_run * RUN;
+                first_run += mixed.len();
+                let end = (first_run * RUN).min(pixels.len());
+                if !mixed[0] {
+                    continue;
                 }
-            };
-            mix(&layout, to, cover, &of_samples);
+                let run = pixels.start + start..pixels.start + end;
+                let bytes = run.start * layout.pixel_bytes()..run.end * layout.pixel_bytes();
+                // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
+                let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y).add(bytes.start), bytes.len()) };
+                let cover = match &self.cover {
+                    // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
+                    CoverSamples::Plane(plane) => unsafe {
+                        std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len())
+                    },
+                    CoverSamples::Background(planes) => {
+                        composed.resize(bytes.len(), 0);
+                        // SAFETY: the planes hold the row, which nobody writes, as the caller promises.
+                        unsafe { self.compose(planes, y, run, &mut composed) };
+                        &composed[..]
+                    }
+                };
+                mix(&layout, to, cover, &of_samples[start * pixel_samples..end * pixel_samples]);
+            }
         }
     }
 
@@ -310,6 +372,12 @@ fn repeat<const COUNT: usize>(weights: &[u8], samples: &mut [u8]) {
 fn divide<const COUNT: usize>(layout: &PlaneLayout, samples: &[u16], weights: &[u16], to: &mut [u8]) {
     let (depth, shift) = (u32::from(layout.depth), u32::from(layout.shift()));
     let pixels = samples.chunks_exact(COUNT).zip(weights);
+    if depth == 8 && weights.iter().fold(u16::MAX, |all, weight| all & weight) == u16::MAX {
+        for (to, sample) in to.iter_mut().zip(samples) {
+            *to = background::divided_by_all(*sample, 8) as u8;
+        }
+        return;
+    }
     if depth == 8 {
         for (to, (samples, weight)) in to.chunks_exact_mut(COUNT).zip(pixels) {
             for (to, sample) in to.iter_mut().zip(samples) {
@@ -370,7 +438,7 @@ fn mixed_sample(sample: u32, cover: u32, weight: u8) -> u32 {
     (weight * cover + (255 - weight) * sample + 127) / 255
 }
 
-impl Weighting<'_> {
+impl Weighting {
     /// # Safety
     /// See [`SoftBlock::execute`].
     #[inline(always)]
@@ -379,7 +447,8 @@ impl Weighting<'_> {
         excluded.resize(self.columns.len(), 0);
         let columns = self.columns.clone();
         for y in rows {
-            self.weights.of_row(y, columns.clone(), &mut buffer, &mut excluded);
+            // SAFETY: the luma weights of what is weighted are sampled, as the caller promises.
+            unsafe { self.weights.of_row(y, &columns, &mut buffer, &mut excluded) };
             let count = usize::from(self.weights.layout.channels);
             // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
             let to = unsafe {
@@ -462,32 +531,69 @@ fn weight_row<const COUNT: usize>(layout: &PlaneLayout, row: &[u8], first: usize
     }
 }
 
+/// The columns and rows of a plane that rectangles have.
+fn extent_of<'a>(rects: impl Iterator<Item = &'a FieldRect>) -> Option<[Range<usize>; 2]> {
+    let extent = |FieldRect { field, rect }: &FieldRect| {
+        let row = |row: u32| field.first_row + row as usize * field.step;
+        [rect.x() as usize..rect.right() as usize, row(rect.y())..row(rect.bottom() - 1) + 1]
+    };
+    rects.map(extent).reduce(|a, b| hull(&a, &b))
+}
+
+fn hull(a: &[Range<usize>; 2], b: &[Range<usize>; 2]) -> [Range<usize>; 2] {
+    [0, 1].map(|i| a[i].start.min(b[i].start)..a[i].end.max(b[i].end))
+}
+
+/// The sampling of weights at the luma samples that operations need, into a plane that `place` allocates for their rows.
+pub fn sampling<'a>(
+    weights: &'a Weights,
+    operations: &mut [SoftOperation],
+    place: impl FnOnce(Extent) -> Result<HostPlaneMut, CpuError>,
+) -> Result<Option<SoftOperation<'a>>, CpuError> {
+    let extent = |operation: &SoftOperation| match operation {
+        SoftOperation::Weighting(Weighting { weights, columns, rows, .. }) => Some(weights.luma_extent(columns, rows)),
+        SoftOperation::Mix(mix) => {
+            let [mut columns, rows] = extent_of(mix.covered.iter())?;
+            // Whole pairs of packed 4:2:2.
+            columns = columns.start / 2 * 2..columns.end.next_multiple_of(2);
+            Some(mix.weights.luma_extent(&columns, &rows))
+        }
+        SoftOperation::Sampling(_) => None,
+    };
+    let Some([columns, rows]) = operations.iter().filter_map(extent).reduce(|a, b| hull(&a, &b)) else {
+        return Ok(None);
+    };
+    let to = place((weights.size().0 as usize, rows.clone()))?;
+    for operation in operations {
+        match operation {
+            SoftOperation::Weighting(Weighting { weights, .. }) | SoftOperation::Mix(Mix { weights, .. }) => {
+                weights.luma = to.as_const();
+            }
+            SoftOperation::Sampling(_) => (),
+        }
+    }
+    Ok(Some(SoftOperation::Sampling(Sampling { weights, to, columns, rows })))
+}
+
 /// The operations that weight a picture for its background: what is read of each plane, by index, and where it is.
-pub fn weightings<'a>(
+pub fn weightings(
     background: &Background,
-    excluded: &'a Weights,
-    picture: &[PlaneLayout],
+    picture: &PictureGeometry,
     sources: &[HostPlane],
     to: &[HostPlaneMut],
     reads: &[(usize, FieldRect)],
-) -> Vec<SoftOperation<'a>> {
+) -> Vec<SoftOperation<'static>> {
     let operation = |index: usize| {
         let layout = background.layouts[index];
-        let hull = |a: [Range<usize>; 2], b: [Range<usize>; 2]| {
-            [0, 1].map(|i| a[i].start.min(b[i].start)..a[i].end.max(b[i].end))
-        };
-        let extent = |(_, FieldRect { field, rect }): &(usize, FieldRect)| {
-            let row = |row: u32| field.first_row + row as usize * field.step;
-            [rect.x() as usize..rect.right() as usize, row(rect.y())..row(rect.bottom() - 1) + 1]
-        };
-        let [columns, rows] = reads.iter().filter(|(plane, _)| *plane == index).map(extent).reduce(hull)?;
+        let [columns, rows] = extent_of(reads.iter().filter(|(plane, _)| *plane == index).map(|(_, covered)| covered))?;
         let (shift, source) = match background.planes.get(index) {
             Some(WeightedPlane { plane, channels, shift, .. }) => {
-                (*shift, Some((sources[*plane], picture[*plane], *channels)))
+                (*shift, Some((sources[*plane], picture.layouts()[*plane], *channels)))
             }
             None => (background.weight_shifts[index - background.planes.len()], None),
         };
-        let weights = SampleWeights::new(excluded, layout, shift);
+        let [width, height] = picture.size();
+        let weights = SampleWeights::new(HostPlane::default(), (width, height), layout, shift);
         Some(SoftOperation::Weighting(Weighting { weights, source, to: to[index], columns, rows }))
     };
     (0..background.layouts.len()).filter_map(operation).collect()

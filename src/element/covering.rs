@@ -14,7 +14,7 @@ use super::region_message::{self, MessageTimes};
 use super::regions::clock::FrameTime;
 use super::regions::detector_metas;
 use super::regions::frame_regions::{EnteredFrame, FrameDecision, FrameRegions};
-use super::regions::settings::{OnMissing, RegionMode};
+use super::regions::settings::{ObjectShape, OnMissing, RegionMode};
 use super::regions::tracks::Evidence;
 use super::regions::zones::StreamSpan;
 use super::reporting;
@@ -57,7 +57,8 @@ pub fn enter(
     // Without caps the frame fails later.
     let Some(format) = session.format.clone() else { return };
     let regions = &*settings.regions;
-    let mut found = detector_metas::read(buffer, regions.sources);
+    let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
+    let mut found = detector_metas::read(buffer, regions.sources, masked);
     let (size, is_field) = (format.picture_size(), format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let times = times(element, buffer);
@@ -183,8 +184,8 @@ fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, conse
     let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
     let (cause, cure) = if is_unreadable {
         (
-            "has detector metas that cannot be read (a segmentation without a detection, or libgstanalytics-1.0.so.0 is \
-             missing)",
+            "has detector metas that cannot be read (a segmentation without a detection, which needs shape=mask and a mask \
+             whose size and strides are true, or libgstanalytics-1.0.so.0 is missing)",
             "use a detector that attaches object detections",
         )
     } else {

@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 
 use super::frame_cover::{Extent, FrameCover};
+use super::regions::detection::Detection;
 use super::regions::detector_metas::{Found, Looked};
 use super::regions::frame_regions::{FrameRegion, Origin};
-use super::regions::settings::{CoverKind, OnMissing, RegionMode, RegionSettings, RegionSources};
+use super::regions::settings::{CoverKind, ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
@@ -36,6 +37,10 @@ pub enum Notice {
     PlanesLeftOut,
     /// A blur that does not change what it covers.
     BlurTooSmall,
+    /// Detections that should have a mask, and have none.
+    NoMask,
+    /// A negative `grow` that leaves nothing of an object.
+    Shrunk,
     /// No pool for output in CUDA memory.
     OutputPool,
 }
@@ -105,6 +110,9 @@ impl Notices {
                 ("zones", !settings.zones.as_slice().is_empty()),
                 ("labels", !settings.labels.is_empty()),
                 ("cover", settings.cover != CoverKind::Blur),
+                ("shape", settings.shape != ObjectShape::Box),
+                ("feather", settings.edge.feather > 0),
+                ("grow", settings.edge.grow != 0),
             ];
             let set: Vec<&str> = set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
             let (names, verb) = (set.join(", "), if set.len() == 1 { "is" } else { "are" });
@@ -141,6 +149,8 @@ impl Notices {
             self.once(Notice::ZonesLeftOut, || zones_left_out(settings)),
             self.no_regions(settings, has_waited, "for 2 s"),
             self.none_counts(settings, is_enough, size),
+            self.once(Notice::NoMask, || no_mask(settings, found)),
+            self.once(Notice::Shrunk, || shrunk(settings, found)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -286,6 +296,30 @@ fn zones_left_out(settings: &RegionSettings) -> Option<String> {
     is_left_out.then(|| {
         "zones is set, but region-sources does not name zones, so that none counts; add zones to it".to_owned()
     })
+}
+
+fn no_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
+    let lacks =
+        |detection: &&Detection| !detection.area.is_empty() && settings.counts(detection) && detection.mask.is_none();
+    let detection = found.detections.iter().find(lacks).filter(|_| settings.shape == ObjectShape::Mask)?;
+    let name =
+        detection.label.as_deref().map_or("a detection".to_owned(), |label| format!("a detection labelled {label}"));
+    let outcome = if settings.mode == RegionMode::Outside { "is not shown" } else { "is covered by its box" };
+    Some(format!(
+        "shape=mask, but {name} has no mask that can be read, and {outcome}; use a detector that attaches masks, or set shape \
+         to box or ellipse"
+    ))
+}
+
+fn shrunk(settings: &RegionSettings, found: &Found) -> Option<String> {
+    let grow = settings.edge.grow;
+    let is_gone = |detection: &&Detection| {
+        settings.counts(detection) && !detection.area.is_empty() && detection.area.wider(grow.into()).is_empty()
+    };
+    found.detections.iter().find(is_gone).filter(|_| grow < 0 && settings.mode == RegionMode::Inside)?;
+    Some(format!(
+        "grow={grow} leaves nothing of an object that is smaller than twice that, which is not covered; increase grow"
+    ))
 }
 
 fn planes_left_out(channels: Selection) -> Option<String> {

@@ -70,7 +70,6 @@ fn region_structure(FrameRegion { region, origin, track, label, object }: &Frame
         .field("width", region.rect.width())
         .field("height", region.rect.height())
         .field("origin", origin)
-        .field("shape", shape)
         .build();
     if let Some(track) = track {
         structure.set("track", track);
@@ -78,5 +77,6 @@ fn region_structure(FrameRegion { region, origin, track, label, object }: &Frame
     if let Some(label) = label {
         structure.set("label", label);
     }
+    structure.set("shape", shape);
     structure
 }

@@ -109,7 +109,16 @@ pub fn divided(sample: u16, weight: u16, depth: u32) -> u16 {
     (quotient + i32::from(rest >= weight) - i32::from(rest < 0)).min(largest) as u16
 }
 
-/// The same for any depth.
+/// The same where the weight is the largest, 65535.
+#[inline(always)]
+pub fn divided_by_all(sample: u16, depth: u32) -> u16 {
+    let numerator = (u32::from(sample) << depth) + 32767;
+    // The quotient of any number below 2^32 - 2^16.
+    let quotient = (numerator + 1 + (numerator >> 16)) >> 16;
+    quotient.min((1 << depth) - 1) as u16
+}
+
+/// The same for any depth and weight.
 #[inline(always)]
 pub fn divided_exactly(sample: u16, weight: u16, depth: u32) -> u16 {
     let (weight, largest) = (u64::from(weight.max(1)), (1 << depth) - 1);
@@ -135,6 +144,9 @@ mod tests {
             }
         }
         for sample in 0..=u16::MAX {
+            for depth in [8, 10, 12] {
+                assert_eq!(divided_by_all(sample, depth), divided_exactly(sample, u16::MAX, depth), "{sample} {depth}");
+            }
             for weight in [FLOOR, 257, 32768, 65534, 65535] {
                 assert_eq!(divided(sample, weight, 8), divided_exactly(sample, weight, 8), "{sample}/{weight}");
             }

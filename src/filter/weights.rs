@@ -171,14 +171,14 @@ impl Weights {
     /// # Panics
     /// If the picture has no such row, or fewer samples in it.
     pub fn row(&self, y: u32, weights: &mut [u8]) {
-        self.row_from(0, y, weights);
+        self.row_from(0, y, &mut Vec::new(), weights);
     }
 
-    /// The same from column `x` on, a multiple of [`Weights::cell`].
+    /// The same from column `x` on, a multiple of [`Weights::cell`]. `between` is any memory, for the next row again.
     #[inline(always)]
-    pub fn row_from(&self, x: u32, y: u32, weights: &mut [u8]) {
+    pub fn row_from(&self, x: u32, y: u32, between: &mut Vec<u16>, weights: &mut [u8]) {
         debug_assert!(x.is_multiple_of(self.grid.cell), "column {x} with cells of {}", self.grid.cell);
-        self.grid.sample_row((x / self.grid.cell) as usize, y, weights);
+        self.grid.sample_row((x / self.grid.cell) as usize, y, between, weights);
     }
 
     /// The share of the picture that is hidden wholly.
@@ -423,10 +423,22 @@ impl Grid {
     /// Each node gets the largest or smallest value of the nodes at most `radius` away along either axis.
     fn widen(&mut self, radius: u32, pick: impl Fn(u8, u8) -> u8 + Copy) {
         let radius = radius as usize;
-        if radius == 0 {
-            return;
+        if radius > 0 {
+            self.along_rows(radius, |padded| windows(padded, 2 * radius + 1, 1, pick));
+            self.along_columns(radius, |padded, step| windows(padded, 2 * radius + 1, step, pick));
         }
-        // Two windows of a power of two unite to any longer one. Beyond the grid there is nothing that the edge has not.
+    }
+
+    /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up.
+    fn soften(&mut self, radius: usize) {
+        if radius > 0 {
+            self.along_rows(radius, |padded| means(&padded, radius, 1));
+            self.along_columns(radius, |padded, step| means(&padded, radius, step));
+        }
+    }
+
+    /// Replaces the rows by what is computed of them with `radius` more values at each end, which repeat the edges.
+    fn along_rows(&mut self, radius: usize, work: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         let columns = self.columns;
         let mut padded = Vec::with_capacity(self.rows * (columns + 2 * radius));
         for row in self.values.chunks(columns) {
@@ -435,84 +447,77 @@ impl Grid {
             padded.extend(std::iter::repeat_n(row[columns - 1], radius));
         }
         // What a window reads of the next row is in the padding, which is not copied back.
-        let widened = windows(padded, 2 * radius + 1, 1, pick);
-        for (row, widened) in self.values.chunks_mut(columns).zip(widened.chunks(columns + 2 * radius)) {
-            row.copy_from_slice(&widened[..columns]);
+        for (row, worked) in self.values.chunks_mut(columns).zip(work(padded).chunks(columns + 2 * radius)) {
+            row.copy_from_slice(&worked[..columns]);
         }
+    }
+
+    /// The same for columns, whose values are as many values apart as the second argument says.
+    fn along_columns(&mut self, radius: usize, work: impl FnOnce(Vec<u8>, usize) -> Vec<u8>) {
+        let (columns, count) = (self.columns, self.values.len());
         let mut padded = Vec::with_capacity((self.rows + 2 * radius) * columns);
         (0..radius).for_each(|_| padded.extend_from_slice(&self.values[..columns]));
         padded.extend_from_slice(&self.values);
-        (0..radius).for_each(|_| padded.extend_from_slice(&self.values[self.values.len() - columns..]));
-        let widened = windows(padded, 2 * radius + 1, columns, pick);
-        let count = self.values.len();
-        self.values.copy_from_slice(&widened[..count]);
-    }
-
-    /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up. Beyond the grid its
-    /// edge repeats.
-    fn soften(&mut self, radius: usize) {
-        if radius == 0 {
-            return;
-        }
-        let count = 2 * radius as u32 + 1;
-        // Exact for all sums: they are below 2^18, and the count below 2^10.
-        let reciprocal = (1_u64 << 32) / u64::from(count) + 1;
-        let mean = |sum: u32| ((u64::from(sum + radius as u32) * reciprocal) >> 32) as u8;
-        let clamped = |index: usize, count: usize| index.saturating_sub(radius).min(count - 1);
-        for row in self.values.chunks_mut(self.columns) {
-            let from = row.to_vec();
-            let mut sum: u32 = (0..count as usize).map(|i| u32::from(from[clamped(i, from.len())])).sum();
-            for (x, value) in row.iter_mut().enumerate() {
-                *value = mean(sum);
-                let enters = u32::from(from[(x + 1 + radius).min(from.len() - 1)]);
-                sum = sum + enters - u32::from(from[clamped(x, from.len())]);
-            }
-        }
-        let from = self.values.clone();
-        let row = |y: usize| &from[y * self.columns..][..self.columns];
-        let mut sums = vec![0_u32; self.columns];
-        for i in 0..count as usize {
-            sums.iter_mut().zip(row(clamped(i, self.rows))).for_each(|(sum, value)| *sum += u32::from(*value));
-        }
-        for (y, to) in self.values.chunks_mut(self.columns).enumerate() {
-            let (enters, leaves) = (row((y + 1 + radius).min(self.rows - 1)), row(clamped(y, self.rows)));
-            for (((to, sum), enters), leaves) in to.iter_mut().zip(&mut sums).zip(enters).zip(leaves) {
-                *to = mean(*sum);
-                *sum = *sum + u32::from(*enters) - u32::from(*leaves);
-            }
-        }
+        (0..radius).for_each(|_| padded.extend_from_slice(&self.values[count - columns..]));
+        self.values.copy_from_slice(&work(padded, columns)[..count]);
     }
 
     /// The values of luma samples of a row from a column of nodes on, bilinear between the nodes, halves up.
     #[inline(always)]
-    fn sample_row(&self, column: usize, y: u32, samples: &mut [u8]) {
+    fn sample_row(&self, column: usize, y: u32, between: &mut Vec<u16>, samples: &mut [u8]) {
         match self.cell {
             1 => samples.copy_from_slice(&self.row(y as usize)[column..][..samples.len()]),
-            2 => self.sample_cells::<2>(column, y, samples),
-            4 => self.sample_cells::<4>(column, y, samples),
-            8 => self.sample_cells::<8>(column, y, samples),
-            16 => self.sample_cells::<16>(column, y, samples),
-            _ => self.sample_cells::<32>(column, y, samples),
+            2 => self.sample_cells::<2>(column, y, between, samples),
+            4 => self.sample_cells::<4>(column, y, between, samples),
+            8 => self.sample_cells::<8>(column, y, between, samples),
+            16 => self.sample_cells::<16>(column, y, between, samples),
+            _ => self.sample_cells::<32>(column, y, between, samples),
         }
     }
 
     #[inline(always)]
-    fn sample_cells<const CELL: usize>(&self, column: usize, y: u32, samples: &mut [u8]) {
-        let (above, down) = (y as usize / CELL, (y as usize % CELL) as u32);
+    fn sample_cells<const CELL: usize>(&self, column: usize, y: u32, between: &mut Vec<u16>, samples: &mut [u8]) {
+        /// Cells that are looked at together: most of a mask is 0 or 255.
+        const CELLS: usize = 16;
+        let (above, down) = (y as usize / CELL, (y as usize % CELL) as u16);
         let (above, below) = (self.row(above), self.row((above + 1).min(self.rows - 1)));
-        let cell = CELL as u32;
-        let at = |node: usize| {
-            let node = node.min(self.columns - 1);
-            u32::from(above[node]) * (cell - down) + u32::from(below[node]) * down
-        };
-        let mut left = at(column);
-        for (node, samples) in samples.chunks_mut(CELL).enumerate() {
-            let right = at(column + node + 1);
-            for (x, sample) in samples.iter_mut().enumerate() {
-                let sum = left * (cell - x as u32) + right * x as u32;
-                *sample = ((sum + cell * cell / 2) / (cell * cell)) as u8;
+        let cells = samples.len().div_ceil(CELL);
+        between.clear();
+        let nodes = above[column..].iter().zip(&below[column..]).take(cells + 1);
+        between.extend(nodes.map(|(above, below)| u16::from(*above) * (CELL as u16 - down) + u16::from(*below) * down));
+        // Beyond the last node its value repeats.
+        between.resize(cells + 1, between[between.len() - 1]);
+        for (between, samples) in between.windows(CELLS + 1).step_by(CELLS).zip(samples.chunks_mut(CELLS * CELL)) {
+            if between.iter().fold(0, |all, value| all | (value ^ between[0])) == 0 {
+                samples.fill((between[0] / CELL as u16) as u8);
+            } else {
+                interpolate::<CELL>(between, samples);
             }
-            left = right;
+        }
+        let done = cells / CELLS * CELLS;
+        let rest = (done * CELL).min(samples.len());
+        interpolate::<CELL>(&between[done..], &mut samples[rest..]);
+    }
+}
+
+/// Bilinear between values of nodes in 1/CELL, halves up.
+#[inline(always)]
+fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
+    let (cell, half) = (CELL as u32, (CELL * CELL / 2) as u32);
+    let value = |ends: &[u16], x: u32| {
+        let sum = u32::from(ends[0]) * (cell - x) + u32::from(ends[1]) * x;
+        ((sum + half) / (cell * cell)) as u8
+    };
+    let mut chunks = samples.chunks_exact_mut(CELL);
+    let mut ends = between.windows(2);
+    for (samples, ends) in chunks.by_ref().zip(ends.by_ref()) {
+        for (x, sample) in samples.iter_mut().enumerate() {
+            *sample = value(ends, x as u32);
+        }
+    }
+    if let Some(ends) = ends.next() {
+        for (x, sample) in (0..).zip(chunks.into_remainder()) {
+            *sample = value(ends, x);
         }
     }
 }
@@ -532,4 +537,27 @@ fn windows(mut values: Vec<u8>, length: usize, step: usize, pick: impl Fn(u8, u8
         covered += more;
     }
     values
+}
+
+/// For each value the mean of the 2·`radius` + 1 values from it on, which are `step` apart, rounded half up. The last values are of no
+/// meaning.
+fn means(values: &[u8], radius: usize, step: usize) -> Vec<u8> {
+    let length = 2 * radius + 1;
+    let mut sums = vec![0_u32; values.len()];
+    // Windows of powers of two, which make up one of any length.
+    let mut window: Vec<u32> = values.iter().map(|value| u32::from(*value)).collect();
+    let (mut size, mut offset) = (1, 0);
+    while size <= length {
+        if length & size > 0 {
+            sums.iter_mut().zip(&window[(offset * step).min(values.len())..]).for_each(|(sum, more)| *sum += more);
+            offset += size;
+        }
+        let ahead = (size * step).min(values.len());
+        window = window.iter().zip(&window[ahead..]).map(|(one, other)| one + other).collect();
+        window.resize(values.len(), 0);
+        size *= 2;
+    }
+    // Exact: sums are below 2^18 and the length below 2^10, so that a half more is farther from a whole mean than this errs.
+    let (reciprocal, half) = (1.0 / length as f32, radius as f32 + 0.5);
+    sums.into_iter().map(|sum| ((sum as i32 as f32 + half) * reciprocal) as i32 as u8).collect()
 }

@@ -10,8 +10,10 @@ use std::ptr;
 use std::sync::{LazyLock, OnceLock};
 
 use gst::glib;
+use gst::glib::translate::from_glib_full;
 
 use super::detection::{Detection, confidence};
+use super::masks::{IdImage, MaskPart, MaskReader};
 use crate::filter::regions::Area;
 use crate::libraries::{functions, open_gstreamer};
 
@@ -35,6 +37,11 @@ struct RelationMeta<'a>(*mut gst::ffi::GstMeta, PhantomData<&'a gst::BufferRef>)
 type MtdType = usize;
 /// `GST_ANALYTICS_MTD_TYPE_ANY`.
 const ANY_TYPE: MtdType = 0;
+/// `GST_ANALYTICS_REL_TYPE_N_TO_N`.
+const N_TO_N: c_uint = 1 << 4;
+/// Most region ids that are looked at, and most regions that are objects. More are noise.
+const REGIONS_MAX: usize = 1 << 16;
+const OBJECTS_MAX: usize = 1024;
 
 /// `GstAnalyticsMtd`, and all the types that it stands for: an entry of a relation meta. The same in all versions.
 #[repr(C)]
@@ -52,6 +59,14 @@ struct DetectionEntry<'a>(Entry<'a>);
 #[repr(transparent)]
 struct TrackEntry<'a>(Entry<'a>);
 
+/// `GstAnalyticsSegmentationMtd`: an entry that is a segmentation.
+#[repr(transparent)]
+struct SegmentationEntry<'a>(Entry<'a>);
+
+/// `GstAnalyticsClsMtd`: an entry that is a classification, a list of classes.
+#[repr(transparent)]
+struct ClassesEntry<'a>(Entry<'a>);
+
 functions! {
     /// The library's functions, as its headers declare them in 1.24 to 1.28.
     struct Library {
@@ -67,6 +82,10 @@ functions! {
                 entry: &TrackEntry<'_>, id: &mut u64, first_seen: &mut gst::ffi::GstClockTime,
                 last_seen: &mut gst::ffi::GstClockTime, is_lost: &mut glib::ffi::gboolean
             ) -> glib::ffi::gboolean = "gst_analytics_tracking_mtd_get_info";
+            classes_type() -> MtdType = "gst_analytics_cls_mtd_get_mtd_type";
+            class_count(entry: &ClassesEntry<'_>) -> usize = "gst_analytics_cls_mtd_get_length";
+            /// 0, and a message in the log, for an index that is not below the count.
+            class_name(entry: &ClassesEntry<'_>, index: usize) -> glib::ffi::GQuark = "gst_analytics_cls_mtd_get_quark";
         ]
         unsafe [
             /// # Safety
@@ -81,6 +100,14 @@ functions! {
         optional [
             /// `None` before GStreamer 1.26, where there are no segmentations.
             segmentation_type() -> MtdType = "gst_analytics_segmentation_mtd_get_mtd_type";
+            /// The caller owns the buffer, which may be null.
+            segmentation_mask(
+                entry: &SegmentationEntry<'_>, x: &mut c_int, y: &mut c_int, width: &mut c_uint, height: &mut c_uint
+            ) -> *mut gst::ffi::GstBuffer = "gst_analytics_segmentation_mtd_get_mask";
+            region_count(entry: &SegmentationEntry<'_>) -> usize = "gst_analytics_segmentation_mtd_get_region_count";
+            /// 0, and a message in the log, for an index that is not below the count.
+            region_id(entry: &SegmentationEntry<'_>, index: usize) -> c_uint
+                = "gst_analytics_segmentation_mtd_get_region_id";
             /// `None` before GStreamer 1.26, where no box is rotated.
             #[expect(clippy::too_many_arguments, reason = "the C function has as many")]
             detection_oriented_location(
@@ -112,21 +139,25 @@ impl Library {
 
     /// All detections of a relation meta. A meta without any entry says that a detector found nothing. One that has other
     /// entries only, such as a class of the whole frame, says nothing about objects; but a segmentation without a detection
-    /// is an object that cannot be read.
-    fn detections(&self, meta: RelationMeta<'_>) -> Analytics {
-        let detections = self.entries(meta, self.detection_type());
+    /// is an object that cannot be read if masks are not.
+    fn detections(&self, meta: RelationMeta<'_>, masks: Option<&mut MaskReader<'_>>) -> Analytics {
+        let entries = self.entries(meta, self.detection_type());
         let tracks: Vec<_> = self.entries(meta, self.tracking_type()).into_iter().map(TrackEntry).collect();
-        if detections.is_empty() {
-            let has = |of: MtdType| !self.entries(meta, of).is_empty();
-            return match self.segmentation_type() {
-                Some(segmentation_type) if has(segmentation_type) => Analytics::Unreadable,
-                _ if has(ANY_TYPE) => Analytics::Absent,
-                _ => Analytics::Present(Vec::new()),
-            };
+        let found: Option<Vec<_>> =
+            entries.iter().map(|entry| self.detection(&DetectionEntry(*entry), &tracks)).collect();
+        let Some(found) = found else { return Analytics::Unreadable };
+        let segmentations = self.segmentation_type().map_or_else(Vec::new, |of| self.entries(meta, of));
+        match masks {
+            Some(masks) if !segmentations.is_empty() => {
+                let segmentations: Vec<_> = segmentations.into_iter().map(SegmentationEntry).collect();
+                let found = self.with_masks(&entries, found, &segmentations, masks);
+                found.map_or(Analytics::Unreadable, Analytics::Present)
+            }
+            _ if !found.is_empty() => Analytics::Present(found),
+            _ if !segmentations.is_empty() => Analytics::Unreadable,
+            _ if !self.entries(meta, ANY_TYPE).is_empty() => Analytics::Absent,
+            _ => Analytics::Present(Vec::new()),
         }
-        let detections = detections.into_iter().map(DetectionEntry);
-        let found: Option<_> = detections.map(|entry| self.detection(&entry, &tracks)).collect();
-        found.map_or(Analytics::Unreadable, Analytics::Present)
     }
 
     /// A detection, with the number of the first track of the same meta that it is related to.
@@ -150,13 +181,7 @@ impl Library {
         let area = Area::from_corner(x.into(), y.into(), width.into(), height.into());
         // Where the box is not rotated it has whole numbers, which a rotation by 0 would keep as well.
         let area = if angle == 0.0 { area } else { area.around_rotated(angle.into()) };
-        let is_related = |track: &&TrackEntry| {
-            let (meta, first, second) = (entry.0.meta, entry.0.id, track.0.id);
-            // SAFETY: this is called only if both are numbers of entries of `meta`.
-            let relation = |from, to| unsafe { self.get_relation(meta, from, to) };
-            // Producers disagree on the direction.
-            track.0.meta == meta && (relation(first, second) != 0 || relation(second, first) != 0)
-        };
+        let is_related = |track: &&TrackEntry| self.relation(entry.0, track.0) != 0;
         Some(Detection {
             certain: (width >= 0 && height >= 0 && angle.is_finite()).then_some(area),
             label: label_text(self.detection_label(entry)),
@@ -167,12 +192,167 @@ impl Library {
         })
     }
 
+    /// How two entries are related, in both directions, because producers disagree on it.
+    fn relation(&self, one: Entry<'_>, other: Entry<'_>) -> c_uint {
+        // SAFETY: this is called only if both are numbers of entries of the meta.
+        let relation = |from: Entry, to: Entry| unsafe { self.get_relation(one.meta, from.id, to.id) };
+        if one.meta == other.meta { relation(one, other) | relation(other, one) } else { 0 }
+    }
+
     /// The number of a track.
     fn tracking_id(&self, track: &TrackEntry<'_>) -> Option<u64> {
         let (mut id, mut first_seen, mut last_seen, mut is_lost) = (0, 0, 0, 0);
         let is_read = self.tracking_info(track, &mut id, &mut first_seen, &mut last_seen, &mut is_lost);
         (is_read != glib::ffi::GFALSE).then_some(id)
     }
+
+    /// The detections of a meta, `found`, with the masks of the segmentations that they are related to, and the objects of
+    /// those that are related to none. A detection of which a mask cannot be read has none. `None` if a segmentation that
+    /// stands alone cannot be read.
+    fn with_masks(
+        &self,
+        entries: &[Entry<'_>],
+        mut found: Vec<Detection>,
+        segmentations: &[SegmentationEntry<'_>],
+        masks: &mut MaskReader<'_>,
+    ) -> Option<Vec<Detection>> {
+        let labels = masks.labels();
+        let mut alone = Vec::new();
+        // Of each detection; `None` if it has a part that cannot be read.
+        let mut parts: Vec<Option<Vec<MaskPart>>> = vec![Some(Vec::new()); found.len()];
+        for segmentation in segmentations {
+            let relations = entries.iter().map(|entry| self.relation(*entry, segmentation.0));
+            let related: Vec<(usize, c_uint)> = relations.enumerate().filter(|(_, relation)| *relation != 0).collect();
+            if related.is_empty() {
+                alone.extend(self.classes(segmentation, masks)?);
+                continue;
+            }
+            let is_selected = |(index, _): &(usize, c_uint)| labels.select(found[*index].label.as_deref());
+            if !related.iter().any(is_selected) {
+                continue;
+            }
+            let image = self.id_image(segmentation);
+            let regions = image.as_ref().and_then(|image| self.regions(segmentation, image, &related, &found));
+            let objects = image.as_ref().map_or(0, |image| image.present().filter(|id| *id != 0).count());
+            // What is not the object's alone is only where the object may be.
+            let is_shared = related.len() > 1 || objects > 1;
+            for (nth, (index, _)) in related.iter().enumerate().filter(|(_, related)| is_selected(related)) {
+                let region = regions.as_ref().map(|regions| regions[nth]);
+                let within = (is_shared && region.is_none()).then_some(found[*index].area);
+                let is_object = |id: u16| region.map_or(id != 0, |region| id == region);
+                let part = image.as_ref().and_then(|image| masks.part(image, is_object, within).ok());
+                match (part, &mut parts[*index]) {
+                    (Some(part), Some(parts)) => parts.extend(part),
+                    (_, parts) => *parts = None,
+                }
+            }
+        }
+        for (detection, parts) in found.iter_mut().zip(parts) {
+            let mask = parts.and_then(|parts| masks.unite(parts));
+            // A mask that is elsewhere has been moved on the way, or the box has.
+            let is_in_place = |object: Area| !object.intersection(detection.area).is_empty();
+            detection.mask = mask.filter(|mask| mask.object().is_some_and(is_in_place));
+        }
+        found.extend(alone);
+        Some(found)
+    }
+
+    /// The mask of a segmentation.
+    fn id_image(&self, segmentation: &SegmentationEntry<'_>) -> Option<IdImage> {
+        let ([mut x, mut y], [mut width, mut height]) = ([0; 2], [0; 2]);
+        let buffer = self.segmentation_mask(segmentation, &mut x, &mut y, &mut width, &mut height)?;
+        // SAFETY: the function returns null or a buffer that the caller owns.
+        let buffer: Option<gst::Buffer> = unsafe { from_glib_full(buffer) };
+        let area = Area::from_corner(x.into(), y.into(), width.into(), height.into());
+        let has_decoder = glib::Type::from_name("GstYoloSegTensorDecoder").is_some();
+        // It writes nothing into the masks of boxes that begin outside of the picture, and up to 1.28.1 or later it writes rows
+        // without the padding that it declares.
+        let is_written = !has_decoder || x >= 0 && y >= 0;
+        buffer.filter(|_| is_written).and_then(|buffer| IdImage::of_buffer(&buffer, area, has_decoder))
+    }
+
+    /// The ids that a segmentation declares, by index.
+    fn region_ids(&self, segmentation: &SegmentationEntry<'_>) -> Vec<c_uint> {
+        let count = self.region_count(segmentation).unwrap_or(0).min(REGIONS_MAX);
+        (0..count).map_while(|index| self.region_id(segmentation, index)).collect()
+    }
+
+    /// The regions of the detections that share a segmentation. An N_TO_N relation says that they correspond in order. As it has
+    /// no numbers, they have to be about where the detections are, too.
+    fn regions(
+        &self,
+        segmentation: &SegmentationEntry<'_>,
+        image: &IdImage,
+        related: &[(usize, c_uint)],
+        found: &[Detection],
+    ) -> Option<Vec<u16>> {
+        let is_ordered = related.len() > 1 && related.iter().all(|(_, relation)| relation & N_TO_N != 0);
+        let ids = is_ordered.then(|| self.region_ids(segmentation))?;
+        let ids = ids.into_iter().filter(|id| *id != 0).map(u16::try_from).collect::<Result<Vec<_>, _>>().ok()?;
+        let is_there = |(id, (index, _)): (&u16, &(usize, c_uint))| {
+            image.area_of(*id).is_some_and(|area| overlap(area, found[*index].area) >= 0.5)
+        };
+        (ids.len() == related.len() && ids.iter().zip(related).all(is_there)).then_some(ids)
+    }
+
+    /// The objects of a segmentation that is related to no detection: its regions, or those that the labels select. `None` if
+    /// it cannot be read.
+    fn classes(&self, segmentation: &SegmentationEntry<'_>, masks: &mut MaskReader<'_>) -> Option<Vec<Detection>> {
+        let image = self.id_image(segmentation)?;
+        let labels = masks.labels();
+        let names = self.region_names(segmentation);
+        let mut objects = Vec::new();
+        for id in image.present() {
+            let name = names.iter().find(|(region, _)| *region == c_uint::from(id)).and_then(|(_, name)| name.clone());
+            let is_background = name.as_deref().map_or(id == 0, is_background);
+            let label = Some(name.unwrap_or_else(|| id.to_string()));
+            let is_selected = labels.select(label.as_deref()) && !(is_background && labels.is_empty());
+            if is_background && !is_selected {
+                continue;
+            }
+            let area = image.area_of(id)?;
+            let detection = Detection { label, confidence: None, area, certain: None, tracking_id: None, mask: None };
+            objects.push(if is_selected {
+                let parts = masks.part(&image, |other| other == id, None).ok()?;
+                let mask = masks.unite(parts.into_iter().collect())?;
+                Detection { certain: mask.object(), mask: Some(mask), ..detection }
+            } else {
+                detection
+            });
+            if objects.len() > OBJECTS_MAX {
+                return None;
+            }
+        }
+        Some(objects)
+    }
+
+    /// The ids that a segmentation declares, with the names of their classes: the n-th class of the classification that it is
+    /// related to is that of the n-th region.
+    fn region_names(&self, segmentation: &SegmentationEntry<'_>) -> Vec<(c_uint, Option<String>)> {
+        let ids = self.region_ids(segmentation);
+        let entries = self.entries(segmentation.0.meta, self.classes_type()).into_iter();
+        let related: Vec<_> =
+            entries.filter(|entry| self.relation(*entry, segmentation.0) != 0).map(ClassesEntry).collect();
+        let of_regions = related.iter().find(|classes| self.class_count(classes) == ids.len());
+        let classes = of_regions.or(related.first());
+        let name = |index: usize| {
+            let classes = classes.filter(|classes| index < self.class_count(classes))?;
+            label_text(self.class_name(classes, index))
+        };
+        ids.into_iter().enumerate().map(|(index, id)| (id, name(index))).collect()
+    }
+}
+
+/// Whether a class is what is no object, by its name, which some models write between underscores.
+fn is_background(name: &str) -> bool {
+    name.trim_matches('_').eq_ignore_ascii_case("background")
+}
+
+/// The share that two areas have in common of what they have together.
+fn overlap(one: Area, other: Area) -> f64 {
+    let size = |area: Area| (area.right - area.left).max(0.0) * (area.bottom - area.top).max(0.0);
+    let common = size(one.intersection(other));
+    common / (size(one) + size(other) - common)
 }
 
 /// The text of a label without blanks around it; `None` for the quark 0, which stands for no label, and for an empty text,
@@ -195,14 +375,14 @@ fn relation_meta_api() -> Option<glib::Type> {
     })
 }
 
-/// Reads all detections of a buffer.
-pub fn read(buffer: &gst::BufferRef) -> Analytics {
+/// Reads all detections of a buffer, with their masks if `masks` is given.
+pub fn read(buffer: &gst::BufferRef, mut masks: Option<&mut MaskReader<'_>>) -> Analytics {
     let Some(api) = relation_meta_api() else { return Analytics::Absent };
     let mut detections = None;
     for meta in buffer.iter_meta::<gst::Meta>().filter(|meta| meta.api() == api) {
         // The only implementation of this API is GstAnalyticsRelationMeta. The borrow of the buffer keeps it unchanged.
         let meta = RelationMeta(meta.as_ptr().cast_mut(), PhantomData);
-        match Library::get().map(|library| library.detections(meta)) {
+        match Library::get().map(|library| library.detections(meta, masks.as_deref_mut())) {
             None | Some(Analytics::Unreadable) => return Analytics::Unreadable,
             Some(Analytics::Absent) => (),
             Some(Analytics::Present(found)) => detections.get_or_insert_with(Vec::new).extend(found),

@@ -117,8 +117,8 @@ impl RegionTracker {
                     let shown = found.detections.iter().filter(|detection| settings.shows(detection));
                     shown.filter_map(|detection| shown_region(detection, settings, *size)).collect()
                 } else {
-                    let covered = |object| covered_region(object, &found.detections, settings, *size);
-                    objects.into_iter().filter_map(covered).collect()
+                    let covered = |object| covered_regions(object, &found.detections, settings, *size);
+                    objects.into_iter().flat_map(covered).collect()
                 };
                 if settings.sources.contains(RegionSources::ZONES) {
                     let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(*span, is_shown));
@@ -151,24 +151,44 @@ fn shown_region(detection: &Detection, settings: &RegionSettings, size: (u32, u3
 }
 
 /// Of an object that is covered: with its shape where it was found, else by the box in which it may be.
-fn covered_region(
+fn covered_regions(
     tracked: TrackedObject,
     detections: &[Detection],
     settings: &RegionSettings,
     size: (u32, u32),
-) -> Option<FrameRegion> {
+) -> Vec<FrameRegion> {
     let TrackedObject { track, evidence, cover, object, label } = tracked;
     let is_found = evidence == Evidence::Found;
-    let mask_of = |detection: &Detection| detection.mask.clone().filter(|_| detection.area == object);
-    let mask = if is_found { detections.iter().find_map(mask_of) } else { None };
-    let (area, shape) = match (settings.shape, mask) {
-        (ObjectShape::Ellipse, _) if is_found => (object.grown(object, settings.expand), Shape::Ellipse),
-        (ObjectShape::Mask, Some(mask)) => (mask.area(), Shape::Mask(mask)),
-        _ => (cover.grown(object, settings.expand), Shape::Box),
+    let masks = || masks_of(object, label.as_deref(), detections, settings).filter(|_| is_found);
+    let boxed = || vec![(cover.grown(object, settings.expand), Shape::Box)];
+    let shapes = match settings.shape {
+        ObjectShape::Ellipse if is_found => vec![(object.grown(object, settings.expand), Shape::Ellipse)],
+        ObjectShape::Mask => masks().unwrap_or_else(boxed),
+        _ => boxed(),
     };
-    let region = region_of(area, object, settings, size)?;
     let origin = Origin::Detection(evidence);
-    Some(FrameRegion { region, origin, track: Some(track), label, object: Object { area, shape } })
+    let region = |(area, shape)| {
+        let region = region_of(area, object, settings, size)?;
+        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), object: Object { area, shape } })
+    };
+    shapes.into_iter().filter_map(region).collect()
+}
+
+/// The masks of the object with this box and label. Detections with the same box and label cannot be told apart, so it has the
+/// masks of all, and none if one of them has none.
+fn masks_of(
+    object: Area,
+    label: Option<&str>,
+    detections: &[Detection],
+    settings: &RegionSettings,
+) -> Option<Vec<(Area, Shape)>> {
+    let in_box = detections.iter().filter(|detection| detection.area == object && settings.selects(detection));
+    let in_box: Vec<&Detection> = in_box.collect();
+    let has_label = |detection: &&&Detection| detection.label.as_deref() == label;
+    let is_labelled = in_box.iter().any(|detection| has_label(&detection));
+    let own = in_box.iter().filter(|detection| !is_labelled || has_label(detection));
+    let masks = own.map(|detection| detection.mask.clone().map(|mask| (mask.area(), Shape::Mask(mask))));
+    masks.collect::<Option<Vec<_>>>().filter(|masks| !masks.is_empty())
 }
 
 /// Of a zone, which has no mask.
@@ -262,6 +282,39 @@ mod tests {
         assert_eq!(count(0, &[face(100.0, 0.9)]), 1);
         assert_eq!(count(1, &[]), 0, "what is held would be shown");
         assert_eq!(count(2, &[Detection { certain: None, ..face(0.0, 0.9) }]), 0);
+    }
+
+    #[test]
+    fn objects_with_the_same_box_have_masks_of_their_own() {
+        use crate::filter::weights::{Mask, Shape};
+        let settings = RegionSettings {
+            shape: ObjectShape::Mask,
+            labels: Labels::parse("face,plate"),
+            on_missing: OnMissing::Pass,
+            ..RegionSettings::default()
+        };
+        let detection = |label: &str, sample: Option<u8>| {
+            let face = face(100.0, 1.0);
+            let mask = sample.and_then(|sample| Mask::new(1, 1, vec![sample], face.area));
+            Detection { label: Some(label.to_owned()), mask, ..face }
+        };
+        let shapes = |detections: &[Detection]| {
+            let mut tracker = RegionTracker::default();
+            let regions = regions(decide(&mut tracker, &settings, 0, detections));
+            let shapes = regions.into_iter().map(|region| (region.label.unwrap(), region.object.shape));
+            shapes.collect::<Vec<_>>()
+        };
+        let expected =
+            |label: &str, sample| (label.to_owned(), detection(label, sample).mask.map_or(Shape::Box, Shape::Mask));
+        let two = |label, samples: [Option<u8>; 2]| [detection("face", samples[0]), detection(label, samples[1])];
+        let [one, other] = [Some(200), Some(201)];
+        assert_eq!(shapes(&two("plate", [one, other])), [expected("face", one), expected("plate", other)]);
+        assert_eq!(shapes(&two("plate", [None, other])), [expected("face", None), expected("plate", other)]);
+        assert_eq!(shapes(&two("car", [one, None])), [expected("face", one)], "not selected");
+        let same = shapes(&two("face", [one, other]));
+        assert!([one, other].iter().all(|sample| same.contains(&expected("face", *sample))), "{same:?}");
+        let same = shapes(&two("face", [one, None]));
+        assert!(same.contains(&expected("face", None)), "{same:?}");
     }
 
     /// Strength and cells follow the detection, and so does what it grows by.
