@@ -489,7 +489,7 @@ impl Grid {
         between.resize(cells + 1, between[between.len() - 1]);
         for (between, samples) in between.windows(CELLS + 1).step_by(CELLS).zip(samples.chunks_mut(CELLS * CELL)) {
             if between.iter().fold(0, |all, value| all | (value ^ between[0])) == 0 {
-                samples.fill((between[0] / CELL as u16) as u8);
+                samples.fill(((between[0] + CELL as u16 / 2) / CELL as u16) as u8);
             } else {
                 interpolate::<CELL>(between, samples);
             }
