@@ -274,6 +274,8 @@ fn cell((width, height): (u32, u32)) -> u32 {
 /// sample or beyond.
 #[derive(Debug, Clone, PartialEq)]
 struct Grid {
+    /// Width and height of the picture, in luma samples.
+    size: (u32, u32),
     cell: u32,
     columns: usize,
     rows: usize,
@@ -285,7 +287,7 @@ impl Grid {
         let cell = cell(size);
         let nodes = |side: u32| (side - 1).div_ceil(cell) as usize + 1;
         let (columns, rows) = (nodes(size.0), nodes(size.1));
-        Self { cell, columns, rows, values: vec![0; columns * rows] }
+        Self { size, cell, columns, rows, values: vec![0; columns * rows] }
     }
 
     fn row(&self, row: usize) -> &[u8] {
@@ -307,11 +309,19 @@ impl Grid {
             }
             return;
         }
-        match &object.shape {
-            Shape::Box => self.add_mask((1, 1), &[255], area, side),
-            Shape::Ellipse => self.add_ellipse(area, side),
-            Shape::Mask(mask) => self.add_mask((mask.columns, mask.rows), &mask.samples, area, side),
+        let (size, samples): (_, &[u8]) = match &object.shape {
+            Shape::Ellipse => return self.add_ellipse(area, side),
+            Shape::Box => ((1, 1), &[255]),
+            Shape::Mask(mask) => ((mask.columns, mask.rows), &mask.samples),
+        };
+        if side == Side::Covered || self.cell == 1 {
+            return self.add_mask(size, samples, area, side);
         }
+        // Between a node that is shown and one that is not, some of what is shown would be beyond the object.
+        let mut shown = Self::new(self.size);
+        shown.add_mask(size, samples, area, side);
+        shown.widen(1, u8::min);
+        self.values.iter_mut().zip(&shown.values).for_each(|(all, value)| *all = (*all).max(*value));
     }
 
     /// Bilinear between the samples of the mask, in 1/256 of a sample, rounded down. A mask finer than the grid is pooled first, by
@@ -326,6 +336,7 @@ impl Grid {
         let (columns, rows) = (columns as usize, rows as usize);
         let pick = if side == Side::Covered { u8::max } else { u8::min };
         let mut mask = Grid {
+            size: self.size,
             cell: self.cell,
             columns: columns.div_ceil(across),
             rows: rows.div_ceil(down),
@@ -345,19 +356,23 @@ impl Grid {
         }
         let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
         let cell = i64::from(self.cell);
-        let positions = |count: usize, axis: &Range<i64>, samples: usize| -> Vec<(usize, u32)> {
-            let first = ((axis.start - margin).max(0) as u64).div_ceil(cell as u64) as i64;
-            let end = ((axis.end + margin).max(0) as u64).div_ceil(cell as u64) as i64;
+        // Of the mask before it was pooled, of which `pool` samples are one.
+        let positions = |side_of_picture: u32, axis: &Range<i64>, samples: usize, pool: usize| -> Vec<(usize, u32)> {
+            let last = (samples.div_ceil(pool) as i64 - 1) * 256;
             let position = |node: i64| {
-                let p = ((2 * (cell * node - axis.start) + 1) * samples as i64 * 256)
-                    .div_euclid(2 * (axis.end - axis.start))
-                    - 128;
-                (node as usize, p.clamp(0, (samples as i64 - 1) * 256) as u32)
+                // The last node may be beyond the picture, where nothing is shown.
+                let beyond = i64::from(side_of_picture) - 1;
+                let luma = if side == Side::Shown { (cell * node).min(beyond) } else { cell * node };
+                let numerator = (2 * (luma - axis.start) + 1) * samples as i64 * 256;
+                let p = numerator.div_euclid(2 * (axis.end - axis.start) * pool as i64) - 128;
+                let is_near = luma >= axis.start - margin && luma < axis.end + margin;
+                is_near.then(|| (node as usize, p.clamp(0, last) as u32))
             };
-            (first..end.min(count as i64)).map(position).collect()
+            let nodes = i64::from((side_of_picture - 1).div_ceil(self.cell)) + 1;
+            (0..nodes).filter_map(position).collect()
         };
-        let of_columns = positions(self.columns, &x, mask.columns);
-        for (row, p) in positions(self.rows, &y, mask.rows) {
+        let of_columns = positions(self.size.0, &x, columns, across);
+        for (row, p) in positions(self.size.1, &y, rows, down) {
             let (above, down) = ((p >> 8) as usize, p & 255);
             let below = (above + 1).min(mask.rows - 1);
             let (above, below) = (mask.row(above), mask.row(below));
