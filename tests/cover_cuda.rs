@@ -11,13 +11,14 @@ use common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess, SoftCover};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceFrame, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect};
+use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
 
 const ILLEGAL_ADDRESS: i32 = 700;
 
@@ -166,6 +167,31 @@ fn frames_elsewhere_are_refused() {
     let block = Block::new(&planes, 0, PlaneLayout::row_bytes, 1);
     let error = unordered(&mut Engine::with_cpu(CpuEngine::new()), &cover, &block, false).unwrap_err();
     assert!(matches!(error, EngineError::NeedsCuda), "{error}");
+}
+
+/// The CPU does soft covers of frames in host memory, with the bytes that it has as the backend. On the device they are refused,
+/// and nothing is written.
+#[test]
+fn soft_covers_need_host_memory() {
+    let _driver = FakeDriver::new();
+    let planes = &resized(&kinds()[2], [64, 40]);
+    let object = Object { area: Area::from_corner(20.0, 10.0, 21.0, 15.0), shape: Shape::Ellipse };
+    let edge = Edge { grow: 0, feather: 4 };
+    let weights = Weights::inside((64, 40), std::slice::from_ref(&object), edge);
+    let regions = object.reach(edge, (64, 40)).unwrap();
+    let soft = Cover::Soft(SoftCover { cover: Box::new(blur(&[(regions, 3.0)])), weights, excluded: None });
+    let picture = Picture::new(planes, 5);
+    let [mut with_cuda, mut with_cpu] = [picture.clone(), picture.clone()];
+    let mut cuda = engine();
+    assert!(cuda.cover(&soft, &mut with_cuda.frame_mut()).unwrap().is_none());
+    Engine::with_cpu(CpuEngine::new()).cover(&soft, &mut with_cpu.frame_mut()).unwrap();
+    assert!(with_cuda.bytes == with_cpu.bytes && with_cpu.bytes != picture.bytes);
+    assert_eq!((cuda.stats().frames_cpu, cuda.stats().frames_cuda), (1, 0));
+    let block = Block::new(planes, 0, PlaneLayout::row_bytes, 1);
+    for is_copy in [false, true] {
+        let error = unordered(&mut cuda, &soft, &block, is_copy).unwrap_err();
+        assert!(matches!(error, EngineError::SoftOnDevice), "{error}");
+    }
 }
 
 /// A failure is an error, whatever is on the device then; the memory is leaked if the device may still use it.

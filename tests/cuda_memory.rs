@@ -580,6 +580,11 @@ fn actionable_errors() {
     assert!(sink_caps.iter_with_features().all(|(_, features)| !features.contains("memory:CUDAMemory")), "{sink_caps}");
     let cpu = errors(&on_device("backend=cpu"));
     assert!(cpu[0].contains("CUDA memory cannot be blurred on the CPU; set backend=auto"), "{cpu:?}");
+    let zone = "region-mode=inside zones=\"<[zone,x=0.1,y=0.1,width=0.5,height=0.5]>\" region-sources=zones";
+    for soft in ["shape=ellipse", "feather=9"] {
+        let refused = errors(&on_device(&format!("{zone} {soft}")));
+        assert!(refused[0].contains("soft edges, ellipses and masks need frames in host memory"), "{refused:?}");
+    }
     for backend in ["auto", "cuda"] {
         const LAUNCH: &std::ffi::CStr = c"cuLaunchKernel";
         let name = LAUNCH.as_ptr();

@@ -444,11 +444,41 @@ impl Grid {
         }
     }
 
-    /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up.
+    /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up. Beyond the grid its
+    /// edge repeats.
     fn soften(&mut self, radius: usize) {
-        if radius > 0 {
-            self.along_rows(radius, |padded| means(&padded, radius, 1));
-            self.along_columns(radius, |padded, step| means(&padded, radius, step));
+        if radius == 0 {
+            return;
+        }
+        let (columns, length) = (self.columns, 2 * radius + 1);
+        // Exact: sums are below 2^18 and the length below 2^10, so that a half more is farther from a whole mean than this errs.
+        let (reciprocal, half) = (1.0 / length as f32, radius as f32 + 0.5);
+        let mean = |sum: u32| ((sum as i32 as f32 + half) * reciprocal) as i32 as u8;
+        let mut sums = vec![0_u32; columns];
+        let mut padded = vec![0; columns + 2 * radius];
+        for row in self.values.chunks_mut(columns) {
+            padded[..radius].fill(row[0]);
+            padded[radius..][..columns].copy_from_slice(row);
+            padded[radius + columns..].fill(row[columns - 1]);
+            let mut sum: u32 = padded[..length].iter().map(|value| u32::from(*value)).sum();
+            sums[0] = sum;
+            for ((to, leaves), enters) in sums[1..].iter_mut().zip(&padded).zip(&padded[length..]) {
+                sum = sum + u32::from(*enters) - u32::from(*leaves);
+                *to = sum;
+            }
+            row.iter_mut().zip(&sums).for_each(|(to, sum)| *to = mean(*sum));
+        }
+        let from = self.values.clone();
+        let row = |y: usize| &from[y.saturating_sub(radius).min(self.rows - 1) * columns..][..columns];
+        sums.fill(0);
+        for y in 0..length {
+            sums.iter_mut().zip(row(y)).for_each(|(sum, value)| *sum += u32::from(*value));
+        }
+        for (y, to) in self.values.chunks_mut(columns).enumerate() {
+            for (((to, sum), enters), leaves) in to.iter_mut().zip(&mut sums).zip(row(y + length)).zip(row(y)) {
+                *to = mean(*sum);
+                *sum = *sum + u32::from(*enters) - u32::from(*leaves);
+            }
         }
     }
 
@@ -552,27 +582,4 @@ fn windows(mut values: Vec<u8>, length: usize, step: usize, pick: impl Fn(u8, u8
         covered += more;
     }
     values
-}
-
-/// For each value the mean of the 2·`radius` + 1 values from it on, which are `step` apart, rounded half up. The last values are of no
-/// meaning.
-fn means(values: &[u8], radius: usize, step: usize) -> Vec<u8> {
-    let length = 2 * radius + 1;
-    let mut sums = vec![0_u32; values.len()];
-    // Windows of powers of two, which make up one of any length.
-    let mut window: Vec<u32> = values.iter().map(|value| u32::from(*value)).collect();
-    let (mut size, mut offset) = (1, 0);
-    while size <= length {
-        if length & size > 0 {
-            sums.iter_mut().zip(&window[(offset * step).min(values.len())..]).for_each(|(sum, more)| *sum += more);
-            offset += size;
-        }
-        let ahead = (size * step).min(values.len());
-        window = window.iter().zip(&window[ahead..]).map(|(one, other)| one + other).collect();
-        window.resize(values.len(), 0);
-        size *= 2;
-    }
-    // Exact: sums are below 2^18 and the length below 2^10, so that a half more is farther from a whole mean than this errs.
-    let (reciprocal, half) = (1.0 / length as f32, radius as f32 + 0.5);
-    sums.into_iter().map(|sum| ((sum as i32 as f32 + half) * reciprocal) as i32 as u8).collect()
 }

@@ -66,11 +66,12 @@ impl<'a> MaskReader<'a> {
         let Some(object) = image.extent_of(&is_object, within) else { return Ok(None) };
         let all = object.grown(MARGIN, image.columns, image.rows);
         self.spend(all.columns.len(), all.rows.len())?;
-        let mut samples = Vec::with_capacity(all.columns.len() * all.rows.len());
-        for y in all.rows.clone() {
-            let row = &image.ids[y * image.columns..][..image.columns];
-            let is_in = |x: usize| object.rows.contains(&y) && object.columns.contains(&x);
-            samples.extend(all.columns.clone().map(|x| if is_in(x) && is_object(row[x]) { 255 } else { 0 }));
+        let mut samples = vec![0; all.columns.len() * all.rows.len()];
+        let rows = samples.chunks_mut(all.columns.len()).skip(object.rows.start - all.rows.start);
+        for (y, row) in object.rows.zip(rows) {
+            let ids = &image.ids[y * image.columns..][object.columns.clone()];
+            let row = &mut row[object.columns.start - all.columns.start..];
+            row.iter_mut().zip(ids).for_each(|(sample, id)| *sample = if is_object(*id) { 255 } else { 0 });
         }
         let area = image.area_around(&all);
         let part = MaskPart { columns: all.columns.len(), rows: all.rows.len(), samples, area };
