@@ -53,26 +53,31 @@ def pooled(mask, across, down, largest):
 def from_mask(mask, rect, size, g, covers):
     """A mask of 8-bit samples stretched over a rectangle, bilinear. A mask finer than the grid is pooled first. Where it is
     covered, each sample's neighbours count as object too, so that the whole of the sample does. Beyond the rectangle there is
-    no object, but for the nodes next to it where it is covered. Positions in 1/256 of a mask sample, rounded down."""
+    no object, but for the nodes next to it where it is covered. Where it is shown, nodes beside one that is not the object are
+    not either, so that nothing between them is shown, and the last node stands for the picture's last sample. Positions in
+    1/256 of a sample of the pooled mask, rounded down."""
     x, y, w, h = rect
-    across, down = (max(1, g * n // length) for n, length in ((mask.shape[1], w), (mask.shape[0], h)))
+    rows, columns = mask.shape
+    across, down = (max(1, g * n // length) for n, length in ((columns, w), (rows, h)))
     mask = pooled(mask, across, down, covers)
     mask = widest(mask, 1, True) if covers else mask
 
-    def positions(count, begin, length, samples):
-        at, margin = g * np.arange(count), g - 1 if covers else 0
+    def positions(side, begin, length, samples, pool, pooled_samples):
+        at, margin = g * np.arange(nodes(side, g)), g - 1 if covers else 0
+        at = at if covers else np.minimum(at, side - 1)
         is_inside = (at >= begin - margin) & (at < begin + length + margin)
-        p = (2 * (at - begin) + 1) * samples * 256 // (2 * length) - 128       # of pixel centres
-        return is_inside, np.clip(p, 0, (samples - 1) * 256)
+        p = (2 * (at - begin) + 1) * samples * 256 // (2 * length * pool) - 128     # of pixel centres
+        return is_inside, np.clip(p, 0, (pooled_samples - 1) * 256)
 
-    in_x, px = positions(nodes(size[0], g), x, w, mask.shape[1])
-    in_y, py = positions(nodes(size[1], g), y, h, mask.shape[0])
+    in_x, px = positions(size[0], x, w, columns, across, mask.shape[1])
+    in_y, py = positions(size[1], y, h, rows, down, mask.shape[0])
     x0, fx, y0, fy = px >> 8, px & 255, py >> 8, py & 255
     x1, y1 = np.minimum(x0 + 1, mask.shape[1] - 1), np.minimum(y0 + 1, mask.shape[0] - 1)
     top = mask[np.ix_(y0, x0)] * (256 - fx) + mask[np.ix_(y0, x1)] * fx
     bottom = mask[np.ix_(y1, x0)] * (256 - fx) + mask[np.ix_(y1, x1)] * fx
     v = (top * (256 - fy)[:, None] + bottom * fy[:, None] + (1 << 15)) >> 16
-    return v * (in_x[None, :] & in_y[:, None])
+    v = v * (in_x[None, :] & in_y[:, None])
+    return v if covers or g == 1 else widest(v, 1, False)
 
 
 def from_ellipse(rect, size, g, covers):

@@ -247,14 +247,17 @@ impl Object {
     }
 }
 
-/// An area in whole samples: columns and rows. Rounded outwards if it is covered, else inwards. `None` if nothing is left, or if
-/// a side is not a number.
+/// An area in whole samples: columns and rows. Rounded outwards if it is covered, else inwards. `None` if nothing is left. An edge that
+/// is not a number is beyond the picture if it is covered, as for [`Rect::covering`], and nothing is shown then.
 fn whole(area: Area, side: Side) -> Option<[Range<i64>; 2]> {
     // Far beyond every picture, and small enough for all products.
     const FAR: f64 = 1e6;
+    if area.is_empty() {
+        return None;
+    }
     let axis = |low: f64, high: f64| {
         let [low, high] = match side {
-            Side::Covered => [low.floor(), high.ceil()],
+            Side::Covered => [low.floor().max(-FAR), high.ceil().min(FAR)],
             Side::Shown => [low.ceil(), high.floor()],
         };
         (low < high).then(|| low.clamp(-FAR, FAR) as i64..high.clamp(-FAR, FAR) as i64).filter(|axis| !axis.is_empty())
@@ -271,6 +274,8 @@ fn cell((width, height): (u32, u32)) -> u32 {
 /// sample or beyond.
 #[derive(Debug, Clone, PartialEq)]
 struct Grid {
+    /// Width and height of the picture, in luma samples.
+    size: (u32, u32),
     cell: u32,
     columns: usize,
     rows: usize,
@@ -282,7 +287,7 @@ impl Grid {
         let cell = cell(size);
         let nodes = |side: u32| (side - 1).div_ceil(cell) as usize + 1;
         let (columns, rows) = (nodes(size.0), nodes(size.1));
-        Self { cell, columns, rows, values: vec![0; columns * rows] }
+        Self { size, cell, columns, rows, values: vec![0; columns * rows] }
     }
 
     fn row(&self, row: usize) -> &[u8] {
@@ -295,11 +300,28 @@ impl Grid {
 
     /// Adds an object: each node has the largest value of all objects.
     fn add(&mut self, object: &Object, side: Side) {
-        match &object.shape {
-            Shape::Box => self.add_mask((1, 1), &[255], object.area, side),
-            Shape::Ellipse => self.add_ellipse(object.area, side),
-            Shape::Mask(mask) => self.add_mask((mask.columns, mask.rows), &mask.samples, mask.area, side),
+        let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
+        let is_known = [area.left, area.top, area.right, area.bottom].iter().all(|edge| edge.is_finite());
+        if !is_known {
+            // What of an unknown box is the object, nobody knows.
+            if side == Side::Covered {
+                self.add_mask((1, 1), &[255], area, side);
+            }
+            return;
         }
+        let (size, samples): (_, &[u8]) = match &object.shape {
+            Shape::Ellipse => return self.add_ellipse(area, side),
+            Shape::Box => ((1, 1), &[255]),
+            Shape::Mask(mask) => ((mask.columns, mask.rows), &mask.samples),
+        };
+        if side == Side::Covered || self.cell == 1 {
+            return self.add_mask(size, samples, area, side);
+        }
+        // Between a node that is shown and one that is not, some of what is shown would be beyond the object.
+        let mut shown = Self::new(self.size);
+        shown.add_mask(size, samples, area, side);
+        shown.widen(1, u8::min);
+        self.values.iter_mut().zip(&shown.values).for_each(|(all, value)| *all = (*all).max(*value));
     }
 
     /// Bilinear between the samples of the mask, in 1/256 of a sample, rounded down. A mask finer than the grid is pooled first, by
@@ -314,6 +336,7 @@ impl Grid {
         let (columns, rows) = (columns as usize, rows as usize);
         let pick = if side == Side::Covered { u8::max } else { u8::min };
         let mut mask = Grid {
+            size: self.size,
             cell: self.cell,
             columns: columns.div_ceil(across),
             rows: rows.div_ceil(down),
@@ -333,20 +356,25 @@ impl Grid {
         }
         let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
         let cell = i64::from(self.cell);
-        // The first node, and where it and those after it are in the mask.
-        let positions = |count: usize, axis: &Range<i64>, samples: usize| -> (usize, Vec<u32>) {
-            let first = ((axis.start - margin).max(0) as u64).div_ceil(cell as u64) as i64;
-            let end = ((axis.end + margin).max(0) as u64).div_ceil(cell as u64) as i64;
+        // The first node near the axis, and where it and those after it are in the mask before it was pooled, of which `pool` samples
+        // are one.
+        let positions = |side_of_picture: u32, axis: &Range<i64>, samples: usize, pool: usize| -> (usize, Vec<u32>) {
+            let last = (samples.div_ceil(pool) as i64 - 1) * 256;
+            // The last node may be beyond the picture, where nothing is shown.
+            let beyond = i64::from(side_of_picture) - 1;
+            let luma = |node: i64| if side == Side::Shown { (cell * node).min(beyond) } else { cell * node };
+            let is_near = |node: &i64| luma(*node) >= axis.start - margin && luma(*node) < axis.end + margin;
             let position = |node: i64| {
-                let p = ((2 * (cell * node - axis.start) + 1) * samples as i64 * 256)
-                    .div_euclid(2 * (axis.end - axis.start))
-                    - 128;
-                p.clamp(0, (samples as i64 - 1) * 256) as u32
+                let numerator = (2 * (luma(node) - axis.start) + 1) * samples as i64 * 256;
+                let p = numerator.div_euclid(2 * (axis.end - axis.start) * pool as i64) - 128;
+                p.clamp(0, last) as u32
             };
-            (first as usize, (first..end.min(count as i64)).map(position).collect())
+            let mut near = (0..=i64::from((side_of_picture - 1).div_ceil(self.cell))).filter(is_near).peekable();
+            let first = near.peek().copied().unwrap_or_default();
+            (first as usize, near.map(position).collect())
         };
-        let (first_column, of_columns) = positions(self.columns, &x, mask.columns);
-        let (first_row, of_rows) = positions(self.rows, &y, mask.rows);
+        let (first_column, of_columns) = positions(self.size.0, &x, columns, across);
+        let (first_row, of_rows) = positions(self.size.1, &y, rows, down);
         for (row, p) in (first_row..).zip(of_rows) {
             let (above, down) = ((p >> 8) as usize, p & 255);
             let below = (above + 1).min(mask.rows - 1);

@@ -151,6 +151,8 @@ impl Grid {
 /// Weights at the nodes of a grid of cells of `g` luma samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nodes {
+    /// Of the picture.
+    size: (u32, u32),
     g: i64,
     grid: Grid,
 }
@@ -163,27 +165,33 @@ impl Nodes {
             g *= 2;
         }
         let count = |length: u32| up(i64::from(length) - 1, g) as usize + 1;
-        Self { g, grid: Grid::made(count(width), count(height), |_, _| 0) }
+        Self { size: (width, height), g, grid: Grid::made(count(width), count(height), |_, _| 0) }
     }
 
     /// A mask over a box.
     fn stretched(self, mask: &Grid, begin: [i64; 2], length: [i64; 2], covers: bool) -> Self {
         let g = self.g;
-        let finer = |samples: usize, length: i64| (g * samples as i64 / length).max(1) as usize;
-        let pooled = mask.pooled(finer(mask.columns, length[0]), finer(mask.rows, length[1]), covers);
+        let samples = [mask.columns, mask.rows];
+        let finer = |axis: usize| (g * samples[axis] as i64 / length[axis]).max(1);
+        let pooled = mask.pooled(finer(0) as usize, finer(1) as usize, covers);
         let mask = if covers { pooled.widest(1, true) } else { pooled };
         let margin = if covers { g - 1 } else { 0 };
+        let luma = |axis: usize, node: usize| {
+            let last = i64::from([self.size.0, self.size.1][axis]) - 1;
+            // The last node stands for the last sample, because nothing is shown beyond it.
+            if covers { g * node as i64 } else { (g * node as i64).min(last) }
+        };
         let is_near = |axis: usize, node: usize| {
-            let luma = g * node as i64;
+            let luma = luma(axis, node);
             luma >= begin[axis] - margin && luma < begin[axis] + length[axis] + margin
         };
-        // In 1/256 of a mask sample: the sample before the node, that behind it, and the distance from the one before.
-        let position = |axis: usize, node: usize, samples: usize| {
-            let twice = 2 * (g * node as i64 - begin[axis]) + 1;
-            let p = (twice * samples as i64 * 256).div_euclid(2 * length[axis]) - 128;
-            let p = p.clamp(0, (samples as i64 - 1) * 256);
+        // In 1/256 of a sample of the pooled mask: the sample before the node, that behind it, and the distance from the one before.
+        let position = |axis: usize, node: usize, pooled: usize| {
+            let twice = 2 * (luma(axis, node) - begin[axis]) + 1;
+            let p = (twice * samples[axis] as i64 * 256).div_euclid(2 * length[axis] * finer(axis)) - 128;
+            let p = p.clamp(0, (pooled as i64 - 1) * 256);
             let before = (p >> 8) as usize;
-            (before, (before + 1).min(samples - 1), p & 255)
+            (before, (before + 1).min(pooled - 1), p & 255)
         };
         let value = |x: usize, y: usize| {
             if !is_near(0, x) || !is_near(1, y) {
@@ -194,7 +202,9 @@ impl Nodes {
             let bottom = mask.at(x0, y1) * (256 - fx) + mask.at(x1, y1) * fx;
             (top * (256 - fy) + bottom * fy + (1 << 15)) >> 16
         };
-        Self { g, grid: Grid::made(self.grid.columns, self.grid.rows, value) }
+        let grid = Grid::made(self.grid.columns, self.grid.rows, value);
+        // Nothing is shown between a node that is the object and one that is not.
+        Self { grid: if covers || g == 1 { grid } else { grid.widest(1, false) }, ..self }
     }
 
     /// The nodes whose square of one cell on each side meets the ellipse in a box, or lies within it.
@@ -209,7 +219,7 @@ impl Nodes {
             let [dx, dy] = [distance(0, x), distance(1, y)];
             if dx * dx + dy * dy <= 1.0 { 255 } else { 0 }
         };
-        Self { g, grid: Grid::made(self.grid.columns, self.grid.rows, value) }
+        Self { grid: Grid::made(self.grid.columns, self.grid.rows, value), ..self }
     }
 
     /// The largest of each node.
@@ -225,7 +235,7 @@ impl Nodes {
         let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, true).grid));
         let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
         let w = v.grid.map(|v| (2 * v).min(255)).widest(1, true).grown(edge.grow.into(), g);
-        Self { g, grid: w.widest(f, true).mean(f) }
+        Self { size, g, grid: w.widest(f, true).mean(f) }
     }
 
     /// Weights of a cover over all but the objects.
@@ -233,7 +243,7 @@ impl Nodes {
         let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, false).grid));
         let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
         let s = v.grid.map(|v| (2 * v - 255).max(0)).grown(edge.grow.into(), g);
-        Self { g, grid: s.widest(f, false).mean(f).map(|s| 255 - s) }
+        Self { size, g, grid: s.widest(f, false).mean(f).map(|s| 255 - s) }
     }
 
     /// How little of the background there is.
