@@ -67,17 +67,19 @@ impl SampleWeights {
         [self.luma_columns(columns), first..last + 1]
     }
 
-    /// The weights of pixels of a row of the plane: of each the largest of the luma samples that it stands for.
+    /// The weights of pixels of a row of the plane: of each the largest of the luma samples that it stands for. They are in the plane
+    /// of luma weights or in `buffers`.
     ///
     /// # Safety
     /// The plane of luma weights has them, and nobody writes them meanwhile.
     #[inline(always)]
-    unsafe fn of_row(&self, y: usize, columns: &Range<usize>, largest: &mut Vec<u8>, to: &mut [u8]) {
+    unsafe fn of_row<'a>(&self, y: usize, columns: &Range<usize>, buffers: &'a mut [Vec<u8>; 2]) -> &'a [u8] {
         let of_luma = self.luma_columns(columns);
         // SAFETY: the plane has the row, and nobody writes it, as the caller promises.
         let row = |y: usize| unsafe { std::slice::from_raw_parts(self.luma.row(y).add(of_luma.start), of_luma.len()) };
         let mut rows = self.luma_rows(y);
         let mut luma = row(rows.next().expect("a row of a plane stands for a row of luma"));
+        let [largest, of_pixels] = buffers;
         if rows.len() > 0 {
             largest.clear();
             largest.extend_from_slice(luma);
@@ -86,28 +88,23 @@ impl SampleWeights {
             }
             luma = largest;
         }
-        match self.shift[0] {
-            // The luma beyond an odd width of packed 4:2:2 repeats the last one.
-            0 => {
-                let known = luma.len().min(to.len());
-                to[..known].copy_from_slice(&luma[..known]);
-                to[known..].fill(luma[luma.len() - 1]);
-            }
-            1 => {
-                for (to, pair) in to.iter_mut().zip(luma.chunks_exact(2)) {
-                    *to = pair[0].max(pair[1]);
-                }
-            }
-            across => {
-                for (to, luma) in to.iter_mut().zip(luma.chunks(1 << across)) {
-                    *to = luma.iter().copied().fold(0, u8::max);
-                }
-            }
+        let across = self.shift[0];
+        if across == 0 && luma.len() >= columns.len() {
+            return &luma[..columns.len()];
         }
-        if self.shift[0] > 0 && columns.end >= self.layout.width as usize {
+        of_pixels.clear();
+        if across == 1 {
+            of_pixels.extend(luma.chunks_exact(2).map(|pair| pair[0].max(pair[1])));
+        } else {
+            of_pixels.extend(luma.chunks(1 << across).map(|luma| luma.iter().copied().fold(0, u8::max)));
+        }
+        // The luma beyond an odd width of packed 4:2:2 repeats the last one.
+        of_pixels.resize(columns.len(), luma[luma.len() - 1]);
+        if across > 0 && columns.end >= self.layout.width as usize {
             let last = columns.len() - 1;
-            to[last] = luma[(last << self.shift[0]).min(luma.len() - 1)..].iter().copied().fold(0, u8::max);
+            of_pixels[last] = luma[(last << across).min(luma.len() - 1)..].iter().copied().fold(0, u8::max);
         }
+        of_pixels
     }
 }
 
@@ -228,7 +225,8 @@ impl Mix {
     unsafe fn execute(&self, rows: Range<usize>) {
         let layout = self.weights.layout;
         let pixel_samples = usize::from(layout.channels);
-        let [mut buffer, mut of_pixels, mut of_samples, mut composed] = [const { Vec::new() }; 4];
+        let [mut expanded, mut composed] = [const { Vec::new() }; 2];
+        let mut buffers = [const { Vec::new() }; 2];
         for y in rows {
             let row_rects = self.covered.iter().filter(|FieldRect { field, rect }| {
                 y % field.step == field.first_row % field.step
@@ -242,12 +240,17 @@ impl Mix {
             let pixels = pixels.start as usize..pixels.end as usize;
             let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
             let columns = if is_packed { 2 * pixels.start..2 * pixels.end } else { pixels.clone() };
-            of_pixels.resize(columns.len(), 0);
             // SAFETY: the luma weights of what is covered are sampled, as the caller promises.
-            unsafe { self.weights.of_row(y, &columns, &mut buffer, &mut of_pixels) };
-            of_samples.clear();
-            of_samples.resize(pixels.len() * pixel_samples, 0);
-            rects.iter().for_each(|rect| self.expand(*rect, columns.start, &of_pixels, &mut of_samples));
+            let of_pixels = unsafe { self.weights.of_row(y, &columns, &mut buffers) };
+            let is_simple = pixel_samples == 1 && rects.len() == 1 && self.passthrough_mask == 0;
+            let of_samples = if is_simple {
+                of_pixels
+            } else {
+                expanded.clear();
+                expanded.resize(pixels.len() * pixel_samples, 0);
+                rects.iter().for_each(|rect| self.expand(*rect, columns.start, of_pixels, &mut expanded));
+                &expanded
+            };
             // Runs that are mixed, side by side or, because most of a background has the largest weight, each by itself.
             let is_mixed = |run: &[u8]| run.iter().fold(0, |all, weight| all | weight) > 0;
             let is_background = matches!(self.cover, CoverSamples::Background(_));
@@ -443,12 +446,11 @@ impl Weighting {
     /// See [`SoftBlock::execute`].
     #[inline(always)]
     unsafe fn execute(&self, rows: Range<usize>) {
-        let [mut buffer, mut excluded] = [const { Vec::new() }; 2];
-        excluded.resize(self.columns.len(), 0);
+        let mut buffers = [const { Vec::new() }; 2];
         let columns = self.columns.clone();
         for y in rows {
             // SAFETY: the luma weights of what is weighted are sampled, as the caller promises.
-            unsafe { self.weights.of_row(y, &columns, &mut buffer, &mut excluded) };
+            let excluded = unsafe { self.weights.of_row(y, &columns, &mut buffers) };
             let count = usize::from(self.weights.layout.channels);
             // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
             let to = unsafe {
@@ -456,7 +458,7 @@ impl Weighting {
                 std::slice::from_raw_parts_mut(row, columns.len() * count)
             };
             let Some((source, layout, part)) = &self.source else {
-                to.iter_mut().zip(&excluded).for_each(|(to, excluded)| *to = background::weight(*excluded));
+                to.iter_mut().zip(excluded).for_each(|(to, excluded)| *to = background::weight(*excluded));
                 continue;
             };
             // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
@@ -464,7 +466,7 @@ impl Weighting {
             match (part, layout.sample_layout) {
                 (Channels::All, SampleLayout::Packed1010102) => {
                     for ((to, pixel), excluded) in
-                        to.chunks_exact_mut(4).zip(row[4 * columns.start..].chunks_exact(4)).zip(&excluded)
+                        to.chunks_exact_mut(4).zip(row[4 * columns.start..].chunks_exact(4)).zip(excluded)
                     {
                         let word = u32::from_ne_bytes([pixel[0], pixel[1], pixel[2], pixel[3]]);
                         let samples = [word << 6, word >> 4, word >> 14, word >> 16];
@@ -475,17 +477,17 @@ impl Weighting {
                     }
                 }
                 (Channels::All, _) => match count {
-                    1 => weight_row::<1>(layout, row, columns.start, &excluded, to),
-                    2 => weight_row::<2>(layout, row, columns.start, &excluded, to),
-                    3 => weight_row::<3>(layout, row, columns.start, &excluded, to),
-                    _ => weight_row::<4>(layout, row, columns.start, &excluded, to),
+                    1 => weight_row::<1>(layout, row, columns.start, excluded, to),
+                    2 => weight_row::<2>(layout, row, columns.start, excluded, to),
+                    3 => weight_row::<3>(layout, row, columns.start, excluded, to),
+                    _ => weight_row::<4>(layout, row, columns.start, excluded, to),
                 },
                 (Channels::Luma, sample_layout) => {
                     let SampleLayout::Yuv422 { luma } = sample_layout else {
                         unreachable!("only packed 4:2:2 has this part")
                     };
                     let last = layout.width as usize - 1;
-                    for ((x, to), excluded) in (columns.start..).zip(to).zip(&excluded) {
+                    for ((x, to), excluded) in (columns.start..).zip(to).zip(excluded) {
                         // Beyond an odd width the edge repeats.
                         let sample = row[usize::from(luma) + 2 * x.min(last)];
                         *to = background::weighted(u16::from(sample) << 8, background::weight(*excluded));
@@ -497,7 +499,7 @@ impl Weighting {
                     };
                     let first = 1 - usize::from(luma);
                     for ((to, pair), excluded) in
-                        to.chunks_exact_mut(2).zip(row[4 * columns.start..].chunks_exact(4)).zip(&excluded)
+                        to.chunks_exact_mut(2).zip(row[4 * columns.start..].chunks_exact(4)).zip(excluded)
                     {
                         for (to, sample) in to.iter_mut().zip([pair[first], pair[first + 2]]) {
                             *to = background::weighted(u16::from(sample) << 8, background::weight(*excluded));

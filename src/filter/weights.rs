@@ -12,9 +12,11 @@ use std::sync::Arc;
 use super::regions::{Area, Rect};
 
 /// Most cells of a grid along an axis.
-const CELLS: u32 = 512;
+const GRID_MAX: u32 = 512;
 /// Largest width and height of a mask, in samples.
 const MASK_SIDE_MAX: u32 = 4096;
+/// Cells that are looked at together: most of a mask is 0 or 255.
+const CELLS: usize = 16;
 
 /// What of a box is the object: 8-bit samples, stretched over an area of the picture. 255 is the object, 128 and more is inside.
 #[derive(Debug, Clone, PartialEq)]
@@ -265,9 +267,9 @@ fn whole(area: Area, side: Side) -> Option<[Range<i64>; 2]> {
     Some([axis(area.left, area.right)?, axis(area.top, area.bottom)?])
 }
 
-/// Luma samples between two nodes: the smallest power of two with at most [`CELLS`] cells along either axis.
+/// Luma samples between two nodes: the smallest power of two with at most [`GRID_MAX`] cells along either axis.
 fn cell((width, height): (u32, u32)) -> u32 {
-    width.max(height).div_ceil(CELLS).next_power_of_two()
+    width.max(height).div_ceil(GRID_MAX).next_power_of_two()
 }
 
 /// 8-bit values at the nodes of a picture: at the luma samples 0, cell, 2·cell and so on; the last node of an axis is at its last
@@ -389,12 +391,21 @@ impl Grid {
                 .map(|(above, below)| u32::from(*above) * (256 - down) + u32::from(*below) * down)
                 .collect();
             let last = mask.columns - 1;
-            let to = self.values[row * self.columns..][..self.columns].iter_mut().skip(first_column);
-            for (to, p) in to.zip(&of_columns) {
-                let (left, fraction) = ((p >> 8) as usize, p & 255);
-                let right = (left + 1).min(last);
-                let sum = between[left] * (256 - fraction) + between[right] * fraction;
-                *to = (*to).max(((sum + (1 << 15)) >> 16) as u8);
+            let to = &mut self.values[row * self.columns + first_column..][..of_columns.len()];
+            for (to, positions) in to.chunks_mut(CELLS).zip(of_columns.chunks(CELLS)) {
+                let ends = [positions[0], positions[positions.len() - 1]].map(|p| (p >> 8) as usize);
+                let samples = &between[ends[0]..=(ends[1] + 1).min(last)];
+                if samples.iter().fold(0, |all, value| all | (value ^ samples[0])) == 0 {
+                    let value = ((samples[0] + 128) >> 8) as u8;
+                    to.iter_mut().for_each(|to| *to = (*to).max(value));
+                    continue;
+                }
+                for (to, p) in to.iter_mut().zip(positions) {
+                    let (left, fraction) = ((p >> 8) as usize - ends[0], p & 255);
+                    let right = (left + 1).min(samples.len() - 1);
+                    let sum = samples[left] * (256 - fraction) + samples[right] * fraction;
+                    *to = (*to).max(((sum + (1 << 15)) >> 16) as u8);
+                }
             }
         }
     }
@@ -462,6 +473,9 @@ impl Grid {
         let mut sums = vec![0_u32; columns];
         let mut padded = vec![0; columns + 2 * radius];
         for row in self.values.chunks_mut(columns) {
+            if row.iter().fold(0, |all, value| all | (value ^ row[0])) == 0 {
+                continue;
+            }
             padded[..radius].fill(row[0]);
             padded[radius..][..columns].copy_from_slice(row);
             padded[radius + columns..].fill(row[columns - 1]);
@@ -527,8 +541,6 @@ impl Grid {
 
     #[inline(always)]
     fn sample_cells<const CELL: usize>(&self, column: usize, y: u32, between: &mut Vec<u16>, samples: &mut [u8]) {
-        /// Cells that are looked at together: most of a mask is 0 or 255.
-        const CELLS: usize = 16;
         let (above, down) = (y as usize / CELL, (y as usize % CELL) as u16);
         let (above, below) = (self.row(above), self.row((above + 1).min(self.rows - 1)));
         let cells = samples.len().div_ceil(CELL);
