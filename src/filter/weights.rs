@@ -467,9 +467,11 @@ impl Grid {
             return;
         }
         let (columns, length) = (self.columns, 2 * radius + 1);
-        // Exact: sums are below 2^18 and the length below 2^10, so that a half more is farther from a whole mean than this errs.
-        let (reciprocal, half) = (1.0 / length as f32, radius as f32 + 0.5);
-        let mean = |sum: u32| ((sum as i32 as f32 + half) * reciprocal) as i32 as u8;
+        // The sum rounds to a whole number, which stands in its last bits. Exact: no mean ends in a half, because the length is odd, and
+        // being below 2^10 it keeps all means farther from one than this errs.
+        const WHOLE: f32 = 8_388_608.0;
+        let reciprocal = 1.0 / length as f32;
+        let mean = |sum: u32| (sum as i32 as f32 * reciprocal + WHOLE).to_bits() as u8;
         let mut sums = vec![0_u32; columns];
         let mut padded = vec![0; columns + 2 * radius];
         for row in self.values.chunks_mut(columns) {
