@@ -87,7 +87,7 @@ class Camera:
         )
         self.writer = Gst.parse_launch(
             "appsrc name=person is-live=true format=time block=true max-buffers=2 ! "
-            "cudagaussblur name=blur region-mode=outside region-sources=roi shape=mask feather=4 expand=0 on-missing=cover ! "
+            "cudagaussblur name=blur region-mode=outside region-sources=roi shape=mask feather=8 expand=0 on-missing=cover ! "
             f"videoconvert ! {sink(arguments.output)}"
         )
         if arguments.test:

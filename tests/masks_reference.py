@@ -52,7 +52,8 @@ def pooled(mask, across, down, largest):
 
 def from_mask(mask, rect, size, g, covers):
     """A mask of 8-bit samples stretched over a rectangle, bilinear. A mask finer than the grid is pooled first. Where it is
-    covered, each sample's neighbours count as object too, so that the whole of the sample does. Beyond the rectangle there is
+    covered, each sample's neighbours count as object too, so that the whole of the sample does; where it is shown, and the
+    pooled mask is still finer than the grid, neighbours of what is not the object count as that. Beyond the rectangle there is
     no object, but for the nodes next to it where it is covered. Where it is shown, nodes beside one that is not the object are
     not either, so that nothing between them is shown, and the last node stands for the picture's last sample. Positions in
     1/256 of a sample of the pooled mask, rounded down."""
@@ -60,7 +61,8 @@ def from_mask(mask, rect, size, g, covers):
     rows, columns = mask.shape
     across, down = (max(1, g * n // length) for n, length in ((columns, w), (rows, h)))
     mask = pooled(mask, across, down, covers)
-    mask = widest(mask, 1, True) if covers else mask
+    is_finer = g * columns > w * across or g * rows > h * down
+    mask = widest(mask, 1, True) if covers else widest(mask, 1, False) if is_finer else mask
 
     def positions(side, begin, length, samples, pool, pooled_samples):
         at, margin = g * np.arange(nodes(side, g)), g - 1 if covers else 0
@@ -131,20 +133,23 @@ def box(v, radius):
     return v
 
 
-def grown(v, grow, g):
-    return widest(v, -(-grow // g), True) if grow >= 0 else widest(v, -grow // g, False)
+def grown(v, grow, g, covers):
+    """Rounded so that a cover is no smaller than asked."""
+    if covers:
+        return widest(v, -(-grow // g), True) if grow >= 0 else widest(v, -grow // g, False)
+    return widest(v, grow // g, True) if grow >= 0 else widest(v, -(grow // g), False)
 
 
 def covering(v, grow, feather, g):
     """Weights of the cover over an object made with `covers`. The object is covered wholly, and one cell beyond."""
-    w = grown(widest(np.minimum(255, 2 * v), 1, True), grow, g)
+    w = grown(widest(np.minimum(255, 2 * v), 1, True), grow, g, True)
     f = -(-feather // g)
     return box(widest(w, f, True), f)
 
 
 def showing(v, grow, feather, g):
     """How much an object made without `covers` is shown; the cover's weight is 255 less this."""
-    s = grown(np.maximum(0, 2 * v - 255), grow, g)
+    s = grown(np.maximum(0, 2 * v - 255), grow, g, False)
     f = -(-feather // g)
     return box(widest(s, f, False), f)
 

@@ -660,6 +660,33 @@ fn nothing_beyond_objects_is_shown() {
     assert!(shown > 100_000, "{shown} samples");
 }
 
+/// A gap of one sample of a mask that is finer than the grid by any factor is not shown.
+#[test]
+fn thin_gaps_are_not_shown() {
+    for (size, columns, rows) in [
+        ((1920, 1080), 800, 450),
+        ((1920, 1080), 640, 360),
+        ((1920, 1080), 900, 506),
+        ((1280, 720), 480, 270),
+        ((3840, 2160), 640, 360),
+        ((500, 400), 900, 700),
+    ] {
+        for gap in (columns / 3..columns / 3 + 9).chain([0, columns - 1]) {
+            let samples = (0..columns * rows).map(|i| if i % columns == gap { 0 } else { 255 }).collect();
+            let area = Area::from_corner(0.0, 0.0, size.0.into(), size.1.into());
+            let object = Item { area, form: Form::Mask { columns, rows, samples } }.object();
+            let weights = Weights::outside(size, &[object], Edge::default());
+            // Samples that the gap has wholly, at least the one that it has most of.
+            let [left, right] = [gap, gap + 1].map(|x| f64::from(x) * f64::from(size.0) / f64::from(columns));
+            let middle = f64::midpoint(left, right) as u32;
+            let row = row(&weights, size.1 / 2);
+            for x in (left.ceil() as u32..right.floor() as u32).chain([middle]) {
+                assert_eq!(row[x as usize], 255, "{size:?}, {columns} columns, sample {x} of column {gap}");
+            }
+        }
+    }
+}
+
 /// Whether a luma sample is the object's: its centre in an ellipse or in a sample of a mask that is inside, any part in a box.
 fn has_sample(Item { area, form }: &Item, x: u32, y: u32) -> bool {
     let (left, top) = (area.left.floor() as i64, area.top.floor() as i64);

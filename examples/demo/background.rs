@@ -20,7 +20,7 @@ use super::scene::{HEIGHT, Scene, WIDTH, blend};
 const SIDE: usize = 256;
 const LABEL: &str = "person";
 /// Width of the soft edge in pixels. Less shows the steps of the mask, more leaves too little of hair and collars.
-const FEATHER: usize = 4;
+const FEATHER: usize = 8;
 
 /// The model, and the element that blurs all but the person.
 ///
@@ -113,7 +113,7 @@ fn mask_of(frame: &gst::Sample) -> Option<Vec<u8>> {
 /// cell of the weights' grid, and twice over the edge, in whole cells.
 fn reach(width: usize, height: usize) -> [usize; 2] {
     let cell = width.max(height).div_ceil(512).next_power_of_two();
-    let pixels = cell + 2 * FEATHER.next_multiple_of(cell);
+    let pixels = cell + 2 * (FEATHER / 2).next_multiple_of(cell);
     [width, height].map(|length| 1 + (pixels * SIDE).div_ceil(length))
 }
 

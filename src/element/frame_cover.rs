@@ -12,7 +12,7 @@ use crate::filter::BlurParams;
 use crate::filter::mosaic::MosaicRegion;
 use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{self, Area, Rect, Region, strength_sigma};
-use crate::filter::weights::{Object, Shape, Weights};
+use crate::filter::weights::{Edge, Object, Shape, Weights};
 
 /// Which part of a frame is covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,17 +159,30 @@ fn soft(
     settings: &RegionSettings,
     size: (u32, u32),
 ) -> (Vec<Region>, Weights) {
+    // The property is the width of the edge.
+    let edge = Edge { feather: settings.edge.feather.div_ceil(2), ..settings.edge };
     if extent == Extent::Outside {
         let picture = Area::from_corner(0.0, 0.0, size.0.into(), size.1.into());
-        let weights = Weights::outside(size, objects, settings.edge);
+        let weights = Weights::outside(size, objects, edge);
         let rects = weights.rects().into_iter();
         return (rects.map(|rect| Region { rect, object: picture }).collect(), weights);
     }
     let reach = |region: &FrameRegion| {
-        let rect = region.object.reach(settings.edge, size)?;
+        let rect = region.object.reach(edge, size)?;
         Some(Region { rect, object: region.region.object })
     };
-    (regions.iter().filter_map(reach).collect(), Weights::inside(size, objects, settings.edge))
+    // Those of which shrinking would leave nothing are not shrunk.
+    let is_left =
+        |object: &&Object| edge.grow >= 0 || Weights::inside(size, std::slice::from_ref(*object), edge).hide_any();
+    let (shrunk, whole): (Vec<&Object>, Vec<&Object>) = objects.iter().partition(is_left);
+    let weights = |objects: &[&Object], edge| {
+        Weights::inside(size, &objects.iter().map(|object| (*object).clone()).collect::<Vec<_>>(), edge)
+    };
+    let mut all = weights(&shrunk, edge);
+    if !whole.is_empty() {
+        all.unite(&weights(&whole, Edge { grow: 0, ..edge }));
+    }
+    (regions.iter().filter_map(reach).collect(), all)
 }
 
 /// The Gaussian that covers an object. `kernel-size` limits it only where every region has the same: a small object must

@@ -39,8 +39,6 @@ pub enum Notice {
     BlurTooSmall,
     /// Detections that should have a mask, and have none.
     NoMask,
-    /// A negative `grow` that leaves nothing of an object.
-    Shrunk,
     /// No pool for output in CUDA memory.
     OutputPool,
 }
@@ -150,7 +148,6 @@ impl Notices {
             self.no_regions(settings, has_waited, "for 2 s"),
             self.none_counts(settings, is_enough, size),
             self.once(Notice::NoMask, || no_mask(settings, found)),
-            self.once(Notice::Shrunk, || shrunk(settings, found)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -306,19 +303,8 @@ fn no_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
         detection.label.as_deref().map_or("a detection".to_owned(), |label| format!("a detection labelled {label}"));
     let outcome = if settings.mode == RegionMode::Outside { "is not shown" } else { "is covered by its box" };
     Some(format!(
-        "shape=mask, but {name} has no mask that can be read, and {outcome}; use a detector that attaches masks, or set shape \
-         to box or ellipse"
-    ))
-}
-
-fn shrunk(settings: &RegionSettings, found: &Found) -> Option<String> {
-    let grow = settings.edge.grow;
-    let is_gone = |detection: &&Detection| {
-        settings.counts(detection) && !detection.area.is_empty() && detection.area.wider(grow.into()).is_empty()
-    };
-    found.detections.iter().find(is_gone).filter(|_| grow < 0 && settings.mode == RegionMode::Inside)?;
-    Some(format!(
-        "grow={grow} leaves nothing of an object that is smaller than twice that, which is not covered; increase grow"
+        "shape=mask, but {name} has no mask, or none that can be read and has an object in it, and {outcome}; put cudagaussblur \
+         right after a detector that attaches masks, or set shape to box or ellipse"
     ))
 }
 

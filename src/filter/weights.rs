@@ -85,7 +85,7 @@ pub struct Object {
 pub struct Edge {
     /// By how much objects grow, or shrink if it is negative.
     pub grow: i32,
-    /// The width of the soft edge.
+    /// The radius of the soft edge, which is twice as wide.
     pub feather: u32,
 }
 
@@ -119,7 +119,7 @@ impl Weights {
         objects.iter().for_each(|object| grid.add(object, Side::Covered));
         grid.map(|v| v.saturating_mul(2));
         grid.widen(1, u8::max);
-        grid.grow(edge.grow);
+        grid.grow(edge.grow, Side::Covered);
         grid.feather(edge.feather, u8::max);
         Self { size, grid }
     }
@@ -129,7 +129,7 @@ impl Weights {
         let mut grid = Grid::new(size);
         objects.iter().for_each(|object| grid.add(object, Side::Shown));
         grid.map(|v| (2 * u16::from(v)).saturating_sub(255) as u8);
-        grid.grow(edge.grow);
+        grid.grow(edge.grow, Side::Shown);
         grid.feather(edge.feather, u8::min);
         grid.map(|shown| 255 - shown);
         Self { size, grid }
@@ -181,6 +181,20 @@ impl Weights {
     pub fn row_from(&self, x: u32, y: u32, between: &mut Vec<u16>, weights: &mut [u8]) {
         debug_assert!(x.is_multiple_of(self.grid.cell), "column {x} with cells of {}", self.grid.cell);
         self.grid.sample_row((x / self.grid.cell) as usize, y, between, weights);
+    }
+
+    /// Hides what either hides.
+    ///
+    /// # Panics
+    /// If the other is for another size.
+    pub fn unite(&mut self, other: &Self) {
+        assert_eq!(self.size, other.size, "weights of other pictures");
+        self.grid.values.iter_mut().zip(&other.grid.values).for_each(|(one, other)| *one = (*one).max(*other));
+    }
+
+    /// Whether any sample is hidden wholly.
+    pub fn hide_any(&self) -> bool {
+        self.grid.values.contains(&255)
     }
 
     /// The share of the picture that is hidden wholly.
@@ -253,7 +267,7 @@ impl Object {
 /// is not a number is beyond the picture if it is covered, as for [`Rect::covering`], and nothing is shown then.
 fn whole(area: Area, side: Side) -> Option<[Range<i64>; 2]> {
     // Far beyond every picture, and small enough for all products.
-    const FAR: f64 = 1e6;
+    const FAR: f64 = 1e11;
     if area.is_empty() {
         return None;
     }
@@ -353,8 +367,14 @@ impl Grid {
                 mask.values.extend(row.chunks(across).map(|samples| samples.iter().copied().fold(samples[0], pick)));
             }
         }
+        let is_finer = |count: usize, pool: usize, axis: &Range<i64>| {
+            i64::from(self.cell) * count as i64 > (axis.end - axis.start) * pool as i64
+        };
         if side == Side::Covered {
             mask.widen(1, u8::max);
+        } else if is_finer(columns, across, &x) || is_finer(rows, down, &y) {
+            // A sample that is not the object may lie between two nodes.
+            mask.widen(1, u8::min);
         }
         let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
         let cell = i64::from(self.cell);
@@ -435,13 +455,12 @@ impl Grid {
         }
     }
 
-    fn grow(&mut self, samples: i32) {
-        let cells = samples.unsigned_abs();
-        if samples >= 0 {
-            self.widen(cells.div_ceil(self.cell), u8::max);
-        } else {
-            self.widen(cells / self.cell, u8::min);
-        }
+    /// Grows or shrinks, rounded so that a cover is no smaller than asked.
+    fn grow(&mut self, samples: i32, side: Side) {
+        let count = samples.unsigned_abs();
+        let cells =
+            if (samples >= 0) == (side == Side::Covered) { count.div_ceil(self.cell) } else { count / self.cell };
+        if samples >= 0 { self.widen(cells, u8::max) } else { self.widen(cells, u8::min) }
     }
 
     /// A soft edge: on the side that `pick` widens to.

@@ -143,8 +143,13 @@ impl Grid {
         self.windows(radius, |sum, v| sum + v, |sum| (sum + radius) / (2 * radius + 1))
     }
 
-    fn grown(&self, grow: i64, g: i64) -> Self {
-        if grow >= 0 { self.widest(up(grow, g), true) } else { self.widest(-grow / g, false) }
+    fn grown(&self, grow: i64, g: i64, covers: bool) -> Self {
+        match (grow >= 0, covers) {
+            (true, true) => self.widest(up(grow, g), true),
+            (false, true) => self.widest(-grow / g, false),
+            (true, false) => self.widest(grow / g, true),
+            (false, false) => self.widest(up(-grow, g), false),
+        }
     }
 }
 
@@ -174,7 +179,13 @@ impl Nodes {
         let samples = [mask.columns, mask.rows];
         let finer = |axis: usize| (g * samples[axis] as i64 / length[axis]).max(1);
         let pooled = mask.pooled(finer(0) as usize, finer(1) as usize, covers);
-        let mask = if covers { pooled.widest(1, true) } else { pooled };
+        let is_finer = (0..2).any(|axis| g * samples[axis] as i64 > length[axis] * finer(axis));
+        let mask = match (covers, is_finer) {
+            (true, _) => pooled.widest(1, true),
+            // One sample of it may lie between two nodes.
+            (false, true) => pooled.widest(1, false),
+            (false, false) => pooled,
+        };
         let margin = if covers { g - 1 } else { 0 };
         let luma = |axis: usize, node: usize| {
             let last = i64::from([self.size.0, self.size.1][axis]) - 1;
@@ -234,7 +245,7 @@ impl Nodes {
     pub fn inside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
         let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, true).grid));
         let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
-        let w = v.grid.map(|v| (2 * v).min(255)).widest(1, true).grown(edge.grow.into(), g);
+        let w = v.grid.map(|v| (2 * v).min(255)).widest(1, true).grown(edge.grow.into(), g, true);
         Self { size, g, grid: w.widest(f, true).mean(f) }
     }
 
@@ -242,7 +253,7 @@ impl Nodes {
     pub fn outside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
         let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, false).grid));
         let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
-        let s = v.grid.map(|v| (2 * v - 255).max(0)).grown(edge.grow.into(), g);
+        let s = v.grid.map(|v| (2 * v - 255).max(0)).grown(edge.grow.into(), g, false);
         Self { size, g, grid: s.widest(f, false).mean(f).map(|s| 255 - s) }
     }
 

@@ -162,7 +162,12 @@ fn covered_regions(
     let masks = || masks_of(object, label.as_deref(), detections, settings).filter(|_| is_found);
     let boxed = || vec![(cover.grown(object, settings.expand), Shape::Box)];
     let shapes = match settings.shape {
-        ObjectShape::Ellipse if is_found => vec![(object.grown(object, settings.expand), Shape::Ellipse)],
+        // Also the ellipse in the box that shrinks slowly, because a detector may find a part of an object only.
+        ObjectShape::Ellipse if is_found => {
+            let areas = [object, cover].map(|area| area.grown(object, settings.expand));
+            let count = if areas[0] == areas[1] { 1 } else { 2 };
+            areas.into_iter().take(count).map(|area| (area, Shape::Ellipse)).collect()
+        }
         ObjectShape::Mask => masks().unwrap_or_else(boxed),
         _ => boxed(),
     };
@@ -199,9 +204,11 @@ fn zone_region(zone: &Zone, settings: &RegionSettings, size: (u32, u32)) -> Opti
     Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, object: Object { area, shape } })
 }
 
-/// The region of an area, with `grow`.
+/// The region of an area, with `grow`, which does not shrink an object of which nothing would be covered.
 fn region_of(area: Area, object: Area, settings: &RegionSettings, size: (u32, u32)) -> Option<Region> {
-    Some(Region { rect: Rect::covering(area.wider(settings.edge.grow.into()), size)?, object })
+    let grown = Rect::covering(area.wider(settings.edge.grow.into()), size);
+    let whole = || Rect::covering(area, size).filter(|_| settings.mode != RegionMode::Outside);
+    Some(Region { rect: grown.or_else(whole)?, object })
 }
 
 #[cfg(test)]
@@ -212,6 +219,8 @@ mod tests {
     use super::super::settings::OnMissing;
     use super::super::zones::Zones;
     use super::*;
+
+    use crate::filter::weights::Edge;
 
     const SIZE: (u32, u32) = (640, 480);
     const FRAME: u64 = 40_000_000;
@@ -332,6 +341,40 @@ mod tests {
         // The upper edge was at 100, and 1/101 of its distance has faded; the lower one grows by 4.
         let rect = regions[0].region.rect;
         assert_eq!((rect.x(), rect.right(), rect.y(), rect.bottom()), (90, 160, 96, 204));
+    }
+
+    /// An ellipse is also in the box that shrinks slowly: where only the jaw is found, the eyes stay covered.
+    #[test]
+    fn ellipses_shrink_slowly() {
+        let settings =
+            RegionSettings { shape: ObjectShape::Ellipse, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let mut tracker = RegionTracker::default();
+        let first = regions(decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]));
+        assert_eq!(first.len(), 1, "there is only one box");
+        let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
+        let both = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
+        assert_eq!(both.len(), 2);
+        assert!(both.iter().all(|region| region.object.shape == Shape::Ellipse));
+        assert!(both[1].object.area.top < 100.0 && both[1].object.area.bottom > 200.0, "{both:?}");
+        assert_eq!(both[0].object.area, jaw.area.grown(jaw.area, settings.expand));
+    }
+
+    /// What shrinking would leave nothing of is covered whole, and not shown.
+    #[test]
+    fn negative_grow_uncovers_nothing() {
+        let mut settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        settings.edge.grow = -40;
+        let rect = |settings: &RegionSettings| {
+            let decision = decide(&mut RegionTracker::default(), settings, 0, &[face(100.0, 1.0)]);
+            regions(decision).first().map(|region| region.region.rect)
+        };
+        assert_eq!(rect(&settings), Rect::new(90, 80, 70, 140), "70 pixels wide with expand");
+        settings.edge.grow = -30;
+        assert_eq!(rect(&settings), Rect::new(120, 110, 10, 80));
+        let outside = RegionSettings { mode: RegionMode::Outside, ..settings.clone() };
+        assert_eq!(rect(&outside), Rect::new(120, 110, 10, 80));
+        let outside = RegionSettings { edge: Edge { grow: -40, ..settings.edge }, ..outside };
+        assert_eq!(rect(&outside), None);
     }
 
     #[test]
