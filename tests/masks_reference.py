@@ -53,7 +53,7 @@ def pooled(mask, across, down, largest):
 def from_mask(mask, rect, size, g, covers):
     """A mask of 8-bit samples stretched over a rectangle, bilinear. A mask finer than the grid is pooled first. Where it is
     covered, each sample's neighbours count as object too, so that the whole of the sample does; where it is shown, and the
-    pooled mask is still finer than the grid, neighbours of what is not the object count as that. Beyond the rectangle there is
+    pooled mask is still finer than the grid along an axis, neighbours along it of what is not the object count as that. Beyond the rectangle there is
     no object, but for the nodes next to it where it is covered. Where it is shown, nodes beside one that is not the object are
     not either, so that nothing between them is shown, and the last node stands for the picture's last sample. Positions in
     1/256 of a sample of the pooled mask, rounded down."""
@@ -61,8 +61,11 @@ def from_mask(mask, rect, size, g, covers):
     rows, columns = mask.shape
     across, down = (max(1, g * n // length) for n, length in ((columns, w), (rows, h)))
     mask = pooled(mask, across, down, covers)
-    is_finer = g * columns > w * across or g * rows > h * down
-    mask = widest(mask, 1, True) if covers else widest(mask, 1, False) if is_finer else mask
+    if covers:
+        mask = widest(mask, 1, True)
+    else:
+        for axis, is_finer in ((0, g * rows > h * down), (1, g * columns > w * across)):
+            mask = windows(mask, 1, axis).min(-1) if is_finer else mask
 
     def positions(side, begin, length, samples, pool, pooled_samples):
         at, margin = g * np.arange(nodes(side, g)), g - 1 if covers else 0

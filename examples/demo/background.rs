@@ -109,12 +109,12 @@ fn mask_of(frame: &gst::Sample) -> Option<Vec<u8>> {
     (mask.len() == SIDE * SIDE).then_some(mask)
 }
 
-/// How far a sample of the mask reaches in the element's weights, along an axis of the frame, in samples: to the next one, over a
-/// cell of the weights' grid, and twice over the edge, in whole cells.
+/// How far a sample of the mask reaches in the element's weights, along an axis of the frame, in samples: to the next one but one,
+/// over a cell of the weights' grid, and over the edge, in whole cells.
 fn reach(width: usize, height: usize) -> [usize; 2] {
     let cell = width.max(height).div_ceil(512).next_power_of_two();
     let pixels = cell + 2 * (FEATHER / 2).next_multiple_of(cell);
-    [width, height].map(|length| 1 + (pixels * SIDE).div_ceil(length))
+    [width, height].map(|length| 2 + (pixels * SIDE).div_ceil(length))
 }
 
 /// A Gaussian changes by less than this share of 255 over its sigma from one pixel to the next.

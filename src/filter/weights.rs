@@ -372,9 +372,14 @@ impl Grid {
         };
         if side == Side::Covered {
             mask.widen(1, u8::max);
-        } else if is_finer(columns, across, &x) || is_finer(rows, down, &y) {
+        } else {
             // A sample that is not the object may lie between two nodes.
-            mask.widen(1, u8::min);
+            if is_finer(columns, across, &x) {
+                mask.along_rows(1, |padded| windows(padded, 3, 1, u8::min));
+            }
+            if is_finer(rows, down, &y) {
+                mask.along_columns(1, |padded, step| windows(padded, 3, step, u8::min));
+            }
         }
         let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
         let cell = i64::from(self.cell);

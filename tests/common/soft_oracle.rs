@@ -138,6 +138,17 @@ impl Grid {
         if largest { self.windows(radius, i64::max, |v| v) } else { self.windows(radius, i64::min, |v| v) }
     }
 
+    /// The smallest value at most so many columns and rows away.
+    fn narrowed(&self, [across, down]: [usize; 2]) -> Self {
+        Self::made(self.columns, self.rows, |x, y| {
+            let rows = y.saturating_sub(down)..(y + down + 1).min(self.rows);
+            let near = rows.flat_map(|y| {
+                (x.saturating_sub(across)..(x + across + 1).min(self.columns)).map(move |x| self.at(x, y))
+            });
+            near.min().expect("a value is near itself")
+        })
+    }
+
     /// Means, halves up.
     fn mean(&self, radius: i64) -> Self {
         self.windows(radius, |sum, v| sum + v, |sum| (sum + radius) / (2 * radius + 1))
@@ -179,13 +190,9 @@ impl Nodes {
         let samples = [mask.columns, mask.rows];
         let finer = |axis: usize| (g * samples[axis] as i64 / length[axis]).max(1);
         let pooled = mask.pooled(finer(0) as usize, finer(1) as usize, covers);
-        let is_finer = (0..2).any(|axis| g * samples[axis] as i64 > length[axis] * finer(axis));
-        let mask = match (covers, is_finer) {
-            (true, _) => pooled.widest(1, true),
-            // One sample of it may lie between two nodes.
-            (false, true) => pooled.widest(1, false),
-            (false, false) => pooled,
-        };
+        // One sample of it may lie between two nodes.
+        let narrow = |axis: usize| usize::from(g * samples[axis] as i64 > length[axis] * finer(axis));
+        let mask = if covers { pooled.widest(1, true) } else { pooled.narrowed([narrow(0), narrow(1)]) };
         let margin = if covers { g - 1 } else { 0 };
         let luma = |axis: usize, node: usize| {
             let last = i64::from([self.size.0, self.size.1][axis]) - 1;
