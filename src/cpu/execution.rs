@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The operations of a plan on rectangles, as tasks for the worker threads, and the memory of what they compute.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::CpuError;
 use super::pixel_rows::PixelRows;
 use super::resample::decimate::Decimation;
 use super::resample::interpolate::Interpolation;
-use super::scratch::Scratch;
+use super::scratch::{Extent, Scratch};
 use super::task::Task;
 use super::tile::Tile;
 use super::tile_blur::TILE_STEP;
@@ -63,9 +62,6 @@ pub struct Execution<'a> {
     pub parts: &'a Parts,
     pub destinations: &'a [HostPlaneMut],
 }
-
-/// The bytes of a plane's rows, and which rows of it are accessed.
-pub type Extent = (usize, Range<usize>);
 
 /// What is accessed of a plane: the rows between the first and the last one. Rounded and joined rectangles read more than what
 /// was computed for them.

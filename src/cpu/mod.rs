@@ -33,9 +33,9 @@ use crate::filter::weights::Weights;
 use crate::process;
 use crate::threads::Threads;
 pub use execution::TILES;
-use execution::{Execution, Extent, Planes, Prepared, extent, place};
+use execution::{Execution, Planes, Prepared, extent, place};
 pub use instruction_set::InstructionSet;
-use scratch::Scratch;
+use scratch::{Extent, Scratch};
 use soft::{CoverSamples, Mix, SampleWeights, SoftOperation};
 use task::Task;
 

@@ -6,7 +6,7 @@ use std::iter::StepBy;
 use std::ops::Range;
 
 use super::CpuError;
-use super::execution::Extent;
+use super::scratch::Extent;
 use crate::filter::background::{self, Background, WeightedPlane};
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::Channels;
