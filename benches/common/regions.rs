@@ -31,7 +31,7 @@ const PLACES: [(&str, &[[u32; 2]]); 3] = [
 const ROUNDS: usize = 31;
 
 /// The layouts' planes in memory without padding.
-fn frame<'a>(planes: &[PlaneLayout], memory: &'a mut [Vec<u8>]) -> FrameMut<'a> {
+pub fn frame<'a>(planes: &[PlaneLayout], memory: &'a mut [Vec<u8>]) -> FrameMut<'a> {
     let plane = |(layout, data): (&PlaneLayout, &'a mut Vec<u8>)| Plane {
         layout: *layout,
         pitch: layout.row_bytes(),

@@ -7,15 +7,17 @@ use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, SoftCover};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{FrameMut, Plane, PlaneLayout};
+use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape, Weights};
 
+use super::regions::frame;
+
 const ROUNDS: usize = 31;
 const SIDE: u32 = 256;
 
-/// A person of 30 % of the picture: a head and shoulders, as a segmentation network sees them.
+/// A person of about a third of the picture: a head and shoulders, as a segmentation network sees them.
 fn person() -> Vec<u8> {
     let is_person = |x: f64, y: f64| {
         let head = ((x - 0.5) / 0.13).powi(2) + ((y - 0.32) / 0.19).powi(2);
@@ -27,15 +29,6 @@ fn person() -> Vec<u8> {
         (255.0 * (1.0 - (is_person(x, y) - 1.0) * 8.0)).clamp(0.0, 255.0) as u8
     };
     (0..SIDE * SIDE).map(sample).collect()
-}
-
-fn frame<'a>(planes: &[PlaneLayout], memory: &'a mut [Vec<u8>]) -> FrameMut<'a> {
-    let plane = |(layout, data): (&PlaneLayout, &'a mut Vec<u8>)| Plane {
-        layout: *layout,
-        pitch: layout.row_bytes(),
-        data: &mut data[..],
-    };
-    planes.iter().zip(memory).map(plane).collect()
 }
 
 fn time<R>(work: impl FnOnce() -> R) -> f64 {
