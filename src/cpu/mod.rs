@@ -84,7 +84,7 @@ pub struct SoftBlurs<'a> {
     pub regions: &'a RegionBlurPlan,
     /// What is covered of the frame, by plane; may overlap.
     pub covered: &'a [(usize, FieldRect)],
-    /// Channels that keep their values.
+    /// Channels that are covered; the others keep their values.
     pub planes: Selection,
     /// How the background is weighted.
     pub background: Option<(&'a Background, &'a Weights)>,

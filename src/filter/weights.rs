@@ -108,7 +108,6 @@ enum Side {
 /// The weights of a cover: 255 where it hides wholly, 0 where the picture stays as it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
-    size: (u32, u32),
     grid: Grid,
 }
 
@@ -121,7 +120,7 @@ impl Weights {
         grid.widen(1, u8::max);
         grid.grow(edge.grow, Side::Covered);
         grid.feather(edge.feather, u8::max);
-        Self { size, grid }
+        Self { grid }
     }
 
     /// Of a cover over everything but objects. The edge is inside of them.
@@ -132,7 +131,7 @@ impl Weights {
         grid.grow(edge.grow, Side::Shown);
         grid.feather(edge.feather, u8::min);
         grid.map(|shown| 255 - shown);
-        Self { size, grid }
+        Self { grid }
     }
 
     /// How much the samples of objects, and of what is next to them, are left out of the blur of a background. Masks are a little too
@@ -150,7 +149,7 @@ impl Weights {
             grid.widen(cells, u8::max);
             all.values.iter_mut().zip(&grid.values).for_each(|(all, value)| *all = (*all).max(*value));
         }
-        Self { size, grid: all }
+        Self { grid: all }
     }
 
     /// Luma samples from one node to the next, a power of two.
@@ -165,7 +164,7 @@ impl Weights {
 
     /// Width and height of the picture, in luma samples.
     pub fn size(&self) -> (u32, u32) {
-        self.size
+        self.grid.size
     }
 
     /// The weights of the first luma samples of a row of the picture.
@@ -188,7 +187,7 @@ impl Weights {
     /// # Panics
     /// If the other is for another size.
     pub fn unite(&mut self, other: &Self) {
-        assert_eq!(self.size, other.size, "weights of other pictures");
+        assert_eq!(self.size(), other.size(), "weights of other pictures");
         self.grid.values.iter_mut().zip(&other.grid.values).for_each(|(one, other)| *one = (*one).max(*other));
     }
 
@@ -208,7 +207,7 @@ impl Weights {
     pub fn rects(&self) -> Vec<Rect> {
         const BANDS: u32 = 8;
         const STEP: u32 = 64;
-        let (width, height) = self.size;
+        let (width, height) = self.size();
         let band = height.div_ceil(BANDS).next_multiple_of(STEP).min(height);
         let mut rects = Vec::new();
         for top in (0..height).step_by(band as usize) {
