@@ -83,6 +83,17 @@ impl Threads {
         }
     }
 
+    /// Returns what both return; the second runs on a worker, if there is one.
+    pub fn join<A, B: Send>(&self, own: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+        let Some(pool) = &self.pool else { return (own(), other()) };
+        let mut of_other = None;
+        let of_own = pool.in_place_scope(|scope| {
+            scope.spawn(|_| of_other = Some(other()));
+            own()
+        });
+        (of_own, of_other.expect("a scope ends when all that it spawned has returned"))
+    }
+
     /// Calls `help` on up to `helpers` workers while `own` runs on the calling thread. Returns when `own` has returned and no
     /// worker is in `help` any more. A worker that wakes up after that does not call it: in a virtual machine waking up takes
     /// up to half a millisecond.

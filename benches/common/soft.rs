@@ -5,7 +5,7 @@ use std::time::Instant;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, SoftCover};
+use gstcudagaussblur::engine::{self, BlurCover, BlurRegion, Cover, Engine, SoftCover};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::Selection;
@@ -74,9 +74,13 @@ pub fn print(size: (u32, u32)) {
                 Cover::Blur(BlurCover { planes: Selection::ALL, regions })
             };
             let background = || {
-                let weights = Weights::outside(size, &person, edge);
-                let excluded = Some(Weights::excluded(size, &person, sigma));
-                Cover::Soft(SoftCover { cover: Box::new(blur(&weights.rects())), weights, excluded })
+                let outside = || {
+                    let weights = Weights::outside(size, &person, edge);
+                    (blur(&weights.rects()), weights)
+                };
+                let excluded = || Some(Weights::excluded(size, &person, sigma));
+                let ((blurs, weights), excluded) = engine::join(outside, excluded);
+                Cover::Soft(SoftCover { cover: Box::new(blurs), weights, excluded })
             };
             let half =
                 Area::from_corner(width as f64 / 8.0, height as f64 / 6.0, width as f64 * 0.75, height as f64 / 1.5);

@@ -17,12 +17,11 @@ mod tile;
 mod tile_blur;
 mod weights;
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::filter::background::Background;
 use crate::filter::byte_rect::ByteRect;
 use crate::filter::frame::{FrameMemory, PlaneLayout, ValidFrames};
+use crate::filter::inpainting::Inpainting;
 use crate::filter::operation::{Buffer, Operation};
 use crate::filter::picture::{FieldRect, PictureGeometry};
 use crate::filter::plan::{Plan, Selection};
@@ -36,7 +35,7 @@ pub use execution::TILES;
 use execution::{Execution, Planes, Prepared, extent, place};
 pub use instruction_set::InstructionSet;
 use scratch::{Extent, Scratch};
-use soft::{CoverSamples, Mix, SampleWeights, SoftOperation};
+use soft::{CellMeans, Cells, CoverSamples, Mix, SampleWeights, SoftOperation};
 use task::Task;
 
 #[cfg(test)]
@@ -69,25 +68,26 @@ pub struct CpuEngine {
     blurred: Scratch,
     /// What regions of different Gaussians are covered with, before it is mixed into the frame.
     covers: Scratch,
-    /// The weighted planes of a background.
-    weighted: Scratch,
+    /// The planes of a picture without its objects, and the cells that these are estimated from.
+    inpainted: Scratch,
+    cells: Scratch,
     /// The weights of luma samples: how much of a cover shows, and what a background leaves out.
     sampled: [Scratch; 2],
 }
 
-/// The blurs of a soft cover: of the frame itself, or of its background.
+/// The blurs of a soft cover.
 #[derive(Clone, Copy)]
 pub struct SoftBlurs<'a> {
     /// How much of the cover shows.
     pub weights: &'a Weights,
-    /// Of the frame, or of the planes of its background.
+    /// Of the frame.
     pub regions: &'a RegionBlurPlan,
     /// What is covered of the frame, by plane; may overlap.
     pub covered: &'a [(usize, FieldRect)],
     /// Channels that are covered; the others keep their values.
     pub planes: Selection,
-    /// How the background is weighted.
-    pub background: Option<(&'a Background, &'a Weights)>,
+    /// What the blurs do not see: they see an estimate from what is around it.
+    pub excluded: Option<&'a Weights>,
 }
 
 impl CpuEngine {
@@ -102,7 +102,8 @@ impl CpuEngine {
             temporaries: Scratch::default(),
             blurred: Scratch::default(),
             covers: Scratch::default(),
-            weighted: Scratch::default(),
+            inpainted: Scratch::default(),
+            cells: Scratch::default(),
             sampled: Default::default(),
         }
     }
@@ -145,39 +146,43 @@ impl CpuEngine {
     /// # Panics
     /// If the plan was made for other layouts, or the weights for another size.
     pub fn cover_softly(&mut self, frames: &mut ValidFrames, blurs: SoftBlurs) -> Result<(), CpuError> {
-        let SoftBlurs { weights, regions, covered, planes, background } = blurs;
+        let SoftBlurs { weights, regions, covered, planes, excluded } = blurs;
         let layouts = frames.layouts();
         let picture = PictureGeometry::new(layouts);
-        let expected = background.map_or(layouts, |(background, _)| &background.layouts);
-        assert!(regions.layouts() == expected, "the plan is for other frames");
-        let is_other = |(_, excluded): (_, &Weights)| excluded.size() != weights.size();
-        assert!(!background.is_some_and(is_other), "the weights are for another size");
+        assert!(regions.layouts() == layouts, "the plan is for other frames");
         if regions.blurs().is_empty() {
             return Ok(());
         }
         let (frame_planes, destinations) = host_planes(frames)?;
+        let (mut samplings, mut means, mut spreads, mut inpaints) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // The planes that are blurred.
-        let mut weightings = Vec::new();
-        let mut samplings = Vec::new();
         let mut sources = frame_planes.to_vec();
-        if let Some((background, excluded)) = background {
-            let reads: Vec<_> = regions.blurs().iter().flat_map(|blur| blur.needs.reads.iter().copied()).collect();
-            let extents = |RegionBlur { plan, needs, .. }: &RegionBlur| -> Vec<Extent> {
-                let planes = background.layouts.iter().enumerate();
-                planes.map(|(index, layout)| extent(plan, &needs.parts, Buffer::Source(index), layout)).collect()
+        let inpainting = excluded.map(|excluded| Inpainting::new(layouts, excluded.cell()));
+        if let (Some(inpainting), Some(excluded)) = (&inpainting, excluded) {
+            self.cells.reserve(inpainting.words())?;
+            let memory = self.cells.words();
+            let inpainted = place(&mut self.inpainted, &extents_of_sources(regions))?;
+            let cells = |plane: usize| {
+                let grids = inpainting.grids.iter().filter(|inpainted| inpainted.grid.plane == plane);
+                Cells { grids: grids.collect(), memory }
             };
-            let of_blurs: Vec<Vec<Extent>> = regions.blurs().iter().map(extents).collect();
-            let extents: Vec<Extent> = (0..background.layouts.len())
-                .map(|index| {
-                    let of_plane = of_blurs.iter().map(|extents| extents[index].clone());
-                    let hull = |(bytes, a): Extent, (_, b): Extent| (bytes, hull_of(a, b));
-                    of_plane.reduce(hull).unwrap_or_default()
-                })
-                .collect();
-            let weighted = place(&mut self.weighted, &extents)?;
-            weightings = soft::weightings(background, &picture, frame_planes, &weighted, &reads);
-            samplings.extend(sampling(excluded, &mut weightings, &mut self.sampled[1])?);
-            sources = weighted.iter().map(HostPlaneMut::as_const).collect();
+            let cover_of = |plane: usize| CoverSamples::Inpainted { source: frame_planes[plane], cells: cells(plane) };
+            let size = excluded.size();
+            for (plane, layout) in layouts.iter().enumerate() {
+                let Cells { grids, memory } = cells(plane);
+                for grids in grids.chunk_by(|one, other| one.grid.field == other.grid.field) {
+                    let weights = SampleWeights::new(HostPlane::default(), size, *layout, picture.shift(plane));
+                    let cells = Cells { grids: grids.to_vec(), memory };
+                    means.push(SoftOperation::CellMeans(CellMeans { weights, source: frame_planes[plane], cells }));
+                }
+            }
+            spreads.extend(inpainting.grids.iter().map(|grid| SoftOperation::Spread { grid, memory }));
+            inpaints = mixes(&picture, excluded, &read(regions), Selection::ALL, &inpainted, cover_of);
+            let first = means.len();
+            means.append(&mut inpaints);
+            samplings.extend(sampling(excluded, &mut means, &mut self.sampled[1])?);
+            inpaints = means.split_off(first);
+            sources = inpainted.iter().map(HostPlaneMut::as_const).collect();
         }
         let blurred = place(&mut self.blurred, &extents_of_blurred(regions))?;
         // Where Gaussians overlap the stronger one counts, so the cover of several is put together first.
@@ -186,27 +191,18 @@ impl CpuEngine {
         let of_several;
         if regions.blurs().len() > 1 {
             let whole: Vec<Extent> =
-                expected.iter().map(|layout| (layout.row_bytes(), 0..layout.height as usize)).collect();
+                layouts.iter().map(|layout| (layout.row_bytes(), 0..layout.height as usize)).collect();
             of_several = place(&mut self.covers, &whole)?;
             writes_of_covers = writes(regions, &blurred, &of_several);
             cover = &of_several;
         }
-        let cover_of = |plane: usize| match background {
-            None => CoverSamples::Plane(cover[plane].as_const()),
-            Some((background, _)) => {
-                let parts = background.planes.iter().enumerate().filter(|(_, part)| part.plane == plane);
-                let pairs =
-                    parts.map(|(index, part)| [cover[index], cover[part.weights]].map(|plane| plane.as_const()));
-                let pairs: Vec<_> = pairs.collect();
-                CoverSamples::Background([pairs[0], pairs[pairs.len() - 1]])
-            }
-        };
+        let cover_of = |plane: usize| CoverSamples::Plane(cover[plane].as_const());
         let mut mixes = mixes(&picture, weights, covered, planes, destinations, cover_of);
         samplings.extend(sampling(weights, &mut mixes, &mut self.sampled[0])?);
         let mut last = writes_of_covers;
         last.push(soft_tasks(&mixes));
         self.execute(
-            vec![soft_tasks(&samplings), soft_tasks(&weightings)],
+            [&samplings, &means, &spreads, &inpaints].map(|operations| soft_tasks(operations)).into(),
             &sources,
             &executions(regions, &blurred),
             last,
@@ -300,8 +296,31 @@ impl CpuEngine {
     }
 }
 
-fn hull_of(a: Range<usize>, b: Range<usize>) -> Range<usize> {
-    if a.is_empty() || b.is_empty() { if a.is_empty() { b } else { a } } else { a.start.min(b.start)..a.end.max(b.end) }
+/// What is read of each plane of the frame by the blurs of regions, field by field.
+fn read(regions: &RegionBlurPlan) -> Vec<(usize, FieldRect)> {
+    let mut all: Vec<(usize, FieldRect)> = Vec::new();
+    for (plane, covered) in regions.blurs().iter().flat_map(|blur| &blur.needs.reads) {
+        match all.iter_mut().find(|(of, FieldRect { field, .. })| of == plane && *field == covered.field) {
+            Some((_, hull)) => hull.rect = hull.rect.hull(covered.rect),
+            None => all.push((*plane, *covered)),
+        }
+    }
+    all
+}
+
+/// What is accessed of the planes of the frame.
+fn extents_of_sources(regions: &RegionBlurPlan) -> Vec<Extent> {
+    let of_plane = |(plane, layout): (usize, &PlaneLayout)| {
+        let of_blur =
+            |RegionBlur { plan, needs, .. }: &RegionBlur| extent(plan, &needs.parts, Buffer::Source(plane), layout);
+        let hull = |(bytes, a): Extent, (_, b): Extent| match (a.is_empty(), b.is_empty()) {
+            (true, _) => (bytes, b),
+            (_, true) => (bytes, a),
+            _ => (bytes, a.start.min(b.start)..a.end.max(b.end)),
+        };
+        regions.blurs().iter().map(of_blur).reduce(hull).unwrap_or_default()
+    };
+    regions.layouts().iter().enumerate().map(of_plane).collect()
 }
 
 /// What is accessed of the planes that the blurs of regions write, blur by blur.
@@ -353,14 +372,14 @@ fn soft_tasks<'a>(operations: &'a [SoftOperation<'a>]) -> Vec<Task<'a>> {
 }
 
 /// The mixes of a cover into the planes of a frame.
-fn mixes(
+fn mixes<'a>(
     picture: &PictureGeometry,
     weights: &Weights,
     covered: &[(usize, FieldRect)],
     selected: Selection,
     to: &[HostPlaneMut],
-    cover: impl Fn(usize) -> CoverSamples,
-) -> Vec<SoftOperation<'static>> {
+    cover: impl Fn(usize) -> CoverSamples<'a>,
+) -> Vec<SoftOperation<'a>> {
     let size = picture.size();
     assert!(weights.size() == (size[0], size[1]), "the weights are for another size");
     let planes = picture.layouts().iter().enumerate();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Soft covers: a cover is mixed into the picture by weights, and the samples of a background are weighted before they are blurred.
+//! Soft covers: a cover is mixed into the picture by weights, and so is what a picture shows without its objects before it is blurred.
 //! Row by row, in loops that the compiler vectorises for the instruction set into whose functions they are inlined.
 
 use std::iter::StepBy;
@@ -7,10 +7,9 @@ use std::ops::Range;
 
 use super::CpuError;
 use super::scratch::Extent;
-use crate::filter::background::{self, Background, WeightedPlane};
-use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::operation::Channels;
-use crate::filter::picture::{FieldRect, PictureGeometry};
+use crate::filter::frame::{Field, PlaneLayout, SampleLayout};
+use crate::filter::inpainting::{self, InpaintedGrid};
+use crate::filter::picture::FieldRect;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::filter::samples::channels;
@@ -106,6 +105,46 @@ impl SampleWeights {
         }
         of_pixels
     }
+
+    /// The columns that have weights: of packed 4:2:2 whole pairs.
+    fn all_columns(&self) -> Range<usize> {
+        let is_packed = matches!(self.layout.sample_layout, SampleLayout::Yuv422 { .. });
+        0..if is_packed { 2 * self.layout.row_pixels() } else { self.layout.row_pixels() }
+    }
+
+    /// Writes the weights of the samples of a rectangle, in a row of samples that begins at pixel `first`: 0 of
+    /// channels that keep their values.
+    #[inline(always)]
+    fn expand(&self, rect: Rect, passthrough_mask: u32, first: usize, of_pixels: &[u8], of_samples: &mut [u8]) {
+        let layout = &self.layout;
+        let keeps = |channel: usize| passthrough_mask >> channel & 1 == 1;
+        if let SampleLayout::Yuv422 { .. } = layout.sample_layout {
+            for channel in channels(layout).filter(|channel| !keeps(channel.first)) {
+                for x in channel.covered(layout, rect) {
+                    let pixel = ((x as usize) << channel.shift) - first;
+                    let weights = &of_pixels[pixel..][..1 << channel.shift];
+                    let index = first / 2 * 4;
+                    of_samples[channel.first + x as usize * channel.step - index] =
+                        weights.iter().copied().fold(0, u8::max);
+                }
+            }
+            return;
+        }
+        let (count, columns) = (usize::from(layout.channels), rect.x() as usize - first..rect.right() as usize - first);
+        let weights = &of_pixels[columns.clone()];
+        let samples = &mut of_samples[columns.start * count..columns.end * count];
+        match count {
+            1 => samples.copy_from_slice(weights),
+            2 => repeat::<2>(weights, samples),
+            3 => repeat::<3>(weights, samples),
+            _ => repeat::<4>(weights, samples),
+        }
+        if passthrough_mask > 0 {
+            for pixel in samples.chunks_mut(count) {
+                pixel.iter_mut().enumerate().filter(|(c, _)| keeps(*c)).for_each(|(_, weight)| *weight = 0);
+            }
+        }
+    }
 }
 
 /// Samples weights at luma samples.
@@ -132,19 +171,33 @@ impl Sampling<'_> {
     }
 }
 
+/// Cells of a plane.
+pub struct Cells<'a> {
+    pub grids: Vec<&'a InpaintedGrid>,
+    /// The memory of all grids of the picture.
+    pub memory: *mut u32,
+}
+
+/// Two rows of the cells of a grid, expanded to the samples of a row.
+#[derive(Default)]
+struct CellLine {
+    /// The first of the two.
+    above: Option<i64>,
+    samples: [Vec<u32>; 2],
+}
+
 /// What is mixed into a plane.
-#[derive(Clone, Copy)]
-pub enum CoverSamples {
+pub enum CoverSamples<'a> {
     /// The samples of another plane of the same layout.
     Plane(HostPlane),
-    /// Blurred samples of a background, and their blurred weights; of packed 4:2:2 those of luma and of chroma.
-    Background([[HostPlane; 2]; 2]),
+    /// What the picture shows without its objects, mixed into a copy of the plane.
+    Inpainted { source: HostPlane, cells: Cells<'a> },
 }
 
 /// Mixes a cover into a plane.
-pub struct Mix {
+pub struct Mix<'a> {
     pub weights: SampleWeights,
-    pub cover: CoverSamples,
+    pub cover: CoverSamples<'a>,
     pub to: HostPlaneMut,
     /// What is covered of the plane.
     pub covered: Vec<FieldRect>,
@@ -152,25 +205,26 @@ pub struct Mix {
     pub passthrough_mask: u32,
 }
 
-/// Weights the samples of a plane for a background.
-pub struct Weighting {
+/// Computes the cells of a field of a plane.
+pub struct CellMeans<'a> {
     pub weights: SampleWeights,
-    /// What is weighted; without it, the weights are what is written.
-    pub source: Option<(HostPlane, PlaneLayout, Channels)>,
-    pub to: HostPlaneMut,
-    /// In pixels and rows of the plane.
-    pub columns: Range<usize>,
-    pub rows: Range<usize>,
+    pub source: HostPlane,
+    pub cells: Cells<'a>,
 }
 
 /// An operation of a soft cover.
 pub enum SoftOperation<'a> {
     Sampling(Sampling<'a>),
-    Weighting(Weighting),
-    Mix(Mix),
+    CellMeans(CellMeans<'a>),
+    /// Makes estimates of the cells of a grid, in the memory of all grids.
+    Spread {
+        grid: &'a InpaintedGrid,
+        memory: *mut u32,
+    },
+    Mix(Mix<'a>),
 }
 
-/// Rows that one thread processes.
+/// Rows that one thread processes, of samples or of cells.
 pub struct SoftBlock<'a> {
     operation: &'a SoftOperation<'a>,
     rows: Range<usize>,
@@ -179,13 +233,18 @@ pub struct SoftBlock<'a> {
 impl SoftOperation<'_> {
     /// Its parts.
     pub fn blocks(&self) -> impl Iterator<Item = SoftBlock<'_>> + use<'_> {
-        let rows = match self {
-            Self::Sampling(sampling) => sampling.rows.clone(),
-            Self::Weighting(weighting) => weighting.rows.clone(),
-            Self::Mix(Mix { covered, .. }) => extent_of(covered.iter()).map(|[_, rows]| rows).unwrap_or_default(),
+        let (rows, step) = match self {
+            Self::Sampling(sampling) => (sampling.rows.clone(), ROWS),
+            Self::Mix(Mix { covered, .. }) => {
+                (extent_of(covered.iter()).map(|[_, rows]| rows).unwrap_or_default(), ROWS)
+            }
+            Self::CellMeans(CellMeans { cells, .. }) => {
+                (0..cells.grids.first().map_or(0, |inpainted| inpainted.grid.cells[1] as usize), 1)
+            }
+            Self::Spread { .. } => (0..1, 1),
         };
         let end = rows.end;
-        rows.step_by(ROWS).map(move |y| SoftBlock { operation: self, rows: y..(y + ROWS).min(end) })
+        rows.step_by(step).map(move |y| SoftBlock { operation: self, rows: y..(y + step).min(end) })
     }
 }
 
@@ -203,22 +262,17 @@ impl SoftBlock<'_> {
             // SAFETY: the caller promises it.
             SoftOperation::Mix(mix) => unsafe { mix.execute(self.rows.clone()) },
             // SAFETY: the caller promises it.
-            SoftOperation::Weighting(weighting) => unsafe { weighting.execute(self.rows.clone()) },
+            SoftOperation::CellMeans(means) => unsafe { means.execute(self.rows.start) },
+            SoftOperation::Spread { grid, memory } => {
+                // SAFETY: the memory has the cells of all grids, and nobody else accesses those of this one, as the caller promises.
+                let cells = unsafe { std::slice::from_raw_parts_mut(memory.add(grid.first_word), grid.words()) };
+                grid.spread(cells);
+            }
         }
     }
 }
 
-/// Samples of 16 bits of a row, from one of them on.
-///
-/// # Safety
-/// The plane holds them, aligned, and nobody writes them meanwhile.
-#[inline(always)]
-unsafe fn words<'a>(plane: &HostPlane, y: usize, samples: Range<usize>) -> &'a [u16] {
-    // SAFETY: the caller promises it.
-    unsafe { std::slice::from_raw_parts(plane.row(y).cast::<u16>().add(samples.start), samples.len()) }
-}
-
-impl Mix {
+impl Mix<'_> {
     /// # Safety
     /// See [`SoftBlock::execute`].
     #[inline(always)]
@@ -226,6 +280,7 @@ impl Mix {
         let layout = self.weights.layout;
         let pixel_samples = usize::from(layout.channels);
         let [mut expanded, mut composed] = [const { Vec::new() }; 2];
+        let mut lines = Vec::new();
         let mut buffers = [const { Vec::new() }; 2];
         for y in rows {
             let row_rects = self.covered.iter().filter(|FieldRect { field, rect }| {
@@ -248,15 +303,23 @@ impl Mix {
             } else {
                 expanded.clear();
                 expanded.resize(pixels.len() * pixel_samples, 0);
-                rects.iter().for_each(|rect| self.expand(*rect, columns.start, of_pixels, &mut expanded));
+                let mask = self.passthrough_mask;
+                rects.iter().for_each(|rect| self.weights.expand(*rect, mask, columns.start, of_pixels, &mut expanded));
                 &expanded
             };
-            // Runs that are mixed, side by side or, because most of a background has the largest weight, each by itself.
+            // Runs that are mixed, side by side.
             let is_mixed = |run: &[u8]| run.iter().fold(0, |all, weight| all | weight) > 0;
-            let is_background = matches!(self.cover, CoverSamples::Background(_));
+            if let CoverSamples::Inpainted { source, .. } = &self.cover {
+                let bytes = pixels.start * layout.pixel_bytes()..pixels.end * layout.pixel_bytes();
+                // SAFETY: both planes hold the row, and nobody else accesses that of the second, as the caller promises.
+                unsafe {
+                    let from = source.row(y).add(bytes.start);
+                    from.copy_to_nonoverlapping(self.to.row(y).add(bytes.start), bytes.len());
+                }
+            }
             let runs: Vec<bool> = of_samples.chunks(RUN * pixel_samples).map(is_mixed).collect();
             let mut first_run = 0;
-            for mixed in runs.chunk_by(|one, other| *one == *other && !(is_background && *one)) {
+            for mixed in runs.chunk_by(|one, other| one == other) {
                 let start = first_run * RUN;
                 first_run += mixed.len();
                 let end = (first_run * RUN).min(pixels.len());
@@ -272,10 +335,10 @@ impl Mix {
                     CoverSamples::Plane(plane) => unsafe {
                         std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len())
                     },
-                    CoverSamples::Background(planes) => {
+                    CoverSamples::Inpainted { cells, .. } => {
                         composed.resize(bytes.len(), 0);
-                        // SAFETY: the planes hold the row, which nobody writes, as the caller promises.
-                        unsafe { self.compose(planes, y, run, &mut composed) };
+                        // SAFETY: nobody writes the cells, as the caller promises.
+                        unsafe { cells.compose(&layout, y, run, &mut lines, &mut composed) };
                         &composed[..]
                     }
                 };
@@ -283,81 +346,67 @@ impl Mix {
             }
         }
     }
+}
 
-    /// Writes the weights of the samples of a rectangle, in a row of samples that begins at pixel `first`.
-    #[inline(always)]
-    fn expand(&self, rect: Rect, first: usize, of_pixels: &[u8], of_samples: &mut [u8]) {
-        let layout = &self.weights.layout;
-        let keeps = |channel: usize| self.passthrough_mask >> channel & 1 == 1;
-        if let SampleLayout::Yuv422 { .. } = layout.sample_layout {
-            for channel in channels(layout).filter(|channel| !keeps(channel.first)) {
-                for x in channel.covered(layout, rect) {
-                    let pixel = ((x as usize) << channel.shift) - first;
-                    let weights = &of_pixels[pixel..][..1 << channel.shift];
-                    let index = first / 2 * 4;
-                    of_samples[channel.first + x as usize * channel.step - index] =
-                        weights.iter().copied().fold(0, u8::max);
-                }
-            }
-            return;
-        }
-        let (count, columns) = (usize::from(layout.channels), rect.x() as usize - first..rect.right() as usize - first);
-        let weights = &of_pixels[columns.clone()];
-        let samples = &mut of_samples[columns.start * count..columns.end * count];
-        match count {
-            1 => samples.copy_from_slice(weights),
-            2 => repeat::<2>(weights, samples),
-            3 => repeat::<3>(weights, samples),
-            _ => repeat::<4>(weights, samples),
-        }
-        if self.passthrough_mask > 0 {
-            for pixel in samples.chunks_mut(count) {
-                pixel.iter_mut().enumerate().filter(|(c, _)| keeps(*c)).for_each(|(_, weight)| *weight = 0);
-            }
-        }
-    }
-
-    /// The row of a background in the layout of the picture.
+impl Cells<'_> {
+    /// The estimates of pixels of a row in the layout of the plane. `lines` is empty, or what the row before left.
     ///
     /// # Safety
-    /// The planes hold the row.
+    /// The memory has the cells of all grids, and nobody writes them meanwhile.
     #[inline(always)]
-    unsafe fn compose(&self, planes: &[[HostPlane; 2]; 2], y: usize, pixels: Range<usize>, to: &mut [u8]) {
-        let layout = &self.weights.layout;
-        // SAFETY: the planes hold the row, as the caller promises.
-        let of = |[samples, weights]: &[HostPlane; 2], columns: Range<usize>, count: usize| unsafe {
-            (words(samples, y, columns.start * count..columns.end * count), words(weights, y, columns))
-        };
-        let count = usize::from(layout.channels);
-        match layout.sample_layout {
-            SampleLayout::Yuv422 { luma } => {
-                let (luma, chroma) = (usize::from(luma), 1 - usize::from(luma));
-                let (samples, weights) = of(&planes[0], 2 * pixels.start..2 * pixels.end, 1);
-                for ((to, sample), weight) in to.chunks_exact_mut(2).zip(samples).zip(weights) {
-                    to[luma] = background::divided(*sample, *weight, 8) as u8;
-                }
-                let (samples, weights) = of(&planes[1], pixels, 2);
-                for ((to, samples), weight) in to.chunks_exact_mut(4).zip(samples.chunks_exact(2)).zip(weights) {
-                    to[chroma] = background::divided(samples[0], *weight, 8) as u8;
-                    to[chroma + 2] = background::divided(samples[1], *weight, 8) as u8;
+    unsafe fn compose(
+        &self,
+        layout: &PlaneLayout,
+        y: usize,
+        pixels: Range<usize>,
+        lines: &mut Vec<CellLine>,
+        to: &mut [u8],
+    ) {
+        lines.resize_with(self.grids.len(), CellLine::default);
+        // Luma and chroma of packed 4:2:2 have grids of their own, and alternate.
+        let step = if matches!(layout.sample_layout, SampleLayout::Yuv422 { .. }) { 2 } else { 1 };
+        for (inpainted, line) in self.grids.iter().zip(lines) {
+            let (grid, Field { first_row, step: row_step, .. }) = (&inpainted.grid, inpainted.grid.field);
+            if y % row_step != first_row % row_step {
+                continue;
+            }
+            let (above, of_below) = inpainted.cell_rows(((y - first_row) / row_step) as u32);
+            if line.above != Some(above) {
+                // SAFETY: the memory has the cells, and nobody writes them, as the caller promises.
+                let cells = unsafe {
+                    std::slice::from_raw_parts(self.memory.add(inpainted.first_word).cast_const(), inpainted.words())
+                };
+                line.above = Some(above);
+                for (row, samples) in (above..).zip(&mut line.samples) {
+                    inpainted.expand(cells, row, layout.row_samples() / grid.channels[0].step, samples);
                 }
             }
-            SampleLayout::Packed1010102 => {
-                let (samples, weights) = of(&planes[0], pixels, 4);
-                for ((to, samples), weight) in to.chunks_exact_mut(4).zip(samples.chunks_exact(4)).zip(weights) {
-                    let bits =
-                        |c: usize| u32::from(background::divided(samples[c], *weight, if c == 3 { 2 } else { 10 }));
-                    let word = bits(0) | bits(1) << 10 | bits(2) << 20 | bits(3) << 30;
-                    to.copy_from_slice(&word.to_ne_bytes());
+            let parts = inpainted.parts() as u32;
+            let (of_above, half, shift) = (parts - of_below, parts * parts / 2, 2 * parts.trailing_zeros());
+            let samples = pixels.start * usize::from(layout.channels) / step..;
+            let [above, below] = line.samples.each_ref().map(|line| &line[samples.clone()]);
+            let estimates =
+                above.iter().zip(below).map(|(above, below)| (above * of_above + below * of_below + half) >> shift);
+            match layout.sample_layout {
+                SampleLayout::Yuv422 { .. } => {
+                    let to = to[grid.channels[0].first..].iter_mut().step_by(step);
+                    to.zip(estimates).for_each(|(to, estimate)| *to = estimate as u8);
                 }
-            }
-            _ => {
-                let (samples, weights) = of(&planes[0], pixels, count);
-                match count {
-                    1 => divide::<1>(layout, samples, weights, to),
-                    2 => divide::<2>(layout, samples, weights, to),
-                    3 => divide::<3>(layout, samples, weights, to),
-                    _ => divide::<4>(layout, samples, weights, to),
+                SampleLayout::Packed1010102 => {
+                    let mut estimates = estimates;
+                    for to in to.chunks_exact_mut(4) {
+                        let channels = (0..4).zip(&mut estimates);
+                        let word = channels.fold(0, |word, (index, estimate)| word | estimate << (10 * index));
+                        to.copy_from_slice(&word.to_ne_bytes());
+                    }
+                }
+                _ if layout.depth == 8 => {
+                    to.iter_mut().zip(estimates).for_each(|(to, estimate)| *to = estimate as u8);
+                }
+                _ => {
+                    for (to, estimate) in to.chunks_exact_mut(2).zip(estimates) {
+                        to.copy_from_slice(&((estimate << layout.shift()) as u16).to_ne_bytes());
+                    }
                 }
             }
         }
@@ -368,36 +417,6 @@ impl Mix {
 fn repeat<const COUNT: usize>(weights: &[u8], samples: &mut [u8]) {
     for (samples, weight) in samples.chunks_exact_mut(COUNT).zip(weights) {
         samples.fill(*weight);
-    }
-}
-
-#[inline(always)]
-fn divide<const COUNT: usize>(layout: &PlaneLayout, samples: &[u16], weights: &[u16], to: &mut [u8]) {
-    let (depth, shift) = (u32::from(layout.depth), u32::from(layout.shift()));
-    let pixels = samples.chunks_exact(COUNT).zip(weights);
-    if depth == 8 && weights.iter().fold(u16::MAX, |all, weight| all & weight) == u16::MAX {
-        for (to, sample) in to.iter_mut().zip(samples) {
-            *to = background::divided_by_all(*sample, 8) as u8;
-        }
-        return;
-    }
-    if depth == 8 {
-        for (to, (samples, weight)) in to.chunks_exact_mut(COUNT).zip(pixels) {
-            for (to, sample) in to.iter_mut().zip(samples) {
-                *to = background::divided(*sample, *weight, 8) as u8;
-            }
-        }
-        return;
-    }
-    for (to, (samples, weight)) in to.chunks_exact_mut(2 * COUNT).zip(pixels) {
-        for (to, sample) in to.chunks_exact_mut(2).zip(samples) {
-            let value = if depth <= 12 {
-                background::divided(*sample, *weight, depth)
-            } else {
-                background::divided_exactly(*sample, *weight, depth)
-            };
-            to.copy_from_slice(&(value << shift).to_ne_bytes());
-        }
     }
 }
 
@@ -441,94 +460,80 @@ fn mixed_sample(sample: u32, cover: u32, weight: u8) -> u32 {
     (weight * cover + (255 - weight) * sample + 127) / 255
 }
 
-impl Weighting {
+impl CellMeans<'_> {
     /// # Safety
     /// See [`SoftBlock::execute`].
     #[inline(always)]
-    unsafe fn execute(&self, rows: Range<usize>) {
+    unsafe fn execute(&self, cell_row: usize) {
+        let layout = self.weights.layout;
+        let Some(InpaintedGrid { grid, .. }) = self.cells.grids.first() else { return };
+        let (Field { first_row, step, .. }, rows) = (grid.field, grid.samples(1, cell_row as u32));
+        let samples = layout.row_samples();
+        // Of all rows of the cells, for each sample of a row.
+        let (mut sums, mut remainders) = (vec![0_u32; samples], vec![0_u16; samples]);
+        let mut expanded = vec![0; samples];
         let mut buffers = [const { Vec::new() }; 2];
-        let columns = self.columns.clone();
-        for y in rows {
-            // SAFETY: the luma weights of what is weighted are sampled, as the caller promises.
-            let excluded = unsafe { self.weights.of_row(y, &columns, &mut buffers) };
-            let count = usize::from(self.weights.layout.channels);
-            // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
-            let to = unsafe {
-                let row = self.to.row(y).cast::<u16>().add(columns.start * count);
-                std::slice::from_raw_parts_mut(row, columns.len() * count)
-            };
-            let Some((source, layout, part)) = &self.source else {
-                to.iter_mut().zip(excluded).for_each(|(to, excluded)| *to = background::weight(*excluded));
-                continue;
+        let columns = self.weights.all_columns();
+        let mut first_bytes: &[u8] = &[];
+        for row in rows.clone() {
+            let y = first_row + row as usize * step;
+            // SAFETY: the luma weights of the plane are sampled, as the caller promises.
+            let of_pixels = unsafe { self.weights.of_row(y, &columns, &mut buffers) };
+            let excluded = if layout.channels == 1 {
+                of_pixels
+            } else {
+                let whole = Rect::new(0, 0, layout.width, 1).expect("a plane has samples");
+                self.weights.expand(whole, 0, 0, of_pixels, &mut expanded);
+                &expanded
             };
             // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
-            let row = unsafe { std::slice::from_raw_parts(source.row(y), layout.row_bytes()) };
-            match (part, layout.sample_layout) {
-                (Channels::All, SampleLayout::Packed1010102) => {
-                    for ((to, pixel), excluded) in
-                        to.chunks_exact_mut(4).zip(row[4 * columns.start..].chunks_exact(4)).zip(excluded)
-                    {
-                        let word = u32::from_ne_bytes([pixel[0], pixel[1], pixel[2], pixel[3]]);
-                        let samples = [word << 6, word >> 4, word >> 14, word >> 16];
-                        let masks = [0xffc0, 0xffc0, 0xffc0, 0xc000];
-                        for ((to, sample), mask) in to.iter_mut().zip(samples).zip(masks) {
-                            *to = background::weighted((sample & mask) as u16, background::weight(*excluded));
-                        }
-                    }
-                }
-                (Channels::All, _) => match count {
-                    1 => weight_row::<1>(layout, row, columns.start, excluded, to),
-                    2 => weight_row::<2>(layout, row, columns.start, excluded, to),
-                    3 => weight_row::<3>(layout, row, columns.start, excluded, to),
-                    _ => weight_row::<4>(layout, row, columns.start, excluded, to),
-                },
-                (Channels::Luma, sample_layout) => {
-                    let SampleLayout::Yuv422 { luma } = sample_layout else {
-                        unreachable!("only packed 4:2:2 has this part")
-                    };
-                    let last = layout.width as usize - 1;
-                    for ((x, to), excluded) in (columns.start..).zip(to).zip(excluded) {
-                        // Beyond an odd width the edge repeats.
-                        let sample = row[usize::from(luma) + 2 * x.min(last)];
-                        *to = background::weighted(u16::from(sample) << 8, background::weight(*excluded));
-                    }
-                }
-                (Channels::Chroma, sample_layout) => {
-                    let SampleLayout::Yuv422 { luma } = sample_layout else {
-                        unreachable!("only packed 4:2:2 has this part")
-                    };
-                    let first = 1 - usize::from(luma);
-                    for ((to, pair), excluded) in
-                        to.chunks_exact_mut(2).zip(row[4 * columns.start..].chunks_exact(4)).zip(excluded)
-                    {
-                        for (to, sample) in to.iter_mut().zip([pair[first], pair[first + 2]]) {
-                            *to = background::weighted(u16::from(sample) << 8, background::weight(*excluded));
-                        }
-                    }
+            let bytes = unsafe { std::slice::from_raw_parts(self.source.row(y), layout.row_bytes()) };
+            first_bytes = if row == rows.start { bytes } else { first_bytes };
+            add_row(&layout, bytes, excluded, &mut sums, &mut remainders);
+        }
+        for InpaintedGrid { grid, first_word, .. } in &self.cells.grids {
+            let across = grid.cells[0] as usize;
+            for column in 0..across {
+                let columns = grid.samples(0, column as u32);
+                let count = columns.len() as u64 * rows.len() as u64;
+                for (index, channel) in grid.channels.iter().enumerate() {
+                    let all = columns.clone().map(|x| channel.first + x as usize * channel.step);
+                    let (sum, remainders) = all.fold((0_u64, 0_u64), |(sum, count), i| {
+                        (sum + u64::from(sums[i]), count + u64::from(remainders[i]))
+                    });
+                    let word = first_word + (cell_row * across + column) * grid.channels.len() + index;
+                    let first = if count > 0 { channel.load(&layout, first_bytes, columns.start) } else { 0 };
+                    // SAFETY: the memory has the cells of all grids, and nobody else accesses those of this row, as the caller
+                    // promises.
+                    unsafe { self.cells.memory.add(word).write(inpainting::cell(sum, remainders, count, first)) };
                 }
             }
         }
     }
 }
 
+/// Adds what is left of the samples of a row. The sums of 128 rows fit.
 #[inline(always)]
-fn weight_row<const COUNT: usize>(layout: &PlaneLayout, row: &[u8], first: usize, excluded: &[u8], to: &mut [u16]) {
-    let pixels = to.chunks_exact_mut(COUNT).zip(excluded);
-    if layout.depth == 8 {
-        for ((to, excluded), samples) in pixels.zip(row[first * COUNT..].chunks_exact(COUNT)) {
-            let weight = background::weight(*excluded);
-            to.iter_mut()
-                .zip(samples)
-                .for_each(|(to, sample)| *to = background::weighted(u16::from(*sample) << 8, weight));
+fn add_row(layout: &PlaneLayout, row: &[u8], excluded: &[u8], sums: &mut [u32], remainders: &mut [u16]) {
+    let add = |sum: &mut u32, all: &mut u16, excluded: u8, sample: u32| {
+        let remainder = u16::from(255 - excluded);
+        *sum += u32::from(remainder) * sample;
+        *all += remainder;
+    };
+    let totals = sums.iter_mut().zip(remainders).zip(excluded);
+    if layout.sample_layout == SampleLayout::Packed1010102 {
+        for (i, ((sum, all), excluded)) in totals.enumerate() {
+            let word = &row[i / 4 * 4..][..4];
+            let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            add(sum, all, *excluded, word >> (10 * (i % 4)) & if i % 4 == 3 { 3 } else { 1023 });
         }
-        return;
-    }
-    let (shift, padding) = (u32::from(layout.shift()), 16 - u32::from(layout.depth));
-    for ((to, excluded), samples) in pixels.zip(row[2 * first * COUNT..].chunks_exact(2 * COUNT)) {
-        let weight = background::weight(*excluded);
-        for (to, sample) in to.iter_mut().zip(samples.chunks_exact(2)) {
-            let sample = u16::from_ne_bytes([sample[0], sample[1]]) >> shift << padding;
-            *to = background::weighted(sample, weight);
+    } else if layout.depth == 8 {
+        totals.zip(row).for_each(|(((sum, all), excluded), sample)| add(sum, all, *excluded, (*sample).into()));
+    } else {
+        let (shift, mask) = (layout.shift(), ((1_u32 << layout.depth) - 1) as u16);
+        for (((sum, all), excluded), sample) in totals.zip(row.chunks_exact(2)) {
+            let sample = u16::from_ne_bytes([sample[0], sample[1]]) >> shift & mask;
+            add(sum, all, *excluded, sample.into());
         }
     }
 }
@@ -553,14 +558,16 @@ pub fn sampling<'a>(
     place: impl FnOnce(Extent) -> Result<HostPlaneMut, CpuError>,
 ) -> Result<Option<SoftOperation<'a>>, CpuError> {
     let extent = |operation: &SoftOperation| match operation {
-        SoftOperation::Weighting(Weighting { weights, columns, rows, .. }) => Some(weights.luma_extent(columns, rows)),
+        SoftOperation::CellMeans(CellMeans { weights, .. }) => {
+            Some(weights.luma_extent(&weights.all_columns(), &(0..weights.layout.height as usize)))
+        }
         SoftOperation::Mix(mix) => {
             let [mut columns, rows] = extent_of(mix.covered.iter())?;
             // Whole pairs of packed 4:2:2.
             columns = columns.start / 2 * 2..columns.end.next_multiple_of(2);
             Some(mix.weights.luma_extent(&columns, &rows))
         }
-        SoftOperation::Sampling(_) => None,
+        SoftOperation::Sampling(_) | SoftOperation::Spread { .. } => None,
     };
     let Some([columns, rows]) = operations.iter().filter_map(extent).reduce(|a, b| hull(&a, &b)) else {
         return Ok(None);
@@ -568,35 +575,11 @@ pub fn sampling<'a>(
     let to = place((weights.size().0 as usize, rows.clone()))?;
     for operation in operations {
         match operation {
-            SoftOperation::Weighting(Weighting { weights, .. }) | SoftOperation::Mix(Mix { weights, .. }) => {
+            SoftOperation::CellMeans(CellMeans { weights, .. }) | SoftOperation::Mix(Mix { weights, .. }) => {
                 weights.luma = to.as_const();
             }
-            SoftOperation::Sampling(_) => (),
+            SoftOperation::Sampling(_) | SoftOperation::Spread { .. } => (),
         }
     }
     Ok(Some(SoftOperation::Sampling(Sampling { weights, to, columns, rows })))
-}
-
-/// The operations that weight a picture for its background: what is read of each plane, by index, and where it is.
-pub fn weightings(
-    background: &Background,
-    picture: &PictureGeometry,
-    sources: &[HostPlane],
-    to: &[HostPlaneMut],
-    reads: &[(usize, FieldRect)],
-) -> Vec<SoftOperation<'static>> {
-    let operation = |index: usize| {
-        let layout = background.layouts[index];
-        let [columns, rows] = extent_of(reads.iter().filter(|(plane, _)| *plane == index).map(|(_, covered)| covered))?;
-        let (shift, source) = match background.planes.get(index) {
-            Some(WeightedPlane { plane, channels, shift, .. }) => {
-                (*shift, Some((sources[*plane], picture.layouts()[*plane], *channels)))
-            }
-            None => (background.weight_shifts[index - background.planes.len()], None),
-        };
-        let [width, height] = picture.size();
-        let weights = SampleWeights::new(HostPlane::default(), (width, height), layout, shift);
-        Some(SoftOperation::Weighting(Weighting { weights, source, to: to[index], columns, rows }))
-    };
-    (0..background.layouts.len()).filter_map(operation).collect()
 }

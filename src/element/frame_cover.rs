@@ -7,7 +7,7 @@ use super::regions::frame_regions::{FrameDecision, FrameRegion, FrameRegions, Or
 use super::regions::settings::{self as region_settings, RegionMode, RegionSettings};
 use super::regions::tracks::Evidence;
 use super::stream_format::StreamFormat;
-use crate::engine::{BlurCover, BlurRegion, Cover, SoftCover};
+use crate::engine::{self, BlurCover, BlurRegion, Cover, SoftCover};
 use crate::filter::BlurParams;
 use crate::filter::mosaic::MosaicRegion;
 use crate::filter::plan::{Options, Selection};
@@ -82,10 +82,17 @@ impl FrameCover {
         let is_soft = settings.is_soft() && extent != Extent::Frame && !regions.is_empty();
         let (covered, soft) = if is_soft {
             let objects: Vec<Object> = regions.iter().map(|region| region.object.clone()).collect();
-            let (covered, weights) = soft(&objects, &regions, extent, settings, (width, height));
             let has_shape = objects.iter().any(|object| object.shape != Shape::Box);
-            let leaves_out = extent == Extent::Outside && has_shape;
-            let excluded = leaves_out.then(|| Weights::excluded((width, height), &objects, options.params.sigma()));
+            let leaves_out =
+                extent == Extent::Outside && has_shape && settings.cover == region_settings::CoverKind::Blur;
+            let (size, sigma) = ((width, height), options.params.sigma());
+            let weights = || soft(&objects, &regions, extent, settings, size);
+            let ((covered, weights), excluded) = if leaves_out {
+                let excluded = || Some(Weights::excluded(size, &objects, sigma));
+                engine::join(weights, excluded)
+            } else {
+                (weights(), None)
+            };
             (covered, Some((weights, excluded)))
         } else {
             (covered, None)
@@ -128,7 +135,6 @@ impl FrameCover {
         let cover = match soft {
             Some((weights, excluded)) => {
                 covered_area = covered_area.min(weights.hidden_share());
-                let excluded = excluded.filter(|_| matches!(cover, Cover::Blur(_)));
                 Cover::Soft(SoftCover { cover: Box::new(cover), weights, excluded })
             }
             None => cover,

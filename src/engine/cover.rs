@@ -10,12 +10,10 @@ use super::plan_cache::form;
 use super::{ActiveBackend, Engine};
 use crate::cpu::{CpuEngine, SoftBlurs};
 use crate::cuda::{CudaError, DeviceCover, PromisedFrames, SubmitError};
-use crate::filter::background::Background;
 use crate::filter::fill::{PlaneValues, fill, fills};
 use crate::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source, ValidFrames, as_source};
 use crate::filter::mosaic::{CellGrid, Mosaic, MosaicRegion, mosaic};
 use crate::filter::picture::{FieldRect, PictureGeometry};
-use crate::filter::plan::Selection;
 use crate::filter::region_blur::{BlurCover, BlurRegion, RegionBlurPlan};
 use crate::filter::regions::Rect;
 use crate::filter::samples::covered_fields;
@@ -49,7 +47,8 @@ pub struct SoftCover {
     pub cover: Box<Cover>,
     /// How much of it shows, for frames of this size.
     pub weights: Weights,
-    /// The samples that the blurs leave out, so that objects do not glow beside themselves.
+    /// The samples that the blurs do not see, so that objects do not glow beside themselves: they see an estimate from what is
+    /// around them.
     pub excluded: Option<Weights>,
 }
 
@@ -216,25 +215,13 @@ impl Engine {
         match &**cover {
             Cover::Soft(soft) => self.cover_softly(soft, frame),
             Cover::Blur(blur) => {
-                let background = excluded.as_ref().map(|excluded| (Background::new(&picture), excluded));
-                let background = background.as_ref().map(|(background, excluded)| (background, *excluded));
-                // The luma beyond an odd width of packed 4:2:2 is a sample of its own in a background.
-                let with_beyond = |region: &BlurRegion| {
-                    let (rect, width) = (region.rect, region.rect.width());
-                    let is_last = rect.right() >= picture.size()[0];
-                    let wider = Rect::new(rect.x(), rect.y(), width.saturating_add(is_last.into()), rect.height());
-                    BlurRegion { rect: wider.unwrap_or(rect), ..*region }
-                };
-                // All planes of a background are blurred; which of them are mixed is decided then.
-                let all = BlurCover { planes: Selection::ALL, regions: blur.regions.iter().map(with_beyond).collect() };
-                let (of, layouts) = background.map_or((blur, &layouts), |(background, _)| (&all, &background.layouts));
-                let regions = self.soft_regions.get(of, layouts, cpu::TILES, &mut self.plans);
+                let regions = self.soft_regions.get(blur, &layouts, cpu::TILES, &mut self.plans);
                 self.stats.form = regions.blurs().last().map_or(self.stats.form, |blur| form(&blur.plan));
                 let is_blurred = |region: &&BlurRegion| !region.params.is_passthrough();
                 let rects: Vec<Rect> = blur.regions.iter().filter(is_blurred).map(|region| region.rect).collect();
                 let covered = covered(&rects);
-                let blurs =
-                    SoftBlurs { weights, regions: &regions, covered: &covered, planes: blur.planes, background };
+                let (regions, covered, excluded) = (&*regions, &*covered, excluded.as_ref());
+                let blurs = SoftBlurs { weights, regions, covered, planes: blur.planes, excluded };
                 let mut frames = ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(frame))?;
                 Ok(cpu.cover_softly(&mut frames, blurs)?)
             }

@@ -21,6 +21,7 @@ use crate::filter::frame::{Destination, Frame, FrameError, FrameMut, PlaneLayout
 use crate::filter::plan::Options;
 pub use crate::filter::region_blur::{BlurCover, BlurRegion};
 pub use crate::log::Level;
+use crate::process;
 pub use crate::process::set_log_sink as log_to;
 pub use cover::{Cover, SoftCover};
 pub use error::{EngineError, ErrorKind};
@@ -29,6 +30,11 @@ pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use plan_cache::{PlanCache, form};
 use region_cache::RegionCache;
 pub use stats::{Stats, StepTime};
+
+/// Returns what both return; the second runs on another thread of the process's, if there is one.
+pub fn join<A, B: Send>(own: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    process::threads().join(own, other)
+}
 
 /// A request for a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 //! What every backend shares, without I/O or threads: the taps, the layout of frames, the plan of a blur, and the geometry
 //! of regions.
 
-pub mod background;
 pub mod byte_rect;
 pub mod fill;
 pub mod frame;
+pub mod inpainting;
 mod layout;
 pub mod mosaic;
 pub mod operation;

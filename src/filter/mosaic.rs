@@ -96,14 +96,31 @@ impl CellGrid {
     /// The grids of all regions of a frame of these planes, in the order of writing: where two overlap, the later one counts.
     pub fn all(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<Self> {
         let picture = PictureGeometry::new(layouts);
+        Self::of_regions(&picture, &in_order(regions))
+    }
+
+    /// The grids of cells with sides of this many luma samples over a whole frame of these planes, from its corner on.
+    pub fn whole(layouts: &[PlaneLayout], side: u32) -> Vec<Self> {
+        let picture = PictureGeometry::new(layouts);
+        let rect = Rect::between([0, picture.size()[0]], [0, picture.size()[1]]);
+        let regions: Vec<MosaicRegion> =
+            rect.map(|rect| MosaicRegion { side, corner: [0; 2], rect }).into_iter().collect();
+        let mut grids = Self::of_regions(&picture, &regions);
+        // The last cells of a subsampled field may have no samples.
+        grids.iter_mut().for_each(|grid| grid.cells = picture.size().map(|length| length.div_ceil(side)));
+        grids
+    }
+
+    fn of_regions(picture: &PictureGeometry, regions: &[MosaicRegion]) -> Vec<Self> {
+        let layouts = picture.layouts();
         let mut grids = Vec::new();
-        for region in in_order(regions) {
-            for (plane, covered) in covered_fields(&picture, region.rect) {
+        for region in regions {
+            for (plane, covered) in covered_fields(picture, region.rect) {
                 let all: Vec<Channel> = channels(&layouts[plane]).collect();
                 let of_shift = |shift: u32| all.iter().filter(move |channel| channel.shift == shift).copied().collect();
                 let groups: [Vec<Channel>; 2] = [of_shift(0), of_shift(1)];
                 let groups = groups.into_iter().filter(|channels| !channels.is_empty());
-                grids.extend(groups.map(|channels| Self::new(&picture, &region, plane, covered, channels)));
+                grids.extend(groups.map(|channels| Self::new(picture, region, plane, covered, channels)));
             }
         }
         grids
@@ -139,7 +156,7 @@ impl CellGrid {
     }
 
     /// The samples of a cell along an axis, of those that the picture has; there may be none.
-    fn samples(&self, axis: usize, cell: u32) -> Range<u32> {
+    pub fn samples(&self, axis: usize, cell: u32) -> Range<u32> {
         let first_luma = [0, self.field.first_row as i64][axis];
         let start = i64::from(self.origin[axis]) + i64::from(cell) * i64::from(self.side) - first_luma;
         // The first sample that stands for this luma sample or one behind it.

@@ -21,7 +21,7 @@ pub struct Component {
     pub depth: u32,
     pub role: Role,
     pub scale: [f64; 2],
-    field: usize,
+    pub field: usize,
 }
 
 /// The channels of a plane, field by field.

@@ -4,13 +4,12 @@
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::picture::PictureGeometry;
-use gstcudagaussblur::filter::plan::Selection;
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::regions::Area;
 use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape};
 
-use super::cases::axis;
-use super::frames::components;
-use super::oracle::{Image, pixels};
+use super::frames::{Component, components, frame};
+use super::oracle::pixels;
 use super::pictures::{Picture, pitch};
 
 /// What an object is within its area.
@@ -402,32 +401,160 @@ pub fn mixed(
     out
 }
 
-/// The blur of a picture in which samples count the less the more they are excluded. Planes and channels that are not selected
-/// keep their values.
-pub fn background(picture: &Picture, params: &BlurParams, selection: Selection, excluded: &Nodes) -> Picture {
+/// Where the samples of a channel of a field are in luma samples, along an axis: every `step` luma samples from `first` on.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    step: i64,
+    first: i64,
+}
+
+impl Line {
+    /// Columns and rows of a component.
+    fn of(component: &Component, planes: &[PlaneLayout]) -> [Self; 2] {
+        [0, 1].map(|axis| {
+            let finest = planes.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max);
+            // A field has every second row, and the scale of its component says so.
+            let step = (finest / component.scale[axis]).round() as i64;
+            Self { step, first: [0, component.field as i64][axis] }
+        })
+    }
+
+    /// The first luma sample that a sample stands for.
+    fn luma(self, index: usize) -> i64 {
+        self.step * index as i64 + self.first
+    }
+
+    /// The cell that a sample is in.
+    fn cell(self, index: usize, side: i64) -> usize {
+        (self.luma(index) / side) as usize
+    }
+
+    /// Half luma samples from the centre of the first cell to the centre of a sample.
+    fn past_centre(self, index: usize, side: i64) -> i64 {
+        2 * self.luma(index) + self.step - side
+    }
+}
+
+impl Grid {
+    /// Bilinear, halves up, where values are `step` apart and the place is so far from the first. Beyond the grid the edge repeats.
+    fn between(&self, [x, y]: [i64; 2], step: i64) -> i64 {
+        let clamped = |i: i64, count: usize| i.clamp(0, count as i64 - 1) as usize;
+        let (px, py) = (x.div_euclid(step), y.div_euclid(step));
+        let (fx, fy) = (x.rem_euclid(step), y.rem_euclid(step));
+        let [x0, x1] = [px, px + 1].map(|p| clamped(p, self.columns));
+        let [y0, y1] = [py, py + 1].map(|p| clamped(p, self.rows));
+        let top = self.at(x0, y0) * (step - fx) + self.at(x1, y0) * fx;
+        let bottom = self.at(x0, y1) * (step - fx) + self.at(x1, y1) * fx;
+        (top * (step - fy) + bottom * fy + step * step / 2) / (step * step)
+    }
+
+    /// Which of the columns and rows are halves of one at half the size.
+    fn halves(&self, x: usize, y: usize) -> Vec<(usize, usize)> {
+        let columns = 2 * x..(2 * x + 2).min(self.columns);
+        let rows = 2 * y..(2 * y + 2).min(self.rows);
+        rows.flat_map(|y| columns.clone().map(move |x| (x, y))).collect()
+    }
+}
+
+/// A mean, halves up; 0 of nothing.
+fn weighted_mean(sum: i64, weight: i64) -> i64 {
+    if weight == 0 { 0 } else { (2 * sum + weight) / (2 * weight) }
+}
+
+/// Colours of cells of which so much, 0 to 255, is background, and whose background has this mean: for the rest, that of larger
+/// cells around.
+fn spread(amount: &Grid, mean: &Grid) -> Grid {
+    if (amount.columns, amount.rows) == (1, 1) {
+        return mean.clone();
+    }
+    let size = [amount.columns.div_ceil(2), amount.rows.div_ceil(2)];
+    let larger_amount = Grid::made(size[0], size[1], |x, y| {
+        let halves = amount.halves(x, y);
+        let sum: i64 = halves.iter().map(|(x, y)| amount.at(*x, *y)).sum();
+        // A quarter of a cell is enough to know its colour.
+        sum.min(255)
+    });
+    let larger_mean = Grid::made(size[0], size[1], |x, y| {
+        let halves = amount.halves(x, y);
+        let weight: i64 = halves.iter().map(|(x, y)| amount.at(*x, *y)).sum();
+        let sum: i64 = halves.iter().map(|(x, y)| amount.at(*x, *y) * mean.at(*x, *y)).sum();
+        weighted_mean(sum, weight)
+    });
+    let larger = spread(&larger_amount, &larger_mean);
+    Grid::made(amount.columns, amount.rows, |x, y| {
+        // In quarters of a larger cell.
+        let around = larger.between([2 * x as i64 - 1, 2 * y as i64 - 1], 4);
+        let a = amount.at(x, y);
+        (a * mean.at(x, y) + (255 - a) * around + 127) / 255
+    })
+}
+
+/// The picture in which an estimate of the background takes the place of samples, as far as they are excluded.
+pub fn filled(picture: &Picture, excluded: &Nodes) -> Picture {
+    let side = 4 * excluded.g;
     let mut out = picture.clone();
     for (plane, layout) in picture.planes.iter().enumerate() {
         let samples = values(layout, &picture.bytes[plane]);
-        let excluded = excluded.of_samples(&picture.planes, plane);
+        let weights = excluded.of_samples(&picture.planes, plane);
         for component in components(layout) {
-            if !selection.contains(component.role) {
-                continue;
+            let [across, down] = Line::of(&component, &picture.planes);
+            let columns = up(excluded.size.0.into(), side) as usize;
+            let rows = up(excluded.size.1.into(), side) as usize;
+            // Of each cell: its samples, how much of them is background, and that times their values.
+            let mut count = vec![0; columns * rows];
+            let mut background = vec![0; columns * rows];
+            let mut sum = vec![0; columns * rows];
+            for (y, x, _) in pixels(component.width, component.height, 1) {
+                let i = component.index(x, y);
+                let e = 255 - weights[i] as i64;
+                let cell = down.cell(y, side) * columns + across.cell(x, side);
+                count[cell] += 1;
+                background[cell] += e;
+                sum[cell] += e * i64::from(samples[i]);
             }
-            let (width, height, depth) = (component.width, component.height, component.depth);
-            let indices: Vec<usize> = pixels(width, height, 1).map(|(y, x, _)| component.index(x, y)).collect();
-            let image = |samples: Vec<u16>| {
-                let image = Image { width, height, channels: 1, depth: 16, samples };
-                if component.has_surplus() { image.one_wider() } else { image }
-            };
-            let e = |i: usize| ((255 - excluded[i]) * 257).max(256);
-            let p = |i: usize| ((u64::from(samples[i]) << (16 - depth)) * e(i) + (1 << 15)) >> 16;
-            let [rows, columns] = component.scale.map(|scale| axis(params, scale));
-            let colour = image(indices.iter().map(|i| p(*i) as u16).collect()).blurred(&rows, &columns);
-            let weight = image(indices.iter().map(|i| e(*i) as u16).collect()).blurred(&rows, &columns);
-            for (y, x, _) in pixels(colour.width, height, 1) {
-                let [colour, weight] = [&colour, &weight].map(|one| u64::from(one.samples[y * one.width + x]));
-                let value = (((colour << depth) + weight / 2) / weight).min((1 << depth) - 1);
-                store(layout, &mut out.bytes[plane], component.index(x, y), value as u16);
+            // Nothing says what the background is: its colour is that of the first sample.
+            let is_known = background.iter().any(|e| *e > 0);
+            let cells = 0..columns * rows;
+            let amounts = cells.clone().map(|cell| match count[cell] {
+                0 => 0,
+                count => up(4 * background[cell], count).min(255),
+            });
+            let amount = Grid { columns, rows, values: amounts.collect() };
+            let means = cells.map(|cell| weighted_mean(sum[cell], background[cell]));
+            let mean = Grid { columns, rows, values: means.collect() };
+            let colours = spread(&amount, &mean);
+            // The luma beyond an odd width of packed 4:2:2 is filled too.
+            let width = component.width + usize::from(component.has_surplus());
+            for (y, x, _) in pixels(width, component.height, 1) {
+                let i = component.index(x, y);
+                let w = weights[i] as i64;
+                if w == 0 {
+                    continue;
+                }
+                let past = [across.past_centre(x, side), down.past_centre(y, side)];
+                let first = || i64::from(samples[component.index(0, 0)]);
+                let estimate = if is_known { colours.between(past, 2 * side) } else { first() };
+                let value = (w * estimate + (255 - w) * i64::from(samples[i]) + 127) / 255;
+                store(layout, &mut out.bytes[plane], i, value as u16);
+            }
+        }
+    }
+    out
+}
+
+/// The blur of a picture without what is excluded. Planes and channels that are not selected keep their values.
+pub fn background(picture: &Picture, params: &BlurParams, selection: Selection, excluded: &Nodes) -> Picture {
+    let filled = filled(picture, excluded);
+    let planes = || picture.planes.iter().enumerate();
+    let samples: Vec<Vec<u16>> = planes().map(|(plane, layout)| values(layout, &filled.bytes[plane])).collect();
+    let components: Vec<Vec<Component>> = picture.planes.iter().map(components).collect();
+    let options = Options { planes: selection, alpha: AlphaMode::Straight, ..Options::from(*params) };
+    let blurred = frame(&options, &components, &samples);
+    let mut out = picture.clone();
+    for (plane, layout) in planes() {
+        for (i, value) in blurred[plane].iter().enumerate() {
+            if selection.contains(layout.roles[i % usize::from(layout.channels)]) {
+                store(layout, &mut out.bytes[plane], i, *value);
             }
         }
     }
