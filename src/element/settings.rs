@@ -142,6 +142,15 @@ pub enum PropertyError {
     Started { property: &'static str, current: String },
 }
 
+impl PropertyError {
+    /// The name of the property.
+    pub fn property(&self) -> &'static str {
+        match self {
+            Self::Value { property, .. } | Self::Started { property, .. } => property,
+        }
+    }
+}
+
 impl Settings {
     /// How frames are blurred.
     pub fn options(&self) -> Result<Options, ParamError> {
@@ -156,7 +165,7 @@ impl Settings {
         u32::try_from(self.cuda_device_id).ok()
     }
 
-    /// How frames are blurred, if all settings are valid. GObject does not check ranges, see `param_spec`.
+    /// How frames are blurred, if all settings are valid. GObject does not check ranges, see `unchecked_param_spec`.
     fn check(&self) -> Result<Options, SettingsError> {
         if self.cuda_device_id < -1 {
             return Err(SettingsError::Device(self.cuda_device_id));
