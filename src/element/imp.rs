@@ -57,7 +57,7 @@
  *     x264enc ! mp4mux ! filesink location=blurred.mp4
  * ```
  *
- * Since: 0.1
+ * Since: 0.1.0
  */
 use std::sync::LazyLock;
 

@@ -23,6 +23,8 @@ pub struct FrameRegion {
     pub track: Option<u32>,
     /// The label of a detection.
     pub label: Option<String>,
+    /// The name of a zone.
+    pub name: Option<String>,
     /// The object, for the weights of a cover with a soft edge, an ellipse or a mask.
     pub object: Object,
 }
@@ -147,7 +149,8 @@ fn shown_region(detection: &Detection, settings: &RegionSettings, size: (u32, u3
     };
     let region = region_of(area, certain, settings, size)?;
     let origin = Origin::Detection(Evidence::Found);
-    Some(FrameRegion { region, origin, track: None, label: detection.label.clone(), object: Object { area, shape } })
+    let label = detection.label.clone();
+    Some(FrameRegion { region, origin, track: None, label, name: None, object: Object { area, shape } })
 }
 
 /// Of an object that is covered: with its shape where it was found, else by the box in which it may be.
@@ -174,7 +177,8 @@ fn covered_regions(
     let origin = Origin::Detection(evidence);
     let region = |(area, shape)| {
         let region = region_of(area, object, settings, size)?;
-        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), object: Object { area, shape } })
+        let object = Object { area, shape };
+        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), name: None, object })
     };
     shapes.into_iter().filter_map(region).collect()
 }
@@ -201,7 +205,8 @@ fn zone_region(zone: &Zone, settings: &RegionSettings, size: (u32, u32)) -> Opti
     let area = zone.area(size);
     let shape = if settings.shape == ObjectShape::Ellipse { Shape::Ellipse } else { Shape::Box };
     let region = region_of(area, area, settings, size)?;
-    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, object: Object { area, shape } })
+    let name = zone.name().map(str::to_owned);
+    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name, object: Object { area, shape } })
 }
 
 /// The region of an area, with `grow`, which does not shrink an object of which nothing would be covered.
