@@ -341,7 +341,7 @@ fn every_field_of_stats_is_documented() {
     // Beside fields, the table has values and file names in these cells.
     documented.retain(|name| !name.contains('.') && *name != "stats");
     let stats = common::video::element("").property::<gst::Structure>("stats");
-    let mut fields: Vec<&str> = stats.fields().map(|field| field.as_str()).collect();
+    let mut fields: Vec<&str> = stats.fields().map(gst::glib::GStr::as_str).collect();
     documented.sort_unstable();
     fields.sort_unstable();
     assert_eq!(documented, fields);
