@@ -12,6 +12,7 @@ in GST_PLUGIN_PATH:
     cargo build --release && GST_PLUGIN_PATH=target/release examples/rtp.py [SOURCE]
 """
 
+import argparse
 import sys
 
 try:
@@ -52,6 +53,15 @@ def end_of(pipeline):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "source",
+        nargs="?",
+        metavar="SOURCE",
+        default="videotestsrc is-live=true pattern=checkers-8",
+        help="a source in the syntax of gst-launch, in quotes if it has properties; default: a test pattern",
+    )
+    source = parser.parse_args().source
     Gst.init(None)
     for element, package in {
         "cudagaussblur": "the plugin or set GST_PLUGIN_PATH to its folder",
@@ -60,7 +70,6 @@ def main():
     }.items():
         if not Gst.ElementFactory.find(element):
             return f"GStreamer does not find {element}: install {package}"
-    source = sys.argv[1] if len(sys.argv) > 1 else "videotestsrc is-live=true pattern=checkers-8"
     receiver = Gst.parse_launch(RECEIVER)
     receiver.set_state(Gst.State.PLAYING)
     port = receiver.get_by_name("from").get_property("port")

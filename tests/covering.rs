@@ -398,7 +398,8 @@ fn properties_change_while_playing() {
 fn a_message_says_what_was_covered() {
     let info = info(VideoFormat::Nv12, [100, 80]);
     let mut blur = covering(
-        "post-messages=true expand=0.5 cover=mosaic zones=<[zone,x=0.0,y=0.0,width=0.1,height=0.5]>",
+        "post-messages=true expand=0.5 cover=mosaic \
+         zones=<[zone,name=door,x=0.0,y=0.0,width=0.1,height=0.5],[zone,x=0.0,y=0.0,width=0.1,height=0.1]>",
         true,
         &info,
     );
@@ -428,7 +429,9 @@ fn a_message_says_what_was_covered() {
         found[0]
             .contains("x=(uint)45, y=(uint)10, width=(uint)20, height=(uint)40, origin=(string)found, track=(uint)1")
     );
-    assert!(found[0].contains("label=(string)face") && found.len() == 2 && found[1].contains("origin=(string)zone"));
+    assert!(found[0].contains("label=(string)face") && found.len() == 3);
+    assert!(found[1].contains("origin=(string)zone, name=(string)door"), "{found:?}");
+    assert!(found[2].contains("origin=(string)zone") && !found[2].contains("name"), "{found:?}");
 
     blur.push(buffer(&info, &noise(&info, 2)));
     let second = message(&blur);

@@ -1,7 +1,8 @@
 //! Keeps the generated documentation current: `docs/gst_plugins_cache.json`, the plugin in the format of GStreamer's
-//! gst-hotdoc-plugins-scanner, from which hotdoc makes its pages, and `src/element/properties.md`, the table of properties
-//! in the element's rustdoc. Both are made from the element as it registers itself. With `CUDAGAUSSBLUR_WRITE_DOCS=1` the
-//! files are written instead of compared.
+//! gst-hotdoc-plugins-scanner, from which hotdoc makes its pages, and the table of properties in `docs/PROPERTIES.md` and, as
+//! `src/element/properties.md`, in the element's rustdoc. All are made from the element as it registers itself. With
+//! `CUDAGAUSSBLUR_WRITE_DOCS=1` the files are written instead of compared. Also holds the lists of the fields of `stats` and
+//! of messages to what the element has and posts.
 //!
 //! The scanner itself is not in Debian or Ubuntu. Its format is reproduced with its peculiarities.
 
@@ -9,6 +10,7 @@ mod common;
 
 use std::path::Path;
 
+use common::covered::{buffer, covering, info, noise, with_roi};
 use common::video::as_spec;
 use gst::glib;
 use gst::glib::gobject_ffi::{GParamSpecDouble, GParamSpecInt, GParamSpecInt64, GParamSpecUInt, GParamSpecUInt64};
@@ -230,7 +232,7 @@ fn cache() -> String {
     text
 }
 
-/// The table of properties for rustdoc.
+/// The table of properties.
 fn properties() -> String {
     let escaped = |text: &str| {
         let special = |c: char| if "\\`*_<>[]|".contains(c) { format!("\\{c}") } else { c.to_string() };
@@ -312,5 +314,83 @@ fn the_documentation_cache_is_current() {
 
 #[test]
 fn the_table_of_properties_is_current() {
-    check("src/element/properties.md", include_str!("../src/element/properties.md"), &properties());
+    let table = properties();
+    check("src/element/properties.md", include_str!("../src/element/properties.md"), &table);
+    let page = include_str!("../docs/PROPERTIES.md");
+    let (before, rest) = page.split_once("<!-- generated").expect("where the table begins");
+    let (comment, rest) = rest.split_once('\n').unwrap();
+    let (_, after) = rest.split_once("<!-- end of the generated table").expect("where the table ends");
+    let page_now = format!("{before}<!-- generated{comment}\n\n{table}\n<!-- end of the generated table{after}");
+    check("docs/PROPERTIES.md", page, &page_now);
+}
+
+/// The rows of the tables in a section: the names in the first cell, and the second cell.
+fn rows<'a>(page: &'a str, heading: &str) -> Vec<(Vec<&'a str>, &'a str)> {
+    let (_, section) = page.split_once(heading).unwrap_or_else(|| panic!("no section {heading}"));
+    let section = section.split("\n## ").next().unwrap();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    cells
+        .map(|(names, rest)| (names.split('`').skip(1).step_by(2).collect(), rest.split(" |").next().unwrap()))
+        .collect()
+}
+
+#[test]
+fn every_field_of_stats_is_documented() {
+    let rows = rows(include_str!("../docs/PERFORMANCE.md"), "\n## The stats property\n");
+    let mut documented: Vec<&str> = rows.into_iter().flat_map(|(names, _)| names).collect();
+    // Beside fields, the table has values and file names in these cells.
+    documented.retain(|name| !name.contains('.') && *name != "stats");
+    let stats = common::video::element("").property::<gst::Structure>("stats");
+    let mut fields: Vec<&str> = stats.fields().map(gst::glib::GStr::as_str).collect();
+    documented.sort_unstable();
+    fields.sort_unstable();
+    assert_eq!(documented, fields);
+}
+
+/// The value of a field as JSON.
+fn json_of(value: &glib::Value) -> Value {
+    if let Ok(array) = value.get::<gst::Array>() {
+        array.as_slice().iter().map(|one| json_of(one)).collect()
+    } else if let Ok(structure) = value.get::<gst::Structure>() {
+        structure.iter().map(|(name, value)| (name.to_string(), json_of(value))).collect::<Map<_, _>>().into()
+    } else if let Ok(number) = value.get::<u64>() {
+        number.into()
+    } else if let Ok(number) = value.get::<u32>() {
+        number.into()
+    } else if let Ok(number) = value.get::<f64>() {
+        number.into()
+    } else if let Ok(flag) = value.get::<bool>() {
+        flag.into()
+    } else {
+        value.get::<String>().expect("a field of another type").into()
+    }
+}
+
+/// The example in docs/MESSAGES.md is the message of this frame, and its tables have every field with its type.
+#[test]
+fn the_message_about_a_frame_is_as_documented() {
+    let page = include_str!("../docs/MESSAGES.md");
+    let (_, example) = page.split_once("```json\n").expect("an example");
+    let example: Value = serde_json::from_str(example.split("```").next().unwrap()).unwrap();
+    let info = info(gst_video::VideoFormat::Nv12, [640, 400]);
+    let zone = "zones=<[zone,name=door,x=0.0,y=0.0,width=0.25,height=0.5]>";
+    let mut blur = covering(&format!("post-messages=true cover=fill {zone}"), true, &info);
+    blur.push(with_roi(buffer(&info, &noise(&info, 1)), "face", (400, 100, 100, 120)));
+    let message = blur.bus.pop_filtered(&[gst::MessageType::Element]).expect("a message");
+    let message = message.structure().unwrap().to_owned();
+    assert_eq!(json_of(&message.to_value()), example, "docs/MESSAGES.md has another example");
+
+    let rows = rows(page, "\n## What was covered in a frame\n");
+    let check = |structure: &gst::StructureRef| {
+        for (field, value) in structure.iter() {
+            let (_, kind) = rows.iter().find(|(names, _)| names.contains(&field.as_str())).expect("a row");
+            let kind = if *kind == "string" { "gchararray" } else { kind };
+            assert_eq!(value.type_().name(), kind, "{field}");
+        }
+    };
+    check(&message);
+    let regions = message.get::<gst::Array>("regions").unwrap();
+    regions.as_slice().iter().for_each(|region| check(&region.get::<gst::Structure>().unwrap()));
+    let posted = message.fields().count() + 9;
+    assert_eq!(rows.iter().map(|(names, _)| names.len()).sum::<usize>(), posted, "fields that are not posted");
 }

@@ -5,10 +5,11 @@ mod common;
 
 use common::cases::axis;
 use common::video::{
-    self, Blur, blurred, buffer, bus_of, element, info, padded_buffer, param_spec, picture, read, texts,
+    self, Blur, FRAME, blurred, buffer, bus_of, element, info, padded_buffer, param_spec, picture, read, texts,
 };
 use gst::glib;
 use gst::prelude::*;
+use gst_controller::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::filter::BlurParams;
 
@@ -109,6 +110,42 @@ fn values_out_of_range_are_refused_while_playing() {
         assert!(warnings[0].contains(said) && warnings[0].contains(" stays "), "{warnings:?}");
         assert_eq!(blur.element.property_value(property).serialize().unwrap(), value);
         assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 3.0, 0), "{property}={text}");
+    }
+}
+
+/// A control binding sets its property for every frame.
+#[test]
+fn control_binding_out_of_range_is_one_warning() {
+    let info = info(VideoFormat::Gray8, 40, 30);
+    let image = picture(&info, 1);
+    let mut blur = Blur::new("sigma=3");
+    blur.caps(&info);
+    let source = gst_controller::InterpolationControlSource::new();
+    source.set_mode(gst_controller::InterpolationMode::Linear);
+    // Two frames in range, then ever other values out of range, and in range again for the sixth.
+    for (frame, sigma) in [(0, 1.0), (1, 2.0), (2, 1100.0), (4, 1300.0), (5, 4.0), (6, 1100.0), (7, 1200.0)] {
+        assert!(source.set(FRAME * frame, sigma));
+    }
+    let binding = gst_controller::DirectControlBinding::new_absolute(&blur.element, "sigma", &source);
+    blur.element.add_control_binding(&binding).unwrap();
+    let mut warnings = Vec::new();
+    for sigma in [1.0, 2.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0] {
+        let output = read(&info, &blur.push(buffer(&info, &image)));
+        assert!(output == blurred(&image, sigma, 0), "sigma={sigma}");
+        warnings.extend(blur.messages(gst::MessageType::Warning));
+    }
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    for words in ["sigma=1100 cannot be used", "sigma stays 2", "its control binding"] {
+        assert!(warnings[0].contains(words), "{warnings:?}");
+    }
+    // What the application sets is reported each time.
+    for _ in 0..2 {
+        blur.element.set_property("sigma", 2000.0);
+        let warnings = blur.messages(gst::MessageType::Warning);
+        assert!(
+            matches!(&warnings[..], [one] if one.contains("sigma=2000") && !one.contains("binding")),
+            "{warnings:?}"
+        );
     }
 }
 

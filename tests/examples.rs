@@ -912,6 +912,18 @@ fn frames_received_by_rtp_are_blurred() {
     assert!(stdout.contains("30 frames received"), "{stdout}");
 }
 
+/// All with arguments. None needs what it is made for to say how it is called.
+#[test]
+fn python_examples_print_their_usage() {
+    let workspace = Workspace::new("usage");
+    for name in ["blur.py", "boxes_from_file.py", "rtp.py", "timeline.py", "virtual_camera.py"] {
+        let stdout = workspace.stdout(python_example(name).arg("--help"));
+        assert!(stdout.starts_with(&format!("usage: {name} [-h]")), "{name}: {stdout}");
+        let stderr = workspace.stderr(python_example(name).arg("--no-such-option"));
+        assert!(stderr.starts_with(&format!("usage: {name} [-h]")), "{name}: {stderr}");
+    }
+}
+
 #[test]
 fn examples_name_a_missing_file() {
     let workspace = Workspace::new("missing-file");

@@ -1,5 +1,5 @@
 //! scripts/python and the Python examples find an interpreter with the modules they need, whichever `python3` is first on
-//! PATH, and name what is missing if there is none. Python sets properties by the values that the README shows.
+//! PATH, and name what is missing if there is none. Python sets properties by the values that docs/PROPERTIES.md shows.
 
 mod common;
 

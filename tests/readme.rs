@@ -1,16 +1,42 @@
-//! Runs every gst-launch line of the README and of the element's documentation, so that both stay correct. Only what a
-//! test machine lacks is substituted: the camera, which also gets an end of stream, the display and the loudspeaker. Lines
-//! with facedetect, which has a package of its own, need it. Also runs the README's C code in a small program.
+//! Runs every gst-launch line of README.md, of the pages in docs/ that show some to users, and of the element's documentation,
+//! so that all stay correct. Only what a test machine lacks is substituted: the camera, which also gets an end of stream, the
+//! display and the loudspeaker. Lines with an element of OpenCV, which has a package of its own, need it. Also runs the C code
+//! of docs/PROPERTIES.md in a small program, and follows the links of all pages.
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::media;
 use gst::prelude::*;
 
-/// Elements of the README and their substitutes.
+const README: &str = include_str!("../README.md");
+const PROPERTIES: &str = include_str!("../docs/PROPERTIES.md");
+
+/// The pages whose commands are run: the number of their gst-launch lines, and of those with sound.
+const PAGES: [(&str, &str, usize, usize); 6] = [
+    ("README.md", README, 6, 1),
+    ("docs/INSTALL.md", include_str!("../docs/INSTALL.md"), 1, 0),
+    ("docs/PROPERTIES.md", PROPERTIES, 1, 0),
+    ("docs/FORMATS.md", include_str!("../docs/FORMATS.md"), 0, 0),
+    ("docs/HIDING.md", include_str!("../docs/HIDING.md"), 3, 0),
+    ("docs/MESSAGES.md", include_str!("../docs/MESSAGES.md"), 1, 0),
+];
+
+/// The other commands of these pages, and what runs them.
+const OTHER_COMMANDS: [(&str, &str); 8] = [
+    ("scripts/demo", "tests/examples.rs"),
+    ("scripts/models", "scripts/demo"),
+    ("scripts/setup", "scripts/demo and scripts/test"),
+    ("scripts/test", "continuous integration"),
+    ("examples/virtual_camera.py", "tests/examples.rs"),
+    ("meson setup", ".ci/run"),
+    ("meson compile", ".ci/run"),
+    ("gst-inspect-1.0 cudagaussblur", "this file"),
+];
+
+/// Elements of the commands and their substitutes.
 const SUBSTITUTES: [(&str, &str); 3] = [
     ("v4l2src", "videotestsrc num-buffers=30 pattern=smpte"),
     ("video-sink=autovideosink", "video-sink=fakesink audio-sink=fakesink"),
@@ -66,11 +92,15 @@ fn assert_ok(line: &str, output: &Output) {
     assert!(!text.contains("object-alive, type-name=(string)Gst"), "{line}\nleaks: {text}");
 }
 
-/// The lines of a text's shell blocks that contain `command`, with continued lines joined.
-fn lines(text: &str, command: &str) -> Vec<String> {
+/// The lines of a text's shell blocks, with continued lines joined.
+fn lines(text: &str) -> Vec<String> {
     let text = text.replace("\\\n", " ");
-    let shell = text.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
-    shell.flat_map(str::lines).filter(|line| line.contains(command)).map(str::to_owned).collect()
+    let shell = text.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+    shell.flat_map(str::lines).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+fn is_launch(line: &str) -> bool {
+    line.contains("gst-launch-1.0")
 }
 
 /// The element's documentation, a comment in the form that GStreamer's documentation tools read.
@@ -81,23 +111,14 @@ fn section() -> String {
     section.lines().map(|line| line.strip_prefix(" *").unwrap().trim_start().to_owned() + "\n").collect()
 }
 
-#[test]
-fn documented_pipelines_run_without_leaks() {
-    let workspace = Workspace::new("readme");
-    workspace.write_clip();
-    let [readme, section] = [include_str!("../README.md"), &section()].map(|text| lines(text, "gst-launch-1.0"));
-    assert!(readme.len() >= 6 && section.len() >= 4, "{readme:?} {section:?}");
-    let mut lines = readme;
-    lines.extend(section);
-    if !workspace.run("gst-inspect-1.0 --exists facedetect").status.success() {
-        lines.retain(|line| !line.contains("facedetect"));
-    }
+/// Runs the gst-launch lines of a page. Returns the number of lines that have sound.
+fn run_all(workspace: &Workspace, page: &str, lines: &[String]) -> usize {
     let mut with_sound = 0;
-    for line in &lines {
+    for line in lines {
         let runnable =
             SUBSTITUTES.iter().fold(line.clone(), |line, (element, substitute)| line.replace(element, substitute));
         let output = workspace.run(&runnable);
-        assert_ok(&runnable, &output);
+        assert_ok(&format!("{page}: {runnable}"), &output);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(log.contains("blurring on"), "{runnable}\nthe blur did not start: {log}");
         if let Some((_, rest)) = line.split_once("filesink location=") {
@@ -113,10 +134,48 @@ fn documented_pipelines_run_without_leaks() {
             }
         }
     }
-    assert_eq!(with_sound, 1, "{lines:?}");
+    with_sound
 }
 
-/// A program of which the README shows a part, `blur` being the element. It prints the numbers of the first zone.
+#[test]
+fn documented_pipelines_run_without_leaks() {
+    let workspace = Workspace::new("readme");
+    workspace.write_clip();
+    let lacks = |element: &&str| !workspace.run(&format!("gst-inspect-1.0 --exists {element}")).status.success();
+    let lacking: Vec<&str> = ["facedetect", "cvtracker"].into_iter().filter(lacks).collect();
+    let section = section();
+    for (page, text, count, with_sound) in PAGES.into_iter().chain([("imp.rs", &section[..], 4, 0)]) {
+        let mut lines = lines(text);
+        lines.retain(|line| is_launch(line));
+        assert_eq!(lines.len(), count, "{page}: {lines:?}");
+        lines.retain(|line| !lacking.iter().any(|element| line.contains(element)));
+        assert_eq!(run_all(&workspace, page, &lines), with_sound, "{page}");
+    }
+    assert_ok("gst-inspect-1.0", &workspace.run("gst-inspect-1.0 cudagaussblur"));
+}
+
+/// A command that no test runs gets wrong without anybody seeing it.
+#[test]
+fn every_command_is_run_somewhere() {
+    for (page, text, ..) in PAGES {
+        for line in lines(text).iter().filter(|line| !is_launch(line)) {
+            let is_known = OTHER_COMMANDS.iter().any(|(command, _)| line.starts_with(command));
+            assert!(is_known, "{page}: nothing is known to run {line}");
+        }
+    }
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/demo");
+    let help = String::from_utf8(Command::new(demo).arg("--help").output().unwrap().stdout).unwrap();
+    let options: Vec<&str> = help.split(|c: char| c.is_whitespace() || ",;|[]()".contains(c)).collect();
+    for (page, text, ..) in PAGES {
+        let commands = text.split("scripts/demo").skip(1).map(|rest| rest.lines().next().unwrap());
+        let commands = commands.map(|rest| rest.split(['`', '#']).next().unwrap());
+        for option in commands.flat_map(str::split_whitespace).filter(|word| word.starts_with("--")) {
+            assert!(options.contains(&option), "{page}: scripts/demo has no {option}\n{help}");
+        }
+    }
+}
+
+/// A program of which docs/PROPERTIES.md shows a part, `blur` being the element. It prints the numbers of the first zone.
 const C_PROGRAM: &str = "\
 #include <gst/gst.h>
 int main (void) {
@@ -124,7 +183,7 @@ int main (void) {
     GstElement *blur = gst_element_factory_make (\"cudagaussblur\", NULL);
     g_assert_nonnull (blur);
     {
-README
+SHOWN
     }
     GValue value = G_VALUE_INIT;
     g_object_get_property (G_OBJECT (blur), \"zones\", &value);
@@ -142,26 +201,33 @@ README
 ";
 
 #[test]
-fn c_code_of_the_readme_sets_zones() {
-    let readme = include_str!("../README.md");
-    let blocks: Vec<&str> =
-        readme.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("c\n")).collect();
+fn documented_c_code_sets_zones() {
+    let of_page =
+        |text: &'static str| text.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("c\n"));
+    let blocks: Vec<&str> = PAGES.into_iter().flat_map(|(_, text, ..)| of_page(text)).collect();
     assert_eq!(blocks.len(), 1, "{blocks:?}");
     let workspace = Workspace::new("readme-c");
-    std::fs::write(workspace.0.join("zones.c"), C_PROGRAM.replace("README", blocks[0])).unwrap();
+    std::fs::write(workspace.0.join("zones.c"), C_PROGRAM.replace("SHOWN", blocks[0])).unwrap();
     let output =
         workspace.run("cc -Wall -Werror -o zones zones.c $(pkg-config --cflags --libs gstreamer-1.0) && ./zones");
     assert_ok(blocks[0], &output);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "x=0.1 y=0.1 width=0.3 height=0.4 ");
 }
 
+/// The names in the first cells of README's table of properties.
+fn main_properties() -> Vec<&'static str> {
+    let (_, table) = README.split_once("\n## Properties\n").unwrap();
+    let rows = table.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    rows.flat_map(|row| row.split(" | ").next().unwrap().split('`').skip(1).step_by(2)).collect()
+}
+
 #[test]
-fn readme_lists_every_property() {
+fn the_properties_are_listed() {
     let element = common::video::element("");
-    let readme = include_str!("../README.md");
     let own = element.list_properties().into_iter().filter(|pspec| pspec.owner_type() == element.type_());
     let names: Vec<String> = own.map(|pspec| pspec.name().to_owned()).collect();
     assert_eq!(names.len(), 27, "{names:?}");
+    assert!(README.contains("has all 27 with their ranges"), "README counts another number of properties");
     for name in &names {
         // Every property can be read, and a writable one accepts the value it reads as.
         let value = element.property_value(name);
@@ -169,7 +235,83 @@ fn readme_lists_every_property() {
             element.set_property_from_value(name, &value);
         }
     }
+    let main = main_properties();
+    assert!(main.len() > 10 && main.iter().all(|name| names.iter().any(|own| own == name)), "{main:?}");
     for name in names {
-        assert!(readme.contains(&format!("| `{name}` |")), "the README has no row for {name}");
+        assert!(PROPERTIES.contains(&format!("| `{name}` |")), "docs/PROPERTIES.md has no row for {name}");
     }
+}
+
+/// Every format that the element offers is in the table, and the table has as many as README says.
+#[test]
+fn the_formats_are_listed() {
+    let (_, table) = include_str!("../docs/FORMATS.md").split_once("\n## Formats\n").unwrap();
+    let rows = table.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).skip(2);
+    let cells = rows.flat_map(|row| row.split('|').skip(2)).flat_map(str::split_whitespace);
+    let listed: Vec<&str> = cells.collect();
+    assert!(
+        README.contains(&format!("the {} formats", listed.len())),
+        "README has another number than {}",
+        listed.len()
+    );
+    let element = common::video::element("");
+    let caps = element.pad_template("sink").unwrap().caps().to_owned();
+    let mut offered = 0;
+    for structure in caps.iter() {
+        for format in structure.get::<gst::List>("format").unwrap().iter() {
+            let format = format.get::<String>().unwrap();
+            assert!(listed.contains(&&format[..]), "docs/FORMATS.md has no {format}");
+            offered += 1;
+        }
+    }
+    assert!(offered >= 60, "{offered}");
+}
+
+/// Whoever opens it for the first time gets to a running pipeline in a minute.
+#[test]
+fn the_readme_is_short_and_begins_with_what_to_do() {
+    let words = README.split_whitespace().count();
+    assert!(words <= 1900, "README.md has {words} words: move what is new to docs/");
+    let headings: Vec<&str> = README.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert_eq!(headings[..4], ["Two commands", "Install", "Five recipes", "Properties"]);
+}
+
+/// The name that GitHub and GitLab give a heading in a link.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase().replace(' ', "-");
+    kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+}
+
+/// The links of README and docs/, to files of this repository and to headings in them.
+#[test]
+fn links_have_a_target() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let in_folder = |folder: &str| std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let pages: Vec<PathBuf> =
+        in_folder("").chain(in_folder("docs")).filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    assert!(pages.len() >= 10, "{pages:?}");
+    // The crate leaves out records, pictures and packaging.
+    let is_crate = !root.join(".gitignore").exists();
+    let is_left_out = |link: &str| is_crate && ["record/", ".jpg", "packaging/"].iter().any(|part| link.contains(part));
+    let mut count = 0;
+    for page in &pages {
+        let text = std::fs::read_to_string(page).unwrap().replace("\n", " ");
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let link = link.replace(' ', "");
+            if link.contains("://") || is_left_out(&link) {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if !heading.is_empty() {
+                let text = std::fs::read_to_string(&target).unwrap();
+                let mut headings =
+                    text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+                assert!(headings.any(|one| anchor(one) == heading), "{}: {link}", page.display());
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
 }

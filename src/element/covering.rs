@@ -13,7 +13,8 @@ use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
 use super::regions::clock::FrameTime;
 use super::regions::detector_metas;
-use super::regions::frame_regions::{EnteredFrame, FrameDecision, FrameRegions};
+use super::regions::frame_regions::{EnteredFrame, FrameRegions};
+use super::regions::on_missing::FrameAction;
 use super::regions::settings::{ObjectShape, OnMissing, RegionMode};
 use super::regions::tracks::Evidence;
 use super::regions::zones::StreamSpan;
@@ -125,17 +126,17 @@ pub fn leave(
     allocate: Allocate,
 ) -> Result<Option<gst::Buffer>, gst::FlowError> {
     let WaitingFrame { buffer, events, settings, options, format, times, entered } = frame;
-    let decision = session.tracker.decide(&settings.regions, &entered);
+    let found = session.tracker.decide(&settings.regions, &entered);
     session.due_events.extend(events);
     let Some(buffer) = buffer else {
         session.has_gap = true;
         return Ok(None);
     };
     let regions = &*settings.regions;
-    let FrameDecision { is_missing, is_unreadable, .. } = decision;
+    let FrameRegions { action, is_missing, is_unreadable, .. } = found;
     // Any other value than auto asks for what becomes of a frame, unless its metas cannot be read.
     let is_unasked = is_missing && (is_unreadable || regions.on_missing == OnMissing::Auto);
-    let is_acted_on = !matches!(decision.regions, FrameRegions::Regions(_) | FrameRegions::Error);
+    let is_acted_on = !matches!(action, FrameAction::Regions | FrameAction::Error);
     let is_warned = is_unasked && is_acted_on && session.notices.is_first(Notice::Missing);
     let warn = |consequence: &str| {
         if is_warned {
@@ -143,8 +144,8 @@ pub fn leave(
         }
     };
     state.publish(|published| published.regions.frames_missing += u64::from(is_missing));
-    match decision.regions {
-        FrameRegions::Drop => {
+    match action {
+        FrameAction::Drop => {
             warn("it is dropped");
             state.publish(|published| {
                 let stats = &mut published.regions;
@@ -157,9 +158,9 @@ pub fn leave(
             session.has_gap = true;
             Ok(None)
         }
-        FrameRegions::Error => Err(reporting::post_failure(element, &FrameFailure::NoDetection)),
-        FrameRegions::Regions(_) | FrameRegions::Whole => {
-            let cover = FrameCover::new(regions, options, decision, &format);
+        FrameAction::Error => Err(reporting::post_failure(element, &FrameFailure::NoDetection)),
+        FrameAction::Regions | FrameAction::Whole => {
+            let cover = FrameCover::new(regions, options, found, &format);
             warn(match cover.covered() {
                 "nothing" => "it is not covered",
                 "partly" => "it is covered in part",

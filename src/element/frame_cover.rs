@@ -3,7 +3,8 @@
 //! colour.
 
 use super::fill_color;
-use super::regions::frame_regions::{FrameDecision, FrameRegion, FrameRegions, Origin};
+use super::regions::frame_regions::{FrameRegion, FrameRegions, Origin};
+use super::regions::on_missing::FrameAction;
 use super::regions::settings::{self as region_settings, RegionMode, RegionSettings};
 use super::regions::tracks::Evidence;
 use super::stream_format::StreamFormat;
@@ -60,15 +61,15 @@ impl FrameCover {
     ///
     /// What has no object to follow (the whole frame, the background) follows the picture: cells are a part of its shorter
     /// side. σ follows it only where the whole frame stands for an object that was not found; a background has `sigma`.
-    pub fn new(settings: &RegionSettings, options: Options, decision: FrameDecision, format: &StreamFormat) -> Self {
-        let FrameDecision { regions, is_missing, is_lost, .. } = decision;
+    pub fn new(settings: &RegionSettings, options: Options, found: FrameRegions, format: &StreamFormat) -> Self {
+        let FrameRegions { action, regions, is_missing, is_lost, .. } = found;
         let (width, height) = format.picture_size();
         let picture = Area::from_corner(0.0, 0.0, width.into(), height.into());
         let whole = Region::new(picture, 0.0, (width, height));
-        let (extent, regions) = match regions {
-            FrameRegions::Regions(regions) if settings.mode == RegionMode::Outside => (Extent::Outside, regions),
-            FrameRegions::Regions(regions) => (Extent::Regions, regions),
-            FrameRegions::Whole | FrameRegions::Drop | FrameRegions::Error => (Extent::Frame, Vec::new()),
+        let extent = match action {
+            FrameAction::Regions if settings.mode == RegionMode::Outside => Extent::Outside,
+            FrameAction::Regions => Extent::Regions,
+            FrameAction::Whole | FrameAction::Drop | FrameAction::Error => Extent::Frame,
         };
         let rects = || regions.iter().map(|region| region.region.rect).collect::<Vec<_>>();
         let covered: Vec<Region> = match extent {

@@ -57,7 +57,7 @@
  *     x264enc ! mp4mux ! filesink location=blurred.mp4
  * ```
  *
- * Since: 0.1
+ * Since: 0.1.0
  */
 use std::sync::LazyLock;
 
@@ -72,7 +72,7 @@ use super::look_ahead::CopyPool;
 use super::notices::Notice;
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
-use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, streaming};
+use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, reporting, streaming};
 
 /// The element's private part.
 #[derive(Default)]
@@ -137,7 +137,7 @@ impl ObjectImpl for CudaGaussBlur {
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         if let Err(error) = self.state.with_settings(|settings| settings.set(pspec.name(), value)) {
-            gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{error}"));
+            reporting::report_refused_value(self.obj().upcast_ref(), &self.state, &error);
         }
     }
 

@@ -41,6 +41,8 @@ pub enum Notice {
     NoMask,
     /// No pool for output in CUDA memory.
     OutputPool,
+    /// A value that the control binding of this property has, and that cannot be used.
+    ControlledValue(&'static str),
 }
 
 /// What has been said, and what is known of the frames for it.

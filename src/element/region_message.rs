@@ -51,7 +51,7 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
 }
 
 /// A region: what is covered, in luma samples of the frame, and what it comes from.
-fn region_structure(FrameRegion { region, origin, track, label, object }: &FrameRegion) -> gst::Structure {
+fn region_structure(FrameRegion { region, origin, track, label, name, object }: &FrameRegion) -> gst::Structure {
     let origin = match origin {
         Origin::Zone => "zone",
         Origin::Detection(Evidence::Found) => "found",
@@ -76,6 +76,9 @@ fn region_structure(FrameRegion { region, origin, track, label, object }: &Frame
     }
     if let Some(label) = label {
         structure.set("label", label);
+    }
+    if let Some(name) = name {
+        structure.set("name", name);
     }
     structure.set("shape", shape);
     structure

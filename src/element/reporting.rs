@@ -3,8 +3,11 @@
 
 use gst::prelude::*;
 
+use super::debug::CAT;
 use super::error::FrameFailure;
+use super::notices::Notice;
 use super::session::Session;
+use super::settings::PropertyError;
 use super::state::SharedState;
 use super::video_frame::OutputFrame;
 use crate::engine::{CompletedFrame, CudaError, Engine, EngineError};
@@ -37,6 +40,21 @@ fn warn_of_fallback(element: &gst_base::BaseTransform, state: &SharedState, sess
 pub fn warn(element: &gst_base::BaseTransform, texts: impl IntoIterator<Item = String>) {
     for text in texts {
         gst::element_warning!(element, gst::ResourceError::Settings, ("{text}"));
+    }
+}
+
+/// Posts a warning that a property keeps its value. For a control binding, which sets its property for every frame, once from
+/// start to stop.
+pub fn report_refused_value(element: &gst_base::BaseTransform, state: &SharedState, error: &PropertyError) {
+    let thread = std::thread::current().id();
+    let of_binding = |session: &mut Session| {
+        let is_controlled = session.controlled_by == Some(thread);
+        is_controlled.then(|| session.notices.is_first(Notice::ControlledValue(error.property())))
+    };
+    match state.with_session(of_binding).flatten() {
+        None => warn(element, [error.to_string()]),
+        Some(true) => warn(element, [format!("{error}; the log has what else its control binding sets in vain")]),
+        Some(false) => gst::debug!(CAT, obj = element, "{error}"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread::ThreadId;
 
 use super::error::FrameFailure;
 use super::gstcuda::{CudaContext, CudaStream};
@@ -40,6 +41,8 @@ pub struct Session {
     pub refused_caps: Option<gst::Caps>,
     /// What the bus and the log say once.
     pub notices: Notices,
+    /// The thread in which control bindings set properties now.
+    pub controlled_by: Option<ThreadId>,
     /// How the current frame is blurred as a whole.
     pub options: Options,
     /// What is covered.
@@ -71,6 +74,7 @@ impl Session {
             format: None,
             refused_caps: None,
             notices: Notices::default(),
+            controlled_by: None,
             options,
             mode: settings.regions.mode,
             tracker: RegionTracker::default(),

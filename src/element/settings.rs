@@ -142,6 +142,15 @@ pub enum PropertyError {
     Started { property: &'static str, current: String },
 }
 
+impl PropertyError {
+    /// The name of the property.
+    pub fn property(&self) -> &'static str {
+        match self {
+            Self::Value { property, .. } | Self::Started { property, .. } => property,
+        }
+    }
+}
+
 impl Settings {
     /// How frames are blurred.
     pub fn options(&self) -> Result<Options, ParamError> {
@@ -156,7 +165,7 @@ impl Settings {
         u32::try_from(self.cuda_device_id).ok()
     }
 
-    /// How frames are blurred, if all settings are valid. GObject does not check ranges, see `param_spec`.
+    /// How frames are blurred, if all settings are valid. GObject does not check ranges, see `unchecked_param_spec`.
     fn check(&self) -> Result<Options, SettingsError> {
         if self.cuda_device_id < -1 {
             return Err(SettingsError::Device(self.cuda_device_id));
@@ -308,17 +317,8 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
         glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
             .nick("Statistics")
             .blurb(
-                "Counters and times since start. Frames: frames (all), frames-cuda, frames-cpu, \
-                    frames-passthrough, frames-abandoned (memory leaked because the device failed); with regions: \
-                    frames-untouched (nothing to cover, pushed as they came), frames-in-place (covered in the input's \
-                    memory), frames with an object that was not detected in them: frames-predicted (but before), \
-                    frames-bridged (before and after), frames-anticipated (after), frames-lost (covered as a whole by \
-                    on-lost); frames-missing (without readable detector metas), frames-dropped, frames-copied (as they \
-                    entered the look-ahead), and of the last frame regions and covered-area (0 to 1); of frames-cuda: \
-                    frames-on-device (stayed in CUDA memory), frames-pinned-in and frames-pinned-out (input or \
-                    output in pinned memory). bytes-copied: by the CPU, to and from staging buffers. Kernels: kernel \
-                    (in use), form (direct or wide), compiling, compile-last-ns, compile-last-from. Times of the last \
-                    timed frame and of all of them (on CUDA the first 16 and then one in eight), in ns: upload-, kernel- and download-, each with last-ns and mean-ns",
+                "Counters of frames and bytes, and times of upload, kernel and download, since start. docs/PERFORMANCE.md \
+                    lists the fields",
             )
             .read_only()
             .build(),

@@ -108,10 +108,13 @@ pub fn update_frame_params(
 ) {
     let segment = element.segment();
     let time = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_stream_time(buffer.pts()));
-    if let Some(time) = time
-        && let Err(error) = element.sync_values(time)
-    {
-        gst::debug!(CAT, obj = element, "controlled properties keep their values: {error}");
+    if let Some(time) = time.filter(|_| element.has_active_control_bindings()) {
+        let set_controlled_by = |thread| state.with_session(|session| session.controlled_by = thread);
+        set_controlled_by(Some(std::thread::current().id()));
+        if let Err(error) = element.sync_values(time) {
+            gst::debug!(CAT, obj = element, "controlled properties keep their values: {error}");
+        }
+        set_controlled_by(None);
     }
     // While started, the settings are always valid: set_property refuses others.
     let settings = state.settings();

@@ -1,4 +1,4 @@
-//! What must be covered in a frame, by the README alone: from properties, metas and times, for each luma sample. It uses no
+//! What must be covered in a frame, by the documentation alone: from properties, metas and times, for each luma sample. It uses no
 //! code of the element. More may be covered, for example what is held; nothing that is demanded here may be missing.
 
 use crate::settings::{Settings, Zone};

@@ -1,4 +1,4 @@
-//! The properties of the element as the README describes them: which values are usable, and which are in use.
+//! The properties of the element as docs/PROPERTIES.md describes them: which values are usable, and which are in use.
 
 use std::collections::BTreeMap;
 

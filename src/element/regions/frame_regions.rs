@@ -5,7 +5,7 @@
 use super::clock::{Clock, FrameTime};
 use super::detection::Detection;
 use super::detector_metas::{Found, Looked};
-use super::on_missing::{Decision, Detectors};
+use super::on_missing::{Detectors, FrameAction};
 use super::settings::{ObjectShape, RegionMode, RegionSettings, RegionSources};
 use super::tracks::{Decided, Evidence, TrackedObject, Tracks};
 use super::zones::{StreamSpan, Zone};
@@ -23,6 +23,8 @@ pub struct FrameRegion {
     pub track: Option<u32>,
     /// The label of a detection.
     pub label: Option<String>,
+    /// The name of a zone.
+    pub name: Option<String>,
     /// The object, for the weights of a cover with a soft edge, an ellipse or a mask.
     pub object: Object,
 }
@@ -36,24 +38,13 @@ pub enum Origin {
     Detection(Evidence),
 }
 
-/// What is covered in a frame.
+/// The regions of a frame, and what is done with it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum FrameRegions {
-    /// These regions, in no particular order; they may overlap.
-    Regions(Vec<FrameRegion>),
-    /// The whole frame, whatever `region-mode` says.
-    Whole,
-    /// Nothing; the frame is dropped.
-    Drop,
-    /// Nothing; streaming ends with an error.
-    Error,
-}
-
-/// The decision about a frame.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FrameDecision {
-    /// What is covered.
-    pub regions: FrameRegions,
+pub struct FrameRegions {
+    /// What is done. The whole frame is covered whatever `region-mode` says.
+    pub action: FrameAction,
+    /// The regions, in no particular order; they may overlap. None if the action does not ask for them.
+    pub regions: Vec<FrameRegion>,
     /// Whether a detector should have looked at the frame, and did not.
     pub is_missing: bool,
     /// Whether the frame has metas of a detector that cannot be read.
@@ -99,20 +90,18 @@ impl RegionTracker {
     }
 
     /// Decides about the oldest frame that has entered and is not decided, by the settings with which it entered.
-    pub fn decide(&mut self, settings: &RegionSettings, frame: &EnteredFrame) -> FrameDecision {
+    pub fn decide(&mut self, settings: &RegionSettings, frame: &EnteredFrame) -> FrameRegions {
         let EnteredFrame { size, span, found } = frame;
         let Decided { objects, is_lost } = self.tracks.decide(*size, settings.holding());
         let is_shown = settings.mode == RegionMode::Outside;
-        let decision = self.detectors.decide(settings.mode, settings.on_missing, found.looked);
-        let is_missing = decision != Decision::Regions || self.detectors.is_silent(found.looked);
+        let action = self.detectors.decide(settings.mode, settings.on_missing, found.looked);
+        let is_missing = action != FrameAction::Regions || self.detectors.is_silent(found.looked);
         let is_lost = is_lost && !is_shown;
-        let regions = match decision {
-            Decision::Whole => FrameRegions::Whole,
-            Decision::Drop => FrameRegions::Drop,
-            Decision::Error => FrameRegions::Error,
-            Decision::Regions if is_lost => FrameRegions::Whole,
+        let action = if action == FrameAction::Regions && is_lost { FrameAction::Whole } else { action };
+        let regions = match action {
+            FrameAction::Whole | FrameAction::Drop | FrameAction::Error => Vec::new(),
             // A track says where an object may be, which does not suffice to show it.
-            Decision::Regions => {
+            FrameAction::Regions => {
                 let mut regions: Vec<FrameRegion> = if is_shown {
                     let shown = found.detections.iter().filter(|detection| settings.shows(detection));
                     shown.filter_map(|detection| shown_region(detection, settings, *size)).collect()
@@ -124,10 +113,10 @@ impl RegionTracker {
                     let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(*span, is_shown));
                     regions.extend(zones.filter_map(|zone| zone_region(zone, settings, *size)));
                 }
-                FrameRegions::Regions(regions)
+                regions
             }
         };
-        FrameDecision { regions, is_missing, is_unreadable: found.looked == Looked::Unreadable, is_lost }
+        FrameRegions { action, regions, is_missing, is_unreadable: found.looked == Looked::Unreadable, is_lost }
     }
 
     /// Forgets the objects of the previous frames, their time, and the frames that are not decided.
@@ -147,7 +136,8 @@ fn shown_region(detection: &Detection, settings: &RegionSettings, size: (u32, u3
     };
     let region = region_of(area, certain, settings, size)?;
     let origin = Origin::Detection(Evidence::Found);
-    Some(FrameRegion { region, origin, track: None, label: detection.label.clone(), object: Object { area, shape } })
+    let label = detection.label.clone();
+    Some(FrameRegion { region, origin, track: None, label, name: None, object: Object { area, shape } })
 }
 
 /// Of an object that is covered: with its shape where it was found, else by the box in which it may be.
@@ -174,7 +164,8 @@ fn covered_regions(
     let origin = Origin::Detection(evidence);
     let region = |(area, shape)| {
         let region = region_of(area, object, settings, size)?;
-        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), object: Object { area, shape } })
+        let object = Object { area, shape };
+        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), name: None, object })
     };
     shapes.into_iter().filter_map(region).collect()
 }
@@ -201,7 +192,8 @@ fn zone_region(zone: &Zone, settings: &RegionSettings, size: (u32, u32)) -> Opti
     let area = zone.area(size);
     let shape = if settings.shape == ObjectShape::Ellipse { Shape::Ellipse } else { Shape::Box };
     let region = region_of(area, area, settings, size)?;
-    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, object: Object { area, shape } })
+    let name = zone.name().map(str::to_owned);
+    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name, object: Object { area, shape } })
 }
 
 /// The region of an area, with `grow`, which does not shrink an object of which nothing would be covered.
@@ -246,15 +238,15 @@ mod tests {
         settings: &RegionSettings,
         frame: u64,
         detections: &[Detection],
-    ) -> FrameDecision {
+    ) -> FrameRegions {
         let entered = entered(detections);
         tracker.enter(settings, &entered, at(frame));
         tracker.decide(settings, &entered)
     }
 
-    fn regions(decision: FrameDecision) -> Vec<FrameRegion> {
-        let FrameRegions::Regions(regions) = decision.regions else { panic!("{decision:?}") };
-        regions
+    fn regions(decision: FrameRegions) -> Vec<FrameRegion> {
+        assert_eq!(decision.action, FrameAction::Regions);
+        decision.regions
     }
 
     #[test]
@@ -384,20 +376,17 @@ mod tests {
         let mut update = |settings: &RegionSettings, frame, detections: &[Detection]| {
             let decision = decide(&mut tracker, settings, frame, detections);
             assert_eq!(decision.is_missing, frame > 1, "{frame}");
-            decision.regions
+            (decision.action, decision.regions.len())
         };
-        assert_eq!(update(&settings, 0, &[]), FrameRegions::Regions(vec![]));
-        assert!(
-            matches!(update(&settings, 1, &[face(1.0, 1.0)]), FrameRegions::Regions(regions) if regions.len() == 1)
-        );
-        assert_eq!(update(&settings, 2, &[]), FrameRegions::Whole);
+        assert_eq!(update(&settings, 0, &[]), (FrameAction::Regions, 0));
+        assert_eq!(update(&settings, 1, &[face(1.0, 1.0)]), (FrameAction::Regions, 1));
+        assert_eq!(update(&settings, 2, &[]), (FrameAction::Whole, 0));
         settings.on_missing = OnMissing::Drop;
-        assert_eq!(update(&settings, 3, &[]), FrameRegions::Drop);
+        assert_eq!(update(&settings, 3, &[]), (FrameAction::Drop, 0));
         settings.on_missing = OnMissing::Error;
-        assert_eq!(update(&settings, 4, &[]), FrameRegions::Error);
+        assert_eq!(update(&settings, 4, &[]), (FrameAction::Error, 0));
         settings.on_missing = OnMissing::Pass;
-        let held = update(&settings, 5, &[]);
-        assert!(matches!(&held, FrameRegions::Regions(regions) if regions.len() == 1), "{held:?}");
+        assert_eq!(update(&settings, 5, &[]), (FrameAction::Regions, 1), "it is held");
     }
 
     #[test]
@@ -406,7 +395,7 @@ mod tests {
         let mut tracker = RegionTracker::default();
         let frames = [entered(&[]), entered(&[]), entered(&[face(1.0, 1.0)])];
         (0..).zip(&frames).for_each(|(i, frame)| tracker.enter(&settings, frame, at(i)));
-        assert_eq!(tracker.decide(&settings, &frames[0]).regions, FrameRegions::Whole);
+        assert_eq!(tracker.decide(&settings, &frames[0]).action, FrameAction::Whole);
     }
 
     #[test]
@@ -421,11 +410,13 @@ mod tests {
         assert!(!held.is_lost && regions(held).len() == 1);
         let outside = RegionSettings { mode: RegionMode::Outside, ..settings.clone() };
         let lost = decide(&mut tracker, &settings, 20 + 75, &[]);
-        assert_eq!((lost.is_lost, lost.is_missing, lost.regions), (true, true, FrameRegions::Whole));
+        assert_eq!((lost.is_lost, lost.is_missing, lost.action), (true, true, FrameAction::Whole));
         let shown = decide(&mut tracker, &outside, 20 + 76, &[]);
-        assert_eq!((shown.is_lost, shown.regions), (false, FrameRegions::Regions(vec![])), "nothing is shown anyway");
+        assert!(!shown.is_lost, "nothing is shown anyway");
+        assert_eq!(regions(shown), []);
         let released = decide(&mut tracker, &pass, 20 + 77, &[]);
-        assert_eq!((released.is_lost, released.regions), (false, FrameRegions::Regions(vec![])));
+        assert!(!released.is_lost);
+        assert_eq!(regions(released), []);
     }
 
     #[test]
@@ -453,7 +444,7 @@ mod tests {
         tracker.clear();
         assert_eq!(regions(decide(&mut tracker, &settings, 1, &[])), []);
         settings.on_missing = OnMissing::Auto;
-        assert_eq!(decide(&mut tracker, &settings, 2, &[]).regions, FrameRegions::Whole);
+        assert_eq!(decide(&mut tracker, &settings, 2, &[]).action, FrameAction::Whole);
     }
 
     #[test]

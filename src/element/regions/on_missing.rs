@@ -6,7 +6,7 @@ use super::settings::{OnMissing, RegionMode};
 
 /// What is done with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum FrameAction {
     /// Its regions are covered.
     Regions,
     /// The whole frame is covered.
@@ -48,20 +48,20 @@ impl Detectors {
     ///
     /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector. With
     /// region-mode=outside it covers these too, because there a detection is what a frame may show.
-    pub fn decide(&mut self, mode: RegionMode, on_missing: OnMissing, looked: Looked) -> Decision {
+    pub fn decide(&mut self, mode: RegionMode, on_missing: OnMissing, looked: Looked) -> FrameAction {
         self.note(looked);
         match looked {
-            Looked::NotAsked | Looked::Yes => return Decision::Regions,
+            Looked::NotAsked | Looked::Yes => return FrameAction::Regions,
             // A detector exists, but what it found is unknown, which is not nothing.
-            Looked::Unreadable if on_missing == OnMissing::Pass => return Decision::Whole,
+            Looked::Unreadable if on_missing == OnMissing::Pass => return FrameAction::Whole,
             Looked::Unreadable | Looked::No => (),
         }
         match on_missing {
-            OnMissing::Auto if self.seen || mode == RegionMode::Outside => Decision::Whole,
-            OnMissing::Auto | OnMissing::Pass => Decision::Regions,
-            OnMissing::Cover => Decision::Whole,
-            OnMissing::Drop => Decision::Drop,
-            OnMissing::Error => Decision::Error,
+            OnMissing::Auto if self.seen || mode == RegionMode::Outside => FrameAction::Whole,
+            OnMissing::Auto | OnMissing::Pass => FrameAction::Regions,
+            OnMissing::Cover => FrameAction::Whole,
+            OnMissing::Drop => FrameAction::Drop,
+            OnMissing::Error => FrameAction::Error,
         }
     }
 }
@@ -74,14 +74,14 @@ mod tests {
     fn auto_covers_once_a_detector_has_been_seen() {
         let mut detectors = Detectors::default();
         for (looked, decision) in [
-            (Looked::No, Decision::Regions),
-            (Looked::NotAsked, Decision::Regions),
-            (Looked::No, Decision::Regions),
-            (Looked::Yes, Decision::Regions),
-            (Looked::No, Decision::Whole),
-            (Looked::NotAsked, Decision::Regions),
-            (Looked::Yes, Decision::Regions),
-            (Looked::No, Decision::Whole),
+            (Looked::No, FrameAction::Regions),
+            (Looked::NotAsked, FrameAction::Regions),
+            (Looked::No, FrameAction::Regions),
+            (Looked::Yes, FrameAction::Regions),
+            (Looked::No, FrameAction::Whole),
+            (Looked::NotAsked, FrameAction::Regions),
+            (Looked::Yes, FrameAction::Regions),
+            (Looked::No, FrameAction::Whole),
         ] {
             assert_eq!(detectors.decide(RegionMode::Inside, OnMissing::Auto, looked), decision, "{looked:?}");
         }
@@ -90,31 +90,31 @@ mod tests {
     #[test]
     fn auto_covers_from_the_first_frame_on_where_detections_are_shown() {
         for (looked, decision) in [
-            (Looked::NotAsked, Decision::Regions),
-            (Looked::No, Decision::Whole),
-            (Looked::Yes, Decision::Regions),
-            (Looked::No, Decision::Whole),
+            (Looked::NotAsked, FrameAction::Regions),
+            (Looked::No, FrameAction::Whole),
+            (Looked::Yes, FrameAction::Regions),
+            (Looked::No, FrameAction::Whole),
         ] {
             let mut detectors = Detectors::default();
             assert_eq!(detectors.decide(RegionMode::Outside, OnMissing::Auto, looked), decision, "{looked:?}");
         }
         let pass = Detectors::default().decide(RegionMode::Outside, OnMissing::Pass, Looked::No);
-        assert_eq!(pass, Decision::Regions, "only zones are shown");
+        assert_eq!(pass, FrameAction::Regions, "only zones are shown");
     }
 
     #[test]
     fn other_values_do_not_depend_on_the_past() {
         for (on_missing, decision) in [
-            (OnMissing::Pass, Decision::Regions),
-            (OnMissing::Cover, Decision::Whole),
-            (OnMissing::Drop, Decision::Drop),
-            (OnMissing::Error, Decision::Error),
+            (OnMissing::Pass, FrameAction::Regions),
+            (OnMissing::Cover, FrameAction::Whole),
+            (OnMissing::Drop, FrameAction::Drop),
+            (OnMissing::Error, FrameAction::Error),
         ] {
             let mut detectors = Detectors::default();
             for looked in [Looked::No, Looked::Yes, Looked::NotAsked, Looked::No, Looked::Unreadable] {
                 let expected = match looked {
-                    Looked::Yes | Looked::NotAsked => Decision::Regions,
-                    Looked::Unreadable if decision == Decision::Regions => Decision::Whole,
+                    Looked::Yes | Looked::NotAsked => FrameAction::Regions,
+                    Looked::Unreadable if decision == FrameAction::Regions => FrameAction::Whole,
                     Looked::Unreadable | Looked::No => decision,
                 };
                 assert_eq!(
@@ -130,7 +130,7 @@ mod tests {
     fn unreadable_metas_are_a_detector_that_did_not_look() {
         let mut detectors = Detectors::default();
         let mut decide = |looked| detectors.decide(RegionMode::Inside, OnMissing::Auto, looked);
-        assert_eq!(decide(Looked::Unreadable), Decision::Whole);
-        assert_eq!(decide(Looked::No), Decision::Whole, "it has been seen");
+        assert_eq!(decide(Looked::Unreadable), FrameAction::Whole);
+        assert_eq!(decide(Looked::No), FrameAction::Whole, "it has been seen");
     }
 }

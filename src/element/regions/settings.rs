@@ -409,7 +409,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .nick("Zones")
             .blurb(
                 "Fixed places that are covered (region-mode=outside: shown), in fractions of the picture: <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; \
-                    optional start and end are stream times in nanoseconds",
+                    optional start and end are stream times in nanoseconds, and messages repeat an optional name",
             )
             .mutable_playing()
             .build(),

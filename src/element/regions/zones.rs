@@ -7,7 +7,7 @@ use gst::prelude::*;
 use crate::filter::regions::Area;
 
 /// A rectangle at a fixed place, all the time or for a part of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Zone {
     /// The left edge and the width, as fractions of the picture's width; the upper edge and the height, as fractions of
     /// its height.
@@ -18,10 +18,12 @@ pub struct Zone {
     /// The stream time, in nanoseconds, at which it starts and before which it ends.
     start: Option<u64>,
     end: Option<u64>,
+    /// What messages call it. Several zones may have the same name.
+    name: Option<String>,
 }
 
 /// The fields of a zone.
-const FIELDS: [&str; 6] = ["x", "y", "width", "height", "start", "end"];
+const FIELDS: [&str; 7] = ["x", "y", "width", "height", "start", "end", "name"];
 
 /// What a zone looks like, for errors.
 const EXAMPLE: &str = "[zone,x=0.1,y=0.1,width=0.3,height=0.4]";
@@ -41,7 +43,7 @@ enum FieldError {
     NoStructure(String),
     #[error("is a structure named {0}, but must be named zone, as in {EXAMPLE}")]
     Name(String),
-    #[error("has a field {0}, but a zone has only x, y, width, height, start and end; remove or rename it")]
+    #[error("has a field {0}, but a zone has only x, y, width, height, start, end and name; remove or rename it")]
     Unknown(String),
     #[error("has no {0}; set it to a fraction of the picture from 0 to 1, as in {EXAMPLE}")]
     Missing(&'static str),
@@ -51,6 +53,8 @@ enum FieldError {
     Time { field: &'static str, value: String },
     #[error("has end={end}, but it must end after start={start}")]
     Order { start: u64, end: u64 },
+    #[error("has name={0}, but it must be a string, as in name=door, or name=(string)1 for digits")]
+    ZoneName(String),
 }
 
 /// A value for an error message. All but numbers have their type, `left (gchararray)`.
@@ -106,6 +110,10 @@ impl Zone {
                 .map(Some)
                 .ok_or_else(|| FieldError::Time { field, value: shown(value) })
         };
+        let name = match structure.value("name") {
+            Ok(value) => value.get().map_err(|_| FieldError::ZoneName(shown(value)))?,
+            Err(_) => None,
+        };
         let zone = Self {
             x: place("x")?,
             y: place("y")?,
@@ -113,6 +121,7 @@ impl Zone {
             height: length("height")?,
             start: time("start")?,
             end: time("end")?,
+            name,
         };
         match (zone.start.unwrap_or(0), zone.end) {
             (start, Some(end)) if end <= start => Err(FieldError::Order { start, end }),
@@ -120,7 +129,7 @@ impl Zone {
         }
     }
 
-    fn to_structure(self) -> gst::Structure {
+    fn to_structure(&self) -> gst::Structure {
         let mut structure = gst::Structure::builder("zone")
             .field("x", self.x)
             .field("y", self.y)
@@ -132,7 +141,15 @@ impl Zone {
                 structure.set(field, time);
             }
         }
+        if let Some(name) = &self.name {
+            structure.set("name", name);
+        }
         structure
+    }
+
+    /// What messages call it, if it has a name.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Its place in a frame of `size` (width, height). What reaches beyond the picture is not covered.
@@ -250,15 +267,19 @@ mod tests {
     #[test]
     fn numbers_of_every_type_are_read_and_written_back() {
         let second = with("start", 5_000_000_000.0);
-        let zones = read([zone(), second, with("end", 7_i32), with("end", u64::MAX)]).unwrap();
-        let first = Zone { x: 0.25, y: 0.0, width: 0.5, height: 1.0, start: None, end: None };
+        let no_name = with("name", None::<&str>);
+        let zones =
+            read([zone(), second, with("end", 7_i32), with("end", u64::MAX), with("name", "door"), no_name]).unwrap();
+        let first = Zone { x: 0.25, y: 0.0, width: 0.5, height: 1.0, start: None, end: None, name: None };
         assert_eq!(
             zones,
             [
+                first.clone(),
+                Zone { start: Some(5_000_000_000), ..first.clone() },
+                Zone { end: Some(7), ..first.clone() },
+                Zone { end: Some(u64::MAX), ..first.clone() },
+                Zone { name: Some("door".to_owned()), ..first.clone() },
                 first,
-                Zone { start: Some(5_000_000_000), ..first },
-                Zone { end: Some(7), ..first },
-                Zone { end: Some(u64::MAX), ..first },
             ]
         );
         let written = Zones(Ok(zones.clone())).to_array();
@@ -286,12 +307,14 @@ mod tests {
             (with("width", 0), "has width=0, but it must be a fraction of the picture: a number above 0, up to 1"),
             (with("height", 1080_u32), "has height=1080, but it must be a fraction of the picture"),
             (with("x", "left"), "has x=left (gchararray), but it must be a fraction of the picture: a number"),
-            (with("strat", 5_u64), "has a field strat, but a zone has only x, y, width, height, start and end"),
+            (with("strat", 5_u64), "has a field strat, but a zone has only x, y, width, height, start, end and name"),
             (with("start", -1_i64), "has start=-1, but it must be a stream time in nanoseconds: a whole number from 0"),
             (with("end", 0.5), "has end=0.5, but it must be a stream time in nanoseconds"),
             (with("end", "soon"), "has end=soon (gchararray), but it must be a stream time in nanoseconds"),
             (with("end", 0_u64), "has end=0, but it must end after start=0"),
             (late, "has end=9, but it must end after start=9"),
+            (with("name", 5), "has name=5, but it must be a string, as in name=door, or name=(string)1 for digits"),
+            (with("name", true), "has name=true (gboolean), but it must be a string"),
         ] {
             let error = read([zone(), wrong]).unwrap_err();
             assert!(error.starts_with(&format!("zones: zone 2 {expected}")), "{error}");
@@ -308,7 +331,7 @@ mod tests {
     #[test]
     fn place_is_a_fraction_of_the_frame() {
         let rect = |zone: gst::Structure, size| {
-            let zone = read([zone]).unwrap()[0];
+            let zone = read([zone]).unwrap().remove(0);
             Region::new(zone.area(size), 0.0, size).map(|region| region.rect)
         };
         assert_eq!(rect(zone(), (100, 50)), Rect::new(25, 0, 50, 50));
@@ -328,7 +351,7 @@ mod tests {
             (with("end", 20_u64), [true, true, true, false]),
             (both, [false, true, true, false]),
         ] {
-            let zone = read([zone]).unwrap()[0];
+            let zone = read([zone]).unwrap().remove(0);
             for is_shown in [false, true] {
                 let instants = [9, 10, 19, 20].map(|time| zone.is_active(Some((time, time)), is_shown));
                 assert_eq!(instants, active, "{zone:?} {is_shown}");
