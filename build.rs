@@ -109,7 +109,9 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
         "int" => "i32",
         "unsigned short" => "u16",
         "unsigned long long" | "unsigned char*" | "const unsigned char*" => "u64",
-        "BlurPlane" | "CoverRect" | "LevelPlane" | "MosaicGrid" | "SampleStorage" | "TensorPlane" => c_type,
+        "BlurPlane" | "CoverRect" | "LevelPlane" | "MosaicGrid" | "SampleStorage" | "SoftGrid" | "TensorPlane" => {
+            c_type
+        }
         _ => return None,
     }
     .to_owned();

@@ -10,6 +10,8 @@ mod curve;
 #[path = "common/regions.rs"]
 mod regions;
 
+#[path = "common/person.rs"]
+mod person;
 #[path = "common/soft.rs"]
 mod soft;
 

@@ -132,6 +132,19 @@
 // Mosaic kernels: threads per block.
 #define BLUR_MOSAIC_THREADS 32
 
+// Size of SoftArgs in bytes.
+#define BLUR_SOFT_ARGS_BYTES 2944
+// Largest number of grids in one launch of the kernels of soft covers.
+#define BLUR_SOFT_GRIDS 16
+// Mix kernel: threads per block.
+#define BLUR_SOFT_THREADS 128
+// Mix kernel: samples that a thread mixes.
+#define BLUR_SOFT_SAMPLES 8
+// Cells kernel: threads per block, one block for each cell.
+#define BLUR_SOFT_CELL_THREADS 32
+// Spread kernel: threads per block, one block for each channel.
+#define BLUR_SOFT_SPREAD_THREADS 1024
+
 // A rectangle of a plane, one entry of a launch. A pixel is the unit that repeats along a row; in packed 4:2:2 that is a
 // pair of picture pixels, four bytes.
 //
@@ -552,4 +565,73 @@ struct MosaicArgs {
   MosaicGrid grids[BLUR_MOSAIC_GRIDS];
 };
 static_assert(sizeof(MosaicArgs) == BLUR_MOSAIC_ARGS_BYTES, "the host passes BLUR_MOSAIC_ARGS_BYTES bytes");
+
+// Samples of one field of a plane that are mixed with a cover by weights, or whose means are computed: the channels whose
+// samples stand for the same luma samples. docs/ARITHMETIC.md has the formulas.
+struct SoftGrid {
+  // First sample of the field that is read, at any alignment.
+  const unsigned char* src;
+  // First sample of the field that is written, at any alignment; it may be `src`.
+  unsigned char* dst;
+  // First sample of the field of what is mixed in, at any alignment; null for estimates of the cells.
+  const unsigned char* cover;
+  // 32-bit cells by row, column and channel, aligned to 4 bytes; then those of the next level, until one is left.
+  unsigned char* cells;
+  // Weights at the nodes, by row.
+  const unsigned char* nodes;
+  // Bytes from one row of the field to the next.
+  unsigned long long src_pitch;
+  unsigned long long dst_pitch;
+  unsigned long long cover_pitch;
+  // Bits per sample.
+  unsigned depth;
+  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  unsigned shift;
+  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
+  unsigned packed1010102;
+  // Number of channels, 1 to 4.
+  unsigned channels;
+  // Index in a row of the first channel's first sample.
+  unsigned first;
+  // Samples of the row from one channel to the next.
+  unsigned channel_step;
+  // Samples of the row from one sample of a channel to the next.
+  unsigned pixel_step;
+  // Bit c: channel c of the grid keeps its value.
+  unsigned kept;
+  // Samples of a channel in a row, and rows of the field, that the picture has.
+  unsigned count[2];
+  // Base-2 logarithm of the luma samples from one sample to the next, along rows and down columns.
+  unsigned unit_log2[2];
+  // The first luma sample that the first sample stands for.
+  unsigned luma[2];
+  // Fields that the rows of the picture alternate between.
+  unsigned fields;
+  // Width and height of the picture, in luma samples.
+  unsigned size[2];
+  // Columns of nodes, and rows of them.
+  unsigned node_count[2];
+  // Base-2 logarithm of the luma samples from one node to the next.
+  unsigned node_log2;
+  // The side of a cell, in luma samples: two to the power of `side_log2`.
+  unsigned side;
+  unsigned side_log2;
+  // Columns of cells, and rows of them.
+  unsigned cell_count[2];
+  // The samples that are written, columns and rows of the field: first and end, exclusive. The end of the columns may be
+  // one sample beyond `count`.
+  unsigned covered[2][2];
+  // Threads that a row takes.
+  unsigned groups;
+  // Index in the launch of the block of this grid's first cell, channel or row.
+  unsigned first_block;
+};
+
+// Parameter of `blur_soft_cells`, `blur_soft_spread` and `blur_soft_mix`, passed by value.
+struct SoftArgs {
+  // In the order of their blocks. The `first_block` of an unused entry is larger than any block index. Those of one launch
+  // of `blur_soft_mix` write no sample twice.
+  SoftGrid grids[BLUR_SOFT_GRIDS];
+};
+static_assert(sizeof(SoftArgs) == BLUR_SOFT_ARGS_BYTES, "the host passes BLUR_SOFT_ARGS_BYTES bytes");
 #endif

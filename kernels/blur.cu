@@ -10,6 +10,7 @@
 #include "axis.cuh"
 #include "cover.cuh"
 #include "level.cuh"
+#include "soft.cuh"
 // Tensor cores multiply bytes in the shape that the kernels use, and copies are asynchronous, from sm_80 on.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define BLUR_HAS_TENSOR_CORES

@@ -65,7 +65,7 @@ __device__ __forceinline__ void cover_rect(const CoverRect& rect) {
 }
 
 // The number of samples of an axis that begin before a luma sample.
-__device__ __forceinline__ u32 samples_before(const MosaicGrid& grid, int axis, int luma) {
+template <class Grid> __device__ __forceinline__ u32 samples_before(const Grid& grid, int axis, int luma) {
   const int beyond = luma - static_cast<int>(grid.luma[axis]);
   if (beyond <= 0) return 0;
   const u32 shift = grid.unit_log2[axis], samples = (static_cast<u32>(beyond) + (1u << shift) - 1) >> shift;
@@ -106,7 +106,7 @@ struct CellPart {
 };
 
 // The value of channel c of a sample.
-__device__ __forceinline__ u32 load_channel(const MosaicGrid& grid, const u8* row, u32 x, u32 c) {
+template <class Grid> __device__ __forceinline__ u32 load_channel(const Grid& grid, const u8* row, u32 x, u32 c) {
   if (grid.packed1010102) {
     const u32 word = load_unaligned(row + 4 * x);
     return c == 3 ? word >> 30 : word >> 10 * c & 1023;

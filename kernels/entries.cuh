@@ -173,6 +173,18 @@ extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_wr
 }
 #endif
 
+#if BLUR_HAS_PART(soft)
+extern "C" __global__ void __launch_bounds__(BLUR_SOFT_CELL_THREADS) blur_soft_cells(const SoftArgs args) {
+  soft_cell(item_of_block(args.grids), SHARED_MEMORY);
+}
+extern "C" __global__ void __launch_bounds__(BLUR_SOFT_SPREAD_THREADS) blur_soft_spread(const SoftArgs args) {
+  soft_spread(item_of_block(args.grids));
+}
+extern "C" __global__ void __launch_bounds__(BLUR_SOFT_THREADS) blur_soft_mix(const SoftArgs args) {
+  soft_mix(item_of_block(args.grids));
+}
+#endif
+
 #if BLUR_HAS_PART(alpha)
 extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_premultiply(const AlphaArgs args) {
   premultiply(args);

@@ -9,28 +9,13 @@ use gstcudagaussblur::engine::{self, BlurCover, BlurRegion, Cover, Engine, SoftC
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::Selection;
-use gstcudagaussblur::filter::regions::{Area, Rect};
-use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape, Weights};
+use gstcudagaussblur::filter::regions::Rect;
+use gstcudagaussblur::filter::weights::{Edge, Weights};
 
+use super::person::{self, SIDE};
 use super::regions::frame;
 
 const ROUNDS: usize = 31;
-const SIDE: u32 = 256;
-
-/// A person of about a third of the picture: a head and shoulders, as a segmentation network sees them.
-fn person() -> Vec<u8> {
-    let is_person = |x: f64, y: f64| {
-        let head = ((x - 0.5) / 0.13).powi(2) + ((y - 0.32) / 0.19).powi(2);
-        let shoulders = ((x - 0.5) / 0.36).powi(2) + ((y - 1.05) / 0.53).powi(2);
-        head.min(shoulders)
-    };
-    let sample = |i: u32| {
-        let [x, y] = [i % SIDE, i / SIDE].map(|i| (f64::from(i) + 0.5) / f64::from(SIDE));
-        (255.0 * (1.0 - (is_person(x, y) - 1.0) * 8.0)).clamp(0.0, 255.0) as u8
-    };
-    (0..SIDE * SIDE).map(sample).collect()
-}
-
 fn time<R>(work: impl FnOnce() -> R) -> f64 {
     let begun = Instant::now();
     std::hint::black_box(work());
@@ -40,10 +25,8 @@ fn time<R>(work: impl FnOnce() -> R) -> f64 {
 /// Prints the tables.
 pub fn print(size: (u32, u32)) {
     let (width, height) = size;
-    let whole = Area::from_corner(0.0, 0.0, width.into(), height.into());
-    let mask = Mask::new(SIDE, SIDE, person(), whole).expect("a mask");
-    let share = person().iter().filter(|sample| **sample >= 128).count() as f64 / f64::from(SIDE * SIDE);
-    let person = [Object { area: whole, shape: Shape::Mask(mask) }];
+    let (person, share) = person::person(size);
+    let person = [person];
     let edge = Edge { grow: 0, feather: 8 };
     println!("\nWeights of one mask of {SIDE}x{SIDE} over {width}x{height}, ms (median of {ROUNDS}):\n");
     println!("| weights | ms |\n| --- | --- |");
@@ -82,9 +65,7 @@ pub fn print(size: (u32, u32)) {
                 let ((blurs, weights), excluded) = engine::join(outside, excluded);
                 Cover::Soft(SoftCover { cover: Box::new(blurs), weights, excluded })
             };
-            let half =
-                Area::from_corner(width as f64 / 8.0, height as f64 / 6.0, width as f64 * 0.75, height as f64 / 1.5);
-            let ellipse = [Object { area: half, shape: Shape::Ellipse }];
+            let ellipse = [person::ellipse(size)];
             let rect = ellipse[0].reach(edge, size).expect("a rectangle");
             let soft = || {
                 let weights = Weights::inside(size, &ellipse, edge);

@@ -6,6 +6,8 @@
 mod common;
 mod host;
 mod pace;
+#[path = "../common/person.rs"]
+mod person;
 mod regions;
 
 use std::hint::black_box;

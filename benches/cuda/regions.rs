@@ -7,16 +7,17 @@ use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess};
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess, SoftCover};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect};
+use gstcudagaussblur::filter::weights::{Edge, Weights};
 
 use crate::common::{Outcome, REPETITIONS, WARM_UP, device_planes, layout, median, noise, time_on};
-use crate::{BUFFERS, microseconds};
+use crate::{BUFFERS, microseconds, person};
 
 /// Width and height of a box.
 const BOX: [u32; 2] = [160, 200];
@@ -66,6 +67,26 @@ fn fill(rects: &[Rect], planes: &[PlaneLayout]) -> Cover {
     Cover::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] }
 }
 
+/// The blur of a background without the person before it; of an ellipse over half the frame, and of its rectangle.
+fn soft(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
+    const SIGMA: f64 = 20.0;
+    let size = (planes[0].width, planes[0].height);
+    let edge = Edge { grow: 0, feather: 4 };
+    let person = [person::person(size).0];
+    let weights = Weights::outside(size, &person, edge);
+    let excluded = Some(Weights::excluded(size, &person, SIGMA));
+    let background = SoftCover { cover: Box::new(blur(&weights.rects(), SIGMA)?), weights, excluded };
+    let ellipse = [person::ellipse(size)];
+    let rect = ellipse[0].reach(edge, size).expect("a rectangle");
+    let weights = Weights::inside(size, &ellipse, edge);
+    let soft = SoftCover { cover: Box::new(blur(&[rect], SIGMA)?), weights, excluded: None };
+    Ok(vec![
+        ("background without a person, blur, sigma=20".to_owned(), Cover::Soft(background)),
+        ("ellipse over half the frame, feather=8, blur, sigma=20".to_owned(), Cover::Soft(soft)),
+        ("its rectangle, blur, sigma=20".to_owned(), blur(&[rect], SIGMA)?),
+    ])
+}
+
 /// The covers of a row each.
 fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
     let mut rows = Vec::new();
@@ -81,6 +102,7 @@ fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
     rows.push(("one box of 48x48, blur, sigma=12".to_owned(), blur(&all[27..28], 12.0)?));
     rows.push(("64 boxes of 48x48, blur, sigma=12".to_owned(), blur(&all, 12.0)?));
     rows.push(("64 boxes of 48x48, mosaic".to_owned(), mosaic(&all)));
+    rows.extend(soft(planes)?);
     Ok(rows)
 }
 

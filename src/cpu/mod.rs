@@ -82,8 +82,6 @@ pub struct SoftBlurs<'a> {
     pub weights: &'a Weights,
     /// Of the frame.
     pub regions: &'a RegionBlurPlan,
-    /// What is covered of the frame, by plane; may overlap.
-    pub covered: &'a [(usize, FieldRect)],
     /// Channels that are covered; the others keep their values.
     pub planes: Selection,
     /// What the blurs do not see: they see an estimate from what is around it.
@@ -146,7 +144,7 @@ impl CpuEngine {
     /// # Panics
     /// If the plan was made for other layouts, or the weights for another size.
     pub fn cover_softly(&mut self, frames: &mut ValidFrames, blurs: SoftBlurs) -> Result<(), CpuError> {
-        let SoftBlurs { weights, regions, covered, planes, excluded } = blurs;
+        let SoftBlurs { weights, regions, planes, excluded } = blurs;
         let layouts = frames.layouts();
         let picture = PictureGeometry::new(layouts);
         assert!(regions.layouts() == layouts, "the plan is for other frames");
@@ -177,7 +175,7 @@ impl CpuEngine {
                 }
             }
             spreads.extend(inpainting.grids.iter().map(|grid| SoftOperation::Spread { grid, memory }));
-            inpaints = mixes(&picture, excluded, &read(regions), Selection::ALL, &inpainted, cover_of);
+            inpaints = mixes(&picture, excluded, &regions.reads(), Selection::ALL, &inpainted, cover_of);
             let first = means.len();
             means.append(&mut inpaints);
             samplings.extend(sampling(excluded, &mut means, &mut self.sampled[1])?);
@@ -197,7 +195,7 @@ impl CpuEngine {
             cover = &of_several;
         }
         let cover_of = |plane: usize| CoverSamples::Plane(cover[plane].as_const());
-        let mut mixes = mixes(&picture, weights, covered, planes, destinations, cover_of);
+        let mut mixes = mixes(&picture, weights, &regions.covered(), planes, destinations, cover_of);
         samplings.extend(sampling(weights, &mut mixes, &mut self.sampled[0])?);
         let mut last = writes_of_covers;
         last.push(soft_tasks(&mixes));
@@ -294,18 +292,6 @@ impl CpuEngine {
         let words = tasks.map(Task::scratch_words).max().unwrap_or(0);
         self.scratch[..workers].iter_mut().try_for_each(|scratch| scratch.reserve(words))
     }
-}
-
-/// What is read of each plane of the frame by the blurs of regions, field by field.
-fn read(regions: &RegionBlurPlan) -> Vec<(usize, FieldRect)> {
-    let mut all: Vec<(usize, FieldRect)> = Vec::new();
-    for (plane, covered) in regions.blurs().iter().flat_map(|blur| &blur.needs.reads) {
-        match all.iter_mut().find(|(of, FieldRect { field, .. })| of == plane && *field == covered.field) {
-            Some((_, hull)) => hull.rect = hull.rect.hull(covered.rect),
-            None => all.push((*plane, *covered)),
-        }
-    }
-    all
 }
 
 /// What is accessed of the planes of the frame.

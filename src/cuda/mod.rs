@@ -30,7 +30,9 @@ pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
-pub use pipeline::{DeviceCover, Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
+pub use pipeline::{
+    DeviceCover, Enqueued, PromisedFrames, SoftDeviceCover, Submission, SubmitError, SubmittedFrame, Times,
+};
 use pipeline::{Pipeline, SubmitOptions};
 use process::EngineGuard;
 use select::KernelSelector;
@@ -169,7 +171,7 @@ impl CudaEngine {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
         let enqueued = self.pipeline.cover(&mut self.selector, frames, cover)?;
-        if let DeviceCover::Blur(..) = cover {
+        if let DeviceCover::Blur(..) | DeviceCover::Soft(..) = cover {
             self.update_kernel_name(enqueued.specialised);
         }
         Ok(enqueued)

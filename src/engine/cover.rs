@@ -9,12 +9,13 @@ use super::in_flight::{BorrowedInPlace, CompletedFrame, FrameAccess};
 use super::plan_cache::form;
 use super::{ActiveBackend, Engine};
 use crate::cpu::{CpuEngine, SoftBlurs};
-use crate::cuda::{CudaError, DeviceCover, PromisedFrames, SubmitError};
+use crate::cuda::{CudaError, DeviceCover, PromisedFrames, SoftDeviceCover, SubmitError};
 use crate::filter::fill::{PlaneValues, fill, fills};
 use crate::filter::frame::{Destination, Frame, FrameMut, Plane, PlaneLayout, Source, ValidFrames, as_source};
 use crate::filter::mosaic::{CellGrid, Mosaic, MosaicRegion, mosaic};
 use crate::filter::picture::{FieldRect, PictureGeometry};
-use crate::filter::region_blur::{BlurCover, BlurRegion, RegionBlurPlan};
+use crate::filter::plan::Selection;
+use crate::filter::region_blur::{BlurCover, RegionBlurPlan};
 use crate::filter::regions::Rect;
 use crate::filter::samples::covered_fields;
 use crate::filter::weights::Weights;
@@ -40,7 +41,7 @@ pub enum Cover {
 }
 
 /// A cover that shows as much as its weights say: `(weight · cover + (255 - weight) · sample + 127) / 255` for each sample that the
-/// cover writes. Frames have to be in host memory, where the CPU does all of it.
+/// cover writes. Of frames in host memory the CPU does all of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoftCover {
     /// What hides; if it is soft itself, it alone counts.
@@ -103,8 +104,13 @@ impl Engine {
         let (source, destination) = access.frames();
         let frames = ValidFrames::of_cover(source, destination)?;
         let layouts = frames.layouts();
-        let (regions, grids, rects);
-        let cover = match cover {
+        let (regions, grids, rects, soft);
+        // Of soft covers, the innermost counts.
+        let (mut hard, mut weights) = (cover, None);
+        while let Cover::Soft(soft) = hard {
+            (hard, weights) = (&*soft.cover, Some(soft));
+        }
+        let mut cover = match hard {
             Cover::Blur(cover) => {
                 regions = self.region_blurs(cover, layouts);
                 DeviceCover::Blur(&regions)
@@ -117,8 +123,24 @@ impl Engine {
                 rects = fills(layouts, covered, values);
                 DeviceCover::Fill(&rects)
             }
-            Cover::Soft(_) => return Err(EngineError::SoftOnDevice),
+            Cover::Soft(_) => unreachable!("the innermost cover is not soft"),
         };
+        if let Some(SoftCover { weights, excluded, .. }) = weights {
+            let picture = PictureGeometry::new(layouts);
+            let of_rects = |rects: &mut dyn Iterator<Item = Rect>| -> Vec<(usize, FieldRect)> {
+                rects.flat_map(|rect| covered_fields(&picture, rect)).collect()
+            };
+            let (covered, planes) = match (hard, &cover) {
+                (Cover::Blur(blur), DeviceCover::Blur(regions)) => (regions.covered(), blur.planes),
+                (Cover::Mosaic(regions), _) => (of_rects(&mut regions.iter().map(MosaicRegion::rect)), Selection::ALL),
+                (Cover::Fill { rects, .. }, _) => (of_rects(&mut rects.iter().copied()), Selection::ALL),
+                _ => unreachable!("the innermost cover is not soft"),
+            };
+            if !covered.is_empty() {
+                soft = SoftDeviceCover { cover, weights, excluded: excluded.as_ref(), covered, planes };
+                cover = DeviceCover::Soft(&soft);
+            }
+        }
         let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
         // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive, for good
         // if it is leaked.
@@ -217,11 +239,8 @@ impl Engine {
             Cover::Blur(blur) => {
                 let regions = self.soft_regions.get(blur, &layouts, cpu::TILES, &mut self.plans);
                 self.stats.form = regions.blurs().last().map_or(self.stats.form, |blur| form(&blur.plan));
-                let is_blurred = |region: &&BlurRegion| !region.params.is_passthrough();
-                let rects: Vec<Rect> = blur.regions.iter().filter(is_blurred).map(|region| region.rect).collect();
-                let covered = covered(&rects);
-                let (regions, covered, excluded) = (&*regions, &*covered, excluded.as_ref());
-                let blurs = SoftBlurs { weights, regions, covered, planes: blur.planes, excluded };
+                let (regions, excluded) = (&*regions, excluded.as_ref());
+                let blurs = SoftBlurs { weights, regions, planes: blur.planes, excluded };
                 let mut frames = ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(frame))?;
                 Ok(cpu.cover_softly(&mut frames, blurs)?)
             }

@@ -23,12 +23,6 @@ pub enum EngineError {
     /// Regions were to be covered in a frame of which one side is in CUDA memory.
     #[error("regions are covered only where the input and the output are both in host memory or both in CUDA memory")]
     MixedMemory,
-    /// A cover with weights of a frame in CUDA memory.
-    #[error(
-        "covers with soft edges, ellipses and masks need frames in host memory; put cudadownload before the cover, or use boxes \
-         without a feather"
-    )]
-    SoftOnDevice,
     /// The frame is invalid.
     #[error("this frame cannot be blurred: {0}")]
     Frame(#[from] FrameError),
@@ -77,7 +71,7 @@ impl EngineError {
             Self::Frame(_) | Self::MixedMemory => ErrorKind::Frame,
             Self::OutOfMemory { .. } => ErrorKind::Memory,
             Self::Abandoned(_) | Self::Completed => ErrorKind::Failed,
-            Self::NeedsCuda | Self::SoftOnDevice => ErrorKind::Setting,
+            Self::NeedsCuda => ErrorKind::Setting,
             Self::Cuda(error) | Self::OnDevice(error) => match error {
                 CudaError::OutOfMemory { .. } => ErrorKind::Memory,
                 CudaError::NoSuchDevice { .. } => ErrorKind::Setting,

@@ -130,6 +130,23 @@ impl RegionBlurPlan {
         &self.layouts
     }
 
+    /// What is written, by plane; may overlap.
+    pub fn covered(&self) -> Vec<(usize, FieldRect)> {
+        self.blurs.iter().flat_map(|blur| blur.covered.iter().copied()).collect()
+    }
+
+    /// What is read, by plane: one rectangle for each field that has all.
+    pub fn reads(&self) -> Vec<(usize, FieldRect)> {
+        let mut all: Vec<(usize, FieldRect)> = Vec::new();
+        for (plane, read) in self.blurs.iter().flat_map(|blur| &blur.needs.reads) {
+            match all.iter_mut().find(|(of, FieldRect { field, .. })| of == plane && *field == read.field) {
+                Some((_, hull)) => hull.rect = hull.rect.hull(read.rect),
+                None => all.push((*plane, *read)),
+            }
+        }
+        all
+    }
+
     /// The blurs, weaker ones first.
     pub fn blurs(&self) -> &[RegionBlur] {
         &self.blurs

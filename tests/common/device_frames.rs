@@ -5,14 +5,16 @@ use std::mem::ManuallyDrop;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess};
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess, SoftCover};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source, as_source,
 };
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
+use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::plan::{Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
+use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape, Weights};
 
 use super::Noise;
 use super::pictures::{PADDING, Picture, pitch, rect, resized};
@@ -188,9 +190,11 @@ pub fn check(
         (plane, (i - start) % pitch, (i - start) / pitch)
     });
     let planes: Vec<PlaneLayout> = source.planes.iter().map(|(layout, ..)| *layout).collect();
+    let mut cover = format!("{cover:?}");
+    cover.truncate(500);
     assert!(
         differing.is_empty(),
-        "{} bytes differ, the first in (plane, byte, row) {place:?}: {cover:?} of {planes:?}, {streams:?}, in place: {}",
+        "{} bytes differ, the first in (plane, byte, row) {place:?}: {cover} of {planes:?}, {streams:?}, in place: {}",
         differing.len(),
         destination.is_none()
     );
@@ -233,6 +237,30 @@ pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block, is_copy: boo
     let source = (block, &*memory, Some(&*stream));
     let destination = (block, if is_copy { &*copy } else { &*memory }, Some(&*stream));
     engine.cover_frame(cover, Frames { source, destination }).map(drop)
+}
+
+/// The same covers with soft edges around ellipses and a mask, and the blur of a background without them.
+pub fn soft_covers(planes: &[PlaneLayout], sigmas: &[f64], noise: &mut Noise) -> Vec<Cover> {
+    let picture = PictureGeometry::new(planes).size();
+    let size = (picture[0], picture[1]);
+    let [width, height] = picture.map(f64::from);
+    let mask =
+        Mask::new(7, 5, noise.bytes(35), Area::from_corner(width * 0.4, height * 0.3, width / 2.0, height / 2.0));
+    let unused = Area::from_corner(0.0, 0.0, 1.0, 1.0);
+    let objects = [
+        Object { area: Area::from_corner(1.5, 2.0, width / 3.0, height * 0.6), shape: Shape::Ellipse },
+        Object { area: unused, shape: Shape::Mask(mask.unwrap()) },
+    ];
+    let edge = Edge { grow: (noise.next() % 3) as i32 - 1, feather: noise.next() as u32 % 5 };
+    let weights = Weights::inside(size, &objects, edge);
+    let rects: Vec<Rect> = objects.iter().filter_map(|object| object.reach(edge, size)).collect();
+    let soft = |cover| Cover::Soft(SoftCover { cover: Box::new(cover), weights: weights.clone(), excluded: None });
+    let mut soft: Vec<Cover> = covers(planes, &rects, sigmas, noise).into_iter().map(soft).collect();
+    let weights = Weights::outside(size, &objects, edge);
+    let excluded = Some(Weights::excluded(size, &objects, sigmas[0]));
+    let blur = covers(planes, &weights.rects(), sigmas, noise).swap_remove(0);
+    soft.push(Cover::Soft(SoftCover { cover: Box::new(blur), weights, excluded }));
+    soft
 }
 
 /// A blur of several sigmas, a mosaic and a fill of odd rectangles that overlap.
@@ -286,10 +314,30 @@ pub fn check_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u3
             0 => Block::new(&planes, 32, aligned, seed + 1),
             _ => Block::new(&planes, 6, |layout| layout.row_bytes() + 22, seed + 1),
         };
-        for (i, cover) in covers(&planes, &rects, sigmas, &mut noise).iter().enumerate() {
+        let hard = covers(&planes, &rects, sigmas, &mut noise);
+        let all = hard.into_iter().chain(soft_covers(&planes, sigmas, &mut noise));
+        for (i, cover) in all.enumerate() {
+            let cover = &cover;
             let streams = [Streams::One, Streams::Two, Streams::None][(turn + i) % 3];
             bytes += check(engine, cover, &source, None, streams);
             bytes += check(engine, cover, &source, Some(&destination), streams);
+        }
+    }
+    bytes
+}
+
+/// Soft covers of every kind of frame on the device, in place and in a copy. Returns the number of bytes compared.
+pub fn check_soft_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u32; 2]], sigmas: &[f64]) -> usize {
+    let mut noise = Noise(31);
+    let mut bytes = 0;
+    for (turn, planes) in kinds.iter().enumerate() {
+        let planes = resized(planes, sizes[turn % sizes.len()]);
+        let padding = [0, 24, 9][turn % 3];
+        let [source, destination] = [3 * (turn % 2), 8]
+            .map(|skew| Block::new(&planes, skew, |layout| layout.row_bytes() + padding, noise.next()));
+        for cover in soft_covers(&planes, sigmas, &mut noise) {
+            bytes += check(engine, &cover, &source, None, Streams::One);
+            bytes += check(engine, &cover, &source, Some(&destination), Streams::Two);
         }
     }
     bytes

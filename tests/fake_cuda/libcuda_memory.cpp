@@ -113,9 +113,16 @@ static int copy(const Side& to, const Side& from, std::size_t bytes, std::size_t
     if (const int status = check(side->address, all, side->on_device, current.back())) return status;
     uses.push_back({static_cast<const char*>(side->address), all});
   }
+  // The driver copies pageable memory before it returns.
+  std::vector<char> pageable;
+  if (!from.on_device && !find_block(from.address)) {
+    const char* begin = static_cast<const char*>(from.address);
+    pageable.assign(begin, begin + span(from, bytes, rows));
+    uses.pop_back();
+  }
   return enqueue(stream, {[=] {
     char* out = static_cast<char*>(const_cast<void*>(to.address));
-    const char* in = static_cast<const char*>(from.address);
+    const char* in = pageable.empty() ? static_cast<const char*>(from.address) : pageable.data();
     for (std::size_t row = 0; row < rows; row++) std::memcpy(out + row * to.pitch, in + row * from.pitch, bytes);
     if (to.on_device && !from.on_device) state.to_device += bytes * rows;
     if (from.on_device && !to.on_device) state.to_host += bytes * rows;

@@ -15,6 +15,7 @@ struct ByName {
   void (*tensor)(TensorArgs) = nullptr;
   void (*cover)(CoverArgs) = nullptr;
   void (*mosaic)(MosaicArgs) = nullptr;
+  void (*soft)(SoftArgs) = nullptr;
 };
 
 inline const std::map<std::string, ByName> BY_NAME = {
@@ -49,6 +50,9 @@ inline const std::map<std::string, ByName> BY_NAME = {
     {"blur_cover", {.cover = blur_cover}},
     {"blur_mosaic_sums", {.mosaic = blur_mosaic_sums}},
     {"blur_mosaic_write", {.mosaic = blur_mosaic_write}},
+    {"blur_soft_cells", {.soft = blur_soft_cells}},
+    {"blur_soft_spread", {.soft = blur_soft_spread}},
+    {"blur_soft_mix", {.soft = blur_soft_mix}},
 #endif
 };
 
@@ -61,6 +65,7 @@ template <class Use> void with_parameter(const ByName& found, void* parameter, U
   if (found.tensor) use(found.tensor, static_cast<TensorArgs*>(parameter));
   if (found.cover) use(found.cover, static_cast<CoverArgs*>(parameter));
   if (found.mosaic) use(found.mosaic, static_cast<MosaicArgs*>(parameter));
+  if (found.soft) use(found.soft, static_cast<SoftArgs*>(parameter));
 }
 
 // Runs a kernel and returns when it has ended; false if no kernel has this name.
@@ -122,6 +127,15 @@ template <class Translate> void relocate_planes(MosaicArgs& args, Translate tran
   for (MosaicGrid& grid : args.grids) {
     grid.plane = translate(grid.plane);
     grid.sums = translate(grid.sums);
+  }
+}
+template <class Translate> void relocate_planes(SoftArgs& args, Translate translate) {
+  for (SoftGrid& grid : args.grids) {
+    grid.src = translate(grid.src);
+    grid.dst = translate(grid.dst);
+    grid.cover = translate(grid.cover);
+    grid.cells = translate(grid.cells);
+    grid.nodes = translate(grid.nodes);
   }
 }
 template <class Translate> void relocate(const std::string& name, void* parameter, Translate translate) {

@@ -111,6 +111,17 @@ impl Stream {
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
     }
 
+    /// Enqueues an upload of bytes in ordinary memory, which the driver has copied elsewhere when this returns.
+    ///
+    /// # Safety
+    /// The device has memory for them at this address, which lives until the copy is complete; nobody accesses it before then.
+    pub unsafe fn upload_bytes(&self, from: &[u8], to: u64) -> Result<(), CudaError> {
+        // SAFETY: the memory holds the bytes, as the caller promises.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.raw) }
+            .result()
+            .when(self.device, "uploading weights")
+    }
+
     /// Enqueues a download of the first `rows` rows of a plane, `row_bytes` bytes each.
     ///
     /// # Safety

@@ -121,6 +121,12 @@ pub enum Kernel {
     MosaicSums,
     /// The means of the cells of a mosaic, written into the frame.
     MosaicWrite,
+    /// The means of cells, of what weights leave of a picture.
+    SoftCells,
+    /// Estimates of cells from their means.
+    SoftSpread,
+    /// Mixes a cover, or estimates, into a picture by weights.
+    SoftMix,
 }
 
 /// The pixels that a tensor-core kernel is compiled for: planes of one and two channels share kernels and launches, the
@@ -190,6 +196,7 @@ impl Kernel {
     pub fn prebuilt(kernel_set: KernelSet) -> Vec<Self> {
         let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply, Self::Axis];
         kernels.extend([Self::Cover, Self::MosaicSums, Self::MosaicWrite]);
+        kernels.extend([Self::SoftCells, Self::SoftSpread, Self::SoftMix]);
         kernels.extend(kernel_set.fused_families().map(Self::Fused));
         kernels.extend(PixelFamily::ALL.map(Self::Rows));
         let families = kernel_set.level_families().iter();
@@ -232,6 +239,9 @@ impl Kernel {
             Self::Cover => "blur_cover".to_owned(),
             Self::MosaicSums => "blur_mosaic_sums".to_owned(),
             Self::MosaicWrite => "blur_mosaic_write".to_owned(),
+            Self::SoftCells => "blur_soft_cells".to_owned(),
+            Self::SoftSpread => "blur_soft_spread".to_owned(),
+            Self::SoftMix => "blur_soft_mix".to_owned(),
         }
     }
 
@@ -250,6 +260,9 @@ impl Kernel {
             Self::Premultiply | Self::Unpremultiply => ALPHA_THREADS,
             Self::Cover => COVER_THREADS,
             Self::MosaicSums | Self::MosaicWrite => MOSAIC_THREADS,
+            Self::SoftCells => SOFT_CELL_THREADS,
+            Self::SoftSpread => SOFT_SPREAD_THREADS,
+            Self::SoftMix => SOFT_THREADS,
         }
     }
 }
@@ -266,6 +279,7 @@ pub enum Args {
     Tensor(TensorArgs),
     Cover(CoverArgs),
     Mosaic(MosaicArgs),
+    Soft(SoftArgs),
 }
 
 /// A launch: the kernel, its grid and its parameter.
@@ -288,6 +302,7 @@ impl Args {
             Self::Tensor(args) => args.for_each_address(visit),
             Self::Cover(args) => args.for_each_address(visit),
             Self::Mosaic(args) => args.for_each_address(visit),
+            Self::Soft(args) => args.for_each_address(visit),
         }
     }
 }
@@ -314,6 +329,7 @@ impl Launch {
                 Args::Cover(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Cover(args) => stream.launch(function, self.grid, args),
                 Args::Mosaic(args) => stream.launch(function, self.grid, args),
+                Args::Soft(args) => stream.launch(function, self.grid, args),
             }
         }
     }

@@ -154,20 +154,21 @@ pub fn mosaic_bytes(grids: &[CellGrid]) -> usize {
     grids.iter().map(sum_bytes).sum()
 }
 
-/// The launches, in order, that colour the cells in the planes: all sums first, so that nothing is written before all is read.
-/// `sums` is the address of [`mosaic_bytes`] of device memory, aligned to 8 bytes.
-pub fn mosaic(grids: &[CellGrid], planes: &[DevicePlane], sums: u64) -> Vec<Launch> {
+/// The launches, in order, that colour the cells of the first planes in the second ones, which may be the same: all sums first, so that
+/// nothing is written before all is read. `sums` is the address of [`mosaic_bytes`] of device memory, aligned to 8 bytes.
+pub fn mosaic(grids: &[CellGrid], [sources, destinations]: [&[DevicePlane]; 2], sums: u64) -> Vec<Launch> {
     let mut offset = 0;
-    let all: Vec<(&CellGrid, MosaicGrid)> = grids
+    let both: Vec<[(&CellGrid, MosaicGrid); 2]> = grids
         .iter()
         .map(|grid| {
-            let args = mosaic_grid(grid, planes, sums + offset as u64);
+            let args = [sources, destinations].map(|planes| (grid, mosaic_grid(grid, planes, sums + offset as u64)));
             offset += sum_bytes(grid);
-            (grid, args)
+            args
         })
         .collect();
-    let mut launches = mosaic_launches(Kernel::MosaicSums, &all);
-    launches.extend(mosaic_launches(Kernel::MosaicWrite, &all));
+    let [read, written] = [0, 1].map(|side| both.iter().map(|args| args[side]).collect::<Vec<_>>());
+    let mut launches = mosaic_launches(Kernel::MosaicSums, &read);
+    launches.extend(mosaic_launches(Kernel::MosaicWrite, &written));
     launches
 }
 
@@ -281,7 +282,7 @@ mod tests {
                 assert!(args.grids[0].first_block == 0 && last.first_block < launch.grid.blocks);
                 (launch.kernel, count)
             };
-            mosaic(&grids, &[PLANE; 2], 1 << 30).iter().map(count).collect()
+            mosaic(&grids, [&[PLANE; 2]; 2], 1 << 30).iter().map(count).collect()
         };
         assert_eq!(of(&[]), []);
         assert_eq!(of(&[region(0, 4), region(20, 5)]), [(Kernel::MosaicSums, 4), (Kernel::MosaicWrite, 4)]);

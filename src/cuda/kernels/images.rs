@@ -158,6 +158,7 @@ impl Kernel {
             Self::Columns => Part::Columns,
             Self::Premultiply | Self::Unpremultiply => Part::Alpha,
             Self::Cover | Self::MosaicSums | Self::MosaicWrite => Part::Cover,
+            Self::SoftCells | Self::SoftSpread | Self::SoftMix => Part::Soft,
             Self::Axis => Part::Axis,
             Self::Decimate(family) | Self::Interpolate(family) => match family {
                 Family::U8C12 => Part::LevelU8C12,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::promised_frames::PromisedFrames;
 use super::recorded_frame::RecordedFrame;
 use super::resident::{Enqueued, ResidentState};
+use super::soft::SoftDeviceCover;
 use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
@@ -26,6 +27,8 @@ pub enum DeviceCover<'a> {
     Mosaic(&'a [CellGrid]),
     /// Patterns.
     Fill(&'a [Fill]),
+    /// One of the others, mixed into the frame by weights.
+    Soft(&'a SoftDeviceCover<'a>),
 }
 
 impl Pipeline {
@@ -38,6 +41,9 @@ impl Pipeline {
         frames: &PromisedFrames,
         cover: &DeviceCover,
     ) -> Result<Enqueued, SubmitError> {
+        if let DeviceCover::Soft(soft) = cover {
+            return self.cover_softly(selector, frames, soft);
+        }
         let device = selector.device().id();
         let [sources, destinations] = frames.device_planes();
         let streams = frames.streams();
@@ -73,8 +79,8 @@ impl Pipeline {
                 copy_frame(frames, &stream)?;
             }
             let launches = match cover {
-                DeviceCover::Blur(_) => Vec::new(),
-                DeviceCover::Mosaic(grids) => cover::mosaic(grids, destinations, workspace),
+                DeviceCover::Blur(_) | DeviceCover::Soft(_) => Vec::new(),
+                DeviceCover::Mosaic(grids) => cover::mosaic(grids, [destinations; 2], workspace),
                 DeviceCover::Fill(fills) => cover::fills(fills, destinations),
             };
             // SAFETY: what is covered is in the destination, and the sums are in the workspace; the rest is as above.
@@ -91,7 +97,7 @@ impl Pipeline {
 }
 
 /// Whether source and destination are the same memory.
-fn is_in_place(sources: &[DevicePlane], destinations: &[DevicePlane]) -> bool {
+pub fn is_in_place(sources: &[DevicePlane], destinations: &[DevicePlane]) -> bool {
     let is_same = |(from, to): (&DevicePlane, &DevicePlane)| from.address == to.address && from.pitch == to.pitch;
     sources.iter().zip(destinations).all(is_same)
 }
@@ -123,7 +129,7 @@ impl FrameCopy {
 }
 
 /// Copies the source to the destination, with the bytes between rows that both have. Both are on the device and do not overlap.
-fn copy_frame(frames: &PromisedFrames, stream: &Stream) -> Result<(), CudaError> {
+pub fn copy_frame(frames: &PromisedFrames, stream: &Stream) -> Result<(), CudaError> {
     let (layouts, [sources, destinations]) = (frames.layouts(), frames.device_planes());
     for (index, layout) in layouts.iter().enumerate() {
         let (from, to) = (&sources[index], &destinations[index]);

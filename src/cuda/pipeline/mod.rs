@@ -11,6 +11,7 @@ mod host_cover;
 mod promised_frames;
 mod recorded_frame;
 mod resident;
+mod soft;
 mod steps;
 mod submitted;
 mod timing_sampler;
@@ -37,6 +38,7 @@ pub use promised_frames::PromisedFrames;
 use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
 use resident::ResidentState;
+pub use soft::SoftDeviceCover;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 use timing_sampler::TimingSampler;
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The launches of soft covers: a cover is mixed into a picture by weights, and so is an estimate of what the picture shows without
+//! its objects.
+
+use super::abi::*;
+use crate::cuda::driver::LaunchConfig;
+use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::inpainting::{InpaintedGrid, Inpainting};
+use crate::filter::picture::FieldRect;
+use crate::filter::plan::Selection;
+use crate::filter::plane::DevicePlane;
+use crate::filter::regions::{self, Rect};
+use crate::filter::weights::Weights;
+
+/// Weights on the device.
+#[derive(Clone, Copy)]
+pub struct DeviceWeights<'a> {
+    /// What they are.
+    pub weights: &'a Weights,
+    /// Where their nodes are.
+    pub nodes: u64,
+}
+
+/// A mix into all planes of a picture.
+pub struct Mix<'a> {
+    /// How much of the cover shows.
+    pub weights: DeviceWeights<'a>,
+    /// What is mixed into.
+    pub sources: &'a [DevicePlane],
+    /// What is mixed in; `None` for the estimates of the cells.
+    pub covers: Option<&'a [DevicePlane]>,
+    /// What is written; may be the sources.
+    pub destinations: &'a [DevicePlane],
+    /// What of the planes is written.
+    pub covered: &'a [(usize, FieldRect)],
+    /// The channels that do not keep their values.
+    pub planes: Selection,
+}
+
+/// The launches that make estimates of a picture at these planes, of what the weights leave, in the cells at this address.
+pub fn estimates(inpainting: &Inpainting, weights: DeviceWeights, sources: &[DevicePlane], cells: u64) -> Vec<Launch> {
+    let of_grids = |blocks: &dyn Fn(&InpaintedGrid) -> u64| -> Vec<(SoftGrid, u64)> {
+        let item = |grid: &InpaintedGrid| {
+            let source = &sources[grid.grid.plane];
+            (soft_grid(grid, weights, source, source, None, cells), blocks(grid))
+        };
+        inpainting.grids.iter().map(item).collect()
+    };
+    let shared_bytes = 5 * SOFT_CELL_THREADS * size_of::<u64>() as u32;
+    let cell_count = |grid: &InpaintedGrid| u64::from(grid.grid.cells[0]) * u64::from(grid.grid.cells[1]);
+    let mut launches = self::launches(Kernel::SoftCells, shared_bytes, &of_grids(&cell_count));
+    launches.extend(self::launches(Kernel::SoftSpread, 0, &of_grids(&|grid| grid.grid.channels.len() as u64)));
+    launches
+}
+
+/// The launches of a mix into planes of these layouts, with estimates of the cells at this address.
+pub fn mix(mix: &Mix, layouts: &[PlaneLayout], inpainting: &Inpainting, cells: u64) -> Vec<Launch> {
+    let of_grid = |inpainted: &InpaintedGrid| -> Vec<(SoftGrid, u64)> {
+        let (grid, layout) = (&inpainted.grid, &layouts[inpainted.grid.plane]);
+        let channels = grid.channels.iter().enumerate();
+        let kept = channels.map(|(i, channel)| u32::from(!mix.planes.contains(layout.roles[channel.first])) << i).sum();
+        if kept == (1 << grid.channels.len()) - 1 {
+            return Vec::new();
+        }
+        let plane = grid.plane;
+        let cover = mix.covers.map(|covers| &covers[plane]);
+        let all = soft_grid(inpainted, mix.weights, &mix.sources[plane], &mix.destinations[plane], cover, cells);
+        let of_field =
+            mix.covered.iter().filter(|(of, covered)| *of == plane && covered.field.first_row == grid.field.first_row);
+        let samples = of_field.filter_map(|(_, FieldRect { rect, .. })| {
+            let columns = grid.channels[0].covered(layout, *rect);
+            Rect::between([columns.start, columns.end], [rect.y(), rect.bottom()])
+        });
+        let item = |rect: Rect| {
+            let channels = grid.channels.len() as u32;
+            let first = rect.x() * channels / SOFT_SAMPLES * SOFT_SAMPLES;
+            let groups = (rect.right() * channels - first).div_ceil(SOFT_SAMPLES);
+            let covered = [[rect.x(), rect.right()], [rect.y(), rect.bottom()]];
+            let threads = u64::from(groups) * u64::from(rect.height());
+            (SoftGrid { kept, covered, groups, ..all }, threads.div_ceil(SOFT_THREADS.into()))
+        };
+        // Samples must not be mixed twice; chroma of rectangles side by side overlaps.
+        regions::disjoint(&samples.collect::<Vec<_>>()).into_iter().map(item).collect()
+    };
+    let items: Vec<_> = inpainting.grids.iter().flat_map(of_grid).collect();
+    launches(Kernel::SoftMix, 0, &items)
+}
+
+fn soft_grid(
+    InpaintedGrid { grid, first_word, .. }: &InpaintedGrid,
+    DeviceWeights { weights, nodes }: DeviceWeights,
+    source: &DevicePlane,
+    destination: &DevicePlane,
+    cover: Option<&DevicePlane>,
+    cells: u64,
+) -> SoftGrid {
+    let (layout, first) = (&grid.field.layout, grid.channels[0]);
+    let [src, dst] = [source, destination].map(|plane| grid.field.rows_of(plane));
+    let cover = cover.map(|plane| grid.field.rows_of(plane)).unwrap_or_default();
+    let ((columns, rows, _), (width, height)) = (weights.nodes(), weights.size());
+    SoftGrid {
+        src: src.address,
+        dst: dst.address,
+        cover: cover.address,
+        cells: cells + (first_word * size_of::<u32>()) as u64,
+        nodes,
+        src_pitch: src.pitch as u64,
+        dst_pitch: dst.pitch as u64,
+        cover_pitch: cover.pitch as u64,
+        depth: layout.depth.into(),
+        shift: layout.shift().into(),
+        packed1010102: u32::from(layout.sample_layout == SampleLayout::Packed1010102),
+        channels: grid.channels.len() as u32,
+        first: first.first as u32,
+        channel_step: grid.channels.get(1).map_or(0, |second| second.first - first.first) as u32,
+        pixel_step: first.step as u32,
+        kept: 0,
+        count: grid.count,
+        unit_log2: grid.unit_log2,
+        luma: [0, grid.field.first_row as u32],
+        fields: grid.field.step as u32,
+        size: [width, height],
+        node_count: [columns, rows],
+        node_log2: weights.cell().trailing_zeros(),
+        side: grid.side,
+        side_log2: grid.side.trailing_zeros(),
+        cell_count: grid.cells,
+        covered: [[0; 2]; 2],
+        groups: 0,
+        first_block: 0,
+    }
+}
+
+/// Divides grids, each with its blocks, into launches.
+fn launches(kernel: Kernel, shared_bytes: u32, grids: &[(SoftGrid, u64)]) -> Vec<Launch> {
+    let launch = |grids: &[(SoftGrid, u64)]| {
+        // Unused entries begin beyond every block.
+        let unused = SoftGrid { first_block: u32::MAX, ..grids[0].0 };
+        let (mut args, mut blocks) = (SoftArgs { grids: [unused; SOFT_GRIDS as usize] }, 0);
+        for (to, (grid, count)) in args.grids.iter_mut().zip(grids) {
+            *to = SoftGrid { first_block: blocks as u32, ..*grid };
+            blocks += count;
+        }
+        let grid = LaunchConfig { blocks: blocks as u32, threads: kernel.threads(), shared_bytes };
+        Launch { kernel, grid, args: Args::Soft(args) }
+    };
+    grids.chunks(SOFT_GRIDS as usize).map(launch).collect()
+}

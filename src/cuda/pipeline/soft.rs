@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Soft covers of a frame that stays on the device: the cover is made in planes of its own, and then mixed into the frame by weights.
+//! The blur of a background reads a copy of the frame, into which estimates of what is behind the objects were mixed.
+
+use super::cover::{DeviceCover, copy_frame, is_in_place};
+use super::promised_frames::PromisedFrames;
+use super::recorded_frame::RecordedFrame;
+use super::resident::{Enqueued, ResidentState};
+use super::{Pipeline, SubmitError};
+use crate::cuda::driver::WorkspaceNeed;
+use crate::cuda::kernels::cover;
+use crate::cuda::kernels::record::WORKSPACE_ALIGNMENT;
+use crate::cuda::kernels::regions::RegionOutputs;
+use crate::cuda::kernels::soft::{self, DeviceWeights, Mix};
+use crate::cuda::select::KernelSelector;
+use crate::filter::frame::PlaneLayout;
+use crate::filter::inpainting::Inpainting;
+use crate::filter::picture::FieldRect;
+use crate::filter::plan::Selection;
+use crate::filter::plane::DevicePlane;
+use crate::filter::weights::Weights;
+
+/// A cover, and how much of it shows.
+pub struct SoftDeviceCover<'a> {
+    /// What hides; not soft itself.
+    pub cover: DeviceCover<'a>,
+    /// How much of it shows.
+    pub weights: &'a Weights,
+    /// What the blurs do not see.
+    pub excluded: Option<&'a Weights>,
+    /// What the cover writes.
+    pub covered: Vec<(usize, FieldRect)>,
+    /// The channels that it writes.
+    pub planes: Selection,
+}
+
+/// Where things are in the workspace.
+struct Memory {
+    nodes: u64,
+    excluded_nodes: u64,
+    cells: u64,
+    /// The picture without its objects.
+    inpainted: Vec<DevicePlane>,
+    covers: Vec<DevicePlane>,
+    /// What the cover itself needs.
+    rest: u64,
+}
+
+impl Memory {
+    fn new(workspace: u64, layouts: &[PlaneLayout], soft: &SoftDeviceCover, inpainting: &Inpainting) -> Self {
+        let mut end = workspace;
+        let mut block = |bytes: usize| {
+            let address = end;
+            end += bytes.next_multiple_of(WORKSPACE_ALIGNMENT) as u64;
+            address
+        };
+        let all_nodes = block(nodes(soft).map(<[u8]>::len).sum());
+        let excluded_nodes = all_nodes + soft.weights.nodes().2.len() as u64;
+        let cells = block(inpainting.words() * size_of::<u32>());
+        let mut planes = |is_needed: bool| {
+            let plane = |layout: &PlaneLayout| {
+                let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
+                let len = pitch * layout.height as usize;
+                DevicePlane { address: block(if is_needed { len } else { 0 }), pitch, len }
+            };
+            layouts.iter().map(plane).collect()
+        };
+        let inpainted = planes(soft.excluded.is_some());
+        let covers = planes(!soft.is_one_blur());
+        Self { nodes: all_nodes, excluded_nodes, cells, inpainted, covers, rest: end }
+    }
+}
+
+/// The nodes of all weights, those of the cover first.
+fn nodes<'a>(soft: &'a SoftDeviceCover) -> impl Iterator<Item = &'a [u8]> {
+    std::iter::once(soft.weights).chain(soft.excluded).map(|weights| weights.nodes().2)
+}
+
+impl SoftDeviceCover<'_> {
+    /// Whether a single Gaussian covers, whose blurs are mixed from where they are. Those of several are put together first.
+    fn is_one_blur(&self) -> bool {
+        matches!(self.cover, DeviceCover::Blur(regions) if regions.blurs().len() == 1)
+    }
+}
+
+impl Pipeline {
+    /// Enqueues a soft cover; see [`Pipeline::cover`]. It covers something.
+    pub(super) fn cover_softly(
+        &mut self,
+        selector: &mut KernelSelector,
+        frames: &PromisedFrames,
+        soft: &SoftDeviceCover,
+    ) -> Result<Enqueued, SubmitError> {
+        let layouts = frames.layouts();
+        let [sources, destinations] = frames.device_planes();
+        let streams = frames.streams();
+        let stream = streams.or(&self.compute);
+        let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
+        let inpainting = Inpainting::new(layouts, soft.weights.cell());
+        // All pitches are known before the addresses.
+        let memory = |workspace: u64| Memory::new(workspace, layouts, soft, &inpainting);
+        let Memory { inpainted, covers, rest, .. } = memory(0);
+        let blurred = if soft.excluded.is_some() { &inpainted[..] } else { sources };
+        let mut blurs = match soft.cover {
+            DeviceCover::Blur(regions) => {
+                Some(RecordedFrame::of_regions(&mut self.recorded_cover, selector, regions, [blurred, &covers])?)
+            }
+            _ => None,
+        };
+        let of_cover = match soft.cover {
+            DeviceCover::Mosaic(grids) => cover::mosaic_bytes(grids),
+            _ => blurs.as_ref().map_or(0, |blurs| blurs.workspace_bytes()),
+        };
+        let selector = &*selector;
+        let work = |workspace: u64| {
+            let Memory { nodes, excluded_nodes, cells, inpainted, covers, rest } = memory(workspace);
+            // SAFETY: the launches are for the layouts of the frames, which live until the stream has done the work, as their owner
+            // promises; the workspace is large enough and this stream's alone.
+            let launch = |launches| unsafe { selector.enqueue_commands(&stream, &selector.select_launches(launches)?) };
+            let uploaded: Vec<u8> = self::nodes(soft).flatten().copied().collect();
+            // SAFETY: the workspace has memory for the nodes, and is this stream's alone.
+            unsafe { stream.upload_bytes(&uploaded, nodes)? };
+            if let (Some(weights), DeviceCover::Blur(regions)) = (soft.excluded, &soft.cover) {
+                let weights = DeviceWeights { weights, nodes: excluded_nodes };
+                launch(soft::estimates(&inpainting, weights, sources, cells))?;
+                let destinations = &inpainted[..];
+                let (covers, covered, planes) = (None, &regions.reads()[..], Selection::ALL);
+                let mix = Mix { weights, sources, covers, destinations, covered, planes };
+                launch(soft::mix(&mix, layouts, &inpainting, cells))?;
+            }
+            let mut covers = covers;
+            let specialised = match (&soft.cover, &mut blurs) {
+                (DeviceCover::Blur(regions), Some(blurs)) => {
+                    let blurred = if soft.excluded.is_some() { &inpainted[..] } else { sources };
+                    blurs.set_addresses([blurred, &covers], rest);
+                    // SAFETY: as above; the planes of the cover have rows for these layouts.
+                    let enqueue = |step: usize| unsafe { blurs.enqueue(selector, &stream, step) };
+                    let specialised = enqueue(0)?;
+                    if soft.is_one_blur() {
+                        covers = RegionOutputs::new(regions, rest).planes.swap_remove(0);
+                    } else {
+                        enqueue(1)?;
+                    }
+                    specialised
+                }
+                (DeviceCover::Mosaic(grids), _) => launch(cover::mosaic(grids, [sources, &covers], rest))?,
+                (DeviceCover::Fill(fills), _) => launch(cover::fills(fills, &covers))?,
+                (DeviceCover::Blur(_) | DeviceCover::Soft(_), _) => {
+                    unreachable!("blurs are recorded; no cover is in another")
+                }
+            };
+            if !is_in_place(sources, destinations) {
+                copy_frame(frames, &stream)?;
+            }
+            let mix = Mix {
+                weights: DeviceWeights { weights: soft.weights, nodes },
+                sources: destinations,
+                covers: Some(&covers),
+                destinations,
+                covered: &soft.covered,
+                planes: soft.planes,
+            };
+            launch(soft::mix(&mix, layouts, &inpainting, cells))?;
+            Ok(specialised)
+        };
+        let need = WorkspaceNeed { bytes: rest as usize + of_cover, varies: true };
+        // Work that was enqueued before the failure may still use the frames.
+        let failed = |error| SubmitError { error, settled: stream.synchronize().is_ok() };
+        resident.enqueue(need, streams, &stream, work).map_err(failed)
+    }
+}
