@@ -139,7 +139,7 @@
 // Mix kernel: threads per block.
 #define BLUR_SOFT_THREADS 128
 // Mix kernel: samples that a thread mixes.
-#define BLUR_SOFT_SAMPLES 8
+#define BLUR_SOFT_SAMPLES 16
 // Cells kernel: threads per block, one block for each cell.
 #define BLUR_SOFT_CELL_THREADS 32
 // Spread kernel: threads per block, one block for each channel.

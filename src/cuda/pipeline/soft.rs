@@ -117,7 +117,7 @@ impl Pipeline {
             // SAFETY: the launches are for the layouts of the frames, which live until the stream has done the work, as their owner
             // promises; the workspace is large enough and this stream's alone.
             let launch = |launches| unsafe { selector.enqueue_commands(&stream, &selector.select_launches(launches)?) };
-            let uploaded: Vec<u8> = self::nodes(soft).flatten().copied().collect();
+            let uploaded = self::nodes(soft).collect::<Vec<_>>().concat();
             // SAFETY: the workspace has memory for the nodes, and is this stream's alone.
             unsafe { stream.upload_bytes(&uploaded, nodes)? };
             if let (Some(weights), DeviceCover::Blur(regions)) = (soft.excluded, &soft.cover) {
