@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Build script: passes the commit and its date to the plugin description, and translates `kernels/abi.h` and
-//! `kernels/parts.txt` to Rust.
+//! Build script: passes the commit, its date and whether the code is optimised to the plugin, and translates
+//! `kernels/abi.h` and `kernels/parts.txt` to Rust.
 //!
 //! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields and a visitor of their
 //! addresses, and its pixel families as an enum, so that the host and the kernels cannot disagree. The parser knows only
 //! the forms that the header announces and rejects every other line. `OUT_DIR/kernel_parts.rs` has the parts of the
-//! prebuilt kernels as an enum, and the groups of architectures with their files.
+//! prebuilt kernels as an enum, and the groups of architectures with their files: of all groups with the feature `cubins`,
+//! else of the PTX alone. The environment variable `CUDAGAUSSBLUR_PTX` names a folder to take the PTX from instead of
+//! `kernels/prebuilt/ptx`; `scripts/build-kernels --ptx` fills one.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,9 +15,16 @@ use std::{env, fs};
 
 const HEADER: &str = "kernels/abi.h";
 const PARTS: &str = "kernels/parts.txt";
+const PTX_FOLDER: &str = "CUDAGAUSSBLUR_PTX";
 
 fn main() {
     gst_plugin_version_helper::info();
+    // Of the profile that compiles this crate, not of the program that links it.
+    println!("cargo:rustc-check-cfg=cfg(unoptimised)");
+    if env::var("OPT_LEVEL").is_ok_and(|level| level == "0") {
+        println!("cargo:rustc-cfg=unoptimised");
+    }
+    println!("cargo:rerun-if-env-changed={PTX_FOLDER}");
 
     let out_dir = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
     for (source, name, translate) in [
@@ -201,6 +210,9 @@ fn translate_parts(list: &str) -> Result<String, String> {
     let error = |_| format!("{PARTS}: the list cannot be written as Rust");
     let mut rust = format!("// Generated from {PARTS} by build.rs.\n");
     part_enum(&parts, &mut rust).map_err(error)?;
+    if env::var_os("CARGO_FEATURE_CUBINS").is_none() {
+        groups.retain(|(name, ..)| *name == "ptx");
+    }
     group_table(&groups, &parts, &mut rust).map_err(error)?;
     Ok(rust)
 }
@@ -229,6 +241,8 @@ fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> 
 
 /// The table of the groups, each with the files that it has, in the order of the parts.
 fn group_table(groups: &[Entry], parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
+    let prebuilt = env::var("CARGO_MANIFEST_DIR").map_err(|_| std::fmt::Error)? + "/kernels/prebuilt";
+    let ptx_folder = env::var(PTX_FOLDER).ok().filter(|folder| !folder.is_empty());
     let mut table = String::new();
     for (group, kernel_set, architectures) in groups {
         let (mut images, mut files) = (String::new(), String::new());
@@ -239,9 +253,12 @@ fn group_table(groups: &[Entry], parts: &[Entry], rust: &mut String) -> Result<(
             writeln!(images, "ImageName {{ capability: ({major}, {minor}), name: \"general-{name}\" }},")?;
         }
         for (part, kind, _) in parts {
-            let path = format!("/kernels/prebuilt/{group}/{part}.zst");
+            let path = match &ptx_folder {
+                Some(folder) if *group == "ptx" => format!("{folder}/{part}.zst"),
+                _ => format!("{prebuilt}/{group}/{part}.zst"),
+            };
             if [*kernel_set, "all"].contains(kind) {
-                writeln!(files, "Some(include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")?;
+                writeln!(files, "Some(include_bytes!({path:?})),")?;
             } else {
                 writeln!(files, "None,")?;
             }

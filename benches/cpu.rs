@@ -293,7 +293,7 @@ fn main() {
         return;
     }
     gst::init().expect("GStreamer");
-    gstcudagaussblur::register_static().expect("the element");
+    gstcudagaussblur::plugin_register_static().expect("the element");
     if std::env::args().any(|argument| argument == "curve") {
         return curve::print(WIDTH as u32, HEIGHT as u32);
     }

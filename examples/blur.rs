@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 fn play(file: Option<OsString>) -> Result<(), Box<dyn Error>> {
     gst::init()?;
     // This program links the crate. A program that uses the installed plugin does not need this call.
-    gstcudagaussblur::register_static()?;
+    gstcudagaussblur::plugin_register_static()?;
 
     let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
     let sink = if display { "autovideosink" } else { "fakesink" };

@@ -11,7 +11,7 @@ use gst_controller::prelude::*;
 
 fn main() -> Result<(), Box<dyn Error>> {
     gst::init()?;
-    gstcudagaussblur::register_static()?;
+    gstcudagaussblur::plugin_register_static()?;
 
     let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
     let sink = if display { "autovideosink" } else { "fakesink" };

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MPL-2.0
 """Builds the prebuilt kernels in kernels/prebuilt/ from kernels/blur.cu. Needs clang, pip and zstd; no GPU, no driver.
 
-scripts/build-kernels          builds the images, verifies them and writes them
-scripts/build-kernels --check  verifies the committed images and that a new build is identical; writes nothing
+scripts/build-kernels               builds the images, verifies them and writes them
+scripts/build-kernels --check       verifies the committed images and that a new build is identical; writes nothing
+scripts/build-kernels --ptx FOLDER  builds the portable PTX alone, into a folder, with clang and zstd and no other compiler
 """
 import argparse
 import ctypes
@@ -354,12 +355,34 @@ def report(folder, logs, assembled, problems):
         problems.append(f"kernels/prebuilt has {total} bytes, more than {TOTAL_BYTES_MAX}")
 
 
+def build_ptx(folder):
+    """Writes the portable PTX to a folder, a file for each part, and says whether it equals the committed one."""
+    parts = {part: PREBUILT / name for name, (group, part) in FILES.items() if group.name == PTX}
+    folder.mkdir(parents=True, exist_ok=True)
+    problems, same = [], 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (part, committed), text in zip(parts.items(), pool.map(portable_ptx, parts)):
+            check_ptx(text, f"the PTX of {part.name}", problems)
+            data = compress(join([(PTX_ARCH, text)]))
+            (folder / f"{part.name}.zst").write_bytes(data)
+            same += committed.exists() and data == committed.read_bytes()
+    print(f"{len(parts)} files of PTX by {ptx_compiler(text)}; {same} of them equal those in kernels/prebuilt/{PTX}")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/build-kernels", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="verify kernels/prebuilt/ and write nothing")
-    check = parser.parse_args().check
+    parser.add_argument("--ptx", metavar="FOLDER", type=Path, help="build the portable PTX alone, into a folder")
+    arguments = parser.parse_args()
+    check = arguments.check
     require_programs()
+    if arguments.ptx:
+        problems = build_ptx(arguments.ptx)
+        for problem in problems:
+            message(problem)
+        return 1 if problems else 0
     if check and not PREBUILT.is_dir():
         raise BuildError("kernels/prebuilt is missing; run scripts/build-kernels without --check to build it")
     if not toolchain_is_current():

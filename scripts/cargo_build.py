@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+PTX_FOLDER = 'CUDAGAUSSBLUR_PTX'
 CRATE_TYPES = {'.so': 'cdylib', '.dylib': 'cdylib', '.dll': 'cdylib', '.a': 'staticlib'}
 STATIC_SUFFIXES = ('.a', '.lib')
 
@@ -75,7 +76,7 @@ def build(arguments):
     command = [
         arguments.cargo, 'rustc', '--locked', '--lib', '--crate-type', ','.join(crate_types),
         '--profile', arguments.profile, '--target', target, '--target-dir', str(target_dir),
-        '--manifest-path', str(source / 'Cargo.toml'), '--message-format', 'json-render-diagnostics',
+        '--message-format', 'json-render-diagnostics', *arguments.cargo_option,
     ]
     environment = {**os.environ, 'CARGO_TERM_PROGRESS_WHEN': 'never'}
     if linker:
@@ -88,8 +89,13 @@ def build(arguments):
     elif flags:
         # TOML reads this as JSON does.
         command += ['--config', f'target.{target}.rustflags={json.dumps(flags)}']
+    if arguments.kernels == 'source':
+        environment[PTX_FOLDER] = str(target_dir.parent / 'ptx')
+        script = source / 'scripts/build_kernels.py'
+        subprocess.run([sys.executable, script, '--ptx', environment[PTX_FOLDER]], check=True)
     built = []
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, encoding='utf-8') as cargo:
+    # In the source, because cargo looks for .cargo/config.toml from the current folder upwards.
+    with subprocess.Popen(command, cwd=source, env=environment, stdout=subprocess.PIPE, text=True, encoding='utf-8') as cargo:
         for line in cargo.stdout:
             message = json.loads(line)
             if message['reason'] == 'compiler-artifact' and message['target']['name'] == 'gstcudagaussblur':
@@ -108,6 +114,8 @@ def build(arguments):
     # cargo's list of sources, `ARTIFACT: SOURCES`, as the depfile of the first output makes ninja run cargo again after a
     # change.
     sources = artifact.with_suffix('.d').read_text(encoding='utf-8').splitlines()[0].split(': ', 1)[1]
+    if arguments.kernels == 'source':
+        sources += ''.join(f' {path}' for path in sorted((source / 'kernels').iterdir()) if path.is_file())
     Path(arguments.depfile).write_text(f'{arguments.output[0]}: {sources}\n', encoding='utf-8')
 
 
@@ -117,6 +125,8 @@ build_parser = commands.add_parser('build')
 for name in ('cargo', 'profile', 'source', 'target-dir', 'depfile'):
     build_parser.add_argument(f'--{name}', required=True)
 build_parser.add_argument('--output', action='append', required=True)
+build_parser.add_argument('--cargo-option', action='append', default=[])
+build_parser.add_argument('--kernels', choices=('prebuilt', 'ptx', 'source'), required=True)
 for command_parser in (build_parser, commands.add_parser('libraries')):
     command_parser.add_argument('rustc', nargs='+')
 given = parser.parse_args()

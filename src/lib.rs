@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `cudagaussblur`: a GStreamer element that blurs live video with an exact Gaussian, on an NVIDIA GPU or on the CPU.
 //!
-//! Programs that link this crate register the element with [`register_static`] and use it by its name or its type,
+//! Programs that link this crate register the element with [`plugin_register_static`] and use it by its name or its type,
 //! [`CudaGaussBlur`]. Everything else is private; the feature `internals` opens the modules to the project's own tests and
 //! benches, without any promise of stability.
 //!
@@ -70,7 +70,7 @@ mod plugin {
 ///
 /// ```
 /// gst::init()?;
-/// gstcudagaussblur::register_static()?;
+/// gstcudagaussblur::plugin_register_static()?;
 /// let blur = gst::ElementFactory::make("cudagaussblur").property("sigma", 5.0).build()?;
 /// assert!(blur.is::<gstcudagaussblur::CudaGaussBlur>());
 /// # use gst::prelude::*;
@@ -79,6 +79,6 @@ mod plugin {
 ///
 /// # Errors
 /// If GStreamer refuses the plugin, for instance because it was registered before.
-pub fn register_static() -> Result<(), gst::glib::BoolError> {
+pub fn plugin_register_static() -> Result<(), gst::glib::BoolError> {
     plugin::plugin_desc::plugin_register_static()
 }

@@ -781,7 +781,7 @@ const NEAR: usize = 2 * 8 + 2;
 
 /// The samples of a GRAY8 frame, to which `attach` adds metas, after the element.
 fn output(library: Library, properties: &str, attach: &dyn Fn(Meta)) -> Vec<u8> {
-    gstcudagaussblur::register_static().unwrap();
+    gstcudagaussblur::plugin_register_static().unwrap();
     let line = format!(
         "appsrc name=source format=time caps=video/x-raw,format=GRAY8,width={WIDTH},height={HEIGHT},framerate=25/1 ! \
          cudagaussblur backend=cpu cover=fill expand=0 shape=mask {properties} ! appsink name=sink sync=false"

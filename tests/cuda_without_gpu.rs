@@ -19,6 +19,7 @@ const NO_DEVICE: i32 = 100;
 const NO_BINARY_FOR_GPU: i32 = 209;
 const ILLEGAL_ADDRESS: i32 = 700;
 
+#[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn cuda_output_matches_the_oracle_and_is_counted_in_stats() {
     let _driver = FakeDriver::new();
@@ -235,6 +236,7 @@ const FAILURES: [(&str, i32, i32, &str); 9] = [
 ];
 
 /// A driver older than the toolkit that built the CUBINs may fail to load them.
+#[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn ptx_kernels_are_used_if_the_cubin_does_not_load() {
     let driver = FakeDriver::new();

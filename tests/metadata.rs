@@ -8,7 +8,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[test]
 fn registry_entry() {
     gst::init().unwrap();
-    gstcudagaussblur::register_static().unwrap();
+    gstcudagaussblur::plugin_register_static().unwrap();
     let factory = gst::ElementFactory::find("cudagaussblur").unwrap();
     let plugin = factory.plugin().unwrap();
     assert_eq!(plugin.origin(), REPOSITORY);
@@ -18,16 +18,31 @@ fn registry_entry() {
     assert!(name.contains("CUDA") && name.contains("CPU"), "{name}");
 }
 
+/// A plugin that is registered without its file has no date in the registry, so this reads the definition.
+#[test]
+fn the_definition_has_a_date() {
+    unsafe extern "C" {
+        fn gst_plugin_cudagaussblur_get_desc() -> *const gst::ffi::GstPluginDesc;
+    }
+    // SAFETY: gst::plugin_define defines the function, which returns a static with C strings.
+    let date = unsafe { std::ffi::CStr::from_ptr((*gst_plugin_cudagaussblur_get_desc()).release_datetime) };
+    let date = date.to_str().unwrap();
+    assert!(date.starts_with("20") && date.len() == "2026-01-01".len(), "{date}");
+}
+
 #[test]
 fn files_agree_with_cargo_toml() {
     assert_eq!(env!("CARGO_PKG_HOMEPAGE"), REPOSITORY);
+    let cargo_toml = include_str!("../Cargo.toml");
+    let date = cargo_toml.split("\nrelease_date = \"").nth(1).and_then(|rest| rest.split('"').next());
+    let date = date.expect("Cargo.toml has the date of builds without git");
     for (file, text) in [
-        ("CHANGELOG.md", format!("\n## {VERSION}")),
+        ("CHANGELOG.md", "\n## Unreleased\n".to_owned()),
         ("Cargo.toml", format!("\ndocumentation = \"{REPOSITORY}/")),
         ("SECURITY.md", format!("({REPOSITORY}/security/advisories/new)")),
         ("meson.build", format!("\n  version: '{VERSION}',")),
         ("meson.build", format!("\n  url: '{REPOSITORY}',")),
-        ("debian/changelog", format!("gst-plugin-cudagaussblur ({VERSION}) ")),
+        ("debian/changelog", format!("gst-plugin-cudagaussblur ({VERSION}~git{}) UNRELEASED;", date.replace('-', ""))),
         ("debian/control", format!("\nHomepage: {REPOSITORY}\n")),
     ] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);

@@ -22,6 +22,7 @@ fn push(blur: &mut Blur, info: &gst_video::VideoInfo, seed: u64, sigma: f64, ker
 }
 
 /// The caps decide which parts are loaded: no frame and no setting loads any.
+#[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn caps_load_all_that_frames_can_need() {
     let driver = FakeDriver::new();
@@ -66,6 +67,7 @@ fn caps_load_all_that_frames_can_need() {
 }
 
 /// Another format has other kernels.
+#[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn new_caps_load_their_parts() {
     let driver = FakeDriver::new();
@@ -99,6 +101,7 @@ fn log_warnings() {
 }
 
 /// Parts that cannot be loaded are tried again when a frame needs them; the frame fails if that fails too.
+#[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
     let driver = FakeDriver::new();
@@ -133,6 +136,7 @@ fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
 }
 
 /// All parts are of the same images: if the first part's CUBIN does not load, none is tried.
+#[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
 fn portable_images_replace_all_parts() {
     let driver = FakeDriver::new();

@@ -48,7 +48,7 @@ fn main() {
 
 fn tables() -> Outcome<()> {
     gst::init()?;
-    gstcudagaussblur::register_static()?;
+    gstcudagaussblur::plugin_register_static()?;
     let started = Instant::now();
     let device = process::open(0)?.device().clone();
     let context = started.elapsed();

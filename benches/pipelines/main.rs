@@ -40,7 +40,7 @@ fn main() {
 
 fn run(arguments: &[String]) -> Outcome<()> {
     gst::init()?;
-    gstcudagaussblur::register_static()?;
+    gstcudagaussblur::plugin_register_static()?;
     if let [processes::CHILD, in_flight] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return processes::child(in_flight.parse()?);
     }

@@ -80,7 +80,7 @@ fn chain_of(options: &Options) -> Result<Chain, Box<dyn Error>> {
 
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     gst::init()?;
-    gstcudagaussblur::register_static()?;
+    gstcudagaussblur::plugin_register_static()?;
     let about = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     if let Input::File(file) = &options.input {
         fs::File::open(file).map_err(|error| about(file, error))?;

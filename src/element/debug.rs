@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The debug category of the element, for `GST_DEBUG=cudagaussblur:4`.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Once};
+
+use gst::glib::prelude::*;
 
 use crate::engine::{self, Level};
 
@@ -17,4 +19,19 @@ pub fn forward_engine_log() {
         Level::Info => gst::info!(CAT, "{line}"),
         Level::Debug => gst::debug!(CAT, "{line}"),
     });
+}
+
+/// Logs once per process that the library was built without optimisation.
+pub fn warn_if_unoptimised(element: &impl IsA<gst::Object>) {
+    static WARNED: Once = Once::new();
+    if cfg!(unoptimised) {
+        WARNED.call_once(|| {
+            gst::warning!(
+                CAT,
+                obj = element,
+                "the plugin was built without optimisation, so frames take about a hundred times as long; \
+                 set opt-level = 3 under [profile.dev.package.\"*\"] in the Cargo.toml of the program (docs/EMBEDDING.md)"
+            );
+        });
+    }
 }

@@ -4,7 +4,7 @@
 use gst::prelude::*;
 use gst_base::prelude::*;
 
-use super::debug::CAT;
+use super::debug::{self, CAT};
 use super::error::engine_message;
 use super::published_state::PublishedState;
 use super::session::Session;
@@ -15,6 +15,7 @@ use crate::engine::{DeviceSelector, Engine};
 
 /// Opens the engine that the settings select, in the pipeline's CUDA context if it has one.
 pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(), gst::ErrorMessage> {
+    debug::warn_if_unoptimised(element);
     let (settings, options) = state
         .with_settings(|settings| settings.start().map(|options| (settings.clone(), options)))
         .map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;

@@ -9,7 +9,7 @@ use crate::cpu::faults;
 #[test]
 fn memory_that_runs_out_is_an_element_error() {
     gst::init().unwrap();
-    crate::register_static().unwrap();
+    crate::plugin_register_static().unwrap();
     let element = gst::ElementFactory::make("cudagaussblur").property_from_str("backend", "cpu").build().unwrap();
     let bus = gst::Bus::new();
     element.set_bus(Some(&bus));

@@ -14,7 +14,7 @@ pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 /// Initialises GStreamer and registers the element.
 pub fn init() {
     gst::init().unwrap();
-    gstcudagaussblur::register_static().unwrap();
+    gstcudagaussblur::plugin_register_static().unwrap();
 }
 
 /// The nick of an enum property's value.

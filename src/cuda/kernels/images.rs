@@ -186,6 +186,7 @@ impl Kernel {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "cubins")]
     #[test]
     fn kernels_overlap_in_images_that_wait() {
         let overlap: Vec<&str> = ImageSet::all().filter(ImageSet::can_overlap).map(|set| set.name()).collect();
@@ -197,6 +198,16 @@ mod tests {
         );
     }
 
+    #[cfg(not(feature = "cubins"))]
+    #[test]
+    fn every_device_gets_the_ptx() {
+        assert!(ImageSet::all().all(|set| set.is_portable()));
+        for capability in [(6, 0), (7, 5), (8, 7), (9, 0), (12, 0)] {
+            assert_eq!(ImageSet::best_for(capability).name(), "general-ptx", "{capability:?}");
+        }
+    }
+
+    #[cfg(feature = "cubins")]
     #[test]
     fn a_device_gets_the_nearest_image_that_it_loads() {
         for (capability, name) in [
@@ -274,7 +285,8 @@ mod tests {
                 }
             }
         }
-        assert!(images > 200, "{images}");
+        let least = if cfg!(feature = "cubins") { 200 } else { 20 };
+        assert!(images > least, "{images}");
     }
 
     /// The sorted names of the kernels: of sections in a CUBIN, of entries in PTX.

@@ -1,0 +1,81 @@
+//! What programs that embed the crate and distributions rely on: the example crate, the warning about a build without
+//! optimisation, the notices of the crates in the plugin.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Standard output and standard error of a command that succeeds.
+fn run(command: &mut Command) -> [String; 2] {
+    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    [stdout, stderr]
+}
+
+/// A folder for a test, empty at its start.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("src")).unwrap();
+    folder
+}
+
+/// The example crate is built from a copy, with the versions of this crate's lock file and without the network. Compiling
+/// its dependencies with optimisation would take minutes, so only the plugin's optimisation changes here.
+#[test]
+fn a_program_embeds_the_plugin_and_is_warned_if_it_is_slow() {
+    let crate_folder = folder("embedding");
+    let example = Path::new(ROOT).join("examples/embedding");
+    let manifest = fs::read_to_string(example.join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("\n[profile.dev.package.\"*\"]\nopt-level = 3\n"), "{manifest}");
+    let manifest = manifest.replace("\"../..\"", &format!("{ROOT:?}"));
+    fs::write(crate_folder.join("Cargo.toml"), manifest).unwrap();
+    fs::copy(example.join("src/main.rs"), crate_folder.join("src/main.rs")).unwrap();
+    fs::copy(Path::new(ROOT).join("Cargo.lock"), crate_folder.join("Cargo.lock")).unwrap();
+
+    let warnings = |level: u32| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--offline", "--target-dir", "target"]).current_dir(&crate_folder);
+        cargo.args(["--config", "profile.dev.package.'*'.opt-level=0", "--config", "profile.dev.debug=0"]);
+        let own = format!("profile.dev.package.gst-plugin-cudagaussblur.opt-level={level}");
+        run(cargo.arg("--config").arg(own));
+        let mut program = Command::new(crate_folder.join("target/debug/embedding"));
+        program.arg("2").env("GST_REGISTRY", crate_folder.join("registry"));
+        program.env("GST_DEBUG", "cudagaussblur:2").env("GST_DEBUG_NO_COLOR", "1");
+        let [printed, log] = run(&mut program);
+        assert!(printed.starts_with("blurred 2 frames of 1920x1080 RGBA on the CPU, "), "{printed}");
+        log.matches("the plugin was built without optimisation").count()
+    };
+    assert_eq!(warnings(0), 1, "without optimisation");
+    assert_eq!(warnings(1), 0, "with optimisation");
+    fs::remove_dir_all(&crate_folder).unwrap();
+}
+
+#[test]
+fn notices_have_the_licence_of_every_crate_in_the_plugin() {
+    let file = folder("notices").join("THIRD-PARTY");
+    let script = Path::new(ROOT).join("scripts/third_party.py");
+    let mut python = Command::new("python3");
+    python.arg(script).args(["--cargo", env!("CARGO"), "--cargo-option=--offline", "--output"]).arg(&file);
+    run(python.args(["--", "rustc"]));
+    let notices = fs::read_to_string(&file).unwrap();
+
+    // cargo's own list, with a `(*)` after a crate that it has printed before.
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--offline", "--prefix=none", "--edges=normal,no-proc-macro", "--format={p}"]);
+    let [crates, _] = run(cargo.current_dir(ROOT));
+    let names: Vec<_> = crates.lines().skip(1).filter_map(|line| line.split_once(" v")).collect();
+    assert!(names.len() > 30, "{crates}");
+    for (name, version) in names {
+        let version = version.split(' ').next().unwrap();
+        assert!(notices.contains(&format!("\n{name} {version}: ")), "no notice of {name} {version}");
+    }
+    for other in ["syn ", "libblur ", "plotters ", "chrono "] {
+        assert!(!notices.contains(&format!("\n{other}")), "{other}is not in the plugin");
+    }
+    let paths = [ROOT, env!("CARGO_TARGET_TMPDIR")];
+    assert!(!paths.iter().any(|path| notices.contains(path)), "a path of this machine");
+}
