@@ -446,7 +446,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .nick("Shape")
             .blurb(
                 "Which part of a detection's or zone's rectangle is the object: all of it, the ellipse in it, or the mask that \
-                    came with the detection (zones have none and stay boxes).",
+                    came with the detection (zones have none and stay boxes)",
             )
             .mutable_playing()
             .build(),
@@ -454,7 +454,7 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .nick("Feather")
             .blurb(
                 "Width of the soft edge in pixels, on the side that is shown, in steps of the grid of weights (2 pixels up to \
-                    512, 8 at 1080p, 16 at 4K).",
+                    512, 8 at 1080p, 16 at 4K)",
             )
             .maximum(EDGE_MAX)
             .default_value(0)
