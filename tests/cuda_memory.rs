@@ -459,6 +459,7 @@ fn regions() {
     // One CPU thread plays each CUDA thread.
     pipes::check_regions("NV12", [49, 38], &pipes::COVERS[1..4]);
     pipes::check_regions("RGBA", [33, 21], &pipes::COVERS[..1]);
+    pipes::check_regions("NV12", [48, 38], &pipes::COVERS[5..]);
 }
 
 fn one_context() {

@@ -43,12 +43,13 @@ pub fn pictures_at(pipeline: &gst::Bin, sink: &str) -> impl Iterator<Item = Vec<
 }
 
 /// Properties of all covers.
-pub const COVERS: [&str; 5] = [
+pub const COVERS: [&str; 6] = [
     "sigma=1 strength=0.3",
     "sigma=2 strength=0",
     "cover=mosaic",
     "cover=fill fill-color=0xff20c040",
     "sigma=9 strength=0",
+    "sigma=4 strength=0 shape=ellipse feather=6",
 ];
 
 /// What `region-mode` covers in frames of this format, from host or CUDA memory to host or CUDA memory, alone and behind a
