@@ -12,30 +12,36 @@ use std::sync::{Arc, Mutex, OnceLock};
 use common::Noise;
 use common::cases::{self, Case, Content};
 use common::pictures::{self, Picture};
+use common::soft_oracle::{self, Form, Item, Nodes};
 use gstcudagaussblur::cpu::{self, CpuEngine};
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
     AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, CoverArgs, CoverRect, KernelSet, Launch, LevelArgs, LevelPlane,
-    MosaicArgs, MosaicGrid, PixelFamily, SampleStorage, TensorArgs, TensorPlane,
+    MosaicArgs, MosaicGrid, PixelFamily, SampleStorage, SoftArgs, SoftGrid, TensorArgs, TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::cover::{self, Patch};
 use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
 use gstcudagaussblur::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
+use gstcudagaussblur::cuda::kernels::soft::{self, DeviceWeights, Mix};
 use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::fill;
 use gstcudagaussblur::filter::frame::{Destination, Frame, FrameMut, PlaneLayout, SampleLayout, Source, ValidFrames};
+use gstcudagaussblur::filter::inpainting::Inpainting;
 use gstcudagaussblur::filter::mosaic::{self, CellGrid, MosaicRegion};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
+use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::region_blur::{BlurCover, BlurRegion, RegionBlurPlan};
 use gstcudagaussblur::filter::regions::{Area, Rect};
+use gstcudagaussblur::filter::samples::covered_fields;
+use gstcudagaussblur::filter::weights::Weights;
 use gstcudagaussblur::filter::wide::Factor;
 
 /// A device so small that even small frames are several blocks high.
@@ -208,6 +214,7 @@ impl Program {
                 Args::Tensor(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Cover(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Mosaic(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Soft(args) => bytes_of(std::slice::from_ref(args)),
             };
             self.send(&[*blocks, *threads, *shared_bytes, name.len() as u32, parameter.len() as u32]);
             self.send(name.as_bytes());
@@ -327,7 +334,7 @@ fn kernels_match_the_oracle_under_the_thread_sanitizer() {
     run("thread", 53, 1 << 19);
 }
 
-/// Blurred rectangles, mosaics and fills of every kind of frame.
+/// Blurred rectangles, mosaics, fills and estimates of every kind of frame.
 #[test]
 fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
     let mut program = Program::build("address,undefined", &[]);
@@ -372,7 +379,26 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         mosaic::mosaic(&mut expected.frame_mut(), &cells).unwrap();
         let grids = CellGrid::all(planes, &cells);
         let sums = vec![0xa5; cover::mosaic_bytes(&grids)];
-        program.check_cover(&picture, &expected, &sums, |planes, sums| cover::mosaic(&grids, planes, sums));
+        program.check_cover(&picture, &expected, &sums, |planes, sums| cover::mosaic(&grids, [planes; 2], sums));
+
+        let item = Item { area: Area::from_corner(3.0, 1.0, 15.0, 9.0), form: Form::Ellipse };
+        let size = (width, height);
+        let excluded = Weights::excluded(size, &[item.object()], 2.0);
+        let expected = soft_oracle::filled(&picture, &Nodes::excluded(size, &[item], 2.0));
+        let inpainting = Inpainting::new(planes, excluded.cell());
+        let whole = pictures::rect(0, 0, width, height);
+        let covered: Vec<_> = covered_fields(&PictureGeometry::new(planes), whole).collect();
+        let mut workspace = excluded.nodes().2.to_vec();
+        let cells = workspace.len().next_multiple_of(4);
+        workspace.resize(cells + 4 * inpainting.words(), 0xa5);
+        program.check_cover(&picture, &expected, &workspace, |on_device, block| {
+            let (weights, cells) = (DeviceWeights { weights: &excluded, nodes: block }, block + cells as u64);
+            let (sources, destinations, covered) = (on_device, on_device, &covered[..]);
+            let mix = Mix { weights, sources, covers: None, destinations, covered, planes: Selection::ALL };
+            let mut launches = soft::estimates(&inpainting, weights, on_device, cells);
+            launches.extend(soft::mix(&mix, planes, &inpainting, cells));
+            launches
+        });
     }
 }
 
@@ -551,6 +577,8 @@ fn argument_structs_have_the_same_layout_on_the_host() {
         ("CoverArgs", size_of::<CoverArgs>(), CoverArgs::OFFSETS),
         ("MosaicGrid", size_of::<MosaicGrid>(), MosaicGrid::OFFSETS),
         ("MosaicArgs", size_of::<MosaicArgs>(), MosaicArgs::OFFSETS),
+        ("SoftGrid", size_of::<SoftGrid>(), SoftGrid::OFFSETS),
+        ("SoftArgs", size_of::<SoftArgs>(), SoftArgs::OFFSETS),
     ];
     for (name, size, offsets) in structs {
         source += &format!("static_assert(sizeof({name}) == {size}, \"size of {name}\");\n");
