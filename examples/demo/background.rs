@@ -121,10 +121,11 @@ fn reach(width: usize, height: usize) -> [usize; 2] {
 const STEEPEST: f64 = 0.4;
 /// The share of steps in the background that may be steeper. Beside the person the blur's weights change.
 const STEEP_SHARE: f64 = 0.02;
-/// The glow from which on it is compared with that of a plain blur, in steps of 8 bits, and the share of that which is too much.
-/// Where the model is unsure, the check knows the person no better than the element does.
+/// The difference from which on it is compared with the glow of a plain blur, in steps of 8 bits, and the share of that glow which
+/// is too much. Where the model is unsure, the check knows the person no better than the element does; and what is behind the person
+/// nobody knows.
 const GLOW: f64 = 3.0;
-const GLOW_SHARE: f64 = 0.5;
+const GLOW_SHARE: f64 = 0.6;
 
 /// What the check has seen so far.
 #[derive(Default)]
@@ -185,8 +186,9 @@ impl Checked {
         if is_suspect || self.glow.frames.is_multiple_of(10) {
             let plain = beside.glow(|plane| beside.blurred(&beside.cells[plane]));
             self.plain_glow.add(plain);
-            if is_suspect && glow > plain * GLOW_SHARE {
-                return Err(format!("the person glows, by {glow:.1} of 255 steps, with a plain blur by {plain:.1}"));
+            let left = beside.glow_left(|plane| covered.0[plane].cells());
+            if is_suspect && left > GLOW_SHARE {
+                return Err(format!("{:.0} % of the glow of a plain blur is left beside the person", 100.0 * left));
             }
         }
         self.glow.add(glow);
@@ -251,6 +253,21 @@ impl Beside {
             sum / self.ring.len() as f64
         };
         self.alone.iter().enumerate().map(of_plane).fold(0.0, f64::max)
+    }
+
+    /// How much of what the person adds to a plain blur is in a blurred background: 1 in a plain blur, 0 where it differs from the
+    /// blur without the person only as another guess of what is behind the person does.
+    fn glow_left(&self, blurred: impl Fn(usize) -> Vec<f32>) -> f64 {
+        let (mut left, mut all) = (0.0, 0.0);
+        for (plane, alone) in self.alone.iter().enumerate() {
+            let (blurred, plain) = (blurred(plane), self.blurred(&self.cells[plane]));
+            for cell in &self.ring {
+                let [added, glow] = [&blurred, &plain].map(|one| f64::from(one[*cell] - alone[*cell]));
+                left += added * glow;
+                all += glow * glow;
+            }
+        }
+        left / f64::max(all, f64::MIN_POSITIVE)
     }
 }
 
