@@ -31,7 +31,7 @@ use plan_cache::{PlanCache, form};
 use region_cache::RegionCache;
 pub use stats::{Stats, StepTime};
 
-/// Returns what both return; the second runs on another thread of the process's, if there is one.
+/// Returns what both return; the second runs on a worker thread, if there is one.
 pub fn join<A, B: Send>(own: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
     process::threads().join(own, other)
 }

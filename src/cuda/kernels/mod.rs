@@ -2,8 +2,8 @@
 //! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
 //! ([`geometry`]), the rectangles that they compute ([`tiles`]), which of them share a launch ([`batch`]), which kernels suit a
 //! batch ([`strategy`]), and the recording of a plan ([`record`]), also for frames at other addresses ([`relative`]). [`cover`]
-//! has the launches that cover regions, [`soft`] those that mix covers by weights. [`images`] has the prebuilt images, and [`prebuilt`] loads them. [`possible`] lists the
-//! kernels that frames can need.
+//! has the launches that cover regions, [`soft`] those that mix covers by weights. [`images`] has the prebuilt images, and
+//! [`prebuilt`] loads them. [`possible`] lists the kernels that frames can need.
 
 pub mod abi;
 mod alpha;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::promised_frames::PromisedFrames;
 use super::recorded_frame::RecordedFrame;
 use super::resident::{Enqueued, ResidentState};
-use super::soft::SoftDeviceCover;
 use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
@@ -16,8 +15,11 @@ use crate::cuda::select::KernelSelector;
 use crate::filter::fill::Fill;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::mosaic::CellGrid;
+use crate::filter::picture::FieldRect;
+use crate::filter::plan::Selection;
 use crate::filter::plane::DevicePlane;
 use crate::filter::region_blur::RegionBlurPlan;
+use crate::filter::weights::Weights;
 
 /// What covers regions of a frame.
 pub enum DeviceCover<'a> {
@@ -29,6 +31,20 @@ pub enum DeviceCover<'a> {
     Fill(&'a [Fill]),
     /// One of the others, mixed into the frame by weights.
     Soft(&'a SoftDeviceCover<'a>),
+}
+
+/// A cover, and how much of it shows.
+pub struct SoftDeviceCover<'a> {
+    /// What hides; not soft itself.
+    pub cover: DeviceCover<'a>,
+    /// How much of it shows.
+    pub weights: &'a Weights,
+    /// What the blurs do not see.
+    pub excluded: Option<&'a Weights>,
+    /// What the cover writes.
+    pub covered: Vec<(usize, FieldRect)>,
+    /// The channels that it writes.
+    pub planes: Selection,
 }
 
 impl Pipeline {

@@ -30,15 +30,14 @@ use crate::filter::plan::Plan;
 use crate::filter::plane::{Address, PlaneMemory};
 use crate::process;
 use crate::threads::Threads;
-pub use cover::DeviceCover;
 use cover::FrameCopy;
+pub use cover::{DeviceCover, SoftDeviceCover};
 use frame_slot::FrameSlot;
 use host_cover::HostCoverState;
 pub use promised_frames::PromisedFrames;
 use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
 use resident::ResidentState;
-pub use soft::SoftDeviceCover;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 use timing_sampler::TimingSampler;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Soft covers of a frame that stays on the device: the cover is made in planes of its own, and then mixed into the frame by weights.
+//! Soft covers of a frame that stays on the device: the cover is made in planes in the workspace, and then mixed into the frame by
+//! weights.
 //! The blur of a background reads a copy of the frame, into which estimates of what is behind the objects were mixed.
 
-use super::cover::{DeviceCover, copy_frame, is_in_place};
+use super::cover::{DeviceCover, SoftDeviceCover, copy_frame, is_in_place};
 use super::promised_frames::PromisedFrames;
 use super::recorded_frame::RecordedFrame;
 use super::resident::{Enqueued, ResidentState};
@@ -15,24 +16,9 @@ use crate::cuda::kernels::soft::{self, DeviceWeights, Mix};
 use crate::cuda::select::KernelSelector;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::inpainting::Inpainting;
-use crate::filter::picture::FieldRect;
 use crate::filter::plan::Selection;
 use crate::filter::plane::DevicePlane;
 use crate::filter::weights::Weights;
-
-/// A cover, and how much of it shows.
-pub struct SoftDeviceCover<'a> {
-    /// What hides; not soft itself.
-    pub cover: DeviceCover<'a>,
-    /// How much of it shows.
-    pub weights: &'a Weights,
-    /// What the blurs do not see.
-    pub excluded: Option<&'a Weights>,
-    /// What the cover writes.
-    pub covered: Vec<(usize, FieldRect)>,
-    /// The channels that it writes.
-    pub planes: Selection,
-}
 
 /// Where things are in the workspace.
 struct Memory {
