@@ -18,7 +18,6 @@ use crate::filter::frame::PlaneLayout;
 use crate::filter::inpainting::Inpainting;
 use crate::filter::plan::Selection;
 use crate::filter::plane::DevicePlane;
-use crate::filter::weights::Weights;
 
 /// Where things are in the workspace.
 struct Memory {
