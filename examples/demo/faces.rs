@@ -84,6 +84,7 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
             Box::new(|source| feed(source, VideoFormat::Rgb, VIEW, move |frame| view(&portrait, frame)))
         }),
         prepare,
+        blurred_behind: None,
         marked: Box::new(marked),
     })
 }

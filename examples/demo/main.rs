@@ -64,6 +64,7 @@ fn whole_frames(options: &Options) -> Chain {
             })
         }),
         prepare: None,
+        blurred_behind: None,
         marked: Box::new(|_| Vec::new()),
     }
 }
@@ -121,7 +122,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             Job::Blur => None,
             Job::Regions => Some(coverage.verdict(regions::report(coverage, doubts))?),
             Job::Faces => Some(coverage.verdict(faces::report(coverage, doubts)?)?),
-            Job::Background => Some(coverage.verdict(checked.report())?),
+            Job::Background => Some(coverage.verdict(checked.report()?)?),
         };
         Ok((played, report))
     });

@@ -37,6 +37,8 @@ pub struct Chain {
     /// For the appsrc.
     pub feed: Option<Feed>,
     pub prepare: Option<Prepare>,
+    /// Of --background: the blurred background without a person, if it is known.
+    pub blurred_behind: Option<gst::Sample>,
     pub marked: FindMarked,
 }
 
@@ -109,7 +111,8 @@ pub fn play_chain(
             gst::BusSyncReply::Pass
         });
     }
-    let seen = Arc::<Mutex<(Coverage, Checked, Report, Snapshot)>>::default();
+    let checked = Checked::new(chain.blurred_behind.as_ref());
+    let seen = Arc::new(Mutex::new((Coverage::default(), checked, Report::default(), Snapshot::default())));
     let watched = seen.clone();
     let (job, sigma) = (options.job, options.sigma);
     pictures::watch(&first, &last, move |pad, pair| {

@@ -37,6 +37,7 @@ pub fn chain() -> Chain {
             feed(source, VideoFormat::Rgbx, (WIDTH, HEIGHT), move |frame| draw(&scene, frame));
         })),
         prepare: None,
+        blurred_behind: None,
         // The check knows the places without the metas. Where the detector misses the boat, the boat must be covered too.
         marked: Box::new(|pair| {
             let frame = (pair.time.nseconds() as f64 * 1e-9 * FPS as f64).round() as usize;
