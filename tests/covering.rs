@@ -7,9 +7,12 @@ use common::covered::{alternate, blurred, buffer, check, check_whole, covering, 
 use common::pictures::{Picture, pitch, rect};
 use common::video::{Blur, FRAME, formats, stat};
 use gst::prelude::*;
-use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
+use gst_video::prelude::*;
+use gst_video::{VideoFormat, VideoInfo, VideoInterlaceMode, VideoMeta, VideoRegionOfInterestMeta};
 use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::regions::Rect;
+use gstcudagaussblur::filter::samples;
 
 const SIZE: [u32; 2] = [97, 61];
 
@@ -454,6 +457,223 @@ fn a_message_says_what_was_covered() {
     assert!(blur.bus.pop_filtered(&[gst::MessageType::Element]).is_none(), "one message a frame");
 }
 
+/// A picture of noise whose alpha channel has these values of 8 bits, rounded down to its depth. The bits below them are noise.
+fn with_alpha(planes: &[PlaneLayout], seed: u64, value: impl Fn(u32, u32) -> u8) -> Picture {
+    let mut picture = Picture::new(planes, seed);
+    let with_alpha = picture.planes.iter().zip(&mut picture.bytes);
+    let (layout, bytes) = with_alpha.filter(|(layout, _)| layout.roles().contains(&Role::Alpha)).last().unwrap();
+    let channel = samples::channels(layout).find(|channel| layout.roles[channel.first] == Role::Alpha).unwrap();
+    for (y, row) in (0..layout.height).zip(bytes.chunks_mut(pitch(layout))) {
+        for x in 0..layout.width {
+            let value = u16::from(value(x, y));
+            let value = match layout.depth {
+                _ if layout.sample_layout == SampleLayout::Packed1010102 => value >> 6,
+                depth => value << (depth - 8) | channel.load(layout, row, x) & ((1 << (depth - 8)) - 1),
+            };
+            channel.store(layout, row, x, value);
+        }
+    }
+    picture
+}
+
+/// A disc with a soft edge, and the last sample of the picture.
+fn disc([width, height]: [u32; 2]) -> impl Fn(u32, u32) -> u8 {
+    move |x, y| {
+        let distance = (f64::from(x) - 0.4 * f64::from(width)).hypot(f64::from(y) - 0.45 * f64::from(height));
+        let is_last = (x, y) == (width - 1, height - 1);
+        if is_last { 255 } else { (128.0 + 20.0 * (22.0 - distance)).clamp(0.0, 255.0) as u8 }
+    }
+}
+
+/// The alpha channel of a buffer, as GStreamer unpacks it: a GRAY8 picture in a sample.
+fn alpha_of(info: &VideoInfo, buffer: &gst::Buffer) -> gst::Sample {
+    let gray = self::info(VideoFormat::Gray8, [info.width(), info.height()]);
+    let frame = gst_video::VideoFrame::from_buffer_readable(buffer.clone(), info).unwrap();
+    let (format, width) = (info.format_info(), info.width() as usize);
+    let strides = &frame.plane_stride()[..info.n_planes() as usize];
+    // The bindings expect as many rows of every plane.
+    let planes = (0..info.n_planes()).zip(strides).map(|(plane, stride)| {
+        let mut bytes = frame.plane_data(plane).unwrap().to_vec();
+        bytes.resize(bytes.len().max(*stride as usize * info.height() as usize), 0);
+        bytes
+    });
+    let planes: Vec<Vec<u8>> = planes.collect();
+    let planes: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
+    let pixel_bytes = gst_video::VideoFormatInfo::from_format(format.unpack_format()).pixel_stride()[0] as usize;
+    let mut mask = vec![0; gray.size()];
+    for (y, mask) in (0..info.height() as i32).zip(mask.chunks_mut(gray.stride()[0] as usize)) {
+        let mut row = vec![0; pixel_bytes * width];
+        format.unpack(gst_video::VideoPackFlags::empty(), &mut row, &planes, strides, 0, y, width as i32);
+        // Alpha comes first, in the byte order of the machine.
+        let alpha = row.chunks(pixel_bytes).map(|pixel| match pixel_bytes {
+            4 => pixel[0],
+            _ => (u16::from_ne_bytes([pixel[0], pixel[1]]) >> 8) as u8,
+        });
+        // The largest value of 2 bits is 255, too; GStreamer makes 192 of it.
+        let alpha = alpha.map(|alpha| if info.comp_depth(3) == 2 { alpha / 64 * 85 } else { alpha });
+        mask.iter_mut().zip(alpha).for_each(|(to, alpha)| *to = alpha);
+    }
+    gst::Sample::builder().caps(&gray.to_caps().unwrap()).buffer(&gst::Buffer::from_mut_slice(mask)).build()
+}
+
+/// The alpha channel covers and shows as the same mask of a region of interest does that has all of the picture: every byte of
+/// every format with alpha, also of interlaced frames.
+#[test]
+fn alpha_is_the_mask_of_an_object_in_all_of_the_picture() {
+    let components = |format: &VideoFormat| gst_video::VideoFormatInfo::from_format(*format).n_components();
+    let formats: Vec<VideoFormat> = formats().into_iter().filter(|format| components(format) == 4).collect();
+    assert!(formats.len() > 20, "{formats:?}");
+    let zone = "zones=<[zone,x=0.75,y=0.0,width=0.2,height=0.3]>";
+    for (seed, format) in formats.into_iter().enumerate() {
+        for (case, properties) in [
+            "region-mode=inside cover=fill",
+            "region-mode=outside cover=fill feather=9",
+            "region-mode=inside sigma=3 feather=6 planes=luma+chroma",
+            "region-mode=outside sigma=5 grow=-2",
+            &format!("region-mode=inside cover=mosaic grow=3 {zone}"),
+            &format!("region-mode=outside cover=mosaic {zone}"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let is_interlaced = (seed + case) % 3 == 0;
+            let mode = if is_interlaced { VideoInterlaceMode::Interleaved } else { VideoInterlaceMode::Progressive };
+            let info = VideoInfo::builder(format, SIZE[0], SIZE[1]).fps((25, 1)).interlace_mode(mode).build().unwrap();
+            let planes = layouts::planes(&info, is_interlaced).unwrap();
+            let picture = with_alpha(&planes, seed as u64, disc(SIZE));
+            let input = buffer(&info, &picture);
+            let mask = gst::Structure::builder("mask").field("sample", alpha_of(&info, &input)).build();
+            let mut blur = covering(&format!("region-sources=zones+alpha {properties}"), true, &info);
+            let mut by_roi = covering(&format!("region-sources=zones+roi shape=mask {properties}"), true, &info);
+            let mut with_roi = input.copy_deep().unwrap();
+            VideoRegionOfInterestMeta::add(with_roi.make_mut(), "person", (0, 0, SIZE[0], SIZE[1])).add_param(mask);
+            let [got, expected] = [blur.push(input.copy_deep().unwrap()), by_roi.push(with_roi)];
+            let what = format!("{format:?} {properties} {mode:?}");
+            let bytes = |buffer: &gst::Buffer| buffer.map_readable().unwrap().to_vec();
+            assert!(bytes(&got) == bytes(&expected), "{what}");
+            assert!(bytes(&got) != bytes(&input), "{what}: nothing is covered");
+            for kind in [gst::MessageType::Warning, gst::MessageType::Error] {
+                assert_eq!(blur.messages(kind), [""; 0], "{what}");
+            }
+        }
+    }
+}
+
+/// Checks a frame of RGBA of which the alpha channel has these values: what it shows as an object is black, and what is not near
+/// it as it was; or the other way round. Returns the number of pixels that are surely covered, and that of those surely shown.
+#[track_caller]
+fn check_alpha(mode: &str, info: &VideoInfo, caps: &gst::Caps, value: &dyn Fn(u32, u32) -> u8) -> [usize; 2] {
+    let picture = with_alpha(&layouts::planes(info, false).unwrap(), 5, value);
+    let (width, height) = (picture.planes[0].width, picture.planes[0].height);
+    let mut blur = Blur::new(&format!("backend=cpu region-mode={mode} region-sources=alpha cover=fill"));
+    blur.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
+    blur.harness.set_src_caps(caps.clone());
+    let (_, got) = planes(info, &picture.planes, &blur.push(buffer(info, &picture)));
+    let near = 4 * width.max(height).div_ceil(512).next_power_of_two();
+    let mut counts = [0, 0];
+    for (x, y) in (0..height).flat_map(|y| (0..width).map(move |x| (x, y))) {
+        let mut around = (y.saturating_sub(near)..(y + near + 1).min(height)).flat_map(|y| {
+            let columns = x.saturating_sub(near)..(x + near + 1).min(width);
+            columns.step_by(near as usize / 4).map(move |x| value(x, y))
+        });
+        let (is_covered, is_shown) = match mode {
+            "inside" => (value(x, y) >= 128, around.all(|value| value == 0)),
+            _ => (value(x, y) < 128, around.all(|value| value == 255)),
+        };
+        let at = y as usize * pitch(&picture.planes[0]) + 4 * x as usize;
+        let (pixel, before) = (&got[0][at..][..4], &picture.bytes[0][at..][..4]);
+        assert!(!is_covered || pixel == [0, 0, 0, 255], "{mode} ({x},{y}) shows {pixel:?}");
+        assert!(!is_shown || pixel == before, "{mode} ({x},{y}) is covered");
+        counts = [counts[0] + usize::from(is_covered), counts[1] + usize::from(is_shown)];
+    }
+    counts
+}
+
+#[test]
+fn alpha_is_covered_or_shown() {
+    for mode in ["inside", "outside"] {
+        let check = |size: [u32; 2], value: &dyn Fn(u32, u32) -> u8| {
+            let info = info(VideoFormat::Rgba, size);
+            check_alpha(mode, &info, &info.to_caps().unwrap(), value)
+        };
+        assert!(check(SIZE, &disc(SIZE)).iter().all(|count| *count > 200));
+        // Wider than a mask in a meta may be.
+        assert!(check([5001, 180], &|x, _| if x < 2000 { 255 } else { 0 }).iter().all(|count| *count > 100_000));
+        for size in [[1, 1], [3, 2], SIZE] {
+            let all = (size[0] * size[1]) as usize;
+            let [without, whole] = if mode == "inside" { [[0, all], [all, 0]] } else { [[all, 0], [0, all]] };
+            assert_eq!(check(size, &|_, _| 0), without, "no object");
+            assert_eq!(check(size, &|_, _| 255), whole);
+        }
+        // Of interlace-mode=alternate: a buffer has one field, and the alpha channel of it.
+        let (caps, _) = alternate();
+        let mut caps = caps.copy();
+        caps.make_mut().set("format", "RGBA");
+        let info = VideoInfo::from_caps(&caps).unwrap();
+        assert!(check_alpha(mode, &info, &caps, &disc([64, 60])).iter().all(|count| *count > 200));
+    }
+}
+
+/// Each frame has its own alpha channel: nothing of it is held, whatever waits.
+#[test]
+fn alpha_counts_in_its_own_frame() {
+    let info = info(VideoFormat::A420, SIZE);
+    let planes = layouts::planes(&info, false).unwrap();
+    let left = |x: u32, _: u32| if x < 40 { 255 } else { 0 };
+    let inputs = [with_alpha(&planes, 1, left), with_alpha(&planes, 2, |_, _| 0), with_alpha(&planes, 3, disc(SIZE))];
+    let outputs = |properties: &str| -> Vec<Vec<u8>> {
+        let mut blur = covering(&format!("region-sources=alpha cover=mosaic {properties}"), true, &info);
+        inputs.iter().for_each(|input| {
+            blur.try_push(buffer(&info, input)).unwrap();
+        });
+        blur.harness.push_event(gst::event::Eos::new());
+        let outputs = std::iter::from_fn(|| blur.harness.try_pull());
+        outputs.map(|output| output.map_readable().unwrap().to_vec()).collect()
+    };
+    let [now, later] = [outputs(""), outputs("look-ahead=2")];
+    assert!(now == later && now.len() == 3);
+    assert!(now[1] == buffer(&info, &inputs[1]).map_readable().unwrap()[..], "it has no object");
+    assert!(now[0] != now[1] && now[2] != buffer(&info, &inputs[2]).map_readable().unwrap()[..]);
+}
+
+#[test]
+fn a_message_says_what_alpha_covers() {
+    let info = info(VideoFormat::Ayuv, [100, 80]);
+    let planes = layouts::planes(&info, false).unwrap();
+    let mut blur = covering("region-sources=alpha cover=fill post-messages=true", true, &info);
+    let square = |x: u32, y: u32| if (20..50).contains(&x) && (30..40).contains(&y) { 255 } else { 0 };
+    blur.push(buffer(&info, &with_alpha(&planes, 1, square)));
+    let message =
+        |blur: &Blur| blur.bus.pop_filtered(&[gst::MessageType::Element]).unwrap().structure().unwrap().to_owned();
+    let first = message(&blur);
+    let regions = first.get::<gst::Array>("regions").unwrap();
+    let [region] = regions.as_slice() else { panic!("{regions:?}") };
+    let region = region.get::<gst::Structure>().unwrap().to_string();
+    let expected = "x=(uint)20, y=(uint)30, width=(uint)30, height=(uint)10, origin=(string)alpha, shape=(string)mask;";
+    assert_eq!(region, format!("region, {expected}"));
+    assert_eq!(first.get::<&str>("covered"), Ok("regions"));
+    let input = buffer(&info, &with_alpha(&planes, 1, |_, _| 0));
+    let address = input.as_ptr();
+    assert_eq!(blur.push(input).as_ptr(), address, "without an object it is the same buffer");
+    assert_eq!(message(&blur).get::<&str>("covered"), Ok("nothing"));
+}
+
+#[test]
+fn frames_without_an_alpha_channel_are_an_error() {
+    for format in [VideoFormat::Nv12, VideoFormat::Rgbx, VideoFormat::Gray16Le] {
+        for properties in ["region-sources=alpha", "region-mode=outside region-sources=all+alpha on-missing=pass"] {
+            let info = info(format, SIZE);
+            let mut blur = covering(properties, true, &info);
+            assert_eq!(blur.try_push(buffer(&info, &noise(&info, 1))), Err(gst::FlowError::Error));
+            assert!(blur.harness.try_pull().is_none());
+            let errors = blur.messages(gst::MessageType::Error);
+            let expected =
+                format!("region-sources=alpha, but {format} has no alpha channel; put cudagaussblur right after");
+            assert!(matches!(&errors[..], [one] if one.contains(&expected)), "{errors:?}");
+        }
+    }
+}
+
 /// A buffer that cannot be mapped or is too short is an error, never a frame that is pushed as it came.
 #[test]
 fn frames_that_cannot_be_covered_are_not_pushed() {
@@ -462,6 +682,13 @@ fn frames_that_cannot_be_covered_are_not_pushed() {
     let mut blur = covering("", true, &info);
     assert_eq!(blur.try_push(short()), Err(gst::FlowError::Error));
     assert!(blur.harness.try_pull().is_none());
+    let errors = blur.messages(gst::MessageType::Error);
+    assert!(matches!(&errors[..], [one] if one.contains("the input buffer is truncated")), "{errors:?}");
+
+    let with_alpha = self::info(VideoFormat::Rgba, SIZE);
+    let mut blur = covering("region-sources=alpha", true, &with_alpha);
+    let short = gst::Buffer::from_mut_slice(vec![0; with_alpha.size() - 1]);
+    assert_eq!(blur.try_push(short), Err(gst::FlowError::Error));
     let errors = blur.messages(gst::MessageType::Error);
     assert!(matches!(&errors[..], [one] if one.contains("the input buffer is truncated")), "{errors:?}");
 

@@ -255,6 +255,8 @@ fn pool_buffers() {
 /// The number of frames in each test pipeline, and their caps.
 const FRAMES: usize = 4;
 const NV12: &str = "video/x-raw,format=NV12,width=98,height=60";
+/// Its alpha channel is opaque.
+const RGBA: &str = "video/x-raw,format=RGBA,width=98,height=60";
 
 /// A pipeline of a test source, `elements` (which end with `!`) and an appsink.
 fn pipeline(caps: &str, elements: &str) -> gst::Bin {
@@ -560,7 +562,11 @@ fn device_id_set_later() {
 
 /// Plays the pipeline until it fails or ends, and returns its errors.
 fn errors(elements: &str) -> Vec<String> {
-    let pipeline = pipeline(NV12, elements);
+    errors_of(NV12, elements)
+}
+
+fn errors_of(caps: &str, elements: &str) -> Vec<String> {
+    let pipeline = pipeline(caps, elements);
     let _ = pipeline.set_state(gst::State::Playing);
     let bus = pipeline.bus().unwrap();
     let end =
@@ -581,6 +587,16 @@ fn actionable_errors() {
     assert!(sink_caps.iter_with_features().all(|(_, features)| !features.contains("memory:CUDAMemory")), "{sink_caps}");
     let cpu = errors(&on_device("backend=cpu"));
     assert!(cpu[0].contains("CUDA memory cannot be blurred on the CPU; set backend=auto"), "{cpu:?}");
+    // The alpha channel of host memory is read whichever backend covers; that of CUDA memory is not.
+    let alpha = "cudagaussblur region-mode=inside region-sources=alpha";
+    let refused = errors_of(RGBA, &format!("cudaupload ! {CUDA} ! {alpha} ! {CUDA} ! cudadownload !"));
+    assert!(
+        refused[0].contains("the frames are in CUDA memory, where the element does not read the alpha"),
+        "{refused:?}"
+    );
+    assert!(refused[0].contains("insert cudadownload before cudagaussblur"), "{refused:?}");
+    let on_host = |backend: &str| run_of(RGBA, &format!("{alpha} backend={backend} !"));
+    assert!(on_host("cuda") == on_host("cpu"));
     let zone = "region-mode=inside zones=\"<[zone,x=0.1,y=0.1,width=0.5,height=0.5]>\" region-sources=zones";
     let soft = format!("backend=cuda {zone} shape=ellipse");
     for settings in ["backend=auto", "backend=cuda", &soft] {

@@ -98,6 +98,55 @@ fn no_zones_and_no_detector() {
     assert!(warning.contains("zones is set, but region-sources does not name zones"), "{warning}");
 }
 
+/// A frame without an object is nothing to warn of; a stream without one is.
+#[test]
+fn alpha_that_covers_nothing() {
+    let info = info(VideoFormat::Rgba, [64, 48]);
+    let warnings = |properties: &str, alphas: &[(u64, u8)], ends: bool| {
+        let mut blur = Blur::new(&format!("backend=cpu region-sources=alpha {properties}"));
+        blur.caps(&info);
+        for (count, alpha) in alphas {
+            for _ in 0..*count {
+                let bytes = (0..info.size()).map(|i| if i % 4 == 3 { *alpha } else { i as u8 }).collect::<Vec<u8>>();
+                blur.push(gst::Buffer::from_mut_slice(bytes));
+            }
+        }
+        if ends {
+            blur.harness.push_event(gst::event::Eos::new());
+        }
+        blur.messages(gst::MessageType::Warning)
+    };
+    let frames = 2 * gst::ClockTime::SECOND.nseconds() / FRAME.nseconds();
+    for (mode, nothing, something, cause) in [
+        ("inside", [0, 100], 255, "no object (it was below 128 everywhere)"),
+        ("outside", [255, 200], 0, "nothing to cover (it was 128 and more everywhere)"),
+    ] {
+        let properties = format!("region-mode={mode} cover=fill");
+        for alpha in nothing {
+            assert_eq!(warnings(&properties, &[(frames - 1, alpha)], false), [""; 0]);
+            for (count, ends, since) in [(2 * frames, true, "for 2 s"), (3, true, "up to the end of the stream")] {
+                let found = warnings(&properties, &[(count, alpha)], ends);
+                let [one] = &found[..] else { panic!("{properties} {alpha}: {found:?}") };
+                assert!(one.contains(&format!("region-mode={mode} has covered nothing {since}")), "{one}");
+                assert!(one.contains(cause) && one.contains("right after the element that makes"), "{one}");
+            }
+        }
+        assert_eq!(warnings(&properties, &[(1, something), (2 * frames, nothing[0])], true), [""; 0]);
+        let with_zone = format!("region-mode={mode} cover=fill region-sources=zones+alpha {ZONES}");
+        let expected = usize::from(mode == "outside");
+        assert_eq!(
+            warnings(&with_zone, &[(2 * frames, nothing[0])], true).len(),
+            expected,
+            "a zone is covered, or shown"
+        );
+        // The blur that changes nothing is the cause.
+        let found = warnings(&format!("region-mode={mode} sigma=0 strength=0"), &[(2 * frames, something)], true);
+        assert!(matches!(&found[..], [one] if one.contains("the blur does not change luma")), "{found:?}");
+    }
+    let found = warnings("region-mode=frame", &[(1, 9)], true);
+    assert!(matches!(&found[..], [one] if one.starts_with("region-sources=alpha is set")), "{found:?}");
+}
+
 /// Neither a few long frames nor frames that claim to last no time.
 #[test]
 fn two_seconds_are_ten_frames_and_pass_without_durations() {

@@ -20,7 +20,7 @@ const PAGES: [(&str, &str, usize, usize); 6] = [
     ("docs/INSTALL.md", include_str!("../docs/INSTALL.md"), 1, 0),
     ("docs/PROPERTIES.md", PROPERTIES, 1, 0),
     ("docs/FORMATS.md", include_str!("../docs/FORMATS.md"), 0, 0),
-    ("docs/HIDING.md", include_str!("../docs/HIDING.md"), 3, 0),
+    ("docs/HIDING.md", include_str!("../docs/HIDING.md"), 4, 0),
     ("docs/MESSAGES.md", include_str!("../docs/MESSAGES.md"), 1, 0),
 ];
 

@@ -94,6 +94,8 @@ fn values_of_a_launch_line_read_back_also_while_playing() {
         ("region-mode", "outside", "outside"),
         ("region-sources", "zones+analytics", "zones+analytics"),
         ("region-sources", "all", "zones+roi+analytics"),
+        ("region-sources", "alpha", "alpha"),
+        ("region-sources", "all+alpha", "zones+roi+analytics+alpha"),
         ("cover", "mosaic", "mosaic"),
         ("cover", "fill", "fill"),
         ("on-lost", "cover", "cover"),

@@ -12,21 +12,22 @@ use super::look_ahead::{self, CopyPool, WaitingFrame};
 use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
 use super::regions::clock::FrameTime;
-use super::regions::detector_metas;
-use super::regions::frame_regions::{EnteredFrame, FrameRegions};
+use super::regions::frame_regions::{self, EnteredFrame, FrameRegions};
 use super::regions::on_missing::FrameAction;
-use super::regions::settings::{ObjectShape, OnMissing, RegionMode};
+use super::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSources};
 use super::regions::tracks::Evidence;
 use super::regions::zones::StreamSpan;
+use super::regions::{detector_metas, masks};
 use super::reporting;
 use super::session::Session;
 use super::settings::Settings;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
-use super::video_frame::{InPlaceFrame, VideoFramePair};
-use crate::engine::{Backend, Cover};
-use crate::filter::frame::Side;
+use super::video_frame::{self, InPlaceFrame, VideoFramePair};
+use crate::engine::{Backend, Cover, EngineError};
+use crate::filter::frame::{Frame, Side};
 use crate::filter::plan::Options;
+use crate::filter::weights::Mask;
 
 /// Allocates an output buffer with the metadata of an input buffer, from this pool, else from the output pool.
 pub type Allocate<'a> = &'a dyn Fn(&gst::BufferRef, Option<&CopyPool>) -> Result<gst::Buffer, gst::FlowError>;
@@ -126,13 +127,18 @@ pub fn leave(
     allocate: Allocate,
 ) -> Result<Option<gst::Buffer>, gst::FlowError> {
     let WaitingFrame { buffer, events, settings, options, format, times, entered } = frame;
-    let found = session.tracker.decide(&settings.regions, &entered);
+    let mut found = session.tracker.decide(&settings.regions, &entered);
     session.due_events.extend(events);
     let Some(buffer) = buffer else {
         session.has_gap = true;
         return Ok(None);
     };
     let regions = &*settings.regions;
+    if regions.sources.contains(RegionSources::ALPHA) && found.action == FrameAction::Regions {
+        let mask = alpha_mask(session, &buffer, &format).map_err(|error| reporting::post_failure(element, &error))?;
+        let size = format.picture_size();
+        found.regions.extend(frame_regions::alpha_region(mask, regions, size));
+    }
     let FrameRegions { action, is_missing, is_unreadable, .. } = found;
     // Any other value than auto asks for what becomes of a frame, unless its metas cannot be read.
     let is_unasked = is_missing && (is_unreadable || regions.on_missing == OnMissing::Auto);
@@ -166,7 +172,8 @@ pub fn leave(
                 "partly" => "it is covered in part",
                 _ => "it is covered as a whole",
             });
-            reporting::warn(element, session.notices.of_cover(&settings, &cover));
+            let duration = duration(&times, &format).map(gst::ClockTime::nseconds);
+            reporting::warn(element, session.notices.of_cover(&settings, &cover, duration));
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
             let mut output = self::cover(element, state, session, &cover, buffer, allocate)?;
             if let Some(message) = message {
@@ -178,6 +185,15 @@ pub fn leave(
             Ok(Some(output))
         }
     }
+}
+
+/// The alpha channel of a frame.
+fn alpha_mask(session: &Session, buffer: &gst::Buffer, format: &StreamFormat) -> Result<Mask, FrameFailure> {
+    let on_device = session.engine.active() == Backend::Cuda;
+    let of_frame = |frame: &Frame| masks::of_alpha(frame, format.picture_size());
+    let mask = video_frame::read(buffer.clone(), format, on_device, of_frame)?.ok_or(FrameFailure::AlphaOnDevice)?;
+    let no_alpha = || FrameFailure::NoAlpha { format: format.info().format().to_str().as_str() };
+    mask.map_err(EngineError::from)?.ok_or_else(no_alpha)
 }
 
 /// Warns of the first frame without readable detector metas.

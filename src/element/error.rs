@@ -20,6 +20,16 @@ pub enum FrameFailure {
     )]
     NoDetection,
     #[error(
+        "region-sources=alpha, but {format} has no alpha channel; put cudagaussblur right after the element that makes it (alpha, \
+         alphacombine, segmentation), without a converter to another format between them"
+    )]
+    NoAlpha { format: &'static str },
+    #[error(
+        "region-sources=alpha, but the frames are in CUDA memory, where the element does not read the alpha channel; insert \
+         cudadownload before cudagaussblur"
+    )]
+    AlphaOnDevice,
+    #[error(
         "a frame is in the memory of CUDA device {have}, but cuda-device-id={wanted}; set cuda-device-id to {have} or \
          -1, or insert cudadownload before cudagaussblur"
     )]
@@ -39,7 +49,8 @@ impl FrameFailure {
                 gst::error_msg!(gst::StreamError::Format, ("{error}{advice}"))
             }
             Self::Engine(error) => engine_message(error),
-            Self::WrongDevice { .. } => gst::error_msg!(gst::ResourceError::Settings, ("{self}")),
+            Self::NoAlpha { .. } => gst::error_msg!(gst::StreamError::Format, ("{self}")),
+            Self::AlphaOnDevice | Self::WrongDevice { .. } => gst::error_msg!(gst::ResourceError::Settings, ("{self}")),
         }
     }
 }

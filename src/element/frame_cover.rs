@@ -80,10 +80,10 @@ impl FrameCover {
             }
             Extent::Frame => whole.into_iter().collect(),
         };
-        let is_soft = settings.is_soft() && extent != Extent::Frame && !regions.is_empty();
+        let has_shape = regions.iter().any(|region| region.object.shape != Shape::Box);
+        let is_soft = (settings.is_soft() || has_shape) && extent != Extent::Frame && !regions.is_empty();
         let (covered, soft) = if is_soft {
             let objects: Vec<Object> = regions.iter().map(|region| region.object.clone()).collect();
-            let has_shape = objects.iter().any(|object| object.shape != Shape::Box);
             let leaves_out =
                 extent == Extent::Outside && has_shape && settings.cover == region_settings::CoverKind::Blur;
             let (size, sigma) = ((width, height), options.params.sigma());

@@ -29,6 +29,8 @@ pub enum Notice {
     NoneCounts,
     /// `zones`, which region-sources leaves out.
     ZonesLeftOut,
+    /// An alpha channel by which nothing is covered.
+    AlphaHidesNothing,
     /// A zone that covers less than its words say.
     Zone,
     /// Zones that no frame was in the time of.
@@ -51,15 +53,38 @@ pub struct Notices {
     given: BTreeSet<Notice>,
     /// Whether region-mode was other than frame: then settings of regions are for later.
     has_had_regions: bool,
-    /// Frames since the last one with zones, and their duration in nanoseconds.
-    frames: u64,
-    waited: u64,
+    /// Since the last frame with zones or an alpha channel.
+    without_regions: Wait,
+    /// With an alpha channel, until something of a frame is covered.
+    without_cover: Wait,
+    has_alpha_covered: bool,
     /// Whether there was a meta of a detector.
     has_detector: bool,
     /// Whether a frame was covered; whether a zone was active in one, or one was covered as a whole.
     has_covered: bool,
     has_active_zone: bool,
     tally: DetectionTally,
+}
+
+/// Frames, and their duration in nanoseconds.
+#[derive(Debug, Default)]
+struct Wait {
+    frames: u64,
+    duration: u64,
+}
+
+impl Wait {
+    /// Adds a frame of this duration in nanoseconds, if it is known.
+    fn add(&mut self, duration: Option<u64>) {
+        self.frames += 1;
+        let duration = duration.filter(|duration| *duration > 0).unwrap_or(ASSUMED_FRAME);
+        self.duration = self.duration.saturating_add(duration);
+    }
+
+    /// Whether it is time for a warning.
+    fn is_over(&self) -> bool {
+        self.duration >= WARN_AFTER && self.frames >= WARN_AFTER_FRAMES
+    }
 }
 
 /// The detections so far, unless one of them counted. Boxes of no size are none: they say that a detector found nothing.
@@ -108,6 +133,7 @@ impl Notices {
         self.once(Notice::WholeFrames, || {
             let set = [
                 ("zones", !settings.zones.as_slice().is_empty()),
+                ("region-sources=alpha", settings.sources.contains(RegionSources::ALPHA)),
                 ("labels", !settings.labels.is_empty()),
                 ("cover", settings.cover != CoverKind::Blur),
                 ("shape", settings.shape != ObjectShape::Box),
@@ -135,14 +161,14 @@ impl Notices {
         size: (u32, u32),
     ) -> Vec<String> {
         self.has_had_regions = true;
-        let duration = duration.filter(|duration| *duration > 0).unwrap_or(ASSUMED_FRAME);
-        (self.frames, self.waited) = match has_zones(settings) {
-            true => (0, 0),
-            false => (self.frames + 1, self.waited.saturating_add(duration)),
-        };
+        if needs_no_detector(settings) {
+            self.without_regions = Wait::default();
+        } else {
+            self.without_regions.add(duration);
+        }
         self.has_detector |= matches!(found.looked, Looked::Yes | Looked::Unreadable);
         self.tally.add(settings, found, size);
-        let has_waited = self.waited >= WARN_AFTER && self.frames >= WARN_AFTER_FRAMES;
+        let has_waited = self.without_regions.is_over();
         let is_enough = self.tally.detections >= ENOUGH_DETECTIONS;
         let texts = [
             self.once(Notice::Zone, || settings.zones.suspicious()),
@@ -159,11 +185,13 @@ impl Notices {
         if settings.mode == RegionMode::Frame || !self.has_had_regions {
             return Vec::new();
         }
-        let (has_frames, has_detections) = (self.frames > 0, self.tally.detections > 0);
+        let (has_frames, has_detections) = (self.without_regions.frames > 0, self.tally.detections > 0);
+        let has_alpha = self.without_cover.frames > 0;
         let is_idle = has_zones(settings) && self.has_covered && !self.has_active_zone;
         let texts = [
             self.no_regions(settings, has_frames, "up to the end of the stream"),
             self.none_counts(settings, has_detections, size),
+            self.alpha_hides_nothing(settings, has_alpha, "up to the end of the stream"),
             self.once(Notice::IdleZones, || {
                 is_idle.then(|| {
                     "no zone was active in any frame: start and end are stream times in nanoseconds; compare them with the \
@@ -177,7 +205,7 @@ impl Notices {
 
     fn no_regions(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
         let has_detections = settings.sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS);
-        if has_zones(settings) || self.given.contains(&Notice::ZonesLeftOut) {
+        if needs_no_detector(settings) || self.given.contains(&Notice::ZonesLeftOut) {
             return None;
         }
         let (mode, covered) =
@@ -245,15 +273,41 @@ impl Notices {
         self.once(Notice::NoneCounts, || Some(text))
     }
 
-    /// What to warn of where a blur does not change what it covers.
-    pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover) -> Vec<String> {
+    fn alpha_hides_nothing(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
+        if self.has_alpha_covered || !is_due || !settings.sources.contains(RegionSources::ALPHA) {
+            return None;
+        }
+        let (mode, cause) = match settings.mode {
+            RegionMode::Outside => {
+                ("outside", "the alpha channel left nothing to cover (it was 128 and more everywhere)")
+            }
+            _ => ("inside", "the alpha channel had no object (it was below 128 everywhere)"),
+        };
+        self.once(Notice::AlphaHidesNothing, || {
+            Some(format!(
+                "region-mode={mode} has covered nothing {since}: {cause}; put cudagaussblur right after the element that makes the \
+                 alpha channel, and check what that element makes (alpha that a converter adds is opaque)"
+            ))
+        })
+    }
+
+    /// What to warn of where a cover of a frame that lasts for `duration` nanoseconds hides nothing, or a blur does not change what
+    /// it covers.
+    pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover, duration: Option<u64>) -> Vec<String> {
         let is_zone = |region: &FrameRegion| region.origin == Origin::Zone;
         self.has_covered = true;
         self.has_active_zone |= cover.extent == Extent::Frame || cover.regions.iter().any(is_zone);
         let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
         let left_out = cover.unchanged.without(selected);
         let too_small = cover.unchanged.without(left_out);
+        if settings.regions.sources.contains(RegionSources::ALPHA) && cover.extent != Extent::Frame {
+            // A blur that changes nothing has a warning of its own.
+            self.has_alpha_covered |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
+            self.without_cover.add(duration);
+        }
+        let has_waited = self.without_cover.is_over();
         let texts = [
+            self.alpha_hides_nothing(&settings.regions, has_waited, "for 2 s"),
             self.once(Notice::PlanesLeftOut, || planes_left_out(left_out)),
             self.once(Notice::BlurTooSmall, || blur_too_small(settings, too_small)),
         ];
@@ -288,6 +342,11 @@ impl DetectionTally {
 
 fn has_zones(settings: &RegionSettings) -> bool {
     settings.sources.contains(RegionSources::ZONES) && !settings.zones.as_slice().is_empty()
+}
+
+/// Whether there may be regions without a detector.
+fn needs_no_detector(settings: &RegionSettings) -> bool {
+    has_zones(settings) || settings.sources.contains(RegionSources::ALPHA)
 }
 
 fn zones_left_out(settings: &RegionSettings) -> Option<String> {

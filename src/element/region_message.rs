@@ -54,6 +54,7 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
 fn region_structure(FrameRegion { region, origin, track, label, name, object }: &FrameRegion) -> gst::Structure {
     let origin = match origin {
         Origin::Zone => "zone",
+        Origin::Alpha => "alpha",
         Origin::Detection(Evidence::Found) => "found",
         Origin::Detection(Evidence::Predicted) => "predicted",
         Origin::Detection(Evidence::Bridged) => "bridged",

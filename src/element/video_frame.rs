@@ -11,7 +11,7 @@ use super::gstcuda::{CudaMemory, DeviceMapping, MAP_CUDA};
 use super::stream_format::StreamFormat;
 use crate::engine::FrameAccess;
 use crate::filter::frame::{
-    Destination, DeviceBytes, DeviceFrame, FrameMemory, Plane, PlaneLayout, Side, Source, ValidFrames,
+    Destination, DeviceBytes, DeviceFrame, Frame, FrameMemory, Plane, PlaneLayout, Side, Source, ValidFrames,
 };
 use crate::filter::plane::{DevicePlane, HostPlaneMut, PlaneMemory};
 
@@ -415,6 +415,22 @@ unsafe impl FrameAccess for VideoFramePair {
         self.leak();
         Self::map(input, output?, format, false).ok()
     }
+}
+
+/// What `read` makes of the planes of a buffer of this format; `None` if they stay in CUDA memory. See [`VideoFramePair::map`]
+/// for `on_device`.
+pub fn read<T>(
+    buffer: gst::Buffer,
+    format: &StreamFormat,
+    on_device: bool,
+    read: impl FnOnce(&Frame) -> T,
+) -> Result<Option<T>, MapError> {
+    let layouts = format.layouts(&buffer);
+    let buffer = MappedBuffer::new(buffer, format.info(), layouts, Side::Input, on_device)?;
+    Ok(match buffer.source() {
+        Source::Host(planes) => Some(read(&planes)),
+        Source::Device(_) => None,
+    })
 }
 
 /// A buffer that is covered in its own memory, mapped.

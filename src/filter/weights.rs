@@ -9,12 +9,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::layout::MAX_DIMENSION;
 use super::regions::{Area, Rect};
 
 /// Most cells of a grid along an axis.
 const GRID_MAX: u32 = 512;
-/// Largest width and height of a mask, in samples.
-const MASK_SIDE_MAX: u32 = 4096;
 /// Cells that are looked at together: most of a mask is 0 or 255.
 const CELLS: usize = 16;
 
@@ -28,9 +27,9 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// A mask of so many columns and rows, row by row. `None` if it has none or more than 4096, or another number of samples.
+    /// A mask of so many columns and rows, row by row. `None` if it has none or more than a picture, or another number of samples.
     pub fn new(columns: u32, rows: u32, samples: Vec<u8>, area: Area) -> Option<Self> {
-        let is_valid = |side: u32| (1..=MASK_SIDE_MAX).contains(&side);
+        let is_valid = |side: u32| (1..=MAX_DIMENSION).contains(&side);
         let fits = is_valid(columns) && is_valid(rows) && samples.len() == columns as usize * rows as usize;
         fits.then(|| Self { columns, rows, samples: samples.into(), area })
     }
@@ -42,12 +41,17 @@ impl Mask {
 
     /// The smallest area around the samples that are not 0; `None` if all are.
     pub fn object(&self) -> Option<Area> {
-        let columns = self.columns as usize;
-        let is_set = |row: &[u8]| row.iter().any(|sample| *sample > 0);
-        let rows: Vec<&[u8]> = self.samples.chunks(columns).collect();
-        let (top, bottom) = (rows.iter().position(|row| is_set(row))?, rows.iter().rposition(|row| is_set(row))? + 1);
-        let left = rows.iter().filter_map(|row| row.iter().position(|sample| *sample > 0)).min()?;
-        let right = rows.iter().filter_map(|row| row.iter().rposition(|sample| *sample > 0)).max()? + 1;
+        // The bits of all samples of each column, and of each row: in one pass over them, without branches.
+        let mut of_columns = vec![0; self.columns as usize];
+        let of_row = |row: &[u8]| {
+            of_columns.iter_mut().zip(row).fold(0, |all, (column, sample)| {
+                *column |= sample;
+                all | sample
+            })
+        };
+        let of_rows: Vec<u8> = self.samples.chunks(self.columns as usize).map(of_row).collect();
+        let ends = |bits: &[u8]| Some((bits.iter().position(|b| *b > 0)?, bits.iter().rposition(|b| *b > 0)? + 1));
+        let ((left, right), (top, bottom)) = (ends(&of_columns)?, ends(&of_rows)?);
         let Area { left: x, top: y, right: end, bottom: foot } = self.area;
         let [across, down] = [(end - x) / f64::from(self.columns), (foot - y) / f64::from(self.rows)];
         let at = |start: f64, step: f64, index: usize| start + step * index as f64;
@@ -349,23 +353,17 @@ impl Grid {
         };
         let (across, down) = (pooled(columns, &x), pooled(rows, &y));
         let (columns, rows) = (columns as usize, rows as usize);
-        let pick = if side == Side::Covered { u8::max } else { u8::min };
         let mut mask = Grid {
             size: self.size,
             cell: self.cell,
             columns: columns.div_ceil(across),
             rows: rows.div_ceil(down),
-            values: if across == 1 && down == 1 { samples.to_vec() } else { Vec::new() },
+            values: match side {
+                _ if across == 1 && down == 1 => samples.to_vec(),
+                Side::Covered => pooled_samples(samples, columns, [across, down], u8::max),
+                Side::Shown => pooled_samples(samples, columns, [across, down], u8::min),
+            },
         };
-        if mask.values.is_empty() {
-            for rows in samples.chunks(columns * down) {
-                let mut row = vec![if side == Side::Covered { 0 } else { 255 }; columns];
-                for samples in rows.chunks(columns) {
-                    row.iter_mut().zip(samples).for_each(|(pooled, sample)| *pooled = pick(*pooled, *sample));
-                }
-                mask.values.extend(row.chunks(across).map(|samples| samples.iter().copied().fold(samples[0], pick)));
-            }
-        }
         let is_finer = |count: usize, pool: usize, axis: &Range<i64>| {
             i64::from(self.cell) * count as i64 > (axis.end - axis.start) * pool as i64
         };
@@ -585,6 +583,25 @@ impl Grid {
         let rest = (done * CELL).min(samples.len());
         interpolate::<CELL>(&between[done..], &mut samples[rest..]);
     }
+}
+
+/// The largest or smallest of so many samples of a mask across and down. Generic, because a call for each sample takes long.
+fn pooled_samples(
+    samples: &[u8],
+    columns: usize,
+    [across, down]: [usize; 2],
+    pick: impl Fn(u8, u8) -> u8 + Copy,
+) -> Vec<u8> {
+    let mut pooled = Vec::new();
+    for rows in samples.chunks(columns * down) {
+        let (first, others) = rows.split_at(columns);
+        let mut row = first.to_vec();
+        for samples in others.chunks(columns) {
+            row.iter_mut().zip(samples).for_each(|(pooled, sample)| *pooled = pick(*pooled, *sample));
+        }
+        pooled.extend(row.chunks(across).map(|samples| samples.iter().copied().fold(samples[0], pick)));
+    }
+    pooled
 }
 
 /// Bilinear between values of nodes in 1/CELL, halves up.

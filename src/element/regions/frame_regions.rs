@@ -10,7 +10,7 @@ use super::settings::{ObjectShape, RegionMode, RegionSettings, RegionSources};
 use super::tracks::{Decided, Evidence, TrackedObject, Tracks};
 use super::zones::{StreamSpan, Zone};
 use crate::filter::regions::{Area, Rect, Region};
-use crate::filter::weights::{Object, Shape};
+use crate::filter::weights::{Mask, Object, Shape};
 
 /// A region and what it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +36,8 @@ pub enum Origin {
     Zone,
     /// A detection.
     Detection(Evidence),
+    /// The alpha channel.
+    Alpha,
 }
 
 /// The regions of a frame, and what is done with it.
@@ -196,6 +198,15 @@ fn zone_region(zone: &Zone, settings: &RegionSettings, size: (u32, u32)) -> Opti
     Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name, object: Object { area, shape } })
 }
 
+/// Of the mask that the alpha channel is, whatever `shape` says. Strength and cells follow the picture: several objects share the
+/// channel, and their extent would change both from frame to frame. `None` if all of it is 0.
+pub fn alpha_region(mask: Mask, settings: &RegionSettings, size: (u32, u32)) -> Option<FrameRegion> {
+    let (area, picture) = (mask.object()?, mask.area());
+    let region = region_of(area, picture, settings, size)?;
+    let object = Object { area, shape: Shape::Mask(mask) };
+    Some(FrameRegion { region, origin: Origin::Alpha, track: None, label: None, name: None, object })
+}
+
 /// The region of an area, with `grow`, which does not shrink an object of which nothing would be covered.
 fn region_of(area: Area, object: Area, settings: &RegionSettings, size: (u32, u32)) -> Option<Region> {
     let grown = Rect::covering(area.wider(settings.edge.grow.into()), size);
@@ -289,7 +300,6 @@ mod tests {
 
     #[test]
     fn objects_with_the_same_box_have_masks_of_their_own() {
-        use crate::filter::weights::{Mask, Shape};
         let settings = RegionSettings {
             shape: ObjectShape::Mask,
             labels: Labels::parse("face,plate"),

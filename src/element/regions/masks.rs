@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks in buffers: GRAY8 samples that say how much of a box is the object, and GRAY8 or GRAY16 images of region ids, of
-//! which some are the object. Every row is checked to be in its buffer before it is read.
+//! Masks in buffers: GRAY8 samples that say how much of a box is the object, GRAY8 or GRAY16 images of region ids, of which
+//! some are the object, and the alpha channel of a frame. Every row is checked to be in its buffer before it is read.
 
 use std::ops::Range;
 
 use gst_video::VideoFormat;
 
 use super::detection::Labels;
+use crate::filter::frame::{Frame, FrameError, Plane, Role, SampleLayout, Side, check_host};
 use crate::filter::regions::Area;
+use crate::filter::samples;
 use crate::filter::weights::Mask;
 
 /// Largest width and height of a mask, in samples.
@@ -159,6 +161,34 @@ impl MaskPart {
     fn sample_height(&self) -> f64 {
         (self.area.bottom - self.area.top) / self.rows as f64
     }
+}
+
+/// The alpha channel of a frame as the mask of an object in all of its picture, of `size` (width, height). `None` if it has no
+/// such channel. Of samples of more than 8 bits the upper 8 count.
+pub fn of_alpha(frame: &Frame, size: (u32, u32)) -> Result<Option<Mask>, FrameError> {
+    check_host(frame, Side::Input)?;
+    let is_alpha = |plane: &&Plane<&[u8]>| plane.layout.roles().contains(&Role::Alpha);
+    let Some(Plane { layout, pitch, data }) = frame.iter().find(is_alpha) else { return Ok(None) };
+    let channel = samples::channels(layout).find(|channel| layout.roles[channel.first] == Role::Alpha);
+    let Some(channel) = channel else { return Ok(None) };
+    let (width, rows) = (layout.width as usize, data.chunks(*pitch).take(layout.height as usize));
+    let mut samples = Vec::with_capacity(width * layout.height as usize);
+    for row in rows {
+        match layout.depth {
+            8 if channel.step == 1 => samples.extend_from_slice(&row[..width]),
+            8 => samples.extend(row[channel.first..].iter().step_by(channel.step).take(width)),
+            // Two bits.
+            _ if layout.sample_layout == SampleLayout::Packed1010102 => {
+                samples.extend((0..layout.width).map(|x| channel.load(layout, row, x) as u8 * 85));
+            }
+            depth => {
+                let words = row.chunks_exact(2).skip(channel.first).step_by(channel.step).take(width);
+                let shift = depth - 8 + layout.shift();
+                samples.extend(words.map(|word| (u16::from_ne_bytes([word[0], word[1]]) >> shift) as u8));
+            }
+        }
+    }
+    Ok(Mask::new(layout.width, layout.height, samples, Area::from_corner(0.0, 0.0, size.0.into(), size.1.into())))
 }
 
 /// Where the samples of a mask are in its buffer.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which parts of a picture are covered. `detector_metas` (with `analytics` and `masks`) reads what detectors attached, `tracks`
-//! follows the objects through time, and `frame_regions` turns that and the settings into the regions of a frame.
+//! follows the objects through time, and `frame_regions` turns that and the settings into the regions of a frame. The alpha channel of
+//! a frame is a mask without a detection.
 
 pub mod analytics;
 pub(in crate::element) mod clock;

@@ -38,9 +38,12 @@ pub enum RegionSources {
     /// GstAnalyticsRelationMeta.
     #[flags_value(name = "Object detections of GstAnalyticsRelationMeta (GStreamer 1.24)", nick = "analytics")]
     ANALYTICS = 4,
-    /// All of them.
-    #[flags_value(name = "All sources", nick = "all")]
+    /// The three above.
+    #[flags_value(name = "zones, roi and analytics", nick = "all")]
     ALL = 7,
+    /// The alpha channel.
+    #[flags_value(name = "The alpha channel of the frame, which is the mask of an object", nick = "alpha")]
+    ALPHA = 8,
 }
 
 /// The type of `cover`.
@@ -400,7 +403,10 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecFlags::builder::<RegionSources>("region-sources")
             .nick("Region sources")
-            .blurb("Where regions come from; zones alone if no element before this one detects objects")
+            .blurb(
+                "Where regions come from; zones alone if no element before this one detects objects. alpha takes the frame's \
+                    own alpha channel as a mask, whatever shape is",
+            )
             .default_value(DEFAULT_SOURCES)
             .mutable_playing()
             .build(),
