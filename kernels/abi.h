@@ -138,12 +138,14 @@
 #define BLUR_SOFT_GRIDS 16
 // Mix kernel: threads per block.
 #define BLUR_SOFT_THREADS 128
-// Mix kernel: samples that a thread mixes.
-#define BLUR_SOFT_SAMPLES 16
+// Mix kernel: samples of a row, of all channels in turn, that a thread mixes, and rows.
+#define BLUR_SOFT_RUN 4
+#define BLUR_SOFT_ROWS 4
 // Cells kernel: threads per block, one block for each cell.
 #define BLUR_SOFT_CELL_THREADS 32
-// Spread kernel: threads per block, one block for each channel.
-#define BLUR_SOFT_SPREAD_THREADS 1024
+// Spread kernel: threads per block, and blocks for each channel.
+#define BLUR_SOFT_SPREAD_THREADS 512
+#define BLUR_SOFT_SPREAD_BLOCKS 16
 
 // A rectangle of a plane, one entry of a launch. A pixel is the unit that repeats along a row; in packed 4:2:2 that is a
 // pair of picture pixels, four bytes.
@@ -575,7 +577,7 @@ struct SoftGrid {
   unsigned char* dst;
   // First sample of the field of what is mixed in, at any alignment; null for estimates of the cells.
   const unsigned char* cover;
-  // 32-bit cells by row, column and channel, aligned to 4 bytes; then those of the next level, until one is left.
+  // 32-bit cells by row, column and channel, aligned to 4 bytes; behind them as many estimates.
   unsigned char* cells;
   // Weights at the nodes, by row.
   const unsigned char* nodes;
@@ -585,7 +587,7 @@ struct SoftGrid {
   unsigned long long cover_pitch;
   // Bits per sample.
   unsigned depth;
-  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8 or `packed1010102` is 1.
   unsigned shift;
   // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
   unsigned packed1010102;
@@ -621,9 +623,9 @@ struct SoftGrid {
   // The samples that are written, columns and rows of the field: first and end, exclusive. The end of the columns may be
   // one sample beyond `count`.
   unsigned covered[2][2];
-  // Threads that a row takes.
-  unsigned groups;
-  // Index in the launch of the block of this grid's first cell, channel or row.
+  // Tiles beside each other: a block mixes one, of a run of each lane of a warp, and the rows of all its warps.
+  unsigned tiles;
+  // Index in the launch of the block of this grid's first cell, channel or tile.
   unsigned first_block;
 };
 

@@ -105,15 +105,20 @@ struct CellPart {
   }
 };
 
-// The value of channel c of a sample.
-template <class Grid> __device__ __forceinline__ u32 load_channel(const Grid& grid, const u8* row, u32 x, u32 c) {
+// Channel c of a sample as it is stored.
+template <class Grid> __device__ __forceinline__ u32 load_stored(const Grid& grid, const u8* row, u32 x, u32 c) {
   if (grid.packed1010102) {
     const u32 word = load_unaligned(row + 4 * x);
     return c == 3 ? word >> 30 : word >> 10 * c & 1023;
   }
   const u32 index = grid.first + c * grid.channel_step + x * grid.pixel_step;
   if (grid.depth == 8) return row[index];
-  return (row[2 * index] | row[2 * index + 1] << 8) >> grid.shift;
+  return row[2 * index] | row[2 * index + 1] << 8;
+}
+
+// The value of channel c of a sample.
+template <class Grid> __device__ __forceinline__ u32 load_channel(const Grid& grid, const u8* row, u32 x, u32 c) {
+  return load_stored(grid, row, x, c) >> grid.shift;
 }
 
 __device__ __forceinline__ void mosaic_sums(const MosaicGrid& grid, u8* shared) {

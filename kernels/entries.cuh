@@ -178,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(BLUR_SOFT_CELL_THREADS) blur_soft_c
   soft_cell(item_of_block(args.grids), SHARED_MEMORY);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_SOFT_SPREAD_THREADS) blur_soft_spread(const SoftArgs args) {
-  soft_spread(item_of_block(args.grids));
+  soft_spread(item_of_block(args.grids), SHARED_MEMORY);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_SOFT_THREADS) blur_soft_mix(const SoftArgs args) {
   soft_mix(item_of_block(args.grids));

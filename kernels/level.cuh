@@ -10,17 +10,6 @@
 #define BLUR_LEVEL_H
 #include "pixels.cuh"
 
-// sum + the dot product of four taps and four samples of one byte each.
-__device__ __forceinline__ u32 dot4(u32 sum, u32 taps, u32 bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
-  asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(taps), "r"(bytes));
-#else
-#pragma unroll
-  for (int i = 0; i < 4; i++) sum += (taps >> 8 * i & 255) * (bytes >> 8 * i & 255);
-#endif
-  return sum;
-}
-
 // The plane and the place of a block in it.
 struct LevelBlock {
   int plane, strip, segment;

@@ -67,6 +67,17 @@ __device__ __forceinline__ u32 load_unaligned(const u8* bytes) {
   return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<u32>(bytes[3]) << 24;
 }
 
+// sum + the dot product of four weights and four samples of one byte each.
+__device__ __forceinline__ u32 dot4(u32 sum, u32 weights, u32 bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
+  asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(weights), "r"(bytes));
+#else
+#pragma unroll
+  for (int i = 0; i < 4; i++) sum += (weights >> 8 * i & 255) * (bytes >> 8 * i & 255);
+#endif
+  return sum;
+}
+
 // Channel c of a packed 10-10-10-2 word, widened to 16 bits.
 __device__ __forceinline__ u32 packed1010102_sample(u32 word, int c) {
   return c == 3 ? word >> 30 << 14 : (word >> 10 * c & 1023) << 6;

@@ -111,10 +111,11 @@ impl Stream {
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
     }
 
-    /// Enqueues an upload of bytes in ordinary memory, which the driver has copied elsewhere when this returns.
+    /// Enqueues an upload of bytes in pinned memory.
     ///
     /// # Safety
-    /// The device has memory for them at this address, which lives until the copy is complete; nobody accesses it before then.
+    /// The device has memory for them at this address. Both live until the copy is complete; nobody writes the bytes or accesses the
+    /// memory before then.
     pub unsafe fn upload_bytes(&self, from: &[u8], to: u64) -> Result<(), CudaError> {
         // SAFETY: the memory holds the bytes, as the caller promises.
         unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.raw) }

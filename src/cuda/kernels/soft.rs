@@ -37,6 +37,11 @@ pub struct Mix<'a> {
     pub planes: Selection,
 }
 
+/// Bytes of memory for the cells of a picture and as many estimates.
+pub fn cell_bytes(inpainting: &Inpainting) -> usize {
+    2 * inpainting.words() * size_of::<u32>()
+}
+
 /// The launches that make estimates of a picture at these planes, of what the weights leave, in the cells at this address.
 pub fn estimates(inpainting: &Inpainting, weights: DeviceWeights, sources: &[DevicePlane], cells: u64) -> Vec<Launch> {
     let of_grids = |blocks: &dyn Fn(&InpaintedGrid) -> u64| -> Vec<(SoftGrid, u64)> {
@@ -49,7 +54,11 @@ pub fn estimates(inpainting: &Inpainting, weights: DeviceWeights, sources: &[Dev
     let shared_bytes = 5 * SOFT_CELL_THREADS * size_of::<u64>() as u32;
     let cell_count = |grid: &InpaintedGrid| u64::from(grid.grid.cells[0]) * u64::from(grid.grid.cells[1]);
     let mut launches = self::launches(Kernel::SoftCells, shared_bytes, &of_grids(&cell_count));
-    launches.extend(self::launches(Kernel::SoftSpread, 0, &of_grids(&|grid| grid.grid.channels.len() as u64)));
+    // All levels above the first one, of a channel.
+    let above = |grid: &InpaintedGrid| grid.levels[1..].iter().map(|level| level.size.iter().product::<usize>()).sum();
+    let above: usize = inpainting.grids.iter().map(above).max().unwrap_or(0);
+    let blocks = |grid: &InpaintedGrid| u64::from(SOFT_SPREAD_BLOCKS) * grid.grid.channels.len() as u64;
+    launches.extend(self::launches(Kernel::SoftSpread, (above * size_of::<u32>()) as u32, &of_grids(&blocks)));
     launches
 }
 
@@ -73,11 +82,14 @@ pub fn mix(mix: &Mix, layouts: &[PlaneLayout], inpainting: &Inpainting, cells: u
         });
         let item = |rect: Rect| {
             let channels = grid.channels.len() as u32;
-            let first = rect.x() * channels / SOFT_SAMPLES * SOFT_SAMPLES;
-            let groups = (rect.right() * channels - first).div_ceil(SOFT_SAMPLES);
+            let [runs, rows] = [
+                (rect.right() * channels).div_ceil(SOFT_RUN) - rect.x() * channels / SOFT_RUN,
+                rect.bottom().div_ceil(SOFT_ROWS) - rect.y() / SOFT_ROWS,
+            ];
             let covered = [[rect.x(), rect.right()], [rect.y(), rect.bottom()]];
-            let threads = u64::from(groups) * u64::from(rect.height());
-            (SoftGrid { kept, covered, groups, ..all }, threads.div_ceil(SOFT_THREADS.into()))
+            let tiles = runs.div_ceil(32);
+            let blocks = u64::from(tiles) * u64::from(rows.div_ceil(SOFT_THREADS / 32));
+            (SoftGrid { kept, covered, tiles, ..all }, blocks)
         };
         // Samples must not be mixed twice; chroma of rectangles side by side overlaps.
         regions::disjoint(&samples.collect::<Vec<_>>()).into_iter().map(item).collect()
@@ -102,7 +114,7 @@ fn soft_grid(
         src: src.address,
         dst: dst.address,
         cover: cover.address,
-        cells: cells + (first_word * size_of::<u32>()) as u64,
+        cells: cells + 2 * (first_word * size_of::<u32>()) as u64,
         nodes,
         src_pitch: src.pitch as u64,
         dst_pitch: dst.pitch as u64,
@@ -126,7 +138,7 @@ fn soft_grid(
         side_log2: grid.side.trailing_zeros(),
         cell_count: grid.cells,
         covered: [[0; 2]; 2],
-        groups: 0,
+        tiles: 0,
         first_block: 0,
     }
 }

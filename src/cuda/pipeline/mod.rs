@@ -38,6 +38,7 @@ pub use promised_frames::PromisedFrames;
 use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
 use resident::ResidentState;
+use soft::PinnedUploads;
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 use timing_sampler::TimingSampler;
 
@@ -113,6 +114,8 @@ pub struct Pipeline {
     idle: Vec<FrameSlot>,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
+    /// Created with the first such frame with a soft cover.
+    weights: Option<PinnedUploads>,
     /// The commands of the last such frame that was blurred as a whole.
     recorded: Option<RecordedFrame>,
     /// The commands of the last frame with an upload or a download: in bands, and in one band.
@@ -139,6 +142,7 @@ impl Pipeline {
             threads: process::threads(),
             idle: Vec::new(),
             resident: None,
+            weights: None,
             recorded: None,
             recorded_transfers: [None, None],
             recorded_cover: None,

@@ -3,12 +3,15 @@
 //! weights.
 //! The blur of a background reads a copy of the frame, into which estimates of what is behind the objects were mixed.
 
+use std::{ptr, slice};
+
 use super::cover::{DeviceCover, SoftDeviceCover, copy_frame, is_in_place};
 use super::promised_frames::PromisedFrames;
 use super::recorded_frame::RecordedFrame;
 use super::resident::{Enqueued, ResidentState};
 use super::{Pipeline, SubmitError};
-use crate::cuda::driver::WorkspaceNeed;
+use crate::cuda::driver::{Event, PinnedWorkspace, Stream, WorkspaceNeed};
+use crate::cuda::error::CudaError;
 use crate::cuda::kernels::cover;
 use crate::cuda::kernels::record::WORKSPACE_ALIGNMENT;
 use crate::cuda::kernels::regions::RegionOutputs;
@@ -18,6 +21,9 @@ use crate::filter::frame::PlaneLayout;
 use crate::filter::inpainting::Inpainting;
 use crate::filter::plan::Selection;
 use crate::filter::plane::DevicePlane;
+
+/// Uploads of weights that may be in flight.
+const UPLOADS: usize = 3;
 
 /// Where things are in the workspace.
 struct Memory {
@@ -41,7 +47,7 @@ impl Memory {
         };
         let all_nodes = block(nodes(soft).map(<[u8]>::len).sum());
         let excluded_nodes = all_nodes + soft.weights.nodes().2.len() as u64;
-        let cells = block(inpainting.words() * size_of::<u32>());
+        let cells = block(soft::cell_bytes(inpainting));
         let mut planes = |is_needed: bool| {
             let plane = |layout: &PlaneLayout| {
                 let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
@@ -59,6 +65,57 @@ impl Memory {
 /// The nodes of all weights, those of the cover first.
 fn nodes<'a>(soft: &'a SoftDeviceCover) -> impl Iterator<Item = &'a [u8]> {
     std::iter::once(soft.weights).chain(soft.excluded).map(|weights| weights.nodes().2)
+}
+
+/// Weights of the last frames in pinned memory, from which they are uploaded while the host goes on.
+pub struct PinnedUploads {
+    /// Each with the end of its last upload.
+    copies: [(PinnedWorkspace, Event); UPLOADS],
+    next: usize,
+}
+
+impl PinnedUploads {
+    /// Those in `slot`, which are made if there are none, on the device whose context is current.
+    fn get(slot: &mut Option<Self>, device: u32) -> Result<&mut Self, CudaError> {
+        match slot {
+            Some(uploads) => Ok(uploads),
+            none => {
+                let copy = || Ok((PinnedWorkspace::default(), Event::without_time(device)?));
+                Ok(none.insert(Self { copies: [copy()?, copy()?, copy()?], next: 0 }))
+            }
+        }
+    }
+
+    /// Enqueues an upload of these parts, one behind the other.
+    ///
+    /// # Safety
+    /// The device has memory for them at this address, which lives until the copy is complete; nobody accesses it before then.
+    unsafe fn enqueue(&mut self, parts: &[&[u8]], to: u64, stream: &Stream) -> Result<(), CudaError> {
+        let (memory, uploaded) = &mut self.copies[self.next];
+        self.next = (self.next + 1) % UPLOADS;
+        uploaded.synchronize()?;
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        memory.reserve(WorkspaceNeed { bytes, varies: true }, stream.device())?;
+        let mut end = memory.address();
+        for part in parts {
+            // SAFETY: the memory has room for all parts, and its last upload is complete.
+            unsafe { ptr::copy_nonoverlapping(part.as_ptr(), end, part.len()) };
+            end = end.wrapping_add(part.len());
+        }
+        // SAFETY: the parts were written there.
+        let pinned = unsafe { slice::from_raw_parts(memory.address(), bytes) };
+        // SAFETY: the memory on the device is the caller's promise; what is uploaded is not written before the event, which is waited
+        // for when it is dropped, too.
+        unsafe { stream.upload_bytes(pinned, to)? };
+        stream.record(uploaded)
+    }
+}
+
+impl Drop for PinnedUploads {
+    fn drop(&mut self) {
+        // A failure was reported by the work that failed.
+        self.copies.iter().for_each(|(_, uploaded)| drop(uploaded.synchronize()));
+    }
 }
 
 impl SoftDeviceCover<'_> {
@@ -81,6 +138,7 @@ impl Pipeline {
         let streams = frames.streams();
         let stream = streams.or(&self.compute);
         let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
+        let uploads = PinnedUploads::get(&mut self.weights, selector.device().id())?;
         let inpainting = Inpainting::new(layouts, soft.weights.cell());
         // All pitches are known before the addresses.
         let memory = |workspace: u64| Memory::new(workspace, layouts, soft, &inpainting);
@@ -102,9 +160,8 @@ impl Pipeline {
             // SAFETY: the launches are for the layouts of the frames, which live until the stream has done the work, as their owner
             // promises; the workspace is large enough and this stream's alone.
             let launch = |launches| unsafe { selector.enqueue_commands(&stream, &selector.select_launches(launches)?) };
-            let uploaded = self::nodes(soft).collect::<Vec<_>>().concat();
             // SAFETY: the workspace has memory for the nodes, and is this stream's alone.
-            unsafe { stream.upload_bytes(&uploaded, nodes)? };
+            unsafe { uploads.enqueue(&self::nodes(soft).collect::<Vec<_>>(), nodes, &stream)? };
             if let (Some(weights), DeviceCover::Blur(regions)) = (soft.excluded, &soft.cover) {
                 let weights = DeviceWeights { weights, nodes: excluded_nodes };
                 launch(soft::estimates(&inpainting, weights, sources, cells))?;
