@@ -145,6 +145,30 @@ fn a_box_of_absurd_size_is_covered_and_never_shown() {
     }
 }
 
+/// With a soft edge as with a hard one, and at an edge of the picture, where weights do not shrink.
+#[test]
+fn what_shrinking_leaves_nothing_of_is_covered_whole() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 10);
+    for (roi, grow) in [((40, 20, 6, 30), -3), ((40, 20, 6, 30), -5), ((57, 20, 40, 30), -20), ((0, 0, 97, 40), -20)] {
+        for soft in ["", "shape=ellipse", "feather=4"] {
+            let mut blur = covering(&format!("cover=fill expand=0 grow={grow} {soft}"), true, &info);
+            let output = blur.push(with_roi(buffer(&info, &picture), "face", roi));
+            let (_, got) = planes(&info, &picture.planes, &output);
+            let (x, y, width, height) = roi;
+            let is_object = |i: &u32| {
+                let [dx, dy] = [(i % width, width), (i / width, height)]
+                    .map(|(at, side)| (2.0 * f64::from(at) + 1.0) / f64::from(side) - 1.0);
+                soft != "shape=ellipse" || dx * dx + dy * dy <= 1.0
+            };
+            let pitch = common::pictures::pitch(&picture.planes[0]);
+            let sample = |i: u32| got[0][(y + i / width) as usize * pitch + (x + i % width) as usize];
+            let open = (0..width * height).filter(is_object).filter(|i| sample(*i) != 0).count();
+            assert_eq!(open, 0, "{roi:?} grow={grow} {soft}");
+        }
+    }
+}
+
 /// `auto` covers the frames before the first detection where detections are what is shown; zones alone are shown.
 #[test]
 fn nothing_is_shown_before_a_detector_has_looked() {

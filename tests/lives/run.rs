@@ -338,13 +338,14 @@ impl<'a> Life<'a> {
     /// Reads the controlled properties after a frame: each keeps its value or has that of the frame's stream time.
     fn read_controls(&mut self, stream_time: Option<u64>) -> Result<(), Failure> {
         for (property, (first, from, second)) in &self.controls {
-            let now = self.element.property::<f64>(property);
+            let now = self.element.property_value(property).transform::<f64>().unwrap().get().unwrap();
+            let before = self.settings.get(property).clone();
             let wanted = stream_time.map(|time| if time < *from { *first } else { *second });
-            let wanted = wanted.filter(|wanted| Settings::is_usable(property, &Value::Double(*wanted)));
-            if now != self.settings.double(property) && Some(now) != wanted {
+            let wanted = wanted.filter(|wanted| Settings::is_usable(property, &before.with_number(*wanted)));
+            if Some(now) != before.number() && Some(now) != wanted {
                 return fail("a controlled property has another value", format!("{property}={now}, not {wanted:?}"));
             }
-            self.settings.insert(property, Value::Double(now));
+            self.settings.insert(property, before.with_number(now));
         }
         Ok(())
     }

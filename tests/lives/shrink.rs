@@ -66,7 +66,12 @@ fn plainer(step: &Step) -> Vec<Step> {
                 Frame { pts: Some(0), ..frame.clone() },
                 Frame { duration: Some(40_000_000), ..frame.clone() },
             ];
-            boxes.chain(plain).map(Step::Frame).collect()
+            let without = (0..frame.boxes.len()).filter(|i| frame.boxes[*i].mask.is_some()).map(|i| {
+                let mut frame = frame.clone();
+                frame.boxes[i].mask = None;
+                frame
+            });
+            boxes.chain(without).chain(plain).map(Step::Frame).collect()
         }
         Step::Caps(caps) => [
             Caps { format: "GRAY8".to_owned(), ..caps.clone() },
