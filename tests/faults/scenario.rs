@@ -242,7 +242,11 @@ impl Scenario {
                 buffer.make_mut().copy_from_slice(0, bytes).unwrap();
                 buffer
             }
-            Memory::Cuda => make.context.as_ref().unwrap().frame(&self.info(), bytes),
+            Memory::Cuda => {
+                let (info, width) = (self.info(), self.info().width() as usize);
+                let (luma, chroma) = bytes.split_at(info.offset()[1]);
+                make.context.as_ref().unwrap().frame(&info, &[luma, chroma].map(|plane| (plane, width, width)))
+            }
         }
     }
 }

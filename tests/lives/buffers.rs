@@ -6,6 +6,7 @@ use gst_video::prelude::*;
 use gst_video::{VideoBufferPool, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
 use crate::common::pictures::{Picture, pitch};
+use crate::cuda_frames::Context;
 use crate::steps::{Downstream, Frame, Layout, MaskParam, Owner, RoiBox};
 
 /// The bytes of an input memory, counted while they live.
@@ -53,6 +54,21 @@ pub fn buffer(frame: &Frame, info: &VideoInfo, picture: &Picture, alive: &Arc<()
         let (width, height) = (info.width(), info.height());
         VideoMeta::add_full(new, flags, info.format(), width, height, &offsets, &strides).unwrap();
     }
+    describe(frame, new, alive);
+    buffer
+}
+
+/// The same in CUDA memory, which has a layout of its own.
+pub fn in_cuda(context: &Context, frame: &Frame, info: &VideoInfo, picture: &Picture, alive: &Arc<()>) -> gst::Buffer {
+    let planes = picture.planes.iter().zip(&picture.bytes);
+    let planes: Vec<_> = planes.map(|(layout, bytes)| (&bytes[..], pitch(layout), layout.row_bytes())).collect();
+    let mut buffer = context.frame(info, &planes);
+    describe(frame, buffer.make_mut(), alive);
+    buffer
+}
+
+/// Adds metas, flags and times.
+fn describe(frame: &Frame, new: &mut gst::BufferRef, alive: &Arc<()>) {
     frame.boxes.iter().for_each(|roi| add_meta(new, roi, alive));
     new.set_flags(frame.flags);
     if frame.is_interlaced {
@@ -60,7 +76,6 @@ pub fn buffer(frame: &Frame, info: &VideoInfo, picture: &Picture, alive: &Arc<()
     }
     new.set_pts(frame.pts.map(gst::ClockTime::from_nseconds));
     new.set_duration(frame.duration.map(gst::ClockTime::from_nseconds));
-    buffer
 }
 
 /// Offsets and strides of the planes, the bytes of the buffer, and whether a GstVideoMeta describes them.

@@ -74,7 +74,8 @@ fn plainer(step: &Step) -> Vec<Step> {
             boxes.chain(without).chain(plain).map(Step::Frame).collect()
         }
         Step::Caps(caps) => [
-            Caps { format: "GRAY8".to_owned(), ..caps.clone() },
+            Caps { is_in_cuda: false, ..caps.clone() },
+            Caps { format: if caps.is_in_cuda { "NV12" } else { "GRAY8" }.to_owned(), ..caps.clone() },
             Caps { interlace_mode: "progressive", ..caps.clone() },
             Caps { rate: (25, 1), max_rate: None, ..caps.clone() },
             Caps { size: [16, 8], ..caps.clone() },
