@@ -5,6 +5,8 @@
 #[path = "lives/buffers.rs"]
 mod buffers;
 mod common;
+#[path = "faults/cuda_frames.rs"]
+mod cuda_frames;
 #[path = "lives/judge.rs"]
 mod judge;
 #[path = "lives/rule.rs"]
@@ -19,10 +21,14 @@ mod shrink;
 mod steps;
 
 use std::collections::BTreeMap;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use common::fake_driver::FakeDriver;
+use common::fake_driver::{self, FakeDriver};
+use common::fake_library;
+use cuda_frames::Context;
 use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::cuda::CudaEngine;
 use judge::Failure;
 use run::Totals;
 use steps::{Machine, Step};
@@ -35,7 +41,7 @@ const LIVES_CUDA: u64 = 1200;
 const MOST_FAILURES: usize = 20;
 
 /// What must have occurred in a run, or it shows nothing.
-const MUST_OCCUR: [&str; 26] = [
+const MUST_OCCUR: [&str; 34] = [
     "region-mode=frame frame",
     "region-mode=frame passed",
     "region-mode=inside cover=blur regions",
@@ -48,6 +54,14 @@ const MUST_OCCUR: [&str; 26] = [
     "region-mode=outside cover=blur outside",
     "region-mode=outside cover=mosaic outside",
     "region-mode=outside cover=fill outside",
+    "region-mode=inside cover=blur shape=mask regions exactly",
+    "region-mode=inside cover=mosaic shape=mask regions exactly",
+    "region-mode=inside cover=fill shape=mask regions exactly",
+    "region-mode=inside cover=fill shape=ellipse regions exactly",
+    "region-mode=inside cover=fill shape=box regions exactly",
+    "region-mode=outside cover=blur shape=mask outside exactly",
+    "region-mode=outside cover=blur shape=ellipse outside exactly",
+    "region-mode=outside cover=fill shape=mask outside exactly",
     "interlace-mode=interleaved",
     "interlace-mode=mixed",
     "interlace-mode=alternate",
@@ -64,23 +78,44 @@ const MUST_OCCUR: [&str; 26] = [
     "starts",
 ];
 
+/// Opens the fake driver before GStreamer opens the real one, which it does as libcuda.so.1, and GStreamer's CUDA library before
+/// the element looks for it.
+fn open_libraries() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::sync::LazyLock::force(&fake_driver::DRIVER);
+        std::mem::forget(fake_library::open_as_installed("libcuda"));
+        gst::init().unwrap();
+        cuda_frames::open();
+    });
+}
+
 #[test]
 fn lives_on_the_cpu() {
+    open_libraries();
     explore(Machine::Cpu, None, LIVES_CPU, &["frames on cpu"]);
 }
 
 #[test]
 fn lives_on_the_fake_device() {
+    open_libraries();
     let driver = FakeDriver::new();
-    let also = ["frames on cuda", "frames on cpu", "device errors"];
-    explore(Machine::FakeCuda, Some(&driver), LIVES_CUDA, &also);
+    let mut also = vec!["frames on cuda", "frames on cpu", "device errors"];
+    let context = cuda_frames::is_open().then(Context::new);
+    if context.is_some() {
+        also.extend(["frames in CUDA memory", "soft covers in CUDA memory"]);
+    }
+    // Keeps kernels loaded in the context.
+    let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
+    explore(Machine::FakeCuda, Some((&driver, context.as_ref())), LIVES_CUDA, &also);
 }
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&str]) {
+fn explore(machine: Machine, device: Option<(&FakeDriver, Option<&Context>)>, lives: u64, also: &[&str]) {
+    let (driver, context) = (device.map(|(driver, _)| driver), device.and_then(|(_, context)| context));
     common::video::init();
     run::note_panics();
     // Worker threads stay while an engine is there; starting them takes longer than a life.
@@ -93,10 +128,10 @@ fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&s
     let mut seed = first.unwrap_or(1);
     loop {
         let steps = steps::life(seed, machine);
-        if let Err(failure) = run::run(&steps, driver, &mut totals)
+        if let Err(failure) = run::run(&steps, driver, context, &mut totals)
             && !failures.contains_key(&failure.kind)
         {
-            let fails = |steps: &[Step]| run::run(steps, driver, &mut Totals::new()).err();
+            let fails = |steps: &[Step]| run::run(steps, driver, context, &mut Totals::new()).err();
             let (steps, failure) = shrink::shortest(steps, failure, fails);
             let report = report(machine, seed, &steps, &failure);
             println!("{report}");

@@ -143,9 +143,11 @@ def grown(v, grow, g, covers):
     return widest(v, grow // g, True) if grow >= 0 else widest(v, -(grow // g), False)
 
 
-def covering(v, grow, feather, g):
-    """Weights of the cover over an object made with `covers`. The object is covered wholly, and one cell beyond."""
+def covering(v, grow, feather, g, margin):
+    """Weights of the cover over an object made with `covers`. The object is covered wholly, and one cell beyond. Of an object
+    beyond the picture, too, which is there `margin` nodes from the sides of the grid."""
     w = grown(widest(np.minimum(255, 2 * v), 1, True), grow, g, True)
+    w = w[margin : w.shape[0] - margin, margin : w.shape[1] - margin]
     f = -(-feather // g)
     return box(widest(w, f, True), f)
 
@@ -187,10 +189,14 @@ def weights(case):
     g = cell(*size)
     shape = nodes(size[1], g), nodes(size[0], g)
     covered = [(one, v) for one in case["objects"] if (v := at_nodes(one, size, g, True)) is not None]
+    margin = -(-max(0, case["grow"]) // g)
+    wide = [side + 2 * margin * g for side in size]
+    moved = [one | {"area": [edge + margin * g for edge in one["area"]]} for one in case["objects"]]
+    around = [v for one in moved if (v := at_nodes(one, wide, g, True)) is not None]
     shown = [v for one in case["objects"] if (v := at_nodes(one, size, g, False)) is not None]
     guarded = [widest(np.minimum(255, 2 * v), -(-guard(one, case["sigma"]) // g), True) for one, v in covered]
     return g, (
-        covering(largest([v for _, v in covered], shape), case["grow"], case["feather"], g),
+        covering(largest(around, [n + 2 * margin for n in shape]), case["grow"], case["feather"], g, margin),
         255 - showing(largest(shown, shape), case["grow"], case["feather"], g),
         largest(guarded, shape),
     )

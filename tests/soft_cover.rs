@@ -16,7 +16,7 @@ use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Role, SampleLayo
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
-use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
+use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape, Weights};
 
 /// Picks numbers.
 struct Random(Noise);
@@ -72,7 +72,11 @@ impl Case {
             _ => 0,
         };
         // Windows of hundreds of nodes take the oracle long where nodes are many.
-        let most = if (80..1024).contains(&size.0.max(size.1)) { 24 } else { 256 };
+        let most = match size.0.max(size.1) {
+            0..80 => 40,
+            80..1024 => 24,
+            _ => 256,
+        };
         let edge = Edge { grow: grow.clamp(-64, most), feather: feather.min(most as u32) };
         let sigma = random.pick(&[0.0, 0.9, 2.0, 7.5, 16.0, 40.0, 1024.0]);
         Self { size, items, edge, sigma }
@@ -528,6 +532,29 @@ fn pictures_of_few_rows() {
     for planes in all_kinds() {
         for height in 1..11 {
             check_turn(&mut engines, &mut random, &planes, [1 + height * 3 % 10, height], height as usize);
+        }
+    }
+}
+
+/// As with a hard edge: the object itself may be beyond the picture.
+#[test]
+fn objects_grow_into_the_picture_from_beyond_it() {
+    for (size, grow) in [((60, 40), 9), ((700, 40), 9), ((1300, 700), 30)] {
+        let (width, height) = (f64::from(size.0), f64::from(size.1));
+        let mask = |area| Mask::new(2, 2, vec![255; 4], area).unwrap();
+        let edge = Edge { grow, feather: 0 };
+        for area in [
+            Area::from_corner(-24.0, 10.0, 20.0, 8.0),
+            Area::from_corner(width + 3.0, 10.0, 20.0, 8.0),
+            Area::from_corner(10.0, -24.0, 8.0, 20.0),
+            Area::from_corner(10.0, height + 3.0, 8.0, 20.0),
+        ] {
+            for shape in [Shape::Box, Shape::Ellipse, Shape::Mask(mask(area))] {
+                let weights = Weights::inside(size, &[Object { area, shape: shape.clone() }], edge);
+                let middle = [f64::midpoint(area.left, area.right), f64::midpoint(area.top, area.bottom)];
+                let [x, y] = [middle[0].clamp(0.0, width - 1.0), middle[1].clamp(0.0, height - 1.0)];
+                assert_eq!(row(&weights, y as u32)[x as usize], 255, "{size:?} {area:?} {shape:?}");
+            }
         }
     }
 }

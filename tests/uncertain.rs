@@ -6,7 +6,7 @@ use common::covered::{alternate, blurred, buffer, check, check_whole, covering, 
 use common::pictures::{Picture, rect};
 use common::video::{Blur, stat};
 use gst::prelude::*;
-use gst_video::{VideoFormat, VideoInfo, VideoMeta};
+use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 use gstcudagaussblur::element::formats as layouts;
 use gstcudagaussblur::filter::regions::Rect;
 
@@ -145,6 +145,30 @@ fn a_box_of_absurd_size_is_covered_and_never_shown() {
     }
 }
 
+/// With a soft edge as with a hard one, and at an edge of the picture, where weights do not shrink.
+#[test]
+fn what_shrinking_leaves_nothing_of_is_covered_whole() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 10);
+    for (roi, grow) in [((40, 20, 6, 30), -3), ((40, 20, 6, 30), -5), ((57, 20, 40, 30), -20), ((0, 0, 97, 40), -20)] {
+        for soft in ["", "shape=ellipse", "feather=4"] {
+            let mut blur = covering(&format!("cover=fill expand=0 grow={grow} {soft}"), true, &info);
+            let output = blur.push(with_roi(buffer(&info, &picture), "face", roi));
+            let (_, got) = planes(&info, &picture.planes, &output);
+            let (x, y, width, height) = roi;
+            let is_object = |i: &u32| {
+                let [dx, dy] = [(i % width, width), (i / width, height)]
+                    .map(|(at, side)| (2.0 * f64::from(at) + 1.0) / f64::from(side) - 1.0);
+                soft != "shape=ellipse" || dx * dx + dy * dy <= 1.0
+            };
+            let pitch = common::pictures::pitch(&picture.planes[0]);
+            let sample = |i: u32| got[0][(y + i / width) as usize * pitch + (x + i % width) as usize];
+            let open = (0..width * height).filter(is_object).filter(|i| sample(*i) != 0).count();
+            assert_eq!(open, 0, "{roi:?} grow={grow} {soft}");
+        }
+    }
+}
+
 /// `auto` covers the frames before the first detection where detections are what is shown; zones alone are shown.
 #[test]
 fn nothing_is_shown_before_a_detector_has_looked() {
@@ -271,6 +295,193 @@ fn zones_follow_the_applied_rate() {
             let is_covered = (covered[0]..=covered[1]).contains(&milliseconds);
             let rects: &[Rect] = if is_covered { &[rect(0, 0, 49, 31)] } else { &[] };
             check(&info, &output, &picture, &blurred(&picture, 3.0), rects, true);
+        }
+    }
+}
+
+/// A mask of GRAY8 samples, whose rows begin at multiples of 4 bytes.
+fn mask([columns, rows]: [u32; 2], is_object: impl Fn(u32, u32) -> bool) -> gst::Sample {
+    let stride = columns.next_multiple_of(4);
+    let samples = (0..stride * rows).map(|i| if is_object(i % stride, i / stride) { 255 } else { 0 });
+    sample("GRAY8", [columns, rows], samples.collect())
+}
+
+fn sample(format: &str, [columns, rows]: [u32; 2], bytes: Vec<u8>) -> gst::Sample {
+    let caps = gst::Caps::builder("video/x-raw").field("format", format);
+    let caps = caps.field("width", columns as i32).field("height", rows as i32).build();
+    gst::Sample::builder().caps(&caps).buffer(&gst::Buffer::from_mut_slice(bytes)).build()
+}
+
+type Place = (u32, u32, u32, u32);
+
+/// A white frame with detections and their masks.
+fn detected(detections: &[(Place, Option<gst::Sample>)]) -> gst::Buffer {
+    let mut buffer = gst::Buffer::from_mut_slice(vec![200_u8; 128 * 64]);
+    for (place, mask) in detections {
+        let mut meta = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "person", *place);
+        if let Some(mask) = mask {
+            meta.add_param(gst::Structure::builder("mask").field("sample", mask).build());
+        }
+    }
+    buffer
+}
+
+/// Fills regions of GRAY8 frames of 128x64 with black.
+fn filling(properties: &str) -> Blur {
+    let mut blur = Blur::new(&format!("backend=cpu shape=mask cover=fill expand=0 {properties}"));
+    blur.caps(&info(VideoFormat::Gray8, [128, 64]));
+    blur
+}
+
+/// The samples that are covered.
+fn covered(output: &gst::Buffer) -> Vec<bool> {
+    output.map_readable().unwrap().iter().map(|sample| *sample == 0).collect()
+}
+
+/// Whether the samples of these places are covered (inside), or all others are (outside), and not the whole frame.
+#[track_caller]
+fn check_places(output: &gst::Buffer, mode: &str, places: &[Place], is_any_open: bool, why: &str) {
+    let covered = covered(output);
+    let is_in = |i: usize| {
+        let (x, y) = (i as u32 % 128, i as u32 / 128);
+        places
+            .iter()
+            .any(|(left, top, width, height)| (*left..left + width).contains(&x) && (*top..top + height).contains(&y))
+    };
+    let open = (0..covered.len()).find(|i| is_in(*i) == (mode == "inside") && !covered[*i]);
+    assert_eq!(open.map(|i| (i % 128, i / 128)), None, "region-mode={mode}, {why}");
+    assert_eq!(covered.contains(&false), is_any_open, "region-mode={mode}, {why}");
+}
+
+const BOX: Place = (32, 16, 64, 32);
+const LEFT_HALF: Place = (32, 16, 32, 32);
+
+#[test]
+fn a_mask_of_any_size_is_stretched_over_its_box() {
+    for size in [[2, 1], [2, 63], [64, 32], [128, 64], [300, 200], [4096, 2]] {
+        for mode in ["inside", "outside"] {
+            let mask = mask(size, |x, _| 2 * x < size[0]);
+            let output = filling(&format!("region-mode={mode}")).push(detected(&[(BOX, Some(mask))]));
+            check_places(&output, mode, &[LEFT_HALF], true, &format!("{size:?}"));
+        }
+    }
+}
+
+#[test]
+fn an_object_without_a_mask_that_can_be_read_is_covered_by_its_box_and_not_shown() {
+    let size = [8, 4];
+    for (why, mask) in [
+        ("no mask", None),
+        ("an empty mask", Some(mask(size, |_, _| false))),
+        ("nothing inside of the object", Some(sample("GRAY8", size, vec![127; 32]))),
+        ("a buffer without its last byte", Some(sample("GRAY8", size, vec![255; 31]))),
+        ("an empty buffer", Some(sample("GRAY8", size, Vec::new()))),
+        ("caps of 16 bits", Some(sample("GRAY16_LE", size, vec![255; 64]))),
+        ("caps of colour", Some(sample("RGB", size, vec![255; 128]))),
+        ("too many columns", Some(sample("GRAY8", [4097, 1], vec![255; 4100]))),
+    ] {
+        for mode in ["inside", "outside"] {
+            let mut blur = filling(&format!("region-mode={mode}"));
+            for frame in 0..2 {
+                let output = blur.push(detected(&[(BOX, mask.clone())]));
+                check_places(&output, mode, if mode == "inside" { &[BOX] } else { &[] }, mode == "inside", why);
+                let warnings = blur.messages(gst::MessageType::Warning);
+                assert_eq!(warnings.len(), usize::from(frame == 0), "{why}: {warnings:?}");
+            }
+        }
+    }
+}
+
+/// One that is late, or of the frame before: an object is covered by its box where it has none.
+#[test]
+fn a_mask_of_another_frame_does_not_count() {
+    let left = || Some(mask([2, 1], |x, _| x == 0));
+    let moved = (48, 20, 64, 32);
+    for mode in ["inside", "outside"] {
+        for look_ahead in [0, 2] {
+            let mut blur = filling(&format!("region-mode={mode} look-ahead={look_ahead}"));
+            let frames = [(BOX, None), (BOX, left()), (moved, None), (BOX, left())];
+            for (place, mask) in &frames {
+                blur.try_push(detected(&[(*place, mask.clone())])).unwrap();
+            }
+            blur.harness.push_event(gst::event::Eos::new());
+            for (frame, (place, mask)) in frames.iter().enumerate() {
+                let output = blur.harness.pull().unwrap();
+                let places = match (mask, mode) {
+                    (Some(_), _) => vec![LEFT_HALF],
+                    (None, "inside") => vec![*place],
+                    _ => vec![],
+                };
+                check_places(&output, mode, &places, mode == "inside" || mask.is_some(), &format!("frame {frame}"));
+            }
+        }
+    }
+}
+
+/// It is of the frame whose meta has it.
+#[test]
+fn the_timestamp_of_a_mask_does_not_matter() {
+    for timestamp in [None, Some(0), Some(40), Some(u64::MAX / 2)] {
+        let mut buffer = gst::Buffer::from_mut_slice([vec![255_u8; 4], vec![0; 4]].concat());
+        buffer.get_mut().unwrap().set_pts(timestamp.map(gst::ClockTime::from_nseconds));
+        let caps = gst::Caps::builder("video/x-raw").field("format", "GRAY8");
+        let caps = caps.field("width", 4).field("height", 2).build();
+        let mask = gst::Sample::builder().caps(&caps).buffer(&buffer).build();
+        for mode in ["inside", "outside"] {
+            let mut blur = filling(&format!("region-mode={mode}"));
+            blur.push(detected(&[(BOX, None)]));
+            let output = blur.push(detected(&[(BOX, Some(mask.clone()))]));
+            check_places(&output, mode, &[(32, 16, 64, 16)], true, &format!("{timestamp:?}"));
+        }
+    }
+}
+
+#[test]
+fn masks_that_overlap_are_covered_and_shown_together() {
+    let other = (64, 0, 48, 64);
+    let left = || Some(mask([2, 1], |x, _| x == 0));
+    let upper = || Some(mask([1, 2], |_, y| y == 0));
+    for mode in ["inside", "outside"] {
+        let mut blur = filling(&format!("region-mode={mode}"));
+        let of_other = (64, 0, 48, 32);
+        let output = blur.push(detected(&[(BOX, left()), (other, upper())]));
+        check_places(&output, mode, &[LEFT_HALF, of_other], true, "two boxes");
+        // Two masks of the same box.
+        let output = blur.push(detected(&[(BOX, left()), (BOX, upper())]));
+        check_places(&output, mode, &[LEFT_HALF, (32, 16, 64, 16)], true, "one box");
+        // One of them cannot be read.
+        let output = blur.push(detected(&[(BOX, left()), (BOX, None)]));
+        let places = [if mode == "inside" { BOX } else { LEFT_HALF }];
+        check_places(&output, mode, &places, true, "one box, one mask");
+    }
+}
+
+/// Elements before this one drop metas, or the params of metas, or leave them where they were: what is left counts.
+#[test]
+fn what_a_flip_leaves_of_a_detection_is_covered() {
+    common::video::init();
+    for mode in ["inside", "outside"] {
+        let line = format!(
+            "appsrc name=source format=time caps=video/x-raw,format=GRAY8,width=128,height=64,framerate=25/1 ! \
+             videoflip method=horizontal-flip ! cudagaussblur backend=cpu cover=fill expand=0 shape=mask on-missing=cover \
+             region-mode={mode} ! appsink name=sink sync=false"
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+        let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        source.push_buffer(detected(&[((0, 16, 40, 32), Some(mask([4, 1], |_, _| true)))])).unwrap();
+        source.end_of_stream().unwrap();
+        let sample = sink.pull_sample().unwrap();
+        pipeline.set_state(gst::State::Null).unwrap();
+        let output = sample.buffer_owned().unwrap();
+        let metas = output.iter_meta::<VideoRegionOfInterestMeta>();
+        let metas: Vec<(Place, bool)> = metas.map(|meta| (meta.rect(), meta.param("mask").is_some())).collect();
+        match (&metas[..], mode) {
+            ([], _) => check_places(&output, "inside", &[(0, 0, 128, 64)], false, "no meta"),
+            ([(place, _)], "inside") => check_places(&output, mode, &[*place], true, "a meta"),
+            ([(place, true)], _) => check_places(&output, mode, &[*place], true, "a meta"),
+            _ => check_places(&output, mode, &[], false, "a meta without its mask"),
         }
     }
 }

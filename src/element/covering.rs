@@ -66,7 +66,7 @@ pub fn enter(
     let times = times(element, buffer);
     let span = stream_span(element, times.timestamp, duration(&times, &format));
     let time = frame_time(element, &format, buffer);
-    let entered = EnteredFrame { size, span, found };
+    let entered = EnteredFrame { size, is_field, span, found };
     session.tracker.enter(regions, &entered, time);
     if regions.mode == RegionMode::Frame {
         session.tracker.decide(regions, &entered);

@@ -179,8 +179,7 @@ fn soft(
         Some(Region { rect, object: region.region.object })
     };
     // Those of which shrinking would leave nothing are not shrunk.
-    let is_left =
-        |object: &&Object| edge.grow >= 0 || Weights::inside(size, std::slice::from_ref(*object), edge).hide_any();
+    let is_left = |object: &&Object| edge.grow >= 0 || is_left(object, edge, size);
     let (shrunk, whole): (Vec<&Object>, Vec<&Object>) = objects.iter().partition(is_left);
     let weights = |objects: &[&Object], edge| {
         Weights::inside(size, &objects.iter().map(|object| (*object).clone()).collect::<Vec<_>>(), edge)
@@ -190,6 +189,16 @@ fn soft(
         all.unite(&weights(&whole, Edge { grow: 0, ..edge }));
     }
     (regions.iter().filter_map(reach).collect(), all)
+}
+
+/// Whether shrinking leaves anything of an object that is covered.
+fn is_left(object: &Object, edge: Edge, size: (u32, u32)) -> bool {
+    let area = if let Shape::Mask(mask) = &object.shape { mask.area() } else { object.area };
+    // At the edges of the picture weights do not shrink. A cover is one node larger than its object, of which nothing may be left.
+    let is_boxed = !area.wider(edge.grow.into()).is_empty();
+    let all = Weights::inside(size, &[], edge).cell();
+    let edge = Edge { grow: edge.grow - all.cast_signed(), feather: 0 };
+    is_boxed && Weights::inside(size, std::slice::from_ref(object), edge).hide_any()
 }
 
 /// The Gaussian that covers an object. `kernel-size` limits it only where every region has the same: a small object must

@@ -118,11 +118,19 @@ pub struct Weights {
 impl Weights {
     /// Of a cover over objects. They, and up to two cells around them, are covered wholly; the edge is around that.
     pub fn inside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
-        let mut grid = Grid::new(size);
-        objects.iter().for_each(|object| grid.add(object, Side::Covered));
+        // Of an object beyond the picture, what grows into it counts too.
+        let cell = cell(size);
+        let margin = edge.grow.max(0).unsigned_abs().div_ceil(cell);
+        let samples = margin * cell;
+        let mut grid = Grid::with_cell((size.0 + 2 * samples, size.1 + 2 * samples), cell);
+        match samples {
+            0 => objects.iter().for_each(|object| grid.add(object, Side::Covered)),
+            _ => objects.iter().for_each(|object| grid.add(&object.moved(samples.into()), Side::Covered)),
+        }
         grid.map(|v| v.saturating_mul(2));
         grid.widen(1, u8::max);
         grid.grow(edge.grow, Side::Covered);
+        grid.crop(margin as usize, size);
         grid.feather(edge.feather, u8::max);
         Self { grid }
     }
@@ -257,6 +265,19 @@ impl Object {
         Rect::covering(area.wider(edge.reach(size).into()), size)
     }
 
+    /// The same, so many luma samples further right and down.
+    fn moved(&self, by: f64) -> Self {
+        let moved = |area: Area| {
+            let Area { left, top, right, bottom } = area;
+            Area { left: left + by, top: top + by, right: right + by, bottom: bottom + by }
+        };
+        let shape = match &self.shape {
+            Shape::Mask(mask) => Shape::Mask(Mask { area: moved(mask.area), ..mask.clone() }),
+            other => other.clone(),
+        };
+        Self { area: moved(self.area), shape }
+    }
+
     /// Luma samples beyond a mask that a background leaves out, too.
     fn guard(&self, sigma: f64) -> u32 {
         let Shape::Mask(mask) = &self.shape else { return 0 };
@@ -303,10 +324,23 @@ struct Grid {
 
 impl Grid {
     fn new(size: (u32, u32)) -> Self {
-        let cell = cell(size);
+        Self::with_cell(size, cell(size))
+    }
+
+    fn with_cell(size: (u32, u32), cell: u32) -> Self {
         let nodes = |side: u32| (side - 1).div_ceil(cell) as usize + 1;
         let (columns, rows) = (nodes(size.0), nodes(size.1));
         Self { size, cell, columns, rows, values: vec![0; columns * rows] }
+    }
+
+    /// Leaves out so many nodes on each side of a picture of this size.
+    fn crop(&mut self, margin: usize, size: (u32, u32)) {
+        if margin > 0 {
+            let inner = Self::with_cell(size, self.cell);
+            let rows = self.values.chunks(self.columns).skip(margin).take(inner.rows);
+            let values = rows.flat_map(|row| row[margin..][..inner.columns].iter().copied()).collect();
+            *self = Self { values, ..inner };
+        }
     }
 
     fn row(&self, row: usize) -> &[u8] {

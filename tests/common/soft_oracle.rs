@@ -58,8 +58,7 @@ impl Item {
     }
 
     /// The object at the nodes: 255 is the object, 128 and more is inside.
-    fn at_nodes(&self, size: (u32, u32), covers: bool) -> Nodes {
-        let nodes = Nodes::new(size);
+    fn at_nodes(&self, nodes: Nodes, covers: bool) -> Nodes {
         let Some((begin, length)) = self.whole(covers) else { return nodes };
         match &self.form {
             Form::Ellipse => nodes.ellipse(begin, length, covers),
@@ -69,6 +68,19 @@ impl Item {
                 let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
                 nodes.stretched(&mask, begin, length, covers)
             }
+        }
+    }
+
+    /// The same, so many luma samples further right and down.
+    fn moved(&self, by: i64) -> Self {
+        Self {
+            area: Area {
+                right: self.area.right + by as f64,
+                bottom: self.area.bottom + by as f64,
+                left: self.area.left + by as f64,
+                top: self.area.top + by as f64,
+            },
+            form: self.form.clone(),
         }
     }
 
@@ -179,6 +191,10 @@ impl Nodes {
         while i64::from(width.max(height)) > 512 * g {
             g *= 2;
         }
+        Self::every((width, height), g)
+    }
+
+    fn every((width, height): (u32, u32), g: i64) -> Self {
         let count = |length: u32| up(i64::from(length) - 1, g) as usize + 1;
         Self { size: (width, height), g, grid: Grid::made(count(width), count(height), |_, _| 0) }
     }
@@ -240,8 +256,7 @@ impl Nodes {
     }
 
     /// The largest of each node.
-    fn largest(size: (u32, u32), grids: impl Iterator<Item = Grid>) -> Self {
-        let none = Self::new(size);
+    fn largest(none: Self, grids: impl Iterator<Item = Grid>) -> Self {
         let larger =
             |one: Grid, other: Grid| Grid::made(one.columns, one.rows, |x, y| one.at(x, y).max(other.at(x, y)));
         Self { grid: grids.fold(none.grid, larger), ..none }
@@ -249,15 +264,23 @@ impl Nodes {
 
     /// Weights of a cover over the objects.
     pub fn inside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
-        let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, true).grid));
-        let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
+        let none = Self::new(size);
+        let (g, f) = (none.g, up(i64::from(edge.feather), none.g));
+        // What grows into the picture from beyond it counts too.
+        let margin = up(i64::from(edge.grow.max(0)), g);
+        let [width, height] = [size.0, size.1].map(|side| side + 2 * (margin * g) as u32);
+        let wide = Self::every((width, height), g);
+        let moved = items.iter().map(|item| item.moved(margin * g).at_nodes(wide.clone(), true).grid);
+        let v = Self::largest(wide.clone(), moved);
         let w = v.grid.map(|v| (2 * v).min(255)).widest(1, true).grown(edge.grow.into(), g, true);
+        let w = Grid::made(none.grid.columns, none.grid.rows, |x, y| w.at(x + margin as usize, y + margin as usize));
         Self { size, g, grid: w.widest(f, true).mean(f) }
     }
 
     /// Weights of a cover over all but the objects.
     pub fn outside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
-        let v = Self::largest(size, items.iter().map(|item| item.at_nodes(size, false).grid));
+        let none = Self::new(size);
+        let v = Self::largest(none.clone(), items.iter().map(|item| item.at_nodes(none.clone(), false).grid));
         let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
         let s = v.grid.map(|v| (2 * v - 255).max(0)).grown(edge.grow.into(), g, false);
         Self { size, g, grid: s.widest(f, false).mean(f).map(|s| 255 - s) }
@@ -265,12 +288,20 @@ impl Nodes {
 
     /// How little of the background there is.
     pub fn excluded(size: (u32, u32), items: &[Item], sigma: f64) -> Self {
-        let g = Self::new(size).g;
+        let none = Self::new(size);
+        let g = none.g;
         let guarded = |item: &Item| {
-            let v = item.at_nodes(size, true).grid;
+            let v = item.at_nodes(none.clone(), true).grid;
             v.map(|v| (2 * v).min(255)).widest(up(item.guard(sigma), g), true)
         };
-        Self::largest(size, items.iter().map(guarded))
+        Self::largest(none.clone(), items.iter().map(guarded))
+    }
+
+    /// Nodes at every luma sample, whatever the size: row by row.
+    pub fn of_samples_of_luma(size: (u32, u32), weight: impl Fn(u32, u32) -> u8) -> Self {
+        let (columns, rows) = (size.0 as usize, size.1 as usize);
+        let grid = Grid::made(columns, rows, |x, y| weight(x as u32, y as u32).into());
+        Self { size, g: 1, grid }
     }
 
     pub fn cell(&self) -> u32 {
@@ -340,7 +371,7 @@ fn luma_columns(picture: &PictureGeometry, plane: usize, i: usize) -> Vec<u32> {
 }
 
 /// Where sample `i` of a plane is, in memory order: its first byte.
-fn byte_of(layout: &PlaneLayout, i: usize) -> usize {
+pub fn byte_of(layout: &PlaneLayout, i: usize) -> usize {
     let (y, i) = (i / layout.row_samples(), i % layout.row_samples());
     let byte = if layout.sample_layout == SampleLayout::Packed1010102 { i / 4 * 4 } else { i * layout.sample_bytes() };
     y * pitch(layout) + byte

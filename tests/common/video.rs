@@ -198,11 +198,25 @@ pub fn check_partly_pinned_frames() {
 
 /// Every format in the element's caps for host memory.
 pub fn formats() -> Vec<VideoFormat> {
+    formats_in(false)
+}
+
+/// Every format in the element's caps for CUDA memory; none without GStreamer's CUDA library.
+pub fn cuda_formats() -> Vec<VideoFormat> {
+    formats_in(true)
+}
+
+fn formats_in(cuda_memory: bool) -> Vec<VideoFormat> {
     init();
     let template = gst::ElementFactory::find("cudagaussblur").unwrap().static_pad_templates();
     let template = template.iter().next().unwrap();
     let caps = template.caps();
-    let (on_host, _) = caps.iter_with_features().find(|(_, features)| !features.contains("memory:CUDAMemory")).unwrap();
-    let formats = on_host.get::<gst::List>("format").unwrap();
-    formats.iter().map(|format| VideoFormat::from_string(format.get::<&str>().unwrap())).collect()
+    let is_wanted = |features: &gst::CapsFeaturesRef| features.contains("memory:CUDAMemory") == cuda_memory;
+    let structure = caps.iter_with_features().find(|(_, features)| is_wanted(features)).map(|(structure, _)| structure);
+    let formats = structure.map(|structure| structure.get::<gst::List>("format").unwrap());
+    formats
+        .iter()
+        .flat_map(|formats| formats.iter())
+        .map(|format| VideoFormat::from_string(format.get::<&str>().unwrap()))
+        .collect()
 }

@@ -68,8 +68,8 @@ impl Context {
         unsafe { ExternalContext::new(handle as usize, 0, Arc::new(self.0.clone())) }
     }
 
-    /// A frame with these bytes in memory of the context.
-    pub fn frame(&self, info: &VideoInfo, bytes: &[u8]) -> gst::Buffer {
+    /// A frame in memory of the context, with these planes: bytes, bytes from one row to the next, and bytes of a row.
+    pub fn frame(&self, info: &VideoInfo, planes: &[(&[u8], usize, usize)]) -> gst::Buffer {
         let pool = call!(gst_cuda_buffer_pool_new(self.raw() => Object) -> *mut gst::ffi::GstBufferPool);
         // SAFETY: gst_cuda_buffer_pool_new returns a new object whose reference the caller owns.
         let pool = unsafe { gst::BufferPool::from_glib_full(pool) };
@@ -78,12 +78,11 @@ impl Context {
         pool.set_config(config).unwrap();
         pool.set_active(true).unwrap();
         let mut frame = VideoFrame::from_buffer_writable(pool.acquire_buffer(None).unwrap(), info).unwrap();
-        let width = info.width() as usize;
-        let (luma, chroma) = bytes.split_at(info.offset()[1]);
-        for (plane, rows) in [luma, chroma].into_iter().enumerate() {
+        for (plane, (bytes, pitch, width)) in planes.iter().enumerate() {
             let stride = frame.plane_stride()[plane] as usize;
             let to = frame.plane_data_mut(plane as u32).unwrap();
-            to.chunks_mut(stride).zip(rows.chunks(width)).for_each(|(to, row)| to[..width].copy_from_slice(row));
+            let rows = to.chunks_mut(stride).zip(bytes.chunks(*pitch));
+            rows.for_each(|(to, row)| to[..*width].copy_from_slice(&row[..*width]));
         }
         let buffer = frame.into_buffer();
         // The buffer keeps its memory until it is dropped.

@@ -6,12 +6,13 @@ use std::fmt;
 use gst_video::{VideoFormat, VideoFrame, VideoFrameExt, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
+use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, SoftCover};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{FrameMut, Plane, as_source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
+use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
 
 use super::cuda_frames::Context;
 use crate::common::Noise;
@@ -41,6 +42,12 @@ pub enum Work {
     Blur,
     Mosaic,
     Fill,
+    /// The ellipse in the zone is covered, with a soft edge.
+    SoftBlur,
+    SoftMosaic,
+    SoftFill,
+    /// All but the ellipse is blurred, without what is in it.
+    Background,
 }
 
 /// A stream that can fail.
@@ -81,6 +88,15 @@ impl Scenario {
                     all.push(Self { backend, memory, work, is_shared, is_cold });
                 }
             };
+            // The CPU does these in host memory.
+            for work in [Work::SoftBlur, Work::SoftMosaic, Work::SoftFill, Work::Background] {
+                add([Cuda; 2], work, false, false);
+                add([Cuda; 2], work, true, false);
+            }
+            for memory in [[Ordinary; 2], [Ordinary, Cuda], [Cuda, Ordinary]] {
+                add(memory, Work::Background, false, false);
+            }
+            add([Cuda; 2], Work::Background, false, true);
             for memory in
                 [[Ordinary; 2], [Pinned, Ordinary], [Cuda, Cuda], [Ordinary, Cuda], [Cuda, Ordinary], [Pinned, Cuda]]
             {
@@ -123,9 +139,14 @@ impl Scenario {
             Work::Blur => "sigma=2 strength=0",
             Work::Mosaic => "cover=mosaic cells=3",
             Work::Fill => "cover=fill fill-color=0xff000000",
+            Work::SoftBlur => "sigma=2 strength=0 shape=ellipse feather=4",
+            Work::SoftMosaic => "cover=mosaic cells=3 shape=ellipse feather=4",
+            Work::SoftFill => "cover=fill fill-color=0xff000000 shape=ellipse feather=4",
+            Work::Background => "region-mode=outside region-sources=zones sigma=2 shape=ellipse feather=4",
         };
         let [x, y, width, height] = self.zone();
         let zone = format!("zones=<[zone,x={x},y={y},width={width},height={height}]>");
+        // Later properties override the mode.
         format!("backend={backend} region-mode=inside expand=0 {zone} {work}")
     }
 
@@ -167,6 +188,11 @@ impl Scenario {
         let [x, width] = [x, width].map(|part| (part * f64::from(info.width())) as u32);
         let [y, height] = [y, height].map(|part| (part * f64::from(info.height())) as u32);
         let rect = Rect::new(x, y, width, height).unwrap();
+        let object = Area::from_corner(x.into(), y.into(), width.into(), height.into());
+        let is_soft = [Work::SoftBlur, Work::SoftMosaic, Work::SoftFill, Work::Background].contains(&self.work);
+        let size = (info.width(), info.height());
+        // A soft cover is cut off by its weights.
+        let rect = if is_soft { Rect::new(0, 0, size.0, size.1).unwrap() } else { rect };
         let cover = match self.work {
             Work::Frame { sigma, .. } => {
                 let params = BlurParams::new(sigma, 0).unwrap();
@@ -174,16 +200,28 @@ impl Scenario {
                 engine.blur(params, &as_source(&source), &mut planes(&info, &mut out)).unwrap();
                 return out;
             }
-            Work::Blur => {
+            Work::Blur | Work::SoftBlur | Work::Background => {
                 let regions = vec![BlurRegion { rect, params: BlurParams::new(2.0, 0).unwrap() }];
                 Cover::Blur(BlurCover { planes: Selection::ALL, regions })
             }
-            Work::Mosaic => {
-                let object = Area::from_corner(x.into(), y.into(), width.into(), height.into());
-                Cover::Mosaic(vec![MosaicRegion::new(rect, object, 3)])
-            }
+            Work::Mosaic | Work::SoftMosaic => Cover::Mosaic(vec![MosaicRegion::new(rect, object, 3)]),
             // Black in limited range.
-            Work::Fill => Cover::Fill { rects: vec![rect], values: vec![[16, 0, 0, 0], [128, 128, 0, 0]] },
+            Work::Fill | Work::SoftFill => {
+                Cover::Fill { rects: vec![rect], values: vec![[16, 0, 0, 0], [128, 128, 0, 0]] }
+            }
+        };
+        let cover = if is_soft {
+            let objects = [Object { area: object, shape: Shape::Ellipse }];
+            let edge = Edge { grow: 0, feather: 2 };
+            let (weights, excluded) = match self.work {
+                Work::Background => {
+                    (Weights::outside(size, &objects, edge), Some(Weights::excluded(size, &objects, 2.0)))
+                }
+                _ => (Weights::inside(size, &objects, edge), None),
+            };
+            Cover::Soft(SoftCover { cover: Box::new(cover), weights, excluded })
+        } else {
+            cover
         };
         engine.cover(&cover, &mut planes(&info, &mut out)).unwrap();
         out
@@ -204,7 +242,11 @@ impl Scenario {
                 buffer.make_mut().copy_from_slice(0, bytes).unwrap();
                 buffer
             }
-            Memory::Cuda => make.context.as_ref().unwrap().frame(&self.info(), bytes),
+            Memory::Cuda => {
+                let (info, width) = (self.info(), self.info().width() as usize);
+                let (luma, chroma) = bytes.split_at(info.offset()[1]);
+                make.context.as_ref().unwrap().frame(&info, &[luma, chroma].map(|plane| (plane, width, width)))
+            }
         }
     }
 }

@@ -6,7 +6,8 @@ use gst_video::prelude::*;
 use gst_video::{VideoBufferPool, VideoFrameFlags, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 
 use crate::common::pictures::{Picture, pitch};
-use crate::steps::{Downstream, Frame, Layout, Owner, RoiBox};
+use crate::cuda_frames::Context;
+use crate::steps::{Downstream, Frame, Layout, MaskParam, Owner, RoiBox};
 
 /// The bytes of an input memory, counted while they live.
 struct Bytes(Vec<u8>, #[expect(dead_code, reason = "it counts")] Arc<()>);
@@ -53,14 +54,28 @@ pub fn buffer(frame: &Frame, info: &VideoInfo, picture: &Picture, alive: &Arc<()
         let (width, height) = (info.width(), info.height());
         VideoMeta::add_full(new, flags, info.format(), width, height, &offsets, &strides).unwrap();
     }
-    frame.boxes.iter().for_each(|roi| add_meta(new, roi));
+    describe(frame, new, alive);
+    buffer
+}
+
+/// The same in CUDA memory, which has a layout of its own.
+pub fn in_cuda(context: &Context, frame: &Frame, info: &VideoInfo, picture: &Picture, alive: &Arc<()>) -> gst::Buffer {
+    let planes = picture.planes.iter().zip(&picture.bytes);
+    let planes: Vec<_> = planes.map(|(layout, bytes)| (&bytes[..], pitch(layout), layout.row_bytes())).collect();
+    let mut buffer = context.frame(info, &planes);
+    describe(frame, buffer.make_mut(), alive);
+    buffer
+}
+
+/// Adds metas, flags and times.
+fn describe(frame: &Frame, new: &mut gst::BufferRef, alive: &Arc<()>) {
+    frame.boxes.iter().for_each(|roi| add_meta(new, roi, alive));
     new.set_flags(frame.flags);
     if frame.is_interlaced {
         new.set_video_flags(gst_video::VideoBufferFlags::INTERLACED);
     }
     new.set_pts(frame.pts.map(gst::ClockTime::from_nseconds));
     new.set_duration(frame.duration.map(gst::ClockTime::from_nseconds));
-    buffer
 }
 
 /// Offsets and strides of the planes, the bytes of the buffer, and whether a GstVideoMeta describes them.
@@ -99,7 +114,7 @@ fn planes(frame: &Frame, info: &VideoInfo, picture: &Picture) -> (Vec<usize>, Ve
     }
 }
 
-fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox) {
+fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox, alive: &Arc<()>) {
     let [x, y, width, height] = roi.rect;
     let mut meta = VideoRegionOfInterestMeta::add(buffer, roi.label.unwrap_or("none"), (x, y, width, height));
     if roi.label.is_none() {
@@ -112,6 +127,49 @@ fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox) {
     if let Some(id) = roi.id {
         meta.add_param(gst::Structure::builder("object_id").field("id", id).build());
     }
+    if let Some(mask) = &roi.mask {
+        meta.add_param(gst::Structure::builder("mask").field("sample", mask_sample(mask, alive)).build());
+    }
+}
+
+fn mask_sample(mask: &MaskParam, alive: &Arc<()>) -> gst::Sample {
+    let [columns, rows] = mask.size;
+    let stride = mask.stride().unsigned_abs() as usize;
+    // The last row has no padding, so that a byte is missing.
+    let mut bytes = vec![0; (stride * (rows.max(1) as usize - 1) + columns as usize).saturating_sub(mask.missing)];
+    for y in 0..rows {
+        for x in 0..columns {
+            if let Some(byte) = bytes.get_mut(y as usize * stride + x as usize) {
+                *byte = mask.sample(x, y);
+            }
+        }
+    }
+    let mut buffer = gst::Buffer::from_mut_slice(Bytes(bytes, Arc::clone(alive)));
+    let format = mask.format.map_or(gst_video::VideoFormat::Gray8, gst_video::VideoFormat::from_string);
+    if mask.padding.is_some() {
+        let other = u32::from(mask.is_of_other_size);
+        let (offsets, strides) = ([0; 4], [mask.stride(); 4]);
+        let (offsets, strides) = (&raw const offsets, &raw const strides);
+        // SAFETY: the buffer is writable and both arrays have four values. The bindings refuse what a producer may write.
+        unsafe {
+            gst_video::ffi::gst_buffer_add_video_meta_full(
+                buffer.get_mut().unwrap().as_mut_ptr(),
+                0,
+                gst::glib::translate::IntoGlib::into_glib(format),
+                columns,
+                rows + other,
+                gst_video::VideoFormatInfo::from_format(format).n_planes(),
+                offsets,
+                strides,
+            );
+        }
+    }
+    let sample = gst::Sample::builder().buffer(&buffer);
+    let caps = mask.format.map(|format| {
+        let caps = gst::Caps::builder("video/x-raw").field("format", format);
+        caps.field("width", columns as i32).field("height", rows as i32).build()
+    });
+    if let Some(caps) = &caps { sample.caps(caps).build() } else { sample.build() }
 }
 
 /// Answers an allocation query.

@@ -11,11 +11,13 @@ use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::mosaic::{MosaicRegion, mosaic};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect, outside, strength_sigma};
+use gstcudagaussblur::filter::weights::Edge;
 
 use crate::common::pictures::{PADDING, Picture, pitch, strongest};
+use crate::common::soft_oracle::{Form, Item, Nodes, byte_of, filled, values};
 use crate::rule::Must;
 use crate::settings::Settings;
-use crate::steps::{Caps, Frame};
+use crate::steps::{Caps, Frame, Layout, MaskParam};
 
 /// What is wrong: what kind of failure it is, by which shrinking recognises it, and the details.
 #[derive(Debug, Clone)]
@@ -34,9 +36,12 @@ pub struct Said {
     pub timestamp: u64,
     pub covered: String,
     area: f64,
+    cover: String,
     regions: Vec<Rect>,
     /// Of each region.
     origins: Vec<String>,
+    shapes: Vec<String>,
+    has_track: Vec<bool>,
 }
 
 impl Said {
@@ -47,10 +52,33 @@ impl Said {
             Rect::new(x, y, width, height).expect("a region is not empty")
         };
         let regions = structure.get::<gst::Array>("regions").unwrap();
-        let origin = |region: &gst::glib::SendValue| region.get::<gst::Structure>().unwrap().get("origin").unwrap();
+        let texts = |field: &str| {
+            let text = |region: &gst::glib::SendValue| {
+                let region = region.get::<gst::Structure>().unwrap();
+                for optional in ["label", "name"] {
+                    region.get_optional::<String>(optional).expect("a text");
+                }
+                region.get(field).unwrap()
+            };
+            regions.as_slice().iter().map(text).collect()
+        };
+        let has_track = |region: &gst::glib::SendValue| {
+            let track = region.get::<gst::Structure>().unwrap().get_optional::<u32>("track").expect("a number");
+            track.inspect(|track| assert!(*track > 0, "tracks are numbered from 1")).is_some()
+        };
+        for time in ["stream-time", "running-time", "duration"] {
+            structure.get::<u64>(time).unwrap();
+        }
+        for flag in ["missing", "lost"] {
+            structure.get::<bool>(flag).unwrap();
+        }
+        structure.get::<String>("unchanged").unwrap();
         Self {
             timestamp: structure.get("timestamp").unwrap(),
-            origins: regions.as_slice().iter().map(origin).collect(),
+            cover: structure.get("cover").unwrap(),
+            origins: texts("origin"),
+            shapes: texts("shape"),
+            has_track: regions.as_slice().iter().map(has_track).collect(),
             covered: structure.get("covered").unwrap(),
             area: structure.get("covered-area").unwrap(),
             regions: regions.as_slice().iter().map(rect).collect(),
@@ -134,6 +162,28 @@ fn areas_of<'a>(caps: &'a Caps, frame: &'a Frame) -> impl Iterator<Item = [Area;
     })
 }
 
+impl Pending {
+    fn is_field(&self) -> bool {
+        self.caps.interlace_mode == "alternate"
+    }
+
+    /// Width and height of the picture.
+    fn size(&self) -> (u32, u32) {
+        (self.picture.planes[0].width, self.picture.planes[0].height)
+    }
+
+    /// Where the message says that an area is: with `grow`, unless nothing would be left.
+    fn rect(&self, area: Area) -> Option<Rect> {
+        let grown = Rect::covering(area.wider(self.settings.grow().into()), self.size());
+        grown.or_else(|| Rect::covering(area, self.size()))
+    }
+
+    fn edge(&self) -> Edge {
+        // The property is the width.
+        Edge { grow: self.settings.grow(), feather: self.settings.uint("feather").div_ceil(2) }
+    }
+}
+
 impl Judge {
     fn blurred(&mut self, options: Options, picture: &Picture) -> Picture {
         let mut out = picture.clone();
@@ -162,24 +212,43 @@ impl Judge {
         self.areas.dedup();
     }
 
+    /// Whether what the message says of each region fits the settings.
+    fn check_message(&self, pending: &Pending, said: &Said) -> Result<(), Failure> {
+        let settings = &pending.settings;
+        let (mode, shape) = (settings.text("region-mode"), settings.text("shape"));
+        let is_right = (0..said.regions.len()).all(|i| {
+            let is_zone = said.origins[i] == "zone";
+            let is_shaped = match said.shapes[i].as_str() {
+                // What has no mask, and what is not found in this frame.
+                "box" => shape != "ellipse" || said.origins[i] != "found" && !is_zone || pending.is_field(),
+                "mask" => shape == "mask" && said.origins[i] == "found",
+                other => other == shape,
+            };
+            let is_origin = ["zone", "found", "predicted", "bridged", "anticipated"].contains(&&*said.origins[i]);
+            let is_shown = mode != "outside" || is_zone || said.origins[i] == "found";
+            is_shaped && is_origin && is_shown && said.has_track[i] == (!is_zone && mode == "inside")
+        });
+        match is_right && said.cover == settings.text("cover") {
+            true => Ok(()),
+            false => fail("the message about a frame", format!("shape={shape} region-mode={mode} {said:?}")),
+        }
+    }
+
     /// Judges a frame that was pushed. Returns what was covered, for the totals.
-    pub fn check(&mut self, pending: &Pending, output: &gst::BufferRef) -> Result<String, Failure> {
-        let Pending { settings, picture, info, .. } = pending;
+    pub fn check(&mut self, pending: &Pending, got: &Picture) -> Result<String, Failure> {
+        let Pending { settings, picture, .. } = pending;
         let mode = settings.text("region-mode");
-        let Some(got) = read(info, &picture.planes, output) else {
-            return fail("unreadable output", format!("frame {}", pending.number));
-        };
         let Fate::Cover(must) = &pending.fate else {
             let params = BlurParams::new(settings.double("sigma"), settings.uint("kernel-size")).unwrap();
             let alpha =
                 if settings.text("alpha") == "premultiply" { AlphaMode::Premultiply } else { AlphaMode::Straight };
             let options = options(settings, params, alpha);
             let expected = self.blurred(options, picture);
-            self.compare(pending, "frame", &got, &|plane, i| got.bytes[plane][i] == expected.bytes[plane][i])?;
+            self.compare(pending, "frame", got, &|plane, i| got.bytes[plane][i] == expected.bytes[plane][i])?;
             let is_untouched = options.is_passthrough(&picture.planes);
             return Ok(if is_untouched { "passed" } else { "frame" }.to_owned());
         };
-        self.check_blindly(pending, must, &got)?;
+        self.check_blindly(pending, must, got)?;
         let Some(said) = &pending.said else { return Ok("unsaid".to_owned()) };
         let [width, height] = [picture.planes[0].width, picture.planes[0].height];
         let whole = Rect::new(0, 0, width, height).unwrap();
@@ -196,7 +265,12 @@ impl Judge {
         if must.is_identity && said.covered != "nothing" {
             return fail("a blur that changes nothing is reported as a cover", format!("{said:?}"));
         }
-        let is_in = |x, y| rects.iter().any(|r| (r.x()..r.right()).contains(&x) && (r.y()..r.bottom()).contains(&y));
+        self.check_message(pending, said)?;
+        let is_soft = settings.is_soft() && !said.regions.is_empty() && said.covered != "nothing";
+        // More than this is covered.
+        let is_open = is_soft && mode == "outside";
+        let is_in =
+            |x, y| is_open || rects.iter().any(|r| (r.x()..r.right()).contains(&x) && (r.y()..r.bottom()).contains(&y));
         let mut covered = 0;
         for (i, must) in must.mask.iter().enumerate() {
             let (x, y) = (i as u32 % width, i as u32 / width);
@@ -209,11 +283,20 @@ impl Judge {
             }
         }
         let share = f64::from(covered) / (f64::from(width) * f64::from(height));
-        if (said.area - share).abs() > 1e-9 && said.covered != "partly" {
+        let is_area = match is_soft {
+            true => (0.0..=1.0).contains(&said.area),
+            false => (said.area - share).abs() <= 1e-9 || said.covered == "partly",
+        };
+        if !is_area {
             return fail("covered-area", format!("{} instead of {share}", said.area));
         }
-        self.check_cover(pending, said, &rects, &got)?;
-        Ok(said.covered.clone())
+        if !is_soft {
+            self.check_cover(pending, said, &rects, got)?;
+            return Ok(said.covered.clone());
+        }
+        let is_exact = self.check_soft(pending, must, said, got)?;
+        let exactly = if is_exact { " exactly" } else { "" };
+        Ok(format!("shape={} {}{exactly}", settings.text("shape"), said.covered))
     }
 
     /// Compares all bytes; `is_right` is asked for a plane and the place in it.
@@ -234,6 +317,266 @@ impl Judge {
                 pending.number, got.bytes[plane][i], pending.said
             ),
         )
+    }
+
+    /// The objects of the regions of a soft cover, as far as the message and the metas tell.
+    fn items(&self, pending: &Pending, said: &Said) -> Vec<Option<Item>> {
+        let (settings, (width, height)) = (&pending.settings, pending.size());
+        let (grow, is_outside) = (settings.grow(), settings.text("region-mode") == "outside");
+        let zones = settings.zones().iter().map(|zone| {
+            let (x, y) = (zone.x * f64::from(width), zone.y * f64::from(height));
+            Area::from_corner(x, y, zone.width * f64::from(width), zone.height * f64::from(height))
+        });
+        let zones: Vec<Area> = zones.collect();
+        let rois =
+            pending.frame.boxes.iter().zip(areas_of(&pending.caps, &pending.frame)).filter(|_| !pending.is_field());
+        let rois: Vec<_> = rois.map(|(roi, [area, _])| (roi, area)).collect();
+        let item = |i: usize| {
+            let rect = said.regions[i];
+            let is_there = |area: &Area| pending.rect(*area) == Some(rect);
+            let form = if said.shapes[i] == "ellipse" { Form::Ellipse } else { Form::Box };
+            let only = |areas: Vec<Area>| match &areas[..] {
+                [one, others @ ..] if others.iter().all(|other| other == one) => Some(*one),
+                _ => None,
+            };
+            match (said.origins[i].as_str(), said.shapes[i].as_str()) {
+                ("zone", _) => {
+                    let area = only(zones.iter().copied().filter(is_there).collect())?;
+                    Some(Item { area, form })
+                }
+                (_, "mask") => {
+                    let is_readable = |mask: &&MaskParam| mask.is_readable() && mask.has_object();
+                    let masks = rois.iter().filter(|(_, area)| is_there(area));
+                    let masks = masks.filter_map(|(roi, area)| Some((*area, roi.mask.as_ref().filter(is_readable)?)));
+                    let masks: Vec<(Area, &MaskParam)> = masks.collect();
+                    let [(area, mask), others @ ..] = &masks[..] else { return None };
+                    let [columns, rows] = mask.size;
+                    let samples = (0..rows).flat_map(|y| (0..columns).map(move |x| mask.sample(x, y)));
+                    let form = Form::Mask { columns, rows, samples: samples.collect() };
+                    others.iter().all(|other| *other == masks[0]).then_some(Item { area: *area, form })
+                }
+                _ if is_outside => {
+                    let expand = settings.double("expand");
+                    let areas = rois.iter().map(|(_, area)| area.grown(*area, expand));
+                    Some(Item { area: only(areas.filter(is_there).collect())?, form })
+                }
+                // Of what is covered only whole samples count. Where it is cut off it is not known.
+                _ => {
+                    let is_cut = rect.x() == 0 || rect.y() == 0 || rect.right() == width || rect.bottom() == height;
+                    let [x, y, w, h] = [rect.x(), rect.y(), rect.width(), rect.height()].map(f64::from);
+                    let area = Area::from_corner(x, y, w, h).wider((-grow).into());
+                    let is_plain = grow == 0 && said.shapes[i] == "box";
+                    (is_plain || grow >= 0 && !is_cut && !area.is_empty()).then_some(Item { area, form })
+                }
+            }
+        };
+        // The oracle takes long with wide windows.
+        let is_wide = grow.unsigned_abs().max(pending.edge().feather) > 8;
+        (0..said.regions.len()).map(|i| if is_wide { None } else { item(i) }).collect()
+    }
+
+    /// The smallest and the largest weight of each luma sample; whether they are the same because all is known.
+    fn bounds(pending: &Pending, must: &Must, said: &Said, items: &[Option<Item>]) -> (Nodes, Nodes, bool) {
+        let (size, edge) = (pending.size(), pending.edge());
+        let is_outside = pending.settings.text("region-mode") == "outside";
+        let known: Vec<Item> = items.iter().flatten().cloned().collect();
+        let is_exact = known.len() == items.len();
+        // What is not there has no edge, which would take long.
+        let known_edge = if known.is_empty() { Edge::default() } else { edge };
+        let of_known = if is_outside {
+            vec![Nodes::outside(size, &known, known_edge)]
+        } else {
+            // One of which shrinking would leave nothing is not shrunk.
+            let is_left = |item: &Item| edge.grow >= 0 || Self::is_left(size, item, edge);
+            let (shrunk, whole): (Vec<Item>, Vec<Item>) = known.into_iter().partition(is_left);
+            let whole = Nodes::inside(size, &whole, Edge { grow: 0, ..known_edge });
+            vec![Nodes::inside(size, &shrunk, known_edge), whole]
+        };
+        let weight = |x, y| of_known.iter().map(|nodes| nodes.at(x, y)).max().expect("nodes") as u8;
+        let cells = |samples: u32| samples.next_multiple_of(of_known[0].cell());
+        // One that is not shrunk reaches further than its region.
+        let shrunk = edge.grow.min(0).unsigned_abs();
+        let reach = i64::from(shrunk + cells(4 * of_known[0].cell()) + 2 * cells(edge.feather));
+        let unknown: Vec<Rect> =
+            said.regions.iter().zip(items).filter(|(_, item)| item.is_none()).map(|(r, _)| *r).collect();
+        let is_unknown = |x: u32, y: u32, reach: i64| {
+            let is_near = |low: u32, high: u32, at: u32| {
+                i64::from(low) - reach <= i64::from(at) && i64::from(at) < i64::from(high) + reach
+            };
+            unknown.iter().any(|rect| is_near(rect.x(), rect.right(), x) && is_near(rect.y(), rect.bottom(), y))
+        };
+        let has_mask = said.shapes.iter().zip(items).any(|(shape, item)| shape == "mask" && item.is_none());
+        let is_must = |x: u32, y: u32| must.mask[(y * size.0 + x) as usize];
+        let lowest =
+            Nodes::of_samples_of_luma(size, |x, y| match is_exact || !is_outside || !is_unknown(x, y, reach) {
+                _ if !is_exact && is_must(x, y) => 255,
+                true => weight(x, y),
+                false => 0,
+            });
+        let highest = Nodes::of_samples_of_luma(size, |x, y| {
+            let is_more = !is_outside && (is_unknown(x, y, reach) || has_mask);
+            if !is_exact && (is_more || is_must(x, y)) { 255 } else { weight(x, y) }
+        });
+        (lowest, highest, is_exact)
+    }
+
+    /// Whether shrinking leaves anything of an object that is covered.
+    fn is_left(size: (u32, u32), item: &Item, edge: Edge) -> bool {
+        let cell = Nodes::inside(size, &[], edge).cell() as i32;
+        let shrunk = Nodes::inside(size, std::slice::from_ref(item), Edge { grow: edge.grow - cell, feather: 0 });
+        !item.area.wider(edge.grow.into()).is_empty() && shrunk.nodes().2.contains(&255)
+    }
+
+    /// Compares every sample of a soft cover with the mix of the source and the cover, as far as the weights are known. Returns
+    /// whether they all were.
+    fn check_soft(&mut self, pending: &Pending, must: &Must, said: &Said, got: &Picture) -> Result<bool, Failure> {
+        let Pending { settings, picture, .. } = pending;
+        let items = self.items(pending, said);
+        let (lowest, highest, is_exact) = Self::bounds(pending, must, said, &items);
+        let width = pending.size().0;
+        let is_open = |(i, must): (usize, &bool)| *must && lowest.at(i as u32 % width, i as u32 / width) < 255;
+        if let Some(i) = must.mask.iter().enumerate().position(is_open) {
+            let mode = settings.text("region-mode");
+            let (x, y) = (i as u32 % width, i as u32 / width);
+            return fail(
+                format!("weakened by region-mode={mode}"),
+                format!("frame {}: luma sample ({x}, {y}) must be covered wholly, {said:?}", pending.number),
+            );
+        }
+        let layouts = &picture.planes;
+        let weights =
+            |nodes: &Nodes| (0..layouts.len()).map(|plane| nodes.of_samples(layouts, plane)).collect::<Vec<_>>();
+        let bounds = [weights(&lowest), weights(&highest)];
+        let covers = self.soft_covers(pending, said, &items, &bounds[0], got);
+        let params = BlurParams::new(settings.double("sigma"), settings.uint("kernel-size")).unwrap();
+        let selected = match settings.text("cover") {
+            "blur" => options(settings, params, AlphaMode::Straight).planes,
+            _ => Selection::ALL,
+        };
+        for (plane, layout) in layouts.iter().enumerate() {
+            let [source, got_values] = [&picture.bytes[plane], &got.bytes[plane]].map(|bytes| values(layout, bytes));
+            let covers: Option<Vec<_>> =
+                covers.as_ref().map(|all| all.iter().map(|one| values(layout, &one.bytes[plane])).collect());
+            for (i, (source, got_value)) in source.into_iter().zip(got_values).enumerate() {
+                let [low, high] = [0, 1].map(|bound| bounds[bound][plane][i]);
+                let is_selected = selected.contains(layout.roles[i % usize::from(layout.channels)]);
+                // What is beyond the depth is no value.
+                let depth = if layout.sample_layout == SampleLayout::LsbAligned { layout.depth } else { 16 };
+                let value = source & ((1_u32 << depth) - 1) as u16;
+                let mix =
+                    |w: u64, cover: u16| ((w * u64::from(cover) + (255 - w) * u64::from(value) + 127) / 255) as u16;
+                let is_between = |cover: &Vec<u16>| {
+                    let [one, other] = [low, high].map(|w| mix(w, cover[i]));
+                    (one.min(other)..=one.max(other)).contains(&got_value)
+                };
+                let is_right = if high == 0 || !is_selected {
+                    let bytes = byte_of(layout, i)..byte_of(layout, i) + layout.sample_bytes();
+                    // Another channel of a packed word may change.
+                    got_value == source
+                        && (layout.sample_layout == SampleLayout::Packed1010102
+                            || got.bytes[plane][bytes.clone()] == picture.bytes[plane][bytes])
+                } else {
+                    low == 0 && got_value == source
+                        || covers.as_ref().is_none_or(|covers| covers.iter().any(is_between))
+                };
+                if !is_right {
+                    let pixels = layout.row_samples();
+                    let candidates: Vec<u16> = covers.iter().flatten().map(|cover| cover[i]).collect();
+                    return fail(
+                        format!("wrong samples of a soft cover={}", settings.text("cover")),
+                        format!(
+                            "frame {}: plane {plane} row {} sample {} is {got_value}, in the source {source}, in the cover                              {candidates:?} with weights {low} to {high}; {said:?}",
+                            pending.number,
+                            i / pixels,
+                            i % pixels
+                        ),
+                    );
+                }
+            }
+        }
+        Ok(is_exact && covers.is_some())
+    }
+
+    /// What may hide the samples of a soft cover, before it is mixed; `None` if it is not known.
+    fn soft_covers(
+        &mut self,
+        pending: &Pending,
+        said: &Said,
+        items: &[Option<Item>],
+        lowest: &[Vec<u64>],
+        got: &Picture,
+    ) -> Option<Vec<Picture>> {
+        let Pending { settings, picture, .. } = pending;
+        let (is_outside, (width, height)) = (settings.text("region-mode") == "outside", pending.size());
+        let (whole, area) = (Rect::new(0, 0, width, height)?, Area::from_corner(0.0, 0.0, width.into(), height.into()));
+        let objects = self.objects(pending, said, &said.regions);
+        match settings.text("cover") {
+            "fill" => {
+                // The colour is that of any sample that is covered wholly.
+                let mut out = picture.clone();
+                for (plane, layout) in picture.planes.iter().enumerate() {
+                    let key = format!("{} {plane} {:?}", pending.caps.format, settings.get("fill-color"));
+                    let unit = layout.pixel_bytes();
+                    let row_samples = layout.row_samples();
+                    let of_pixel = row_samples / layout.row_pixels();
+                    let first = lowest[plane].chunks(of_pixel).position(|pixel| pixel.iter().all(|w| *w == 255));
+                    let of_first = first.map(|pixel| {
+                        let start = byte_of(layout, pixel * of_pixel);
+                        got.bytes[plane][start..start + unit].to_vec()
+                    });
+                    let colour = match of_first {
+                        Some(colour) => self.fills.entry(key).or_insert(colour).clone(),
+                        None => self.fills.get(&key)?.clone(),
+                    };
+                    for row in out.bytes[plane].chunks_mut(pitch(layout)) {
+                        row[..layout.row_bytes()]
+                            .chunks_mut(unit)
+                            .for_each(|pixel| pixel.copy_from_slice(&colour[..pixel.len()]));
+                    }
+                }
+                Some(vec![out])
+            }
+            "mosaic" => {
+                let of = |area: &Area| {
+                    let mut out = picture.clone();
+                    let region = MosaicRegion::new(whole, *area, settings.uint("cells"));
+                    mosaic(&mut out.frame_mut(), &[region]).unwrap();
+                    out
+                };
+                if is_outside { Some(vec![of(&area)]) } else { Some(objects?.iter().map(of).collect()) }
+            }
+            _ => {
+                let (sigma, size) = (settings.double("sigma"), settings.uint("kernel-size"));
+                let plain = BlurParams::new(sigma, size).unwrap();
+                let strength = if is_outside { 0.0 } else { settings.double("strength") };
+                let params: Vec<BlurParams> = match (strength > 0.0, objects) {
+                    (false, _) => vec![plain],
+                    (true, Some(objects)) => {
+                        let of = |area: &Area| strength_sigma(sigma, strength, area.short_side());
+                        let mut sigmas: Vec<f64> = objects.iter().map(of).collect();
+                        sigmas.sort_by(f64::total_cmp);
+                        sigmas.dedup();
+                        sigmas.into_iter().map(|sigma| BlurParams::new(sigma, 0).unwrap()).collect()
+                    }
+                    (true, None) => return None,
+                };
+                let leaves_out = is_outside && said.shapes.iter().any(|shape| shape != "box");
+                let source = match leaves_out {
+                    // Its samples may be beyond their depth.
+                    true if pending.frame.layout == Layout::Overlapping => return None,
+                    true => {
+                        let items: Vec<Item> = items.iter().cloned().collect::<Option<_>>()?;
+                        filled(picture, &Nodes::excluded((width, height), &items, sigma))
+                    }
+                    false => picture.clone(),
+                };
+                let mut of = |params: BlurParams| {
+                    let options = options(settings, params, AlphaMode::Straight);
+                    self.blurred(options, &source)
+                };
+                Some(params.into_iter().map(&mut of).collect())
+            }
+        }
     }
 
     /// Compares the covered bytes with the cover, and all others with the source.
@@ -339,7 +682,8 @@ impl Judge {
             if said.regions.is_empty() || pending.settings.text("region-mode") == "outside" {
                 return Some(picture);
             }
-            let expand = pending.settings.double("expand");
+            // Masks do not expand.
+            let expand = if said.shapes[place] == "mask" { 0.0 } else { pending.settings.double("expand") };
             let is_in = |part: Rect| {
                 rect.x() <= part.x()
                     && rect.y() <= part.y()
@@ -347,15 +691,14 @@ impl Judge {
                     && part.bottom() <= rect.bottom()
             };
             // A region of an object is larger than its detection.
-            let size = (width, height);
             let areas: Vec<Area> = match said.origins[place].as_str() {
                 "zone" => {
                     let zones = self.areas.iter().filter(|(_, grows)| !grows).map(|(area, _)| *area);
-                    zones.filter(|area| Rect::covering(*area, size).as_ref() == Some(rect)).collect()
+                    zones.filter(|area| pending.rect(*area).as_ref() == Some(rect)).collect()
                 }
                 "found" => {
                     let areas = areas_of(&pending.caps, &pending.frame).map(|[area, field]| area.union(field));
-                    areas.filter(|area| Rect::covering(area.grown(*area, expand), size).is_none_or(is_in)).collect()
+                    areas.filter(|area| pending.rect(area.grown(*area, expand)).is_none_or(is_in)).collect()
                 }
                 _ => Vec::new(),
             };

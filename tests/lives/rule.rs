@@ -2,7 +2,7 @@
 //! code of the element. More may be covered, for example what is held; nothing that is demanded here may be missing.
 
 use crate::settings::{Settings, Zone};
-use crate::steps::{Caps, Frame, RoiBox};
+use crate::steps::{Caps, Frame, MaskParam, RoiBox};
 
 /// What decides about a frame.
 pub struct Moment<'a> {
@@ -42,6 +42,30 @@ struct Place {
     bottom: f64,
 }
 
+/// What of a place is an object.
+#[derive(Debug, Clone, Copy)]
+enum Form<'a> {
+    Box,
+    Ellipse,
+    Mask(&'a MaskParam),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Object<'a> {
+    place: Place,
+    form: Form<'a>,
+    /// The box around every place where it may be, which `grow` shrinks.
+    all: Place,
+}
+
+/// Which samples are an object's, `margin` of them beyond each edge of the picture included.
+struct Samples {
+    size: [i64; 2],
+    margin: i64,
+    /// Of the samples above and on the left of each, those that are.
+    sums: Vec<u32>,
+}
+
 /// Tolerance for the rounding of floating-point numbers, in samples.
 const EPSILON: f64 = 1e-5;
 /// From this σ on a blur changes noise, and up to the other it changes nothing; between them either is allowed.
@@ -70,17 +94,113 @@ impl Place {
         Self { left: self.left - x, top: self.top - y, right: self.right + x, bottom: self.bottom + y }
     }
 
+    fn wider(self, samples: i32) -> Self {
+        let by = f64::from(samples);
+        Self { left: self.left - by, top: self.top - by, right: self.right + by, bottom: self.bottom + by }
+    }
+
+    fn is_empty(self) -> bool {
+        self.size().iter().any(|side| *side <= 0.0)
+    }
+
     /// The same rows, counted in one field.
     fn in_field(self) -> Self {
         Self { top: self.top / 2.0, bottom: self.bottom / 2.0, ..self }
     }
 
     /// Whether it has a part of this sample, more than a tolerance, or (with a negative one) almost.
-    fn touches(self, x: u32, y: u32, tolerance: f64) -> bool {
-        let touches = |low: f64, high: f64, at: u32| {
-            low < f64::from(at) + 1.0 - tolerance && high > f64::from(at) + tolerance && high > low
+    fn touches(self, x: i64, y: i64, tolerance: f64) -> bool {
+        let touches = |low: f64, high: f64, at: i64| {
+            low < at as f64 + 1.0 - tolerance && high > at as f64 + tolerance && high > low
         };
         touches(self.left, self.right, x) && touches(self.top, self.bottom, y)
+    }
+
+    /// The distance of a point from the centre, where the ellipse in the place is 1 away.
+    fn distance(self, x: f64, y: f64) -> f64 {
+        let axis = |low: f64, high: f64, at: f64| (2.0 * at - low - high) / (high - low);
+        axis(self.left, self.right, x).hypot(axis(self.top, self.bottom, y))
+    }
+
+    /// In samples of a mask over the place: a point of the picture.
+    fn in_mask(self, mask: &MaskParam, x: f64, y: f64) -> [f64; 2] {
+        let [width, height] = self.size();
+        [(x - self.left) / width * f64::from(mask.size[0]), (y - self.top) / height * f64::from(mask.size[1])]
+    }
+}
+
+impl Object<'_> {
+    /// Whether any part of a sample is the object's.
+    fn touches(&self, x: i64, y: i64) -> bool {
+        let place = self.place;
+        let (left, top) = (x as f64, y as f64);
+        place.touches(x, y, EPSILON)
+            && match self.form {
+                Form::Box => true,
+                Form::Ellipse => {
+                    let nearest = |low: f64, high: f64, at: f64| f64::midpoint(low, high).clamp(at, at + 1.0);
+                    let [x, y] = [nearest(place.left, place.right, left), nearest(place.top, place.bottom, top)];
+                    place.distance(x, y) < 1.0 - EPSILON
+                }
+                Form::Mask(mask) => {
+                    let first = place.in_mask(mask, left, top).map(|at| (at + EPSILON).floor().max(0.0) as u32);
+                    let end = place.in_mask(mask, left + 1.0, top + 1.0).map(|at| (at - EPSILON).ceil() as u32);
+                    let [columns, rows] = [0, 1].map(|axis| first[axis]..end[axis].min(mask.size[axis]));
+                    rows.into_iter().any(|y| columns.clone().any(|x| mask.sample(x, y) >= 128))
+                }
+            }
+    }
+
+    /// Whether a sample may count as the object's where all but objects are covered.
+    fn may_show(&self, x: i64, y: i64) -> bool {
+        let middle = [x as f64 + 0.5, y as f64 + 0.5];
+        self.place.touches(x, y, -EPSILON)
+            && match self.form {
+                Form::Box => true,
+                Form::Ellipse => self.place.distance(middle[0], middle[1]) <= 1.0 + EPSILON,
+                Form::Mask(mask) => {
+                    // Bilinear between the middles of its samples, at places in 1/256 of a sample.
+                    let at = self.place.in_mask(mask, middle[0], middle[1]).map(|at| at - 0.5);
+                    let value = |dx: f64, dy: f64| {
+                        let side = |at: f64, side: u32| at.floor().clamp(0.0, f64::from(side) - 1.0) as u32;
+                        f64::from(mask.sample(side(at[0] + dx, mask.size[0]), side(at[1] + dy, mask.size[1])))
+                    };
+                    let [fx, fy] = at.map(|at| at - at.floor());
+                    let row = |dy: f64| value(0.0, dy) * (1.0 - fx) + value(1.0, dy) * fx;
+                    row(0.0) * (1.0 - fy) + row(1.0) * fy >= 125.0 || self.touches(x, y)
+                }
+            }
+    }
+}
+
+impl Samples {
+    fn new([width, height]: [u32; 2], margin: u32, is_object: impl Fn(i64, i64) -> bool) -> Self {
+        let margin = i64::from(margin);
+        let size = [width, height].map(|side| i64::from(side) + 2 * margin);
+        let mut sums = vec![0_u32; ((size[0] + 1) * (size[1] + 1)) as usize];
+        let row = (size[0] + 1) as usize;
+        for y in 0..size[1] {
+            let mut of_row = 0;
+            for x in 0..size[0] {
+                of_row += u32::from(is_object(x - margin, y - margin));
+                let at = (y + 1) as usize * row + x as usize + 1;
+                sums[at] = sums[at - row] + of_row;
+            }
+        }
+        Self { size, margin, sums }
+    }
+
+    /// Of the samples at most so far away along either axis, how many are the object's, and how many of them there are.
+    fn near(&self, x: u32, y: u32, radius: u32) -> [u32; 2] {
+        let axis = |at: u32, side: i64| {
+            let at = i64::from(at) + self.margin;
+            let radius = i64::from(radius);
+            [(at - radius).max(0), (at + radius + 1).min(side)].map(|at| at as usize)
+        };
+        let ([left, right], [top, bottom]) = (axis(x, self.size[0]), axis(y, self.size[1]));
+        let sum = |x: usize, y: usize| self.sums[y * (self.size[0] as usize + 1) + x];
+        let count = sum(right, bottom) + sum(left, top) - sum(left, bottom) - sum(right, top);
+        [count, ((right - left) * (bottom - top)) as u32]
     }
 }
 
@@ -103,16 +223,18 @@ impl Moment<'_> {
         };
         let [width, height] = self.size;
         let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
-        let mask = if is_whole {
+        let mask: Vec<bool> = if is_whole {
             let is_visible = self.hides(f64::from(width.min(height)));
             samples.map(|_| is_visible).collect()
         } else if is_outside {
-            let shown = self.shown();
             let is_visible = self.hides(0.0);
-            samples.map(|(x, y)| is_visible && !shown.iter().any(|places| is_shown(places, x, y))).collect()
+            self.may_show().into_iter().map(|is_shown| is_visible && !is_shown).collect()
         } else {
-            let covered = self.covered();
-            samples.map(|(x, y)| covered.iter().any(|place| place.touches(x, y, EPSILON))).collect()
+            let mut mask = vec![false; samples.count()];
+            for object in self.covered() {
+                mask.iter_mut().zip(self.must_cover(&object)).for_each(|(must, covered)| *must |= covered);
+            }
+            mask
         };
         Demand::Cover(Must { mask, is_identity: self.is_identity(!is_outside || is_whole) })
     }
@@ -150,36 +272,95 @@ impl Moment<'_> {
         settings.text("cover") == "blur" && (!self.selects_channels() || is_narrow && !follows)
     }
 
+    /// The samples of an object that is covered, with `grow`.
+    fn must_cover(&self, object: &Object) -> Vec<bool> {
+        let (grow, [width, height]) = (self.settings.grow(), self.size);
+        let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        let by = grow.unsigned_abs();
+        // One of which shrinking would leave nothing is covered whole.
+        let is_left = !object.all.wider(grow).is_empty();
+        if let Form::Box = object.form {
+            let object = Object { place: if is_left { object.place.wider(grow) } else { object.place }, ..*object };
+            return samples.map(|(x, y)| object.touches(x.into(), y.into())).collect();
+        }
+        let all = Samples::new(self.size, by, |x, y| object.touches(x, y));
+        let is_covered = |(x, y)| {
+            let [count, of] = all.near(x, y, if is_left { by } else { 0 });
+            if grow < 0 && is_left { count == of } else { count > 0 }
+        };
+        samples.map(is_covered).collect()
+    }
+
+    /// The samples that may be shown with region-mode=outside, with `grow`.
+    fn may_show(&self) -> Vec<bool> {
+        let shown = self.shown();
+        let (grow, [width, height]) = (self.settings.grow(), self.size);
+        let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        let by = grow.unsigned_abs();
+        // What shrinks does so within the picture.
+        let margin = if grow > 0 { by } else { 0 };
+        let all = Samples::new(self.size, margin, |x, y| {
+            shown.iter().any(|objects| objects.iter().all(|object| object.may_show(x, y)))
+        });
+        let is_shown = |(x, y)| {
+            let [count, of] = all.near(x, y, by);
+            if grow < 0 { count == of } else { count > 0 }
+        };
+        samples.map(is_shown).collect()
+    }
+
+    /// Which part of the place of a detection is the object; `None` if `shape` wants a mask that it has not.
+    fn form<'a>(&self, roi: &'a RoiBox) -> Option<Form<'a>> {
+        let is_field = self.caps.interlace_mode == "alternate";
+        match self.settings.text("shape") {
+            "ellipse" => Some(Form::Ellipse),
+            "mask" => {
+                let mask = roi.mask.as_ref().filter(|mask| !is_field && mask.is_readable() && mask.has_object());
+                mask.map(Form::Mask)
+            }
+            _ => Some(Form::Box),
+        }
+    }
+
+    fn of_zone(&self, zone: &Zone) -> Object<'_> {
+        let form = if self.settings.text("shape") == "ellipse" { Form::Ellipse } else { Form::Box };
+        let place = Place::of_zone(zone, self.size);
+        Object { place, form, all: place }
+    }
+
     /// What must be covered with region-mode=inside.
-    fn covered(&self) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn covered(&self) -> Vec<Object<'_>> {
+        let mut objects = Vec::new();
         if self.settings.has("region-sources", "roi") {
             for roi in self.frame.boxes.iter().filter(|roi| self.counts(roi, true)) {
                 let place = Place::of(roi);
                 let [width, height] = place.size();
-                if self.hides(width.min(height)) {
-                    let place = place.grown(self.settings.double("expand"));
-                    places.push(place);
-                    if self.caps.interlace_mode == "alternate" {
-                        places.push(place.in_field());
-                    }
+                if self.hides(width.min(height)) && !place.is_empty() {
+                    // Masks do not expand.
+                    let form = self.form(roi).unwrap_or(Form::Box);
+                    let is_mask = matches!(form, Form::Mask(_));
+                    let expand = if is_mask { 0.0 } else { self.settings.double("expand") };
+                    let field = if self.caps.interlace_mode == "alternate" { place.in_field() } else { place };
+                    let all = Place { top: place.top.min(field.top), bottom: place.bottom.max(field.bottom), ..place };
+                    let all = all.grown(expand);
+                    objects.extend([place, field].map(|place| Object { place: place.grown(expand), form, all }));
                 }
             }
         }
         if self.settings.has("region-sources", "zones") {
             for zone in self.settings.zones().iter().filter(|zone| self.may_be_active(zone)) {
-                let place = Place::of_zone(zone, self.size);
-                let [width, height] = place.size();
+                let object = self.of_zone(zone);
+                let [width, height] = object.place.size();
                 if self.hides(width.min(height)) {
-                    places.push(place);
+                    objects.push(object);
                 }
             }
         }
-        places
+        objects
     }
 
-    /// What may be shown with region-mode=outside: of each list only what all its places have.
-    fn shown(&self) -> Vec<Vec<Place>> {
+    /// What may be shown with region-mode=outside: of each list only what all its objects have.
+    fn shown(&self) -> Vec<Vec<Object<'_>>> {
         let mut shown = Vec::new();
         let is_alternate = self.caps.interlace_mode == "alternate";
         if self.settings.has("region-sources", "roi") {
@@ -189,13 +370,17 @@ impl Moment<'_> {
                 if (0..2).any(|axis| place.size()[axis] > 2.0 * frame[axis]) {
                     continue;
                 }
-                let place = place.grown(self.settings.double("expand"));
-                shown.push(if is_alternate { vec![place, place.in_field()] } else { vec![place] });
+                let Some(form) = self.form(roi) else { continue };
+                let is_mask = matches!(form, Form::Mask(_));
+                let place = if is_mask { place } else { place.grown(self.settings.double("expand")) };
+                let object = Object { place, form, all: place };
+                let in_field = Object { place: place.in_field(), ..object };
+                shown.push(if is_alternate { vec![object, in_field] } else { vec![object] });
             }
         }
         if self.settings.has("region-sources", "zones") {
             let zones = self.settings.zones().iter().filter(|zone| self.is_surely_active(zone));
-            shown.extend(zones.map(|zone| vec![Place::of_zone(zone, self.size)]));
+            shown.extend(zones.map(|zone| vec![self.of_zone(zone)]));
         }
         shown
     }
@@ -256,8 +441,4 @@ impl Moment<'_> {
 
 fn zone_end(zone: &Zone) -> f64 {
     zone.end.map_or(f64::INFINITY, |end| end as f64)
-}
-
-fn is_shown(places: &[Place], x: u32, y: u32) -> bool {
-    places.iter().all(|place| place.touches(x, y, -EPSILON))
 }

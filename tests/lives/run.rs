@@ -15,6 +15,7 @@ use crate::buffers;
 use crate::common::fake_driver::FakeDriver;
 use crate::common::pictures::Picture;
 use crate::common::video;
+use crate::cuda_frames::Context;
 use crate::judge::{Failure, Fate, Judge, Pending, Said, fail, read};
 use crate::rule::{Demand, Moment};
 use crate::settings::{Settings, Value};
@@ -55,7 +56,12 @@ fn note(kind: String, detail: String) {
 }
 
 /// Executes the steps. The element is dropped before this returns.
-pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> Result<(), Failure> {
+pub fn run(
+    steps: &[Step],
+    driver: Option<&FakeDriver>,
+    context: Option<&Context>,
+    totals: &mut Totals,
+) -> Result<(), Failure> {
     if let Some(driver) = driver {
         driver.clear_faults();
     }
@@ -65,7 +71,8 @@ pub fn run(steps: &[Step], driver: Option<&FakeDriver>, totals: &mut Totals) -> 
     let has_fault = steps.iter().any(|step| matches!(step, Step::Fault { .. }));
     let memories = Arc::new(());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let mut life = Life::new(driver, Arc::clone(&memories));
+        let uses_cuda = steps.iter().any(|step| matches!(step, Step::Caps(caps) if caps.is_in_cuda));
+        let mut life = Life::new(driver, context.filter(|_| uses_cuda).cloned(), Arc::clone(&memories));
         // The fake device is for one life at a time.
         let backend = Step::Set("backend", Value::Text(if driver.is_some() { "auto" } else { "cpu" }));
         let all = [&[backend], steps].concat();
@@ -143,6 +150,8 @@ struct Life<'a> {
     out: Arc<Mutex<Vec<Out>>>,
     downstream: Arc<Mutex<Downstream>>,
     driver: Option<&'a FakeDriver>,
+    /// Of a life with frames in CUDA memory.
+    context: Option<Context>,
     settings: Settings,
     controls: BTreeMap<&'static str, (f64, u64, f64)>,
     is_started: bool,
@@ -166,8 +175,9 @@ struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    fn new(driver: Option<&'a FakeDriver>, memories: Arc<()>) -> Self {
+    fn new(driver: Option<&'a FakeDriver>, context: Option<Context>, memories: Arc<()>) -> Self {
         let element = video::element("");
+        context.iter().for_each(|context| element.set_context(&context.shared()));
         let bus = video::bus_of(&element);
         let mut harness = gst_check::Harness::with_element(&element, Some("sink"), Some("src"));
         harness.set_drop_buffers(true);
@@ -183,6 +193,7 @@ impl<'a> Life<'a> {
             out,
             downstream,
             driver,
+            context,
             settings: Settings::default(),
             controls: BTreeMap::new(),
             is_started: false,
@@ -303,7 +314,15 @@ impl<'a> Life<'a> {
 
     /// Whether the device may fail without the CPU taking over.
     fn may_fail(&self) -> bool {
-        self.has_fault && self.settings.text("backend") == "cuda"
+        self.has_fault && (self.settings.text("backend") == "cuda" || self.context.is_some())
+    }
+
+    /// Runs work of this program, which the faults of the driver are not for.
+    fn exempt<T>(&self, work: impl FnOnce() -> T) -> T {
+        match self.driver {
+            Some(driver) => driver.exempt(work),
+            None => work(),
+        }
     }
 
     fn set(&mut self, property: &'static str, value: &Value) -> Result<(), Failure> {
@@ -338,13 +357,14 @@ impl<'a> Life<'a> {
     /// Reads the controlled properties after a frame: each keeps its value or has that of the frame's stream time.
     fn read_controls(&mut self, stream_time: Option<u64>) -> Result<(), Failure> {
         for (property, (first, from, second)) in &self.controls {
-            let now = self.element.property::<f64>(property);
+            let now = self.element.property_value(property).transform::<f64>().unwrap().get().unwrap();
+            let before = self.settings.get(property).clone();
             let wanted = stream_time.map(|time| if time < *from { *first } else { *second });
-            let wanted = wanted.filter(|wanted| Settings::is_usable(property, &Value::Double(*wanted)));
-            if now != self.settings.double(property) && Some(now) != wanted {
+            let wanted = wanted.filter(|wanted| Settings::is_usable(property, &before.with_number(*wanted)));
+            if Some(now) != before.number() && Some(now) != wanted {
                 return fail("a controlled property has another value", format!("{property}={now}, not {wanted:?}"));
             }
-            self.settings.insert(property, Value::Double(now));
+            self.settings.insert(property, before.with_number(now));
         }
         Ok(())
     }
@@ -433,13 +453,21 @@ impl<'a> Life<'a> {
         }
         let is_alternate = step.interlace_mode == "alternate";
         let caps = if is_alternate { caps.features(["format:Interlaced"]).build() } else { caps.build() };
-        if self.is_over {
+        let mut caps = caps;
+        if step.is_in_cuda {
+            caps.make_mut().set_features(0, Some(gst::CapsFeatures::new(["memory:CUDAMemory"])));
+        }
+        let is_possible = !step.is_in_cuda || self.context.is_some();
+        if self.is_over || !is_possible {
+            self.caps = self.caps.take().filter(|_| is_possible);
             return Ok(());
         }
         self.messages();
+        let is_on_cpu = video::nick(&self.element, "active-backend") == "cpu";
         self.harness.push_event(gst::event::Caps::new(&caps));
         let errors = self.settle()?;
-        let is_refused = step.interlace_mode == "fields";
+        let may_refuse = step.is_in_cuda && self.has_fault && errors.len() == 1;
+        let is_refused = step.interlace_mode == "fields" || step.is_in_cuda && is_on_cpu || may_refuse;
         if errors.len() != usize::from(is_refused) {
             return fail("caps", format!("{caps}: {errors:?}"));
         }
@@ -487,10 +515,14 @@ impl<'a> Life<'a> {
         };
         let layouts = formats::planes(&info, is_interlaced).unwrap();
         let size = [layouts[0].width, layouts[0].height];
-        let mut made = buffers::buffer(frame, &info, &Picture::new(&layouts, frame.noise), &self.memories);
+        let noise = Picture::new(&layouts, frame.noise);
+        let mut made = match self.context.as_ref().filter(|_| caps.is_in_cuda) {
+            Some(context) => self.exempt(|| buffers::in_cuda(context, frame, &info, &noise, &self.memories)),
+            None => buffers::buffer(frame, &info, &noise, &self.memories),
+        };
         // By its number it is found again.
         made.get_mut().unwrap().set_offset(self.frames + 1);
-        let picture = read(&info, &layouts, &made);
+        let picture = self.exempt(|| read(&info, &layouts, &made));
         let is_readable = picture.is_some();
         let picture = picture.unwrap_or_else(|| Picture::new(&layouts, frame.noise));
         let shared = match frame.owner {
@@ -589,7 +621,10 @@ impl<'a> Life<'a> {
         // An event or a query before the frame may have found the failure.
         let is_earlier = errors.is_empty() && self.errors.get() > 0;
         let is_expected = is_device || self.next_may_fail();
-        if !is_expected || *flow != Err(gst::FlowError::Error) || errors.len() != 1 && !is_earlier {
+        // If no pool of CUDA memory can be configured, the base class refuses the caps, which upstream reports.
+        let is_refused = is_device && self.context.is_some() && *flow == Err(gst::FlowError::NotNegotiated);
+        let is_posted = *flow == Err(gst::FlowError::Error) && (errors.len() == 1 || is_earlier);
+        if !is_expected || !is_posted && !is_refused {
             return fail("an error for no reason", format!("{flow:?}: {errors:?}"));
         }
         self.count(if is_device { "device errors" } else { "frame errors" });
@@ -742,17 +777,25 @@ impl<'a> Life<'a> {
             }
             let layouts = &pending.picture.planes;
             let is_kept = |shared: &gst::Buffer| {
-                read(&pending.info, layouts, shared).is_some_and(|now| now.bytes == pending.picture.bytes)
+                let now = self.exempt(|| read(&pending.info, layouts, shared));
+                now.is_some_and(|now| now.bytes == pending.picture.bytes)
             };
             if !pending.shared.as_ref().is_none_or(is_kept) {
                 return fail("memory of somebody else is written", format!("frame {}", pending.number));
             }
-            let covered = self.judge.check(&pending, &output)?;
+            let Some(got) = self.exempt(|| read(&pending.info, layouts, &output)) else {
+                return fail("unreadable output", format!("frame {}", pending.number));
+            };
+            let covered = self.judge.check(&pending, &got)?;
             let settings = &pending.settings;
             let active = video::nick(&self.element, "active-backend");
             let cover = settings.text("cover");
             let what = format!("region-mode={} cover={cover} {covered}", settings.text("region-mode"));
             self.count(format!("frames on {active}"));
+            if pending.caps.is_in_cuda {
+                let is_soft = covered.starts_with("shape=");
+                self.count(if is_soft { "soft covers in CUDA memory" } else { "frames in CUDA memory" });
+            }
             self.count(if matches!(pending.fate, Fate::Cover(_)) {
                 what
             } else {

@@ -64,6 +64,9 @@ impl Default for Settings {
             ("labels", Value::Text("")),
             ("min-confidence", Value::Double(0.0)),
             ("expand", Value::Double(0.2)),
+            ("shape", Value::Text("box")),
+            ("feather", Value::Uint(0)),
+            ("grow", Value::Int(0)),
             ("cover", Value::Text("blur")),
             ("strength", Value::Double(0.25)),
             ("cells", Value::Uint(6)),
@@ -86,6 +89,8 @@ impl Settings {
             ("expand", Value::Double(value)) => (0.0..=4.0).contains(value),
             ("strength", Value::Double(value)) => (0.0..=2.0).contains(value),
             ("kernel-size", Value::Uint(size)) => *size == 0 || size % 2 == 1 && *size <= 801,
+            ("feather", Value::Uint(pixels)) => *pixels <= 256,
+            ("grow", Value::Int(pixels)) => (-64..=256).contains(pixels),
             ("cells", Value::Uint(cells)) => (1..=64).contains(cells),
             ("look-ahead", Value::Uint(frames)) => *frames <= 120,
             ("max-in-flight", Value::Uint(frames)) => (1..=16).contains(frames),
@@ -123,6 +128,16 @@ impl Settings {
         *value
     }
 
+    pub fn grow(&self) -> i32 {
+        let Value::Int(value) = self.get("grow") else { panic!("grow") };
+        *value
+    }
+
+    /// Whether covers of regions have weights.
+    pub fn is_soft(&self) -> bool {
+        self.text("shape") != "box" || self.uint("feather") > 0
+    }
+
     pub fn text(&self, property: &str) -> &'static str {
         let Value::Text(value) = self.get(property) else { panic!("{property}") };
         value
@@ -144,6 +159,25 @@ impl Settings {
 }
 
 impl Value {
+    /// A number as a value of the same type.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Double(value) => Some(*value),
+            Self::Uint(value) => Some((*value).into()),
+            Self::Int(value) => Some((*value).into()),
+            _ => None,
+        }
+    }
+
+    /// The same type with another number.
+    pub fn with_number(&self, number: f64) -> Self {
+        match self {
+            Self::Uint(_) => Self::Uint(number as u32),
+            Self::Int(_) => Self::Int(number as i32),
+            _ => Self::Double(number),
+        }
+    }
+
     /// The value for this property of the element.
     pub fn to_value(&self, element: &gst::Element, property: &str) -> glib::Value {
         match self {

@@ -66,10 +66,16 @@ fn plainer(step: &Step) -> Vec<Step> {
                 Frame { pts: Some(0), ..frame.clone() },
                 Frame { duration: Some(40_000_000), ..frame.clone() },
             ];
-            boxes.chain(plain).map(Step::Frame).collect()
+            let without = (0..frame.boxes.len()).filter(|i| frame.boxes[*i].mask.is_some()).map(|i| {
+                let mut frame = frame.clone();
+                frame.boxes[i].mask = None;
+                frame
+            });
+            boxes.chain(without).chain(plain).map(Step::Frame).collect()
         }
         Step::Caps(caps) => [
-            Caps { format: "GRAY8".to_owned(), ..caps.clone() },
+            Caps { is_in_cuda: false, ..caps.clone() },
+            Caps { format: if caps.is_in_cuda { "NV12" } else { "GRAY8" }.to_owned(), ..caps.clone() },
             Caps { interlace_mode: "progressive", ..caps.clone() },
             Caps { rate: (25, 1), max_rate: None, ..caps.clone() },
             Caps { size: [16, 8], ..caps.clone() },

@@ -50,6 +50,7 @@ pub struct Downstream {
 pub struct Caps {
     pub format: String,
     pub size: [u32; 2],
+    pub is_in_cuda: bool,
     pub interlace_mode: &'static str,
     pub rate: (i32, i32),
     pub max_rate: Option<(i32, i32)>,
@@ -113,6 +114,67 @@ pub struct RoiBox {
     pub label: Option<&'static str>,
     pub confidence: Option<f64>,
     pub id: Option<i32>,
+    pub mask: Option<MaskParam>,
+}
+
+/// The param `mask` of a GstVideoRegionOfInterestMeta.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MaskParam {
+    /// Of the caps; none is without caps.
+    pub format: Option<&'static str>,
+    pub size: [u32; 2],
+    /// By how much rows are longer than GStreamer lays them out, which a GstVideoMeta says; `None` without it.
+    pub padding: Option<i32>,
+    /// Whether that meta has another size.
+    pub is_of_other_size: bool,
+    /// Bytes that the buffer lacks at its end.
+    pub missing: usize,
+    pub samples: Samples,
+}
+
+/// The samples of a mask.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Samples {
+    All(u8),
+    /// Of any value, or just inside and just outside.
+    Noise(u64),
+    Edge(u64),
+    /// A disc on nothing.
+    Disc,
+}
+
+impl MaskParam {
+    /// Bytes from one row to the next.
+    pub fn stride(&self) -> i32 {
+        (self.size[0].next_multiple_of(4) as i32) + self.padding.unwrap_or(0)
+    }
+
+    pub fn sample(&self, x: u32, y: u32) -> u8 {
+        let noise = |seed: u64| Noise(seed ^ (u64::from(y) << 32 | u64::from(x))).next();
+        match self.samples {
+            Samples::All(value) => value,
+            Samples::Noise(seed) => noise(seed) as u8,
+            Samples::Edge(seed) => 127 + (noise(seed) & 1) as u8,
+            Samples::Disc => {
+                let [dx, dy] = [(x, self.size[0]), (y, self.size[1])]
+                    .map(|(at, side)| (2.0 * f64::from(at) + 1.0) / f64::from(side) - 1.0);
+                if dx * dx + dy * dy <= 0.8 { 255 } else { 0 }
+            }
+        }
+    }
+
+    /// Whether it is as docs/HIDING.md says, so that it can be read.
+    pub fn is_readable(&self) -> bool {
+        let has_size = self.size.iter().all(|side| (1..=4096).contains(side));
+        let has_rows = self.stride() >= self.size[0].cast_signed() && self.missing == 0;
+        self.format == Some("GRAY8") && has_size && has_rows && !(self.is_of_other_size && self.padding.is_some())
+    }
+
+    /// Whether any of it is the object.
+    pub fn has_object(&self) -> bool {
+        let [columns, rows] = self.size;
+        (0..rows).any(|y| (0..columns).any(|x| self.sample(x, y) >= 128))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -147,14 +209,21 @@ const FAULTS: [(&str, i32); 9] = [
 static FORMATS: LazyLock<Vec<String>> =
     LazyLock::new(|| video::formats().iter().map(|format| format.to_str().to_string()).collect());
 
+static CUDA_FORMATS: LazyLock<Vec<String>> =
+    LazyLock::new(|| video::cuda_formats().iter().map(|format| format.to_str().to_string()).collect());
+
 const FRAME_NS: u64 = 40_000_000;
 
 /// Random choices.
-struct Dice(Noise);
+struct Dice {
+    noise: Noise,
+    /// Of the frame before.
+    boxes: Vec<RoiBox>,
+}
 
 impl Dice {
     fn below(&mut self, end: u64) -> u64 {
-        self.0.next() % end
+        self.noise.next() % end
     }
 
     /// True in so many of a hundred cases.
@@ -185,6 +254,10 @@ impl Dice {
             "expand" => double(&[0.0, 0.0, 0.2, 0.37, 1.0, 4.0], &[nan, -0.1, 4.5, infinity], self),
             "strength" => double(&[0.0, 0.1, 0.25, 0.25, 0.5, 2.0], &[nan, -0.1, 2.5, infinity], self),
             "cells" => uint(&[1, 2, 6, 6, 17, 64], &[0, 65, u32::MAX], self),
+            "shape" => Value::Text(self.pick(&["box", "box", "ellipse", "mask", "mask"])),
+            "feather" => uint(&[0, 0, 0, 1, 2, 5, 16, 256], &[257, u32::MAX], self),
+            "grow" if absurd => Value::Int(self.pick(&[-65, 257, i32::MIN, i32::MAX])),
+            "grow" => Value::Int(self.pick(&[0, 0, 0, 1, 4, 30, 256, -1, -3, -20, -64])),
             "look-ahead" => uint(&[0, 0, 0, 0, 1, 1, 2, 5, 120], &[121, u32::MAX], self),
             "max-in-flight" => uint(&[1, 1, 2, 3, 4], &[0, 17, u32::MAX], self),
             "cuda-device-id" => Value::Int(self.pick(if absurd { &[-2, i32::MIN] } else { &[-1, 0] })),
@@ -224,10 +297,13 @@ impl Dice {
         Zone { x, y, width, height, start, end }
     }
 
-    fn caps(&mut self) -> Caps {
-        let size = match self.below(8) {
-            0 => [1, 1],
-            1 => [1 + self.below(5) as u32, 1 + self.below(5) as u32],
+    fn caps(&mut self, machine: Machine) -> Caps {
+        let size = match self.below(24) {
+            0..3 => [1, 1],
+            3..6 => [1 + self.below(5) as u32, 1 + self.below(5) as u32],
+            // Weights are on a grid of two or four samples.
+            6 => [513 + self.below(700) as u32, 1 + self.below(7) as u32],
+            7 => [1 + self.below(7) as u32, 513 + self.below(700) as u32],
             _ => [1 + self.below(100) as u32, 1 + self.below(70) as u32],
         };
         let interlace_mode = match self.below(12) {
@@ -243,7 +319,16 @@ impl Dice {
             2 => ((30000, 1001), None),
             _ => ((25, 1), None),
         };
-        Caps { format: self.pick(&FORMATS), size, interlace_mode, rate, max_rate }
+        let is_in_cuda = machine == Machine::FakeCuda && self.percent(35) && !CUDA_FORMATS.is_empty();
+        if is_in_cuda {
+            let interlace_mode = if interlace_mode == "mixed" { "mixed" } else { "progressive" };
+            let format = self.pick(&CUDA_FORMATS);
+            // In GStreamer 1.22 the last of three planes begins half a row late, and is not transferred, if the height is odd.
+            let is_planar = format.starts_with("I420") || format == "YV12";
+            let size = [size[0], if is_planar { size[1].next_multiple_of(2) } else { size[1] }];
+            return Caps { format, size, is_in_cuda, interlace_mode, rate, max_rate };
+        }
+        Caps { format: self.pick(&FORMATS), size, is_in_cuda, interlace_mode, rate, max_rate }
     }
 
     fn segment(&mut self) -> Segment {
@@ -279,7 +364,61 @@ impl Dice {
             label: self.pick(&[Some("face"), Some("face"), Some("Plate"), Some("été"), Some("cat"), Some(""), None]),
             confidence: self.pick(&[None, Some(0.2), Some(0.5), Some(0.95), Some(f64::NAN), Some(-1.0), Some(7.0)]),
             id: self.pick(&[None, None, Some(1), Some(2), Some(-1)]),
+            mask: self.percent(60).then(|| self.mask()),
         }
+    }
+
+    fn mask(&mut self) -> MaskParam {
+        let mut side = || match self.below(16) {
+            0 => 0,
+            1 => 1,
+            2 => 300,
+            _ => 1 + self.below(24) as u32,
+        };
+        let mut size = [side(), side()];
+        if self.percent(2) {
+            size = self.pick(&[[4096, 3], [2, 4096], [4097, 2], [1, 4097], [32767, 1]]);
+        }
+        let mut mask = MaskParam {
+            format: Some("GRAY8"),
+            size,
+            padding: self.percent(40).then(|| self.pick(&[0, 0, 1, 5, 64])),
+            is_of_other_size: false,
+            missing: 0,
+            samples: match self.below(8) {
+                0 => Samples::All(self.pick(&[0, 127])),
+                1 => Samples::All(self.pick(&[128, 255])),
+                2 => Samples::Noise(self.noise.next() >> 32),
+                3 => Samples::Edge(self.noise.next() >> 32),
+                _ => Samples::Disc,
+            },
+        };
+        match self.below(24) {
+            0 => mask.format = self.pick(&[None, Some("GRAY16_LE"), Some("RGBA"), Some("I420")]),
+            1 => mask.missing = 1 + self.below(40) as usize,
+            2 => mask.padding = Some(self.pick(&[-1, -4, -8, -400])),
+            3 => (mask.is_of_other_size, mask.padding) = (true, Some(0)),
+            _ => (),
+        }
+        mask
+    }
+
+    /// The boxes of the next frame: others, or those of the frame before with the same masks, other ones, or none.
+    fn boxes(&mut self, size: [u32; 2]) -> Vec<RoiBox> {
+        if self.percent(70) {
+            self.boxes = (0..self.pick(&[0, 0, 1, 1, 2, 4])).map(|_| self.roi_box(size)).collect();
+        } else {
+            let mut boxes = std::mem::take(&mut self.boxes);
+            for roi in &mut boxes {
+                match self.below(4) {
+                    0 => roi.mask = None,
+                    1 => roi.mask = Some(self.mask()),
+                    _ => (),
+                }
+            }
+            self.boxes = boxes;
+        }
+        self.boxes.clone()
     }
 
     fn frame(&mut self, size: [u32; 2], clock: &mut u64) -> Frame {
@@ -305,7 +444,7 @@ impl Dice {
         };
         *clock += FRAME_NS;
         Frame {
-            noise: self.0.next() >> 32,
+            noise: self.noise.next() >> 32,
             layout,
             memories: if self.percent(15) { 2 + self.below(3) as usize } else { 1 },
             owner: self.pick(&[
@@ -321,13 +460,13 @@ impl Dice {
             is_interlaced: self.percent(50),
             pts,
             duration: self.percent(80).then(|| self.pick(&[FRAME_NS, FRAME_NS, FRAME_NS, 0, 5 * FRAME_NS])),
-            boxes: (0..self.pick(&[0, 0, 1, 1, 2, 4])).map(|_| self.roi_box(size)).collect(),
+            boxes: self.boxes(size),
         }
     }
 }
 
 /// The properties that may change at any time.
-const LIVE: [&str; 18] = [
+const LIVE: [&str; 21] = [
     "sigma",
     "kernel-size",
     "planes",
@@ -338,6 +477,9 @@ const LIVE: [&str; 18] = [
     "labels",
     "min-confidence",
     "expand",
+    "shape",
+    "feather",
+    "grow",
     "cover",
     "strength",
     "cells",
@@ -350,13 +492,13 @@ const LIVE: [&str; 18] = [
 
 /// The life of this seed.
 pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
-    let mut dice = Dice(Noise(seed ^ ((machine as u64) << 40)));
+    let mut dice = Dice { noise: Noise(seed ^ ((machine as u64) << 40)), boxes: Vec::new() };
     let mut steps = Vec::new();
     let set = |dice: &mut Dice, property, absurd| Step::Set(property, dice.value(property, absurd));
     if machine == Machine::FakeCuda && dice.percent(33) {
         steps.push(Step::Set("backend", Value::Text("cuda")));
     }
-    for property in ["region-mode", "post-messages", "cover", "max-in-flight", "look-ahead"] {
+    for property in ["region-mode", "post-messages", "cover", "shape", "max-in-flight", "look-ahead"] {
         steps.push(set(&mut dice, property, false));
     }
     for _ in 0..dice.below(8) {
@@ -370,15 +512,20 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
         steps.push(set(&mut dice, property, absurd));
     }
     let control = |dice: &mut Dice| {
-        let property = dice.pick(&["sigma", "strength", "expand"]);
-        let values = [0; 2].map(|_| dice.pick(&[0.0, 0.2, 0.5, 1.5, 1.5, 3.0, -1.0]));
+        let property = dice.pick(&["sigma", "strength", "expand", "feather", "grow"]);
+        let values = [0; 2].map(|_| match property {
+            // Whole numbers of their types.
+            "feather" => dice.pick(&[0.0, 1.0, 8.0, 300.0]),
+            "grow" => dice.pick(&[0.0, 2.0, 8.0, -2.0, -300.0]),
+            _ => dice.pick(&[0.0, 0.2, 0.5, 1.5, 1.5, 3.0, -1.0]),
+        });
         Step::Control(property, values[0], dice.below(10) * FRAME_NS, values[1])
     };
     if dice.percent(15) {
         steps.push(control(&mut dice));
     }
     steps.push(Step::Start);
-    let mut caps = dice.caps();
+    let mut caps = dice.caps(machine);
     let mut clock = 0;
     steps.push(Step::Caps(caps.clone()));
     for _ in 0..5 + dice.below(25) {
@@ -395,7 +542,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
             }
             75 => control(&mut dice),
             76 | 79 | 80 => {
-                caps = dice.caps();
+                caps = dice.caps(machine);
                 Step::Caps(caps.clone())
             }
             77 | 78 => Step::Event(dice.below(1000)),
@@ -425,7 +572,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
                     steps.push(set(&mut dice, property, absurd));
                 }
                 steps.push(Step::Start);
-                caps = dice.caps();
+                caps = dice.caps(machine);
                 Step::Caps(caps.clone())
             }
         };

@@ -60,6 +60,8 @@ pub struct FrameRegions {
 pub struct EnteredFrame {
     /// Width and height of the picture.
     pub size: (u32, u32),
+    /// Whether the picture is one field, in whose rows or in those of a frame a detector may count.
+    pub is_field: bool,
     /// The frame's time for the zones.
     pub span: Option<StreamSpan>,
     /// What detectors attached, whatever counts of it.
@@ -93,7 +95,7 @@ impl RegionTracker {
 
     /// Decides about the oldest frame that has entered and is not decided, by the settings with which it entered.
     pub fn decide(&mut self, settings: &RegionSettings, frame: &EnteredFrame) -> FrameRegions {
-        let EnteredFrame { size, span, found } = frame;
+        let EnteredFrame { size, is_field, span, found } = frame;
         let Decided { objects, is_lost } = self.tracks.decide(*size, settings.holding());
         let is_shown = settings.mode == RegionMode::Outside;
         let action = self.detectors.decide(settings.mode, settings.on_missing, found.looked);
@@ -106,9 +108,9 @@ impl RegionTracker {
             FrameAction::Regions => {
                 let mut regions: Vec<FrameRegion> = if is_shown {
                     let shown = found.detections.iter().filter(|detection| settings.shows(detection));
-                    shown.filter_map(|detection| shown_region(detection, settings, *size)).collect()
+                    shown.filter_map(|detection| shown_region(detection, settings, *size, *is_field)).collect()
                 } else {
-                    let covered = |object| covered_regions(object, &found.detections, settings, *size);
+                    let covered = |object| covered_regions(object, &found.detections, settings, *size, *is_field);
                     objects.into_iter().flat_map(covered).collect()
                 };
                 if settings.sources.contains(RegionSources::ZONES) {
@@ -128,11 +130,19 @@ impl RegionTracker {
     }
 }
 
-/// Of a detection that is shown. Without the mask that it should have, it is not.
-fn shown_region(detection: &Detection, settings: &RegionSettings, size: (u32, u32)) -> Option<FrameRegion> {
-    let certain = detection.certain?;
+/// Of a detection that is shown. Without the mask that it should have, it is not, nor without a known ellipse.
+fn shown_region(
+    detection: &Detection,
+    settings: &RegionSettings,
+    size: (u32, u32),
+    is_field: bool,
+) -> Option<FrameRegion> {
+    // A box of no size says that nothing was found.
+    let certain = detection.certain.filter(|certain| !certain.is_empty())?;
     let (area, shape) = match settings.shape {
         ObjectShape::Box => (certain.grown(certain, settings.expand), Shape::Box),
+        // Of which rows it is the ellipse is not known.
+        ObjectShape::Ellipse if is_field => return None,
         ObjectShape::Ellipse => (certain.grown(certain, settings.expand), Shape::Ellipse),
         ObjectShape::Mask => detection.mask.as_ref().map(|mask| (mask.area(), Shape::Mask(mask.clone())))?,
     };
@@ -148,18 +158,22 @@ fn covered_regions(
     detections: &[Detection],
     settings: &RegionSettings,
     size: (u32, u32),
+    is_field: bool,
 ) -> Vec<FrameRegion> {
     let TrackedObject { track, evidence, cover, object, label } = tracked;
     let is_found = evidence == Evidence::Found;
     let masks = || masks_of(object, label.as_deref(), detections, settings).filter(|_| is_found);
-    let boxed = || vec![(cover.grown(object, settings.expand), Shape::Box)];
+    // What is found, and the box that shrinks slowly, because a detector may find a part of an object only.
+    let areas = [object, cover].map(|area| area.grown(object, settings.expand));
+    let both = |shape: Shape| {
+        let count = if areas[0] == areas[1] { 1 } else { 2 };
+        areas.into_iter().take(count).map(|area| (area, shape.clone())).collect()
+    };
+    // The box has the object's own, unless `grow` would shrink that to nothing.
+    let is_left = !areas[0].wider(settings.edge.grow.into()).is_empty();
+    let boxed = || if is_left { vec![(areas[1], Shape::Box)] } else { both(Shape::Box) };
     let shapes = match settings.shape {
-        // Also the ellipse in the box that shrinks slowly, because a detector may find a part of an object only.
-        ObjectShape::Ellipse if is_found => {
-            let areas = [object, cover].map(|area| area.grown(object, settings.expand));
-            let count = if areas[0] == areas[1] { 1 } else { 2 };
-            areas.into_iter().take(count).map(|area| (area, Shape::Ellipse)).collect()
-        }
+        ObjectShape::Ellipse if is_found && !is_field => both(Shape::Ellipse),
         ObjectShape::Mask => masks().unwrap_or_else(boxed),
         _ => boxed(),
     };
@@ -236,7 +250,12 @@ mod tests {
 
     fn entered(detections: &[Detection]) -> EnteredFrame {
         let looked = if detections.is_empty() { Looked::No } else { Looked::Yes };
-        EnteredFrame { size: SIZE, span: None, found: Found { looked, detections: detections.to_vec() } }
+        EnteredFrame {
+            size: SIZE,
+            is_field: false,
+            span: None,
+            found: Found { looked, detections: detections.to_vec() },
+        }
     }
 
     fn at(frame: u64) -> FrameTime {
@@ -359,6 +378,57 @@ mod tests {
         assert!(both.iter().all(|region| region.object.shape == Shape::Ellipse));
         assert!(both[1].object.area.top < 100.0 && both[1].object.area.bottom > 200.0, "{both:?}");
         assert_eq!(both[0].object.area, jaw.area.grown(jaw.area, settings.expand));
+    }
+
+    /// The box that shrinks slowly is larger than an object of which shrinking leaves nothing: its own box is covered, too.
+    #[test]
+    fn negative_grow_does_not_uncover_an_object_that_was_larger() {
+        let mut settings = RegionSettings { expand: 0.0, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        settings.edge.grow = -15;
+        let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
+        let own = Rect::new(100, 180, 50, 20).unwrap();
+        for shape in [ObjectShape::Box, ObjectShape::Ellipse, ObjectShape::Mask] {
+            settings.shape = shape;
+            let mut tracker = RegionTracker::default();
+            decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]);
+            let regions = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
+            assert!(regions.iter().any(|region| region.region.rect == own), "{shape:?}: {regions:?}");
+        }
+    }
+
+    /// Which rows of a field a box means is not known, and neither is its ellipse.
+    #[test]
+    fn ellipses_in_fields_are_boxes_and_not_shown() {
+        let mut settings =
+            RegionSettings { shape: ObjectShape::Ellipse, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        for (is_field, shape, shown) in [(false, Shape::Ellipse, 1), (true, Shape::Box, 0)] {
+            let entered = EnteredFrame { is_field, ..entered(&[face(100.0, 1.0)]) };
+            settings.mode = RegionMode::Inside;
+            let mut tracker = RegionTracker::default();
+            tracker.enter(&settings, &entered, at(0));
+            let covered = regions(tracker.decide(&settings, &entered));
+            assert!(covered.len() == 1 && covered[0].object.shape == shape, "{covered:?}");
+            settings.mode = RegionMode::Outside;
+            tracker.enter(&settings, &entered, at(1));
+            assert_eq!(regions(tracker.decide(&settings, &entered)).len(), shown);
+        }
+    }
+
+    /// `grow` makes no object of a box of no size, with which some detectors say that they found nothing.
+    #[test]
+    fn boxes_of_no_size_are_neither_covered_nor_shown() {
+        let mut settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        settings.edge.grow = 30;
+        let area = Area::from_corner(100.0, 100.0, 0.0, 0.0);
+        let nothing = Detection { area, certain: Some(area), ..face(0.0, 1.0) };
+        for mode in [RegionMode::Inside, RegionMode::Outside] {
+            for shape in [ObjectShape::Box, ObjectShape::Ellipse, ObjectShape::Mask] {
+                let settings = RegionSettings { mode, shape, ..settings.clone() };
+                let mut tracker = RegionTracker::default();
+                let regions = regions(decide(&mut tracker, &settings, 0, std::slice::from_ref(&nothing)));
+                assert_eq!(regions, [], "{mode:?} {shape:?}");
+            }
+        }
     }
 
     /// What shrinking would leave nothing of is covered whole, and not shown.
