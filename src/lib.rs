@@ -49,7 +49,7 @@ mod plugin {
     /**
      * plugin-cudagaussblur:
      *
-     * Since: 0.1
+     * Since: 0.1.0
      */
     use super::element::register;
 

@@ -58,8 +58,8 @@ fn a_program_embeds_the_plugin_and_is_warned_if_it_is_slow() {
 fn notices_have_the_licence_of_every_crate_in_the_plugin() {
     let file = folder("notices").join("THIRD-PARTY");
     let script = Path::new(ROOT).join("scripts/third_party.py");
-    let mut python = Command::new("python3");
-    python.arg(script).args(["--cargo", env!("CARGO"), "--cargo-option=--offline", "--output"]).arg(&file);
+    let mut python = Command::new(Path::new(ROOT).join("scripts/python"));
+    python.arg("--").arg(script).args(["--cargo", env!("CARGO"), "--cargo-option=--offline", "--output"]).arg(&file);
     run(python.args(["--", "rustc"]));
     let notices = fs::read_to_string(&file).unwrap();
 

@@ -232,6 +232,20 @@ fn cache() -> String {
     text
 }
 
+/// The properties of 0.1.0. Later ones have a comment with `Since`.
+const PROPERTIES_OF_0_1_0: usize = 27;
+
+/// The version that added a property after 0.1.0, from the comment before its ParamSpec: `GstCudaGaussBlur:NAME:`, and
+/// `Since: VERSION` in a line of its own.
+fn since(property: &str) -> Option<&'static str> {
+    let sources = [include_str!("../src/element/settings.rs"), include_str!("../src/element/regions/settings.rs")];
+    let start = format!("* GstCudaGaussBlur:{property}:\n");
+    let (_, comment) = sources.into_iter().find_map(|source| source.split_once(&start))?;
+    let (comment, _) = comment.split_once("*/").unwrap();
+    let version = comment.lines().find_map(|line| line.trim_start().strip_prefix("* Since: "));
+    Some(version.unwrap_or_else(|| panic!("the comment of {property} has no Since")))
+}
+
 /// The table of properties.
 fn properties() -> String {
     let escaped = |text: &str| {
@@ -286,7 +300,8 @@ fn properties() -> String {
             change += ", controllable";
         }
         let blurb = escaped(spec.blurb().unwrap());
-        text += &format!("| `{}` | {kind} | {default} | {range} | {change} | {blurb} |\n", spec.name());
+        let since = since(spec.name()).map_or_else(String::new, |version| format!(". Since {version}"));
+        text += &format!("| `{}` | {kind} | {default} | {range} | {change} | {blurb}{since} |\n", spec.name());
     }
     text
 }
@@ -310,6 +325,13 @@ fn check(file: &str, committed: &str, text: &str) {
 fn the_documentation_cache_is_current() {
     common::video::init();
     check("docs/gst_plugins_cache.json", include_str!("../docs/gst_plugins_cache.json"), &cache());
+}
+
+#[test]
+fn later_properties_say_since_when_they_exist() {
+    let element = common::video::element("");
+    let first = own_properties(&element).filter(|spec| since(spec.name()).is_none()).count();
+    assert_eq!(first, PROPERTIES_OF_0_1_0, "properties without a Since (CONTRIBUTING.md)");
 }
 
 #[test]

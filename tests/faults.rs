@@ -364,9 +364,9 @@ impl Leaked {
         let failed = |name: &str| calls.get(name).map_or(0, |calls| calls.failed);
         // Without its context nothing can be released; a lost device releases nothing.
         let releases = failed("cuCtxPushCurrent_v2") == 0 && fault.is_none_or(|fault| fault.kind != Kind::DeviceLost);
-        // A frame: its two buffers, which hold their context; the memory of its slot (source, destination, workspace; two
-        // staging buffers), its events.
-        let of_frame = [5, 4, 0, 40, 1, 0].map(|count| count * abandoned as i32);
+        // A frame: its two buffers, which hold their context and, from GStreamer 1.24 on, the stream of their pool; the memory
+        // of its slot (source, destination, workspace; two staging buffers), its events.
+        let of_frame = [5, 4, 1, 40, 1, 0].map(|count| count * abandoned as i32);
         let unreleased = [
             // GstBufferPool leaks the other buffers if it cannot allocate its minimum, here of two.
             failed("cuMemFree_v2") + failed("cuMemAllocPitch_v2").min(1) * 2,

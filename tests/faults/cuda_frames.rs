@@ -1,6 +1,7 @@
 //! Frames in CUDA memory, made by GStreamer's own CUDA library.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
@@ -85,8 +86,26 @@ impl Context {
             rows.for_each(|(to, row)| to[..*width].copy_from_slice(&row[..*width]));
         }
         let buffer = frame.into_buffer();
+        upload(&buffer);
         // The buffer keeps its memory until it is dropped.
         pool.set_active(false).unwrap();
         buffer
+    }
+}
+
+/// Uploads what was written to the memory of a buffer. Otherwise GStreamer does so when the element maps it, and ignores the
+/// status of the wait for the copy, so that a fault in that wait is not reported to the element.
+fn upload(buffer: &gst::Buffer) {
+    // `GST_MAP_CUDA`.
+    const ON_DEVICE: u32 = gst::ffi::GST_MAP_FLAG_LAST << 1;
+    let memory = buffer.memory(0).unwrap();
+    let mut info = MaybeUninit::uninit();
+    // SAFETY: the memory is live, and `info` is writable and, once mapped, what the mapping set.
+    unsafe {
+        assert_ne!(
+            gst::ffi::gst_memory_map(memory.as_mut_ptr(), info.as_mut_ptr(), gst::ffi::GST_MAP_READ | ON_DEVICE),
+            0
+        );
+        gst::ffi::gst_memory_unmap(memory.as_mut_ptr(), info.as_mut_ptr());
     }
 }
