@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::cases::{Case, Content};
 use common::device_frames::{Block, Streams, check_blur};
 use common::fake_library;
-use gstcudagaussblur::cuda::{CudaEngine, Image, JitResult, Origin, PassStrategy, process};
+use gstcudagaussblur::cuda::{CudaEngine, Image, JitResult, KernelOrigin, PassStrategy, process};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::engine::{Level, log_to};
 use gstcudagaussblur::filter::BlurParams;
@@ -205,7 +205,7 @@ fn swap(compiler: &Compiler) {
     assert!(special && longest < Duration::from_millis(1500), "a frame took {longest:?} during the compilation");
     frames(&mut engine, &case, Duration::from_millis(100), |_| false);
     assert!(is_specialised(&engine));
-    let Some(JitResult { took, from: Origin::Nvrtc }) = engine.stats().jit.last else { panic!("nothing made") };
+    let Some(JitResult { took, from: KernelOrigin::Nvrtc }) = engine.stats().jit.last else { panic!("nothing made") };
     assert!(took >= Duration::from_secs(2), "{took:?}");
     assert!(!engine.stats().jit.compiling);
     // SAFETY: gettid has no arguments and cannot fail.

@@ -21,7 +21,7 @@ use gstcudagaussblur::cuda::kernels::abi::{
     MosaicArgs, MosaicGrid, PixelFamily, SampleStorage, SoftArgs, SoftGrid, TensorArgs, TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
-use gstcudagaussblur::cuda::kernels::cover::{self, Patch};
+use gstcudagaussblur::cuda::kernels::cover::{self, BlurredRect};
 use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
 use gstcudagaussblur::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
@@ -354,7 +354,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let outputs = RegionOutputs::new(&regions, 0);
         let blurred = noise.bytes(outputs.bytes.max(1));
         let mut expected = picture.clone();
-        for Patch { rect, blurred: plane, .. } in &outputs.patches(&regions) {
+        for BlurredRect { rect, blurred: plane, .. } in &outputs.blurred_rects(&regions) {
             let from = rect.within(plane);
             for (i, row) in rect.plane_rows().enumerate() {
                 let start = row * pictures::pitch(&planes[rect.plane]) + rect.byte;
@@ -363,7 +363,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
             }
         }
         program.check_cover(&picture, &expected, &blurred, |planes, block| {
-            cover::copies(&RegionOutputs::new(&regions, block).patches(&regions), planes)
+            cover::copies(&RegionOutputs::new(&regions, block).blurred_rects(&regions), planes)
         });
 
         let values: Vec<[u16; 4]> =
@@ -439,7 +439,7 @@ fn kernels_blur_rectangles_under_the_address_and_undefined_sanitizers() {
             program.check_cover(&picture, &expected, &workspace, |planes, block| {
                 let (mut launches, _) = blur_launches(&regions, set, planes, block);
                 assert!(!launches.is_empty(), "sigma={sigma} {planes:?}");
-                launches.extend(cover::copies(&RegionOutputs::new(&regions, block).patches(&regions), planes));
+                launches.extend(cover::copies(&RegionOutputs::new(&regions, block).blurred_rects(&regions), planes));
                 launches
             });
             (cases, bytes) = (cases + 1, bytes + expected.bytes.iter().map(Vec::len).sum::<usize>());

@@ -93,13 +93,13 @@ pub fn place(memory: &mut Scratch, extents: &[Extent]) -> Result<Vec<HostPlaneMu
 }
 
 /// The planes that the buffers of a plan stand for.
-pub struct Planes<'a> {
+pub struct BufferPlanes<'a> {
     pub sources: &'a [HostPlane],
     pub destinations: &'a [HostPlaneMut],
     pub temporaries: &'a [HostPlaneMut],
 }
 
-impl Planes<'_> {
+impl BufferPlanes<'_> {
     fn to_read(&self, view: &View) -> HostPlane {
         let plane = match view.buffer {
             Buffer::Source(index) => self.sources[index],

@@ -32,7 +32,7 @@ use crate::filter::weights::Weights;
 use crate::process;
 use crate::threads::Threads;
 pub use execution::TILES;
-use execution::{Execution, Planes, Prepared, extent, place};
+use execution::{BufferPlanes, Execution, Prepared, extent, place};
 pub use instruction_set::InstructionSet;
 use scratch::{Extent, Scratch};
 use soft::{CellMeans, Cells, CoverSamples, Mix, SampleWeights, SoftOperation};
@@ -247,7 +247,7 @@ impl CpuEngine {
         for Execution { plan, parts, destinations } in executions {
             let (temporaries, others) = rest.split_at(plan.temporaries().len());
             rest = others;
-            let planes = Planes { sources, destinations, temporaries };
+            let planes = BufferPlanes { sources, destinations, temporaries };
             let mut operations = plan.operations().iter().zip(*parts).peekable();
             for (index, group) in plan.operations().chunk_by(Operation::is_independent_of).enumerate() {
                 if groups.len() == index {

@@ -23,7 +23,7 @@ use crate::process::log;
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
-pub use jit::{JitResult, JitStatus, Origin};
+pub use jit::{JitResult, JitStatus, KernelOrigin};
 use kernels::possible;
 pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;

@@ -31,14 +31,14 @@ const MAX_KERNELS: usize = 256;
 
 /// Where a specialised kernel came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum KernelOrigin {
     /// NVRTC compiled it in this process.
     Nvrtc,
     /// The disk cache, where an earlier process wrote it.
     Disk,
 }
 
-impl Origin {
+impl KernelOrigin {
     /// The value of `compile-last-from` in the element's stats.
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ pub struct JitResult {
     /// Time from taking it from the queue to having it loaded.
     pub took: Duration,
     /// Its origin.
-    pub from: Origin,
+    pub from: KernelOrigin,
 }
 
 /// What the background thread is doing.
@@ -218,7 +218,7 @@ impl JitCache {
     }
 
     /// Reads a kernel from the disk cache or compiles it, and loads it.
-    fn make(&self, key: &SpecialisationKey) -> Result<(Function, Module, Origin), JitError> {
+    fn make(&self, key: &SpecialisationKey) -> Result<(Function, Module, KernelOrigin), JitError> {
         let nvrtc = self.compiler.get().ok_or(JitError::Unavailable)?;
         let target = nvrtc.target(self.device.capability(), self.device.driver())?;
         let options = key.options(target);
@@ -230,7 +230,7 @@ impl JitCache {
 
         if let Some(image) = folder.as_ref().and_then(|folder| disk_cache::read(folder, &file_key)) {
             match self.load(image) {
-                Ok((function, module)) => return Ok((function, module, Origin::Disk)),
+                Ok((function, module)) => return Ok((function, module, KernelOrigin::Disk)),
                 Err(error) => {
                     let line = format!("a kernel from the disk cache cannot be loaded ({error}); compiling it again");
                     log(Level::Info, &line);
@@ -246,7 +246,7 @@ impl JitCache {
         if let Some(folder) = folder {
             disk_cache::write(&folder, &file_key, &image);
         }
-        Ok((function, module, Origin::Nvrtc))
+        Ok((function, module, KernelOrigin::Nvrtc))
     }
 
     fn load(&self, image: Vec<u8>) -> Result<(Function, Module), CudaError> {

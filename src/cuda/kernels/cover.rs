@@ -19,19 +19,19 @@ const MAX_BLOCKS: u64 = i32::MAX as u64;
 
 /// Bytes that are copied from a blurred plane to the same place of the frame's.
 #[derive(Debug, Clone, Copy)]
-pub struct Patch {
+pub struct BlurredRect {
     /// The bytes.
     pub rect: ByteRect,
     /// Where the plane is blurred to.
     pub blurred: DevicePlane,
-    /// Counts the Gaussians, weaker ones first. Where patches of several overlap, the last one counts; those of one have the
+    /// Counts the Gaussians, weaker ones first. Where rectangles of several overlap, the last one counts; those of one have the
     /// same bytes there.
     pub strength: usize,
 }
 
-/// The launches, in order, that copy patches into the planes.
-pub fn copies(patches: &[Patch], planes: &[DevicePlane]) -> Vec<Launch> {
-    let rects = patches.iter().map(|Patch { rect, blurred, strength }| {
+/// The launches, in order, that copy blurred rectangles into the planes.
+pub fn copies(copied: &[BlurredRect], planes: &[DevicePlane]) -> Vec<Launch> {
+    let rects = copied.iter().map(|BlurredRect { rect, blurred, strength }| {
         let from = rect.within(blurred);
         let to = destination(rect, planes);
         (*rect, *strength, CoverRect { src: from.address, src_pitch: from.pitch as u64, ..to })
@@ -66,19 +66,19 @@ pub fn unpack(packed: &StagingLayout, block: u64, planes: &[DevicePlane]) -> Vec
     cover_launches(rects)
 }
 
-/// The launches that copy patches into the block at this address. `packed` has one rectangle for each patch, aligned as the patch
-/// is. Whole groups are written, because a byte that crosses the bus takes as long as a group: with the patches' own bytes an
+/// The launches that copy blurred rectangles into the block at this address. `packed` has one rectangle for each, aligned as it
+/// is. Whole groups are written, because a byte that crosses the bus takes as long as a group: with their own bytes an
 /// NV12 frame took 2.5 times as long.
-pub fn pack(patches: &[Patch], packed: &StagingLayout, block: u64) -> Vec<Launch> {
-    let rect = |(index, (patch, packed)): (usize, (&Patch, &PackedRect))| {
-        let (skew, from) = (packed.skew(), patch.rect.within(&patch.blurred));
+pub fn pack(copied: &[BlurredRect], packed: &StagingLayout, block: u64) -> Vec<Launch> {
+    let rect = |(index, (copy, packed)): (usize, (&BlurredRect, &PackedRect))| {
+        let (skew, from) = (packed.skew(), copy.rect.within(&copy.blurred));
         // No two rectangles overlap in the block: each gets a plane number for itself.
         let groups = ByteRect { plane: index, byte: 0, bytes: packed.pitch, ..packed.rect };
         let to = PlaneMemory { address: block + (packed.offset - skew) as u64, pitch: packed.pitch, len: 0 };
         let rect = CoverRect { src: from.address - skew as u64, src_pitch: from.pitch as u64, ..rows(&groups, to) };
         (groups, 0, rect)
     };
-    cover_launches(patches.iter().zip(&packed.rects).enumerate().map(rect))
+    cover_launches(copied.iter().zip(&packed.rects).enumerate().map(rect))
 }
 
 /// The bytes that are written.
@@ -233,9 +233,9 @@ mod tests {
 
     const PLANE: DevicePlane = DevicePlane { address: 1 << 20, pitch: 1000, len: 1_000_000 };
 
-    fn patch(byte: usize, row: usize, strength: usize) -> Patch {
+    fn copy(byte: usize, row: usize, strength: usize) -> BlurredRect {
         let rect = ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 };
-        Patch { rect, blurred: PLANE, strength }
+        BlurredRect { rect, blurred: PLANE, strength }
     }
 
     /// Rectangles and blocks of every launch.
@@ -253,13 +253,13 @@ mod tests {
     /// The tests of the bytes cannot tell, because a CPU runs the blocks of a launch in order.
     #[test]
     fn rectangles_that_overlap_are_in_different_launches() {
-        let of = |patches: &[Patch]| rects(&copies(patches, &[PLANE]));
+        let of = |copied: &[BlurredRect]| rects(&copies(copied, &[PLANE]));
         assert_eq!(of(&[]), []);
         // A row touches up to three groups of 16 bytes, so that 10 rows take 30 threads.
-        assert_eq!(of(&[patch(0, 0, 0), patch(20, 0, 1), patch(0, 10, 1)]), [(3, 3)]);
-        assert_eq!(of(&[patch(0, 0, 0), patch(10, 5, 0)]), [(2, 2)], "of one strength");
-        assert_eq!(of(&[patch(0, 0, 0), patch(50, 0, 0), patch(19, 9, 1), patch(100, 0, 1)]), [(2, 2), (2, 2)]);
-        let many: Vec<Patch> = (0..COVER_RECTS as usize + 5).map(|i| patch(0, 10 * i, 0)).collect();
+        assert_eq!(of(&[copy(0, 0, 0), copy(20, 0, 1), copy(0, 10, 1)]), [(3, 3)]);
+        assert_eq!(of(&[copy(0, 0, 0), copy(10, 5, 0)]), [(2, 2)], "of one strength");
+        assert_eq!(of(&[copy(0, 0, 0), copy(50, 0, 0), copy(19, 9, 1), copy(100, 0, 1)]), [(2, 2), (2, 2)]);
+        let many: Vec<BlurredRect> = (0..COVER_RECTS as usize + 5).map(|i| copy(0, 10 * i, 0)).collect();
         assert_eq!(of(&many), [(COVER_RECTS as usize, COVER_RECTS), (5, 5)]);
     }
 

@@ -2,7 +2,7 @@
 //! The blurred regions of a frame in device memory: where their plans write and what is copied over the frame. Of a frame in
 //! host memory also what is uploaded for them, and what is downloaded.
 
-use super::cover::Patch;
+use super::cover::BlurredRect;
 use super::record::WORKSPACE_ALIGNMENT;
 use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, StagingLayout};
 use crate::filter::frame::PlaneLayout;
@@ -42,10 +42,10 @@ impl RegionOutputs {
     }
 
     /// What is copied over the frame.
-    pub fn patches(&self, regions: &RegionBlurPlan) -> Vec<Patch> {
-        let of_blur = |(strength, (blur, planes)): (usize, (&RegionBlur, &Vec<DevicePlane>))| -> Vec<Patch> {
+    pub fn blurred_rects(&self, regions: &RegionBlurPlan) -> Vec<BlurredRect> {
+        let of_blur = |(strength, (blur, planes)): (usize, (&RegionBlur, &Vec<DevicePlane>))| -> Vec<BlurredRect> {
             let rects = covered_bytes(blur, regions.layouts());
-            rects.map(|rect| Patch { rect, blurred: planes[rect.plane], strength }).collect()
+            rects.map(|rect| BlurredRect { rect, blurred: planes[rect.plane], strength }).collect()
         };
         regions.blurs().iter().zip(&self.planes).enumerate().flat_map(of_blur).collect()
     }
@@ -91,7 +91,7 @@ fn field_bytes(plane: usize, FieldRect { field, rect }: FieldRect) -> ByteRect {
 pub struct RegionTransfers {
     /// The bytes of the frame that the blurs depend on. They may overlap.
     pub uploads: StagingLayout,
-    /// The bytes of the frame that are written, one rectangle for each of [`RegionOutputs::patches`].
+    /// The bytes of the frame that are written, one rectangle for each of [`RegionOutputs::blurred_rects`].
     pub downloads: StagingLayout,
     /// Whether a byte of the frame is in two of these.
     pub overlap: bool,
@@ -156,7 +156,7 @@ mod tests {
         RegionBlurPlan::new(&cover, &layouts, TILES, |options| Arc::new(Plan::new(options, &layouts)))
     }
 
-    /// Threads write patches that do not overlap in any order.
+    /// Threads write rectangles that do not overlap in any order.
     #[test]
     fn patches_that_overlap_are_known() {
         let overlap = |of: &[([u32; 4], f64)]| RegionTransfers::new(&regions(of)).overlap;

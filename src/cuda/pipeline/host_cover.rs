@@ -263,7 +263,7 @@ impl Job<'_> {
             // SAFETY: the rectangle is in the frame and in the staging buffer. Threads write different bytes.
             unsafe { copy_rows(&from.from_row(first), &to.from_row(first), rect.bytes, rows.len()) };
         };
-        // The later one of two patches that overlap counts.
+        // The later one of two rectangles that overlap counts.
         if self.transfers.overlap {
             let rects = downloads.rects.iter().enumerate();
             rects.for_each(|(index, packed)| unstage(index, 0..packed.rect.rows as u32));

@@ -97,7 +97,7 @@ impl RecordedFrame {
     ) -> Result<&'a mut Self, CudaError> {
         Self::get(slot, selector, Work::Regions(Arc::clone(regions)), planes, |selector, planes| {
             let (mut recorded, outputs) = record_regions(selector, regions, &planes.sources, 0)?;
-            let writes = cover::copies(&outputs.patches(regions), &planes.destinations);
+            let writes = cover::copies(&outputs.blurred_rects(regions), &planes.destinations);
             recorded.commands.push(selector.select_launches(writes)?);
             Ok(recorded)
         })
@@ -119,7 +119,7 @@ impl RecordedFrame {
             let unpack = cover::unpack(&transfers.uploads, WORKSPACE, &planes.sources);
             recorded.commands.insert(0, selector.select_launches(unpack)?);
             let block = planes.destinations[0].address;
-            let pack = cover::pack(&outputs.patches(regions), &transfers.downloads, block);
+            let pack = cover::pack(&outputs.blurred_rects(regions), &transfers.downloads, block);
             recorded.commands.push(selector.select_launches(pack)?);
             Ok(recorded)
         })
