@@ -101,10 +101,7 @@ fn lives_on_the_fake_device() {
     open_libraries();
     let driver = FakeDriver::new();
     let mut also = vec!["frames on cuda", "frames on cpu", "device errors"];
-    // With GStreamer 1.24 and later a life with frames in CUDA memory aborts ("double free"). Its library ignores failed waits, see
-    // tests/faults, but whether that is the cause is not known.
-    let is_older = gst::version() < (1, 24, 0, 0);
-    let context = (is_older && cuda_frames::is_open()).then(Context::new);
+    let context = cuda_frames::is_open().then(Context::new);
     if context.is_some() {
         also.extend(["frames in CUDA memory", "soft covers in CUDA memory"]);
     }

@@ -81,6 +81,8 @@ impl Context {
         let mut frame = VideoFrame::from_buffer_writable(pool.acquire_buffer(None).unwrap(), info).unwrap();
         for (plane, (bytes, pitch, width)) in planes.iter().enumerate() {
             let stride = frame.plane_stride()[plane] as usize;
+            let end = frame.plane_offset()[plane] + bytes.chunks(*pitch).len().saturating_sub(1) * stride + width;
+            assert!(end <= frame.buffer().size(), "GStreamer's memory for {info:?} ends before byte {end}");
             let to = frame.plane_data_mut(plane as u32).unwrap();
             let rows = to.chunks_mut(stride).zip(bytes.chunks(*pitch));
             rows.for_each(|(to, row)| to[..*width].copy_from_slice(&row[..*width]));

@@ -437,8 +437,9 @@ impl<'a> Life<'a> {
         if self.caps.is_some() && !self.is_over {
             self.harness.push_event(gst::event::Segment::new(&segment));
             self.segment = Some(segment);
+            return self.all_are_out();
         }
-        self.all_are_out()
+        self.collect()
     }
 
     fn caps(&mut self, step: &Caps) -> Result<(), Failure> {

@@ -323,9 +323,10 @@ impl Dice {
         if is_in_cuda {
             let interlace_mode = if interlace_mode == "mixed" { "mixed" } else { "progressive" };
             let format = self.pick(&CUDA_FORMATS);
-            // In GStreamer 1.22 the last of three planes begins half a row late, and is not transferred, if the height is odd.
-            let is_planar = format.starts_with("I420") || format == "YV12";
-            let size = [size[0], if is_planar { size[1].next_multiple_of(2) } else { size[1] }];
+            // With an odd height, in GStreamer 1.22 the last of three planes begins half a row late, and is not transferred;
+            // in 1.26 the memory of NV21 ends half a row too early.
+            let is_wrong = format.starts_with("I420") || format == "YV12" || format == "NV21";
+            let size = [size[0], if is_wrong { size[1].next_multiple_of(2) } else { size[1] }];
             return Caps { format, size, is_in_cuda, interlace_mode, rate, max_rate };
         }
         Caps { format: self.pick(&FORMATS), size, is_in_cuda, interlace_mode, rate, max_rate }
