@@ -27,7 +27,7 @@ use crate::filter::picture::{FieldRect, PictureGeometry};
 use crate::filter::plan::{Plan, Selection};
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::region_blur::{RegionBlur, RegionBlurPlan};
-use crate::filter::regions::Rect;
+use crate::filter::regions::{self, Rect};
 use crate::filter::weights::Weights;
 use crate::process;
 use crate::threads::Threads;
@@ -71,8 +71,6 @@ pub struct CpuEngine {
     /// The planes of a picture without its objects, and the cells that these are estimated from.
     inpainted: Scratch,
     cells: Scratch,
-    /// The weights of luma samples: how much of a cover shows, and what a background leaves out.
-    sampled: [Scratch; 2],
 }
 
 /// The blurs of a soft cover.
@@ -102,7 +100,6 @@ impl CpuEngine {
             covers: Scratch::default(),
             inpainted: Scratch::default(),
             cells: Scratch::default(),
-            sampled: Default::default(),
         }
     }
 
@@ -152,7 +149,7 @@ impl CpuEngine {
             return Ok(());
         }
         let (frame_planes, destinations) = host_planes(frames)?;
-        let (mut samplings, mut means, mut spreads, mut inpaints) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut means, mut spreads, mut inpaints) = (Vec::new(), Vec::new(), Vec::new());
         // The planes that are blurred.
         let mut sources = frame_planes.to_vec();
         let inpainting = excluded.map(|excluded| Inpainting::new(layouts, excluded.cell()));
@@ -165,21 +162,16 @@ impl CpuEngine {
                 Cells { grids: grids.collect(), memory }
             };
             let cover_of = |plane: usize| CoverSamples::Inpainted { source: frame_planes[plane], cells: cells(plane) };
-            let size = excluded.size();
             for (plane, layout) in layouts.iter().enumerate() {
                 let Cells { grids, memory } = cells(plane);
                 for grids in grids.chunk_by(|one, other| one.grid.field == other.grid.field) {
-                    let weights = SampleWeights::new(HostPlane::default(), size, *layout, picture.shift(plane));
+                    let weights = SampleWeights::new(excluded, *layout, picture.shift(plane));
                     let cells = Cells { grids: grids.to_vec(), memory };
                     means.push(SoftOperation::CellMeans(CellMeans { weights, source: frame_planes[plane], cells }));
                 }
             }
             spreads.extend(inpainting.grids.iter().map(|grid| SoftOperation::Spread { grid, memory }));
             inpaints = mixes(&picture, excluded, &regions.reads(), Selection::ALL, &inpainted, cover_of);
-            let first = means.len();
-            means.append(&mut inpaints);
-            samplings.extend(sampling(excluded, &mut means, &mut self.sampled[1])?);
-            inpaints = means.split_off(first);
             sources = inpainted.iter().map(HostPlaneMut::as_const).collect();
         }
         let blurred = place(&mut self.blurred, &extents_of_blurred(regions))?;
@@ -195,12 +187,11 @@ impl CpuEngine {
             cover = &of_several;
         }
         let cover_of = |plane: usize| CoverSamples::Plane(cover[plane].as_const());
-        let mut mixes = mixes(&picture, weights, &regions.covered(), planes, destinations, cover_of);
-        samplings.extend(sampling(weights, &mut mixes, &mut self.sampled[0])?);
+        let mixes = mixes(&picture, weights, &regions.covered(), planes, destinations, cover_of);
         let mut last = writes_of_covers;
         last.push(soft_tasks(&mixes));
         self.execute(
-            [&samplings, &means, &spreads, &inpaints].map(|operations| soft_tasks(operations)).into(),
+            [&means, &spreads, &inpaints].map(|operations| soft_tasks(operations)).into(),
             &sources,
             &executions(regions, &blurred),
             last,
@@ -220,9 +211,8 @@ impl CpuEngine {
         let picture = PictureGeometry::new(frames.layouts());
         let (covers, destinations) = host_planes(frames)?;
         let cover_of = |plane: usize| CoverSamples::Plane(covers[plane]);
-        let mut mixes = mixes(&picture, weights, covered, Selection::ALL, destinations, cover_of);
-        let samplings: Vec<_> = sampling(weights, &mut mixes, &mut self.sampled[0])?.into_iter().collect();
-        self.execute(vec![soft_tasks(&samplings), soft_tasks(&mixes)], covers, &[], Vec::new())
+        let mixes = mixes(&picture, weights, covered, Selection::ALL, destinations, cover_of);
+        self.execute(vec![soft_tasks(&mixes)], covers, &[], Vec::new())
     }
 
     /// Executes the tasks of `first`, plans that do not depend on each other, for frames with these sources, and the tasks of `last`.
@@ -344,15 +334,6 @@ fn writes<'a>(regions: &RegionBlurPlan, blurred: &[HostPlaneMut], destinations: 
     writes.collect()
 }
 
-/// The sampling of weights for operations, into this memory.
-fn sampling<'a>(
-    weights: &'a Weights,
-    operations: &mut [SoftOperation],
-    memory: &mut Scratch,
-) -> Result<Option<SoftOperation<'a>>, CpuError> {
-    soft::sampling(weights, operations, |extent| Ok(place(memory, &[extent])?[0]))
-}
-
 fn soft_tasks<'a>(operations: &'a [SoftOperation<'a>]) -> Vec<Task<'a>> {
     operations.iter().flat_map(SoftOperation::blocks).map(Task::Soft).collect()
 }
@@ -360,7 +341,7 @@ fn soft_tasks<'a>(operations: &'a [SoftOperation<'a>]) -> Vec<Task<'a>> {
 /// The mixes of a cover into the planes of a frame.
 fn mixes<'a>(
     picture: &PictureGeometry,
-    weights: &Weights,
+    weights: &'a Weights,
     covered: &[(usize, FieldRect)],
     selected: Selection,
     to: &[HostPlaneMut],
@@ -370,17 +351,27 @@ fn mixes<'a>(
     assert!(weights.size() == (size[0], size[1]), "the weights are for another size");
     let planes = picture.layouts().iter().enumerate();
     let mix = |(plane, layout): (usize, &PlaneLayout)| {
-        let covered: Vec<FieldRect> =
-            covered.iter().filter(|(of, _)| *of == plane).map(|(_, covered)| *covered).collect();
+        let covered = disjoint(covered.iter().filter(|(of, _)| *of == plane).map(|(_, covered)| *covered).collect());
         let keeps = |c: usize| u32::from(!selected.contains(layout.roles[c])) << c;
         let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
         let is_mixed = passthrough_mask != (1 << layout.roles().len()) - 1 && !covered.is_empty();
         is_mixed.then(|| {
-            let weights = SampleWeights::new(HostPlane::default(), weights.size(), *layout, picture.shift(plane));
+            let weights = SampleWeights::new(weights, *layout, picture.shift(plane));
             SoftOperation::Mix(Mix { weights, cover: cover(plane), to: to[plane], covered, passthrough_mask })
         })
     };
     planes.filter_map(mix).collect()
+}
+
+/// The same samples of a plane in rectangles that do not overlap: none is mixed twice.
+fn disjoint(mut covered: Vec<FieldRect>) -> Vec<FieldRect> {
+    covered.sort_unstable_by_key(|FieldRect { field, .. }| field.first_row);
+    let of_field = |covered: &[FieldRect]| {
+        let rects: Vec<Rect> = covered.iter().map(|covered| covered.rect).collect();
+        let field = covered[0].field;
+        regions::disjoint(&rects).into_iter().map(move |rect| FieldRect { field, rect })
+    };
+    covered.chunk_by(|one, other| one.field == other.field).flat_map(of_field).collect()
 }
 
 /// The planes of frames in host memory.

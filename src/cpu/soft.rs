@@ -5,8 +5,6 @@
 use std::iter::StepBy;
 use std::ops::Range;
 
-use super::CpuError;
-use super::scratch::Extent;
 use crate::filter::frame::{Field, PlaneLayout, SampleLayout};
 use crate::filter::inpainting::{self, InpaintedGrid};
 use crate::filter::picture::FieldRect;
@@ -23,26 +21,30 @@ const RUN: usize = 64;
 
 /// The weights of the samples of a plane.
 #[derive(Clone, Copy)]
-pub struct SampleWeights {
-    /// Of every luma sample that is needed.
-    luma: HostPlane,
-    /// Width and height of the picture.
-    size: (u32, u32),
+pub struct SampleWeights<'a> {
+    weights: &'a Weights,
     /// Of the plane.
     layout: PlaneLayout,
     /// log2 of the luma samples that a sample stands for, along x and y.
     shift: [u32; 2],
 }
 
-impl SampleWeights {
-    pub fn new(luma: HostPlane, size: (u32, u32), layout: PlaneLayout, shift: [u32; 2]) -> Self {
-        Self { luma, size, layout, shift }
+/// Memory for the weights of a row.
+#[derive(Default)]
+struct WeightBuffers {
+    between: Vec<u16>,
+    samples: [Vec<u8>; 3],
+}
+
+impl<'a> SampleWeights<'a> {
+    pub fn new(weights: &'a Weights, layout: PlaneLayout, shift: [u32; 2]) -> Self {
+        Self { weights, layout, shift }
     }
 
     /// The rows of luma that a row of the plane stands for: those of its field. The last row stands for all that are left, and the
     /// only one for all.
     fn luma_rows(&self, y: usize) -> StepBy<Range<usize>> {
-        let (height, rows, down) = (self.size.1 as usize, self.layout.height as usize, self.shift[1]);
+        let (height, rows, down) = (self.weights.size().1 as usize, self.layout.height as usize, self.shift[1]);
         let fields = if self.layout.interlaced && rows > 1 { 2 } else { 1 };
         let (first, row) = (y % fields, y / fields);
         let start = (first + fields * (row << down)).min(height - 1);
@@ -52,50 +54,49 @@ impl SampleWeights {
 
     /// The columns of luma that columns of the plane stand for; the last one stands for all that are left.
     fn luma_columns(&self, columns: &Range<usize>) -> Range<usize> {
-        let (width, across) = (self.size.0 as usize, self.shift[0]);
+        let (width, across) = (self.weights.size().0 as usize, self.shift[0]);
         let is_last = columns.end >= self.layout.width as usize;
         (columns.start << across).min(width - 1)..if is_last { width } else { (columns.end << across).min(width) }
     }
 
-    /// What luma samples are needed for these columns and rows of the plane.
-    fn luma_extent(&self, columns: &Range<usize>, rows: &Range<usize>) -> [Range<usize>; 2] {
+    /// Where weights of these rows of the plane are above 0.
+    fn covered_columns(&self, rows: &Range<usize>) -> CoveredColumns {
         // Either field may have the first or the last row.
         let ends = [rows.start, rows.start + 1, rows.end - 1, rows.end.saturating_sub(2)];
         let ends = ends.into_iter().filter(|y| rows.contains(y)).flat_map(|y| self.luma_rows(y));
         let (first, last) = ends.fold((usize::MAX, 0), |(first, last), y| (first.min(y), last.max(y)));
-        [self.luma_columns(columns), first..last + 1]
+        CoveredColumns { nodes: self.weights.node_bits(first..last + 1), cell: self.weights.cell() as usize }
     }
 
-    /// The weights of pixels of a row of the plane: of each the largest of the luma samples that it stands for. They are in the plane
-    /// of luma weights or in `buffers`.
-    ///
-    /// # Safety
-    /// The plane of luma weights has them, and nobody writes them meanwhile.
+    /// The weights of pixels of a row of the plane: of each the largest of the luma samples that it stands for.
     #[inline(always)]
-    unsafe fn of_row<'a>(&self, y: usize, columns: &Range<usize>, buffers: &'a mut [Vec<u8>; 2]) -> &'a [u8] {
+    fn of_row<'b>(&self, y: usize, columns: &Range<usize>, buffers: &'b mut WeightBuffers) -> &'b [u8] {
         let of_luma = self.luma_columns(columns);
-        // SAFETY: the plane has the row, and nobody writes it, as the caller promises.
-        let row = |y: usize| unsafe { std::slice::from_raw_parts(self.luma.row(y).add(of_luma.start), of_luma.len()) };
+        let cell = self.weights.cell() as usize;
+        let first = of_luma.start / cell * cell;
+        let WeightBuffers { between, samples: [largest, row, of_pixels] } = buffers;
+        largest.resize(of_luma.end - first, 0);
+        row.resize(of_luma.end - first, 0);
         let mut rows = self.luma_rows(y);
-        let mut luma = row(rows.next().expect("a row of a plane stands for a row of luma"));
-        let [largest, of_pixels] = buffers;
-        if rows.len() > 0 {
-            largest.clear();
-            largest.extend_from_slice(luma);
-            for y in rows {
-                largest.iter_mut().zip(row(y)).for_each(|(largest, weight)| *largest = (*largest).max(*weight));
-            }
-            luma = largest;
+        let first_row = rows.next().expect("a row of a plane stands for a row of luma");
+        self.weights.row_from(first as u32, first_row as u32, between, largest);
+        for y in rows {
+            self.weights.row_from(first as u32, y as u32, between, row);
+            largest.iter_mut().zip(&*row).for_each(|(largest, weight)| *largest = (*largest).max(*weight));
         }
+        let luma = &largest[of_luma.start - first..];
         let across = self.shift[0];
         if across == 0 && luma.len() >= columns.len() {
             return &luma[..columns.len()];
         }
-        of_pixels.clear();
+        of_pixels.resize(luma.len() >> across, 0);
         if across == 1 {
-            of_pixels.extend(luma.chunks_exact(2).map(|pair| pair[0].max(pair[1])));
+            // Not `extend`, which is not vectorised for the instruction set.
+            let pairs = luma.as_chunks::<2>().0;
+            of_pixels.iter_mut().zip(pairs).for_each(|(to, [one, other])| *to = *(one.max(other)));
         } else {
-            of_pixels.extend(luma.chunks(1 << across).map(|luma| luma.iter().copied().fold(0, u8::max)));
+            let luma = luma.chunks(1 << across).map(|luma| luma.iter().copied().fold(0, u8::max));
+            of_pixels.iter_mut().zip(luma).for_each(|(to, weight)| *to = weight);
         }
         // The luma beyond an odd width of packed 4:2:2 repeats the last one.
         of_pixels.resize(columns.len(), luma[luma.len() - 1]);
@@ -106,10 +107,10 @@ impl SampleWeights {
         of_pixels
     }
 
-    /// The columns that have weights: of packed 4:2:2 whole pairs.
-    fn all_columns(&self) -> Range<usize> {
+    /// The columns that have weights in pixels: of packed 4:2:2 two in each.
+    fn columns(&self, pixels: &Range<usize>) -> Range<usize> {
         let is_packed = matches!(self.layout.sample_layout, SampleLayout::Yuv422 { .. });
-        0..if is_packed { 2 * self.layout.row_pixels() } else { self.layout.row_pixels() }
+        if is_packed { 2 * pixels.start..2 * pixels.end } else { pixels.clone() }
     }
 
     /// Writes the weights of the samples of a rectangle, in a row of samples that begins at pixel `first`: 0 of
@@ -147,30 +148,6 @@ impl SampleWeights {
     }
 }
 
-/// Samples weights at luma samples.
-pub struct Sampling<'a> {
-    weights: &'a Weights,
-    to: HostPlaneMut,
-    columns: Range<usize>,
-    rows: Range<usize>,
-}
-
-impl Sampling<'_> {
-    /// # Safety
-    /// See [`SoftBlock::execute`].
-    #[inline(always)]
-    unsafe fn execute(&self, rows: Range<usize>) {
-        let mut between = Vec::new();
-        let cell = self.weights.cell() as usize;
-        let first = self.columns.start / cell * cell;
-        for y in rows {
-            // SAFETY: the plane has the row, which nobody else accesses, as the caller promises.
-            let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y).add(first), self.columns.end - first) };
-            self.weights.row_from(first as u32, y as u32, &mut between, to);
-        }
-    }
-}
-
 /// Cells of a plane.
 pub struct Cells<'a> {
     pub grids: Vec<&'a InpaintedGrid>,
@@ -178,12 +155,13 @@ pub struct Cells<'a> {
     pub memory: *mut u32,
 }
 
-/// Two rows of the cells of a grid, expanded to the samples of a row.
+/// Two rows of the cells of each grid, expanded to samples of a row.
 #[derive(Default)]
-struct CellLine {
-    /// The first of the two.
-    above: Option<i64>,
-    samples: [Vec<u32>; 2],
+struct CellLines {
+    /// The pixels whose samples they have.
+    pixels: Range<usize>,
+    /// Of each grid the first of the two, and the samples of both.
+    of_grids: Vec<(Option<i64>, [Vec<u32>; 2])>,
 }
 
 /// What is mixed into a plane.
@@ -194,9 +172,52 @@ pub enum CoverSamples<'a> {
     Inpainted { source: HostPlane, cells: Cells<'a> },
 }
 
+/// Where weights are above 0.
+#[derive(Clone, Copy, PartialEq)]
+enum Covered {
+    Nowhere,
+    Partly,
+    /// Everywhere, and they are 255.
+    Wholly,
+}
+
+/// Where weights of some rows are above 0.
+struct CoveredColumns {
+    /// The bits of the nodes around them in each column of nodes: those that any has, and those that all have.
+    nodes: [Vec<u8>; 2],
+    /// Luma samples from one column to the next.
+    cell: usize,
+}
+
+impl CoveredColumns {
+    /// Where weights of luma samples are above 0. They may be covered nowhere or wholly, too, where they are said to be so partly.
+    fn of(&self, columns: Range<usize>) -> Covered {
+        if columns.is_empty() {
+            return Covered::Nowhere;
+        }
+        let [any, all] = &self.nodes;
+        let nodes = columns.start / self.cell..((columns.end - 1) / self.cell + 2).min(any.len());
+        let any = any[nodes.clone()].iter().fold(0, |any, bits| any | bits);
+        let all = all[nodes].iter().fold(255, |all, bits| all & bits);
+        match (any, all) {
+            (0, _) => Covered::Nowhere,
+            (_, 255) => Covered::Wholly,
+            _ => Covered::Partly,
+        }
+    }
+}
+
+/// Pixels side by side of which the same becomes.
+struct Run {
+    pixels: Range<usize>,
+    covered: Covered,
+    /// The rectangles that they are in, of those of the row.
+    rects: Range<usize>,
+}
+
 /// Mixes a cover into a plane.
 pub struct Mix<'a> {
-    pub weights: SampleWeights,
+    pub weights: SampleWeights<'a>,
     pub cover: CoverSamples<'a>,
     pub to: HostPlaneMut,
     /// What is covered of the plane.
@@ -207,14 +228,13 @@ pub struct Mix<'a> {
 
 /// Computes the cells of a field of a plane.
 pub struct CellMeans<'a> {
-    pub weights: SampleWeights,
+    pub weights: SampleWeights<'a>,
     pub source: HostPlane,
     pub cells: Cells<'a>,
 }
 
 /// An operation of a soft cover.
 pub enum SoftOperation<'a> {
-    Sampling(Sampling<'a>),
     CellMeans(CellMeans<'a>),
     /// Makes estimates of the cells of a grid, in the memory of all grids.
     Spread {
@@ -234,7 +254,6 @@ impl SoftOperation<'_> {
     /// Its parts.
     pub fn blocks(&self) -> impl Iterator<Item = SoftBlock<'_>> + use<'_> {
         let (rows, step) = match self {
-            Self::Sampling(sampling) => (sampling.rows.clone(), ROWS),
             Self::Mix(Mix { covered, .. }) => {
                 (extent_of(covered.iter()).map(|[_, rows]| rows).unwrap_or_default(), ROWS)
             }
@@ -258,8 +277,6 @@ impl SoftBlock<'_> {
     pub unsafe fn execute(&self) {
         match self.operation {
             // SAFETY: the caller promises it.
-            SoftOperation::Sampling(sampling) => unsafe { sampling.execute(self.rows.clone()) },
-            // SAFETY: the caller promises it.
             SoftOperation::Mix(mix) => unsafe { mix.execute(self.rows.clone()) },
             // SAFETY: the caller promises it.
             SoftOperation::CellMeans(means) => unsafe { means.execute(self.rows.start) },
@@ -278,78 +295,115 @@ impl Mix<'_> {
     #[inline(always)]
     unsafe fn execute(&self, rows: Range<usize>) {
         let layout = self.weights.layout;
-        let pixel_samples = usize::from(layout.channels);
         let [mut expanded, mut composed] = [const { Vec::new() }; 2];
-        let mut lines = Vec::new();
-        let mut buffers = [const { Vec::new() }; 2];
-        for y in rows {
-            let row_rects = self.covered.iter().filter(|FieldRect { field, rect }| {
-                y % field.step == field.first_row % field.step
-                    && ((y - field.first_row) / field.step) as u32 >= rect.y()
-                    && (((y - field.first_row) / field.step) as u32) < rect.bottom()
-            });
-            let rects: Vec<Rect> = row_rects.map(|covered| covered.rect).collect();
-            let Some(hull) = rects.iter().copied().reduce(Rect::hull) else { continue };
-            // Whole pairs of packed 4:2:2.
-            let pixels = layout.columns(hull);
-            let pixels = pixels.start as usize..pixels.end as usize;
-            let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
-            let columns = if is_packed { 2 * pixels.start..2 * pixels.end } else { pixels.clone() };
-            // SAFETY: the luma weights of what is covered are sampled, as the caller promises.
-            let of_pixels = unsafe { self.weights.of_row(y, &columns, &mut buffers) };
-            let is_simple = pixel_samples == 1 && rects.len() == 1 && self.passthrough_mask == 0;
-            let of_samples = if is_simple {
-                of_pixels
-            } else {
-                expanded.clear();
-                expanded.resize(pixels.len() * pixel_samples, 0);
-                let mask = self.passthrough_mask;
-                rects.iter().for_each(|rect| self.weights.expand(*rect, mask, columns.start, of_pixels, &mut expanded));
-                &expanded
-            };
-            // Runs that are mixed, side by side.
-            let is_mixed = |run: &[u8]| run.iter().fold(0, |all, weight| all | weight) > 0;
-            if let CoverSamples::Inpainted { source, .. } = &self.cover {
-                let bytes = pixels.start * layout.pixel_bytes()..pixels.end * layout.pixel_bytes();
-                // SAFETY: both planes hold the row, and nobody else accesses that of the second, as the caller promises.
-                unsafe {
-                    let from = source.row(y).add(bytes.start);
-                    from.copy_to_nonoverlapping(self.to.row(y).add(bytes.start), bytes.len());
+        let (mut rects, mut of_row, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lines = CellLines::default();
+        let mut buffers = WeightBuffers::default();
+        for y in rows.clone() {
+            of_row.clear();
+            for FieldRect { field, rect } in &self.covered {
+                let row = (y / field.step) as u32;
+                if y % field.step == field.first_row && (rect.y()..rect.bottom()).contains(&row) {
+                    of_row.push(*rect);
                 }
             }
-            let runs: Vec<bool> = of_samples.chunks(RUN * pixel_samples).map(is_mixed).collect();
-            let mut first_run = 0;
-            for mixed in runs.chunk_by(|one, other| one == other) {
-                let start = first_run * RUN;
-                first_run += mixed.len();
-                let end = (first_run * RUN).min(pixels.len());
-                if !mixed[0] {
-                    continue;
-                }
-                let run = pixels.start + start..pixels.start + end;
-                let bytes = run.start * layout.pixel_bytes()..run.end * layout.pixel_bytes();
+            if of_row != rects {
+                rects.clone_from(&of_row);
+                runs = self.runs(&rects, &rows);
+                let covered = runs.iter().filter(|run| run.covered != Covered::Nowhere).map(|run| run.pixels.clone());
+                lines = CellLines::default();
+                lines.pixels = covered.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default();
+            }
+            for Run { pixels, covered, rects: of_run } in &runs {
+                let bytes = pixels.start * layout.pixel_bytes()..pixels.end * layout.pixel_bytes();
                 // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
                 let to = unsafe { std::slice::from_raw_parts_mut(self.to.row(y).add(bytes.start), bytes.len()) };
-                let cover = match &self.cover {
-                    // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
-                    CoverSamples::Plane(plane) => unsafe {
-                        std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len())
-                    },
-                    CoverSamples::Inpainted { cells, .. } => {
-                        composed.resize(bytes.len(), 0);
+                // SAFETY: the planes hold the row, which nobody writes, as the caller promises.
+                let row = |plane: &HostPlane| unsafe {
+                    std::slice::from_raw_parts(plane.row(y).add(bytes.start), bytes.len())
+                };
+                let cover = match (&self.cover, covered) {
+                    (CoverSamples::Plane(_), Covered::Nowhere) => continue,
+                    (CoverSamples::Plane(cover), Covered::Partly) => row(cover),
+                    (CoverSamples::Plane(cover), Covered::Wholly) => {
+                        to.copy_from_slice(row(cover));
+                        continue;
+                    }
+                    (CoverSamples::Inpainted { source, .. }, Covered::Nowhere) => {
+                        to.copy_from_slice(row(source));
+                        continue;
+                    }
+                    (CoverSamples::Inpainted { source, cells }, Covered::Partly) => {
+                        to.copy_from_slice(row(source));
+                        composed.resize(to.len(), 0);
                         // SAFETY: nobody writes the cells, as the caller promises.
-                        unsafe { cells.compose(&layout, y, run, &mut lines, &mut composed) };
-                        &composed[..]
+                        unsafe { cells.compose(&layout, y, pixels.clone(), &mut lines, &mut composed) };
+                        &composed
+                    }
+                    (CoverSamples::Inpainted { cells, .. }, Covered::Wholly) => {
+                        // SAFETY: as above.
+                        unsafe { cells.compose(&layout, y, pixels.clone(), &mut lines, to) };
+                        continue;
                     }
                 };
-                mix(&layout, to, cover, &of_samples[start * pixel_samples..end * pixel_samples]);
+                let columns = self.weights.columns(pixels);
+                let of_pixels = self.weights.of_row(y, &columns, &mut buffers);
+                let of_samples = if layout.channels == 1 && self.passthrough_mask == 0 {
+                    of_pixels
+                } else {
+                    expanded.clear();
+                    expanded.resize(pixels.len() * usize::from(layout.channels), 0);
+                    for rect in &rects[of_run.clone()] {
+                        let [left, right] = [rect.x().max(columns.start as u32), rect.right().min(columns.end as u32)];
+                        if let Some(rect) = Rect::between([left, right], [rect.y(), rect.bottom()]) {
+                            self.weights.expand(rect, self.passthrough_mask, columns.start, of_pixels, &mut expanded);
+                        }
+                    }
+                    &expanded
+                };
+                mix(&layout, to, cover, of_samples);
             }
         }
+    }
+
+    /// The runs of a row with these rectangles, of some rows.
+    fn runs(&self, rects: &[Rect], rows: &Range<usize>) -> Vec<Run> {
+        let layout = &self.weights.layout;
+        let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+        // A sample that is mixed loses its padding; of a pair, not both may be in a rectangle.
+        let is_exact = match &self.cover {
+            CoverSamples::Plane(_) => layout.depth == 8 && layout.sample_layout != SampleLayout::Packed1010102,
+            CoverSamples::Inpainted { .. } => true,
+        };
+        let is_copied = is_exact && self.passthrough_mask == 0;
+        let covered = self.weights.covered_columns(rows);
+        let mut runs: Vec<Run> = Vec::new();
+        // Rectangles of packed 4:2:2 may share a pair.
+        let together = if is_packed { rects.len().max(1) } else { 1 };
+        for first in (0..rects.len()).step_by(together) {
+            let of_run = first..first + together;
+            let hull = rects[of_run.clone()].iter().copied().reduce(Rect::hull).expect("there are rectangles");
+            let pixels = layout.columns(hull);
+            for start in pixels.clone().step_by(RUN) {
+                let pixels = start as usize..pixels.end.min(start + RUN as u32) as usize;
+                let columns = self.weights.columns(&pixels);
+                let is_in = |rect: &Rect| rect.x() as usize <= columns.start && columns.end <= rect.right() as usize;
+                let covered = match covered.of(self.weights.luma_columns(&columns)) {
+                    Covered::Wholly if !is_copied || !rects[of_run.clone()].iter().any(is_in) => Covered::Partly,
+                    covered => covered,
+                };
+                match runs.last_mut() {
+                    Some(last) if last.covered == covered && last.rects == of_run => last.pixels.end = pixels.end,
+                    _ => runs.push(Run { pixels, covered, rects: of_run.clone() }),
+                }
+            }
+        }
+        runs
     }
 }
 
 impl Cells<'_> {
-    /// The estimates of pixels of a row in the layout of the plane. `lines` is empty, or what the row before left.
+    /// The estimates of pixels of a row in the layout of the plane. `lines` are for these pixels, and new or what the row before left.
     ///
     /// # Safety
     /// The memory has the cells of all grids, and nobody writes them meanwhile.
@@ -359,32 +413,35 @@ impl Cells<'_> {
         layout: &PlaneLayout,
         y: usize,
         pixels: Range<usize>,
-        lines: &mut Vec<CellLine>,
+        lines: &mut CellLines,
         to: &mut [u8],
     ) {
-        lines.resize_with(self.grids.len(), CellLine::default);
+        let CellLines { pixels: of_lines, of_grids } = lines;
+        of_grids.resize_with(self.grids.len(), Default::default);
         // Luma and chroma of packed 4:2:2 have grids of their own, and alternate.
         let step = if matches!(layout.sample_layout, SampleLayout::Yuv422 { .. }) { 2 } else { 1 };
-        for (inpainted, line) in self.grids.iter().zip(lines) {
+        for (inpainted, (of_samples, samples)) in self.grids.iter().zip(of_grids) {
             let (grid, Field { first_row, step: row_step, .. }) = (&inpainted.grid, inpainted.grid.field);
             if y % row_step != first_row % row_step {
                 continue;
             }
             let (above, of_below) = inpainted.cell_rows(((y - first_row) / row_step) as u32);
-            if line.above != Some(above) {
+            if *of_samples != Some(above) {
                 // SAFETY: the memory has the cells, and nobody writes them, as the caller promises.
                 let cells = unsafe {
                     std::slice::from_raw_parts(self.memory.add(inpainted.first_word).cast_const(), inpainted.words())
                 };
-                line.above = Some(above);
-                for (row, samples) in (above..).zip(&mut line.samples) {
-                    inpainted.expand(cells, row, layout.row_samples() / grid.channels[0].step, samples);
+                *of_samples = Some(above);
+                let of_pixel = usize::from(layout.channels) / grid.channels[0].step;
+                for (row, samples) in (above..).zip(&mut *samples) {
+                    let columns = of_lines.start * of_pixel..of_lines.end * of_pixel;
+                    inpainted.expand(cells, row, &columns, samples);
                 }
             }
             let parts = inpainted.parts() as u32;
             let (of_above, half, shift) = (parts - of_below, parts * parts / 2, 2 * parts.trailing_zeros());
-            let samples = pixels.start * usize::from(layout.channels) / step..;
-            let [above, below] = line.samples.each_ref().map(|line| &line[samples.clone()]);
+            let first = (pixels.start - of_lines.start) * usize::from(layout.channels) / step;
+            let [above, below] = samples.each_ref().map(|line| &line[first..]);
             let estimates =
                 above.iter().zip(below).map(|(above, below)| (above * of_above + below * of_below + half) >> shift);
             match layout.sample_layout {
@@ -415,9 +472,12 @@ impl Cells<'_> {
 
 #[inline(always)]
 fn repeat<const COUNT: usize>(weights: &[u8], samples: &mut [u8]) {
-    for (samples, weight) in samples.chunks_exact_mut(COUNT).zip(weights) {
-        samples.fill(*weight);
-    }
+    samples
+        .as_chunks_mut::<COUNT>()
+        .0
+        .iter_mut()
+        .zip(weights)
+        .for_each(|(samples, weight)| *samples = [*weight; COUNT]);
 }
 
 /// `(weight · cover + (255 - weight) · sample + 127) / 255` of each sample; one of weight 0 keeps its bytes.
@@ -468,39 +528,68 @@ impl CellMeans<'_> {
         let layout = self.weights.layout;
         let Some(InpaintedGrid { grid, .. }) = self.cells.grids.first() else { return };
         let (Field { first_row, step, .. }, rows) = (grid.field, grid.samples(1, cell_row as u32));
-        let samples = layout.row_samples();
+        let row_of = |row: u32| first_row + row as usize * step;
+        let (samples, pixel_step) = (layout.row_samples(), grid.channels[0].step);
+        let of_rows = || self.weights.covered_columns(&(row_of(rows.start)..row_of(rows.end - 1) + 1));
+        let covered = (!rows.is_empty()).then(of_rows);
+        // Of each cell its samples in a row and where they are left out. The grids of a plane have cells of the same luma samples.
+        let of_cell = |cell: u32| {
+            let columns = grid.samples(0, cell);
+            let columns = columns.start as usize..columns.end as usize;
+            let of_luma = if columns.is_empty() { 0..0 } else { self.weights.luma_columns(&columns) };
+            let covered = covered.as_ref().map_or(Covered::Nowhere, |covered| covered.of(of_luma));
+            let end = if cell + 1 == grid.cells[0] { samples } else { columns.end * pixel_step };
+            (columns.start * pixel_step..end, covered)
+        };
+        let of_cells: Vec<(Range<usize>, Covered)> = (0..grid.cells[0]).map(of_cell).collect();
         // Of all rows of the cells, for each sample of a row.
         let (mut sums, mut remainders) = (vec![0_u32; samples], vec![0_u16; samples]);
         let mut expanded = vec![0; samples];
-        let mut buffers = [const { Vec::new() }; 2];
-        let columns = self.weights.all_columns();
+        let mut buffers = WeightBuffers::default();
+        // Samples of a column that has weights.
+        let column_samples = samples / self.weights.columns(&(0..layout.row_pixels())).end;
         let mut first_bytes: &[u8] = &[];
         for row in rows.clone() {
-            let y = first_row + row as usize * step;
-            // SAFETY: the luma weights of the plane are sampled, as the caller promises.
-            let of_pixels = unsafe { self.weights.of_row(y, &columns, &mut buffers) };
-            let excluded = if layout.channels == 1 {
-                of_pixels
-            } else {
-                let whole = Rect::new(0, 0, layout.width, 1).expect("a plane has samples");
-                self.weights.expand(whole, 0, 0, of_pixels, &mut expanded);
-                &expanded
-            };
+            let y = row_of(row);
             // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
             let bytes = unsafe { std::slice::from_raw_parts(self.source.row(y), layout.row_bytes()) };
             first_bytes = if row == rows.start { bytes } else { first_bytes };
-            add_row(&layout, bytes, excluded, &mut sums, &mut remainders);
+            for alike in of_cells.chunk_by(|one, other| one.1 == other.1) {
+                let of_row = alike[0].0.start..alike[alike.len() - 1].0.end;
+                let row = &bytes[of_row.start * layout.row_bytes() / samples..];
+                let (sums, remainders) = (&mut sums[of_row.clone()], &mut remainders[of_row.clone()]);
+                match alike[0].1 {
+                    Covered::Wholly => (),
+                    Covered::Nowhere => each_sample(&layout, row, sums.iter_mut(), |sum, sample| *sum += sample),
+                    Covered::Partly => {
+                        let columns = of_row.start / column_samples..of_row.end / column_samples;
+                        let of_pixels = self.weights.of_row(y, &columns, &mut buffers);
+                        let [left, right] = [columns.start as u32, layout.width.min(columns.end as u32)];
+                        let rect = Rect::between([left, right], [0, 1]).expect("a cell that has weights has samples");
+                        self.weights.expand(rect, 0, columns.start, of_pixels, &mut expanded[..of_row.len()]);
+                        let totals = sums.iter_mut().zip(remainders).zip(&expanded);
+                        each_sample(&layout, row, totals, |((sum, all), excluded), sample| {
+                            let remainder = u16::from(255 - excluded);
+                            *sum += u32::from(remainder) * sample;
+                            *all += remainder;
+                        });
+                    }
+                }
+            }
         }
         for InpaintedGrid { grid, first_word, .. } in &self.cells.grids {
             let across = grid.cells[0] as usize;
-            for column in 0..across {
+            for (column, (_, excluded)) in of_cells.iter().enumerate() {
                 let columns = grid.samples(0, column as u32);
                 let count = columns.len() as u64 * rows.len() as u64;
                 for (index, channel) in grid.channels.iter().enumerate() {
-                    let all = columns.clone().map(|x| channel.first + x as usize * channel.step);
-                    let (sum, remainders) = all.fold((0_u64, 0_u64), |(sum, count), i| {
-                        (sum + u64::from(sums[i]), count + u64::from(remainders[i]))
-                    });
+                    let of_row = columns.clone().map(|x| channel.first + x as usize * channel.step);
+                    let sum = of_row.clone().map(|i| u64::from(sums[i])).sum::<u64>();
+                    let (sum, remainders) = match excluded {
+                        Covered::Wholly => (0, 0),
+                        Covered::Nowhere => (255 * sum, 255 * count),
+                        Covered::Partly => (sum, of_row.map(|i| u64::from(remainders[i])).sum()),
+                    };
                     let word = first_word + (cell_row * across + column) * grid.channels.len() + index;
                     let first = if count > 0 { channel.load(&layout, first_bytes, columns.start) } else { 0 };
                     // SAFETY: the memory has the cells of all grids, and nobody else accesses those of this row, as the caller
@@ -512,28 +601,21 @@ impl CellMeans<'_> {
     }
 }
 
-/// Adds what is left of the samples of a row. The sums of 128 rows fit.
+/// Calls `add` for each sample of a row, with what `totals` yields for it. The sums of 128 rows of products with weights fit in 32 bits.
 #[inline(always)]
-fn add_row(layout: &PlaneLayout, row: &[u8], excluded: &[u8], sums: &mut [u32], remainders: &mut [u16]) {
-    let add = |sum: &mut u32, all: &mut u16, excluded: u8, sample: u32| {
-        let remainder = u16::from(255 - excluded);
-        *sum += u32::from(remainder) * sample;
-        *all += remainder;
-    };
-    let totals = sums.iter_mut().zip(remainders).zip(excluded);
+fn each_sample<T>(layout: &PlaneLayout, row: &[u8], totals: impl Iterator<Item = T>, add: impl Fn(T, u32)) {
     if layout.sample_layout == SampleLayout::Packed1010102 {
-        for (i, ((sum, all), excluded)) in totals.enumerate() {
+        for (i, total) in totals.enumerate() {
             let word = &row[i / 4 * 4..][..4];
             let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
-            add(sum, all, *excluded, word >> (10 * (i % 4)) & if i % 4 == 3 { 3 } else { 1023 });
+            add(total, word >> (10 * (i % 4)) & if i % 4 == 3 { 3 } else { 1023 });
         }
     } else if layout.depth == 8 {
-        totals.zip(row).for_each(|(((sum, all), excluded), sample)| add(sum, all, *excluded, (*sample).into()));
+        totals.zip(row).for_each(|(total, sample)| add(total, (*sample).into()));
     } else {
         let (shift, mask) = (layout.shift(), ((1_u32 << layout.depth) - 1) as u16);
-        for (((sum, all), excluded), sample) in totals.zip(row.chunks_exact(2)) {
-            let sample = u16::from_ne_bytes([sample[0], sample[1]]) >> shift & mask;
-            add(sum, all, *excluded, sample.into());
+        for (total, sample) in totals.zip(row.chunks_exact(2)) {
+            add(total, (u16::from_ne_bytes([sample[0], sample[1]]) >> shift & mask).into());
         }
     }
 }
@@ -549,37 +631,4 @@ fn extent_of<'a>(rects: impl Iterator<Item = &'a FieldRect>) -> Option<[Range<us
 
 fn hull(a: &[Range<usize>; 2], b: &[Range<usize>; 2]) -> [Range<usize>; 2] {
     [0, 1].map(|i| a[i].start.min(b[i].start)..a[i].end.max(b[i].end))
-}
-
-/// The sampling of weights at the luma samples that operations need, into a plane that `place` allocates for their rows.
-pub fn sampling<'a>(
-    weights: &'a Weights,
-    operations: &mut [SoftOperation],
-    place: impl FnOnce(Extent) -> Result<HostPlaneMut, CpuError>,
-) -> Result<Option<SoftOperation<'a>>, CpuError> {
-    let extent = |operation: &SoftOperation| match operation {
-        SoftOperation::CellMeans(CellMeans { weights, .. }) => {
-            Some(weights.luma_extent(&weights.all_columns(), &(0..weights.layout.height as usize)))
-        }
-        SoftOperation::Mix(mix) => {
-            let [mut columns, rows] = extent_of(mix.covered.iter())?;
-            // Whole pairs of packed 4:2:2.
-            columns = columns.start / 2 * 2..columns.end.next_multiple_of(2);
-            Some(mix.weights.luma_extent(&columns, &rows))
-        }
-        SoftOperation::Sampling(_) | SoftOperation::Spread { .. } => None,
-    };
-    let Some([columns, rows]) = operations.iter().filter_map(extent).reduce(|a, b| hull(&a, &b)) else {
-        return Ok(None);
-    };
-    let to = place((weights.size().0 as usize, rows.clone()))?;
-    for operation in operations {
-        match operation {
-            SoftOperation::CellMeans(CellMeans { weights, .. }) | SoftOperation::Mix(Mix { weights, .. }) => {
-                weights.luma = to.as_const();
-            }
-            SoftOperation::Sampling(_) | SoftOperation::Spread { .. } => (),
-        }
-    }
-    Ok(Some(SoftOperation::Sampling(Sampling { weights, to, columns, rows })))
 }

@@ -3,6 +3,8 @@
 //! nothing of the objects. Means of cells, weighted by how much of a sample counts, are spread over cells without any by a pyramid
 //! ("push-pull"), and are bilinear between the cells. docs/ARITHMETIC.md has the formulas.
 
+use std::ops::Range;
+
 use super::frame::PlaneLayout;
 use super::mosaic::CellGrid;
 
@@ -113,10 +115,10 @@ impl InpaintedGrid {
     /// The rows of cells that a row of the field is between: the first of them, and how much the second counts of [`Self::parts`].
     pub fn cell_rows(&self, row: u32) -> (i64, u32) {
         let distance = self.beyond_centre(1, row);
-        (distance.div_euclid(self.parts()), distance.rem_euclid(self.parts()) as u32)
+        (distance >> self.parts().trailing_zeros(), (distance & (self.parts() - 1)) as u32)
     }
 
-    /// In so many parts the distance between the centres of two cells is divided: halves of a luma sample.
+    /// In so many parts the distance between the centres of two cells is divided: halves of a luma sample. A power of two.
     pub fn parts(&self) -> i64 {
         2 * i64::from(self.grid.side)
     }
@@ -127,29 +129,30 @@ impl InpaintedGrid {
         2 * ((i64::from(sample) << unit) + first) + (1 << unit) - i64::from(self.grid.side)
     }
 
-    /// Estimates times [`Self::parts`] of all channels at so many samples, from one row of cells that are spread; beyond the grid its edge
+    /// Estimates times [`Self::parts`] of all channels at some samples, from one row of cells that are spread; beyond the grid its edge
     /// repeats. Two such rows times what they count add up to estimates times the square of that.
     #[inline(always)]
-    pub fn expand(&self, cells: &[u32], cell_row: i64, samples: usize, to: &mut Vec<u32>) {
-        to.resize(samples * self.grid.channels.len(), 0);
+    pub fn expand(&self, cells: &[u32], cell_row: i64, samples: &Range<usize>, to: &mut Vec<u32>) {
+        to.resize(samples.len() * self.grid.channels.len(), 0);
         match self.grid.channels.len() {
-            1 => self.expand_channels::<1>(cells, cell_row, to),
-            2 => self.expand_channels::<2>(cells, cell_row, to),
-            3 => self.expand_channels::<3>(cells, cell_row, to),
-            _ => self.expand_channels::<4>(cells, cell_row, to),
+            1 => self.expand_channels::<1>(cells, cell_row, samples.start, to),
+            2 => self.expand_channels::<2>(cells, cell_row, samples.start, to),
+            3 => self.expand_channels::<3>(cells, cell_row, samples.start, to),
+            _ => self.expand_channels::<4>(cells, cell_row, samples.start, to),
         }
     }
 
     #[inline(always)]
-    fn expand_channels<const CHANNELS: usize>(&self, cells: &[u32], cell_row: i64, to: &mut [u32]) {
+    fn expand_channels<const CHANNELS: usize>(&self, cells: &[u32], cell_row: i64, first: usize, to: &mut [u32]) {
         let ([columns, rows], parts) = (self.levels[0].size, self.parts());
         let (cells, _) = cells.as_chunks::<CHANNELS>();
         let cells = &cells[cell_row.clamp(0, rows as i64 - 1) as usize * columns..][..columns];
+        // Both are powers of two.
         let step = 2 << self.grid.unit_log2[0];
-        let (mut distance, mut rest) = (self.beyond_centre(0, 0), to.as_chunks_mut::<CHANNELS>().0);
+        let (mut distance, mut rest) = (self.beyond_centre(0, first as u32), to.as_chunks_mut::<CHANNELS>().0);
         while !rest.is_empty() {
-            let (column, of_next) = (distance.div_euclid(parts), distance.rem_euclid(parts));
-            let count = (parts - of_next + step - 1) / step;
+            let (column, of_next) = (distance >> parts.trailing_zeros(), distance & (parts - 1));
+            let count = (parts - of_next + step - 1) >> (self.grid.unit_log2[0] + 1);
             let [this, next] = [column, column + 1].map(|at| cells[at.clamp(0, columns as i64 - 1) as usize]);
             let samples = rest.split_off_mut(..rest.len().min(count as usize)).unwrap_or_default();
             for (samples, i) in samples.iter_mut().zip(0_u32..) {

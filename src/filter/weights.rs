@@ -121,27 +121,27 @@ impl Weights {
         // Of an object beyond the picture, what grows into it counts too.
         let cell = cell(size);
         let margin = edge.grow.max(0).unsigned_abs().div_ceil(cell);
-        let samples = margin * cell;
+        let (samples, spare) = (margin * cell, &mut Vec::new());
         let mut grid = Grid::with_cell((size.0 + 2 * samples, size.1 + 2 * samples), cell);
         match samples {
-            0 => objects.iter().for_each(|object| grid.add(object, Side::Covered)),
-            _ => objects.iter().for_each(|object| grid.add(&object.moved(samples.into()), Side::Covered)),
+            0 => objects.iter().for_each(|object| grid.add(object, Side::Covered, spare)),
+            _ => objects.iter().for_each(|object| grid.add(&object.moved(samples.into()), Side::Covered, spare)),
         }
         grid.map(|v| v.saturating_mul(2));
-        grid.widen(1, u8::max);
-        grid.grow(edge.grow, Side::Covered);
+        grid.widen(1, u8::max, spare);
+        grid.grow(edge.grow, Side::Covered, spare);
         grid.crop(margin as usize, size);
-        grid.feather(edge.feather, u8::max);
+        grid.feather(edge.feather, u8::max, spare);
         Self { grid }
     }
 
     /// Of a cover over everything but objects. The edge is inside of them.
     pub fn outside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
-        let mut grid = Grid::new(size);
-        objects.iter().for_each(|object| grid.add(object, Side::Shown));
+        let (mut grid, spare) = (Grid::new(size), &mut Vec::new());
+        objects.iter().for_each(|object| grid.add(object, Side::Shown, spare));
         grid.map(|v| (2 * u16::from(v)).saturating_sub(255) as u8);
-        grid.grow(edge.grow, Side::Shown);
-        grid.feather(edge.feather, u8::min);
+        grid.grow(edge.grow, Side::Shown, spare);
+        grid.feather(edge.feather, u8::min, spare);
         grid.map(|shown| 255 - shown);
         Self { grid }
     }
@@ -153,15 +153,20 @@ impl Weights {
         let mut guards: Vec<u32> = objects.iter().map(guard).collect();
         guards.sort_unstable();
         guards.dedup();
-        let mut all = Grid::new(size);
-        for cells in guards {
+        let spare = &mut Vec::new();
+        let of_guard = |cells: u32| {
             let mut grid = Grid::new(size);
-            objects.iter().filter(|object| guard(object) == cells).for_each(|object| grid.add(object, Side::Covered));
+            let objects = objects.iter().filter(|object| guard(object) == cells);
+            objects.for_each(|object| grid.add(object, Side::Covered, spare));
             grid.map(|v| v.saturating_mul(2));
-            grid.widen(cells, u8::max);
-            all.values.iter_mut().zip(&grid.values).for_each(|(all, value)| *all = (*all).max(*value));
-        }
-        Self { grid: all }
+            grid.widen(cells, u8::max, spare);
+            Self { grid }
+        };
+        let all = guards.into_iter().map(of_guard).reduce(|mut all, one| {
+            all.unite(&one);
+            all
+        });
+        all.unwrap_or_else(|| Self { grid: Grid::new(size) })
     }
 
     /// Luma samples from one node to the next, a power of two.
@@ -192,6 +197,25 @@ impl Weights {
     pub fn row_from(&self, x: u32, y: u32, between: &mut Vec<u16>, weights: &mut [u8]) {
         debug_assert!(x.is_multiple_of(self.grid.cell), "column {x} with cells of {}", self.grid.cell);
         self.grid.sample_row((x / self.grid.cell) as usize, y, between, weights);
+    }
+
+    /// The bits of the nodes that luma samples of these rows are between, in each column of nodes: those that any of them has, and
+    /// those that all have.
+    ///
+    /// # Panics
+    /// If there are no rows, or the picture does not have them.
+    pub fn node_bits(&self, rows: Range<usize>) -> [Vec<u8>; 2] {
+        let cell = self.grid.cell as usize;
+        let nodes = rows.start / cell..((rows.end - 1) / cell + 2).min(self.grid.rows);
+        let mut any = self.grid.row(nodes.start).to_vec();
+        let mut all = any.clone();
+        for row in nodes.skip(1) {
+            for ((any, all), value) in any.iter_mut().zip(&mut all).zip(self.grid.row(row)) {
+                *any |= value;
+                *all &= value;
+            }
+        }
+        [any, all]
     }
 
     /// Hides what either hides.
@@ -352,13 +376,13 @@ impl Grid {
     }
 
     /// Adds an object: each node has the largest value of all objects.
-    fn add(&mut self, object: &Object, side: Side) {
+    fn add(&mut self, object: &Object, side: Side, spare: &mut Vec<u8>) {
         let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
         let is_known = [area.left, area.top, area.right, area.bottom].iter().all(|edge| edge.is_finite());
         if !is_known {
             // What of an unknown box is the object, nobody knows.
             if side == Side::Covered {
-                self.add_mask((1, 1), &[255], area, side);
+                self.add_mask((1, 1), &[255], area, side, spare);
             }
             return;
         }
@@ -368,19 +392,19 @@ impl Grid {
             Shape::Mask(mask) => ((mask.columns, mask.rows), &mask.samples),
         };
         if side == Side::Covered || self.cell == 1 {
-            return self.add_mask(size, samples, area, side);
+            return self.add_mask(size, samples, area, side, spare);
         }
         // Between a node that is shown and one that is not, some of what is shown would be beyond the object.
         let mut shown = Self::new(self.size);
-        shown.add_mask(size, samples, area, side);
-        shown.widen(1, u8::min);
+        shown.add_mask(size, samples, area, side, spare);
+        shown.widen(1, u8::min, spare);
         self.values.iter_mut().zip(&shown.values).for_each(|(all, value)| *all = (*all).max(*value));
     }
 
     /// Bilinear between the samples of the mask, in 1/256 of a sample, rounded down. A mask finer than the grid is pooled first, by
     /// the largest or smallest sample, so that no node misses a thin part. Where it is covered, the neighbours of each sample
     /// count as object too, so that the whole of the sample does.
-    fn add_mask(&mut self, (columns, rows): (u32, u32), samples: &[u8], area: Area, side: Side) {
+    fn add_mask(&mut self, (columns, rows): (u32, u32), samples: &[u8], area: Area, side: Side, spare: &mut Vec<u8>) {
         let Some([x, y]) = whole(area, side) else { return };
         let pooled = |count: u32, axis: &Range<i64>| {
             (i64::from(self.cell) * i64::from(count) / (axis.end - axis.start)).max(1) as usize
@@ -402,14 +426,14 @@ impl Grid {
             i64::from(self.cell) * count as i64 > (axis.end - axis.start) * pool as i64
         };
         if side == Side::Covered {
-            mask.widen(1, u8::max);
+            mask.widen(1, u8::max, spare);
         } else {
             // A sample that is not the object may lie between two nodes.
             if is_finer(columns, across, &x) {
-                mask.along_rows(1, |padded| windows(padded, 3, 1, u8::min));
+                mask.widen_rows(1, u8::min);
             }
             if is_finer(rows, down, &y) {
-                mask.along_columns(1, |padded, step| windows(padded, 3, step, u8::min));
+                mask.widen_columns(1, u8::min, spare);
             }
         }
         let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
@@ -492,32 +516,59 @@ impl Grid {
     }
 
     /// Grows or shrinks, rounded so that a cover is no smaller than asked.
-    fn grow(&mut self, samples: i32, side: Side) {
+    fn grow(&mut self, samples: i32, side: Side, spare: &mut Vec<u8>) {
         let count = samples.unsigned_abs();
         let cells =
             if (samples >= 0) == (side == Side::Covered) { count.div_ceil(self.cell) } else { count / self.cell };
-        if samples >= 0 { self.widen(cells, u8::max) } else { self.widen(cells, u8::min) }
+        if samples >= 0 { self.widen(cells, u8::max, spare) } else { self.widen(cells, u8::min, spare) }
     }
 
     /// A soft edge: on the side that `pick` widens to.
-    fn feather(&mut self, samples: u32, pick: impl Fn(u8, u8) -> u8 + Copy) {
+    fn feather(&mut self, samples: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
         let cells = samples.div_ceil(self.cell);
-        self.widen(cells, pick);
-        self.soften(cells as usize);
+        self.widen(cells, pick, spare);
+        self.soften(cells as usize, spare);
     }
 
-    /// Each node gets the largest or smallest value of the nodes at most `radius` away along either axis.
-    fn widen(&mut self, radius: u32, pick: impl Fn(u8, u8) -> u8 + Copy) {
-        let radius = radius as usize;
-        if radius > 0 {
-            self.along_rows(radius, |padded| windows(padded, 2 * radius + 1, 1, pick));
-            self.along_columns(radius, |padded, step| windows(padded, 2 * radius + 1, step, pick));
+    /// Each node gets the largest or smallest value of the nodes at most `radius` away along either axis. `spare` is any memory.
+    fn widen(&mut self, radius: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
+        self.widen_rows(radius as usize, pick);
+        self.widen_columns(radius as usize, pick, spare);
+    }
+
+    fn widen_rows(&mut self, radius: usize, pick: impl Fn(u8, u8) -> u8) {
+        let columns = self.columns;
+        let mut padded = vec![0; columns + 2 * radius];
+        for row in self.values.chunks_mut(columns) {
+            for step in steps(radius) {
+                padded[..step].fill(row[0]);
+                padded[step..][..columns].copy_from_slice(row);
+                padded[step + columns..][..step].fill(row[columns - 1]);
+                let [before, after] = [&padded[..columns], &padded[2 * step..]];
+                row.iter_mut()
+                    .zip(before)
+                    .zip(after)
+                    .for_each(|((to, one), other)| *to = pick(*to, pick(*one, *other)));
+            }
+        }
+    }
+
+    fn widen_columns(&mut self, radius: usize, pick: impl Fn(u8, u8) -> u8, spare: &mut Vec<u8>) {
+        let (columns, last) = (self.columns, self.rows - 1);
+        for step in steps(radius) {
+            spare.resize(self.values.len(), 0);
+            for (y, to) in spare.chunks_mut(columns).enumerate() {
+                let [before, row, after] = [y.saturating_sub(step), y, (y + step).min(last)].map(|y| self.row(y));
+                let rows = to.iter_mut().zip(row).zip(before).zip(after);
+                rows.for_each(|(((to, value), one), other)| *to = pick(*value, pick(*one, *other)));
+            }
+            std::mem::swap(&mut self.values, spare);
         }
     }
 
     /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up. Beyond the grid its
     /// edge repeats.
-    fn soften(&mut self, radius: usize) {
+    fn soften(&mut self, radius: usize, spare: &mut Vec<u8>) {
         if radius == 0 {
             return;
         }
@@ -544,8 +595,8 @@ impl Grid {
             }
             row.iter_mut().zip(&sums).for_each(|(to, sum)| *to = mean(*sum));
         }
-        let from = self.values.clone();
-        let row = |y: usize| &from[y.saturating_sub(radius).min(self.rows - 1) * columns..][..columns];
+        spare.clone_from(&self.values);
+        let row = |y: usize| &spare[y.saturating_sub(radius).min(self.rows - 1) * columns..][..columns];
         sums.fill(0);
         for y in 0..length {
             sums.iter_mut().zip(row(y)).for_each(|(sum, value)| *sum += u32::from(*value));
@@ -556,31 +607,6 @@ impl Grid {
                 *sum = *sum + u32::from(*enters) - u32::from(*leaves);
             }
         }
-    }
-
-    /// Replaces the rows by what is computed of them with `radius` more values at each end, which repeat the edges.
-    fn along_rows(&mut self, radius: usize, work: impl FnOnce(Vec<u8>) -> Vec<u8>) {
-        let columns = self.columns;
-        let mut padded = Vec::with_capacity(self.rows * (columns + 2 * radius));
-        for row in self.values.chunks(columns) {
-            padded.extend(std::iter::repeat_n(row[0], radius));
-            padded.extend_from_slice(row);
-            padded.extend(std::iter::repeat_n(row[columns - 1], radius));
-        }
-        // What a window reads of the next row is in the padding, which is not copied back.
-        for (row, worked) in self.values.chunks_mut(columns).zip(work(padded).chunks(columns + 2 * radius)) {
-            row.copy_from_slice(&worked[..columns]);
-        }
-    }
-
-    /// The same for columns, whose values are as many values apart as the second argument says.
-    fn along_columns(&mut self, radius: usize, work: impl FnOnce(Vec<u8>, usize) -> Vec<u8>) {
-        let (columns, count) = (self.columns, self.values.len());
-        let mut padded = Vec::with_capacity((self.rows + 2 * radius) * columns);
-        (0..radius).for_each(|_| padded.extend_from_slice(&self.values[..columns]));
-        padded.extend_from_slice(&self.values);
-        (0..radius).for_each(|_| padded.extend_from_slice(&self.values[count - columns..]));
-        self.values.copy_from_slice(&work(padded, columns)[..count]);
     }
 
     /// The values of luma samples of a row from a column of nodes on, bilinear between the nodes, halves up.
@@ -660,19 +686,12 @@ fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
     }
 }
 
-/// For each value the largest or smallest of `length` values from it on, which are `step` apart. The last values have no such
-/// window and are of no meaning.
-fn windows(mut values: Vec<u8>, length: usize, step: usize, pick: impl Fn(u8, u8) -> u8) -> Vec<u8> {
-    let mut longer = values.clone();
-    let mut covered = 1;
-    while covered < length {
-        let more = covered.min(length - covered);
-        let ahead = &values[(more * step).min(values.len())..];
-        for ((longer, one), other) in longer.iter_mut().zip(&values).zip(ahead) {
-            *longer = pick(*one, *other);
-        }
-        std::mem::swap(&mut values, &mut longer);
-        covered += more;
-    }
-    values
+/// Distances of three nodes, one after the other: what each time the middle one gets of the others adds up to so far around it.
+fn steps(radius: usize) -> impl Iterator<Item = usize> {
+    let mut reached = 0;
+    std::iter::from_fn(move || {
+        let step = (2 * reached + 1).min(radius - reached);
+        reached += step;
+        (step > 0).then_some(step)
+    })
 }
