@@ -583,12 +583,13 @@ impl CellMeans<'_> {
                 let columns = grid.samples(0, column as u32);
                 let count = columns.len() as u64 * rows.len() as u64;
                 for (index, channel) in grid.channels.iter().enumerate() {
-                    let of_row = columns.clone().map(|x| channel.first + x as usize * channel.step);
-                    let sum = of_row.clone().map(|i| u64::from(sums[i])).sum::<u64>();
+                    let [start, end] = [columns.start, columns.end].map(|x| channel.first + x as usize * channel.step);
+                    let of_row = start..end.min(samples);
+                    let sum = || total(&sums[of_row.clone()], channel.step);
                     let (sum, remainders) = match excluded {
                         Covered::Wholly => (0, 0),
-                        Covered::Nowhere => (255 * sum, 255 * count),
-                        Covered::Partly => (sum, of_row.map(|i| u64::from(remainders[i])).sum()),
+                        Covered::Nowhere => (255 * sum(), 255 * count),
+                        Covered::Partly => (sum(), total(&remainders[of_row.clone()], channel.step)),
                     };
                     let word = first_word + (cell_row * across + column) * grid.channels.len() + index;
                     let first = if count > 0 { channel.load(&layout, first_bytes, columns.start) } else { 0 };
@@ -598,6 +599,16 @@ impl CellMeans<'_> {
                 }
             }
         }
+    }
+}
+
+/// The sum of the values that are `step` apart.
+#[inline(always)]
+fn total<T: Copy + Into<u64>>(values: &[T], step: usize) -> u64 {
+    if step == 1 {
+        values.iter().map(|value| (*value).into()).sum()
+    } else {
+        values.chunks(step).map(|values| values[0].into()).sum()
     }
 }
 

@@ -180,8 +180,12 @@ fn join(finer: &[u32], [columns, rows]: [usize; 2], to: &mut [u32], size: [usize
                         sum += weight(cell) * value(cell);
                     }
                 }
-                // Where no cell counts, the value is that of the first one.
-                let mean = (2 * sum + weights).checked_div(2 * weights).unwrap_or(value(at(2 * x, 2 * y)));
+                // Where no cell counts, the value is that of the first one. Without a division of variables if all count wholly.
+                let mean = if weights == 4 * WHOLE {
+                    (sum / WHOLE + 2) / 4
+                } else {
+                    (2 * sum + weights).checked_div(2 * weights).unwrap_or(value(at(2 * x, 2 * y)))
+                };
                 to[(y * size[0] + x) * channels + channel] = weights.min(WHOLE) << 16 | mean;
             }
         }
@@ -199,10 +203,14 @@ fn fill_in(cells: &mut [u32], [columns, rows]: [usize; 2], above: &[u32], size: 
         for x in 0..columns {
             let (column, next_column) = near(x, size[0]);
             for channel in 0..channels {
+                let cell = &mut cells[(y * columns + x) * channels + channel];
+                if weight(*cell) == WHOLE {
+                    *cell = value(*cell);
+                    continue;
+                }
                 let at = |x: usize, y: usize| value(above[(y * size[0] + x) * channels + channel]);
                 let of_row = |y: usize| 3 * at(column, y) + at(next_column, y);
                 let estimate = (3 * of_row(row) + of_row(next_row) + 8) / 16;
-                let cell = &mut cells[(y * columns + x) * channels + channel];
                 *cell = (weight(*cell) * value(*cell) + (WHOLE - weight(*cell)) * estimate + 127) / WHOLE;
             }
         }
