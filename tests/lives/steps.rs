@@ -209,8 +209,18 @@ const FAULTS: [(&str, i32); 9] = [
 static FORMATS: LazyLock<Vec<String>> =
     LazyLock::new(|| video::formats().iter().map(|format| format.to_str().to_string()).collect());
 
-static CUDA_FORMATS: LazyLock<Vec<String>> =
-    LazyLock::new(|| video::cuda_formats().iter().map(|format| format.to_str().to_string()).collect());
+static CUDA_FORMATS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    // In GStreamer 1.24 their last plane begins half a row late with every even height.
+    let is_wrong =
+        |format: &str| gst::version() >= (1, 24, 0, 0) && gst::version() < (1, 26, 0, 0) && is_planar_420(format);
+    let formats = video::cuda_formats();
+    let formats = formats.iter().map(|format| format.to_str().to_string());
+    formats.filter(|format| !is_wrong(format)).collect()
+});
+
+fn is_planar_420(format: &str) -> bool {
+    format.starts_with("I420") || format == "YV12"
+}
 
 const FRAME_NS: u64 = 40_000_000;
 
@@ -325,7 +335,7 @@ impl Dice {
             let format = self.pick(&CUDA_FORMATS);
             // With an odd height, in GStreamer 1.22 the last of three planes begins half a row late, and is not transferred;
             // in 1.26 the memory of NV21 ends half a row too early.
-            let is_wrong = format.starts_with("I420") || format == "YV12" || format == "NV21";
+            let is_wrong = is_planar_420(&format) || format == "NV21";
             let size = [size[0], if is_wrong { size[1].next_multiple_of(2) } else { size[1] }];
             return Caps { format, size, is_in_cuda, interlace_mode, rate, max_rate };
         }
