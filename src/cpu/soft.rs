@@ -190,7 +190,7 @@ struct CoveredColumns {
 }
 
 impl CoveredColumns {
-    /// Where weights of luma samples are above 0. They may be covered nowhere or wholly, too, where they are said to be so partly.
+    /// Where weights of luma samples are above 0. The answer is `Partly`, too, if all are 0 or 255, but not all nodes around them.
     fn of(&self, columns: Range<usize>) -> Covered {
         if columns.is_empty() {
             return Covered::Nowhere;
@@ -207,11 +207,11 @@ impl CoveredColumns {
     }
 }
 
-/// Pixels side by side of which the same becomes.
+/// Pixels side by side that are mixed, copied or kept together.
 struct Run {
     pixels: Range<usize>,
     covered: Covered,
-    /// The rectangles that they are in, of those of the row.
+    /// Indices of the rectangles that they are in, among those of the row.
     rects: Range<usize>,
 }
 
@@ -370,7 +370,7 @@ impl Mix<'_> {
     fn runs(&self, rects: &[Rect], rows: &Range<usize>) -> Vec<Run> {
         let layout = &self.weights.layout;
         let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
-        // A sample that is mixed loses its padding; of a pair, not both may be in a rectangle.
+        // Mixing clears padding bits, which a copy of the cover would keep.
         let is_exact = match &self.cover {
             CoverSamples::Plane(_) => layout.depth == 8 && layout.sample_layout != SampleLayout::Packed1010102,
             CoverSamples::Inpainted { .. } => true,

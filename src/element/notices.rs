@@ -301,7 +301,7 @@ impl Notices {
         let left_out = cover.unchanged.without(selected);
         let too_small = cover.unchanged.without(left_out);
         if settings.regions.sources.contains(RegionSources::ALPHA) && cover.extent != Extent::Frame {
-            // A blur that changes nothing has a warning of its own.
+            // Another warning reports a blur that changes nothing.
             self.has_alpha_covered |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
             self.without_cover.add(duration);
         }

@@ -686,7 +686,8 @@ fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
     }
 }
 
-/// Distances of three nodes, one after the other: what each time the middle one gets of the others adds up to so far around it.
+/// The distances of passes that widen by `radius` together: in each, a node gets the value of the nodes this far away on either side.
+/// A pass goes at most one node beyond twice what the passes before it reached, so that no node between is left out.
 fn steps(radius: usize) -> impl Iterator<Item = usize> {
     let mut reached = 0;
     std::iter::from_fn(move || {
