@@ -136,13 +136,11 @@
 #define BLUR_SOFT_ARGS_BYTES 2944
 // Largest number of grids in one launch of the kernels of soft covers.
 #define BLUR_SOFT_GRIDS 16
-// Mix kernel: threads per block.
+// Cells and mix kernels: threads per block. A block computes as many cells as it has warps.
 #define BLUR_SOFT_THREADS 128
-// Mix kernel: samples of a row, of all channels in turn, that a thread mixes, and rows.
-#define BLUR_SOFT_RUN 4
-#define BLUR_SOFT_ROWS 4
-// Cells kernel: threads per block, one block for each cell.
-#define BLUR_SOFT_CELL_THREADS 32
+// Mix kernel: samples of a row, of all channels in turn, that a warp mixes, and rows.
+#define BLUR_SOFT_TILE 128
+#define BLUR_SOFT_ROWS 8
 // Spread kernel: threads per block, and blocks for each channel.
 #define BLUR_SOFT_SPREAD_THREADS 512
 #define BLUR_SOFT_SPREAD_BLOCKS 16

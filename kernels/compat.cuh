@@ -11,7 +11,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __syncthreads() __nvvm_bar_sync(0)
-#define __syncthreads_or(value) __nvvm_bar0_or(value)
+#define __cvta_generic_to_shared(address) \
+  (reinterpret_cast<unsigned long long>((__attribute__((address_space(3))) void*)(address)))
 struct BlurThreadIndex {
   struct X {
     __device__ operator unsigned() const { return __nvvm_read_ptx_sreg_tid_x(); }

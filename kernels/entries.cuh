@@ -174,14 +174,23 @@ extern "C" __global__ void __launch_bounds__(BLUR_MOSAIC_THREADS) blur_mosaic_wr
 #endif
 
 #if BLUR_HAS_PART(soft)
-extern "C" __global__ void __launch_bounds__(BLUR_SOFT_CELL_THREADS) blur_soft_cells(const SoftArgs args) {
-  soft_cell(item_of_block(args.grids), SHARED_MEMORY);
+extern "C" __global__ void __launch_bounds__(BLUR_SOFT_THREADS, 4) blur_soft_cells(const SoftArgs args) {
+  const SoftGrid& grid = item_of_block(args.grids);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  soft_cell(grid);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_SOFT_SPREAD_THREADS) blur_soft_spread(const SoftArgs args) {
-  soft_spread(item_of_block(args.grids), SHARED_MEMORY);
+  const SoftGrid& grid = item_of_block(args.grids);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  soft_spread(grid, SHARED_MEMORY);
 }
 extern "C" __global__ void __launch_bounds__(BLUR_SOFT_THREADS) blur_soft_mix(const SoftArgs args) {
-  soft_mix(item_of_block(args.grids));
+  const SoftGrid& grid = item_of_block(args.grids);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  soft_mix(grid);
 }
 #endif
 

@@ -20,6 +20,20 @@ inline WarpExchange warp_exchange[8];
 inline void warp_sync() { warp_exchange[threadIdx.x / 32].barrier.arrive_and_wait(); }
 inline Shared shared_memory() { return blur_shared; }
 
+// The sum over the lanes of what `of` makes of each one's number and value.
+template <class Of> inline u64 sum_of_lanes(u64 value, Of of) {
+  WarpExchange& warp = warp_exchange[threadIdx.x / 32];
+  const unsigned turn = blur_thread->products++ % 2;
+  std::memcpy(warp.b[turn][threadIdx.x % 32], &value, sizeof value);
+  warp.barrier.arrive_and_wait();
+  u64 sum = 0;
+  for (u32 lane = 0; lane < 32; lane++) {
+    std::memcpy(&value, warp.b[turn][lane], sizeof value);
+    sum += of(lane, value);
+  }
+  return sum;
+}
+
 // D = A * B + C for the fragments of mma.m16n8k32 (K = 32) and mma.m16n8k16 (K = 16).
 inline void mma_on_cpu(int K, int (&d)[4], const u32 (&a)[4], const u32 (&b)[2], const int (&c)[4]) {
   WarpExchange& warp = warp_exchange[threadIdx.x / 32];
@@ -44,6 +58,42 @@ extern __shared__ Words<4> blur_shared[];
 __device__ __forceinline__ void warp_sync() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 __device__ __forceinline__ Shared shared_memory() { return static_cast<u32>(__cvta_generic_to_shared(blur_shared)); }
 #endif
+
+// The lanes, as bits, in which the condition holds. All lanes of the warp take part, here and below.
+__device__ __forceinline__ u32 warp_ballot(bool condition) {
+#ifdef BLUR_ON_CPU
+  return static_cast<u32>(sum_of_lanes(condition, [](u32 lane, u64 holds) { return holds << lane; }));
+#else
+  u32 lanes;
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }"
+               : "=r"(lanes)
+               : "r"(static_cast<u32>(condition)));
+  return lanes;
+#endif
+}
+// The value of the lane whose number differs in these bits.
+__device__ __forceinline__ u32 warp_xor(u32 value, u32 bits) {
+#ifdef BLUR_ON_CPU
+  const u32 from = threadIdx.x % 32 ^ bits;
+  return static_cast<u32>(sum_of_lanes(value, [&](u32 lane, u64 of_lane) { return lane == from ? of_lane : 0; }));
+#else
+  u32 other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(other) : "r"(value), "r"(bits));
+  return other;
+#endif
+}
+// The sum of the values of all lanes.
+__device__ __forceinline__ u32 warp_sum(u32 value) {
+#pragma unroll
+  for (u32 distance = 16; distance > 0; distance /= 2) value += warp_xor(value, distance);
+  return value;
+}
+// The same for values below 2^59.
+__device__ __forceinline__ u64 warp_sum(u64 value) {
+  // Sums of 32 numbers of 27 bits do not overflow.
+  const u32 low = static_cast<u32>(value) & 0x7ffffff, high = static_cast<u32>(value >> 27);
+  return (static_cast<u64>(warp_sum(high)) << 27) + warp_sum(low);
+}
 
 // D = A * B + C, 16 x 32 times 32 x 8 bytes, without sign. Lane (g, t) = (lane / 4, lane % 4) holds
 //   A: rows g, g + 8 of k = 4 t .. 4 t + 3, then of k = 16 + 4 t ..;  B: column g of the same k;

@@ -199,18 +199,6 @@ struct BlurBarrier {
 inline thread_local BlurBarrier* blur_barrier;
 inline void __syncthreads() { blur_barrier->arrive_and_wait(); }
 
-// How many threads of the block have passed a value other than 0.
-inline thread_local std::atomic<unsigned>* blur_votes;
-inline int __syncthreads_or(int value) {
-  if (value != 0) ++*blur_votes;
-  __syncthreads();
-  const int any = *blur_votes != 0;
-  __syncthreads();
-  if (threadIdx.x == 0) *blur_votes = 0;
-  __syncthreads();
-  return any;
-}
-
 // Runs a kernel's blocks one after the other. The allocation of shared memory has exactly the requested size, so that a
 // sanitizer sees an access beyond it, and every block finds it filled with 0xa5, so that a use of uninitialised shared
 // memory changes the result.
@@ -218,11 +206,9 @@ template <class Args>
 void blur_launch(void (*kernel)(Args), unsigned blocks, unsigned threads, std::size_t shared, Args args) {
   const std::align_val_t alignment{16};
   BlurBarrier barrier(threads);
-  std::atomic<unsigned> votes = 0;
   auto* memory = static_cast<unsigned char*>(::operator new(shared, alignment));
   run_blur_threads(threads, [&] {
     blur_barrier = &barrier;
-    blur_votes = &votes;
     blur_shared = memory;
     for (unsigned block = 0; block < blocks; block++) {
       blockIdx.x = block;

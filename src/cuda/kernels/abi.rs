@@ -260,9 +260,8 @@ impl Kernel {
             Self::Premultiply | Self::Unpremultiply => ALPHA_THREADS,
             Self::Cover => COVER_THREADS,
             Self::MosaicSums | Self::MosaicWrite => MOSAIC_THREADS,
-            Self::SoftCells => SOFT_CELL_THREADS,
             Self::SoftSpread => SOFT_SPREAD_THREADS,
-            Self::SoftMix => SOFT_THREADS,
+            Self::SoftCells | Self::SoftMix => SOFT_THREADS,
         }
     }
 }
@@ -329,6 +328,7 @@ impl Launch {
                 Args::Cover(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Cover(args) => stream.launch(function, self.grid, args),
                 Args::Mosaic(args) => stream.launch(function, self.grid, args),
+                Args::Soft(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Soft(args) => stream.launch(function, self.grid, args),
             }
         }

@@ -12,6 +12,9 @@ use crate::filter::plane::DevicePlane;
 use crate::filter::regions::{self, Rect};
 use crate::filter::weights::Weights;
 
+/// The warps of a block of the kernels of cells and of the mix.
+const WARPS: u32 = SOFT_THREADS / 32;
+
 /// Weights on the device.
 #[derive(Clone, Copy)]
 pub struct DeviceWeights<'a> {
@@ -51,9 +54,8 @@ pub fn estimates(inpainting: &Inpainting, weights: DeviceWeights, sources: &[Dev
         };
         inpainting.grids.iter().map(item).collect()
     };
-    let shared_bytes = 5 * SOFT_CELL_THREADS * size_of::<u64>() as u32;
-    let cell_count = |grid: &InpaintedGrid| u64::from(grid.grid.cells[0]) * u64::from(grid.grid.cells[1]);
-    let mut launches = self::launches(Kernel::SoftCells, shared_bytes, &of_grids(&cell_count));
+    let cells = |grid: &InpaintedGrid| u64::from(grid.grid.cells[0]) * u64::from(grid.grid.cells[1]);
+    let mut launches = self::launches(Kernel::SoftCells, 0, &of_grids(&|grid| cells(grid).div_ceil(WARPS.into())));
     // All levels above the first one, of a channel.
     let above = |grid: &InpaintedGrid| grid.levels[1..].iter().map(|level| level.size.iter().product::<usize>()).sum();
     let above: usize = inpainting.grids.iter().map(above).max().unwrap_or(0);
@@ -82,13 +84,10 @@ pub fn mix(mix: &Mix, layouts: &[PlaneLayout], inpainting: &Inpainting, cells: u
         });
         let item = |rect: Rect| {
             let channels = grid.channels.len() as u32;
-            let [runs, rows] = [
-                (rect.right() * channels).div_ceil(SOFT_RUN) - rect.x() * channels / SOFT_RUN,
-                rect.bottom().div_ceil(SOFT_ROWS) - rect.y() / SOFT_ROWS,
-            ];
+            let tiles = (rect.right() * channels).div_ceil(SOFT_TILE) - rect.x() * channels / SOFT_TILE;
+            let rows = rect.bottom().div_ceil(SOFT_ROWS) - rect.y() / SOFT_ROWS;
             let covered = [[rect.x(), rect.right()], [rect.y(), rect.bottom()]];
-            let tiles = runs.div_ceil(32);
-            let blocks = u64::from(tiles) * u64::from(rows.div_ceil(SOFT_THREADS / 32));
+            let blocks = u64::from(tiles) * u64::from(rows.div_ceil(WARPS));
             (SoftGrid { kept, covered, tiles, ..all }, blocks)
         };
         // Samples must not be mixed twice; chroma of rectangles side by side overlaps.
