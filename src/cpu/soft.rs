@@ -542,7 +542,9 @@ impl CellMeans<'_> {
             (columns.start * pixel_step..end, covered)
         };
         let of_cells: Vec<(Range<usize>, Covered)> = (0..grid.cells[0]).map(of_cell).collect();
-        // Of all rows of the cells, for each sample of a row.
+        // Of all rows of the cells, for each sample of a row. Where no weight counts, bytes have sums in place of remainders, as 16 bits
+        // are enough for 128 rows.
+        let are_bytes = layout.depth == 8 && layout.sample_layout != SampleLayout::Packed1010102;
         let (mut sums, mut remainders) = (vec![0_u32; samples], vec![0_u16; samples]);
         let mut expanded = vec![0; samples];
         let mut buffers = WeightBuffers::default();
@@ -560,6 +562,9 @@ impl CellMeans<'_> {
                 let (sums, remainders) = (&mut sums[of_row.clone()], &mut remainders[of_row.clone()]);
                 match alike[0].1 {
                     Covered::Wholly => (),
+                    Covered::Nowhere if are_bytes => {
+                        remainders.iter_mut().zip(row).for_each(|(sum, sample)| *sum += u16::from(*sample));
+                    }
                     Covered::Nowhere => each_sample(&layout, row, sums.iter_mut(), |sum, sample| *sum += sample),
                     Covered::Partly => {
                         let columns = of_row.start / column_samples..of_row.end / column_samples;
@@ -586,10 +591,12 @@ impl CellMeans<'_> {
                     let [start, end] = [columns.start, columns.end].map(|x| channel.first + x as usize * channel.step);
                     let of_row = start..end.min(samples);
                     let sum = || total(&sums[of_row.clone()], channel.step);
+                    let remainders = || total(&remainders[of_row.clone()], channel.step);
                     let (sum, remainders) = match excluded {
                         Covered::Wholly => (0, 0),
+                        Covered::Nowhere if are_bytes => (255 * remainders(), 255 * count),
                         Covered::Nowhere => (255 * sum(), 255 * count),
-                        Covered::Partly => (sum(), total(&remainders[of_row.clone()], channel.step)),
+                        Covered::Partly => (sum(), remainders()),
                     };
                     let word = first_word + (cell_row * across + column) * grid.channels.len() + index;
                     let first = if count > 0 { channel.load(&layout, first_bytes, columns.start) } else { 0 };
