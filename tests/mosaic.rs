@@ -144,19 +144,30 @@ fn cells_have_the_mean_of_their_samples() {
     for (turn, planes) in kinds().iter().enumerate() {
         for (size, cells) in [(SIZES[turn % 6], 3), ([41, 27], 1 + turn as u32 % 7), ([66, 34], 5)] {
             let picture = Picture::new(&resized(planes, size), noise.next());
-            let mut regions: Vec<(Rect, [i64; 2], i64)> = Vec::new();
+            let mut regions: Vec<(Rect, [i64; 2], i64, Area)> = Vec::new();
             for rect in random_rects(&mut noise, size, 3) {
-                // The cells of an object that is smaller than its region, or that is only partly in the picture.
-                let corner = [rect.x(), rect.y()].map(|edge| i64::from(edge) + noise.next() as i64 % 7);
                 let side = 8 + (noise.next() % 9) as i64;
+                // The longer side does not matter for the size of the cells, nor what is left over when the shorter is divided.
+                // In quarters of a sample.
+                let lengths = [-1, (noise.next() % 80) as i64].map(|more| 4 * side * i64::from(cells) + more);
+                // An object that is smaller than its region, or that is only partly in the picture.
+                let first = [rect.x(), rect.y()].map(|edge| i64::from(edge) + noise.next() as i64 % 7);
+                let [left, top] = first.map(|length| length as f64);
+                let [width, height] = lengths.map(|quarters| quarters as f64 / 4.0);
+                // Half of what the cells are longer than the object is in front of it, and a cell begins at a whole sample.
+                let corner = [0, 1].map(|axis| {
+                    let of_cells =
+                        (1..).map(|cells| 4 * cells * side).find(|of_cells| *of_cells >= lengths[axis]).unwrap();
+                    (8 * first[axis] - (of_cells - lengths[axis])).div_euclid(8)
+                });
                 // Where two have cells of one size the test would have to know which counts.
-                if regions.iter().all(|(.., other)| *other != side) {
-                    regions.push((rect, corner, side));
+                if regions.iter().all(|(.., other, _)| *other != side) {
+                    regions.push((rect, corner, side, Area::from_corner(left, top, width, height)));
                 }
             }
-            regions.sort_by_key(|(.., side)| *side);
+            regions.sort_by_key(|(.., side, _)| *side);
             let cell = |region: usize, luma: [u32; 2]| {
-                let (_, corner, side) = regions[region];
+                let (_, corner, side, _) = regions[region];
                 [0, 1].map(|axis| (i64::from(luma[axis]) - corner[axis]).div_euclid(side))
             };
             // The sum and the number of samples.
@@ -179,11 +190,8 @@ fn cells_have_the_mean_of_their_samples() {
                 let [sum, count] = sums[&key];
                 (f64::from(sum) / f64::from(count) + 0.5) as u32
             });
-            let region = |(rect, corner, side): &(Rect, [i64; 2], i64)| {
-                // The longer side does not matter, nor what is left over when the shorter is divided into cells.
-                let short = (*side * i64::from(cells)) as f64 - 0.25;
-                let object = Area::from_corner(corner[0] as f64 + 0.75, corner[1] as f64 + 0.5, short, short + 9.0);
-                let region = MosaicRegion::new(*rect, object, cells);
+            let region = |(rect, _, side, object): &(Rect, [i64; 2], i64, Area)| {
+                let region = MosaicRegion::new(*rect, *object, cells);
                 assert_eq!(i64::from(region.cell_side()), *side);
                 region
             };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Covers regions with cells of one colour, so that not more than the mean of each cell is left of what was there.
 //!
-//! The cells are squares of luma samples, side by side from the corner of the object on, in both directions, as far as
-//! the region goes. A sample of a subsampled plane belongs to the cell of the first luma sample that it stands for: where
+//! The cells are squares of luma samples, side by side in both directions, as far as the region goes. They lie about the middle
+//! of the object, whose edges cut the outermost ones alike, so that none of it is a narrow sliver. A sample of a subsampled plane belongs to the cell of the first luma sample that it stands for: where
 //! cells begin at odd luma columns, the sample across the border belongs to the cell to its right. The same holds for
 //! rows. Fields have cells of their own, of the rows of the field in the cell. What is written is rounded outwards, as
 //! for the blur.
@@ -37,8 +37,8 @@ pub struct MosaicRegion {
 
 impl MosaicRegion {
     /// The region `rect` with at most `cells` cells, 1 to [`CELLS_MAX`], along the shorter side of `object`, both in luma
-    /// samples. No cell is smaller than 8x8. The cells begin in the upper left corner of the object. The cells of an
-    /// object without a finite size above 0 are larger than the picture, because what it hides is not known.
+    /// samples. No cell is smaller than 8x8. The cells of an object without a finite size above 0 are larger than the
+    /// picture, because what it hides is not known.
     pub fn new(rect: Rect, object: Area, cells: u32) -> Self {
         // Far beyond every picture, and small enough for all sums.
         const FAR: f64 = 1e6;
@@ -48,9 +48,13 @@ impl MosaicRegion {
         } else {
             FAR
         };
-        let whole = |edge: f64| if edge.is_nan() { -FAR } else { edge.floor().clamp(-FAR, FAR) };
-        let corner = [object.left, object.top].map(|edge| whole(edge) as i32);
-        Self { rect, corner, side: side.ceil().clamp(MIN_SIDE, FAR) as u32 }
+        let side = side.ceil().clamp(MIN_SIDE, FAR);
+        let corner = [(object.left, object.right), (object.top, object.bottom)].map(|(start, end)| {
+            let length = end - start;
+            let first = start - ((length / side).ceil() * side - length) / 2.0;
+            if first.is_nan() { -FAR as i32 } else { first.floor().clamp(-FAR, FAR) as i32 }
+        });
+        Self { rect, corner, side: side as u32 }
     }
 
     /// The side of the cells, in luma samples.
