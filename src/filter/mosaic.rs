@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Covers regions with cells of one colour, so that not more than the mean of each cell is left of what was there.
 //!
-//! The cells are squares of luma samples, side by side in both directions, as far as the region goes. They lie about the middle
-//! of the object, whose edges cut the outermost ones alike, so that none of it is a narrow sliver. A sample of a subsampled plane belongs to the cell of the first luma sample that it stands for: where
-//! cells begin at odd luma columns, the sample across the border belongs to the cell to its right. The same holds for
-//! rows. Fields have cells of their own, of the rows of the field in the cell. What is written is rounded outwards, as
-//! for the blur.
+//! The cells are squares of luma samples, side by side in both directions, as far as the region goes. They lie about the
+//! middle of the object, whose edges cut the outermost ones alike, so that none of it is a narrow sliver. A sample of a
+//! subsampled plane belongs to the cell of the first luma sample that it stands for: where cells begin at odd luma columns,
+//! the sample across the border belongs to the cell to its right. The same holds for rows. Fields have cells of their own,
+//! of the rows of the field in the cell. What is written is rounded outwards, as for the blur.
 //!
 //! The colour of a cell is the mean of all its samples in the picture, rounded half up, for each channel, plane and
 //! field. That includes samples of the cell beyond the region, so that narrow remains of cells at the region's edges

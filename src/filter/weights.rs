@@ -579,11 +579,11 @@ impl Grid {
         // The sum rounds to a whole number, which stands in its last bits. Exact: no mean ends in a half, because the length is odd, and
         // being below 2^10 it keeps all means farther from one than this errs.
         const WHOLE: f32 = 8_388_608.0;
-        // So many nodes are added up faster for each one anew than from one to the next, which no vector instruction does.
+        // Windows up to this length are summed anew for each node, which vector instructions do; longer ones by a running sum.
         const SHORT: usize = 33;
         let reciprocal = 1.0 / length as f32;
         let mean = |sum: u16| (f32::from(sum) * reciprocal + WHOLE).to_bits() as u8;
-        // Sums of up to 257 nodes.
+        // A radius is at most 128 nodes, so that sums fit in 16 bits.
         let mut sums = vec![0_u16; columns];
         let mut padded = vec![0; columns + 2 * radius];
         for row in self.values.chunks_mut(columns) {
