@@ -66,7 +66,8 @@ mod plugin {
     );
 }
 
-/// Registers the element for this process, without a plugin file. Call it once, after `gst::init`.
+/// Registers the element for this process, without a plugin file. Call it after `gst::init`, from any thread; once it is registered,
+/// a further call does nothing.
 ///
 /// ```
 /// gst::init()?;
@@ -78,7 +79,9 @@ mod plugin {
 /// ```
 ///
 /// # Errors
-/// If GStreamer refuses the plugin, for instance because it was registered before.
+/// If GStreamer refuses the plugin.
 pub fn plugin_register_static() -> Result<(), gst::glib::BoolError> {
-    plugin::plugin_desc::plugin_register_static()
+    // Registered again, an element gets a new factory, and GStreamer frees the old one, whose templates others may be reading.
+    static REGISTERED: once_cell::sync::OnceCell<()> = once_cell::sync::OnceCell::new();
+    REGISTERED.get_or_try_init(plugin::plugin_desc::plugin_register_static).copied()
 }

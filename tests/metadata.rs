@@ -18,6 +18,21 @@ fn registry_entry() {
     assert!(name.contains("CUDA") && name.contains("CPU"), "{name}");
 }
 
+/// Registered again, an element gets a new factory, and the old one is freed with the templates that other threads may be reading.
+#[test]
+fn registered_once_however_often_it_is_asked() {
+    gst::init().unwrap();
+    gstcudagaussblur::plugin_register_static().unwrap();
+    std::thread::scope(|scope| {
+        let again = || (0..2000).for_each(|_| gstcudagaussblur::plugin_register_static().unwrap());
+        let again = [scope.spawn(again), scope.spawn(again)];
+        while !again.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let templates = gst::ElementFactory::find("cudagaussblur").unwrap().static_pad_templates();
+            assert!(templates.iter().all(|template| template.caps().size() > 0));
+        }
+    });
+}
+
 /// A plugin that is registered without its file has no date in the registry, so this reads the definition.
 #[test]
 fn the_definition_has_a_date() {
