@@ -229,20 +229,24 @@ fn frames_above_the_largest_size_are_not_accepted() {
 
 /// The base class ends streaming without a reason; the element's own message has it.
 #[test]
-fn interlace_mode_fields_is_refused_with_the_reason() {
-    let mut blur = Blur::new("");
-    let info = info(VideoFormat::I420, 32, 16);
-    let mut caps = info.to_caps().unwrap();
-    caps.make_mut().set("interlace-mode", "fields");
-    blur.harness.push_event(gst::event::Caps::new(&caps));
-    // The event is sticky: it is sent again with every frame.
-    for _ in 0..3 {
-        let frame = gst::Buffer::with_size(info.size()).unwrap();
-        assert_eq!(blur.try_push(frame), Err(gst::FlowError::NotNegotiated));
+fn pictures_in_parts_are_refused_with_the_reason() {
+    for (field, value, cure) in
+        [("interlace-mode", "fields", "use progressive"), ("multiview-mode", "separated", "use one view")]
+    {
+        let mut blur = Blur::new("");
+        let info = info(VideoFormat::I420, 32, 16);
+        let mut caps = info.to_caps().unwrap();
+        caps.make_mut().set(field, value);
+        blur.harness.push_event(gst::event::Caps::new(&caps));
+        // The event is sticky: it is sent again with every frame.
+        for _ in 0..3 {
+            let frame = gst::Buffer::with_size(info.size()).unwrap();
+            assert_eq!(blur.try_push(frame), Err(gst::FlowError::NotNegotiated));
+        }
+        let errors = blur.messages(gst::MessageType::Error);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains(&format!("{field}={value} is not supported; {cure}")), "{errors:?}");
     }
-    let errors = blur.messages(gst::MessageType::Error);
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0].contains("interlace-mode=fields is not supported; use progressive"), "{errors:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use gst::prelude::*;
 use gst_base::prelude::*;
-use gst_video::VideoInterlaceMode;
+use gst_video::{VideoInterlaceMode, VideoMultiviewMode};
 
 use super::covering::Allocate;
 use super::debug::CAT;
@@ -35,6 +35,12 @@ pub fn set_caps(
     })?;
     if info.interlace_mode() == VideoInterlaceMode::Fields {
         let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
+        return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
+    }
+    // A buffer has each view in a picture of its own, of which all but the first would stay as they are.
+    if info.multiview_mode() == VideoMultiviewMode::Separated {
+        let modes =
+            "multiview-mode=separated is not supported; use one view, or views in one picture or in a frame each";
         return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
