@@ -81,7 +81,7 @@ mod plugin {
 /// # Errors
 /// If GStreamer refuses the plugin.
 pub fn plugin_register_static() -> Result<(), gst::glib::BoolError> {
-    // Registered again, an element gets a new factory, and GStreamer frees the old one, whose templates others may be reading.
+    // GStreamer makes a new factory for each registration and frees the one before, whose templates other threads may be reading.
     static REGISTERED: once_cell::sync::OnceCell<()> = once_cell::sync::OnceCell::new();
     REGISTERED.get_or_try_init(plugin::plugin_desc::plugin_register_static).copied()
 }

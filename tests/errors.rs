@@ -229,9 +229,9 @@ fn frames_above_the_largest_size_are_not_accepted() {
 
 /// The base class ends streaming without a reason; the element's own message has it.
 #[test]
-fn pictures_in_parts_are_refused_with_the_reason() {
+fn modes_that_are_not_supported_are_refused_with_the_reason() {
     for (field, value, cure) in
-        [("interlace-mode", "fields", "use progressive"), ("multiview-mode", "separated", "use one view")]
+        [("interlace-mode", "fields", "use progressive"), ("multiview-mode", "separated", "use mono")]
     {
         let mut blur = Blur::new("");
         let info = info(VideoFormat::I420, 32, 16);

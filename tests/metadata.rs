@@ -18,9 +18,9 @@ fn registry_entry() {
     assert!(name.contains("CUDA") && name.contains("CPU"), "{name}");
 }
 
-/// Registered again, an element gets a new factory, and the old one is freed with the templates that other threads may be reading.
+/// GStreamer makes a new factory for each registration and frees the one before, with the templates that other threads may be reading.
 #[test]
-fn registered_once_however_often_it_is_asked() {
+fn further_registrations_do_nothing() {
     gst::init().unwrap();
     gstcudagaussblur::plugin_register_static().unwrap();
     std::thread::scope(|scope| {

@@ -37,10 +37,9 @@ pub fn set_caps(
         let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
         return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
     }
-    // A buffer has each view in a picture of its own, of which all but the first would stay as they are.
+    // Each view in a buffer has a GstVideoMeta. Only the first one is read, so that the other views would leave uncovered.
     if info.multiview_mode() == VideoMultiviewMode::Separated {
-        let modes =
-            "multiview-mode=separated is not supported; use one view, or views in one picture or in a frame each";
+        let modes = "multiview-mode=separated is not supported; use mono, side-by-side or multiview-frame-by-frame, for example";
         return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
