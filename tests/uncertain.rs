@@ -124,6 +124,46 @@ fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
     }
 }
 
+/// Neither the buffer nor the frame rate says how long the frame lasts, so that it may last for any time.
+#[test]
+fn a_frame_of_unknown_duration_may_last_into_every_later_zone() {
+    common::video::init();
+    let info = gst_video::VideoInfo::builder(VideoFormat::Gray8, 97, 61).fps((0, 1)).build().unwrap();
+    let picture = noise(&info, 4);
+    let outside = [rect(49, 0, 48, 31), rect(0, 31, 97, 30)];
+    let inside = [rect(0, 0, 49, 31)];
+    let whole = [rect(0, 0, 97, 61)];
+    let segment = |applied_rate| {
+        let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+        segment.set_applied_rate(applied_rate);
+        segment.set_stop(gst::ClockTime::from_mseconds(300));
+        segment
+    };
+    for (times, applied_rate, milliseconds, if_shown, if_covered) in [
+        ("start=(guint64)100000000,end=(guint64)200000000", 1.0, 60, &whole[..], &inside[..]),
+        ("start=(guint64)100000000,end=(guint64)200000000", 1.0, 150, &whole, &inside),
+        ("start=(guint64)100000000,end=(guint64)200000000", 1.0, 200, &whole, &[]),
+        ("start=(guint64)100000000", 1.0, 99, &whole, &inside),
+        ("start=(guint64)100000000", 1.0, 100, &outside, &inside),
+        ("end=(guint64)200000000", 1.0, 199, &whole, &inside),
+        ("end=(guint64)200000000", 1.0, 200, &whole, &[]),
+        // Stream time runs from 300 ms to 0.
+        ("start=(guint64)100000000,end=(guint64)200000000", -1.0, 50, &whole, &inside),
+        ("start=(guint64)100000000,end=(guint64)200000000", -1.0, 250, &whole, &[]),
+        ("end=(guint64)200000000", -1.0, 150, &outside, &inside),
+    ] {
+        for (mode, rects) in [("outside", if_shown), ("inside", if_covered)] {
+            let zones = format!("zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5,{times}]>");
+            let mut blur = covering(&format!("region-mode={mode} region-sources=zones sigma=3 {zones}"), true, &info);
+            blur.harness.push_event(gst::event::Segment::new(&segment(applied_rate)));
+            let mut input = buffer(&info, &picture);
+            input.make_mut().set_pts(gst::ClockTime::from_mseconds(milliseconds));
+            let output = blur.harness.push_and_pull(input).unwrap();
+            check(&info, &output, &picture, &blurred(&picture, 3.0), rects, true);
+        }
+    }
+}
+
 /// The picture is 97x61: a side of more than twice that is no object's.
 #[test]
 fn a_box_of_absurd_size_is_covered_and_never_shown() {

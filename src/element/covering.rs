@@ -232,7 +232,7 @@ fn times(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> MessageT
 }
 
 /// The stream-time interval of a frame. Both ends are converted, because an applied rate scales and reverses time. `None` if
-/// its time is not known.
+/// its time is not known. A frame of unknown duration may last for any time, so that its interval has no end.
 fn stream_span(
     element: &gst_base::BaseTransform,
     timestamp: Option<gst::ClockTime>,
@@ -248,7 +248,8 @@ fn stream_span(
     };
     let timestamp = timestamp?;
     let from = stream_time(timestamp)?;
-    let to = duration.and_then(|duration| stream_time(timestamp.checked_add(duration)?)).unwrap_or(from);
+    let unknown = if segment.applied_rate() > 0.0 { i128::MAX } else { i128::MIN };
+    let to = duration.and_then(|duration| stream_time(timestamp.checked_add(duration)?)).unwrap_or(unknown);
     // In reverse a frame is shown from its own time on too, which is then the last of the interval.
     Some(if to < from { (to + 1, from + 1) } else { (from, to) })
 }

@@ -187,8 +187,9 @@ impl Zone {
     }
 }
 
-/// The time of a frame: the stream times, in nanoseconds, from which on and before which it is shown; twice the same if its
-/// duration is not known. Before the segment's first stream time they are negative.
+/// The time of a frame: the stream times, in nanoseconds, from which on and before which it is shown. Before the segment's first
+/// stream time they are negative. Of a frame of unknown duration the end is `i128::MAX`; in reverse the beginning is next to
+/// `i128::MIN`.
 pub type StreamSpan = (i128, i128);
 
 /// The value of `zones`. Any array can be set, and reads back as it was set if it is not valid.
