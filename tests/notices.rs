@@ -84,9 +84,9 @@ fn no_zones_and_no_detector() {
     assert!(warning.contains("region-mode=outside has shown nothing for 2 s"), "{warning}");
     no_warning(&format!("region-mode=inside {ZONES}"), 200, None);
     no_warning("region-mode=inside on-missing=pass", 200, Some("face"));
-    for (on_missing, verb) in [("cover", "covered"), ("drop", "dropped")] {
+    for (on_missing, done) in [("cover", "applied to"), ("drop", "has dropped")] {
         let warning = the_warning(&format!("region-mode=inside on-missing={on_missing}"), frames, None);
-        assert!(warning.contains(&format!("on-missing={on_missing} has {verb} every frame for 2 s")), "{warning}");
+        assert!(warning.contains(&format!("on-missing={on_missing} {done} every frame for 2 s")), "{warning}");
     }
     // The warning about the first frame says it already.
     let warning = the_warning("region-mode=outside", frames, None);
@@ -320,4 +320,82 @@ fn blurs_that_do_not_change_a_region() {
     let mut blur = started("region-mode=inside strength=0 sigma=0 planes=luma");
     let found = warnings(&mut blur, 3, Some("face"));
     assert_eq!(found.len(), 2, "{found:?}");
+}
+
+/// Nothing is hidden where what is shown is the whole picture.
+#[test]
+fn outside_that_shows_the_whole_picture() {
+    let frames = 2 * gst::ClockTime::SECOND.nseconds() / FRAME.nseconds();
+    let whole = "region-mode=outside region-sources=zones zones=<[zone,x=0.0,y=0.0,width=1.0,height=1.0]>";
+    let grown = format!("region-mode=outside region-sources=zones grow=60 {ZONES}");
+    for (properties, label) in [
+        (whole, None),
+        (&format!("{whole} cover=fill shape=ellipse grow=64"), None),
+        (&format!("{whole} cover=mosaic feather=4"), None),
+        (&grown, None),
+        ("region-mode=outside expand=4", Some("face")),
+    ] {
+        no_warning(properties, frames - 1, label);
+        let warning = the_warning(properties, frames, label);
+        assert!(warning.contains("region-mode=outside has covered nothing for 2 s"), "{properties}: {warning}");
+        assert!(warning.contains("fills the picture") && warning.contains("reduce expand and grow"), "{warning}");
+    }
+    no_warning("region-mode=outside expand=2", 200, Some("face"));
+    no_warning(&format!("region-mode=outside region-sources=zones {ZONES}"), 200, None);
+    // Once it has covered something, an object may fill the picture.
+    let mut blur = started("region-mode=outside");
+    assert_eq!(warnings(&mut blur, 1, Some("face")), [""; 0]);
+    blur.element.set_property("expand", 4.0);
+    assert_eq!(warnings(&mut blur, 200, Some("face")), [""; 0]);
+    let mut blur = started(whole);
+    assert_eq!(warnings(&mut blur, 5, None), [""; 0]);
+    blur.harness.push_event(gst::event::Eos::new());
+    let found = blur.messages(gst::MessageType::Warning);
+    assert!(matches!(&found[..], [one] if one.contains("nothing up to the end of the stream")), "{found:?}");
+}
+
+/// A zone does not stand for the detector that other settings ask for.
+#[test]
+fn zones_without_the_detector_that_is_asked_for() {
+    let frames = 2 * gst::ClockTime::SECOND.nseconds() / FRAME.nseconds();
+    for asked in [
+        "labels=face",
+        "min-confidence=0.5",
+        "shape=mask",
+        "look-ahead=2",
+        "on-lost=cover",
+        "on-missing=pass",
+        "region-sources=zones+roi",
+    ] {
+        let properties = format!("region-mode=inside {asked} {ZONES}");
+        no_warning(&properties, frames - 1, None);
+        // A box without a mask is a warning of its own.
+        if asked != "shape=mask" {
+            no_warning(&properties, 200, Some("face"));
+        }
+        let warning = the_warning(&properties, frames, None);
+        assert!(warning.contains("region-mode=inside has covered no detection for 2 s"), "{warning}");
+        assert!(warning.contains(&format!("{} asks for detections", asked.split('=').next().unwrap())), "{warning}");
+        assert!(warning.ends_with("leave roi and analytics out of region-sources"), "{warning}");
+    }
+    // A zone alone, with the defaults.
+    no_warning(&format!("region-mode=inside cover=fill {ZONES}"), 200, None);
+    no_warning(&format!("region-mode=inside labels=face region-sources=zones {ZONES}"), 200, None);
+    let mut blur = started(&format!("region-mode=inside labels=face {ZONES}"));
+    assert_eq!(warnings(&mut blur, 5, None), [""; 0]);
+    blur.harness.push_event(gst::event::Eos::new());
+    let found = blur.messages(gst::MessageType::Warning);
+    assert!(matches!(&found[..], [one] if one.contains("no detection up to the end of the stream")), "{found:?}");
+}
+
+/// A blur that changes nothing covers nothing, whatever `on-missing` asks for.
+#[test]
+fn no_frame_is_called_covered_that_the_blur_does_not_change() {
+    for properties in ["planes=alpha", "planes=luma", "strength=0 sigma=0"] {
+        let mut blur = started(&format!("region-mode=inside on-missing=cover {properties}"));
+        let found = warnings(&mut blur, 60, None);
+        assert!(found.iter().any(|text| text.contains("the blur does not change")), "{properties}: {found:?}");
+        assert!(found.iter().any(|text| text.contains("no frame had a detector's meta")), "{properties}: {found:?}");
+        assert!(!found.iter().any(|text| text.contains("has covered every frame")), "{properties}: {found:?}");
+    }
 }

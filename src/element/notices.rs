@@ -8,7 +8,7 @@ use super::frame_cover::{Extent, FrameCover};
 use super::regions::detection::Detection;
 use super::regions::detector_metas::{Found, Looked};
 use super::regions::frame_regions::{FrameRegion, Origin};
-use super::regions::settings::{CoverKind, ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources};
+use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
@@ -29,8 +29,8 @@ pub enum Notice {
     NoneCounts,
     /// `zones`, which region-sources leaves out.
     ZonesLeftOut,
-    /// An alpha channel by which nothing is covered.
-    AlphaHidesNothing,
+    /// What is shown is the whole picture, or an alpha channel has no object.
+    HidesNothing,
     /// A zone that covers less than its words say.
     Zone,
     /// Zones that no frame was in the time of.
@@ -53,11 +53,11 @@ pub struct Notices {
     given: BTreeSet<Notice>,
     /// Whether region-mode was other than frame: then settings of regions are for later.
     has_had_regions: bool,
-    /// Since the last frame with zones or an alpha channel.
+    /// Since the last frame that needs no detector.
     without_regions: Wait,
-    /// With an alpha channel, until something of a frame is covered.
+    /// With an alpha channel or `region-mode=outside`, until something of a frame is covered.
     without_cover: Wait,
-    has_alpha_covered: bool,
+    has_hidden: bool,
     /// Whether there was a meta of a detector.
     has_detector: bool,
     /// Whether a frame was covered; whether a zone was active in one, or one was covered as a whole.
@@ -186,12 +186,12 @@ impl Notices {
             return Vec::new();
         }
         let (has_frames, has_detections) = (self.without_regions.frames > 0, self.tally.detections > 0);
-        let has_alpha = self.without_cover.frames > 0;
+        let has_shown = self.without_cover.frames > 0;
         let is_idle = has_zones(settings) && self.has_covered && !self.has_active_zone;
         let texts = [
             self.no_regions(settings, has_frames, "up to the end of the stream"),
             self.none_counts(settings, has_detections, size),
-            self.alpha_hides_nothing(settings, has_alpha, "up to the end of the stream"),
+            self.hides_nothing(settings, has_shown, "up to the end of the stream"),
             self.once(Notice::IdleZones, || {
                 is_idle.then(|| {
                     "no zone was active in any frame: start and end are stream times in nanoseconds; compare them with the \
@@ -226,15 +226,27 @@ impl Notices {
             // The warning about the first frame or the error says it.
             OnMissing::Auto if settings.mode == RegionMode::Outside => return None,
             OnMissing::Error => return None,
-            OnMissing::Cover => format!("on-missing=cover has covered every frame {since}"),
+            // Whether the blur changes those frames, another warning says.
+            OnMissing::Cover => format!("on-missing=cover applied to every frame {since}"),
             OnMissing::Drop => format!("on-missing=drop has dropped every frame {since}"),
-            OnMissing::Auto | OnMissing::Pass => format!("region-mode={mode} has {covered} nothing {since}"),
+            OnMissing::Auto | OnMissing::Pass => {
+                let what = if has_fixed_regions(settings) { "no detection" } else { "nothing" };
+                format!("region-mode={mode} has {covered} {what} {since}")
+            }
+        };
+        let (cause, cure, otherwise) = if has_fixed_regions(settings) {
+            let names = detection_settings(settings);
+            let verb = if names.len() == 1 { "asks" } else { "ask" };
+            let otherwise = "; if there is no detector, leave roi and analytics out of region-sources";
+            (format!("{} {verb} for detections, but", names.join(", ")), "", otherwise)
+        } else {
+            ("there are no zones, and".to_owned(), "set zones, or ", "")
         };
         self.once(Notice::NoRegions, || {
             Some(format!(
-                "{outcome}: there are no zones, and no frame had a detector's meta of the kinds that region-sources names; set \
-                 zones, or put cudagaussblur right after a detector, and check that the detector has its model (a detector \
-                 that attaches nothing when it finds nothing gives this warning too)"
+                "{outcome}: {cause} no frame had a detector's meta of the kinds that region-sources names; {cure}put \
+                 cudagaussblur right after a detector, and check that the detector has its model (a detector that attaches \
+                 nothing when it finds nothing gives this warning too){otherwise}"
             ))
         })
     }
@@ -273,21 +285,29 @@ impl Notices {
         self.once(Notice::NoneCounts, || Some(text))
     }
 
-    fn alpha_hides_nothing(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
-        if self.has_alpha_covered || !is_due || !settings.sources.contains(RegionSources::ALPHA) {
+    fn hides_nothing(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
+        if self.has_hidden || !is_due || !may_hide_nothing(settings) {
             return None;
         }
-        let (mode, cause) = match settings.mode {
-            RegionMode::Outside => {
-                ("outside", "the alpha channel left nothing to cover (it was 128 and more everywhere)")
+        let is_alpha_alone =
+            settings.sources.contains(RegionSources::ALPHA) && !has_zones(settings) && !self.has_detector;
+        let of_alpha = "put cudagaussblur right after the element that makes the alpha channel, and check what that element \
+                        makes (alpha that a converter adds is opaque)";
+        let (mode, cause, cure) = match settings.mode {
+            RegionMode::Outside if is_alpha_alone => {
+                let cause = "the alpha channel left nothing to cover (it was 128 and more everywhere)";
+                ("outside", cause, of_alpha)
             }
-            _ => ("inside", "the alpha channel had no object (it was below 128 everywhere)"),
+            RegionMode::Outside => (
+                "outside",
+                "what it shows (zones, detections, the alpha channel) fills the picture",
+                "make zones smaller, reduce expand and grow, and check what the detector attaches; to cover zones and \
+                 detections, set region-mode=inside",
+            ),
+            _ => ("inside", "the alpha channel had no object (it was below 128 everywhere)", of_alpha),
         };
-        self.once(Notice::AlphaHidesNothing, || {
-            Some(format!(
-                "region-mode={mode} has covered nothing {since}: {cause}; put cudagaussblur right after the element that makes the \
-                 alpha channel, and check what that element makes (alpha that a converter adds is opaque)"
-            ))
+        self.once(Notice::HidesNothing, || {
+            Some(format!("region-mode={mode} has covered nothing {since}: {cause}; {cure}"))
         })
     }
 
@@ -300,14 +320,14 @@ impl Notices {
         let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
         let left_out = cover.unchanged.without(selected);
         let too_small = cover.unchanged.without(left_out);
-        if settings.regions.sources.contains(RegionSources::ALPHA) && cover.extent != Extent::Frame {
+        if may_hide_nothing(&settings.regions) && cover.extent != Extent::Frame {
             // Another warning reports a blur that changes nothing.
-            self.has_alpha_covered |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
+            self.has_hidden |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
             self.without_cover.add(duration);
         }
         let has_waited = self.without_cover.is_over();
         let texts = [
-            self.alpha_hides_nothing(&settings.regions, has_waited, "for 2 s"),
+            self.hides_nothing(&settings.regions, has_waited, "for 2 s"),
             self.once(Notice::PlanesLeftOut, || planes_left_out(left_out)),
             self.once(Notice::BlurTooSmall, || blur_too_small(settings, too_small)),
         ];
@@ -345,8 +365,38 @@ fn has_zones(settings: &RegionSettings) -> bool {
 }
 
 /// Whether there may be regions without a detector.
-fn needs_no_detector(settings: &RegionSettings) -> bool {
+fn has_fixed_regions(settings: &RegionSettings) -> bool {
     has_zones(settings) || settings.sources.contains(RegionSources::ALPHA)
+}
+
+/// Whether it is no fault that no detector attaches anything: there may be other regions, and no setting asks for detections.
+fn needs_no_detector(settings: &RegionSettings) -> bool {
+    has_fixed_regions(settings) && detection_settings(settings).is_empty()
+}
+
+/// The settings that ask for detections to cover. The default of `region-sources` asks for none: who sets zones alone leaves it.
+/// Where detections are shown, a lack of them hides more.
+fn detection_settings(settings: &RegionSettings) -> Vec<&'static str> {
+    let has_sources = settings.sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS);
+    if settings.mode == RegionMode::Outside || !has_sources {
+        return Vec::new();
+    }
+    let set = [
+        ("region-sources", settings.sources != RegionSources::ALL),
+        ("labels", !settings.labels.is_empty()),
+        ("min-confidence", settings.min_confidence > 0.0),
+        ("shape", settings.shape == ObjectShape::Mask),
+        ("look-ahead", settings.look_ahead > 0),
+        ("on-lost", settings.on_lost == OnLost::Cover),
+        ("on-missing", settings.on_missing != OnMissing::Auto),
+    ];
+    set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
+}
+
+/// Whether regions may be such that nothing is covered, although there are some: what is shown is the whole picture, or an alpha
+/// channel has no object.
+fn may_hide_nothing(settings: &RegionSettings) -> bool {
+    settings.mode == RegionMode::Outside || settings.sources.contains(RegionSources::ALPHA)
 }
 
 fn zones_left_out(settings: &RegionSettings) -> Option<String> {
