@@ -276,3 +276,44 @@ fn video_meta_beyond_its_memory_is_an_error() {
     assert!(errors.len() == 1 && errors[0].contains("truncated"), "{errors:?}");
     assert!(read(&info, &blur.push(padded_buffer(&info, &image, 0, 512))) == blurred(&image, 1.5, 0));
 }
+
+/// GStreamer's own check of the meta is a GLib CRITICAL, which ends programs that run with G_DEBUG=fatal-criticals.
+#[test]
+fn a_video_meta_that_contradicts_the_caps_is_one_error_and_no_critical() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static CRITICALS: AtomicU32 = AtomicU32::new(0);
+    glib::log_set_handler(Some("GStreamer-Video"), glib::LogLevels::LEVEL_CRITICAL, false, false, |_, _, text| {
+        eprintln!("{text}");
+        CRITICALS.fetch_add(1, Ordering::Relaxed);
+    });
+    let info = info(VideoFormat::Rgba, 64, 32);
+    let of_meta = |format, width, height, strides: &[i32]| {
+        let mut buffer = gst::Buffer::with_size(info.size()).unwrap();
+        let flags = gst_video::VideoFrameFlags::empty();
+        let offsets = &vec![0; strides.len()];
+        gst_video::VideoMeta::add_full(buffer.make_mut(), flags, format, width, height, offsets, strides).unwrap();
+        buffer
+    };
+    let zones = "zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>";
+    for properties in ["", "sigma=9", &format!("region-mode=inside {zones}"), &format!("region-mode=outside {zones}")] {
+        for (format, width, height, stride, meta) in [
+            (VideoFormat::Bgra, 64, 32, 256, "BGRA 64x32"),
+            (VideoFormat::Gray8, 64, 32, 64, "GRAY8 64x32"),
+            (VideoFormat::Rgba, 63, 32, 256, "RGBA 63x32"),
+            (VideoFormat::Rgba, 64, 31, 256, "RGBA 64x31"),
+        ] {
+            let mut blur = Blur::new(&format!("backend=cpu {properties}"));
+            blur.caps(&info);
+            assert_eq!(blur.try_push(of_meta(format, width, height, &[stride])), Err(gst::FlowError::Error));
+            let errors = blur.messages(gst::MessageType::Error);
+            let expected = format!("the GstVideoMeta of the input buffer describes {meta}, but its caps RGBA 64x32");
+            assert!(matches!(&errors[..], [one] if one.contains(&expected)), "{properties}: {errors:?}");
+        }
+    }
+    // Frames with a larger meta are parts of larger pictures.
+    let mut blur = Blur::new("backend=cpu sigma=2");
+    let small = video::info(VideoFormat::Rgba, 60, 30);
+    blur.caps(&small);
+    blur.push(of_meta(VideoFormat::Rgba, 64, 32, &[256]));
+    assert_eq!(CRITICALS.load(Ordering::Relaxed), 0);
+}

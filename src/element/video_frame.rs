@@ -29,6 +29,8 @@ pub enum MapError {
     Stride { side: Side, plane: usize, stride: i32 },
     #[error("the planes of the {0} buffer overlap in memory, so that writing one would overwrite another")]
     Overlap(Side),
+    #[error("the GstVideoMeta of the {side} buffer describes {have}, but its caps {want}")]
+    Meta { side: Side, have: String, want: String },
     #[error(
         "the {0} buffer could not be mapped: its memory or GstVideoMeta does not match its caps, or its device failed"
     )]
@@ -39,9 +41,8 @@ impl MapError {
     /// Which of the two buffers it is about.
     pub fn side(&self) -> Side {
         match self {
-            Self::Truncated { side, .. } | Self::Stride { side, .. } | Self::Refused(side) | Self::Overlap(side) => {
-                *side
-            }
+            Self::Truncated { side, .. } | Self::Stride { side, .. } | Self::Meta { side, .. } => *side,
+            Self::Refused(side) | Self::Overlap(side) => *side,
         }
     }
 }
@@ -64,6 +65,11 @@ static DEFAULT_MAP: LazyLock<usize> = LazyLock::new(|| {
 /// Whether GStreamer itself maps the planes that a GstVideoMeta describes.
 fn has_default_map(meta: &gst_video::VideoMeta) -> bool {
     map_function(meta) == *DEFAULT_MAP
+}
+
+/// Whether a GstVideoMeta describes frames of this format, or larger ones of which these are a part.
+fn describes(meta: &gst_video::VideoMeta, info: &gst_video::VideoInfo) -> bool {
+    meta.format() == info.format() && meta.width() >= info.width() && meta.height() >= info.height()
 }
 
 /// The pool that handed a buffer out, if one did.
@@ -141,10 +147,7 @@ fn device_planes(
 ) -> Option<Vec<DevicePlane>> {
     let meta = buffer.meta::<gst_video::VideoMeta>();
     let (offsets, strides) = match &meta {
-        Some(meta) => {
-            let fits = meta.format() == info.format() && meta.width() >= info.width() && meta.height() >= info.height();
-            (fits && has_default_map(meta)).then(|| (meta.offset(), meta.stride()))?
-        }
+        Some(meta) => (describes(meta, info) && has_default_map(meta)).then(|| (meta.offset(), meta.stride()))?,
         None => (bytes.len >= info.size()).then(|| (info.offset(), info.stride()))?,
     };
     let plane = |(index, layout): (usize, &PlaneLayout)| {
@@ -203,10 +206,24 @@ impl MappedBuffer {
         access: gst::ffi::GstMapFlags,
         on_device: bool,
     ) -> Result<Self, MapError> {
-        // GStreamer fails to map such a buffer too, but reports the reason only in its log.
-        if buffer.meta::<gst_video::VideoMeta>().is_none() && buffer.size() < info.size() {
-            let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
-            return Err(MapError::Truncated { side, have: buffer.size(), need: info.size(), width, height, format });
+        // GStreamer fails to map such buffers too, but reports the reason only in its log, and a meta as a GLib CRITICAL.
+        let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
+        match buffer.meta::<gst_video::VideoMeta>() {
+            None if buffer.size() < info.size() => {
+                return Err(MapError::Truncated {
+                    side,
+                    have: buffer.size(),
+                    need: info.size(),
+                    width,
+                    height,
+                    format,
+                });
+            }
+            Some(meta) if !describes(&meta, info) => {
+                let have = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
+                return Err(MapError::Meta { side, have, want: format!("{format} {width}x{height}") });
+            }
+            _ => (),
         }
         let cuda_memory = if on_device { CudaMemory::in_buffer(&buffer) } else { None };
         if let Some(memory) = &cuda_memory
