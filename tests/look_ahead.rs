@@ -382,3 +382,85 @@ fn upstream_is_asked_for_as_many_buffers() {
         assert_eq!(proposed.map(|(_, _, min, max)| (min, max)), expected.map(|min| (min, 0)), "{properties}");
     }
 }
+
+fn push_at(blur: &mut Blur, buffer: gst::Buffer, frame: u64) {
+    let mut buffer = buffer;
+    buffer.make_mut().set_pts(FRAME * frame);
+    buffer.make_mut().set_duration(FRAME);
+    blur.harness.push(buffer).unwrap();
+}
+
+fn gap(from: u64, frames: u64) -> gst::Event {
+    gst::event::Gap::builder(FRAME * from).duration(FRAME * frames).build()
+}
+
+/// A gap is time in which no frame comes: frames leave when it is as long as `look-ahead`, and the gaps after them.
+#[test]
+fn a_gap_counts_as_the_frames_that_it_lacks() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=3", true, &info);
+    let out = record(&blur);
+    for frame in 0..3 {
+        push_at(&mut blur, buffer(&info, &noise(&info, 1)), frame);
+    }
+    // Lost packets: several gaps in the time of one frame.
+    for part in 0..4 {
+        let start = FRAME * 3 + FRAME * part / 4;
+        blur.harness.push_event(gst::event::Gap::builder(start).duration(FRAME / 4).build());
+        assert_eq!(take(&out), if part == 3 { frames(0..1) } else { Vec::new() }, "{part}");
+    }
+    push_at(&mut blur, buffer(&info, &noise(&info, 1)), 4);
+    assert_eq!(take(&out), frames(1..2));
+    // The second of two gaps begins where the first one ends.
+    blur.harness.push_event(gap(5, 1));
+    assert_eq!(take(&out), [frames(2..3), vec![event("gap"); 4]].concat());
+    blur.harness.push_event(gap(6, 1));
+    assert_eq!(take(&out), []);
+    blur.harness.push_event(gap(7, 1));
+    assert_eq!(take(&out), [frames(4..5), vec![event("gap"); 3]].concat());
+    blur.harness.push_event(gap(8, 1));
+    assert_eq!(take(&out), [event("gap")], "nothing waits");
+}
+
+/// What is found after a gap that is shorter than `look-ahead` is covered before it.
+#[test]
+fn an_object_is_covered_before_a_short_gap() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 3);
+    for (lacking, is_covered) in [(2, true), (3, false)] {
+        let mut blur = covering("look-ahead=3 sigma=3 expand=0 on-missing=pass post-messages=true", true, &info);
+        push_at(&mut blur, buffer(&info, &picture), 0);
+        blur.harness.push_event(gap(1, lacking));
+        push_at(&mut blur, with_roi(buffer(&info, &picture), "face", (20, 20, 8, 8)), 1 + lacking);
+        blur.harness.push_event(gst::event::Eos::new());
+        let message = blur.bus.pop_filtered(&[gst::MessageType::Element]).expect("a message");
+        let covered = message.structure().unwrap().get::<String>("covered").unwrap();
+        assert_eq!(covered, if is_covered { "regions" } else { "nothing" }, "{lacking}");
+    }
+}
+
+/// A live stream that ends in gaps, of which the time is not known, or does not pass.
+#[test]
+fn gaps_without_a_time_release_frames_too() {
+    common::video::init();
+    let unknown = VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).fps((0, 1)).build().unwrap();
+    let mut blur = covering("look-ahead=3", true, &unknown);
+    let out = record(&blur);
+    let no_duration = |frame| {
+        let mut buffer = buffer(&unknown, &noise(&unknown, 1));
+        buffer.make_mut().set_pts(FRAME * frame);
+        buffer
+    };
+    (0..2).for_each(|frame| _ = blur.harness.push(no_duration(frame)).unwrap());
+    for (gaps, left) in [(1, Vec::new()), (2, frames(0..1)), (3, [frames(1..2), vec![event("gap"); 3]].concat())] {
+        blur.harness.push_event(gap(1 + gaps, 1));
+        assert_eq!(take(&out), left, "{gaps}");
+    }
+
+    let known = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=100", true, &known);
+    let out = record(&blur);
+    push_at(&mut blur, buffer(&known, &noise(&known, 1)), 0);
+    (0..10_000).for_each(|_| _ = blur.harness.push_event(gst::event::Gap::builder(FRAME).build()));
+    assert_eq!(take(&out).len(), 10_001, "the queue is bounded");
+}

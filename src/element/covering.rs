@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The streaming thread where parts of the picture are covered: what is decided about a frame, and where it is covered.
-//! A frame enters, waits for `look-ahead` later frames, and leaves. It is complete, or enqueued on the device, when it is pushed;
-//! none is in flight.
+//! A frame enters, waits for `look-ahead` later frames or the time of as many, and leaves. It is complete, or enqueued on the
+//! device, when it is pushed; none is in flight.
 
 use gst::prelude::*;
 use gst_base::prelude::*;
@@ -37,14 +37,9 @@ pub fn frame_time(element: &gst_base::BaseTransform, format: &StreamFormat, buff
     let times = times(element, buffer);
     FrameTime {
         timestamp: times.running_time.map(gst::ClockTime::nseconds),
-        duration: duration(&times, format).map(gst::ClockTime::nseconds),
+        duration: format.frame_duration(times.duration).map(gst::ClockTime::nseconds),
         is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
     }
-}
-
-/// How long a frame lasts: what its buffer says, else by the frame rate.
-fn duration(times: &MessageTimes, format: &StreamFormat) -> Option<gst::ClockTime> {
-    times.duration.filter(|duration| !duration.is_zero()).or_else(|| format.duration(1))
 }
 
 /// Notes what the next frame shows. If regions of it are covered, it waits until [`leave`], without its buffer, which
@@ -64,7 +59,7 @@ pub fn enter(
     let (size, is_field) = (format.picture_size(), format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let times = times(element, buffer);
-    let span = stream_span(element, times.timestamp, duration(&times, &format));
+    let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
     let time = frame_time(element, &format, buffer);
     let entered = EnteredFrame { size, is_field, span, found };
     session.tracker.enter(regions, &entered, time);
@@ -75,7 +70,8 @@ pub fn enter(
     }
     reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
     let (settings, events) = (settings.clone(), Vec::new());
-    session.waiting.push_back(WaitingFrame { buffer: None, events, settings, options, format, times, entered });
+    let frame = WaitingFrame { buffer: None, events, gap: 0, settings, options, format, times, entered };
+    session.waiting.push_back(frame);
 }
 
 /// Adds the buffer of the frame that entered last. It is copied if upstream may have no other one while it waits.
@@ -126,7 +122,7 @@ pub fn leave(
     frame: WaitingFrame,
     allocate: Allocate,
 ) -> Result<Option<gst::Buffer>, gst::FlowError> {
-    let WaitingFrame { buffer, events, settings, options, format, times, entered } = frame;
+    let WaitingFrame { buffer, events, settings, options, format, times, entered, .. } = frame;
     let mut found = session.tracker.decide(&settings.regions, &entered);
     session.due_events.extend(events);
     let Some(buffer) = buffer else {
@@ -172,7 +168,7 @@ pub fn leave(
                 "partly" => "it is covered in part",
                 _ => "it is covered as a whole",
             });
-            let duration = duration(&times, &format).map(gst::ClockTime::nseconds);
+            let duration = format.frame_duration(times.duration).map(gst::ClockTime::nseconds);
             reporting::warn(element, session.notices.of_cover(&settings, &cover, duration));
             let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
             let mut output = self::cover(element, state, session, &cover, buffer, allocate)?;

@@ -249,7 +249,10 @@ impl BaseTransformImpl for CudaGaussBlur {
             StreamStart | Caps | Segment | SegmentDone | StreamGroupDone => self.drain(),
             _ if event.is_serialized() && streaming::has_in_flight(&self.state) => self.drain(),
             _ if event.is_serialized() => {
-                let Some(event) = streaming::queue_event(&self.state, event) else { return true };
+                let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
+                let element = self.obj();
+                let queued = streaming::queue_event(element.upcast_ref(), &self.state, event, &allocate);
+                let Some(event) = queued else { return true };
                 return self.parent_sink_event(event);
             }
             _ => (),

@@ -18,12 +18,45 @@ pub struct WaitingFrame {
     pub buffer: Option<gst::Buffer>,
     /// The events that follow it.
     pub events: Vec<gst::Event>,
+    /// How many frames the gap after it lacks, as far as GAP events say so.
+    pub gap: usize,
     /// The values of the properties when it entered.
     pub settings: Settings,
     pub options: Options,
     pub format: Arc<StreamFormat>,
     pub times: MessageTimes,
     pub entered: EnteredFrame,
+}
+
+/// Most events after a frame while none enters. Each further one counts as a frame, so that their number is bounded.
+const MOST_EVENTS: usize = 1024;
+
+impl WaitingFrame {
+    /// Adds an event that follows it. A GAP event says that no frame comes for some time: those that the gap lacks count as later
+    /// frames, because frames may not wait longer than the latency that the element reports. They are counted from this frame on,
+    /// since several gaps may lie within the time of one frame. Of unknown time, each gap counts as a frame.
+    pub fn add_event(&mut self, event: gst::Event, is_reverse: bool) {
+        if let gst::EventView::Gap(gap) = event.view() {
+            let (start, duration) = gap.get();
+            let end = start.saturating_add(duration.unwrap_or_default());
+            let duration = self.format.frame_duration(self.times.duration);
+            let lacking = match (self.times.timestamp, duration, self.format.duration(1).or(duration)) {
+                (Some(time), Some(duration), Some(frame)) => {
+                    let from = time.saturating_add(duration);
+                    let passed = if is_reverse { time.checked_sub(start) } else { end.checked_sub(from) };
+                    let passed = passed.unwrap_or_default().nseconds();
+                    // With an eighth of a frame of tolerance, because times are rounded.
+                    passed.saturating_add(frame.nseconds() / 8) / frame.nseconds()
+                }
+                _ => self.gap as u64 + 1,
+            };
+            self.gap = self.gap.max(lacking.min(u64::from(u16::MAX)) as usize);
+        }
+        if self.events.len() >= MOST_EVENTS {
+            self.gap += 1;
+        }
+        self.events.push(event);
+    }
 }
 
 /// The pool of the copies of frames that may not wait themselves. Its number of buffers has no limit.

@@ -109,6 +109,11 @@ impl StreamFormat {
         if numerator == 0 { None } else { gst::ClockTime::SECOND.mul_div_ceil(frames * denominator, numerator) }
     }
 
+    /// How long a frame lasts: what its buffer says, else by the frame rate.
+    pub fn frame_duration(&self, stated: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
+        stated.filter(|duration| !duration.is_zero()).or_else(|| self.duration(1))
+    }
+
     /// Whether input and output are both in CUDA memory.
     pub fn is_device_resident(&self) -> bool {
         self.on_device == [true; 2]

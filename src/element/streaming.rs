@@ -216,7 +216,7 @@ fn step(
     }
     let (max_waiting, max_in_flight) =
         if is_all_due { (0, 0) } else { (session.look_ahead, session.max_in_flight - 1) };
-    if session.waiting.len() > max_waiting
+    if session.waiting.iter().map(|frame| 1 + frame.gap).sum::<usize>() > max_waiting
         && let Some(frame) = session.waiting.pop_front()
     {
         let output = covering::leave(element, state, session, frame, allocate)?;
@@ -232,10 +232,15 @@ fn step(
 /// Completes and pushes all frames in flight and all that wait, so that they precede the event, query or frame that follows
 /// them.
 pub fn drain(element: &gst_base::BaseTransform, state: &SharedState, allocate: Allocate) {
+    push_frames(element, state, true, allocate);
+}
+
+/// Pushes the frames that are due, all if `is_all_due`, where the base class does not ask for them.
+fn push_frames(element: &gst_base::BaseTransform, state: &SharedState, is_all_due: bool, allocate: Allocate) {
     loop {
         push_due_events(element, state);
         let Some(mut session) = state.take_session() else { return };
-        let output = step(element, state, &mut session, None, true, allocate);
+        let output = step(element, state, &mut session, None, is_all_due, allocate);
         if output.is_err() {
             session.discard_frames();
             session.has_failed = true;
@@ -258,14 +263,25 @@ fn push_due_events(element: &gst_base::BaseTransform, state: &SharedState) {
     }
 }
 
-/// Adds an event to the frames that wait. Returns it if there are none.
-pub fn queue_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
+/// Adds an event to the frames that wait, and pushes those that wait long enough then. Returns it if there are none.
+pub fn queue_event(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    event: gst::Event,
+    allocate: Allocate,
+) -> Option<gst::Event> {
+    let is_reverse = element.segment().rate() < 0.0;
     let mut event = Some(event);
     state.with_session(|session| {
-        if let Some(frame) = session.waiting.back_mut() {
-            frame.events.extend(event.take());
+        if let Some(frame) = session.waiting.back_mut()
+            && let Some(event) = event.take()
+        {
+            frame.add_event(event, is_reverse);
         }
     });
+    if event.is_none() {
+        push_frames(element, state, false, allocate);
+    }
     event
 }
 
