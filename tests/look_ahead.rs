@@ -464,3 +464,47 @@ fn gaps_without_a_time_release_frames_too() {
     (0..10_000).for_each(|_| _ = blur.harness.push_event(gst::event::Gap::builder(FRAME).build()));
     assert_eq!(take(&out).len(), 10_001, "the queue is bounded");
 }
+
+/// The base class has the flag on the next buffer that it pushes, whichever that is.
+#[test]
+fn a_discontinuity_stays_where_it_was() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    for properties in ["look-ahead=3", "look-ahead=3 zones=<[zone,x=0.1,y=0.1,width=0.5,height=0.5]>", "look-ahead=0"] {
+        let mut blur = covering(properties, true, &info);
+        for frame in 0..12 {
+            let mut input = buffer(&info, &noise(&info, 1));
+            if [0, 5, 7, 8].contains(&frame) {
+                input.make_mut().set_flags(gst::BufferFlags::DISCONT);
+            }
+            blur.try_push(input).unwrap();
+        }
+        blur.harness.push_event(gst::event::Eos::new());
+        let left = std::iter::from_fn(|| blur.harness.try_pull());
+        let left: Vec<(u64, bool)> =
+            left.map(|out| (out.pts().unwrap() / FRAME, out.flags().contains(gst::BufferFlags::DISCONT))).collect();
+        let expected: Vec<(u64, bool)> = (0..12).map(|frame| (frame, [0, 5, 7, 8].contains(&frame))).collect();
+        assert_eq!(left, expected, "{properties}");
+    }
+}
+
+/// A frame that is late is dropped as it enters: the discontinuity is at the next one, not at those that wait before it.
+#[test]
+fn a_late_frame_leaves_a_discontinuity_where_it_was() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=3", true, &info);
+    for frame in 0..12 {
+        if frame == 6 {
+            // Frames up to this time are late.
+            let time = gst::ClockTime::ZERO;
+            let late = gst::event::Qos::new(gst::QOSType::Underflow, 1.0, (FRAME * 6).nseconds() as i64, time);
+            blur.harness.push_upstream_event(late);
+        }
+        blur.try_push(buffer(&info, &noise(&info, 1))).unwrap();
+    }
+    blur.harness.push_event(gst::event::Eos::new());
+    let left = std::iter::from_fn(|| blur.harness.try_pull());
+    let left: Vec<(u64, bool)> =
+        left.map(|out| (out.pts().unwrap() / FRAME, out.flags().contains(gst::BufferFlags::DISCONT))).collect();
+    let expected: Vec<(u64, bool)> = (0..12).filter(|frame| *frame != 6).map(|frame| (frame, frame == 7)).collect();
+    assert_eq!(left, expected);
+}

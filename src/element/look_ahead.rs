@@ -32,6 +32,11 @@ pub struct WaitingFrame {
 const MOST_EVENTS: usize = 1024;
 
 impl WaitingFrame {
+    /// Whether the frame does not continue the one before it, or is dropped, so that the one after it does not.
+    pub fn is_discont(&self) -> bool {
+        self.buffer.as_ref().is_none_or(|buffer| buffer.flags().contains(gst::BufferFlags::DISCONT))
+    }
+
     /// Adds an event that follows it. A GAP event says that no frame comes for some time: those that the gap lacks count as later
     /// frames, because frames may not wait longer than the latency that the element reports. They are counted from this frame on,
     /// since several gaps may lie within the time of one frame. Of unknown time, each gap counts as a frame.

@@ -10,6 +10,7 @@ use gst_video::{VideoInterlaceMode, VideoMultiviewMode};
 use super::covering::Allocate;
 use super::debug::CAT;
 use super::error::engine_message;
+use super::look_ahead::WaitingFrame;
 use super::notices::{self, Notice};
 use super::regions::settings::RegionMode;
 use super::reporting::{post_failure, report_stats};
@@ -185,9 +186,18 @@ pub fn drive(
             // An error is posted once, and no frame is pushed after it.
             session.discard_frames();
         }
+        // The base class sets the DISCONT flag of a frame that has arrived, or after one that was late, on the buffer that it
+        // pushes next. Frames before that place are pushed here, where it does not see them.
+        let is_before_discont = session.waiting.iter().any(WaitingFrame::is_discont);
         publish(element, state, session);
-        if let ControlFlow::Break(output) = output? {
-            return Ok(output);
+        match output? {
+            ControlFlow::Continue(()) => (),
+            ControlFlow::Break(Some(output))
+                if is_before_discont && !output.flags().contains(gst::BufferFlags::DISCONT) =>
+            {
+                element.src_pad().push(output)?;
+            }
+            ControlFlow::Break(output) => return Ok(output),
         }
     }
 }
