@@ -508,3 +508,30 @@ fn a_late_frame_leaves_a_discontinuity_where_it_was() {
     let expected: Vec<(u64, bool)> = (0..12).filter(|frame| *frame != 6).map(|frame| (frame, frame == 7)).collect();
     assert_eq!(left, expected);
 }
+
+/// Upstream has the error, and may push on all the same.
+#[test]
+fn a_frame_that_fails_ends_no_hold() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 3);
+    for (look_ahead, failing) in [(0, 1), (2, 3)] {
+        let properties = format!("look-ahead={look_ahead} cover=fill on-missing=pass post-messages=true");
+        let mut blur = covering(&properties, true, &info);
+        blur.try_push(with_roi(buffer(&info, &picture), "face", (20, 20, 8, 8))).unwrap();
+        for frame in 1..=failing {
+            let input = if frame == 1 { gst::Buffer::with_size(16).unwrap() } else { buffer(&info, &picture) };
+            let pushed = blur.try_push(input);
+            assert_eq!(pushed.is_err(), frame == failing, "{frame}: {pushed:?}");
+        }
+        assert_eq!(blur.messages(gst::MessageType::Error).len(), 1);
+        blur.messages(gst::MessageType::Element);
+        push(&mut blur, &info);
+        blur.harness.push_event(gst::event::Eos::new());
+        let message = blur.bus.pop_filtered(&[gst::MessageType::Element]).expect("a message");
+        let message = message.structure().unwrap();
+        assert_eq!(message.get::<u64>("timestamp"), Ok((FRAME * (failing + 1)).nseconds()));
+        let regions = message.get::<gst::Array>("regions").unwrap();
+        assert_eq!(regions.len(), 1, "{message:?}");
+        assert_eq!(regions[0].get::<gst::Structure>().unwrap().get::<String>("origin").unwrap(), "predicted");
+    }
+}

@@ -51,7 +51,8 @@ pub struct Session {
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
     pub downstream_takes_video_meta: bool,
-    /// Whether a frame failed while frames were drained, where no flow error reaches upstream: the next frame returns it.
+    /// Whether a frame failed while frames were drained, where no flow error reaches upstream: every later frame returns it, until a
+    /// flush.
     pub has_failed: bool,
     /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
     pub pending_error: Option<FrameFailure>,
@@ -144,16 +145,17 @@ impl Session {
         if is_due { self.in_flight.pop_front() } else { None }
     }
 
-    /// Drops all frames in flight and all that wait, and forgets their objects.
+    /// Drops all frames in flight and all that wait. Their objects stay covered in later frames.
     pub fn discard_frames(&mut self) {
         self.in_flight.clear();
-        self.tracker.clear();
-        let events = self.waiting.drain(..).flat_map(|frame| frame.events);
-        self.due_events.extend(events);
+        for frame in self.waiting.drain(..) {
+            self.tracker.decide(&frame.settings.regions, &frame.entered);
+            self.due_events.extend(frame.events);
+        }
     }
 
-    /// Moves the engine to another CUDA context. On an error the frames in flight are dropped, because an error is
-    /// reported once and no frame is pushed after it.
+    /// Moves the engine to another CUDA context. On an error the frames in flight are dropped, because those that entered
+    /// before an error are not pushed after it.
     pub fn switch_context(&mut self, context: &CudaContext) -> Result<(), EngineError> {
         // The engine switches only when no frame is in flight on the device.
         let mut in_flight = std::mem::take(&mut self.in_flight);

@@ -183,7 +183,8 @@ pub fn drive(
             false => step(element, state, &mut session, input, passthrough, allocate),
         };
         if output.is_err() {
-            // An error is posted once, and no frame is pushed after it.
+            // The frames that entered before an error are not pushed after it. A frame that upstream pushes in spite of it is
+            // processed, as in every element of this base class.
             session.discard_frames();
         }
         // The base class sets the DISCONT flag of a frame that has arrived, or after one that was late, on the buffer that it
@@ -315,6 +316,7 @@ pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
 pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
     let Some(mut session) = state.take_session() else { return };
     session.discard_frames();
+    session.tracker.clear();
     (session.has_failed, session.has_gap) = (false, false);
     for event in std::mem::take(&mut session.due_events).into_iter().filter(|event| event.is_sticky()) {
         let _ = element.src_pad().store_sticky_event(&event);
