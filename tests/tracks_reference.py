@@ -43,8 +43,9 @@ Cover of a track at time t, with p its last detection at or before t and n its f
    when a track's trust first exceeds RECENT, it replaces one lost track of its label, of those that ended before it
    started the one nearest to its first box, from its start on.
 
-Reset: `drain` decides the frames that wait and forgets everything: EOS, new caps, a new segment, a discontinuity that goes
-back by more than `hold`. A flush forgets without deciding. A discontinuity forward is lost frames: time just passes.
+Reset: `drain` decides the frames that wait and forgets everything: EOS, another picture size, a discontinuity that goes back
+by more than `hold`. A flush forgets without deciding. A new segment and caps of the same size decide the frames that wait and
+forget nothing. A discontinuity forward is lost frames: time just passes.
 Bounds: beyond 256 lost tracks the oldest become one, the hull of their full boxes with velocity 0 (not done here).
 Cost of a frame: O(tracks * detections) to match, O(detections kept) to decide; kept are those from RECENT before p on.
 """
