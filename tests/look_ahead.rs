@@ -422,6 +422,24 @@ fn a_gap_counts_as_the_frames_that_it_lacks() {
     assert_eq!(take(&out), [event("gap")], "nothing waits");
 }
 
+/// In reverse the gap after a frame is before it in time.
+#[test]
+fn a_gap_counts_in_reverse() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=3", true, &info);
+    let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    segment.set_rate(-1.0);
+    segment.set_stop(gst::ClockTime::SECOND);
+    blur.harness.push_event(gst::event::Segment::new(&segment));
+    let out = record(&blur);
+    push_at(&mut blur, buffer(&info, &noise(&info, 1)), 10);
+    push_at(&mut blur, buffer(&info, &noise(&info, 1)), 9);
+    blur.harness.push_event(gap(7, 2));
+    assert_eq!(take(&out), [Out::Frame(10)]);
+    blur.harness.push_event(gap(6, 1));
+    assert_eq!(take(&out), [Out::Frame(9), event("gap"), event("gap")]);
+}
+
 /// What is found after a gap that is shorter than `look-ahead` is covered before it.
 #[test]
 fn an_object_is_covered_before_a_short_gap() {
