@@ -41,7 +41,7 @@ const LIVES_CUDA: u64 = 1200;
 const MOST_FAILURES: usize = 20;
 
 /// What must have occurred in a run, or it shows nothing.
-const MUST_OCCUR: [&str; 34] = [
+const MUST_OCCUR: [&str; 43] = [
     "region-mode=frame frame",
     "region-mode=frame passed",
     "region-mode=inside cover=blur regions",
@@ -62,6 +62,15 @@ const MUST_OCCUR: [&str; 34] = [
     "region-mode=outside cover=blur shape=mask outside exactly",
     "region-mode=outside cover=blur shape=ellipse outside exactly",
     "region-mode=outside cover=fill shape=mask outside exactly",
+    "region-mode=inside cover=blur alpha regions exactly",
+    "region-mode=inside cover=mosaic alpha regions exactly",
+    "region-mode=inside cover=fill alpha regions exactly",
+    "region-mode=outside cover=blur alpha outside exactly",
+    "region-mode=outside cover=mosaic alpha outside exactly",
+    "region-mode=outside cover=fill alpha outside exactly",
+    "alpha channels of a field",
+    "alpha channels of deep formats",
+    "no alpha channel",
     "interlace-mode=interleaved",
     "interlace-mode=mixed",
     "interlace-mode=alternate",
@@ -103,7 +112,7 @@ fn lives_on_the_fake_device() {
     let mut also = vec!["frames on cuda", "frames on cpu", "device errors"];
     let context = cuda_frames::is_open().then(Context::new);
     if context.is_some() {
-        also.extend(["frames in CUDA memory", "soft covers in CUDA memory"]);
+        also.extend(["frames in CUDA memory", "soft covers in CUDA memory", "alpha channels in CUDA memory"]);
     }
     // Keeps kernels loaded in the context.
     let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());

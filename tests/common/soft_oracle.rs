@@ -390,7 +390,7 @@ fn load(layout: &PlaneLayout, bytes: &[u8], i: usize) -> u16 {
 }
 
 /// Writes a sample; its padding bits become 0.
-fn store(layout: &PlaneLayout, bytes: &mut [u8], i: usize, value: u16) {
+pub fn store(layout: &PlaneLayout, bytes: &mut [u8], i: usize, value: u16) {
     let at = &mut bytes[byte_of(layout, i)..];
     match layout.sample_layout {
         SampleLayout::Packed1010102 => {

@@ -7,17 +7,17 @@ use gst_video::{VideoInfo, VideoMeta};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::mosaic::{MosaicRegion, mosaic};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect, outside, strength_sigma};
 use gstcudagaussblur::filter::weights::Edge;
 
 use crate::common::pictures::{PADDING, Picture, pitch, strongest};
-use crate::common::soft_oracle::{Form, Item, Nodes, byte_of, filled, values};
-use crate::rule::Must;
+use crate::common::soft_oracle::{Form, Item, Nodes, byte_of, filled, store, values};
+use crate::rule::{Alpha, Must};
 use crate::settings::Settings;
-use crate::steps::{Caps, Frame, Layout, MaskParam};
+use crate::steps::{Caps, Frame, Layout, MaskParam, Samples};
 
 /// What is wrong: what kind of failure it is, by which shrinking recognises it, and the details.
 #[derive(Debug, Clone)]
@@ -42,6 +42,8 @@ pub struct Said {
     origins: Vec<String>,
     shapes: Vec<String>,
     has_track: Vec<bool>,
+    is_missing: bool,
+    is_lost: bool,
 }
 
 impl Said {
@@ -69,12 +71,11 @@ impl Said {
         for time in ["stream-time", "running-time", "duration"] {
             structure.get::<u64>(time).unwrap();
         }
-        for flag in ["missing", "lost"] {
-            structure.get::<bool>(flag).unwrap();
-        }
         structure.get::<String>("unchanged").unwrap();
         Self {
             timestamp: structure.get("timestamp").unwrap(),
+            is_missing: structure.get("missing").unwrap(),
+            is_lost: structure.get("lost").unwrap(),
             cover: structure.get("cover").unwrap(),
             origins: texts("origin"),
             shapes: texts("shape"),
@@ -86,6 +87,13 @@ impl Said {
     }
 }
 
+impl Said {
+    /// Whether the whole frame is covered for a reason that lies in other frames.
+    pub fn is_whole(&self, settings: &Settings, must: &Must) -> bool {
+        must.may_be_whole && (self.is_lost || self.is_missing && settings.text("on-missing") == "auto")
+    }
+}
+
 /// What becomes of a frame.
 pub enum Fate {
     /// The whole frame is blurred.
@@ -93,6 +101,8 @@ pub enum Fate {
     Cover(Must),
     Drop,
     Error,
+    /// An error, unless the whole frame is covered.
+    NoAlpha(Must),
 }
 
 /// A frame on its way through the element.
@@ -147,6 +157,40 @@ fn bytes_of(picture: &Picture) -> impl Iterator<Item = (usize, usize)> + '_ {
     })
 }
 
+/// The alpha channel of a picture, if it has one.
+pub fn alpha_of(picture: &Picture) -> Option<Alpha> {
+    let (plane, layout, channel) = alpha_channel(&picture.planes)?;
+    let values = values(layout, &picture.bytes[plane]);
+    let upper_bits = |value: u16| match layout.sample_layout {
+        // Two bits, of which the upper one is that of 128 and more.
+        SampleLayout::Packed1010102 => value as u8 * 85,
+        _ => (value >> (layout.depth - 8)) as u8,
+    };
+    let values = values.into_iter().skip(channel).step_by(layout.channels.into());
+    Some(Alpha { size: [layout.width, layout.height], samples: values.map(upper_bits).collect() })
+}
+
+/// Writes the upper bits of the alpha channel, if there is one.
+pub fn set_alpha(picture: &mut Picture, samples: Samples) {
+    let Some((plane, layout, channel)) = alpha_channel(&picture.planes) else { return };
+    let (layout, before) = (*layout, values(layout, &picture.bytes[plane]));
+    for (i, before) in before.iter().enumerate().skip(channel).step_by(layout.channels.into()) {
+        let pixel = (i / usize::from(layout.channels)) as u32;
+        let upper: u16 = samples.at([layout.width, layout.height], pixel % layout.width, pixel / layout.width).into();
+        let value = match layout.sample_layout {
+            SampleLayout::Packed1010102 => upper >> 6,
+            _ => upper << (layout.depth - 8) | before & ((1 << (layout.depth - 8)) - 1),
+        };
+        store(&layout, &mut picture.bytes[plane], i, value);
+    }
+}
+
+/// The plane with the alpha channel, and its place in a pixel.
+fn alpha_channel(layouts: &[PlaneLayout]) -> Option<(usize, &PlaneLayout, usize)> {
+    let channel = |layout: &PlaneLayout| layout.roles().iter().position(|role| *role == Role::Alpha);
+    layouts.iter().enumerate().find_map(|(plane, layout)| Some((plane, layout, channel(layout)?)))
+}
+
 fn options(settings: &Settings, params: BlurParams, alpha: AlphaMode) -> Options {
     let [primary, chroma, with_alpha] = ["luma", "chroma", "alpha"].map(|flag| settings.has("planes", flag));
     Options { params, planes: Selection { primary, chroma, alpha: with_alpha }, alpha }
@@ -170,6 +214,22 @@ impl Pending {
     /// Width and height of the picture.
     fn size(&self) -> (u32, u32) {
         (self.picture.planes[0].width, self.picture.planes[0].height)
+    }
+
+    /// Where the message may say that the alpha channel is: the box around what of it is not 0.
+    fn alpha_rect(&self) -> Option<Rect> {
+        let Alpha { size: [width, _], samples } = alpha_of(&self.picture)?;
+        let places = samples.iter().enumerate().filter(|(_, sample)| **sample > 0).map(|(i, _)| i as u32);
+        let ends = |values: &mut dyn Iterator<Item = u32>| {
+            values.fold(None, |ends, at| {
+                let (low, high) = ends.unwrap_or((at, at));
+                Some((at.min(low), at.max(high)))
+            })
+        };
+        let (left, right) = ends(&mut places.clone().map(|i| i % width))?;
+        let (top, bottom) = ends(&mut places.map(|i| i / width))?;
+        let [x, y, w, h] = [left, top, right + 1 - left, bottom + 1 - top].map(f64::from);
+        self.rect(Area::from_corner(x, y, w, h))
     }
 
     /// Where the message says that an area is: with `grow`, unless nothing would be left.
@@ -213,21 +273,34 @@ impl Judge {
     }
 
     /// Whether what the message says of each region fits the settings.
-    fn check_message(&self, pending: &Pending, said: &Said) -> Result<(), Failure> {
+    fn check_message(&self, pending: &Pending, must: &Must, said: &Said) -> Result<(), Failure> {
         let settings = &pending.settings;
         let (mode, shape) = (settings.text("region-mode"), settings.text("shape"));
         let is_right = (0..said.regions.len()).all(|i| {
-            let is_zone = said.origins[i] == "zone";
+            let (is_zone, is_alpha) = (said.origins[i] == "zone", said.origins[i] == "alpha");
             let is_shaped = match said.shapes[i].as_str() {
                 // What has no mask, and what is not found in this frame.
+                "box" if is_alpha => false,
                 "box" => shape != "ellipse" || said.origins[i] != "found" && !is_zone || pending.is_field(),
-                "mask" => shape == "mask" && said.origins[i] == "found",
-                other => other == shape,
+                "mask" => shape == "mask" && said.origins[i] == "found" || is_alpha,
+                other => other == shape && !is_alpha,
             };
-            let is_origin = ["zone", "found", "predicted", "bridged", "anticipated"].contains(&&*said.origins[i]);
-            let is_shown = mode != "outside" || is_zone || said.origins[i] == "found";
-            is_shaped && is_origin && is_shown && said.has_track[i] == (!is_zone && mode == "inside")
+            let is_origin = ["zone", "alpha", "found", "predicted", "bridged", "anticipated"];
+            let is_origin = is_origin.contains(&&*said.origins[i]);
+            let is_shown = mode != "outside" || is_zone || is_alpha || said.origins[i] == "found";
+            let has_track = !is_zone && !is_alpha && mode == "inside";
+            is_shaped && is_origin && is_shown && said.has_track[i] == has_track
         });
+        let alphas = said.origins.iter().zip(&said.regions).filter(|(origin, _)| *origin == "alpha");
+        let alphas: Vec<Rect> = alphas.map(|(_, rect)| *rect).collect();
+        let rect = pending.alpha_rect().filter(|_| must.has_alpha && !said.is_whole(settings, must));
+        let is_right = is_right
+            && match alphas[..] {
+                // What shrinking leaves nothing of is not shown.
+                [] => rect.is_none() || mode == "outside" && settings.grow() < 0,
+                [one] => Some(one) == rect,
+                _ => false,
+            };
         match is_right && said.cover == settings.text("cover") {
             true => Ok(()),
             false => fail("the message about a frame", format!("shape={shape} region-mode={mode} {said:?}")),
@@ -265,8 +338,9 @@ impl Judge {
         if must.is_identity && said.covered != "nothing" {
             return fail("a blur that changes nothing is reported as a cover", format!("{said:?}"));
         }
-        self.check_message(pending, said)?;
-        let is_soft = settings.is_soft() && !said.regions.is_empty() && said.covered != "nothing";
+        self.check_message(pending, must, said)?;
+        let has_alpha = said.origins.iter().any(|origin| origin == "alpha");
+        let is_soft = (settings.is_soft() || has_alpha) && !said.regions.is_empty() && said.covered != "nothing";
         // More than this is covered.
         let is_open = is_soft && mode == "outside";
         let is_in =
@@ -296,7 +370,8 @@ impl Judge {
         }
         let is_exact = self.check_soft(pending, must, said, got)?;
         let exactly = if is_exact { " exactly" } else { "" };
-        Ok(format!("shape={} {}{exactly}", settings.text("shape"), said.covered))
+        let shape = if has_alpha { "alpha".to_owned() } else { format!("shape={}", settings.text("shape")) };
+        Ok(format!("{shape} {}{exactly}", said.covered))
     }
 
     /// Compares all bytes; `is_right` is asked for a plane and the place in it.
@@ -343,6 +418,11 @@ impl Judge {
                 ("zone", _) => {
                     let area = only(zones.iter().copied().filter(is_there).collect())?;
                     Some(Item { area, form })
+                }
+                ("alpha", _) => {
+                    let Alpha { size: [columns, rows], samples } = alpha_of(&pending.picture)?;
+                    let area = Area::from_corner(0.0, 0.0, width.into(), height.into());
+                    Some(Item { area, form: Form::Mask { columns, rows, samples } })
                 }
                 (_, "mask") => {
                     let is_readable = |mask: &&MaskParam| mask.is_readable() && mask.has_object();
@@ -679,7 +759,9 @@ impl Judge {
         let (width, height) = (luma.width, luma.height);
         let picture = Area::from_corner(0.0, 0.0, width.into(), height.into());
         let object = |(place, rect): (usize, &Rect)| {
-            if said.regions.is_empty() || pending.settings.text("region-mode") == "outside" {
+            let is_background = said.regions.is_empty() || pending.settings.text("region-mode") == "outside";
+            // Strength and cells of the alpha channel follow the picture.
+            if is_background || said.origins[place] == "alpha" {
                 return Some(picture);
             }
             // Masks do not expand.

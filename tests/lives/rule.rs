@@ -14,6 +14,40 @@ pub struct Moment<'a> {
     pub frame: &'a Frame,
     /// Whether an earlier frame since the start had detector metas that were read.
     pub has_detector: bool,
+    pub alpha: Option<&'a Alpha>,
+}
+
+/// The alpha channel of a frame.
+pub struct Alpha {
+    pub size: [u32; 2],
+    /// The upper 8 bits, row by row.
+    pub samples: Vec<u8>,
+}
+
+impl Alpha {
+    fn is_object(&self, x: i64, y: i64) -> bool {
+        let [width, height] = self.size.map(i64::from);
+        (0..width).contains(&x) && (0..height).contains(&y) && self.samples[(y * width + x) as usize] >= 128
+    }
+
+    /// Whether a sample may be shown in part. In a picture of more than 512 samples a side that is decided for cells, whose values
+    /// are bilinear with those before them (docs/ARITHMETIC.md, soft covers).
+    fn may_show(&self, x: i64, y: i64) -> bool {
+        let [width, height] = self.size.map(i64::from);
+        let mut cell = 1;
+        while width.max(height) > 512 * cell {
+            cell *= 2;
+        }
+        let is_object = |column: i64, row: i64| {
+            let [columns, rows] =
+                [(column, width), (row, height)].map(|(at, side)| at * cell..((at + 1) * cell).min(side));
+            rows.into_iter().all(|y| columns.clone().all(|x| self.is_object(x, y)))
+        };
+        let before = |at: i64| if cell == 1 { at..=at } else { (at / cell - 1).max(0)..=at / cell };
+        (0..width).contains(&x)
+            && (0..height).contains(&y)
+            && before(y).any(|row| before(x).any(|column| is_object(column, row)))
+    }
 }
 
 /// What becomes of a frame.
@@ -23,6 +57,8 @@ pub enum Demand {
     Drop,
     Error,
     Cover(Must),
+    /// The alpha channel cannot be read, which is an error unless the whole frame is covered.
+    NoAlpha(Must),
 }
 
 /// Samples that must be covered.
@@ -31,6 +67,10 @@ pub struct Must {
     pub mask: Vec<bool>,
     /// The blur changes nothing, so that nothing is covered whatever the regions.
     pub is_identity: bool,
+    /// The alpha channel is a region, unless the whole frame is covered.
+    pub has_alpha: bool,
+    /// An object may be lost, or a later frame may have the first detector metas.
+    pub may_be_whole: bool,
 }
 
 /// A box in luma samples, before rounding.
@@ -43,14 +83,16 @@ struct Place {
 }
 
 /// What of a place is an object.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 enum Form<'a> {
     Box,
     Ellipse,
     Mask(&'a MaskParam),
+    /// It has a sample for each of the picture.
+    Alpha(&'a Alpha),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Object<'a> {
     place: Place,
     form: Form<'a>,
@@ -148,6 +190,7 @@ impl Object<'_> {
                     let [columns, rows] = [0, 1].map(|axis| first[axis]..end[axis].min(mask.size[axis]));
                     rows.into_iter().any(|y| columns.clone().any(|x| mask.sample(x, y) >= 128))
                 }
+                Form::Alpha(alpha) => alpha.is_object(x, y),
             }
     }
 
@@ -169,6 +212,7 @@ impl Object<'_> {
                     let row = |dy: f64| value(0.0, dy) * (1.0 - fx) + value(1.0, dy) * fx;
                     row(0.0) * (1.0 - fy) + row(1.0) * fy >= 125.0 || self.touches(x, y)
                 }
+                Form::Alpha(alpha) => alpha.may_show(x, y),
             }
     }
 }
@@ -223,7 +267,9 @@ impl Moment<'_> {
         };
         let [width, height] = self.size;
         let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
-        let mask: Vec<bool> = if is_whole {
+        let has_alpha = !is_whole && settings.has("region-sources", "alpha");
+        let is_unreadable = has_alpha && (self.caps.is_in_cuda || self.format().n_components() < 4);
+        let mask: Vec<bool> = if is_whole || is_unreadable {
             let is_visible = self.hides(f64::from(width.min(height)));
             samples.map(|_| is_visible).collect()
         } else if is_outside {
@@ -236,7 +282,11 @@ impl Moment<'_> {
             }
             mask
         };
-        Demand::Cover(Must { mask, is_identity: self.is_identity(!is_outside || is_whole) })
+        let may_be_lost = settings.text("on-lost") == "cover" && settings.has("region-sources", "roi") && !is_outside;
+        let may_be_whole = may_be_lost || is_missing && settings.text("on-missing") == "auto";
+        let is_identity = self.is_identity(!is_outside || is_whole);
+        let must = Must { mask, is_identity, has_alpha, may_be_whole };
+        if is_unreadable { Demand::NoAlpha(must) } else { Demand::Cover(must) }
     }
 
     /// Whether the frame has detections of the selected sources.
@@ -244,9 +294,13 @@ impl Moment<'_> {
         self.settings.has("region-sources", "roi") && !self.frame.boxes.is_empty()
     }
 
+    fn format(&self) -> gst_video::VideoFormatInfo {
+        gst_video::VideoFormatInfo::from_format(gst_video::VideoFormat::from_string(&self.caps.format))
+    }
+
     /// The channels that the format has and `planes` selects.
     fn selects_channels(&self) -> bool {
-        let info = gst_video::VideoFormatInfo::from_format(gst_video::VideoFormat::from_string(&self.caps.format));
+        let info = self.format();
         self.settings.has("planes", "luma")
             || self.settings.has("planes", "chroma") && info.is_yuv()
             || self.settings.has("planes", "alpha") && info.n_components() == 4
@@ -328,9 +382,19 @@ impl Moment<'_> {
         Object { place, form, all: place }
     }
 
+    /// The alpha channel, if it is a region: a mask of everything in the picture.
+    fn of_alpha(&self) -> Option<Object<'_>> {
+        let alpha = self.alpha.filter(|_| self.settings.has("region-sources", "alpha"))?;
+        let [right, bottom] = self.size.map(f64::from);
+        let place = Place { left: 0.0, top: 0.0, right, bottom };
+        Some(Object { place, form: Form::Alpha(alpha), all: place })
+    }
+
     /// What must be covered with region-mode=inside.
     fn covered(&self) -> Vec<Object<'_>> {
-        let mut objects = Vec::new();
+        let [width, height] = self.size.map(f64::from);
+        // Strength follows the picture.
+        let mut objects: Vec<Object> = self.of_alpha().filter(|_| self.hides(width.min(height))).into_iter().collect();
         if self.settings.has("region-sources", "roi") {
             for roi in self.frame.boxes.iter().filter(|roi| self.counts(roi, true)) {
                 let place = Place::of(roi);
@@ -361,7 +425,7 @@ impl Moment<'_> {
 
     /// What may be shown with region-mode=outside: of each list only what all its objects have.
     fn shown(&self) -> Vec<Vec<Object<'_>>> {
-        let mut shown = Vec::new();
+        let mut shown: Vec<Vec<Object>> = self.of_alpha().map(|alpha| vec![alpha]).into_iter().collect();
         let is_alternate = self.caps.interlace_mode == "alternate";
         if self.settings.has("region-sources", "roi") {
             for roi in self.frame.boxes.iter().filter(|roi| self.counts(roi, false)) {

@@ -16,10 +16,10 @@ use crate::common::fake_driver::FakeDriver;
 use crate::common::pictures::Picture;
 use crate::common::video;
 use crate::cuda_frames::Context;
-use crate::judge::{Failure, Fate, Judge, Pending, Said, fail, read};
+use crate::judge::{Failure, Fate, Judge, Pending, Said, alpha_of, fail, read, set_alpha};
 use crate::rule::{Demand, Moment};
 use crate::settings::{Settings, Value};
-use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, Segment, Step};
+use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, Segment, Step, has_alpha};
 
 /// How often what occurred.
 pub type Totals = BTreeMap<String, u64>;
@@ -516,16 +516,21 @@ impl<'a> Life<'a> {
         };
         let layouts = formats::planes(&info, is_interlaced).unwrap();
         let size = [layouts[0].width, layouts[0].height];
-        let noise = Picture::new(&layouts, frame.noise);
+        let mut drawn = Picture::new(&layouts, frame.noise);
+        frame.alpha.inspect(|samples| set_alpha(&mut drawn, *samples));
         let mut made = match self.context.as_ref().filter(|_| caps.is_in_cuda) {
-            Some(context) => self.exempt(|| buffers::in_cuda(context, frame, &info, &noise, &self.memories)),
-            None => buffers::buffer(frame, &info, &noise, &self.memories),
+            Some(context) => self.exempt(|| buffers::in_cuda(context, frame, &info, &drawn, &self.memories)),
+            None => buffers::buffer(frame, &info, &drawn, &self.memories),
         };
         // By its number it is found again.
         made.get_mut().unwrap().set_offset(self.frames + 1);
         let picture = self.exempt(|| read(&info, &layouts, &made));
         let is_readable = picture.is_some();
-        let picture = picture.unwrap_or_else(|| Picture::new(&layouts, frame.noise));
+        let picture = picture.unwrap_or(drawn);
+        let alpha = alpha_of(&picture);
+        if alpha.is_some() != has_alpha(info.format()) {
+            return fail("an alpha channel", format!("{:?}", info.format()));
+        }
         let shared = match frame.owner {
             Owner::OfBuffer => Some(made.clone()),
             Owner::OfMemory => Some(made.copy()),
@@ -539,7 +544,8 @@ impl<'a> Life<'a> {
         self.read_controls(stream_time.map(gst::ClockTime::nseconds))?;
         let settings = self.settings.clone();
         let has_detector = self.has_detector;
-        let moment = Moment { settings: &settings, caps: &caps, size, segment: &segment, frame, has_detector };
+        let alpha = alpha.as_ref();
+        let moment = Moment { settings: &settings, caps: &caps, size, segment: &segment, frame, has_detector, alpha };
         let demand = moment.demand();
         self.has_detector |= !matches!(demand, Demand::Blur) && moment.has_boxes();
         self.judge.note(&settings, &caps, frame, size);
@@ -561,6 +567,7 @@ impl<'a> Life<'a> {
                 Demand::Drop => Fate::Drop,
                 Demand::Blur => Fate::Blur,
                 Demand::Cover(must) => Fate::Cover(must),
+                Demand::NoAlpha(must) => Fate::NoAlpha(must),
             };
             let (frame, number) = (frame.clone(), self.frames);
             let settings = settings.clone();
@@ -629,6 +636,7 @@ impl<'a> Life<'a> {
             return fail("an error for no reason", format!("{flow:?}: {errors:?}"));
         }
         self.count(if is_device { "device errors" } else { "frame errors" });
+        self.count_no_alpha();
         self.forget();
         (self.is_over, self.has_failed) = (true, true);
         Ok(())
@@ -644,7 +652,7 @@ impl<'a> Life<'a> {
                 layout,
                 Layout::Short(_) | Layout::ShortMeta(_) | Layout::NegativeStride | Layout::Overlapping
             );
-            is_bad || matches!(pending.fate, Fate::Error)
+            is_bad || matches!(pending.fate, Fate::Error | Fate::NoAlpha(_))
         };
         let is_dropped = |pending: &Pending| matches!(pending.fate, Fate::Drop);
         frames.clone().find(|pending| !is_dropped(pending)).is_some_and(|first| may_fail(first))
@@ -680,8 +688,19 @@ impl<'a> Life<'a> {
 
     fn fail_in_drain(&mut self) {
         self.count("errors of a drain");
+        self.count_no_alpha();
         self.forget();
         (self.is_over, self.has_failed) = (true, true);
+    }
+
+    /// Counts that the next frame to leave has no alpha channel that can be read.
+    fn count_no_alpha(&mut self) {
+        if let Some(Inside::Frame(pending)) = self.inside.front()
+            && matches!(pending.fate, Fate::NoAlpha(_))
+        {
+            let memory = if pending.caps.is_in_cuda { "alpha channels in CUDA memory" } else { "no alpha channel" };
+            self.count(memory);
+        }
     }
 
     fn frames_inside(&self) -> usize {
@@ -748,12 +767,21 @@ impl<'a> Life<'a> {
             if matches!(pending.fate, Fate::Error) {
                 return fail("on-missing=error passed a frame", format!("frame {}", pending.number));
             }
-            if matches!(pending.fate, Fate::Cover(_)) && pending.settings.posts_messages() {
+            if let Fate::Cover(_) | Fate::NoAlpha(_) = pending.fate
+                && pending.settings.posts_messages()
+            {
                 let said = self.said.borrow_mut().pop_front();
                 if said.as_ref().map(|said| said.timestamp) != Some(pending.frame.pts.unwrap_or(u64::MAX)) {
                     return fail("messages of a frame", format!("{said:?}"));
                 }
                 pending.said = said;
+            }
+            if let Fate::NoAlpha(must) = pending.fate {
+                let is_whole = |said: &Said| said.is_whole(&pending.settings, &must);
+                if !must.may_be_whole || !pending.said.as_ref().is_none_or(is_whole) {
+                    return fail("a frame without an alpha channel is pushed", format!("frame {}", pending.number));
+                }
+                pending.fate = Fate::Cover(must);
             }
             if output.offset() != pending.number {
                 return fail("another frame", format!("{} instead of {}", output.offset(), pending.number));
@@ -793,6 +821,14 @@ impl<'a> Life<'a> {
             let cover = settings.text("cover");
             let what = format!("region-mode={} cover={cover} {covered}", settings.text("region-mode"));
             self.count(format!("frames on {active}"));
+            if covered.starts_with("alpha") {
+                if pending.caps.interlace_mode == "alternate" {
+                    self.count("alpha channels of a field");
+                }
+                if pending.picture.planes[0].depth > 8 {
+                    self.count("alpha channels of deep formats");
+                }
+            }
             if pending.caps.is_in_cuda {
                 let is_soft = covered.starts_with("shape=");
                 self.count(if is_soft { "soft covers in CUDA memory" } else { "frames in CUDA memory" });

@@ -1,7 +1,10 @@
 //! The shortest life that still fails in the same way.
 
+use gst_video::VideoFormat;
+
 use crate::judge::Failure;
-use crate::steps::{Caps, Frame, Layout, Owner, Step};
+use crate::settings::Value;
+use crate::steps::{Caps, Frame, Layout, Owner, Samples, Step, has_alpha};
 
 /// Removes steps, and makes those that stay plainer, while the life fails with the same kind.
 pub fn shortest(
@@ -71,10 +74,29 @@ fn plainer(step: &Step) -> Vec<Step> {
                 frame.boxes[i].mask = None;
                 frame
             });
-            boxes.chain(without).chain(plain).map(Step::Frame).collect()
+            // Not the other way round, so that it ends.
+            let alphas = match frame.alpha {
+                None | Some(Samples::All(255)) => vec![],
+                Some(Samples::All(0)) => vec![Some(Samples::All(255))],
+                Some(Samples::All(_)) => vec![Some(Samples::All(255)), Some(Samples::All(0))],
+                Some(_) => vec![None, Some(Samples::All(255)), Some(Samples::All(0))],
+            };
+            let alphas = alphas.into_iter().map(|alpha| Frame { alpha, ..frame.clone() });
+            boxes.chain(without).chain(plain).chain(alphas).map(Step::Frame).collect()
+        }
+        Step::Set("region-sources", Value::Text(sources)) if sources.ends_with("+alpha") => {
+            vec![Step::Set("region-sources", Value::Text("alpha"))]
         }
         Step::Caps(caps) => [
             Caps { is_in_cuda: false, ..caps.clone() },
+            Caps {
+                format: if has_alpha(VideoFormat::from_string(&caps.format)) {
+                    "RGBA".to_owned()
+                } else {
+                    caps.format.clone()
+                },
+                ..caps.clone()
+            },
             Caps { format: if caps.is_in_cuda { "NV12" } else { "GRAY8" }.to_owned(), ..caps.clone() },
             Caps { interlace_mode: "progressive", ..caps.clone() },
             Caps { rate: (25, 1), max_rate: None, ..caps.clone() },

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use gst_video::{VideoFormat, VideoFormatInfo};
+
 use crate::common::Noise;
 use crate::common::video;
 use crate::settings::{Value, Zone};
@@ -80,6 +82,8 @@ pub struct Frame {
     pub pts: Option<u64>,
     pub duration: Option<u64>,
     pub boxes: Vec<RoiBox>,
+    /// The upper 8 bits of the alpha channel, if the format has one; without it they are noise too.
+    pub alpha: Option<Samples>,
 }
 
 /// Where the planes are in the buffer.
@@ -132,7 +136,7 @@ pub struct MaskParam {
     pub samples: Samples,
 }
 
-/// The samples of a mask.
+/// The samples of a mask, or of an alpha channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Samples {
     All(u8),
@@ -143,6 +147,23 @@ pub enum Samples {
     Disc,
 }
 
+impl Samples {
+    /// The sample of a mask of this size in a column and a row.
+    pub fn at(self, size: [u32; 2], x: u32, y: u32) -> u8 {
+        let noise = |seed: u64| Noise(seed ^ (u64::from(y) << 32 | u64::from(x))).next();
+        match self {
+            Self::All(value) => value,
+            Self::Noise(seed) => noise(seed) as u8,
+            Self::Edge(seed) => 127 + (noise(seed) & 1) as u8,
+            Self::Disc => {
+                let [dx, dy] =
+                    [(x, size[0]), (y, size[1])].map(|(at, side)| (2.0 * f64::from(at) + 1.0) / f64::from(side) - 1.0);
+                if dx * dx + dy * dy <= 0.8 { 255 } else { 0 }
+            }
+        }
+    }
+}
+
 impl MaskParam {
     /// Bytes from one row to the next.
     pub fn stride(&self) -> i32 {
@@ -150,17 +171,7 @@ impl MaskParam {
     }
 
     pub fn sample(&self, x: u32, y: u32) -> u8 {
-        let noise = |seed: u64| Noise(seed ^ (u64::from(y) << 32 | u64::from(x))).next();
-        match self.samples {
-            Samples::All(value) => value,
-            Samples::Noise(seed) => noise(seed) as u8,
-            Samples::Edge(seed) => 127 + (noise(seed) & 1) as u8,
-            Samples::Disc => {
-                let [dx, dy] = [(x, self.size[0]), (y, self.size[1])]
-                    .map(|(at, side)| (2.0 * f64::from(at) + 1.0) / f64::from(side) - 1.0);
-                if dx * dx + dy * dy <= 0.8 { 255 } else { 0 }
-            }
-        }
+        self.samples.at(self.size, x, y)
     }
 
     /// Whether it is as docs/HIDING.md says, so that it can be read.
@@ -222,16 +233,53 @@ fn is_planar_420(format: &str) -> bool {
     format.starts_with("I420") || format == "YV12"
 }
 
+static ALPHA_FORMATS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let formats = video::formats().into_iter();
+    formats.filter(|format| has_alpha(*format)).map(|format| format.to_str().to_string()).collect()
+});
+
+/// Whether a format has an alpha channel.
+pub fn has_alpha(format: VideoFormat) -> bool {
+    // GStreamer's flag is missing at AV12, Y410 and others.
+    VideoFormatInfo::from_format(format).n_components() == 4
+}
+
 const FRAME_NS: u64 = 40_000_000;
+
+/// Lives of a hundred in which region-sources names alpha.
+const ALPHA_LIVES: u64 = 10;
 
 /// Random choices.
 struct Dice {
     noise: Noise,
     /// Of the frame before.
     boxes: Vec<RoiBox>,
+    /// Of a life in which region-sources names alpha: the choices about that, so that it is otherwise the life of its seed.
+    alpha: Option<Noise>,
+}
+
+fn samples(noise: &mut Noise) -> Samples {
+    let mut below = |end: u64| noise.next() % end;
+    match below(8) {
+        0 => Samples::All([0, 127][below(2) as usize]),
+        1 => Samples::All([128, 255][below(2) as usize]),
+        2 => Samples::Noise(noise.next() >> 32),
+        3 => Samples::Edge(noise.next() >> 32),
+        _ => Samples::Disc,
+    }
 }
 
 impl Dice {
+    /// True in so many of a hundred cases of a life in which region-sources names alpha.
+    fn alpha_percent(&mut self, percent: u64) -> bool {
+        self.alpha.as_mut().is_some_and(|noise| noise.next() % 100 < percent)
+    }
+
+    fn pick_for_alpha<T: Clone>(&mut self, of: &[T]) -> T {
+        let noise = self.alpha.as_mut().expect("a life with alpha");
+        of[(noise.next() % of.len() as u64) as usize].clone()
+    }
+
     fn below(&mut self, end: u64) -> u64 {
         self.noise.next() % end
     }
@@ -276,7 +324,11 @@ impl Dice {
             "post-messages" => Value::Bool(self.percent(90)),
             "labels" => Value::Text(self.pick(&["", "", "face", "FACE , plate", " , ", "gesicht,ÉTÉ", "cat"])),
             "region-mode" => Value::Text(self.pick(&["inside", "inside", "inside", "outside", "outside", "frame"])),
-            "region-sources" => Value::Text(self.pick(&["zones+roi+analytics", "zones+roi", "roi", "zones"])),
+            "region-sources" => {
+                let value = self.pick(&["zones+roi+analytics", "zones+roi", "roi", "zones"]);
+                let with_alpha = ["alpha", "alpha", "zones+alpha", "roi+alpha", "zones+roi+alpha"];
+                Value::Text(if self.alpha_percent(80) { self.pick_for_alpha(&with_alpha) } else { value })
+            }
             "cover" => Value::Text(self.pick(&["blur", "mosaic", "fill"])),
             "on-lost" => Value::Text(self.pick(&["release", "release", "cover"])),
             "on-missing" => Value::Text(self.pick(&["auto", "auto", "auto", "pass", "pass", "cover", "drop", "error"])),
@@ -308,6 +360,14 @@ impl Dice {
     }
 
     fn caps(&mut self, machine: Machine) -> Caps {
+        let mut caps = self.any_caps(machine);
+        if self.alpha_percent(85) {
+            (caps.format, caps.is_in_cuda) = (self.pick_for_alpha(&ALPHA_FORMATS), false);
+        }
+        caps
+    }
+
+    fn any_caps(&mut self, machine: Machine) -> Caps {
         let size = match self.below(24) {
             0..3 => [1, 1],
             3..6 => [1 + self.below(5) as u32, 1 + self.below(5) as u32],
@@ -396,13 +456,7 @@ impl Dice {
             padding: self.percent(40).then(|| self.pick(&[0, 0, 1, 5, 64])),
             is_of_other_size: false,
             missing: 0,
-            samples: match self.below(8) {
-                0 => Samples::All(self.pick(&[0, 127])),
-                1 => Samples::All(self.pick(&[128, 255])),
-                2 => Samples::Noise(self.noise.next() >> 32),
-                3 => Samples::Edge(self.noise.next() >> 32),
-                _ => Samples::Disc,
-            },
+            samples: samples(&mut self.noise),
         };
         match self.below(24) {
             0 => mask.format = self.pick(&[None, Some("GRAY16_LE"), Some("RGBA"), Some("I420")]),
@@ -472,6 +526,7 @@ impl Dice {
             pts,
             duration: self.percent(80).then(|| self.pick(&[FRAME_NS, FRAME_NS, FRAME_NS, 0, 5 * FRAME_NS])),
             boxes: self.boxes(size),
+            alpha: if self.alpha_percent(85) { self.alpha.as_mut().map(samples) } else { None },
         }
     }
 }
@@ -503,7 +558,9 @@ const LIVE: [&str; 21] = [
 
 /// The life of this seed.
 pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
-    let mut dice = Dice { noise: Noise(seed ^ ((machine as u64) << 40)), boxes: Vec::new() };
+    let mut alpha = Noise(!seed ^ ((machine as u64) << 40));
+    let alpha = (alpha.next() % 100 < ALPHA_LIVES).then_some(alpha);
+    let mut dice = Dice { noise: Noise(seed ^ ((machine as u64) << 40)), boxes: Vec::new(), alpha };
     let mut steps = Vec::new();
     let set = |dice: &mut Dice, property, absurd| Step::Set(property, dice.value(property, absurd));
     if machine == Machine::FakeCuda && dice.percent(33) {
@@ -511,6 +568,9 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
     }
     for property in ["region-mode", "post-messages", "cover", "shape", "max-in-flight", "look-ahead"] {
         steps.push(set(&mut dice, property, false));
+    }
+    if dice.alpha.is_some() {
+        steps.push(set(&mut dice, "region-sources", false));
     }
     for _ in 0..dice.below(8) {
         let property = dice.pick(&LIVE);
