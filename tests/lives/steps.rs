@@ -247,7 +247,7 @@ pub fn has_alpha(format: VideoFormat) -> bool {
 const FRAME_NS: u64 = 40_000_000;
 
 /// Lives of a hundred in which region-sources names alpha.
-const ALPHA_LIVES: u64 = 10;
+const ALPHA_LIVES: u64 = 7;
 
 /// Random choices.
 struct Dice {
