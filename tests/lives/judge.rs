@@ -474,9 +474,9 @@ impl Judge {
         };
         let weight = |x, y| of_known.iter().map(|nodes| nodes.at(x, y)).max().expect("nodes") as u8;
         let cells = |samples: u32| samples.next_multiple_of(of_known[0].cell());
-        // One that is not shrunk reaches further than its region.
+        // One that is not shrunk reaches further than its region, and what is beside it does not shrink on that side.
         let shrunk = edge.grow.min(0).unsigned_abs();
-        let reach = i64::from(shrunk + cells(4 * of_known[0].cell()) + 2 * cells(edge.feather));
+        let reach = i64::from(2 * shrunk + cells(4 * of_known[0].cell()) + 2 * cells(edge.feather));
         let unknown: Vec<Rect> =
             said.regions.iter().zip(items).filter(|(_, item)| item.is_none()).map(|(r, _)| *r).collect();
         let is_unknown = |x: u32, y: u32, reach: i64| {
