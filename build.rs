@@ -48,7 +48,8 @@ struct Struct {
     names: Vec<String>,
     /// The statements that visit the addresses in the fields.
     visits: String,
-    has_array: bool,
+    /// Whether the length of an array is a constant, which may be too long for a default value.
+    has_long_array: bool,
 }
 
 /// Returns the header's declarations as Rust source. An error names the line that cannot be translated.
@@ -98,7 +99,7 @@ fn declaration(line: &str, docs: &str, open: &mut Option<Struct>) -> Option<Stri
             fields: String::new(),
             names: Vec::new(),
             visits: String::new(),
-            has_array: false,
+            has_long_array: false,
         });
         return Some(String::new());
     }
@@ -118,9 +119,8 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
         "int" => "i32",
         "unsigned short" => "u16",
         "unsigned long long" | "unsigned char*" | "const unsigned char*" => "u64",
-        "BlurPlane" | "CoverRect" | "LevelPlane" | "MosaicGrid" | "SampleStorage" | "SoftGrid" | "TensorPlane" => {
-            c_type
-        }
+        "BlurPlane" | "CoverRect" | "LevelColumnsPlane" | "LevelPart" | "LevelRowsPlane" | "MosaicGrid"
+        | "SoftGrid" | "TensorPlane" => c_type,
         _ => return None,
     }
     .to_owned();
@@ -137,20 +137,21 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
     item.visits += &visit;
     for length in parts.rev() {
         let length = length.strip_suffix(']')?;
-        let length = length.strip_prefix("BLUR_").map_or(length.to_owned(), |name| format!("{name} as usize"));
-        rust_type = format!("[{rust_type}; {length}]");
-        item.has_array = true;
+        let named = length.strip_prefix("BLUR_").map(|name| format!("{name} as usize"));
+        item.has_long_array |= named.is_some();
+        rust_type = format!("[{rust_type}; {}]", named.unwrap_or_else(|| length.to_owned()));
     }
     item.fields += &format!("{}pub {name}: {rust_type},\n", docs_or(docs, &format!("{}::{name}", item.name)));
     item.names.push(name.to_owned());
     Some(String::new())
 }
 
-/// A struct and the offsets of its fields. A struct without arrays also has a default value, all zeros.
+/// A struct and the offsets of its fields. A struct whose arrays have a number as their length also has a default value, all
+/// zeros.
 fn struct_item(item: &Struct) -> String {
-    let Struct { name, docs, fields, names, visits, has_array } = item;
+    let Struct { name, docs, fields, names, visits, has_long_array } = item;
     let visit = if visits.is_empty() { "_" } else { "visit" };
-    let default = if *has_array { "" } else { ", Default" };
+    let default = if *has_long_array { "" } else { ", Default" };
     let offset = |field| format!("(\"{field}\", core::mem::offset_of!({name}, {field})),\n");
     let offsets: String = names.iter().map(offset).collect();
     format!(

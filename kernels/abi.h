@@ -27,10 +27,10 @@
 #define BLUR_ARGS_BYTES 4096
 // Size of AlphaArgs in bytes.
 #define BLUR_ALPHA_ARGS_BYTES 128
-// Size of AxisArgs in bytes.
-#define BLUR_AXIS_ARGS_BYTES 216
-// Size of LevelArgs in bytes.
-#define BLUR_LEVEL_ARGS_BYTES 1072
+// Size of LevelRowsArgs in bytes.
+#define BLUR_LEVEL_ROWS_ARGS_BYTES 1360
+// Size of LevelColumnsArgs in bytes.
+#define BLUR_LEVEL_COLUMNS_ARGS_BYTES 864
 
 // Radius of the filters of a level, in samples of the small plane, and the samples that the small plane has beyond each
 // end of the plane.
@@ -39,11 +39,20 @@
 #define BLUR_PHASE_TAPS 7
 // Taps of a level: 25 of the decimation, or 7 for each of four phases.
 #define BLUR_LEVEL_TAPS 28
-// Words of four 8-bit taps that a row of the decimation by two or four is multiplied by.
-#define BLUR_LEVEL_TAP_WORDS 8
-
-// Decimation and interpolation kernels: threads per block.
-#define BLUR_LEVEL_THREADS 128
+// Words of the pairs of taps of a decimation by four, and one.
+#define BLUR_LEVEL_TAP_WORDS 14
+// Kernels of levels: warps per block.
+#define BLUR_LEVEL_WARPS 4
+// Kernels of levels, rows: pixels of the larger plane that a warp loads, for a strip of 224, or 192 of packed 4:2:2.
+#define BLUR_LEVEL_WINDOW 256
+// Kernels of levels, rows: shared memory of a warp for a channel. Packed 4:2:2 has three.
+#define BLUR_LEVEL_CHANNEL_BYTES 992
+// Kernels of levels, rows: rows that a warp processes.
+#define BLUR_LEVEL_WARP_ROWS 2
+// Kernels of levels, columns: samples of a row that a warp processes, four a thread.
+#define BLUR_LEVEL_COLUMNS_SAMPLES 128
+// Kernels of levels, columns: rows that a thread decimates to. It interpolates four, which begin at a multiple of four.
+#define BLUR_LEVEL_DECIMATE_ROWS 2
 // Size of TensorArgs in bytes.
 #define BLUR_TENSOR_ARGS_BYTES 1184
 // Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
@@ -78,9 +87,6 @@
 #define BLUR_TENSOR_COLUMNS_C3 2
 #define BLUR_TENSOR_COLUMNS_C4 2
 #define BLUR_TENSOR_COLUMNS_SMALL 2
-
-// Kernel for one axis of a level: threads per block, four neighbours of a row each.
-#define BLUR_AXIS_THREADS 128
 
 // Width of a strip, the part of a row that one block covers, in pixels: planes with one sample per pixel.
 #define BLUR_STRIP_PIXELS_C1 256
@@ -259,115 +265,112 @@ struct AlphaArgs {
 };
 static_assert(sizeof(AlphaArgs) == BLUR_ALPHA_ARGS_BYTES, "the host passes BLUR_ALPHA_ARGS_BYTES bytes");
 
-// How the samples of a plane are stored, in units of pixels that are processed together.
-struct SampleStorage {
-  // Bits per sample, 16 in small planes.
-  unsigned depth;
-  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
-  unsigned shift;
-  // Bytes from one pixel to the next.
-  unsigned pixel_bytes;
-  // Bytes from one channel to the next; 0 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits.
-  unsigned channel_bytes;
-};
-
-// Parameter of `blur_axis`, passed by value: one axis of a decimation or of an interpolation of one plane.
-struct AxisArgs {
-  // First sample that is read, at any alignment; of packed 4:2:2 the first one of luma or of chroma.
-  const unsigned char* src;
-  // First sample that is written, at any alignment. It must not overlap the source.
-  unsigned char* dst;
-  // Bytes from one source row to the next.
-  unsigned long long src_pitch;
-  // Bytes from one destination row to the next.
-  unsigned long long dst_pitch;
-  // How the source is stored.
-  SampleStorage src_storage;
-  // How the destination is stored.
-  SampleStorage dst_storage;
-  // First pixel of a destination row to write, a multiple of 4.
-  unsigned column_begin;
-  // End of the pixels to write, exclusive: a multiple of 4, or all.
-  unsigned column_end;
-  // Samples per pixel.
-  unsigned channels;
-  // Pixels per row or rows of the source, along the axis.
-  unsigned src_count;
-  // 0 along rows, 1 down columns.
-  unsigned axis;
-  // 2 or 4.
-  unsigned factor;
-  // 0 for the decimation, 1 for the interpolation.
-  unsigned interpolate;
-  // First row to write, less than `row_end`.
-  unsigned row_begin;
-  // End of the rows to write, exclusive.
-  unsigned row_end;
+// The small plane of a rectangle whose rows are decimated or interpolated: of all channels, or of luma or chroma of packed
+// 4:2:2.
+struct LevelPart {
+  // First sample of the small plane, 16-bit samples, aligned to 16 bytes. Null if these samples are not processed, which is
+  // for packed 4:2:2 alone.
+  unsigned char* small;
+  // Bytes from one of its rows to the next, a multiple of 16.
+  unsigned long long pitch;
+  // Base-2 logarithm of the factor along rows, 0, 1 or 2.
+  unsigned factor_log2;
+  // Decimation: first pixel of the small plane to write, a multiple of 16.
+  unsigned begin;
+  // End of the pixels, exclusive, that a decimation writes, or that an interpolation reads.
+  unsigned end;
   // Padding.
   unsigned reserved;
-  // Decimation: its 6 * factor + 1 taps. Interpolation: BLUR_PHASE_TAPS for each phase. Q16, with sum 65536.
-  unsigned taps[BLUR_LEVEL_TAPS];
 };
-static_assert(sizeof(AxisArgs) == BLUR_AXIS_ARGS_BYTES, "the host passes BLUR_AXIS_ARGS_BYTES bytes");
 
-// A rectangle of a plane of a decimation or an interpolation by the same factor along both axes.
-struct LevelPlane {
-  // First sample that is read: of the larger plane, at any alignment, or of the small plane, aligned to 16 bytes.
-  const unsigned char* src;
-  // First sample that is written: of the small plane, aligned to 16 bytes, or of the larger plane, at any alignment. It
-  // must not overlap the source.
-  unsigned char* dst;
-  // Bytes from one source row to the next; of a small plane a multiple of 16.
-  unsigned long long src_pitch;
-  // Bytes from one destination row to the next; of a small plane a multiple of 16.
-  unsigned long long dst_pitch;
+// A rectangle of a plane whose rows are decimated or interpolated.
+struct LevelRowsPlane {
+  // First sample of the larger plane, at any alignment; 16 bytes is best.
+  unsigned char* larger;
+  // Bytes from one of its rows to the next.
+  unsigned long long pitch;
+  // Its small plane; of packed 4:2:2 that of luma and that of chroma.
+  LevelPart parts[2];
   // Pixels per row of the larger plane.
   unsigned width;
-  // Rows of the larger plane.
-  unsigned height;
-  // Pixels per row of the small plane, 16-bit samples.
-  unsigned small_width;
-  // Rows of the small plane.
-  unsigned small_height;
   // Samples per pixel.
   unsigned channels;
-  // Bits per sample of the larger plane.
+  // Bits per sample.
   unsigned depth;
   // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
   unsigned shift;
-  // 2 or 4.
-  unsigned factor;
+  // Packed 4:2:2: the byte of a pixel that is luma, 0 or 1.
+  unsigned luma;
+  // Interpolation: first pixel to write, a multiple of 8 times the largest factor.
+  unsigned column_begin;
+  // Interpolation: end of the pixels to write, exclusive: a multiple of the same number, or all.
+  unsigned column_end;
+  // First row to process, less than `row_end`.
+  unsigned row_begin;
+  // End of the rows to process, exclusive.
+  unsigned row_end;
+  // Number of the first strip.
+  unsigned first_strip;
+  // Number of strips.
+  unsigned strips;
+  // Index in the launch of this entry's first block.
+  unsigned first_block;
+};
+
+// Parameter of `blur_decimate_rows_<family>` and `blur_interpolate_rows_<family>`, passed by value.
+struct LevelRowsArgs {
+  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
+  LevelRowsPlane planes[BLUR_PLANES];
+  // Interpolation, by factor, 2 and 4: BLUR_PHASE_TAPS for each phase. Q16, with sum 65536.
+  unsigned taps[2][BLUR_LEVEL_TAPS];
+  // Decimation, by factor, 2 and 4: the 6 * factor + 1 taps in pairs. A word has the low bytes of two taps, then their high
+  // bytes.
+  unsigned tap_bytes[2][BLUR_LEVEL_TAP_WORDS];
+};
+static_assert(sizeof(LevelRowsArgs) == BLUR_LEVEL_ROWS_ARGS_BYTES, "the host passes BLUR_LEVEL_ROWS_ARGS_BYTES bytes");
+
+// A rectangle of a plane of 16-bit samples whose columns are decimated or interpolated.
+struct LevelColumnsPlane {
+  // First sample that is read, aligned to 16 bytes. A decimation also reads the samples behind a row that complete its last
+  // four.
+  const unsigned char* src;
+  // First sample that is written, aligned to 16 bytes. It must not overlap the source. The last four samples of a row are
+  // written together.
+  unsigned char* dst;
+  // Bytes from one source row to the next, a multiple of 16.
+  unsigned long long src_pitch;
+  // Bytes from one destination row to the next, a multiple of 16.
+  unsigned long long dst_pitch;
+  // Rows of the source.
+  unsigned src_rows;
+  // First sample of a row to write, a multiple of 4.
+  unsigned sample_begin;
+  // End of the samples to write, exclusive.
+  unsigned sample_end;
   // First row to write, less than `row_end`.
   unsigned row_begin;
   // End of the rows to write, exclusive.
   unsigned row_end;
-  // First pixel of a row to write, less than `column_end`: of the small plane a multiple of 16, of the larger one of 8
-  // times the factor.
-  unsigned column_begin;
-  // End of the pixels to write, exclusive: a multiple of the same number, or all.
-  unsigned column_end;
+  // Base-2 logarithm of the factor, 1 or 2.
+  unsigned factor_log2;
+  // Bits that sums are rounded to; the lower ones of a sample are unspecified.
+  unsigned depth;
+  // Number of blocks side by side.
+  unsigned strips;
   // Index in the launch of this entry's first block.
   unsigned first_block;
-  // Number of strips, that is, of this entry's blocks side by side.
-  unsigned strips;
-};
-
-// Parameter of `blur_decimate_<family>` and `blur_interpolate_<family>`, passed by value.
-struct LevelArgs {
-  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
-  LevelPlane planes[BLUR_PLANES];
-  // Rows of the small plane that a block decimates to, or interpolates from.
-  unsigned segment_rows;
   // Padding.
   unsigned reserved[3];
-  // By factor, 2 and 4: see AxisArgs::taps.
-  unsigned taps[2][BLUR_LEVEL_TAPS];
-  // Decimation of 8-bit samples, by factor: the low and the high bytes of the taps, four to a word, in the order of the
-  // samples of a window that starts on a group of four pixels. Factor 4 has seven words. Factor 2 has four words for
-  // samples 0, 2, ... of the small plane and four for 1, 3, ..., whose windows start two pixels further on.
-  unsigned byte_taps[2][2][BLUR_LEVEL_TAP_WORDS];
 };
-static_assert(sizeof(LevelArgs) == BLUR_LEVEL_ARGS_BYTES, "the host passes BLUR_LEVEL_ARGS_BYTES bytes");
+
+// Parameter of `blur_decimate_columns` and `blur_interpolate_columns`, passed by value.
+struct LevelColumnsArgs {
+  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
+  LevelColumnsPlane planes[BLUR_PLANES];
+  // By factor, 2 and 4. Decimation: its 6 * factor + 1 taps. Interpolation: see LevelRowsArgs::taps.
+  unsigned taps[2][BLUR_LEVEL_TAPS];
+};
+static_assert(sizeof(LevelColumnsArgs) == BLUR_LEVEL_COLUMNS_ARGS_BYTES, "the host passes as many bytes");
 
 // A rectangle of a plane of the direct form or of one level, for the tensor-core kernels. "Larger" is the plane that is
 // decimated or interpolated to; the direct form has only that one, and neither small planes nor a factor.

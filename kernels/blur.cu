@@ -7,7 +7,6 @@
 
 #ifndef BLUR_SPECIALISED_0
 #include "alpha.cuh"
-#include "axis.cuh"
 #include "cover.cuh"
 #include "level.cuh"
 #include "soft.cuh"

@@ -107,56 +107,68 @@ BLUR_ROWS_FAMILY_ENTRY(packed1010102)
 BLUR_ENTRY(blur_columns, BLUR_COLUMNS_THREADS, COLUMNS_MIN_BLOCKS, false, columns_tile)
 #endif
 
-// The kernels of a level, for the families of interleaved samples. Planes of one and of two channels share launches.
-#define BLUR_LEVEL_ENTRIES(name, T, call) \
-  extern "C" __global__ void __launch_bounds__(BLUR_LEVEL_THREADS, LEVEL_MIN_BLOCKS) \
-  blur_decimate_##name(const LevelArgs args) { \
-    const LevelBlock block(args); \
-    const LevelPlane& plane = args.planes[block.plane]; \
-    call(decimate, T); \
-  } \
-  extern "C" __global__ void __launch_bounds__(BLUR_LEVEL_THREADS, LEVEL_MIN_BLOCKS) \
-  blur_interpolate_##name(const LevelArgs args) { \
-    const LevelBlock block(args); \
-    const LevelPlane& plane = args.planes[block.plane]; \
-    call(interpolate, T); \
+// The levels of the wide form. Planes of one and of two channels share launches.
+template <class FAMILY> struct Level {
+  template <bool INTERPOLATE>
+  static __device__ __forceinline__ void rows(const LevelRowsArgs& args, const LevelRowsPlane& plane) {
+    level_rows<FAMILY, INTERPOLATE>(args, plane, SHARED_MEMORY);
   }
-// From sm_100 on the compiler needs more registers for the same code and would spill.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define LEVEL_MIN_BLOCKS 2
+};
+template <class T> struct Level<OneOrTwoChannels<T>> {
+  template <bool INTERPOLATE>
+  static __device__ __forceinline__ void rows(const LevelRowsArgs& args, const LevelRowsPlane& plane) {
+    if (plane.channels == 1) level_rows<Interleaved<T, 1>, INTERPOLATE>(args, plane, SHARED_MEMORY);
+    else level_rows<Interleaved<T, 2>, INTERPOLATE>(args, plane, SHARED_MEMORY);
+  }
+};
+#define BLUR_LEVEL_ENTRY(name, Args, RESIDENT, call) \
+  extern "C" __global__ void __launch_bounds__(32 * BLUR_LEVEL_WARPS, RESIDENT) name(const Args args) { \
+    let_next_kernel_start(); \
+    wait_for_previous_kernel(); \
+    call; \
+  }
+#define BLUR_LEVEL_ROWS_ENTRIES(name) \
+  BLUR_LEVEL_ENTRY(blur_decimate_rows_##name, LevelRowsArgs, LEVEL_ROWS_RESIDENT, \
+                   Level<family::name>::rows<false>(args, plane_of_block(args.planes))) \
+  BLUR_LEVEL_ENTRY(blur_interpolate_rows_##name, LevelRowsArgs, LEVEL_ROWS_RESIDENT, \
+                   Level<family::name>::rows<true>(args, plane_of_block(args.planes)))
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define LEVEL_ROWS_RESIDENT 8
+#define LEVEL_COLUMNS_RESIDENT 10
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+#define LEVEL_ROWS_RESIDENT 6
+#define LEVEL_COLUMNS_RESIDENT 8
 #else
-#define LEVEL_MIN_BLOCKS 3
+#define LEVEL_ROWS_RESIDENT 4
+#define LEVEL_COLUMNS_RESIDENT 3
 #endif
-#define LEVEL_C12(step, T)                         \
-  if (plane.channels == 1)                         \
-    step<T, 1>(args, plane, block, SHARED_MEMORY); \
-  else                                             \
-    step<T, 2>(args, plane, block, SHARED_MEMORY)
-#define LEVEL_C3(step, T) step<T, 3>(args, plane, block, SHARED_MEMORY)
-#define LEVEL_C4(step, T) step<T, 4>(args, plane, block, SHARED_MEMORY)
-// Bytes have faster kernels where there are tensor cores.
-#if !defined(BLUR_HAS_TENSOR_CORES) || defined(BLUR_ON_CPU)
 #if BLUR_HAS_PART(level_u8_c12)
-BLUR_LEVEL_ENTRIES(u8_c12, u8, LEVEL_C12)
+BLUR_LEVEL_ROWS_ENTRIES(u8_c12)
 #endif
 #if BLUR_HAS_PART(level_u8_c3)
-BLUR_LEVEL_ENTRIES(u8_c3, u8, LEVEL_C3)
+BLUR_LEVEL_ROWS_ENTRIES(u8_c3)
 #endif
 #if BLUR_HAS_PART(level_u8_c4)
-BLUR_LEVEL_ENTRIES(u8_c4, u8, LEVEL_C4)
-#endif
+BLUR_LEVEL_ROWS_ENTRIES(u8_c4)
 #endif
 #if BLUR_HAS_PART(level_u16_c12)
-BLUR_LEVEL_ENTRIES(u16_c12, u16, LEVEL_C12)
+BLUR_LEVEL_ROWS_ENTRIES(u16_c12)
 #endif
 #if BLUR_HAS_PART(level_u16_c3)
-BLUR_LEVEL_ENTRIES(u16_c3, u16, LEVEL_C3)
+BLUR_LEVEL_ROWS_ENTRIES(u16_c3)
 #endif
 #if BLUR_HAS_PART(level_u16_c4)
-BLUR_LEVEL_ENTRIES(u16_c4, u16, LEVEL_C4)
+BLUR_LEVEL_ROWS_ENTRIES(u16_c4)
 #endif
-#if BLUR_HAS_PART(axis)
-extern "C" __global__ void __launch_bounds__(BLUR_AXIS_THREADS, 8) blur_axis(const AxisArgs args) { axis_step(args); }
+#if BLUR_HAS_PART(level_yuv422)
+BLUR_LEVEL_ROWS_ENTRIES(yuv422)
+#endif
+#if BLUR_HAS_PART(level_packed1010102)
+BLUR_LEVEL_ROWS_ENTRIES(packed1010102)
+#endif
+#if BLUR_HAS_PART(level_columns)
+BLUR_LEVEL_ENTRY(blur_decimate_columns, LevelColumnsArgs, LEVEL_COLUMNS_RESIDENT, level_columns<false>(args))
+BLUR_LEVEL_ENTRY(blur_interpolate_columns, LevelColumnsArgs, LEVEL_COLUMNS_RESIDENT, level_columns<true>(args))
 #endif
 
 #if BLUR_HAS_PART(cover)

@@ -1,423 +1,547 @@
 // SPDX-License-Identifier: MPL-2.0
-// The levels of the wide form on CUDA cores: decimation of rows and columns in one pass over the source, and
-// interpolation of columns and rows in one pass over the destination, by 2 or 4 along both axes. docs/ARITHMETIC.md has
-// the filters, README.md in this folder the algorithms.
+// The levels of the wide form on CUDA cores, for every pixel layout and factor: a pass along rows and one down columns.
+// docs/ARITHMETIC.md has the filters.
 //
-// A block is a strip of BLUR_LEVEL_THREADS threads that walks down the plane. A thread owns a few neighbouring pixels
-// in all channels. What its neighbours need of a row goes through shared memory; everything along columns stays in its
-// registers.
+// Only the rows pass knows how samples are stored. A warp loads a strip of a row into shared memory, where each channel is
+// an array of 16-bit samples, resamples the arrays, and stores the results, four neighbouring pixels a lane. The columns
+// pass is between planes of 16-bit samples, whose channels it need not know.
 #ifndef BLUR_LEVEL_H
 #define BLUR_LEVEL_H
-#include "pixels.cuh"
+#include "warp.cuh"
 
-// The plane and the place of a block in it.
-struct LevelBlock {
-  int plane, strip, segment;
+// How four neighbouring pixels are stored. `unpack` and `pack` are between their WORDS words and the samples of channel c,
+// 16 bits each, two in a word; `load` and `store` are for single samples.
+template <class P> struct PixelGroup;
 
-  __device__ __forceinline__ explicit LevelBlock(const LevelArgs& args) {
-    plane = 0;
-#pragma unroll
-    for (int p = 1; p < BLUR_PLANES; p++) plane += blockIdx.x >= args.planes[p].first_block;
-    const u32 block = blockIdx.x - args.planes[plane].first_block, strips = args.planes[plane].strips;
-    strip = static_cast<int>(block % strips);
-    segment = static_cast<int>(block / strips);
-  }
-};
-
-// Decimation by S of planes of C interleaved samples of type T. A group is four neighbouring pixels; it makes 4 / S
-// pixels of the small plane.
-template <class T, int C, int S> struct Decimation {
-  static constexpr int THREADS = BLUR_LEVEL_THREADS;
-  // Groups of a thread. The windows of its outputs reach from LEFT groups before its first group to RIGHT groups behind
-  // it and further with each of its groups; the offset between them aligns both its loads and its stores.
-  static constexpr int G = S == 4 ? (C == 1 ? 4 : C == 2 ? 2 : 1) : (C == 1 ? 2 : 1);
-  static constexpr int LEFT = S == 4 ? 2 : 1, RIGHT = S == 4 ? 4 : 2, WINDOW = LEFT + RIGHT + 1;
-  // The first group of the thread that makes the first pixels of the small plane.
-  static constexpr int FIRST_GROUP = S == 4 ? -4 : -2;
-  // Threads at the ends of a strip that only load.
-  static constexpr int LEFT_THREADS = (LEFT + G - 1) / G, RIGHT_THREADS = (RIGHT + G - 1) / G;
-  static constexpr int STRIP_THREADS = THREADS - LEFT_THREADS - RIGHT_THREADS;
-  // Outputs of a thread in a row of the small plane, in all channels; PER_GROUP of them are neighbours in one channel.
-  static constexpr int PER_GROUP = 4 / S, N = G * C * PER_GROUP;
-  // Words of a group in one channel, and of all that a thread loads of a row.
-  static constexpr int GROUP_WORDS = sizeof(T), WORDS = G * C * GROUP_WORDS;
-  static constexpr int FACTOR = S == 4 ? 1 : 0;
-
-  const LevelPlane& plane;
-  const u8* src;
-  int first_pixel, edge;
-  bool vector_loads, partial;
-
-  __device__ __forceinline__ Decimation(const LevelPlane& plane, int strip) : plane(plane), src(plane.src) {
-    constexpr int CHUNK = 4 * G;
-    const int width = static_cast<int>(plane.width), thread = static_cast<int>(threadIdx.x);
-    first_pixel = static_cast<int>(plane.column_begin) * S
-                  + 4 * (FIRST_GROUP + (strip * STRIP_THREADS + thread - LEFT_THREADS) * G);
-    partial = width % CHUNK != 0;
-    // Chunks beyond an edge load the nearest one inside and repeat its edge pixel.
-    edge = first_pixel < 0 ? -1 : first_pixel >= width ? 1 : 0;
-    vector_loads = (reinterpret_cast<u64>(src) | plane.src_pitch) % 16 == 0 && width >= CHUNK &&
-                   !(partial && first_pixel + CHUNK > width);
-  }
-
-  // Loads the thread's pixels of a row as they lie in memory.
-  __device__ __forceinline__ void load(int y, u32 (&raw)[WORDS]) const {
-    const u8* row = src + static_cast<u64>(clamp(y, 0, static_cast<int>(plane.height) - 1)) * plane.src_pitch;
-    const int width = static_cast<int>(plane.width);
-    if (vector_loads) {
-      const u8* chunk = row + clamp(first_pixel, 0, width - 4 * G) * static_cast<int>(C * sizeof(T));
-      constexpr int V = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
-#pragma unroll
-      for (int i = 0; i < WORDS; i += V) {
-        const auto vector = *offset_ptr<const Words<V>>(chunk, i * 4);
-#pragma unroll
-        for (int k = 0; k < V; k++) raw[i + k] = vector.word[k];
-      }
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-      u32 word = 0;
-#pragma unroll
-      for (int b = 0; b < 4; b++) {
-        const int byte = 4 * i + b, pixel = byte / static_cast<int>(C * sizeof(T));
-        const int x = clamp(first_pixel + pixel, 0, width - 1);
-        word |= static_cast<u32>(row[x * static_cast<int>(C * sizeof(T)) + byte % static_cast<int>(C * sizeof(T))])
-                << 8 * b;
-      }
-      raw[i] = word;
-    }
-  }
-
-  // Stores the loaded pixels deinterleaved and widened: by group and channel, four samples each.
-  __device__ __forceinline__ void stage(const u32 (&raw)[WORDS], u32* to) const {
-    u32 words[WORDS];
-#pragma unroll
-    for (int g = 0; g < G; g++)
-#pragma unroll
-      for (int c = 0; c < C; c++) {
-        const u32* in = raw + g * C * GROUP_WORDS;
-        u32* out = words + (g * C + c) * GROUP_WORDS;
-        const int s0 = c, s1 = C + c, s2 = 2 * C + c, s3 = 3 * C + c;  // numbers of the channel's samples
-        if constexpr (sizeof(T) == 1) {
-          const u32 low = byte_perm(in[s0 / 4], in[s1 / 4], s0 % 4 | (4 + s1 % 4) << 4);
-          const u32 high = byte_perm(in[s2 / 4], in[s3 / 4], s2 % 4 | (4 + s3 % 4) << 4);
-          out[0] = byte_perm(low, high, 0x5410);
-        } else {
-          const u32 widen = 16 - plane.depth - plane.shift, mask = (0xffffu << (16 - plane.depth) & 0xffff) * 0x10001;
-          out[0] =
-              byte_perm(in[s0 / 2], in[s1 / 2], (s0 % 2 ? 0x32 : 0x10) | (s1 % 2 ? 0x7600 : 0x5400)) << widen & mask;
-          out[1] =
-              byte_perm(in[s2 / 2], in[s3 / 2], (s2 % 2 ? 0x32 : 0x10) | (s3 % 2 ? 0x7600 : 0x5400)) << widen & mask;
-        }
-      }
-    if (edge != 0 && vector_loads) {
-#pragma unroll
-      for (int c = 0; c < C; c++) {
-        const u32* first = words + c * GROUP_WORDS;
-        const u32* last = words + ((G - 1) * C + c) * GROUP_WORDS + GROUP_WORDS - 1;
-        const u32 repeated = sizeof(T) == 1 ? byte_perm(edge < 0 ? *first : *last, 0, edge < 0 ? 0 : 0x3333)
-                                            : byte_perm(edge < 0 ? *first : *last, 0, edge < 0 ? 0x1010 : 0x3232);
-#pragma unroll
-        for (int g = 0; g < G; g++)
-#pragma unroll
-          for (int k = 0; k < GROUP_WORDS; k++) words[(g * C + c) * GROUP_WORDS + k] = repeated;
-      }
-    }
-    constexpr int V = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < WORDS; i += V) {
-      Words<V> vector;
-#pragma unroll
-      for (int k = 0; k < V; k++) vector.word[k] = words[i + k];
-      *offset_ptr<Words<V>>(to, i * 4) = vector;
-    }
-  }
-
-  // The thread's outputs along one staged row, 16 bits each: by group, position in the group and channel. `row` is the
-  // thread's own part of it.
-  __device__ __forceinline__ void convolve_row(const LevelArgs& args, const u32* row, u32 (&out)[N]) const {
-    u32 low[N], high[N];
-#pragma unroll
-    for (int n = 0; n < N; n++) low[n] = sizeof(T) == 1 ? 128 : 32768, high[n] = 0;
-#pragma unroll
-    for (int neighbour = -LEFT_THREADS; neighbour <= RIGHT_THREADS; neighbour++) {
-      u32 words[WORDS];
-      constexpr int V = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
-#pragma unroll
-      for (int i = 0; i < WORDS; i += V) {
-        const auto vector = *offset_ptr<const Words<V>>(row + neighbour * WORDS, i * 4);
-#pragma unroll
-        for (int k = 0; k < V; k++) words[i + k] = vector.word[k];
-      }
-#pragma unroll
-      for (int other = 0; other < G; other++)
-#pragma unroll
-        for (int g = 0; g < G; g++) {
-          const int w = neighbour * G + other - g + LEFT;  // group of the window of output group g
-          if (w < 0 || w >= WINDOW) continue;
-#pragma unroll
-          for (int p = 0; p < PER_GROUP; p++)
-#pragma unroll
-            for (int c = 0; c < C; c++) {
-              const int n = (g * PER_GROUP + p) * C + c;
-              const u32* samples = words + (other * C + c) * GROUP_WORDS;
-              if constexpr (sizeof(T) == 1) {
-                // Only the taps within 7 samples (factor 4) or 4 samples (factor 2) of the centre have a high byte.
-                const bool has_high = S == 4 ? w >= 1 && w <= 4 : p == 0 ? w <= 2 : w >= 1;
-                low[n] = dot4(low[n], args.byte_taps[FACTOR][0][4 * p + w], samples[0]);
-                if (has_high) high[n] = dot4(high[n], args.byte_taps[FACTOR][1][4 * p + w], samples[0]);
-              } else {
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                  const int k = 4 * w + i - 2 * p;
-                  if (k < 0 || k > 6 * S) continue;
-                  const u32 sample = i % 2 ? samples[i / 2] >> 16 : samples[i / 2] & 0xffff;
-                  low[n] += args.taps[FACTOR][k] * sample;
-                }
-              }
-            }
-        }
-    }
-#pragma unroll
-    for (int n = 0; n < N; n++) out[n] = sizeof(T) == 1 ? (low[n] + (high[n] << 8)) >> 8 : low[n] >> 16;
-  }
-
-  // Writes the thread's outputs of one row of the small plane.
-  __device__ __forceinline__ void store(int strip, int row, const u32 (&sum)[N]) const {
-    const int thread = static_cast<int>(threadIdx.x) - LEFT_THREADS;
-    const int x = static_cast<int>(plane.column_begin) + (strip * STRIP_THREADS + thread) * G * PER_GROUP,
-              end = static_cast<int>(plane.column_end);
-    if (thread < 0 || thread >= STRIP_THREADS || x >= end) return;
-    u8* to = plane.dst + static_cast<u64>(row) * plane.dst_pitch + x * C * 2;
-    if (N % 4 == 0 && x + G * PER_GROUP <= end) {
-#pragma unroll
-      for (int n = 0; n < N; n += 4) {
-        const Words<2> vector = {{byte_perm(sum[n], sum[n + 1], 0x7632), byte_perm(sum[n + 2], sum[n + 3], 0x7632)}};
-        *offset_ptr<Words<2>>(to, n * 2) = vector;
-      }
-      return;
-    }
-#pragma unroll
-    for (int n = 0; n < N; n++)
-      if (x + n / C < end) *offset_ptr<u16>(to, n * 2) = static_cast<u16>(sum[n] >> 16);
-  }
-
-  // Rows of the small plane from top to bottom, S source rows per step. A source row adds to seven rows of the small
-  // plane; sum[a] is that of the row whose window began `a` steps ago.
-  static __device__ __forceinline__ void run(
-      const LevelArgs& args, const LevelPlane& plane, const LevelBlock& block, u8* shared) {
-    const Decimation tile(plane, block.strip);
-    const int begin = static_cast<int>(plane.row_begin) + block.segment * static_cast<int>(args.segment_rows);
-    const int end = begin + static_cast<int>(args.segment_rows) < static_cast<int>(plane.row_end)
-                        ? begin + static_cast<int>(args.segment_rows)
-                        : static_cast<int>(plane.row_end);
-    constexpr int STEPS = 2 * BLUR_LEVEL_RADIUS;  // of a window, before its last row
-    int y = S * (begin - STEPS);
-    u32 raw[S][WORDS], sum[STEPS + 1][N];
-#pragma unroll
-    for (int a = 0; a <= STEPS; a++)
-#pragma unroll
-      for (int n = 0; n < N; n++) sum[a][n] = 32768;
-#pragma unroll
-    for (int r = 0; r < S; r++) tile.load(y + r, raw[r]);
-    auto* staged = offset_ptr<u32>(shared, 0);
-#pragma unroll 1
-    for (int row = begin - STEPS; row < end; row++) {
-      u32* own = staged + (row & 1) * (S * THREADS * WORDS) + threadIdx.x * WORDS;
-#pragma unroll
-      for (int r = 0; r < S; r++) tile.stage(raw[r], own + r * THREADS * WORDS);
-      y += S;
-      if (row + 1 < end) {
-#pragma unroll
-        for (int r = 0; r < S; r++) tile.load(y + r, raw[r]);
-      }
-      // The next step uses the other half of the memory, so one barrier per step is enough.
-      __syncthreads();
-      const int thread = static_cast<int>(threadIdx.x);
-      if (thread >= LEFT_THREADS && thread < THREADS - RIGHT_THREADS) {
-#pragma unroll
-        for (int r = 0; r < S; r++) {
-          u32 mid[N];
-          tile.convolve_row(args, own + r * THREADS * WORDS, mid);
-#pragma unroll
-          for (int a = 0; a <= STEPS; a++) {
-            if (a == STEPS && r > 0) continue;
-#pragma unroll
-            for (int n = 0; n < N; n++) sum[a][n] += args.taps[FACTOR][a * S + r] * mid[n];
-          }
-          if (r == 0 && row >= begin) tile.store(block.strip, row, sum[STEPS]);
-        }
-#pragma unroll
-        for (int a = STEPS; a > 0; a--)
-#pragma unroll
-          for (int n = 0; n < N; n++) sum[a][n] = sum[a - 1][n];
-#pragma unroll
-        for (int n = 0; n < N; n++) sum[0][n] = 32768;
-      }
-    }
-  }
-};
-
-// Interpolation by S to planes of C interleaved samples of type T.
-template <class T, int C, int S> struct Interpolation {
-  static constexpr int THREADS = BLUR_LEVEL_THREADS, TAPS = BLUR_PHASE_TAPS;
-  // Pixels of the small plane that a thread owns, their samples, and the words of these. Its outputs need the pixels of
-  // the next six too.
-  static constexpr int G = C == 1 ? 4 : C == 2 ? 2 : 1, N = G * C, WORDS = 2;
-  static constexpr int NEXT_THREADS = (TAPS - 1 + G - 1) / G, STRIP_THREADS = THREADS - NEXT_THREADS;
-  static constexpr int FACTOR = S == 4 ? 1 : 0;
-  // Output samples of a thread in a row, and their words.
-  static constexpr int OUT = S * N, OUT_WORDS = OUT * static_cast<int>(sizeof(T)) / 4;
-
-  const LevelPlane& plane;
-  int x;  // first pixel of the small plane
-
-  __device__ __forceinline__ Interpolation(const LevelPlane& plane, int strip)
-      : plane(plane),
-        x(static_cast<int>(plane.column_begin) / S + (strip * STRIP_THREADS + static_cast<int>(threadIdx.x)) * G) {}
-
-  __device__ __forceinline__ void load(int row, u32 (&out)[N]) const {
-    const int rows = static_cast<int>(plane.small_height), width = static_cast<int>(plane.small_width);
-    const u8* from = plane.src + static_cast<u64>(row < rows ? row : rows - 1) * plane.src_pitch + x * C * 2;
-    if (N == 4 && x + G <= width) {
-      const auto pairs = *offset_ptr<const Words<2>>(from, 0);
-#pragma unroll
-      for (int n = 0; n < N; n++) out[n] = n % 2 ? pairs.word[n / 2] >> 16 : pairs.word[n / 2] & 0xffff;
-      return;
-    }
-#pragma unroll
-    for (int n = 0; n < N; n++) out[n] = x + n / C < width ? *offset_ptr<const u16>(from, n * 2) : 0;
-  }
-
-  // The thread's outputs of one row, from the interpolated columns of the row. `row` is the thread's own part of them.
-  __device__ __forceinline__ void convolve_row(const LevelArgs& args, const u32* row, u32 (&sum)[OUT]) const {
-    u32 mid[(NEXT_THREADS + 1) * N];
-#pragma unroll
-    for (int neighbour = 0; neighbour <= NEXT_THREADS; neighbour++) {
-      const auto pairs = *offset_ptr<const Words<2>>(row + neighbour * WORDS, 0);
-#pragma unroll
-      for (int n = 0; n < N; n++)
-        mid[neighbour * N + n] = n % 2 ? pairs.word[n / 2] >> 16 : pairs.word[n / 2] & 0xffff;
-    }
-#pragma unroll
-    for (int g = 0; g < G; g++)
-#pragma unroll
-      for (int p = 0; p < S; p++)
-#pragma unroll
-        for (int c = 0; c < C; c++) {
-          u32& out = sum[(g * S + p) * C + c];
-          out = 1u << (31 - plane.depth);
-          // The first tap belongs to phase 0 alone.
-#pragma unroll
-          for (int k = 0; k < TAPS; k++)
-            if (k > 0 || p == 0) out += args.taps[FACTOR][p * TAPS + k] * mid[(g + k) * C + c];
-        }
-  }
-
-  __device__ __forceinline__ void store(int y, const u32 (&sum)[OUT]) const {
-    constexpr int BYTES = OUT * static_cast<int>(sizeof(T)), V = OUT_WORDS % 4 == 0 ? 4 : OUT_WORDS % 2 == 0 ? 2 : 1;
-    const int pixels = static_cast<int>(plane.column_end) - x * S;
-    if (pixels <= 0) return;
-    u8* to = plane.dst + static_cast<u64>(y) * plane.dst_pitch + static_cast<u64>(x) * (S * C * sizeof(T));
-    if constexpr (BYTES % 4 == 0) {
-      u32 words[OUT_WORDS];
-#pragma unroll
-      for (int i = 0; i < OUT_WORDS; i++) {
-        if constexpr (sizeof(T) == 1) {
-          words[i] = byte_perm(
-              byte_perm(sum[4 * i], sum[4 * i + 1], 0x73), byte_perm(sum[4 * i + 2], sum[4 * i + 3], 0x73), 0x5410);
-        } else {
-          const u32 down = 32 - plane.depth;
-          words[i] = (sum[2 * i] >> down | sum[2 * i + 1] >> down << 16) << plane.shift;
-        }
-      }
-      if (pixels >= S * G && (reinterpret_cast<u64>(plane.dst) | plane.dst_pitch) % (V * 4) == 0) {
-#pragma unroll
-        for (int i = 0; i < OUT_WORDS; i += V) {
-          Words<V> vector;
-#pragma unroll
-          for (int k = 0; k < V; k++) vector.word[k] = words[i + k];
-          *offset_ptr<Words<V>>(to, i * 4) = vector;
-        }
-        return;
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < OUT; n++) {
-      if (n / C >= pixels) continue;
-      const u32 value = sum[n] >> (32 - plane.depth) << plane.shift;
-      to[n * static_cast<int>(sizeof(T))] = static_cast<u8>(value);
-      if (sizeof(T) == 2) to[n * 2 + 1] = static_cast<u8>(value >> 8);
-    }
-  }
-
-  // Rows of the small plane from top to bottom. The seven rows that S output rows are computed from are in registers.
-  static __device__ __forceinline__ void run(
-      const LevelArgs& args, const LevelPlane& plane, const LevelBlock& block, u8* shared) {
-    const Interpolation tile(plane, block.strip);
-    const int row_begin = static_cast<int>(plane.row_begin), row_end = static_cast<int>(plane.row_end);
-    const int begin = row_begin / S + block.segment * static_cast<int>(args.segment_rows);
-    const int last = (row_end + S - 1) / S;
-    const int end =
-        begin + static_cast<int>(args.segment_rows) < last ? begin + static_cast<int>(args.segment_rows) : last;
-    u32 window[TAPS][N], next[N];
-#pragma unroll
-    for (int k = 1; k < TAPS; k++) tile.load(begin + k - 1, window[k]);
-    tile.load(begin + TAPS - 1, next);
-    auto* staged = offset_ptr<u32>(shared, 0);
-#pragma unroll 1
-    for (int row = begin; row < end; row++) {
-#pragma unroll
-      for (int k = 0; k + 1 < TAPS; k++)
-#pragma unroll
-        for (int n = 0; n < N; n++) window[k][n] = window[k + 1][n];
-#pragma unroll
-      for (int n = 0; n < N; n++) window[TAPS - 1][n] = next[n];
-      if (row + 1 < end) tile.load(row + TAPS, next);
-      u32* own = staged + (row & 1) * (S * THREADS * WORDS) + threadIdx.x * WORDS;
-#pragma unroll
-      for (int p = 0; p < S; p++) {
-        u32 mid[4] = {};
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-          mid[n] = 32768;
-#pragma unroll
-          for (int k = 0; k < TAPS; k++)
-            if (k > 0 || p == 0) mid[n] += args.taps[FACTOR][p * TAPS + k] * window[k][n];
-        }
-        *offset_ptr<Words<2>>(
-            own + p * THREADS * WORDS, 0) = {{byte_perm(mid[0], mid[1], 0x7632), byte_perm(mid[2], mid[3], 0x7632)}};
-      }
-      // The next row uses the other half of the memory, so one barrier per row is enough.
-      __syncthreads();
-      if (static_cast<int>(threadIdx.x) < STRIP_THREADS) {
-#pragma unroll
-        for (int p = 0; p < S; p++) {
-          const int y = row * S + p;
-          if (y < row_begin || y >= row_end) continue;
-          u32 sum[OUT];
-          tile.convolve_row(args, own + p * THREADS * WORDS, sum);
-          tile.store(y, sum);
-        }
-      }
-    }
-  }
-};
-
-template <class T, int C> __device__ __forceinline__ void decimate(
-    const LevelArgs& args, const LevelPlane& plane, const LevelBlock& block, u8* shared) {
-  if (plane.factor == 4)
-    Decimation<T, C, 4>::run(args, plane, block, shared);
-  else
-    Decimation<T, C, 2>::run(args, plane, block, shared);
+// The 16-bit samples of bytes 0, 1 and 2, 3 of a word, and back.
+__device__ __forceinline__ void widen_bytes(u32 (&samples)[2], u32 bytes) {
+  samples[0] = byte_perm(bytes, 0, 0x1404);
+  samples[1] = byte_perm(bytes, 0, 0x3424);
+}
+__device__ __forceinline__ u32 narrow_to_bytes(const u32 (&samples)[2]) {
+  return byte_perm(samples[0], samples[1], 0x7531);
 }
 
-template <class T, int C> __device__ __forceinline__ void interpolate(
-    const LevelArgs& args, const LevelPlane& plane, const LevelBlock& block, u8* shared) {
-  if (plane.factor == 4)
-    Interpolation<T, C, 4>::run(args, plane, block, shared);
-  else
-    Interpolation<T, C, 2>::run(args, plane, block, shared);
+template <int CHANNELS> struct PixelGroup<Interleaved<u8, CHANNELS>> {
+  static constexpr int C = CHANNELS, BYTES = C, WORDS = C;
+  template <class Plane> __device__ __forceinline__ explicit PixelGroup(const Plane&) {}
+  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
+    const int s1 = C + c, s2 = 2 * C + c, s3 = 3 * C + c;  // numbers of the channel's samples, after c itself
+    const u32 low = byte_perm(words[c / 4], words[s1 / 4], c % 4 | (4 + s1 % 4) << 4);
+    const u32 high = byte_perm(words[s2 / 4], words[s3 / 4], s2 % 4 | (4 + s3 % 4) << 4);
+    widen_bytes(samples, byte_perm(low, high, 0x5410));
+  }
+  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
+    u32 bytes[C];
+#pragma unroll
+    for (int c = 0; c < C; c++) bytes[c] = narrow_to_bytes(samples[c]);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+      const int s0 = 4 * i, s1 = s0 + 1, s2 = s0 + 2, s3 = s0 + 3;  // numbers of the word's samples
+      const u32 low = byte_perm(bytes[s0 % C], bytes[s1 % C], s0 / C | (4 + s1 / C) << 4);
+      const u32 high = byte_perm(bytes[s2 % C], bytes[s3 % C], s2 / C | (4 + s3 / C) << 4);
+      words[i] = byte_perm(low, high, 0x5410);
+    }
+  }
+  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const { return row[x * C + c] << 8; }
+  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
+    row[x * C + c] = static_cast<u8>(sample >> 8);
+  }
+};
+
+template <int CHANNELS> struct PixelGroup<Interleaved<u16, CHANNELS>> {
+  static constexpr int C = CHANNELS, BYTES = 2 * C, WORDS = 2 * C;
+  u32 shift, mask;
+  __device__ __forceinline__ PixelGroup(u32 depth, u32 shift)
+      : shift(16 - depth - shift), mask((0xffffu << (16 - depth) & 0xffff) * 0x10001) {}
+  template <class Plane>
+  __device__ __forceinline__ explicit PixelGroup(const Plane& plane) : PixelGroup(plane.depth, plane.shift) {}
+  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int s0 = 2 * i * C + c, s1 = s0 + C;
+      const u32 two =
+          byte_perm(words[s0 / 2], words[s1 / 2], (s0 % 2 ? 0x32 : 0x10) | (s1 % 2 ? 0x7600 : 0x5400));
+      samples[i] = two << shift & mask;
+    }
+  }
+  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+      const int s0 = 2 * i, s1 = s0 + 1;
+      const u32 two = byte_perm(
+          samples[s0 % C][s0 / C / 2], samples[s1 % C][s1 / C / 2],
+          (s0 / C % 2 ? 0x32 : 0x10) | (s1 / C % 2 ? 0x7600 : 0x5400));
+      words[i] = (two & mask) >> shift;
+    }
+  }
+  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const {
+    const u8* sample = row + 2 * (x * C + c);
+    return (sample[0] | sample[1] << 8) << shift & mask & 0xffff;
+  }
+  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
+    const u32 stored = (sample & mask) >> shift;
+    row[2 * (x * C + c)] = static_cast<u8>(stored);
+    row[2 * (x * C + c) + 1] = static_cast<u8>(stored >> 8);
+  }
+};
+
+template <> struct PixelGroup<Packed1010102> {
+  static constexpr int C = 4, BYTES = 4, WORDS = 4;
+  template <class Plane> __device__ __forceinline__ explicit PixelGroup(const Plane&) {}
+  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      samples[i] = packed1010102_sample(words[2 * i], c) | packed1010102_sample(words[2 * i + 1], c) << 16;
+  }
+  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+      words[i] = 0;
+#pragma unroll
+      for (int c = 0; c < C; c++) words[i] |= (samples[c][i / 2] >> 16 * (i % 2) & 0xffff) >> (c == 3 ? 14 : 6) << 10 * c;
+    }
+  }
+  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const {
+    return packed1010102_sample(load_unaligned(row + 4 * x), c);
+  }
+  // The four samples of a pixel are stored together, from channel 0 on.
+  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
+    u32 word = c == 0 ? 0 : load_unaligned(row + 4 * x);
+    word |= (sample & 0xffff) >> (c == 3 ? 14 : 6) << 10 * c;
+    for (int i = 0; i < 4; i++) row[4 * x + i] = static_cast<u8>(word >> 8 * i);
+  }
+};
+
+// Luma is channel 0 and chroma, of which four pixels have two samples, channels 1 and 2.
+template <> struct PixelGroup<Yuv422> {
+  static constexpr int C = 3, BYTES = 2, WORDS = 2;
+  u32 luma;
+  template <class Plane> __device__ __forceinline__ explicit PixelGroup(const Plane& plane) : luma(plane.luma) {}
+  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
+    const u32 first = c == 0 ? luma : 1 - luma;  // byte of a unit
+    if (c == 0) {
+#pragma unroll
+      for (int i = 0; i < 2; i++) samples[i] = byte_perm(words[i], 0, 0x2404 + first * 0x1010);
+    } else {
+      const u32 byte = first + 2 * (c - 1);
+      samples[0] = byte_perm(words[0], words[1], byte << 4 | (byte + 4) << 12) & 0xff00ff00;
+    }
+  }
+  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
+    const u32 of_luma = narrow_to_bytes(samples[0]), of_chroma = byte_perm(samples[1][0], samples[2][0], 0x7351);
+    const u32 even = luma == 0 ? of_luma : of_chroma, odd = luma == 0 ? of_chroma : of_luma;
+    words[0] = byte_perm(even, odd, 0x5140);
+    words[1] = byte_perm(even, odd, 0x7362);
+  }
+  __device__ __forceinline__ int offset(int x, int c) const {
+    const int first = static_cast<int>(luma);
+    return c == 0 ? 2 * x + first : 4 * x + 2 * (c - 1) + 1 - first;
+  }
+  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const { return row[offset(x, c)] << 8; }
+  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
+    row[offset(x, c)] = static_cast<u8>(sample >> 8);
+  }
+};
+
+// Loads the words of a group of pixels from an aligned address on.
+template <int N> __device__ __forceinline__ void load_words(u32 (&words)[N], const u8* from) {
+  constexpr int VECTOR = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int i = 0; i < N; i += VECTOR) {
+    const auto vector = *offset_ptr<const Words<VECTOR>>(from, i * 4);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++) words[i + k] = vector.word[k];
+  }
+}
+template <int N> __device__ __forceinline__ void store_words(u8* to, const u32 (&words)[N]) {
+  constexpr int VECTOR = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int i = 0; i < N; i += VECTOR) {
+    Words<VECTOR> vector;
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++) vector.word[k] = words[i + k];
+    *offset_ptr<Words<VECTOR>>(to, i * 4) = vector;
+  }
+}
+template <int WORDS> __device__ __forceinline__ bool is_aligned(const u8* plane, u64 pitch) {
+  constexpr int VECTOR = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
+  return (reinterpret_cast<u64>(plane) | pitch) % (4 * VECTOR) == 0;
+}
+
+// N samples from an aligned position of an array on.
+template <int N, int VECTOR> __device__ __forceinline__ void load_samples(u32 (&samples)[N], const u16* from) {
+#pragma unroll
+  for (int i = 0; i < N; i += 2 * VECTOR) {
+    const auto words = *offset_ptr<const Words<VECTOR>>(from, i * 2);
+#pragma unroll
+    for (int k = 0; k < 2 * VECTOR; k++) samples[i + k] = k % 2 ? words.word[k / 2] >> 16 : words.word[k / 2] & 0xffff;
+  }
+}
+// The upper halves of sums.
+template <int N> __device__ __forceinline__ void store_samples(u16* to, const u32 (&sums)[N]) {
+  Words<N / 2> words;
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) words.word[i] = byte_perm(sums[2 * i], sums[2 * i + 1], 0x7632);
+  *offset_ptr<Words<N / 2>>(to, 0) = words;
+}
+
+template <class Plane, int COUNT> __device__ __forceinline__ const Plane& plane_of_block(const Plane (&planes)[COUNT]) {
+  int plane = 0;
+#pragma unroll
+  for (int p = 1; p < COUNT; p++) plane += blockIdx.x >= planes[p].first_block;
+  return planes[plane];
+}
+
+// What a warp processes: a strip of a row, in shared memory by channel. PART 1 is the chroma of packed 4:2:2.
+template <class P, bool INTERPOLATE> struct LevelStrip {
+  using Group = PixelGroup<P>;
+  static constexpr int C = Group::C, PARTS = P::IS_YUV422 ? 2 : 1, ROWS = BLUR_LEVEL_WARP_ROWS;
+  // Pixels of the larger plane: the strip's, and behind those that a decimation also reads in front of it.
+  static constexpr int WINDOW = BLUR_LEVEL_WINDOW, LEAD = P::IS_YUV422 ? 64 : 32, PIXELS = WINDOW - LEAD;
+  static constexpr int FIRST = INTERPOLATE ? 0 : LEAD;
+  // Samples of a channel of the small plane.
+  static constexpr int SMALL = WINDOW - 16;
+  static_assert(BLUR_LEVEL_CHANNEL_BYTES == 2 * (WINDOW + SMALL), "the host passes the shared memory");
+  // Samples from the arrays of a row to those of the next.
+  static constexpr int NEXT_ROW = C * (WINDOW + SMALL);
+  const LevelRowsPlane& plane;
+  const Group group;
+  const int lane, x0, width;
+  const bool is_wide;
+  const u32 y;
+  u16 *larger, *small;
+
+  __device__ __forceinline__ LevelStrip(const LevelRowsPlane& plane, int strip, u32 y, u8* memory)
+      : plane(plane), group(plane), lane(static_cast<int>(threadIdx.x % 32)), x0((INTERPOLATE ? static_cast<int>(plane.column_begin) : 0) + strip * PIXELS),
+        width(static_cast<int>(plane.width)), is_wide(is_aligned<Group::WORDS>(plane.larger, plane.pitch)), y(y) {
+    larger = reinterpret_cast<u16*>(memory + threadIdx.x / 32 * ROWS * C * BLUR_LEVEL_CHANNEL_BYTES);
+    small = larger + C * WINDOW;
+  }
+  // Bytes from the first row to the second, which may be the first once more.
+  __device__ __forceinline__ u64 row_step(u64 pitch) const { return y + 1 < plane.row_end ? pitch : 0; }
+
+  // Samples of channel c for `pixels` pixels.
+  static __device__ __forceinline__ constexpr int samples(int c, int pixels) {
+    return P::IS_YUV422 && c > 0 ? pixels / 2 : pixels;
+  }
+  // The same for a row, whose last pair may have one pixel.
+  static __device__ __forceinline__ constexpr int count(int c, int pixels) {
+    return P::IS_YUV422 && c > 0 ? (pixels + 1) / 2 : pixels;
+  }
+  // The first sample of the strip in a row of a part's small plane.
+  __device__ __forceinline__ int first_small(int part) const {
+    return samples(part, x0) >> plane.parts[part].factor_log2;
+  }
+
+  __device__ __forceinline__ void load_larger() const {
+    const u8* row = plane.larger + y * plane.pitch;
+    const u64 step = row_step(plane.pitch);
+    u32 words[WINDOW / 128][ROWS][Group::WORDS];
+    const auto is_inside = [&](int x) { return is_wide && x >= 0 && x + 4 <= width; };
+#pragma unroll
+    for (int i = 0; i < WINDOW / 128; i++)
+      if (const int x = x0 - LEAD + 4 * lane + 128 * i; is_inside(x))
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) load_words(words[i][r], row + r * step + x * Group::BYTES);
+#pragma unroll
+    for (int i = 0; i < WINDOW / 128; i++) {
+      const int g = lane + 32 * i, x = x0 - LEAD + 4 * g;
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) {
+        u16* const array = larger + r * NEXT_ROW;
+        if (is_inside(x)) {
+#pragma unroll
+          for (int c = 0; c < C; c++) {
+            u32 values[2];
+            group.unpack(values, words[i][r], c);
+            store_to_array(array + c * WINDOW + samples(c, 4 * g), values, samples(c, 4));
+          }
+        } else {
+          // Beyond its ends the nearest sample of the row repeats. The loads of a channel are under way together.
+#pragma unroll 1
+          for (int c = 0; c < C; c++) {
+            u32 four[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+              four[k] = group.load(row + r * step, clamp(samples(c, x) + k, 0, count(c, width) - 1), c);
+            const u32 values[2] = {four[0] | four[1] << 16, four[2] | four[3] << 16};
+            store_to_array(array + c * WINDOW + samples(c, 4 * g), values, samples(c, 4));
+          }
+        }
+      }
+    }
+  }
+  static __device__ __forceinline__ void store_to_array(u16* to, const u32 (&values)[2], int count) {
+    if (count == 4) *offset_ptr<Words<2>>(to, 0) = {{values[0], values[1]}};
+    else *offset_ptr<Words<1>>(to, 0) = {{values[0]}};
+  }
+  static __device__ __forceinline__ void load_from_array(u32 (&values)[2], const u16* from, int count) {
+    if (count == 4) {
+      const auto words = *offset_ptr<const Words<2>>(from, 0);
+      values[0] = words.word[0];
+      values[1] = words.word[1];
+    } else {
+      values[0] = offset_ptr<const Words<1>>(from, 0)->word[0];
+    }
+  }
+
+  // Writes the pixels of the strip that are in the rectangle.
+  __device__ __forceinline__ void store_larger() const {
+    u8* row = plane.larger + y * plane.pitch;
+    const int begin = static_cast<int>(plane.column_begin), end = static_cast<int>(plane.column_end);
+    const bool is_fast = is_wide && (PARTS == 1 || (plane.parts[0].small && plane.parts[1].small));
+#pragma unroll
+    for (int g = lane; g < PIXELS / 4; g += 32) {
+      const int x = x0 + 4 * g;
+      if (x >= end || x + 4 <= begin) continue;
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) {
+        if (y + r >= plane.row_end) continue;
+        u8* const to = row + r * plane.pitch;
+        const u16* const array = larger + r * NEXT_ROW;
+        if (is_fast && x >= begin && x + 4 <= end) {
+          u32 values[C][2], words[Group::WORDS];
+#pragma unroll
+          for (int c = 0; c < C; c++) load_from_array(values[c], array + c * WINDOW + samples(c, 4 * g), samples(c, 4));
+          group.pack(words, values);
+          store_words(to + x * Group::BYTES, words);
+        } else {
+#pragma unroll 1
+          for (int i = 0; i < 4; i++)
+#pragma unroll 1
+            for (int c = 0; c < C; c++)
+              if (const int at = samples(c, x) + i; i < samples(c, 4) && at >= samples(c, begin) && at < count(c, end)
+                                                    && plane.parts[P::IS_YUV422 && c > 0].small)
+                group.store(to, at, c, array[c * WINDOW + samples(c, 4 * g) + i]);
+        }
+      }
+    }
+  }
+
+  // The rows of a small plane, N channels from channel FIRST_CHANNEL on.
+  template <int N, int FIRST_CHANNEL> __device__ __forceinline__ void load_small(const LevelPart& part) const {
+    using Small = PixelGroup<Interleaved<u16, N>>;
+    const Small pixels(16, 0);
+    const u8* row = part.small + y * part.pitch;
+    const u64 step = row_step(part.pitch);
+    const int first = first_small(FIRST_CHANNEL > 0), last = static_cast<int>(part.end) - 1,
+              groups = (samples(FIRST_CHANNEL, PIXELS) >> part.factor_log2 + 2) + (part.factor_log2 ? 2 : 0);
+#pragma unroll 1
+    for (int g = lane; g < groups; g += 32) {
+      const int x = first + 4 * g;
+      u32 words[ROWS][Small::WORDS];
+      const bool is_inside = x + 3 <= last;
+      if (is_inside) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) load_words(words[r], row + r * step + x * Small::BYTES);
+      }
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) {
+        u16* const array = small + r * NEXT_ROW + FIRST_CHANNEL * SMALL + 4 * g;
+        if (is_inside) {
+#pragma unroll
+          for (int c = 0; c < N; c++) {
+            u32 values[2];
+            pixels.unpack(values, words[r], c);
+            store_to_array(array + c * SMALL, values, 4);
+          }
+        } else {
+#pragma unroll
+          for (int c = 0; c < N; c++) {
+            u32 four[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) four[i] = pixels.load(row + r * step, clamp(x + i, 0, last), c);
+            const u32 values[2] = {four[0] | four[1] << 16, four[2] | four[3] << 16};
+            store_to_array(array + c * SMALL, values, 4);
+          }
+        }
+      }
+    }
+  }
+  template <int N, int FIRST_CHANNEL> __device__ __forceinline__ void store_small(const LevelPart& part) const {
+    using Small = PixelGroup<Interleaved<u16, N>>;
+    const Small pixels(16, 0);
+    u8* row = part.small + y * part.pitch;
+    const int first = first_small(FIRST_CHANNEL > 0), groups = samples(FIRST_CHANNEL, PIXELS) >> part.factor_log2 + 2,
+              begin = static_cast<int>(part.begin), end = static_cast<int>(part.end);
+#pragma unroll 1
+    for (int g = lane; g < groups; g += 32) {
+      const int x = first + 4 * g;
+      if (x >= end || x + 4 <= begin) continue;
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) {
+        if (y + r >= plane.row_end) continue;
+        u8* const to = row + r * part.pitch;
+        const u16* const array = small + r * NEXT_ROW + FIRST_CHANNEL * SMALL + 4 * g;
+        if (x >= begin && x + 4 <= end) {
+          u32 values[N][2], words[Small::WORDS];
+#pragma unroll
+          for (int c = 0; c < N; c++) load_from_array(values[c], array + c * SMALL, 4);
+          pixels.pack(words, values);
+          store_words(to + x * Small::BYTES, words);
+        } else {
+#pragma unroll 1
+          for (int i = 0; i < 4; i++)
+#pragma unroll 1
+            for (int c = 0; c < N; c++)
+              if (x + i >= begin && x + i < end) pixels.store(to, x + i, c, array[c * SMALL + i]);
+        }
+      }
+    }
+  }
+
+  // Eight neighbours of the larger plane and what belongs to them of the small plane, 8 / S samples.
+  template <int S> static __device__ __forceinline__ void decimate(
+      const u16* from, u16* to, const u32 (&tap_bytes)[BLUR_LEVEL_TAP_WORDS]) {
+    constexpr int OUTPUTS = 8 / S, PAIRS = BLUR_LEVEL_RADIUS * S + 1, WORDS = S == 4 ? 16 : 10, VECTOR = S == 4 ? 4 : 2;
+    u32 window[WORDS], sums[OUTPUTS];
+#pragma unroll
+    for (int i = 0; i < WORDS; i += VECTOR) {
+      const auto words = *offset_ptr<const Words<VECTOR>>(from, i * 4);
+#pragma unroll
+      for (int k = 0; k < VECTOR; k++) window[i + k] = words.word[k];
+    }
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; i++) {
+      u32 low = 1 << 15, high = 0;
+#pragma unroll
+      for (int k = 0; k < PAIRS; k++) {
+        low = dot2_low(low, window[i * S / 2 + k], tap_bytes[k]);
+        high = dot2_high(high, window[i * S / 2 + k], tap_bytes[k]);
+      }
+      sums[i] = low + (high << 8);
+    }
+    store_samples(to, sums);
+  }
+  template <int S> static __device__ __forceinline__ void interpolate(
+      const u16* from, u16* to, u32 start, const u32 (&taps)[BLUR_LEVEL_TAPS]) {
+    constexpr int SAMPLES = S == 4 ? 8 : 12;
+    u32 window[SAMPLES], sums[8];
+    load_samples<SAMPLES, S == 4 ? 1 : 2>(window, from);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      sums[i] = start;
+#pragma unroll
+      for (int k = 0; k < BLUR_PHASE_TAPS; k++) sums[i] += taps[i % S * BLUR_PHASE_TAPS + k] * window[i / S + k];
+    }
+    store_samples(to, sums);
+  }
+
+  template <int N, int FIRST_CHANNEL>
+  __device__ __forceinline__ void resample(const LevelRowsArgs& args) const {
+    constexpr int GROUPS = samples(FIRST_CHANNEL, PIXELS) / 8;
+    const u32 factor_log2 = plane.parts[FIRST_CHANNEL > 0].factor_log2;
+#pragma unroll 1
+    for (int i = lane; i < GROUPS * N; i += 32) {
+      const int c = FIRST_CHANNEL + i / GROUPS, eight = i % GROUPS;
+      u16* const of_larger = larger + c * WINDOW + samples(FIRST_CHANNEL, FIRST) + 8 * eight;
+      u16* const of_small = small + c * SMALL + (8 * eight >> factor_log2);
+#pragma unroll
+      for (int r = 0; r < ROWS * NEXT_ROW; r += NEXT_ROW) {
+        if (factor_log2 == 0) {
+          *offset_ptr<Words<4>>((INTERPOLATE ? of_larger : of_small) + r, 0) =
+              *offset_ptr<const Words<4>>((INTERPOLATE ? of_small : of_larger) + r, 0);
+        } else if constexpr (INTERPOLATE) {
+          const u32 depth = P::IS_PACKED1010102 && c == 3 ? 2 : plane.depth, start = 1u << (31 - depth);
+          if (factor_log2 == 2) interpolate<4>(of_small + r, of_larger + r, start, args.taps[1]);
+          else interpolate<2>(of_small + r, of_larger + r, start, args.taps[0]);
+        } else {
+          const u16* const window = of_larger - (2 * BLUR_LEVEL_RADIUS << factor_log2) + r;
+          if (factor_log2 == 2) decimate<4>(window, of_small + r, args.tap_bytes[1]);
+          else decimate<2>(window, of_small + r, args.tap_bytes[0]);
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ void process(const LevelRowsArgs& args) const {
+    constexpr int N = P::IS_YUV422 ? 1 : C;
+    const bool has_luma = !P::IS_YUV422 || plane.parts[0].small, has_chroma = P::IS_YUV422 && plane.parts[1].small;
+    if constexpr (INTERPOLATE) {
+      if (has_luma) load_small<N, 0>(plane.parts[0]);
+      if constexpr (P::IS_YUV422)
+        if (has_chroma) load_small<2, 1>(plane.parts[1]);
+    } else {
+      load_larger();
+    }
+    warp_sync();
+    if (has_luma) resample<N, 0>(args);
+    if constexpr (P::IS_YUV422)
+      if (has_chroma) resample<2, 1>(args);
+    warp_sync();
+    if constexpr (INTERPOLATE) {
+      store_larger();
+    } else {
+      if (has_luma) store_small<N, 0>(plane.parts[0]);
+      if constexpr (P::IS_YUV422)
+        if (has_chroma) store_small<2, 1>(plane.parts[1]);
+    }
+  }
+};
+
+template <class P, bool INTERPOLATE>
+__device__ __forceinline__ void level_rows(const LevelRowsArgs& args, const LevelRowsPlane& plane, u8* memory) {
+  const u32 block = blockIdx.x - plane.first_block, rows = block / plane.strips,
+            y = plane.row_begin + (rows * BLUR_LEVEL_WARPS + threadIdx.x / 32) * BLUR_LEVEL_WARP_ROWS;
+  if (y >= plane.row_end) return;
+  const int strip = static_cast<int>(plane.first_strip + block - rows * plane.strips);
+  LevelStrip<P, INTERPOLATE>(plane, strip, y, memory).process(args);
+}
+
+// Four neighbouring samples of rows in planes of 16-bit samples: BLUR_LEVEL_DECIMATE_ROWS rows of the small plane, or four
+// rows of the larger one.
+template <int S, bool INTERPOLATE>
+__device__ __forceinline__ void level_columns(
+    const LevelColumnsPlane& plane, int x, int first_row, const u32 (&taps)[BLUR_LEVEL_TAPS]) {
+  constexpr int OUTPUTS = INTERPOLATE ? 4 : BLUR_LEVEL_DECIMATE_ROWS,
+                TAPS = INTERPOLATE ? BLUR_PHASE_TAPS : 2 * BLUR_LEVEL_RADIUS * S + 1,
+                ROWS = TAPS + (INTERPOLATE ? 4 / S - 1 : (OUTPUTS - 1) * S);
+  const int first = INTERPOLATE ? first_row / S : (first_row - 2 * BLUR_LEVEL_RADIUS) * S,
+            last = static_cast<int>(plane.src_rows) - 1, left = static_cast<int>(plane.sample_end) - x;
+  const u8* from = plane.src + static_cast<u32>(clamp(first, 0, last)) * plane.src_pitch + 2 * x;
+  u32 sums[OUTPUTS][4];
+#pragma unroll
+  for (int o = 0; o < OUTPUTS; o++)
+#pragma unroll
+    for (int j = 0; j < 4; j++) sums[o][j] = 1u << (31 - plane.depth);
+#pragma unroll
+  for (int i = 0; i < ROWS; i++) {
+    u32 samples[4];
+    // The blur writes no samples behind a row.
+    if (INTERPOLATE && left < 4) {
+#pragma unroll
+      for (int j = 0; j < 4; j++) samples[j] = j < left ? *offset_ptr<const u16>(from, 2 * j) : 0;
+    } else {
+      load_samples<4, 2>(samples, reinterpret_cast<const u16*>(from));
+    }
+    // Beyond the ends of a column the nearest row repeats.
+    if (static_cast<u32>(first + i) < static_cast<u32>(last)) from += plane.src_pitch;
+#pragma unroll
+    for (int o = 0; o < OUTPUTS; o++) {
+      const int k = i - (INTERPOLATE ? o / S : o * S), phase = INTERPOLATE ? o % S : 0;
+      if (k < 0 || k >= TAPS) continue;
+#pragma unroll
+      for (int j = 0; j < 4; j++) sums[o][j] += taps[phase * BLUR_PHASE_TAPS + k] * samples[j];
+    }
+  }
+#pragma unroll
+  for (int o = 0; o < OUTPUTS; o++) {
+    const u32 y = static_cast<u32>(first_row + o);
+    if (y >= plane.row_begin && y < plane.row_end)
+      store_samples(reinterpret_cast<u16*>(plane.dst + y * plane.dst_pitch) + x, sums[o]);
+  }
+}
+
+template <bool INTERPOLATE> __device__ __forceinline__ void level_columns(const LevelColumnsArgs& args) {
+  constexpr u32 ROWS = INTERPOLATE ? 4 : BLUR_LEVEL_DECIMATE_ROWS;
+  const LevelColumnsPlane& plane = plane_of_block(args.planes);
+  const u32 block = blockIdx.x - plane.first_block, rows = block / plane.strips;
+  const int x = static_cast<int>(
+      plane.sample_begin + (block - rows * plane.strips) * BLUR_LEVEL_COLUMNS_SAMPLES + threadIdx.x % 32 * 4);
+  const u32 first_row =
+      (INTERPOLATE ? plane.row_begin / 4 * 4 : plane.row_begin) + (rows * BLUR_LEVEL_WARPS + threadIdx.x / 32) * ROWS;
+  if (x >= static_cast<int>(plane.sample_end) || first_row >= plane.row_end) return;
+  if (plane.factor_log2 == 2) level_columns<4, INTERPOLATE>(plane, x, static_cast<int>(first_row), args.taps[1]);
+  else level_columns<2, INTERPOLATE>(plane, x, static_cast<int>(first_row), args.taps[0]);
 }
 #endif

@@ -78,6 +78,24 @@ __device__ __forceinline__ u32 dot4(u32 sum, u32 weights, u32 bytes) {
   return sum;
 }
 
+// sum + the dot product of two samples of 16 bits and the lower two, or the upper two, of four weights of one byte each.
+__device__ __forceinline__ u32 dot2_low(u32 sum, u32 samples, u32 weights) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
+  asm("dp2a.lo.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(samples), "r"(weights));
+  return sum;
+#else
+  return sum + (samples & 0xffff) * (weights & 255) + (samples >> 16) * (weights >> 8 & 255);
+#endif
+}
+__device__ __forceinline__ u32 dot2_high(u32 sum, u32 samples, u32 weights) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
+  asm("dp2a.hi.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(samples), "r"(weights));
+  return sum;
+#else
+  return dot2_low(sum, samples, weights >> 16);
+#endif
+}
+
 // Channel c of a packed 10-10-10-2 word, widened to 16 bits.
 __device__ __forceinline__ u32 packed1010102_sample(u32 word, int c) {
   return c == 3 ? word >> 30 << 14 : (word >> 10 * c & 1023) << 6;

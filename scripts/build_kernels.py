@@ -24,7 +24,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PREBUILT = KERNELS / "prebuilt"
-SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "soft.cuh", "level.cuh",
+SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "soft.cuh", "level.cuh",
            "overlap.cuh", "pixels.cuh", "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_direct.cuh",
            "tensor_interpolate.cuh", "tensor_loader.cuh", "tensor_taps.cuh", "tensor_window.cuh", "tile_loader.cuh",
            "warp.cuh")

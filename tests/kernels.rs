@@ -17,8 +17,9 @@ use gstcudagaussblur::cpu::{self, CpuEngine};
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
-    AlphaArgs, Args, AxisArgs, BlurArgs, BlurPlane, CoverArgs, CoverRect, KernelSet, Launch, LevelArgs, LevelPlane,
-    MosaicArgs, MosaicGrid, PixelFamily, SampleStorage, SoftArgs, SoftGrid, TensorArgs, TensorPlane,
+    AlphaArgs, Args, BlurArgs, BlurPlane, CoverArgs, CoverRect, KernelSet, Launch, LevelColumnsArgs, LevelColumnsPlane,
+    LevelPart, LevelRowsArgs, LevelRowsPlane, MosaicArgs, MosaicGrid, PixelFamily, SoftArgs, SoftGrid, TensorArgs,
+    TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::cover::{self, BlurredRect};
@@ -101,7 +102,7 @@ fn banded_levels(batch: &LevelBatch, intermediate: u64, bands: u32) -> Vec<Launc
         pieces(plane.rect, bands, [64, 1]).into_iter().map(|rect| PlaneLevel { rect, ..plane.clone() }).collect()
     });
     let batches = in_turn(planes).into_iter().flat_map(level::batches);
-    batches.flat_map(|batch| batch.launches(intermediate, LIMITS)).collect()
+    batches.flat_map(|batch| batch.launches(intermediate)).collect()
 }
 
 /// The launches of a batch of steps on tensor cores, divided into pieces of whole blocks of rows.
@@ -209,8 +210,8 @@ impl Program {
             let parameter = match args {
                 Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Alpha(args) => bytes_of(std::slice::from_ref(args)),
-                Args::Axis(args) => bytes_of(std::slice::from_ref(args)),
-                Args::Level(args) => bytes_of(std::slice::from_ref(args)),
+                Args::LevelRows(args) => bytes_of(std::slice::from_ref(args)),
+                Args::LevelColumns(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Tensor(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Cover(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Mosaic(args) => bytes_of(std::slice::from_ref(args)),
@@ -470,7 +471,7 @@ fn blur_launches(
                 Recorded::Copy(_) => unreachable!("planes that are not blurred are not covered"),
                 Recorded::Launch(launch) => launches.push(*launch),
                 Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
-                Recorded::Level(batch) => launches.extend(batch.launches(intermediate, LIMITS)),
+                Recorded::Level(batch) => launches.extend(batch.launches(intermediate)),
                 Recorded::Blur(batch) => {
                     launches.extend(strategy::launches(batch, intermediate, PassStrategy::Best, LIMITS));
                 }
@@ -571,10 +572,11 @@ fn argument_structs_have_the_same_layout_on_the_host() {
         ("BlurPlane", size_of::<BlurPlane>(), BlurPlane::OFFSETS),
         ("BlurArgs", size_of::<BlurArgs>(), BlurArgs::OFFSETS),
         ("AlphaArgs", size_of::<AlphaArgs>(), AlphaArgs::OFFSETS),
-        ("SampleStorage", size_of::<SampleStorage>(), SampleStorage::OFFSETS),
-        ("AxisArgs", size_of::<AxisArgs>(), AxisArgs::OFFSETS),
-        ("LevelPlane", size_of::<LevelPlane>(), LevelPlane::OFFSETS),
-        ("LevelArgs", size_of::<LevelArgs>(), LevelArgs::OFFSETS),
+        ("LevelPart", size_of::<LevelPart>(), LevelPart::OFFSETS),
+        ("LevelRowsPlane", size_of::<LevelRowsPlane>(), LevelRowsPlane::OFFSETS),
+        ("LevelRowsArgs", size_of::<LevelRowsArgs>(), LevelRowsArgs::OFFSETS),
+        ("LevelColumnsPlane", size_of::<LevelColumnsPlane>(), LevelColumnsPlane::OFFSETS),
+        ("LevelColumnsArgs", size_of::<LevelColumnsArgs>(), LevelColumnsArgs::OFFSETS),
         ("TensorPlane", size_of::<TensorPlane>(), TensorPlane::OFFSETS),
         ("TensorArgs", size_of::<TensorArgs>(), TensorArgs::OFFSETS),
         ("CoverRect", size_of::<CoverRect>(), CoverRect::OFFSETS),

@@ -33,15 +33,26 @@ fn caps_load_all_that_frames_can_need() {
         (
             1,
             VideoFormat::Rgba,
-            ["columns", "rows_u8", "tensor_c4", "tensor_small", "level_u16_c4", "u16_c4", "cover"].len(),
+            ["columns", "rows_u8", "tensor_c4", "tensor_small", "level_u16_c4", "level_columns", "u16_c4", "cover"]
+                .len(),
         ),
         (2, VideoFormat::Rgb, ["columns", "rows_u8", "tensor_c3", "tensor_small", "cover"].len()),
-        (3, gray16, ["columns", "rows_u16_c12", "level_u16_c12", "cover"].len()),
+        (3, gray16, ["columns", "rows_u16_c12", "level_u16_c12", "level_columns", "cover"].len()),
         // Chroma has half as many rows as columns, or the same: its factors can differ from each other. So can luma's.
         (
             4,
             VideoFormat::Nv16,
-            ["columns", "rows_u8", "tensor_c12", "tensor_small", "axis", "direct_u16_c12", "cover"].len(),
+            [
+                "columns",
+                "rows_u8",
+                "tensor_c12",
+                "tensor_small",
+                "level_u8_c12",
+                "level_columns",
+                "direct_u16_c12",
+                "cover",
+            ]
+            .len(),
         ),
     ] {
         let before = driver.counts().modules;
@@ -150,6 +161,6 @@ fn portable_images_replace_all_parts() {
     }
     let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
     assert_eq!(kernel, "general-ptx");
-    // The probe and the seven parts of RGB.
-    assert_eq!(driver.counts().modules, 8);
+    // The probe and the eight parts of RGB.
+    assert_eq!(driver.counts().modules, 9);
 }

@@ -162,7 +162,7 @@ impl KernelSelector {
                 }
                 Command::Level(batch) => {
                     intermediate_bytes = intermediate_bytes.max(batch.intermediate_bytes());
-                    for launch in batch.launches(intermediate, limits) {
+                    for launch in batch.launches(intermediate) {
                         commands.push(prebuilt.function(launch.kernel)?, launch);
                     }
                 }

@@ -10,8 +10,8 @@
 struct ByName {
   void (*blur)(BlurArgs) = nullptr;
   void (*alpha)(AlphaArgs) = nullptr;
-  void (*axis)(AxisArgs) = nullptr;
-  void (*level)(LevelArgs) = nullptr;
+  void (*level_rows)(LevelRowsArgs) = nullptr;
+  void (*level_columns)(LevelColumnsArgs) = nullptr;
   void (*tensor)(TensorArgs) = nullptr;
   void (*cover)(CoverArgs) = nullptr;
   void (*mosaic)(MosaicArgs) = nullptr;
@@ -21,8 +21,8 @@ struct ByName {
 inline const std::map<std::string, ByName> BY_NAME = {
 #define BLUR_NAME(name) {#name, {.blur = name}},
 #define BLUR_LEVEL_NAMES(family) \
-    {"blur_decimate_" #family, {.level = blur_decimate_##family}}, \
-    {"blur_interpolate_" #family, {.level = blur_interpolate_##family}},
+    {"blur_decimate_rows_" #family, {.level_rows = blur_decimate_rows_##family}}, \
+    {"blur_interpolate_rows_" #family, {.level_rows = blur_interpolate_rows_##family}},
 #define BLUR_FAMILY_NAMES(family) BLUR_NAME(blur_fused_##family) BLUR_NAME(blur_rows_##family)
 #define BLUR_TENSOR_NAMES(pixels) \
     {"blur_tensor_decimate_" #pixels, {.tensor = blur_tensor_decimate_##pixels}}, \
@@ -32,8 +32,9 @@ inline const std::map<std::string, ByName> BY_NAME = {
 #else
     BLUR_FAMILIES(BLUR_FAMILY_NAMES)
     BLUR_NAME(blur_columns)
-    BLUR_LEVEL_NAMES(u8_c12) BLUR_LEVEL_NAMES(u8_c3) BLUR_LEVEL_NAMES(u8_c4)
-    BLUR_LEVEL_NAMES(u16_c12) BLUR_LEVEL_NAMES(u16_c3) BLUR_LEVEL_NAMES(u16_c4)
+    BLUR_FAMILIES(BLUR_LEVEL_NAMES)
+    {"blur_decimate_columns", {.level_columns = blur_decimate_columns}},
+    {"blur_interpolate_columns", {.level_columns = blur_interpolate_columns}},
     BLUR_TENSOR_NAMES(u8_c12) BLUR_TENSOR_NAMES(u8_c3_s4) BLUR_TENSOR_NAMES(u8_c3_s2)
     BLUR_TENSOR_NAMES(u8_c4_s4) BLUR_TENSOR_NAMES(u8_c4_s2) BLUR_TENSOR_NAMES(small)
 #define BLUR_DIRECT_NAMES(family) \
@@ -44,7 +45,6 @@ inline const std::map<std::string, ByName> BY_NAME = {
     BLUR_DIRECT_NAMES(u16_c12) BLUR_DIRECT_NAMES(yuv422)
     {"blur_tensor_blur_short", {.tensor = blur_tensor_blur_short}},
     {"blur_tensor_blur_long", {.tensor = blur_tensor_blur_long}},
-    {"blur_axis", {.axis = blur_axis}},
     {"blur_premultiply", {.alpha = blur_premultiply}},
     {"blur_unpremultiply", {.alpha = blur_unpremultiply}},
     {"blur_cover", {.cover = blur_cover}},
@@ -60,8 +60,8 @@ inline const std::map<std::string, ByName> BY_NAME = {
 template <class Use> void with_parameter(const ByName& found, void* parameter, Use use) {
   if (found.blur) use(found.blur, static_cast<BlurArgs*>(parameter));
   if (found.alpha) use(found.alpha, static_cast<AlphaArgs*>(parameter));
-  if (found.axis) use(found.axis, static_cast<AxisArgs*>(parameter));
-  if (found.level) use(found.level, static_cast<LevelArgs*>(parameter));
+  if (found.level_rows) use(found.level_rows, static_cast<LevelRowsArgs*>(parameter));
+  if (found.level_columns) use(found.level_columns, static_cast<LevelColumnsArgs*>(parameter));
   if (found.tensor) use(found.tensor, static_cast<TensorArgs*>(parameter));
   if (found.cover) use(found.cover, static_cast<CoverArgs*>(parameter));
   if (found.mosaic) use(found.mosaic, static_cast<MosaicArgs*>(parameter));
@@ -93,8 +93,14 @@ template <class Translate> void relocate_planes(BlurArgs& args, Translate transl
     plane.workspace = translate(plane.workspace);
   }
 }
-template <class Translate> void relocate_planes(LevelArgs& args, Translate translate) {
-  for (LevelPlane& plane : args.planes) {
+template <class Translate> void relocate_planes(LevelRowsArgs& args, Translate translate) {
+  for (LevelRowsPlane& plane : args.planes) {
+    plane.larger = translate(plane.larger);
+    for (LevelPart& part : plane.parts) part.small = translate(part.small);
+  }
+}
+template <class Translate> void relocate_planes(LevelColumnsArgs& args, Translate translate) {
+  for (LevelColumnsPlane& plane : args.planes) {
     plane.src = translate(plane.src);
     plane.dst = translate(plane.dst);
   }
@@ -106,10 +112,6 @@ template <class Translate> void relocate_planes(TensorArgs& args, Translate tran
     plane.decimated = translate(plane.decimated);
     plane.blurred = translate(plane.blurred);
   }
-}
-template <class Translate> void relocate_planes(AxisArgs& args, Translate translate) {
-  args.src = translate(args.src);
-  args.dst = translate(args.dst);
 }
 template <class Translate> void relocate_planes(AlphaArgs& args, Translate translate) {
   args.src = translate(args.src);

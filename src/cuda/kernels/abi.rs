@@ -31,9 +31,6 @@ impl PixelFamily {
         }
     }
 
-    /// The families of interleaved samples, those of two bytes first.
-    const INTERLEAVED: [Self; 6] = [Self::U16C12, Self::U16C3, Self::U16C4, Self::U8C12, Self::U8C3, Self::U8C4];
-
     /// The families that the tensor-core kernels of the direct form have.
     pub const DIRECT: [Self; 5] = [Self::U8C12, Self::U8C3, Self::U8C4, Self::U16C12, Self::Yuv422];
 
@@ -57,22 +54,14 @@ impl PixelFamily {
 /// Which kernels the images of a group have, beside those that all groups have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelSet {
-    /// [`Kernel::Fused`] for all families, [`Kernel::Decimate`] and [`Kernel::Interpolate`] for all interleaved samples.
+    /// [`Kernel::Fused`] for all families.
     CudaCores,
-    /// Tensor-core kernels of the direct form for most families and of the wide form for interleaved bytes, and those of the
-    /// other set for what has none.
+    /// Tensor-core kernels of the direct form for most families, [`Kernel::Fused`] for the others, and tensor-core kernels of
+    /// the wide form for interleaved bytes.
     TensorCores,
 }
 
 impl KernelSet {
-    /// The families that have kernels for the levels of the wide form, other than tensor-core kernels.
-    pub fn level_families(self) -> &'static [PixelFamily] {
-        match self {
-            Self::CudaCores => &PixelFamily::INTERLEAVED,
-            Self::TensorCores => &PixelFamily::INTERLEAVED[..3],
-        }
-    }
-
     /// The families that have a fused kernel.
     pub fn fused_families(self) -> impl Iterator<Item = PixelFamily> {
         let has_fused = move |family: &PixelFamily| self == Self::CudaCores || !PixelFamily::DIRECT.contains(family);
@@ -93,12 +82,14 @@ pub enum Kernel {
     Specialised,
     /// On tensor cores: rows and columns in one launch.
     TensorDirect(PixelFamily, DirectRadius),
-    /// A level of the wide form: decimation of planes by the same factor on both axes.
-    Decimate(PixelFamily),
-    /// A level of the wide form: interpolation of planes by the same factor on both axes.
-    Interpolate(PixelFamily),
-    /// One axis of a level, of any plane.
-    Axis,
+    /// A level of the wide form: decimation along rows, to 16-bit samples.
+    DecimateRows(PixelFamily),
+    /// A level of the wide form: decimation down columns, of 16-bit samples.
+    DecimateColumns,
+    /// A level of the wide form: interpolation down columns, of 16-bit samples.
+    InterpolateColumns,
+    /// A level of the wide form: interpolation along rows, of 16-bit samples.
+    InterpolateRows(PixelFamily),
     /// On tensor cores: decimation of planes of bytes.
     TensorDecimate(TensorPixels),
     /// On tensor cores: decimation of small planes.
@@ -194,13 +185,15 @@ impl DirectRadius {
 impl Kernel {
     /// The kernels of a group's images.
     pub fn prebuilt(kernel_set: KernelSet) -> Vec<Self> {
-        let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply, Self::Axis];
+        let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply];
         kernels.extend([Self::Cover, Self::MosaicSums, Self::MosaicWrite]);
         kernels.extend([Self::SoftCells, Self::SoftSpread, Self::SoftMix]);
         kernels.extend(kernel_set.fused_families().map(Self::Fused));
         kernels.extend(PixelFamily::ALL.map(Self::Rows));
-        let families = kernel_set.level_families().iter();
-        kernels.extend(families.flat_map(|family| [Self::Decimate(*family), Self::Interpolate(*family)]));
+        kernels.extend([Self::DecimateColumns, Self::InterpolateColumns]);
+        kernels.extend(
+            PixelFamily::ALL.into_iter().flat_map(|family| [Self::DecimateRows(family), Self::InterpolateRows(family)]),
+        );
         if kernel_set == KernelSet::TensorCores {
             let pixels = TensorPixels::ALL.iter();
             kernels.extend(pixels.flat_map(|pixels| [Self::TensorDecimate(*pixels), Self::TensorInterpolate(*pixels)]));
@@ -224,9 +217,10 @@ impl Kernel {
             Self::Rows(family) => format!("blur_rows_{}", family.name()),
             Self::Columns => "blur_columns".to_owned(),
             Self::Specialised => "blur_specialised".to_owned(),
-            Self::Decimate(family) => format!("blur_decimate_{}", family.name()),
-            Self::Interpolate(family) => format!("blur_interpolate_{}", family.name()),
-            Self::Axis => "blur_axis".to_owned(),
+            Self::DecimateRows(family) => format!("blur_decimate_rows_{}", family.name()),
+            Self::DecimateColumns => "blur_decimate_columns".to_owned(),
+            Self::InterpolateColumns => "blur_interpolate_columns".to_owned(),
+            Self::InterpolateRows(family) => format!("blur_interpolate_rows_{}", family.name()),
             Self::TensorDirect(family, radius) => format!("blur_tensor_direct_{}_{}", family.name(), radius.name()),
             Self::TensorDecimate(pixels) => format!("blur_tensor_decimate_{}", pixels.name()),
             Self::TensorInterpolate(pixels) => format!("blur_tensor_interpolate_{}", pixels.name()),
@@ -251,8 +245,9 @@ impl Kernel {
             Self::Fused(_) | Self::Specialised => FUSED_THREADS,
             Self::Rows(_) => ROWS_THREADS,
             Self::Columns => COLUMNS_THREADS,
-            Self::Decimate(_) | Self::Interpolate(_) => LEVEL_THREADS,
-            Self::Axis => AXIS_THREADS,
+            Self::DecimateRows(_) | Self::DecimateColumns | Self::InterpolateColumns | Self::InterpolateRows(_) => {
+                32 * LEVEL_WARPS
+            }
             Self::TensorDirect(..) => 32 * TENSOR_DIRECT_WARPS,
             Self::TensorDecimate(_) | Self::TensorDecimateSmall => 32 * TENSOR_DECIMATE_WARPS,
             Self::TensorBlurShort | Self::TensorBlurLong => 32 * TENSOR_BLUR_WARPS,
@@ -273,8 +268,8 @@ impl Kernel {
 pub enum Args {
     Blur(BlurArgs),
     Alpha(AlphaArgs),
-    Axis(AxisArgs),
-    Level(LevelArgs),
+    LevelRows(LevelRowsArgs),
+    LevelColumns(LevelColumnsArgs),
     Tensor(TensorArgs),
     Cover(CoverArgs),
     Mosaic(MosaicArgs),
@@ -296,8 +291,8 @@ impl Args {
         match self {
             Self::Blur(args) => args.for_each_address(visit),
             Self::Alpha(args) => args.for_each_address(visit),
-            Self::Axis(args) => args.for_each_address(visit),
-            Self::Level(args) => args.for_each_address(visit),
+            Self::LevelRows(args) => args.for_each_address(visit),
+            Self::LevelColumns(args) => args.for_each_address(visit),
             Self::Tensor(args) => args.for_each_address(visit),
             Self::Cover(args) => args.for_each_address(visit),
             Self::Mosaic(args) => args.for_each_address(visit),
@@ -320,9 +315,11 @@ impl Launch {
             match &self.args {
                 Args::Blur(args) => stream.launch(function, self.grid, args),
                 Args::Alpha(args) => stream.launch(function, self.grid, args),
-                Args::Axis(args) => stream.launch(function, self.grid, args),
-                Args::Level(args) => stream.launch(function, self.grid, args),
                 // These kernels wait for the kernels ahead of them before they access memory.
+                Args::LevelRows(args) if overlap => stream.launch_overlapped(function, self.grid, args),
+                Args::LevelRows(args) => stream.launch(function, self.grid, args),
+                Args::LevelColumns(args) if overlap => stream.launch_overlapped(function, self.grid, args),
+                Args::LevelColumns(args) => stream.launch(function, self.grid, args),
                 Args::Tensor(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Tensor(args) => stream.launch(function, self.grid, args),
                 Args::Cover(args) if overlap => stream.launch_overlapped(function, self.grid, args),

@@ -129,8 +129,7 @@ fn unpack(file: &[u8], (major, minor): (i32, i32)) -> io::Result<Vec<u8>> {
 }
 
 impl Kernel {
-    /// The part of the prebuilt kernels that it is in. `None` for a specialised kernel, and for levels of packed pixels,
-    /// which have no kernel.
+    /// The part of the prebuilt kernels that it is in. `None` for a specialised kernel.
     pub fn part(self) -> Option<Part> {
         use PixelFamily as Family;
         Some(match self {
@@ -159,15 +158,16 @@ impl Kernel {
             Self::Premultiply | Self::Unpremultiply => Part::Alpha,
             Self::Cover | Self::MosaicSums | Self::MosaicWrite => Part::Cover,
             Self::SoftCells | Self::SoftSpread | Self::SoftMix => Part::Soft,
-            Self::Axis => Part::Axis,
-            Self::Decimate(family) | Self::Interpolate(family) => match family {
+            Self::DecimateColumns | Self::InterpolateColumns => Part::LevelColumns,
+            Self::DecimateRows(family) | Self::InterpolateRows(family) => match family {
                 Family::U8C12 => Part::LevelU8C12,
                 Family::U8C3 => Part::LevelU8C3,
                 Family::U8C4 => Part::LevelU8C4,
                 Family::U16C12 => Part::LevelU16C12,
                 Family::U16C3 => Part::LevelU16C3,
                 Family::U16C4 => Part::LevelU16C4,
-                Family::Yuv422 | Family::Packed1010102 => return None,
+                Family::Yuv422 => Part::LevelYuv422,
+                Family::Packed1010102 => Part::LevelPacked1010102,
             },
             Self::TensorDecimate(pixels) | Self::TensorInterpolate(pixels) => match pixels {
                 TensorPixels::C12 => Part::TensorC12,
@@ -255,7 +255,6 @@ mod tests {
             }
         }
         assert_eq!(Kernel::Specialised.part(), None);
-        assert_eq!(Kernel::Decimate(PixelFamily::Yuv422).part(), None);
     }
 
     /// CUBINs are ELF files for the architecture of their name, the portable images are PTX, and each contains the kernels of

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches for the levels of the wide form: decimation and interpolation.
+//! The launches for the levels of the wide form on CUDA cores: decimation and interpolation, a pass along rows and one down
+//! columns.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::abi::*;
+use super::record::WORKSPACE_ALIGNMENT;
 use crate::cuda::driver::LaunchConfig;
-use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Channels, Resampling};
 use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
-
-/// Rows of the intermediate start on this many bytes.
-const INTERMEDIATE_ALIGNMENT: usize = 256;
 
 /// Which way between the planes of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +36,6 @@ pub struct PlaneLevel {
     pub destination: DevicePlane,
     /// What is written, in pixels of the output.
     pub rect: Rect,
-    /// The kernels that there are.
-    pub kernel_set: KernelSet,
 }
 
 /// Planes that the same launches decimate or interpolate.
@@ -53,11 +50,8 @@ pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<LevelBatch> 
     for plane in planes {
         let joins = |batch: &&mut LevelBatch| {
             let first = &batch.planes[0];
-            let kernel = plane.kernel();
-            kernel.is_some()
-                && first.kernel() == kernel
-                && first.resampling.level == plane.resampling.level
-                && batch.planes.len() < PixelFamily::of(plane.larger()).most_planes()
+            let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level, PixelFamily::of(plane.larger()));
+            key(first) == key(&plane) && batch.planes.len() < PLANES as usize
         };
         match batches.last_mut().filter(joins) {
             Some(batch) => batch.planes.push(plane),
@@ -83,198 +77,223 @@ impl PlaneLevel {
         }
     }
 
-    /// The kernel that does both axes in one launch, if there is one.
-    fn kernel(&self) -> Option<Kernel> {
-        let [x, y] = self.resampling.factors;
-        let family = PixelFamily::of(self.larger());
-        (x == y && self.kernel_set.level_families().contains(&family)).then_some(match self.direction {
-            Direction::Decimate => Kernel::Decimate(family),
-            Direction::Interpolate => Kernel::Interpolate(family),
-        })
+    /// Whether rows are resampled, or stored in another way than those of the small plane.
+    fn has_rows(&self) -> bool {
+        self.resampling.factors[0] != Factor::One || self.resampling.level == 0
     }
 
-    /// How the larger plane is stored, the offset of its first sample, and its samples of a channel per row that are read or
-    /// written.
-    fn storage(&self) -> (SampleStorage, u64, u32) {
-        let layout = self.larger();
-        let [depth, shift] = [u32::from(layout.depth), u32::from(layout.shift())];
-        let (sample, pixel) = (layout.sample_bytes() as u32, layout.pixel_bytes() as u32);
-        let storage = SampleStorage { depth, shift, pixel_bytes: pixel, channel_bytes: sample };
-        let (pairs, luma) = match layout.sample_layout {
-            SampleLayout::Yuv422 { luma } => (layout.row_pixels() as u32, u64::from(luma)),
-            SampleLayout::Packed1010102 => return (SampleStorage { channel_bytes: 0, ..storage }, 0, layout.width),
-            SampleLayout::LsbAligned | SampleLayout::MsbAligned => return (storage, 0, layout.width),
-        };
-        match self.resampling.channels {
-            // The last pair of an odd row is read up to the picture's edge and written as a whole.
-            Channels::Luma if self.direction == Direction::Interpolate => {
-                (SampleStorage { pixel_bytes: 2, ..storage }, luma, 2 * pairs)
+    fn has_columns(&self) -> bool {
+        self.resampling.factors[1] != Factor::One
+    }
+
+    /// The rectangle between the passes along rows and down columns, of 16-bit samples as wide as the small plane and as high as
+    /// the larger one: its pixels and rows.
+    fn between(&self) -> (Range<u32>, Range<u32>) {
+        let [x, y] = self.resampling.factors;
+        match self.direction {
+            Direction::Decimate => {
+                let rows = match y {
+                    Factor::One => self.rect.y()..self.rect.bottom(),
+                    _ => {
+                        let s = y.get();
+                        let first = (self.rect.y() * s).saturating_sub(2 * LEVEL_RADIUS * s);
+                        let end = ((self.rect.bottom() - 1) * s + 1).min(self.larger().height);
+                        first.min(self.larger().height - 1)..end
+                    }
+                };
+                // The columns pass reads four samples at a time.
+                let right = self.rect.right();
+                (self.rect.x()..if self.has_columns() { right.next_multiple_of(4) } else { right }, rows)
             }
-            Channels::Luma => (SampleStorage { pixel_bytes: 2, ..storage }, luma, layout.width),
-            _ => (SampleStorage { channel_bytes: 2, ..storage }, 1 - luma, pairs),
+            Direction::Interpolate => {
+                let columns = self.columns();
+                let reach = if x == Factor::One { 1 } else { PHASE_TAPS };
+                let end = ((columns.end - 1) / x.get() + reach).min(self.small().width);
+                (columns.start / x.get()..end, self.rect.y()..self.rect.bottom())
+            }
         }
     }
 
-    /// Whether the axes take a launch each, with an intermediate between them.
-    fn has_intermediate(&self) -> bool {
-        self.kernel().is_none() && self.resampling.factors.iter().all(|factor| *factor != Factor::One)
+    /// The samples of a channel of the larger plane that an interpolation writes. The last pair of an odd row of packed 4:2:2 is
+    /// written as a whole.
+    fn columns(&self) -> Range<u32> {
+        let end = if self.rect.right() == self.larger().width { self.row_end() } else { self.rect.right() };
+        match self.resampling.channels {
+            Channels::Chroma => self.rect.x() / 2..end / 2,
+            _ => self.rect.x()..end,
+        }
+    }
+
+    /// Pixels of a row of the larger plane, with both of the last pair of packed 4:2:2.
+    fn row_end(&self) -> u32 {
+        match self.larger().sample_layout {
+            SampleLayout::Yuv422 { .. } => self.larger().width.next_multiple_of(2),
+            _ => self.larger().width,
+        }
     }
 
     fn intermediate_pitch(&self) -> usize {
-        (self.small().row_samples() * 2).next_multiple_of(INTERMEDIATE_ALIGNMENT)
+        let pixels = self.between().0.len();
+        (pixels * usize::from(self.small().channels) * 2).next_multiple_of(WORKSPACE_ALIGNMENT)
     }
 
-    /// Device memory for the intermediate, in bytes: 16-bit samples, as wide as the small plane and as high as the larger one.
+    /// Device memory for the rectangle between the passes, in bytes.
     fn intermediate_bytes(&self) -> usize {
-        if self.has_intermediate() { self.intermediate_pitch() * self.larger().height as usize } else { 0 }
+        let has_both = self.has_rows() && self.has_columns();
+        if has_both { self.intermediate_pitch() * self.between().1.len() } else { 0 }
     }
 
-    /// The launches of the kernel for one axis: one, or two with an intermediate.
-    fn axis_launches(&self, intermediate: u64) -> Vec<Launch> {
-        let (small, larger) = (self.small(), self.larger());
-        let channels = u32::from(small.channels);
-        let dense = SampleStorage { depth: 16, shift: 0, pixel_bytes: 2 * channels, channel_bytes: 2 };
-        let (stored, offset, samples) = self.storage();
-        let intermediate =
-            DevicePlane { address: intermediate, pitch: self.intermediate_pitch(), len: self.intermediate_bytes() };
-        let at_offset = |plane: DevicePlane| DevicePlane { address: plane.address + offset, ..plane };
-        let (large, small_plane) = match self.direction {
-            Direction::Decimate => (at_offset(self.source), self.destination),
-            Direction::Interpolate => (at_offset(self.destination), self.source),
+    /// The plane between the passes, of which the rectangle is at this address.
+    fn intermediate(&self, address: u64) -> DevicePlane {
+        let (columns, rows) = self.between();
+        let (pitch, pixel) = (self.intermediate_pitch(), 2 * usize::from(self.small().channels));
+        let before = rows.start as usize * pitch + columns.start as usize * pixel;
+        DevicePlane { address: address.wrapping_sub(before as u64), pitch, len: before + self.intermediate_bytes() }
+    }
+
+    /// The 16-bit plane at the other end of the rows pass, and the larger plane.
+    fn rows_planes(&self, intermediate: u64) -> [DevicePlane; 2] {
+        let [larger, small] = match self.direction {
+            Direction::Decimate => [self.source, self.destination],
+            Direction::Interpolate => [self.destination, self.source],
         };
-        let (large, middle, small_end) = ((large, stored), (intermediate, dense), (small_plane, dense));
-        let launch =
-            |axis: usize, [from, to]: [(DevicePlane, SampleStorage); 2], columns: Range<u32>, rows: Range<u32>| {
-                let mut taps = [0; LEVEL_TAPS as usize];
-                taps[..].copy_from_slice(&level_taps(self.resampling.factors[axis], self.direction));
-                let args = AxisArgs {
-                    src: from.0.address,
-                    dst: to.0.address,
-                    src_pitch: from.0.pitch as u64,
-                    dst_pitch: to.0.pitch as u64,
-                    src_storage: from.1,
-                    dst_storage: to.1,
-                    column_begin: columns.start,
-                    column_end: columns.end,
-                    channels,
-                    src_count: match self.direction {
-                        Direction::Decimate => [samples, larger.height][axis],
-                        Direction::Interpolate => [small.width, small.height][axis],
-                    },
-                    axis: axis as u32,
-                    factor: self.resampling.factors[axis].get(),
-                    interpolate: u32::from(self.direction == Direction::Interpolate),
-                    row_begin: rows.start,
-                    row_end: rows.end,
-                    reserved: 0,
-                    taps,
-                };
-                // A thread has four pixels along rows, or four samples of columns.
-                let per_row = columns.len() as u32 * if axis == 0 { 1 } else { channels };
-                let blocks = per_row.div_ceil(4 * AXIS_THREADS) * rows.len() as u32;
-                Launch {
-                    kernel: Kernel::Axis,
-                    grid: LaunchConfig { blocks, threads: AXIS_THREADS, shared_bytes: 0 },
-                    args: Args::Axis(args),
-                }
-            };
-        let [x, y] = self.resampling.factors;
-        let (rect, rows) = (self.rect, self.rect.y()..self.rect.bottom());
-        let columns = match (self.direction, self.resampling.channels) {
-            (Direction::Interpolate, Channels::Chroma) => rect.x() / 2..rect.right().div_ceil(2),
-            // The last pair of an odd row is written as a whole.
-            (Direction::Interpolate, _) if rect.right() == larger.width => rect.x()..samples,
-            _ => rect.x()..rect.right(),
+        [if self.has_columns() { self.intermediate(intermediate) } else { small }, larger]
+    }
+
+    /// The part of a [`LevelRowsPlane`] that its samples are.
+    fn part(&self) -> usize {
+        usize::from(self.resampling.channels == Channels::Chroma)
+    }
+
+    /// Whether one entry of a launch processes the rows of both: the luma and the chroma of packed 4:2:2.
+    fn shares_rows_with(&self, other: &Self) -> bool {
+        let rows = |plane: &Self| plane.between().1;
+        let [own, others] = [self, other].map(|plane| plane.rows_planes(0)[1].address);
+        let same_pixels = self.direction == Direction::Decimate || self.rect == other.rect;
+        self.part() != other.part() && own == others && rows(self) == rows(other) && same_pixels
+    }
+
+    /// The entry of a launch for the rows, with its blocks from `first_block` on, and the number of these.
+    fn rows_entry(planes: &[(&Self, u64)], first_block: u32) -> (LevelRowsPlane, u32) {
+        let (first, intermediate) = planes[0];
+        let (layout, [_, larger]) = (first.larger(), first.rows_planes(intermediate));
+        let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+        let strip = if is_packed { LEVEL_WINDOW - 64 } else { LEVEL_WINDOW - 32 };
+        let mut parts = [LevelPart::default(); 2];
+        let mut strips = 0..u32::MAX;
+        for (plane, intermediate) in planes {
+            let (columns, _) = plane.between();
+            let ([small, _], factor_log2) =
+                (plane.rows_planes(*intermediate), plane.resampling.factors[0].get().ilog2());
+            let (small, pitch, Range { start: begin, end }) = (small.address, small.pitch as u64, columns.clone());
+            parts[plane.part()] = LevelPart { small, pitch, factor_log2, begin, end, reserved: 0 };
+            let of_part = strip >> plane.part();
+            let own = (columns.start << factor_log2) / of_part..(columns.end << factor_log2).div_ceil(of_part);
+            strips = if strips.end == u32::MAX { own } else { strips.start.min(own.start)..strips.end.max(own.end) };
+        }
+        let mut columns = 0..0;
+        if first.direction == Direction::Interpolate {
+            columns =
+                first.rect.x()..if first.rect.right() == layout.width { first.row_end() } else { first.rect.right() };
+            strips = 0..(columns.len() as u32).div_ceil(strip);
+        }
+        let rows = first.between().1;
+        let entry = LevelRowsPlane {
+            larger: larger.address,
+            pitch: larger.pitch as u64,
+            parts,
+            width: layout.width,
+            channels: layout.channels.into(),
+            depth: layout.depth.into(),
+            shift: layout.shift().into(),
+            luma: if let SampleLayout::Yuv422 { luma } = layout.sample_layout { luma.into() } else { 0 },
+            column_begin: columns.start,
+            column_end: columns.end,
+            row_begin: rows.start,
+            row_end: rows.end,
+            first_strip: strips.start,
+            strips: strips.len() as u32,
+            first_block,
         };
-        match (self.direction, x, y) {
-            (Direction::Decimate, _, Factor::One) => vec![launch(0, [large, small_end], columns, rows)],
-            (Direction::Decimate, Factor::One, _) => vec![launch(1, [large, small_end], columns, rows)],
-            (Direction::Decimate, ..) => {
-                // The rows that the columns read.
-                let s = y.get();
-                let first = (rows.start * s).saturating_sub(2 * LEVEL_RADIUS * s);
-                let end = ((rows.end - 1) * s + 1).min(larger.height);
-                let read = first.min(larger.height - 1)..end;
-                vec![launch(0, [large, middle], columns.clone(), read), launch(1, [middle, small_end], columns, rows)]
+        (entry, entry.strips * (rows.len() as u32).div_ceil(LEVEL_WARPS * LEVEL_WARP_ROWS))
+    }
+
+    /// The same for the columns.
+    fn columns_entry(&self, intermediate: u64, first_block: u32) -> (LevelColumnsPlane, u32) {
+        let channels = u32::from(self.small().channels);
+        let columns = match self.direction {
+            Direction::Decimate => self.rect.x()..self.rect.right(),
+            Direction::Interpolate => self.between().0,
+        };
+        let between = |plane: DevicePlane| if self.has_rows() { self.intermediate(intermediate) } else { plane };
+        let (rows, per_thread) = (
+            self.rect.y()..self.rect.bottom(),
+            match self.direction {
+                Direction::Decimate => LEVEL_DECIMATE_ROWS,
+                Direction::Interpolate => 4,
+            },
+        );
+        let (src, dst, src_rows, first_row) = match self.direction {
+            Direction::Decimate => (between(self.source), self.destination, self.larger().height, rows.start),
+            Direction::Interpolate => (self.source, between(self.destination), self.small().height, rows.start / 4 * 4),
+        };
+        // If the rows are only stored, their samples are those of the larger plane already.
+        let is_final = self.direction == Direction::Interpolate && self.resampling.factors[0] == Factor::One;
+        let samples = columns.start * channels..columns.end * channels;
+        let strips = (samples.len() as u32).div_ceil(LEVEL_COLUMNS_SAMPLES);
+        let entry = LevelColumnsPlane {
+            src: src.address,
+            dst: dst.address,
+            src_pitch: src.pitch as u64,
+            dst_pitch: dst.pitch as u64,
+            src_rows,
+            sample_begin: samples.start,
+            sample_end: samples.end,
+            row_begin: rows.start,
+            row_end: rows.end,
+            factor_log2: self.resampling.factors[1].get().ilog2(),
+            depth: if is_final { self.larger().depth.into() } else { 16 },
+            strips,
+            first_block,
+            reserved: [0; 3],
+        };
+        (entry, strips * (rows.end - first_row).div_ceil(LEVEL_WARPS * per_thread))
+    }
+}
+
+/// The taps of both directions. They depend on the factors alone.
+static DECIMATION: LazyLock<LevelTaps> = LazyLock::new(|| taps(Direction::Decimate));
+static INTERPOLATION: LazyLock<LevelTaps> = LazyLock::new(|| taps(Direction::Interpolate));
+
+/// By two and by four.
+type LevelTaps = [[u32; LEVEL_TAPS as usize]; 2];
+
+fn taps(direction: Direction) -> LevelTaps {
+    [Factor::Two, Factor::Four].map(|factor| {
+        let mut taps = [0; LEVEL_TAPS as usize];
+        match direction {
+            Direction::Decimate => {
+                let half = factor.decimation_taps();
+                let radius = half.radius();
+                (0..=2 * radius).for_each(|i| taps[i] = half.at(i.abs_diff(radius)));
             }
-            (Direction::Interpolate, _, Factor::One) => vec![launch(0, [small_end, large], columns, rows)],
-            (Direction::Interpolate, Factor::One, _) => vec![launch(1, [small_end, large], columns, rows)],
-            (Direction::Interpolate, ..) => {
-                // The small columns that the rows read, from a multiple of four on.
-                let s = x.get();
-                let end = ((columns.end - 1) / s + PHASE_TAPS).min(small.width);
-                let read = columns.start / s / 4 * 4..end;
-                vec![launch(1, [small_end, middle], read, rows.clone()), launch(0, [middle, large], columns, rows)]
+            Direction::Interpolate => {
+                let phases = (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase));
+                taps.iter_mut().zip(phases).for_each(|(to, tap)| *to = tap);
             }
         }
-    }
+        taps
+    })
 }
 
-/// The taps of a factor as the kernels take them.
-fn level_taps(factor: Factor, direction: Direction) -> [u32; LEVEL_TAPS as usize] {
-    let mut taps = [0; LEVEL_TAPS as usize];
-    match direction {
-        Direction::Decimate => {
-            let half = factor.decimation_taps();
-            let radius = half.radius();
-            (0..=2 * radius).for_each(|i| taps[i] = half.at(i.abs_diff(radius)));
-        }
-        Direction::Interpolate => {
-            let phases = (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase));
-            taps.iter_mut().zip(phases).for_each(|(to, tap)| *to = tap);
-        }
-    }
-    taps
-}
-
-/// The low and the high bytes of the decimation's taps, see `LevelArgs::byte_taps`.
-fn byte_taps(factor: Factor) -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
-    let taps = level_taps(factor, Direction::Decimate);
-    // The windows of a factor of two start at a group, and two pixels behind one.
-    let windows: &[usize] = if factor == Factor::Four { &[0] } else { &[0, 2] };
-    let mut words = [[0; LEVEL_TAP_WORDS as usize]; 2];
-    for (window, start) in windows.iter().enumerate() {
-        for (i, tap) in taps.iter().enumerate().filter(|(_, tap)| **tap != 0) {
-            let (word, shift) = (4 * window + (start + i) / 4, (start + i) % 4 * 8);
-            words[0][word] |= (tap & 0xff) << shift;
-            words[1][word] |= (tap >> 8) << shift;
-        }
-    }
-    words
-}
-
-/// Pixels of the small plane that a block's strip has, see `STRIP_THREADS` in kernels/level.cuh.
-fn strip_pixels(direction: Direction, factor: Factor, channels: u8) -> u32 {
-    let groups = match (direction, factor, channels) {
-        (Direction::Interpolate, _, 1) | (Direction::Decimate, Factor::Four, 1) => 4,
-        (Direction::Interpolate, _, 2) | (Direction::Decimate, Factor::Four, 2) => 2,
-        (Direction::Decimate, Factor::Two, 1) => 2,
-        _ => 1_u32,
-    };
-    match direction {
-        Direction::Interpolate => (LEVEL_THREADS - (PHASE_TAPS - 1).div_ceil(groups)) * groups,
-        Direction::Decimate => {
-            let [left, right] = if factor == Factor::Four { [2_u32, 4] } else { [1, 2] };
-            let threads = LEVEL_THREADS - left.div_ceil(groups) - right.div_ceil(groups);
-            threads * groups * (4 / factor.get())
-        }
-    }
-}
-
-/// Shared memory of a block: two steps of as many rows as the factor, and the words of every thread in a row.
-fn shared_bytes(direction: Direction, factor: Factor, layout: &PlaneLayout) -> u32 {
-    let words = match direction {
-        Direction::Interpolate => 2,
-        Direction::Decimate => {
-            let groups = match (factor, layout.channels) {
-                (Factor::Four, 1) => 4,
-                (Factor::Four, 2) | (Factor::Two, 1) => 2,
-                _ => 1,
-            };
-            groups * u32::from(layout.channels) * layout.sample_bytes() as u32
-        }
-    };
-    2 * factor.get() * LEVEL_THREADS * words * 4
+/// The bytes of the decimation's taps, see [`LevelRowsArgs::tap_bytes`].
+fn tap_bytes() -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
+    DECIMATION.map(|taps| {
+        std::array::from_fn(|i| {
+            let [first, second] = [taps[2 * i], taps[2 * i + 1]];
+            first & 0xff | (second & 0xff) << 8 | (first >> 8) << 16 | (second >> 8) << 24
+        })
+    })
 }
 
 impl LevelBatch {
@@ -283,100 +302,86 @@ impl LevelBatch {
         &self.planes
     }
 
-    /// The kernel of its launches.
-    pub fn kernel(&self) -> Kernel {
-        self.planes[0].kernel().unwrap_or(Kernel::Axis)
+    /// Device memory between the launches, in bytes.
+    pub fn intermediate_bytes(&self) -> usize {
+        self.planes.iter().map(PlaneLevel::intermediate_bytes).sum()
     }
 
-    /// Device memory for the intermediate between launches, in bytes.
-    pub fn intermediate_bytes(&self) -> usize {
-        self.planes.iter().map(PlaneLevel::intermediate_bytes).max().unwrap_or(0)
+    /// The kernels of its launches.
+    pub fn kernels(&self) -> Vec<Kernel> {
+        self.launches(0).iter().map(|launch| launch.kernel).collect()
     }
 
     /// The launches, in order. `intermediate` is the address of [`LevelBatch::intermediate_bytes`] of device memory, aligned to
     /// 16 bytes.
-    pub fn launches(&self, intermediate: u64, limits: DeviceLimits) -> Vec<Launch> {
-        match self.planes[0].kernel() {
-            Some(kernel) => vec![self.launch(kernel, limits)],
-            None => self.planes[0].axis_launches(intermediate),
+    pub fn launches(&self, intermediate: u64) -> Vec<Launch> {
+        let mut end = intermediate;
+        let mut address = |plane: &PlaneLevel| {
+            let address = end;
+            end += plane.intermediate_bytes() as u64;
+            address
+        };
+        let planes: Vec<(&PlaneLevel, u64)> = self.planes.iter().map(|plane| (plane, address(plane))).collect();
+        let (rows, columns) = (self.rows_launch(&planes), self.columns_launch(&planes));
+        match self.planes[0].direction {
+            Direction::Decimate => rows.into_iter().chain(columns).collect(),
+            Direction::Interpolate => columns.into_iter().chain(rows).collect(),
         }
     }
 
-    fn launch(&self, kernel: Kernel, limits: DeviceLimits) -> Launch {
-        let unused = LevelPlane { first_block: u32::MAX, ..LevelPlane::default() };
+    fn rows_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
         let direction = self.planes[0].direction;
-        let factors = [Factor::Two, Factor::Four];
-        let strips = |plane: &PlaneLevel| {
-            let [factor, _] = plane.resampling.factors;
-            // An interpolation begins at a small column.
-            let columns = match direction {
-                Direction::Decimate => plane.rect.width(),
-                Direction::Interpolate => plane.rect.width().div_ceil(factor.get()),
-            };
-            columns.div_ceil(strip_pixels(direction, factor, plane.small().channels))
-        };
-        // Rows of the small plane.
-        let small_rows = |plane: &PlaneLevel| match direction {
-            Direction::Decimate => plane.rect.height(),
-            Direction::Interpolate => {
-                let s = plane.resampling.factors[1].get();
-                plane.rect.bottom().div_ceil(s) - plane.rect.y() / s
+        let family = PixelFamily::of(self.planes[0].larger());
+        let unused = LevelRowsPlane { first_block: u32::MAX, ..LevelRowsPlane::default() };
+        let mut args =
+            LevelRowsArgs { planes: [unused; PLANES as usize], taps: *INTERPOLATION, tap_bytes: tap_bytes() };
+        let mut entries: Vec<Vec<(&PlaneLevel, u64)>> = Vec::new();
+        for (plane, address) in planes.iter().filter(|(plane, _)| plane.has_rows()) {
+            let shared = entries.iter_mut().find(|of| of.len() == 1 && of[0].0.shares_rows_with(plane));
+            match shared {
+                Some(of) => of.push((plane, *address)),
+                None => entries.push(vec![(plane, *address)]),
             }
-        };
-        let sizes: Vec<[u32; 2]> = self.planes.iter().map(|plane| [small_rows(plane), strips(plane)]).collect();
-        let segment_rows = segment_rows(direction, &sizes, limits);
-        let mut args = LevelArgs {
-            planes: [unused; PLANES as usize],
-            segment_rows,
-            reserved: [0; 3],
-            taps: factors.map(|factor| level_taps(factor, direction)),
-            byte_taps: factors.map(byte_taps),
-        };
-        let (mut blocks, mut shared) = (0, 0);
-        for (to, plane) in args.planes.iter_mut().zip(&self.planes) {
-            let ([factor, _], larger, small) = (plane.resampling.factors, plane.larger(), plane.small());
-            *to = LevelPlane {
-                src: plane.source.address,
-                dst: plane.destination.address,
-                src_pitch: plane.source.pitch as u64,
-                dst_pitch: plane.destination.pitch as u64,
-                width: larger.width,
-                height: larger.height,
-                small_width: small.width,
-                small_height: small.height,
-                channels: larger.channels.into(),
-                depth: larger.depth.into(),
-                shift: larger.shift().into(),
-                factor: factor.get(),
-                row_begin: plane.rect.y(),
-                row_end: plane.rect.bottom(),
-                column_begin: plane.rect.x(),
-                column_end: plane.rect.right(),
-                first_block: blocks,
-                strips: strips(plane),
-            };
-            blocks += strips(plane) * small_rows(plane).div_ceil(segment_rows);
-            shared = shared.max(shared_bytes(direction, factor, larger));
         }
-        Launch {
-            kernel,
-            grid: LaunchConfig { blocks, threads: LEVEL_THREADS, shared_bytes: shared },
-            args: Args::Level(args),
+        let mut end_block = 0;
+        for (to, of) in args.planes.iter_mut().zip(&entries) {
+            let (entry, blocks) = PlaneLevel::rows_entry(of, end_block);
+            *to = entry;
+            end_block += blocks;
         }
+        let channels = match family {
+            PixelFamily::Yuv422 => 3,
+            _ => self.planes.iter().map(|plane| u32::from(plane.larger().channels)).max()?,
+        };
+        let kernel = match direction {
+            Direction::Decimate => Kernel::DecimateRows(family),
+            Direction::Interpolate => Kernel::InterpolateRows(family),
+        };
+        let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * LEVEL_CHANNEL_BYTES * channels;
+        let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes };
+        (!entries.is_empty()).then_some(Launch { kernel, grid, args: Args::LevelRows(args) })
     }
-}
 
-/// Rows of the small plane of a block, for planes of these (rows, strips) of the small plane. A block also takes `lead` steps
-/// for the rows that its neighbour above computes too. On an H200 a step takes about as long as one more block on the
-/// multiprocessor adds to it, so the time is proportional to the product below.
-fn segment_rows(direction: Direction, planes: &[[u32; 2]], limits: DeviceLimits) -> u32 {
-    let lead = match direction {
-        Direction::Decimate => 2 * LEVEL_RADIUS,
-        Direction::Interpolate => 1,
-    };
-    let time = |segment: &u32| {
-        let blocks: u32 = planes.iter().map(|[rows, strips]| strips * rows.div_ceil(*segment)).sum();
-        (segment + lead) * (1 + blocks.div_ceil(limits.multiprocessors.max(1)))
-    };
-    (2..=32).min_by_key(time).expect("the range is not empty")
+    fn columns_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
+        let direction = self.planes[0].direction;
+        let unused = LevelColumnsPlane { first_block: u32::MAX, ..LevelColumnsPlane::default() };
+        let taps = match direction {
+            Direction::Decimate => *DECIMATION,
+            Direction::Interpolate => *INTERPOLATION,
+        };
+        let mut args = LevelColumnsArgs { planes: [unused; PLANES as usize], taps };
+        let with_columns = planes.iter().filter(|(plane, _)| plane.has_columns());
+        let mut end_block = 0;
+        for (to, (plane, address)) in args.planes.iter_mut().zip(with_columns) {
+            let (entry, blocks) = plane.columns_entry(*address, end_block);
+            *to = entry;
+            end_block += blocks;
+        }
+        let kernel = match direction {
+            Direction::Decimate => Kernel::DecimateColumns,
+            Direction::Interpolate => Kernel::InterpolateColumns,
+        };
+        let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes: 0 };
+        (end_block > 0).then_some(Launch { kernel, grid, args: Args::LevelColumns(args) })
+    }
 }

@@ -66,7 +66,7 @@ impl PrebuiltKernels {
     }
 
     fn probe(images: ImageSet, device: &Arc<Device>) -> Result<Self, CudaError> {
-        let kernels = Self { images, device: Arc::clone(device), parts: Default::default() };
+        let kernels = Self { images, device: Arc::clone(device), parts: std::array::from_fn(|_| OnceCell::new()) };
         kernels.part(PROBE)?;
         Ok(kernels)
     }

@@ -72,7 +72,7 @@ impl<'a> Recording<'a> {
             KernelSet::CudaCores => vec![false; temporaries.len()],
             KernelSet::TensorCores => tensor_temporaries(plan),
         };
-        let buffers = Buffers { plan, planes, temporaries, kernel_set, tensor };
+        let buffers = Buffers { plan, planes, temporaries, tensor };
         let mut pending = Pending::default();
         let mut commands = Vec::new();
         for (index, (operation, rects)) in plan.operations().iter().zip(parts).enumerate() {
@@ -129,7 +129,7 @@ impl<'a> Recording<'a> {
             Command::Copy(_) => Vec::new(),
             Command::Launch(launch) => vec![launch.kernel],
             Command::Blur(batch) => strategy::kernels(batch, passes(batch), limits),
-            Command::Level(batch) => vec![batch.kernel()],
+            Command::Level(batch) => batch.kernels(),
             Command::Tensor(batch) => vec![batch.kernel()],
         };
         self.commands.iter().flat_map(kernels).collect()
@@ -199,7 +199,6 @@ struct Buffers<'a, 'p> {
     plan: &'a Plan,
     planes: &'p DevicePlanes,
     temporaries: Vec<DevicePlane>,
-    kernel_set: KernelSet,
     /// Which temporaries the tensor-core kernels process.
     tensor: Vec<bool>,
 }
@@ -275,7 +274,7 @@ impl<'a> Buffers<'a, '_> {
 
     fn level(&self, direction: Direction, resampling: Resampling, rect: Rect) -> PlaneLevel {
         let [source, destination] = [&resampling.source, &resampling.destination].map(|view| self.plane(view));
-        PlaneLevel { direction, resampling, source, destination, rect, kernel_set: self.kernel_set }
+        PlaneLevel { direction, resampling, source, destination, rect }
     }
 
     /// The command of an operation that is not batched.

@@ -22,6 +22,8 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
     let is_packed = matches!(output.field.layout.sample_layout, SampleLayout::Yuv422 { .. });
     let is_temporary = matches!(output.buffer, Buffer::Temporary(_));
     let across = match operation {
+        // Luma and chroma are written together.
+        Operation::Interpolate(_) if is_packed => 8 * Factor::Four.get(),
         // Of 8 small columns.
         Operation::Interpolate(resampling) if resampling.factors[0] != Factor::One => 8 * resampling.factors[0].get(),
         Operation::Blur { .. } if !is_temporary => DIRECT_COLUMNS,
