@@ -460,19 +460,20 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //   one below row_end, as far as the plane goes, and writes dst. blur_rows_<family> must have written these rows. A
 //   block computes BLUR_COLUMNS_STEP rows of BLUR_COLUMNS_STRIP_SAMPLES samples.
 //
-// blur_decimate_<family>: rows, then columns, of a level with the same factor on both axes: reads the larger plane,
-//   writes the small plane. `yuv422` and `packed1010102` have none, nor have the `u8` families where there
-//   are tensor cores.
+// blur_decimate_rows_<family>: the rows of a level, from the larger plane to 16-bit samples as wide as the small plane. A block
+//   processes BLUR_LEVEL_WARPS times BLUR_LEVEL_WARP_ROWS rows of one strip; strips are of the whole row.
 //
-// blur_interpolate_<family>: columns, then rows, of such a level: reads the small plane, writes the larger plane.
+// blur_decimate_columns: its columns, from these samples, or from the small plane of the level above, to the small plane. A
+//   thread computes BLUR_LEVEL_DECIMATE_ROWS rows.
+//
+// blur_interpolate_columns: the columns of a level, from the small plane to samples as high as the larger plane.
+//
+// blur_interpolate_rows_<family>: its rows, to the larger plane. Strips begin at the rectangle. With a factor of one the rows
+//   passes only unpack and pack samples.
 //
 // blur_tensor_decimate_<pixels>, blur_tensor_blur_{short,long}, blur_tensor_interpolate_<pixels>: the same steps, and
 //   the blur of the small plane, by radius, on tensor cores, for planes of interleaved bytes; `small` for the
 //   levels below the first, whose factor is 4. tensor.cuh has the layout of their small planes.
-//
-// blur_axis: one axis of a level, for all families and factors. A level with different factors, or of a family that has
-//   no kernel of its own, takes two launches, the first of which writes a 16-bit intermediate, or one if the other
-//   factor is one.
 //
 // blur_premultiply: reads src (and alpha_src) and writes every pixel of the premultiplied plane, widened to 16 bits:
 //   colour times alpha, and alpha.

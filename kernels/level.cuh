@@ -193,7 +193,7 @@ template <class Plane, int COUNT> __device__ __forceinline__ const Plane& plane_
   return planes[plane];
 }
 
-// What a warp processes: a strip of a row, in shared memory by channel. PART 1 is the chroma of packed 4:2:2.
+// What a warp processes: a strip of two rows, in shared memory by row and channel. Part 1 is the chroma of packed 4:2:2.
 template <class P, bool INTERPOLATE> struct LevelStrip {
   using Group = PixelGroup<P>;
   static constexpr int C = Group::C, PARTS = P::IS_YUV422 ? 2 : 1, ROWS = BLUR_LEVEL_WARP_ROWS;
@@ -213,7 +213,8 @@ template <class P, bool INTERPOLATE> struct LevelStrip {
   u16 *larger, *small;
 
   __device__ __forceinline__ LevelStrip(const LevelRowsPlane& plane, int strip, u32 y, u8* memory)
-      : plane(plane), group(plane), lane(static_cast<int>(threadIdx.x % 32)), x0((INTERPOLATE ? static_cast<int>(plane.column_begin) : 0) + strip * PIXELS),
+      : plane(plane), group(plane), lane(static_cast<int>(threadIdx.x % 32)),
+        x0((INTERPOLATE ? static_cast<int>(plane.column_begin) : 0) + strip * PIXELS),
         width(static_cast<int>(plane.width)), is_wide(is_aligned<Group::WORDS>(plane.larger, plane.pitch)), y(y) {
     larger = reinterpret_cast<u16*>(memory + threadIdx.x / 32 * ROWS * C * BLUR_LEVEL_CHANNEL_BYTES);
     small = larger + C * WINDOW;
@@ -234,6 +235,7 @@ template <class P, bool INTERPOLATE> struct LevelStrip {
     return samples(part, x0) >> plane.parts[part].factor_log2;
   }
 
+  // Loads the pixels that a decimation reads.
   __device__ __forceinline__ void load_larger() const {
     const u8* row = plane.larger + y * plane.pitch;
     const u64 step = row_step(plane.pitch);
@@ -428,6 +430,7 @@ template <class P, bool INTERPOLATE> struct LevelStrip {
     store_samples(to, sums);
   }
 
+  // From one kind of array to the other. A factor of one leaves the samples as they are.
   template <int N, int FIRST_CHANNEL>
   __device__ __forceinline__ void resample(const LevelRowsArgs& args) const {
     constexpr int GROUPS = samples(FIRST_CHANNEL, PIXELS) / 8;

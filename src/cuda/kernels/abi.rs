@@ -16,6 +16,9 @@ const _: () = assert!(LEVEL_RADIUS == wide::LEVEL_RADIUS && LEVEL_RADIUS == wide
 const _: () = assert!(TEMPORARY_ROWS.is_multiple_of(TENSOR_ROWS), "bands do not divide the blocks of rows");
 const _: () = assert!(PHASE_TAPS as usize == wide::PHASE_TAPS, "the same phases");
 
+/// Temporaries and their rows start on this many bytes.
+pub const WORKSPACE_ALIGNMENT: usize = 256;
+
 impl PixelFamily {
     /// The family of a plane.
     pub fn of(layout: &PlaneLayout) -> Self {

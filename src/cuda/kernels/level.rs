@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::abi::*;
-use super::record::WORKSPACE_ALIGNMENT;
 use crate::cuda::driver::LaunchConfig;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Channels, Resampling};
@@ -180,7 +179,7 @@ impl PlaneLevel {
         let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
         let strip = if is_packed { LEVEL_WINDOW - 64 } else { LEVEL_WINDOW - 32 };
         let mut parts = [LevelPart::default(); 2];
-        let mut strips = 0..u32::MAX;
+        let mut strips: Option<Range<u32>> = None;
         for (plane, intermediate) in planes {
             let (columns, _) = plane.between();
             let ([small, _], factor_log2) =
@@ -189,8 +188,9 @@ impl PlaneLevel {
             parts[plane.part()] = LevelPart { small, pitch, factor_log2, begin, end, reserved: 0 };
             let of_part = strip >> plane.part();
             let own = (columns.start << factor_log2) / of_part..(columns.end << factor_log2).div_ceil(of_part);
-            strips = if strips.end == u32::MAX { own } else { strips.start.min(own.start)..strips.end.max(own.end) };
+            strips = strips.map(|all| all.start.min(own.start)..all.end.max(own.end)).or(Some(own));
         }
+        let mut strips = strips.unwrap_or_default();
         let mut columns = 0..0;
         if first.direction == Direction::Interpolate {
             columns =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A plan recorded for planes in device memory: copies, launches and batches of blurs, in order.
 
-use super::abi::{Kernel, KernelSet, Launch};
+use super::abi::{Kernel, KernelSet, Launch, WORKSPACE_ALIGNMENT};
 use super::alpha::{self, AlphaPlanes};
 use super::batch::{self, BlurBatch, PlaneBlur};
 use super::level::{self, Direction, LevelBatch, PlaneLevel};
@@ -14,9 +14,6 @@ use crate::filter::parts::Parts;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
-
-/// Temporaries and their rows start on this many bytes.
-pub const WORKSPACE_ALIGNMENT: usize = 256;
 
 /// The planes of a frame in device memory.
 #[derive(Debug, Clone, Default)]

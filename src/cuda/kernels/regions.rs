@@ -2,8 +2,8 @@
 //! The blurred regions of a frame in device memory: where their plans write and what is copied over the frame. Of a frame in
 //! host memory also what is uploaded for them, and what is downloaded.
 
+use super::abi::WORKSPACE_ALIGNMENT;
 use super::cover::BlurredRect;
-use super::record::WORKSPACE_ALIGNMENT;
 use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, StagingLayout};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Buffer, Operation};

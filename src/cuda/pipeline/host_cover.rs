@@ -16,7 +16,7 @@ use super::steps::SharedPlanes;
 use super::{HostAddress, Pipeline, SubmitError, Times};
 use crate::cuda::driver::{self, Event, PinnedWorkspace, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::record::WORKSPACE_ALIGNMENT;
+use crate::cuda::kernels::abi::WORKSPACE_ALIGNMENT;
 use crate::cuda::kernels::regions::RegionTransfers;
 use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
