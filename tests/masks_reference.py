@@ -54,9 +54,10 @@ def from_mask(mask, rect, size, g, covers):
     """A mask of 8-bit samples stretched over a rectangle, bilinear. A mask finer than the grid is pooled first. Where it is
     covered, each sample's neighbours count as object too, so that the whole of the sample does; where it is shown, and the
     pooled mask is still finer than the grid along an axis, neighbours along it of what is not the object count as that. Beyond the rectangle there is
-    no object, but for the nodes next to it where it is covered. Where it is shown, nodes beside one that is not the object are
-    not either, so that nothing between them is shown, and the last node stands for the picture's last sample. Positions in
-    1/256 of a sample of the pooled mask, rounded down."""
+    no object, but for the nodes next to it where it is covered. Where it is shown, a node whose nearest sample is not the object
+    is not, whatever the samples around it are, nodes beside one that is not the object are not either, so that nothing between
+    them is shown, and the last node stands for the picture's last sample. Positions in 1/256 of a sample of the pooled mask,
+    rounded down."""
     x, y, w, h = rect
     rows, columns = mask.shape
     across, down = (max(1, g * n // length) for n, length in ((columns, w), (rows, h)))
@@ -82,6 +83,8 @@ def from_mask(mask, rect, size, g, covers):
     bottom = mask[np.ix_(y1, x0)] * (256 - fx) + mask[np.ix_(y1, x1)] * fx
     v = (top * (256 - fy)[:, None] + bottom * fy[:, None] + (1 << 15)) >> 16
     v = v * (in_x[None, :] & in_y[:, None])
+    if not covers:
+        v = np.where(mask[np.ix_((py + 128) >> 8, (px + 128) >> 8)] >= 128, v, 0)
     return v if covers or g == 1 else widest(v, 1, False)
 
 

@@ -591,6 +591,48 @@ fn without_a_weight_every_byte_stays() {
     }
 }
 
+/// Where all but objects are covered, nothing shows of a sample of a mask that is not the object, not even if all around it are:
+/// in pictures whose nodes are 1 to 16 samples apart, of masks finer and coarser than those.
+#[test]
+fn nothing_shows_of_a_sample_that_is_not_the_object() {
+    let mut random = Random(Noise(11));
+    let (mut holes, mut shown, mut next_to) = (0, 0, 0);
+    for turn in 0..400 {
+        let side = |random: &mut Random| 1 + random.below([40, 520, 1100, 2100, 4200][turn % 5]);
+        let size = if turn % 2 == 0 { (side(&mut random), 30) } else { (40, side(&mut random)) };
+        let [columns, rows] = match turn % 3 {
+            0 => [size.0, size.1],
+            1 => [size.0, size.1].map(|side| 1 + random.below(side)),
+            _ => [40; 2].map(|side| 1 + random.below(side)),
+        };
+        let holes_in = 1 + random.below(3);
+        let mut samples = vec![255; (columns * rows) as usize];
+        (0..holes_in).for_each(|_| samples[random.below(columns * rows) as usize] = [0, 127][turn % 2]);
+        let area = Area { left: 0.0, top: 0.0, right: f64::from(size.0), bottom: f64::from(size.1) };
+        let mask = Mask::new(columns, rows, samples.clone(), area).unwrap();
+        let object = Object { area, shape: Shape::Mask(mask) };
+        let weights = Weights::outside(size, &[object], Edge::default());
+        let mut row = vec![0; size.0 as usize];
+        // The sample of the mask that has the middle of a luma sample.
+        let own = |at: u32, count: u32, side: u32| (2 * at + 1) * count / (2 * side);
+        for y in 0..size.1 {
+            weights.row(y, &mut row);
+            for (x, weight) in (0..).zip(&row) {
+                let at = |x: u32, y: u32| samples[(own(y, rows, size.1) * columns + own(x, columns, size.0)) as usize];
+                if at(x, y) < 128 {
+                    holes += 1;
+                    assert_eq!(*weight, 255, "({x}, {y}) of {size:?}, a mask of {columns}x{rows}");
+                } else {
+                    shown += u64::from(*weight == 0);
+                    next_to += u64::from(*weight > 0);
+                }
+            }
+        }
+    }
+    println!("{holes} samples hidden, of the object {shown} shown and {next_to} beside them not wholly");
+    assert!(holes > 10_000 && shown > 1_000_000, "{holes} {shown}");
+}
+
 /// Nobody knows what weights of another size are for: they are refused before anything is written.
 #[test]
 fn weights_are_for_pictures_of_their_size() {

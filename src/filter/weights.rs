@@ -403,7 +403,8 @@ impl Grid {
 
     /// Bilinear between the samples of the mask, in 1/256 of a sample, rounded down. A mask finer than the grid is pooled first, by
     /// the largest or smallest sample, so that no node misses a thin part. Where it is covered, the neighbours of each sample
-    /// count as object too, so that the whole of the sample does.
+    /// count as object too, so that the whole of the sample does. Where it is shown, a node whose nearest sample is not the object
+    /// is not, so that none of the sample is.
     fn add_mask(&mut self, (columns, rows): (u32, u32), samples: &[u8], area: Area, side: Side, spare: &mut Vec<u8>) {
         let Some([x, y]) = whole(area, side) else { return };
         let pooled = |count: u32, axis: &Range<i64>| {
@@ -461,6 +462,8 @@ impl Grid {
             let (above, down) = ((p >> 8) as usize, p & 255);
             let below = (above + 1).min(mask.rows - 1);
             let (above, below) = (mask.row(above), mask.row(below));
+            let nearest = if down < 128 { above } else { below };
+            let is_hidden = |sample: &u8| side == Side::Shown && *sample < 128;
             if above.iter().chain(below).fold(0, |all, value| all | value) == 0 {
                 continue;
             }
@@ -474,8 +477,10 @@ impl Grid {
             let to = &mut self.values[row * self.columns + first_column..][..of_columns.len()];
             for (to, positions) in to.chunks_mut(CELLS).zip(of_columns.chunks(CELLS)) {
                 let ends = [positions[0], positions[positions.len() - 1]].map(|p| (p >> 8) as usize);
-                let samples = &between[ends[0]..=(ends[1] + 1).min(last)];
-                if samples.iter().fold(0, |all, value| all | (value ^ samples[0])) == 0 {
+                let range = ends[0]..=(ends[1] + 1).min(last);
+                let (samples, nearest) = (&between[range.clone()], &nearest[range]);
+                let is_same = samples.iter().fold(0, |all, value| all | (value ^ samples[0])) == 0;
+                if is_same && !nearest.iter().any(is_hidden) {
                     let value = ((samples[0] + 128) >> 8) as u8;
                     to.iter_mut().for_each(|to| *to = (*to).max(value));
                     continue;
@@ -483,6 +488,9 @@ impl Grid {
                 for (to, p) in to.iter_mut().zip(positions) {
                     let (left, fraction) = ((p >> 8) as usize - ends[0], p & 255);
                     let right = (left + 1).min(samples.len() - 1);
+                    if is_hidden(&nearest[if fraction < 128 { left } else { right }]) {
+                        continue;
+                    }
                     let sum = samples[left] * (256 - fraction) + samples[right] * fraction;
                     *to = (*to).max(((sum + (1 << 15)) >> 16) as u8);
                 }

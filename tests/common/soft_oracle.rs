@@ -233,6 +233,11 @@ impl Nodes {
             let ((x0, x1, fx), (y0, y1, fy)) = (position(0, x, mask.columns), position(1, y, mask.rows));
             let top = mask.at(x0, y0) * (256 - fx) + mask.at(x1, y0) * fx;
             let bottom = mask.at(x0, y1) * (256 - fx) + mask.at(x1, y1) * fx;
+            // A node whose nearest sample is not the object is not shown, though the three around it may be.
+            let nearest = mask.at(if fx < 128 { x0 } else { x1 }, if fy < 128 { y0 } else { y1 });
+            if !covers && nearest < 128 {
+                return 0;
+            }
             (top * (256 - fy) + bottom * fy + (1 << 15)) >> 16
         };
         let grid = Grid::made(self.grid.columns, self.grid.rows, value);

@@ -29,25 +29,6 @@ impl Alpha {
         let [width, height] = self.size.map(i64::from);
         (0..width).contains(&x) && (0..height).contains(&y) && self.samples[(y * width + x) as usize] >= 128
     }
-
-    /// Whether a sample may be shown in part. In a picture of more than 512 samples a side that is decided for cells, whose values
-    /// are bilinear with those before them (docs/ARITHMETIC.md, soft covers).
-    fn may_show(&self, x: i64, y: i64) -> bool {
-        let [width, height] = self.size.map(i64::from);
-        let mut cell = 1;
-        while width.max(height) > 512 * cell {
-            cell *= 2;
-        }
-        let is_object = |column: i64, row: i64| {
-            let [columns, rows] =
-                [(column, width), (row, height)].map(|(at, side)| at * cell..((at + 1) * cell).min(side));
-            rows.into_iter().all(|y| columns.clone().all(|x| self.is_object(x, y)))
-        };
-        let before = |at: i64| if cell == 1 { at..=at } else { (at / cell - 1).max(0)..=at / cell };
-        (0..width).contains(&x)
-            && (0..height).contains(&y)
-            && before(y).any(|row| before(x).any(|column| is_object(column, row)))
-    }
 }
 
 /// What becomes of a frame.
@@ -201,18 +182,9 @@ impl Object<'_> {
             && match self.form {
                 Form::Box => true,
                 Form::Ellipse => self.place.distance(middle[0], middle[1]) <= 1.0 + EPSILON,
-                Form::Mask(mask) => {
-                    // Bilinear between the middles of its samples, at places in 1/256 of a sample.
-                    let at = self.place.in_mask(mask, middle[0], middle[1]).map(|at| at - 0.5);
-                    let value = |dx: f64, dy: f64| {
-                        let side = |at: f64, side: u32| at.floor().clamp(0.0, f64::from(side) - 1.0) as u32;
-                        f64::from(mask.sample(side(at[0] + dx, mask.size[0]), side(at[1] + dy, mask.size[1])))
-                    };
-                    let [fx, fy] = at.map(|at| at - at.floor());
-                    let row = |dy: f64| value(0.0, dy) * (1.0 - fx) + value(1.0, dy) * fx;
-                    row(0.0) * (1.0 - fy) + row(1.0) * fy >= 125.0 || self.touches(x, y)
-                }
-                Form::Alpha(alpha) => alpha.may_show(x, y),
+                // It is stretched over the place rounded inwards.
+                Form::Mask(_) => (-1..=1).any(|dy| (-1..=1).any(|dx| self.touches(x + dx, y + dy))),
+                Form::Alpha(alpha) => alpha.is_object(x, y),
             }
     }
 }
