@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::CudaEngine;
 use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
@@ -75,25 +75,28 @@ fn head(what: &str, columns: &[String]) {
 
 fn on_the_gpu() -> Outcome<()> {
     let device = process::open(0)?.device().clone();
-    let (general, special) = (CudaEngine::new(0)?.without_jit(), CudaEngine::new(0)?);
     println!("{}", device.name());
-    let columns = ["prebuilt", "specialised"]
-        .iter()
-        .flat_map(|kernel| KERNEL_SIZES.map(|size| format!("{kernel}, k={size}")))
-        .collect::<Vec<_>>();
-    for (width, height) in [(3840, 2160), (1920, 1080)] {
-        head(&format!("{width}x{height} in device memory"), &columns);
+    let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best);
+    // NVRTC compiles kernels only beside images without tensor-core kernels.
+    let engines = [
+        ("prebuilt", CudaEngine::new(0)?.without_jit(), None),
+        ("portable", portable()?.without_jit(), None),
+        ("specialised", portable()?, Some(Image::Portable)),
+    ];
+    for (width, height, engines) in [(3840, 2160, &engines[..]), (1920, 1080, &engines[..1])] {
+        let columns = engines.iter().flat_map(|(name, ..)| KERNEL_SIZES.map(|size| format!("{name}, k={size}")));
+        head(&format!("{width}x{height} in device memory"), &columns.collect::<Vec<_>>());
         let mut first = None;
         for (name, planes, bytes) in all(width, height) {
-            let made = KERNEL_SIZES.map(|size| compile_specialised(&planes, params(size)));
             let _current = device.enter()?;
             let stream = Stream::new(0)?;
             let frame_bytes = device_planes(&planes, 0, 256).1;
             let frame = |_| Ok([DeviceMemory::new(frame_bytes, &stream)?, DeviceMemory::new(frame_bytes, &stream)?]);
             let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;
             let mut times = Vec::new();
-            for (engine, made) in [(&general, [true; 3]), (&special, made)] {
-                for (size, made) in KERNEL_SIZES.into_iter().zip(made) {
+            for (_, engine, image) in engines {
+                for size in KERNEL_SIZES {
+                    let made = image.is_none_or(|image| compile_specialised(image, &planes, params(size)));
                     let time = time_of_frame(engine, &stream, (&planes, 256), params(size), &frames)?;
                     times.push(if made { time.as_secs_f64() * 1e6 } else { f64::NAN });
                 }

@@ -13,6 +13,7 @@ use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream, device};
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::filter::frame::PlaneLayout;
+use gstcudagaussblur::filter::plan::{AlphaMode, Options};
 use gstcudagaussblur::filter::{BlurParams, ParamError};
 
 use common::{Outcome, device_planes, time_of_frame};
@@ -22,14 +23,15 @@ const SIGMAS: [f64; 22] = [
     0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 3.0, 3.4, 3.5, 4.0, 5.0, 6.0, 6.9, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 63.0, 100.0,
     1024.0,
 ];
-const FORMATS: [VideoFormat; 7] = [
-    VideoFormat::Rgba,
-    VideoFormat::Rgb,
-    VideoFormat::Nv12,
-    VideoFormat::Gray8,
-    VideoFormat::P01010le,
-    VideoFormat::Argb64,
-    VideoFormat::Yuy2,
+const COLUMNS: [(VideoFormat, AlphaMode); 8] = [
+    (VideoFormat::Rgba, AlphaMode::Straight),
+    (VideoFormat::Rgb, AlphaMode::Straight),
+    (VideoFormat::Nv12, AlphaMode::Straight),
+    (VideoFormat::Gray8, AlphaMode::Straight),
+    (VideoFormat::P01010le, AlphaMode::Straight),
+    (VideoFormat::Argb64, AlphaMode::Straight),
+    (VideoFormat::Yuy2, AlphaMode::Straight),
+    (VideoFormat::Rgba, AlphaMode::Premultiply),
 ];
 /// Frames that are used in turn, so that none is still in the device's cache when it is used again.
 const BUFFERS: usize = 6;
@@ -52,13 +54,18 @@ fn main() -> Outcome<()> {
         (&portable, "portable, without tensor cores", [3840, 2160]),
     ] {
         println!("\n{width}x{height}, kernels {kernels}\n");
-        println!("| sigma | {} |", FORMATS.map(|format| format.to_str().to_string()).join(" | "));
-        println!("| --- |{}", " --- |".repeat(FORMATS.len()));
+        let names = COLUMNS.map(|(format, alpha)| match alpha {
+            AlphaMode::Straight => format.to_str().to_string(),
+            AlphaMode::Premultiply => format!("{format}, premultiplied"),
+        });
+        println!("| sigma | {} |", names.join(" | "));
+        println!("| --- |{}", " --- |".repeat(COLUMNS.len()));
         let mut rows = SIGMAS.map(|sigma| format!("| {sigma} |"));
-        for format in FORMATS {
+        for (format, alpha) in COLUMNS {
             let info = VideoInfo::builder(format, width, height).build()?;
             let planes = formats::planes(&info, false).ok_or("a format of the element")?;
-            for (row, time) in rows.iter_mut().zip(curve(engine, &planes, |sigma| BlurParams::new(sigma, 0))?) {
+            let options = |sigma| Ok(Options { alpha, ..BlurParams::new(sigma, 0)?.into() });
+            for (row, time) in rows.iter_mut().zip(curve(engine, &planes, options)?) {
                 *row += &format!(" {time:.1} |");
             }
         }
@@ -98,10 +105,10 @@ fn plot(engine: &CudaEngine, folder: &Path, others: Option<&Path>) -> Outcome<()
 }
 
 /// The time of every sigma in µs.
-fn curve(
+fn curve<O: Into<Options>>(
     engine: &CudaEngine,
     planes: &[PlaneLayout],
-    params: impl Fn(f64) -> Result<BlurParams, ParamError>,
+    options: impl Fn(f64) -> Result<O, ParamError>,
 ) -> Outcome<[f64; SIGMAS.len()]> {
     let device = engine.device().clone();
     let _current = device.enter()?;
@@ -111,7 +118,7 @@ fn curve(
     let frames = (0..BUFFERS).map(frame).collect::<Outcome<Vec<_>>>()?;
     let mut times = [0.0; SIGMAS.len()];
     for (time, sigma) in times.iter_mut().zip(SIGMAS) {
-        let of_frame = time_of_frame(engine, &stream, (planes, 256), params(sigma)?, &frames)?;
+        let of_frame = time_of_frame(engine, &stream, (planes, 256), options(sigma)?, &frames)?;
         *time = of_frame.as_secs_f64() * 1e6;
     }
     Ok(times)

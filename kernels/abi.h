@@ -72,8 +72,9 @@
 #define BLUR_TENSOR_BLUR_WARPS 4
 #define BLUR_TENSOR_INTERPOLATE_WARPS 4
 // Tensor-core kernels: steps that a warp loads ahead of its computation, of the direct form, the decimation and the
-// interpolation.
+// interpolation; of the direct form for pixels of eight bytes.
 #define BLUR_TENSOR_DIRECT_DEPTH 4
+#define BLUR_TENSOR_DIRECT_DEPTH_8 2
 #define BLUR_TENSOR_DECIMATE_DEPTH 4
 #define BLUR_TENSOR_INTERPOLATE_DEPTH 4
 // Tensor-core kernels of the direct form: tiles of 16 columns of pixels that a warp computes, of pixels of one and of two

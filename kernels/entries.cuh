@@ -64,7 +64,7 @@ template <class FAMILY> constexpr int FUSED_MIN_BLOCKS = 3;
 #define BLUR_ROWS_FAMILY_ENTRY(name) \
   BLUR_ENTRY(blur_rows_##name, BLUR_ROWS_THREADS, ROWS_MIN_BLOCKS, SINGLE_PLANE<family::name>, \
              (TileBlur<family::name, RuntimeRadius>::rows))
-// Families with kernels of the direct form on tensor cores have no fused ones beside them.
+// Images with tensor-core kernels have those of the direct form instead of the fused ones.
 #if BLUR_HAS_PART(fused_u8_c12)
 BLUR_FUSED_FAMILY_ENTRY(u8_c12)
 #endif
@@ -85,12 +85,16 @@ BLUR_FUSED_FAMILY_ENTRY(u16_c12)
 #if BLUR_HAS_PART(rows_u16_c12)
 BLUR_ROWS_FAMILY_ENTRY(u16_c12)
 #endif
-#if BLUR_HAS_PART(u16_c3)
+#if BLUR_HAS_PART(fused_u16_c3)
 BLUR_FUSED_FAMILY_ENTRY(u16_c3)
+#endif
+#if BLUR_HAS_PART(rows_u16_c3)
 BLUR_ROWS_FAMILY_ENTRY(u16_c3)
 #endif
-#if BLUR_HAS_PART(u16_c4)
+#if BLUR_HAS_PART(fused_u16_c4)
 BLUR_FUSED_FAMILY_ENTRY(u16_c4)
+#endif
+#if BLUR_HAS_PART(rows_u16_c4)
 BLUR_ROWS_FAMILY_ENTRY(u16_c4)
 #endif
 #if BLUR_HAS_PART(fused_yuv422)
@@ -99,8 +103,10 @@ BLUR_FUSED_FAMILY_ENTRY(yuv422)
 #if BLUR_HAS_PART(rows_yuv422)
 BLUR_ROWS_FAMILY_ENTRY(yuv422)
 #endif
-#if BLUR_HAS_PART(packed1010102)
+#if BLUR_HAS_PART(fused_packed1010102)
 BLUR_FUSED_FAMILY_ENTRY(packed1010102)
+#endif
+#if BLUR_HAS_PART(rows_packed1010102)
 BLUR_ROWS_FAMILY_ENTRY(packed1010102)
 #endif
 #if BLUR_HAS_PART(columns)
@@ -304,7 +310,8 @@ BLUR_TENSOR_BLUR_ENTRY(blur_tensor_blur_long, TENSOR_BLUR_LONG_RESIDENT, blur_ti
 // The direct form, by radius.
 #if defined(BLUR_HAS_TENSOR_CORES) && \
     (BLUR_HAS_PART(direct_u8_c12) || BLUR_HAS_PART(direct_u8_c3) || BLUR_HAS_PART(direct_u8_c4) || \
-     BLUR_HAS_PART(direct_u16_c12) || BLUR_HAS_PART(direct_yuv422))
+     BLUR_HAS_PART(direct_u16_c12) || BLUR_HAS_PART(direct_u16_c4) || \
+     BLUR_HAS_PART(direct_yuv422) || BLUR_HAS_PART(direct_packed1010102))
 #include "tensor_direct.cuh"
 
 #define BLUR_TENSOR_DIRECT_ENTRY(NAME, RESIDENT, CALL) \
@@ -332,9 +339,17 @@ BLUR_TENSOR_DIRECT_ENTRIES(u8_c4, DIRECT_PLANE, family::u8_c4, SHORT_RESIDENT, M
 #if BLUR_HAS_PART(direct_u16_c12)
 BLUR_TENSOR_DIRECT_ENTRIES(u16_c12, DIRECT_PLANES, u16, SHORT_RESIDENT_U16, MEDIUM_RESIDENT_U16, LONG_RESIDENT_U16)
 #endif
+#if BLUR_HAS_PART(direct_u16_c4)
+BLUR_TENSOR_DIRECT_ENTRIES(
+    u16_c4, DIRECT_PLANE, family::u16_c4, SHORT_RESIDENT, MEDIUM_RESIDENT_U16_C4, LONG_RESIDENT)
+#endif
 #if BLUR_HAS_PART(direct_yuv422)
 BLUR_TENSOR_DIRECT_ENTRIES(
     yuv422, DIRECT_PLANE, family::yuv422, SHORT_RESIDENT, MEDIUM_RESIDENT_YUV422, LONG_RESIDENT)
+#endif
+#if BLUR_HAS_PART(direct_packed1010102)
+BLUR_TENSOR_DIRECT_ENTRIES(
+    packed1010102, DIRECT_PLANE, family::packed1010102, SHORT_RESIDENT, MEDIUM_RESIDENT_U16_C4, LONG_RESIDENT)
 #endif
 #endif
 #endif

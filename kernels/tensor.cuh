@@ -55,7 +55,7 @@ __device__ __forceinline__ u32 high_bytes(u32 first, u32 second) { return byte_p
 __device__ __forceinline__ u32 upper_halves(u32 first, u32 second) { return byte_perm(first, second, 0x7632); }
 
 // Rounds half up: a sum starts at half of what is dropped.
-constexpr int HALF_OF_16_BITS = 1 << 15, HALF_OF_24_BITS = 1 << 23;
+constexpr int HALF_OF_16_BITS = 1 << 15, HALF_OF_24_BITS = 1 << 23, HALF_OF_30_BITS = 1 << 29;
 
 // A sum from the products of byte planes, modulo 2^32: it is below 2^32.
 __device__ __forceinline__ u32 combine(int low, int mixed, int high) {
@@ -87,8 +87,8 @@ template <int N> __device__ __forceinline__ void store_entry(u8* base, u64 entry
 // destination's address and pitch.
 template <int C, int PIXELS> __device__ __forceinline__ void store_pixels(
     u8* to, const u32 (&words)[PIXELS * C / 4], int pixels, u32 alignment) {
-  // A store is one instruction of 4, 8 or 16 bytes; three of them if a pixel has three samples.
-  constexpr int WORDS = PIXELS * C / 4, VECTOR = C == 3 ? PIXELS / 4 : WORDS;
+  // A store is one instruction of 4, 8 or 16 bytes; three of them if a pixel has three samples, and two of 32 bytes.
+  constexpr int WORDS = PIXELS * C / 4, VECTOR = C == 3 ? PIXELS / 4 : WORDS == 8 ? 4 : WORDS;
   if (alignment % (4 * VECTOR) == 0 && pixels >= PIXELS) {
 #pragma unroll
     for (int i = 0; i < WORDS; i += VECTOR) store_streaming<VECTOR>(to + 4 * i, words + i);

@@ -14,6 +14,7 @@
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_C3 (__CUDA_ARCH__ == 900 ? 4 : 3)
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_C4 (__CUDA_ARCH__ < 1000 ? 4 : 2)
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_U16 4
+#define TENSOR_DIRECT_MEDIUM_RESIDENT_U16_C4 2
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_YUV422 2
 #define TENSOR_DIRECT_LONG_RESIDENT 2
 #define TENSOR_DIRECT_LONG_RESIDENT_C3 (__CUDA_ARCH__ < 1200 ? 3 : 2)
@@ -33,14 +34,15 @@ OPERAND_FUNCTION int odd_multiple(int bytes, int unit) { return ((bytes + unit -
 
 template <class P, int TILES>
 using DirectRows = RowTile<P::BYTES, 4, 16 * (direct_across(P::BYTES) + direct_row_tiles(TILES, P::IS_YUV422) - 1),
-                           BLUR_TENSOR_DIRECT_DEPTH>;
+                           P::BYTES == 8 ? BLUR_TENSOR_DIRECT_DEPTH_8 : BLUR_TENSOR_DIRECT_DEPTH>;
 
 // Pixels P, windows of TILES tiles down. A step of the ring has 8 rows as they are in the plane, which the lanes copy 16
 // bytes at a time.
 template <class P, int TILES> struct DirectTile : DirectRows<P, TILES> {
-  static constexpr int BYTES = P::BYTES, ACROSS = direct_across(BYTES), CHUNK = 16,
+  static constexpr int BYTES = P::BYTES, C = P::C * sizeof(typename P::T), ACROSS = direct_across(BYTES), CHUNK = 16,
                        ROW_TILES = direct_row_tiles(TILES, P::IS_YUV422);
-  static constexpr bool IS_WIDENED = sizeof(typename P::T) == 2, IS_YUV422 = P::IS_YUV422;
+  static constexpr bool IS_PACKED1010102 = P::IS_PACKED1010102, IS_YUV422 = P::IS_YUV422,
+                        IS_WIDENED = sizeof(typename P::T) == 2 && !IS_PACKED1010102;
   using Rows = DirectRows<P, TILES>;
   // Chunks of four pixels are those that the lane itself reads.
   static constexpr bool SHARES_COPIES = BYTES != 4;
@@ -54,10 +56,11 @@ template <class P, int TILES> struct DirectTile : DirectRows<P, TILES> {
   static constexpr int COPY_STRIDE = Rows::COPY, LOAD_STRIDE = 16 * BYTES;
   static __device__ constexpr int lane_offset(int lane) { return lane / 4 * ROW_BYTES + LEAD + lane % 4 * 4 * BYTES; }
 
-  // A lane has four pixels of a tile. Where these are not 16 bytes, the lanes exchange their results in shared memory and
-  // store 16 bytes each, because the device writes 32 bytes or reads them first.
-  static constexpr int CHUNKS_OUT = ACROSS * BYTES, OUT_ROW_BYTES = odd_multiple(CHUNKS_OUT * CHUNK, 16);
-  static constexpr bool EXCHANGES = BYTES != 4;
+  // A lane has four pixels of a tile. Where these are not whole chunks, the lanes exchange their results in shared memory
+  // and store a chunk each, because the device writes 32 bytes or reads them first.
+  static constexpr bool EXCHANGES = BYTES % 4 != 0;
+  static constexpr int CHUNKS_OUT = ACROSS * BYTES, OUT_ROW_BYTES = odd_multiple(CHUNKS_OUT * CHUNK, 16),
+                       LANE_CHUNKS = EXCHANGES ? 1 : BYTES / 4;
 
   // The taps; those of luma have 32 values to a tile, and 32 outputs.
   using Taps = WindowTaps<IS_YUV422 ? 2 * ROW_TILES + 1 : TILES>;
@@ -172,7 +175,7 @@ template <class P, int TILES> struct DirectWarp {
   };
 
   // Blurs 8 rows of a tile, whose window is `words`.
-  __device__ __forceinline__ void rows(u32 (&values)[C][2], const u32 (*words)[BYTES], const RowOperands& taps) const {
+  __device__ __forceinline__ void rows(u32 (&values)[C][2], const u32 (*words)[Tile::C], const RowOperands& taps) const {
     if constexpr (Tile::IS_YUV422) {
 #pragma unroll
       for (int two = 0; two < 2; two++) {
@@ -191,7 +194,7 @@ template <class P, int TILES> struct DirectWarp {
     }
 #pragma unroll
     for (int c = Tile::IS_YUV422 ? 2 : 0; c < C; c++) {
-      if constexpr (Tile::IS_WIDENED) {
+      if (sizeof(typename P::T) == 2 && !(Tile::IS_PACKED1010102 && c == 3)) {
         u32 of_low[ROW_TILES], of_high[ROW_TILES];
 #pragma unroll
         for (int i = 0; i < ROW_TILES; i++) {
@@ -202,16 +205,17 @@ template <class P, int TILES> struct DirectWarp {
         sums.add(taps, of_high, of_low);
         sums.rounded(values[c]);
       } else {
+        const int byte = Tile::IS_PACKED1010102 ? 7 : c;
         ByteSums sums;
 #pragma unroll
         for (int i = 0; i + 1 < ROW_TILES; i += 2) {
-          add32(sums.of_low, taps.word[i], words[i][c], words[i + 1][c]);
-          add32(sums.of_high, taps.word[i + 1], words[i][c], words[i + 1][c]);
+          add32(sums.of_low, taps.word[i], words[i][byte], words[i + 1][byte]);
+          add32(sums.of_high, taps.word[i + 1], words[i][byte], words[i + 1][byte]);
         }
         if constexpr (ROW_TILES % 2) {
           const u32(&last)[4] = taps.word[ROW_TILES - 1];
-          add16(sums.of_high, last[0], last[1], words[ROW_TILES - 1][c]);
-          add16(sums.of_low, last[2], last[3], words[ROW_TILES - 1][c]);
+          add16(sums.of_high, last[0], last[1], words[ROW_TILES - 1][byte]);
+          add16(sums.of_low, last[2], last[3], words[ROW_TILES - 1][byte]);
         }
         sums.rounded(values[c]);
       }
@@ -245,13 +249,13 @@ template <class P, int TILES> struct DirectWarp {
   // Blurs the columns of a tile's window: four neighbouring pixels of rows g and g + 8, as the destination's words.
   __device__ __forceinline__ void columns(u32 (&out)[2][BYTES], int tile, const ColumnOperands& taps) const {
     // A byte is the upper byte of a sum, a wider sample the upper bits of its upper half.
-    const int half = Tile::IS_WIDENED ? static_cast<int>(wide.half()) : HALF_OF_24_BITS;
+    const int half = sizeof(typename P::T) == 2 ? static_cast<int>(wide.half()) : HALF_OF_24_BITS;
     u32 sums[2][4 * C];
 #pragma unroll
     for (int c = 0; c < C; c++)
 #pragma unroll
       for (int n = 0; n < 2; n++) {
-        WindowSums window(half);
+        WindowSums window(Tile::IS_PACKED1010102 && c == 3 ? HALF_OF_30_BITS : half);
         window.add(taps, high[tile][c][n], low[tile][c][n]);
 #pragma unroll
         for (int i = 0; i < 4; i++) sums[i / 2][sample(c, n, i % 2)] = window.sum(i);
@@ -262,7 +266,10 @@ template <class P, int TILES> struct DirectWarp {
     for (int row = 0; row < 2; row++)
 #pragma unroll
       for (int word = 0; word < BYTES; word++) {
-        if constexpr (Tile::IS_WIDENED) {
+        if constexpr (Tile::IS_PACKED1010102) {
+          const u32* four = sums[row] + 4 * word;
+          out[row][word] = four[0] >> 22 | four[1] >> 22 << 10 | four[2] >> 22 << 20 | four[3] >> 30 << 30;
+        } else if constexpr (Tile::IS_WIDENED) {
           out[row][word] = wide.narrow(upper_halves(sums[row][2 * word], sums[row][2 * word + 1]));
         } else {
           const u32* four = sums[row] + 4 * word;
@@ -271,8 +278,8 @@ template <class P, int TILES> struct DirectWarp {
       }
   }
 
-  // Blurs the columns of all tiles: a chunk of rows g and g + 8, for the first CHUNKS_OUT lanes of a row.
-  __device__ __forceinline__ void results(u32 (&out)[2][4], const ColumnOperands& taps) const {
+  // Blurs the columns of all tiles: chunks of rows g and g + 8, for the first lanes of a row, which has CHUNKS_OUT.
+  __device__ __forceinline__ void results(u32 (&out)[2][4 * Tile::LANE_CHUNKS], const ColumnOperands& taps) const {
     if constexpr (!Tile::EXCHANGES) {
       columns(out, 0, taps);
     } else {
@@ -333,7 +340,7 @@ __device__ __forceinline__ void direct_plane(const TensorPlane& plane, const Ten
   Warp warp(args, plane, memory);
 
   const u32 alignment = static_cast<u32>((reinterpret_cast<u64>(plane.dst) | plane.dst_pitch) % 16);
-  const int lane_byte = t * Tile::CHUNK;
+  const int lane_byte = t * Tile::LANE_CHUNKS * Tile::CHUNK;
   int slot = 0;
   // Those of a short window fit into registers.
   constexpr bool STAY_IN_REGISTERS = TILES == 2;
@@ -373,12 +380,12 @@ __device__ __forceinline__ void direct_plane(const TensorPlane& plane, const Ten
     const int left = recomputed((width - x0) * BYTES - lane_byte);
     u8* to = plane.dst + static_cast<u64>(static_cast<u32>(y + g)) * plane.dst_pitch + static_cast<u64>(x0) * BYTES
              + lane_byte;
-    u32 out[2][4];
+    u32 out[2][4 * Tile::LANE_CHUNKS];
     warp.results(out, column_taps);
 #pragma unroll
     for (int row = 0; row < 2; row++)
       if (t < Tile::CHUNKS_OUT && y + g + 8 * row < row_end)
-        store_pixels<1, 16>(to + 8 * row * plane.dst_pitch, out[row], left, alignment);
+        store_pixels<1, Tile::CHUNK * Tile::LANE_CHUNKS>(to + 8 * row * plane.dst_pitch, out[row], left, alignment);
   }
 }
 

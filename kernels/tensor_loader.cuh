@@ -4,15 +4,15 @@
 #define BLUR_TENSOR_LOADER_H
 #include "tensor.cuh"
 
-// How a warp loads 8 rows of a window: four lanes a row, LANE_PIXELS neighbouring pixels at a time. A sample of two bytes
-// is two channels: its low bytes, then its high bytes.
-template <int CHANNELS, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> struct RowTile {
-  static constexpr int C = CHANNELS, PIXELS = LANE_PIXELS, DEPTH = RING_DEPTH;
+// How a warp loads 8 rows of a window: four lanes a row, LANE_PIXELS neighbouring pixels at a time. A sample of more than
+// eight bits is two channels: its low bytes, then its high bytes.
+template <int PIXEL_BYTES, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> struct RowTile {
+  static constexpr int BYTES = PIXEL_BYTES, C = BYTES, PIXELS = LANE_PIXELS, DEPTH = RING_DEPTH;
   // Loads of a lane per row.
   static constexpr int LOADS = WINDOW_PIXELS / (4 * PIXELS);
-  // A load is one copy of 4, 8 or 16 bytes; three of them if a pixel has three samples.
-  static constexpr int COPIES = C == 3 ? 3 : 1, COPY = PIXELS * C / COPIES;
-  static constexpr int LOAD_WORDS = PIXELS * C / 4, LOAD_CHANNEL_WORDS = PIXELS / 4;
+  // A load is one copy of 4, 8 or 16 bytes; three of them if a pixel has three samples, and two if it has eight.
+  static constexpr int COPIES = BYTES == 3 ? 3 : BYTES == 8 ? 2 : 1, COPY = PIXELS * BYTES / COPIES;
+  static constexpr int LOAD_WORDS = PIXELS * BYTES / 4, LOAD_CHANNEL_WORDS = PIXELS / 4;
   // Words of 4 pixels of one channel in a lane's window of a row.
   static constexpr int WINDOW_WORDS = LOADS * LOAD_CHANNEL_WORDS;
   // Shared memory of a warp: a ring of steps of 8 rows. A lane reads only what it has copied itself, so no barrier is
@@ -20,8 +20,8 @@ template <int CHANNELS, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> stru
   static constexpr bool SHARES_COPIES = false;
   // Samples of two bytes are widened to 16 bits. In packed 4:2:2 the first two channels are luma: two words of four
   // neighbours each.
-  static constexpr bool IS_WIDENED = false, IS_YUV422 = false;
-  static constexpr int STEP_BYTES = LOADS * PIXELS * C * 32, RING_BYTES = DEPTH * STEP_BYTES;
+  static constexpr bool IS_WIDENED = false, IS_YUV422 = false, IS_PACKED1010102 = false;
+  static constexpr int STEP_BYTES = LOADS * PIXELS * BYTES * 32, RING_BYTES = DEPTH * STEP_BYTES;
   // Where a lane's copies are in a step.
   static constexpr int COPY_STRIDE = 32 * COPY, LOAD_STRIDE = COPIES * COPY_STRIDE;
   static __device__ constexpr int lane_offset(int lane) { return lane * COPY; }
@@ -43,7 +43,7 @@ struct WideSamples {
 // The source rows of a warp, 8 at a time, through a ring in shared memory.
 template <class RowTile> struct RowLoader {
   using Tile = RowTile;
-  static constexpr int C = Tile::C;
+  static constexpr int C = Tile::C, BYTES = Tile::BYTES;
   using Window = u32[Tile::WINDOW_WORDS][C];  // words of four pixels of a channel
   const u8* src;
   u64 pitch;
@@ -70,14 +70,14 @@ template <class RowTile> struct RowLoader {
   // Starts to copy 8 rows to byte `slot` of the ring: row `y` for this lane, from pixel `x0` on. The window is inside the
   // plane, whose rows are aligned.
   __device__ __forceinline__ void load_inside(int x0, int y, int slot) const {
-    const u8* from = row(y) + x0 * C;
+    const u8* from = row(y) + x0 * BYTES;
     const Shared to = ring + slot;
 #pragma unroll
     for (int i = 0; i < Tile::LOADS; i++)
 #pragma unroll
       for (int k = 0; k < Tile::COPIES; k++)
         copy_async_cached<Tile::COPY>(
-            to + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE, from + i * 4 * Tile::PIXELS * C + k * Tile::COPY);
+            to + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE, from + i * 4 * Tile::PIXELS * BYTES + k * Tile::COPY);
     copy_commit();
   }
 
@@ -89,23 +89,23 @@ template <class RowTile> struct RowLoader {
     if (alignment % Tile::COPY == 0) {
 #pragma unroll
       for (int i = 0; i < Tile::LOADS; i++) {
-        const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
+        const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * BYTES;
 #pragma unroll
         for (int k = 0; k < Tile::COPIES; k++) {
           const int left = bytes - k * Tile::COPY;
           copy_async_cached<Tile::COPY>(
-              to + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE, row + x * C + (left > 0 ? k * Tile::COPY : 0),
+              to + i * Tile::LOAD_STRIDE + k * Tile::COPY_STRIDE, row + x * BYTES + (left > 0 ? k * Tile::COPY : 0),
               clamp(left, 0, Tile::COPY));
         }
       }
     } else {
 #pragma unroll 1
       for (int i = 0; i < Tile::LOADS; i++) {
-        const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * C;
+        const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * BYTES;
 #pragma unroll 1
         for (int word = 0; word < Tile::LOAD_WORDS; word++) {
           const int copy = 4 * word / Tile::COPY, left = bytes - 4 * word;
-          const u8* from = row + x * C + (left > 0 ? 4 * word : 0);
+          const u8* from = row + x * BYTES + (left > 0 ? 4 * word : 0);
           const Shared at = to + i * Tile::LOAD_STRIDE + copy * Tile::COPY_STRIDE + (4 * word - copy * Tile::COPY);
           if (alignment % 4 == 0) {
             copy_async_cached<4>(at, from, clamp(left, 0, 4));
@@ -140,7 +140,7 @@ template <class RowTile> struct RowLoader {
       }
       const int first = i * Tile::LOAD_CHANNEL_WORDS;
 #pragma unroll
-      for (int k = 0; k < Tile::LOAD_CHANNEL_WORDS; k++) deinterleave(words[first + k], raw, k * C);
+      for (int k = 0; k < Tile::LOAD_CHANNEL_WORDS; k++) deinterleave(words[first + k], raw, k * BYTES);
     }
   }
 
@@ -154,6 +154,18 @@ template <class RowTile> struct RowLoader {
       out[1] = byte_perm(raw[first + 2], raw[first + 3], luma);
       out[2] = low_bytes(chroma01, chroma23);
       out[3] = high_bytes(chroma01, chroma23);
+    } else if constexpr (Tile::IS_PACKED1010102) {
+      // A sample's bits moved to the upper end of a half word. That of two bits is a byte, and its low bytes are not used.
+#pragma unroll
+      for (int c = 0; c < 4; c++) {
+        u32 samples[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          samples[i] = c == 0 ? raw[first + i] << 6 : raw[first + i] >> (c == 3 ? 16 : 10 * c - 6);
+        const u32 left = byte_perm(samples[0], samples[1], 0x5140), right = byte_perm(samples[2], samples[3], 0x5140);
+        out[2 * c] = byte_perm(left, right, 0x5410) & 0xc0c0c0c0;
+        out[2 * c + 1] = byte_perm(left, right, 0x7632) & (c == 3 ? 0xc0c0c0c0 : 0xffffffff);
+      }
     } else if constexpr (C == 4) {
       const u32 even01 = byte_perm(raw[first], raw[first + 1], 0x5140),
                 even23 = byte_perm(raw[first + 2], raw[first + 3], 0x5140);

@@ -42,7 +42,7 @@ const TESTS: [Test; 13] = [
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, &[]),
     ("two_engines_with_equal_settings_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
     ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
-    ("bytes_and_wide_radii_are_not_specialised", wide, &[]),
+    ("tensor_cores_and_large_radii_are_not_specialised", not_specialised, &[]),
     ("bands_of_several_planes_are_specialised", bands, &[]),
     ("generic_kernels_are_used_without_nvrtc", no_compiler, &[(NVRTC, "/nowhere/libnvrtc.so")]),
     ("nvrtc_that_is_too_old_is_not_used", too_old, &[("FAKE_NVRTC_VERSION", "1107")]),
@@ -57,9 +57,8 @@ const TESTS: [Test; 13] = [
     ("unusable_cache_folder_is_a_warning", unusable_cache, &[]),
 ];
 
-/// Tests of choices that are others without tensor-core kernels.
-const EXPECT_MACHINE_CODE: [&str; 2] =
-    ["bytes_and_wide_radii_are_not_specialised", "stopping_does_not_wait_for_the_compiler"];
+/// Its choice is another one without tensor-core kernels.
+const EXPECTS_MACHINE_CODE: &str = "tensor_cores_and_large_radii_are_not_specialised";
 
 fn main() {
     if let Ok(child) = std::env::var(CHILD) {
@@ -85,7 +84,7 @@ fn main() {
             check(&start(name, &libraries, environment).output().unwrap());
             Ok(())
         });
-        let is_ignored = cfg!(not(feature = "cubins")) && EXPECT_MACHINE_CODE.contains(&name);
+        let is_ignored = cfg!(not(feature = "cubins")) && name == EXPECTS_MACHINE_CODE;
         trials.push(trial.with_ignored_flag(is_ignored));
     }
     let for_cache_test = libraries.clone();
@@ -137,17 +136,18 @@ impl Compiler {
     }
 }
 
+/// With images without tensor-core kernels, beside which others are compiled.
 fn engine() -> Engine {
-    Engine::with_cuda(CudaEngine::new(0).unwrap())
+    Engine::with_cuda(CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap())
 }
 
 fn case(sigma: f64, channels: u8) -> Case {
     Case::of(sigma, 0, PlaneLayout::new(40, 8, channels, 16), [3, 0], Content::Noise)
 }
 
-/// Frames of bytes, which are not specialised where there are tensor cores, as are 16-bit frames of one and two samples.
-fn bytes(sigma: f64) -> Case {
-    Case::of(sigma, 0, PlaneLayout::new(40, 8, 1, 8), [3, 0], Content::Noise)
+/// A blur whose radius is too large for a kernel of its own.
+fn large() -> Case {
+    Case::of(6.0, 35, PlaneLayout::new(40, 8, 1, 16), [3, 0], Content::Noise)
 }
 
 /// Blurs a frame every few milliseconds, each compared with the oracle, until `done` or for the time `limit`. Returns
@@ -258,7 +258,7 @@ fn two_engines(compiler: &Compiler) {
             scope.spawn(|| assert!(frames(engine, &case(1.0, 3), LONG, is_specialised).1));
         }
     });
-    frames(&mut first, &bytes(1.0), A_WHILE, |engine| !engine.stats().jit.compiling);
+    frames(&mut first, &large(), A_WHILE, |engine| !engine.stats().jit.compiling);
     assert_eq!(compiler.compilations(), 2);
 }
 
@@ -273,7 +273,7 @@ fn stop(compiler: &Compiler) {
     drop(engines);
     // The compiler takes 3 s.
     assert!(begun.elapsed() < Duration::from_millis(1500), "stopping took {:?}", begun.elapsed());
-    frames(&mut last, &bytes(1.0), LONG, |engine| !engine.stats().jit.compiling);
+    frames(&mut last, &large(), LONG, |engine| !engine.stats().jit.compiling);
     assert_eq!(compiler.compilations(), 1, "compiled for an engine that was dropped");
     let threads = std::fs::read_dir("/proc/self/task")
         .unwrap()
@@ -294,10 +294,11 @@ fn stop(compiler: &Compiler) {
     );
 }
 
-fn wide(compiler: &Compiler) {
-    let mut engine = engine();
-    let wide = Case::of(6.0, 35, PlaneLayout::new(40, 8, 1, 16), [3, 0], Content::Noise);
-    for case in [bytes(2.0), bytes(7.0), wide] {
+fn not_specialised(compiler: &Compiler) {
+    let on_tensor_cores = || Engine::with_cuda(CudaEngine::new(0).unwrap());
+    for (mut engine, case) in
+        [(on_tensor_cores(), case(2.0, 4)), (on_tensor_cores(), case(7.0, 4)), (engine(), large())]
+    {
         frames(&mut engine, &case, A_WHILE, |_| false);
         assert!(!is_specialised(&engine));
     }
@@ -311,7 +312,6 @@ fn bands(_: &Compiler) {
         |width, height, scale| PlaneLayout { sigma_scale: [scale; 2], ..PlaneLayout::new(width, height, 1, 10) };
     let planes = vec![layout(64, 96, 1.0), layout(32, 48, 0.5), layout(32, 48, 0.5)];
     let case = Case { planes, ..case(2.0, 4) };
-    // Only without tensor cores do several planes share a specialised kernel.
     let engine = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap();
     let mut engine = Engine::with_cuda(engine.with_bands(3));
     assert!(frames(&mut engine, &case, LONG, is_specialised).1);
@@ -363,7 +363,7 @@ fn fails(compiler: &Compiler) {
 
 fn no_load(compiler: &Compiler) {
     let mut engine = engine();
-    process::open(0).unwrap().prebuilt(Image::Best).unwrap().load_all().unwrap();
+    process::open(0).unwrap().prebuilt(Image::Portable).unwrap().load_all().unwrap();
     type Fail = unsafe extern "C" fn(*const std::ffi::c_char, i32, i32, i32);
     // SAFETY: `Fail` is the type of `fake_fail` in tests/fake_cuda/libcuda.cpp; the name is a static string.
     unsafe {

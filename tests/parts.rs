@@ -33,8 +33,18 @@ fn caps_load_all_that_frames_can_need() {
         (
             1,
             VideoFormat::Rgba,
-            ["columns", "rows_u8", "tensor_c4", "tensor_small", "level_u16_c4", "level_columns", "u16_c4", "cover"]
-                .len(),
+            [
+                "columns",
+                "rows_u8",
+                "tensor_c4",
+                "tensor_small",
+                "level_u16_c4",
+                "level_columns",
+                "rows_u16_c4",
+                "direct_u16_c4",
+                "cover",
+            ]
+            .len(),
         ),
         (2, VideoFormat::Rgb, ["columns", "rows_u8", "tensor_c3", "tensor_small", "cover"].len()),
         (3, gray16, ["columns", "rows_u16_c12", "level_u16_c12", "level_columns", "cover"].len()),
@@ -161,6 +171,6 @@ fn portable_images_replace_all_parts() {
     }
     let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
     assert_eq!(kernel, "general-ptx");
-    // The probe and the eight parts of RGB.
-    assert_eq!(driver.counts().modules, 9);
+    // The probe and the nine parts of RGB.
+    assert_eq!(driver.counts().modules, 10);
 }

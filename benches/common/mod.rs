@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Event, Stream};
-use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes};
+use gstcudagaussblur::cuda::{CudaEngine, DevicePlanes, Image, PassStrategy};
 use gstcudagaussblur::engine::Engine;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
@@ -46,11 +46,12 @@ pub fn blur(engine: &mut Engine, params: BlurParams, layout: PlaneLayout, src: &
 
 /// Makes the engine compile the specialised kernels for frames of these planes, by blurring small frames. Returns false
 /// if the engine compiles none for them.
-pub fn compile_specialised(layouts: &[PlaneLayout], options: impl Into<Options>) -> bool {
+pub fn compile_specialised(image: Image, layouts: &[PlaneLayout], options: impl Into<Options>) -> bool {
     let options = options.into();
     let small = |layout: &PlaneLayout| PlaneLayout { width: 64, height: 8, ..*layout };
     let layouts: Vec<PlaneLayout> = layouts.iter().map(small).collect();
-    let mut engine = Engine::with_cuda(CudaEngine::new(0).expect("a CUDA device"));
+    let engine = CudaEngine::with_kernels(0, image, PassStrategy::Best).expect("a CUDA device");
+    let mut engine = Engine::with_cuda(engine);
     let bytes = 64 * 8 * 8;
     let (src, mut dst) = (noise(bytes), vec![vec![0; bytes]; layouts.len()]);
     let begun = Instant::now();

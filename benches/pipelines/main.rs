@@ -15,7 +15,7 @@ mod throughput;
 
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cuda::driver::device as devices;
-use gstcudagaussblur::cuda::process;
+use gstcudagaussblur::cuda::{Image, process};
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::filter::BlurParams;
 
@@ -85,6 +85,6 @@ fn ours(in_flight: u32) -> String {
 /// the start.
 fn warm_up(info: &VideoInfo, sigma: f64, size: u32) -> Outcome<()> {
     let planes = formats::planes(info, false).expect("a format of the element");
-    compile_specialised(&planes, BlurParams::new(sigma, size)?);
+    compile_specialised(Image::Best, &planes, BlurParams::new(sigma, size)?);
     Ok(())
 }

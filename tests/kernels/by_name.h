@@ -42,7 +42,7 @@ inline const std::map<std::string, ByName> BY_NAME = {
     {"blur_tensor_direct_" #family "_medium", {.tensor = blur_tensor_direct_##family##_medium}}, \
     {"blur_tensor_direct_" #family "_long", {.tensor = blur_tensor_direct_##family##_long}},
     BLUR_DIRECT_NAMES(u8_c12) BLUR_DIRECT_NAMES(u8_c3) BLUR_DIRECT_NAMES(u8_c4)
-    BLUR_DIRECT_NAMES(u16_c12) BLUR_DIRECT_NAMES(yuv422)
+    BLUR_DIRECT_NAMES(u16_c12) BLUR_DIRECT_NAMES(u16_c4) BLUR_DIRECT_NAMES(yuv422) BLUR_DIRECT_NAMES(packed1010102)
     {"blur_tensor_blur_short", {.tensor = blur_tensor_blur_short}},
     {"blur_tensor_blur_long", {.tensor = blur_tensor_blur_long}},
     {"blur_premultiply", {.alpha = blur_premultiply}},

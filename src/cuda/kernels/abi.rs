@@ -34,8 +34,10 @@ impl PixelFamily {
         }
     }
 
-    /// The families that the tensor-core kernels of the direct form have.
-    pub const DIRECT: [Self; 5] = [Self::U8C12, Self::U8C3, Self::U8C4, Self::U16C12, Self::Yuv422];
+    /// The families that the tensor-core kernels of the direct form have: all but that of the small planes of RGB, which no
+    /// video format has.
+    pub const DIRECT: [Self; 7] =
+        [Self::U8C12, Self::U8C3, Self::U8C4, Self::U16C12, Self::U16C4, Self::Yuv422, Self::Packed1010102];
 
     /// The most planes that its kernels take in a launch. Only planes of one and two channels come several to a frame; the
     /// other kernels are faster for having one.
@@ -57,19 +59,10 @@ impl PixelFamily {
 /// Which kernels the images of a group have, beside those that all groups have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelSet {
-    /// [`Kernel::Fused`] for all families.
+    /// [`Kernel::Fused`].
     CudaCores,
-    /// Tensor-core kernels of the direct form for most families, [`Kernel::Fused`] for the others, and tensor-core kernels of
-    /// the wide form for interleaved bytes.
+    /// Tensor-core kernels of the direct form, and of the wide form for interleaved bytes.
     TensorCores,
-}
-
-impl KernelSet {
-    /// The families that have a fused kernel.
-    pub fn fused_families(self) -> impl Iterator<Item = PixelFamily> {
-        let has_fused = move |family: &PixelFamily| self == Self::CudaCores || !PixelFamily::DIRECT.contains(family);
-        PixelFamily::ALL.iter().copied().filter(has_fused)
-    }
 }
 
 /// A kernel.
@@ -191,13 +184,14 @@ impl Kernel {
         let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply];
         kernels.extend([Self::Cover, Self::MosaicSums, Self::MosaicWrite]);
         kernels.extend([Self::SoftCells, Self::SoftSpread, Self::SoftMix]);
-        kernels.extend(kernel_set.fused_families().map(Self::Fused));
         kernels.extend(PixelFamily::ALL.map(Self::Rows));
         kernels.extend([Self::DecimateColumns, Self::InterpolateColumns]);
         kernels.extend(
             PixelFamily::ALL.into_iter().flat_map(|family| [Self::DecimateRows(family), Self::InterpolateRows(family)]),
         );
-        if kernel_set == KernelSet::TensorCores {
+        if kernel_set == KernelSet::CudaCores {
+            kernels.extend(PixelFamily::ALL.map(Self::Fused));
+        } else {
             let pixels = TensorPixels::ALL.iter();
             kernels.extend(pixels.flat_map(|pixels| [Self::TensorDecimate(*pixels), Self::TensorInterpolate(*pixels)]));
             for family in PixelFamily::DIRECT {

@@ -122,14 +122,10 @@ impl<'a> BlurBatch<'a> {
         self.planes.iter().map(of_plane).max().unwrap_or(0)
     }
 
-    /// Whether there is a prebuilt fused kernel, and the device has enough shared memory for it.
+    /// Whether there can be a fused kernel, prebuilt or specialised, and the device has enough shared memory for it.
     pub fn has_fused(&self, limits: DeviceLimits) -> bool {
-        self.kernel_set().fused_families().any(|family| family == self.family) && self.fits_fused(limits)
-    }
-
-    /// Whether the device has enough shared memory for a fused kernel.
-    pub fn fits_fused(&self, limits: DeviceLimits) -> bool {
-        self.shared_bytes(Kernel::Fused(self.family)) <= limits.shared_bytes
+        self.kernel_set() == KernelSet::CudaCores
+            && self.shared_bytes(Kernel::Fused(self.family)) <= limits.shared_bytes
     }
 
     /// Device memory for the intermediate of its planes between the rows and the columns kernel, in bytes.

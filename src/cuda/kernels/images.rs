@@ -133,26 +133,33 @@ impl Kernel {
     pub fn part(self) -> Option<Part> {
         use PixelFamily as Family;
         Some(match self {
-            Self::Rows(Family::U8C12 | Family::U8C3 | Family::U8C4) => Part::RowsU8,
-            Self::Rows(Family::U16C12) => Part::RowsU16C12,
-            Self::Rows(Family::Yuv422) => Part::RowsYuv422,
-            Self::Fused(family) | Self::Rows(family) => match family {
+            Self::Rows(family) => match family {
+                Family::U8C12 | Family::U8C3 | Family::U8C4 => Part::RowsU8,
+                Family::U16C12 => Part::RowsU16C12,
+                Family::U16C3 => Part::RowsU16C3,
+                Family::U16C4 => Part::RowsU16C4,
+                Family::Yuv422 => Part::RowsYuv422,
+                Family::Packed1010102 => Part::RowsPacked1010102,
+            },
+            Self::Fused(family) => match family {
                 Family::U8C12 => Part::FusedU8C12,
                 Family::U8C3 => Part::FusedU8C3,
                 Family::U8C4 => Part::FusedU8C4,
                 Family::U16C12 => Part::FusedU16C12,
-                Family::U16C3 => Part::U16C3,
-                Family::U16C4 => Part::U16C4,
+                Family::U16C3 => Part::FusedU16C3,
+                Family::U16C4 => Part::FusedU16C4,
                 Family::Yuv422 => Part::FusedYuv422,
-                Family::Packed1010102 => Part::Packed1010102,
+                Family::Packed1010102 => Part::FusedPacked1010102,
             },
             Self::TensorDirect(family, _) => match family {
                 Family::U8C12 => Part::DirectU8C12,
                 Family::U8C3 => Part::DirectU8C3,
                 Family::U8C4 => Part::DirectU8C4,
                 Family::U16C12 => Part::DirectU16C12,
+                Family::U16C4 => Part::DirectU16C4,
                 Family::Yuv422 => Part::DirectYuv422,
-                Family::U16C3 | Family::U16C4 | Family::Packed1010102 => return None,
+                Family::Packed1010102 => Part::DirectPacked1010102,
+                Family::U16C3 => return None,
             },
             Self::Columns => Part::Columns,
             Self::Premultiply | Self::Unpremultiply => Part::Alpha,

@@ -29,8 +29,7 @@ impl PassStrategy {
     fn is_possible(self, batch: &BlurBatch, limits: DeviceLimits) -> bool {
         match self {
             Self::TensorCores => tensor_direct::kernel(batch).is_some(),
-            Self::Specialised => batch.fits_fused(limits),
-            Self::Fused => batch.has_fused(limits),
+            Self::Specialised | Self::Fused => batch.has_fused(limits),
             Self::Split | Self::Best => true,
         }
     }
@@ -47,7 +46,7 @@ struct Rule {
 
 /// Fastest first. The radii were measured on an H200 (kernels/README.md).
 static RULES: [Rule; 4] = [
-    // At all radii that there are kernels for, also faster than specialised ones.
+    // At all radii that there are kernels for.
     Rule { strategy: PassStrategy::TensorCores, row_radius: u32::MAX, column_radius: [u32::MAX; 2] },
     // At least 5 % faster than the generic kernels; beyond it, two generic passes are. Rows are unrolled up to this radius.
     Rule { strategy: PassStrategy::Specialised, row_radius: 32, column_radius: [24, 15] },
@@ -192,6 +191,7 @@ mod tests {
         };
         let direct = |family, radius| (vec![Kernel::TensorDirect(family, radius)], false);
         let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
+        let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
         for (layout, family) in [
             (layout(1, 8), PixelFamily::U8C12),
             (layout(2, 8), PixelFamily::U8C12),
@@ -199,7 +199,9 @@ mod tests {
             (layout(4, 8), PixelFamily::U8C4),
             (layout(1, 10), PixelFamily::U16C12),
             (layout(2, 16), PixelFamily::U16C12),
+            (layout(4, 16), PixelFamily::U16C4),
             (yuv422, PixelFamily::Yuv422),
+            (packed1010102, PixelFamily::Packed1010102),
         ] {
             for (size, radius) in [
                 (3, DirectRadius::Short),
@@ -213,7 +215,7 @@ mod tests {
             }
             // A single tap has more than two bytes. There are no fused kernels beside those for tensor cores.
             for size in [1, 65] {
-                assert_eq!(kernels(layout, size), (vec![Kernel::Rows(family), Kernel::Columns], size == 1));
+                assert_eq!(kernels(layout, size), (vec![Kernel::Rows(family), Kernel::Columns], false));
             }
         }
         // A plane that leaves most of a device idle has the shortest segments.
@@ -227,8 +229,9 @@ mod tests {
         let planes = [&some, &none, &some]
             .map(|taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout(1, 8), taps) });
         assert_eq!(batches(planes).iter().map(|batch| batch.planes().len()).collect::<Vec<_>>(), [1, 1, 1]);
-        let (others, gains) = kernels(layout(4, 16), 15);
-        assert_eq!((others, gains), (vec![Kernel::Fused(PixelFamily::U16C4)], true));
+        // The small planes of RGB, and nothing else, have no such kernel.
+        let (others, gains) = kernels(layout(3, 16), 15);
+        assert_eq!((others, gains), (vec![Kernel::Rows(PixelFamily::U16C3), Kernel::Columns], false));
     }
 
     #[test]

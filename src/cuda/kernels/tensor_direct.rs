@@ -20,14 +20,14 @@ struct Geometry {
     largest: u32,
     /// By family, in the order of [`PixelFamily::DIRECT`]: blocks that a multiprocessor holds at a time, by the registers of
     /// the kernels for sm_90.
-    resident: [u32; 5],
+    resident: [u32; 7],
 }
 
 /// One for each largest radius.
 const GEOMETRIES: [Geometry; 3] = [
-    Geometry { radius: DirectRadius::Short, largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3] },
-    Geometry { radius: DirectRadius::Medium, largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2] },
-    Geometry { radius: DirectRadius::Long, largest: TENSOR_RADIUS_MAX, resident: [2, 3, 2, 3, 2] },
+    Geometry { radius: DirectRadius::Short, largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3, 3, 3] },
+    Geometry { radius: DirectRadius::Medium, largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2, 2, 2] },
+    Geometry { radius: DirectRadius::Long, largest: TENSOR_RADIUS_MAX, resident: [2, 3, 2, 3, 2, 2, 2] },
 ];
 
 /// The most rows that a warp computes, as a multiple of [`UNIT`].
@@ -51,7 +51,7 @@ pub fn kernel(batch: &BlurBatch) -> Option<Kernel> {
 
 /// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.
 fn pixel_bytes(layout: &PlaneLayout) -> u32 {
-    u32::from(layout.channels) * layout.sample_bytes() as u32
+    layout.pixel_bytes() as u32
 }
 
 /// Tiles of 16 columns that a warp computes.
@@ -103,10 +103,11 @@ impl Geometry {
             2 => 32,
             _ => 16,
         };
-        let ring = TENSOR_DIRECT_DEPTH * 8 * odd_multiple(row_bytes, row_unit);
+        let depth = if pixel == 8 { TENSOR_DIRECT_DEPTH_8 } else { TENSOR_DIRECT_DEPTH };
+        let ring = depth * 8 * odd_multiple(row_bytes, row_unit);
         let (taps, luma) = if is_yuv422 { (2 * row_tiles + 1, 4 * row_tiles) } else { (tiles, 0) };
         let operands = 512 * (row_tiles + tiles + luma);
-        let results = if pixel == 4 { 0 } else { 16 * odd_multiple(16 * across * pixel, 16) };
+        let results = if pixel % 4 == 0 { 0 } else { 16 * odd_multiple(16 * across * pixel, 16) };
         ring + 2 * 2 * 16 * (taps + 1) + operands + results
     }
 }
