@@ -10,7 +10,7 @@ template <int PIXEL_BYTES, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> s
   static constexpr int BYTES = PIXEL_BYTES, C = BYTES, PIXELS = LANE_PIXELS, DEPTH = RING_DEPTH;
   // Loads of a lane per row.
   static constexpr int LOADS = WINDOW_PIXELS / (4 * PIXELS);
-  // A load is one copy of 4, 8 or 16 bytes; three of them if a pixel has three samples, and two if it has eight.
+  // A load is one copy of 4, 8 or 16 bytes; three of them if a pixel has three bytes, and two if it has eight.
   static constexpr int COPIES = BYTES == 3 ? 3 : BYTES == 8 ? 2 : 1, COPY = PIXELS * BYTES / COPIES;
   static constexpr int LOAD_WORDS = PIXELS * BYTES / 4, LOAD_CHANNEL_WORDS = PIXELS / 4;
   // Words of 4 pixels of one channel in a lane's window of a row.

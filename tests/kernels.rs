@@ -298,30 +298,29 @@ fn run_direct(program: &mut Program, every: usize, most_work: usize) -> (usize, 
     (bytes.len(), bytes.iter().sum())
 }
 
-/// The levels on CUDA cores of every pixel layout, with the same factor on both axes and with different ones.
-fn run_levels(program: &mut Program) -> (usize, usize) {
+/// Every `every`th of the levels on CUDA cores of every pixel layout, with the same factor on both axes and with different ones.
+fn run_levels(program: &mut Program, every: usize) -> (usize, usize) {
     let interleaved = |depth| (1..=4).map(move |channels| PlaneLayout::new(37, 21, channels, depth));
     let mut layouts: Vec<PlaneLayout> = [8, 10, 16].into_iter().flat_map(interleaved).collect();
     layouts.push(PlaneLayout { sample_layout: SampleLayout::MsbAligned, ..PlaneLayout::new(37, 21, 2, 10) });
     layouts.push(PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..PlaneLayout::new(37, 21, 4, 10) });
     let packed = |luma| PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma }, ..PlaneLayout::new(37, 21, 4, 8) };
     layouts.extend([0, 1].map(packed));
-    let (mut cases, mut bytes) = (0, 0);
-    for (sigma, scale) in [(4.0, [1.0, 1.0]), (9.0, [1.0, 1.0]), (9.0, [0.5, 1.0]), (5.0, [1.0, 0.5])] {
-        for layout in &layouts {
-            let params = BlurParams::new(sigma, 0).unwrap();
-            let planes = vec![PlaneLayout { sigma_scale: scale, ..*layout }];
-            let case = Case { options: params.into(), planes, padding: [5, 13], content: Content::Noise };
-            bytes += program.check(&case, PassStrategy::Split, KernelSet::CudaCores, 1 + cases % 3);
-            cases += 1;
-        }
-    }
-    (cases as usize, bytes)
+    let blurs = [(4.0, [1.0, 1.0]), (9.0, [1.0, 1.0]), (9.0, [0.5, 1.0]), (5.0, [1.0, 0.5])];
+    let cases = blurs.into_iter().flat_map(|blur| layouts.iter().map(move |layout| (blur, layout)));
+    let check = |(i, ((sigma, sigma_scale), layout)): (usize, ((f64, [f64; 2]), &PlaneLayout))| {
+        let params = BlurParams::new(sigma, 0).unwrap();
+        let planes = vec![PlaneLayout { sigma_scale, ..*layout }];
+        let case = Case { options: params.into(), planes, padding: [5, 13], content: Content::Noise };
+        program.check(&case, PassStrategy::Split, KernelSet::CudaCores, 1 + (i % 3) as u32)
+    };
+    let bytes: Vec<usize> = cases.step_by(every).enumerate().map(check).collect();
+    (bytes.len(), bytes.iter().sum())
 }
 
 fn run(sanitizer: &str, every: usize, most_work: usize) {
     let mut program = Program::build(sanitizer, &[]);
-    let (level_cases, level_bytes) = run_levels(&mut program);
+    let (level_cases, level_bytes) = run_levels(&mut program, every / 10);
     println!("levels on CUDA cores on the CPU under {sanitizer}: {level_cases} cases, {level_bytes} bytes, 0 differ");
     let (direct_cases, direct_bytes) = run_direct(&mut program, every, most_work >> 4);
     println!(
