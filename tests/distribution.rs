@@ -23,8 +23,8 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The example crate is built from a copy, with the versions of this crate's lock file, without the network and, because that
-/// takes minutes, without optimisation. That there is no warning with it is in no_threads.rs.
+/// The example crate is built from a copy, with the versions of this crate's lock file and without the network. With optimisation
+/// that would take minutes; no_threads.rs asserts that an optimised plugin does not warn.
 #[test]
 fn a_program_embeds_the_plugin_and_is_warned_if_it_is_slow() {
     let crate_folder = folder("embedding");

@@ -44,8 +44,8 @@ pub fn blur(engine: &mut Engine, params: BlurParams, layout: PlaneLayout, src: &
     engine.blur(params, &vec![plane], &mut vec![out]).expect("a blurred frame");
 }
 
-/// Makes the engine compile the specialised kernels for frames of these planes, by blurring small frames. Returns false
-/// if the engine compiles none for them.
+/// Makes an engine with these images compile the specialised kernels for frames of these planes, by blurring small frames.
+/// Returns false if it compiles none for them.
 pub fn compile_specialised(image: Image, layouts: &[PlaneLayout], options: impl Into<Options>) -> bool {
     let options = options.into();
     let small = |layout: &PlaneLayout| PlaneLayout { width: 64, height: 8, ..*layout };

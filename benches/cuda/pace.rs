@@ -84,7 +84,9 @@ pub fn table() -> Outcome<()> {
     let Compiler { threads: compiled, kernels } = &*lock(&compiler);
     println!("\nThe compiler ran on threads {compiled:?}, the streams on {streamed:?}");
     if *kernels == 0 {
-        println!("No kernel was compiled, so the threads prove nothing: is NVRTC installed?");
+        println!(
+            "No kernel was compiled, so the threads prove nothing: is NVRTC installed, and has the device no tensor cores?"
+        );
     }
     if !compiled.is_disjoint(&streamed) {
         return Err("NVRTC ran on a streaming thread".into());
