@@ -3,6 +3,7 @@
 mod common;
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 
 use common::Noise;
@@ -608,20 +609,26 @@ fn nothing_shows_of_a_sample_that_is_not_the_object() {
         let holes_in = 1 + random.below(3);
         let mut samples = vec![255; (columns * rows) as usize];
         (0..holes_in).for_each(|_| samples[random.below(columns * rows) as usize] = [0, 127][turn % 2]);
-        let area = Area { left: 0.0, top: 0.0, right: f64::from(size.0), bottom: f64::from(size.1) };
+        let [x, y] = [size.0, size.1].map(|side| {
+            let begin = if turn % 4 == 0 { 0 } else { random.below(side) };
+            begin..if turn % 4 == 0 { side } else { begin + 1 + random.below(side - begin) }
+        });
+        let [left, right, top, bottom] = [x.start, x.end, y.start, y.end].map(f64::from);
+        let area = Area { left, top, right, bottom };
         let mask = Mask::new(columns, rows, samples.clone(), area).unwrap();
         let object = Object { area, shape: Shape::Mask(mask) };
         let weights = Weights::outside(size, &[object], Edge::default());
         let mut row = vec![0; size.0 as usize];
         // The sample of the mask that has the middle of a luma sample.
-        let own = |at: u32, count: u32, side: u32| (2 * at + 1) * count / (2 * side);
-        for y in 0..size.1 {
-            weights.row(y, &mut row);
-            for (x, weight) in (0..).zip(&row) {
-                let at = |x: u32, y: u32| samples[(own(y, rows, size.1) * columns + own(x, columns, size.0)) as usize];
-                if at(x, y) < 128 {
-                    holes += 1;
-                    assert_eq!(*weight, 255, "({x}, {y}) of {size:?}, a mask of {columns}x{rows}");
+        let own =
+            |at: u32, count: u32, axis: &Range<u32>| (2 * (at - axis.start) + 1) * count / (2 * axis.len() as u32);
+        for v in 0..size.1 {
+            weights.row(v, &mut row);
+            for (u, weight) in (0..).zip(&row) {
+                let is_in_area = x.contains(&u) && y.contains(&v);
+                if !is_in_area || samples[(own(v, rows, &y) * columns + own(u, columns, &x)) as usize] < 128 {
+                    holes += u32::from(is_in_area);
+                    assert_eq!(*weight, 255, "({u}, {v}) of {size:?}, a mask of {columns}x{rows} over {area:?}");
                 } else {
                     shown += u64::from(*weight == 0);
                     next_to += u64::from(*weight > 0);
