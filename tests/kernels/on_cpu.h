@@ -3,8 +3,8 @@
 // instructions of kernels/warp.cuh use. Include it before a kernel source.
 //
 // On x86-64 the threads of a block are coroutines of one thread of the system, which switch at barriers: many times as
-// fast as a thread of the system each. Other processors have those, and so has the thread sanitizer, because it looks
-// for accesses that no barrier orders.
+// fast as a thread of the system each, which other processors have. To the thread sanitizer, which looks for accesses that no
+// barrier orders, each coroutine is a thread, and a switch orders nothing.
 #ifndef BLUR_ON_CPU
 #define BLUR_ON_CPU 1
 #include <atomic>
@@ -31,23 +31,30 @@ struct AsyncCopy {
   int size, bytes;
 };
 
+struct BlurBarrier;
+
 // The state of a CUDA thread.
 struct BlurThread {
   BlurIndex index;
+  BlurIndex block{};
+  BlurBarrier* barrier = nullptr;
+  unsigned char* shared = nullptr;
   unsigned products = 0;  // of matrices, so far
   std::vector<AsyncCopy> open_copies;
   std::deque<std::vector<AsyncCopy>> copies;
 };
 inline thread_local BlurThread* blur_thread;
-inline thread_local BlurIndex blockIdx;
-inline thread_local unsigned char* blur_shared;
 #define threadIdx (blur_thread->index)
+#define blockIdx (blur_thread->block)
+#define blur_shared (blur_thread->shared)
 
-#if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+#ifndef __x86_64__
 #include <barrier>
 #include <thread>
 
-using BlurBarrier = std::barrier<>;
+struct BlurBarrier : std::barrier<> {
+  using std::barrier<>::barrier;
+};
 
 // Runs `body` in every thread and returns when all have ended.
 template <class Body> void run_blur_threads(unsigned threads, Body body) {
@@ -65,6 +72,13 @@ template <class Body> void run_blur_threads(unsigned threads, Body body) {
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
+#endif
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+// What all coroutines use as the one thread of the system that they are.
+#define BLUR_UNCHECKED __attribute__((no_sanitize_thread, noinline))
+#else
+#define BLUR_UNCHECKED
 #endif
 
 // Stores the registers that a function preserves on the stack and the stack's address in `*from`, and continues where
@@ -99,6 +113,9 @@ struct BlurCoroutine {
   BlurThread thread;
   void* stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   void* position;       // in the stack, where it waits
+#ifdef __SANITIZE_THREAD__
+  void* fiber = __tsan_create_fiber(0);
+#endif
   BlurCoroutine* next;  // in the ring of those that have not ended
 
   BlurCoroutine() {
@@ -113,19 +130,23 @@ struct BlurScheduler {
   std::deque<BlurCoroutine> all;
   BlurCoroutine* running = nullptr;
   void* caller = nullptr;
+  void* caller_fiber = nullptr;
   const void* caller_stack = nullptr;
   std::size_t caller_stack_bytes = 0;
   void (*body)(void*) = nullptr;
   void* argument = nullptr;
 
   // Continues `to`, or the caller without it. Returns when somebody continues what has called this, unless that has ended.
-  void resume(BlurCoroutine* to, void** from, [[maybe_unused]] bool has_ended = false) {
+  BLUR_UNCHECKED void resume(BlurCoroutine* to, void** from, [[maybe_unused]] bool has_ended = false) {
     running = to;
     blur_thread = to ? &to->thread : nullptr;
 #ifdef __SANITIZE_ADDRESS__
     void* kept = nullptr;
     __sanitizer_start_switch_fiber(
         has_ended ? nullptr : &kept, to ? to->stack : caller_stack, to ? BlurCoroutine::STACK_BYTES : caller_stack_bytes);
+#endif
+#ifdef __SANITIZE_THREAD__
+    __tsan_switch_to_fiber(to ? to->fiber : caller_fiber, __tsan_switch_to_fiber_no_sync);
 #endif
     blur_switch(from, to ? to->position : caller);
 #ifdef __SANITIZE_ADDRESS__
@@ -134,15 +155,15 @@ struct BlurScheduler {
   }
 
   // Lets the next coroutine run until it waits. If there is none, nobody can arrive at the barrier any more.
-  void yield() {
+  BLUR_UNCHECKED void yield() {
     if (running->next == running) std::abort();
     resume(running->next, &running->position);
   }
 
   // Where a coroutine starts.
-  static void start();
+  BLUR_UNCHECKED static void start();
 
-  template <class Body> void run(unsigned threads, Body& body_of_all) {
+  template <class Body> BLUR_UNCHECKED void run(unsigned threads, Body& body_of_all) {
     while (all.size() < threads) all.emplace_back();
     body = [](void* pointer) { (*static_cast<Body*>(pointer))(); };
     argument = &body_of_all;
@@ -159,7 +180,14 @@ struct BlurScheduler {
       *top = reinterpret_cast<void*>(&BlurScheduler::start);
       coroutine.position = top - 6;
     }
+#ifdef __SANITIZE_THREAD__
+    caller_fiber = __tsan_get_current_fiber();
+    __tsan_release(&body);
+#endif
     resume(&all[0], &caller);
+#ifdef __SANITIZE_THREAD__
+    __tsan_acquire(&caller);
+#endif
   }
 };
 inline thread_local BlurScheduler blur_scheduler;
@@ -171,7 +199,13 @@ inline void BlurScheduler::start() {
   __sanitizer_finish_switch_fiber(
       nullptr, is_first ? &scheduler.caller_stack : nullptr, is_first ? &scheduler.caller_stack_bytes : nullptr);
 #endif
+#ifdef __SANITIZE_THREAD__
+  __tsan_acquire(&scheduler.body);
+#endif
   scheduler.body(scheduler.argument);
+#ifdef __SANITIZE_THREAD__
+  __tsan_release(&scheduler.caller);
+#endif
   BlurCoroutine* const ended = scheduler.running;
   BlurCoroutine* before = ended;
   while (before->next != ended) before = before->next;
@@ -182,7 +216,8 @@ inline void BlurScheduler::start() {
 template <class Body> void run_blur_threads(unsigned threads, Body body) { blur_scheduler.run(threads, body); }
 
 struct BlurBarrier {
-  unsigned threads, arrived = 0, generation = 0;
+  const unsigned threads;
+  std::atomic<unsigned> arrived = 0, generation = 0;
 
   explicit BlurBarrier(unsigned threads) : threads(threads) {}
   void arrive_and_wait() {
@@ -196,8 +231,7 @@ struct BlurBarrier {
 };
 #endif
 
-inline thread_local BlurBarrier* blur_barrier;
-inline void __syncthreads() { blur_barrier->arrive_and_wait(); }
+inline void __syncthreads() { blur_thread->barrier->arrive_and_wait(); }
 
 // Runs a kernel's blocks one after the other. The allocation of shared memory has exactly the requested size, so that a
 // sanitizer sees an access beyond it, and every block finds it filled with 0xa5, so that a use of uninitialised shared
@@ -208,7 +242,7 @@ void blur_launch(void (*kernel)(Args), unsigned blocks, unsigned threads, std::s
   BlurBarrier barrier(threads);
   auto* memory = static_cast<unsigned char*>(::operator new(shared, alignment));
   run_blur_threads(threads, [&] {
-    blur_barrier = &barrier;
+    blur_thread->barrier = &barrier;
     blur_shared = memory;
     for (unsigned block = 0; block < blocks; block++) {
       blockIdx.x = block;
