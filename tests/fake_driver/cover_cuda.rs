@@ -1,13 +1,11 @@
 //! Covers on the fake CUDA driver (tests/fake_cuda): frames in device memory, and frames in host memory through CUDA, have the
 //! bytes of the CPU engine.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::device_frames::{self, Block, Streams, check, unordered};
-use common::fake_driver::FakeDriver;
-use common::pictures::{Picture, kinds, rect, resized};
+use crate::common::device_frames::{self, Block, Streams, check, unordered};
+use crate::common::fake_driver::FakeDriver;
+use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Compares the element's tracks with their specification, `tests/tracks_reference.py`, on random sequences.
 
-#[path = "common/python.rs"]
-mod python;
-
 use std::fmt::Write as _;
 
+use crate::common::python;
 use gstcudagaussblur::element::regions::detection::Detection;
 use gstcudagaussblur::element::regions::tracks::{Holding, Tracks};
 use gstcudagaussblur::filter::regions::Area;

@@ -1,11 +1,9 @@
 //! The element with region-mode: what it covers in the frames of a stream, which buffers it hands on, and that no frame
 //! leaves uncovered where something went wrong.
 
-mod common;
-
-use common::covered::{alternate, blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
-use common::pictures::{Picture, pitch, rect};
-use common::video::{Blur, FRAME, formats, stat};
+use crate::common::covered::{alternate, blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
+use crate::common::pictures::{Picture, pitch, rect};
+use crate::common::video::{Blur, FRAME, formats, stat};
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoInterlaceMode, VideoMeta, VideoRegionOfInterestMeta};
@@ -331,7 +329,7 @@ fn sigma_follows_the_size_of_the_object() {
 
 #[test]
 fn interlaced_frames_are_covered_field_by_field() {
-    common::video::init();
+    crate::common::video::init();
     let info = VideoInfo::builder(VideoFormat::I420, 96, 64)
         .fps((25, 1))
         .interlace_mode(gst_video::VideoInterlaceMode::Interleaved)

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `look-ahead`: what frames that wait are covered by, what leaves in which order, and whose memory waits.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 
-use common::covered::{blurred, buffer, check, covering, info, noise, with_roi};
-use common::pictures::{Picture, rect};
-use common::video::{Blur, FRAME, stat};
+use crate::common::covered::{blurred, buffer, check, covering, info, noise, with_roi};
+use crate::common::pictures::{Picture, rect};
+use crate::common::video::{Blur, FRAME, stat};
 
 const SIZE: [u32; 2] = [96, 64];
 
@@ -360,7 +358,7 @@ fn a_frame_that_fails_takes_none_before_it_along() {
 
 /// A buffer with the strides of the caps, with the bytes of a picture.
 fn filled(info: &VideoInfo, picture: &Picture, buffer: gst::Buffer) -> gst::Buffer {
-    let source = common::covered::buffer(info, picture);
+    let source = crate::common::covered::buffer(info, picture);
     let source = gst_video::VideoFrame::from_buffer_readable(source, info).unwrap();
     let mut frame = gst_video::VideoFrame::from_buffer_writable(buffer, info).unwrap();
     source.copy(&mut frame).unwrap();
@@ -460,7 +458,7 @@ fn an_object_is_covered_before_a_short_gap() {
 /// A live stream that ends in gaps, of which the time is not known, or does not pass.
 #[test]
 fn gaps_without_a_time_release_frames_too() {
-    common::video::init();
+    crate::common::video::init();
     let unknown = VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).fps((0, 1)).build().unwrap();
     let mut blur = covering("look-ahead=3", true, &unknown);
     let out = record(&blur);

@@ -1,15 +1,13 @@
 //! scripts/python and the Python examples find an interpreter with the modules they need, whichever `python3` is first on
 //! PATH, and name what is missing if there is none. Python sets properties by the values that docs/PROPERTIES.md shows.
 
-mod common;
-
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::python;
+use crate::common::python;
 
 /// A folder with a `python3` that cannot import the distribution's packages, as those of pyenv, conda and uv cannot.
 struct ForeignPython(PathBuf);

@@ -1,11 +1,9 @@
 //! An independent reference: frames of ten formats against SciPy's Gaussian in float64 (scipy_reference.py), which uses
 //! neither this crate nor GStreamer.
 
-mod common;
-
 use std::fmt::Write;
 
-use common::{Noise, formats, promised, python, video};
+use crate::common::{Noise, formats, promised, python, video};
 use gst_video::VideoFormat;
 
 /// Formats and their depths.

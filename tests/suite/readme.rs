@@ -3,34 +3,32 @@
 //! display and the loudspeaker. Lines with an element of OpenCV, which has a package of its own, need it. Also runs the C code
 //! of docs/PROPERTIES.md in a small program, and follows the links of all pages.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::media;
+use crate::common::media;
 use gst::prelude::*;
 
-const README: &str = include_str!("../README.md");
-const PROPERTIES: &str = include_str!("../docs/PROPERTIES.md");
+const README: &str = include_str!("../../README.md");
+const PROPERTIES: &str = include_str!("../../docs/PROPERTIES.md");
 
 /// The pages whose commands are run: the number of their gst-launch lines, and of those with sound.
 const PAGES: [(&str, &str, usize, usize); 6] = [
     ("README.md", README, 6, 1),
-    ("docs/INSTALL.md", include_str!("../docs/INSTALL.md"), 1, 0),
+    ("docs/INSTALL.md", include_str!("../../docs/INSTALL.md"), 1, 0),
     ("docs/PROPERTIES.md", PROPERTIES, 1, 0),
-    ("docs/FORMATS.md", include_str!("../docs/FORMATS.md"), 0, 0),
-    ("docs/HIDING.md", include_str!("../docs/HIDING.md"), 4, 0),
-    ("docs/MESSAGES.md", include_str!("../docs/MESSAGES.md"), 1, 0),
+    ("docs/FORMATS.md", include_str!("../../docs/FORMATS.md"), 0, 0),
+    ("docs/HIDING.md", include_str!("../../docs/HIDING.md"), 4, 0),
+    ("docs/MESSAGES.md", include_str!("../../docs/MESSAGES.md"), 1, 0),
 ];
 
 /// The other commands of these pages, and what runs them.
 const OTHER_COMMANDS: [(&str, &str); 8] = [
-    ("scripts/demo", "tests/examples.rs"),
+    ("scripts/demo", "tests/suite/examples.rs"),
     ("scripts/models", "scripts/demo"),
     ("scripts/setup", "scripts/demo and scripts/test"),
     ("scripts/test", "continuous integration"),
-    ("examples/virtual_camera.py", "tests/examples.rs"),
+    ("examples/virtual_camera.py", "tests/suite/examples.rs"),
     ("meson setup", ".ci/run"),
     ("meson compile", ".ci/run"),
     ("gst-inspect-1.0 cudagaussblur", "this file"),
@@ -105,7 +103,7 @@ fn is_launch(line: &str) -> bool {
 
 /// The element's documentation, a comment in the form that GStreamer's documentation tools read.
 fn section() -> String {
-    let source = include_str!("../src/element/imp.rs");
+    let source = include_str!("../../src/element/imp.rs");
     let (_, section) = source.split_once("/**\n * SECTION:element-cudagaussblur\n").unwrap();
     let (section, _) = section.split_once("\n */\n").unwrap();
     section.lines().map(|line| line.strip_prefix(" *").unwrap().trim_start().to_owned() + "\n").collect()
@@ -223,7 +221,7 @@ fn main_properties() -> Vec<&'static str> {
 
 #[test]
 fn the_properties_are_listed() {
-    let element = common::video::element("");
+    let element = crate::common::video::element("");
     let own = element.list_properties().into_iter().filter(|pspec| pspec.owner_type() == element.type_());
     let names: Vec<String> = own.map(|pspec| pspec.name().to_owned()).collect();
     assert_eq!(names.len(), 27, "{names:?}");
@@ -245,7 +243,7 @@ fn the_properties_are_listed() {
 /// Every format that the element offers is in the table, and the table has as many as README says.
 #[test]
 fn the_formats_are_listed() {
-    let (_, table) = include_str!("../docs/FORMATS.md").split_once("\n## Formats\n").unwrap();
+    let (_, table) = include_str!("../../docs/FORMATS.md").split_once("\n## Formats\n").unwrap();
     let rows = table.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).skip(2);
     let cells = rows.flat_map(|row| row.split('|').skip(2)).flat_map(str::split_whitespace);
     let listed: Vec<&str> = cells.collect();
@@ -254,7 +252,7 @@ fn the_formats_are_listed() {
         "README has another number than {}",
         listed.len()
     );
-    let element = common::video::element("");
+    let element = crate::common::video::element("");
     let caps = element.pad_template("sink").unwrap().caps().to_owned();
     let mut offered = 0;
     for structure in caps.iter() {

@@ -1,10 +1,8 @@
 //! What is uncertain is covered, with region-mode=inside and with outside, and the message about a frame says what was done.
 
-mod common;
-
-use common::covered::{alternate, blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
-use common::pictures::{Picture, rect};
-use common::video::{Blur, stat};
+use crate::common::covered::{alternate, blurred, buffer, check, check_whole, covering, info, noise, planes, with_roi};
+use crate::common::pictures::{Picture, rect};
+use crate::common::video::{Blur, stat};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoMeta, VideoRegionOfInterestMeta};
 use gstcudagaussblur::element::formats as layouts;
@@ -17,7 +15,7 @@ const ZONE: &str = "zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>";
 #[test]
 fn frames_of_unknown_duration_are_covered() {
     let info = VideoInfo::builder(VideoFormat::Nv12, SIZE[0], SIZE[1]).fps((0, 1));
-    common::video::init();
+    crate::common::video::init();
     let info = info.build().unwrap();
     let picture = noise(&info, 1);
     for mode in ["inside", "outside"] {
@@ -65,7 +63,7 @@ fn a_box_in_a_field_is_shown_where_either_numbering_of_rows_has_it() {
         blur.harness.set_src_caps(caps.clone());
         let output = blur.push(with_roi(buffer(&info, &picture), "face", (10, y, 20, height)));
         let (_, got) = planes(&info, &picture.planes, &output);
-        let pitch = common::pictures::pitch(&picture.planes[0]);
+        let pitch = crate::common::pictures::pitch(&picture.planes[0]);
         let is_shown = |row: &u32| got[0][*row as usize * pitch + 10..][..20].iter().any(|byte| *byte != 0);
         (0..60).filter(is_shown).collect()
     };
@@ -86,7 +84,7 @@ fn a_box_in_a_field_is_held_in_either_numbering_of_rows() {
     blur.element.set_property_from_str("region-mode", "inside");
     let output = blur.push(buffer(&info, &picture));
     let (_, got) = planes(&info, &picture.planes, &output);
-    let pitch = common::pictures::pitch(&picture.planes[0]);
+    let pitch = crate::common::pictures::pitch(&picture.planes[0]);
     let expected = blurred(&picture, 3.0);
     // Rows 10 to 60, grown by 2.2 samples in 40 ms.
     for (row, column) in (0..60).flat_map(|row| (0..64).map(move |column| (row, column))) {
@@ -127,7 +125,7 @@ fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
 /// Neither the buffer nor the frame rate says how long the frame lasts, so that it may last for any time.
 #[test]
 fn a_frame_of_unknown_duration_may_last_into_every_later_zone() {
-    common::video::init();
+    crate::common::video::init();
     let info = gst_video::VideoInfo::builder(VideoFormat::Gray8, 97, 61).fps((0, 1)).build().unwrap();
     let picture = noise(&info, 4);
     let outside = [rect(49, 0, 48, 31), rect(0, 31, 97, 30)];
@@ -201,7 +199,7 @@ fn what_shrinking_leaves_nothing_of_is_covered_whole() {
                     .map(|(at, side)| (2.0 * f64::from(at) + 1.0) / f64::from(side) - 1.0);
                 soft != "shape=ellipse" || dx * dx + dy * dy <= 1.0
             };
-            let pitch = common::pictures::pitch(&picture.planes[0]);
+            let pitch = crate::common::pictures::pitch(&picture.planes[0]);
             let sample = |i: u32| got[0][(y + i / width) as usize * pitch + (x + i % width) as usize];
             let open = (0..width * height).filter(is_object).filter(|i| sample(*i) != 0).count();
             assert_eq!(open, 0, "{roi:?} grow={grow} {soft}");
@@ -499,7 +497,7 @@ fn masks_that_overlap_are_covered_and_shown_together() {
 /// Elements before this one drop metas, or the params of metas, or leave them where they were: what is left counts.
 #[test]
 fn what_a_flip_leaves_of_a_detection_is_covered() {
-    common::video::init();
+    crate::common::video::init();
     for mode in ["inside", "outside"] {
         let line = format!(
             "appsrc name=source format=time caps=video/x-raw,format=GRAY8,width=128,height=64,framerate=25/1 ! \

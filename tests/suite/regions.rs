@@ -1,8 +1,6 @@
 //! The properties of regions, as applications and gst-launch lines set them.
 
-mod common;
-
-use common::video::{Blur, blurred, bus_of, element, info, nick, param_spec, picture, read, texts};
+use crate::common::video::{Blur, blurred, bus_of, element, info, nick, param_spec, picture, read, texts};
 use gst::glib;
 use gst::glib::gobject_ffi::{GParamSpecDouble, GParamSpecUInt};
 use gst::prelude::*;
@@ -131,7 +129,7 @@ fn zones_of_a_launch_line_read_back() {
     assert_eq!(zones(&element), expected);
     // What reads back can be set.
     let value = element.property_value("zones");
-    let other = common::video::element("");
+    let other = crate::common::video::element("");
     other.set_property_from_value("zones", &value);
     assert_eq!(zones(&other), expected);
     element.set_property_from_str("zones", "<>");
@@ -193,7 +191,7 @@ fn region_mode_frame_blurs_the_whole_picture() {
     let mut blur = Blur::new("sigma=3 cover=fill strength=2 on-missing=error");
     blur.element.set_property("zones", array([zone(0.5)]));
     blur.caps(&info);
-    assert!(read(&info, &blur.push(common::video::buffer(&info, &image))) == blurred(&image, 3.0, 0));
+    assert!(read(&info, &blur.push(crate::common::video::buffer(&info, &image))) == blurred(&image, 3.0, 0));
 }
 
 /// A GRAY8 mask in a sample, whose rows begin at multiples of 4 bytes.

@@ -6,12 +6,10 @@
 //!
 //! The scanner itself is not in Debian or Ubuntu. Its format is reproduced with its peculiarities.
 
-mod common;
-
 use std::path::Path;
 
-use common::covered::{buffer, covering, info, noise, with_roi};
-use common::video::as_spec;
+use crate::common::covered::{buffer, covering, info, noise, with_roi};
+use crate::common::video::as_spec;
 use gst::glib;
 use gst::glib::gobject_ffi::{GParamSpecDouble, GParamSpecInt, GParamSpecInt64, GParamSpecUInt, GParamSpecUInt64};
 use gst::prelude::*;
@@ -238,7 +236,8 @@ const PROPERTIES_OF_0_1_0: usize = 27;
 /// The version that added a property after 0.1.0, from the comment before its ParamSpec: `GstCudaGaussBlur:NAME:`, and
 /// `Since: VERSION` in a line of its own.
 fn since(property: &str) -> Option<&'static str> {
-    let sources = [include_str!("../src/element/settings.rs"), include_str!("../src/element/regions/settings.rs")];
+    let sources =
+        [include_str!("../../src/element/settings.rs"), include_str!("../../src/element/regions/settings.rs")];
     let start = format!("* GstCudaGaussBlur:{property}:\n");
     let (_, comment) = sources.into_iter().find_map(|source| source.split_once(&start))?;
     let (comment, _) = comment.split_once("*/").unwrap();
@@ -254,7 +253,7 @@ fn properties() -> String {
     };
     let mut text =
         String::from("| property | type | default | range | may change | meaning |\n|---|---|---|---|---|---|\n");
-    let element = common::video::element("");
+    let element = crate::common::video::element("");
     for spec in own_properties(&element) {
         let value = default_value(&element, &spec);
         let (mut kind, mut default, mut range) = (spec.value_type().name().to_owned(), String::new(), String::new());
@@ -316,20 +315,20 @@ fn check(file: &str, committed: &str, text: &str) {
     assert!(
         text == committed,
         "{file} is out of date, first in {difference:#?}\n\
-            CUDAGAUSSBLUR_WRITE_DOCS=1 cargo test --test documentation"
+            CUDAGAUSSBLUR_WRITE_DOCS=1 cargo test --test suite documentation"
     );
 }
 
 #[test]
 #[cfg_attr(target_endian = "big", ignore = "the formats have the names of little-endian machines")]
 fn the_documentation_cache_is_current() {
-    common::video::init();
-    check("docs/gst_plugins_cache.json", include_str!("../docs/gst_plugins_cache.json"), &cache());
+    crate::common::video::init();
+    check("docs/gst_plugins_cache.json", include_str!("../../docs/gst_plugins_cache.json"), &cache());
 }
 
 #[test]
 fn later_properties_say_since_when_they_exist() {
-    let element = common::video::element("");
+    let element = crate::common::video::element("");
     let first = own_properties(&element).filter(|spec| since(spec.name()).is_none()).count();
     assert_eq!(first, PROPERTIES_OF_0_1_0, "properties without a Since (CONTRIBUTING.md)");
 }
@@ -337,8 +336,8 @@ fn later_properties_say_since_when_they_exist() {
 #[test]
 fn the_table_of_properties_is_current() {
     let table = properties();
-    check("src/element/properties.md", include_str!("../src/element/properties.md"), &table);
-    let page = include_str!("../docs/PROPERTIES.md");
+    check("src/element/properties.md", include_str!("../../src/element/properties.md"), &table);
+    let page = include_str!("../../docs/PROPERTIES.md");
     let (before, rest) = page.split_once("<!-- generated").expect("where the table begins");
     let (comment, rest) = rest.split_once('\n').unwrap();
     let (_, after) = rest.split_once("<!-- end of the generated table").expect("where the table ends");
@@ -358,11 +357,11 @@ fn rows<'a>(page: &'a str, heading: &str) -> Vec<(Vec<&'a str>, &'a str)> {
 
 #[test]
 fn every_field_of_stats_is_documented() {
-    let rows = rows(include_str!("../docs/PERFORMANCE.md"), "\n## The stats property\n");
+    let rows = rows(include_str!("../../docs/PERFORMANCE.md"), "\n## The stats property\n");
     let mut documented: Vec<&str> = rows.into_iter().flat_map(|(names, _)| names).collect();
     // Beside fields, the table has values and file names in these cells.
     documented.retain(|name| !name.contains('.') && *name != "stats");
-    let stats = common::video::element("").property::<gst::Structure>("stats");
+    let stats = crate::common::video::element("").property::<gst::Structure>("stats");
     let mut fields: Vec<&str> = stats.fields().map(gst::glib::GStr::as_str).collect();
     documented.sort_unstable();
     fields.sort_unstable();
@@ -391,7 +390,7 @@ fn json_of(value: &glib::Value) -> Value {
 /// The example in docs/MESSAGES.md is the message of this frame, and its tables have every field with its type.
 #[test]
 fn the_message_about_a_frame_is_as_documented() {
-    let page = include_str!("../docs/MESSAGES.md");
+    let page = include_str!("../../docs/MESSAGES.md");
     let (_, example) = page.split_once("```json\n").expect("an example");
     let example: Value = serde_json::from_str(example.split("```").next().unwrap()).unwrap();
     let info = info(gst_video::VideoFormat::Nv12, [640, 400]);

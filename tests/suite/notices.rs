@@ -1,9 +1,7 @@
 //! A configuration that covers nothing, or less than its words say, says so once on the bus, with cause and cure.
 
-mod common;
-
-use common::covered::{buffer, info, noise, with_roi};
-use common::video::{Blur, FRAME};
+use crate::common::covered::{buffer, info, noise, with_roi};
+use crate::common::video::{Blur, FRAME};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 

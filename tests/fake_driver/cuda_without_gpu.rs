@@ -1,12 +1,10 @@
 //! The element and the CUDA engine on the fake CUDA driver (tests/fake_cuda): output, memory use, start-up errors and
 //! failures mid-stream.
 
-mod common;
-
-use common::cases;
-use common::fake_driver::{Counts, FakeDriver};
-use common::oracle::Image as Picture;
-use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
+use crate::common::cases;
+use crate::common::fake_driver::{Counts, FakeDriver};
+use crate::common::oracle::Image as Picture;
+use crate::common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::PassStrategy;

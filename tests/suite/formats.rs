@@ -1,9 +1,7 @@
 //! Every video format in the element's caps, against an oracle that reads frames by GStreamer's own format
 //! descriptions.
 
-mod common;
-
-use common::formats;
+use crate::common::formats;
 use gst::prelude::*;
 
 #[test]
@@ -19,7 +17,7 @@ fn interlaced_fields_are_blurred_separately() {
 /// The formats that decoders output and encoders accept pass without conversion.
 #[test]
 fn common_codec_formats_need_no_conversion() {
-    common::video::init();
+    crate::common::video::init();
     for format in ["I420", "Y42B", "NV12", "Y444", "I420_10LE", "I422_10LE"] {
         let line = format!(
             "videotestsrc num-buffers=2 ! video/x-raw,format={format},width=64,height=48 ! cudagaussblur name=blur ! \

@@ -1,14 +1,12 @@
 //! Runs the demo and the examples, so that they stay correct, and checks what they write, show and send, and what they
 //! say when something is missing. Those that cover parts of the picture check their own output.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use common::{media, python};
+use crate::common::{media, python};
 
 /// A temporary folder with the plugin.
 struct Workspace(PathBuf);
@@ -76,7 +74,7 @@ impl Drop for Workspace {
     }
 }
 
-/// An example in Rust. `cargo test --test examples` does not build them, so this does, in the profile of the tests.
+/// An example in Rust. `cargo test --test suite` does not build them, so this does, in the profile of the tests.
 fn rust_example(name: &str) -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let examples = BUILT.get_or_init(|| {
@@ -100,7 +98,7 @@ fn demo(arguments: &[&str]) -> Command {
 
 /// The C example, built in the workspace by the line in its header, with warnings denied.
 fn c_example(workspace: &Workspace) -> Command {
-    let source = include_str!("../examples/blur.c");
+    let source = include_str!("../../examples/blur.c");
     let line = source.lines().find_map(|line| line.strip_prefix("//     cc ")).expect("the header has the build line");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blur.c");
     let line = format!("cc -Werror {}", line.replace("examples/blur.c", &format!("'{example}'")));

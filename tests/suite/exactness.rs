@@ -1,13 +1,11 @@
 //! Measures the distance of the blur from the true Gaussian (infinite, float64, unrounded) by depth, content and σ, and
-//! checks it against the promise. `cargo test --test exactness -- --nocapture` prints the tables of docs/ARITHMETIC.md.
-
-mod common;
+//! checks it against the promise. `cargo test --test suite exactness -- --nocapture` prints the tables of docs/ARITHMETIC.md.
 
 use std::ops::Range;
 
-use common::cases::axis;
-use common::oracle::{Axis, Image, gaussian_weights};
-use common::{Noise, PROMISE, PROMISE_KERNEL_SIZE, promised};
+use crate::common::cases::axis;
+use crate::common::oracle::{Axis, Image, gaussian_weights};
+use crate::common::{Noise, PROMISE, PROMISE_KERNEL_SIZE, promised};
 use gstcudagaussblur::filter::{BlurParams, WIDE_SIGMA};
 use rayon::prelude::*;
 
@@ -71,7 +69,7 @@ fn quantised(image: &Image, depth: u32) -> Image {
 
 /// An 8-bit photograph, with noise in the lower 8 of 16 bits.
 fn photograph() -> Image {
-    let file: &[u8] = include_bytes!("data/photograph.pgm");
+    let file: &[u8] = include_bytes!("../data/photograph.pgm");
     let samples = file.strip_prefix(b"P5\n160 160\n255\n").unwrap();
     let mut noise = Noise(1);
     picture([160, 160], |x, y| u16::from(samples[160 * y + x]) << 8 | noise.next() as u16 & 255)

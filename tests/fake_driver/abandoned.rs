@@ -1,15 +1,13 @@
 //! In-flight frames of which it cannot be known whether the device has finished with them, on the fake CUDA driver:
 //! their memory is leaked (neither reused, freed nor unregistered), and every frame is still output correctly.
 
-mod common;
-
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::Noise;
-use common::fake_driver::FakeDriver;
-use common::video::{Blur, blurred, buffer, info, picture, read, stat};
+use crate::common::Noise;
+use crate::common::fake_driver::FakeDriver;
+use crate::common::video::{Blur, blurred, buffer, info, picture, read, stat};
 use gst::glib::translate::from_glib_full;
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -281,7 +279,7 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
                 .harness
                 .try_pull()
                 .unwrap_or_else(|| panic!("{function} after {after}: frame {frame} was not output"));
-            assert_eq!(output.pts(), Some(common::video::FRAME * frame as u64), "{function} after {after}");
+            assert_eq!(output.pts(), Some(crate::common::video::FRAME * frame as u64), "{function} after {after}");
             assert!(read(&info, &output) == *expected, "{mode}, {function} after {after}: frame {frame}");
         }
         assert!(blur.messages(gst::MessageType::Error).is_empty());

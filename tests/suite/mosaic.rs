@@ -1,11 +1,9 @@
 //! Mosaic and fill: every sample against a plain rule, in every kind of frame.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::Noise;
-use common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
+use crate::common::Noise;
+use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
 use gstcudagaussblur::filter::fill::fill;
 use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::mosaic::{Mosaic, MosaicRegion, mosaic};

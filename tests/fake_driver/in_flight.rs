@@ -1,13 +1,11 @@
 //! Frames in flight: several at once, in pinned memory, and on the streams of other owners, on the fake CUDA driver.
 
-mod common;
-
-use common::Noise;
-use common::cases::{Case, Content};
-use common::device_frames::{Block, Streams, check_blur};
-use common::fake_driver::FakeDriver;
-use common::pictures::{self, resized};
-use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
+use crate::common::Noise;
+use crate::common::cases::{Case, Content};
+use crate::common::device_frames::{Block, Streams, check_blur};
+use crate::common::fake_driver::FakeDriver;
+use crate::common::pictures::{self, resized};
+use crate::common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;

@@ -1,11 +1,9 @@
 //! Regions of frames: what they cover has the bytes of the full-frame blur, and nothing else changes.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::Noise;
-use common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
+use crate::common::Noise;
+use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;

@@ -1,15 +1,13 @@
 //! Soft covers against the oracle: the weights, and every byte of covered pictures.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 
-use common::Noise;
-use common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
-use common::python;
-use common::soft_oracle::{Form, Item, Nodes, background, filled, mixed, values};
+use crate::common::Noise;
+use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
+use crate::common::python;
+use crate::common::soft_oracle::{Form, Item, Nodes, background, filled, mixed, values};
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess, SoftCover};
 use gstcudagaussblur::filter::BlurParams;
