@@ -133,7 +133,7 @@ impl Program {
         let compiled = Arc::clone(COMPILED.lock().unwrap().entry(name).or_default());
         compiled.get_or_init(|| {
             let built = Command::new("g++")
-                .args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
+                .args(["-std=c++20", "-O1", "-g1", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
                 .arg(format!("-fsanitize={sanitizer}"))
                 .args(defines)
                 .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/run.cpp"))
