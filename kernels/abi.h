@@ -28,7 +28,7 @@
 // Size of AlphaArgs in bytes.
 #define BLUR_ALPHA_ARGS_BYTES 128
 // Size of LevelRowsArgs in bytes.
-#define BLUR_LEVEL_ROWS_ARGS_BYTES 1360
+#define BLUR_LEVEL_ROWS_ARGS_BYTES 1872
 // Size of LevelColumnsArgs in bytes.
 #define BLUR_LEVEL_COLUMNS_ARGS_BYTES 864
 
@@ -45,8 +45,8 @@
 #define BLUR_LEVEL_WARPS 4
 // Kernels of levels, rows: pixels of the larger plane that a warp loads, for a strip of 224, or 192 of packed 4:2:2.
 #define BLUR_LEVEL_WINDOW 256
-// Kernels of levels, rows: shared memory of a warp for a channel. Packed 4:2:2 has three.
-#define BLUR_LEVEL_CHANNEL_BYTES 992
+// Kernels of levels, rows: shared memory of a warp for a channel of a row. Packed 4:2:2 has three.
+#define BLUR_LEVEL_CHANNEL_BYTES 1024
 // Kernels of levels, rows: rows that a warp processes.
 #define BLUR_LEVEL_WARP_ROWS 2
 // Kernels of levels, columns: samples of a row that a warp processes, four a thread.
@@ -284,24 +284,38 @@ struct LevelPart {
   unsigned reserved;
 };
 
+// How the samples of a channel are stored in a row: as some bits of a little-endian word each.
+struct LevelChannel {
+  // First byte of the first sample's word, in the row.
+  unsigned offset;
+  // Bytes from one sample's word to the next.
+  unsigned step;
+  // Position of the sample's lowest bit in its word.
+  unsigned shift;
+  // Bits of a sample, up to 16.
+  unsigned bits;
+};
+
 // A rectangle of a plane whose rows are decimated or interpolated.
 struct LevelRowsPlane {
   // First sample of the larger plane, at any alignment; 16 bytes is best.
   unsigned char* larger;
   // Bytes from one of its rows to the next.
   unsigned long long pitch;
-  // Its small plane; of packed 4:2:2 that of luma and that of chroma.
+  // Its small plane; with `pairs` that of the first channel and that of the others.
   LevelPart parts[2];
   // Pixels per row of the larger plane.
   unsigned width;
-  // Samples per pixel.
+  // Bytes of a pixel.
+  unsigned pixel_bytes;
+  // Bytes of a sample's word, 1, 2 or 4. It is aligned in the row. With 4 all channels share a word, else none do.
+  unsigned word_bytes;
+  // 1 if a sample of the channels behind the first is of a pair of pixels, as in packed 4:2:2, else 0.
+  unsigned pairs;
+  // Number of channels, 1 to 4.
   unsigned channels;
-  // Bits per sample.
-  unsigned depth;
-  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
-  unsigned shift;
-  // Packed 4:2:2: the byte of a pixel that is luma, 0 or 1.
-  unsigned luma;
+  // How each is stored.
+  LevelChannel layout[4];
   // Interpolation: first pixel to write, a multiple of 8 times the largest factor.
   unsigned column_begin;
   // Interpolation: end of the pixels to write, exclusive: a multiple of the same number, or all.
@@ -318,7 +332,7 @@ struct LevelRowsPlane {
   unsigned first_block;
 };
 
-// Parameter of `blur_decimate_rows_<family>` and `blur_interpolate_rows_<family>`, passed by value.
+// Parameter of `blur_decimate_rows` and `blur_interpolate_rows`, passed by value.
 struct LevelRowsArgs {
   // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
   LevelRowsPlane planes[BLUR_PLANES];
@@ -396,9 +410,9 @@ struct TensorPlane {
   unsigned height;
   // Samples per pixel, 1 to 4.
   unsigned channels;
-  // Direct form: bits per sample.
+  // Bits per sample of the larger plane.
   unsigned depth;
-  // Direct form: position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
+  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
   unsigned shift;
   // Direct form, packed 4:2:2: see BlurPlane::yuv422.
   unsigned yuv422;
@@ -421,8 +435,9 @@ struct TensorPlane {
   unsigned first_block;
   // Number of this entry's blocks.
   unsigned blocks;
-  // Padding.
-  unsigned reserved;
+  // 0, or 1 more than the channel that is alpha of pixels of four bytes, whose colour is blurred multiplied by it. For kernels of
+  // `packed1010102`, whose pixels are 10, 10, 10 and 2 bits if it is 0. `depth` is 16 then, and an interpolation reads `src`.
+  unsigned alpha;
 };
 
 // Parameter of the tensor-core kernels, passed by value.
@@ -461,7 +476,7 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //   one below row_end, as far as the plane goes, and writes dst. blur_rows_<family> must have written these rows. A
 //   block computes BLUR_COLUMNS_STEP rows of BLUR_COLUMNS_STRIP_SAMPLES samples.
 //
-// blur_decimate_rows_<family>: the rows of a level, from the larger plane to 16-bit samples as wide as the small plane. A block
+// blur_decimate_rows: the rows of a level, from the larger plane to 16-bit samples as wide as the small plane. A block
 //   processes BLUR_LEVEL_WARPS times BLUR_LEVEL_WARP_ROWS rows of one strip; strips are of the whole row.
 //
 // blur_decimate_columns: its columns, from these samples, or from the small plane of the level above, to the small plane. A
@@ -469,7 +484,7 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //
 // blur_interpolate_columns: the columns of a level, from the small plane to samples as high as the larger plane.
 //
-// blur_interpolate_rows_<family>: its rows, to the larger plane. Strips begin at the rectangle. With a factor of one the rows
+// blur_interpolate_rows: its rows, to the larger plane. Strips begin at the rectangle. With a factor of one the rows
 //   passes only unpack and pack samples.
 //
 // blur_tensor_decimate_<pixels>, blur_tensor_blur_{short,long}, blur_tensor_interpolate_<pixels>: the same steps, and

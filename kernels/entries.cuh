@@ -113,66 +113,29 @@ BLUR_ROWS_FAMILY_ENTRY(packed1010102)
 BLUR_ENTRY(blur_columns, BLUR_COLUMNS_THREADS, COLUMNS_MIN_BLOCKS, false, columns_tile)
 #endif
 
-// The levels of the wide form. Planes of one and of two channels share launches.
-template <class FAMILY> struct Level {
-  template <bool INTERPOLATE>
-  static __device__ __forceinline__ void rows(const LevelRowsArgs& args, const LevelRowsPlane& plane) {
-    level_rows<FAMILY, INTERPOLATE>(args, plane, SHARED_MEMORY);
-  }
-};
-template <class T> struct Level<OneOrTwoChannels<T>> {
-  template <bool INTERPOLATE>
-  static __device__ __forceinline__ void rows(const LevelRowsArgs& args, const LevelRowsPlane& plane) {
-    if (plane.channels == 1) level_rows<Interleaved<T, 1>, INTERPOLATE>(args, plane, SHARED_MEMORY);
-    else level_rows<Interleaved<T, 2>, INTERPOLATE>(args, plane, SHARED_MEMORY);
-  }
-};
+// The levels of the wide form.
 #define BLUR_LEVEL_ENTRY(name, Args, RESIDENT, call) \
   extern "C" __global__ void __launch_bounds__(32 * BLUR_LEVEL_WARPS, RESIDENT) name(const Args args) { \
     let_next_kernel_start(); \
     wait_for_previous_kernel(); \
     call; \
   }
-#define BLUR_LEVEL_ROWS_ENTRIES(name) \
-  BLUR_LEVEL_ENTRY(blur_decimate_rows_##name, LevelRowsArgs, LEVEL_ROWS_RESIDENT, \
-                   Level<family::name>::rows<false>(args, plane_of_block(args.planes))) \
-  BLUR_LEVEL_ENTRY(blur_interpolate_rows_##name, LevelRowsArgs, LEVEL_ROWS_RESIDENT, \
-                   Level<family::name>::rows<true>(args, plane_of_block(args.planes)))
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define LEVEL_ROWS_RESIDENT 8
+#define LEVEL_INTERPOLATE_RESIDENT 7
 #define LEVEL_COLUMNS_RESIDENT 10
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
 #define LEVEL_ROWS_RESIDENT 6
+#define LEVEL_INTERPOLATE_RESIDENT 6
 #define LEVEL_COLUMNS_RESIDENT 8
 #else
-#define LEVEL_ROWS_RESIDENT 4
+#define LEVEL_ROWS_RESIDENT 3
+#define LEVEL_INTERPOLATE_RESIDENT 4
 #define LEVEL_COLUMNS_RESIDENT 3
 #endif
-#if BLUR_HAS_PART(level_u8_c12)
-BLUR_LEVEL_ROWS_ENTRIES(u8_c12)
-#endif
-#if BLUR_HAS_PART(level_u8_c3)
-BLUR_LEVEL_ROWS_ENTRIES(u8_c3)
-#endif
-#if BLUR_HAS_PART(level_u8_c4)
-BLUR_LEVEL_ROWS_ENTRIES(u8_c4)
-#endif
-#if BLUR_HAS_PART(level_u16_c12)
-BLUR_LEVEL_ROWS_ENTRIES(u16_c12)
-#endif
-#if BLUR_HAS_PART(level_u16_c3)
-BLUR_LEVEL_ROWS_ENTRIES(u16_c3)
-#endif
-#if BLUR_HAS_PART(level_u16_c4)
-BLUR_LEVEL_ROWS_ENTRIES(u16_c4)
-#endif
-#if BLUR_HAS_PART(level_yuv422)
-BLUR_LEVEL_ROWS_ENTRIES(yuv422)
-#endif
-#if BLUR_HAS_PART(level_packed1010102)
-BLUR_LEVEL_ROWS_ENTRIES(packed1010102)
-#endif
-#if BLUR_HAS_PART(level_columns)
+#if BLUR_HAS_PART(level)
+BLUR_LEVEL_ENTRY(blur_decimate_rows, LevelRowsArgs, LEVEL_ROWS_RESIDENT, level_rows<false>(args, SHARED_MEMORY))
+BLUR_LEVEL_ENTRY(blur_interpolate_rows, LevelRowsArgs, LEVEL_INTERPOLATE_RESIDENT, level_rows<true>(args, SHARED_MEMORY))
 BLUR_LEVEL_ENTRY(blur_decimate_columns, LevelColumnsArgs, LEVEL_COLUMNS_RESIDENT, level_columns<false>(args))
 BLUR_LEVEL_ENTRY(blur_interpolate_columns, LevelColumnsArgs, LEVEL_COLUMNS_RESIDENT, level_columns<true>(args))
 #endif
@@ -223,59 +186,71 @@ extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_unpremulti
 
 // Included only by the parts that use them, because an image has all constants of its source, used or not.
 #if defined(BLUR_HAS_TENSOR_CORES) && (BLUR_HAS_PART(tensor_c12) || BLUR_HAS_PART(tensor_c3) || \
-                                       BLUR_HAS_PART(tensor_c4) || BLUR_HAS_PART(tensor_small))
+                                       BLUR_HAS_PART(tensor_c4) || BLUR_HAS_PART(tensor_small) || \
+                                       BLUR_HAS_PART(tensor_u16_c12) || BLUR_HAS_PART(tensor_packed1010102))
 #include "tensor_blur.cuh"
 #include "tensor_decimate.cuh"
 #include "tensor_interpolate.cuh"
 
 #define TENSOR_BOUNDS(step) __launch_bounds__(32 * BLUR_TENSOR_##step##_WARPS, TENSOR_##step##_RESIDENT)
+// Where a pixel has four samples of 16 bits.
+template <class P> constexpr int TENSOR_FEWER = P::IS_PACKED1010102;
 
 // Planes of three and of four channels: one to a launch, and a kernel for each factor.
-#define BLUR_TENSOR_ENTRIES(C, S) \
-  extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_u8_c##C##_s##S(const TensorArgs args) { \
+#define BLUR_TENSOR_ENTRIES(NAME, S) \
+  extern "C" __global__ void __launch_bounds__( \
+      32 * BLUR_TENSOR_DECIMATE_WARPS, TENSOR_DECIMATE_RESIDENT - 2 * TENSOR_FEWER<family::NAME>) \
+  blur_tensor_decimate_##NAME##_s##S(const TensorArgs args) { \
     let_next_kernel_start(); \
     wait_for_previous_kernel(); \
-    decimate_plane<C, S>(args.planes[0]); \
+    decimate_plane<family::NAME, S>(args.planes[0]); \
   } \
-  extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) \
-  blur_tensor_interpolate_u8_c##C##_s##S(const TensorArgs args) { \
+  extern "C" __global__ void __launch_bounds__( \
+      32 * BLUR_TENSOR_INTERPOLATE_WARPS, TENSOR_INTERPOLATE_RESIDENT - TENSOR_FEWER<family::NAME>) \
+  blur_tensor_interpolate_##NAME##_s##S(const TensorArgs args) { \
     let_next_kernel_start(); \
-    interpolate_plane<C, S, false>(args.planes[0]); \
+    interpolate_plane<family::NAME, S, false>(args.planes[0]); \
   }
+// Planes of one and of two channels: several to a launch, each with its own factor.
+template <class T, int S> __device__ __forceinline__ void decimate_one_or_two(const TensorPlane& plane) {
+  if (plane.channels == 1) decimate_plane<Interleaved<T, 1>, S>(plane);
+  else decimate_plane<Interleaved<T, 2>, S>(plane);
+}
+template <class T, int S> __device__ __forceinline__ void interpolate_one_or_two(const TensorPlane& plane) {
+  if (plane.channels == 1) interpolate_plane<Interleaved<T, 1>, S, false>(plane);
+  else interpolate_plane<Interleaved<T, 2>, S, false>(plane);
+}
+#define BLUR_TENSOR_PLANES_ENTRIES(NAME, T) \
+  extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_##NAME(const TensorArgs args) { \
+    let_next_kernel_start(); \
+    wait_for_previous_kernel(); \
+    const TensorPlane& plane = tensor_plane(args); \
+    if (plane.factor == 4) decimate_one_or_two<T, 4>(plane); \
+    else decimate_one_or_two<T, 2>(plane); \
+  } \
+  extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_##NAME(const TensorArgs args) { \
+    let_next_kernel_start(); \
+    const TensorPlane& plane = tensor_plane(args); \
+    if (plane.factor == 4) interpolate_one_or_two<T, 4>(plane); \
+    else interpolate_one_or_two<T, 2>(plane); \
+  }
+#if BLUR_HAS_PART(tensor_c12)
+BLUR_TENSOR_PLANES_ENTRIES(u8_c12, u8)
+#endif
 #if BLUR_HAS_PART(tensor_c3)
-BLUR_TENSOR_ENTRIES(3, 2)
-BLUR_TENSOR_ENTRIES(3, 4)
+BLUR_TENSOR_ENTRIES(u8_c3, 2)
+BLUR_TENSOR_ENTRIES(u8_c3, 4)
 #endif
 #if BLUR_HAS_PART(tensor_c4)
-BLUR_TENSOR_ENTRIES(4, 2)
-BLUR_TENSOR_ENTRIES(4, 4)
+BLUR_TENSOR_ENTRIES(u8_c4, 2)
+BLUR_TENSOR_ENTRIES(u8_c4, 4)
 #endif
-
-#if BLUR_HAS_PART(tensor_c12)
-// Planes of one and of two channels, several to a launch, each with its own factor.
-extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_u8_c12(const TensorArgs args) {
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  const TensorPlane& plane = tensor_plane(args);
-  if (plane.channels == 1) {
-    if (plane.factor == 4) decimate_plane<1, 4>(plane);
-    else decimate_plane<1, 2>(plane);
-  } else {
-    if (plane.factor == 4) decimate_plane<2, 4>(plane);
-    else decimate_plane<2, 2>(plane);
-  }
-}
-extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_u8_c12(const TensorArgs args) {
-  let_next_kernel_start();
-  const TensorPlane& plane = tensor_plane(args);
-  if (plane.channels == 1) {
-    if (plane.factor == 4) interpolate_plane<1, 4, false>(plane);
-    else interpolate_plane<1, 2, false>(plane);
-  } else {
-    if (plane.factor == 4) interpolate_plane<2, 4, false>(plane);
-    else interpolate_plane<2, 2, false>(plane);
-  }
-}
+#if BLUR_HAS_PART(tensor_u16_c12)
+BLUR_TENSOR_PLANES_ENTRIES(u16_c12, u16)
+#endif
+#if BLUR_HAS_PART(tensor_packed1010102)
+BLUR_TENSOR_ENTRIES(packed1010102, 2)
+BLUR_TENSOR_ENTRIES(packed1010102, 4)
 #endif
 
 #if BLUR_HAS_PART(tensor_small)
@@ -290,8 +265,8 @@ extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_small(co
 extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_small(const TensorArgs args) {
   let_next_kernel_start();
   const TensorPlane& plane = tensor_plane(args);
-  if (channel_group(plane.channels) == 1) interpolate_plane<1, 4, true>(plane);
-  else interpolate_plane<2, 4, true>(plane);
+  if (channel_group(plane.channels) == 1) interpolate_plane<Interleaved<u8, 1>, 4, true>(plane);
+  else interpolate_plane<Interleaved<u8, 2>, 4, true>(plane);
 }
 
 // The blur of small planes, by radius: the tiles of 16 columns and rows that an output tile is computed from.
@@ -349,7 +324,7 @@ BLUR_TENSOR_DIRECT_ENTRIES(
 #endif
 #if BLUR_HAS_PART(direct_packed1010102)
 BLUR_TENSOR_DIRECT_ENTRIES(
-    packed1010102, DIRECT_PLANE, family::packed1010102, SHORT_RESIDENT, MEDIUM_RESIDENT_U16_C4, LONG_RESIDENT)
+    packed1010102, DIRECT_PLANE, family::packed1010102, SHORT_RESIDENT_PACKED, MEDIUM_RESIDENT_U16_C4, LONG_RESIDENT)
 #endif
 #endif
 #endif

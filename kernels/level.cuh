@@ -2,171 +2,53 @@
 // The levels of the wide form on CUDA cores, for every pixel layout and factor: a pass along rows and one down columns.
 // docs/ARITHMETIC.md has the filters.
 //
-// Only the rows pass knows how samples are stored. A warp loads a strip of a row into shared memory, where each channel is
-// an array of 16-bit samples, resamples the arrays, and stores the results, four neighbouring pixels a lane. The columns
-// pass is between planes of 16-bit samples, whose channels it need not know.
+// Only the rows pass knows how samples are stored, by LevelChannel. A warp copies a strip of a row into shared memory, makes
+// an array of 16-bit samples of each channel, resamples the arrays, packs the results and copies them out. The columns pass
+// is between planes of 16-bit samples, whose channels it need not know.
 #ifndef BLUR_LEVEL_H
 #define BLUR_LEVEL_H
+#include "cover.cuh"
 #include "warp.cuh"
 
-// How four neighbouring pixels are stored. `unpack` and `pack` are between their WORDS words and the samples of channel c,
-// 16 bits each, two in a word; `load` and `store` are for single samples.
-template <class P> struct PixelGroup;
-
-// The 16-bit samples of bytes 0, 1 and 2, 3 of a word, and back.
-__device__ __forceinline__ void widen_bytes(u32 (&samples)[2], u32 bytes) {
-  samples[0] = byte_perm(bytes, 0, 0x1404);
-  samples[1] = byte_perm(bytes, 0, 0x3424);
-}
-__device__ __forceinline__ u32 narrow_to_bytes(const u32 (&samples)[2]) {
-  return byte_perm(samples[0], samples[1], 0x7531);
-}
-
-template <int CHANNELS> struct PixelGroup<Interleaved<u8, CHANNELS>> {
-  static constexpr int C = CHANNELS, BYTES = C, WORDS = C;
-  template <class Plane> __device__ __forceinline__ explicit PixelGroup(const Plane&) {}
-  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
-    const int s1 = C + c, s2 = 2 * C + c, s3 = 3 * C + c;  // numbers of the channel's samples, after c itself
-    const u32 low = byte_perm(words[c / 4], words[s1 / 4], c % 4 | (4 + s1 % 4) << 4);
-    const u32 high = byte_perm(words[s2 / 4], words[s3 / 4], s2 % 4 | (4 + s3 % 4) << 4);
-    widen_bytes(samples, byte_perm(low, high, 0x5410));
-  }
-  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
-    u32 bytes[C];
-#pragma unroll
-    for (int c = 0; c < C; c++) bytes[c] = narrow_to_bytes(samples[c]);
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-      const int s0 = 4 * i, s1 = s0 + 1, s2 = s0 + 2, s3 = s0 + 3;  // numbers of the word's samples
-      const u32 low = byte_perm(bytes[s0 % C], bytes[s1 % C], s0 / C | (4 + s1 / C) << 4);
-      const u32 high = byte_perm(bytes[s2 % C], bytes[s3 % C], s2 / C | (4 + s3 / C) << 4);
-      words[i] = byte_perm(low, high, 0x5410);
-    }
-  }
-  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const { return row[x * C + c] << 8; }
-  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
-    row[x * C + c] = static_cast<u8>(sample >> 8);
-  }
-};
-
-template <int CHANNELS> struct PixelGroup<Interleaved<u16, CHANNELS>> {
-  static constexpr int C = CHANNELS, BYTES = 2 * C, WORDS = 2 * C;
-  u32 shift, mask;
-  __device__ __forceinline__ PixelGroup(u32 depth, u32 shift)
-      : shift(16 - depth - shift), mask((0xffffu << (16 - depth) & 0xffff) * 0x10001) {}
-  template <class Plane>
-  __device__ __forceinline__ explicit PixelGroup(const Plane& plane) : PixelGroup(plane.depth, plane.shift) {}
-  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int s0 = 2 * i * C + c, s1 = s0 + C;
-      const u32 two =
-          byte_perm(words[s0 / 2], words[s1 / 2], (s0 % 2 ? 0x32 : 0x10) | (s1 % 2 ? 0x7600 : 0x5400));
-      samples[i] = two << shift & mask;
-    }
-  }
-  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-      const int s0 = 2 * i, s1 = s0 + 1;
-      const u32 two = byte_perm(
-          samples[s0 % C][s0 / C / 2], samples[s1 % C][s1 / C / 2],
-          (s0 / C % 2 ? 0x32 : 0x10) | (s1 / C % 2 ? 0x7600 : 0x5400));
-      words[i] = (two & mask) >> shift;
-    }
-  }
-  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const {
-    const u8* sample = row + 2 * (x * C + c);
-    return (sample[0] | sample[1] << 8) << shift & mask & 0xffff;
-  }
-  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
-    const u32 stored = (sample & mask) >> shift;
-    row[2 * (x * C + c)] = static_cast<u8>(stored);
-    row[2 * (x * C + c) + 1] = static_cast<u8>(stored >> 8);
-  }
-};
-
-template <> struct PixelGroup<Packed1010102> {
-  static constexpr int C = 4, BYTES = 4, WORDS = 4;
-  template <class Plane> __device__ __forceinline__ explicit PixelGroup(const Plane&) {}
-  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-      samples[i] = packed1010102_sample(words[2 * i], c) | packed1010102_sample(words[2 * i + 1], c) << 16;
-  }
-  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-      words[i] = 0;
-#pragma unroll
-      for (int c = 0; c < C; c++) words[i] |= (samples[c][i / 2] >> 16 * (i % 2) & 0xffff) >> (c == 3 ? 14 : 6) << 10 * c;
-    }
-  }
-  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const {
-    return packed1010102_sample(load_unaligned(row + 4 * x), c);
-  }
-  // The four samples of a pixel are stored together, from channel 0 on.
-  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
-    u32 word = c == 0 ? 0 : load_unaligned(row + 4 * x);
-    word |= (sample & 0xffff) >> (c == 3 ? 14 : 6) << 10 * c;
-    for (int i = 0; i < 4; i++) row[4 * x + i] = static_cast<u8>(word >> 8 * i);
-  }
-};
-
-// Luma is channel 0 and chroma, of which four pixels have two samples, channels 1 and 2.
-template <> struct PixelGroup<Yuv422> {
-  static constexpr int C = 3, BYTES = 2, WORDS = 2;
-  u32 luma;
-  template <class Plane> __device__ __forceinline__ explicit PixelGroup(const Plane& plane) : luma(plane.luma) {}
-  __device__ __forceinline__ void unpack(u32 (&samples)[2], const u32 (&words)[WORDS], int c) const {
-    const u32 first = c == 0 ? luma : 1 - luma;  // byte of a unit
-    if (c == 0) {
-#pragma unroll
-      for (int i = 0; i < 2; i++) samples[i] = byte_perm(words[i], 0, 0x2404 + first * 0x1010);
-    } else {
-      const u32 byte = first + 2 * (c - 1);
-      samples[0] = byte_perm(words[0], words[1], byte << 4 | (byte + 4) << 12) & 0xff00ff00;
-    }
-  }
-  __device__ __forceinline__ void pack(u32 (&words)[WORDS], const u32 (&samples)[C][2]) const {
-    const u32 of_luma = narrow_to_bytes(samples[0]), of_chroma = byte_perm(samples[1][0], samples[2][0], 0x7351);
-    const u32 even = luma == 0 ? of_luma : of_chroma, odd = luma == 0 ? of_chroma : of_luma;
-    words[0] = byte_perm(even, odd, 0x5140);
-    words[1] = byte_perm(even, odd, 0x7362);
-  }
-  __device__ __forceinline__ int offset(int x, int c) const {
-    const int first = static_cast<int>(luma);
-    return c == 0 ? 2 * x + first : 4 * x + 2 * (c - 1) + 1 - first;
-  }
-  __device__ __forceinline__ u32 load(const u8* row, int x, int c) const { return row[offset(x, c)] << 8; }
-  __device__ __forceinline__ void store(u8* row, int x, int c, u32 sample) const {
-    row[offset(x, c)] = static_cast<u8>(sample >> 8);
-  }
-};
-
-// Loads the words of a group of pixels from an aligned address on.
+// Words that one instruction loads or stores.
 template <int N> __device__ __forceinline__ void load_words(u32 (&words)[N], const u8* from) {
-  constexpr int VECTOR = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+  const auto vector = *offset_ptr<const Words<N>>(from, 0);
 #pragma unroll
-  for (int i = 0; i < N; i += VECTOR) {
-    const auto vector = *offset_ptr<const Words<VECTOR>>(from, i * 4);
-#pragma unroll
-    for (int k = 0; k < VECTOR; k++) words[i + k] = vector.word[k];
-  }
+  for (int k = 0; k < N; k++) words[k] = vector.word[k];
 }
 template <int N> __device__ __forceinline__ void store_words(u8* to, const u32 (&words)[N]) {
-  constexpr int VECTOR = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+  Words<N> vector;
 #pragma unroll
-  for (int i = 0; i < N; i += VECTOR) {
-    Words<VECTOR> vector;
+  for (int k = 0; k < N; k++) vector.word[k] = words[k];
+  *offset_ptr<Words<N>>(to, 0) = vector;
+}
+
+// Copies vectors of WORDS words from one aligned address to another. All lanes of a warp take part.
+template <int WORDS> __device__ __forceinline__ void copy_vectors(u8* to, const u8* from, int count) {
+  constexpr int AT_ONCE = 4;
+#pragma unroll 1
+  for (int first = threadIdx.x % 32; first < count; first += 32 * AT_ONCE) {
+    u32 words[AT_ONCE][WORDS];
 #pragma unroll
-    for (int k = 0; k < VECTOR; k++) vector.word[k] = words[i + k];
-    *offset_ptr<Words<VECTOR>>(to, i * 4) = vector;
+    for (int k = 0; k < AT_ONCE; k++)
+      if (first + 32 * k < count) load_words(words[k], from + (first + 32 * k) * 4 * WORDS);
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++)
+      if (first + 32 * k < count) store_words(to + (first + 32 * k) * 4 * WORDS, words[k]);
   }
 }
-template <int WORDS> __device__ __forceinline__ bool is_aligned(const u8* plane, u64 pitch) {
-  constexpr int VECTOR = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
-  return (reinterpret_cast<u64>(plane) | pitch) % (4 * VECTOR) == 0;
+// The same for bytes `begin` to `end`, as many at a time as both addresses allow.
+__device__ __forceinline__ void copy_bytes(u8* to, const u8* from, int begin, int end) {
+  to += begin;
+  from += begin;
+  const u64 alignment = reinterpret_cast<u64>(to) | reinterpret_cast<u64>(from);
+  const int bytes = end - begin, vector = alignment % 16 == 0 ? 16 : alignment % 4 == 0 ? 4 : 0;
+  int copied = 0;
+  if (vector == 16) copy_vectors<4>(to, from, bytes / 16);
+  else if (vector == 4) copy_vectors<1>(to, from, bytes / 4);
+  if (vector > 0) copied = bytes / vector * vector;
+#pragma unroll 1
+  for (int i = copied + threadIdx.x % 32; i < bytes; i += 32) to[i] = from[i];
 }
 
 // N samples from an aligned position of an array on.
@@ -186,210 +68,212 @@ template <int N> __device__ __forceinline__ void store_samples(u16* to, const u3
   *offset_ptr<Words<N / 2>>(to, 0) = words;
 }
 
-template <class Plane, int COUNT> __device__ __forceinline__ const Plane& plane_of_block(const Plane (&planes)[COUNT]) {
-  int plane = 0;
-#pragma unroll
-  for (int p = 1; p < COUNT; p++) plane += blockIdx.x >= planes[p].first_block;
-  return planes[plane];
-}
-
-// What a warp processes: a strip of two rows, in shared memory by row and channel. Part 1 is the chroma of packed 4:2:2.
-template <class P, bool INTERPOLATE> struct LevelStrip {
-  using Group = PixelGroup<P>;
-  static constexpr int C = Group::C, PARTS = P::IS_YUV422 ? 2 : 1, ROWS = BLUR_LEVEL_WARP_ROWS;
-  // Pixels of the larger plane: the strip's, and behind those that a decimation also reads in front of it.
-  static constexpr int WINDOW = BLUR_LEVEL_WINDOW, LEAD = P::IS_YUV422 ? 64 : 32, PIXELS = WINDOW - LEAD;
-  static constexpr int FIRST = INTERPOLATE ? 0 : LEAD;
-  // Samples of a channel of the small plane.
-  static constexpr int SMALL = WINDOW - 16;
-  static_assert(BLUR_LEVEL_CHANNEL_BYTES == 2 * (WINDOW + SMALL), "the host passes the shared memory");
-  // Samples from the arrays of a row to those of the next.
-  static constexpr int NEXT_ROW = C * (WINDOW + SMALL);
+// What a warp processes: a strip of two rows. Part 1 is the chroma of packed 4:2:2, all else is part 0.
+template <bool INTERPOLATE> struct LevelStrip {
+  static constexpr int ROWS = BLUR_LEVEL_WARP_ROWS, WINDOW = BLUR_LEVEL_WINDOW;
+  static_assert(BLUR_LEVEL_CHANNEL_BYTES == 2 * 2 * WINDOW, "the host passes the shared memory");
   const LevelRowsPlane& plane;
-  const Group group;
-  const int lane, x0, width;
-  const bool is_wide;
+  // Pixels of the larger plane: those of the strip, the first of them, and those in front of it that a decimation reads too.
+  const int pixels, x0, lead;
   const u32 y;
-  u16 *larger, *small;
+  u8* const memory;
 
   __device__ __forceinline__ LevelStrip(const LevelRowsPlane& plane, int strip, u32 y, u8* memory)
-      : plane(plane), group(plane), lane(static_cast<int>(threadIdx.x % 32)),
-        x0((INTERPOLATE ? static_cast<int>(plane.column_begin) : 0) + strip * PIXELS),
-        width(static_cast<int>(plane.width)), is_wide(is_aligned<Group::WORDS>(plane.larger, plane.pitch)), y(y) {
-    larger = reinterpret_cast<u16*>(memory + threadIdx.x / 32 * ROWS * C * BLUR_LEVEL_CHANNEL_BYTES);
-    small = larger + C * WINDOW;
-  }
-  // Bytes from the first row to the second, which may be the first once more.
-  __device__ __forceinline__ u64 row_step(u64 pitch) const { return y + 1 < plane.row_end ? pitch : 0; }
+      : plane(plane), pixels(WINDOW - (plane.pairs ? 64 : 32)),
+        x0((INTERPOLATE ? static_cast<int>(plane.column_begin) : 0) + strip * pixels),
+        lead(INTERPOLATE ? 0 : WINDOW - pixels), y(y), memory(memory) {}
 
-  // Samples of channel c for `pixels` pixels.
-  static __device__ __forceinline__ constexpr int samples(int c, int pixels) {
-    return P::IS_YUV422 && c > 0 ? pixels / 2 : pixels;
+  // The samples of channel c of row r of the strip. While one of both arrays is not in use, bytes as they are in memory take
+  // its place: those of the larger plane the place of `small`, and the other way round.
+  __device__ __forceinline__ u16* larger(int r, int c) const {
+    return offset_ptr<u16>(memory, (r * 2 * plane.channels + c) * (2 * WINDOW));
   }
-  // The same for a row, whose last pair may have one pixel.
-  static __device__ __forceinline__ constexpr int count(int c, int pixels) {
-    return P::IS_YUV422 && c > 0 ? (pixels + 1) / 2 : pixels;
-  }
-  // The first sample of the strip in a row of a part's small plane.
-  __device__ __forceinline__ int first_small(int part) const {
-    return samples(part, x0) >> plane.parts[part].factor_log2;
+  __device__ __forceinline__ u16* small(int r, int c) const { return larger(r, plane.channels + c); }
+
+  // Samples of a part for `pixels` pixels.
+  static __device__ __forceinline__ int samples(int part, int pixels) { return part ? pixels / 2 : pixels; }
+
+  // Whether a part is processed, and its channels, the first of which has the part's number.
+  __device__ __forceinline__ bool has_part(u32 part) const { return part <= plane.pairs && plane.parts[part].small; }
+  __device__ __forceinline__ int channels(int part) const {
+    return part ? 2 : plane.pairs ? 1 : static_cast<int>(plane.channels);
   }
 
-  // Loads the pixels that a decimation reads.
-  __device__ __forceinline__ void load_larger() const {
-    const u8* row = plane.larger + y * plane.pitch;
-    const u64 step = row_step(plane.pitch);
-    u32 words[WINDOW / 128][ROWS][Group::WORDS];
-    const auto is_inside = [&](int x) { return is_wide && x >= 0 && x + 4 <= width; };
+  // Widens an even number of samples from words of WORD bytes. Sample i is that of word i, or of the nearest one from `low` to
+  // `high`.
+  template <int WORD, bool CLAMPED> static __device__ __forceinline__ void unpack_words(
+      u16* to, const u8* from, const LevelChannel& channel, int count, int low, int high) {
+    const u32 bits = channel.bits, left = (WORD == 4 ? 32 : 16) - channel.shift - bits, step = channel.step,
+              mask = (0xffffu << (16 - bits) & 0xffff) * 0x10001;
+    from += channel.offset;
 #pragma unroll
-    for (int i = 0; i < WINDOW / 128; i++)
-      if (const int x = x0 - LEAD + 4 * lane + 128 * i; is_inside(x))
+    for (int k = 0; k < WINDOW / 64; k++) {
+      const int i = threadIdx.x % 32 * 2 + 64 * k;
+      if (i >= count) break;
+      u32 two[2];
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) load_words(words[i][r], row + r * step + x * Group::BYTES);
+      for (int e = 0; e < 2; e++) {
+        const u8* word = from + static_cast<u32>(CLAMPED ? clamp(i + e, low, high) : i + e) * step;
+        two[e] = WORD == 1 ? *word : WORD == 2 ? *offset_ptr<const u16>(word, 0) : *offset_ptr<const u32>(word, 0) << left;
+      }
+      // The second byte of a loaded byte is 0.
+      *offset_ptr<u32>(to, 2 * i) = WORD == 1   ? byte_perm(two[0], two[1], 0x4101)
+                                    : WORD == 2 ? byte_perm(two[0], two[1], 0x5410) << left & mask
+                                                : byte_perm(two[0], two[1], 0x7632) & mask;
+    }
+  }
+  template <int WORD> static __device__ __forceinline__ void unpack_words(
+      u16* to, const u8* from, const LevelChannel& channel, int count, int low, int high) {
+    if (low <= 0 && high >= count - 1) unpack_words<WORD, false>(to, from, channel, count, low, high);
+    else unpack_words<WORD, true>(to, from, channel, count, low, high);
+  }
+  __device__ __forceinline__ void unpack(
+      u16* to, const u8* from, const LevelChannel& channel, int count, int low, int high) const {
+    if (plane.word_bytes == 1) unpack_words<1>(to, from, channel, count, low, high);
+    else if (plane.word_bytes == 2) unpack_words<2>(to, from, channel, count, low, high);
+    else unpack_words<4>(to, from, channel, count, low, high);
+  }
+
+  // Packs the first samples into words of WORD bytes, or into words that have other channels already.
+  template <int WORD> static __device__ __forceinline__ void pack_words(
+      u8* to, const u16* from, const LevelChannel& channel, int count, bool joins) {
+    const u32 bits = channel.bits, right = 16 - bits, mask = (0xffffu << right & 0xffff) * 0x10001, step = channel.step;
+    to += channel.offset;
 #pragma unroll
-    for (int i = 0; i < WINDOW / 128; i++) {
-      const int g = lane + 32 * i, x = x0 - LEAD + 4 * g;
+    for (int k = 0; k < WINDOW / 64; k++) {
+      const int i = threadIdx.x % 32 * 2 + 64 * k;
+      if (i >= count) break;
+      const u32 samples = *offset_ptr<const u32>(from, 2 * i);
+      const u32 two = WORD == 1 ? samples >> 8 : (samples & mask) >> right << (WORD == 2 ? channel.shift : 0);
 #pragma unroll
-      for (int r = 0; r < ROWS; r++) {
-        u16* const array = larger + r * NEXT_ROW;
-        if (is_inside(x)) {
-#pragma unroll
-          for (int c = 0; c < C; c++) {
-            u32 values[2];
-            group.unpack(values, words[i][r], c);
-            store_to_array(array + c * WINDOW + samples(c, 4 * g), values, samples(c, 4));
-          }
+      for (int e = 0; e < 2; e++) {
+        if (e == 1 && i + 1 >= count) continue;
+        u8* word = to + static_cast<u32>(i + e) * step;
+        const u32 value = two >> 16 * e;
+        if (WORD == 1) {
+          *word = static_cast<u8>(value);
+        } else if (WORD == 2) {
+          *offset_ptr<u16>(word, 0) = static_cast<u16>(value);
         } else {
-          // Beyond its ends the nearest sample of the row repeats. The loads of a channel are under way together.
-#pragma unroll 1
-          for (int c = 0; c < C; c++) {
-            u32 four[4];
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-              four[k] = group.load(row + r * step, clamp(samples(c, x) + k, 0, count(c, width) - 1), c);
-            const u32 values[2] = {four[0] | four[1] << 16, four[2] | four[3] << 16};
-            store_to_array(array + c * WINDOW + samples(c, 4 * g), values, samples(c, 4));
-          }
+          const u32 others = joins ? *offset_ptr<u32>(word, 0) : 0;
+          *offset_ptr<u32>(word, 0) = others | (value & 0xffff) << channel.shift;
         }
       }
     }
   }
-  static __device__ __forceinline__ void store_to_array(u16* to, const u32 (&values)[2], int count) {
-    if (count == 4) *offset_ptr<Words<2>>(to, 0) = {{values[0], values[1]}};
-    else *offset_ptr<Words<1>>(to, 0) = {{values[0]}};
+  __device__ __forceinline__ void pack(u8* to, const u16* from, const LevelChannel& channel, int count, bool joins) const {
+    if (plane.word_bytes == 1) pack_words<1>(to, from, channel, count, joins);
+    else if (plane.word_bytes == 2) pack_words<2>(to, from, channel, count, joins);
+    else pack_words<4>(to, from, channel, count, joins);
   }
-  static __device__ __forceinline__ void load_from_array(u32 (&values)[2], const u16* from, int count) {
-    if (count == 4) {
-      const auto words = *offset_ptr<const Words<2>>(from, 0);
-      values[0] = words.word[0];
-      values[1] = words.word[1];
-    } else {
-      values[0] = offset_ptr<const Words<1>>(from, 0)->word[0];
+  // Channel c of `count` in a row of 16-bit samples.
+  static __device__ __forceinline__ LevelChannel small_channel(int c, int count) {
+    return {static_cast<u32>(2 * c), static_cast<u32>(2 * count), 0, 16};
+  }
+
+  // Loads the pixels that a decimation reads. Beyond its ends the nearest sample of the row repeats.
+  __device__ __forceinline__ void load_larger() const {
+    const int width = static_cast<int>(plane.width), first = x0 - lead, bytes = static_cast<int>(plane.pixel_bytes),
+              row_bytes = (plane.pairs ? (width + 1) / 2 * 2 : width) * bytes, end = (first + WINDOW) * bytes;
+#pragma unroll 1
+    for (int r = 0; r < ROWS; r++)
+      copy_bytes(offset_ptr<u8>(small(r, 0), 0) - first * bytes, larger_row(r), first < 0 ? 0 : first * bytes,
+                 end < row_bytes ? end : row_bytes);
+    warp_sync();
+#pragma unroll 1
+    for (int part = 0; part < 2; part++) {
+      if (!has_part(part)) continue;
+      const int count = channels(part);
+      const int before = samples(part, first), last = (part ? (width + 1) / 2 : width) - 1 - before;
+#pragma unroll 1
+      for (int i = 0; i < ROWS * count; i++) {
+        const int r = i % ROWS, c = part + i / ROWS;
+        unpack(larger(r, c), offset_ptr<u8>(small(r, 0), 0), plane.layout[c], samples(part, WINDOW),
+               before < 0 ? -before : 0, last);
+      }
     }
+  }
+  // Row r; the first once more if there is no second one.
+  __device__ __forceinline__ u8* larger_row(int r) const {
+    return plane.larger + (y + r < plane.row_end ? y + r : y) * plane.pitch;
+  }
+  __device__ __forceinline__ u8* small_row(const LevelPart& part, int r) const {
+    return part.small + (y + r < plane.row_end ? y + r : y) * part.pitch;
   }
 
   // Writes the pixels of the strip that are in the rectangle.
   __device__ __forceinline__ void store_larger() const {
-    u8* row = plane.larger + y * plane.pitch;
-    const int begin = static_cast<int>(plane.column_begin), end = static_cast<int>(plane.column_end);
-    const bool is_fast = is_wide && (PARTS == 1 || (plane.parts[0].small && plane.parts[1].small));
-#pragma unroll
-    for (int g = lane; g < PIXELS / 4; g += 32) {
-      const int x = x0 + 4 * g;
-      if (x >= end || x + 4 <= begin) continue;
-#pragma unroll
-      for (int r = 0; r < ROWS; r++) {
+    const int bytes = static_cast<int>(plane.pixel_bytes), column_end = static_cast<int>(plane.column_end),
+              end = x0 + pixels < column_end ? x0 + pixels : column_end;
+    // Whole rows, unless only the luma or only the chroma of packed 4:2:2 is written.
+    const bool is_whole = !plane.pairs || (plane.parts[0].small && plane.parts[1].small);
+#pragma unroll 1
+    for (int part = 0; part < 2; part++) {
+      if (!has_part(part)) continue;
+      const int count = channels(part);
+#pragma unroll 1
+      for (int i = 0; i < ROWS * count; i++) {
+        const int r = i % ROWS, c = part + i / ROWS;
         if (y + r >= plane.row_end) continue;
-        u8* const to = row + r * plane.pitch;
-        const u16* const array = larger + r * NEXT_ROW;
-        if (is_fast && x >= begin && x + 4 <= end) {
-          u32 values[C][2], words[Group::WORDS];
-#pragma unroll
-          for (int c = 0; c < C; c++) load_from_array(values[c], array + c * WINDOW + samples(c, 4 * g), samples(c, 4));
-          group.pack(words, values);
-          store_words(to + x * Group::BYTES, words);
-        } else {
-#pragma unroll 1
-          for (int i = 0; i < 4; i++)
-#pragma unroll 1
-            for (int c = 0; c < C; c++)
-              if (const int at = samples(c, x) + i; i < samples(c, 4) && at >= samples(c, begin) && at < count(c, end)
-                                                    && plane.parts[P::IS_YUV422 && c > 0].small)
-                group.store(to, at, c, array[c * WINDOW + samples(c, 4 * g) + i]);
-        }
+        u8* const to = is_whole ? offset_ptr<u8>(small(r, 0), 0) : larger_row(r) + x0 * bytes;
+        pack(to, larger(r, c), plane.layout[c], samples(part, end - x0), c > 0);
       }
     }
+    if (!is_whole) return;
+    warp_sync();
+#pragma unroll 1
+    for (int r = 0; r < ROWS; r++)
+      if (y + r < plane.row_end)
+        copy_bytes(larger_row(r), offset_ptr<u8>(small(r, 0), 0) - x0 * bytes, x0 * bytes, end * bytes);
   }
 
-  // The rows of a small plane, N channels from channel FIRST_CHANNEL on.
-  template <int N, int FIRST_CHANNEL> __device__ __forceinline__ void load_small(const LevelPart& part) const {
-    using Small = PixelGroup<Interleaved<u16, N>>;
-    const Small pixels(16, 0);
-    const u8* row = part.small + y * part.pitch;
-    const u64 step = row_step(part.pitch);
-    const int first = first_small(FIRST_CHANNEL > 0), last = static_cast<int>(part.end) - 1,
-              groups = (samples(FIRST_CHANNEL, PIXELS) >> part.factor_log2 + 2) + (part.factor_log2 ? 2 : 0);
+  // The samples of a small plane that an interpolation reads.
+  __device__ __forceinline__ void load_small() const {
 #pragma unroll 1
-    for (int g = lane; g < groups; g += 32) {
-      const int x = first + 4 * g;
-      u32 words[ROWS][Small::WORDS];
-      const bool is_inside = x + 3 <= last;
-      if (is_inside) {
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) load_words(words[r], row + r * step + x * Small::BYTES);
-      }
-#pragma unroll
-      for (int r = 0; r < ROWS; r++) {
-        u16* const array = small + r * NEXT_ROW + FIRST_CHANNEL * SMALL + 4 * g;
-        if (is_inside) {
-#pragma unroll
-          for (int c = 0; c < N; c++) {
-            u32 values[2];
-            pixels.unpack(values, words[r], c);
-            store_to_array(array + c * SMALL, values, 4);
-          }
-        } else {
-#pragma unroll
-          for (int c = 0; c < N; c++) {
-            u32 four[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) four[i] = pixels.load(row + r * step, clamp(x + i, 0, last), c);
-            const u32 values[2] = {four[0] | four[1] << 16, four[2] | four[3] << 16};
-            store_to_array(array + c * SMALL, values, 4);
-          }
-        }
+    for (int part = 0; part < 2; part++) {
+      if (!has_part(part)) continue;
+      const int count = channels(part);
+      const LevelPart& of = plane.parts[part];
+      const int bytes = 2 * count, first = samples(part, x0) >> of.factor_log2, last = static_cast<int>(of.end) - 1,
+                length = (samples(part, pixels) >> of.factor_log2) + (of.factor_log2 ? 8 : 0);
+      // The bytes of a single channel are its array, if no sample has to be repeated.
+      const bool is_array = count == 1 && first + length <= last + 1;
+#pragma unroll 1
+      for (int r = 0; r < ROWS; r++)
+        copy_bytes(offset_ptr<u8>(is_array ? small(r, part) : larger(r, part), 0) - first * bytes, small_row(of, r),
+                   first * bytes, (first + length <= last ? first + length : last + 1) * bytes);
+      warp_sync();
+#pragma unroll 1
+      for (int i = 0; i < ROWS * count && !is_array; i++) {
+        const int r = i % ROWS, c = i / ROWS;
+        unpack_words<2>(small(r, part + c), offset_ptr<u8>(larger(r, part), 0), small_channel(c, count), length, 0,
+                        last - first);
       }
     }
   }
-  template <int N, int FIRST_CHANNEL> __device__ __forceinline__ void store_small(const LevelPart& part) const {
-    using Small = PixelGroup<Interleaved<u16, N>>;
-    const Small pixels(16, 0);
-    u8* row = part.small + y * part.pitch;
-    const int first = first_small(FIRST_CHANNEL > 0), groups = samples(FIRST_CHANNEL, PIXELS) >> part.factor_log2 + 2,
-              begin = static_cast<int>(part.begin), end = static_cast<int>(part.end);
+  // The samples that a decimation has computed.
+  __device__ __forceinline__ void store_small() const {
 #pragma unroll 1
-    for (int g = lane; g < groups; g += 32) {
-      const int x = first + 4 * g;
-      if (x >= end || x + 4 <= begin) continue;
-#pragma unroll
-      for (int r = 0; r < ROWS; r++) {
-        if (y + r >= plane.row_end) continue;
-        u8* const to = row + r * part.pitch;
-        const u16* const array = small + r * NEXT_ROW + FIRST_CHANNEL * SMALL + 4 * g;
-        if (x >= begin && x + 4 <= end) {
-          u32 values[N][2], words[Small::WORDS];
-#pragma unroll
-          for (int c = 0; c < N; c++) load_from_array(values[c], array + c * SMALL, 4);
-          pixels.pack(words, values);
-          store_words(to + x * Small::BYTES, words);
-        } else {
+    for (int part = 0; part < 2; part++) {
+      if (!has_part(part)) continue;
+      const int count = channels(part);
+      const LevelPart& of = plane.parts[part];
+      const int bytes = 2 * count, first = samples(part, x0) >> of.factor_log2,
+                end = first + (samples(part, pixels) >> of.factor_log2), part_begin = static_cast<int>(of.begin),
+                part_end = static_cast<int>(of.end);
 #pragma unroll 1
-          for (int i = 0; i < 4; i++)
-#pragma unroll 1
-            for (int c = 0; c < N; c++)
-              if (x + i >= begin && x + i < end) pixels.store(to, x + i, c, array[c * SMALL + i]);
-        }
+      for (int i = 0; i < ROWS * count && count > 1; i++) {
+        const int r = i % ROWS, c = i / ROWS;
+        pack_words<2>(
+            offset_ptr<u8>(larger(r, part), 0), small(r, part + c), small_channel(c, count), end - first, false);
       }
+      warp_sync();
+#pragma unroll 1
+      for (int r = 0; r < ROWS; r++)
+        if (y + r < plane.row_end)
+          copy_bytes(
+              small_row(of, r), offset_ptr<u8>(count == 1 ? small(r, part) : larger(r, part), 0) - first * bytes,
+              (first > part_begin ? first : part_begin) * bytes, (end < part_end ? end : part_end) * bytes);
     }
   }
 
@@ -431,22 +315,23 @@ template <class P, bool INTERPOLATE> struct LevelStrip {
   }
 
   // From one kind of array to the other. A factor of one leaves the samples as they are.
-  template <int N, int FIRST_CHANNEL>
-  __device__ __forceinline__ void resample(const LevelRowsArgs& args) const {
-    constexpr int GROUPS = samples(FIRST_CHANNEL, PIXELS) / 8;
-    const u32 factor_log2 = plane.parts[FIRST_CHANNEL > 0].factor_log2;
+  __device__ __forceinline__ void resample(const LevelRowsArgs& args, int part) const {
+    const u32 factor_log2 = plane.parts[part].factor_log2, next_row = 2 * plane.channels * WINDOW;
+    const int eights = samples(part, pixels) / 8, count = channels(part);
 #pragma unroll 1
-    for (int i = lane; i < GROUPS * N; i += 32) {
-      const int c = FIRST_CHANNEL + i / GROUPS, eight = i % GROUPS;
-      u16* const of_larger = larger + c * WINDOW + samples(FIRST_CHANNEL, FIRST) + 8 * eight;
-      u16* const of_small = small + c * SMALL + (8 * eight >> factor_log2);
+    for (int i = threadIdx.x % 32; i < eights * count; i += 32) {
+      const int channel = (i >= eights) + (i >= 2 * eights) + (i >= 3 * eights), c = part + channel,
+                eight = i - channel * eights;
+      u16* const of_larger = larger(0, c) + samples(part, lead) + 8 * eight;
+      u16* const of_small = small(0, c) + (8 * eight >> factor_log2);
 #pragma unroll
-      for (int r = 0; r < ROWS * NEXT_ROW; r += NEXT_ROW) {
+      for (int row = 0; row < ROWS; row++) {
+        const u32 r = row * next_row;
         if (factor_log2 == 0) {
           *offset_ptr<Words<4>>((INTERPOLATE ? of_larger : of_small) + r, 0) =
               *offset_ptr<const Words<4>>((INTERPOLATE ? of_small : of_larger) + r, 0);
         } else if constexpr (INTERPOLATE) {
-          const u32 depth = P::IS_PACKED1010102 && c == 3 ? 2 : plane.depth, start = 1u << (31 - depth);
+          const u32 start = 1u << (31 - plane.layout[c].bits);
           if (factor_log2 == 2) interpolate<4>(of_small + r, of_larger + r, start, args.taps[1]);
           else interpolate<2>(of_small + r, of_larger + r, start, args.taps[0]);
         } else {
@@ -458,37 +343,26 @@ template <class P, bool INTERPOLATE> struct LevelStrip {
     }
   }
   __device__ __forceinline__ void process(const LevelRowsArgs& args) const {
-    constexpr int N = P::IS_YUV422 ? 1 : C;
-    const bool has_luma = !P::IS_YUV422 || plane.parts[0].small, has_chroma = P::IS_YUV422 && plane.parts[1].small;
-    if constexpr (INTERPOLATE) {
-      if (has_luma) load_small<N, 0>(plane.parts[0]);
-      if constexpr (P::IS_YUV422)
-        if (has_chroma) load_small<2, 1>(plane.parts[1]);
-    } else {
-      load_larger();
-    }
+    if constexpr (INTERPOLATE) load_small();
+    else load_larger();
     warp_sync();
-    if (has_luma) resample<N, 0>(args);
-    if constexpr (P::IS_YUV422)
-      if (has_chroma) resample<2, 1>(args);
+#pragma unroll 1
+    for (int part = 0; part < 2; part++)
+      if (has_part(part)) resample(args, part);
     warp_sync();
-    if constexpr (INTERPOLATE) {
-      store_larger();
-    } else {
-      if (has_luma) store_small<N, 0>(plane.parts[0]);
-      if constexpr (P::IS_YUV422)
-        if (has_chroma) store_small<2, 1>(plane.parts[1]);
-    }
+    if constexpr (INTERPOLATE) store_larger();
+    else store_small();
   }
 };
 
-template <class P, bool INTERPOLATE>
-__device__ __forceinline__ void level_rows(const LevelRowsArgs& args, const LevelRowsPlane& plane, u8* memory) {
-  const u32 block = blockIdx.x - plane.first_block, rows = block / plane.strips,
-            y = plane.row_begin + (rows * BLUR_LEVEL_WARPS + threadIdx.x / 32) * BLUR_LEVEL_WARP_ROWS;
+template <bool INTERPOLATE> __device__ __forceinline__ void level_rows(const LevelRowsArgs& args, u8* memory) {
+  const LevelRowsPlane& plane = item_of_block(args.planes);
+  const u32 block = blockIdx.x - plane.first_block, rows = block / plane.strips, warp = threadIdx.x / 32,
+            y = plane.row_begin + (rows * BLUR_LEVEL_WARPS + warp) * BLUR_LEVEL_WARP_ROWS;
   if (y >= plane.row_end) return;
   const int strip = static_cast<int>(plane.first_strip + block - rows * plane.strips);
-  LevelStrip<P, INTERPOLATE>(plane, strip, y, memory).process(args);
+  memory += warp * BLUR_LEVEL_WARP_ROWS * plane.channels * BLUR_LEVEL_CHANNEL_BYTES;
+  LevelStrip<INTERPOLATE>(plane, strip, y, memory).process(args);
 }
 
 // Four neighbouring samples of rows in planes of 16-bit samples: BLUR_LEVEL_DECIMATE_ROWS rows of the small plane, or four
@@ -537,7 +411,7 @@ __device__ __forceinline__ void level_columns(
 
 template <bool INTERPOLATE> __device__ __forceinline__ void level_columns(const LevelColumnsArgs& args) {
   constexpr u32 ROWS = INTERPOLATE ? 4 : BLUR_LEVEL_DECIMATE_ROWS;
-  const LevelColumnsPlane& plane = plane_of_block(args.planes);
+  const LevelColumnsPlane& plane = item_of_block(args.planes);
   const u32 block = blockIdx.x - plane.first_block, rows = block / plane.strips;
   const int x = static_cast<int>(
       plane.sample_begin + (block - rows * plane.strips) * BLUR_LEVEL_COLUMNS_SAMPLES + threadIdx.x % 32 * 4);

@@ -6,36 +6,68 @@
 #include "tensor.cuh"
 #include "tensor_loader.cuh"
 
-// Blocks of 8 small columns of a warp.
-OPERAND_FUNCTION int decimate_blocks(int channels) {
-  return channels == 1   ? BLUR_TENSOR_COLUMNS_C1
-         : channels == 2 ? BLUR_TENSOR_COLUMNS_C2
-         : channels == 3 ? BLUR_TENSOR_COLUMNS_C3
-                         : BLUR_TENSOR_COLUMNS_C4;
+// Blocks of 8 small columns of a warp, by the bytes of a pixel.
+OPERAND_FUNCTION int decimate_blocks(int bytes) {
+  return bytes == 1   ? BLUR_TENSOR_COLUMNS_C1
+         : bytes == 2 ? BLUR_TENSOR_COLUMNS_C2
+         : bytes == 3 ? BLUR_TENSOR_COLUMNS_C3
+                      : BLUR_TENSOR_COLUMNS_C4;
 }
 // Neighbouring pixels that a lane loads: four, or eight if the window allows and the copies become wider.
-OPERAND_FUNCTION int decimate_pixels(int channels, int factor) { return factor == 4 && channels < 4 ? 8 : 4; }
+OPERAND_FUNCTION int decimate_pixels(int bytes, int factor) { return factor == 4 && bytes < 4 ? 8 : 4; }
 // The window has 8 s pixels per block and 8 s more.
-OPERAND_FUNCTION int decimate_window(int channels, int factor) { return 8 * factor * (decimate_blocks(channels) + 1); }
+OPERAND_FUNCTION int decimate_window(int bytes, int factor) { return 8 * factor * (decimate_blocks(bytes) + 1); }
 
-template <int C, int S>
-struct DecimateTile : RowTile<C, decimate_pixels(C, S), decimate_window(C, S), BLUR_TENSOR_DECIMATE_DEPTH> {
-  using Rows = RowTile<C, decimate_pixels(C, S), decimate_window(C, S), BLUR_TENSOR_DECIMATE_DEPTH>;
+template <class P, int S> using DecimateRows =
+    RowTile<P::BYTES, decimate_pixels(P::BYTES, S), decimate_window(P::BYTES, S), BLUR_TENSOR_DECIMATE_DEPTH>;
+
+template <class P, int S> struct DecimateTile : DecimateRows<P, S> {
+  using Rows = DecimateRows<P, S>;
+  static constexpr int C = P::C * sizeof(typename P::T);
+  static constexpr bool IS_WORD = P::IS_PACKED1010102, IS_WIDENED = sizeof(typename P::T) == 2 && !IS_WORD;
   // How many blocks are computed together: four independent sums hide the latency of the tensor cores.
-  static constexpr int BLOCKS = decimate_blocks(C), TOGETHER = C == 1 ? (BLOCKS % 4 ? 2 : 4) : C == 2 ? 2 : 1;
+  static constexpr int BLOCKS = decimate_blocks(P::BYTES), TOGETHER = C == 1 ? (BLOCKS % 4 ? 2 : 4) : C == 2 ? 2 : 1;
   static constexpr OperandOrder ORDER = Rows::PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
   // Shared memory of a warp: the ring and the taps of the columns.
   static constexpr int WARP_BYTES = Rows::RING_BYTES + S / 2 * 512;
   static_assert(BLOCKS % 2 == 0, "two blocks fill a word of the small plane");
 };
 
+// One product of 16-bit values: 8 sums over 32 values, added to `start`, for columns 2 t and 2 t + 1 of the operand.
+__device__ __forceinline__ void decimate_16_bits(
+    u32 (&sum)[2], const u32 (&taps)[4], const u32 (&high)[2], const u32 (&low)[2], u32 start0, u32 start1) {
+  int of_high[4], of_low[4];
+  mma32_ordered(of_high, taps[0], taps[1], taps[2], taps[3], high[0], high[1], 0, 0, 0, 0);
+  mma32_ordered(
+      of_low, taps[0], taps[1], taps[2], taps[3], low[0], low[1], static_cast<int>(start0), static_cast<int>(start1), 0,
+      0);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 mixed = static_cast<u32>(of_high[i]) + static_cast<u32>(of_low[i + 2]);
+    sum[i] = static_cast<u32>(of_low[i]) + (mixed << 8) + (static_cast<u32>(of_high[i + 2]) << 16);
+  }
+}
+// Those of S / 2 products, rounded to 16 bits: channel c of a window, whose bytes are channels `low_byte` and `high_byte` of it,
+// from word `first` on.
+template <int S, class Window> __device__ __forceinline__ u32 decimate_16_bits(
+    const u32 (&taps)[S / 2][4], const Window& words, int first, int high_byte, int low_byte) {
+  u32 sum[2] = {HALF_OF_16_BITS, HALF_OF_16_BITS};
+#pragma unroll
+  for (int k = 0; k < S / 2; k++) {
+    const u32 high[2] = {words[first + 2 * k][high_byte], words[first + 2 * k + 1][high_byte]},
+              low[2] = {words[first + 2 * k][low_byte], words[first + 2 * k + 1][low_byte]};
+    decimate_16_bits(sum, taps[k], high, low, sum[0], sum[1]);
+  }
+  return upper_halves(sum[0], sum[1]);
+}
+
 // The source rows of a warp, decimated. CHECKED_WINDOW: of any alignment, and also where the window extends beyond the
 // plane.
-template <int CHANNELS, int S, bool CHECKED_WINDOW> struct PixelLoader : RowLoader<DecimateTile<CHANNELS, S>> {
-  using Tile = DecimateTile<CHANNELS, S>;
+template <class P, int S, bool CHECKED_WINDOW> struct PixelLoader : RowLoader<DecimateTile<P, S>> {
+  using Tile = DecimateTile<P, S>;
   using Rows = RowLoader<Tile>;
   using Window = typename Rows::Window;
-  static constexpr int C = CHANNELS, FACTOR = S;
+  static constexpr int C = P::C, FACTOR = S;
   static constexpr bool CHECKED = CHECKED_WINDOW;
   static constexpr OperandOrder ORDER = Tile::ORDER;
   int x0, y0;
@@ -57,54 +89,46 @@ template <int CHANNELS, int S, bool CHECKED_WINDOW> struct PixelLoader : RowLoad
   // Decimates the rows of a step: 16 bits of rows 2 t and 2 t + 1.
   __device__ __forceinline__ static void decimate(
       u32 (&values)[Tile::BLOCKS][C], const Window& words, const u32 (&row_taps)[S / 2][4]) {
+    if constexpr (sizeof(typename P::T) == 2) {
 #pragma unroll
-    for (int first = 0; first < Tile::BLOCKS; first += Tile::TOGETHER) {
-      int sums[Tile::TOGETHER][C][4];
+      for (int o = 0; o < Tile::BLOCKS; o++)
 #pragma unroll
-      for (int k = 0; k < S / 2; k++)
+        for (int c = 0; c < C; c++) values[o][c] = decimate_16_bits<S>(row_taps, words, o * (S / 2), 2 * c + 1, 2 * c);
+    } else {
+#pragma unroll
+      for (int first = 0; first < Tile::BLOCKS; first += Tile::TOGETHER) {
+        int sums[Tile::TOGETHER][C][4];
+#pragma unroll
+        for (int k = 0; k < S / 2; k++)
+#pragma unroll
+          for (int o = 0; o < Tile::TOGETHER; o++)
+#pragma unroll
+            for (int c = 0; c < C; c++) {
+              int(&sum)[4] = sums[o][c];
+              const int word = (first + o) * (S / 2) + 2 * k;
+              // A sample is widened by 8 bits and the sum loses 16: 8 bits of the narrow sum are dropped.
+              if (k == 0)
+                mma32_ordered(
+                    sum, row_taps[0][0], row_taps[0][1], row_taps[0][2], row_taps[0][3], words[word][c],
+                    words[word + 1][c], 128, 128, 0, 0);
+              else
+                mma32_ordered(
+                    sum, row_taps[k][0], row_taps[k][1], row_taps[k][2], row_taps[k][3], words[word][c],
+                    words[word + 1][c], sum[0], sum[1], sum[2], sum[3]);
+            }
 #pragma unroll
         for (int o = 0; o < Tile::TOGETHER; o++)
 #pragma unroll
           for (int c = 0; c < C; c++) {
-            int(&sum)[4] = sums[o][c];
-            const int word = (first + o) * (S / 2) + 2 * k;
-            // A sample is widened by 8 bits and the sum loses 16: 8 bits of the narrow sum are dropped.
-            if (k == 0)
-              mma32_ordered(
-                  sum, row_taps[0][0], row_taps[0][1], row_taps[0][2], row_taps[0][3], words[word][c],
-                  words[word + 1][c], 128, 128, 0, 0);
-            else
-              mma32_ordered(
-                  sum, row_taps[k][0], row_taps[k][1], row_taps[k][2], row_taps[k][3], words[word][c],
-                  words[word + 1][c], sum[0], sum[1], sum[2], sum[3]);
+            const int(&sum)[4] = sums[o][c];
+            const u32 first_sum = static_cast<u32>(sum[0]) + (static_cast<u32>(sum[2]) << 8);
+            const u32 second_sum = static_cast<u32>(sum[1]) + (static_cast<u32>(sum[3]) << 8);
+            values[first + o][c] = byte_perm(first_sum, second_sum, 0x6521);
           }
-#pragma unroll
-      for (int o = 0; o < Tile::TOGETHER; o++)
-#pragma unroll
-        for (int c = 0; c < C; c++) {
-          const int(&sum)[4] = sums[o][c];
-          const u32 first_sum = static_cast<u32>(sum[0]) + (static_cast<u32>(sum[2]) << 8);
-          const u32 second_sum = static_cast<u32>(sum[1]) + (static_cast<u32>(sum[3]) << 8);
-          values[first + o][c] = byte_perm(first_sum, second_sum, 0x6521);
-        }
+      }
     }
   }
 };
-
-// One product of 16-bit values: 8 sums over 32 values, added to `start`, for columns 2 t and 2 t + 1 of the operand.
-__device__ __forceinline__ void decimate_16_bits(
-    u32 (&sum)[2], const u32 (&taps)[4], const u32 (&high)[2], const u32 (&low)[2], u32 start0, u32 start1) {
-  int of_high[4], of_low[4];
-  mma32_ordered(of_high, taps[0], taps[1], taps[2], taps[3], high[0], high[1], 0, 0, 0, 0);
-  mma32_ordered(
-      of_low, taps[0], taps[1], taps[2], taps[3], low[0], low[1], static_cast<int>(start0), static_cast<int>(start1), 0,
-      0);
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 mixed = static_cast<u32>(of_high[i]) + static_cast<u32>(of_low[i + 2]);
-    sum[i] = static_cast<u32>(of_low[i]) + (mixed << 8) + (static_cast<u32>(of_high[i + 2]) << 16);
-  }
-}
 
 // The same for a level below the first, which has the factor 4: the source is the `decimated` plane of the level above,
 // N channels of a group. Its entries are operands as they are.
@@ -159,17 +183,7 @@ template <int N> struct SmallLoader {
 #pragma unroll
     for (int o = 0; o < Tile::BLOCKS; o++)
 #pragma unroll
-      for (int c = 0; c < N; c++) {
-        u32 sum[2] = {HALF_OF_16_BITS, HALF_OF_16_BITS};
-#pragma unroll
-        for (int k = 0; k < S / 2; k++) {
-          const int word = o * (S / 2) + 2 * k;
-          const u32 high[2] = {words[word][2 * c], words[word + 1][2 * c]},
-                    low[2] = {words[word][2 * c + 1], words[word + 1][2 * c + 1]};
-          decimate_16_bits(sum, row_taps[k], high, low, sum[0], sum[1]);
-        }
-        values[o][c] = upper_halves(sum[0], sum[1]);
-      }
+      for (int c = 0; c < N; c++) values[o][c] = decimate_16_bits<S>(row_taps, words, o * (S / 2), 2 * c, 2 * c + 1);
   }
 };
 
@@ -313,8 +327,8 @@ __device__ __forceinline__ u32 decimate_strips(const TensorPlane& plane, u32 blo
   return ((small_tiles(plane.column_end) - plane.column_begin / 16) * 2 + blocks - 1) / blocks;
 }
 
-template <int C, int S> __device__ __forceinline__ void decimate_plane(const TensorPlane& plane) {
-  using Tile = DecimateTile<C, S>;
+template <class P, int S> __device__ __forceinline__ void decimate_plane(const TensorPlane& plane) {
+  using Tile = DecimateTile<P, S>;
   const int warp = threadIdx.x / 32;
   const Shared memory = shared_memory() + warp * Tile::WARP_BYTES;
   const u32 tiles = decimate_strips(plane, Tile::BLOCKS);
@@ -326,13 +340,14 @@ template <int C, int S> __device__ __forceinline__ void decimate_plane(const Ten
   const int x0 = 8 * S * (2 * tile - 1), lane = threadIdx.x % 32;
   const int lane_x0 = x0 + lane % 4 * Tile::PIXELS, lane_y0 = S * (static_cast<int>(first_row) - 8) + lane / 4;
   const bool inside = x0 >= 0 && x0 + 8 * S * (Tile::BLOCKS + 1) <= static_cast<int>(plane.width);
-  if (inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
+  // Pixels of WordSamples take so much code that there is only the checked one.
+  if (!Tile::IS_WORD && inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
     decimate_warp(
-        PixelLoader<C, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
+        PixelLoader<P, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
         static_cast<int>(first_row));
   else
     decimate_warp(
-        PixelLoader<C, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
+        PixelLoader<P, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
         static_cast<int>(first_row));
 }
 

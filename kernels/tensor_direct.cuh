@@ -10,6 +10,7 @@
 // kernel free of spills.
 #define TENSOR_DIRECT_SHORT_RESIDENT 3
 #define TENSOR_DIRECT_SHORT_RESIDENT_U16 4
+#define TENSOR_DIRECT_SHORT_RESIDENT_PACKED (__CUDA_ARCH__ < 1200 ? 3 : 2)
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_C12 (__CUDA_ARCH__ < 900 ? 3 : 2)
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_C3 (__CUDA_ARCH__ == 900 ? 4 : 3)
 #define TENSOR_DIRECT_MEDIUM_RESIDENT_C4 (__CUDA_ARCH__ < 1000 ? 4 : 2)
@@ -41,8 +42,8 @@ using DirectRows = RowTile<P::BYTES, 4, 16 * (direct_across(P::BYTES) + direct_r
 template <class P, int TILES> struct DirectTile : DirectRows<P, TILES> {
   static constexpr int BYTES = P::BYTES, C = P::C * sizeof(typename P::T), ACROSS = direct_across(BYTES), CHUNK = 16,
                        ROW_TILES = direct_row_tiles(TILES, P::IS_YUV422);
-  static constexpr bool IS_PACKED1010102 = P::IS_PACKED1010102, IS_YUV422 = P::IS_YUV422,
-                        IS_WIDENED = sizeof(typename P::T) == 2 && !IS_PACKED1010102;
+  static constexpr bool IS_WORD = P::IS_PACKED1010102, IS_YUV422 = P::IS_YUV422,
+                        IS_WIDENED = sizeof(typename P::T) == 2 && !IS_WORD;
   using Rows = DirectRows<P, TILES>;
   // Chunks of four pixels are those that the lane itself reads.
   static constexpr bool SHARES_COPIES = BYTES != 4;
@@ -100,15 +101,15 @@ template <class P, int TILES> struct DirectWarp {
   using ColumnOperands = WindowOperands<TILES>;
   using LumaOperands = WindowOperands<2 * ROW_TILES>;
   Shared operands, exchange;
-  WideSamples wide;
-  u32 yuv422;
+  PixelPacker<P> packer;
+  const TensorPlane& plane;
   // The intermediate of the windows, by tile, channel and block of 8 columns: high and low bytes of 16 rows a word. In
   // packed 4:2:2 the first two channels are luma.
   u32 high[ACROSS][C][2][TILES], low[ACROSS][C][2][TILES];
 
   __device__ __forceinline__ DirectWarp(const TensorArgs& args, const TensorPlane& plane, Shared memory)
-      : operands(memory + Tile::OPERANDS + threadIdx.x % 32 * 16), exchange(memory + Tile::EXCHANGE), wide(plane),
-        yuv422(plane.yuv422) {
+      : operands(memory + Tile::OPERANDS + threadIdx.x % 32 * 16), exchange(memory + Tile::EXCHANGE),
+        packer(plane), plane(plane) {
     const int g = threadIdx.x % 32 / 4;
     const typename Tile::Taps taps{memory + Tile::TAPS};
     taps.store(args.taps[Tile::IS_YUV422 ? 0 : plane.slot]);
@@ -194,7 +195,7 @@ template <class P, int TILES> struct DirectWarp {
     }
 #pragma unroll
     for (int c = Tile::IS_YUV422 ? 2 : 0; c < C; c++) {
-      if (sizeof(typename P::T) == 2 && !(Tile::IS_PACKED1010102 && c == 3)) {
+      if (sizeof(typename P::T) == 2 && !(Tile::IS_WORD && c == 3)) {
         u32 of_low[ROW_TILES], of_high[ROW_TILES];
 #pragma unroll
         for (int i = 0; i < ROW_TILES; i++) {
@@ -205,7 +206,7 @@ template <class P, int TILES> struct DirectWarp {
         sums.add(taps, of_high, of_low);
         sums.rounded(values[c]);
       } else {
-        const int byte = Tile::IS_PACKED1010102 ? 7 : c;
+        const int byte = Tile::IS_WORD ? 7 : c;
         ByteSums sums;
 #pragma unroll
         for (int i = 0; i + 1 < ROW_TILES; i += 2) {
@@ -246,49 +247,38 @@ template <class P, int TILES> struct DirectWarp {
     return c < 2 ? 4 * (2 * c + n) + 2 * e : 4 * (2 * n + e) + 2 * c - 3;
   }
 
-  // Blurs the columns of a tile's window: four neighbouring pixels of rows g and g + 8, as the destination's words.
-  __device__ __forceinline__ void columns(u32 (&out)[2][BYTES], int tile, const ColumnOperands& taps) const {
-    // A byte is the upper byte of a sum, a wider sample the upper bits of its upper half.
-    const int half = sizeof(typename P::T) == 2 ? static_cast<int>(wide.half()) : HALF_OF_24_BITS;
+  // Blurs the columns of a tile's window: four neighbouring pixels of rows g and g + 8, which are rows y and y + 8 of the
+  // plane, from column x on, as the destination's words.
+  __device__ __forceinline__ void columns(u32 (&out)[2][BYTES], int tile, const ColumnOperands& taps, int x, int y) const {
     u32 sums[2][4 * C];
 #pragma unroll
     for (int c = 0; c < C; c++)
 #pragma unroll
       for (int n = 0; n < 2; n++) {
-        WindowSums window(Tile::IS_PACKED1010102 && c == 3 ? HALF_OF_30_BITS : half);
+        WindowSums window(packer.half(c));
         window.add(taps, high[tile][c][n], low[tile][c][n]);
 #pragma unroll
         for (int i = 0; i < 4; i++) sums[i / 2][sample(c, n, i % 2)] = window.sum(i);
       }
     // The samples of packed 4:2:2 are luma first; where chroma is first, they change places.
-    const u32 order = Tile::IS_YUV422 && yuv422 & 1 ? 0x4501 : 0x5410;
+    const u32 order = Tile::IS_YUV422 && plane.yuv422 & 1 ? 0x4501 : 0x5410;
 #pragma unroll
     for (int row = 0; row < 2; row++)
-#pragma unroll
-      for (int word = 0; word < BYTES; word++) {
-        if constexpr (Tile::IS_PACKED1010102) {
-          const u32* four = sums[row] + 4 * word;
-          out[row][word] = four[0] >> 22 | four[1] >> 22 << 10 | four[2] >> 22 << 20 | four[3] >> 30 << 30;
-        } else if constexpr (Tile::IS_WIDENED) {
-          out[row][word] = wide.narrow(upper_halves(sums[row][2 * word], sums[row][2 * word + 1]));
-        } else {
-          const u32* four = sums[row] + 4 * word;
-          out[row][word] = byte_perm(byte_perm(four[0], four[1], 0x73), byte_perm(four[2], four[3], 0x73), order);
-        }
-      }
+      packer.pack(out[row], sums[row], [&](int i) { return source_word(plane, x + i, y + 8 * row); }, order);
   }
 
   // Blurs the columns of all tiles: chunks of rows g and g + 8, for the first lanes of a row, which has CHUNKS_OUT.
-  __device__ __forceinline__ void results(u32 (&out)[2][4 * Tile::LANE_CHUNKS], const ColumnOperands& taps) const {
+  __device__ __forceinline__ void results(
+      u32 (&out)[2][4 * Tile::LANE_CHUNKS], const ColumnOperands& taps, int x, int y) const {
     if constexpr (!Tile::EXCHANGES) {
-      columns(out, 0, taps);
+      columns(out, 0, taps, x, y);
     } else {
       const int lane = threadIdx.x % 32, t = lane % 4;
       const Shared row = exchange + lane / 4 * Tile::OUT_ROW_BYTES;
 #pragma unroll
       for (int tile = 0; tile < ACROSS; tile++) {
         u32 four[2][BYTES];
-        columns(four, tile, taps);
+        columns(four, tile, taps, x, y);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
           const Shared at = row + 8 * i * Tile::OUT_ROW_BYTES + (16 * tile + 4 * t) * BYTES;
@@ -381,7 +371,7 @@ __device__ __forceinline__ void direct_plane(const TensorPlane& plane, const Ten
     u8* to = plane.dst + static_cast<u64>(static_cast<u32>(y + g)) * plane.dst_pitch + static_cast<u64>(x0) * BYTES
              + lane_byte;
     u32 out[2][4 * Tile::LANE_CHUNKS];
-    warp.results(out, column_taps);
+    warp.results(out, column_taps, x0 + 4 * t, y + g);
 #pragma unroll
     for (int row = 0; row < 2; row++)
       if (t < Tile::CHUNKS_OUT && y + g + 8 * row < row_end)

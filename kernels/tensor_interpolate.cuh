@@ -2,15 +2,15 @@
 // Interpolation on tensor cores: columns, then rows. A warp owns 16 rows and walks to the right.
 #ifndef BLUR_TENSOR_INTERPOLATE_H
 #define BLUR_TENSOR_INTERPOLATE_H
-#include "tensor.cuh"
+#include "tensor_loader.cuh"
 
-template <int C, int S> struct InterpolateTile {
-  static constexpr int N = C % 2 ? 1 : 2, GROUPS = C / N;
+template <class P, int S> struct InterpolateTile {
+  static constexpr int C = P::C, BYTES = P::BYTES, N = C % 2 ? 1 : 2, GROUPS = C / N;
   // Pixels of the destination per step, which is 8 small columns; neighbours of them that a lane stores.
-  static constexpr int STEP_PIXELS = 8 * S, PIXELS = S == 4 && C < 4 ? 8 : 4;
+  static constexpr int STEP_PIXELS = 8 * S, PIXELS = S == 4 && BYTES < 4 ? 8 : 4;
   static constexpr OperandOrder ORDER = PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
   // Stores of a lane per row and step, and the words of one.
-  static constexpr int STORES = STEP_PIXELS / (4 * PIXELS), STORE_WORDS = PIXELS * C / 4;
+  static constexpr int STORES = STEP_PIXELS / (4 * PIXELS), STORE_WORDS = PIXELS * BYTES / 4;
   static constexpr int ENTRY = 8 * N, STEP_BYTES = 32 * ENTRY * GROUPS,
                        WARP_BYTES = BLUR_TENSOR_INTERPOLATE_DEPTH * STEP_BYTES;
 };
@@ -39,6 +39,17 @@ __device__ __forceinline__ void interpolate_two(
   for (int i = 0; i < 4; i++) out[i] = static_cast<u32>(both[i]);
 }
 
+// The sums of one product with one block of outputs: [output 2 t, 2 t + 1 of row g, then of row g + 8].
+__device__ __forceinline__ void interpolate_sums(
+    u32 (&out)[4], const u32 (&high)[2], const u32 (&low)[2], u32 tap_low, u32 tap_high, int half) {
+  int of_high[4], mixed[4], of_low[4];
+  mma16(of_high, high[0], high[1], tap_high, 0, 0, 0, 0);
+  mma32(mixed, high[0], high[1], low[0], low[1], tap_low, tap_high, 0, 0, 0, 0);
+  mma16(of_low, low[0], low[1], tap_low, half, half, half, half);
+#pragma unroll
+  for (int i = 0; i < 4; i++) out[i] = combine(of_low[i], mixed[i], of_high[i]);
+}
+
 // 16 outputs of 8 columns of the operand: outputs g and g + 8, 16 bits of columns 2 t and 2 t + 1 each.
 __device__ __forceinline__ void interpolate_16_bits(u32 (&out)[2], const u32 (&taps)[4], u32 high, u32 low) {
   int of_high[4], mixed[4], of_low[4];
@@ -52,13 +63,16 @@ __device__ __forceinline__ void interpolate_16_bits(u32 (&out)[2], const u32 (&t
   out[1] = upper_halves(sum[2], sum[3]);
 }
 
-template <int C, int S> struct InterpolateWarp {
-  using Tile = InterpolateTile<C, S>;
-  static constexpr int N = Tile::N;
+template <class P, int S> struct InterpolateWarp {
+  using Tile = InterpolateTile<P, S>;
+  static constexpr int C = P::C, BYTES = P::BYTES, N = Tile::N;
+  PixelPacker<P> packer;
   Shared ring;
   u32 column_taps[4], row_taps[S / 2][4];  // [pair of blocks] low, high of the first, of the second
   // The rows of 8 small columns and of the 8 before: 16 bits of columns 2 t, 2 t + 1 of rows g and g + 8.
   u32 before[C][2], current[C][2] = {};
+
+  __device__ __forceinline__ explicit InterpolateWarp(const TensorPlane& plane) : packer(plane) {}
 
   // Starts to copy 8 small columns: a lane copies block of rows t, column g.
   __device__ __forceinline__ void load(const u8* from, u64 group_bytes, int slot) const {
@@ -104,11 +118,26 @@ template <int C, int S> struct InterpolateWarp {
   }
 
   // Interpolates the rows of the two steps at hand: the pixels of pair of blocks `pair`, rows g and g + 8, as the
-  // destination's words. Pixels 2 t, 2 t + 1 of a block are neighbours, and so are those of the pair's two blocks.
-  __device__ __forceinline__ void rows(
-      u32 (&out)[2][C], int pair, const u32 (&high)[C][2], const u32 (&low)[C][2]) const {
+  // destination's words. Pixels 2 t, 2 t + 1 of a block are neighbours, and so are those of the pair's two blocks. `source`
+  // gives the source's pixel i of row g + 8 row.
+  template <class Source> __device__ __forceinline__ void rows(
+      u32 (&out)[2][BYTES], int pair, const u32 (&high)[C][2], const u32 (&low)[C][2], Source source) const {
     const u32(&taps)[4] = row_taps[pair];
-    if constexpr (C == 1) {
+    if constexpr (PixelPacker<P>::IS_WIDE) {
+      u32 sums[2][4 * C];
+#pragma unroll
+      for (int c = 0; c < C; c++)
+#pragma unroll
+        for (int block = 0; block < 2; block++) {
+          u32 four[4];
+          interpolate_sums(four, high[c], low[c], taps[2 * block], taps[2 * block + 1], packer.half(c));
+#pragma unroll
+          for (int i = 0; i < 4; i++) sums[i / 2][(2 * block + i % 2) * C + c] = four[i];
+        }
+#pragma unroll
+      for (int row = 0; row < 2; row++)
+        packer.pack(out[row], sums[row], [&](int i) { return source(row, i); });
+    } else if constexpr (C == 1) {
       u32 two[4];
       interpolate_two(two, high[0], low[0], taps[0], taps[1], high[0], low[0], taps[2], taps[3]);
 #pragma unroll
@@ -158,10 +187,13 @@ template <int C, int S> struct InterpolateWarp {
 };
 
 // A warp computes a share of the plane's units, 16 rows of STEP_PIXELS pixels each, in runs of neighbours. TO_SMALL:
-// the destination is the `blurred` plane of the level above, and C the channels of a group.
-template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
-  using Tile = InterpolateTile<C, S>;
-  InterpolateWarp<C, S> warp;
+// the destination is the `blurred` plane of the level above, and P has the channels of a group.
+template <class P, int S, bool TO_SMALL> __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
+  using Tile = InterpolateTile<P, S>;
+  constexpr int C = P::C, BYTES = P::BYTES;
+  // Twice, so that `before` and `current` change places, except where that would be long code.
+  [[maybe_unused]] constexpr int UNROLL = P::IS_PACKED1010102 ? 1 : 2;
+  InterpolateWarp<P, S> warp(plane);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   warp.ring = shared_memory() + threadIdx.x / 32 * Tile::WARP_BYTES;
   const auto& column_operands = interpolate_columns_operands<S, TO_SMALL>();
@@ -203,7 +235,7 @@ template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpola
     const u8* from =
         plane.blurred + group * group_bytes + (static_cast<u64>(block_of_rows) * pitch + 8 * first + g) * Tile::ENTRY;
     const int x = static_cast<int>(first) * Tile::STEP_PIXELS + Tile::PIXELS * t;
-    u8* to = TO_SMALL ? nullptr : plane.dst + static_cast<u64>(y) * plane.dst_pitch + static_cast<u64>(x) * C;
+    u8* to = TO_SMALL ? nullptr : plane.dst + static_cast<u64>(y) * plane.dst_pitch + static_cast<u64>(x) * BYTES;
     // A small destination gets rows 4 t .. 4 t + 3 of the strip, from column g of each block on.
     const int out_y = static_cast<int>(first_strip + strip) * 16 + 4 * t;
     int out_x = static_cast<int>(first) * Tile::STEP_PIXELS + g;
@@ -216,7 +248,7 @@ template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpola
       copy_commit();
     }
     from += BLUR_TENSOR_INTERPOLATE_DEPTH * 8 * Tile::ENTRY;
-#pragma unroll 2
+#pragma unroll UNROLL
     for (int i = 0; i <= count; i++) {
 #pragma unroll
       for (int c = 0; c < C; c++)
@@ -255,19 +287,22 @@ template <int C, int S, bool TO_SMALL> __device__ __forceinline__ void interpola
           u32 words[2][Tile::STORE_WORDS];
 #pragma unroll
           for (int half = 0; half < Tile::PIXELS / 4; half++) {
-            u32 four[2][C];
-            warp.rows(four, store * (Tile::PIXELS / 4) + half, high, low);
+            const int four_x = static_cast<int>(plane.width) - left + 4 * (store * Tile::PIXELS + half);
+            u32 four[2][BYTES];
+            warp.rows(four, store * (Tile::PIXELS / 4) + half, high, low, [&](int row, int pixel) {
+              return source_word(plane, four_x + pixel, y + 8 * row);
+            });
 #pragma unroll
             for (int row = 0; row < 2; row++)
 #pragma unroll
-              for (int word = 0; word < C; word++) words[row][half * C + word] = four[row][word];
+              for (int word = 0; word < BYTES; word++) words[row][half * BYTES + word] = four[row][word];
           }
-          u8* at = to + store * 4 * Tile::PIXELS * C;
+          u8* at = to + store * 4 * Tile::PIXELS * BYTES;
           const int pixels = left - store * 4 * Tile::PIXELS;
-          if (first_row) store_pixels<C, Tile::PIXELS>(at, words[0], pixels, alignment);
-          if (second_row) store_pixels<C, Tile::PIXELS>(at + 8 * plane.dst_pitch, words[1], pixels, alignment);
+          if (first_row) store_pixels<BYTES, Tile::PIXELS>(at, words[0], pixels, alignment);
+          if (second_row) store_pixels<BYTES, Tile::PIXELS>(at + 8 * plane.dst_pitch, words[1], pixels, alignment);
         }
-        to += Tile::STEP_PIXELS * C;
+        to += Tile::STEP_PIXELS * BYTES;
         left -= Tile::STEP_PIXELS;
       }
     }

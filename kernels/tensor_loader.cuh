@@ -19,8 +19,8 @@ template <int PIXEL_BYTES, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> s
   // needed.
   static constexpr bool SHARES_COPIES = false;
   // Samples of two bytes are widened to 16 bits. In packed 4:2:2 the first two channels are luma: two words of four
-  // neighbours each.
-  static constexpr bool IS_WIDENED = false, IS_YUV422 = false, IS_PACKED1010102 = false;
+  // neighbours each. Pixels of WordSamples have eight channels.
+  static constexpr bool IS_WIDENED = false, IS_YUV422 = false, IS_WORD = false;
   static constexpr int STEP_BYTES = LOADS * PIXELS * BYTES * 32, RING_BYTES = DEPTH * STEP_BYTES;
   // Where a lane's copies are in a step.
   static constexpr int COPY_STRIDE = 32 * COPY, LOAD_STRIDE = COPIES * COPY_STRIDE;
@@ -40,6 +40,95 @@ struct WideSamples {
   __device__ __forceinline__ u32 narrow(u32 values) const { return (values & mask) >> shift; }
 };
 
+// Pixels of four bytes as four samples of 16 bits, and four sums of 32 bits as such a pixel. A pixel is a word of 10, 10, 10 and
+// 2 bits; or four bytes, of which one is alpha. Then the samples are colour times alpha, and alpha, and the pixel has colour
+// divided by alpha.
+struct WordSamples {
+  u32 alpha;  // see TensorPlane::alpha
+
+  __device__ __forceinline__ explicit WordSamples(const TensorPlane& plane) : alpha(plane.alpha) {}
+  // Two in a word; that of alpha, or of two bits, is the last one, and its lower byte is 0.
+  __device__ __forceinline__ void widen(u32 (&samples)[2], u32 pixel) const {
+    if (alpha) {
+      pixel = pixel >> 8 * alpha % 32 | pixel << (32 - 8 * alpha) % 32;
+      const u32 a = pixel >> 24;
+      samples[0] = byte_perm(pixel, 0, 0x4140) * a;
+      samples[1] = (pixel >> 16 & 255) * a | (pixel & 0xff000000);
+    } else {
+      samples[0] = (pixel << 6 & 0xffc0) | (pixel << 12 & 0xffc00000);
+      samples[1] = (pixel >> 14 & 0xffc0) | (pixel & 0xc0000000);
+    }
+  }
+  // Half of the bits that the last sum loses, where the others lose `others`.
+  __device__ __forceinline__ int half_of_last(int others) const { return alpha ? others : HALF_OF_30_BITS; }
+  // `source` gives the pixel of the source, whose colour stays where the blurred alpha is 0.
+  template <class Source> __device__ __forceinline__ u32 narrow(const u32* sums, Source source) const {
+    if (!alpha) return sums[0] >> 22 | sums[1] >> 22 << 10 | sums[2] >> 22 << 20 | sums[3] >> 30 << 30;
+    const u32 a = sums[3] >> 16;
+    if (a == 0) return source() & ~(255u << 8 * (alpha - 1));
+    // At most the quotient, and at least one less.
+    const float inverse = approximate_inverse(static_cast<float>(a)) * (1 - 1.0f / (1 << 21));
+    u32 colour[3];
+#pragma unroll
+    for (int c = 0; c < 3; c++) {
+      const u32 dividend = (sums[c] >> 8 & 0xffff00) + a / 2;
+      const u32 quotient = static_cast<u32>(static_cast<float>(dividend) * inverse);
+      const u32 exact = quotient + (dividend - quotient * a >= a);
+      colour[c] = exact < 255 ? exact : 255;
+    }
+    const u32 rounded = a + 128 < 65536 ? (a + 128) >> 8 : 255;
+    const u32 pixel = colour[0] | colour[1] << 8 | colour[2] << 16 | rounded << 24;
+    return pixel << 8 * alpha % 32 | pixel >> (32 - 8 * alpha) % 32;
+  }
+};
+
+// Four sums of each channel of four pixels, in the order of memory, as the BYTES words of these pixels P.
+template <class P> struct PixelPacker {
+  static constexpr bool IS_WIDE = sizeof(typename P::T) == 2;
+  WideSamples wide;
+  WordSamples word;
+
+  __device__ __forceinline__ explicit PixelPacker(const TensorPlane& plane) : wide(plane), word(plane) {}
+  // Half of the bits that a sum of channel c loses.
+  __device__ __forceinline__ int half(int c) const {
+    const int half = IS_WIDE ? static_cast<int>(wide.half()) : HALF_OF_24_BITS;
+    return P::IS_PACKED1010102 && c == 3 ? word.half_of_last(half) : half;
+  }
+  // `source` gives pixel i of the four, see WordSamples::narrow(). `order` is that of the bytes of a word.
+  template <class Source> __device__ __forceinline__ void pack(
+      u32 (&out)[P::BYTES], const u32 (&sums)[4 * P::C], Source source, u32 order = 0x5410) const {
+#pragma unroll
+    for (int i = 0; i < P::BYTES; i++) {
+      if constexpr (P::IS_PACKED1010102) {
+        out[i] = word.narrow(sums + 4 * i, [&] { return source(i); });
+      } else if constexpr (IS_WIDE) {
+        // A byte is the upper byte of a sum, a wider sample the upper bits of its upper half.
+        out[i] = wide.narrow(upper_halves(sums[2 * i], sums[2 * i + 1]));
+      } else {
+        const u32* four = sums + 4 * i;
+        out[i] = byte_perm(byte_perm(four[0], four[1], 0x73), byte_perm(four[2], four[3], 0x73), order);
+      }
+    }
+  }
+};
+
+// The pixel of the source nearest to (x, y).
+__device__ __forceinline__ u32 source_word(const TensorPlane& plane, int x, int y) {
+  const u64 row = static_cast<u32>(clamp(y, 0, static_cast<int>(plane.height) - 1));
+  return load_unaligned(plane.src + row * plane.src_pitch + 4 * clamp(x, 0, static_cast<int>(plane.width) - 1));
+}
+
+// Byte i of four words: the i-th word.
+template <int N> __device__ __forceinline__ void transpose_bytes(
+    u32 (&out)[N], int first, u32 word0, u32 word1, u32 word2, u32 word3) {
+  const u32 even01 = byte_perm(word0, word1, 0x5140), even23 = byte_perm(word2, word3, 0x5140);
+  const u32 odd01 = byte_perm(word0, word1, 0x7362), odd23 = byte_perm(word2, word3, 0x7362);
+  out[first] = byte_perm(even01, even23, 0x5410);
+  out[first + 1] = byte_perm(even01, even23, 0x7632);
+  out[first + 2] = byte_perm(odd01, odd23, 0x5410);
+  out[first + 3] = byte_perm(odd01, odd23, 0x7632);
+}
+
 // The source rows of a warp, 8 at a time, through a ring in shared memory.
 template <class RowTile> struct RowLoader {
   using Tile = RowTile;
@@ -49,13 +138,14 @@ template <class RowTile> struct RowLoader {
   u64 pitch;
   int width, last_row;
   WideSamples wide;
+  WordSamples word;
   u32 yuv422;
   Shared ring;  // the lane's part
 
   __device__ __forceinline__ RowLoader(const TensorPlane& plane, Shared ring)
       : src(plane.src), pitch(plane.src_pitch), width(static_cast<int>(plane.width)),
-        last_row(static_cast<int>(plane.height) - 1), wide(plane), yuv422(plane.yuv422),
-        ring(ring + Tile::lane_offset(threadIdx.x % 32)) {}
+        last_row(static_cast<int>(plane.height) - 1), wide(plane), word(plane),
+        yuv422(plane.yuv422), ring(ring + Tile::lane_offset(threadIdx.x % 32)) {}
 
   // The row nearest to `y` inside the plane.
   __device__ __forceinline__ const u8* row(int y) const {
@@ -154,27 +244,15 @@ template <class RowTile> struct RowLoader {
       out[1] = byte_perm(raw[first + 2], raw[first + 3], luma);
       out[2] = low_bytes(chroma01, chroma23);
       out[3] = high_bytes(chroma01, chroma23);
-    } else if constexpr (Tile::IS_PACKED1010102) {
-      // A sample's bits moved to the upper end of a half word. That of two bits is a byte, and its low bytes are not used.
+    } else if constexpr (Tile::IS_WORD) {
+      u32 samples[4][2];
 #pragma unroll
-      for (int c = 0; c < 4; c++) {
-        u32 samples[4];
+      for (int i = 0; i < 4; i++) word.widen(samples[i], raw[first + i]);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-          samples[i] = c == 0 ? raw[first + i] << 6 : raw[first + i] >> (c == 3 ? 16 : 10 * c - 6);
-        const u32 left = byte_perm(samples[0], samples[1], 0x5140), right = byte_perm(samples[2], samples[3], 0x5140);
-        out[2 * c] = byte_perm(left, right, 0x5410) & 0xc0c0c0c0;
-        out[2 * c + 1] = byte_perm(left, right, 0x7632) & (c == 3 ? 0xc0c0c0c0 : 0xffffffff);
-      }
+      for (int two = 0; two < 2; two++)
+        transpose_bytes(out, 4 * two, samples[0][two], samples[1][two], samples[2][two], samples[3][two]);
     } else if constexpr (C == 4) {
-      const u32 even01 = byte_perm(raw[first], raw[first + 1], 0x5140),
-                even23 = byte_perm(raw[first + 2], raw[first + 3], 0x5140);
-      const u32 odd01 = byte_perm(raw[first], raw[first + 1], 0x7362),
-                odd23 = byte_perm(raw[first + 2], raw[first + 3], 0x7362);
-      out[0] = byte_perm(even01, even23, 0x5410);
-      out[1] = byte_perm(even01, even23, 0x7632);
-      out[2] = byte_perm(odd01, odd23, 0x5410);
-      out[3] = byte_perm(odd01, odd23, 0x7632);
+      transpose_bytes(out, 0, raw[first], raw[first + 1], raw[first + 2], raw[first + 3]);
     } else if constexpr (C == 1) {
       out[0] = raw[first];
     } else if constexpr (C == 2) {

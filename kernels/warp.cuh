@@ -59,6 +59,17 @@ __device__ __forceinline__ void warp_sync() { asm volatile("bar.warp.sync 0xffff
 __device__ __forceinline__ Shared shared_memory() { return static_cast<u32>(__cvta_generic_to_shared(blur_shared)); }
 #endif
 
+// The inverse, to one unit in the last place.
+__device__ __forceinline__ float approximate_inverse(float value) {
+#ifdef BLUR_ON_CPU
+  return 1 / value;
+#else
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(value));
+  return inverse;
+#endif
+}
+
 // The lanes, as bits, in which the condition holds. All lanes of the warp take part, here and below.
 __device__ __forceinline__ u32 warp_ballot(bool condition) {
 #ifdef BLUR_ON_CPU

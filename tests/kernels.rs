@@ -32,12 +32,14 @@ use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, Tensor
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::fill;
-use gstcudagaussblur::filter::frame::{Destination, Frame, FrameMut, PlaneLayout, SampleLayout, Source, ValidFrames};
+use gstcudagaussblur::filter::frame::{
+    Destination, Frame, FrameMut, PlaneLayout, Role, SampleLayout, Source, ValidFrames,
+};
 use gstcudagaussblur::filter::inpainting::Inpainting;
 use gstcudagaussblur::filter::mosaic::{self, CellGrid, MosaicRegion};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::picture::PictureGeometry;
-use gstcudagaussblur::filter::plan::{Plan, Selection};
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::region_blur::{BlurCover, BlurRegion, RegionBlurPlan};
 use gstcudagaussblur::filter::regions::{Area, Rect};
@@ -270,17 +272,47 @@ impl Drop for Program {
     }
 }
 
-/// Runs every `every`th case whose plan has the wide form on tensor cores. An emulated product of matrices takes a barrier of
-/// 32 threads, so only small cases are run.
+/// Runs every `every`th case that is blurred in the wide form on tensor cores alone. An emulated product of matrices takes a
+/// barrier of 32 threads, so only small cases are run.
 fn run_tensor(program: &mut Program, every: usize, most_work: usize) -> (usize, usize) {
     let is_on_tensor_cores = |case: &Case| {
         let plan = Plan::new(case.options, &case.planes);
-        plan.is_wide() && plan.operations().iter().all(tensor_wide::supports) && case.work() <= most_work
+        let recording = on_tensor_cores(&plan);
+        let is_tensor = |command: &Recorded| matches!(command, Recorded::Tensor(_) | Recorded::Copy(_));
+        plan.is_wide() && recording.commands().iter().all(is_tensor) && case.work() <= most_work
     };
     let cases = cases::all().into_iter().filter(is_on_tensor_cores).step_by(every);
     let check =
         |(i, case): (usize, Case)| program.check(&case, PassStrategy::Best, KernelSet::TensorCores, 1 + (i % 3) as u32);
     let bytes: Vec<usize> = cases.enumerate().map(check).collect();
+    (bytes.len(), bytes.iter().sum())
+}
+
+/// What of a plan is launched on a device with tensor cores.
+fn on_tensor_cores(plan: &Plan) -> Recording<'_> {
+    let plane = |layout: &PlaneLayout| DevicePlane { address: 0, pitch: layout.row_bytes(), len: usize::MAX };
+    let planes: Vec<DevicePlane> = plan.layouts().iter().map(plane).collect();
+    let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
+    Recording::new(plan, &planes, 0, KernelSet::TensorCores, &plan.whole())
+}
+
+/// Colour weighted by alpha on tensor cores: alpha in front of and behind colour, in both forms and by both factors.
+fn run_weighted(program: &mut Program, every: usize) -> (usize, usize) {
+    let roles = |alpha: usize| std::array::from_fn(|c| if c == alpha { Role::Alpha } else { Role::Primary });
+    let contents = [Content::Holes, Content::Noise];
+    let sigmas = [0.6, 2.5, 4.0, 9.0, 20.0];
+    let cases = sigmas.into_iter().flat_map(|sigma| [0, 3].map(|alpha| (sigma, alpha)));
+    let check = |(i, (sigma, alpha)): (usize, (f64, usize))| {
+        let layout = PlaneLayout { roles: roles(alpha), interlaced: false, ..PlaneLayout::new(41, 23, 4, 8) };
+        let options = Options { alpha: AlphaMode::Premultiply, ..BlurParams::new(sigma, 0).unwrap().into() };
+        let plan = Plan::new(options, &[layout]);
+        let recording = on_tensor_cores(&plan);
+        let is_weighting = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
+        assert!(!recording.commands().iter().any(is_weighting), "sigma {sigma}: {:?}", recording.commands());
+        let case = Case { options, planes: vec![layout], padding: [[0, 0], [5, 13]][i % 2], content: contents[i % 2] };
+        program.check(&case, PassStrategy::Split, KernelSet::TensorCores, 1)
+    };
+    let bytes: Vec<usize> = cases.step_by(every).enumerate().map(check).collect();
     (bytes.len(), bytes.iter().sum())
 }
 
@@ -330,6 +362,8 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
     let (tensor_cases, tensor_bytes) = run_tensor(&mut program, every / 2, most_work >> 4);
     println!("tensor-core kernels on the CPU under {sanitizer}: {tensor_cases} cases, {tensor_bytes} bytes, 0 differ");
     cases::assert_enough(tensor_cases, 5);
+    let (weighted_cases, weighted_bytes) = run_weighted(&mut program, every.div_ceil(14));
+    println!("weighted colour on the CPU under {sanitizer}: {weighted_cases} cases, {weighted_bytes} bytes, 0 differ");
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {

@@ -29,7 +29,8 @@ fn caps_load_all_that_frames_can_need() {
     driver.set_devices(DEVICES, (9, 0), (13, 0));
     let gray16 = VideoFormat::Gray16Le;
     for (id, format, rest) in [
-        // Columns; the levels and the blur of bytes; those of premultiplied colour, which has 16 bits; regions.
+        // Columns; the levels and the blur of bytes; those of weighted colour, on tensor cores and, for the longest taps, not;
+        // regions.
         (
             1,
             VideoFormat::Rgba,
@@ -37,32 +38,21 @@ fn caps_load_all_that_frames_can_need() {
                 "columns",
                 "rows_u8",
                 "tensor_c4",
+                "tensor_packed1010102",
                 "tensor_small",
-                "level_u16_c4",
-                "level_columns",
                 "rows_u16_c4",
-                "direct_u16_c4",
+                "direct_packed1010102",
                 "cover",
             ]
             .len(),
         ),
         (2, VideoFormat::Rgb, ["columns", "rows_u8", "tensor_c3", "tensor_small", "cover"].len()),
-        (3, gray16, ["columns", "rows_u16_c12", "level_u16_c12", "level_columns", "cover"].len()),
+        (3, gray16, ["columns", "rows_u16_c12", "tensor_u16_c12", "tensor_small", "cover"].len()),
         // Chroma has half as many rows as columns, or the same: its factors can differ from each other. So can luma's.
         (
             4,
             VideoFormat::Nv16,
-            [
-                "columns",
-                "rows_u8",
-                "tensor_c12",
-                "tensor_small",
-                "level_u8_c12",
-                "level_columns",
-                "direct_u16_c12",
-                "cover",
-            ]
-            .len(),
+            ["columns", "rows_u8", "tensor_c12", "tensor_small", "level", "direct_u16_c12", "cover"].len(),
         ),
     ] {
         let before = driver.counts().modules;
@@ -171,6 +161,6 @@ fn portable_images_replace_all_parts() {
     }
     let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
     assert_eq!(kernel, "general-ptx");
-    // The probe and the nine parts of RGB.
-    assert_eq!(driver.counts().modules, 10);
+    // The probe and the seven parts of RGB.
+    assert_eq!(driver.counts().modules, 8);
 }

@@ -198,8 +198,8 @@ fn frames() -> Vec<Case> {
     let low = |size, sub, roles: &[Role], depth| plane(size, sub, roles, depth, SampleLayout::LsbAligned);
     let kinds = |size: (u32, u32), turn: usize| -> Vec<PlaneLayout> {
         let (full, half) = ([1, 1], [2, 2]);
-        match turn % 9 {
-            // NV12, I420, A420, P010, YUY2, NV24, GBRA, ARGB64, RGB10A2.
+        match turn % 11 {
+            // NV12, I420, A420, P010, YUY2, NV24, GBRA, ARGB64, RGBA, ARGB, RGB10A2.
             0 => vec![low(size, full, &[L], 8), low(size, half, &[C, C], 8)],
             1 => vec![low(size, full, &[L], 8), low(size, half, &[C], 8), low(size, half, &[C], 8)],
             2 => {
@@ -218,6 +218,8 @@ fn frames() -> Vec<Case> {
                 low(size, full, &[A], 8),
             ],
             7 => vec![low(size, full, &[A, L, L, L], 16)],
+            8 => vec![low(size, full, &[L, L, L, A], 8)],
+            9 => vec![low(size, full, &[A, L, L, L], 8)],
             _ => vec![plane(size, full, &[L, L, L, A], 10, SampleLayout::Packed1010102)],
         }
     };
@@ -237,7 +239,7 @@ fn frames() -> Vec<Case> {
             .enumerate()
     {
         for (k, size) in [(1, 1), (3, 2), (66, 34), (129, 47), (257, 19)].into_iter().enumerate() {
-            for turn in 0..9 {
+            for turn in 0..11 {
                 let n = i * 45 + k * 9 + turn;
                 let mut planes = kinds(size, turn);
                 // Not in step with the other turns, so that each meets fields.

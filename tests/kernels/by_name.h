@@ -20,9 +20,6 @@ struct ByName {
 
 inline const std::map<std::string, ByName> BY_NAME = {
 #define BLUR_NAME(name) {#name, {.blur = name}},
-#define BLUR_LEVEL_NAMES(family) \
-    {"blur_decimate_rows_" #family, {.level_rows = blur_decimate_rows_##family}}, \
-    {"blur_interpolate_rows_" #family, {.level_rows = blur_interpolate_rows_##family}},
 #define BLUR_FAMILY_NAMES(family) BLUR_NAME(blur_fused_##family) BLUR_NAME(blur_rows_##family)
 #define BLUR_TENSOR_NAMES(pixels) \
     {"blur_tensor_decimate_" #pixels, {.tensor = blur_tensor_decimate_##pixels}}, \
@@ -32,11 +29,13 @@ inline const std::map<std::string, ByName> BY_NAME = {
 #else
     BLUR_FAMILIES(BLUR_FAMILY_NAMES)
     BLUR_NAME(blur_columns)
-    BLUR_FAMILIES(BLUR_LEVEL_NAMES)
+    {"blur_decimate_rows", {.level_rows = blur_decimate_rows}},
+    {"blur_interpolate_rows", {.level_rows = blur_interpolate_rows}},
     {"blur_decimate_columns", {.level_columns = blur_decimate_columns}},
     {"blur_interpolate_columns", {.level_columns = blur_interpolate_columns}},
     BLUR_TENSOR_NAMES(u8_c12) BLUR_TENSOR_NAMES(u8_c3_s4) BLUR_TENSOR_NAMES(u8_c3_s2)
     BLUR_TENSOR_NAMES(u8_c4_s4) BLUR_TENSOR_NAMES(u8_c4_s2) BLUR_TENSOR_NAMES(small)
+    BLUR_TENSOR_NAMES(u16_c12) BLUR_TENSOR_NAMES(packed1010102_s4) BLUR_TENSOR_NAMES(packed1010102_s2)
 #define BLUR_DIRECT_NAMES(family) \
     {"blur_tensor_direct_" #family "_short", {.tensor = blur_tensor_direct_##family##_short}}, \
     {"blur_tensor_direct_" #family "_medium", {.tensor = blur_tensor_direct_##family##_medium}}, \

@@ -45,6 +45,11 @@ impl PixelFamily {
         if matches!(self, Self::U8C12 | Self::U16C12) { PLANES as usize } else { 1 }
     }
 
+    /// The family of a plane for tensor cores, whose colour is weighted by this channel or not weighted.
+    pub fn weighted(layout: &PlaneLayout, alpha: Option<u8>) -> Self {
+        if alpha.is_some() { Self::Packed1010102 } else { Self::of(layout) }
+    }
+
     /// The type that kernels/pixels.cuh has for pixels of this family with so many channels.
     pub fn cuda_type(self, channels: u8) -> String {
         match self {
@@ -61,7 +66,7 @@ impl PixelFamily {
 pub enum KernelSet {
     /// [`Kernel::Fused`].
     CudaCores,
-    /// Tensor-core kernels of the direct form, and of the wide form for interleaved bytes.
+    /// Tensor-core kernels of both forms.
     TensorCores,
 }
 
@@ -79,14 +84,14 @@ pub enum Kernel {
     /// On tensor cores: rows and columns in one launch.
     TensorDirect(PixelFamily, DirectRadius),
     /// A level of the wide form: decimation along rows, to 16-bit samples.
-    DecimateRows(PixelFamily),
+    DecimateRows,
     /// A level of the wide form: decimation down columns, of 16-bit samples.
     DecimateColumns,
     /// A level of the wide form: interpolation down columns, of 16-bit samples.
     InterpolateColumns,
     /// A level of the wide form: interpolation along rows, of 16-bit samples.
-    InterpolateRows(PixelFamily),
-    /// On tensor cores: decimation of planes of bytes.
+    InterpolateRows,
+    /// On tensor cores: decimation of the frame's planes.
     TensorDecimate(TensorPixels),
     /// On tensor cores: decimation of small planes.
     TensorDecimateSmall,
@@ -94,7 +99,7 @@ pub enum Kernel {
     TensorBlurShort,
     /// On tensor cores: the blur of small planes with a radius of up to [`TENSOR_RADIUS_MAX`].
     TensorBlurLong,
-    /// On tensor cores: interpolation to planes of bytes.
+    /// On tensor cores: interpolation to the frame's planes.
     TensorInterpolate(TensorPixels),
     /// On tensor cores: interpolation to small planes.
     TensorInterpolateSmall,
@@ -116,40 +121,57 @@ pub enum Kernel {
     SoftMix,
 }
 
-/// The pixels that a tensor-core kernel is compiled for: planes of one and two channels share kernels and launches, the
-/// others have a kernel for each factor.
+/// The pixels that a tensor-core kernel of the wide form is compiled for: planes of one and two channels share kernels and
+/// launches, the others have a kernel for each factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "channels, and the factor")]
+#[expect(missing_docs, reason = "families, and the factor")]
 pub enum TensorPixels {
-    C12,
-    C3By4,
-    C3By2,
-    C4By4,
-    C4By2,
+    U8C12,
+    U8C3By4,
+    U8C3By2,
+    U8C4By4,
+    U8C4By2,
+    U16C12,
+    Packed1010102By4,
+    Packed1010102By2,
 }
 
 impl TensorPixels {
-    const ALL: [Self; 5] = [Self::C12, Self::C3By4, Self::C3By2, Self::C4By4, Self::C4By2];
+    const ALL: [Self; 8] = [
+        Self::U8C12,
+        Self::U8C3By4,
+        Self::U8C3By2,
+        Self::U8C4By4,
+        Self::U8C4By2,
+        Self::U16C12,
+        Self::Packed1010102By4,
+        Self::Packed1010102By2,
+    ];
 
-    /// Those of a plane.
-    pub fn of(channels: u8, factor: Factor) -> Self {
-        match (channels, factor) {
-            (1 | 2, _) => Self::C12,
-            (3, Factor::Four) => Self::C3By4,
-            (3, _) => Self::C3By2,
-            (_, Factor::Four) => Self::C4By4,
-            _ => Self::C4By2,
+    /// Those of a family, if there are kernels for it. A factor is two or four.
+    pub fn of(family: PixelFamily, factor: Factor) -> Option<Self> {
+        let of = |by_four, by_two| if factor == Factor::Four { by_four } else { by_two };
+        match family {
+            PixelFamily::U8C12 => Some(Self::U8C12),
+            PixelFamily::U8C3 => Some(of(Self::U8C3By4, Self::U8C3By2)),
+            PixelFamily::U8C4 => Some(of(Self::U8C4By4, Self::U8C4By2)),
+            PixelFamily::U16C12 => Some(Self::U16C12),
+            PixelFamily::Packed1010102 => Some(of(Self::Packed1010102By4, Self::Packed1010102By2)),
+            PixelFamily::U16C3 | PixelFamily::U16C4 | PixelFamily::Yuv422 => None,
         }
     }
 
     /// The suffix of the entry points.
     fn name(self) -> &'static str {
         match self {
-            Self::C12 => "u8_c12",
-            Self::C3By4 => "u8_c3_s4",
-            Self::C3By2 => "u8_c3_s2",
-            Self::C4By4 => "u8_c4_s4",
-            Self::C4By2 => "u8_c4_s2",
+            Self::U8C12 => "u8_c12",
+            Self::U8C3By4 => "u8_c3_s4",
+            Self::U8C3By2 => "u8_c3_s2",
+            Self::U8C4By4 => "u8_c4_s4",
+            Self::U8C4By2 => "u8_c4_s2",
+            Self::U16C12 => "u16_c12",
+            Self::Packed1010102By4 => "packed1010102_s4",
+            Self::Packed1010102By2 => "packed1010102_s2",
         }
     }
 }
@@ -185,10 +207,7 @@ impl Kernel {
         kernels.extend([Self::Cover, Self::MosaicSums, Self::MosaicWrite]);
         kernels.extend([Self::SoftCells, Self::SoftSpread, Self::SoftMix]);
         kernels.extend(PixelFamily::ALL.map(Self::Rows));
-        kernels.extend([Self::DecimateColumns, Self::InterpolateColumns]);
-        kernels.extend(
-            PixelFamily::ALL.into_iter().flat_map(|family| [Self::DecimateRows(family), Self::InterpolateRows(family)]),
-        );
+        kernels.extend([Self::DecimateRows, Self::DecimateColumns, Self::InterpolateColumns, Self::InterpolateRows]);
         if kernel_set == KernelSet::CudaCores {
             kernels.extend(PixelFamily::ALL.map(Self::Fused));
         } else {
@@ -214,10 +233,10 @@ impl Kernel {
             Self::Rows(family) => format!("blur_rows_{}", family.name()),
             Self::Columns => "blur_columns".to_owned(),
             Self::Specialised => "blur_specialised".to_owned(),
-            Self::DecimateRows(family) => format!("blur_decimate_rows_{}", family.name()),
+            Self::DecimateRows => "blur_decimate_rows".to_owned(),
             Self::DecimateColumns => "blur_decimate_columns".to_owned(),
             Self::InterpolateColumns => "blur_interpolate_columns".to_owned(),
-            Self::InterpolateRows(family) => format!("blur_interpolate_rows_{}", family.name()),
+            Self::InterpolateRows => "blur_interpolate_rows".to_owned(),
             Self::TensorDirect(family, radius) => format!("blur_tensor_direct_{}_{}", family.name(), radius.name()),
             Self::TensorDecimate(pixels) => format!("blur_tensor_decimate_{}", pixels.name()),
             Self::TensorInterpolate(pixels) => format!("blur_tensor_interpolate_{}", pixels.name()),
@@ -242,7 +261,7 @@ impl Kernel {
             Self::Fused(_) | Self::Specialised => FUSED_THREADS,
             Self::Rows(_) => ROWS_THREADS,
             Self::Columns => COLUMNS_THREADS,
-            Self::DecimateRows(_) | Self::DecimateColumns | Self::InterpolateColumns | Self::InterpolateRows(_) => {
+            Self::DecimateRows | Self::DecimateColumns | Self::InterpolateColumns | Self::InterpolateRows => {
                 32 * LEVEL_WARPS
             }
             Self::TensorDirect(..) => 32 * TENSOR_DIRECT_WARPS,

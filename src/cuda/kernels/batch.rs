@@ -28,13 +28,20 @@ pub struct PlaneBlur<'a> {
     pub rect: Rect,
     /// Which kernels the device's images have.
     pub kernel_set: KernelSet,
+    /// The channel that colour is multiplied by before the blur, and divided by after it. Only of blurs that suit tensor cores.
+    pub alpha: Option<u8>,
 }
 
 impl PlaneBlur<'_> {
+    /// The family of its pixels.
+    pub fn family(&self) -> PixelFamily {
+        PixelFamily::weighted(&self.layout, self.alpha)
+    }
+
     /// Whether there is a tensor-core kernel for it: the images have them for its family, and the radii are from 1 to
     /// [`TENSOR_RADIUS_MAX`]. A single tap of 65536, of radius 0, has more than two bytes.
     pub fn suits_tensor_cores(&self) -> bool {
-        let family = PixelFamily::of(&self.layout);
+        let family = self.family();
         self.kernel_set == KernelSet::TensorCores
             && PixelFamily::DIRECT.contains(&family)
             && geometry::largest_radius(family, self.taps).is_some_and(|radius| radius <= TENSOR_RADIUS_MAX)
@@ -56,7 +63,7 @@ pub struct BlurBatch<'a> {
 pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurBatch<'a>> {
     let mut batches: Vec<BlurBatch> = Vec::new();
     for plane in planes {
-        let (family, slot) = (PixelFamily::of(&plane.layout), (plane.layout.channels, plane.taps));
+        let (family, slot) = (plane.family(), (plane.layout.channels, plane.taps));
         let joins = |batch: &&mut BlurBatch| {
             batch.family == family
                 && batch.kernel_set() == plane.kernel_set
@@ -104,6 +111,11 @@ impl<'a> BlurBatch<'a> {
     /// Which kernels the device's images have.
     pub fn kernel_set(&self) -> KernelSet {
         self.planes[0].kernel_set
+    }
+
+    /// Whether colour is weighted by alpha, which only tensor-core kernels do.
+    pub fn is_weighted(&self) -> bool {
+        self.planes[0].alpha.is_some()
     }
 
     /// Bytes per sample.

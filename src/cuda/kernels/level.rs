@@ -49,7 +49,7 @@ pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<LevelBatch> 
     for plane in planes {
         let joins = |batch: &&mut LevelBatch| {
             let first = &batch.planes[0];
-            let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level, PixelFamily::of(plane.larger()));
+            let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level);
             key(first) == key(&plane) && batch.planes.len() < PLANES as usize
         };
         match batches.last_mut().filter(joins) {
@@ -203,10 +203,14 @@ impl PlaneLevel {
             pitch: larger.pitch as u64,
             parts,
             width: layout.width,
-            channels: layout.channels.into(),
-            depth: layout.depth.into(),
-            shift: layout.shift().into(),
-            luma: if let SampleLayout::Yuv422 { luma } = layout.sample_layout { luma.into() } else { 0 },
+            pixel_bytes: (layout.pixel_bytes() / if is_packed { 2 } else { 1 }) as u32,
+            word_bytes: match layout.sample_layout {
+                SampleLayout::Packed1010102 => 4,
+                _ => layout.sample_bytes() as u32,
+            },
+            pairs: is_packed.into(),
+            channels: channels(layout),
+            layout: std::array::from_fn(|c| channel(layout, c as u32)),
             column_begin: columns.start,
             column_end: columns.end,
             row_begin: rows.start,
@@ -258,6 +262,34 @@ impl PlaneLevel {
             reserved: [0; 3],
         };
         (entry, strips * (rows.end - first_row).div_ceil(LEVEL_WARPS * per_thread))
+    }
+}
+
+/// The channels that a level has of a plane: packed 4:2:2 has one of luma.
+fn channels(layout: &PlaneLayout) -> u32 {
+    match layout.sample_layout {
+        SampleLayout::Yuv422 { .. } => 3,
+        _ => layout.channels.into(),
+    }
+}
+
+/// How one of them is stored.
+fn channel(layout: &PlaneLayout, c: u32) -> LevelChannel {
+    let (depth, pixel_bytes) = (u32::from(layout.depth), layout.pixel_bytes() as u32);
+    match layout.sample_layout {
+        SampleLayout::Yuv422 { luma } if c == 0 => LevelChannel { offset: luma.into(), step: 2, shift: 0, bits: depth },
+        SampleLayout::Yuv422 { luma } => {
+            LevelChannel { offset: 1 - u32::from(luma) + 2 * (c - 1), step: pixel_bytes, shift: 0, bits: depth }
+        }
+        SampleLayout::Packed1010102 => {
+            LevelChannel { offset: 0, step: pixel_bytes, shift: 10 * c, bits: if c == 3 { 2 } else { depth } }
+        }
+        SampleLayout::LsbAligned | SampleLayout::MsbAligned => LevelChannel {
+            offset: c * layout.sample_bytes() as u32,
+            step: pixel_bytes,
+            shift: layout.shift().into(),
+            bits: depth,
+        },
     }
 }
 
@@ -331,7 +363,6 @@ impl LevelBatch {
 
     fn rows_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
         let direction = self.planes[0].direction;
-        let family = PixelFamily::of(self.planes[0].larger());
         let unused = LevelRowsPlane { first_block: u32::MAX, ..LevelRowsPlane::default() };
         let mut args =
             LevelRowsArgs { planes: [unused; PLANES as usize], taps: *INTERPOLATION, tap_bytes: tap_bytes() };
@@ -349,13 +380,10 @@ impl LevelBatch {
             *to = entry;
             end_block += blocks;
         }
-        let channels = match family {
-            PixelFamily::Yuv422 => 3,
-            _ => self.planes.iter().map(|plane| u32::from(plane.larger().channels)).max()?,
-        };
+        let channels = self.planes.iter().map(|plane| channels(plane.larger())).max()?;
         let kernel = match direction {
-            Direction::Decimate => Kernel::DecimateRows(family),
-            Direction::Interpolate => Kernel::InterpolateRows(family),
+            Direction::Decimate => Kernel::DecimateRows,
+            Direction::Interpolate => Kernel::InterpolateRows,
         };
         let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * LEVEL_CHANNEL_BYTES * channels;
         let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A plan recorded for planes in device memory: copies, launches and batches of blurs, in order.
 
-use super::abi::{Kernel, KernelSet, Launch, WORKSPACE_ALIGNMENT};
+use super::abi::{Kernel, KernelSet, Launch, PixelFamily, TENSOR_RADIUS_MAX, WORKSPACE_ALIGNMENT};
 use super::alpha::{self, AlphaPlanes};
 use super::batch::{self, BlurBatch, PlaneBlur};
+use super::geometry;
 use super::level::{self, Direction, LevelBatch, PlaneLevel};
 use super::strategy::{self, PassStrategy};
 use super::tensor_wide::{self, PlaneStep, Step, TensorAddresses, TensorBatch};
@@ -64,12 +65,13 @@ impl<'a> Recording<'a> {
     /// Records what of a plan is computed in these planes, with the temporaries from address `workspace` on, which is aligned to
     /// [`WORKSPACE_ALIGNMENT`]. Rectangles consist of whole [tiles](super::tiles::TILES).
     pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, kernel_set: KernelSet, parts: &Parts) -> Self {
-        let (temporaries, temporary_bytes) = temporaries(plan, workspace);
-        let tensor = match kernel_set {
-            KernelSet::CudaCores => vec![false; temporaries.len()],
-            KernelSet::TensorCores => tensor_temporaries(plan),
+        let none = || (vec![None; plan.temporaries().len()], vec![false; plan.temporaries().len()]);
+        let (weighted, tensor) = match kernel_set {
+            KernelSet::CudaCores => none(),
+            KernelSet::TensorCores => on_tensor_cores(plan),
         };
-        let buffers = Buffers { plan, planes, temporaries, tensor };
+        let (temporaries, temporary_bytes) = temporaries(plan, workspace, &weighted);
+        let buffers = Buffers { plan, planes, temporaries, weighted, tensor };
         let mut pending = Pending::default();
         let mut commands = Vec::new();
         for (index, (operation, rects)) in plan.operations().iter().zip(parts).enumerate() {
@@ -81,10 +83,14 @@ impl<'a> Recording<'a> {
                 match operation {
                     _ if buffers.uses_tensor(operation) => pending.tensor.push(buffers.tensor_step(operation, rect)),
                     Operation::Blur { source, destination, taps } => {
-                        let (layout, source) = (source.field.layout, buffers.plane(source));
-                        let destination = buffers.plane(destination);
-                        pending.blurs.push(PlaneBlur { layout, source, destination, taps, rect, kernel_set });
+                        let ((source, alpha), (destination, _)) = (buffers.stored(source), buffers.stored(destination));
+                        let (layout, source) = (source.field.layout, buffers.plane(&source));
+                        let destination = buffers.plane(&destination);
+                        pending.blurs.push(PlaneBlur { layout, source, destination, taps, rect, kernel_set, alpha });
                     }
+                    // Done by the kernels that read the one, and that write the other.
+                    Operation::Premultiply { premultiplied, .. } | Operation::Unpremultiply { premultiplied, .. }
+                        if buffers.stored(premultiplied).1.is_some() => {}
                     Operation::Decimate(resampling) => {
                         pending.levels.push(buffers.level(Direction::Decimate, *resampling, rect));
                     }
@@ -156,10 +162,13 @@ impl<'a> Pending<'a> {
 }
 
 /// Planes for the temporaries of a plan from an address on, and their size in bytes. Each has room for the layout of either
-/// kind of kernels.
-fn temporaries(plan: &Plan, address: u64) -> (Vec<DevicePlane>, usize) {
+/// kind of kernels; those that a plane of the frame stands for have none.
+fn temporaries(plan: &Plan, address: u64, weighted: &[Option<Weighted>]) -> (Vec<DevicePlane>, usize) {
     let mut bytes = 0;
-    let temporary = |layout: &PlaneLayout| {
+    let temporary = |(layout, weighted): (&PlaneLayout, &Option<Weighted>)| {
+        if weighted.is_some() {
+            return DevicePlane::default();
+        }
         let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
         let small = if plan.is_wide() { tensor_wide::small_plane_bytes(layout) } else { 0 };
         let len = small.max(pitch * layout.height as usize).next_multiple_of(WORKSPACE_ALIGNMENT);
@@ -167,40 +176,104 @@ fn temporaries(plan: &Plan, address: u64) -> (Vec<DevicePlane>, usize) {
         bytes += len;
         plane
     };
-    (plan.temporaries().iter().map(temporary).collect(), bytes)
+    (plan.temporaries().iter().zip(weighted).map(temporary).collect(), bytes)
 }
 
-/// Whether the tensor-core kernels process each of the temporaries: all operations on it, and on all others that these
-/// operations use.
-fn tensor_temporaries(plan: &Plan) -> Vec<bool> {
-    let mut tensor = vec![true; plan.temporaries().len()];
+/// A view of the frame that stands for a temporary with premultiplied colour: kernels for tensor cores multiply when they load
+/// pixels of bytes, and divide when they store them.
+#[derive(Debug, Clone, Copy)]
+struct Weighted {
+    view: View,
+    /// The channel that is alpha.
+    alpha: u8,
+}
+
+/// The temporaries that views of the frame stand for, and those that the kernels of the wide form process on tensor cores: all
+/// operations on them, and on all others that these operations use.
+fn on_tensor_cores(plan: &Plan) -> (Vec<Option<Weighted>>, Vec<bool>) {
+    let mut weighted = weighted_temporaries(plan);
+    let mut tensor: Vec<bool> = weighted.iter().map(Option::is_none).collect();
     loop {
         let before = tensor.clone();
         for operation in plan.operations() {
             let views = [operation.source(), operation.output()];
-            let own = views.iter().filter_map(|view| match view.buffer {
+            let indices = views.iter().filter_map(|view| match view.buffer {
                 Buffer::Temporary(index) => Some(index),
                 _ => None,
             });
-            if !tensor_wide::supports(operation) || own.clone().any(|index| !tensor[index]) {
+            let is_weighted = indices.clone().any(|index| weighted[index].is_some());
+            let own = indices.filter(|index| weighted[*index].is_none());
+            if !tensor_wide::supports(operation, is_weighted) || own.clone().any(|index| !tensor[index]) {
                 own.for_each(|index| tensor[index] = false);
             }
         }
         if tensor == before {
-            return tensor;
+            break;
         }
     }
+    // Other kernels need what is premultiplied as a plane.
+    for operation in plan.operations() {
+        let is_possible = |small: &View| matches!(small.buffer, Buffer::Temporary(index) if tensor[index]);
+        let (views, is_possible) = match operation {
+            Operation::Blur { source, destination, taps } => {
+                let radius = geometry::largest_radius(PixelFamily::Packed1010102, taps);
+                ([source, destination], radius.is_some_and(|radius| radius <= TENSOR_RADIUS_MAX))
+            }
+            Operation::Decimate(Resampling { source, destination, .. }) => ([source; 2], is_possible(destination)),
+            Operation::Interpolate(Resampling { source, destination, .. }) => ([destination; 2], is_possible(source)),
+            _ => continue,
+        };
+        for view in views.into_iter().filter(|_| !is_possible) {
+            if let Buffer::Temporary(index) = view.buffer {
+                weighted[index] = None;
+            }
+        }
+    }
+    (weighted, tensor)
+}
+
+/// The temporaries that views of the frame can stand for: of pixels of four bytes with alpha, all of which are blurred.
+fn weighted_temporaries(plan: &Plan) -> Vec<Option<Weighted>> {
+    let mut weighted = vec![None; plan.temporaries().len()];
+    for operation in plan.operations() {
+        let (of_frame, alpha, premultiplied) = match operation {
+            Operation::Premultiply { source, alpha: AlphaSource::Channel(alpha), premultiplied } => {
+                (source, alpha, premultiplied)
+            }
+            Operation::Unpremultiply { premultiplied, alpha: AlphaSource::Channel(alpha), destination, .. } => {
+                (destination, alpha, premultiplied)
+            }
+            _ => continue,
+        };
+        if let (PixelFamily::U8C4, Buffer::Temporary(index)) =
+            (PixelFamily::of(&of_frame.field.layout), premultiplied.buffer)
+        {
+            weighted[index] = Some(Weighted { view: *of_frame, alpha: *alpha });
+        }
+    }
+    let keeps = |operation: &Operation| matches!(operation, Operation::Unpremultiply { passthrough_mask: 1.., .. });
+    if plan.operations().iter().any(keeps) { vec![None; weighted.len()] } else { weighted }
 }
 
 struct Buffers<'a, 'p> {
     plan: &'a Plan,
     planes: &'p DevicePlanes,
     temporaries: Vec<DevicePlane>,
+    /// What stands for a temporary.
+    weighted: Vec<Option<Weighted>>,
     /// Which temporaries the tensor-core kernels process.
     tensor: Vec<bool>,
 }
 
 impl<'a> Buffers<'a, '_> {
+    /// What is read or written of a view, and the channel that weights its colour.
+    fn stored(&self, view: &View) -> (View, Option<u8>) {
+        match view.buffer {
+            Buffer::Temporary(index) => self.weighted[index].map_or((*view, None), |of| (of.view, Some(of.alpha))),
+            _ => (*view, None),
+        }
+    }
+
     /// The rows of a view as a plane.
     fn plane(&self, view: &View) -> DevicePlane {
         let plane = match view.buffer {
@@ -227,13 +300,19 @@ impl<'a> Buffers<'a, '_> {
 
     /// The step of an operation for which [`Buffers::uses_tensor`] holds.
     fn tensor_step(&self, operation: &'a Operation, rect: Rect) -> PlaneStep<'a> {
-        let [source, output] = [operation.source(), operation.output()];
+        let [(source, of_source), (output, of_output)] =
+            [operation.source(), operation.output()].map(|view| self.stored(&view));
         let [from, to] = [&source, &output].map(|view| self.plane(view));
         let (step, resampling, taps) = match operation {
             Operation::Decimate(resampling) => (Step::Decimate, resampling, None),
             Operation::Interpolate(resampling) => (Step::Interpolate, resampling, None),
             Operation::Blur { taps, .. } => (Step::Blur, self.decimation_to(source.buffer), Some(taps)),
             _ => unreachable!("the tensor-core kernels support the steps of the wide form"),
+        };
+        // Where the blurred alpha is 0, the colour of the source stays.
+        let source_of_colour = match output.buffer {
+            Buffer::Destination(index) if of_output.is_some() => output.field.rows_of(&self.planes.sources[index]),
+            _ => DevicePlane::default(),
         };
         let planes = match step {
             Step::Decimate => TensorAddresses {
@@ -246,6 +325,8 @@ impl<'a> Buffers<'a, '_> {
                 TensorAddresses { decimated: from.address, blurred: to.address, ..TensorAddresses::default() }
             }
             Step::Interpolate => TensorAddresses {
+                src: source_of_colour.address,
+                src_pitch: source_of_colour.pitch as u64,
                 blurred: from.address,
                 dst: to.address,
                 dst_pitch: to.pitch as u64,
@@ -256,8 +337,8 @@ impl<'a> Buffers<'a, '_> {
             Step::Interpolate => &resampling.destination,
             _ => &resampling.source,
         };
-        let ([factor, _], level) = (resampling.factors, resampling.level);
-        PlaneStep { step, level, larger: larger.field.layout, factor, planes, taps, rect }
+        let ([factor, _], level, larger) = (resampling.factors, resampling.level, self.stored(larger).0.field.layout);
+        PlaneStep { step, level, larger, alpha: of_source.or(of_output), factor, planes, taps, rect }
     }
 
     /// The decimation that writes a temporary.

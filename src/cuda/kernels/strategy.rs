@@ -91,6 +91,7 @@ pub fn kernels(batch: &BlurBatch, requested: PassStrategy, limits: DeviceLimits)
     let mut generic = RULES.iter().filter(|rule| rule.strategy != PassStrategy::Specialised);
     let strategy = match requested {
         PassStrategy::Best => generic.find(|rule| rule.suits(batch, limits)).map_or(requested, |rule| rule.strategy),
+        _ if batch.is_weighted() => PassStrategy::TensorCores,
         requested if requested.is_possible(batch, limits) => requested,
         _ => PassStrategy::Split,
     };
@@ -133,7 +134,7 @@ mod tests {
     fn blur(layout: PlaneLayout, taps: &PlaneTaps) -> PlaneBlur<'_> {
         let memory = DevicePlane { address: 0, pitch: 1 << 20, len: usize::MAX };
         let (rect, kernel_set) = (Rect::new(0, 0, layout.width, layout.height).unwrap(), KernelSet::CudaCores);
-        PlaneBlur { layout, source: memory, destination: memory, taps, rect, kernel_set }
+        PlaneBlur { layout, source: memory, destination: memory, taps, rect, kernel_set, alpha: None }
     }
 
     fn batch(plane: PlaneBlur<'_>) -> BlurBatch<'_> {

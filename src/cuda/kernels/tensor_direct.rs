@@ -5,7 +5,7 @@
 use super::abi::*;
 use super::batch::{BlurBatch, PlaneBlur};
 use super::geometry::{largest_radius, yuv422_bits};
-use super::tensor_wide::{packed_taps, unused_args};
+use super::tensor_wide::{alpha_bits, packed_taps, unused_args};
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
@@ -153,9 +153,10 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
             width: plane.layout.row_pixels() as u32,
             height: plane.layout.height,
             channels: plane.layout.channels.into(),
-            depth: plane.layout.depth.into(),
+            depth: if plane.alpha.is_some() { 16 } else { plane.layout.depth.into() },
             shift: plane.layout.shift().into(),
             yuv422: yuv422_bits(&plane.layout),
+            alpha: alpha_bits(plane.alpha),
             slot: slot.expect("every plane has a filter slot of its batch") as u32,
             row_begin: plane.rect.y(),
             row_end: plane.rect.bottom(),

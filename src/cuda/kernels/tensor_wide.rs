@@ -7,7 +7,7 @@ use super::abi::*;
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
-use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Buffer, Channels, Operation, PlaneTaps};
 use crate::filter::regions::Rect;
 use crate::filter::wide::{Factor, MARGIN};
@@ -32,6 +32,8 @@ pub struct PlaneStep<'a> {
     pub level: u8,
     /// The larger plane of the level.
     pub larger: PlaneLayout,
+    /// The channel that the colour of the frame's plane is multiplied by before the blur, and divided by after it.
+    pub alpha: Option<u8>,
     /// The level's factor along both axes.
     pub factor: Factor,
     /// The planes; which of them are used depends on the step.
@@ -60,10 +62,12 @@ pub struct TensorBatch<'a> {
     planes: Vec<PlaneStep<'a>>,
 }
 
-/// Whether the kernels have an operation: planes of interleaved bytes, the same factor on both axes.
-pub fn supports(operation: &Operation) -> bool {
-    let resampling = match operation {
-        Operation::Decimate(resampling) | Operation::Interpolate(resampling) => resampling,
+/// Whether the tensor-core kernels execute an operation, as a step of the wide form. `is_weighted`: the larger plane is that of a
+/// frame, whose colour is weighted by its alpha.
+pub fn supports(operation: &Operation, is_weighted: bool) -> bool {
+    let (resampling, larger) = match operation {
+        Operation::Decimate(resampling) => (resampling, &resampling.source),
+        Operation::Interpolate(resampling) => (resampling, &resampling.destination),
         Operation::Blur { source, destination, taps } => {
             let is_small = |buffer| matches!(buffer, Buffer::Temporary(_));
             return is_small(source.buffer)
@@ -72,19 +76,19 @@ pub fn supports(operation: &Operation) -> bool {
         }
         _ => return false,
     };
-    let larger = match operation {
-        Operation::Decimate(_) => &resampling.source,
-        _ => &resampling.destination,
-    };
-    let layout = &larger.field.layout;
-    let is_bytes = layout.sample_layout == SampleLayout::LsbAligned && layout.depth == 8;
     let [x, y] = resampling.factors;
-    x == y && resampling.channels == Channels::All && (resampling.level > 0 || is_bytes)
+    let has_kernel = || TensorPixels::of(PixelFamily::of(&larger.field.layout), x).is_some();
+    x == y && resampling.channels == Channels::All && (resampling.level > 0 || is_weighted || has_kernel())
 }
 
 /// Taps as the kernels take them, by axis. All are below 65536, since there are several to an axis.
 pub(super) fn packed_taps(rows: &Taps, columns: &Taps) -> [[u16; TENSOR_TAPS as usize]; 2] {
     [rows, columns].map(|taps| std::array::from_fn(|i| taps.at(i) as u16))
+}
+
+/// [`TensorPlane::alpha`] of a plane.
+pub(super) fn alpha_bits(alpha: Option<u8>) -> u32 {
+    alpha.map_or(0, |channel| u32::from(channel) + 1)
 }
 
 /// A parameter without planes.
@@ -140,15 +144,20 @@ impl PlaneStep<'_> {
         if self.larger.channels.is_multiple_of(2) { 2 } else { 1 }
     }
 
+    /// The pixels of the larger plane, which is that of a frame.
+    fn pixels(&self) -> TensorPixels {
+        let family = PixelFamily::weighted(&self.larger, self.alpha);
+        TensorPixels::of(family, self.factor).expect("the caller asked whether the step is supported")
+    }
+
     fn kernel(&self) -> Kernel {
-        let channels = self.larger.channels;
         match self.step {
             Step::Blur if self.radius() > TENSOR_RADIUS_SHORT as usize => Kernel::TensorBlurLong,
             Step::Blur => Kernel::TensorBlurShort,
             Step::Decimate if self.level > 0 => Kernel::TensorDecimateSmall,
             Step::Interpolate if self.level > 0 => Kernel::TensorInterpolateSmall,
-            Step::Decimate => Kernel::TensorDecimate(TensorPixels::of(channels, self.factor)),
-            Step::Interpolate => Kernel::TensorInterpolate(TensorPixels::of(channels, self.factor)),
+            Step::Decimate => Kernel::TensorDecimate(self.pixels()),
+            Step::Interpolate => Kernel::TensorInterpolate(self.pixels()),
         }
     }
 
@@ -164,13 +173,14 @@ impl PlaneStep<'_> {
 
     /// Shared memory of a block, in bytes.
     fn shared_bytes(&self) -> u32 {
-        let (s, channels) = (self.factor.get(), u32::from(self.larger.channels));
+        let (s, channels, pixel_bytes) =
+            (self.factor.get(), u32::from(self.larger.channels), self.larger.pixel_bytes() as u32);
         let decimate = |step_bytes: u32, columns: u32, channels: u32| {
             TENSOR_DECIMATE_WARPS * (TENSOR_DECIMATE_DEPTH * step_bytes * s * (columns + 1) * channels + s / 2 * 512)
         };
         let interpolate = |channels: u32| TENSOR_INTERPOLATE_WARPS * TENSOR_INTERPOLATE_DEPTH * 256 * channels;
         match (self.step, self.level) {
-            (Step::Decimate, 0) => decimate(64, self.columns(), channels),
+            (Step::Decimate, 0) => decimate(64, self.columns(), pixel_bytes),
             (Step::Decimate, _) => decimate(128, TENSOR_COLUMNS_SMALL, self.group()),
             (Step::Blur, _) => {
                 let tiles = 2 * (self.radius() as u32).div_ceil(16).max(1) + 1;
@@ -183,7 +193,7 @@ impl PlaneStep<'_> {
 
     /// Blocks of 8 small columns of a decimating warp.
     fn columns(&self) -> u32 {
-        match self.larger.channels {
+        match self.larger.pixel_bytes() {
             _ if self.level > 0 => TENSOR_COLUMNS_SMALL,
             1 => TENSOR_COLUMNS_C1,
             2 => TENSOR_COLUMNS_C2,
@@ -205,7 +215,8 @@ impl PlaneStep<'_> {
     /// Blocks that a multiprocessor holds at a time, by the registers of the kernels for compute capability 8.0 to 9.0.
     fn resident_blocks(&self) -> u32 {
         match self.kernel() {
-            Kernel::TensorDecimate(TensorPixels::C12) => 8,
+            Kernel::TensorDecimate(TensorPixels::U8C12) => 8,
+            Kernel::TensorDecimate(TensorPixels::Packed1010102By4 | TensorPixels::Packed1010102By2) => 4,
             Kernel::TensorBlurShort => 3,
             Kernel::TensorBlurLong => 2,
             _ => 6,
@@ -316,6 +327,9 @@ impl<'a> TensorBatch<'a> {
                 width: plane.larger.width,
                 height: plane.larger.height,
                 channels: plane.larger.channels.into(),
+                depth: if plane.alpha.is_some() { 16 } else { plane.larger.depth.into() },
+                shift: plane.larger.shift().into(),
+                alpha: alpha_bits(plane.alpha),
                 factor: plane.factor.get(),
                 slot: slots.iter().position(|taps| *taps == plane.taps).unwrap_or(0) as u32,
                 row_begin: plane.rect.y(),
