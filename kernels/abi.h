@@ -460,7 +460,7 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 // planes takes the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
-//   kernel's largest on both axes; the `u8` families, `u16_c12`, and `yuv422` if the radius of chroma along rows is at most
+//   kernel's largest on both axes; every family but `u16_c3`, and `yuv422` if the radius of chroma along rows is at most
 //   half of that, rounded up. Reads whole windows: up to 8, 16 and 32 rows above row_begin, and 15 more than that
 //   below row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
 //   segment_rows rows of one strip.
@@ -488,7 +488,7 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //   passes only unpack and pack samples.
 //
 // blur_tensor_decimate_<pixels>, blur_tensor_blur_{short,long}, blur_tensor_interpolate_<pixels>: the same steps, and
-//   the blur of the small plane, by radius, on tensor cores, for planes of interleaved bytes; `small` for the
+//   the blur of the small plane, by radius, on tensor cores, for the families of <pixels>; `small` for the
 //   levels below the first, whose factor is 4. tensor.cuh has the layout of their small planes.
 //
 // blur_premultiply: reads src (and alpha_src) and writes every pixel of the premultiplied plane, widened to 16 bits:

@@ -47,8 +47,8 @@ __device__ __forceinline__ void decimate_16_bits(
     sum[i] = static_cast<u32>(of_low[i]) + (mixed << 8) + (static_cast<u32>(of_high[i + 2]) << 16);
   }
 }
-// Those of S / 2 products, rounded to 16 bits: channel c of a window, whose bytes are channels `low_byte` and `high_byte` of it,
-// from word `first` on.
+// The sums of S / 2 products, rounded to 16 bits, from word `first` of a window on. Channels `high_byte` and `low_byte` of the
+// window have the bytes of the values.
 template <int S, class Window> __device__ __forceinline__ u32 decimate_16_bits(
     const u32 (&taps)[S / 2][4], const Window& words, int first, int high_byte, int low_byte) {
   u32 sum[2] = {HALF_OF_16_BITS, HALF_OF_16_BITS};

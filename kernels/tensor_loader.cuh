@@ -102,7 +102,7 @@ template <class P> struct PixelPacker {
       if constexpr (P::IS_PACKED1010102) {
         out[i] = word.narrow(sums + 4 * i, [&] { return source(i); });
       } else if constexpr (IS_WIDE) {
-        // A byte is the upper byte of a sum, a wider sample the upper bits of its upper half.
+        // A sample is the upper bits of the upper half of its sum; one of 8 bits, below, the upper byte.
         out[i] = wide.narrow(upper_halves(sums[2 * i], sums[2 * i + 1]));
       } else {
         const u32* four = sums + 4 * i;

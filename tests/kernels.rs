@@ -296,8 +296,8 @@ fn on_tensor_cores(plan: &Plan) -> Recording<'_> {
     Recording::new(plan, &planes, 0, KernelSet::TensorCores, &plan.whole())
 }
 
-/// Colour weighted by alpha on tensor cores: alpha in front of and behind colour, in both forms and by both factors.
-fn run_weighted(program: &mut Program, every: usize) -> (usize, usize) {
+/// Premultiplied colour on tensor cores: alpha in front of and behind colour, in both forms and by both factors.
+fn run_premultiplied(program: &mut Program, every: usize) -> (usize, usize) {
     let roles = |alpha: usize| std::array::from_fn(|c| if c == alpha { Role::Alpha } else { Role::Primary });
     let contents = [Content::Holes, Content::Noise];
     let sigmas = [0.6, 2.5, 4.0, 9.0, 20.0];
@@ -307,8 +307,8 @@ fn run_weighted(program: &mut Program, every: usize) -> (usize, usize) {
         let options = Options { alpha: AlphaMode::Premultiply, ..BlurParams::new(sigma, 0).unwrap().into() };
         let plan = Plan::new(options, &[layout]);
         let recording = on_tensor_cores(&plan);
-        let is_weighting = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
-        assert!(!recording.commands().iter().any(is_weighting), "sigma {sigma}: {:?}", recording.commands());
+        let has_passes = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
+        assert!(!recording.commands().iter().any(has_passes), "sigma {sigma}: {:?}", recording.commands());
         let case = Case { options, planes: vec![layout], padding: [[0, 0], [5, 13]][i % 2], content: contents[i % 2] };
         program.check(&case, PassStrategy::Split, KernelSet::TensorCores, 1)
     };
@@ -362,8 +362,10 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
     let (tensor_cases, tensor_bytes) = run_tensor(&mut program, every / 2, most_work >> 4);
     println!("tensor-core kernels on the CPU under {sanitizer}: {tensor_cases} cases, {tensor_bytes} bytes, 0 differ");
     cases::assert_enough(tensor_cases, 5);
-    let (weighted_cases, weighted_bytes) = run_weighted(&mut program, every.div_ceil(14));
-    println!("weighted colour on the CPU under {sanitizer}: {weighted_cases} cases, {weighted_bytes} bytes, 0 differ");
+    let (premultiplied_cases, premultiplied_bytes) = run_premultiplied(&mut program, every.div_ceil(14));
+    println!(
+        "premultiplied colour on the CPU under {sanitizer}: {premultiplied_cases} cases, {premultiplied_bytes} bytes, 0 differ"
+    );
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {

@@ -29,7 +29,7 @@ fn caps_load_all_that_frames_can_need() {
     driver.set_devices(DEVICES, (9, 0), (13, 0));
     let gray16 = VideoFormat::Gray16Le;
     for (id, format, rest) in [
-        // Columns; the levels and the blur of bytes; those of weighted colour, on tensor cores and, for the longest taps, not;
+        // Columns; the levels and the blur of bytes; those of premultiplied colour, on tensor cores and, for the longest taps, not;
         // regions.
         (
             1,

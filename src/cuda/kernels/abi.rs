@@ -45,8 +45,8 @@ impl PixelFamily {
         if matches!(self, Self::U8C12 | Self::U16C12) { PLANES as usize } else { 1 }
     }
 
-    /// The family of a plane for tensor cores, whose colour is weighted by this channel or not weighted.
-    pub fn weighted(layout: &PlaneLayout, alpha: Option<u8>) -> Self {
+    /// The family whose tensor-core kernels blur a plane. They premultiply with a channel that is alpha.
+    pub fn for_tensor_cores(layout: &PlaneLayout, alpha: Option<u8>) -> Self {
         if alpha.is_some() { Self::Packed1010102 } else { Self::of(layout) }
     }
 

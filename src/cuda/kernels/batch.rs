@@ -35,7 +35,7 @@ pub struct PlaneBlur<'a> {
 impl PlaneBlur<'_> {
     /// The family of its pixels.
     pub fn family(&self) -> PixelFamily {
-        PixelFamily::weighted(&self.layout, self.alpha)
+        PixelFamily::for_tensor_cores(&self.layout, self.alpha)
     }
 
     /// Whether there is a tensor-core kernel for it: the images have them for its family, and the radii are from 1 to
@@ -113,8 +113,8 @@ impl<'a> BlurBatch<'a> {
         self.planes[0].kernel_set
     }
 
-    /// Whether colour is weighted by alpha, which only tensor-core kernels do.
-    pub fn is_weighted(&self) -> bool {
+    /// Whether its kernels premultiply and unpremultiply, which only those for tensor cores do.
+    pub fn premultiplies(&self) -> bool {
         self.planes[0].alpha.is_some()
     }
 

@@ -65,13 +65,13 @@ impl<'a> Recording<'a> {
     /// Records what of a plan is computed in these planes, with the temporaries from address `workspace` on, which is aligned to
     /// [`WORKSPACE_ALIGNMENT`]. Rectangles consist of whole [tiles](super::tiles::TILES).
     pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, kernel_set: KernelSet, parts: &Parts) -> Self {
-        let none = || (vec![None; plan.temporaries().len()], vec![false; plan.temporaries().len()]);
-        let (weighted, tensor) = match kernel_set {
-            KernelSet::CudaCores => none(),
+        let count = plan.temporaries().len();
+        let (in_frame, tensor) = match kernel_set {
+            KernelSet::CudaCores => (vec![None; count], vec![false; count]),
             KernelSet::TensorCores => on_tensor_cores(plan),
         };
-        let (temporaries, temporary_bytes) = temporaries(plan, workspace, &weighted);
-        let buffers = Buffers { plan, planes, temporaries, weighted, tensor };
+        let (temporaries, temporary_bytes) = temporaries(plan, workspace, &in_frame);
+        let buffers = Buffers { plan, planes, temporaries, in_frame, tensor };
         let mut pending = Pending::default();
         let mut commands = Vec::new();
         for (index, (operation, rects)) in plan.operations().iter().zip(parts).enumerate() {
@@ -163,10 +163,10 @@ impl<'a> Pending<'a> {
 
 /// Planes for the temporaries of a plan from an address on, and their size in bytes. Each has room for the layout of either
 /// kind of kernels; those that a plane of the frame stands for have none.
-fn temporaries(plan: &Plan, address: u64, weighted: &[Option<Weighted>]) -> (Vec<DevicePlane>, usize) {
+fn temporaries(plan: &Plan, address: u64, in_frame: &[Option<InFrame>]) -> (Vec<DevicePlane>, usize) {
     let mut bytes = 0;
-    let temporary = |(layout, weighted): (&PlaneLayout, &Option<Weighted>)| {
-        if weighted.is_some() {
+    let temporary = |(layout, in_frame): (&PlaneLayout, &Option<InFrame>)| {
+        if in_frame.is_some() {
             return DevicePlane::default();
         }
         let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
@@ -176,13 +176,13 @@ fn temporaries(plan: &Plan, address: u64, weighted: &[Option<Weighted>]) -> (Vec
         bytes += len;
         plane
     };
-    (plan.temporaries().iter().zip(weighted).map(temporary).collect(), bytes)
+    (plan.temporaries().iter().zip(in_frame).map(temporary).collect(), bytes)
 }
 
 /// A view of the frame that stands for a temporary with premultiplied colour: kernels for tensor cores multiply when they load
 /// pixels of bytes, and divide when they store them.
 #[derive(Debug, Clone, Copy)]
-struct Weighted {
+struct InFrame {
     view: View,
     /// The channel that is alpha.
     alpha: u8,
@@ -190,9 +190,9 @@ struct Weighted {
 
 /// The temporaries that views of the frame stand for, and those that the kernels of the wide form process on tensor cores: all
 /// operations on them, and on all others that these operations use.
-fn on_tensor_cores(plan: &Plan) -> (Vec<Option<Weighted>>, Vec<bool>) {
-    let mut weighted = weighted_temporaries(plan);
-    let mut tensor: Vec<bool> = weighted.iter().map(Option::is_none).collect();
+fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
+    let mut in_frame = temporaries_in_frame(plan);
+    let mut tensor: Vec<bool> = in_frame.iter().map(Option::is_none).collect();
     loop {
         let before = tensor.clone();
         for operation in plan.operations() {
@@ -201,9 +201,9 @@ fn on_tensor_cores(plan: &Plan) -> (Vec<Option<Weighted>>, Vec<bool>) {
                 Buffer::Temporary(index) => Some(index),
                 _ => None,
             });
-            let is_weighted = indices.clone().any(|index| weighted[index].is_some());
-            let own = indices.filter(|index| weighted[*index].is_none());
-            if !tensor_wide::supports(operation, is_weighted) || own.clone().any(|index| !tensor[index]) {
+            let is_in_frame = indices.clone().any(|index| in_frame[index].is_some());
+            let own = indices.filter(|index| in_frame[*index].is_none());
+            if !tensor_wide::supports(operation, is_in_frame) || own.clone().any(|index| !tensor[index]) {
                 own.for_each(|index| tensor[index] = false);
             }
         }
@@ -225,16 +225,16 @@ fn on_tensor_cores(plan: &Plan) -> (Vec<Option<Weighted>>, Vec<bool>) {
         };
         for view in views.into_iter().filter(|_| !is_possible) {
             if let Buffer::Temporary(index) = view.buffer {
-                weighted[index] = None;
+                in_frame[index] = None;
             }
         }
     }
-    (weighted, tensor)
+    (in_frame, tensor)
 }
 
 /// The temporaries that views of the frame can stand for: of pixels of four bytes with alpha, all of which are blurred.
-fn weighted_temporaries(plan: &Plan) -> Vec<Option<Weighted>> {
-    let mut weighted = vec![None; plan.temporaries().len()];
+fn temporaries_in_frame(plan: &Plan) -> Vec<Option<InFrame>> {
+    let mut in_frame = vec![None; plan.temporaries().len()];
     for operation in plan.operations() {
         let (of_frame, alpha, premultiplied) = match operation {
             Operation::Premultiply { source, alpha: AlphaSource::Channel(alpha), premultiplied } => {
@@ -248,11 +248,11 @@ fn weighted_temporaries(plan: &Plan) -> Vec<Option<Weighted>> {
         if let (PixelFamily::U8C4, Buffer::Temporary(index)) =
             (PixelFamily::of(&of_frame.field.layout), premultiplied.buffer)
         {
-            weighted[index] = Some(Weighted { view: *of_frame, alpha: *alpha });
+            in_frame[index] = Some(InFrame { view: *of_frame, alpha: *alpha });
         }
     }
     let keeps = |operation: &Operation| matches!(operation, Operation::Unpremultiply { passthrough_mask: 1.., .. });
-    if plan.operations().iter().any(keeps) { vec![None; weighted.len()] } else { weighted }
+    if plan.operations().iter().any(keeps) { vec![None; in_frame.len()] } else { in_frame }
 }
 
 struct Buffers<'a, 'p> {
@@ -260,16 +260,16 @@ struct Buffers<'a, 'p> {
     planes: &'p DevicePlanes,
     temporaries: Vec<DevicePlane>,
     /// What stands for a temporary.
-    weighted: Vec<Option<Weighted>>,
+    in_frame: Vec<Option<InFrame>>,
     /// Which temporaries the tensor-core kernels process.
     tensor: Vec<bool>,
 }
 
 impl<'a> Buffers<'a, '_> {
-    /// What is read or written of a view, and the channel that weights its colour.
+    /// What is read or written of a view, and the channel that its colour is multiplied by.
     fn stored(&self, view: &View) -> (View, Option<u8>) {
         match view.buffer {
-            Buffer::Temporary(index) => self.weighted[index].map_or((*view, None), |of| (of.view, Some(of.alpha))),
+            Buffer::Temporary(index) => self.in_frame[index].map_or((*view, None), |of| (of.view, Some(of.alpha))),
             _ => (*view, None),
         }
     }

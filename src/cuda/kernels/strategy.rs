@@ -91,7 +91,7 @@ pub fn kernels(batch: &BlurBatch, requested: PassStrategy, limits: DeviceLimits)
     let mut generic = RULES.iter().filter(|rule| rule.strategy != PassStrategy::Specialised);
     let strategy = match requested {
         PassStrategy::Best => generic.find(|rule| rule.suits(batch, limits)).map_or(requested, |rule| rule.strategy),
-        _ if batch.is_weighted() => PassStrategy::TensorCores,
+        _ if batch.premultiplies() => PassStrategy::TensorCores,
         requested if requested.is_possible(batch, limits) => requested,
         _ => PassStrategy::Split,
     };

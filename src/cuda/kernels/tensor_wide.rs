@@ -62,9 +62,9 @@ pub struct TensorBatch<'a> {
     planes: Vec<PlaneStep<'a>>,
 }
 
-/// Whether the tensor-core kernels execute an operation, as a step of the wide form. `is_weighted`: the larger plane is that of a
-/// frame, whose colour is weighted by its alpha.
-pub fn supports(operation: &Operation, is_weighted: bool) -> bool {
+/// Whether the tensor-core kernels execute an operation, as a step of the wide form. `premultiplies`: the larger plane is that of a
+/// frame, whose colour is multiplied by its alpha.
+pub fn supports(operation: &Operation, premultiplies: bool) -> bool {
     let (resampling, larger) = match operation {
         Operation::Decimate(resampling) => (resampling, &resampling.source),
         Operation::Interpolate(resampling) => (resampling, &resampling.destination),
@@ -78,7 +78,7 @@ pub fn supports(operation: &Operation, is_weighted: bool) -> bool {
     };
     let [x, y] = resampling.factors;
     let has_kernel = || TensorPixels::of(PixelFamily::of(&larger.field.layout), x).is_some();
-    x == y && resampling.channels == Channels::All && (resampling.level > 0 || is_weighted || has_kernel())
+    x == y && resampling.channels == Channels::All && (resampling.level > 0 || premultiplies || has_kernel())
 }
 
 /// Taps as the kernels take them, by axis. All are below 65536, since there are several to an axis.
@@ -146,7 +146,7 @@ impl PlaneStep<'_> {
 
     /// The pixels of the larger plane, which is that of a frame.
     fn pixels(&self) -> TensorPixels {
-        let family = PixelFamily::weighted(&self.larger, self.alpha);
+        let family = PixelFamily::for_tensor_cores(&self.larger, self.alpha);
         TensorPixels::of(family, self.factor).expect("the caller asked whether the step is supported")
     }
 
