@@ -54,7 +54,7 @@
 // Kernels of levels, columns: rows that a thread decimates to. It interpolates four, which begin at a multiple of four.
 #define BLUR_LEVEL_DECIMATE_ROWS 2
 // Size of TensorArgs in bytes.
-#define BLUR_TENSOR_ARGS_BYTES 1184
+#define BLUR_TENSOR_ARGS_BYTES 1248
 // Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
 #define BLUR_TENSOR_DIRECT_RADIUS_SHORT 8
 #define BLUR_TENSOR_DIRECT_RADIUS_MEDIUM 16
@@ -414,10 +414,13 @@ struct TensorPlane {
   unsigned depth;
   // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
   unsigned shift;
-  // Direct form, packed 4:2:2: see BlurPlane::yuv422.
+  // Packed 4:2:2: see BlurPlane::yuv422. In the wide form luma and chroma are planes of their own, of one and of two channels;
+  // luma is written into the pixels of `dst`, chroma before it into its bytes of them and 0 into those of luma.
   unsigned yuv422;
-  // 2 or 4, along both axes.
-  unsigned factor;
+  // Factor along rows: 1, 2 or 4.
+  unsigned factor_across;
+  // Factor down columns, 2 or 4: the same, or more for the chroma of packed 4:2:2.
+  unsigned factor_down;
   // Filter slot: index into TensorArgs::taps.
   unsigned slot;
   // First row of the output to write. Of small planes after their blur a multiple of BLUR_TENSOR_ROWS.

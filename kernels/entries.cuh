@@ -187,14 +187,15 @@ extern "C" __global__ void __launch_bounds__(BLUR_ALPHA_THREADS) blur_unpremulti
 // Included only by the parts that use them, because an image has all constants of its source, used or not.
 #if defined(BLUR_HAS_TENSOR_CORES) && (BLUR_HAS_PART(tensor_c12) || BLUR_HAS_PART(tensor_c3) || \
                                        BLUR_HAS_PART(tensor_c4) || BLUR_HAS_PART(tensor_small) || \
-                                       BLUR_HAS_PART(tensor_u16_c12) || BLUR_HAS_PART(tensor_packed1010102))
+                                       BLUR_HAS_PART(tensor_u16_c12) || BLUR_HAS_PART(tensor_packed1010102) || \
+                                       BLUR_HAS_PART(tensor_u16_c4) || BLUR_HAS_PART(tensor_yuv422))
 #include "tensor_blur.cuh"
 #include "tensor_decimate.cuh"
 #include "tensor_interpolate.cuh"
 
 #define TENSOR_BOUNDS(step) __launch_bounds__(32 * BLUR_TENSOR_##step##_WARPS, TENSOR_##step##_RESIDENT)
 // Where a pixel has four samples of 16 bits.
-template <class P> constexpr int TENSOR_FEWER = P::IS_PACKED1010102;
+template <class P> constexpr int TENSOR_FEWER = P::C * sizeof(typename P::T) == 8;
 
 // Planes of three and of four channels: one to a launch, and a kernel for each factor.
 #define BLUR_TENSOR_ENTRIES(NAME, S) \
@@ -209,7 +210,7 @@ template <class P> constexpr int TENSOR_FEWER = P::IS_PACKED1010102;
       32 * BLUR_TENSOR_INTERPOLATE_WARPS, TENSOR_INTERPOLATE_RESIDENT - TENSOR_FEWER<family::NAME>) \
   blur_tensor_interpolate_##NAME##_s##S(const TensorArgs args) { \
     let_next_kernel_start(); \
-    interpolate_plane<family::NAME, S, false>(args.planes[0]); \
+    interpolate_plane<family::NAME, S, S, false>(args.planes[0]); \
   }
 // Planes of one and of two channels: several to a launch, each with its own factor.
 template <class T, int S> __device__ __forceinline__ void decimate_one_or_two(const TensorPlane& plane) {
@@ -217,21 +218,21 @@ template <class T, int S> __device__ __forceinline__ void decimate_one_or_two(co
   else decimate_plane<Interleaved<T, 2>, S>(plane);
 }
 template <class T, int S> __device__ __forceinline__ void interpolate_one_or_two(const TensorPlane& plane) {
-  if (plane.channels == 1) interpolate_plane<Interleaved<T, 1>, S, false>(plane);
-  else interpolate_plane<Interleaved<T, 2>, S, false>(plane);
+  if (plane.channels == 1) interpolate_plane<Interleaved<T, 1>, S, S, false>(plane);
+  else interpolate_plane<Interleaved<T, 2>, S, S, false>(plane);
 }
 #define BLUR_TENSOR_PLANES_ENTRIES(NAME, T) \
   extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_##NAME(const TensorArgs args) { \
     let_next_kernel_start(); \
     wait_for_previous_kernel(); \
     const TensorPlane& plane = tensor_plane(args); \
-    if (plane.factor == 4) decimate_one_or_two<T, 4>(plane); \
+    if (plane.factor_down == 4) decimate_one_or_two<T, 4>(plane); \
     else decimate_one_or_two<T, 2>(plane); \
   } \
   extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_##NAME(const TensorArgs args) { \
     let_next_kernel_start(); \
     const TensorPlane& plane = tensor_plane(args); \
-    if (plane.factor == 4) interpolate_one_or_two<T, 4>(plane); \
+    if (plane.factor_down == 4) interpolate_one_or_two<T, 4>(plane); \
     else interpolate_one_or_two<T, 2>(plane); \
   }
 #if BLUR_HAS_PART(tensor_c12)
@@ -248,25 +249,59 @@ BLUR_TENSOR_ENTRIES(u8_c4, 4)
 #if BLUR_HAS_PART(tensor_u16_c12)
 BLUR_TENSOR_PLANES_ENTRIES(u16_c12, u16)
 #endif
+#if BLUR_HAS_PART(tensor_u16_c4)
+BLUR_TENSOR_ENTRIES(u16_c4, 2)
+BLUR_TENSOR_ENTRIES(u16_c4, 4)
+#endif
 #if BLUR_HAS_PART(tensor_packed1010102)
 BLUR_TENSOR_ENTRIES(packed1010102, 2)
 BLUR_TENSOR_ENTRIES(packed1010102, 4)
 #endif
 
+#if BLUR_HAS_PART(tensor_yuv422)
+// Packed 4:2:2: luma and chroma as planes of their own, in a launch of a decimation, and chroma before luma in those of an
+// interpolation. Chroma has half of σ along rows.
+#define BLUR_TENSOR_YUV422(CALL) \
+  if (plane.channels == 1) { \
+    if (plane.factor_down == 4) CALL(1, 4, 4); \
+    else CALL(1, 2, 2); \
+  } else { \
+    if (plane.factor_down == 2) CALL(2, 1, 2); \
+    else if (plane.factor_across == 2) CALL(2, 2, 4); \
+    else CALL(2, 4, 4); \
+  }
+#define DECIMATE_YUV422(C, ACROSS, DOWN) decimate_plane<Yuv422Part<C>, ACROSS, DOWN>(plane)
+#define INTERPOLATE_YUV422(C, ACROSS, DOWN) interpolate_plane<Yuv422Part<C>, ACROSS, DOWN, false>(plane)
+extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_yuv422(const TensorArgs args) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const TensorPlane& plane = tensor_plane(args);
+  BLUR_TENSOR_YUV422(DECIMATE_YUV422)
+}
+extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_yuv422(const TensorArgs args) {
+  let_next_kernel_start();
+  const TensorPlane& plane = tensor_plane(args);
+  BLUR_TENSOR_YUV422(INTERPOLATE_YUV422)
+}
+#endif
+
 #if BLUR_HAS_PART(tensor_small)
-// Small planes of any number of channels, several to a launch. Levels below the first have the factor 4.
+// Small planes of any number of channels, several to a launch. Levels below the first have the factor 4, or along rows that of
+// 1: those of two channels.
 extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_small(const TensorArgs args) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   const TensorPlane& plane = tensor_plane(args);
-  if (channel_group(plane.channels) == 1) decimate_small_plane<1>(plane);
-  else decimate_small_plane<2>(plane);
+  if (channel_group(plane.channels) == 1) decimate_small_plane<1, 4>(plane);
+  else if (plane.factor_across == 4) decimate_small_plane<2, 4>(plane);
+  else decimate_small_plane<2, 1>(plane);
 }
 extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_small(const TensorArgs args) {
   let_next_kernel_start();
   const TensorPlane& plane = tensor_plane(args);
-  if (channel_group(plane.channels) == 1) interpolate_plane<Interleaved<u8, 1>, 4, true>(plane);
-  else interpolate_plane<Interleaved<u8, 2>, 4, true>(plane);
+  if (channel_group(plane.channels) == 1) interpolate_plane<Interleaved<u8, 1>, 4, 4, true>(plane);
+  else if (plane.factor_across == 4) interpolate_plane<Interleaved<u8, 2>, 4, 4, true>(plane);
+  else interpolate_plane<Interleaved<u8, 2>, 1, 4, true>(plane);
 }
 
 // The blur of small planes, by radius: the tiles of 16 columns and rows that an output tile is computed from.

@@ -45,21 +45,29 @@ __device__ __forceinline__ u32 byte_perm(u32 low, u32 high, u32 selector) {
 template <class SAMPLE, int CHANNELS> struct Interleaved {
   using T = SAMPLE;
   static constexpr int C = CHANNELS, BYTES = CHANNELS * sizeof(T);
-  static constexpr bool IS_YUV422 = false, IS_PACKED1010102 = false;
+  static constexpr bool IS_YUV422 = false, IS_YUV422_PART = false, IS_PACKED1010102 = false;
 };
 
 // Packed 4:2:2: two picture pixels in four bytes, either luma, chroma, luma, chroma or chroma, luma, chroma, luma.
 struct Yuv422 {
   using T = u8;
   static constexpr int C = 4, BYTES = 4;
-  static constexpr bool IS_YUV422 = true, IS_PACKED1010102 = false;
+  static constexpr bool IS_YUV422 = true, IS_YUV422_PART = false, IS_PACKED1010102 = false;
+};
+
+// The luma of packed 4:2:2 as a plane of one channel, every second byte; or its chroma as one of two, in every second byte of
+// a pair of pixels.
+template <int CHANNELS> struct Yuv422Part {
+  using T = u8;
+  static constexpr int C = CHANNELS, BYTES = 2 * CHANNELS;
+  static constexpr bool IS_YUV422 = false, IS_YUV422_PART = true, IS_PACKED1010102 = false;
 };
 
 // 32-bit words of three 10-bit samples and one 2-bit sample, from the least significant bit up.
 struct Packed1010102 {
   using T = u16;
   static constexpr int C = 4, BYTES = 4;
-  static constexpr bool IS_YUV422 = false, IS_PACKED1010102 = true;
+  static constexpr bool IS_YUV422 = false, IS_YUV422_PART = false, IS_PACKED1010102 = true;
 };
 
 // Little-endian 32-bit word at any alignment.

@@ -42,7 +42,7 @@
 // src/cuda/kernels/tensor.rs computes their sizes.
 OPERAND_FUNCTION u32 channel_group(u32 channels) { return channels % 2 ? 1 : 2; }
 OPERAND_FUNCTION u32 small_count(u32 larger, u32 factor) {
-  return (larger - 1 + factor - 1) / factor + 1 + 2 * BLUR_LEVEL_RADIUS;
+  return factor == 1 ? larger : (larger - 1 + factor - 1) / factor + 1 + 2 * BLUR_LEVEL_RADIUS;
 }
 OPERAND_FUNCTION u32 small_tiles(u32 columns) { return (columns + 15) / 16; }
 // The interpolation reads up to 9 columns behind the plane.
@@ -83,6 +83,25 @@ template <int N> __device__ __forceinline__ void store_entry(u8* base, u64 entry
   *offset_ptr<Words<N>>(base, entry * sizeof(Words<N>)) = value;
 }
 
+// Loads the first `pixels` (at most PIXELS) of a lane's neighbouring pixels. `alignment` has the low bits of the address and
+// the pitch.
+template <int C, int PIXELS> __device__ __forceinline__ void load_pixels(
+    u32 (&words)[4], const u8* from, int pixels, u32 alignment) {
+  constexpr int WORDS = PIXELS * C / 4;
+  if (alignment % (4 * WORDS) == 0 && pixels >= PIXELS) {
+    const auto value = *offset_ptr<const Words<WORDS>>(from, 0);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) words[i] = value.word[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+      words[i] = 0;
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        if (4 * i + e < pixels * C) words[i] |= static_cast<u32>(from[4 * i + e]) << 8 * e;
+    }
+  }
+}
 // Stores the first `pixels` (at most PIXELS) of a lane's neighbouring pixels. `alignment` has the low bits of the
 // destination's address and pitch.
 template <int C, int PIXELS> __device__ __forceinline__ void store_pixels(

@@ -145,11 +145,11 @@ __device__ __forceinline__ void blur_small_plane(const TensorPlane& plane, const
   wait_for_previous_kernel();
 
   const int groups = static_cast<int>(plane.channels) / N;
-  const int small_columns = static_cast<int>(small_count(plane.width, plane.factor));
+  const int small_columns = static_cast<int>(small_count(plane.width, plane.factor_across));
   warp.g = g;
   warp.t = t;
   warp.tiles = static_cast<int>(small_tiles(small_columns));
-  warp.small_rows = static_cast<int>(small_count(plane.height, plane.factor));
+  warp.small_rows = static_cast<int>(small_count(plane.height, plane.factor_down));
   const int unit = static_cast<int>(blockIdx.x - plane.first_block) * BLUR_TENSOR_BLUR_WARPS + warp_number;
   const int first_tile = static_cast<int>(plane.column_begin / 16),
             across = static_cast<int>(small_tiles(plane.column_end)) - first_tile;

@@ -16,20 +16,24 @@ OPERAND_FUNCTION int decimate_blocks(int bytes) {
 // Neighbouring pixels that a lane loads: four, or eight if the window allows and the copies become wider.
 OPERAND_FUNCTION int decimate_pixels(int bytes, int factor) { return factor == 4 && bytes < 4 ? 8 : 4; }
 // The window has 8 s pixels per block and 8 s more.
-OPERAND_FUNCTION int decimate_window(int bytes, int factor) { return 8 * factor * (decimate_blocks(bytes) + 1); }
+OPERAND_FUNCTION int decimate_window(int blocks, int factor) { return 8 * factor * (blocks + (factor > 1)); }
+// Words of 4 pixels of a lane's window before those of block `o`. Without a factor two blocks have one word.
+OPERAND_FUNCTION int window_word(int o, int factor) { return o * factor / 2; }
 
-template <class P, int S> using DecimateRows =
-    RowTile<P::BYTES, decimate_pixels(P::BYTES, S), decimate_window(P::BYTES, S), BLUR_TENSOR_DECIMATE_DEPTH>;
+template <class P, int S> using DecimateRows = RowTile<
+    P::BYTES, decimate_pixels(P::BYTES, S), decimate_window(decimate_blocks(P::BYTES), S), BLUR_TENSOR_DECIMATE_DEPTH>;
 
-template <class P, int S> struct DecimateTile : DecimateRows<P, S> {
+// S is the factor along rows, DOWN that down columns.
+template <class P, int S, int DOWN> struct DecimateTile : DecimateRows<P, S> {
   using Rows = DecimateRows<P, S>;
   static constexpr int C = P::C * sizeof(typename P::T);
-  static constexpr bool IS_WORD = P::IS_PACKED1010102, IS_WIDENED = sizeof(typename P::T) == 2 && !IS_WORD;
+  static constexpr bool IS_WORD = P::IS_PACKED1010102, IS_WIDENED = sizeof(typename P::T) == 2 && !IS_WORD,
+                        IS_YUV422_PART = P::IS_YUV422_PART;
   // How many blocks are computed together: four independent sums hide the latency of the tensor cores.
   static constexpr int BLOCKS = decimate_blocks(P::BYTES), TOGETHER = C == 1 ? (BLOCKS % 4 ? 2 : 4) : C == 2 ? 2 : 1;
   static constexpr OperandOrder ORDER = Rows::PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
   // Shared memory of a warp: the ring and the taps of the columns.
-  static constexpr int WARP_BYTES = Rows::RING_BYTES + S / 2 * 512;
+  static constexpr int WARP_BYTES = Rows::RING_BYTES + DOWN / 2 * 512;
   static_assert(BLOCKS % 2 == 0, "two blocks fill a word of the small plane");
 };
 
@@ -60,14 +64,25 @@ template <int S, class Window> __device__ __forceinline__ u32 decimate_16_bits(
   }
   return upper_halves(sum[0], sum[1]);
 }
+// The values of 16 columns without a decimation, moved to the lanes that hold the results of one: 16 bits of rows 2 t and
+// 2 t + 1, of column g of either block.
+__device__ __forceinline__ void move_16_bits(u32 (&values)[2], const u32 (&identity)[4], u32 high, u32 low) {
+  int of_high[4], of_low[4];
+  mma16(of_high, identity[0], identity[1], high, 0, 0, 0, 0);
+  mma16(of_low, identity[0], identity[1], low, 0, 0, 0, 0);
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    values[i] = static_cast<u32>(of_low[2 * i] | of_low[2 * i + 1] << 16)
+                | static_cast<u32>(of_high[2 * i] | of_high[2 * i + 1] << 16) << 8;
+}
 
 // The source rows of a warp, decimated. CHECKED_WINDOW: of any alignment, and also where the window extends beyond the
 // plane.
-template <class P, int S, bool CHECKED_WINDOW> struct PixelLoader : RowLoader<DecimateTile<P, S>> {
-  using Tile = DecimateTile<P, S>;
+template <class P, int S, int DOWN, bool CHECKED_WINDOW> struct PixelLoader : RowLoader<DecimateTile<P, S, DOWN>> {
+  using Tile = DecimateTile<P, S, DOWN>;
   using Rows = RowLoader<Tile>;
   using Window = typename Rows::Window;
-  static constexpr int C = P::C, FACTOR = S;
+  static constexpr int C = P::C, ACROSS_FACTOR = S, DOWN_FACTOR = DOWN;
   static constexpr bool CHECKED = CHECKED_WINDOW;
   static constexpr OperandOrder ORDER = Tile::ORDER;
   int x0, y0;
@@ -88,8 +103,21 @@ template <class P, int S, bool CHECKED_WINDOW> struct PixelLoader : RowLoader<De
 
   // Decimates the rows of a step: 16 bits of rows 2 t and 2 t + 1.
   __device__ __forceinline__ static void decimate(
-      u32 (&values)[Tile::BLOCKS][C], const Window& words, const u32 (&row_taps)[S / 2][4]) {
-    if constexpr (sizeof(typename P::T) == 2) {
+      u32 (&values)[Tile::BLOCKS][C], const Window& words, const u32 (&row_taps)[decimation_products(S)][4]) {
+    if constexpr (S == 1) {
+#pragma unroll
+      for (int o = 0; o < Tile::BLOCKS; o += 2)
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+          u32 two[2];
+          // A sample of 8 bits is the upper byte.
+          if constexpr (sizeof(typename P::T) == 2)
+            move_16_bits(two, row_taps[0], words[window_word(o, S)][2 * c + 1], words[window_word(o, S)][2 * c]);
+          else move_16_bits(two, row_taps[0], words[window_word(o, S)][c], 0);
+          values[o][c] = two[0];
+          values[o + 1][c] = two[1];
+        }
+    } else if constexpr (sizeof(typename P::T) == 2) {
 #pragma unroll
       for (int o = 0; o < Tile::BLOCKS; o++)
 #pragma unroll
@@ -130,16 +158,16 @@ template <class P, int S, bool CHECKED_WINDOW> struct PixelLoader : RowLoader<De
   }
 };
 
-// The same for a level below the first, which has the factor 4: the source is the `decimated` plane of the level above,
+// The same for a level below the first, which has the factor 4 down columns, and along rows or not: the source is the `decimated` plane of the level above,
 // N channels of a group. Its entries are operands as they are.
-template <int N> struct SmallLoader {
-  static constexpr int C = N, S = 4, FACTOR = S;
+template <int N, int S> struct SmallLoader {
+  static constexpr int C = N, ACROSS_FACTOR = S, DOWN_FACTOR = 4;
   static constexpr bool CHECKED = true;
   static constexpr OperandOrder ORDER = OperandOrder::pairs;
   struct Tile {
-    static constexpr int BLOCKS = BLUR_TENSOR_COLUMNS_SMALL, WINDOW_WORDS = S / 2 * (BLOCKS + 1), ENTRY = 8 * N;
+    static constexpr int BLOCKS = BLUR_TENSOR_COLUMNS_SMALL, WINDOW_WORDS = decimate_window(BLOCKS, S) / 16, ENTRY = 8 * N;
     static constexpr int STEP_BYTES = WINDOW_WORDS * 32 * ENTRY, RING_BYTES = BLUR_TENSOR_DECIMATE_DEPTH * STEP_BYTES;
-    static constexpr int WARP_BYTES = RING_BYTES + S / 2 * 512;
+    static constexpr int WARP_BYTES = RING_BYTES + DOWN_FACTOR / 2 * 512;
     static_assert(BLOCKS % 2 == 0, "two blocks fill a word of the small plane");
   };
   using Window = u32[Tile::WINDOW_WORDS][2 * N];
@@ -179,11 +207,22 @@ template <int N> struct SmallLoader {
   }
 
   __device__ __forceinline__ static void decimate(
-      u32 (&values)[Tile::BLOCKS][N], const Window& words, const u32 (&row_taps)[S / 2][4]) {
+      u32 (&values)[Tile::BLOCKS][N], const Window& words, const u32 (&row_taps)[decimation_products(S)][4]) {
 #pragma unroll
-    for (int o = 0; o < Tile::BLOCKS; o++)
+    for (int o = 0; o < Tile::BLOCKS; o += 2)
 #pragma unroll
-      for (int c = 0; c < N; c++) values[o][c] = decimate_16_bits<S>(row_taps, words, o * (S / 2), 2 * c, 2 * c + 1);
+      for (int c = 0; c < N; c++) {
+        u32 two[2];
+        if constexpr (S == 1) {
+          move_16_bits(two, row_taps[0], words[window_word(o, S)][2 * c], words[window_word(o, S)][2 * c + 1]);
+        } else {
+#pragma unroll
+          for (int i = 0; i < 2; i++)
+            two[i] = decimate_16_bits<S>(row_taps, words, window_word(o + i, S), 2 * c, 2 * c + 1);
+        }
+        values[o][c] = two[0];
+        values[o + 1][c] = two[1];
+      }
   }
 };
 
@@ -192,15 +231,16 @@ template <int N> struct SmallLoader {
 template <class Loader> __device__ __forceinline__ void decimate_warp(
     const Loader& loader, const TensorPlane& plane, u8* decimated, Shared memory, int first_tile, int first_row) {
   using Tile = typename Loader::Tile;
-  constexpr int C = Loader::C, S = Loader::FACTOR, BLOCKS = Tile::BLOCKS, N = C % 2 ? 1 : 2;
+  constexpr int C = Loader::C, ACROSS = Loader::ACROSS_FACTOR, S = Loader::DOWN_FACTOR, BLOCKS = Tile::BLOCKS,
+                N = C % 2 ? 1 : 2;
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int small_rows = static_cast<int>(small_count(plane.height, S)),
-            tiles = static_cast<int>(small_tiles(small_count(plane.width, S))),
+            tiles = static_cast<int>(small_tiles(small_count(plane.width, ACROSS))),
             end_tile = static_cast<int>(small_tiles(plane.column_end));
   const int segment_end = first_row + static_cast<int>(plane.segment_rows);
   const int row_end = segment_end < static_cast<int>(plane.row_end) ? segment_end : static_cast<int>(plane.row_end);
   const int iterations = (row_end - first_row + 7) / 8;
-  const auto& operands = decimation_operands<S>(Loader::ORDER);
+  const auto& operands = decimation_operands<ACROSS>(Loader::ORDER);
   const auto& column_operands = decimation_operands<S>(OperandOrder::pairs);
   // With s = 4, the first 8 rows of a window meet no tap: its first block starts with its second step.
   constexpr int FIRST_STEP = S == 4 ? 1 : 0;
@@ -209,12 +249,14 @@ template <class Loader> __device__ __forceinline__ void decimate_warp(
   [[maybe_unused]] constexpr int UNROLL = Loader::CHECKED ? 1 : BLUR_TENSOR_DECIMATE_DEPTH;
 #pragma unroll UNROLL
   for (int i = 0; i < BLUR_TENSOR_DECIMATE_DEPTH; i++) loader.load(FIRST_STEP + i, i * Tile::STEP_BYTES);
-  u32 row_taps[S / 2][4];
+  u32 row_taps[decimation_products(ACROSS)][4];
+#pragma unroll
+  for (int i = 0; i < decimation_products(ACROSS); i++)
+#pragma unroll
+    for (int word = 0; word < 4; word++) row_taps[i][word] = operands.word[i][lane][word];
   const Shared column_taps = memory + Tile::RING_BYTES + lane * 16;
 #pragma unroll
   for (int i = 0; i < S / 2; i++) {
-#pragma unroll
-    for (int word = 0; word < 4; word++) row_taps[i][word] = operands.word[i][lane][word];
     u32 words[4];
 #pragma unroll
     for (int word = 0; word < 4; word++) words[word] = column_operands.word[i][lane][word];
@@ -327,8 +369,8 @@ __device__ __forceinline__ u32 decimate_strips(const TensorPlane& plane, u32 blo
   return ((small_tiles(plane.column_end) - plane.column_begin / 16) * 2 + blocks - 1) / blocks;
 }
 
-template <class P, int S> __device__ __forceinline__ void decimate_plane(const TensorPlane& plane) {
-  using Tile = DecimateTile<P, S>;
+template <class P, int S, int DOWN = S> __device__ __forceinline__ void decimate_plane(const TensorPlane& plane) {
+  using Tile = DecimateTile<P, S, DOWN>;
   const int warp = threadIdx.x / 32;
   const Shared memory = shared_memory() + warp * Tile::WARP_BYTES;
   const u32 tiles = decimate_strips(plane, Tile::BLOCKS);
@@ -337,23 +379,23 @@ template <class P, int S> __device__ __forceinline__ void decimate_plane(const T
   const u32 first_row = plane.row_begin + segment * plane.segment_rows;
   if (first_row >= plane.row_end) return;
   // The window of a block of 8 small columns starts 8 s pixels before the block's own.
-  const int x0 = 8 * S * (2 * tile - 1), lane = threadIdx.x % 32;
-  const int lane_x0 = x0 + lane % 4 * Tile::PIXELS, lane_y0 = S * (static_cast<int>(first_row) - 8) + lane / 4;
-  const bool inside = x0 >= 0 && x0 + 8 * S * (Tile::BLOCKS + 1) <= static_cast<int>(plane.width);
+  const int x0 = 8 * S * (2 * tile - (S > 1)), lane = threadIdx.x % 32;
+  const int lane_x0 = x0 + lane % 4 * Tile::PIXELS, lane_y0 = DOWN * (static_cast<int>(first_row) - 8) + lane / 4;
+  const bool inside = x0 >= 0 && x0 + decimate_window(Tile::BLOCKS, S) <= static_cast<int>(plane.width);
   // Pixels of WordSamples take so much code that there is only the checked one.
   if (!Tile::IS_WORD && inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
     decimate_warp(
-        PixelLoader<P, S, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
+        PixelLoader<P, S, DOWN, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
         static_cast<int>(first_row));
   else
     decimate_warp(
-        PixelLoader<P, S, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
+        PixelLoader<P, S, DOWN, true>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
         static_cast<int>(first_row));
 }
 
-template <int N> __device__ __forceinline__ void decimate_small_plane(const TensorPlane& plane) {
-  using Loader = SmallLoader<N>;
-  constexpr int S = Loader::S;
+template <int N, int S> __device__ __forceinline__ void decimate_small_plane(const TensorPlane& plane) {
+  using Loader = SmallLoader<N, S>;
+  constexpr int DOWN = Loader::DOWN_FACTOR;
   using Tile = typename Loader::Tile;
   const int warp = threadIdx.x / 32;
   const Shared memory = shared_memory() + warp * Tile::WARP_BYTES;
@@ -364,10 +406,10 @@ template <int N> __device__ __forceinline__ void decimate_small_plane(const Tens
   const u32 first_row = plane.row_begin + segment * plane.segment_rows;
   if (first_row >= plane.row_end) return;
   const Loader loader(
-      plane, static_cast<int>(group), S / 2 * (2 * tile - 1),
-      S * (static_cast<int>(first_row) - 8) + static_cast<int>(threadIdx.x % 32 / 4), memory);
+      plane, static_cast<int>(group), S == 1 ? tile : S / 2 * (2 * tile - 1),
+      DOWN * (static_cast<int>(first_row) - 8) + static_cast<int>(threadIdx.x % 32 / 4), memory);
   u8* decimated =
-      plane.decimated + static_cast<u64>(group) * small_count(plane.height, S) * all_tiles * 4 * Tile::ENTRY;
+      plane.decimated + static_cast<u64>(group) * small_count(plane.height, DOWN) * all_tiles * 4 * Tile::ENTRY;
   decimate_warp(loader, plane, decimated, memory, tile, static_cast<int>(first_row));
 }
 

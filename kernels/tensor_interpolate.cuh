@@ -4,14 +4,18 @@
 #define BLUR_TENSOR_INTERPOLATE_H
 #include "tensor_loader.cuh"
 
+// S is the factor along rows.
 template <class P, int S> struct InterpolateTile {
   static constexpr int C = P::C, BYTES = P::BYTES, N = C % 2 ? 1 : 2, GROUPS = C / N;
-  // Pixels of the destination per step, which is 8 small columns; neighbours of them that a lane stores.
-  static constexpr int STEP_PIXELS = 8 * S, PIXELS = S == 4 && BYTES < 4 ? 8 : 4;
+  // Small columns of a step, eights of them, and steps behind its own that a step needs. Without a factor a lane gets
+  // neighbours from two eights.
+  static constexpr int EIGHTS = S == 1 ? 2 : 1, COLUMNS = 8 * EIGHTS, STEPS_BEHIND = S > 1;
+  // Pixels of the destination per step; neighbours of them that a lane stores.
+  static constexpr int STEP_PIXELS = COLUMNS * S, PIXELS = S == 4 && BYTES < 4 ? 8 : 4;
   static constexpr OperandOrder ORDER = PIXELS == 8 ? OperandOrder::octets : OperandOrder::words;
   // Stores of a lane per row and step, and the words of one.
   static constexpr int STORES = STEP_PIXELS / (4 * PIXELS), STORE_WORDS = PIXELS * BYTES / 4;
-  static constexpr int ENTRY = 8 * N, STEP_BYTES = 32 * ENTRY * GROUPS,
+  static constexpr int ENTRY = 8 * N, STEP_BYTES = EIGHTS * 32 * ENTRY * GROUPS,
                        WARP_BYTES = BLUR_TENSOR_INTERPOLATE_DEPTH * STEP_BYTES;
 };
 
@@ -50,15 +54,19 @@ __device__ __forceinline__ void interpolate_sums(
   for (int i = 0; i < 4; i++) out[i] = combine(of_low[i], mixed[i], of_high[i]);
 }
 
-// 16 outputs of 8 columns of the operand: outputs g and g + 8, 16 bits of columns 2 t and 2 t + 1 each.
-__device__ __forceinline__ void interpolate_16_bits(u32 (&out)[2], const u32 (&taps)[4], u32 high, u32 low) {
+// 16 outputs of 8 columns of the operand: the sums of outputs g and g + 8 of columns 2 t and 2 t + 1 each.
+__device__ __forceinline__ void interpolate_columns(u32 (&sum)[4], const u32 (&taps)[4], u32 high, u32 low, int half) {
   int of_high[4], mixed[4], of_low[4];
   mma16(of_high, taps[2], taps[3], high, 0, 0, 0, 0);
   mma32(mixed, taps[0], taps[1], taps[2], taps[3], high, low, 0, 0, 0, 0);
-  mma16(of_low, taps[0], taps[1], low, HALF_OF_16_BITS, HALF_OF_16_BITS, HALF_OF_16_BITS, HALF_OF_16_BITS);
-  u32 sum[4];
+  mma16(of_low, taps[0], taps[1], low, half, half, half, half);
 #pragma unroll
   for (int i = 0; i < 4; i++) sum[i] = combine(of_low[i], mixed[i], of_high[i]);
+}
+// The same, 16 bits of two columns a word.
+__device__ __forceinline__ void interpolate_16_bits(u32 (&out)[2], const u32 (&taps)[4], u32 high, u32 low) {
+  u32 sum[4];
+  interpolate_columns(sum, taps, high, low, HALF_OF_16_BITS);
   out[0] = upper_halves(sum[0], sum[1]);
   out[1] = upper_halves(sum[2], sum[3]);
 }
@@ -68,32 +76,87 @@ template <class P, int S> struct InterpolateWarp {
   static constexpr int C = P::C, BYTES = P::BYTES, N = Tile::N;
   PixelPacker<P> packer;
   Shared ring;
-  u32 column_taps[4], row_taps[S / 2][4];  // [pair of blocks] low, high of the first, of the second
+  u32 column_taps[4], row_taps[decimation_products(S)][4];  // [pair of blocks] low, high of the first, of the second
   // The rows of 8 small columns and of the 8 before: 16 bits of columns 2 t, 2 t + 1 of rows g and g + 8.
   u32 before[C][2], current[C][2] = {};
 
   __device__ __forceinline__ explicit InterpolateWarp(const TensorPlane& plane) : packer(plane) {}
 
-  // Starts to copy 8 small columns: a lane copies block of rows t, column g.
-  __device__ __forceinline__ void load(const u8* from, u64 group_bytes, int slot) const {
+  // Starts to copy the small columns of a step: of eight a lane copies block of rows t, column g; `distance` columns behind it
+  // is that of the other eight.
+  __device__ __forceinline__ void load(const u8* from, u64 group_bytes, int distance, int slot) const {
     const Shared to = ring + slot * Tile::STEP_BYTES + threadIdx.x % 32 * Tile::ENTRY;
 #pragma unroll
     for (int group = 0; group < Tile::GROUPS; group++)
-      copy_async<Tile::ENTRY>(to + group * 32 * Tile::ENTRY, from + group * group_bytes);
+#pragma unroll
+      for (int i = 0; i < Tile::EIGHTS; i++)
+        copy_async<Tile::ENTRY>(
+            to + (group * Tile::EIGHTS + i) * 32 * Tile::ENTRY, from + group * group_bytes + i * distance * Tile::ENTRY);
+  }
+
+  // Reads the columns of the oldest copied step: high and low bytes of channel i of a group.
+  __device__ __forceinline__ void read(u32 (&entry)[2 * N], int slot, int group, int eight) const {
+    const Shared from = ring + slot * Tile::STEP_BYTES + threadIdx.x % 32 * Tile::ENTRY;
+    shared_load(entry, from + (group * Tile::EIGHTS + eight) * 32 * Tile::ENTRY);
   }
 
   // Interpolates the columns of the oldest copied step.
   __device__ __forceinline__ void columns(int slot) {
-    copy_wait<BLUR_TENSOR_INTERPOLATE_DEPTH - 1>();
-    const Shared from = ring + slot * Tile::STEP_BYTES + threadIdx.x % 32 * Tile::ENTRY;
 #pragma unroll
     for (int group = 0; group < Tile::GROUPS; group++) {
       u32 entry[2 * N];
-      shared_load(entry, from + group * 32 * Tile::ENTRY);
+      read(entry, slot, group, 0);
 #pragma unroll
       for (int i = 0; i < N; i++) {
         const u32 high = entry[2 * i], low = entry[2 * i + 1];
         interpolate_16_bits(current[group * N + i], column_taps, high, low);
+      }
+    }
+  }
+
+  // Without a factor along rows: the columns of the oldest copied step are pixels, see rows(). Columns 2 t, 2 t + 1 of either
+  // eight are neighbours.
+  __device__ __forceinline__ void columns_to_pixels(u32 (&out)[2][BYTES], int slot) const {
+    u32 sums[2][4 * C];
+#pragma unroll
+    for (int group = 0; group < Tile::GROUPS; group++)
+#pragma unroll
+      for (int eight = 0; eight < Tile::EIGHTS; eight++) {
+        u32 entry[2 * N];
+        read(entry, slot, group, eight);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+          const int c = group * N + i;
+          u32 four[4];
+          interpolate_columns(four, column_taps, entry[2 * i], entry[2 * i + 1], packer.half(c));
+#pragma unroll
+          for (int e = 0; e < 4; e++) sums[e / 2][(2 * eight + e % 2) * C + c] = four[e];
+        }
+      }
+#pragma unroll
+    for (int row = 0; row < 2; row++) packer.pack(out[row], sums[row], [](int) { return 0u; });
+  }
+
+  // The same to 16 bits: entries of the columns g and g + 8 of 16.
+  __device__ __forceinline__ void columns_16_bits(u32 (&out)[2][2 * C], int slot) const {
+    u32 entry[2][2 * N];
+#pragma unroll
+    for (int eight = 0; eight < 2; eight++) read(entry[eight], slot, 0, eight);
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      u32 values[2][2];  // [rows 4 t and 4 t + 1, or the two behind them][column]
+#pragma unroll
+      for (int two = 0; two < 2; two++) {
+        const u32 high[2] = {entry[0][2 * c], entry[1][2 * c]}, low[2] = {entry[0][2 * c + 1], entry[1][2 * c + 1]};
+        u32 sums[4];
+        interpolate_sums(sums, high, low, row_taps[0][2 * two], row_taps[0][2 * two + 1], HALF_OF_16_BITS);
+#pragma unroll
+        for (int column = 0; column < 2; column++) values[two][column] = upper_halves(sums[2 * column], sums[2 * column + 1]);
+      }
+#pragma unroll
+      for (int column = 0; column < 2; column++) {
+        out[column][2 * c] = high_bytes(values[0][column], values[1][column]);
+        out[column][2 * c + 1] = low_bytes(values[0][column], values[1][column]);
       }
     }
   }
@@ -188,7 +251,8 @@ template <class P, int S> struct InterpolateWarp {
 
 // A warp computes a share of the plane's units, 16 rows of STEP_PIXELS pixels each, in runs of neighbours. TO_SMALL:
 // the destination is the `blurred` plane of the level above, and P has the channels of a group.
-template <class P, int S, bool TO_SMALL> __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
+template <class P, int S, int DOWN, bool TO_SMALL>
+__device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
   using Tile = InterpolateTile<P, S>;
   constexpr int C = P::C, BYTES = P::BYTES;
   // Twice, so that `before` and `current` change places, except where that would be long code.
@@ -196,18 +260,18 @@ template <class P, int S, bool TO_SMALL> __device__ __forceinline__ void interpo
   InterpolateWarp<P, S> warp(plane);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   warp.ring = shared_memory() + threadIdx.x / 32 * Tile::WARP_BYTES;
-  const auto& column_operands = interpolate_columns_operands<S, TO_SMALL>();
+  const auto& column_operands = interpolate_columns_operands<DOWN, TO_SMALL>();
   const auto& row_operands = interpolate_rows_operands<S, TO_SMALL>(Tile::ORDER);
 #pragma unroll
   for (int word = 0; word < 4; word++) warp.column_taps[word] = column_operands.word[0][lane][word];
 #pragma unroll
-  for (int i = 0; i < S / 2; i++)
+  for (int i = 0; i < decimation_products(S); i++)
 #pragma unroll
     for (int word = 0; word < 4; word++) warp.row_taps[i][word] = row_operands.word[i][lane][word];
   wait_for_previous_kernel();
 
   const u32 small_columns = small_count(plane.width, S), pitch = blurred_pitch(small_columns);
-  const int blocks_of_rows = static_cast<int>((small_count(plane.height, S) + 3) / 4);
+  const int blocks_of_rows = static_cast<int>((small_count(plane.height, DOWN) + 3) / 4);
   const u64 group_bytes = static_cast<u64>(blocks_of_rows) * pitch * Tile::ENTRY;
   const u32 first_step = plane.column_begin / Tile::STEP_PIXELS, first_strip = plane.row_begin / 16;
   const u32 across = (plane.column_end + Tile::STEP_PIXELS - 1) / Tile::STEP_PIXELS - first_step;
@@ -230,10 +294,13 @@ template <class P, int S, bool TO_SMALL> __device__ __forceinline__ void interpo
     const int y = static_cast<int>(first_strip + strip) * 16 + g;
     // 16 rows need 16 / s + 6 small rows. Lanes whose block of rows is not needed or beyond the plane meet zero taps
     // only.
-    const int first_block_of_rows = static_cast<int>(first_strip + strip) * (16 / S / 4);
-    const int block_of_rows = clamp(first_block_of_rows + (S == 4 && t == 3 ? 2 : t), 0, blocks_of_rows - 1);
-    const u8* from =
-        plane.blurred + group * group_bytes + (static_cast<u64>(block_of_rows) * pitch + 8 * first + g) * Tile::ENTRY;
+    const int first_block_of_rows = static_cast<int>(first_strip + strip) * (16 / DOWN / 4);
+    const int block_of_rows = clamp(first_block_of_rows + (DOWN == 4 && t == 3 ? 2 : t), 0, blocks_of_rows - 1);
+    // Without a factor along rows, pixels of the frame have their neighbours in the other eight.
+    constexpr bool IN_TWOS = S == 1 && !TO_SMALL;
+    const int column = IN_TWOS ? g / 2 * 4 + g % 2 : g, distance = IN_TWOS ? 2 : 8;
+    const u8* from = plane.blurred + group * group_bytes
+                     + (static_cast<u64>(block_of_rows) * pitch + Tile::COLUMNS * first + column) * Tile::ENTRY;
     const int x = static_cast<int>(first) * Tile::STEP_PIXELS + Tile::PIXELS * t;
     u8* to = TO_SMALL ? nullptr : plane.dst + static_cast<u64>(y) * plane.dst_pitch + static_cast<u64>(x) * BYTES;
     // A small destination gets rows 4 t .. 4 t + 3 of the strip, from column g of each block on.
@@ -241,26 +308,43 @@ template <class P, int S, bool TO_SMALL> __device__ __forceinline__ void interpo
     int out_x = static_cast<int>(first) * Tile::STEP_PIXELS + g;
     const u64 out_row = (static_cast<u64>(group) * ((plane.height + 3) / 4) + out_y / 4) * blurred_pitch(plane.width);
     const bool first_row = y >= row_begin && y < row_end, second_row = y + 8 >= row_begin && y + 8 < row_end;
-    int left = static_cast<int>(plane.width) - x, slot = 0;
+    // A row of packed 4:2:2 ends with a whole pair.
+    const int width = static_cast<int>(plane.width + (C == 1 ? plane.yuv422 >> 1 : 0)), steps = count + Tile::STEPS_BEHIND;
+    int left = width - x, slot = 0;
 #pragma unroll
     for (int i = 0; i < BLUR_TENSOR_INTERPOLATE_DEPTH; i++) {
-      if (i <= count) warp.load(from + i * 8 * Tile::ENTRY, group_bytes, i);
+      if (i < steps) warp.load(from + i * Tile::COLUMNS * Tile::ENTRY, group_bytes, distance, i);
       copy_commit();
     }
-    from += BLUR_TENSOR_INTERPOLATE_DEPTH * 8 * Tile::ENTRY;
+    from += BLUR_TENSOR_INTERPOLATE_DEPTH * Tile::COLUMNS * Tile::ENTRY;
 #pragma unroll UNROLL
-    for (int i = 0; i <= count; i++) {
+    for (int i = 0; i < steps; i++) {
+      // Luma is written into the pixels that have chroma.
+      [[maybe_unused]] typename PixelPacker<P>::Others others[2];
+      if constexpr (P::IS_YUV422_PART && C == 1) {
+        static_assert(Tile::STORES == 1);
+        if (i > 0 && first_row) load_pixels<BYTES, Tile::PIXELS>(others[0], to, left, alignment);
+        if (i > 0 && second_row)
+          load_pixels<BYTES, Tile::PIXELS>(others[1], to + 8 * plane.dst_pitch, left, alignment);
+      }
+      copy_wait<BLUR_TENSOR_INTERPOLATE_DEPTH - 1>();
+      [[maybe_unused]] u32 high[C][2], low[C][2], pixels[2][BYTES], out[2][2 * C];
+      if constexpr (S == 1 && TO_SMALL) {
+        warp.columns_16_bits(out, slot);
+      } else if constexpr (S == 1) {
+        warp.columns_to_pixels(pixels, slot);
+      } else {
 #pragma unroll
-      for (int c = 0; c < C; c++)
+        for (int c = 0; c < C; c++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) warp.before[c][half] = warp.current[c][half];
-      warp.columns(slot);
-      if (i + BLUR_TENSOR_INTERPOLATE_DEPTH <= count) warp.load(from, group_bytes, slot);
+          for (int half = 0; half < 2; half++) warp.before[c][half] = warp.current[c][half];
+        warp.columns(slot);
+      }
+      if (i + BLUR_TENSOR_INTERPOLATE_DEPTH < steps) warp.load(from, group_bytes, distance, slot);
       copy_commit();
-      from += 8 * Tile::ENTRY;
+      from += Tile::COLUMNS * Tile::ENTRY;
       slot = slot == BLUR_TENSOR_INTERPOLATE_DEPTH - 1 ? 0 : slot + 1;
-      if (i == 0) continue;
-      u32 high[C][2], low[C][2];
+      if (i < Tile::STEPS_BEHIND) continue;
 #pragma unroll
       for (int c = 0; c < C; c++)
 #pragma unroll
@@ -270,9 +354,8 @@ template <class P, int S, bool TO_SMALL> __device__ __forceinline__ void interpo
         }
       if constexpr (TO_SMALL) {
 #pragma unroll
-        for (int sixteen = 0; sixteen < S / 2; sixteen++) {
-          u32 out[2][2 * C];
-          warp.rows_16_bits(out, sixteen, high, low);
+        for (int sixteen = 0; sixteen < Tile::STEP_PIXELS / 16; sixteen++) {
+          if constexpr (S > 1) warp.rows_16_bits(out, sixteen, high, low);
 #pragma unroll
           for (int half = 0; half < 2; half++) {
             const int column = out_x + 16 * sixteen + 8 * half;
@@ -287,20 +370,23 @@ template <class P, int S, bool TO_SMALL> __device__ __forceinline__ void interpo
           u32 words[2][Tile::STORE_WORDS];
 #pragma unroll
           for (int half = 0; half < Tile::PIXELS / 4; half++) {
-            const int four_x = static_cast<int>(plane.width) - left + 4 * (store * Tile::PIXELS + half);
-            u32 four[2][BYTES];
-            warp.rows(four, store * (Tile::PIXELS / 4) + half, high, low, [&](int row, int pixel) {
-              return source_word(plane, four_x + pixel, y + 8 * row);
-            });
+            const int four_x = width - left + 4 * (store * Tile::PIXELS + half);
+            if constexpr (S > 1)
+              warp.rows(pixels, store * (Tile::PIXELS / 4) + half, high, low, [&](int row, int pixel) {
+                return source_word(plane, four_x + pixel, y + 8 * row);
+              });
+            if constexpr (P::IS_YUV422_PART)
+#pragma unroll
+              for (int row = 0; row < 2; row++) warp.packer.spread(pixels[row], others[row], half);
 #pragma unroll
             for (int row = 0; row < 2; row++)
 #pragma unroll
-              for (int word = 0; word < BYTES; word++) words[row][half * BYTES + word] = four[row][word];
+              for (int word = 0; word < BYTES; word++) words[row][half * BYTES + word] = pixels[row][word];
           }
           u8* at = to + store * 4 * Tile::PIXELS * BYTES;
-          const int pixels = left - store * 4 * Tile::PIXELS;
-          if (first_row) store_pixels<BYTES, Tile::PIXELS>(at, words[0], pixels, alignment);
-          if (second_row) store_pixels<BYTES, Tile::PIXELS>(at + 8 * plane.dst_pitch, words[1], pixels, alignment);
+          const int stored = left - store * 4 * Tile::PIXELS;
+          if (first_row) store_pixels<BYTES, Tile::PIXELS>(at, words[0], stored, alignment);
+          if (second_row) store_pixels<BYTES, Tile::PIXELS>(at + 8 * plane.dst_pitch, words[1], stored, alignment);
         }
         to += Tile::STEP_PIXELS * BYTES;
         left -= Tile::STEP_PIXELS;

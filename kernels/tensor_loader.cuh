@@ -20,7 +20,7 @@ template <int PIXEL_BYTES, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> s
   static constexpr bool SHARES_COPIES = false;
   // Samples of two bytes are widened to 16 bits. In packed 4:2:2 the first two channels are luma: two words of four
   // neighbours each. Pixels of WordSamples have eight channels.
-  static constexpr bool IS_WIDENED = false, IS_YUV422 = false, IS_WORD = false;
+  static constexpr bool IS_WIDENED = false, IS_YUV422 = false, IS_YUV422_PART = false, IS_WORD = false;
   static constexpr int STEP_BYTES = LOADS * PIXELS * BYTES * 32, RING_BYTES = DEPTH * STEP_BYTES;
   // Where a lane's copies are in a step.
   static constexpr int COPY_STRIDE = 32 * COPY, LOAD_STRIDE = COPIES * COPY_STRIDE;
@@ -85,10 +85,14 @@ struct WordSamples {
 // Four sums of each channel of four pixels, in the order of memory, as the BYTES words of these pixels P.
 template <class P> struct PixelPacker {
   static constexpr bool IS_WIDE = sizeof(typename P::T) == 2;
+  // What a lane's pixels have beside the luma of packed 4:2:2.
+  using Others = u32[P::IS_YUV422_PART && P::C == 1 ? 4 : 1];
   WideSamples wide;
   WordSamples word;
+  u32 yuv422;
 
-  __device__ __forceinline__ explicit PixelPacker(const TensorPlane& plane) : wide(plane), word(plane) {}
+  __device__ __forceinline__ explicit PixelPacker(const TensorPlane& plane)
+      : wide(plane), word(plane), yuv422(plane.yuv422) {}
   // Half of the bits that a sum of channel c loses.
   __device__ __forceinline__ int half(int c) const {
     const int half = IS_WIDE ? static_cast<int>(wide.half()) : HALF_OF_24_BITS;
@@ -98,7 +102,7 @@ template <class P> struct PixelPacker {
   template <class Source> __device__ __forceinline__ void pack(
       u32 (&out)[P::BYTES], const u32 (&sums)[4 * P::C], Source source, u32 order = 0x5410) const {
 #pragma unroll
-    for (int i = 0; i < P::BYTES; i++) {
+    for (int i = 0; i < (P::IS_YUV422_PART ? P::C : P::BYTES); i++) {
       if constexpr (P::IS_PACKED1010102) {
         out[i] = word.narrow(sums + 4 * i, [&] { return source(i); });
       } else if constexpr (IS_WIDE) {
@@ -109,6 +113,17 @@ template <class P> struct PixelPacker {
         out[i] = byte_perm(byte_perm(four[0], four[1], 0x73), byte_perm(four[2], four[3], 0x73), order);
       }
     }
+  }
+  // The first P::C words, of four samples a channel, as every second byte of four pixels of packed 4:2:2. Between those of luma
+  // are the bytes of `others`, of the lane's four pixels of this number; between those of chroma, which luma replaces, is 0.
+  __device__ __forceinline__ void spread(u32 (&pixels)[P::BYTES], const Others& others, int four) const {
+    const bool is_first = (P::C == 1) != (yuv422 & 1);
+#pragma unroll
+    for (int i = P::C - 1; i >= 0; i--)
+#pragma unroll
+      for (int two = 1; two >= 0; two--)
+        pixels[2 * i + two] = byte_perm(
+            pixels[i], P::C == 1 ? others[2 * four + two] : 0, is_first ? 0x7150 + 0x0202 * two : 0x1604 + 0x2020 * two);
   }
 };
 
@@ -244,6 +259,14 @@ template <class RowTile> struct RowLoader {
       out[1] = byte_perm(raw[first + 2], raw[first + 3], luma);
       out[2] = low_bytes(chroma01, chroma23);
       out[3] = high_bytes(chroma01, chroma23);
+    } else if constexpr (Tile::IS_YUV422_PART) {
+      const u32 luma = 0x6420 + (yuv422 & 1) * 0x1111, own = C == 1 ? luma : 0x6420 + 0x7531 - luma;
+      out[0] = byte_perm(raw[first], raw[first + 1], own);
+      if constexpr (C == 2) {
+        const u32 others = byte_perm(raw[first + 2], raw[first + 3], own);
+        out[1] = high_bytes(out[0], others);
+        out[0] = low_bytes(out[0], others);
+      }
     } else if constexpr (Tile::IS_WORD) {
       u32 samples[4][2];
 #pragma unroll
@@ -253,6 +276,9 @@ template <class RowTile> struct RowLoader {
         transpose_bytes(out, 4 * two, samples[0][two], samples[1][two], samples[2][two], samples[3][two]);
     } else if constexpr (C == 4) {
       transpose_bytes(out, 0, raw[first], raw[first + 1], raw[first + 2], raw[first + 3]);
+    } else if constexpr (C == 8) {
+      transpose_bytes(out, 0, raw[first], raw[first + 2], raw[first + 4], raw[first + 6]);
+      transpose_bytes(out, 4, raw[first + 1], raw[first + 3], raw[first + 5], raw[first + 7]);
     } else if constexpr (C == 1) {
       out[0] = raw[first];
     } else if constexpr (C == 2) {

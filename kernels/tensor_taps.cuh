@@ -82,10 +82,21 @@ template <int S, int N> OPERAND_FUNCTION OperandTable<N> interpolation_table(Ope
   return table;
 }
 
+// A operand of an axis that is not decimated: 16 outputs are the 16 values.
+OPERAND_FUNCTION OperandTable<1> identity_table(OperandOrder order) {
+  OperandTable<1> table{};
+  for (int lane = 0; lane < 32; lane++)
+    for (int i = 0; i < 2; i++)
+      for (int e = 0; e < 4; e++)
+        table.word[0][lane][i] |= (operand_position(order, 0, lane % 4, e) == 8 * i + lane / 4 ? 1u : 0u) << 8 * e;
+  return table;
+}
+
 // B operands of the interpolation of rows: an operand is [pair of blocks] low, high of the first block of 8 outputs,
 // then of the second. Their outputs alternate, two at a time, so that a lane gets neighbours: 4 of 16 in the order
 // `words`, 8 of 32 in the order `octets`.
-template <int S> OPERAND_FUNCTION OperandTable<S / 2> interpolate_rows_table(OperandOrder order) {
+template <int S> OPERAND_FUNCTION OperandTable<S / 2> interpolate_rows_table(
+    OperandOrder order, OperandOrder small_order = OperandOrder::pairs) {
   OperandTable<S / 2> table{};
   for (int pair = 0; pair < S / 2; pair++)
     for (int lane = 0; lane < 32; lane++)
@@ -94,8 +105,7 @@ template <int S> OPERAND_FUNCTION OperandTable<S / 2> interpolate_rows_table(Ope
           const int n = lane / 4, block = 2 * pair + i / 2;
           const int out =
               order == OperandOrder::octets ? n / 2 * 8 + 2 * block + n % 2 : 16 * pair + n / 2 * 4 + i / 2 * 2 + n % 2;
-          const u32 tap =
-              interpolation_tap<S>(out % S, operand_position(OperandOrder::pairs, 0, lane % 4, e) - out / S);
+          const u32 tap = interpolation_tap<S>(out % S, operand_position(small_order, 0, lane % 4, e) - out / S);
           table.word[pair][lane][i] |= (tap >> 8 * (i % 2) & 255) << 8 * e;
         }
   return table;
@@ -118,9 +128,18 @@ OPERAND_TABLE OperandTable<2> interpolate_small_rows_4 = interpolation_table<4, 
 OPERAND_TABLE OperandTable<2> interpolate_rows_4_words = interpolate_rows_table<4>(OperandOrder::words);
 OPERAND_TABLE OperandTable<2> interpolate_rows_4_octets = interpolate_rows_table<4>(OperandOrder::octets);
 OPERAND_TABLE OperandTable<1> interpolate_rows_2_words = interpolate_rows_table<2>(OperandOrder::words);
+OPERAND_TABLE OperandTable<1> identity_words = identity_table(OperandOrder::words);
+OPERAND_TABLE OperandTable<1> identity_pairs = identity_table(OperandOrder::pairs);
+OPERAND_TABLE OperandTable<2> interpolate_columns_4_transposed =
+    interpolate_rows_table<4>(OperandOrder::words, OperandOrder::words);
 
-template <int S> __device__ __forceinline__ const OperandTable<S / 2>& decimation_operands(OperandOrder order) {
-  if constexpr (S == 4) {
+// Products of an operand of a decimation by s.
+OPERAND_FUNCTION int decimation_products(int factor) { return factor == 4 ? 2 : 1; }
+template <int S>
+__device__ __forceinline__ const OperandTable<decimation_products(S)>& decimation_operands(OperandOrder order) {
+  if constexpr (S == 1) {
+    return order == OperandOrder::words ? identity_words : identity_pairs;
+  } else if constexpr (S == 4) {
     return order == OperandOrder::words    ? decimation_4_words
            : order == OperandOrder::octets ? decimation_4_octets
                                         : decimation_4_pairs;
@@ -128,10 +147,12 @@ template <int S> __device__ __forceinline__ const OperandTable<S / 2>& decimatio
     return order == OperandOrder::words ? decimation_2_words : decimation_2_pairs;
   }
 }
-// TO_SMALL: to a small plane, that is a level below the first, whose factor is 4.
+// TO_SMALL: to a small plane, that is a level below the first, whose factor is 4; S = 1 has operands for its columns.
 template <int S, bool TO_SMALL>
-__device__ __forceinline__ const OperandTable<S / 2>& interpolate_rows_operands(OperandOrder order) {
-  if constexpr (TO_SMALL) {
+__device__ __forceinline__ const OperandTable<S == 2 ? 1 : 2>& interpolate_rows_operands(OperandOrder order) {
+  if constexpr (S == 1) {
+    return interpolate_columns_4_transposed;
+  } else if constexpr (TO_SMALL) {
     return interpolate_small_rows_4;
   } else if constexpr (S == 4) {
     return order == OperandOrder::octets ? interpolate_rows_4_octets : interpolate_rows_4_words;

@@ -296,21 +296,30 @@ fn on_tensor_cores(plan: &Plan) -> Recording<'_> {
     Recording::new(plan, &planes, 0, KernelSet::TensorCores, &plan.whole())
 }
 
-/// Premultiplied colour on tensor cores: alpha in front of and behind colour, in both forms and by both factors.
-fn run_premultiplied(program: &mut Program, every: usize) -> (usize, usize) {
+/// Pixels that the tensor-core kernels take apart and put together themselves: premultiplied colour, with alpha in front of and
+/// behind it, packed 4:2:2, with luma in front of and behind chroma, and four samples of 16 bits; in both forms, with every pair
+/// of factors.
+fn run_pixels(program: &mut Program, every: usize) -> (usize, usize) {
     let roles = |alpha: usize| std::array::from_fn(|c| if c == alpha { Role::Alpha } else { Role::Primary });
+    let premultiplied = [0, 3].map(|alpha| PlaneLayout { roles: roles(alpha), ..PlaneLayout::new(41, 23, 4, 8) });
+    let packed = [(0, 93), (1, 38)].map(|(luma, width)| PlaneLayout {
+        sample_layout: SampleLayout::Yuv422 { luma },
+        roles: [Role::Primary, Role::Primary, Role::Chroma, Role::Chroma],
+        ..PlaneLayout::new(width, 23, 4, 8)
+    });
+    let layouts = [&premultiplied[..], &packed, &[PlaneLayout::new(41, 23, 4, 16)]].concat();
     let contents = [Content::Holes, Content::Noise];
-    let sigmas = [0.6, 2.5, 4.0, 9.0, 20.0];
-    let cases = sigmas.into_iter().flat_map(|sigma| [0, 3].map(|alpha| (sigma, alpha)));
-    let check = |(i, (sigma, alpha)): (usize, (f64, usize))| {
-        let layout = PlaneLayout { roles: roles(alpha), interlaced: false, ..PlaneLayout::new(41, 23, 4, 8) };
+    let sigmas = [0.6, 2.5, 4.0, 9.0, 20.0, 40.0, 130.0];
+    let cases = sigmas.into_iter().flat_map(|sigma| layouts.iter().map(move |layout| (sigma, *layout)));
+    let check = |(i, (sigma, layout)): (usize, (f64, PlaneLayout))| {
         let options = Options { alpha: AlphaMode::Premultiply, ..BlurParams::new(sigma, 0).unwrap().into() };
-        let plan = Plan::new(options, &[layout]);
+        let planes = vec![PlaneLayout { interlaced: false, ..layout }];
+        let plan = Plan::new(options, &planes);
         let recording = on_tensor_cores(&plan);
         let has_passes = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
         assert!(!recording.commands().iter().any(has_passes), "sigma {sigma}: {:?}", recording.commands());
-        let case = Case { options, planes: vec![layout], padding: [[0, 0], [5, 13]][i % 2], content: contents[i % 2] };
-        program.check(&case, PassStrategy::Split, KernelSet::TensorCores, 1)
+        let case = Case { options, planes, padding: [[0, 0], [5, 13]][i % 2], content: contents[i % 2] };
+        program.check(&case, PassStrategy::Split, KernelSet::TensorCores, 1 + (i % 3) as u32)
     };
     let bytes: Vec<usize> = cases.step_by(every).enumerate().map(check).collect();
     (bytes.len(), bytes.iter().sum())
@@ -362,9 +371,9 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
     let (tensor_cases, tensor_bytes) = run_tensor(&mut program, every / 2, most_work >> 4);
     println!("tensor-core kernels on the CPU under {sanitizer}: {tensor_cases} cases, {tensor_bytes} bytes, 0 differ");
     cases::assert_enough(tensor_cases, 5);
-    let (premultiplied_cases, premultiplied_bytes) = run_premultiplied(&mut program, every.div_ceil(14));
+    let (pixel_cases, pixel_bytes) = run_pixels(&mut program, every.div_ceil(14));
     println!(
-        "premultiplied colour on the CPU under {sanitizer}: {premultiplied_cases} cases, {premultiplied_bytes} bytes, 0 differ"
+        "premultiplied and packed pixels on the CPU under {sanitizer}: {pixel_cases} cases, {pixel_bytes} bytes, 0 differ"
     );
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;

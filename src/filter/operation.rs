@@ -79,12 +79,12 @@ pub enum Channels {
 }
 
 impl Channels {
-    /// The dimensions and the number of channels of the processed samples as a plane of their own.
-    pub(super) fn part_of(self, layout: &PlaneLayout) -> (u32, u8) {
+    /// The processed samples as a plane of their own.
+    pub fn part_of(self, layout: &PlaneLayout) -> PlaneLayout {
         match self {
-            Self::All => (layout.width, layout.channels),
-            Self::Luma => (layout.width, 1),
-            Self::Chroma => (layout.width.div_ceil(2), 2),
+            Self::All => *layout,
+            Self::Luma => PlaneLayout { channels: 1, ..*layout },
+            Self::Chroma => PlaneLayout { width: layout.width.div_ceil(2), channels: 2, ..*layout },
         }
     }
 }
@@ -108,6 +108,12 @@ impl Resampling {
     /// Whether a sample of the larger plane is of a pair of pixels: the chroma of packed 4:2:2.
     pub fn is_by_pairs(&self) -> bool {
         self.channels == Channels::Chroma
+    }
+
+    /// A rectangle of the larger plane in processed samples.
+    pub fn in_samples(&self, rect: Rect) -> Rect {
+        let x = if self.is_by_pairs() { [rect.x() / 2, rect.right().div_ceil(2)] } else { [rect.x(), rect.right()] };
+        rect_between(x, [rect.y(), rect.bottom()])
     }
 }
 
@@ -307,8 +313,8 @@ fn interpolation_reads(resampling: &Resampling, rect: Rect) -> Rect {
         _ => [start.div_ceil(factor.get()), (end - 1) / factor.get() + PHASE_TAPS as u32],
     };
     let [across, down] = resampling.factors;
-    let x = if resampling.is_by_pairs() { [rect.x() / 2, rect.right().div_ceil(2)] } else { [rect.x(), rect.right()] };
-    rect_between(along(x[0], x[1], across), along(rect.y(), rect.bottom(), down))
+    let rect = resampling.in_samples(rect);
+    rect_between(along(rect.x(), rect.right(), across), along(rect.y(), rect.bottom(), down))
 }
 
 #[cfg(test)]

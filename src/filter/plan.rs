@@ -227,8 +227,7 @@ impl Plan {
     /// Decimates a plane level by level, blurs the smallest plane and interpolates it back.
     fn blur_wide(&mut self, source: View, destination: View, channels: Channels, rows: &AxisBlur, columns: &AxisBlur) {
         let full = source.field.layout;
-        let (mut width, channel_count) = channels.part_of(&full);
-        let mut height = full.height;
+        let PlaneLayout { mut width, mut height, channels: channel_count, .. } = channels.part_of(&full);
         let mut planes = vec![source];
         let levels = rows.levels().len().max(columns.levels().len());
         let resampling = |level: usize, source, destination| Resampling {

@@ -35,7 +35,8 @@ inline const std::map<std::string, ByName> BY_NAME = {
     {"blur_interpolate_columns", {.level_columns = blur_interpolate_columns}},
     BLUR_TENSOR_NAMES(u8_c12) BLUR_TENSOR_NAMES(u8_c3_s4) BLUR_TENSOR_NAMES(u8_c3_s2)
     BLUR_TENSOR_NAMES(u8_c4_s4) BLUR_TENSOR_NAMES(u8_c4_s2) BLUR_TENSOR_NAMES(small)
-    BLUR_TENSOR_NAMES(u16_c12) BLUR_TENSOR_NAMES(packed1010102_s4) BLUR_TENSOR_NAMES(packed1010102_s2)
+    BLUR_TENSOR_NAMES(u16_c12) BLUR_TENSOR_NAMES(packed1010102_s4) BLUR_TENSOR_NAMES(packed1010102_s2) BLUR_TENSOR_NAMES(yuv422)
+    BLUR_TENSOR_NAMES(u16_c4_s4) BLUR_TENSOR_NAMES(u16_c4_s2)
 #define BLUR_DIRECT_NAMES(family) \
     {"blur_tensor_direct_" #family "_short", {.tensor = blur_tensor_direct_##family##_short}}, \
     {"blur_tensor_direct_" #family "_medium", {.tensor = blur_tensor_direct_##family##_medium}}, \

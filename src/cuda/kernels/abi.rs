@@ -122,7 +122,7 @@ pub enum Kernel {
 }
 
 /// The pixels that a tensor-core kernel of the wide form is compiled for: planes of one and two channels share kernels and
-/// launches, the others have a kernel for each factor.
+/// launches, as do luma and chroma of packed 4:2:2; the others have a kernel for each factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "families, and the factor")]
 pub enum TensorPixels {
@@ -132,20 +132,26 @@ pub enum TensorPixels {
     U8C4By4,
     U8C4By2,
     U16C12,
+    U16C4By4,
+    U16C4By2,
     Packed1010102By4,
     Packed1010102By2,
+    Yuv422,
 }
 
 impl TensorPixels {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::U8C12,
         Self::U8C3By4,
         Self::U8C3By2,
         Self::U8C4By4,
         Self::U8C4By2,
         Self::U16C12,
+        Self::U16C4By4,
+        Self::U16C4By2,
         Self::Packed1010102By4,
         Self::Packed1010102By2,
+        Self::Yuv422,
     ];
 
     /// Those of a family, if there are kernels for it. A factor is two or four.
@@ -157,7 +163,9 @@ impl TensorPixels {
             PixelFamily::U8C4 => Some(of(Self::U8C4By4, Self::U8C4By2)),
             PixelFamily::U16C12 => Some(Self::U16C12),
             PixelFamily::Packed1010102 => Some(of(Self::Packed1010102By4, Self::Packed1010102By2)),
-            PixelFamily::U16C3 | PixelFamily::U16C4 | PixelFamily::Yuv422 => None,
+            PixelFamily::U16C4 => Some(of(Self::U16C4By4, Self::U16C4By2)),
+            PixelFamily::Yuv422 => Some(Self::Yuv422),
+            PixelFamily::U16C3 => None,
         }
     }
 
@@ -170,8 +178,11 @@ impl TensorPixels {
             Self::U8C4By4 => "u8_c4_s4",
             Self::U8C4By2 => "u8_c4_s2",
             Self::U16C12 => "u16_c12",
+            Self::U16C4By4 => "u16_c4_s4",
+            Self::U16C4By2 => "u16_c4_s2",
             Self::Packed1010102By4 => "packed1010102_s4",
             Self::Packed1010102By2 => "packed1010102_s2",
+            Self::Yuv422 => "yuv422",
         }
     }
 }

@@ -173,7 +173,9 @@ impl Kernel {
                 TensorPixels::U8C3By4 | TensorPixels::U8C3By2 => Part::TensorC3,
                 TensorPixels::U8C4By4 | TensorPixels::U8C4By2 => Part::TensorC4,
                 TensorPixels::U16C12 => Part::TensorU16C12,
+                TensorPixels::U16C4By4 | TensorPixels::U16C4By2 => Part::TensorU16C4,
                 TensorPixels::Packed1010102By4 | TensorPixels::Packed1010102By2 => Part::TensorPacked1010102,
+                TensorPixels::Yuv422 => Part::TensorYuv422,
             },
             Self::TensorDecimateSmall | Self::TensorInterpolateSmall | Self::TensorBlurShort | Self::TensorBlurLong => {
                 Part::TensorSmall

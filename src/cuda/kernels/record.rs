@@ -337,8 +337,10 @@ impl<'a> Buffers<'a, '_> {
             Step::Interpolate => &resampling.destination,
             _ => &resampling.source,
         };
-        let ([factor, _], level, larger) = (resampling.factors, resampling.level, self.stored(larger).0.field.layout);
-        PlaneStep { step, level, larger, alpha: of_source.or(of_output), factor, planes, taps, rect }
+        let (Resampling { factors, level, .. }, larger) = (*resampling, self.stored(larger).0.field.layout);
+        let rect = if step == Step::Interpolate { resampling.in_samples(rect) } else { rect };
+        let (yuv422, larger) = (geometry::yuv422_bits(&larger), resampling.channels.part_of(&larger));
+        PlaneStep { step, level, larger, yuv422, alpha: of_source.or(of_output), factors, planes, taps, rect }
     }
 
     /// The decimation that writes a temporary.

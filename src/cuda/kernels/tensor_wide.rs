@@ -7,7 +7,7 @@ use super::abi::*;
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
-use crate::filter::frame::PlaneLayout;
+use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{Buffer, Channels, Operation, PlaneTaps};
 use crate::filter::regions::Rect;
 use crate::filter::wide::{Factor, MARGIN};
@@ -30,17 +30,19 @@ pub struct PlaneStep<'a> {
     pub step: Step,
     /// The level of the decimation or interpolation, or the last one of a blur.
     pub level: u8,
-    /// The larger plane of the level.
+    /// The larger plane of the level: of packed 4:2:2 its luma as a plane of one channel, or its chroma as one of two.
     pub larger: PlaneLayout,
+    /// `TensorPlane::yuv422` in kernels/abi.h.
+    pub yuv422: u32,
     /// The channel that the colour of the frame's plane is multiplied by before the blur, and divided by after it.
     pub alpha: Option<u8>,
-    /// The level's factor along both axes.
-    pub factor: Factor,
+    /// The level's factors along x and y.
+    pub factors: [Factor; 2],
     /// The planes; which of them are used depends on the step.
     pub planes: TensorAddresses,
     /// The taps of a blur.
     pub taps: Option<&'a PlaneTaps>,
-    /// What of the output is written.
+    /// What of the output is written, in samples of the larger plane or of the small one.
     pub rect: Rect,
 }
 
@@ -76,9 +78,16 @@ pub fn supports(operation: &Operation, premultiplies: bool) -> bool {
         }
         _ => return false,
     };
-    let [x, y] = resampling.factors;
-    let has_kernel = || TensorPixels::of(PixelFamily::of(&larger.field.layout), x).is_some();
-    x == y && resampling.channels == Channels::All && (resampling.level > 0 || premultiplies || has_kernel())
+    use Factor::{Four, One, Two};
+    let (factors, family) = (resampling.factors, PixelFamily::of(&larger.field.layout));
+    match resampling.channels {
+        Channels::All if resampling.level > 0 => {
+            factors == [Four; 2] || factors == [One, Four] && larger.field.layout.channels == 2
+        }
+        Channels::All => factors[0] == factors[1] && (premultiplies || TensorPixels::of(family, factors[0]).is_some()),
+        Channels::Luma => factors[0] == factors[1],
+        Channels::Chroma => matches!(factors, [One, Two] | [Two, Four] | [Four, Four]),
+    }
 }
 
 /// Taps as the kernels take them, by axis. All are below 65536, since there are several to an axis.
@@ -147,7 +156,7 @@ impl PlaneStep<'_> {
     /// The pixels of the larger plane, which is that of a frame.
     fn pixels(&self) -> TensorPixels {
         let family = PixelFamily::for_tensor_cores(&self.larger, self.alpha);
-        TensorPixels::of(family, self.factor).expect("the caller asked whether the step is supported")
+        TensorPixels::of(family, self.factors[0]).expect("the caller asked whether the step is supported")
     }
 
     fn kernel(&self) -> Kernel {
@@ -166,21 +175,34 @@ impl PlaneStep<'_> {
         self.taps.map_or(0, |taps| taps.rows.radius().max(taps.columns.radius()))
     }
 
-    /// Planes of three and four channels have kernels for a single plane.
+    /// Planes of three and four channels have kernels for a single plane, and luma is interpolated into pixels that have chroma.
     fn shares_launches(&self) -> bool {
-        self.larger.channels < 3 || self.step == Step::Blur || self.level > 0
+        let is_packed = self.is_packed_422() && self.step == Step::Interpolate;
+        self.step == Step::Blur || self.level > 0 || self.larger.channels < 3 && !is_packed
+    }
+
+    fn is_packed_422(&self) -> bool {
+        matches!(self.larger.sample_layout, SampleLayout::Yuv422 { .. })
+    }
+
+    /// Bytes of a pixel of the frame's plane.
+    fn pixel_bytes(&self) -> u32 {
+        if self.is_packed_422() { 2 * u32::from(self.larger.channels) } else { self.larger.pixel_bytes() as u32 }
     }
 
     /// Shared memory of a block, in bytes.
     fn shared_bytes(&self) -> u32 {
-        let (s, channels, pixel_bytes) =
-            (self.factor.get(), u32::from(self.larger.channels), self.larger.pixel_bytes() as u32);
+        let ([across, down], channels) = (self.factors.map(Factor::get), u32::from(self.larger.channels));
         let decimate = |step_bytes: u32, columns: u32, channels: u32| {
-            TENSOR_DECIMATE_WARPS * (TENSOR_DECIMATE_DEPTH * step_bytes * s * (columns + 1) * channels + s / 2 * 512)
+            let window = if across == 1 { columns } else { across * (columns + 1) };
+            TENSOR_DECIMATE_WARPS * (TENSOR_DECIMATE_DEPTH * step_bytes * window * channels + down / 2 * 512)
         };
-        let interpolate = |channels: u32| TENSOR_INTERPOLATE_WARPS * TENSOR_INTERPOLATE_DEPTH * 256 * channels;
+        let interpolate = |channels: u32| {
+            let columns = if across == 1 { 16 } else { 8 };
+            TENSOR_INTERPOLATE_WARPS * TENSOR_INTERPOLATE_DEPTH * 32 * columns * channels
+        };
         match (self.step, self.level) {
-            (Step::Decimate, 0) => decimate(64, self.columns(), pixel_bytes),
+            (Step::Decimate, 0) => decimate(64, self.columns(), self.pixel_bytes()),
             (Step::Decimate, _) => decimate(128, TENSOR_COLUMNS_SMALL, self.group()),
             (Step::Blur, _) => {
                 let tiles = 2 * (self.radius() as u32).div_ceil(16).max(1) + 1;
@@ -193,7 +215,7 @@ impl PlaneStep<'_> {
 
     /// Blocks of 8 small columns of a decimating warp.
     fn columns(&self) -> u32 {
-        match self.larger.pixel_bytes() {
+        match self.pixel_bytes() {
             _ if self.level > 0 => TENSOR_COLUMNS_SMALL,
             1 => TENSOR_COLUMNS_C1,
             2 => TENSOR_COLUMNS_C2,
@@ -206,7 +228,7 @@ impl PlaneStep<'_> {
     /// for both factors of a decimation.
     fn row_unit(&self) -> u32 {
         match self.step {
-            Step::Decimate => 32 / self.factor.get(),
+            Step::Decimate => 32 / self.factors[1].get(),
             Step::Blur => 16,
             Step::Interpolate => 0,
         }
@@ -216,7 +238,12 @@ impl PlaneStep<'_> {
     fn resident_blocks(&self) -> u32 {
         match self.kernel() {
             Kernel::TensorDecimate(TensorPixels::U8C12) => 8,
-            Kernel::TensorDecimate(TensorPixels::Packed1010102By4 | TensorPixels::Packed1010102By2) => 4,
+            Kernel::TensorDecimate(
+                TensorPixels::U16C4By4
+                | TensorPixels::U16C4By2
+                | TensorPixels::Packed1010102By4
+                | TensorPixels::Packed1010102By2,
+            ) => 4,
             Kernel::TensorBlurShort => 3,
             Kernel::TensorBlurLong => 2,
             _ => 6,
@@ -238,7 +265,7 @@ impl PlaneStep<'_> {
             Step::Interpolate => {
                 let groups = if self.level == 0 { 1 } else { groups };
                 let strips = (self.rect.bottom().div_ceil(16) - self.rect.y() / 16) * groups;
-                (self.rect.width().div_ceil(8 * self.factor.get()) * strips).div_ceil(TENSOR_INTERPOLATE_WARPS)
+                (self.rect.width().div_ceil(8 * self.factors[0].get()) * strips).div_ceil(TENSOR_INTERPOLATE_WARPS)
             }
         }
     }
@@ -330,7 +357,9 @@ impl<'a> TensorBatch<'a> {
                 depth: if plane.alpha.is_some() { 16 } else { plane.larger.depth.into() },
                 shift: plane.larger.shift().into(),
                 alpha: alpha_bits(plane.alpha),
-                factor: plane.factor.get(),
+                yuv422: plane.yuv422,
+                factor_across: plane.factors[0].get(),
+                factor_down: plane.factors[1].get(),
                 slot: slots.iter().position(|taps| *taps == plane.taps).unwrap_or(0) as u32,
                 row_begin: plane.rect.y(),
                 row_end: plane.rect.bottom(),
