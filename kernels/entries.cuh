@@ -212,28 +212,33 @@ template <class P> constexpr int TENSOR_FEWER = P::C * sizeof(typename P::T) == 
     let_next_kernel_start(); \
     interpolate_plane<family::NAME, S, S, false>(args.planes[0]); \
   }
-// Planes of one and of two channels: several to a launch, each with its own factor.
-template <class T, int S> __device__ __forceinline__ void decimate_one_or_two(const TensorPlane& plane) {
-  if (plane.channels == 1) decimate_plane<Interleaved<T, 1>, S>(plane);
-  else decimate_plane<Interleaved<T, 2>, S>(plane);
+// Planes of one and of two channels: several to a launch, each with its own factors.
+#define BLUR_TENSOR_PLANES(CALL, T) \
+  if (plane.factor_across == 4) CALL(T, 4, 4); \
+  else if (plane.factor_across == 1) CALL(T, 1, 2); \
+  else if (plane.factor_down == 4) CALL(T, 2, 4); \
+  else CALL(T, 2, 2);
+template <class T, int ACROSS, int DOWN> __device__ __forceinline__ void decimate_one_or_two(const TensorPlane& plane) {
+  if (plane.channels == 1) decimate_plane<Interleaved<T, 1>, ACROSS, DOWN>(plane);
+  else decimate_plane<Interleaved<T, 2>, ACROSS, DOWN>(plane);
 }
-template <class T, int S> __device__ __forceinline__ void interpolate_one_or_two(const TensorPlane& plane) {
-  if (plane.channels == 1) interpolate_plane<Interleaved<T, 1>, S, S, false>(plane);
-  else interpolate_plane<Interleaved<T, 2>, S, S, false>(plane);
+template <class T, int ACROSS, int DOWN> __device__ __forceinline__ void interpolate_one_or_two(const TensorPlane& plane) {
+  if (plane.channels == 1) interpolate_plane<Interleaved<T, 1>, ACROSS, DOWN, false>(plane);
+  else interpolate_plane<Interleaved<T, 2>, ACROSS, DOWN, false>(plane);
 }
+#define DECIMATE_PLANES(T, ACROSS, DOWN) decimate_one_or_two<T, ACROSS, DOWN>(plane)
+#define INTERPOLATE_PLANES(T, ACROSS, DOWN) interpolate_one_or_two<T, ACROSS, DOWN>(plane)
 #define BLUR_TENSOR_PLANES_ENTRIES(NAME, T) \
   extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_##NAME(const TensorArgs args) { \
     let_next_kernel_start(); \
     wait_for_previous_kernel(); \
     const TensorPlane& plane = tensor_plane(args); \
-    if (plane.factor_down == 4) decimate_one_or_two<T, 4>(plane); \
-    else decimate_one_or_two<T, 2>(plane); \
+    BLUR_TENSOR_PLANES(DECIMATE_PLANES, T) \
   } \
   extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_##NAME(const TensorArgs args) { \
     let_next_kernel_start(); \
     const TensorPlane& plane = tensor_plane(args); \
-    if (plane.factor_down == 4) interpolate_one_or_two<T, 4>(plane); \
-    else interpolate_one_or_two<T, 2>(plane); \
+    BLUR_TENSOR_PLANES(INTERPOLATE_PLANES, T) \
   }
 #if BLUR_HAS_PART(tensor_c12)
 BLUR_TENSOR_PLANES_ENTRIES(u8_c12, u8)
@@ -287,19 +292,22 @@ extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_yu
 
 #if BLUR_HAS_PART(tensor_small)
 // Small planes of any number of channels, several to a launch. Levels below the first have the factor 4, or along rows that of
-// 1: those of two channels.
+// 1.
 extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_small(const TensorArgs args) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   const TensorPlane& plane = tensor_plane(args);
-  if (channel_group(plane.channels) == 1) decimate_small_plane<1, 4>(plane);
+  if (channel_group(plane.channels) == 1 && plane.factor_across == 4) decimate_small_plane<1, 4>(plane);
+  else if (channel_group(plane.channels) == 1) decimate_small_plane<1, 1>(plane);
   else if (plane.factor_across == 4) decimate_small_plane<2, 4>(plane);
   else decimate_small_plane<2, 1>(plane);
 }
 extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_small(const TensorArgs args) {
   let_next_kernel_start();
   const TensorPlane& plane = tensor_plane(args);
-  if (channel_group(plane.channels) == 1) interpolate_plane<Interleaved<u8, 1>, 4, 4, true>(plane);
+  if (channel_group(plane.channels) == 1 && plane.factor_across == 4)
+    interpolate_plane<Interleaved<u8, 1>, 4, 4, true>(plane);
+  else if (channel_group(plane.channels) == 1) interpolate_plane<Interleaved<u8, 1>, 1, 4, true>(plane);
   else if (plane.factor_across == 4) interpolate_plane<Interleaved<u8, 2>, 4, 4, true>(plane);
   else interpolate_plane<Interleaved<u8, 2>, 1, 4, true>(plane);
 }

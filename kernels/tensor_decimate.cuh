@@ -382,8 +382,8 @@ template <class P, int S, int DOWN = S> __device__ __forceinline__ void decimate
   const int x0 = 8 * S * (2 * tile - (S > 1)), lane = threadIdx.x % 32;
   const int lane_x0 = x0 + lane % 4 * Tile::PIXELS, lane_y0 = DOWN * (static_cast<int>(first_row) - 8) + lane / 4;
   const bool inside = x0 >= 0 && x0 + decimate_window(Tile::BLOCKS, S) <= static_cast<int>(plane.width);
-  // Pixels of WordSamples take so much code that there is only the checked one.
-  if (!Tile::IS_WORD && inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
+  // Pixels of WordSamples take so much code that there is only the checked one, and different factors are rare.
+  if (!Tile::IS_WORD && S == DOWN && inside && (reinterpret_cast<u64>(plane.src) | plane.src_pitch) % Tile::COPY == 0)
     decimate_warp(
         PixelLoader<P, S, DOWN, false>(plane, lane_x0, lane_y0, memory), plane, plane.decimated, memory, tile,
         static_cast<int>(first_row));

@@ -256,7 +256,7 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
   using Tile = InterpolateTile<P, S>;
   constexpr int C = P::C, BYTES = P::BYTES;
   // Twice, so that `before` and `current` change places, except where that would be long code.
-  [[maybe_unused]] constexpr int UNROLL = P::IS_PACKED1010102 ? 1 : 2;
+  [[maybe_unused]] constexpr int UNROLL = P::IS_PACKED1010102 || S != DOWN ? 1 : 2;
   InterpolateWarp<P, S> warp(plane);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   warp.ring = shared_memory() + threadIdx.x / 32 * Tile::WARP_BYTES;

@@ -297,8 +297,8 @@ fn on_tensor_cores(plan: &Plan) -> Recording<'_> {
 }
 
 /// Pixels that the tensor-core kernels take apart and put together themselves: premultiplied colour, with alpha in front of and
-/// behind it, packed 4:2:2, with luma in front of and behind chroma, and four samples of 16 bits; in both forms, with every pair
-/// of factors.
+/// behind it, packed 4:2:2, with luma in front of and behind chroma, and four samples of 16 bits; and planes of chroma that is
+/// subsampled along rows. In both forms, with every pair of factors.
 fn run_pixels(program: &mut Program, every: usize) -> (usize, usize) {
     let roles = |alpha: usize| std::array::from_fn(|c| if c == alpha { Role::Alpha } else { Role::Primary });
     let premultiplied = [0, 3].map(|alpha| PlaneLayout { roles: roles(alpha), ..PlaneLayout::new(41, 23, 4, 8) });
@@ -307,7 +307,11 @@ fn run_pixels(program: &mut Program, every: usize) -> (usize, usize) {
         roles: [Role::Primary, Role::Primary, Role::Chroma, Role::Chroma],
         ..PlaneLayout::new(width, 23, 4, 8)
     });
-    let layouts = [&premultiplied[..], &packed, &[PlaneLayout::new(41, 23, 4, 16)]].concat();
+    let chroma = [(1, 8), (2, 8), (1, 10), (2, 16)].map(|(channels, depth)| PlaneLayout {
+        sigma_scale: [0.5, 1.0],
+        ..PlaneLayout::new(43, 23, channels, depth)
+    });
+    let layouts = [&premultiplied[..], &packed, &chroma, &[PlaneLayout::new(41, 23, 4, 16)]].concat();
     let contents = [Content::Holes, Content::Noise];
     let sigmas = [0.6, 2.5, 4.0, 9.0, 20.0, 40.0, 130.0];
     let cases = sigmas.into_iter().flat_map(|sigma| layouts.iter().map(move |layout| (sigma, *layout)));

@@ -80,13 +80,14 @@ pub fn supports(operation: &Operation, premultiplies: bool) -> bool {
     };
     use Factor::{Four, One, Two};
     let (factors, family) = (resampling.factors, PixelFamily::of(&larger.field.layout));
-    match resampling.channels {
-        Channels::All if resampling.level > 0 => {
-            factors == [Four; 2] || factors == [One, Four] && larger.field.layout.channels == 2
-        }
-        Channels::All => factors[0] == factors[1] && (premultiplies || TensorPixels::of(family, factors[0]).is_some()),
-        Channels::Luma => factors[0] == factors[1],
-        Channels::Chroma => matches!(factors, [One, Two] | [Two, Four] | [Four, Four]),
+    // Chroma can have half of σ along rows.
+    let has_chroma_factors = matches!(factors, [One, Two] | [Two, Four]) && resampling.level == 0
+        || factors == [One, Four] && resampling.level > 0;
+    match (resampling.channels, family) {
+        _ if resampling.level > 0 => factors == [Four; 2] || has_chroma_factors,
+        (Channels::Chroma, _) => factors == [Four; 2] || has_chroma_factors,
+        (Channels::All, PixelFamily::U8C12 | PixelFamily::U16C12) => factors[0] == factors[1] || has_chroma_factors,
+        _ => factors[0] == factors[1] && (premultiplies || TensorPixels::of(family, factors[0]).is_some()),
     }
 }
 
