@@ -84,13 +84,13 @@ template <class P, int S> struct InterpolateWarp {
 
   // Starts to copy the small columns of a step: of eight a lane copies block of rows t, column g; `distance` columns behind it
   // is that of the other eight.
-  __device__ __forceinline__ void load(const u8* from, u64 group_bytes, int distance, int slot) const {
+  __device__ __forceinline__ void load(const u8* from, u32 group_bytes, int distance, int slot) const {
     const Shared to = ring + slot * Tile::STEP_BYTES + threadIdx.x % 32 * Tile::ENTRY;
 #pragma unroll
     for (int group = 0; group < Tile::GROUPS; group++)
 #pragma unroll
       for (int i = 0; i < Tile::EIGHTS; i++)
-        copy_async<Tile::ENTRY>(
+        copy_async_cached<Tile::ENTRY>(
             to + (group * Tile::EIGHTS + i) * 32 * Tile::ENTRY, from + group * group_bytes + i * distance * Tile::ENTRY);
   }
 
@@ -272,14 +272,14 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
 
   const u32 small_columns = small_count(plane.width, S), pitch = blurred_pitch(small_columns);
   const int blocks_of_rows = static_cast<int>((small_count(plane.height, DOWN) + 3) / 4);
-  const u64 group_bytes = static_cast<u64>(blocks_of_rows) * pitch * Tile::ENTRY;
+  const u32 group_bytes = static_cast<u32>(blocks_of_rows) * pitch * Tile::ENTRY;
   const u32 first_step = plane.column_begin / Tile::STEP_PIXELS, first_strip = plane.row_begin / 16;
   const u32 across = (plane.column_end + Tile::STEP_PIXELS - 1) / Tile::STEP_PIXELS - first_step;
-  const u32 strips = (plane.row_end + 15) / 16 - first_strip,
-            units = across * strips * (TO_SMALL ? plane.channels / C : 1);
-  const u32 number = (blockIdx.x - plane.first_block) * BLUR_TENSOR_INTERPOLATE_WARPS + threadIdx.x / 32,
-            warps = plane.blocks * BLUR_TENSOR_INTERPOLATE_WARPS;
-  const u32 share = units / warps, rest = units - share * warps;
+  // The warps of a block walk side by side, on strips below each other that read the same small rows in part.
+  constexpr u32 WARPS = BLUR_TENSOR_INTERPOLATE_WARPS;
+  const u32 strips = (plane.row_end + 15) / 16 - first_strip, stacks = (strips + WARPS - 1) / WARPS,
+            units = across * stacks * (TO_SMALL ? plane.channels / C : 1);
+  const u32 number = blockIdx.x - plane.first_block, share = units / plane.blocks, rest = units - share * plane.blocks;
   u32 unit = number * share + (number < rest ? number : rest);
   const u32 stop = unit + share + (number < rest);
   const u32 alignment = static_cast<u32>((reinterpret_cast<u64>(plane.dst) | plane.dst_pitch) % 16);
@@ -288,9 +288,10 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
 #pragma unroll 1
   while (unit < stop) {
     const u32 run = unit / across, done = unit - run * across, first = first_step + done,
-              group = TO_SMALL ? run / strips : 0, strip = run - group * strips;
+              group = TO_SMALL ? run / stacks : 0, strip = (run - group * stacks) * WARPS + threadIdx.x / 32;
     const int count = static_cast<int>(stop - unit < across - done ? stop - unit : across - done);
     unit += count;
+    if (strip >= strips) continue;
     const int y = static_cast<int>(first_strip + strip) * 16 + g;
     // 16 rows need 16 / s + 6 small rows. Lanes whose block of rows is not needed or beyond the plane meet zero taps
     // only.
@@ -299,7 +300,7 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
     // Without a factor along rows, pixels of the frame have their neighbours in the other eight.
     constexpr bool IN_TWOS = S == 1 && !TO_SMALL;
     const int column = IN_TWOS ? g / 2 * 4 + g % 2 : g, distance = IN_TWOS ? 2 : 8;
-    const u8* from = plane.blurred + group * group_bytes
+    const u8* from = plane.blurred + static_cast<u64>(group) * group_bytes
                      + (static_cast<u64>(block_of_rows) * pitch + Tile::COLUMNS * first + column) * Tile::ENTRY;
     const int x = static_cast<int>(first) * Tile::STEP_PIXELS + Tile::PIXELS * t;
     u8* to = TO_SMALL ? nullptr : plane.dst + static_cast<u64>(y) * plane.dst_pitch + static_cast<u64>(x) * BYTES;
@@ -310,7 +311,7 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
     const bool first_row = y >= row_begin && y < row_end, second_row = y + 8 >= row_begin && y + 8 < row_end;
     // A row of packed 4:2:2 ends with a whole pair.
     const int width = static_cast<int>(plane.width + (C == 1 ? plane.yuv422 >> 1 : 0)), steps = count + Tile::STEPS_BEHIND;
-    int left = width - x, slot = 0;
+    int left = width - x;
 #pragma unroll
     for (int i = 0; i < BLUR_TENSOR_INTERPOLATE_DEPTH; i++) {
       if (i < steps) warp.load(from + i * Tile::COLUMNS * Tile::ENTRY, group_bytes, distance, i);
@@ -319,6 +320,7 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
     from += BLUR_TENSOR_INTERPOLATE_DEPTH * Tile::COLUMNS * Tile::ENTRY;
 #pragma unroll UNROLL
     for (int i = 0; i < steps; i++) {
+      const int slot = i % BLUR_TENSOR_INTERPOLATE_DEPTH;
       // Luma is written into the pixels that have chroma.
       [[maybe_unused]] typename PixelPacker<P>::Others others[2];
       if constexpr (P::IS_YUV422_PART && C == 1) {
@@ -343,7 +345,6 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
       if (i + BLUR_TENSOR_INTERPOLATE_DEPTH < steps) warp.load(from, group_bytes, distance, slot);
       copy_commit();
       from += Tile::COLUMNS * Tile::ENTRY;
-      slot = slot == BLUR_TENSOR_INTERPOLATE_DEPTH - 1 ? 0 : slot + 1;
       if (i < Tile::STEPS_BEHIND) continue;
 #pragma unroll
       for (int c = 0; c < C; c++)

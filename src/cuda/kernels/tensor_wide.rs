@@ -265,8 +265,9 @@ impl PlaneStep<'_> {
             Step::Blur => (tiles * groups * rows.div_ceil(segment)).div_ceil(TENSOR_BLUR_WARPS),
             Step::Interpolate => {
                 let groups = if self.level == 0 { 1 } else { groups };
-                let strips = (self.rect.bottom().div_ceil(16) - self.rect.y() / 16) * groups;
-                (self.rect.width().div_ceil(8 * self.factors[0].get()) * strips).div_ceil(TENSOR_INTERPOLATE_WARPS)
+                let strips = self.rect.bottom().div_ceil(16) - self.rect.y() / 16;
+                let stacks = strips.div_ceil(TENSOR_INTERPOLATE_WARPS) * groups;
+                self.rect.width().div_ceil(8 * self.factors[0].get()) * stacks
             }
         }
     }
