@@ -249,14 +249,12 @@ template <class P, int S> struct InterpolateWarp {
   }
 };
 
-// A warp computes a share of the plane's units, 16 rows of STEP_PIXELS pixels each, in runs of neighbours. TO_SMALL:
+// A block computes a share of the plane's units, STEP_PIXELS pixels of a strip of 16 rows for each warp, in runs of neighbours. TO_SMALL:
 // the destination is the `blurred` plane of the level above, and P has the channels of a group.
 template <class P, int S, int DOWN, bool TO_SMALL>
 __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
   using Tile = InterpolateTile<P, S>;
   constexpr int C = P::C, BYTES = P::BYTES;
-  // Twice, so that `before` and `current` change places, except where that would be long code.
-  [[maybe_unused]] constexpr int UNROLL = P::IS_PACKED1010102 || S != DOWN ? 1 : 2;
   InterpolateWarp<P, S> warp(plane);
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   warp.ring = shared_memory() + threadIdx.x / 32 * Tile::WARP_BYTES;
@@ -275,7 +273,7 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
   const u32 group_bytes = static_cast<u32>(blocks_of_rows) * pitch * Tile::ENTRY;
   const u32 first_step = plane.column_begin / Tile::STEP_PIXELS, first_strip = plane.row_begin / 16;
   const u32 across = (plane.column_end + Tile::STEP_PIXELS - 1) / Tile::STEP_PIXELS - first_step;
-  // The warps of a block walk side by side, on strips below each other that read the same small rows in part.
+  // The strips of a block's warps are below each other, because they read the same small rows in part.
   constexpr u32 WARPS = BLUR_TENSOR_INTERPOLATE_WARPS;
   const u32 strips = (plane.row_end + 15) / 16 - first_strip, stacks = (strips + WARPS - 1) / WARPS,
             units = across * stacks * (TO_SMALL ? plane.channels / C : 1);
@@ -318,7 +316,8 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
       copy_commit();
     }
     from += BLUR_TENSOR_INTERPOLATE_DEPTH * Tile::COLUMNS * Tile::ENTRY;
-#pragma unroll UNROLL
+    // Not unrolled: with longer code warps wait for instructions.
+#pragma unroll 1
     for (int i = 0; i < steps; i++) {
       const int slot = i % BLUR_TENSOR_INTERPOLATE_DEPTH;
       // Luma is written into the pixels that have chroma.
