@@ -307,10 +307,8 @@ fn run_pixels(program: &mut Program, every: usize) -> (usize, usize) {
         roles: [Role::Primary, Role::Primary, Role::Chroma, Role::Chroma],
         ..PlaneLayout::new(width, 23, 4, 8)
     });
-    let chroma = [(1, 8), (2, 8), (1, 10), (2, 16)].map(|(channels, depth)| PlaneLayout {
-        sigma_scale: [0.5, 1.0],
-        ..PlaneLayout::new(43, 23, channels, depth)
-    });
+    let chroma = [(1, 8), (2, 8), (1, 10), (2, 16)]
+        .map(|(channels, depth)| PlaneLayout { sigma_scale: [0.5, 1.0], ..PlaneLayout::new(43, 23, channels, depth) });
     let layouts = [&premultiplied[..], &packed, &chroma, &[PlaneLayout::new(41, 23, 4, 16)]].concat();
     let contents = [Content::Holes, Content::Noise];
     let sigmas = [0.6, 2.5, 4.0, 9.0, 20.0, 40.0, 130.0];

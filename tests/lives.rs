@@ -1,6 +1,7 @@
 //! Whole lives of the element, made from seeds: properties, caps, buffers, metas, events, restarts and failures in any order.
 //! Every frame is judged by a plain rule and by its bytes. `CUDAGAUSSBLUR_SEED=NUMBER` runs one life,
-//! `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and both run longer from this seed on.
+//! `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and both run longer from this seed on. Those on a GPU are a run of their own:
+//! `--ignored lives_on_a_gpu`.
 
 #[path = "lives/buffers.rs"]
 mod buffers;
@@ -116,15 +117,29 @@ fn lives_on_the_fake_device() {
     }
     // Keeps kernels loaded in the context.
     let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
-    explore(Machine::FakeCuda, Some((&driver, context.as_ref())), LIVES_CUDA, &also);
+    explore(Machine::FakeCuda, Some((Some(&driver), context.as_ref())), LIVES_CUDA, &also);
+}
+
+/// Without the fake driver, so in a process of its own.
+#[test]
+#[ignore = "needs a GPU, and to be the only test of its process"]
+fn lives_on_a_gpu() {
+    gst::init().unwrap();
+    let mut also = vec!["frames on cuda"];
+    let context = cuda_frames::open().then(Context::new);
+    if context.is_some() {
+        also.extend(["frames in CUDA memory", "soft covers in CUDA memory", "alpha channels in CUDA memory"]);
+    }
+    let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
+    explore(Machine::Gpu, Some((None, context.as_ref())), LIVES_CUDA, &also);
 }
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-fn explore(machine: Machine, device: Option<(&FakeDriver, Option<&Context>)>, lives: u64, also: &[&str]) {
-    let (driver, context) = (device.map(|(driver, _)| driver), device.and_then(|(_, context)| context));
+fn explore(machine: Machine, device: Option<(Option<&FakeDriver>, Option<&Context>)>, lives: u64, also: &[&str]) {
+    let (driver, context) = device.unwrap_or_default();
     common::video::init();
     run::note_panics();
     // Worker threads stay while an engine is there; starting them takes longer than a life.
@@ -137,10 +152,10 @@ fn explore(machine: Machine, device: Option<(&FakeDriver, Option<&Context>)>, li
     let mut seed = first.unwrap_or(1);
     loop {
         let steps = steps::life(seed, machine);
-        if let Err(failure) = run::run(&steps, driver, context, &mut totals)
+        if let Err(failure) = run::run(&steps, machine, driver, context, &mut totals)
             && !failures.contains_key(&failure.kind)
         {
-            let fails = |steps: &[Step]| run::run(steps, driver, context, &mut Totals::new()).err();
+            let fails = |steps: &[Step]| run::run(steps, machine, driver, context, &mut Totals::new()).err();
             let (steps, failure) = shrink::shortest(steps, failure, fails);
             let report = report(machine, seed, &steps, &failure);
             println!("{report}");

@@ -19,7 +19,7 @@ use crate::cuda_frames::Context;
 use crate::judge::{Failure, Fate, Judge, Pending, Said, alpha_of, fail, read, set_alpha};
 use crate::rule::{Demand, Moment};
 use crate::settings::{Settings, Value};
-use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, Segment, Step, has_alpha};
+use crate::steps::{Caps, Downstream, Frame, Layout, Machine, Owner, Query, Segment, Step, has_alpha};
 
 /// How often what occurred.
 pub type Totals = BTreeMap<String, u64>;
@@ -58,6 +58,7 @@ fn note(kind: String, detail: String) {
 /// Executes the steps. The element is dropped before this returns.
 pub fn run(
     steps: &[Step],
+    machine: Machine,
     driver: Option<&FakeDriver>,
     context: Option<&Context>,
     totals: &mut Totals,
@@ -72,9 +73,8 @@ pub fn run(
     let memories = Arc::new(());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let uses_cuda = steps.iter().any(|step| matches!(step, Step::Caps(caps) if caps.is_in_cuda));
-        let mut life = Life::new(driver, context.filter(|_| uses_cuda).cloned(), Arc::clone(&memories));
-        // The fake device is for one life at a time.
-        let backend = Step::Set("backend", Value::Text(if driver.is_some() { "auto" } else { "cpu" }));
+        let mut life = Life::new(machine, driver, context.filter(|_| uses_cuda).cloned(), Arc::clone(&memories));
+        let backend = Step::Set("backend", Value::Text(if machine == Machine::Cpu { "cpu" } else { "auto" }));
         let all = [&[backend], steps].concat();
         let result = all.iter().try_for_each(|step| life.execute(step)).and_then(|()| life.end());
         let abandoned = life.element.property::<gst::Structure>("stats").get::<u64>("frames-abandoned").unwrap();
@@ -144,6 +144,7 @@ enum Inside {
 const GAP: u64 = u64::MAX;
 
 struct Life<'a> {
+    machine: Machine,
     element: gst::Element,
     harness: gst_check::Harness,
     bus: gst::Bus,
@@ -175,7 +176,7 @@ struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    fn new(driver: Option<&'a FakeDriver>, context: Option<Context>, memories: Arc<()>) -> Self {
+    fn new(machine: Machine, driver: Option<&'a FakeDriver>, context: Option<Context>, memories: Arc<()>) -> Self {
         let element = video::element("");
         context.iter().for_each(|context| element.set_context(&context.shared()));
         let bus = video::bus_of(&element);
@@ -192,6 +193,7 @@ impl<'a> Life<'a> {
             bus,
             out,
             downstream,
+            machine,
             driver,
             context,
             settings: Settings::default(),
@@ -602,7 +604,7 @@ impl<'a> Life<'a> {
         if frames > 0 && !is_frame {
             self.count("frames that wait");
         }
-        if let (None, (numerator @ 1.., denominator), false) = (self.driver, caps.rate, is_late) {
+        if let (Machine::Cpu, (numerator @ 1.., denominator), false) = (self.machine, caps.rate, is_late) {
             let frames = if is_frame { 0 } else { look_ahead as u64 };
             let latency = (frames * 1_000_000_000 * denominator as u64).div_ceil(numerator as u64);
             let reported = self.harness.query_latency().map(gst::ClockTime::nseconds);

@@ -201,7 +201,9 @@ pub enum Query {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
     Cpu,
+    /// The fake driver, whose functions can fail.
     FakeCuda,
+    Gpu,
 }
 
 /// Driver functions that a frame or a start calls, with a status that they return.
@@ -389,7 +391,7 @@ impl Dice {
             2 => ((30000, 1001), None),
             _ => ((25, 1), None),
         };
-        let is_in_cuda = machine == Machine::FakeCuda && self.percent(35) && !CUDA_FORMATS.is_empty();
+        let is_in_cuda = machine != Machine::Cpu && self.percent(35) && !CUDA_FORMATS.is_empty();
         if is_in_cuda {
             let interlace_mode = if interlace_mode == "mixed" { "mixed" } else { "progressive" };
             let format = self.pick(&CUDA_FORMATS);
@@ -563,7 +565,7 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
     let mut dice = Dice { noise: Noise(seed ^ ((machine as u64) << 40)), boxes: Vec::new(), alpha };
     let mut steps = Vec::new();
     let set = |dice: &mut Dice, property, absurd| Step::Set(property, dice.value(property, absurd));
-    if machine == Machine::FakeCuda && dice.percent(33) {
+    if machine != Machine::Cpu && dice.percent(33) {
         steps.push(Step::Set("backend", Value::Text("cuda")));
     }
     for property in ["region-mode", "post-messages", "cover", "shape", "max-in-flight", "look-ahead"] {

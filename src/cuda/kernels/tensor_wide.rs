@@ -370,7 +370,6 @@ impl<'a> TensorBatch<'a> {
                 segment_rows: segment,
                 first_block: blocks,
                 blocks: own,
-                ..TensorPlane::default()
             };
             blocks += own;
             *block_end = blocks;

@@ -45,3 +45,71 @@ fn cost(operation: &Operation, rect: Rect) -> u64 {
     let bytes = u64::from(layout.channels) * layout.sample_bytes() as u64;
     rect.area() * bytes + OWN[usize::from(layout.channels > 2)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::transfer::bands::{self, Order};
+    use crate::filter::BlurParams;
+    use crate::filter::frame::{PlaneLayout, Role};
+    use crate::filter::operation::{Channels, Resampling, View};
+    use crate::filter::picture::FieldRect;
+    use crate::filter::plan::Plan;
+
+    /// On tensor cores the chroma of packed 4:2:2 is written before the luma, and overwrites it: so it is never written where luma
+    /// stays from before.
+    #[test]
+    fn luma_is_written_wherever_chroma_is() {
+        let of_destination = |operation: &Operation| match operation {
+            Operation::Interpolate(Resampling {
+                destination: View { buffer: Buffer::Destination(_), field },
+                channels,
+                ..
+            }) => Some((field.first_row, *channels)),
+            _ => None,
+        };
+        let mut pairs = 0;
+        for interlaced in [false, true] {
+            let layout = PlaneLayout {
+                sample_layout: SampleLayout::Yuv422 { luma: 0 },
+                roles: [Role::Primary, Role::Primary, Role::Chroma, Role::Chroma],
+                interlaced,
+                ..PlaneLayout::new(1283, 720, 4, 8)
+            };
+            for sigma in [3.6, 5.0, 7.5, 9.0, 20.0, 40.0, 60.0, 130.0, 700.0] {
+                let plan = Plan::new(BlurParams::new(sigma, 0).unwrap().into(), &[layout]);
+                let mut all = vec![plan.whole()];
+                all.extend(bands::bands(&plan, Some(5), Order::Sequential).iter().map(|band| plan.rows(&band.process)));
+                for i in 0..40 {
+                    let field = plan.operations().last().unwrap().output().field;
+                    let rect =
+                        |i: u32| Rect::new(i * 331 % 1100, i * 97 % 300, 1 + i * 53 % 180, 1 + i * 29 % 50).unwrap();
+                    let wanted = [i, i + 7, i + 19].map(|i| (0, FieldRect { field, rect: rect(i) }));
+                    all.push(plan.needs(&wanted, TILES).parts);
+                }
+                for parts in all {
+                    let written = plan
+                        .operations()
+                        .iter()
+                        .zip(parts)
+                        .filter_map(|(operation, rects)| Some((of_destination(operation)?, rects)));
+                    let written: Vec<((usize, Channels), Vec<Rect>)> = written.collect();
+                    for (i, ((field, channels), chroma)) in written.iter().enumerate() {
+                        if *channels == Channels::Chroma {
+                            let luma = written[i..]
+                                .iter()
+                                .find(|((of, channels), _)| of == field && *channels == Channels::Luma);
+                            assert_eq!(
+                                luma.map(|(_, rects)| rects),
+                                Some(chroma),
+                                "sigma {sigma}, interlaced: {interlaced}"
+                            );
+                            pairs += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(pairs > 500, "{pairs}");
+    }
+}
