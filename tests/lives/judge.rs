@@ -800,7 +800,9 @@ impl Judge {
         // In a field σ is halved, and a picture of one column has no neighbours along rows.
         let is_weak = is_blur && (params.sigma() < 1.0 || params.kernel_size() > 0);
         let is_selected = !is_blur || layout.roles().iter().all(|role| selection.contains(*role));
-        if must.is_identity || is_weak || !is_selected || layout.row_pixels() != layout.width as usize {
+        // Alpha that overlaps this plane makes it flat, and flat areas stay as they are.
+        let is_flat = pending.frame.layout == Layout::Overlapping && pending.frame.alpha.is_some();
+        if must.is_identity || is_weak || is_flat || !is_selected || layout.row_pixels() != layout.width as usize {
             return Ok(());
         }
         let width = layout.width as usize;
