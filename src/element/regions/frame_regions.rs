@@ -186,19 +186,20 @@ fn covered_regions(
     shapes.into_iter().filter_map(region).collect()
 }
 
-/// The masks of the object with this box and label. Detections with the same box and label cannot be told apart, so it has the
-/// masks of all, and none if one of them has none.
+/// The masks of the object with this box and label. Detections with the same box cannot be told apart if their labels may be the
+/// same, so it has the masks of all, and none if one of them has none. A tracker's number can give an object a detection without
+/// its label.
 fn masks_of(
     object: Area,
     label: Option<&str>,
     detections: &[Detection],
     settings: &RegionSettings,
 ) -> Option<Vec<(Area, Shape)>> {
-    let in_box = detections.iter().filter(|detection| detection.area == object && settings.selects(detection));
-    let in_box: Vec<&Detection> = in_box.collect();
-    let has_label = |detection: &&&Detection| detection.label.as_deref() == label;
-    let is_labelled = in_box.iter().any(|detection| has_label(&detection));
-    let own = in_box.iter().filter(|detection| !is_labelled || has_label(detection));
+    let may_be_own = |detection: &&Detection| {
+        let of_detection = detection.label.as_deref();
+        detection.area == object && (of_detection == label || of_detection.is_none() || label.is_none())
+    };
+    let own = detections.iter().filter(may_be_own).filter(|detection| settings.selects(detection));
     let masks = own.map(|detection| detection.mask.clone().map(|mask| (mask.area(), Shape::Mask(mask))));
     masks.collect::<Option<Vec<_>>>().filter(|masks| !masks.is_empty())
 }
@@ -347,6 +348,28 @@ mod tests {
         assert!([one, other].iter().all(|sample| same.contains(&expected("face", *sample))), "{same:?}");
         let same = shapes(&two("face", [one, None]));
         assert!(same.contains(&expected("face", None)), "{same:?}");
+    }
+
+    /// An object that a tracker numbers may be found without its label, or get one later.
+    #[test]
+    fn an_object_does_not_have_the_mask_of_another_in_its_box() {
+        let settings =
+            RegionSettings { shape: ObjectShape::Mask, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let face = face(100.0, 1.0);
+        let [labelled, unlabelled] = [Some("face".to_owned()), None].map(|label| Detection {
+            label,
+            tracking_id: Some(2),
+            mask: None,
+            ..face.clone()
+        });
+        for (first, then) in [(&labelled, &unlabelled), (&unlabelled, &labelled)] {
+            let mask = Mask::new(1, 1, vec![200], face.area);
+            let other = Detection { label: first.label.clone(), tracking_id: None, mask, ..face.clone() };
+            let mut tracker = RegionTracker::default();
+            decide(&mut tracker, &settings, 0, std::slice::from_ref(first));
+            let regions = regions(decide(&mut tracker, &settings, 1, &[then.clone(), other]));
+            assert!(regions.iter().any(|region| region.object.shape == Shape::Box), "{first:?}, {then:?}: {regions:?}");
+        }
     }
 
     /// Strength and cells follow the detection, and so does what it grows by.
