@@ -191,6 +191,12 @@ fn alpha_channel(layouts: &[PlaneLayout]) -> Option<(usize, &PlaneLayout, usize)
     layouts.iter().enumerate().find_map(|(plane, layout)| Some((plane, layout, channel(layout)?)))
 }
 
+/// Of a colour in a plane. Without a colorimetry in the caps GStreamer takes that of a high definition for tall pictures.
+fn fill_key(pending: &Pending, plane: usize) -> String {
+    let Caps { format, size, .. } = &pending.caps;
+    format!("{format} {plane} {} {:?}", size[1] > 576, pending.settings.get("fill-color"))
+}
+
 fn options(settings: &Settings, params: BlurParams, alpha: AlphaMode) -> Options {
     let [primary, chroma, with_alpha] = ["luma", "chroma", "alpha"].map(|flag| settings.has("planes", flag));
     Options { params, planes: Selection { primary, chroma, alpha: with_alpha }, alpha }
@@ -595,7 +601,7 @@ impl Judge {
                 // The colour is that of any sample that is covered wholly.
                 let mut out = picture.clone();
                 for (plane, layout) in picture.planes.iter().enumerate() {
-                    let key = format!("{} {plane} {:?}", pending.caps.format, settings.get("fill-color"));
+                    let key = fill_key(pending, plane);
                     let unit = layout.pixel_bytes();
                     let row_samples = layout.row_samples();
                     let of_pixel = row_samples / layout.row_pixels();
@@ -670,7 +676,7 @@ impl Judge {
         match cover {
             "fill" => {
                 for (plane, layout) in picture.planes.iter().enumerate() {
-                    let key = format!("{} {plane} {:?}", pending.caps.format, settings.get("fill-color"));
+                    let key = fill_key(pending, plane);
                     let unit = layout.pixel_bytes();
                     let first = is_covered[plane].iter().position(|covered| *covered > 0.0);
                     let Some(first) =
