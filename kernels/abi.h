@@ -419,7 +419,7 @@ struct TensorPlane {
   unsigned yuv422;
   // Factor along rows: 1, 2 or 4.
   unsigned factor_across;
-  // Factor down columns, 2 or 4: the same, or more for the chroma of packed 4:2:2.
+  // Factor down columns, 2 or 4: the same, or more where chroma is subsampled along rows alone. 4 below the first level.
   unsigned factor_down;
   // Filter slot: index into TensorArgs::taps.
   unsigned slot;
@@ -427,8 +427,8 @@ struct TensorPlane {
   unsigned row_begin;
   // End of the rows to write, exclusive. Of small planes after their blur a multiple of BLUR_TENSOR_ROWS, or all rows.
   unsigned row_end;
-  // First pixel of a row to write, less than `column_end`: a multiple of 16; of an interpolation of 8 times the factor, of
-  // the direct form of 64, or of 32 pairs.
+  // First pixel of a row to write, less than `column_end`: a multiple of 16; of an interpolation of 8 times the factor, or of
+  // 16 if that is 1; of the direct form of 64, or of 32 pairs.
   unsigned column_begin;
   // End of the pixels to write, exclusive: a multiple of the same number, or all.
   unsigned column_end;
@@ -458,7 +458,7 @@ struct TensorArgs {
 static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLUR_TENSOR_ARGS_BYTES bytes");
 
 // Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than 48
-// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,direct,level,tensor}.rs compute the number of
+// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,tensor_direct,level,tensor_wide}.rs compute the number of
 // blocks, the shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several
 // planes takes the sum of their blocks and the largest of their shared memory sizes.
 //
@@ -492,7 +492,7 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //
 // blur_tensor_decimate_<pixels>, blur_tensor_blur_{short,long}, blur_tensor_interpolate_<pixels>: the same steps, and
 //   the blur of the small plane, by radius, on tensor cores, for the families of <pixels>; `small` for the
-//   levels below the first, whose factor is 4. tensor.cuh has the layout of their small planes.
+//   levels below the first, whose factor is 4, or 1 along rows. tensor.cuh has the layout of their small planes.
 //
 // blur_premultiply: reads src (and alpha_src) and writes every pixel of the premultiplied plane, widened to 16 bits:
 //   colour times alpha, and alpha.

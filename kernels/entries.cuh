@@ -264,8 +264,8 @@ BLUR_TENSOR_ENTRIES(packed1010102, 4)
 #endif
 
 #if BLUR_HAS_PART(tensor_yuv422)
-// Packed 4:2:2: luma and chroma as planes of their own, in a launch of a decimation, and chroma before luma in those of an
-// interpolation. Chroma has half of σ along rows.
+// Packed 4:2:2: luma and chroma as planes of their own. One launch decimates both; the interpolations have a launch each, chroma
+// before luma. Chroma has half of σ along rows.
 #define BLUR_TENSOR_YUV422(CALL) \
   if (plane.channels == 1) { \
     if (plane.factor_down == 4) CALL(1, 4, 4); \
@@ -291,8 +291,8 @@ extern "C" __global__ void TENSOR_BOUNDS(INTERPOLATE) blur_tensor_interpolate_yu
 #endif
 
 #if BLUR_HAS_PART(tensor_small)
-// Small planes of any number of channels, several to a launch. Levels below the first have the factor 4, or along rows that of
-// 1.
+// Small planes of any number of channels, several to a launch. Levels below the first have the factor 4 down columns, and 4 or 1
+// along rows.
 extern "C" __global__ void TENSOR_BOUNDS(DECIMATE) blur_tensor_decimate_small(const TensorArgs args) {
   let_next_kernel_start();
   wait_for_previous_kernel();

@@ -39,7 +39,7 @@
 //   blurred     [group][block of 4 rows][column]: the entry's samples are the rows of the block. A row of entries has
 //               blurred_pitch() columns; those behind the plane are unspecified.
 //
-// src/cuda/kernels/tensor.rs computes their sizes.
+// src/cuda/kernels/tensor_wide.rs computes their sizes.
 OPERAND_FUNCTION u32 channel_group(u32 channels) { return channels % 2 ? 1 : 2; }
 OPERAND_FUNCTION u32 small_count(u32 larger, u32 factor) {
   return factor == 1 ? larger : (larger - 1 + factor - 1) / factor + 1 + 2 * BLUR_LEVEL_RADIUS;

@@ -158,8 +158,8 @@ template <class P, int S, int DOWN, bool CHECKED_WINDOW> struct PixelLoader : Ro
   }
 };
 
-// The same for a level below the first, which has the factor 4 down columns, and along rows or not: the source is the `decimated` plane of the level above,
-// N channels of a group. Its entries are operands as they are.
+// The same for a level below the first, whose factor is 4 down columns, and 4 or 1 along rows: the source is the `decimated`
+// plane of the level above, N channels of a group. Its entries are operands as they are.
 template <int N, int S> struct SmallLoader {
   static constexpr int C = N, ACROSS_FACTOR = S, DOWN_FACTOR = 4;
   static constexpr bool CHECKED = true;

@@ -249,8 +249,8 @@ template <class P, int S> struct InterpolateWarp {
   }
 };
 
-// A block computes a share of the plane's units, STEP_PIXELS pixels of a strip of 16 rows for each warp, in runs of neighbours. TO_SMALL:
-// the destination is the `blurred` plane of the level above, and P has the channels of a group.
+// A unit is STEP_PIXELS pixels of a strip of 16 rows for each warp. A block computes a share of the plane's units, in runs of
+// neighbours. TO_SMALL: the destination is the `blurred` plane of the level above, and P has the channels of a group.
 template <class P, int S, int DOWN, bool TO_SMALL>
 __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
   using Tile = InterpolateTile<P, S>;

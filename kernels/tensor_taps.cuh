@@ -147,7 +147,7 @@ __device__ __forceinline__ const OperandTable<decimation_products(S)>& decimatio
     return order == OperandOrder::words ? decimation_2_words : decimation_2_pairs;
   }
 }
-// TO_SMALL: to a small plane, that is a level below the first, whose factor is 4; S = 1 has operands for its columns.
+// TO_SMALL: to a small plane, that is a level below the first, whose factor is 4 down columns; S = 1 has operands for these.
 template <int S, bool TO_SMALL>
 __device__ __forceinline__ const OperandTable<S == 2 ? 1 : 2>& interpolate_rows_operands(OperandOrder order) {
   if constexpr (S == 1) {

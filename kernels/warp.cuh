@@ -249,7 +249,7 @@ __device__ __forceinline__ void shared_store_u16(Shared at, u32 value) {
 #endif
 }
 
-// Stores N words that nothing on the device reads soon.
+// Stores N words that nothing on the device reads soon, but for chroma that luma is written into.
 template <int N> __device__ __forceinline__ void store_streaming(u8* to, const u32* words) {
 #ifdef BLUR_ON_CPU
   if (reinterpret_cast<u64>(to) % (4 * N)) std::abort();

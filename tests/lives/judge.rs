@@ -191,7 +191,7 @@ fn alpha_channel(layouts: &[PlaneLayout]) -> Option<(usize, &PlaneLayout, usize)
     layouts.iter().enumerate().find_map(|(plane, layout)| Some((plane, layout, channel(layout)?)))
 }
 
-/// Of a colour in a plane. Without a colorimetry in the caps GStreamer takes that of a high definition for tall pictures.
+/// Of a colour in a plane. Without a colorimetry in the caps GStreamer takes that of high definition for tall pictures.
 fn fill_key(pending: &Pending, plane: usize) -> String {
     let Caps { format, size, .. } = &pending.caps;
     format!("{format} {plane} {} {:?}", size[1] > 576, pending.settings.get("fill-color"))

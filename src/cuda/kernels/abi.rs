@@ -154,7 +154,7 @@ impl TensorPixels {
         Self::Yuv422,
     ];
 
-    /// Those of a family, if there are kernels for it. A factor is two or four.
+    /// Those of a family, if there are kernels for it. The factor, two or four, counts for families with a kernel for each.
     pub fn of(family: PixelFamily, factor: Factor) -> Option<Self> {
         let of = |by_four, by_two| if factor == Factor::Four { by_four } else { by_two };
         match family {

@@ -155,6 +155,7 @@ struct Pending<'a> {
 impl<'a> Pending<'a> {
     fn flush(&mut self, commands: &mut Vec<Command<'a>>) {
         let Self { blurs, levels, tensor } = std::mem::take(self);
+        // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
         commands.extend(tensor_wide::batches(tensor).into_iter().map(Command::Tensor));
         commands.extend(level::batches(levels).into_iter().map(Command::Level));
         commands.extend(batch::batches(blurs).into_iter().map(Command::Blur));

@@ -267,7 +267,7 @@ impl PlaneStep<'_> {
                 let groups = if self.level == 0 { 1 } else { groups };
                 let strips = self.rect.bottom().div_ceil(16) - self.rect.y() / 16;
                 let stacks = strips.div_ceil(TENSOR_INTERPOLATE_WARPS) * groups;
-                self.rect.width().div_ceil(8 * self.factors[0].get()) * stacks
+                self.rect.width().div_ceil((8 * self.factors[0].get()).max(16)) * stacks
             }
         }
     }
