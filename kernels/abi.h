@@ -458,8 +458,8 @@ struct TensorArgs {
 static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLUR_TENSOR_ARGS_BYTES bytes");
 
 // Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than 48
-// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,tensor_direct,level,tensor_wide}.rs compute the number of
-// blocks, the shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several
+// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,tensor_direct,level,tensor_wide}.rs compute the
+// number of blocks, the shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several
 // planes takes the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the

@@ -103,7 +103,7 @@ template <class P, int S, int DOWN, bool CHECKED_WINDOW> struct PixelLoader : Ro
 
   // Decimates the rows of a step: 16 bits of rows 2 t and 2 t + 1.
   __device__ __forceinline__ static void decimate(
-      u32 (&values)[Tile::BLOCKS][C], const Window& words, const u32 (&row_taps)[decimation_products(S)][4]) {
+      u32 (&values)[Tile::BLOCKS][C], const Window& words, const u32 (&row_taps)[row_products(S)][4]) {
     if constexpr (S == 1) {
 #pragma unroll
       for (int o = 0; o < Tile::BLOCKS; o += 2)
@@ -207,7 +207,7 @@ template <int N, int S> struct SmallLoader {
   }
 
   __device__ __forceinline__ static void decimate(
-      u32 (&values)[Tile::BLOCKS][N], const Window& words, const u32 (&row_taps)[decimation_products(S)][4]) {
+      u32 (&values)[Tile::BLOCKS][N], const Window& words, const u32 (&row_taps)[row_products(S)][4]) {
 #pragma unroll
     for (int o = 0; o < Tile::BLOCKS; o += 2)
 #pragma unroll
@@ -249,9 +249,9 @@ template <class Loader> __device__ __forceinline__ void decimate_warp(
   [[maybe_unused]] constexpr int UNROLL = Loader::CHECKED ? 1 : BLUR_TENSOR_DECIMATE_DEPTH;
 #pragma unroll UNROLL
   for (int i = 0; i < BLUR_TENSOR_DECIMATE_DEPTH; i++) loader.load(FIRST_STEP + i, i * Tile::STEP_BYTES);
-  u32 row_taps[decimation_products(ACROSS)][4];
+  u32 row_taps[row_products(ACROSS)][4];
 #pragma unroll
-  for (int i = 0; i < decimation_products(ACROSS); i++)
+  for (int i = 0; i < row_products(ACROSS); i++)
 #pragma unroll
     for (int word = 0; word < 4; word++) row_taps[i][word] = operands.word[i][lane][word];
   const Shared column_taps = memory + Tile::RING_BYTES + lane * 16;

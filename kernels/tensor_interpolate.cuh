@@ -76,7 +76,7 @@ template <class P, int S> struct InterpolateWarp {
   static constexpr int C = P::C, BYTES = P::BYTES, N = Tile::N;
   PixelPacker<P> packer;
   Shared ring;
-  u32 column_taps[4], row_taps[decimation_products(S)][4];  // [pair of blocks] low, high of the first, of the second
+  u32 column_taps[4], row_taps[row_products(S)][4];  // [pair of blocks] low, high of the first, of the second
   // The rows of 8 small columns and of the 8 before: 16 bits of columns 2 t, 2 t + 1 of rows g and g + 8.
   u32 before[C][2], current[C][2] = {};
 
@@ -263,7 +263,7 @@ __device__ __forceinline__ void interpolate_plane(const TensorPlane& plane) {
 #pragma unroll
   for (int word = 0; word < 4; word++) warp.column_taps[word] = column_operands.word[0][lane][word];
 #pragma unroll
-  for (int i = 0; i < decimation_products(S); i++)
+  for (int i = 0; i < row_products(S); i++)
 #pragma unroll
     for (int word = 0; word < 4; word++) warp.row_taps[i][word] = row_operands.word[i][lane][word];
   wait_for_previous_kernel();

@@ -133,10 +133,10 @@ OPERAND_TABLE OperandTable<1> identity_pairs = identity_table(OperandOrder::pair
 OPERAND_TABLE OperandTable<2> interpolate_columns_4_transposed =
     interpolate_rows_table<4>(OperandOrder::words, OperandOrder::words);
 
-// Products of an operand of a decimation by s.
-OPERAND_FUNCTION int decimation_products(int factor) { return factor == 4 ? 2 : 1; }
+// Products along rows: of a decimation those of a window, of an interpolation those of pairs of blocks.
+OPERAND_FUNCTION int row_products(int factor) { return factor == 4 ? 2 : 1; }
 template <int S>
-__device__ __forceinline__ const OperandTable<decimation_products(S)>& decimation_operands(OperandOrder order) {
+__device__ __forceinline__ const OperandTable<row_products(S)>& decimation_operands(OperandOrder order) {
   if constexpr (S == 1) {
     return order == OperandOrder::words ? identity_words : identity_pairs;
   } else if constexpr (S == 4) {
