@@ -267,6 +267,11 @@ impl Nodes {
         Self { grid: grids.fold(none.grid, larger), ..none }
     }
 
+    /// The larger weight of each node: where both covers hide.
+    pub fn united(self, other: Self) -> Self {
+        Self::largest(self, std::iter::once(other.grid))
+    }
+
     /// Weights of a cover over the objects.
     pub fn inside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
         let none = Self::new(size);

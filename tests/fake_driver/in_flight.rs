@@ -282,6 +282,7 @@ fn memory_that_goes_to_two_elements_has_not_come_twice() {
 #[test]
 fn streams_without_a_frame_rate_go_through() {
     let _machine = FakeDriver::new();
+    video::init();
     let info = gst_video::VideoInfo::builder(VideoFormat::Rgb, 21, 9).fps((0, 1)).build().unwrap();
     let image = picture(&info, 1);
     for properties in ["backend=cuda sigma=2", "backend=cuda sigma=2 max-in-flight=2", "backend=cpu sigma=2"] {

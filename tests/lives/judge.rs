@@ -260,6 +260,17 @@ impl Judge {
         out
     }
 
+    /// What hides a picture: the blur of `source`, which may lack objects.
+    fn cover_blur(&mut self, settings: &Settings, params: BlurParams, picture: &Picture, source: &Picture) -> Picture {
+        let options = options(settings, params, AlphaMode::Straight);
+        // What no blur can change keeps its padding bits and the luma beyond an odd width too.
+        if options.changed(&picture.planes) == Selection::NONE {
+            picture.clone()
+        } else {
+            self.blurred(options, source)
+        }
+    }
+
     /// Notes the areas of a frame, whether they count or not.
     pub fn note(&mut self, settings: &Settings, caps: &Caps, frame: &Frame, size: [u32; 2]) {
         let size = size.map(f64::from);
@@ -470,19 +481,19 @@ impl Judge {
         // What is not there has no edge, which would take long.
         let known_edge = if known.is_empty() { Edge::default() } else { edge };
         let of_known = if is_outside {
-            vec![Nodes::outside(size, &known, known_edge)]
+            Nodes::outside(size, &known, known_edge)
         } else {
             // One of which shrinking would leave nothing is not shrunk.
             let is_left = |item: &Item| edge.grow >= 0 || Self::is_left(size, item, edge);
             let (shrunk, whole): (Vec<Item>, Vec<Item>) = known.into_iter().partition(is_left);
             let whole = Nodes::inside(size, &whole, Edge { grow: 0, ..known_edge });
-            vec![Nodes::inside(size, &shrunk, known_edge), whole]
+            Nodes::inside(size, &shrunk, known_edge).united(whole)
         };
-        let weight = |x, y| of_known.iter().map(|nodes| nodes.at(x, y)).max().expect("nodes") as u8;
-        let cells = |samples: u32| samples.next_multiple_of(of_known[0].cell());
+        let weight = |x, y| of_known.at(x, y) as u8;
+        let cells = |samples: u32| samples.next_multiple_of(of_known.cell());
         // One that is not shrunk reaches further than its region, and what is beside it does not shrink on that side.
         let shrunk = edge.grow.min(0).unsigned_abs();
-        let reach = i64::from(2 * shrunk + cells(4 * of_known[0].cell()) + 2 * cells(edge.feather));
+        let reach = i64::from(2 * shrunk + cells(4 * of_known.cell()) + 2 * cells(edge.feather));
         let unknown: Vec<Rect> =
             said.regions.iter().zip(items).filter(|(_, item)| item.is_none()).map(|(r, _)| *r).collect();
         let is_unknown = |x: u32, y: u32, reach: i64| {
@@ -656,11 +667,7 @@ impl Judge {
                     }
                     false => picture.clone(),
                 };
-                let mut of = |params: BlurParams| {
-                    let options = options(settings, params, AlphaMode::Straight);
-                    self.blurred(options, &source)
-                };
-                Some(params.into_iter().map(&mut of).collect())
+                Some(params.into_iter().map(|params| self.cover_blur(settings, params, picture, &source)).collect())
             }
         }
     }
@@ -721,11 +728,7 @@ impl Judge {
                 let plain = BlurParams::new(sigma, size).unwrap();
                 let mut blurs: Vec<(f64, Picture)> = Vec::new();
                 let mut add = |params: BlurParams, judge: &mut Self| {
-                    let options = options(settings, params, AlphaMode::Straight);
-                    // What no blur can change keeps its padding bits too.
-                    let is_unchanged = options.changed(&picture.planes) == Selection::NONE;
-                    let blur = if is_unchanged { picture.clone() } else { judge.blurred(options, picture) };
-                    blurs.push((params.sigma(), blur));
+                    blurs.push((params.sigma(), judge.cover_blur(settings, params, picture, picture)));
                 };
                 let background = strength == 0.0 || settings.text("region-mode") == "outside";
                 if background {

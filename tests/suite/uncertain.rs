@@ -14,9 +14,8 @@ const ZONE: &str = "zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>";
 /// Caps without a frame rate, and buffers that do not say how long they last: a JPEG, VP8 by RTP.
 #[test]
 fn frames_of_unknown_duration_are_covered() {
-    let info = VideoInfo::builder(VideoFormat::Nv12, SIZE[0], SIZE[1]).fps((0, 1));
     crate::common::video::init();
-    let info = info.build().unwrap();
+    let info = VideoInfo::builder(VideoFormat::Nv12, SIZE[0], SIZE[1]).fps((0, 1)).build().unwrap();
     let picture = noise(&info, 1);
     for mode in ["inside", "outside"] {
         let mut blur = covering(&format!("region-mode={mode} on-missing=pass sigma=3 {ZONE}"), true, &info);
@@ -345,6 +344,7 @@ fn mask([columns, rows]: [u32; 2], is_object: impl Fn(u32, u32) -> bool) -> gst:
 }
 
 fn sample(format: &str, [columns, rows]: [u32; 2], bytes: Vec<u8>) -> gst::Sample {
+    crate::common::video::init();
     let caps = gst::Caps::builder("video/x-raw").field("format", format);
     let caps = caps.field("width", columns as i32).field("height", rows as i32).build();
     gst::Sample::builder().caps(&caps).buffer(&gst::Buffer::from_mut_slice(bytes)).build()
@@ -459,6 +459,7 @@ fn a_mask_of_another_frame_does_not_count() {
 /// It is of the frame whose meta has it.
 #[test]
 fn the_timestamp_of_a_mask_does_not_matter() {
+    crate::common::video::init();
     for timestamp in [None, Some(0), Some(40), Some(u64::MAX / 2)] {
         let mut buffer = gst::Buffer::from_mut_slice([vec![255_u8; 4], vec![0; 4]].concat());
         buffer.get_mut().unwrap().set_pts(timestamp.map(gst::ClockTime::from_nseconds));
