@@ -99,22 +99,22 @@ impl Threads {
     /// up to half a millisecond.
     pub fn run_with_helpers<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
         let Some(pool) = &self.pool else { return own() };
-        let latch = Arc::new(ScopeGate::default());
+        let gate = Arc::new(ScopeGate::default());
         let help: *const (dyn Fn() + Sync) = &help;
         // SAFETY: only the lifetime of the trait object changes. `Help::call` is called between `ScopeGate::enter` and
-        // `leave`, and `help` is not dropped before the latch is closed and everybody has left.
+        // `leave`, and `help` is not dropped before the gate is closed and everybody has left.
         let help = Help(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(help) });
         for _ in 0..helpers.min(self.handles.len()) {
-            let latch = Arc::clone(&latch);
+            let gate = Arc::clone(&gate);
             pool.spawn(move || {
-                if let Some(_inside) = latch.enter() {
-                    // SAFETY: `run_with_helpers` does not return while this worker is inside the latch, so the closure lives.
+                if let Some(_inside) = gate.enter() {
+                    // SAFETY: `run_with_helpers` does not return while this worker is inside the gate, so the closure lives.
                     unsafe { help.call() };
                 }
             });
         }
-        // Closes the latch also if `own` panics.
-        let _closing = CloseOnDrop(&latch);
+        // Closes the gate also if `own` panics.
+        let _closing = CloseOnDrop(&gate);
         own()
     }
 }
@@ -162,7 +162,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Closes the latch and waits until nobody is inside.
+/// Closes the gate and waits until nobody is inside.
 struct CloseOnDrop<'a>(&'a ScopeGate);
 
 impl Drop for CloseOnDrop<'_> {

@@ -167,6 +167,8 @@ impl Meta {
 
 fn main() {
     gst::init().unwrap();
+    // The library is called as it has to be.
+    glib::log_set_always_fatal(glib::LogLevels::LEVEL_CRITICAL | glib::LogLevels::LEVEL_ERROR);
     assert_eq!(analytics::read(&gst::Buffer::new(), None), Analytics::Absent);
     let was_registered = glib::Type::from_name("GstAnalyticsRelationMetaAPI").is_some();
     let library = Library::open();
@@ -247,6 +249,7 @@ fn empty(library: Library) {
     let mut buffer = gst::Buffer::new();
     Meta::add(library, &mut buffer).track(1);
     assert_eq!(analytics::read(&buffer, None), Analytics::Absent);
+    assert_eq!(read_masks(&buffer, ""), Analytics::Absent);
 }
 
 fn detections(library: Library) {
@@ -541,6 +544,17 @@ fn background(library: Library) {
     assert_eq!(labels(Some(&[Some("road"), Some("cat"), None]), ""), ["road", "cat", "2"]);
     assert_eq!(labels(Some(&[Some("road"), Some("__background__"), Some("dog")]), ""), ["road", "dog"]);
     assert_eq!(labels(Some(&[None]), ""), ["1", "2"]);
+    // As many objects as are read, and one more.
+    let objects = |count: u16| {
+        let bytes = (1..=count).flat_map(u16::to_le_bytes).collect();
+        let size = [u32::from(count), 1];
+        let image = Image { format: VideoFormat::Gray16Le, size, offset: 0, stride: c_int::from(count) * 2, bytes };
+        let mut buffer = gst::Buffer::new();
+        Meta::add(library, &mut buffer).segmentation(image.buffer(), &[], (0, 0, 2048, 4));
+        read_masks(&buffer, "1")
+    };
+    assert!(matches!(objects(1024), Analytics::Present(found) if found.len() == 1024));
+    assert_eq!(objects(1025), Analytics::Unreadable);
 }
 
 /// What is read of a segmentation that stands alone, and of one that is related to a detection.
@@ -634,8 +648,24 @@ fn shared_masks(library: Library) {
     // One box alone is not told that the other objects are not its own, but they are not in it.
     assert_eq!(read(&[1], &[5, 7, 9], N_TO_N), expected(&[1]));
 
+    // What a segmentation has for one detection alone is its object, also beyond its box, if it is one object.
+    let of_boxes = |boxes: &[[c_int; 4]], ids: [u8; 4], regions: &[c_uint]| {
+        let mut buffer = gst::Buffer::new();
+        let meta = Meta::add(library, &mut buffer);
+        let detections: Vec<_> = boxes.iter().map(|place| meta.detection(None, *place, 1.0)).collect();
+        let segmentation = meta.segmentation(gray8(4, &ids), regions, (0, 0, 16, 4));
+        detections.into_iter().for_each(|detection| meta.relate(N_TO_N, segmentation, detection));
+        let object = |mask: Option<Mask>| mask.unwrap().object().map(|area| [area.left, area.right]).unwrap();
+        masks(&buffer).into_iter().map(object).collect::<Vec<_>>()
+    };
+    assert_eq!(of_boxes(&[[0, 0, 8, 4]], [0, 5, 5, 5], &[]), [[4.0, 16.0]]);
+    assert_eq!(of_boxes(&[[0, 0, 8, 4]], [0, 5, 5, 7], &[]), [[4.0, 8.0]], "of several objects, what is in the box");
+    assert_eq!(of_boxes(&[[0, 0, 8, 4], [8, 0, 8, 4]], [0, 5, 5, 5], &[]), [[4.0, 8.0], [8.0, 16.0]], "shared");
+    // The ids of a segmentation that is not shared do not say which is the detection's.
+    assert_eq!(of_boxes(&[[0, 0, 12, 4]], [5, 5, 7, 0], &[5]), [[0.0, 12.0]]);
+
     // Boxes that overlap: with ids each has its own object, and without them both have all that is in their box.
-    let objects = |ids: &[c_uint]| {
+    let objects = |ids: &[c_uint], relation| {
         let mut buffer = gst::Buffer::new();
         let meta = Meta::add(library, &mut buffer);
         let detections = [[0, 0, 14, 8], [8, 0, 16, 8]].map(|place| meta.detection(None, place, 1.0));
@@ -644,12 +674,17 @@ fn shared_masks(library: Library) {
             5, 5, 5, 7, 7, 7, 0, 0,
             5, 5, 5, 7, 7, 7, 0, 0,
         ]), ids, (0, 0, 32, 8));
-        detections.into_iter().for_each(|detection| meta.relate(N_TO_N, segmentation, detection));
+        detections.into_iter().for_each(|detection| meta.relate(relation, segmentation, detection));
         let object = |mask: Option<Mask>| mask.unwrap().object().map(|area| [area.left, area.right]).unwrap();
         masks(&buffer).into_iter().map(object).collect::<Vec<_>>()
     };
-    assert_eq!(objects(&[5, 7]), [[0.0, 12.0], [12.0, 24.0]]);
-    assert_eq!(objects(&[7, 5]), [[0.0, 16.0], [8.0, 24.0]]);
+    assert_eq!(objects(&[5, 7], N_TO_N), [[0.0, 12.0], [12.0, 24.0]]);
+    assert_eq!(objects(&[7, 5], N_TO_N), [[0.0, 16.0], [8.0, 24.0]]);
+    assert_eq!(
+        objects(&[5, 7], RELATE_TO),
+        [[0.0, 16.0], [8.0, 24.0]],
+        "a relation that does not say that they correspond"
+    );
 }
 
 fn united_masks(library: Library) {

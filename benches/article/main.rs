@@ -8,6 +8,7 @@ mod cold;
 #[path = "../common/mod.rs"]
 mod common;
 mod naive;
+#[expect(dead_code, reason = "nothing is plotted over time here")]
 mod plots;
 
 use std::path::{Path, PathBuf};

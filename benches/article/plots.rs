@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -30,14 +31,31 @@ impl Table {
 }
 
 /// Plots lines on logarithmic axes.
-pub fn plot(file: &Path, title: &str, axes: [&str; 2], lines: &[(&str, Vec<(f64, f64)>)]) -> Outcome<()> {
-    let points = || lines.iter().flat_map(|(_, points)| points);
-    let range = |value: fn(&(f64, f64)) -> f64| {
-        let values = points().map(value);
-        let (low, high) =
-            values.fold((f64::MAX, 0.0), |(low, high): (f64, f64), value| (low.min(value), high.max(value)));
-        (low * 0.8..high * 1.25).log_scale()
-    };
+pub fn plot(file: &Path, title: &str, axes: [&str; 2], lines: &[Line]) -> Outcome<()> {
+    let (low, high) = bounds(lines, |point| point.0);
+    draw(file, title, axes, (low * 0.8..high * 1.25).log_scale(), lines)
+}
+
+/// Plots lines over time, with a logarithmic vertical axis.
+pub fn plot_over_time(file: &Path, title: &str, axes: [&str; 2], lines: &[Line]) -> Outcome<()> {
+    draw(file, title, axes, 0.0..bounds(lines, |point| point.0).1, lines)
+}
+
+/// A line's name and points.
+pub type Line<'a> = (&'a str, Vec<(f64, f64)>);
+
+/// The least and the greatest of a coordinate.
+fn bounds(lines: &[Line], value: fn(&(f64, f64)) -> f64) -> (f64, f64) {
+    let values = lines.iter().flat_map(|(_, points)| points).map(value);
+    values.fold((f64::MAX, 0.0), |(low, high), value| (low.min(value), high.max(value)))
+}
+
+fn draw<X>(file: &Path, title: &str, axes: [&str; 2], x: X, lines: &[Line]) -> Outcome<()>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+{
+    let (low, high) = bounds(lines, |point| point.1);
     let root = SVGBackend::new(file, (900, 560)).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -45,7 +63,7 @@ pub fn plot(file: &Path, title: &str, axes: [&str; 2], lines: &[(&str, Vec<(f64,
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(range(|point| point.0), range(|point| point.1))?;
+        .build_cartesian_2d(x, (low * 0.8..high * 1.25).log_scale())?;
     chart.configure_mesh().x_desc(axes[0]).y_desc(axes[1]).light_line_style(WHITE).draw()?;
     for (i, (name, points)) in lines.iter().enumerate() {
         let style = Palette99::pick(i).stroke_width(2);

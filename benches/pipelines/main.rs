@@ -1,5 +1,5 @@
 //! Whole pipelines on a GPU: the element compared with the engine alone, with GStreamer's upload and download, and with
-//! `identity`; frames in CUDA memory; many pipelines at once; a long run. README.md explains the tables.
+//! `identity`; frames in CUDA memory; many pipelines at once; a long run with everything in motion. README.md explains the tables.
 //!   pipelines [frames | device | many | long]...     all by default
 
 #[expect(dead_code, reason = "each bench uses only a part of this module")]
@@ -9,6 +9,9 @@ mod device;
 mod frames;
 mod long;
 mod many;
+#[expect(dead_code, reason = "tables are not written to files here")]
+#[path = "../article/plots.rs"]
+mod plots;
 mod processes;
 mod push_pipeline;
 mod throughput;

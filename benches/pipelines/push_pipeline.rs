@@ -62,8 +62,17 @@ pub struct Times {
     pub within: Option<Duration>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The caps of frames in memory with this feature.
+fn caps(info: &VideoInfo, feature: Option<&str>) -> Outcome<gst::Caps> {
+    let mut caps = info.to_caps()?;
+    if let Some(feature) = feature {
+        caps.make_mut().set_features_simple(Some(gst::CapsFeatures::new([feature])));
+    }
+    Ok(caps)
 }
 
 impl PushPipeline {
@@ -90,10 +99,7 @@ impl PushPipeline {
         let pad = gst::Pad::builder(gst::PadDirection::Src).name("frames").build();
         pad.link(&first.static_pad("sink").expect("an always pad"))?;
         pad.set_active(true)?;
-        let mut caps = info.to_caps()?;
-        if let Some(feature) = feature {
-            caps.make_mut().set_features_simple(Some(gst::CapsFeatures::new([feature])));
-        }
+        let caps = caps(info, feature)?;
         let this = Self { pipeline, pad, info: info.clone(), caps, recorded, arrived, sinks };
         this.pipeline.set_state(gst::State::Playing).map_err(|error| this.posted_error(error))?;
         let caps = &this.caps;
@@ -104,6 +110,20 @@ impl PushPipeline {
         }
         this.pad.push_event(gst::event::Segment::new(&segment));
         Ok(this)
+    }
+
+    /// Other frames come from now on.
+    pub fn set_caps(&mut self, info: &VideoInfo, feature: Option<&str>) -> Outcome<()> {
+        (self.info, self.caps) = (info.clone(), caps(info, feature)?);
+        match self.pad.push_event(gst::event::Caps::new(&self.caps)) {
+            true => Ok(()),
+            false => Err(self.posted_error(format!("the caps were not accepted: {}", self.caps))),
+        }
+    }
+
+    /// Sends an event into the first element.
+    pub fn send(&self, event: gst::Event) {
+        self.pad.push_event(event);
     }
 
     /// The pipeline's first element.

@@ -390,3 +390,24 @@ pub fn read(buffer: &gst::BufferRef, mut masks: Option<&mut MaskReader<'_>>) -> 
     }
     detections.map_or(Analytics::Absent, Analytics::Present)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_is_the_share_of_what_both_have() {
+        let area = |left, top, right, bottom| Area { left, top, right, bottom };
+        let one = area(10.0, 20.0, 14.0, 23.0);
+        for (other, expected) in [
+            (one, 1.0),
+            (area(11.0, 21.0, 15.0, 24.0), 6.0 / 18.0),
+            (area(10.0, 20.0, 12.0, 23.0), 0.5),
+            (area(9.0, 19.0, 15.0, 24.0), 12.0 / 30.0),
+            (area(14.0, 20.0, 18.0, 23.0), 0.0),
+            (area(10.0, 30.0, 14.0, 33.0), 0.0),
+        ] {
+            assert_eq!((overlap(one, other), overlap(other, one)), (expected, expected), "{other:?}");
+        }
+    }
+}

@@ -444,10 +444,19 @@ pub(super) mod tests {
         assert_eq!((part.columns, part.rows), (5, 5));
         assert_eq!((0..25).filter(|i| part.samples[*i] == 255).collect::<Vec<_>>(), [12]);
         assert_eq!(masks.part(&image, |id| id == 1, None), Ok(None));
-        let beside = Area { right: 8.0, ..area };
-        assert_eq!(masks.part(&image, |id| id == 9, Some(beside)), Ok(None));
-        let touching = Area { right: 8.5, ..area };
-        assert!(masks.part(&image, |id| id == 9, Some(touching)).unwrap().is_some());
+        for beside in [
+            Area { right: 8.0, ..area },
+            Area { right: 2.0, ..area },
+            Area { left: 15.0, ..area },
+            Area { bottom: 6.0, ..area },
+            Area { bottom: 2.0, ..area },
+            Area { top: 11.0, ..area },
+        ] {
+            assert_eq!(masks.part(&image, |id| id == 9, Some(beside)), Ok(None), "{beside:?}");
+        }
+        for touching in [Area { right: 8.5, ..area }, Area { bottom: 6.5, ..area }, Area { top: 7.5, ..area }] {
+            assert_eq!(masks.part(&image, |id| id == 9, Some(touching)), Ok(Some(part.clone())), "{touching:?}");
+        }
         let none = Area { left: f64::NAN, ..area };
         assert!(masks.part(&image, |id| id == 9, Some(none)).is_ok());
         masks.samples_left = 24;
@@ -462,6 +471,9 @@ pub(super) mod tests {
         let other = part(2, &[0, 0, 0, 255], AREA);
         let united = masks.unite(vec![one.clone(), other.clone()]).unwrap();
         assert_eq!(united, Mask::new(2, 2, vec![255, 0, 0, 255], AREA).unwrap(), "the same samples");
+        let third = part(2, &[0, 0, 255, 0], AREA);
+        let united = masks.unite(vec![one.clone(), other.clone(), third]).unwrap();
+        assert_eq!(united, Mask::new(2, 2, vec![255, 0, 255, 255], AREA).unwrap(), "three");
         // Two samples to one, and one luma sample to the right.
         let finer = Area { left: 11.0, right: 19.0, ..AREA };
         let finer = part(4, &[0, 0, 0, 255], finer);

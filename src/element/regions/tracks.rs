@@ -740,6 +740,41 @@ mod tests {
     }
 
     #[test]
+    fn the_objects_lost_longest_ago_are_merged_and_no_others() {
+        let small = |i: u64| Area::from_corner((i % 20) as f64 * 50.0, (i / 20) as f64 * 25.0, 4.0, 4.0);
+        let all: Vec<_> = (0..300).map(|i| Detection { label: None, ..detection(small(i), None) }).collect();
+        let mut tracks = Tracks::default();
+        (0..2).for_each(|frame| _ = push(&mut tracks, frame, HOLD, &all));
+        assert_eq!(tracks.tracks.len(), 300, "none is lost");
+        push(&mut tracks, 2, HOLD, &[]);
+        assert_eq!(tracks.tracks.len(), MAX_LOST);
+        let merged: Vec<_> =
+            tracks.tracks.iter().filter(|track| track.is_merged).map(|track| track.last().full).collect();
+        assert_eq!(merged, [[0.0, 0.0, 954.0, 54.0]], "45 in rows of 20");
+    }
+
+    /// A detection continues a track while it is held, and in the frame after its last, however short it is held.
+    #[test]
+    fn a_detection_continues_what_is_held() {
+        for (hold, frames, after, same) in
+            [(3000, 21, 74, true), (3000, 21, 75, false), (0, 3, 1, true), (0, 3, 2, false)]
+        {
+            let holding = Holding { time: hold * MS, covers_lost: false };
+            let mut tracks = Tracks::default();
+            for frame in 0..frames {
+                let decided = push(&mut tracks, frame, holding, &[face(100.0)]);
+                assert_eq!(decided.objects[0].track, 1, "{hold} {frame}");
+            }
+            if after > 1 {
+                push(&mut tracks, frames, holding, &[]);
+            }
+            let decided = push(&mut tracks, frames - 1 + after, holding, &[face(100.0)]);
+            let found = decided.objects.iter().find(|object| object.evidence == Evidence::Found).unwrap();
+            assert_eq!(found.track == 1, same, "{hold} {after}");
+        }
+    }
+
+    #[test]
     fn no_detection_continues_a_merged_track() {
         let mut tracks = Tracks::default();
         let small = |i: u64| Area::from_corner((i % 20) as f64 * 50.0, (i / 20) as f64 * 25.0, 4.0, 4.0);
