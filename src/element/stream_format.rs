@@ -83,9 +83,13 @@ impl StreamFormat {
 
     /// Whether the planes of a buffer are where elements without GstVideoMeta look for them.
     pub fn is_default_layout(&self, buffer: &gst::BufferRef) -> bool {
-        buffer
-            .meta::<gst_video::VideoMeta>()
-            .is_none_or(|meta| meta.offset() == self.info.offset() && meta.stride() == self.info.stride())
+        let is_default = |meta: &gst_video::VideoMeta| {
+            // First, because the bindings panic for more than 4 planes.
+            meta.n_planes() == self.info.n_planes()
+                && meta.offset() == self.info.offset()
+                && meta.stride() == self.info.stride()
+        };
+        buffer.meta::<gst_video::VideoMeta>().is_none_or(|meta| is_default(&meta))
     }
 
     /// The planes of a progressive frame, for the log.

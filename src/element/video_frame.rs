@@ -69,7 +69,8 @@ fn has_default_map(meta: &gst_video::VideoMeta) -> bool {
 
 /// Whether a GstVideoMeta describes frames of this format, or larger ones of which these are a part.
 fn describes(meta: &gst_video::VideoMeta, info: &gst_video::VideoInfo) -> bool {
-    meta.format() == info.format() && meta.width() >= info.width() && meta.height() >= info.height()
+    let has_format = meta.format() == info.format() && meta.n_planes() == info.n_planes();
+    has_format && meta.width() >= info.width() && meta.height() >= info.height()
 }
 
 /// The pool that handed a buffer out, if one did.
@@ -220,8 +221,13 @@ impl MappedBuffer {
                 });
             }
             Some(meta) if !describes(&meta, info) => {
-                let have = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
-                return Err(MapError::Meta { side, have, want: format!("{format} {width}x{height}") });
+                let mut have = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
+                let mut want = format!("{format} {width}x{height}");
+                if meta.format() == info.format() && meta.n_planes() != info.n_planes() {
+                    have.push_str(&format!(" with {} planes", meta.n_planes()));
+                    want.push_str(&format!(" with {}", info.n_planes()));
+                }
+                return Err(MapError::Meta { side, have, want });
             }
             _ => (),
         }
