@@ -89,7 +89,7 @@ pub struct Object {
 pub struct Edge {
     /// By how much objects grow, or shrink if it is negative.
     pub grow: i32,
-    /// The radius of the soft edge, which is twice as wide.
+    /// The radius of the soft edge, which is twice as wide; at most 128.
     pub feather: u32,
 }
 
