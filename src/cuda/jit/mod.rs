@@ -2,7 +2,7 @@
 //! Kernels compiled for the radii of one batch, by NVRTC in the background or taken from the disk cache.
 
 mod cache;
-mod disk_cache;
+pub mod disk_cache;
 mod error;
 pub mod nvrtc;
 mod request;
