@@ -119,12 +119,13 @@ fn check(input: &Input, info: &VideoInfo) {
     } else {
         "sigma=1"
     };
-    let address = buffer.map_readable().map_or(std::ptr::null(), |map| map.as_ptr());
+    // To map two memories as one would merge them.
+    let address = if split == count { buffer.map_readable().ok().map(|map| map.as_ptr()) } else { None };
     let output = Blur::new(properties, info).push(buffer);
     assert_eq!(output.is_ok(), is_readable && (is_apart || !input.is_in_place), "{info:?} {rows:?}: {input:?}");
     let Ok(output) = output else { return };
     let map = output.map_readable().expect("the output is readable");
-    if input.is_in_place && split == count && map.as_ptr() == address {
+    if input.is_in_place && address == Some(map.as_ptr()) {
         let is_kept = |(at, byte): (usize, &u8)| *byte == input.sample || is_sample(&rows, at as i128);
         assert!(map.iter().enumerate().all(is_kept), "more than samples is written: {input:?}");
     } else if !input.is_in_place && planes.iter().all(|layout| layout.depth == 8) {
