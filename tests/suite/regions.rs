@@ -201,6 +201,49 @@ fn mask(columns: u32, samples: Vec<u8>) -> gst::Sample {
     gst::Sample::builder().caps(&caps).buffer(&gst::Buffer::from_mut_slice(samples)).build()
 }
 
+/// A negative `grow` shrinks an object, or leaves it whole if nothing of it would be left.
+#[test]
+fn an_object_that_shrinks_is_covered_in_its_middle_or_whole() {
+    let info = info(VideoFormat::Gray8, 128, 64);
+    let mut shrunk = 0;
+    for (shape, grow) in [("ellipse", 4), ("ellipse", 9), ("mask", 4), ("mask", 9)] {
+        for side in 2..40 {
+            let properties = format!("region-mode=inside shape={shape} grow=-{grow} cover=fill backend=cpu expand=0");
+            let mut blur = Blur::new(&properties);
+            blur.caps(&info);
+            let mut input = gst::Buffer::from_mut_slice(vec![200; 128 * 64]);
+            let at = (40, 10, side, side);
+            let mut meta = gst_video::VideoRegionOfInterestMeta::add(input.get_mut().unwrap(), "person", at);
+            if shape == "mask" {
+                meta.add_param(gst::Structure::builder("mask").field("sample", mask(8, vec![255; 64])).build());
+            }
+            let output = blur.push(input);
+            let output = output.map_readable().unwrap();
+            // Samples whose centres are in the ellipse or the box, or that far within.
+            let is_object = |x: u32, y: u32, within: f64| {
+                let radius = f64::from(side) / 2.0;
+                let [x, y] = [x as f64 + 0.5 - 40.0 - radius, y as f64 + 0.5 - 10.0 - radius].map(f64::abs);
+                let reach = radius - within;
+                if shape == "mask" { x.max(y) < reach } else { reach > 0.0 && x.hypot(y) < reach }
+            };
+            let all_covered = |within: f64| {
+                let all = (0..64).flat_map(|y| (0..128).map(move |x| (x, y)));
+                let mut inside = all.filter(|(x, y)| is_object(*x, *y, within));
+                inside.all(|(x, y)| output[(y * 128 + x) as usize] == 0)
+            };
+            let middle = output[((10 + side / 2) * 128 + 40 + side / 2) as usize];
+            assert_eq!(middle, 0, "{shape} {grow} {side}");
+            // One node of the grid of weights less.
+            assert!(all_covered(f64::from(grow + 2)), "{shape} {grow} {side}");
+            let is_whole = all_covered(0.0);
+            assert!(is_whole || side > 2 * grow, "{shape} {grow} {side}");
+            assert!(!is_whole || side < 2 * grow + 14, "{shape} {grow} {side} does not shrink");
+            shrunk += u32::from(!is_whole);
+        }
+    }
+    assert!(shrunk > 40, "{shrunk}");
+}
+
 /// In a box of 64x32 at (32,16) the left half is the object; a sample of the mask has 8x8 luma samples.
 #[test]
 fn masks_of_regions_of_interest_are_covered_or_shown() {
