@@ -661,6 +661,26 @@ fn weights_are_for_pictures_of_their_size() {
 }
 
 /// Every luma sample that an object has any part of is covered wholly, whatever its edge.
+/// Bands of 64 rows, or an eighth of the picture, and steps of 64 columns.
+#[test]
+fn rectangles_of_weights_are_no_larger_than_their_steps() {
+    let of = |size, areas: &[[f64; 4]]| {
+        let object = |[x, y, width, height]: &[f64; 4]| Object {
+            area: Area::from_corner(*x, *y, *width, *height),
+            shape: Shape::Box,
+        };
+        let objects: Vec<_> = areas.iter().map(object).collect();
+        Weights::inside(size, &objects, Edge::default()).rects()
+    };
+    assert_eq!(
+        of((512, 512), &[[100.0, 300.0, 40.0, 30.0], [400.0, 300.0, 20.0, 4.0]]),
+        [rect(64, 256, 128, 64), rect(384, 256, 64, 64), rect(64, 320, 128, 64)]
+    );
+    assert_eq!(of((3840, 2160), &[[1000.0, 1000.0, 100.0, 100.0]]), [rect(960, 960, 192, 320)]);
+    assert_eq!(of((500, 300), &[[470.0, 280.0, 90.0, 90.0]]), [rect(448, 256, 52, 44)]);
+    assert_eq!(of((500, 300), &[]), []);
+}
+
 #[test]
 fn covered_samples_are_never_weakened() {
     let mut random = Random(Noise(7));
