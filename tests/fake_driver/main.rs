@@ -7,3 +7,4 @@ mod common;
 mod cover_cuda;
 mod cuda_without_gpu;
 mod in_flight;
+mod threads;
