@@ -99,8 +99,10 @@ pub fn table() -> Outcome<()> {
         run.frames, run.lost, run.disordered, run.compared, run.unlike
     );
     if let Ok(file) = std::env::var("CUDAGAUSSBLUR_PLOT") {
-        let lines: Vec<plots::Line> = LINES.iter().zip(run.lines).map(|(name, points)| (*name, points)).collect();
-        plots::plot_over_time(Path::new(&file), "Everything in motion", ["s", "µs, MB, handles"], &lines)?;
+        let latencies = PARTS.iter().map(|part| format!("{}: µs in 99.9 %", part.name));
+        let names: Vec<String> = latencies.chain(OTHERS.map(str::to_owned)).collect();
+        let lines: Vec<plots::Line> = names.iter().map(String::as_str).zip(run.lines).collect();
+        plots::plot_over_time(Path::new(&file), "Everything in motion", ["s", ""], &lines)?;
     }
     match run.lost + run.disordered + run.unlike {
         0 => Ok(()),
@@ -108,14 +110,8 @@ pub fn table() -> Outcome<()> {
     }
 }
 
-const LINES: [&str; 6] = [
-    "latency, median, µs",
-    "latency, 95 %, µs",
-    "latency, 99.9 %, µs",
-    "resident memory, MB",
-    "device memory, MB",
-    "handles",
-];
+/// The lines of the plot after the latencies.
+const OTHERS: [&str; 3] = ["MB resident", "MB of the device", "handles"];
 
 struct Run {
     begun: Instant,
@@ -126,7 +122,8 @@ struct Run {
     disordered: u64,
     compared: u64,
     unlike: u64,
-    lines: [Vec<(f64, f64)>; LINES.len()],
+    /// Latencies by part, then the others.
+    lines: [Vec<(f64, f64)>; PARTS.len() + OTHERS.len()],
 }
 
 impl Run {
@@ -213,8 +210,9 @@ impl Run {
              | {resident:.1} | {device:.1} | {handles} | {threads} |",
             part.name
         );
-        let values = [median, most, nearly_all, resident, device, handles as f64];
-        for (line, value) in self.lines.iter_mut().zip(values) {
+        let part = PARTS.iter().position(|one| one.name == part.name).expect("one of them");
+        self.lines[part].push((time, nearly_all));
+        for (line, value) in self.lines[PARTS.len()..].iter_mut().zip([resident, device, handles as f64]) {
             line.push((time, value));
         }
         Ok(())

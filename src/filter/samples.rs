@@ -52,10 +52,8 @@ impl Channel {
     pub fn load(self, layout: &PlaneLayout, row: &[u8], x: u32) -> u16 {
         let index = self.first + x as usize * self.step;
         match layout.sample_layout {
-            SampleLayout::Packed1010102 => {
-                let word = word(row, index / 4);
-                if index % 4 == 3 { (word >> 30) as u16 } else { (word >> (10 * (index % 4)) & 1023) as u16 }
-            }
+            // Above the last sample the word has only two bits.
+            SampleLayout::Packed1010102 => (word(row, index / 4) >> (10 * (index % 4)) & 1023) as u16,
             _ if layout.depth == 8 => u16::from(row[index]),
             _ => u16::from_ne_bytes([row[2 * index], row[2 * index + 1]]) >> layout.shift(),
         }
@@ -67,7 +65,7 @@ impl Channel {
         match layout.sample_layout {
             SampleLayout::Packed1010102 => {
                 let shift = 10 * (index % 4);
-                let mask = if index % 4 == 3 { 3 << 30 } else { 1023 << shift };
+                let mask = 1023 << shift;
                 let word = word(row, index / 4) & !mask | u32::from(value) << shift & mask;
                 row[index / 4 * 4..][..4].copy_from_slice(&word.to_ne_bytes());
             }
