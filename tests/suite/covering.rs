@@ -34,6 +34,32 @@ fn zones_and_detections_are_covered_in_every_format() {
     }
 }
 
+/// After a jump back by more than `hold-time` nothing is known of the objects before it.
+#[test]
+fn a_jump_back_forgets_objects() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 3);
+    let frame = |pts: gst::ClockTime, is_discont: bool| {
+        let mut frame = buffer(&info, &picture);
+        frame.make_mut().set_pts(pts);
+        if is_discont {
+            frame.make_mut().set_flags(gst::BufferFlags::DISCONT);
+        }
+        frame
+    };
+    let bytes = |buffer: &gst::Buffer| buffer.map_readable().unwrap().to_vec();
+    for (seconds, is_discont, is_forgotten) in [(1, true, true), (1, false, false), (20, true, false)] {
+        let mut blur = covering("cover=fill expand=0 on-missing=pass", true, &info);
+        for i in 0..30 {
+            let input = with_roi(frame(gst::ClockTime::from_seconds(20) + FRAME * i, false), "face", (11, 7, 13, 9));
+            blur.harness.push_and_pull(input).unwrap();
+        }
+        let input = frame(gst::ClockTime::from_seconds(seconds), is_discont);
+        let output = blur.harness.push_and_pull(input.copy()).unwrap();
+        assert_eq!(bytes(&output) == bytes(&input), is_forgotten, "to {seconds} s, {is_discont}");
+    }
+}
+
 #[test]
 fn frames_without_regions_are_the_same_buffer() {
     let info = info(VideoFormat::Nv12, SIZE);
