@@ -167,7 +167,7 @@ impl Meta {
 
 fn main() {
     gst::init().unwrap();
-    // The library is called as it has to be.
+    // A critical message says that a test called the library wrongly.
     glib::log_set_always_fatal(glib::LogLevels::LEVEL_CRITICAL | glib::LogLevels::LEVEL_ERROR);
     assert_eq!(analytics::read(&gst::Buffer::new(), None), Analytics::Absent);
     let was_registered = glib::Type::from_name("GstAnalyticsRelationMetaAPI").is_some();

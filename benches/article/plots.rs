@@ -46,8 +46,9 @@ pub type Line<'a> = (&'a str, Vec<(f64, f64)>);
 
 /// The least and the greatest of a coordinate.
 fn bounds(lines: &[Line], value: fn(&(f64, f64)) -> f64) -> (f64, f64) {
-    let values = lines.iter().flat_map(|(_, points)| points).map(value);
-    values.fold((f64::MAX, 0.0), |(low, high), value| (low.min(value), high.max(value)))
+    // A logarithmic axis has no 0.
+    let values = lines.iter().flat_map(|(_, points)| points).map(value).filter(|value| *value > 0.0);
+    values.fold((f64::MAX, 0.0), |(low, high): (f64, f64), value| (low.min(value), high.max(value)))
 }
 
 fn draw<X>(file: &Path, title: &str, axes: [&str; 2], x: X, lines: &[Line]) -> Outcome<()>

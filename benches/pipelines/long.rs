@@ -1,4 +1,4 @@
-//! One element at full speed for a long time, with everything in motion: another sigma for every frame, other covers every 500,
+//! One element at full speed for a long time, while all settings change: another sigma for every frame, other covers every 500,
 //! other caps and memory every few seconds, and a device whose memory is exhausted once a round. It measures latency, memory,
 //! handles and threads; no frame may be lost, and some are compared with those of the CPU.
 
@@ -71,7 +71,7 @@ struct Seen {
     compared: VecDeque<gst::Buffer>,
 }
 
-/// Frames in order of their numbers, which are their timestamps in ms.
+/// The number of a frame, which is its timestamp in ms; `u64::MAX` without one.
 fn number(buffer: &gst::BufferRef) -> u64 {
     buffer.pts().map_or(u64::MAX, gst::ClockTime::mseconds)
 }
@@ -80,8 +80,9 @@ fn number(buffer: &gst::BufferRef) -> u64 {
 /// file for a plot.
 pub fn table() -> Outcome<()> {
     let seconds = std::env::var("CUDAGAUSSBLUR_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
-    let length = LONGEST.min(Duration::from_secs(seconds) / PARTS.len() as u32);
-    println!("\nEverything in motion, at full speed for {seconds} s; latency in µs, memory in MB\n");
+    // At least once with each number of frames in flight.
+    let length = LONGEST.min(Duration::from_secs(seconds) / (2 * PARTS.len() as u32));
+    println!("\nAll settings change, at full speed for {seconds} s; latency in µs, memory in MB\n");
     println!(
         "| s | frames of | in flight | frames | of them on the CPU | latency, median | 95 % | 99.9 % | longest | resident | \
          device | handles | threads |"
@@ -100,9 +101,9 @@ pub fn table() -> Outcome<()> {
     );
     if let Ok(file) = std::env::var("CUDAGAUSSBLUR_PLOT") {
         let latencies = PARTS.iter().map(|part| format!("{}: µs in 99.9 %", part.name));
-        let names: Vec<String> = latencies.chain(OTHERS.map(str::to_owned)).collect();
+        let names: Vec<String> = latencies.chain(RESOURCES.map(str::to_owned)).collect();
         let lines: Vec<plots::Line> = names.iter().map(String::as_str).zip(run.lines).collect();
-        plots::plot_over_time(Path::new(&file), "Everything in motion", ["s", ""], &lines)?;
+        plots::plot_over_time(Path::new(&file), "All settings change", ["s", "µs, MB, handles"], &lines)?;
     }
     match run.lost + run.disordered + run.unlike {
         0 => Ok(()),
@@ -111,7 +112,7 @@ pub fn table() -> Outcome<()> {
 }
 
 /// The lines of the plot after the latencies.
-const OTHERS: [&str; 3] = ["MB resident", "MB of the device", "handles"];
+const RESOURCES: [&str; 3] = ["MB resident", "MB of the device", "handles"];
 
 struct Run {
     begun: Instant,
@@ -122,8 +123,8 @@ struct Run {
     disordered: u64,
     compared: u64,
     unlike: u64,
-    /// Latencies by part, then the others.
-    lines: [Vec<(f64, f64)>; PARTS.len() + OTHERS.len()],
+    /// Points of the plot: the latencies of each part, then the resources.
+    lines: [Vec<(f64, f64)>; PARTS.len() + RESOURCES.len()],
 }
 
 impl Run {
@@ -147,7 +148,7 @@ impl Run {
             if self.begun.elapsed() > seconds {
                 break;
             }
-            let others = if part.is_exhausted { Some(Others::new()?) } else { None };
+            let owner = if part.is_exhausted { Some(MemoryOwner::new()?) } else { None };
             pipeline.set_caps(&info(part), part.feature)?;
             let frames = pipeline.frames(part.memory)?.ok_or("the element offers no pool")?;
             let reference = Reference::new(&info(part))?;
@@ -165,8 +166,17 @@ impl Run {
             // Frames leave before an event that comes after them.
             pipeline.send(gst::event::Gap::new(gst::ClockTime::from_mseconds(sent), gst::ClockTime::NONE));
             self.compare(&reference, &frames, part.size, &seen);
-            drop(others);
+            drop(owner);
             let on_cpu = on_cpu(&pipeline)? - before;
+            let has_fallen_back = property_of(&pipeline, "active-backend") == "cpu";
+            if has_fallen_back != part.is_exhausted {
+                return Err(format!(
+                    "{}: the element has {}fallen back",
+                    part.name,
+                    if has_fallen_back { "" } else { "not " }
+                )
+                .into());
+            }
             self.row(part, in_flight, sent - start, on_cpu, std::mem::take(&mut lock(&seen).latencies))?;
         }
         let seen = lock(&seen);
@@ -225,6 +235,12 @@ fn info(part: &Part) -> VideoInfo {
 
 fn on_cpu(pipeline: &PushPipeline) -> Outcome<u64> {
     Ok(pipeline.first_element().property::<gst::Structure>("stats").get("frames-cpu")?)
+}
+
+/// The nick of an enum property's value.
+fn property_of(pipeline: &PushPipeline, property: &str) -> String {
+    let value = pipeline.first_element().property_value(property);
+    gst::glib::EnumValue::from_value(&value).map_or_else(String::new, |(_, value)| value.nick().to_owned())
 }
 
 /// The resident memory of this process, in MB.
@@ -334,12 +350,12 @@ impl Reference {
     }
 }
 
-/// Another owner of the device's memory, who has all that was free.
-struct Others {
+/// All memory of the device that was free, as if another process had it.
+struct MemoryOwner {
     memory: Vec<DeviceMemory>,
 }
 
-impl Others {
+impl MemoryOwner {
     fn new() -> Outcome<Self> {
         let device = process::open(0)?.device().clone();
         let _current = device.enter()?;
@@ -357,7 +373,7 @@ impl Others {
     }
 }
 
-impl Drop for Others {
+impl Drop for MemoryOwner {
     fn drop(&mut self) {
         if let Ok(shared) = process::open(0)
             && let Ok(_current) = shared.device().clone().enter()

@@ -1,5 +1,6 @@
 //! Whole pipelines on a GPU: the element compared with the engine alone, with GStreamer's upload and download, and with
-//! `identity`; frames in CUDA memory; many pipelines at once; a long run with everything in motion. README.md explains the tables.
+//! `identity`; frames in CUDA memory; many pipelines at once; a long run in which all settings change. README.md explains the
+//! tables.
 //!   pipelines [frames | device | many | long]...     all by default
 
 #[expect(dead_code, reason = "each bench uses only a part of this module")]

@@ -112,7 +112,7 @@ impl PushPipeline {
         Ok(this)
     }
 
-    /// Other frames come from now on.
+    /// Sends new caps, which the frames after them have.
     pub fn set_caps(&mut self, info: &VideoInfo, feature: Option<&str>) -> Outcome<()> {
         (self.info, self.caps) = (info.clone(), caps(info, feature)?);
         match self.pad.push_event(gst::event::Caps::new(&self.caps)) {

@@ -458,8 +458,8 @@ mod tests {
         assert_eq!(failed.len(), 2, "the blurred planes, then the temporaries, the largest: {failed:?}");
     }
 
-    /// Small enough for Miri, which checks every access: no plane has a byte more than its rows. The oracle of `tests/` judges the
-    /// bytes themselves.
+    /// Small enough for Miri. Planes have no padding, so that it reports any access beyond the last row. The oracle of `tests/` judges
+    /// the bytes themselves.
     fn all_instruction_sets_have_the_same_bytes(layout: PlaneLayout, sigma: f64) {
         let rect = Rect::new(3, 1, 6, 3).unwrap();
         let object = Object { area: Area::from_corner(3.0, 1.0, 6.0, 3.0), shape: Shape::Ellipse };

@@ -84,6 +84,17 @@ pub fn set_caps(
     Ok(())
 }
 
+/// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
+/// that came then.
+fn adopt_caps(element: &gst_base::BaseTransform, state: &SharedState, allocate: Allocate) {
+    let caps = [element.sink_pad(), element.src_pad()].map(|pad| pad.current_caps());
+    if let [Some(incaps), Some(outcaps)] = caps
+        && let Err(error) = set_caps(element, state, &incaps, &outcaps, allocate)
+    {
+        gst::warning!(CAT, obj = element, "{error}");
+    }
+}
+
 /// Posts the reason why caps are refused.
 fn refuse(
     element: &gst_base::BaseTransform,
@@ -127,6 +138,12 @@ pub fn update_frame_params(
     let Ok(options) = settings.options() else { return };
     let mode = settings.regions.mode;
     let Some(mut session) = state.take_session() else { return };
+    if session.format.is_none() {
+        state.put_back_session(session);
+        adopt_caps(element, state, allocate);
+        let Some(with_caps) = state.take_session() else { return };
+        session = with_caps;
+    }
     let time = session.format.as_ref().map(|format| covering::frame_time(element, format, buffer));
     let is_jump = time.is_some_and(|time| session.tracker.is_jump(time, &settings.regions));
     let ends_waiting = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(&session, buffer);

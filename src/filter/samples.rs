@@ -52,7 +52,7 @@ impl Channel {
     pub fn load(self, layout: &PlaneLayout, row: &[u8], x: u32) -> u16 {
         let index = self.first + x as usize * self.step;
         match layout.sample_layout {
-            // Above the last sample the word has only two bits.
+            // The fourth sample is the two bits at the top, so that the mask does not shorten it.
             SampleLayout::Packed1010102 => (word(row, index / 4) >> (10 * (index % 4)) & 1023) as u16,
             _ if layout.depth == 8 => u16::from(row[index]),
             _ => u16::from_ne_bytes([row[2 * index], row[2 * index + 1]]) >> layout.shift(),

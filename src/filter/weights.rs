@@ -89,7 +89,7 @@ pub struct Object {
 pub struct Edge {
     /// By how much objects grow, or shrink if it is negative.
     pub grow: i32,
-    /// The radius of the soft edge, which is twice as wide; at most 128.
+    /// The radius of the soft edge, which is twice as wide; at most 128, so that sums fit in 16 bits.
     pub feather: u32,
 }
 
@@ -536,6 +536,7 @@ impl Grid {
 
     /// A soft edge: on the side that `pick` widens to.
     fn feather(&mut self, samples: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
+        debug_assert!(samples <= 128, "a radius of {samples}");
         let cells = samples.div_ceil(self.cell);
         self.widen(cells, pick, spare);
         self.soften(cells as usize, spare);

@@ -1,10 +1,10 @@
 //! Several threads on one element: frames, properties, events, queries, and starts and stops at any time. No frame leaves it
-//! uncovered, and nothing waits for good.
+//! uncovered, and there is no deadlock.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::Noise;
 use crate::common::fake_driver::FakeDriver;
@@ -16,6 +16,8 @@ const SIZE: [u32; 2] = [97, 61];
 /// The object: left, top, width and height.
 const FACE: [u32; 4] = [20, 10, 44, 40];
 const FRAMES: u32 = 1000;
+/// A run takes less than a second.
+const DEADLOCK: Duration = Duration::from_secs(300);
 
 /// The properties that change, with values none of which shows the object.
 const PROPERTIES: [(&str, &[&str]); 10] = [
@@ -31,8 +33,8 @@ const PROPERTIES: [(&str, &[&str]); 10] = [
     ("post-messages", &["true", "false"]),
 ];
 
-/// Samples of the picture that are the same in the middle of the object, where every shape has it, as a share of all there.
-fn same(picture: &[u8], output: &gst::BufferRef, stride: usize) -> f64 {
+/// The share of samples in the middle of the object, which every shape contains, that equal the source's.
+fn unchanged_share(picture: &[u8], output: &gst::BufferRef, stride: usize) -> f64 {
     let map = output.map_readable().unwrap();
     let [left, top, width, height] = FACE.map(|side| side as usize);
     let places = (top + height / 4..top + 3 * height / 4)
@@ -41,12 +43,52 @@ fn same(picture: &[u8], output: &gst::BufferRef, stride: usize) -> f64 {
     equal as f64 / places.count() as f64
 }
 
-/// Calls `work` with another number each time until `is_done`.
-fn until(is_done: &AtomicBool, seed: u64, pause: Duration, mut work: impl FnMut(usize)) {
-    let mut noise = Noise(seed);
-    while !is_done.load(Ordering::Relaxed) {
-        work(noise.next() as usize % 1000);
-        std::thread::sleep(pause);
+/// Tells all threads to end, also if one panics.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    is_done: AtomicBool,
+    arrived: &'a AtomicU32,
+}
+
+impl Shared<'_> {
+    fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Relaxed)
+    }
+
+    /// Calls `work` with another number each time until all is done, after so many more frames have arrived, and a pause.
+    fn repeat(&self, seed: u64, frames: u32, pause: Duration, mut work: impl FnMut(usize)) {
+        let (mut noise, _done) = (Noise(seed), Done(&self.is_done));
+        loop {
+            let next = self.arrived.load(Ordering::Relaxed) + frames;
+            while !self.is_done() && self.arrived.load(Ordering::Relaxed) < next {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            if self.is_done() {
+                return;
+            }
+            work(noise.next() as usize % 1000);
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// Ends the process if the others do not end.
+    fn watch(&self, properties: &str) {
+        let begun = Instant::now();
+        while !self.is_done() {
+            std::thread::sleep(Duration::from_millis(10));
+            if begun.elapsed() > DEADLOCK {
+                eprintln!("{properties}: {} of {FRAMES} frames arrived", self.arrived.load(Ordering::Relaxed));
+                std::process::abort();
+            }
+        }
     }
 }
 
@@ -55,15 +97,15 @@ fn stress(properties: &str, seed: u64) {
     let bus = bus_of(&element);
     let info = video::info(VideoFormat::Gray8, SIZE[0], SIZE[1]);
     let (stride, picture) = (info.stride()[0] as usize, Noise(seed).bytes(info.size()));
-    let (arrived, shown) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (arrived, uncovered) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(Vec::new())));
     let sink = {
-        let (arrived, shown, picture) = (arrived.clone(), shown.clone(), picture.clone());
+        let (arrived, uncovered, picture) = (arrived.clone(), uncovered.clone(), picture.clone());
         let builder = gst::Pad::builder(gst::PadDirection::Sink).name("sink").event_function(|_, _, _| true);
         let chain = move |_: &gst::Pad, _: Option<&gst::Object>, buffer: gst::Buffer| {
             arrived.fetch_add(1, Ordering::Relaxed);
-            let same = same(&picture, &buffer, stride);
-            if same > 0.1 {
-                shown.lock().unwrap().push((buffer.pts(), same));
+            let share = unchanged_share(&picture, &buffer, stride);
+            if share > 0.1 {
+                uncovered.lock().unwrap().push((buffer.pts(), share));
             }
             Ok(gst::FlowSuccess::Ok)
         };
@@ -80,12 +122,14 @@ fn stress(properties: &str, seed: u64) {
         src.push_event(gst::event::Caps::new(&info.to_caps().unwrap()));
         src.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
     };
-    let is_done = AtomicBool::new(false);
+    let shared = Shared { is_done: AtomicBool::new(false), arrived: &arrived };
     std::thread::scope(|scope| {
+        scope.spawn(|| shared.watch(properties));
         scope.spawn(|| {
+            let _done = Done(&shared.is_done);
             begin();
             let mut frame = 0;
-            while arrived.load(Ordering::Relaxed) < FRAMES {
+            while !shared.is_done() && arrived.load(Ordering::Relaxed) < FRAMES {
                 frame += 1;
                 let mut buffer = gst::Buffer::from_mut_slice(picture.clone());
                 let frame_buffer = buffer.make_mut();
@@ -97,21 +141,16 @@ fn stress(properties: &str, seed: u64) {
                     begin();
                 }
             }
-            is_done.store(true, Ordering::Relaxed);
         });
         scope.spawn(|| {
-            until(&is_done, seed + 1, Duration::from_micros(200), |number| {
+            shared.repeat(seed + 1, 0, Duration::from_micros(200), |number| {
                 let (name, values) = PROPERTIES[number % PROPERTIES.len()];
                 element.set_property_from_str(name, values[number / 10 % values.len()]);
             });
         });
         scope.spawn(|| {
-            until(&is_done, seed + 2, Duration::from_micros(500), |number| match number % 16 {
-                0 => {
-                    src.push_event(gst::event::FlushStart::new());
-                    src.push_event(gst::event::FlushStop::new(true));
-                }
-                1 => _ = sink.push_event(gst::event::Reconfigure::new()),
+            shared.repeat(seed + 2, 0, Duration::from_micros(500), |number| match number % 16 {
+                0 | 1 => _ = sink.push_event(gst::event::Reconfigure::new()),
                 2 => _ = sink.peer_query(&mut gst::query::Latency::new()),
                 3 => _ = src.peer_query(&mut gst::query::Allocation::new(Some(&info.to_caps().unwrap()), true)),
                 4 => _ = src.peer_query_caps(None),
@@ -121,16 +160,23 @@ fn stress(properties: &str, seed: u64) {
             });
         });
         scope.spawn(|| {
-            until(&is_done, seed + 3, Duration::from_millis(12), |number| {
-                let state = [gst::State::Paused, gst::State::Ready, gst::State::Null][number % 3];
-                element.set_state(state).unwrap();
-                element.set_state(gst::State::Playing).unwrap();
+            shared.repeat(seed + 3, 8, Duration::from_millis(5), |number| match number % 6 {
+                0..3 => {
+                    src.push_event(gst::event::FlushStart::new());
+                    src.push_event(gst::event::FlushStop::new(true));
+                }
+                state => {
+                    element.set_state([gst::State::Paused, gst::State::Ready, gst::State::Null][state - 3]).unwrap();
+                    element.set_state(gst::State::Playing).unwrap();
+                }
             });
         });
     });
+    let has_cuda = properties.starts_with("backend=cuda");
+    assert_eq!(video::nick(&element, "active-backend"), if has_cuda { "cuda" } else { "cpu" }, "{properties}");
     element.set_state(gst::State::Null).unwrap();
-    let shown = shown.lock().unwrap();
-    assert!(shown.is_empty(), "{properties}: frames are not covered: {shown:?}");
+    let uncovered = uncovered.lock().unwrap();
+    assert!(uncovered.is_empty(), "{properties}: frames are not covered: {uncovered:?}");
     let errors: BTreeSet<String> = texts(&bus, gst::MessageType::Error).into_iter().collect();
     assert!(errors.iter().all(|error| error == "received a buffer before caps"), "{properties}: {errors:?}");
 }

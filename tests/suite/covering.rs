@@ -34,7 +34,8 @@ fn zones_and_detections_are_covered_in_every_format() {
     }
 }
 
-/// After a jump back by more than `hold-time` nothing is known of the objects before it.
+/// A discontinuity that jumps back by more than `hold-time` (3 s) forgets all objects. A jump back without DISCONT, or by less, does
+/// not.
 #[test]
 fn a_jump_back_forgets_objects() {
     let info = info(VideoFormat::Gray8, SIZE);

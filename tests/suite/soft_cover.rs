@@ -660,8 +660,7 @@ fn weights_are_for_pictures_of_their_size() {
     }
 }
 
-/// Every luma sample that an object has any part of is covered wholly, whatever its edge.
-/// Bands of 64 rows, or an eighth of the picture, and steps of 64 columns.
+/// A rectangle is made of bands of 64 rows, or of an eighth of the picture if that is more, and of steps of 64 columns.
 #[test]
 fn rectangles_of_weights_are_no_larger_than_their_steps() {
     let of = |size, areas: &[[f64; 4]]| {
@@ -681,6 +680,7 @@ fn rectangles_of_weights_are_no_larger_than_their_steps() {
     assert_eq!(of((500, 300), &[]), []);
 }
 
+/// Every luma sample that an object has any part of is covered wholly, whatever its edge.
 #[test]
 fn covered_samples_are_never_weakened() {
     let mut random = Random(Noise(7));

@@ -746,11 +746,13 @@ mod tests {
         let mut tracks = Tracks::default();
         (0..2).for_each(|frame| _ = push(&mut tracks, frame, HOLD, &all));
         assert_eq!(tracks.tracks.len(), 300, "none is lost");
-        push(&mut tracks, 2, HOLD, &[]);
+        push(&mut tracks, 2, HOLD, &all[..255]);
+        assert_eq!(tracks.tracks.len(), 300, "no more than can be held one by one are lost");
+        push(&mut tracks, 3, HOLD, &[]);
         assert_eq!(tracks.tracks.len(), MAX_LOST);
         let merged: Vec<_> =
             tracks.tracks.iter().filter(|track| track.is_merged).map(|track| track.last().full).collect();
-        assert_eq!(merged, [[0.0, 0.0, 954.0, 54.0]], "45 in rows of 20");
+        assert_eq!(merged, [[0.0, 300.0, 954.0, 354.0]], "objects 255 to 299, in rows of 20");
     }
 
     /// A detection continues a track while it is held, and in the frame after its last, however short it is held.

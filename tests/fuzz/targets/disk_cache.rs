@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Any file in the place of a cached kernel: it is read only if it is exactly the file of that kernel, with any image, which only
-//! the user can write.
+//! Any file in the place of a cached kernel: it is read only if its key and its digest match and only the user can write it.
 #![no_main]
 
 use std::fs::{self, Permissions};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Any mask in any buffer: it is read exactly if all of its rows are in the buffer, and then every sample of the picture is hidden
-//! that a sample of the mask which is the object's touches. Images of region ids likewise.
+//! Any mask in any buffer: it is read exactly if all of its rows are in the buffer. A sample of the picture is then hidden if it
+//! touches a sample of the mask that is inside of the object. Images of region ids are read under the same condition, and each id
+//! has its extent.
 #![no_main]
 
 use std::collections::BTreeSet;
