@@ -87,7 +87,7 @@ pub fn set_caps(
 /// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
 /// that came then.
 fn adopt_caps(element: &gst_base::BaseTransform, state: &SharedState, allocate: Allocate) {
-    let caps = [element.sink_pad(), element.src_pad()].map(|pad| pad.current_caps());
+    let caps = [element.sink_pad(), element.src_pad()].map(PadExt::current_caps);
     if let [Some(incaps), Some(outcaps)] = caps
         && let Err(error) = set_caps(element, state, &incaps, &outcaps, allocate)
     {
