@@ -89,7 +89,7 @@ pub struct Object {
 pub struct Edge {
     /// By how much objects grow, or shrink if it is negative.
     pub grow: i32,
-    /// The radius of the soft edge, which is twice as wide; at most 128, so that sums fit in 16 bits.
+    /// The radius of the soft edge, which is twice as wide; at most 128 cells of the grid, so that sums fit in 16 bits.
     pub feather: u32,
 }
 
@@ -536,7 +536,6 @@ impl Grid {
 
     /// A soft edge: on the side that `pick` widens to.
     fn feather(&mut self, samples: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
-        debug_assert!(samples <= 128, "a radius of {samples}");
         let cells = samples.div_ceil(self.cell);
         self.widen(cells, pick, spare);
         self.soften(cells as usize, spare);
@@ -584,6 +583,7 @@ impl Grid {
         if radius == 0 {
             return;
         }
+        debug_assert!(radius <= 128, "a radius of {radius} nodes, of which sums need more than 16 bits");
         let (columns, length) = (self.columns, 2 * radius + 1);
         // The sum rounds to a whole number, which stands in its last bits. Exact: no mean ends in a half, because the length is odd, and
         // being below 2^10 it keeps all means farther from one than this errs.
@@ -592,7 +592,6 @@ impl Grid {
         const SHORT: usize = 33;
         let reciprocal = 1.0 / length as f32;
         let mean = |sum: u16| (f32::from(sum) * reciprocal + WHOLE).to_bits() as u8;
-        // A radius is at most 128 nodes, so that sums fit in 16 bits.
         let mut sums = vec![0_u16; columns];
         let mut padded = vec![0; columns + 2 * radius];
         for row in self.values.chunks_mut(columns) {
