@@ -44,7 +44,7 @@ const PARTS: [Part; 6] = [
     part("720p RGBA", VideoFormat::Rgba, [1280, 720], Memory::Offered),
     Part { feature: ON_DEVICE, ..part("1080p P010", VideoFormat::P01010le, [1920, 1080], Memory::Offered) },
     Part { feature: ON_DEVICE, ..part("480p RGBA", VideoFormat::Rgba, [640, 480], Memory::Offered) },
-    // Larger than all before it in host memory, so that it needs memory of its own.
+    // The largest in host memory, so that the element has to allocate.
     Part { is_exhausted: true, ..part("1440p YUY2", VideoFormat::Yuy2, [2560, 1440], Memory::Ordinary) },
 ];
 
