@@ -88,7 +88,7 @@ pub fn table() -> Outcome<()> {
          device | handles | threads |"
     );
     println!("| --- {}|", "| --- ".repeat(12));
-    let mut run = Run { begun: Instant::now(), free: process::open(0)?.device().free_memory()?, ..Run::new() };
+    let mut run = Run::new()?;
     for round in 0.. {
         run.round(if round % 2 == 0 { 1 } else { 3 }, length, Duration::from_secs(seconds))?;
         if run.begun.elapsed() + length > Duration::from_secs(seconds) {
@@ -128,10 +128,11 @@ struct Run {
 }
 
 impl Run {
-    fn new() -> Self {
+    fn new() -> Outcome<Self> {
+        let free = process::open(0)?.device().free_memory()?;
         let [frames, lost, disordered, compared, unlike] = [0; 5];
         let lines = std::array::from_fn(|_| Vec::new());
-        Self { begun: Instant::now(), free: 0, frames, lost, disordered, compared, unlike, lines }
+        Ok(Self { begun: Instant::now(), free, frames, lost, disordered, compared, unlike, lines })
     }
 
     /// A pipeline through all parts.
