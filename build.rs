@@ -119,8 +119,8 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
         "int" => "i32",
         "unsigned short" => "u16",
         "unsigned long long" | "unsigned char*" | "const unsigned char*" => "u64",
-        "BlurPlane" | "CoverRect" | "LevelChannel" | "LevelColumnsPlane" | "LevelPart" | "LevelRowsPlane"
-        | "MosaicGrid" | "SoftGrid" | "TensorPlane" => c_type,
+        "ColumnsPlane" | "CoverRect" | "MosaicGrid" | "RowsPart" | "RowsPlane" | "SoftGrid" | "StoredChannel"
+        | "TensorPlane" => c_type,
         _ => return None,
     }
     .to_owned();

@@ -7,7 +7,7 @@
 #ifndef BLUR_ABI_H
 #define BLUR_ABI_H
 
-// Pixel families: how the samples of a pixel lie in memory. A family is the suffix of its entry points.
+// Pixel families: how the samples of a pixel lie in memory. A family is in the names of its tensor-core kernels.
 //
 // - `u8_c12`, `u16_c12`: one or two interleaved samples per pixel; up to BLUR_PLANES planes per launch.
 // - `u8_c3`, `u8_c4`, `u16_c3`, `u16_c4`: three or four interleaved samples per pixel; one plane per launch.
@@ -17,20 +17,18 @@
 
 // Largest radius on either axis.
 #define BLUR_RADIUS_MAX 400
-// Length of one axis of BlurArgs::taps: BLUR_RADIUS_MAX + 1, rounded up to a multiple of four.
+// Length of RowsArgs::taps and ColumnsArgs::taps for a slot: BLUR_RADIUS_MAX + 1, rounded up to a multiple of four.
 #define BLUR_TAPS 404
 // Largest number of planes, or of rectangles of planes, in one launch.
 #define BLUR_PLANES 8
 // Filter slots: sets of radii and taps that the planes of one launch choose from.
 #define BLUR_FILTER_SLOTS 2
-// Size of BlurArgs in bytes.
-#define BLUR_ARGS_BYTES 4096
 // Size of AlphaArgs in bytes.
 #define BLUR_ALPHA_ARGS_BYTES 128
-// Size of LevelRowsArgs in bytes.
-#define BLUR_LEVEL_ROWS_ARGS_BYTES 1872
-// Size of LevelColumnsArgs in bytes.
-#define BLUR_LEVEL_COLUMNS_ARGS_BYTES 864
+// Size of RowsArgs in bytes.
+#define BLUR_ROWS_ARGS_BYTES 3560
+// Size of ColumnsArgs in bytes.
+#define BLUR_COLUMNS_ARGS_BYTES 2552
 
 // Radius of the filters of a level, in samples of the small plane, and the samples that the small plane has beyond each
 // end of the plane.
@@ -45,14 +43,20 @@
 #define BLUR_LEVEL_WARPS 4
 // Kernels of levels, rows: pixels of the larger plane that a warp loads, for a strip of 224, or 192 of packed 4:2:2.
 #define BLUR_LEVEL_WINDOW 256
-// Kernels of levels, rows: shared memory of a warp for a channel of a row. Packed 4:2:2 has three.
-#define BLUR_LEVEL_CHANNEL_BYTES 1024
 // Kernels of levels, rows: rows that a warp processes.
 #define BLUR_LEVEL_WARP_ROWS 2
-// Kernels of levels, columns: samples of a row that a warp processes, four a thread.
-#define BLUR_LEVEL_COLUMNS_SAMPLES 128
 // Kernels of levels, columns: rows that a thread decimates to. It interpolates four, which begin at a multiple of four.
 #define BLUR_LEVEL_DECIMATE_ROWS 2
+// Rows kernel: warps per block, of a row each.
+#define BLUR_ROWS_WARPS 2
+// Rows kernel: pixels of a strip.
+#define BLUR_ROWS_STRIP 256
+// Columns kernel: warps per block.
+#define BLUR_COLUMNS_WARPS 4
+// Columns kernel: rows that a thread computes.
+#define BLUR_COLUMNS_ROWS 8
+// Columns kernel, and kernels of levels, columns: samples of a row that a warp processes, four a thread.
+#define BLUR_COLUMNS_SAMPLES 128
 // Size of TensorArgs in bytes.
 #define BLUR_TENSOR_ARGS_BYTES 1248
 // Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
@@ -72,9 +76,11 @@
 #define BLUR_TENSOR_BLUR_WARPS 4
 #define BLUR_TENSOR_INTERPOLATE_WARPS 4
 // Tensor-core kernels: steps that a warp loads ahead of its computation, of the direct form, the decimation and the
-// interpolation; of the direct form for pixels of eight bytes.
+// interpolation; of the direct form for pixels of eight bytes, and for packed 4:2:2, whose taps take more of the 64 KiB of
+// shared memory that a block has on sm_75.
 #define BLUR_TENSOR_DIRECT_DEPTH 4
 #define BLUR_TENSOR_DIRECT_DEPTH_8 2
+#define BLUR_TENSOR_DIRECT_DEPTH_YUV422 3
 #define BLUR_TENSOR_DECIMATE_DEPTH 4
 #define BLUR_TENSOR_INTERPOLATE_DEPTH 4
 // Tensor-core kernels of the direct form: tiles of 16 columns of pixels that a warp computes, of pixels of one and of two
@@ -88,38 +94,6 @@
 #define BLUR_TENSOR_COLUMNS_C3 2
 #define BLUR_TENSOR_COLUMNS_C4 2
 #define BLUR_TENSOR_COLUMNS_SMALL 2
-
-// Width of a strip, the part of a row that one block covers, in pixels: planes with one sample per pixel.
-#define BLUR_STRIP_PIXELS_C1 256
-// Width of a strip in pixels: planes with two samples per pixel.
-#define BLUR_STRIP_PIXELS_C2 128
-// Width of a strip in pixels: planes with three samples per pixel.
-#define BLUR_STRIP_PIXELS_C3 64
-// Width of a strip in pixels: planes with four samples per pixel, `yuv422` and `packed1010102` included.
-#define BLUR_STRIP_PIXELS_C4 64
-
-// Fused kernels: threads per block.
-#define BLUR_FUSED_THREADS 128
-// Fused kernels: rows that a block loads, convolves and stores per step.
-#define BLUR_FUSED_STEP 16
-// Fused kernels: output rows that one thread computes per step.
-#define BLUR_FUSED_THREAD_ROWS 8
-
-// Rows kernels: threads per block.
-#define BLUR_ROWS_THREADS 128
-// Rows kernels: rows per block.
-#define BLUR_ROWS_STEP 8
-
-// Columns kernel: threads per block.
-#define BLUR_COLUMNS_THREADS 256
-// Columns kernel: width of a strip in samples.
-#define BLUR_COLUMNS_STRIP_SAMPLES 256
-// Columns kernel: rows per block.
-#define BLUR_COLUMNS_STEP 64
-// Columns kernel: output rows that one thread computes.
-#define BLUR_COLUMNS_THREAD_ROWS 16
-// Columns kernel: workspace rows that a block loads at a time.
-#define BLUR_COLUMNS_CHUNK 16
 
 // Premultiply and unpremultiply kernels: threads per block, one pixel each.
 #define BLUR_ALPHA_THREADS 256
@@ -151,74 +125,6 @@
 // Spread kernel: threads per block, and blocks for each channel.
 #define BLUR_SOFT_SPREAD_THREADS 512
 #define BLUR_SOFT_SPREAD_BLOCKS 16
-
-// A rectangle of a plane, one entry of a launch. A pixel is the unit that repeats along a row; in packed 4:2:2 that is a
-// pair of picture pixels, four bytes.
-//
-// A kernel writes rows `row_begin .. row_end` and columns `column_begin .. column_end` of its output and nothing else: a
-// frame is blurred as a whole, in bands of rows, or in the rectangles that regions need.
-struct BlurPlane {
-  // First sample of the whole source plane, at any alignment; unused by the columns kernel. Alignment affects only the
-  // speed: 16 bytes is best, 4 is good.
-  const unsigned char* src;
-  // First sample of the whole destination plane, at any alignment; unused by the rows kernels. It must not overlap the
-  // source. Alignment affects only the speed, as it does for `src`.
-  unsigned char* dst;
-  // The 16-bit intermediate, aligned to 16 bytes: all rows of the plane, from `column_begin` on; unused by the fused
-  // kernels.
-  unsigned char* workspace;
-  // Bytes from one source row to the next. Its alignment affects only the speed.
-  unsigned long long src_pitch;
-  // Bytes from one destination row to the next. Its alignment affects only the speed.
-  unsigned long long dst_pitch;
-  // Bytes from one workspace row to the next. A row holds whole strips of 16-bit samples.
-  unsigned long long workspace_pitch;
-  // Pixels per row, 1 to 16384.
-  unsigned width;
-  // Rows of the plane, 1 to 16384.
-  unsigned height;
-  // Samples per pixel.
-  unsigned channels;
-  // Bits per sample: 8 in the `u8` families and `yuv422`, 10 in `packed1010102`.
-  unsigned depth;
-  // Position of a sample's lowest bit in its 16-bit word; 0 in the `u8` families.
-  unsigned shift;
-  // Packed 4:2:2 only. Bit 0: byte offset of the first luma sample. Bit 1: the last pair of a row has only one pixel.
-  unsigned yuv422;
-  // Filter slot: index into BlurArgs::radius and BlurArgs::taps.
-  unsigned slot;
-  // First row to write, less than `row_end`.
-  unsigned row_begin;
-  // End of the rows to write, exclusive, at most `height`.
-  unsigned row_end;
-  // First pixel of a row to write, less than `column_end`, a multiple of 16.
-  unsigned column_begin;
-  // End of the pixels to write, exclusive: a multiple of 16, or `width`.
-  unsigned column_end;
-  // Index in the launch of this entry's first block.
-  unsigned first_block;
-  // Number of strips, that is, of this entry's blocks side by side.
-  unsigned strips;
-  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
-  unsigned packed1010102;
-};
-
-// Parameter of every blur kernel, passed by value.
-struct BlurArgs {
-  // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
-  BlurPlane planes[BLUR_PLANES];
-  // Fused kernels: output rows per block, at least 1. A multiple of BLUR_FUSED_STEP leaves no thread idle.
-  unsigned segment_rows;
-  // Padding.
-  unsigned reserved[3];
-  // `radius[slot][axis]`: taps on each side of the centre along rows (axis 0) and down columns (axis 1), 0 to
-  // BLUR_RADIUS_MAX. Packed 4:2:2 uses slot 0 for luma rows and for all columns, slot 1 for chroma rows.
-  unsigned radius[BLUR_FILTER_SLOTS][2];
-  // `taps[slot][axis][i]`: the Q16 tap at distance `i` from the centre, modulo 65536; 0 beyond the radius. The single
-  // tap of radius 0 is 65536, which is stored as 0 and recognised by the radius.
-  unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TAPS];
-};
-static_assert(sizeof(BlurArgs) == BLUR_ARGS_BYTES, "the host passes BLUR_ARGS_BYTES bytes");
 
 // Parameter of `blur_premultiply` and `blur_unpremultiply`, passed by value. It describes one plane.
 struct AlphaArgs {
@@ -266,26 +172,25 @@ struct AlphaArgs {
 };
 static_assert(sizeof(AlphaArgs) == BLUR_ALPHA_ARGS_BYTES, "the host passes BLUR_ALPHA_ARGS_BYTES bytes");
 
-// The small plane of a rectangle whose rows are decimated or interpolated: of all channels, or of luma or chroma of packed
-// 4:2:2.
-struct LevelPart {
-  // First sample of the small plane, 16-bit samples, aligned to 16 bytes. Null if these samples are not processed, which is
-  // for packed 4:2:2 alone.
-  unsigned char* small;
-  // Bytes from one of its rows to the next, a multiple of 16.
+// Samples of a plane as 16-bit ones, which the kernels for rows write or read: those of all channels, or of the luma or of the
+// chroma of packed 4:2:2. Of a level they are as wide as the small plane, of the direct form as the plane.
+struct RowsPart {
+  // First sample, aligned to 16 bytes. Null if these samples are not processed, which is for packed 4:2:2 alone.
+  unsigned char* samples;
+  // Bytes from one row of them to the next, a multiple of 16.
   unsigned long long pitch;
-  // Base-2 logarithm of the factor along rows, 0, 1 or 2.
+  // Base-2 logarithm of the factor along rows, 0, 1 or 2; 0 in the direct form.
   unsigned factor_log2;
-  // Decimation: first pixel of the small plane to write, a multiple of 16.
+  // First pixel of them to write, a multiple of 16.
   unsigned begin;
-  // End of the pixels, exclusive, that a decimation writes, or that an interpolation reads.
+  // End of their pixels, exclusive, that are written, or that an interpolation reads.
   unsigned end;
-  // Padding.
-  unsigned reserved;
+  // Direct form: filter slot, an index into RowsArgs::radius and RowsArgs::taps.
+  unsigned slot;
 };
 
-// How the samples of a channel are stored in a row: as some bits of a little-endian word each.
-struct LevelChannel {
+// How a channel is stored in a row: a sample is some bits of a little-endian word.
+struct StoredChannel {
   // First byte of the first sample's word, in the row.
   unsigned offset;
   // Bytes from one sample's word to the next.
@@ -296,14 +201,14 @@ struct LevelChannel {
   unsigned bits;
 };
 
-// A rectangle of a plane whose rows are decimated or interpolated.
-struct LevelRowsPlane {
+// A rectangle of a plane whose rows are blurred, decimated or interpolated. "Larger" is the plane as it is stored.
+struct RowsPlane {
   // First sample of the larger plane, at any alignment; 16 bytes is best.
   unsigned char* larger;
   // Bytes from one of its rows to the next.
   unsigned long long pitch;
-  // Its small plane; with `pairs` that of the first channel and that of the others.
-  LevelPart parts[2];
+  // Its 16-bit samples; with `pairs` those of the first channel and those of the others.
+  RowsPart parts[2];
   // Pixels per row of the larger plane.
   unsigned width;
   // Bytes of a pixel.
@@ -315,7 +220,10 @@ struct LevelRowsPlane {
   // Number of channels, 1 to 4.
   unsigned channels;
   // How each is stored.
-  LevelChannel layout[4];
+  StoredChannel layout[4];
+  // Direct form: pixels that are loaded on each side of a strip, a multiple of 16 and no less than the radius of any part in
+  // pixels.
+  unsigned lead;
   // Interpolation: first pixel to write, a multiple of 8 times the largest factor.
   unsigned column_begin;
   // Interpolation: end of the pixels to write, exclusive: a multiple of the same number, or all.
@@ -330,31 +238,38 @@ struct LevelRowsPlane {
   unsigned strips;
   // Index in the launch of this entry's first block.
   unsigned first_block;
+  // Padding.
+  unsigned reserved;
 };
 
-// Parameter of `blur_decimate_rows` and `blur_interpolate_rows`, passed by value.
-struct LevelRowsArgs {
+// Parameter of `blur_rows`, `blur_decimate_rows` and `blur_interpolate_rows`, passed by value.
+struct RowsArgs {
   // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
-  LevelRowsPlane planes[BLUR_PLANES];
+  RowsPlane planes[BLUR_PLANES];
   // Interpolation, by factor, 2 and 4: BLUR_PHASE_TAPS for each phase. Q16, with sum 65536.
-  unsigned taps[2][BLUR_LEVEL_TAPS];
+  unsigned level_taps[2][BLUR_LEVEL_TAPS];
   // Decimation, by factor, 2 and 4: the 6 * factor + 1 taps in pairs. A word has the low bytes of two taps, then their high
   // bytes.
   unsigned tap_bytes[2][BLUR_LEVEL_TAP_WORDS];
+  // Direct form, by slot: taps on each side of the centre along rows, 0 to BLUR_RADIUS_MAX.
+  unsigned radius[BLUR_FILTER_SLOTS];
+  // `taps[slot][i]`: the Q16 tap at distance `i` from the centre, modulo 65536; 0 beyond the radius. The single tap of radius 0
+  // is 65536, which is stored as 0 and recognised by the radius.
+  unsigned short taps[BLUR_FILTER_SLOTS][BLUR_TAPS];
 };
-static_assert(sizeof(LevelRowsArgs) == BLUR_LEVEL_ROWS_ARGS_BYTES, "the host passes BLUR_LEVEL_ROWS_ARGS_BYTES bytes");
+static_assert(sizeof(RowsArgs) == BLUR_ROWS_ARGS_BYTES, "the host passes BLUR_ROWS_ARGS_BYTES bytes");
 
-// A rectangle of a plane of 16-bit samples whose columns are decimated or interpolated.
-struct LevelColumnsPlane {
-  // First sample that is read, aligned to 16 bytes. A decimation also reads the samples behind a row that complete its last
-  // four.
+// A rectangle of a plane of 16-bit samples whose columns are blurred, decimated or interpolated.
+struct ColumnsPlane {
+  // First sample that is read, aligned to 16 bytes. The direct form and a decimation also read the samples behind a row that
+  // complete its last four.
   const unsigned char* src;
-  // First sample that is written, aligned to 16 bytes. It must not overlap the source. The last four samples of a row are
-  // written together.
+  // First sample that is written; aligned to 16 bytes for a level, where the last four samples of a row are written together. It
+  // must not overlap the source.
   unsigned char* dst;
   // Bytes from one source row to the next, a multiple of 16.
   unsigned long long src_pitch;
-  // Bytes from one destination row to the next, a multiple of 16.
+  // Bytes from one destination row to the next; a multiple of 16 for a level.
   unsigned long long dst_pitch;
   // Rows of the source.
   unsigned src_rows;
@@ -366,26 +281,38 @@ struct LevelColumnsPlane {
   unsigned row_begin;
   // End of the rows to write, exclusive.
   unsigned row_end;
-  // Base-2 logarithm of the factor, 1 or 2.
+  // Base-2 logarithm of the factor, 1 or 2; unused by the direct form.
   unsigned factor_log2;
-  // Bits that sums are rounded to; the lower ones of a sample are unspecified.
+  // Bits that sums are rounded to. A level leaves the lower ones of a sample unspecified.
   unsigned depth;
+  // Direct form: filter slot, an index into ColumnsArgs::radius and ColumnsArgs::taps.
+  unsigned slot;
+  // Direct form: bytes of a sample's word in the destination, 1 or 2; 4 for words of 10, 10, 10 and 2 bits.
+  unsigned word_bytes;
+  // Direct form: bytes from one sample of the destination to the next; 1 if `word_bytes` is 4.
+  unsigned step;
+  // Direct form: position of a sample's lowest bit in a word of two bytes.
+  unsigned shift;
   // Number of blocks side by side.
   unsigned strips;
   // Index in the launch of this entry's first block.
   unsigned first_block;
   // Padding.
-  unsigned reserved[3];
+  unsigned reserved;
 };
 
-// Parameter of `blur_decimate_columns` and `blur_interpolate_columns`, passed by value.
-struct LevelColumnsArgs {
+// Parameter of `blur_columns`, `blur_decimate_columns` and `blur_interpolate_columns`, passed by value.
+struct ColumnsArgs {
   // The planes in the order of their blocks. The `first_block` of an unused entry is larger than any block index.
-  LevelColumnsPlane planes[BLUR_PLANES];
-  // By factor, 2 and 4. Decimation: its 6 * factor + 1 taps. Interpolation: see LevelRowsArgs::taps.
-  unsigned taps[2][BLUR_LEVEL_TAPS];
+  ColumnsPlane planes[BLUR_PLANES];
+  // By factor, 2 and 4. Decimation: its 6 * factor + 1 taps. Interpolation: see RowsArgs::level_taps.
+  unsigned level_taps[2][BLUR_LEVEL_TAPS];
+  // Direct form: as in RowsArgs, down columns.
+  unsigned radius[BLUR_FILTER_SLOTS];
+  // The same.
+  unsigned short taps[BLUR_FILTER_SLOTS][BLUR_TAPS];
 };
-static_assert(sizeof(LevelColumnsArgs) == BLUR_LEVEL_COLUMNS_ARGS_BYTES, "the host passes as many bytes");
+static_assert(sizeof(ColumnsArgs) == BLUR_COLUMNS_ARGS_BYTES, "the host passes BLUR_COLUMNS_ARGS_BYTES bytes");
 
 // A rectangle of a plane of the direct form or of one level, for the tensor-core kernels. "Larger" is the plane that is
 // decimated or interpolated to; the direct form has only that one, and neither small planes nor a factor.
@@ -414,7 +341,8 @@ struct TensorPlane {
   unsigned depth;
   // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
   unsigned shift;
-  // Packed 4:2:2: see BlurPlane::yuv422. In the wide form luma and chroma are planes of their own, of one and of two channels;
+  // Packed 4:2:2 only. Bit 0: byte offset of the first luma sample. Bit 1: the last pair of a row has only one pixel. In the wide
+  // form luma and chroma are planes of their own, of one and of two channels;
   // luma is written into the pixels of `dst`, chroma before it into its bytes of them and 0 into those of luma.
   unsigned yuv422;
   // Factor along rows: 1, 2 or 4.
@@ -458,9 +386,9 @@ struct TensorArgs {
 static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLUR_TENSOR_ARGS_BYTES bytes");
 
 // Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than 48
-// KiB of it, the host raises the function's limit. src/cuda/kernels/{geometry,tensor_direct,level,tensor_wide}.rs compute the
-// number of blocks, the shared memory, `segment_rows`, `strips`, and the size and pitch of the workspace. A launch of several
-// planes takes the sum of their blocks and the largest of their shared memory sizes.
+// KiB of it, the host raises the function's limit. src/cuda/kernels/{axis,tensor_direct,tensor_wide}.rs compute the number of
+// blocks, the shared memory, the strips, and the size and pitch of what is between two launches. A launch of several planes takes
+// the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
 //   kernel's largest on both axes; every family but `u16_c3`, and `yuv422` if the radius of chroma along rows is at most
@@ -468,16 +396,13 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 //   below row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
 //   segment_rows rows of one strip.
 //
-// blur_fused_<family>: rows, then columns, in one launch; where there are tensor cores, only the families without
-//   blur_tensor_direct. Reads the source rows from one column radius above row_begin to one below row_end, as far as the
-//   plane goes, and writes dst. A block computes segment_rows rows of one strip.
+// One axis at a time, for planes of any layout:
 //
-// blur_rows_<family>: the row pass. Reads source rows row_begin .. row_end and writes the same rows of the workspace,
-//   whole strips of them. A block computes BLUR_ROWS_STEP rows of one strip.
+// blur_rows: the rows of the direct form. Reads rows row_begin .. row_end of the larger plane and writes 16-bit samples of them. A
+//   warp processes a row of one strip; strips are of the whole row.
 //
-// blur_columns: the column pass, for all families. Reads the workspace rows from one column radius above row_begin to
-//   one below row_end, as far as the plane goes, and writes dst. blur_rows_<family> must have written these rows. A
-//   block computes BLUR_COLUMNS_STEP rows of BLUR_COLUMNS_STRIP_SAMPLES samples.
+// blur_columns: its columns. Reads these samples from one column radius above row_begin to one below row_end, as far as the plane
+//   goes, and writes the plane. A thread computes BLUR_COLUMNS_ROWS rows of four samples.
 //
 // blur_decimate_rows: the rows of a level, from the larger plane to 16-bit samples as wide as the small plane. A block
 //   processes BLUR_LEVEL_WARPS times BLUR_LEVEL_WARP_ROWS rows of one strip; strips are of the whole row.

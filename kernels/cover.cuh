@@ -3,22 +3,8 @@
 // a mosaic with their means. abi.h has the parameters and their contract.
 #ifndef BLUR_COVER_H
 #define BLUR_COVER_H
-#include "overlap.cuh"
+#include "launch.cuh"
 #include "pixels.cuh"
-
-// The item of a launch that this block belongs to: the last one that begins at this block or before. The first one begins
-// at block 0, unused ones beyond every block.
-template <class Item, int COUNT> __device__ __forceinline__ const Item& item_of_block(const Item (&items)[COUNT]) {
-  int low = 0, high = COUNT;
-#pragma unroll 1
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    const bool begins_later = items[middle].first_block > blockIdx.x;
-    low = begins_later ? low : middle;
-    high = begins_later ? middle : high;
-  }
-  return items[low];
-}
 
 __device__ __forceinline__ u32 misalignment(const u8* address, u32 alignment) {
   return static_cast<u32>(reinterpret_cast<u64>(address) & (alignment - 1));

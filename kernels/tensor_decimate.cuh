@@ -41,8 +41,8 @@ template <class P, int S, int DOWN> struct DecimateTile : DecimateRows<P, S> {
 __device__ __forceinline__ void decimate_16_bits(
     u32 (&sum)[2], const u32 (&taps)[4], const u32 (&high)[2], const u32 (&low)[2], u32 start0, u32 start1) {
   int of_high[4], of_low[4];
-  mma32_ordered(of_high, taps[0], taps[1], taps[2], taps[3], high[0], high[1], 0, 0, 0, 0);
-  mma32_ordered(
+  mma32<true>(of_high, taps[0], taps[1], taps[2], taps[3], high[0], high[1], 0, 0, 0, 0);
+  mma32<true>(
       of_low, taps[0], taps[1], taps[2], taps[3], low[0], low[1], static_cast<int>(start0), static_cast<int>(start1), 0,
       0);
 #pragma unroll
@@ -136,11 +136,11 @@ template <class P, int S, int DOWN, bool CHECKED_WINDOW> struct PixelLoader : Ro
               const int word = (first + o) * (S / 2) + 2 * k;
               // A sample is widened by 8 bits and the sum loses 16: 8 bits of the narrow sum are dropped.
               if (k == 0)
-                mma32_ordered(
+                mma32<true>(
                     sum, row_taps[0][0], row_taps[0][1], row_taps[0][2], row_taps[0][3], words[word][c],
                     words[word + 1][c], 128, 128, 0, 0);
               else
-                mma32_ordered(
+                mma32<true>(
                     sum, row_taps[k][0], row_taps[k][1], row_taps[k][2], row_taps[k][3], words[word][c],
                     words[word + 1][c], sum[0], sum[1], sum[2], sum[3]);
             }

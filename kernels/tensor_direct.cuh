@@ -35,7 +35,9 @@ OPERAND_FUNCTION int odd_multiple(int bytes, int unit) { return ((bytes + unit -
 
 template <class P, int TILES>
 using DirectRows = RowTile<P::BYTES, 4, 16 * (direct_across(P::BYTES) + direct_row_tiles(TILES, P::IS_YUV422) - 1),
-                           P::BYTES == 8 ? BLUR_TENSOR_DIRECT_DEPTH_8 : BLUR_TENSOR_DIRECT_DEPTH>;
+                           P::BYTES == 8   ? BLUR_TENSOR_DIRECT_DEPTH_8
+                           : P::IS_YUV422 ? BLUR_TENSOR_DIRECT_DEPTH_YUV422
+                                          : BLUR_TENSOR_DIRECT_DEPTH>;
 
 // Pixels P, windows of TILES tiles down. A step of the ring has 8 rows as they are in the plane, which the lanes copy 16
 // bytes at a time.

@@ -191,8 +191,14 @@ template <class RowTile> struct RowLoader {
     const u8* row = this->row(y);
     const Shared to = ring + slot;
     const u64 alignment = reinterpret_cast<u64>(src) | pitch;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    // Each copy waits for the one before it anyway.
+    [[maybe_unused]] constexpr int UNROLL = BYTES == 3 ? Tile::LOADS : 1;
+#else
+    [[maybe_unused]] constexpr int UNROLL = Tile::LOADS;
+#endif
     if (alignment % Tile::COPY == 0) {
-#pragma unroll
+#pragma unroll UNROLL
       for (int i = 0; i < Tile::LOADS; i++) {
         const int x = loaded_x(x0 + i * 4 * Tile::PIXELS), bytes = (width - x) * BYTES;
 #pragma unroll

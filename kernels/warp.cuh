@@ -4,7 +4,7 @@
 // wait shows.
 #ifndef BLUR_WARP_H
 #define BLUR_WARP_H
-#include "overlap.cuh"
+#include "launch.cuh"
 #include "pixels.cuh"
 
 #ifdef BLUR_ON_CPU
@@ -106,35 +106,52 @@ __device__ __forceinline__ u64 warp_sum(u64 value) {
   return (static_cast<u64>(warp_sum(high)) << 27) + warp_sum(low);
 }
 
+#ifndef BLUR_ON_CPU
+// 8 x 16 times 16 x 8 bytes, the product of sm_75: row g of A, column g of B, columns 2 t and 2 t + 1 of row g of D.
+template <bool ORDERED> __device__ __forceinline__ void mma_8816(int& d0, int& d1, u32 a, u32 b, int c0, int c1) {
+  if constexpr (ORDERED)
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0,%1},{%2},{%3},{%4,%5};"
+                 : "=r"(d0), "=r"(d1)
+                 : "r"(a), "r"(b), "r"(c0), "r"(c1));
+  else
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0,%1},{%2},{%3},{%4,%5};"
+        : "=r"(d0), "=r"(d1)
+        : "r"(a), "r"(b), "r"(c0), "r"(c1));
+}
+#endif
+
 // D = A * B + C, 16 x 32 times 32 x 8 bytes, without sign. Lane (g, t) = (lane / 4, lane % 4) holds
 //   A: rows g, g + 8 of k = 4 t .. 4 t + 3, then of k = 16 + 4 t ..;  B: column g of the same k;
 //   D: row g of columns 2 t and 2 t + 1, then row g + 8.
-__device__ __forceinline__ void mma32(
+// ORDERED products stay in program order: where the compiler would otherwise move one past the next step's loads and run out of
+// registers.
+template <bool ORDERED = false> __device__ __forceinline__ void mma32(
     int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1, int c0, int c1, int c2, int c3) {
 #ifdef BLUR_ON_CPU
   mma_on_cpu(32, d, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3});
+#elif __CUDA_ARCH__ < 800
+  mma_8816<ORDERED>(d[0], d[1], a0, b0, c0, c1);
+  mma_8816<ORDERED>(d[2], d[3], a1, b0, c2, c3);
+  mma_8816<ORDERED>(d[0], d[1], a2, b1, d[0], d[1]);
+  mma_8816<ORDERED>(d[2], d[3], a3, b1, d[2], d[3]);
 #else
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
-      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
-#endif
-}
-// The same in program order with its like: where the compiler would otherwise move it past the next step's loads and
-// run out of registers.
-__device__ __forceinline__ void mma32_ordered(
-    int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1, int c0, int c1, int c2, int c3) {
-#ifdef BLUR_ON_CPU
-  mma_on_cpu(32, d, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3});
-#else
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
-               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
+  if constexpr (ORDERED)
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
+  else
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%11,%12,%13};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
 #endif
 }
 // The same with k = 16: a0, a1 are rows g, g + 8, b0 is column g of k = 4 t .. 4 t + 3.
 __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, int c0, int c1, int c2, int c3) {
 #ifdef BLUR_ON_CPU
   mma_on_cpu(16, d, {a0, a1, 0, 0}, {b0, 0}, {c0, c1, c2, c3});
+#elif __CUDA_ARCH__ < 800
+  mma_8816<false>(d[0], d[1], a0, b0, c0, c1);
+  mma_8816<false>(d[2], d[3], a1, b0, c2, c3);
 #else
   asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5},{%6},{%7,%8,%9,%10};"
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
@@ -149,56 +166,6 @@ __device__ __forceinline__ int recomputed(int value) {
   asm volatile("mov.b32 %0, %0;" : "+r"(value));
 #endif
   return value;
-}
-
-// Starts a copy of SIZE bytes (4, 8 or 16, and aligned to that) to shared memory.
-template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const u8* from) {
-#ifdef BLUR_ON_CPU
-  blur_thread->open_copies.push_back({to, from, SIZE, SIZE});
-#else
-  // 16 bytes bypass the L1 cache on their way.
-  if constexpr (SIZE == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(SIZE) : "memory");
-#endif
-}
-// Like copy_async, for sources that other warps of a multiprocessor read too. The second form reads only the first
-// `bytes` bytes and fills the rest with zeros.
-template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to, const u8* from) {
-#ifdef BLUR_ON_CPU
-  blur_thread->open_copies.push_back({to, from, SIZE, SIZE});
-#else
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(SIZE) : "memory");
-#endif
-}
-template <int SIZE> __device__ __forceinline__ void copy_async_cached(Shared to, const u8* from, int bytes) {
-#ifdef BLUR_ON_CPU
-  blur_thread->open_copies.push_back({to, from, SIZE, bytes});
-#else
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(SIZE), "r"(bytes) : "memory");
-#endif
-}
-// Ends a group of copies, which may be empty.
-__device__ __forceinline__ void copy_commit() {
-#ifdef BLUR_ON_CPU
-  blur_thread->copies.push_back(std::move(blur_thread->open_copies));
-  blur_thread->open_copies.clear();
-#else
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-// Waits until at most N of this thread's groups are incomplete.
-template <int N> __device__ __forceinline__ void copy_wait() {
-#ifdef BLUR_ON_CPU
-  auto& groups = blur_thread->copies;
-  for (; groups.size() > N; groups.pop_front())
-    for (const AsyncCopy& copy : groups.front()) {
-      if (reinterpret_cast<u64>(copy.to) % copy.size || reinterpret_cast<u64>(copy.from) % copy.size) std::abort();
-      std::memset(copy.to, 0, copy.size);
-      std::memcpy(copy.to, copy.from, copy.bytes);
-    }
-#else
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-#endif
 }
 
 template <int N> __device__ __forceinline__ void shared_load(u32 (&words)[N], Shared at) {
@@ -229,6 +196,70 @@ template <int N> __device__ __forceinline__ void shared_store(Shared at, const u
   else asm volatile("st.shared.u32 [%1], %0;" ::"r"(words[0]), "r"(at) : "memory");
 #endif
 }
+#ifndef BLUR_ON_CPU
+// A copy as below by a multiprocessor that has no asynchronous ones.
+template <int SIZE> __device__ __forceinline__ void copy_now(Shared to, const u8* from, int bytes) {
+  u32 words[SIZE / 4] = {};
+  if (bytes >= SIZE) {
+    const auto whole = *offset_ptr<const Words<SIZE / 4>>(from, 0);
+#pragma unroll
+    for (int i = 0; i < SIZE / 4; i++) words[i] = whole.word[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < SIZE; i++)
+      if (i < bytes) words[i / 4] |= static_cast<u32>(from[i]) << i % 4 * 8;
+  }
+  shared_store(to, words);
+}
+#endif
+// Starts a copy of SIZE bytes (4, 8 or 16, and aligned to that) to shared memory, where a multiprocessor can.
+template <int SIZE> __device__ __forceinline__ void copy_async(Shared to, const u8* from) {
+#if defined(BLUR_ON_CPU)
+  blur_thread->open_copies.push_back({to, from, SIZE, SIZE});
+#elif __CUDA_ARCH__ < 800
+  copy_now<SIZE>(to, from, SIZE);
+#else
+  // 16 bytes bypass the L1 cache on their way.
+  if constexpr (SIZE == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(SIZE) : "memory");
+#endif
+}
+// Like copy_async, for sources that other warps of a multiprocessor read too. It reads only the first `bytes` bytes and fills the
+// rest with zeros.
+template <int SIZE>
+__device__ __forceinline__ void copy_async_cached(Shared to, const u8* from, int bytes = SIZE) {
+#if defined(BLUR_ON_CPU)
+  blur_thread->open_copies.push_back({to, from, SIZE, bytes});
+#elif __CUDA_ARCH__ < 800
+  copy_now<SIZE>(to, from, bytes);
+#else
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(SIZE), "r"(bytes) : "memory");
+#endif
+}
+// Ends a group of copies, which may be empty.
+__device__ __forceinline__ void copy_commit() {
+#ifdef BLUR_ON_CPU
+  blur_thread->copies.push_back(std::move(blur_thread->open_copies));
+  blur_thread->open_copies.clear();
+#elif __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until at most N of this thread's groups are incomplete.
+template <int N> __device__ __forceinline__ void copy_wait() {
+#ifdef BLUR_ON_CPU
+  auto& groups = blur_thread->copies;
+  for (; groups.size() > N; groups.pop_front())
+    for (const AsyncCopy& copy : groups.front()) {
+      if (reinterpret_cast<u64>(copy.to) % copy.size || reinterpret_cast<u64>(copy.from) % copy.size) std::abort();
+      std::memset(copy.to, 0, copy.size);
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+#elif __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
 __device__ __forceinline__ u32 shared_load_u16(Shared at) {
 #ifdef BLUR_ON_CPU
   u16 value;

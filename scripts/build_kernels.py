@@ -24,10 +24,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PREBUILT = KERNELS / "prebuilt"
-SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "compat.cuh", "cover.cuh", "entries.cuh", "soft.cuh", "level.cuh",
-           "overlap.cuh", "pixels.cuh", "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_direct.cuh",
-           "tensor_interpolate.cuh", "tensor_loader.cuh", "tensor_taps.cuh", "tensor_window.cuh", "tile_loader.cuh",
-           "warp.cuh")
+SOURCES = ("blur.cu", "abi.h", "alpha.cuh", "axis.cuh", "compat.cuh", "cover.cuh", "launch.cuh", "pixels.cuh", "soft.cuh",
+           "tensor.cuh", "tensor_blur.cuh", "tensor_decimate.cuh", "tensor_direct.cuh", "tensor_interpolate.cuh",
+           "tensor_loader.cuh", "tensor_taps.cuh", "tensor_window.cuh", "warp.cuh")
 PARTS_LIST = KERNELS / "parts.txt"
 PINS = KERNELS / "toolchain.txt"
 TOOLCHAIN = ROOT / "target" / "kernels-toolchain"

@@ -16,9 +16,8 @@ use gst_video::VideoFormat;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
-use gstcudagaussblur::cuda::kernels::abi::{BlurArgs, KernelSet, PixelFamily};
+use gstcudagaussblur::cuda::kernels::abi::{KernelSet, PixelFamily, RowsArgs};
 use gstcudagaussblur::cuda::kernels::record::Recording;
-use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
 use gstcudagaussblur::engine::Engine;
@@ -72,7 +71,7 @@ fn main() {
         trial("without_a_driver_it_is_said_at_start", present == Err(CudaError::NoDriver), without_a_driver),
     ];
     for (image, word) in [(Image::Best, "prebuilt"), (Image::Portable, "ptx")] {
-        for passes in [PassStrategy::Best, PassStrategy::Fused, PassStrategy::Split] {
+        for passes in [PassStrategy::Best, PassStrategy::Split] {
             let name = format!("case_table_{word}_{passes:?}").to_lowercase();
             let test = move || {
                 case_table(image, passes, None);
@@ -81,7 +80,7 @@ fn main() {
             trials.push(Trial::test(name, test).with_ignored_flag(!gpu));
         }
     }
-    for (passes, bands) in [(PassStrategy::Fused, 2), (PassStrategy::Split, 3), (PassStrategy::Best, 7)] {
+    for (passes, bands) in [(PassStrategy::Split, 3), (PassStrategy::Best, 7)] {
         let test = move || {
             case_table(Image::Best, passes, Some(bands));
             Ok::<(), Failed>(())
@@ -234,7 +233,6 @@ fn specialised_kernels() {
         vec![new(1, 12), half(2, 12)],
     ];
     let kernels = frames.iter().flat_map(|planes| [3, 7, 15, 31, 49].map(|size| (planes, size)));
-    let kernels = kernels.filter(|(planes, size)| planes[0].depth == 8 || *size <= 31);
     let all = [(1023, 517, 5), (64, 33, 0), (3, 2, 1), (1920, 1080, 0)];
     let (until, then) =
         if one_in().is_some() { (&[(3, 2, 1)][..], &[(333, 101, 5)][..]) } else { (&all[..], &all[..]) };
@@ -513,7 +511,7 @@ fn out_of_memory() {
 fn break_the_context() {
     let ptx = format!(
         ".version 7.0\n.target sm_60\n.address_size 64\n.visible .entry trap(.param .align 8 .b8 a[{}])\n{{ trap; }}\n",
-        size_of::<BlurArgs>()
+        size_of::<RowsArgs>()
     );
     let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();
@@ -526,7 +524,7 @@ fn break_the_context() {
     let planes = DevicePlanes { sources: vec![plane], destinations: vec![plane] };
     let recording = Recording::new(&plan, &planes, 0, KernelSet::CudaCores, &plan.whole());
     let batch = recording.batches().next().unwrap();
-    let launch = &strategy::launches(batch, 0, PassStrategy::Best, device.limits())[0];
+    let launch = &batch.launches(0, PassStrategy::Best, device.limits())[0];
     // SAFETY: the kernel traps before it touches anything.
     unsafe { launch.enqueue(function, &stream, false) }.unwrap();
     println!("{}", stream.synchronize().unwrap_err());

@@ -147,7 +147,7 @@ fn case(sigma: f64, channels: u8) -> Case {
 
 /// A blur whose radius is too large for a kernel of its own.
 fn large() -> Case {
-    Case::of(6.0, 35, PlaneLayout::new(40, 8, 1, 16), [3, 0], Content::Noise)
+    Case::of(9.0, 51, PlaneLayout::new(40, 8, 1, 16), [3, 0], Content::Noise)
 }
 
 /// Blurs a frame every few milliseconds, each compared with the oracle, until `done` or for the time `limit`. Returns
@@ -223,8 +223,9 @@ fn swap(compiler: &Compiler) {
     self::case(2.5, 4).check_engine(&mut engine);
     assert!(!is_specialised(&engine));
     assert_eq!(compiler.compilations(), 1);
-    let options = "-DBLUR_SINGLE_PLANE=true -DBLUR_SPECIALISED_0=Interleaved<u16,4>,StaticRadius<0,8,8,8>";
-    assert_eq!(lines(Level::Debug, &format!("--gpu-architecture=sm_90 --std=c++17 {options}")), 1);
+    let options = "--gpu-architecture=sm_90 --std=c++17 -DBLUR_PART=1 -DBLUR_PART_axis=1 -DBLUR_FIXED_RADII=1 \
+                   -DBLUR_ROWS_RADIUS_0=8 -DBLUR_COLUMNS_RADIUS_0=8 -DBLUR_ROWS_RADIUS_1=-1 -DBLUR_COLUMNS_RADIUS_1=-1";
+    assert_eq!(lines(Level::Debug, options), 1);
     assert_eq!(lines(Level::Info, "NVRTC 12.8"), 1);
     assert_eq!(lines(Level::Debug, "log of the fake NVRTC"), 1, "the compiler's log is not logged once");
 }

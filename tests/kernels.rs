@@ -17,17 +17,15 @@ use gstcudagaussblur::cpu::{self, CpuEngine};
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
-    AlphaArgs, Args, BlurArgs, BlurPlane, CoverArgs, CoverRect, KernelSet, Launch, LevelColumnsArgs, LevelColumnsPlane,
-    LevelPart, LevelRowsArgs, LevelRowsPlane, MosaicArgs, MosaicGrid, PixelFamily, SoftArgs, SoftGrid, TensorArgs,
-    TensorPlane,
+    AlphaArgs, Args, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, Launch, MosaicArgs, MosaicGrid,
+    PixelFamily, RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, TensorArgs, TensorPlane,
 };
+use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::cover::{self, BlurredRect};
-use gstcudagaussblur::cuda::kernels::level::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
 use gstcudagaussblur::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
 use gstcudagaussblur::cuda::kernels::soft::{self, DeviceWeights, Mix};
-use gstcudagaussblur::cuda::kernels::strategy;
 use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::filter::BlurParams;
@@ -94,7 +92,7 @@ fn banded_launches(batch: &BlurBatch, intermediate: u64, passes: PassStrategy, b
         pieces(plane.rect, bands, [128, 1]).into_iter().map(|rect| PlaneBlur { rect, ..plane.clone() }).collect()
     });
     let batches = in_turn(planes).into_iter().flat_map(batch::batches);
-    batches.flat_map(|batch| strategy::launches(&batch, intermediate, passes, LIMITS)).collect()
+    batches.flat_map(|batch| batch.launches(intermediate, passes, LIMITS)).collect()
 }
 
 /// The launches of a batch of decimations or interpolations, divided into pieces.
@@ -103,7 +101,7 @@ fn banded_levels(batch: &LevelBatch, intermediate: u64, bands: u32) -> Vec<Launc
     let planes = batch.planes().iter().map(|plane| {
         pieces(plane.rect, bands, [64, 1]).into_iter().map(|rect| PlaneLevel { rect, ..plane.clone() }).collect()
     });
-    let batches = in_turn(planes).into_iter().flat_map(level::batches);
+    let batches = in_turn(planes).into_iter().flat_map(axis::batches);
     batches.flat_map(|batch| batch.launches(intermediate)).collect()
 }
 
@@ -185,7 +183,7 @@ impl Program {
                     Recorded::Blur(batch) => launches.extend(banded_launches(batch, intermediate, passes, bands)),
                 }
             }
-            let blurs = recording.batches().map(|batch| strategy::intermediate_bytes(batch, passes, LIMITS));
+            let blurs = recording.batches().map(|batch| batch.intermediate_bytes(passes));
             let intermediate_bytes = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
             let bytes = (recording.temporary_bytes() + intermediate_bytes.unwrap_or(0)).max(16);
             let workspace = vec![0xa5_u8; bytes];
@@ -210,10 +208,9 @@ impl Program {
         for Launch { kernel, grid: LaunchConfig { blocks, threads, shared_bytes }, args } in launches {
             let name = kernel.entry_point() + "\0";
             let parameter = match args {
-                Args::Blur(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Rows(args) => bytes_of(std::slice::from_ref(args)),
+                Args::Columns(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Alpha(args) => bytes_of(std::slice::from_ref(args)),
-                Args::LevelRows(args) => bytes_of(std::slice::from_ref(args)),
-                Args::LevelColumns(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Tensor(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Cover(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Mosaic(args) => bytes_of(std::slice::from_ref(args)),
@@ -380,15 +377,7 @@ fn run(sanitizer: &str, every: usize, most_work: usize) {
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
     let mut bytes = 0;
     for (i, case) in cases.iter().enumerate() {
-        let down =
-            case.planes.iter().map(|plane| case.options.params.axis(plane.sigma_scale[1]).taps.radius()).max().unwrap();
-        let bands = 1 + (i % 3) as u32;
-        if down <= 24 {
-            bytes += program.check(case, PassStrategy::Fused, KernelSet::CudaCores, bands);
-        }
-        if down > 24 || i % 2 == 0 {
-            bytes += program.check(case, PassStrategy::Split, KernelSet::CudaCores, bands);
-        }
+        bytes += program.check(case, PassStrategy::Best, KernelSet::CudaCores, 1 + (i % 3) as u32);
     }
     println!("kernels on the CPU under {sanitizer}: {} cases, {bytes} bytes, 0 differ", cases.len());
     cases::assert_enough(cases.len(), 20);
@@ -542,11 +531,11 @@ fn blur_launches(
                 Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
                 Recorded::Level(batch) => launches.extend(batch.launches(intermediate)),
                 Recorded::Blur(batch) => {
-                    launches.extend(strategy::launches(batch, intermediate, PassStrategy::Best, LIMITS));
+                    launches.extend(batch.launches(intermediate, PassStrategy::Best, LIMITS));
                 }
             }
         }
-        let blurs = recording.batches().map(|batch| strategy::intermediate_bytes(batch, PassStrategy::Best, LIMITS));
+        let blurs = recording.batches().map(|batch| batch.intermediate_bytes(PassStrategy::Best));
         let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
         size = size.max(outputs.bytes + recording.temporary_bytes() + intermediate.unwrap_or(0));
     }
@@ -571,31 +560,31 @@ fn poison(picture: &mut Picture, expected: &mut Picture, regions: &RegionBlurPla
     }
 }
 
-/// Kernels for fixed radii, for all pixel families, at sizes from one pixel to several blocks.
+/// Kernels for fixed radii, for pixels of every layout, at sizes from one pixel to several blocks.
 #[test]
 fn special_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
     let new = |channels, depth, scale| PlaneLayout { sigma_scale: scale, ..PlaneLayout::new(0, 0, channels, depth) };
     let pairs = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..new(4, 8, [1.0, 1.0]) };
     let tens = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..new(4, 10, [1.0, 1.0]) };
     let mut bytes = 0;
-    for (planes, kernel_size, defines) in [
-        (&[new(4, 8, [1.0, 1.0])][..], 7, &["Interleaved<u8,4>,StaticRadius<0,3,3,3>"][..]),
-        (&[new(1, 8, [1.0, 1.0])], 1, &["Interleaved<u8,1>,StaticRadius<0,0,0,0>"]),
-        (&[new(2, 8, [1.0, 0.5])], 15, &["Interleaved<u8,2>,StaticRadius<0,7,4,7>"]),
-        (&[new(3, 8, [0.5, 1.0])], 31, &["Interleaved<u8,3>,StaticRadius<0,8,15,8>"]),
-        (
-            &[new(1, 8, [1.0, 1.0]), new(2, 8, [0.5, 0.5])],
-            49,
-            &["Interleaved<u8,1>,StaticRadius<0,24,24,24>", "Interleaved<u8,2>,StaticRadius<1,12,12,12>"],
-        ),
-        (&[new(4, 10, [1.0, 1.0])], 31, &["Interleaved<u16,4>,StaticRadius<0,15,15,15>"]),
-        (&[new(3, 16, [1.0, 1.0])], 3, &["Interleaved<u16,3>,StaticRadius<0,1,1,1>"]),
-        (&[pairs], 13, &["Yuv422,StaticRadius<0,6,6,3>"]),
-        (&[tens], 15, &["Packed1010102,StaticRadius<0,7,7,7>"]),
+    // With the radii of both filter slots along rows and down columns; -1 for a slot that is not used.
+    for (planes, kernel_size, rows, columns) in [
+        (&[new(4, 8, [1.0, 1.0])][..], 7, [3, -1], [3, -1]),
+        (&[new(1, 8, [1.0, 1.0])], 1, [0, -1], [0, -1]),
+        (&[new(2, 8, [1.0, 0.5])], 15, [7, -1], [4, -1]),
+        (&[new(3, 8, [0.5, 1.0])], 31, [8, -1], [15, -1]),
+        (&[new(1, 8, [1.0, 1.0]), new(2, 8, [0.5, 0.5])], 49, [24, 12], [24, 12]),
+        (&[new(4, 10, [1.0, 1.0])], 31, [15, -1], [15, -1]),
+        (&[new(3, 16, [1.0, 1.0])], 3, [1, -1], [1, -1]),
+        (&[pairs], 13, [6, 3], [6, 6]),
+        (&[tens], 15, [7, -1], [7, -1]),
     ] {
-        let mut defines: Vec<String> =
-            defines.iter().enumerate().map(|(slot, define)| format!("-DBLUR_SPECIALISED_{slot}={define}")).collect();
-        defines.push(format!("-DBLUR_SINGLE_PLANE={}", planes.len() == 1));
+        let radii = [("ROWS", rows), ("COLUMNS", columns)];
+        let define = |(axis, radii): &(&str, [i32; 2])| {
+            [0, 1].map(|slot: usize| format!("-DBLUR_{axis}_RADIUS_{slot}={}", radii[slot]))
+        };
+        let mut defines: Vec<String> = radii.iter().flat_map(define).collect();
+        defines.extend(["BLUR_PART", "BLUR_PART_axis", "BLUR_FIXED_RADII"].map(|name| format!("-D{name}=1")));
         let mut program = Program::build("address,undefined", &defines);
         for (i, (width, height)) in [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)].into_iter().enumerate() {
             let sized = |layout: &PlaneLayout| PlaneLayout { width, height, ..*layout };
@@ -603,7 +592,7 @@ fn special_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers()
             let content = [Content::Noise, Content::Extremes][i % 2];
             let planes: Vec<_> = planes.iter().map(sized).collect();
             let case = Case { options: params.into(), planes, padding: [[0, 5], [13, 0]][i % 2], content };
-            bytes += program.check(&case, PassStrategy::Specialised, KernelSet::CudaCores, 1 + (i % 3) as u32);
+            bytes += program.check(&case, PassStrategy::Best, KernelSet::CudaCores, 1 + (i % 3) as u32);
         }
     }
     println!("specialised kernels on the CPU: {bytes} bytes, 0 differ");
@@ -638,14 +627,12 @@ fn constant_taps_of_the_tensor_core_kernels_are_those_of_the_filter() {
 fn argument_structs_have_the_same_layout_on_the_host() {
     let mut source = "#include <cstddef>\n#include \"../../kernels/abi.h\"\n".to_owned();
     let structs = [
-        ("BlurPlane", size_of::<BlurPlane>(), BlurPlane::OFFSETS),
-        ("BlurArgs", size_of::<BlurArgs>(), BlurArgs::OFFSETS),
         ("AlphaArgs", size_of::<AlphaArgs>(), AlphaArgs::OFFSETS),
-        ("LevelPart", size_of::<LevelPart>(), LevelPart::OFFSETS),
-        ("LevelRowsPlane", size_of::<LevelRowsPlane>(), LevelRowsPlane::OFFSETS),
-        ("LevelRowsArgs", size_of::<LevelRowsArgs>(), LevelRowsArgs::OFFSETS),
-        ("LevelColumnsPlane", size_of::<LevelColumnsPlane>(), LevelColumnsPlane::OFFSETS),
-        ("LevelColumnsArgs", size_of::<LevelColumnsArgs>(), LevelColumnsArgs::OFFSETS),
+        ("RowsPart", size_of::<RowsPart>(), RowsPart::OFFSETS),
+        ("RowsPlane", size_of::<RowsPlane>(), RowsPlane::OFFSETS),
+        ("RowsArgs", size_of::<RowsArgs>(), RowsArgs::OFFSETS),
+        ("ColumnsPlane", size_of::<ColumnsPlane>(), ColumnsPlane::OFFSETS),
+        ("ColumnsArgs", size_of::<ColumnsArgs>(), ColumnsArgs::OFFSETS),
         ("TensorPlane", size_of::<TensorPlane>(), TensorPlane::OFFSETS),
         ("TensorArgs", size_of::<TensorArgs>(), TensorArgs::OFFSETS),
         ("CoverRect", size_of::<CoverRect>(), CoverRect::OFFSETS),

@@ -24,11 +24,11 @@ use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
 pub use jit::{JitResult, JitStatus, KernelOrigin};
+pub use kernels::batch::PassStrategy;
 use kernels::possible;
 pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
-pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
 pub use pipeline::{
     DeviceCover, Enqueued, PromisedFrames, SoftDeviceCover, Submission, SubmitError, SubmittedFrame, Times,
@@ -91,9 +91,7 @@ impl CudaEngine {
     pub fn prepare(&self, layouts: &[PlaneLayout]) {
         let Ok(prebuilt) = self.selector.prebuilt() else { return };
         let mut failed = Vec::new();
-        for kernel in
-            possible::kernels(layouts, prebuilt.kernel_set(), self.selector.strategy(), self.device().limits())
-        {
+        for kernel in possible::kernels(layouts, prebuilt.kernel_set(), self.selector.strategy()) {
             let Some(part) = kernel.part().filter(|part| !failed.contains(part)) else { continue };
             if let Err(error) = prebuilt.load(kernel) {
                 log(Level::Warning, &format!("kernels {} are not loaded before they are needed: {error}", part.name()));

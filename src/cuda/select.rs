@@ -6,12 +6,11 @@ use std::sync::Arc;
 use super::driver::device::Device;
 use super::driver::{Function, Stream};
 use super::error::CudaError;
-use super::jit::{JitRequest, SpecialisationKey};
+use super::jit::{JitRequest, SpecialisationKey, SpecialisedKernels};
 use super::kernels::abi::{Kernel, KernelSet, Launch};
-use super::kernels::batch::BlurBatch;
+use super::kernels::batch::{BlurBatch, PassStrategy};
 use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::kernels::record::{Command, PlaneCopy, Recording};
-use super::kernels::strategy::{self, PassStrategy};
 use super::shared_device::SharedDevice;
 
 /// The kernels that an engine may use.
@@ -116,7 +115,7 @@ impl KernelSelector {
 
     /// The key of the specialised kernel for a batch, if one would be the fastest.
     fn key(&self, batch: &BlurBatch) -> Option<SpecialisationKey> {
-        let gains = self.request.is_some() && strategy::gains_from_specialisation(batch, self.device().limits());
+        let gains = self.request.is_some() && batch.gains_from_specialisation();
         gains.then(|| SpecialisationKey::of(batch))
     }
 
@@ -137,10 +136,9 @@ impl KernelSelector {
         self.shared.jit().generation()
     }
 
-    /// The strategy for a batch now, and the specialised kernel if that is ready.
-    fn select_passes(&self, batch: &BlurBatch) -> (PassStrategy, Option<Function>) {
-        let specialised = self.key(batch).and_then(|key| self.shared.jit().get(&key));
-        (if specialised.is_some() { PassStrategy::Specialised } else { self.strategy }, specialised)
+    /// The specialised kernels for a batch, if they are ready.
+    fn specialised(&self, batch: &BlurBatch) -> Option<SpecialisedKernels> {
+        self.key(batch).and_then(|key| self.shared.jit().get(&key))
     }
 
     /// The commands of a recording that was made with this workspace address, and what they need. Loads the prebuilt kernels that
@@ -168,13 +166,13 @@ impl KernelSelector {
                 }
                 Command::Blur(batch) => {
                     keys.extend(self.key(batch));
-                    let (passes, specialised) = self.select_passes(batch);
+                    let specialised = self.specialised(batch);
                     (has_blurs, all_specialised) = (true, all_specialised && specialised.is_some());
-                    intermediate_bytes = intermediate_bytes.max(strategy::intermediate_bytes(batch, passes, limits));
-                    for launch in strategy::launches(batch, intermediate, passes, limits) {
-                        let function = match launch.kernel {
-                            Kernel::Specialised => specialised.expect("selected because it is ready"),
-                            kernel => prebuilt.function(kernel)?,
+                    intermediate_bytes = intermediate_bytes.max(batch.intermediate_bytes(self.strategy));
+                    for launch in batch.launches(intermediate, self.strategy, limits) {
+                        let function = match specialised.and_then(|kernels| kernels.get(launch.kernel)) {
+                            Some(function) => function,
+                            None => prebuilt.function(launch.kernel)?,
                         };
                         commands.push(function, launch);
                     }

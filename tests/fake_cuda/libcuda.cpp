@@ -133,12 +133,9 @@ struct LaunchConfig {
 
 // A loaded image.
 struct Module {
-  // The CUBIN or PTX; empty for an image of the fake NVRTC.
   std::string image;
-  // The prebuilt kernel that an image of the fake NVRTC runs.
-  std::string specialised;
 
-  // Whether the image has a kernel: a section of a CUBIN, or an entry of PTX.
+  // Whether the image has a kernel: a section of a CUBIN, or an entry of PTX or of an image of the fake NVRTC.
   bool has(const std::string& kernel) const {
     return image.find(".text." + kernel + '\0') != std::string::npos ||
            image.find(".entry " + kernel + '(') != std::string::npos;
@@ -438,17 +435,12 @@ int cuEventDestroy_v2(Event* event) {
   return CUDA_SUCCESS;
 }
 
-// An image of the fake NVRTC is the text "FAKEJIT TARGET KERNEL ": its one function, blur_specialised, runs the prebuilt
-// kernel KERNEL. Every other image is a CUBIN or PTX and has the kernels that it names; their code is not run.
+// An image has the kernels that it names; its code is not run.
 int cuModuleLoadData(Module** module, const char* image) {
   ENTER(true);
   state.modules++;
   *module = new Module;
-  if (std::strncmp(image, "FAKEJIT ", 8) == 0) {
-    const std::string rest(image + 8);
-    const auto name = rest.find(' ') + 1;
-    (*module)->specialised = rest.substr(name, rest.find(' ', name) - name);
-  } else if (std::strncmp(image, "\177ELF", 4) == 0) {
+  if (std::strncmp(image, "\177ELF", 4) == 0) {
     (*module)->image.assign(image, elf_bytes(image));
   } else {
     (*module)->image = image;
@@ -457,9 +449,8 @@ int cuModuleLoadData(Module** module, const char* image) {
 }
 int cuModuleGetFunction(const Kernel** function, const Module* module, const char* name) {
   ENTER(true);
-  const bool is_specialised = std::strcmp(name, "blur_specialised") == 0;
-  const auto kernel = BY_NAME.find(is_specialised ? module->specialised : name);
-  if (kernel == BY_NAME.end() || (!is_specialised && !module->has(name))) return CUDA_ERROR_NOT_FOUND;
+  const auto kernel = BY_NAME.find(name);
+  if (kernel == BY_NAME.end() || !module->has(name)) return CUDA_ERROR_NOT_FOUND;
   *function = &kernel->first;
   return CUDA_SUCCESS;
 }

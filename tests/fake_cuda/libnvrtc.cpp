@@ -67,8 +67,8 @@ int nvrtcCreateProgram(Program** program, const char* source, const char*, int h
                        const char** names) {
   ENTER();
   *program = new Program;
-  return std::strstr(source, "blur_specialised") && headers == 4 && !std::strcmp(names[0], "abi.h") &&
-                 std::strstr(contents[0], "BlurArgs")
+  return std::strstr(source, "blur_rows") && headers == 6 && !std::strcmp(names[0], "abi.h") &&
+                 std::strstr(contents[0], "RowsArgs")
              ? NVRTC_SUCCESS
              : NVRTC_ERROR_INVALID_INPUT;
 }
@@ -82,22 +82,16 @@ int nvrtcCompileProgram(Program* program, int count, const char** options) {
   compilations++;
   compile_thread = gettid();
   std::this_thread::sleep_for(std::chrono::milliseconds(environment_number("FAKE_NVRTC_MS", 20)));
-  std::string target, pixels;
+  std::string target;
+  bool has_radii = false;
   for (int i = 0; i < count; i++) {
     const std::string option = options[i];
-    const auto value = option.substr(option.find('=') + 1);
-    if (option.starts_with("--gpu-architecture=")) target = value;
-    // The pixels of "Interleaved<u8,4>,StaticRadius<...>" or "Yuv422,StaticRadius<...>".
-    if (option.starts_with("-DBLUR_SPECIALISED_0=")) pixels = value.substr(0, value.find(",StaticRadius"));
+    if (option.starts_with("--gpu-architecture=")) target = option.substr(option.find('=') + 1);
+    has_radii |= option.starts_with("-DBLUR_ROWS_RADIUS_0=");
   }
-  // The prebuilt kernel that does the same.
-  const std::map<std::string, std::string> names = {
-      {"Interleaved<u8,1>", "u8_c12"},   {"Interleaved<u8,2>", "u8_c12"},   {"Interleaved<u8,3>", "u8_c3"},   {"Interleaved<u8,4>", "u8_c4"},
-      {"Interleaved<u16,1>", "u16_c12"}, {"Interleaved<u16,2>", "u16_c12"}, {"Interleaved<u16,3>", "u16_c3"}, {"Interleaved<u16,4>", "u16_c4"},
-      {"Yuv422", "yuv422"},        {"Packed1010102", "packed1010102"}};
-  const auto name = names.find(pixels);
-  if (name == names.end()) return NVRTC_ERROR_COMPILATION;
-  program->image = "FAKEJIT " + target + " blur_fused_" + name->second + " ";
+  if (!has_radii) return NVRTC_ERROR_COMPILATION;
+  // The prebuilt kernels do the same.
+  program->image = "FAKEJIT " + target + " .entry blur_rows( .entry blur_columns(";
   return environment_number("FAKE_NVRTC_STATUS", NVRTC_SUCCESS);
 }
 int nvrtcGetProgramLogSize(Program*, std::size_t* size) {

@@ -8,10 +8,9 @@
 
 // Exactly one of them is set: entry points differ in the type of their parameter.
 struct ByName {
-  void (*blur)(BlurArgs) = nullptr;
   void (*alpha)(AlphaArgs) = nullptr;
-  void (*level_rows)(LevelRowsArgs) = nullptr;
-  void (*level_columns)(LevelColumnsArgs) = nullptr;
+  void (*rows)(RowsArgs) = nullptr;
+  void (*columns)(ColumnsArgs) = nullptr;
   void (*tensor)(TensorArgs) = nullptr;
   void (*cover)(CoverArgs) = nullptr;
   void (*mosaic)(MosaicArgs) = nullptr;
@@ -19,20 +18,16 @@ struct ByName {
 };
 
 inline const std::map<std::string, ByName> BY_NAME = {
-#define BLUR_NAME(name) {#name, {.blur = name}},
-#define BLUR_FAMILY_NAMES(family) BLUR_NAME(blur_fused_##family) BLUR_NAME(blur_rows_##family)
 #define BLUR_TENSOR_NAMES(pixels) \
     {"blur_tensor_decimate_" #pixels, {.tensor = blur_tensor_decimate_##pixels}}, \
     {"blur_tensor_interpolate_" #pixels, {.tensor = blur_tensor_interpolate_##pixels}},
-#ifdef BLUR_SPECIALISED_0
-    BLUR_NAME(blur_specialised)
-#else
-    BLUR_FAMILIES(BLUR_FAMILY_NAMES)
-    BLUR_NAME(blur_columns)
-    {"blur_decimate_rows", {.level_rows = blur_decimate_rows}},
-    {"blur_interpolate_rows", {.level_rows = blur_interpolate_rows}},
-    {"blur_decimate_columns", {.level_columns = blur_decimate_columns}},
-    {"blur_interpolate_columns", {.level_columns = blur_interpolate_columns}},
+    {"blur_rows", {.rows = blur_rows}},
+    {"blur_columns", {.columns = blur_columns}},
+#if !BLUR_PART
+    {"blur_decimate_rows", {.rows = blur_decimate_rows}},
+    {"blur_interpolate_rows", {.rows = blur_interpolate_rows}},
+    {"blur_decimate_columns", {.columns = blur_decimate_columns}},
+    {"blur_interpolate_columns", {.columns = blur_interpolate_columns}},
     BLUR_TENSOR_NAMES(u8_c12) BLUR_TENSOR_NAMES(u8_c3_s4) BLUR_TENSOR_NAMES(u8_c3_s2)
     BLUR_TENSOR_NAMES(u8_c4_s4) BLUR_TENSOR_NAMES(u8_c4_s2) BLUR_TENSOR_NAMES(small)
     BLUR_TENSOR_NAMES(u16_c12) BLUR_TENSOR_NAMES(packed1010102_s4) BLUR_TENSOR_NAMES(packed1010102_s2) BLUR_TENSOR_NAMES(yuv422)
@@ -58,10 +53,9 @@ inline const std::map<std::string, ByName> BY_NAME = {
 
 // Calls `use` with the kernel and its parameter, of the kernel's type.
 template <class Use> void with_parameter(const ByName& found, void* parameter, Use use) {
-  if (found.blur) use(found.blur, static_cast<BlurArgs*>(parameter));
   if (found.alpha) use(found.alpha, static_cast<AlphaArgs*>(parameter));
-  if (found.level_rows) use(found.level_rows, static_cast<LevelRowsArgs*>(parameter));
-  if (found.level_columns) use(found.level_columns, static_cast<LevelColumnsArgs*>(parameter));
+  if (found.rows) use(found.rows, static_cast<RowsArgs*>(parameter));
+  if (found.columns) use(found.columns, static_cast<ColumnsArgs*>(parameter));
   if (found.tensor) use(found.tensor, static_cast<TensorArgs*>(parameter));
   if (found.cover) use(found.cover, static_cast<CoverArgs*>(parameter));
   if (found.mosaic) use(found.mosaic, static_cast<MosaicArgs*>(parameter));
@@ -86,21 +80,14 @@ inline std::size_t parameter_bytes(const std::string& name) {
 }
 
 // Replaces every address in a kernel's parameter by `translate(address)`.
-template <class Translate> void relocate_planes(BlurArgs& args, Translate translate) {
-  for (BlurPlane& plane : args.planes) {
-    plane.src = translate(plane.src);
-    plane.dst = translate(plane.dst);
-    plane.workspace = translate(plane.workspace);
-  }
-}
-template <class Translate> void relocate_planes(LevelRowsArgs& args, Translate translate) {
-  for (LevelRowsPlane& plane : args.planes) {
+template <class Translate> void relocate_planes(RowsArgs& args, Translate translate) {
+  for (RowsPlane& plane : args.planes) {
     plane.larger = translate(plane.larger);
-    for (LevelPart& part : plane.parts) part.small = translate(part.small);
+    for (RowsPart& part : plane.parts) part.samples = translate(part.samples);
   }
 }
-template <class Translate> void relocate_planes(LevelColumnsArgs& args, Translate translate) {
-  for (LevelColumnsPlane& plane : args.planes) {
+template <class Translate> void relocate_planes(ColumnsArgs& args, Translate translate) {
+  for (ColumnsPlane& plane : args.planes) {
     plane.src = translate(plane.src);
     plane.dst = translate(plane.dst);
   }

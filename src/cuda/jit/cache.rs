@@ -24,7 +24,7 @@ const SOURCE: &str = include_str!("../../../kernels/blur.cu");
 macro_rules! headers {
     ($($name:literal),*) => { [$(($name, include_str!(concat!("../../../kernels/", $name)))),*] };
 }
-const HEADERS: [(&str, &str); 4] = headers!["abi.h", "compat.cuh", "pixels.cuh", "tile_loader.cuh"];
+const HEADERS: [(&str, &str); 6] = headers!["abi.h", "axis.cuh", "compat.cuh", "launch.cuh", "pixels.cuh", "warp.cuh"];
 
 /// Kernels of one device; a kernel takes about 40 kB of device memory.
 const MAX_KERNELS: usize = 256;
@@ -66,12 +66,30 @@ pub struct JitStatus {
     pub last: Option<JitResult>,
 }
 
+/// The kernels that are compiled for the radii of one batch.
+#[derive(Debug, Clone, Copy)]
+pub struct SpecialisedKernels {
+    rows: Function,
+    columns: Function,
+}
+
+impl SpecialisedKernels {
+    /// What takes the place of a prebuilt kernel, if one of them does.
+    pub fn get(&self, kernel: Kernel) -> Option<Function> {
+        match kernel {
+            Kernel::Rows => Some(self.rows),
+            Kernel::Columns => Some(self.columns),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     /// In the queue, requested by this many engines.
     Queued(usize),
     Compiling,
-    Ready(Function),
+    Ready(SpecialisedKernels),
     Failed,
 }
 
@@ -106,10 +124,10 @@ impl JitCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel, if it is ready. Never waits for a compilation.
-    pub fn get(&self, key: &SpecialisationKey) -> Option<Function> {
+    /// The kernels, if they are ready. Never waits for a compilation.
+    pub fn get(&self, key: &SpecialisationKey) -> Option<SpecialisedKernels> {
         match self.lock().entries.get(key) {
-            Some(Entry::Ready(function)) => Some(*function),
+            Some(Entry::Ready(kernels)) => Some(*kernels),
             _ => None,
         }
     }
@@ -189,11 +207,11 @@ impl JitCache {
             let made = std::panic::catch_unwind(attempt).unwrap_or(Err(JitError::Panicked));
             let mut state = self.lock();
             match made {
-                Ok((function, module, from)) => {
+                Ok((kernels, module, from)) => {
                     let took = started.elapsed();
                     state.last = Some(JitResult { took, from });
                     state.modules.push(module);
-                    state.entries.insert(key, Entry::Ready(function));
+                    state.entries.insert(key, Entry::Ready(kernels));
                     self.generation.fetch_add(1, Ordering::Release);
                     log(Level::Info, &format!("a kernel for {key:?} is ready after {took:.1?}, from {from:?}"));
                 }
@@ -218,7 +236,7 @@ impl JitCache {
     }
 
     /// Reads a kernel from the disk cache or compiles it, and loads it.
-    fn make(&self, key: &SpecialisationKey) -> Result<(Function, Module, KernelOrigin), JitError> {
+    fn make(&self, key: &SpecialisationKey) -> Result<(SpecialisedKernels, Module, KernelOrigin), JitError> {
         let nvrtc = self.compiler.get().ok_or(JitError::Unavailable)?;
         let target = nvrtc.target(self.device.capability(), self.device.driver())?;
         let options = key.options(target);
@@ -230,7 +248,7 @@ impl JitCache {
 
         if let Some(image) = folder.as_ref().and_then(|folder| disk_cache::read(folder, &file_key)) {
             match self.load(image) {
-                Ok((function, module)) => return Ok((function, module, KernelOrigin::Disk)),
+                Ok((kernels, module)) => return Ok((kernels, module, KernelOrigin::Disk)),
                 Err(error) => {
                     let line = format!("a kernel from the disk cache cannot be loaded ({error}); compiling it again");
                     log(Level::Info, &line);
@@ -242,16 +260,17 @@ impl JitCache {
         if !output.is_empty() {
             log(Level::Debug, &format!("NVRTC {version} reports: {output}"));
         }
-        let (function, module) = self.load(image.clone())?;
+        let (kernels, module) = self.load(image.clone())?;
         if let Some(folder) = folder {
             disk_cache::write(&folder, &file_key, &image);
         }
-        Ok((function, module, KernelOrigin::Nvrtc))
+        Ok((kernels, module, KernelOrigin::Nvrtc))
     }
 
-    fn load(&self, image: Vec<u8>) -> Result<(Function, Module), CudaError> {
+    fn load(&self, image: Vec<u8>) -> Result<(SpecialisedKernels, Module), CudaError> {
         // SAFETY: the image is the compiler's output, or a file whose digest matches.
         let module = unsafe { Module::load(image, &self.device) }?;
-        Ok((module.function(&Kernel::Specialised.entry_point())?, module))
+        let function = |kernel: Kernel| module.function(&kernel.entry_point());
+        Ok((SpecialisedKernels { rows: function(Kernel::Rows)?, columns: function(Kernel::Columns)? }, module))
     }
 }

@@ -8,7 +8,7 @@ pub mod nvrtc;
 mod request;
 mod specialisation;
 
-pub use cache::{JitCache, JitResult, JitStatus, KernelOrigin};
+pub use cache::{JitCache, JitResult, JitStatus, KernelOrigin, SpecialisedKernels};
 pub use error::NvrtcError;
 pub use request::JitRequest;
 pub use specialisation::SpecialisationKey;

@@ -5,7 +5,7 @@
 use crate::cuda::driver::{Function, LaunchConfig, Stream};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
-use crate::filter::operation::TEMPORARY_ROWS;
+use crate::filter::operation::{PlaneTaps, TEMPORARY_ROWS};
 use crate::filter::wide::Factor;
 use crate::filter::{KERNEL_SIZE_MAX, wide};
 
@@ -50,21 +50,20 @@ impl PixelFamily {
         if alpha.is_some() { Self::Packed1010102 } else { Self::of(layout) }
     }
 
-    /// The type that kernels/pixels.cuh has for pixels of this family with so many channels.
-    pub fn cuda_type(self, channels: u8) -> String {
-        match self {
-            Self::Yuv422 => "Yuv422".to_owned(),
-            Self::Packed1010102 => "Packed1010102".to_owned(),
-            Self::U8C12 | Self::U8C3 | Self::U8C4 => format!("Interleaved<u8,{channels}>"),
-            Self::U16C12 | Self::U16C3 | Self::U16C4 => format!("Interleaved<u16,{channels}>"),
-        }
+    /// The largest radius of a plane of this family on either axis, with that of the chroma of packed 4:2:2 along rows counted in
+    /// luma samples; `None` if a radius is 0.
+    pub fn largest_radius(self, taps: &PlaneTaps) -> Option<u32> {
+        let [rows, columns, chroma] = [&taps.rows, &taps.columns, &taps.chroma_rows].map(|taps| taps.radius() as u32);
+        let chroma = if self == Self::Yuv422 { (2 * chroma).saturating_sub(1) } else { chroma };
+        let all = [rows, columns, chroma];
+        all.into_iter().max().filter(|_| !all.contains(&0))
     }
 }
 
 /// Which kernels the images of a group have, beside those that all groups have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelSet {
-    /// [`Kernel::Fused`].
+    /// None.
     CudaCores,
     /// Tensor-core kernels of both forms.
     TensorCores,
@@ -73,14 +72,10 @@ pub enum KernelSet {
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// Rows and columns in one launch.
-    Fused(PixelFamily),
-    /// Rows, into the workspace.
-    Rows(PixelFamily),
-    /// Columns, from the workspace.
+    /// The direct form: rows, to 16-bit samples.
+    Rows,
+    /// The direct form: columns, of 16-bit samples.
     Columns,
-    /// [`Kernel::Fused`], compiled for the radii of one batch.
-    Specialised,
     /// On tensor cores: rows and columns in one launch.
     TensorDirect(PixelFamily, DirectRadius),
     /// A level of the wide form: decimation along rows, to 16-bit samples.
@@ -214,14 +209,11 @@ impl DirectRadius {
 impl Kernel {
     /// The kernels of a group's images.
     pub fn prebuilt(kernel_set: KernelSet) -> Vec<Self> {
-        let mut kernels = vec![Self::Columns, Self::Premultiply, Self::Unpremultiply];
+        let mut kernels = vec![Self::Rows, Self::Columns, Self::Premultiply, Self::Unpremultiply];
         kernels.extend([Self::Cover, Self::MosaicSums, Self::MosaicWrite]);
         kernels.extend([Self::SoftCells, Self::SoftSpread, Self::SoftMix]);
-        kernels.extend(PixelFamily::ALL.map(Self::Rows));
         kernels.extend([Self::DecimateRows, Self::DecimateColumns, Self::InterpolateColumns, Self::InterpolateRows]);
-        if kernel_set == KernelSet::CudaCores {
-            kernels.extend(PixelFamily::ALL.map(Self::Fused));
-        } else {
+        if kernel_set == KernelSet::TensorCores {
             let pixels = TensorPixels::ALL.iter();
             kernels.extend(pixels.flat_map(|pixels| [Self::TensorDecimate(*pixels), Self::TensorInterpolate(*pixels)]));
             for family in PixelFamily::DIRECT {
@@ -240,10 +232,8 @@ impl Kernel {
     /// The name of the kernel in its image.
     pub fn entry_point(self) -> String {
         match self {
-            Self::Fused(family) => format!("blur_fused_{}", family.name()),
-            Self::Rows(family) => format!("blur_rows_{}", family.name()),
+            Self::Rows => "blur_rows".to_owned(),
             Self::Columns => "blur_columns".to_owned(),
-            Self::Specialised => "blur_specialised".to_owned(),
             Self::DecimateRows => "blur_decimate_rows".to_owned(),
             Self::DecimateColumns => "blur_decimate_columns".to_owned(),
             Self::InterpolateColumns => "blur_interpolate_columns".to_owned(),
@@ -269,9 +259,8 @@ impl Kernel {
     /// Threads of a block.
     pub(super) fn threads(self) -> u32 {
         match self {
-            Self::Fused(_) | Self::Specialised => FUSED_THREADS,
-            Self::Rows(_) => ROWS_THREADS,
-            Self::Columns => COLUMNS_THREADS,
+            Self::Rows => 32 * ROWS_WARPS,
+            Self::Columns => 32 * COLUMNS_WARPS,
             Self::DecimateRows | Self::DecimateColumns | Self::InterpolateColumns | Self::InterpolateRows => {
                 32 * LEVEL_WARPS
             }
@@ -291,12 +280,10 @@ impl Kernel {
 /// The parameter of a kernel.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the types are documented")]
-#[expect(clippy::large_enum_variant, reason = "a launch that is kept is in a box")]
 pub enum Args {
-    Blur(BlurArgs),
+    Rows(RowsArgs),
+    Columns(ColumnsArgs),
     Alpha(AlphaArgs),
-    LevelRows(LevelRowsArgs),
-    LevelColumns(LevelColumnsArgs),
     Tensor(TensorArgs),
     Cover(CoverArgs),
     Mosaic(MosaicArgs),
@@ -316,10 +303,9 @@ impl Args {
     /// Calls `visit` with every address, in an order that depends on nothing but the variant.
     pub fn for_each_address(&mut self, visit: &mut impl FnMut(&mut u64)) {
         match self {
-            Self::Blur(args) => args.for_each_address(visit),
+            Self::Rows(args) => args.for_each_address(visit),
+            Self::Columns(args) => args.for_each_address(visit),
             Self::Alpha(args) => args.for_each_address(visit),
-            Self::LevelRows(args) => args.for_each_address(visit),
-            Self::LevelColumns(args) => args.for_each_address(visit),
             Self::Tensor(args) => args.for_each_address(visit),
             Self::Cover(args) => args.for_each_address(visit),
             Self::Mosaic(args) => args.for_each_address(visit),
@@ -340,13 +326,12 @@ impl Launch {
         // SAFETY: parameter and grid were made for this kernel; the rest is the caller's promise.
         unsafe {
             match &self.args {
-                Args::Blur(args) => stream.launch(function, self.grid, args),
                 Args::Alpha(args) => stream.launch(function, self.grid, args),
                 // These kernels wait for the kernels ahead of them before they access memory.
-                Args::LevelRows(args) if overlap => stream.launch_overlapped(function, self.grid, args),
-                Args::LevelRows(args) => stream.launch(function, self.grid, args),
-                Args::LevelColumns(args) if overlap => stream.launch_overlapped(function, self.grid, args),
-                Args::LevelColumns(args) => stream.launch(function, self.grid, args),
+                Args::Rows(args) if overlap => stream.launch_overlapped(function, self.grid, args),
+                Args::Rows(args) => stream.launch(function, self.grid, args),
+                Args::Columns(args) if overlap => stream.launch_overlapped(function, self.grid, args),
+                Args::Columns(args) => stream.launch(function, self.grid, args),
                 Args::Tensor(args) if overlap => stream.launch_overlapped(function, self.grid, args),
                 Args::Tensor(args) => stream.launch(function, self.grid, args),
                 Args::Cover(args) if overlap => stream.launch_overlapped(function, self.grid, args),

@@ -2,9 +2,8 @@
 //! The prebuilt kernels that frames of a format can need, whatever the settings become.
 
 use super::abi::{Kernel, KernelSet};
+use super::batch::PassStrategy;
 use super::record::{DevicePlanes, Recording};
-use super::strategy::PassStrategy;
-use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
 use crate::filter::plane::DevicePlane;
@@ -38,12 +37,7 @@ const SELECTIONS: [(Selection, AlphaMode); 4] = [
 ];
 
 /// The kernels for frames of these planes, each once: of every blur, and of every cover of regions.
-pub fn kernels(
-    layouts: &[PlaneLayout],
-    kernel_set: KernelSet,
-    passes: PassStrategy,
-    limits: DeviceLimits,
-) -> Vec<Kernel> {
+pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrategy) -> Vec<Kernel> {
     let plane = |layout: &PlaneLayout| {
         let pitch = layout.row_bytes();
         DevicePlane { address: 0, pitch, len: pitch * layout.height as usize }
@@ -55,7 +49,7 @@ pub fn kernels(
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
         let recording = Recording::new(&plan, &planes, 0, kernel_set, &plan.whole());
-        for kernel in recording.kernels(|_| passes, limits) {
+        for kernel in recording.kernels(passes) {
             if !kernels.contains(&kernel) {
                 kernels.push(kernel);
             }

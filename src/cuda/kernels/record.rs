@@ -3,12 +3,9 @@
 
 use super::abi::{Kernel, KernelSet, Launch, PixelFamily, TENSOR_RADIUS_MAX, WORKSPACE_ALIGNMENT};
 use super::alpha::{self, AlphaPlanes};
-use super::batch::{self, BlurBatch, PlaneBlur};
-use super::geometry;
-use super::level::{self, Direction, LevelBatch, PlaneLevel};
-use super::strategy::{self, PassStrategy};
+use super::axis::{self, Direction, LevelBatch, PlaneLevel};
+use super::batch::{self, BlurBatch, PassStrategy, PlaneBlur};
 use super::tensor_wide::{self, PlaneStep, Step, TensorAddresses, TensorBatch};
-use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
 use crate::filter::parts::Parts;
@@ -126,12 +123,12 @@ impl<'a> Recording<'a> {
         })
     }
 
-    /// The kernels of the launches, with the passes that `passes` chooses for each batch of blurs. One may come several times.
-    pub fn kernels(&self, passes: impl Fn(&BlurBatch) -> PassStrategy, limits: DeviceLimits) -> Vec<Kernel> {
+    /// The kernels of the launches, with these passes for each batch of blurs. One may come several times.
+    pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
         let kernels = |command: &Command| match command {
             Command::Copy(_) => Vec::new(),
             Command::Launch(launch) => vec![launch.kernel],
-            Command::Blur(batch) => strategy::kernels(batch, passes(batch), limits),
+            Command::Blur(batch) => batch.kernels(passes),
             Command::Level(batch) => batch.kernels(),
             Command::Tensor(batch) => vec![batch.kernel()],
         };
@@ -157,7 +154,7 @@ impl<'a> Pending<'a> {
         let Self { blurs, levels, tensor } = std::mem::take(self);
         // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
         commands.extend(tensor_wide::batches(tensor).into_iter().map(Command::Tensor));
-        commands.extend(level::batches(levels).into_iter().map(Command::Level));
+        commands.extend(axis::batches(levels).into_iter().map(Command::Level));
         commands.extend(batch::batches(blurs).into_iter().map(Command::Blur));
     }
 }
@@ -217,7 +214,7 @@ fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
         let is_possible = |small: &View| matches!(small.buffer, Buffer::Temporary(index) if tensor[index]);
         let (views, is_possible) = match operation {
             Operation::Blur { source, destination, taps } => {
-                let radius = geometry::largest_radius(PixelFamily::Packed1010102, taps);
+                let radius = PixelFamily::Packed1010102.largest_radius(taps);
                 ([source, destination], radius.is_some_and(|radius| radius <= TENSOR_RADIUS_MAX))
             }
             Operation::Decimate(Resampling { source, destination, .. }) => ([source; 2], is_possible(destination)),
@@ -340,7 +337,7 @@ impl<'a> Buffers<'a, '_> {
         };
         let (Resampling { factors, level, .. }, larger) = (*resampling, self.stored(larger).0.field.layout);
         let rect = if step == Step::Interpolate { resampling.in_samples(rect) } else { rect };
-        let (yuv422, larger) = (geometry::yuv422_bits(&larger), resampling.channels.part_of(&larger));
+        let (yuv422, larger) = (tensor_wide::yuv422_bits(&larger), resampling.channels.part_of(&larger));
         PlaneStep { step, level, larger, yuv422, alpha: of_source.or(of_output), factors, planes, taps, rect }
     }
 

@@ -4,8 +4,7 @@
 
 use super::abi::*;
 use super::batch::{BlurBatch, PlaneBlur};
-use super::geometry::{largest_radius, yuv422_bits};
-use super::tensor_wide::{alpha_bits, packed_taps, unused_args};
+use super::tensor_wide::{alpha_bits, packed_taps, unused_args, yuv422_bits};
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
@@ -16,7 +15,7 @@ const UNIT: u32 = 16;
 /// What depends on the largest radius of a kernel.
 struct Geometry {
     radius: DirectRadius,
-    /// The largest radius that it has kernels for: see [`largest_radius`].
+    /// The largest radius that it has kernels for: see [`PixelFamily::largest_radius`].
     largest: u32,
     /// By family, in the order of [`PixelFamily::DIRECT`]: blocks that a multiprocessor holds at a time, by the registers of
     /// the kernels for sm_90.
@@ -40,7 +39,7 @@ fn geometry(batch: &BlurBatch) -> Option<&'static Geometry> {
     if !batch.planes().iter().all(PlaneBlur::suits_tensor_cores) {
         return None;
     }
-    let largest = batch.slots().iter().filter_map(|(_, taps)| largest_radius(batch.family(), taps)).max()?;
+    let largest = batch.slots().iter().filter_map(|(_, taps)| batch.family().largest_radius(taps)).max()?;
     GEOMETRIES.iter().find(|geometry| largest <= geometry.largest)
 }
 
@@ -103,7 +102,11 @@ impl Geometry {
             2 => 32,
             _ => 16,
         };
-        let depth = if pixel == 8 { TENSOR_DIRECT_DEPTH_8 } else { TENSOR_DIRECT_DEPTH };
+        let depth = match pixel {
+            8 => TENSOR_DIRECT_DEPTH_8,
+            _ if is_yuv422 => TENSOR_DIRECT_DEPTH_YUV422,
+            _ => TENSOR_DIRECT_DEPTH,
+        };
         let ring = depth * 8 * odd_multiple(row_bytes, row_unit);
         let (taps, luma) = if is_yuv422 { (2 * row_tiles + 1, 4 * row_tiles) } else { (tiles, 0) };
         let operands = 512 * (row_tiles + tiles + luma);
@@ -132,16 +135,11 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
     let segment = UNIT * geometry.units(batch, limits);
 
     let mut args = unused_args();
-    let slots = batch.slots().iter().map(|(_, taps)| packed_taps(&taps.rows, &taps.columns));
-    // Packed 4:2:2 has one plane, and the second slot for its chroma.
-    let chroma = batch.slots().iter().filter(|_| batch.family() == PixelFamily::Yuv422);
-    let chroma = chroma.map(|(_, taps)| packed_taps(&taps.chroma_rows, &taps.columns));
-    for (to, taps) in args.taps.iter_mut().zip(slots.chain(chroma)) {
-        *to = taps;
+    for (to, [rows, columns]) in args.taps.iter_mut().zip(batch.slot_taps()) {
+        *to = packed_taps(rows, columns);
     }
     let mut first_block = 0;
     for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(batch.planes()) {
-        let slot = batch.slots().iter().position(|slot| *slot == (plane.layout.channels, plane.taps));
         let columns = plane.layout.columns(plane.rect);
         // Each warp computes `segment` rows.
         let blocks = (strips(plane) * plane.rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);
@@ -157,7 +155,7 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
             shift: plane.layout.shift().into(),
             yuv422: yuv422_bits(&plane.layout),
             alpha: alpha_bits(plane.alpha),
-            slot: slot.expect("every plane has a filter slot of its batch") as u32,
+            slot: batch.slot_of(plane),
             row_begin: plane.rect.y(),
             row_end: plane.rect.bottom(),
             column_begin: columns.start,

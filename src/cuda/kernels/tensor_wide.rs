@@ -96,6 +96,14 @@ pub(super) fn packed_taps(rows: &Taps, columns: &Taps) -> [[u16; TENSOR_TAPS as 
     [rows, columns].map(|taps| std::array::from_fn(|i| taps.at(i) as u16))
 }
 
+/// [`TensorPlane::yuv422`] of a plane.
+pub fn yuv422_bits(layout: &PlaneLayout) -> u32 {
+    match layout.sample_layout {
+        SampleLayout::Yuv422 { luma } => u32::from(luma) | (layout.width % 2) << 1,
+        _ => 0,
+    }
+}
+
 /// [`TensorPlane::alpha`] of a plane.
 pub(super) fn alpha_bits(alpha: Option<u8>) -> u32 {
     alpha.map_or(0, |channel| u32::from(channel) + 1)

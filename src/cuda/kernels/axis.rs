@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The launches of the kernels on CUDA cores, which filter one axis at a time: the direct form, and the levels of the wide form.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::abi::*;
+use super::batch::{BlurBatch, PlaneBlur};
+use crate::cuda::driver::LaunchConfig;
+use crate::filter::Taps;
+use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::operation::{Channels, Resampling};
+use crate::filter::plane::DevicePlane;
+use crate::filter::regions::Rect;
+use crate::filter::wide::Factor;
+
+/// A rectangle of 16-bit samples between two launches: those of a [`RowsPart`].
+#[derive(Debug, Clone)]
+struct Between {
+    columns: Range<u32>,
+    rows: Range<u32>,
+    channels: u32,
+}
+
+impl Between {
+    fn pitch(&self) -> usize {
+        (self.columns.len() * self.channels as usize * 2).next_multiple_of(WORKSPACE_ALIGNMENT)
+    }
+
+    /// Its size in device memory.
+    fn bytes(&self) -> usize {
+        self.pitch() * self.rows.len()
+    }
+
+    /// The plane of which it is at this address.
+    fn plane(&self, address: u64) -> DevicePlane {
+        let pitch = self.pitch();
+        let before = self.rows.start as usize * pitch + (self.columns.start * self.channels) as usize * 2;
+        DevicePlane { address: address.wrapping_sub(before as u64), pitch, len: before + self.bytes() }
+    }
+}
+
+/// How the rows of a plane are stored; the rest of the entry is for the caller.
+fn stored_rows(layout: &PlaneLayout, larger: DevicePlane) -> RowsPlane {
+    let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+    RowsPlane {
+        larger: larger.address,
+        pitch: larger.pitch as u64,
+        width: layout.width,
+        pixel_bytes: (layout.pixel_bytes() / if is_packed { 2 } else { 1 }) as u32,
+        word_bytes: word_bytes(layout),
+        pairs: is_packed.into(),
+        channels: channels(layout),
+        layout: std::array::from_fn(|c| channel(layout, c as u32)),
+        ..RowsPlane::default()
+    }
+}
+
+/// An entry of no block.
+const UNUSED: u32 = u32::MAX;
+
+fn unused_rows_args() -> RowsArgs {
+    RowsArgs {
+        planes: [RowsPlane { first_block: UNUSED, ..RowsPlane::default() }; PLANES as usize],
+        level_taps: *INTERPOLATION,
+        tap_bytes: tap_bytes(),
+        radius: [0; FILTER_SLOTS as usize],
+        taps: [[0; TAPS as usize]; FILTER_SLOTS as usize],
+    }
+}
+
+fn unused_columns_args(level_taps: LevelTaps) -> ColumnsArgs {
+    ColumnsArgs {
+        planes: [ColumnsPlane { first_block: UNUSED, ..ColumnsPlane::default() }; PLANES as usize],
+        level_taps,
+        radius: [0; FILTER_SLOTS as usize],
+        taps: [[0; TAPS as usize]; FILTER_SLOTS as usize],
+    }
+}
+
+/// Taps as the kernels take them, modulo 65536. A single tap of 65536 becomes 0; the kernels know it by its radius.
+fn packed(taps: &Taps) -> [u16; TAPS as usize] {
+    let mut packed = [0; TAPS as usize];
+    packed.iter_mut().zip(0..=taps.radius()).for_each(|(to, i)| *to = taps.at(i) as u16);
+    packed
+}
+
+/// The samples of a plane that an entry of the columns kernel writes: those of all channels, or of the luma or the chroma of packed
+/// 4:2:2.
+struct DirectPart {
+    /// What the rows kernel writes.
+    between: Between,
+    /// The end of the columns that are written, in pixels of the part.
+    end: u32,
+    /// The filter slot of the rows.
+    slot: u32,
+    taps: Taps,
+}
+
+impl PlaneBlur<'_> {
+    /// What the two launches of the direct form process. `slot` is the filter slot of the plane.
+    fn parts(&self, slot: u32) -> Vec<DirectPart> {
+        let (layout, taps, pixels) = (&self.layout, self.taps, self.layout.columns(self.rect));
+        let halo = taps.columns.radius() as u32;
+        let rows = self.rect.y().saturating_sub(halo)..layout.height.min(self.rect.bottom() + halo);
+        let part = |columns: Range<u32>, channels: u32, slot, taps: &Taps| DirectPart {
+            end: columns.end,
+            // The columns kernel reads four samples at a time.
+            between: Between { columns: columns.start..columns.end.next_multiple_of(4), rows: rows.clone(), channels },
+            slot,
+            taps: taps.clone(),
+        };
+        match layout.sample_layout {
+            SampleLayout::Yuv422 { .. } => {
+                vec![part(2 * pixels.start..2 * pixels.end, 1, 0, &taps.rows), part(pixels, 2, 1, &taps.chroma_rows)]
+            }
+            _ => vec![part(pixels, layout.channels.into(), slot, &taps.rows)],
+        }
+    }
+
+    /// See [`RowsPlane::lead`].
+    fn lead(&self) -> u32 {
+        let chroma = match self.layout.sample_layout {
+            SampleLayout::Yuv422 { .. } => self.taps.chroma_rows.radius(),
+            _ => 0,
+        };
+        // The kernel reads eight samples at a time.
+        let [rows, chroma] = [self.taps.rows.radius(), chroma].map(|radius| (radius as u32).next_multiple_of(8));
+        rows.max(2 * chroma).next_multiple_of(16)
+    }
+
+    /// Shared memory of the rows kernel, in bytes: the taps of each part, and two arrays of 16-bit samples for each warp and channel.
+    fn rows_shared_bytes(&self) -> u32 {
+        let taps = |part: &DirectPart| 4 * (2 * (part.taps.radius() as u32).next_multiple_of(8) + 16);
+        let arrays = ROWS_WARPS * channels(&self.layout) * 2 * 2 * (ROWS_STRIP + 2 * self.lead());
+        self.parts(0).iter().map(taps).sum::<u32>() + arrays
+    }
+
+    /// Shared memory of the columns kernel, in bytes: the taps.
+    fn columns_shared_bytes(&self) -> u32 {
+        let radius = self.taps.columns.radius() as u32;
+        4 * (COLUMNS_ROWS + (2 * radius + COLUMNS_ROWS).next_multiple_of(4))
+    }
+}
+
+impl BlurBatch<'_> {
+    /// What each of its planes is computed in, with its filter slot.
+    fn direct_parts(&self) -> impl Iterator<Item = (&PlaneBlur<'_>, u32, Vec<DirectPart>)> {
+        self.planes().iter().map(|plane| {
+            let slot = self.slot_of(plane);
+            (plane, slot, plane.parts(slot))
+        })
+    }
+
+    /// Device memory between the launches of [`BlurBatch::axis_launches`], in bytes.
+    pub(super) fn between_bytes(&self) -> usize {
+        self.direct_parts().flat_map(|(.., parts)| parts).map(|part| part.between.bytes()).sum()
+    }
+
+    /// The launches of the direct form on CUDA cores: rows, then columns. `between` is the address of
+    /// [`BlurBatch::between_bytes`] of device memory, aligned to 16 bytes.
+    pub(super) fn axis_launches(&self, between: u64) -> [Launch; 2] {
+        let (mut rows, mut columns) = (unused_rows_args(), unused_columns_args(*DECIMATION));
+        for (slot, [along_rows, down_columns]) in self.slot_taps().into_iter().enumerate() {
+            (rows.radius[slot], rows.taps[slot]) = (along_rows.radius() as u32, packed(along_rows));
+            (columns.radius[slot], columns.taps[slot]) = (down_columns.radius() as u32, packed(down_columns));
+        }
+        let (mut address, mut rows_blocks, mut columns_blocks, mut columns_entries) = (between, 0, 0, 0);
+        for (to, (plane, slot, parts)) in rows.planes.iter_mut().zip(self.direct_parts()) {
+            let layout = &plane.layout;
+            let mut entry = RowsPlane {
+                lead: plane.lead(),
+                row_begin: parts[0].between.rows.start,
+                row_end: parts[0].between.rows.end,
+                // The samples of packed 4:2:2 that belong together are in the same strips.
+                first_strip: parts[0].between.columns.start / ROWS_STRIP,
+                first_block: rows_blocks,
+                ..stored_rows(layout, plane.source)
+            };
+            entry.strips = parts[0].between.columns.end.div_ceil(ROWS_STRIP) - entry.first_strip;
+            rows_blocks += entry.strips * parts[0].between.rows.len().div_ceil(ROWS_WARPS as usize) as u32;
+            for (index, part) in parts.iter().enumerate() {
+                let samples = part.between.plane(address);
+                address += part.between.bytes() as u64;
+                let Range { start: begin, end } = part.between.columns;
+                entry.parts[index] = RowsPart {
+                    samples: samples.address,
+                    pitch: samples.pitch as u64,
+                    factor_log2: 0,
+                    begin,
+                    end,
+                    slot: part.slot,
+                };
+                let (stored, channels) = (channel(layout, index as u32), part.between.channels);
+                let is_packed_word = word_bytes(layout) == 4;
+                let strips = ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES);
+                columns.planes[columns_entries] = ColumnsPlane {
+                    src: samples.address,
+                    dst: plane.destination.address + u64::from(stored.offset),
+                    src_pitch: samples.pitch as u64,
+                    dst_pitch: plane.destination.pitch as u64,
+                    src_rows: layout.height,
+                    sample_begin: begin * channels,
+                    sample_end: part.end * channels,
+                    row_begin: plane.rect.y(),
+                    row_end: plane.rect.bottom(),
+                    depth: layout.depth.into(),
+                    slot,
+                    word_bytes: word_bytes(layout),
+                    step: if is_packed_word { 1 } else { stored.step / channels },
+                    shift: if is_packed_word { 0 } else { stored.shift },
+                    strips,
+                    first_block: columns_blocks,
+                    ..ColumnsPlane::default()
+                };
+                columns_entries += 1;
+                columns_blocks += strips * plane.rect.height().div_ceil(COLUMNS_WARPS * COLUMNS_ROWS);
+            }
+            *to = entry;
+        }
+        let rows_bytes = self.planes().iter().map(PlaneBlur::rows_shared_bytes).max().unwrap_or(0);
+        let columns_bytes = self.planes().iter().map(PlaneBlur::columns_shared_bytes).max().unwrap_or(0);
+        let launch = |kernel: Kernel, blocks, shared_bytes, args| Launch {
+            kernel,
+            grid: LaunchConfig { blocks, threads: kernel.threads(), shared_bytes },
+            args,
+        };
+        [
+            launch(Kernel::Rows, rows_blocks, rows_bytes, Args::Rows(rows)),
+            launch(Kernel::Columns, columns_blocks, columns_bytes, Args::Columns(columns)),
+        ]
+    }
+}
+
+/// Which way between the planes of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the larger plane to the small one.
+    Decimate,
+    /// From the small plane to the larger one.
+    Interpolate,
+}
+
+/// The decimation or the interpolation of a rectangle of a plane in device memory.
+#[derive(Debug, Clone)]
+pub struct PlaneLevel {
+    /// Which way.
+    pub direction: Direction,
+    /// The planes and the factors.
+    pub resampling: Resampling,
+    /// Where the rows that are read are.
+    pub source: DevicePlane,
+    /// Where the rows that are written are. Must not overlap the source.
+    pub destination: DevicePlane,
+    /// What is written, in pixels of the output.
+    pub rect: Rect,
+}
+
+/// Planes that the same launches decimate or interpolate.
+#[derive(Debug, Clone)]
+pub struct LevelBatch {
+    planes: Vec<PlaneLevel>,
+}
+
+/// Divides planes into batches, in order.
+pub fn batches(planes: impl IntoIterator<Item = PlaneLevel>) -> Vec<LevelBatch> {
+    let mut batches: Vec<LevelBatch> = Vec::new();
+    for plane in planes {
+        let joins = |batch: &&mut LevelBatch| {
+            let first = &batch.planes[0];
+            let key = |plane: &PlaneLevel| (plane.direction, plane.resampling.level);
+            key(first) == key(&plane) && batch.planes.len() < PLANES as usize
+        };
+        match batches.last_mut().filter(joins) {
+            Some(batch) => batch.planes.push(plane),
+            None => batches.push(LevelBatch { planes: vec![plane] }),
+        }
+    }
+    batches
+}
+
+impl PlaneLevel {
+    /// The layout of the plane that is decimated, or interpolated to.
+    fn larger(&self) -> &PlaneLayout {
+        match self.direction {
+            Direction::Decimate => &self.resampling.source.field.layout,
+            Direction::Interpolate => &self.resampling.destination.field.layout,
+        }
+    }
+
+    fn small(&self) -> &PlaneLayout {
+        match self.direction {
+            Direction::Decimate => &self.resampling.destination.field.layout,
+            Direction::Interpolate => &self.resampling.source.field.layout,
+        }
+    }
+
+    /// Whether rows are resampled, or stored in another way than those of the small plane.
+    fn has_rows(&self) -> bool {
+        self.resampling.factors[0] != Factor::One || self.resampling.level == 0
+    }
+
+    fn has_columns(&self) -> bool {
+        self.resampling.factors[1] != Factor::One
+    }
+
+    /// The rectangle between the passes along rows and down columns, of samples as wide as the small plane and as high as the
+    /// larger one.
+    fn between(&self) -> Between {
+        let [x, y] = self.resampling.factors;
+        let channels = self.small().channels.into();
+        match self.direction {
+            Direction::Decimate => {
+                let rows = match y {
+                    Factor::One => self.rect.y()..self.rect.bottom(),
+                    _ => {
+                        let s = y.get();
+                        let first = (self.rect.y() * s).saturating_sub(2 * LEVEL_RADIUS * s);
+                        let end = ((self.rect.bottom() - 1) * s + 1).min(self.larger().height);
+                        first.min(self.larger().height - 1)..end
+                    }
+                };
+                // The columns pass reads four samples at a time.
+                let right = self.rect.right();
+                let columns = self.rect.x()..if self.has_columns() { right.next_multiple_of(4) } else { right };
+                Between { columns, rows, channels }
+            }
+            Direction::Interpolate => {
+                let columns = self.columns();
+                let reach = if x == Factor::One { 1 } else { PHASE_TAPS };
+                let end = ((columns.end - 1) / x.get() + reach).min(self.small().width);
+                Between { columns: columns.start / x.get()..end, rows: self.rect.y()..self.rect.bottom(), channels }
+            }
+        }
+    }
+
+    /// The samples of a channel of the larger plane that an interpolation writes. The last pair of an odd row of packed 4:2:2 is
+    /// written as a whole.
+    fn columns(&self) -> Range<u32> {
+        let end = if self.rect.right() == self.larger().width { self.row_end() } else { self.rect.right() };
+        match self.resampling.channels {
+            Channels::Chroma => self.rect.x() / 2..end / 2,
+            _ => self.rect.x()..end,
+        }
+    }
+
+    /// Pixels of a row of the larger plane, with both of the last pair of packed 4:2:2.
+    fn row_end(&self) -> u32 {
+        match self.larger().sample_layout {
+            SampleLayout::Yuv422 { .. } => self.larger().width.next_multiple_of(2),
+            _ => self.larger().width,
+        }
+    }
+
+    /// Device memory for the rectangle between the passes, in bytes.
+    fn intermediate_bytes(&self) -> usize {
+        if self.has_rows() && self.has_columns() { self.between().bytes() } else { 0 }
+    }
+
+    /// The 16-bit plane at the other end of the rows pass, and the larger plane.
+    fn rows_planes(&self, intermediate: u64) -> [DevicePlane; 2] {
+        let [larger, small] = match self.direction {
+            Direction::Decimate => [self.source, self.destination],
+            Direction::Interpolate => [self.destination, self.source],
+        };
+        [if self.has_columns() { self.between().plane(intermediate) } else { small }, larger]
+    }
+
+    /// The part of a [`RowsPlane`] that its samples are.
+    fn part(&self) -> usize {
+        usize::from(self.resampling.channels == Channels::Chroma)
+    }
+
+    /// Whether one entry of a launch processes the rows of both: the luma and the chroma of packed 4:2:2.
+    fn shares_rows_with(&self, other: &Self) -> bool {
+        let rows = |plane: &Self| plane.between().rows;
+        let [own, others] = [self, other].map(|plane| plane.rows_planes(0)[1].address);
+        let same_pixels = self.direction == Direction::Decimate || self.rect == other.rect;
+        self.part() != other.part() && own == others && rows(self) == rows(other) && same_pixels
+    }
+
+    /// The entry of a launch for the rows, with its blocks from `first_block` on, and the number of these.
+    fn rows_entry(planes: &[(&Self, u64)], first_block: u32) -> (RowsPlane, u32) {
+        let (first, intermediate) = planes[0];
+        let (layout, [_, larger]) = (first.larger(), first.rows_planes(intermediate));
+        let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+        let strip = if is_packed { LEVEL_WINDOW - 64 } else { LEVEL_WINDOW - 32 };
+        let mut parts = [RowsPart::default(); 2];
+        let mut strips: Option<Range<u32>> = None;
+        for (plane, intermediate) in planes {
+            let (columns, factor_log2) = (plane.between().columns, plane.resampling.factors[0].get().ilog2());
+            let [samples, _] = plane.rows_planes(*intermediate);
+            let (samples, pitch, Range { start: begin, end }) =
+                (samples.address, samples.pitch as u64, columns.clone());
+            parts[plane.part()] = RowsPart { samples, pitch, factor_log2, begin, end, slot: 0 };
+            let of_part = strip >> plane.part();
+            let own = (columns.start << factor_log2) / of_part..(columns.end << factor_log2).div_ceil(of_part);
+            strips = strips.map(|all| all.start.min(own.start)..all.end.max(own.end)).or(Some(own));
+        }
+        let mut strips = strips.unwrap_or_default();
+        let mut columns = 0..0;
+        if first.direction == Direction::Interpolate {
+            columns =
+                first.rect.x()..if first.rect.right() == layout.width { first.row_end() } else { first.rect.right() };
+            strips = 0..(columns.len() as u32).div_ceil(strip);
+        }
+        let rows = first.between().rows;
+        let entry = RowsPlane {
+            parts,
+            column_begin: columns.start,
+            column_end: columns.end,
+            row_begin: rows.start,
+            row_end: rows.end,
+            first_strip: strips.start,
+            strips: strips.len() as u32,
+            first_block,
+            ..stored_rows(layout, larger)
+        };
+        (entry, entry.strips * (rows.len() as u32).div_ceil(LEVEL_WARPS * LEVEL_WARP_ROWS))
+    }
+
+    /// The same for the columns.
+    fn columns_entry(&self, intermediate: u64, first_block: u32) -> (ColumnsPlane, u32) {
+        let channels = u32::from(self.small().channels);
+        let columns = match self.direction {
+            Direction::Decimate => self.rect.x()..self.rect.right(),
+            Direction::Interpolate => self.between().columns,
+        };
+        let between = |plane: DevicePlane| if self.has_rows() { self.between().plane(intermediate) } else { plane };
+        let (rows, per_thread) = (
+            self.rect.y()..self.rect.bottom(),
+            match self.direction {
+                Direction::Decimate => LEVEL_DECIMATE_ROWS,
+                Direction::Interpolate => 4,
+            },
+        );
+        let (src, dst, src_rows, first_row) = match self.direction {
+            Direction::Decimate => (between(self.source), self.destination, self.larger().height, rows.start),
+            Direction::Interpolate => (self.source, between(self.destination), self.small().height, rows.start / 4 * 4),
+        };
+        // If the rows are only stored, their samples are those of the larger plane already.
+        let is_final = self.direction == Direction::Interpolate && self.resampling.factors[0] == Factor::One;
+        let samples = columns.start * channels..columns.end * channels;
+        let strips = (samples.len() as u32).div_ceil(COLUMNS_SAMPLES);
+        let entry = ColumnsPlane {
+            src: src.address,
+            dst: dst.address,
+            src_pitch: src.pitch as u64,
+            dst_pitch: dst.pitch as u64,
+            src_rows,
+            sample_begin: samples.start,
+            sample_end: samples.end,
+            row_begin: rows.start,
+            row_end: rows.end,
+            factor_log2: self.resampling.factors[1].get().ilog2(),
+            depth: if is_final { self.larger().depth.into() } else { 16 },
+            strips,
+            first_block,
+            ..ColumnsPlane::default()
+        };
+        (entry, strips * (rows.end - first_row).div_ceil(LEVEL_WARPS * per_thread))
+    }
+}
+
+/// The channels that a level has of a plane: packed 4:2:2 has one of luma.
+fn channels(layout: &PlaneLayout) -> u32 {
+    match layout.sample_layout {
+        SampleLayout::Yuv422 { .. } => 3,
+        _ => layout.channels.into(),
+    }
+}
+
+/// Bytes of the word that a sample is stored in.
+fn word_bytes(layout: &PlaneLayout) -> u32 {
+    match layout.sample_layout {
+        SampleLayout::Packed1010102 => 4,
+        _ => layout.sample_bytes() as u32,
+    }
+}
+
+/// How a channel is stored.
+fn channel(layout: &PlaneLayout, c: u32) -> StoredChannel {
+    let (depth, pixel_bytes) = (u32::from(layout.depth), layout.pixel_bytes() as u32);
+    match layout.sample_layout {
+        SampleLayout::Yuv422 { luma } if c == 0 => {
+            StoredChannel { offset: luma.into(), step: 2, shift: 0, bits: depth }
+        }
+        SampleLayout::Yuv422 { luma } => {
+            StoredChannel { offset: 1 - u32::from(luma) + 2 * (c - 1), step: pixel_bytes, shift: 0, bits: depth }
+        }
+        SampleLayout::Packed1010102 => {
+            StoredChannel { offset: 0, step: pixel_bytes, shift: 10 * c, bits: if c == 3 { 2 } else { depth } }
+        }
+        SampleLayout::LsbAligned | SampleLayout::MsbAligned => StoredChannel {
+            offset: c * layout.sample_bytes() as u32,
+            step: pixel_bytes,
+            shift: layout.shift().into(),
+            bits: depth,
+        },
+    }
+}
+
+/// The taps of both directions. They depend on the factors alone.
+static DECIMATION: LazyLock<LevelTaps> = LazyLock::new(|| taps(Direction::Decimate));
+static INTERPOLATION: LazyLock<LevelTaps> = LazyLock::new(|| taps(Direction::Interpolate));
+
+/// By two and by four.
+type LevelTaps = [[u32; LEVEL_TAPS as usize]; 2];
+
+fn taps(direction: Direction) -> LevelTaps {
+    [Factor::Two, Factor::Four].map(|factor| {
+        let mut taps = [0; LEVEL_TAPS as usize];
+        match direction {
+            Direction::Decimate => {
+                let half = factor.decimation_taps();
+                let radius = half.radius();
+                (0..=2 * radius).for_each(|i| taps[i] = half.at(i.abs_diff(radius)));
+            }
+            Direction::Interpolate => {
+                let phases = (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase));
+                taps.iter_mut().zip(phases).for_each(|(to, tap)| *to = tap);
+            }
+        }
+        taps
+    })
+}
+
+/// The bytes of the decimation's taps, see [`RowsArgs::tap_bytes`].
+fn tap_bytes() -> [[u32; LEVEL_TAP_WORDS as usize]; 2] {
+    DECIMATION.map(|taps| {
+        std::array::from_fn(|i| {
+            let [first, second] = [taps[2 * i], taps[2 * i + 1]];
+            first & 0xff | (second & 0xff) << 8 | (first >> 8) << 16 | (second >> 8) << 24
+        })
+    })
+}
+
+impl LevelBatch {
+    /// Its planes.
+    pub fn planes(&self) -> &[PlaneLevel] {
+        &self.planes
+    }
+
+    /// Device memory between the launches, in bytes.
+    pub fn intermediate_bytes(&self) -> usize {
+        self.planes.iter().map(PlaneLevel::intermediate_bytes).sum()
+    }
+
+    /// The kernels of its launches.
+    pub fn kernels(&self) -> Vec<Kernel> {
+        self.launches(0).iter().map(|launch| launch.kernel).collect()
+    }
+
+    /// The launches, in order. `intermediate` is the address of [`LevelBatch::intermediate_bytes`] of device memory, aligned to
+    /// 16 bytes.
+    pub fn launches(&self, intermediate: u64) -> Vec<Launch> {
+        let mut end = intermediate;
+        let mut address = |plane: &PlaneLevel| {
+            let address = end;
+            end += plane.intermediate_bytes() as u64;
+            address
+        };
+        let planes: Vec<(&PlaneLevel, u64)> = self.planes.iter().map(|plane| (plane, address(plane))).collect();
+        let (rows, columns) = (self.rows_launch(&planes), self.columns_launch(&planes));
+        match self.planes[0].direction {
+            Direction::Decimate => rows.into_iter().chain(columns).collect(),
+            Direction::Interpolate => columns.into_iter().chain(rows).collect(),
+        }
+    }
+
+    fn rows_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
+        let direction = self.planes[0].direction;
+        let mut args = unused_rows_args();
+        let mut entries: Vec<Vec<(&PlaneLevel, u64)>> = Vec::new();
+        for (plane, address) in planes.iter().filter(|(plane, _)| plane.has_rows()) {
+            let shared = entries.iter_mut().find(|of| of.len() == 1 && of[0].0.shares_rows_with(plane));
+            match shared {
+                Some(of) => of.push((plane, *address)),
+                None => entries.push(vec![(plane, *address)]),
+            }
+        }
+        let mut end_block = 0;
+        for (to, of) in args.planes.iter_mut().zip(&entries) {
+            let (entry, blocks) = PlaneLevel::rows_entry(of, end_block);
+            *to = entry;
+            end_block += blocks;
+        }
+        let channels = self.planes.iter().map(|plane| channels(plane.larger())).max()?;
+        let kernel = match direction {
+            Direction::Decimate => Kernel::DecimateRows,
+            Direction::Interpolate => Kernel::InterpolateRows,
+        };
+        // Two arrays of 16-bit samples for each channel of a row.
+        let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * channels * 2 * 2 * LEVEL_WINDOW;
+        let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes };
+        (!entries.is_empty()).then_some(Launch { kernel, grid, args: Args::Rows(args) })
+    }
+
+    fn columns_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
+        let direction = self.planes[0].direction;
+        let mut args = unused_columns_args(match direction {
+            Direction::Decimate => *DECIMATION,
+            Direction::Interpolate => *INTERPOLATION,
+        });
+        let with_columns = planes.iter().filter(|(plane, _)| plane.has_columns());
+        let mut end_block = 0;
+        for (to, (plane, address)) in args.planes.iter_mut().zip(with_columns) {
+            let (entry, blocks) = plane.columns_entry(*address, end_block);
+            *to = entry;
+            end_block += blocks;
+        }
+        let kernel = match direction {
+            Direction::Decimate => Kernel::DecimateColumns,
+            Direction::Interpolate => Kernel::InterpolateColumns,
+        };
+        let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes: 0 };
+        (end_block > 0).then_some(Launch { kernel, grid, args: Args::Columns(args) })
+    }
+}
