@@ -10,10 +10,10 @@
 // Pixel families: how the samples of a pixel lie in memory. A family is in the names of its tensor-core kernels.
 //
 // - `u8_c12`, `u16_c12`: one or two interleaved samples per pixel; up to BLUR_PLANES planes per launch.
-// - `u8_c3`, `u8_c4`, `u16_c3`, `u16_c4`: three or four interleaved samples per pixel; one plane per launch.
+// - `u8_c3`, `u8_c4`, `u16_c4`: three or four interleaved samples per pixel; one plane per launch.
 // - `yuv422`: packed 4:2:2 of 8 bits; one plane per launch.
 // - `packed1010102`: 32-bit words of three 10-bit samples and one 2-bit sample; one plane per launch.
-#define BLUR_FAMILIES(X) X(u8_c12) X(u8_c3) X(u8_c4) X(u16_c12) X(u16_c3) X(u16_c4) X(yuv422) X(packed1010102)
+#define BLUR_FAMILIES(X) X(u8_c12) X(u8_c3) X(u8_c4) X(u16_c12) X(u16_c4) X(yuv422) X(packed1010102)
 
 // Largest radius on either axis.
 #define BLUR_RADIUS_MAX 400
@@ -391,10 +391,9 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 // the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
-//   kernel's largest on both axes; every family but `u16_c3`, and `yuv422` if the radius of chroma along rows is at most
-//   half of that, rounded up. Reads whole windows: up to 8, 16 and 32 rows above row_begin, and 15 more than that
-//   below row_end, as far as the plane goes. Rows beyond the radius are multiplied by 0. Writes dst. A warp computes
-//   segment_rows rows of one strip.
+//   kernel's largest on both axes; `yuv422` if the radius of chroma along rows is at most half of that, rounded up. Reads whole
+//   windows: up to 8, 16 and 32 rows above row_begin, and 15 more than that below row_end, as far as the plane goes. Rows beyond
+//   the radius are multiplied by 0. Writes dst. A warp computes segment_rows rows of one strip.
 //
 // One axis at a time, for planes of any layout:
 //

@@ -106,13 +106,13 @@ template <RowsStep STEP> struct RowsStrip {
   const u32 y;
   u8* const memory;
 
-  // `of_warps` is the memory of all warps of the block.
-  __device__ __forceinline__ RowsStrip(const RowsPlane& plane, int strip, u32 y, u8* of_warps, u32 warp)
+  // `block_memory` is that of all warps of the block.
+  __device__ __forceinline__ RowsStrip(const RowsPlane& plane, int strip, u32 y, u8* block_memory, u32 warp)
       : plane(plane), pixels(DIRECT ? BLUR_ROWS_STRIP : BLUR_LEVEL_WINDOW - (plane.pairs ? 64 : 32)),
         lead(DIRECT ? static_cast<int>(plane.lead) : INTERPOLATE ? 0 : BLUR_LEVEL_WINDOW - pixels),
         window(DIRECT ? pixels + 2 * lead : BLUR_LEVEL_WINDOW),
         x0((INTERPOLATE ? static_cast<int>(plane.column_begin) : 0) + strip * pixels), y(y),
-        memory(of_warps + warp * (ROWS * 2 * plane.channels * (2 * window))) {}
+        memory(block_memory + warp * (ROWS * 2 * plane.channels * (2 * window))) {}
 
   // The samples of channel c of row r of the strip. While one of both arrays is not in use, bytes as they are in memory take
   // its place: those of the larger plane the place of `small`, and the other way round.
@@ -163,6 +163,8 @@ template <RowsStep STEP> struct RowsStrip {
       u8* to, const u16* from, const StoredChannel& channel, int count, bool joins) {
     const u32 bits = channel.bits, right = 16 - bits, mask = (0xffffu << right & 0xffff) * 0x10001, step = channel.step;
     to += channel.offset;
+    // A row of the frame may begin at any byte.
+    [[maybe_unused]] const bool is_aligned = reinterpret_cast<u64>(to) % 2 == 0;
 #pragma unroll 2
     for (int i = threadIdx.x % 32 * 2; i < count; i += 64) {
       const u32 samples = *offset_ptr<const u32>(from, 2 * i);
@@ -175,7 +177,12 @@ template <RowsStep STEP> struct RowsStrip {
         if (WORD == 1) {
           *word = static_cast<u8>(value);
         } else if (WORD == 2) {
-          *offset_ptr<u16>(word, 0) = static_cast<u16>(value);
+          if (is_aligned) {
+            *offset_ptr<u16>(word, 0) = static_cast<u16>(value);
+          } else {
+            word[0] = static_cast<u8>(value);
+            word[1] = static_cast<u8>(value >> 8);
+          }
         } else {
           const u32 others = joins ? *offset_ptr<u32>(word, 0) : 0;
           *offset_ptr<u32>(word, 0) = others | (value & 0xffff) << channel.shift;
@@ -342,7 +349,7 @@ template <RowsStep STEP> struct RowsStrip {
       const u16* from, u16* to, const u16 (&taps)[BLUR_TAPS], int radius, const u32* expanded) {
     constexpr bool FIXED = RADIUS >= 0;
     const int halo = row_halo(FIXED ? RADIUS : radius);
-    u32 sums[8], window[8], near[16];
+    u32 sums[8], window[8], window_taps[16];
 #pragma unroll
     for (int i = 0; i < 8; i++) sums[i] = 1 << 15;
     auto load_taps = [&](int to, int at) {
@@ -350,7 +357,7 @@ template <RowsStep STEP> struct RowsStrip {
       for (int i = 0; i < 8; i += 4) {
         const auto vector = *offset_ptr<const Words<4>>(expanded, (at + i) * 4);
 #pragma unroll
-        for (int k = 0; k < 4; k++) near[to + i + k] = vector.word[k];
+        for (int k = 0; k < 4; k++) window_taps[to + i + k] = vector.word[k];
       }
     };
     if constexpr (!FIXED) load_taps(0, 0);
@@ -365,11 +372,11 @@ template <RowsStep STEP> struct RowsStrip {
         for (int i = 0; i < 8; i++) {
           const int distance = k + s - i;
           if (FIXED && (distance < -RADIUS || distance > RADIUS)) continue;
-          sums[i] += (FIXED ? tap_at(taps, RADIUS, distance) : near[8 + s - i]) * window[s];
+          sums[i] += (FIXED ? tap_at(taps, RADIUS, distance) : window_taps[8 + s - i]) * window[s];
         }
       if constexpr (!FIXED) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) near[i] = near[8 + i];
+        for (int i = 0; i < 8; i++) window_taps[i] = window_taps[8 + i];
       }
     }
     store_samples(to, sums);
@@ -500,22 +507,33 @@ __device__ __forceinline__ void level_columns(
 // what the fourth has in words of 10, 10, 10 and 2.
 __device__ __forceinline__ void store_four(const ColumnsPlane& plane, u8* to, const u32 (&sums)[4], int left) {
   const u32 size = plane.word_bytes == 2 ? 2 : 1, step = plane.step, down = 32 - plane.depth;
-  u32 words[2];
-  if (plane.word_bytes == 4) words[0] = sums[0] >> 22 | sums[1] >> 22 << 10 | sums[2] >> 22 << 20 | sums[3] >> 30 << 30;
-  else if (size == 1)
-    words[0] = byte_perm(byte_perm(sums[0], sums[1], 0x73), byte_perm(sums[2], sums[3], 0x73), 0x5410);
-#pragma unroll
-  for (int i = 0; i < 2 && size == 2; i++)
-    words[i] = (sums[2 * i] >> down | sums[2 * i + 1] >> down << 16) << plane.shift;
+  // Two samples of two bytes in a word, or four bytes in the first.
+  u32 first, second = 0;
+  if (plane.word_bytes == 4) {
+    first = sums[0] >> 22 | sums[1] >> 22 << 10 | sums[2] >> 22 << 20 | sums[3] >> 30 << 30;
+  } else if (size == 1) {
+    first = byte_perm(byte_perm(sums[0], sums[1], 0x73), byte_perm(sums[2], sums[3], 0x73), 0x5410);
+  } else {
+    first = (sums[0] >> down | sums[1] >> down << 16) << plane.shift;
+    second = (sums[2] >> down | sums[3] >> down << 16) << plane.shift;
+  }
   if (step == size && left >= 4 && reinterpret_cast<u64>(to) % (4 * size) == 0) {
-    if (size == 1) *offset_ptr<u32>(to, 0) = words[0];
-    else *offset_ptr<Words<2>>(to, 0) = {{words[0], words[1]}};
+    if (size == 1) *offset_ptr<u32>(to, 0) = first;
+    else *offset_ptr<Words<2>>(to, 0) = {{first, second}};
     return;
   }
-  const u32 count = left < 4 ? static_cast<u32>(left) : 4;
-#pragma unroll 1
-  for (u32 i = 0; i < count; i++)
-    for (u32 b = 0; b < size; b++) to[i * step + b] = static_cast<u8>(byte_perm(words[0], words[1], i * size + b));
+  const bool is_even = size == 2 && (reinterpret_cast<u64>(to) | step) % 2 == 0;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const u32 value = size == 1 ? first >> 8 * i : (i < 2 ? first : second) >> 16 * (i % 2);
+    if (i < left && is_even) {
+      *offset_ptr<u16>(to, 0) = static_cast<u16>(value);
+    } else if (i < left) {
+      to[0] = static_cast<u8>(value);
+      if (size == 2) to[1] = static_cast<u8>(value >> 8);
+    }
+    to += step;
+  }
 }
 
 // Four neighbouring samples of BLUR_COLUMNS_ROWS rows. `expanded` has the taps at all distances from -radius - BLUR_COLUMNS_ROWS
@@ -536,12 +554,12 @@ template <int RADIUS> __device__ __forceinline__ void convolve_columns(
   constexpr int UNROLL = FIXED ? 32 : 1;
 #pragma unroll UNROLL
   for (int k = 0; k < 2 * radius + ROWS; k += 4) {
-    u32 near[ROWS + 4];
+    u32 window_taps[ROWS + 4];
 #pragma unroll
     for (int i = 0; i < ROWS + 4 && !FIXED; i += 4) {
       const auto vector = *offset_ptr<const Words<4>>(expanded, (k + i) * 4);
 #pragma unroll
-      for (int n = 0; n < 4; n++) near[i + n] = vector.word[n];
+      for (int n = 0; n < 4; n++) window_taps[i + n] = vector.word[n];
     }
     u32 samples[4][4];
 #pragma unroll
@@ -556,7 +574,7 @@ template <int RADIUS> __device__ __forceinline__ void convolve_columns(
       for (int n = 0; n < ROWS; n++) {
         const int distance = k + row - n - radius;
         if (FIXED && (distance < -RADIUS || distance > RADIUS)) continue;
-        const u32 tap = FIXED ? tap_at(taps, RADIUS, distance) : near[ROWS + row - n];
+        const u32 tap = FIXED ? tap_at(taps, RADIUS, distance) : window_taps[ROWS + row - n];
 #pragma unroll
         for (int j = 0; j < 4; j++) sums[n][j] += tap * samples[row][j];
       }

@@ -40,6 +40,7 @@
     call; \
   }
 #if BLUR_HAS_PART(axis)
+// These numbers suit all.
 BLUR_AXIS_ENTRY(blur_rows, RowsArgs, BLUR_ROWS_WARPS, 8, filter_rows<RowsStep::DIRECT>(args, SHARED_MEMORY))
 BLUR_AXIS_ENTRY(blur_columns, ColumnsArgs, BLUR_COLUMNS_WARPS, 4, direct_columns(args, SHARED_MEMORY))
 #endif

@@ -102,9 +102,9 @@ template <class Grid> __device__ __forceinline__ u32 load_stored(const Grid& gri
   return row[2 * index] | row[2 * index + 1] << 8;
 }
 
-// The value of channel c of a sample.
+// The value of channel c of a sample, without bits above the depth.
 template <class Grid> __device__ __forceinline__ u32 load_channel(const Grid& grid, const u8* row, u32 x, u32 c) {
-  return load_stored(grid, row, x, c) >> grid.shift;
+  return load_stored(grid, row, x, c) >> grid.shift & ((1u << grid.depth) - 1);
 }
 
 __device__ __forceinline__ void mosaic_sums(const MosaicGrid& grid, u8* shared) {

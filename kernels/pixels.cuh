@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// Integer types, memory access, and the pixel layouts that the kernels are instantiated for.
+// Integer types, memory access, and the pixel layouts that the kernels for tensor cores are instantiated for.
 #ifndef BLUR_PIXELS_H
 #define BLUR_PIXELS_H
 #include "abi.h"
@@ -38,7 +38,7 @@ __device__ __forceinline__ u32 byte_perm(u32 low, u32 high, u32 selector) {
 #endif
 }
 
-// Pixel layouts. T is the type of a staged sample: u8, or u16 with the sample in its most significant bits. C is the
+// Pixel layouts. T is the type of a sample: u8, or u16 with the sample in its most significant bits. C is the
 // number of samples per pixel, BYTES the size of a pixel in memory.
 
 // C interleaved samples of one byte, or of two bytes with `depth` used bits from bit `shift` on.

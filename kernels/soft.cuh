@@ -213,7 +213,7 @@ struct CellSums {
     const u32 lane = threadIdx.x % 32, width = columns.end - columns.begin, height = rows.end - rows.begin;
     const u32 lanes = width < 32 ? width : 32, parts = 32 / lanes, part = lane / lanes, part_rows = (height + parts - 1) / parts;
     const SoftSpan own = SoftSpan{rows.begin + part * part_rows, rows.begin + (part + 1) * part_rows}.until(rows.end);
-    const u32 channels = grid.channels, mask = (1u << grid.depth) - 1;
+    const u32 channels = grid.channels;
 #pragma unroll 1
     for (u32 pass = 0; pass < width; pass += lanes) {
       const u32 x = columns.begin + pass + lane % lanes;
@@ -231,7 +231,7 @@ struct CellSums {
           left_of_column += left;
 #pragma unroll
           for (u32 c = 0; c < 4; c++)
-            if (c < channels) sums[c] += left * (load_channel(grid, grid.src + y * grid.src_pitch, x, c) & mask);
+            if (c < channels) sums[c] += left * load_channel(grid, grid.src + y * grid.src_pitch, x, c);
         }
       }
       all += warp_sum(left_of_column);

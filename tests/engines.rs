@@ -42,7 +42,7 @@ impl<'a> Blurred<'a> {
     }
 
     fn is_packed(&self) -> bool {
-        matches!(self.layout.sample_layout, SampleLayout::Yuv422 { .. })
+        self.layout.is_packed_422()
     }
 
     fn is_wide(&self) -> bool {

@@ -307,7 +307,7 @@ fn not_specialised(compiler: &Compiler) {
     assert!(LINES.lock().unwrap().is_empty(), "the log mentions NVRTC although no kernel is to be compiled");
 }
 
-/// Every band launches the planes that the kernel was compiled for.
+/// Every band has the filter slots that the kernels were compiled for.
 fn bands(_: &Compiler) {
     let layout =
         |width, height, scale| PlaneLayout { sigma_scale: [scale; 2], ..PlaneLayout::new(width, height, 1, 10) };

@@ -196,8 +196,8 @@ fn launch(engine: &CudaEngine, memory: &Memory, stream: &Stream) -> Outcome<()> 
     };
     let [sources, destinations] = memory.frame.each_ref().map(plane);
     let planes = DevicePlanes { sources, destinations };
-    // SAFETY: source and destination are as large as the plane, a one-pass blur needs no workspace, and the callers
+    // SAFETY: source and destination are as large as the plane, the workspace is as large as a blur needs it, and the callers
     // synchronise the stream before the memory is dropped.
-    unsafe { engine.enqueue(stream, &plan, &planes, 0) }?;
+    unsafe { engine.enqueue(stream, &plan, &planes, memory.workspace.address()) }?;
     Ok(())
 }

@@ -83,6 +83,8 @@ fn timed(repetitions: usize, mut call: impl FnMut()) -> f64 {
 /// A frame's source and destination in device memory, rows without padding, for the naive kernel and for ours.
 struct Memory {
     frame: [DeviceMemory; 2],
+    /// What our kernels need between rows and columns, and more: 16 bits a sample and 512 bytes a row.
+    workspace: DeviceMemory,
     layout: PlaneLayout,
 }
 
@@ -90,7 +92,8 @@ impl Memory {
     /// Memory that is zeroed on this stream, whose context has to be current.
     fn new(layout: PlaneLayout, stream: &Stream) -> Outcome<Self> {
         let bytes = layout.row_bytes() * layout.height as usize;
-        Ok(Self { frame: [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?], layout })
+        let workspace = DeviceMemory::new(2 * bytes + 512 * layout.height as usize, stream)?;
+        Ok(Self { frame: [DeviceMemory::new(bytes, stream)?, DeviceMemory::new(bytes, stream)?], workspace, layout })
     }
 
     /// The same with noise as the source.

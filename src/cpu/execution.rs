@@ -12,7 +12,7 @@ use super::task::Task;
 use super::tile::Tile;
 use super::tile_blur::TILE_STEP;
 use super::weights::{BLOCK_ROWS, PlaneWeights};
-use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
+use crate::filter::frame::{PlaneLayout, SampleRect};
 use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
 use crate::filter::parts::{Parts, Tiles};
 use crate::filter::plan::Plan;
@@ -35,8 +35,7 @@ fn cost(operation: &Operation, rect: Rect) -> u64 {
 /// Interpolations compute all phases of small samples, and write up to 64 samples at a time; decimations compute two rows and blurs
 /// [`BLOCK_ROWS`] at a time. Packed 4:2:2 has pairs of pixels.
 fn round(operation: &Operation, rect: Rect) -> Rect {
-    let is_packed = |view: &View| matches!(view.field.layout.sample_layout, SampleLayout::Yuv422 { .. });
-    let pixels = if is_packed(&operation.output()) { 2 } else { 1 };
+    let pixels = operation.output().field.layout.unit_pixels();
     let [across, down, width] = match operation {
         Operation::Interpolate(resampling) => {
             const BLOCK: u32 = 64;
@@ -186,10 +185,7 @@ impl BufferPlanes<'_> {
 
 /// A rectangle in pixels of a plane, in samples of its rows.
 fn samples(layout: &PlaneLayout, rect: Rect) -> SampleRect {
-    let sample = |x: u32| match layout.sample_layout {
-        SampleLayout::Yuv422 { .. } => x.div_ceil(2) as usize * 4,
-        _ => x as usize * usize::from(layout.channels),
-    };
+    let sample = |x: u32| x.div_ceil(layout.unit_pixels()) as usize * usize::from(layout.channels);
     let (x, right) = (sample(rect.x()), sample(rect.right()));
     SampleRect { x, y: rect.y() as usize, width: right - x, height: rect.height() as usize }
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{AlphaSource, Operation};
 use crate::filter::plane::{HostPlane, HostPlaneMut, copy_rows};
 
@@ -60,37 +60,19 @@ impl PixelBlock<'_> {
 /// # Safety
 /// `pixel` is the address of a pixel of this layout.
 unsafe fn load_sample(layout: &PlaneLayout, pixel: *const u8, c: usize) -> u32 {
-    // SAFETY: the caller's pixel has channel `c`.
-    unsafe {
-        if layout.sample_layout == SampleLayout::Packed1010102 {
-            let word = pixel.cast::<u32>().read_unaligned();
-            return if c == 3 { word >> 30 << 14 } else { (word >> (10 * c) & 1023) << 6 };
-        }
-        if layout.depth == 8 {
-            return u32::from(*pixel.add(c)) << 8;
-        }
-        let padding = 16 - u32::from(layout.depth);
-        let word = u32::from(pixel.cast::<u16>().add(c).read_unaligned());
-        word << (padding - u32::from(layout.shift())) & (0xffff << padding & 0xffff)
-    }
+    let stored = layout.stored(c);
+    // SAFETY: the caller's pixel has its bytes.
+    let value = stored.load(unsafe { std::slice::from_raw_parts(pixel, layout.pixel_bytes()) });
+    u32::from(value) << (16 - stored.bits)
 }
 
-/// Writes channel `c` of a pixel, `depth` bits.
+/// Writes the value of channel `c` of a pixel.
 ///
 /// # Safety
 /// `pixel` is the address of a pixel of this layout that nobody else accesses.
-unsafe fn store_sample(layout: &PlaneLayout, pixel: *mut u8, c: usize, value: u32, depth: u32) {
-    // SAFETY: the caller's pixel has channel `c`.
-    unsafe {
-        if layout.sample_layout == SampleLayout::Packed1010102 {
-            let (word, mask) = (pixel.cast::<u32>(), ((1 << depth) - 1) << (10 * c));
-            word.write_unaligned(word.read_unaligned() & !mask | value << (10 * c));
-        } else if layout.depth == 8 {
-            *pixel.add(c) = value as u8;
-        } else {
-            pixel.cast::<u16>().add(c).write_unaligned((value << layout.shift()) as u16);
-        }
-    }
+unsafe fn store_sample(layout: &PlaneLayout, pixel: *mut u8, c: usize, value: u32) {
+    // SAFETY: the caller's pixel has its bytes.
+    layout.stored(c).store(unsafe { std::slice::from_raw_parts_mut(pixel, layout.pixel_bytes()) }, value as u16);
 }
 
 impl PixelRows<'_> {
@@ -190,8 +172,7 @@ impl PixelRows<'_> {
             if !passes_through && alpha.is_none() {
                 continue;
             }
-            let is_packed = layout.sample_layout == SampleLayout::Packed1010102;
-            let depth = if is_packed && c == 3 { 2 } else { u32::from(layout.depth) };
+            let depth = layout.stored(c).bits;
             let offset = x * layout.pixel_bytes();
             // SAFETY: `x` is inside row `y` of the source and of the destination, and of the premultiplied plane where there is
             // an alpha.
@@ -201,7 +182,7 @@ impl PixelRows<'_> {
                     Some(alpha) if !passes_through => self.unpremultiplied(alpha, x, y, c, depth, source),
                     _ => source,
                 };
-                store_sample(layout, self.destination.row(y).add(offset), c, value, depth);
+                store_sample(layout, self.destination.row(y).add(offset), c, value);
             }
         }
     }

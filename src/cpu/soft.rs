@@ -5,7 +5,7 @@
 use std::iter::StepBy;
 use std::ops::Range;
 
-use crate::filter::frame::{Field, PlaneLayout, SampleLayout};
+use crate::filter::frame::{Field, PlaneLayout};
 use crate::filter::inpainting::{self, InpaintedGrid};
 use crate::filter::picture::FieldRect;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
@@ -109,8 +109,8 @@ impl<'a> SampleWeights<'a> {
 
     /// The columns that have weights in pixels: of packed 4:2:2 two in each.
     fn columns(&self, pixels: &Range<usize>) -> Range<usize> {
-        let is_packed = matches!(self.layout.sample_layout, SampleLayout::Yuv422 { .. });
-        if is_packed { 2 * pixels.start..2 * pixels.end } else { pixels.clone() }
+        let unit = self.layout.unit_pixels() as usize;
+        unit * pixels.start..unit * pixels.end
     }
 
     /// Writes the weights of the samples of a rectangle, in a row of samples that begins at pixel `first`: 0 of
@@ -119,7 +119,7 @@ impl<'a> SampleWeights<'a> {
     fn expand(&self, rect: Rect, passthrough_mask: u32, first: usize, of_pixels: &[u8], of_samples: &mut [u8]) {
         let layout = &self.layout;
         let keeps = |channel: usize| passthrough_mask >> channel & 1 == 1;
-        if let SampleLayout::Yuv422 { .. } = layout.sample_layout {
+        if layout.is_packed_422() {
             for channel in channels(layout).filter(|channel| !keeps(channel.first)) {
                 for x in channel.covered(layout, rect) {
                     let pixel = ((x as usize) << channel.shift) - first;
@@ -369,17 +369,16 @@ impl Mix<'_> {
     /// The runs of a row with these rectangles, of some rows.
     fn runs(&self, rects: &[Rect], rows: &Range<usize>) -> Vec<Run> {
         let layout = &self.weights.layout;
-        let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
         // Mixing clears padding bits, which a copy of the cover would keep.
         let is_exact = match &self.cover {
-            CoverSamples::Plane(_) => layout.depth == 8 && layout.sample_layout != SampleLayout::Packed1010102,
+            CoverSamples::Plane(_) => layout.depth == 8,
             CoverSamples::Inpainted { .. } => true,
         };
         let is_copied = is_exact && self.passthrough_mask == 0;
         let covered = self.weights.covered_columns(rows);
         let mut runs: Vec<Run> = Vec::new();
         // Rectangles of packed 4:2:2 may share a pair.
-        let together = if is_packed { rects.len().max(1) } else { 1 };
+        let together = if layout.is_packed_422() { rects.len().max(1) } else { 1 };
         for first in (0..rects.len()).step_by(together) {
             let of_run = first..first + together;
             let hull = rects[of_run.clone()].iter().copied().reduce(Rect::hull).expect("there are rectangles");
@@ -419,7 +418,7 @@ impl Cells<'_> {
         let CellLines { pixels: of_lines, of_grids } = lines;
         of_grids.resize_with(self.grids.len(), Default::default);
         // Luma and chroma of packed 4:2:2 have grids of their own, and alternate.
-        let step = if matches!(layout.sample_layout, SampleLayout::Yuv422 { .. }) { 2 } else { 1 };
+        let step = layout.unit_pixels() as usize;
         for (inpainted, (of_samples, samples)) in self.grids.iter().zip(of_grids) {
             let (grid, Field { first_row, step: row_step, .. }) = (&inpainted.grid, inpainted.grid.field);
             if y % row_step != first_row % row_step {
@@ -444,26 +443,20 @@ impl Cells<'_> {
             let [above, below] = samples.each_ref().map(|line| &line[first..]);
             let estimates =
                 above.iter().zip(below).map(|(above, below)| (above * of_above + below * of_below + half) >> shift);
-            match layout.sample_layout {
-                SampleLayout::Yuv422 { .. } => {
-                    let to = to[grid.channels[0].first..].iter_mut().step_by(step);
-                    to.zip(estimates).for_each(|(to, estimate)| *to = estimate as u8);
+            let first = grid.channels[0].first;
+            if layout.is_packed_word() {
+                let mut estimates = estimates;
+                for to in to.chunks_exact_mut(4) {
+                    let channels = (0..4).zip(&mut estimates);
+                    let word = channels.fold(0, |word, (index, estimate)| word | estimate << (10 * index));
+                    to.copy_from_slice(&word.to_ne_bytes());
                 }
-                SampleLayout::Packed1010102 => {
-                    let mut estimates = estimates;
-                    for to in to.chunks_exact_mut(4) {
-                        let channels = (0..4).zip(&mut estimates);
-                        let word = channels.fold(0, |word, (index, estimate)| word | estimate << (10 * index));
-                        to.copy_from_slice(&word.to_ne_bytes());
-                    }
-                }
-                _ if layout.depth == 8 => {
-                    to.iter_mut().zip(estimates).for_each(|(to, estimate)| *to = estimate as u8);
-                }
-                _ => {
-                    for (to, estimate) in to.chunks_exact_mut(2).zip(estimates) {
-                        to.copy_from_slice(&((estimate << layout.shift()) as u16).to_ne_bytes());
-                    }
+            } else if layout.depth == 8 {
+                let to = to[first % step..].iter_mut().step_by(step);
+                to.zip(estimates).for_each(|(to, estimate)| *to = estimate as u8);
+            } else {
+                for (to, estimate) in to.chunks_exact_mut(2).skip(first % step).step_by(step).zip(estimates) {
+                    to.copy_from_slice(&((estimate << layout.shift()) as u16).to_ne_bytes());
                 }
             }
         }
@@ -483,7 +476,7 @@ fn repeat<const COUNT: usize>(weights: &[u8], samples: &mut [u8]) {
 /// `(weight · cover + (255 - weight) · sample + 127) / 255` of each sample; one of weight 0 keeps its bytes.
 #[inline(always)]
 fn mix(layout: &PlaneLayout, to: &mut [u8], cover: &[u8], weights: &[u8]) {
-    if layout.sample_layout == SampleLayout::Packed1010102 {
+    if layout.is_packed_word() {
         for ((to, cover), weights) in to.chunks_exact_mut(4).zip(cover.chunks_exact(4)).zip(weights.chunks_exact(4)) {
             let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             let (from, with) = (word(to), word(cover));
@@ -544,7 +537,7 @@ impl CellMeans<'_> {
         let of_cells: Vec<(Range<usize>, Covered)> = (0..grid.cells[0]).map(of_cell).collect();
         // Of all rows of the cells, for each sample of a row. Where no weight counts, bytes have sums in place of remainders, as 16 bits
         // are enough for 128 rows.
-        let are_bytes = layout.depth == 8 && layout.sample_layout != SampleLayout::Packed1010102;
+        let are_bytes = layout.depth == 8;
         let (mut sums, mut remainders) = (vec![0_u32; samples], vec![0_u16; samples]);
         let mut expanded = vec![0; samples];
         let mut buffers = WeightBuffers::default();
@@ -622,7 +615,7 @@ fn total<T: Copy + Into<u64>>(values: &[T], step: usize) -> u64 {
 /// Calls `add` for each sample of a row, with what `totals` yields for it. The sums of 128 rows of products with weights fit in 32 bits.
 #[inline(always)]
 fn each_sample<T>(layout: &PlaneLayout, row: &[u8], totals: impl Iterator<Item = T>, add: impl Fn(T, u32)) {
-    if layout.sample_layout == SampleLayout::Packed1010102 {
+    if layout.is_packed_word() {
         for (i, total) in totals.enumerate() {
             let word = &row[i / 4 * 4..][..4];
             let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);

@@ -3,7 +3,7 @@
 
 use super::simd::Simd;
 use super::weights::{PlaneWeights, Weights};
-use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
+use crate::filter::frame::{PlaneLayout, SampleRect};
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 
 /// A region of a plane to blur. `source` and `destination` hold every row of the plane, not only those of the region.
@@ -38,18 +38,15 @@ impl<'a> Tile<'a> {
     /// The run of all samples; of packed 4:2:2, the run of luma.
     pub fn sample_run(&self) -> SampleRun<'a> {
         let (layout, x) = (&self.layout, self.region.x);
-        let (stride, samples) = match layout.sample_layout {
-            SampleLayout::Yuv422 { .. } => (2, 2 * layout.width as usize),
-            _ => (usize::from(layout.channels), layout.row_samples()),
+        let (stride, samples) = match layout.is_packed_422() {
+            true => (2, 2 * layout.width as usize),
+            false => (usize::from(layout.channels), layout.row_samples()),
         };
         let depth = u32::from(layout.depth);
         let mask = 0xffff << (16 - depth) & 0xffff;
-        let (left_shift, mask) = match layout.sample_layout {
-            // The tile blur unpacks these to 16 bits before the rows pass.
-            SampleLayout::Packed1010102 => (0, 0xffff),
-            SampleLayout::MsbAligned => (0, mask),
-            _ => (16 - depth, mask),
-        };
+        // The tile blur unpacks words of several samples to 16 bits before the rows pass.
+        let (left_shift, mask) =
+            if layout.is_packed_word() { (0, 0xffff) } else { (16 - depth - u32::from(layout.shift()), mask) };
         SampleRun { weights: &self.weights.all, stride, samples, x, left_shift, mask }
     }
 

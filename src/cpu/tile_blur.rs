@@ -43,11 +43,13 @@ impl ScratchLayout {
         let channels = usize::from(layout.channels);
         let radius = weights.chroma.iter().chain([&weights.all]).map(|weights| weights.radius[0]).max().unwrap_or(0);
         let row_words = rows::row_words(pair_words, channels, radius);
-        let temp_words = match layout.sample_layout {
+        let temp_words = if layout.is_packed_word() {
             // Two rows of 16-bit samples, each one pixel longer than the part that the rows pass reads.
-            SampleLayout::Packed1010102 => row_words + channels,
-            SampleLayout::Yuv422 { .. } => pair_words,
-            _ => 0,
+            row_words + channels
+        } else if layout.is_packed_422() {
+            pair_words
+        } else {
+            0
         };
         Self { row_words, pair_words, pairs: weights.all.block_pairs(), temp_words }
     }
@@ -114,7 +116,7 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
                     ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), scratch_layout.pair_words);
                 } else {
                     let mut sources = ys.map(|y| tile.source.row(y).cast::<T>());
-                    if tile.layout.sample_layout == SampleLayout::Packed1010102 {
+                    if tile.layout.is_packed_word() {
                         let unpacked = [0, 1].map(|i| temp.cast::<u16>().add(i * scratch_layout.temp_words));
                         sources = [0, 1].map(|i| {
                             unpack_1010102(&run, sources[i].cast(), unpacked[i], scratch_layout.temp_words).cast()
@@ -215,7 +217,7 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
 ) {
     let block = V * S::LANES;
     let weights = &tile.weights.all;
-    let is_packed = tile.layout.sample_layout == SampleLayout::Packed1010102;
+    let is_packed = tile.layout.is_packed_word();
     let (right_shift, left_shift) = (32 - u32::from(tile.layout.depth), u32::from(tile.layout.shift()));
     // 2³¹ removes the bias; half a unit of the output sample rounds it. Every fourth sample of 10-10-10-2 has 2 bits,
     // so its unit is larger.

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use crate::filter::Taps;
-use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::PlaneTaps;
 use crate::filter::wide::{Factor, PHASE_TAPS};
 
@@ -23,10 +23,9 @@ pub struct PlaneWeights {
 impl PlaneWeights {
     /// Packs the taps of a plane with this layout.
     pub fn new(layout: &PlaneLayout, taps: &PlaneTaps) -> Self {
-        let chroma = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
         Self {
             all: Weights::new(&taps.rows, &taps.columns),
-            chroma: chroma.then(|| Weights::new(&taps.chroma_rows, &taps.columns)),
+            chroma: layout.is_packed_422().then(|| Weights::new(&taps.chroma_rows, &taps.columns)),
         }
     }
 }

@@ -92,7 +92,10 @@ impl CudaEngine {
         let Ok(prebuilt) = self.selector.prebuilt() else { return };
         let mut failed = Vec::new();
         for kernel in possible::kernels(layouts, prebuilt.kernel_set(), self.selector.strategy()) {
-            let Some(part) = kernel.part().filter(|part| !failed.contains(part)) else { continue };
+            let part = kernel.part();
+            if failed.contains(&part) {
+                continue;
+            }
             if let Err(error) = prebuilt.load(kernel) {
                 log(Level::Warning, &format!("kernels {} are not loaded before they are needed: {error}", part.name()));
                 failed.push(part);

@@ -36,8 +36,7 @@ pub struct Selected {
     pub commands: ResolvedCommands,
     /// The specialised kernels that would be the fastest.
     pub keys: Vec<SpecialisationKey>,
-    /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch. It does not grow
-    /// when specialised kernels become ready.
+    /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
     pub workspace_bytes: usize,
 }
 

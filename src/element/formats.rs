@@ -71,6 +71,12 @@ pub const NAMES: &[&str] = &[
     native!("A444_10"),
     native!("A444_12"),
     native!("A444_16"),
+    #[cfg(target_endian = "little")]
+    "Y210",
+    native!("Y212_"),
+    native!("Y216_"),
+    #[cfg(target_endian = "little")]
+    "v216",
     native!("Y412_"),
     native!("Y416_"),
     "AYUV64",
@@ -79,6 +85,8 @@ pub const NAMES: &[&str] = &[
     // Grey.
     "GRAY8",
     native!("GRAY16_"),
+    #[cfg(target_endian = "little")]
+    "GRAY10_LE16",
     // Planar RGB.
     "GBR",
     "GBRA",
@@ -153,9 +161,9 @@ pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<Plane
             (layout.sample_layout, layout.channels) = (SampleLayout::Packed1010102, 4);
             layout.roles = order_without_offsets(&format)?.map(role);
         } else if components.iter().any(|c| format.w_sub()[*c] != format.w_sub()[first]) {
-            let luma = format.poffset()[first] as u8;
+            let luma = (format.poffset()[first] as usize / layout.sample_bytes()) as u8;
             (layout.sample_layout, layout.channels) = (SampleLayout::Yuv422 { luma }, 4);
-            layout.roles = [0, 1, 2, 3].map(|byte| if byte % 2 == luma { Role::Primary } else { Role::Chroma });
+            layout.roles = [0, 1, 2, 3].map(|sample| if sample % 2 == luma { Role::Primary } else { Role::Chroma });
         } else {
             layout.channels = (stride / layout.sample_bytes()) as u8;
             if components.iter().any(|c| format.shift()[*c] > 0) {

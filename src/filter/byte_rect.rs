@@ -138,20 +138,21 @@ impl StagingLayout {
 fn byte_ranges(layout: &PlaneLayout, x: u32, right: u32) -> [[usize; 2]; 2] {
     let [start, end] = [x, right].map(|x| x as usize * layout.pixel_bytes());
     let SampleLayout::Yuv422 { luma } = layout.sample_layout else { return [[start, end], [end, end]] };
-    let luma_byte = |x: u32| 2 * x as usize + usize::from(luma);
+    let sample = layout.sample_bytes();
+    let luma_byte = |x: u32| (2 * x as usize + usize::from(luma)) * sample;
     let [start, end] = [x / 2, right.div_ceil(2)].map(|pair| pair as usize * layout.pixel_bytes());
-    // The luma of the first pair's other pixel is that pair's byte 0 or 1, and that of the last pair's its byte 2 or 3. The
+    // The luma of the first pair's other pixel is that pair's sample 0 or 1, and that of the last pair's its sample 2 or 3. The
     // luma beyond an odd width belongs to the last pixel.
     let before = (x % 2 == 1).then(|| luma_byte(x - 1));
     let behind = (right % 2 == 1 && right < layout.width).then(|| luma_byte(right));
     match (luma, before, behind) {
         (0, before, behind) => {
-            let start = before.map_or(start, |byte| byte + 1);
-            behind.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + 1, end]])
+            let start = before.map_or(start, |byte| byte + sample);
+            behind.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
         }
         (_, before, behind) => {
             let end = behind.unwrap_or(end);
-            before.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + 1, end]])
+            before.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
         }
     }
 }

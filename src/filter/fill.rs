@@ -2,7 +2,7 @@
 //! Covers regions with one colour, which leaves nothing of what was there.
 
 use super::byte_rect::ByteRect;
-use super::frame::{FrameError, FrameMut, PlaneLayout, SampleLayout, Side, check_host};
+use super::frame::{FrameError, FrameMut, PlaneLayout, Side, check_host};
 use super::picture::PictureGeometry;
 use super::regions::Rect;
 use super::samples::{channels, covered_fields};
@@ -43,8 +43,7 @@ pub fn fills(layouts: &[PlaneLayout], rects: &[Rect], values: &[PlaneValues]) ->
 
 /// The bytes of a pixel, or of a pair of pixels of packed 4:2:2, and their number.
 fn pattern(layout: &PlaneLayout, values: &PlaneValues) -> ([u8; 8], usize) {
-    let width = if let SampleLayout::Yuv422 { .. } = layout.sample_layout { 2 } else { 1 };
-    let pixel = PlaneLayout { width, height: 1, ..*layout };
+    let pixel = PlaneLayout { width: layout.unit_pixels(), height: 1, ..*layout };
     let mut bytes = [0; 8];
     for channel in channels(&pixel) {
         (0..channel.count(&pixel)).for_each(|x| channel.store(&pixel, &mut bytes, x, values[channel.first]));

@@ -141,7 +141,7 @@ fn check_layout(layout: &PlaneLayout) -> Result<(), FrameError> {
         SampleLayout::LsbAligned => (1..=4).contains(&channels) && (8..=16).contains(&depth),
         SampleLayout::MsbAligned => (1..=4).contains(&channels) && (9..=16).contains(&depth),
         SampleLayout::Packed1010102 => channels == 4 && depth == 10,
-        SampleLayout::Yuv422 { luma } => channels == 4 && depth == 8 && luma <= 1,
+        SampleLayout::Yuv422 { luma } => channels == 4 && (8..=16).contains(&depth) && luma <= 1,
     };
     if !fit || !scales {
         return Err(FrameError::Samples { channels, depth, sample_layout, sigma_scale });

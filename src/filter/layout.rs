@@ -21,12 +21,62 @@ pub enum SampleLayout {
     MsbAligned,
     /// 32-bit words in native byte order: three samples of 10 bits and one of 2, from the least significant bit up.
     Packed1010102,
-    /// Packed 4:2:2: four bytes for two pixels, luma and chroma alternating. Where the width is odd, the second luma byte of
-    /// the last pair lies beyond the picture: it is written with the blur of the repeated edge, unless luma is not blurred.
+    /// Packed 4:2:2: four samples for two pixels, luma and chroma alternating; samples of two bytes as in [`Self::MsbAligned`].
+    /// Where the width is odd, the second luma sample of the last pair lies beyond the picture: it is written with the blur of the
+    /// repeated edge, unless luma is not blurred.
     Yuv422 {
-        /// Offset of the first luma byte, 0 or 1.
+        /// Index of the first luma sample, 0 or 1.
         luma: u8,
     },
+}
+
+/// How a sample is stored in its pixel: as some bits of a word in native byte order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredSample {
+    /// The first byte of the word.
+    pub byte: usize,
+    /// Bytes of the word: 1 or 2, or 4 if all samples of the pixel share it.
+    pub word_bytes: usize,
+    /// Position of the sample's lowest bit in the word.
+    pub shift: u32,
+    /// Bits of the sample, 16 at most.
+    pub bits: u32,
+}
+
+impl StoredSample {
+    fn word(self, pixel: &[u8]) -> u32 {
+        let bytes = &pixel[self.byte..][..self.word_bytes];
+        match *bytes {
+            [byte] => byte.into(),
+            [a, b] => u16::from_ne_bytes([a, b]).into(),
+            _ => u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+        }
+    }
+
+    /// The bits of a word that are the sample, before they are shifted.
+    fn mask(self) -> u32 {
+        (1 << self.bits) - 1
+    }
+
+    /// Its value in a pixel.
+    #[inline]
+    pub fn load(self, pixel: &[u8]) -> u16 {
+        (self.word(pixel) >> self.shift & self.mask()) as u16
+    }
+
+    /// Writes a value to a pixel. Bits beyond the sample's are ignored; those of the word that are no sample's become 0.
+    #[inline]
+    pub fn store(self, pixel: &mut [u8], value: u16) {
+        let value = (u32::from(value) & self.mask()) << self.shift;
+        // Other samples may be in a word of four bytes.
+        let others = if self.word_bytes == 4 { self.word(pixel) & !(self.mask() << self.shift) } else { 0 };
+        let to = &mut pixel[self.byte..][..self.word_bytes];
+        match self.word_bytes {
+            1 => to[0] = value as u8,
+            2 => to.copy_from_slice(&(value as u16).to_ne_bytes()),
+            _ => to.copy_from_slice(&(others | value).to_ne_bytes()),
+        }
+    }
 }
 
 /// What a sample represents.
@@ -94,12 +144,35 @@ impl PlaneLayout {
         if self.depth == 8 { 1 } else { 2 }
     }
 
-    /// Pixels per row; for packed 4:2:2 pairs of pixels, which are what repeats along a row there.
+    /// Whether it is packed 4:2:2.
+    pub fn is_packed_422(&self) -> bool {
+        matches!(self.sample_layout, SampleLayout::Yuv422 { .. })
+    }
+
+    /// Whether the samples of a pixel share a word.
+    pub fn is_packed_word(&self) -> bool {
+        self.sample_layout == SampleLayout::Packed1010102
+    }
+
+    /// Pixels of the unit that repeats along a row: a pair for packed 4:2:2.
+    pub fn unit_pixels(&self) -> u32 {
+        if self.is_packed_422() { 2 } else { 1 }
+    }
+
+    /// Pixels per row; for packed 4:2:2 pairs of pixels.
     pub fn row_pixels(&self) -> usize {
-        match self.sample_layout {
-            SampleLayout::Yuv422 { .. } => self.width.div_ceil(2) as usize,
-            _ => self.width as usize,
+        self.width.div_ceil(self.unit_pixels()) as usize
+    }
+
+    /// How sample `index` of a pixel is stored, of a pair of pixels for packed 4:2:2.
+    #[inline]
+    pub fn stored(&self, index: usize) -> StoredSample {
+        let (bits, bytes) = (u32::from(self.depth), self.sample_bytes());
+        if self.is_packed_word() {
+            let shift = 10 * index as u32;
+            return StoredSample { byte: 0, word_bytes: 4, shift, bits: if index == 3 { 2 } else { bits } };
         }
+        StoredSample { byte: index * bytes, word_bytes: bytes, shift: self.shift().into(), bits }
     }
 
     /// Samples per row.
@@ -109,10 +182,7 @@ impl PlaneLayout {
 
     /// Bytes per pixel; for packed 4:2:2 per pair of pixels.
     pub fn pixel_bytes(&self) -> usize {
-        match self.sample_layout {
-            SampleLayout::Packed1010102 => 4,
-            _ => usize::from(self.channels) * self.sample_bytes(),
-        }
+        if self.is_packed_word() { 4 } else { usize::from(self.channels) * self.sample_bytes() }
     }
 
     /// Bytes per row that hold samples; the pitch may be larger.
@@ -122,10 +192,8 @@ impl PlaneLayout {
 
     /// The columns of a rectangle of the plane in [row pixels](Self::row_pixels), those of a half covered pair included.
     pub fn columns(&self, rect: Rect) -> Range<u32> {
-        match self.sample_layout {
-            SampleLayout::Yuv422 { .. } => rect.x() / 2..rect.right().div_ceil(2),
-            _ => rect.x()..rect.right(),
-        }
+        let unit = self.unit_pixels();
+        rect.x() / unit..rect.right().div_ceil(unit)
     }
 
     /// The memory of a rectangle of the plane, from its first row and column on.
@@ -135,7 +203,8 @@ impl PlaneLayout {
 
     /// Bits that a sample is shifted left by within its 16-bit word.
     pub fn shift(&self) -> u8 {
-        if self.sample_layout == SampleLayout::MsbAligned { 16 - self.depth } else { 0 }
+        let is_high = self.sample_layout == SampleLayout::MsbAligned || self.is_packed_422();
+        if is_high && self.depth > 8 { 16 - self.depth } else { 0 }
     }
 
     /// The roles of its channels.

@@ -2,7 +2,7 @@
 //! The operations that plans consist of, and what they read and write.
 
 use crate::filter::Taps;
-use crate::filter::frame::{Field, PlaneLayout, SampleLayout};
+use crate::filter::frame::{Field, PlaneLayout};
 use crate::filter::regions::Rect;
 use crate::filter::wide::{Factor, LEVEL_RADIUS, MARGIN, PHASE_TAPS};
 
@@ -275,9 +275,9 @@ fn blur_reads(layout: &PlaneLayout, taps: &PlaneTaps, rect: Rect) -> Rect {
         clipped(i64::from(start) - radius, i64::from(end) + radius, count)
     };
     let y = around(rect.y(), rect.bottom(), &taps.columns, layout.height);
-    let SampleLayout::Yuv422 { .. } = layout.sample_layout else {
+    if !layout.is_packed_422() {
         return rect_between(around(rect.x(), rect.right(), &taps.rows, layout.width), y);
-    };
+    }
     let pairs = [rect.x() / 2, rect.right().div_ceil(2)];
     let luma = around(rect.x(), rect.right(), &taps.rows, layout.width);
     let chroma = around(pairs[0], pairs[1], &taps.chroma_rows, layout.width.div_ceil(2));

@@ -142,7 +142,7 @@ impl PlaneAxes {
 
 /// The σ scale along rows for channels of this role, which is the plane's but for the chroma of packed 4:2:2.
 fn sigma_scale_of_rows(layout: &PlaneLayout, role: Role) -> f64 {
-    let is_halved = role == Role::Chroma && matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+    let is_halved = role == Role::Chroma && layout.is_packed_422();
     layout.sigma_scale[0] / f64::from(1 + u8::from(is_halved))
 }
 
@@ -207,7 +207,7 @@ impl Plan {
     fn blur(&mut self, source: View, destination: View, axes: &PlaneAxes) {
         let PlaneAxes { rows, columns, chroma_rows } = axes;
         let needs_level = |rows: &AxisBlur| !rows.levels().is_empty() || !columns.levels().is_empty();
-        let is_packed = matches!(source.field.layout.sample_layout, SampleLayout::Yuv422 { .. });
+        let is_packed = source.field.layout.is_packed_422();
         if !is_packed && needs_level(rows) {
             return self.blur_wide(source, destination, Channels::All, rows, columns);
         }

@@ -42,45 +42,29 @@ impl Channel {
     /// The samples that these columns of the plane cover, rounded outwards. The luma beyond an odd width of packed 4:2:2
     /// belongs to the last pixel.
     pub fn covered(self, layout: &PlaneLayout, rect: Rect) -> std::ops::Range<u32> {
-        let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
-        let right =
-            if is_packed && rect.right() == layout.width { layout.width.next_multiple_of(2) } else { rect.right() };
+        let is_last = rect.right() == layout.width;
+        let right = if is_last { layout.width.next_multiple_of(layout.unit_pixels()) } else { rect.right() };
         self.sample_at(rect.x())..right.div_ceil(1 << self.shift)
+    }
+
+    /// The pixel of sample `x` of the channel, a pair of pixels for packed 4:2:2, and the sample's index in it.
+    fn pixel_of(self, layout: &PlaneLayout, x: u32) -> (std::ops::Range<usize>, usize) {
+        let (channels, index) = (usize::from(layout.channels), self.first + x as usize * self.step);
+        let (first, bytes) = (index / channels * layout.pixel_bytes(), layout.pixel_bytes());
+        (first..first + bytes, index % channels)
     }
 
     /// The value of sample `x` of the channel.
     pub fn load(self, layout: &PlaneLayout, row: &[u8], x: u32) -> u16 {
-        let index = self.first + x as usize * self.step;
-        match layout.sample_layout {
-            // The fourth sample is the two bits at the top, so that the mask does not shorten it.
-            SampleLayout::Packed1010102 => (word(row, index / 4) >> (10 * (index % 4)) & 1023) as u16,
-            _ if layout.depth == 8 => u16::from(row[index]),
-            _ => u16::from_ne_bytes([row[2 * index], row[2 * index + 1]]) >> layout.shift(),
-        }
+        let (pixel, index) = self.pixel_of(layout, x);
+        layout.stored(index).load(&row[pixel])
     }
 
     /// Writes a value to sample `x` of the channel; its padding bits become 0. Bits beyond the depth are ignored.
     pub fn store(self, layout: &PlaneLayout, row: &mut [u8], x: u32, value: u16) {
-        let index = self.first + x as usize * self.step;
-        match layout.sample_layout {
-            SampleLayout::Packed1010102 => {
-                let shift = 10 * (index % 4);
-                let mask = 1023 << shift;
-                let word = word(row, index / 4) & !mask | u32::from(value) << shift & mask;
-                row[index / 4 * 4..][..4].copy_from_slice(&word.to_ne_bytes());
-            }
-            _ if layout.depth == 8 => row[index] = value as u8,
-            _ => {
-                let value = (u32::from(value) & ((1 << layout.depth) - 1)) << layout.shift();
-                row[2 * index..][..2].copy_from_slice(&(value as u16).to_ne_bytes());
-            }
-        }
+        let (pixel, index) = self.pixel_of(layout, x);
+        layout.stored(index).store(&mut row[pixel], value);
     }
-}
-
-fn word(row: &[u8], index: usize) -> u32 {
-    let bytes = &row[4 * index..][..4];
-    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 /// What a rectangle covers in each plane of a picture.

@@ -85,12 +85,14 @@ fn packed(turn: usize, width: u32, height: u32) -> PlaneLayout {
         sample_layout,
         ..PlaneLayout::new(width, height, channels, depth)
     };
-    match turn % 6 {
+    match turn % 8 {
         0 => new(4, 8, SampleLayout::Yuv422 { luma: 0 }),
         1 => new(4, 10, SampleLayout::Packed1010102),
         2 => new(1, 10, SampleLayout::MsbAligned),
         3 => new(4, 8, SampleLayout::Yuv422 { luma: 1 }),
         4 => new(2, 12, SampleLayout::MsbAligned),
+        5 => new(4, 10, SampleLayout::Yuv422 { luma: 0 }),
+        6 => new(4, 16, SampleLayout::Yuv422 { luma: 1 }),
         _ => PlaneLayout { interlaced: true, ..PlaneLayout::new(width, height, 3, 8) },
     }
 }
@@ -145,7 +147,20 @@ pub fn table() -> Vec<Case> {
         let layout = PlaneLayout::new(width, height, channels, depth);
         cases.push(Case::of(sigma, 0, layout, [0, 5], Content::Noise));
     }
-    for (turn, sigma) in [(0, 1.5), (1, 5.0), (2, 3.0), (3, 20.0), (5, 2.0), (0, 8.0), (3, 4.0), (1, 60.0), (5, 9.0)] {
+    let large = [
+        (0, 1.5),
+        (1, 5.0),
+        (2, 3.0),
+        (3, 20.0),
+        (7, 2.0),
+        (0, 8.0),
+        (3, 4.0),
+        (1, 60.0),
+        (7, 9.0),
+        (5, 2.0),
+        (6, 9.0),
+    ];
+    for (turn, sigma) in large {
         cases.push(Case::of(sigma, 0, packed(turn, 1283, 121), [0, 5], Content::Noise));
     }
     for scale in [[0.5, 0.5], [0.5, 1.0], [1.0, 0.25]] {
@@ -155,7 +170,7 @@ pub fn table() -> Vec<Case> {
         }
     }
     // Both axes of one sample, four levels deep, in every layout.
-    for turn in 0..6 {
+    for turn in 0..8 {
         cases.push(Case::of(1024.0, 0, packed(turn, 1, 1), [0, 5], Content::Noise));
     }
     cases.extend(frames());
@@ -198,8 +213,8 @@ fn frames() -> Vec<Case> {
     let low = |size, sub, roles: &[Role], depth| plane(size, sub, roles, depth, SampleLayout::LsbAligned);
     let kinds = |size: (u32, u32), turn: usize| -> Vec<PlaneLayout> {
         let (full, half) = ([1, 1], [2, 2]);
-        match turn % 11 {
-            // NV12, I420, A420, P010, YUY2, NV24, GBRA, ARGB64, RGBA, ARGB, RGB10A2.
+        match turn % 12 {
+            // NV12, I420, A420, P010, YUY2, NV24, GBRA, ARGB64, RGBA, ARGB, Y212, RGB10A2.
             0 => vec![low(size, full, &[L], 8), low(size, half, &[C, C], 8)],
             1 => vec![low(size, full, &[L], 8), low(size, half, &[C], 8), low(size, half, &[C], 8)],
             2 => {
@@ -220,6 +235,7 @@ fn frames() -> Vec<Case> {
             7 => vec![low(size, full, &[A, L, L, L], 16)],
             8 => vec![low(size, full, &[L, L, L, A], 8)],
             9 => vec![low(size, full, &[A, L, L, L], 8)],
+            10 => vec![plane(size, full, &[L, C, L, C], 12, SampleLayout::Yuv422 { luma: 0 })],
             _ => vec![plane(size, full, &[L, L, L, A], 10, SampleLayout::Packed1010102)],
         }
     };
@@ -239,7 +255,7 @@ fn frames() -> Vec<Case> {
             .enumerate()
     {
         for (k, size) in [(1, 1), (3, 2), (66, 34), (129, 47), (257, 19)].into_iter().enumerate() {
-            for turn in 0..11 {
+            for turn in 0..12 {
                 let n = i * 45 + k * 9 + turn;
                 let mut planes = kinds(size, turn);
                 // Not in step with the other turns, so that each meets fields.

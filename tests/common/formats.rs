@@ -11,7 +11,7 @@ use super::video::{self, Blur};
 use gstcudagaussblur::filter::BlurParams;
 
 /// The formats that the element has to accept, where this GStreamer version knows them.
-pub const NAMES: [&str; 76] = [
+pub const NAMES: [&str; 81] = [
     "RGBA",
     "BGRA",
     "ARGB",
@@ -88,6 +88,11 @@ pub const NAMES: [&str; 76] = [
     "GBRA_12LE",
     "ARGB64_LE",
     "ABGR64_LE",
+    "Y210",
+    "Y212_LE",
+    "Y216_LE",
+    "v216",
+    "GRAY10_LE16",
 ];
 
 /// The blur's parameters, as properties of the element and as input of the oracle.
@@ -147,6 +152,8 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
     let packed = is_packed_1010102(info);
     // GStreamer does not describe where the components of these are: U, Y, V, A.
     let unplaced = ["Y410", "Y412_LE", "Y416_LE"].contains(&name.as_str());
+    // Nor of these, Y, U, Y, V, whose values are in the upper bits.
+    let is_y21x = ["Y210", "Y212_LE", "Y216_LE"].contains(&name.as_str());
     let mut components = Vec::new();
     for field in (0..fields).filter(|field| *field < info.height() as usize) {
         for c in 0..format.n_components() as usize {
@@ -154,6 +161,7 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
             let (bytes, stride) = (frame.plane_data(plane).unwrap(), frame.plane_stride()[plane as usize] as usize);
             let place = if unplaced { [1, 0, 2, 3][c] } else { c };
             let (depth, shift) = (format.depth()[c], if packed { 10 * place as u32 } else { format.shift()[c] });
+            let shift = if is_y21x { 16 - depth } else { shift };
             let width = info.comp_width(c as u8) as usize;
             // In alternate mode a buffer holds one of the frame's two fields.
             let alternate = info.interlace_mode() == VideoInterlaceMode::Alternate;
@@ -162,6 +170,7 @@ fn components(info: &VideoInfo, buffer: &gst::Buffer, fields: usize) -> Vec<Comp
             // For samples of two bytes GStreamer gives some offsets in samples instead of bytes.
             let wide = depth + shift > 8 && !packed;
             let offset = if unplaced && !packed { 2 * place } else { format.poffset()[c] as usize };
+            let offset = if is_y21x { [0, 2, 6][c] } else { offset };
             let offset = offset * if wide && format.poffset()[c] % 2 == 1 { 2 } else { 1 };
             let sample = |x: usize, y: usize| {
                 let at = (y * fields + field) * stride + x * format.pixel_stride()[c] as usize + offset;

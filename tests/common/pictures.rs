@@ -28,18 +28,8 @@ pub struct Picture {
 impl Picture {
     pub fn new(planes: &[PlaneLayout], seed: u64) -> Self {
         let mut noise = Noise(seed);
-        let plane = |layout: &PlaneLayout| {
-            let mut bytes = noise.bytes(pitch(layout) * layout.height as usize - PADDING);
-            let has_value = (1_u32 << layout.depth) - 1;
-            if layout.sample_bytes() == 2 && layout.sample_layout == SampleLayout::LsbAligned {
-                let rows = bytes.chunks_mut(pitch(layout)).map(|row| &mut row[..layout.row_bytes()]);
-                rows.flat_map(|row| row.chunks_mut(2)).for_each(|sample| {
-                    let value = u16::from_ne_bytes([sample[0], sample[1]]) & has_value as u16;
-                    sample.copy_from_slice(&value.to_ne_bytes());
-                });
-            }
-            bytes
-        };
+        // With bits that are no sample's, above and below their values.
+        let plane = |layout: &PlaneLayout| noise.bytes(pitch(layout) * layout.height as usize - PADDING);
         Self { planes: planes.to_vec(), bytes: planes.iter().map(plane).collect() }
     }
 
@@ -60,7 +50,6 @@ pub fn strongest(planes: &[PlaneLayout], plane: usize, regions: &[(Rect, f64)]) 
     let (luma, layout) = (&planes[0], &planes[plane]);
     let times = [0, 1].map(|axis| (luma.sigma_scale[axis] / layout.sigma_scale[axis]).round() as u32);
     let (fields, size) = (1 + u32::from(luma.interlaced), [luma.width, luma.height]);
-    let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
     // The luma rows of a row, and the luma columns of a column of samples that stand for `each` of them.
     let rows = |y: u32| -> Vec<u32> {
         if layout.height == 1 {
@@ -85,14 +74,14 @@ pub fn strongest(planes: &[PlaneLayout], plane: usize, regions: &[(Rect, f64)]) 
         for unit in 0..layout.row_pixels() as u32 {
             match layout.sample_layout {
                 SampleLayout::Yuv422 { luma } => {
-                    for byte in 0..4 {
-                        let pixel = 2 * unit + byte / 2;
+                    for sample in 0..4 {
+                        let pixel = 2 * unit + sample / 2;
                         // The luma beyond an odd width belongs to the last pixel.
-                        let columns = match byte % 2 == u32::from(luma) {
+                        let columns = match sample % 2 == u32::from(luma) {
                             true => vec![pixel.min(size[0] - 1)],
                             false => columns(unit, 2),
                         };
-                        bytes.push(covers(&rows, &columns));
+                        bytes.extend(std::iter::repeat_n(covers(&rows, &columns), layout.sample_bytes()));
                     }
                 }
                 _ => {
@@ -103,7 +92,7 @@ pub fn strongest(planes: &[PlaneLayout], plane: usize, regions: &[(Rect, f64)]) 
         }
         bytes.extend([0.0; PADDING]);
     }
-    assert!(!is_packed || times == [1, 1]);
+    assert!(!layout.is_packed_422() || times == [1, 1]);
     bytes.truncate(bytes.len() - PADDING);
     bytes
 }

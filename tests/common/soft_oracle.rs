@@ -395,7 +395,7 @@ fn load(layout: &PlaneLayout, bytes: &[u8], i: usize) -> u16 {
             (word >> (10 * (i % 4)) & 1023) as u16
         }
         _ if layout.depth == 8 => at[0].into(),
-        _ => u16::from_ne_bytes([at[0], at[1]]) >> layout.shift(),
+        _ => u16::from_ne_bytes([at[0], at[1]]) >> layout.shift() & ((1_u32 << layout.depth) - 1) as u16,
     }
 }
 

@@ -30,8 +30,10 @@ fn samples(planes: &[PlaneLayout], plane: usize) -> Vec<Sample> {
             let (unit, c) = (i / channels, i % channels);
             let (byte, channel, column) = match layout.sample_layout {
                 SampleLayout::Packed1010102 => (4 * unit, c, unit),
-                SampleLayout::Yuv422 { luma } if c % 2 == usize::from(luma) => (i, usize::from(luma), i / 2),
-                SampleLayout::Yuv422 { .. } => (i, c, 2 * unit),
+                SampleLayout::Yuv422 { luma } if c % 2 == usize::from(luma) => {
+                    (i * layout.sample_bytes(), usize::from(luma), i / 2)
+                }
+                SampleLayout::Yuv422 { .. } => (i * layout.sample_bytes(), c, 2 * unit),
                 _ => (i * layout.sample_bytes(), c, unit),
             };
             if column < layout.width as usize {
@@ -51,7 +53,7 @@ fn load(layout: &PlaneLayout, bytes: &[u8], sample: &Sample) -> u32 {
     match layout.sample_layout {
         SampleLayout::Packed1010102 => word(at) >> (10 * sample.channel) & [1023, 1023, 1023, 3][sample.channel],
         _ if layout.depth == 8 => at[0].into(),
-        _ => u32::from(u16::from_ne_bytes([at[0], at[1]]) >> layout.shift()),
+        _ => u32::from(u16::from_ne_bytes([at[0], at[1]]) >> layout.shift()) & ((1 << layout.depth) - 1),
     }
 }
 
@@ -69,12 +71,13 @@ fn store(layout: &PlaneLayout, bytes: &mut [u8], sample: &Sample, value: u32) {
     }
 }
 
-/// The luma beyond an odd width of packed 4:2:2: its byte, and that of the last pixel.
+/// The luma beyond an odd width of packed 4:2:2: each of its bytes, and that of the last pixel.
 fn beyond(layout: &PlaneLayout) -> Vec<[usize; 2]> {
     let SampleLayout::Yuv422 { luma } = layout.sample_layout else { return Vec::new() };
-    let last = 2 * layout.width as usize - 2 + usize::from(luma);
+    let bytes = layout.sample_bytes();
+    let last = (2 * layout.width as usize - 2 + usize::from(luma)) * bytes;
     let rows = (0..layout.height as usize).filter(|_| layout.width % 2 == 1).map(|y| y * pitch(layout));
-    rows.map(|start| [start + last + 2, start + last]).collect()
+    rows.flat_map(|start| (0..bytes).map(move |byte| start + last + byte)).map(|at| [at + 2 * bytes, at]).collect()
 }
 
 /// The expected picture: `value` of the strength of a covered sample, which is the number of its region from 1 on.

@@ -275,6 +275,8 @@ fn more_kinds() -> Vec<Vec<PlaneLayout>> {
         vec![plane([1, 1], &[L, L, L, A], 10, SampleLayout::Packed1010102)],
         vec![plane([1, 1], &[L, C, L, C], 8, SampleLayout::Yuv422 { luma: 0 })],
         vec![plane([1, 1], &[C, L, C, L], 8, SampleLayout::Yuv422 { luma: 1 })],
+        vec![plane([1, 1], &[L, C, L, C], 10, SampleLayout::Yuv422 { luma: 0 })],
+        vec![plane([1, 1], &[C, L, C, L], 16, SampleLayout::Yuv422 { luma: 1 })],
     ];
     let with_alpha = [planar([2, 2], 8, Low), planar([2, 1], 10, Low)];
     kinds.extend(with_alpha.map(|mut planes| {

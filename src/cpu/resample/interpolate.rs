@@ -183,7 +183,7 @@ impl InterpolationBlock<'_> {
                     let line = line(p);
                     if format.samples() > samples {
                         // The luma beyond an odd width.
-                        line.add(samples).write(line.add(samples - 1).read());
+                        line.add(bytes * samples).copy_from(line.add(bytes * (samples - 1)), bytes);
                     }
                     if format.is_dense() {
                         destination.row(y).copy_from(line, bytes * samples);

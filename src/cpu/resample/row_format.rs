@@ -10,12 +10,10 @@ use crate::filter::operation::Channels;
 /// Where the samples of a row are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Storage {
-    /// Bytes, one after the other.
-    Bytes,
-    /// Every second byte from this one on: the luma or the chroma of packed 4:2:2.
-    AlternateBytes(usize),
-    /// 16-bit elements.
-    Words,
+    /// Samples of one byte or of two, one after the other.
+    Dense,
+    /// Every second sample from this one on: the luma or the chroma of packed 4:2:2.
+    Alternate(usize),
     /// 32-bit words of four samples.
     Packed1010102,
 }
@@ -39,11 +37,10 @@ impl RowFormat {
     pub fn new(layout: &PlaneLayout, channels: Channels) -> Self {
         let (width, pairs) = (layout.width as usize, layout.width.div_ceil(2) as usize);
         let (storage, channels, pixels) = match (layout.sample_layout, channels) {
-            (SampleLayout::Yuv422 { luma }, Channels::Luma) => (Storage::AlternateBytes(usize::from(luma)), 1, width),
-            (SampleLayout::Yuv422 { luma }, _) => (Storage::AlternateBytes(usize::from(1 - luma)), 2, pairs),
+            (SampleLayout::Yuv422 { luma }, Channels::Luma) => (Storage::Alternate(usize::from(luma)), 1, width),
+            (SampleLayout::Yuv422 { luma }, _) => (Storage::Alternate(usize::from(1 - luma)), 2, pairs),
             (SampleLayout::Packed1010102, _) => (Storage::Packed1010102, 4, width),
-            _ if layout.sample_bytes() == 1 => (Storage::Bytes, usize::from(layout.channels), width),
-            _ => (Storage::Words, usize::from(layout.channels), width),
+            _ => (Storage::Dense, usize::from(layout.channels), width),
         };
         Self { storage, channels, pixels, depth: layout.depth.into(), shift: layout.shift().into() }
     }
@@ -51,18 +48,17 @@ impl RowFormat {
     /// The same with luma beyond an odd width, to the end of the last pair of pixels.
     pub fn with_whole_pairs(self) -> Self {
         match self.storage {
-            Storage::AlternateBytes(_) if self.channels == 1 => {
-                Self { pixels: self.pixels.next_multiple_of(2), ..self }
-            }
+            Storage::Alternate(_) if self.channels == 1 => Self { pixels: self.pixels.next_multiple_of(2), ..self },
             _ => self,
         }
     }
 
     /// Bytes from a pixel to the next one.
     pub fn pixel_bytes(&self) -> usize {
+        let bytes = self.channels * if self.is_bytes() { 1 } else { 2 };
         match self.storage {
-            Storage::Bytes => self.channels,
-            Storage::AlternateBytes(_) | Storage::Words => 2 * self.channels,
+            Storage::Dense => bytes,
+            Storage::Alternate(_) => 2 * bytes,
             Storage::Packed1010102 => 4,
         }
     }
@@ -74,17 +70,17 @@ impl RowFormat {
 
     /// Whether a sample is one byte.
     pub fn is_bytes(&self) -> bool {
-        matches!(self.storage, Storage::Bytes | Storage::AlternateBytes(_))
+        self.depth == 8
     }
 
     /// Whether a row is its samples one after the other, so that results may be written to it directly.
     pub fn is_dense(&self) -> bool {
-        matches!(self.storage, Storage::Bytes | Storage::Words)
+        self.storage == Storage::Dense
     }
 
     /// Whether a row is its samples of 2 bytes one after the other.
     pub fn is_dense_words(&self) -> bool {
-        self.storage == Storage::Words
+        self.is_dense() && !self.is_bytes()
     }
 
     /// Bits by which a stored sample of 2 bytes is shifted left to MSB-align it, and the bits that then carry its value.
@@ -114,7 +110,7 @@ impl RowFormat {
         // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
         unsafe {
             match self.storage {
-                Storage::AlternateBytes(first) => self.read(before, out, |i| row.add(first + 2 * i).read()),
+                Storage::Alternate(first) => self.read(before, out, |i| row.add(first + 2 * i).read()),
                 _ => self.read(before, out, |i| row.add(i).read()),
             }
         }
@@ -146,13 +142,12 @@ impl RowFormat {
         // SAFETY: the caller's row holds its samples, and `read` is called with indices of samples.
         unsafe {
             let byte = |i: usize| u16::from(row.add(i).read()) << 8 ^ BIAS;
+            let word = |i: usize| row.cast::<u16>().add(i).read_unaligned() << left & mask ^ BIAS;
             match self.storage {
-                Storage::Bytes => self.read(before, out, byte),
-                Storage::AlternateBytes(first) => self.read(before, out, |i| byte(first + 2 * i)),
-                Storage::Words => {
-                    let word = |i: usize| row.cast::<u16>().add(i).read_unaligned() << left & mask ^ BIAS;
-                    self.read(before, out, word);
-                }
+                Storage::Dense if self.is_bytes() => self.read(before, out, byte),
+                Storage::Dense => self.read(before, out, word),
+                Storage::Alternate(first) if self.is_bytes() => self.read(before, out, |i| byte(first + 2 * i)),
+                Storage::Alternate(first) => self.read(before, out, |i| word(first + 2 * i)),
                 Storage::Packed1010102 => self.read(before, out, |i| {
                     let word = row.cast::<u32>().add(i / 4).read_unaligned();
                     (if i % 4 == 3 { word >> 30 << 14 } else { (word >> (10 * (i % 4)) & 1023) << 6 }) as u16 ^ BIAS
@@ -183,8 +178,13 @@ impl RowFormat {
         // SAFETY: the loops stay in the row's samples, which the caller's addresses hold.
         unsafe {
             match self.storage {
-                Storage::AlternateBytes(first) => {
+                Storage::Alternate(first) if self.is_bytes() => {
                     (0..self.samples()).for_each(|i| row.add(first + 2 * i).write(from.add(i).read()));
+                }
+                Storage::Alternate(first) => {
+                    let (from, row) = (from.cast::<u16>(), row.cast::<u16>());
+                    (0..self.samples())
+                        .for_each(|i| row.add(first + 2 * i).write_unaligned(from.add(i).read_unaligned()));
                 }
                 Storage::Packed1010102 => {
                     for i in 0..self.pixels {
@@ -192,7 +192,7 @@ impl RowFormat {
                         row.cast::<u32>().add(i).write_unaligned(pack_1010102(four));
                     }
                 }
-                Storage::Bytes | Storage::Words => unreachable!("results are written to dense rows directly"),
+                Storage::Dense => unreachable!("results are written to dense rows directly"),
             }
         }
     }

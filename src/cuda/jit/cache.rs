@@ -26,7 +26,7 @@ macro_rules! headers {
 }
 const HEADERS: [(&str, &str); 6] = headers!["abi.h", "axis.cuh", "compat.cuh", "launch.cuh", "pixels.cuh", "warp.cuh"];
 
-/// Kernels of one device; a kernel takes about 40 kB of device memory.
+/// Pairs of kernels of one device.
 const MAX_KERNELS: usize = 256;
 
 /// Where a specialised kernel came from.

@@ -20,24 +20,20 @@ const _: () = assert!(PHASE_TAPS as usize == wide::PHASE_TAPS, "the same phases"
 pub const WORKSPACE_ALIGNMENT: usize = 256;
 
 impl PixelFamily {
-    /// The family of a plane.
-    pub fn of(layout: &PlaneLayout) -> Self {
+    /// The family of a plane. `None` if there are no kernels for tensor cores for it: packed 4:2:2 of more than 8 bits, and the small
+    /// planes of RGB.
+    pub fn of(layout: &PlaneLayout) -> Option<Self> {
         match (layout.sample_layout, layout.sample_bytes(), layout.channels) {
-            (SampleLayout::Yuv422 { .. }, ..) => Self::Yuv422,
-            (SampleLayout::Packed1010102, ..) => Self::Packed1010102,
-            (_, 1, 1 | 2) => Self::U8C12,
-            (_, 1, 3) => Self::U8C3,
-            (_, 1, _) => Self::U8C4,
-            (_, _, 1 | 2) => Self::U16C12,
-            (_, _, 3) => Self::U16C3,
-            _ => Self::U16C4,
+            (SampleLayout::Yuv422 { .. }, 1, _) => Some(Self::Yuv422),
+            (SampleLayout::Packed1010102, ..) => Some(Self::Packed1010102),
+            (SampleLayout::Yuv422 { .. }, ..) | (_, 2, 3) => None,
+            (_, 1, 1 | 2) => Some(Self::U8C12),
+            (_, 1, 3) => Some(Self::U8C3),
+            (_, 1, _) => Some(Self::U8C4),
+            (_, _, 1 | 2) => Some(Self::U16C12),
+            _ => Some(Self::U16C4),
         }
     }
-
-    /// The families that the tensor-core kernels of the direct form have: all but that of the small planes of RGB, which no
-    /// video format has.
-    pub const DIRECT: [Self; 7] =
-        [Self::U8C12, Self::U8C3, Self::U8C4, Self::U16C12, Self::U16C4, Self::Yuv422, Self::Packed1010102];
 
     /// The most planes that its kernels take in a launch. Only planes of one and two channels come several to a frame; the
     /// other kernels are faster for having one.
@@ -46,8 +42,8 @@ impl PixelFamily {
     }
 
     /// The family whose tensor-core kernels blur a plane. They premultiply with a channel that is alpha.
-    pub fn for_tensor_cores(layout: &PlaneLayout, alpha: Option<u8>) -> Self {
-        if alpha.is_some() { Self::Packed1010102 } else { Self::of(layout) }
+    pub fn for_tensor_cores(layout: &PlaneLayout, alpha: Option<u8>) -> Option<Self> {
+        if alpha.is_some() { Some(Self::Packed1010102) } else { Self::of(layout) }
     }
 
     /// The largest radius of a plane of this family on either axis, with that of the chroma of packed 4:2:2 along rows counted in
@@ -149,18 +145,17 @@ impl TensorPixels {
         Self::Yuv422,
     ];
 
-    /// Those of a family, if there are kernels for it. The factor, two or four, counts for families with a kernel for each.
-    pub fn of(family: PixelFamily, factor: Factor) -> Option<Self> {
+    /// Those of a family. The factor, two or four, counts for families with a kernel for each.
+    pub fn of(family: PixelFamily, factor: Factor) -> Self {
         let of = |by_four, by_two| if factor == Factor::Four { by_four } else { by_two };
         match family {
-            PixelFamily::U8C12 => Some(Self::U8C12),
-            PixelFamily::U8C3 => Some(of(Self::U8C3By4, Self::U8C3By2)),
-            PixelFamily::U8C4 => Some(of(Self::U8C4By4, Self::U8C4By2)),
-            PixelFamily::U16C12 => Some(Self::U16C12),
-            PixelFamily::Packed1010102 => Some(of(Self::Packed1010102By4, Self::Packed1010102By2)),
-            PixelFamily::U16C4 => Some(of(Self::U16C4By4, Self::U16C4By2)),
-            PixelFamily::Yuv422 => Some(Self::Yuv422),
-            PixelFamily::U16C3 => None,
+            PixelFamily::U8C12 => Self::U8C12,
+            PixelFamily::U8C3 => of(Self::U8C3By4, Self::U8C3By2),
+            PixelFamily::U8C4 => of(Self::U8C4By4, Self::U8C4By2),
+            PixelFamily::U16C12 => Self::U16C12,
+            PixelFamily::Packed1010102 => of(Self::Packed1010102By4, Self::Packed1010102By2),
+            PixelFamily::U16C4 => of(Self::U16C4By4, Self::U16C4By2),
+            PixelFamily::Yuv422 => Self::Yuv422,
         }
     }
 
@@ -216,7 +211,7 @@ impl Kernel {
         if kernel_set == KernelSet::TensorCores {
             let pixels = TensorPixels::ALL.iter();
             kernels.extend(pixels.flat_map(|pixels| [Self::TensorDecimate(*pixels), Self::TensorInterpolate(*pixels)]));
-            for family in PixelFamily::DIRECT {
+            for family in PixelFamily::ALL {
                 kernels.extend(DirectRadius::ALL.map(|radius| Self::TensorDirect(family, radius)));
             }
             kernels.extend([

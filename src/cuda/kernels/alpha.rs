@@ -3,7 +3,7 @@
 
 use super::abi::{ALPHA_THREADS, AlphaArgs, Args, Kernel, Launch};
 use crate::cuda::driver::LaunchConfig;
-use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::AlphaSource;
 use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
@@ -51,7 +51,7 @@ pub fn launch(
         channels,
         depth: layout.depth.into(),
         shift: layout.shift().into(),
-        packed1010102: u32::from(layout.sample_layout == SampleLayout::Packed1010102),
+        packed1010102: layout.is_packed_word().into(),
         alpha_channel,
         passthrough_mask,
         alpha_width,

@@ -16,13 +16,13 @@ use crate::filter::wide::Factor;
 
 /// A rectangle of 16-bit samples between two launches: those of a [`RowsPart`].
 #[derive(Debug, Clone)]
-struct Between {
+struct Intermediate {
     columns: Range<u32>,
     rows: Range<u32>,
     channels: u32,
 }
 
-impl Between {
+impl Intermediate {
     fn pitch(&self) -> usize {
         (self.columns.len() * self.channels as usize * 2).next_multiple_of(WORKSPACE_ALIGNMENT)
     }
@@ -42,14 +42,13 @@ impl Between {
 
 /// How the rows of a plane are stored; the rest of the entry is for the caller.
 fn stored_rows(layout: &PlaneLayout, larger: DevicePlane) -> RowsPlane {
-    let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
     RowsPlane {
         larger: larger.address,
         pitch: larger.pitch as u64,
         width: layout.width,
-        pixel_bytes: (layout.pixel_bytes() / if is_packed { 2 } else { 1 }) as u32,
-        word_bytes: word_bytes(layout),
-        pairs: is_packed.into(),
+        pixel_bytes: layout.pixel_bytes() as u32 / layout.unit_pixels(),
+        word_bytes: layout.stored(0).word_bytes as u32,
+        pairs: layout.is_packed_422().into(),
         channels: channels(layout),
         layout: std::array::from_fn(|c| channel(layout, c as u32)),
         ..RowsPlane::default()
@@ -89,7 +88,7 @@ fn packed(taps: &Taps) -> [u16; TAPS as usize] {
 /// 4:2:2.
 struct DirectPart {
     /// What the rows kernel writes.
-    between: Between,
+    intermediate: Intermediate,
     /// The end of the columns that are written, in pixels of the part.
     end: u32,
     /// The filter slot of the rows.
@@ -106,24 +105,24 @@ impl PlaneBlur<'_> {
         let part = |columns: Range<u32>, channels: u32, slot, taps: &Taps| DirectPart {
             end: columns.end,
             // The columns kernel reads four samples at a time.
-            between: Between { columns: columns.start..columns.end.next_multiple_of(4), rows: rows.clone(), channels },
+            intermediate: Intermediate {
+                columns: columns.start..columns.end.next_multiple_of(4),
+                rows: rows.clone(),
+                channels,
+            },
             slot,
             taps: taps.clone(),
         };
-        match layout.sample_layout {
-            SampleLayout::Yuv422 { .. } => {
-                vec![part(2 * pixels.start..2 * pixels.end, 1, 0, &taps.rows), part(pixels, 2, 1, &taps.chroma_rows)]
-            }
-            _ => vec![part(pixels, layout.channels.into(), slot, &taps.rows)],
+        if layout.is_packed_422() {
+            vec![part(2 * pixels.start..2 * pixels.end, 1, 0, &taps.rows), part(pixels, 2, 1, &taps.chroma_rows)]
+        } else {
+            vec![part(pixels, layout.channels.into(), slot, &taps.rows)]
         }
     }
 
     /// See [`RowsPlane::lead`].
     fn lead(&self) -> u32 {
-        let chroma = match self.layout.sample_layout {
-            SampleLayout::Yuv422 { .. } => self.taps.chroma_rows.radius(),
-            _ => 0,
-        };
+        let chroma = if self.layout.is_packed_422() { self.taps.chroma_rows.radius() } else { 0 };
         // The kernel reads eight samples at a time.
         let [rows, chroma] = [self.taps.rows.radius(), chroma].map(|radius| (radius as u32).next_multiple_of(8));
         rows.max(2 * chroma).next_multiple_of(16)
@@ -153,36 +152,36 @@ impl BlurBatch<'_> {
     }
 
     /// Device memory between the launches of [`BlurBatch::axis_launches`], in bytes.
-    pub(super) fn between_bytes(&self) -> usize {
-        self.direct_parts().flat_map(|(.., parts)| parts).map(|part| part.between.bytes()).sum()
+    pub(super) fn axis_intermediate_bytes(&self) -> usize {
+        self.direct_parts().flat_map(|(.., parts)| parts).map(|part| part.intermediate.bytes()).sum()
     }
 
-    /// The launches of the direct form on CUDA cores: rows, then columns. `between` is the address of
-    /// [`BlurBatch::between_bytes`] of device memory, aligned to 16 bytes.
-    pub(super) fn axis_launches(&self, between: u64) -> [Launch; 2] {
-        let (mut rows, mut columns) = (unused_rows_args(), unused_columns_args(*DECIMATION));
+    /// The launches of the direct form on CUDA cores: rows, then columns. `intermediate` is the address of
+    /// [`BlurBatch::axis_intermediate_bytes`] of device memory, aligned to 16 bytes.
+    pub(super) fn axis_launches(&self, intermediate: u64) -> [Launch; 2] {
+        let (mut rows, mut columns) = (unused_rows_args(), unused_columns_args([[0; LEVEL_TAPS as usize]; 2]));
         for (slot, [along_rows, down_columns]) in self.slot_taps().into_iter().enumerate() {
             (rows.radius[slot], rows.taps[slot]) = (along_rows.radius() as u32, packed(along_rows));
             (columns.radius[slot], columns.taps[slot]) = (down_columns.radius() as u32, packed(down_columns));
         }
-        let (mut address, mut rows_blocks, mut columns_blocks, mut columns_entries) = (between, 0, 0, 0);
+        let (mut address, mut rows_blocks, mut columns_blocks, mut columns_entries) = (intermediate, 0, 0, 0);
         for (to, (plane, slot, parts)) in rows.planes.iter_mut().zip(self.direct_parts()) {
             let layout = &plane.layout;
             let mut entry = RowsPlane {
                 lead: plane.lead(),
-                row_begin: parts[0].between.rows.start,
-                row_end: parts[0].between.rows.end,
+                row_begin: parts[0].intermediate.rows.start,
+                row_end: parts[0].intermediate.rows.end,
                 // The samples of packed 4:2:2 that belong together are in the same strips.
-                first_strip: parts[0].between.columns.start / ROWS_STRIP,
+                first_strip: parts[0].intermediate.columns.start / ROWS_STRIP,
                 first_block: rows_blocks,
                 ..stored_rows(layout, plane.source)
             };
-            entry.strips = parts[0].between.columns.end.div_ceil(ROWS_STRIP) - entry.first_strip;
-            rows_blocks += entry.strips * parts[0].between.rows.len().div_ceil(ROWS_WARPS as usize) as u32;
+            entry.strips = parts[0].intermediate.columns.end.div_ceil(ROWS_STRIP) - entry.first_strip;
+            rows_blocks += entry.strips * parts[0].intermediate.rows.len().div_ceil(ROWS_WARPS as usize) as u32;
             for (index, part) in parts.iter().enumerate() {
-                let samples = part.between.plane(address);
-                address += part.between.bytes() as u64;
-                let Range { start: begin, end } = part.between.columns;
+                let samples = part.intermediate.plane(address);
+                address += part.intermediate.bytes() as u64;
+                let Range { start: begin, end } = part.intermediate.columns;
                 entry.parts[index] = RowsPart {
                     samples: samples.address,
                     pitch: samples.pitch as u64,
@@ -191,8 +190,8 @@ impl BlurBatch<'_> {
                     end,
                     slot: part.slot,
                 };
-                let (stored, channels) = (channel(layout, index as u32), part.between.channels);
-                let is_packed_word = word_bytes(layout) == 4;
+                let (stored, channels) = (channel(layout, index as u32), part.intermediate.channels);
+                let is_packed_word = layout.is_packed_word();
                 let strips = ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES);
                 columns.planes[columns_entries] = ColumnsPlane {
                     src: samples.address,
@@ -206,7 +205,7 @@ impl BlurBatch<'_> {
                     row_end: plane.rect.bottom(),
                     depth: layout.depth.into(),
                     slot,
-                    word_bytes: word_bytes(layout),
+                    word_bytes: layout.stored(0).word_bytes as u32,
                     step: if is_packed_word { 1 } else { stored.step / channels },
                     shift: if is_packed_word { 0 } else { stored.shift },
                     strips,
@@ -306,7 +305,7 @@ impl PlaneLevel {
 
     /// The rectangle between the passes along rows and down columns, of samples as wide as the small plane and as high as the
     /// larger one.
-    fn between(&self) -> Between {
+    fn intermediate(&self) -> Intermediate {
         let [x, y] = self.resampling.factors;
         let channels = self.small().channels.into();
         match self.direction {
@@ -323,13 +322,17 @@ impl PlaneLevel {
                 // The columns pass reads four samples at a time.
                 let right = self.rect.right();
                 let columns = self.rect.x()..if self.has_columns() { right.next_multiple_of(4) } else { right };
-                Between { columns, rows, channels }
+                Intermediate { columns, rows, channels }
             }
             Direction::Interpolate => {
                 let columns = self.columns();
                 let reach = if x == Factor::One { 1 } else { PHASE_TAPS };
                 let end = ((columns.end - 1) / x.get() + reach).min(self.small().width);
-                Between { columns: columns.start / x.get()..end, rows: self.rect.y()..self.rect.bottom(), channels }
+                Intermediate {
+                    columns: columns.start / x.get()..end,
+                    rows: self.rect.y()..self.rect.bottom(),
+                    channels,
+                }
             }
         }
     }
@@ -346,15 +349,12 @@ impl PlaneLevel {
 
     /// Pixels of a row of the larger plane, with both of the last pair of packed 4:2:2.
     fn row_end(&self) -> u32 {
-        match self.larger().sample_layout {
-            SampleLayout::Yuv422 { .. } => self.larger().width.next_multiple_of(2),
-            _ => self.larger().width,
-        }
+        self.larger().width.next_multiple_of(self.larger().unit_pixels())
     }
 
     /// Device memory for the rectangle between the passes, in bytes.
     fn intermediate_bytes(&self) -> usize {
-        if self.has_rows() && self.has_columns() { self.between().bytes() } else { 0 }
+        if self.has_rows() && self.has_columns() { self.intermediate().bytes() } else { 0 }
     }
 
     /// The 16-bit plane at the other end of the rows pass, and the larger plane.
@@ -363,7 +363,7 @@ impl PlaneLevel {
             Direction::Decimate => [self.source, self.destination],
             Direction::Interpolate => [self.destination, self.source],
         };
-        [if self.has_columns() { self.between().plane(intermediate) } else { small }, larger]
+        [if self.has_columns() { self.intermediate().plane(intermediate) } else { small }, larger]
     }
 
     /// The part of a [`RowsPlane`] that its samples are.
@@ -373,7 +373,7 @@ impl PlaneLevel {
 
     /// Whether one entry of a launch processes the rows of both: the luma and the chroma of packed 4:2:2.
     fn shares_rows_with(&self, other: &Self) -> bool {
-        let rows = |plane: &Self| plane.between().rows;
+        let rows = |plane: &Self| plane.intermediate().rows;
         let [own, others] = [self, other].map(|plane| plane.rows_planes(0)[1].address);
         let same_pixels = self.direction == Direction::Decimate || self.rect == other.rect;
         self.part() != other.part() && own == others && rows(self) == rows(other) && same_pixels
@@ -383,12 +383,11 @@ impl PlaneLevel {
     fn rows_entry(planes: &[(&Self, u64)], first_block: u32) -> (RowsPlane, u32) {
         let (first, intermediate) = planes[0];
         let (layout, [_, larger]) = (first.larger(), first.rows_planes(intermediate));
-        let is_packed = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
-        let strip = if is_packed { LEVEL_WINDOW - 64 } else { LEVEL_WINDOW - 32 };
+        let strip = LEVEL_WINDOW - 32 * layout.unit_pixels();
         let mut parts = [RowsPart::default(); 2];
         let mut strips: Option<Range<u32>> = None;
         for (plane, intermediate) in planes {
-            let (columns, factor_log2) = (plane.between().columns, plane.resampling.factors[0].get().ilog2());
+            let (columns, factor_log2) = (plane.intermediate().columns, plane.resampling.factors[0].get().ilog2());
             let [samples, _] = plane.rows_planes(*intermediate);
             let (samples, pitch, Range { start: begin, end }) =
                 (samples.address, samples.pitch as u64, columns.clone());
@@ -404,7 +403,7 @@ impl PlaneLevel {
                 first.rect.x()..if first.rect.right() == layout.width { first.row_end() } else { first.rect.right() };
             strips = 0..(columns.len() as u32).div_ceil(strip);
         }
-        let rows = first.between().rows;
+        let rows = first.intermediate().rows;
         let entry = RowsPlane {
             parts,
             column_begin: columns.start,
@@ -424,9 +423,9 @@ impl PlaneLevel {
         let channels = u32::from(self.small().channels);
         let columns = match self.direction {
             Direction::Decimate => self.rect.x()..self.rect.right(),
-            Direction::Interpolate => self.between().columns,
+            Direction::Interpolate => self.intermediate().columns,
         };
-        let between = |plane: DevicePlane| if self.has_rows() { self.between().plane(intermediate) } else { plane };
+        let inner = |plane: DevicePlane| if self.has_rows() { self.intermediate().plane(intermediate) } else { plane };
         let (rows, per_thread) = (
             self.rect.y()..self.rect.bottom(),
             match self.direction {
@@ -435,8 +434,8 @@ impl PlaneLevel {
             },
         );
         let (src, dst, src_rows, first_row) = match self.direction {
-            Direction::Decimate => (between(self.source), self.destination, self.larger().height, rows.start),
-            Direction::Interpolate => (self.source, between(self.destination), self.small().height, rows.start / 4 * 4),
+            Direction::Decimate => (inner(self.source), self.destination, self.larger().height, rows.start),
+            Direction::Interpolate => (self.source, inner(self.destination), self.small().height, rows.start / 4 * 4),
         };
         // If the rows are only stored, their samples are those of the larger plane already.
         let is_final = self.direction == Direction::Interpolate && self.resampling.factors[0] == Factor::One;
@@ -462,42 +461,21 @@ impl PlaneLevel {
     }
 }
 
-/// The channels that a level has of a plane: packed 4:2:2 has one of luma.
+/// The channels of a plane: packed 4:2:2 has one of luma.
 fn channels(layout: &PlaneLayout) -> u32 {
-    match layout.sample_layout {
-        SampleLayout::Yuv422 { .. } => 3,
-        _ => layout.channels.into(),
-    }
-}
-
-/// Bytes of the word that a sample is stored in.
-fn word_bytes(layout: &PlaneLayout) -> u32 {
-    match layout.sample_layout {
-        SampleLayout::Packed1010102 => 4,
-        _ => layout.sample_bytes() as u32,
-    }
+    if layout.is_packed_422() { 3 } else { layout.channels.into() }
 }
 
 /// How a channel is stored.
 fn channel(layout: &PlaneLayout, c: u32) -> StoredChannel {
-    let (depth, pixel_bytes) = (u32::from(layout.depth), layout.pixel_bytes() as u32);
-    match layout.sample_layout {
-        SampleLayout::Yuv422 { luma } if c == 0 => {
-            StoredChannel { offset: luma.into(), step: 2, shift: 0, bits: depth }
-        }
-        SampleLayout::Yuv422 { luma } => {
-            StoredChannel { offset: 1 - u32::from(luma) + 2 * (c - 1), step: pixel_bytes, shift: 0, bits: depth }
-        }
-        SampleLayout::Packed1010102 => {
-            StoredChannel { offset: 0, step: pixel_bytes, shift: 10 * c, bits: if c == 3 { 2 } else { depth } }
-        }
-        SampleLayout::LsbAligned | SampleLayout::MsbAligned => StoredChannel {
-            offset: c * layout.sample_bytes() as u32,
-            step: pixel_bytes,
-            shift: layout.shift().into(),
-            bits: depth,
-        },
-    }
+    let pixel_bytes = layout.pixel_bytes() as u32;
+    let (sample, step) = match layout.sample_layout {
+        SampleLayout::Yuv422 { luma } if c == 0 => (luma.into(), pixel_bytes / 2),
+        SampleLayout::Yuv422 { luma } => (1 - u32::from(luma) + 2 * (c - 1), pixel_bytes),
+        _ => (c, pixel_bytes),
+    };
+    let stored = layout.stored(sample as usize);
+    StoredChannel { offset: stored.byte as u32, step, shift: stored.shift, bits: stored.bits }
 }
 
 /// The taps of both directions. They depend on the factors alone.

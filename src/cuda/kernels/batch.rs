@@ -22,7 +22,7 @@ pub enum PassStrategy {
     Split,
 }
 
-/// Kernels are compiled for radii up to this one. Beyond it a fixed radius gains less than 5 %.
+/// Kernels are compiled for radii up to this one. The code is longer with each, and the gain smaller: a fifth at 15.
 const SPECIALISED_RADIUS_MAX: usize = 24;
 
 /// The blur of a rectangle of a plane in device memory.
@@ -45,43 +45,39 @@ pub struct PlaneBlur<'a> {
 }
 
 impl PlaneBlur<'_> {
-    /// The family of its pixels.
-    pub fn family(&self) -> PixelFamily {
+    /// The family of its pixels, if there are kernels for tensor cores for it.
+    pub fn family(&self) -> Option<PixelFamily> {
         PixelFamily::for_tensor_cores(&self.layout, self.alpha)
     }
 
     /// Whether there is a tensor-core kernel for it: the images have them for its family, and the radii are from 1 to
     /// [`TENSOR_RADIUS_MAX`]. A single tap of 65536, of radius 0, has more than two bytes.
     pub fn suits_tensor_cores(&self) -> bool {
-        let family = self.family();
-        self.kernel_set == KernelSet::TensorCores
-            && PixelFamily::DIRECT.contains(&family)
-            && family.largest_radius(self.taps).is_some_and(|radius| radius <= TENSOR_RADIUS_MAX)
+        let largest = self.family().and_then(|family| family.largest_radius(self.taps));
+        self.kernel_set == KernelSet::TensorCores && largest.is_some_and(|radius| radius <= TENSOR_RADIUS_MAX)
     }
 }
-
-/// What the kernels keep once for several planes of a launch: the number of channels and the taps.
-pub type FilterSlot<'a> = (u8, &'a PlaneTaps);
 
 /// Planes that the same launches blur.
 #[derive(Debug, Clone)]
 pub struct BlurBatch<'a> {
-    family: PixelFamily,
+    family: Option<PixelFamily>,
     planes: Vec<PlaneBlur<'a>>,
-    slots: Vec<FilterSlot<'a>>,
+    /// The taps that its planes have.
+    slots: Vec<&'a PlaneTaps>,
 }
 
 /// Divides planes into batches, in order.
 pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurBatch<'a>> {
     let mut batches: Vec<BlurBatch> = Vec::new();
     for plane in planes {
-        let (family, slot) = (plane.family(), (plane.layout.channels, plane.taps));
+        let (family, slot) = (plane.family(), plane.taps);
         let joins = |batch: &&mut BlurBatch| {
             batch.family == family
                 && batch.kernel_set() == plane.kernel_set
                 // A plane without a tensor-core kernel would take its batch off the tensor cores.
                 && batch.planes[0].suits_tensor_cores() == plane.suits_tensor_cores()
-                && batch.planes.len() < family.most_planes()
+                && batch.planes.len() < family.map_or(1, PixelFamily::most_planes)
                 && (batch.slots.contains(&slot) || batch.slots.len() < FILTER_SLOTS as usize)
         };
         match batches.last_mut().filter(joins) {
@@ -98,13 +94,13 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurB
 }
 
 impl<'a> BlurBatch<'a> {
-    /// The family of its pixels.
-    pub fn family(&self) -> PixelFamily {
+    /// The family of its pixels, if there are kernels for tensor cores for it.
+    pub fn family(&self) -> Option<PixelFamily> {
         self.family
     }
 
-    /// Its filter slots, one or two.
-    pub fn slots(&self) -> &[FilterSlot<'a>] {
+    /// The taps in its filter slots, one or two.
+    pub fn slots(&self) -> &[&'a PlaneTaps] {
         &self.slots
     }
 
@@ -125,18 +121,18 @@ impl<'a> BlurBatch<'a> {
 
     /// The taps of each filter slot, along rows and down columns. Packed 4:2:2 has one plane, and the second slot for its chroma.
     pub fn slot_taps(&self) -> Vec<[&'a Taps; 2]> {
-        let luma = self.slots.iter().map(|(_, taps)| [&taps.rows, &taps.columns]);
-        let chroma = self.slots.iter().filter(|_| self.family == PixelFamily::Yuv422);
-        luma.chain(chroma.map(|(_, taps)| [&taps.chroma_rows, &taps.columns])).collect()
+        let luma = self.slots.iter().map(|taps| [&taps.rows, &taps.columns]);
+        let chroma = self.slots.iter().filter(|_| self.planes[0].layout.is_packed_422());
+        luma.chain(chroma.map(|taps| [&taps.chroma_rows, &taps.columns])).collect()
     }
 
     /// The filter slot of one of its planes.
     pub(super) fn slot_of(&self, plane: &PlaneBlur<'_>) -> u32 {
-        let slot = self.slots.iter().position(|slot| *slot == (plane.layout.channels, plane.taps));
+        let slot = self.slots.iter().position(|taps| *taps == plane.taps);
         slot.expect("every plane has a filter slot of its batch") as u32
     }
 
-    /// Whether kernels that are compiled for its radii are faster: at least by 5 % where there are none for tensor cores.
+    /// Whether kernels that are compiled for its radii are faster: where there are none for tensor cores.
     pub fn gains_from_specialisation(&self) -> bool {
         let is_short = |taps: [&Taps; 2]| taps.iter().all(|taps| taps.radius() <= SPECIALISED_RADIUS_MAX);
         self.kernel_set() == KernelSet::CudaCores && self.slot_taps().into_iter().all(is_short)
@@ -152,7 +148,7 @@ impl<'a> BlurBatch<'a> {
 
     /// Device memory between its launches, in bytes; 0 if there is one.
     pub fn intermediate_bytes(&self, passes: PassStrategy) -> usize {
-        if self.kernels(passes).len() == 1 { 0 } else { self.between_bytes() }
+        if self.kernels(passes).len() == 1 { 0 } else { self.axis_intermediate_bytes() }
     }
 
     /// The launches, in order. `intermediate` is the address of [`BlurBatch::intermediate_bytes`] of device memory, aligned to
@@ -203,7 +199,9 @@ mod tests {
     fn layouts() -> Vec<PlaneLayout> {
         let mut layouts: Vec<_> = (1..=4).flat_map(|channels| [layout(channels, 8), layout(channels, 16)]).collect();
         layouts.push(PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) });
-        layouts.push(PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) });
+        layouts.extend(
+            [8, 16].map(|depth| PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, depth) }),
+        );
         layouts
     }
 
@@ -290,7 +288,9 @@ mod tests {
         let planes = [&some, &none, &some]
             .map(|taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout(1, 8), taps) });
         assert_eq!(batches(planes).iter().map(|batch| batch.planes().len()).collect::<Vec<_>>(), [1, 1, 1]);
-        // The small planes of RGB, and nothing else, have no such kernel.
+        // The small planes of RGB and packed 4:2:2 of more than 8 bits have no such kernel.
+        let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
+        assert_eq!(kernels(deep, 15).0, [Kernel::Rows, Kernel::Columns]);
         assert_eq!(kernels(layout(3, 16), 15).0, [Kernel::Rows, Kernel::Columns]);
     }
 

@@ -5,7 +5,6 @@ use super::abi::*;
 use crate::cuda::driver::LaunchConfig;
 use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, PackedRect, StagingLayout};
 use crate::filter::fill::Fill;
-use crate::filter::frame::SampleLayout;
 use crate::filter::mosaic::CellGrid;
 use crate::filter::plane::{DevicePlane, PlaneMemory};
 
@@ -181,7 +180,7 @@ fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid
         pitch: rows.pitch as u64,
         depth: layout.depth.into(),
         shift: layout.shift().into(),
-        packed1010102: u32::from(layout.sample_layout == SampleLayout::Packed1010102),
+        packed1010102: layout.is_packed_word().into(),
         channels: grid.channels.len() as u32,
         first: first.first as u32,
         channel_step: grid.channels.get(1).map_or(0, |second| second.first - first.first) as u32,

@@ -16,7 +16,7 @@ struct Group {
     kernel_set: KernelSet,
     /// In the order of their capabilities.
     images: &'static [ImageName],
-    /// By part; `None` for parts of the other kernel set.
+    /// By part; `None` for those for tensor cores, which the portable images lack.
     files: [Option<&'static [u8]>; Part::ALL.len()],
 }
 
@@ -91,7 +91,7 @@ impl ImageSet {
 
     /// The kernels of a part in these images.
     pub fn kernels(&self, part: Part) -> impl Iterator<Item = Kernel> {
-        Kernel::prebuilt(self.kernel_set()).into_iter().filter(move |kernel| kernel.part() == Some(part))
+        Kernel::prebuilt(self.kernel_set()).into_iter().filter(move |kernel| kernel.part() == part)
     }
 
     /// The image of a part: a CUBIN, or PTX. `None` if the set has no such part, or its file is damaged.
@@ -129,10 +129,10 @@ fn unpack(file: &[u8], (major, minor): (i32, i32)) -> io::Result<Vec<u8>> {
 }
 
 impl Kernel {
-    /// The part of the prebuilt kernels that it is in. `None` if there is no such kernel.
-    pub fn part(self) -> Option<Part> {
+    /// The part of the prebuilt kernels that it is in.
+    pub fn part(self) -> Part {
         use PixelFamily as Family;
-        Some(match self {
+        match self {
             Self::Rows | Self::Columns => Part::Axis,
             Self::TensorDirect(family, _) => match family {
                 Family::U8C12 => Part::DirectU8C12,
@@ -142,7 +142,6 @@ impl Kernel {
                 Family::U16C4 => Part::DirectU16C4,
                 Family::Yuv422 => Part::DirectYuv422,
                 Family::Packed1010102 => Part::DirectPacked1010102,
-                Family::U16C3 => return None,
             },
             Self::Premultiply | Self::Unpremultiply => Part::Alpha,
             Self::Cover | Self::MosaicSums | Self::MosaicWrite => Part::Cover,
@@ -162,7 +161,7 @@ impl Kernel {
             Self::TensorDecimateSmall | Self::TensorInterpolateSmall | Self::TensorBlurShort | Self::TensorBlurLong => {
                 Part::TensorSmall
             }
-        })
+        }
     }
 }
 
@@ -227,7 +226,7 @@ mod tests {
         for kernel_set in [KernelSet::CudaCores, KernelSet::TensorCores] {
             let kernels = Kernel::prebuilt(kernel_set);
             for kernel in &kernels {
-                let part = kernel.part().expect("it is prebuilt");
+                let part = kernel.part();
                 assert!(part.entry_points().contains(&&*kernel.entry_point()), "{part:?} lacks {kernel:?}");
             }
             for set in ImageSet::all().filter(|set| set.kernel_set() == kernel_set) {
@@ -267,7 +266,7 @@ mod tests {
                 }
             }
         }
-        let least = if cfg!(feature = "cubins") { 180 } else { 6 };
+        let least = if cfg!(feature = "cubins") { 180 } else { 5 };
         assert!(images >= least, "{images}");
     }
 

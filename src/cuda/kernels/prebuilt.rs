@@ -99,7 +99,7 @@ impl PrebuiltKernels {
     /// A kernel. Loads its part, unless it is loaded.
     pub fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
         let lacks = || CudaError::NoKernel { image: self.name(), kernel: kernel.entry_point() };
-        let functions = &self.part(kernel.part().ok_or_else(lacks)?)?.functions;
+        let functions = &self.part(kernel.part())?.functions;
         functions.iter().find(|(loaded, _)| *loaded == kernel).map(|(_, function)| *function).ok_or_else(lacks)
     }
 

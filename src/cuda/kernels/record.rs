@@ -199,9 +199,8 @@ fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
                 Buffer::Temporary(index) => Some(index),
                 _ => None,
             });
-            let is_in_frame = indices.clone().any(|index| in_frame[index].is_some());
             let own = indices.filter(|index| in_frame[*index].is_none());
-            if !tensor_wide::supports(operation, is_in_frame) || own.clone().any(|index| !tensor[index]) {
+            if !tensor_wide::supports(operation) || own.clone().any(|index| !tensor[index]) {
                 own.for_each(|index| tensor[index] = false);
             }
         }
@@ -243,7 +242,7 @@ fn temporaries_in_frame(plan: &Plan) -> Vec<Option<InFrame>> {
             }
             _ => continue,
         };
-        if let (PixelFamily::U8C4, Buffer::Temporary(index)) =
+        if let (Some(PixelFamily::U8C4), Buffer::Temporary(index)) =
             (PixelFamily::of(&of_frame.field.layout), premultiplied.buffer)
         {
             in_frame[index] = Some(InFrame { view: *of_frame, alpha: *alpha });

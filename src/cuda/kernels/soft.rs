@@ -4,7 +4,7 @@
 
 use super::abi::*;
 use crate::cuda::driver::LaunchConfig;
-use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::inpainting::{InpaintedGrid, Inpainting};
 use crate::filter::picture::FieldRect;
 use crate::filter::plan::Selection;
@@ -120,7 +120,7 @@ fn soft_grid(
         cover_pitch: cover.pitch as u64,
         depth: layout.depth.into(),
         shift: layout.shift().into(),
-        packed1010102: u32::from(layout.sample_layout == SampleLayout::Packed1010102),
+        packed1010102: layout.is_packed_word().into(),
         channels: grid.channels.len() as u32,
         first: first.first as u32,
         channel_step: grid.channels.get(1).map_or(0, |second| second.first - first.first) as u32,

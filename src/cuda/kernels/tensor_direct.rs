@@ -7,7 +7,7 @@ use super::batch::{BlurBatch, PlaneBlur};
 use super::tensor_wide::{alpha_bits, packed_taps, unused_args, yuv422_bits};
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
-use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::frame::PlaneLayout;
 
 /// Output rows that a warp processes at a time.
 const UNIT: u32 = 16;
@@ -17,7 +17,7 @@ struct Geometry {
     radius: DirectRadius,
     /// The largest radius that it has kernels for: see [`PixelFamily::largest_radius`].
     largest: u32,
-    /// By family, in the order of [`PixelFamily::DIRECT`]: blocks that a multiprocessor holds at a time, by the registers of
+    /// By family, in the order of [`PixelFamily::ALL`]: blocks that a multiprocessor holds at a time, by the registers of
     /// the kernels for sm_90.
     resident: [u32; 7],
 }
@@ -39,13 +39,14 @@ fn geometry(batch: &BlurBatch) -> Option<&'static Geometry> {
     if !batch.planes().iter().all(PlaneBlur::suits_tensor_cores) {
         return None;
     }
-    let largest = batch.slots().iter().filter_map(|(_, taps)| batch.family().largest_radius(taps)).max()?;
+    let family = batch.family()?;
+    let largest = batch.slots().iter().filter_map(|taps| family.largest_radius(taps)).max()?;
     GEOMETRIES.iter().find(|geometry| largest <= geometry.largest)
 }
 
 /// The kernel for a batch, if there is one for all its planes.
 pub fn kernel(batch: &BlurBatch) -> Option<Kernel> {
-    geometry(batch).map(|geometry| Kernel::TensorDirect(batch.family(), geometry.radius))
+    geometry(batch).zip(batch.family()).map(|(geometry, family)| Kernel::TensorDirect(family, geometry.radius))
 }
 
 /// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.
@@ -75,7 +76,7 @@ impl Geometry {
     /// fiftieth more blocks than fit do. On an H200 this is within 1.4 % of the fastest number of rows on average, and within
     /// 16 %, for three radii of ten formats at 4K, 1080p and 720p.
     fn units(&self, batch: &BlurBatch, limits: DeviceLimits) -> u32 {
-        let family = PixelFamily::DIRECT.iter().position(|family| *family == batch.family());
+        let family = PixelFamily::ALL.iter().position(|family| Some(*family) == batch.family());
         let resident = self.resident[family.expect("a batch with a kernel is of such a family")];
         let cost = |units: &u32| {
             let segment = units * UNIT;
@@ -93,7 +94,7 @@ impl Geometry {
     /// taps, their operands, and rows of results.
     fn warp_bytes(&self, layout: &PlaneLayout) -> u32 {
         let (tiles, across, pixel) = (self.tiles(), tiles_across(layout), pixel_bytes(layout));
-        let is_yuv422 = matches!(layout.sample_layout, SampleLayout::Yuv422 { .. });
+        let is_yuv422 = layout.is_packed_422();
         let row_tiles = if is_yuv422 { tiles / 2 + 1 } else { tiles };
         let lead = 8 * (row_tiles - 1) * pixel % CHUNK;
         let row_bytes = (lead + 16 * (across + row_tiles - 1) * pixel).next_multiple_of(CHUNK);
@@ -130,8 +131,8 @@ fn strips(plane: &PlaneBlur) -> u32 {
 
 /// The launch for a batch that has a [`kernel`].
 pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
-    let geometry = geometry(batch).expect("the caller launches only kernels that the batch has");
-    let kernel = Kernel::TensorDirect(batch.family(), geometry.radius);
+    let (geometry, kernel) =
+        geometry(batch).zip(kernel(batch)).expect("the caller launches only kernels that the batch has");
     let segment = UNIT * geometry.units(batch, limits);
 
     let mut args = unused_args();

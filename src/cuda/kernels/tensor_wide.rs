@@ -64,9 +64,8 @@ pub struct TensorBatch<'a> {
     planes: Vec<PlaneStep<'a>>,
 }
 
-/// Whether the tensor-core kernels execute an operation, as a step of the wide form. `premultiplies`: the larger plane is that of a
-/// frame, whose colour is multiplied by its alpha.
-pub fn supports(operation: &Operation, premultiplies: bool) -> bool {
+/// Whether the tensor-core kernels execute an operation, as a step of the wide form.
+pub fn supports(operation: &Operation) -> bool {
     let (resampling, larger) = match operation {
         Operation::Decimate(resampling) => (resampling, &resampling.source),
         Operation::Interpolate(resampling) => (resampling, &resampling.destination),
@@ -85,9 +84,12 @@ pub fn supports(operation: &Operation, premultiplies: bool) -> bool {
         || factors == [One, Four] && resampling.level > 0;
     match (resampling.channels, family) {
         _ if resampling.level > 0 => factors == [Four; 2] || has_chroma_factors,
+        (_, None) => false,
         (Channels::Chroma, _) => factors == [Four; 2] || has_chroma_factors,
-        (Channels::All, PixelFamily::U8C12 | PixelFamily::U16C12) => factors[0] == factors[1] || has_chroma_factors,
-        _ => factors[0] == factors[1] && (premultiplies || TensorPixels::of(family, factors[0]).is_some()),
+        (Channels::All, Some(PixelFamily::U8C12 | PixelFamily::U16C12)) => {
+            factors[0] == factors[1] || has_chroma_factors
+        }
+        _ => factors[0] == factors[1],
     }
 }
 
@@ -165,7 +167,7 @@ impl PlaneStep<'_> {
     /// The pixels of the larger plane, which is that of a frame.
     fn pixels(&self) -> TensorPixels {
         let family = PixelFamily::for_tensor_cores(&self.larger, self.alpha);
-        TensorPixels::of(family, self.factors[0]).expect("the caller asked whether the step is supported")
+        TensorPixels::of(family.expect("the caller asked whether the step is supported"), self.factors[0])
     }
 
     fn kernel(&self) -> Kernel {
@@ -186,17 +188,13 @@ impl PlaneStep<'_> {
 
     /// Planes of three and four channels have kernels for a single plane, and luma is interpolated into pixels that have chroma.
     fn shares_launches(&self) -> bool {
-        let is_packed = self.is_packed_422() && self.step == Step::Interpolate;
+        let is_packed = self.larger.is_packed_422() && self.step == Step::Interpolate;
         self.step == Step::Blur || self.level > 0 || self.larger.channels < 3 && !is_packed
-    }
-
-    fn is_packed_422(&self) -> bool {
-        matches!(self.larger.sample_layout, SampleLayout::Yuv422 { .. })
     }
 
     /// Bytes of a pixel of the frame's plane.
     fn pixel_bytes(&self) -> u32 {
-        if self.is_packed_422() { 2 * u32::from(self.larger.channels) } else { self.larger.pixel_bytes() as u32 }
+        if self.larger.is_packed_422() { 2 * u32::from(self.larger.channels) } else { self.larger.pixel_bytes() as u32 }
     }
 
     /// Shared memory of a block, in bytes.

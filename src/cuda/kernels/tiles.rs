@@ -2,7 +2,6 @@
 //! How the kernels divide planes: what rectangles of an operation's output consist of, and what they cost.
 
 use super::abi::{TENSOR_DIRECT_ACROSS_1, TENSOR_ROWS};
-use crate::filter::frame::SampleLayout;
 use crate::filter::operation::{Buffer, Operation, TEMPORARY_ROWS};
 use crate::filter::parts::Tiles;
 use crate::filter::regions::Rect;
@@ -19,7 +18,7 @@ const _: () = assert!(TEMPORARY_ROWS.is_multiple_of(TENSOR_ROWS));
 
 fn round(operation: &Operation, rect: Rect) -> Rect {
     let output = operation.output();
-    let is_packed = matches!(output.field.layout.sample_layout, SampleLayout::Yuv422 { .. });
+    let is_packed = output.field.layout.is_packed_422();
     let is_temporary = matches!(output.buffer, Buffer::Temporary(_));
     let across = match operation {
         // Luma and chroma are written together.
@@ -29,8 +28,7 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
         Operation::Blur { .. } if !is_temporary => DIRECT_COLUMNS,
         _ => COLUMNS,
     };
-    // Packed 4:2:2 is in pairs of pixels.
-    let across = if is_packed { 2 * across } else { across };
+    let across = across * output.field.layout.unit_pixels();
     let down = if is_temporary { TEMPORARY_ROWS } else { 1 };
     let x = [rect.x() / across * across, rect.right().next_multiple_of(across).min(output.field.layout.width)];
     let y = [rect.y() / down * down, rect.bottom().next_multiple_of(down).min(output.field.layout.height)];
@@ -51,7 +49,7 @@ mod tests {
     use super::*;
     use crate::cuda::transfer::bands::{self, Order};
     use crate::filter::BlurParams;
-    use crate::filter::frame::{PlaneLayout, Role};
+    use crate::filter::frame::{PlaneLayout, Role, SampleLayout};
     use crate::filter::operation::{Channels, Resampling, View};
     use crate::filter::picture::FieldRect;
     use crate::filter::plan::Plan;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use gst_video::VideoFormat;
 
 use super::detection::Labels;
-use crate::filter::frame::{Frame, FrameError, Plane, Role, SampleLayout, Side, check_host};
+use crate::filter::frame::{Frame, FrameError, Plane, Role, Side, check_host};
 use crate::filter::regions::Area;
 use crate::filter::samples;
 use crate::filter::weights::Mask;
@@ -178,7 +178,7 @@ pub fn of_alpha(frame: &Frame, size: (u32, u32)) -> Result<Option<Mask>, FrameEr
             8 if channel.step == 1 => samples.extend_from_slice(&row[..width]),
             8 => samples.extend(row[channel.first..].iter().step_by(channel.step).take(width)),
             // Two bits.
-            _ if layout.sample_layout == SampleLayout::Packed1010102 => {
+            _ if layout.is_packed_word() => {
                 samples.extend((0..layout.width).map(|x| channel.load(layout, row, x) as u8 * 85));
             }
             depth => {
