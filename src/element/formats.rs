@@ -120,6 +120,8 @@ pub fn order_without_offsets(format: &gst_video::VideoFormatInfo) -> Option<[usi
     match format.name().as_str() {
         "RGB10A2_LE" => Some([0, 1, 2, 3]),
         "BGR10A2_LE" => Some([2, 1, 0, 3]),
+        // Y, U, Y, V, where the second Y is that of no component.
+        "Y210" | "Y212_LE" | "Y212_BE" | "Y216_LE" | "Y216_BE" => Some([0, 1, 3, 2]),
         // U, Y, V, A.
         "Y410" | "Y412_LE" | "Y412_BE" | "Y416_LE" | "Y416_BE" => Some([1, 0, 2, 3]),
         _ => None,

@@ -322,8 +322,8 @@ mod tests {
         assert_eq!(of(&[(luma, &wide), (planar, &narrow), (luma, &none)]), [2, 1]);
         assert_eq!(of(&[(luma, &wide), (layout(1, 16), &wide)]), [1, 1]);
         assert_eq!(of(&[(luma, &wide); 9]), [8, 1]);
-        // The same radii with other numbers of channels take two slots.
-        let both = batches([blur(luma, &wide), blur(layout(2, 8), &wide)]);
+        // Planes with the same taps share a slot, whatever their channels.
+        let both = batches([blur(luma, &wide), blur(layout(2, 8), &wide), blur(luma, &narrow)]);
         assert_eq!((both.len(), both[0].slots().len()), (1, 2));
     }
 

@@ -44,7 +44,7 @@ fn planes(kind: u8, [width, height]: [u32; 2], interlaced: bool) -> Vec<PlaneLay
         5 => vec![packed(4, 10, SampleLayout::Packed1010102)],
         _ => {
             let roles = [Role::Primary, Role::Chroma, Role::Primary, Role::Chroma];
-            vec![PlaneLayout { roles, ..packed(4, [8, 12][kind as usize / 7 % 2], SampleLayout::Yuv422 { luma: 0 }) }]
+            vec![PlaneLayout { roles, ..packed(4, [8, 12][usize::from(kind / 7 % 2)], SampleLayout::Yuv422 { luma: 0 }) }]
         }
     }
 }
