@@ -36,7 +36,7 @@ use steps::{Machine, Step};
 
 /// Lives that run by default: about half a minute on two cores.
 const LIVES_CPU: u64 = 5000;
-const LIVES_CUDA: u64 = 1200;
+const LIVES_CUDA: u64 = 1500;
 
 /// Different failures after which a run ends.
 const MOST_FAILURES: usize = 20;
