@@ -29,31 +29,16 @@ fn caps_load_all_that_frames_can_need() {
     driver.set_devices(DEVICES, (9, 0), (13, 0));
     let gray16 = VideoFormat::Gray16Le;
     for (id, format, rest) in [
-        // Columns; the levels and the blur of bytes; those of premultiplied colour, on tensor cores and, for the longest taps, not;
-        // regions.
+        // The longest taps; the levels; those of premultiplied colour; regions.
         (
             1,
             VideoFormat::Rgba,
-            [
-                "columns",
-                "rows_u8",
-                "tensor_c4",
-                "tensor_packed1010102",
-                "tensor_small",
-                "rows_u16_c4",
-                "direct_packed1010102",
-                "cover",
-            ]
-            .len(),
+            ["axis", "tensor_c4", "tensor_packed1010102", "tensor_small", "direct_packed1010102", "cover"].len(),
         ),
-        (2, VideoFormat::Rgb, ["columns", "rows_u8", "tensor_c3", "tensor_small", "cover"].len()),
-        (3, gray16, ["columns", "rows_u16_c12", "tensor_u16_c12", "tensor_small", "cover"].len()),
+        (2, VideoFormat::Rgb, ["axis", "tensor_c3", "tensor_small", "cover"].len()),
+        (3, gray16, ["axis", "tensor_u16_c12", "tensor_small", "cover"].len()),
         // The factors of chroma, which has a quarter of the columns, can differ by more than tensor cores have kernels for.
-        (
-            4,
-            VideoFormat::Y41b,
-            ["columns", "rows_u8", "tensor_c12", "tensor_small", "level", "direct_u16_c12", "cover"].len(),
-        ),
+        (4, VideoFormat::Y41b, ["axis", "tensor_c12", "tensor_small", "level", "direct_u16_c12", "cover"].len()),
     ] {
         let before = driver.counts().modules;
         let loaded = || driver.counts().modules - before;
@@ -86,13 +71,13 @@ fn new_caps_load_their_parts() {
     let mut blur = Blur::new("backend=cuda cuda-device-id=5");
     let rgb = info(VideoFormat::Rgb, 40, 20);
     blur.caps(&rgb);
-    assert_eq!(driver.counts().modules, 7);
+    assert_eq!(driver.counts().modules, 6);
     push(&mut blur, &rgb, 1, 1.0, 0);
     let gray = info(VideoFormat::Gray8, 40, 20);
     blur.caps(&gray);
     push(&mut blur, &gray, 1, 1.0, 0);
     push(&mut blur, &gray, 2, 30.0, 0);
-    assert_eq!(driver.counts().modules, 9);
+    assert_eq!(driver.counts().modules, 8);
 }
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -124,7 +109,7 @@ fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
         WARNINGS.lock().unwrap().clear();
         driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
         blur.caps(&rgb);
-        assert_eq!(warnings("are not loaded before they are needed"), 6, "a warning for each part");
+        assert_eq!(warnings("are not loaded before they are needed"), 5, "a warning for each part");
         if is_cleared {
             driver.clear_faults();
         }
@@ -161,6 +146,6 @@ fn portable_images_replace_all_parts() {
     }
     let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
     assert_eq!(kernel, "general-ptx");
-    // The probe and the seven parts of RGB.
-    assert_eq!(driver.counts().modules, 8);
+    // The probe, and the parts of RGB: one axis at a time, the levels, regions.
+    assert_eq!(driver.counts().modules, 4);
 }
