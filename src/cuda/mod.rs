@@ -24,11 +24,11 @@ use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
 pub use jit::{JitResult, JitStatus, KernelOrigin};
-pub use kernels::batch::PassStrategy;
 use kernels::possible;
 pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
+pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
 pub use pipeline::{
     DeviceCover, Enqueued, PromisedFrames, SoftDeviceCover, Submission, SubmitError, SubmittedFrame, Times,

@@ -8,9 +8,10 @@ use super::driver::{Function, Stream};
 use super::error::CudaError;
 use super::jit::{JitRequest, SpecialisationKey, SpecialisedKernels};
 use super::kernels::abi::{Kernel, KernelSet, Launch};
-use super::kernels::batch::{BlurBatch, PassStrategy};
+use super::kernels::batch::BlurBatch;
 use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::kernels::record::{Command, PlaneCopy, Recording};
+use super::kernels::strategy::PassStrategy;
 use super::shared_device::SharedDevice;
 
 /// The kernels that an engine may use.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
 //! ([`axis`] for CUDA cores, [`tensor_wide`] and `tensor_direct` for tensor cores), the rectangles that they compute ([`tiles`]),
-//! which of them share a launch and which kernels blur these ([`batch`]), and the recording of a plan ([`record`]), also for frames
+//! which of them share a launch ([`batch`]), which kernels blur these ([`strategy`]), and the recording of a plan ([`record`]), also for frames
 //! at other addresses ([`relative`]). [`cover`] has the launches that cover regions, [`soft`] those that mix covers by weights.
 //! [`images`] has the prebuilt images, and [`prebuilt`] loads them. [`possible`] lists the kernels that frames can need.
 
@@ -17,6 +17,7 @@ pub mod record;
 pub mod regions;
 pub mod relative;
 pub mod soft;
+pub mod strategy;
 mod tensor_direct;
 pub mod tensor_wide;
 pub mod tiles;

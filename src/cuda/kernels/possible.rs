@@ -2,8 +2,8 @@
 //! The prebuilt kernels that frames of a format can need, whatever the settings become.
 
 use super::abi::{Kernel, KernelSet};
-use super::batch::PassStrategy;
 use super::record::{DevicePlanes, Recording};
+use super::strategy::PassStrategy;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::{AlphaMode, Options, Plan, Selection};
 use crate::filter::plane::DevicePlane;

@@ -4,7 +4,8 @@
 use super::abi::{Kernel, KernelSet, Launch, PixelFamily, TENSOR_RADIUS_MAX, WORKSPACE_ALIGNMENT};
 use super::alpha::{self, AlphaPlanes};
 use super::axis::{self, Direction, LevelBatch, PlaneLevel};
-use super::batch::{self, BlurBatch, PassStrategy, PlaneBlur};
+use super::batch::{self, BlurBatch, PlaneBlur};
+use super::strategy::PassStrategy;
 use super::tensor_wide::{self, PlaneStep, Step, TensorAddresses, TensorBatch};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The kernels that blur a batch: on tensor cores where there is such a kernel, else one axis at a time.
+
+use super::abi::*;
+use super::batch::BlurBatch;
+use super::tensor_direct;
+use crate::cuda::driver::device::DeviceLimits;
+use crate::filter::Taps;
+
+/// The kernels that a batch is blurred by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PassStrategy {
+    /// The fastest: on tensor cores, rows and columns in one launch, wherever there is such a kernel.
+    #[default]
+    Best,
+    /// Rows, then columns, on CUDA cores. Premultiplied colour has no such kernels.
+    Split,
+}
+
+/// Kernels are compiled for radii up to this one. The code is longer with each, and the gain smaller: a fifth at 15.
+const SPECIALISED_RADIUS_MAX: usize = 24;
+
+impl BlurBatch<'_> {
+    /// Whether kernels that are compiled for its radii are faster: where there are none for tensor cores.
+    pub fn gains_from_specialisation(&self) -> bool {
+        let is_short = |taps: [&Taps; 2]| taps.iter().all(|taps| taps.radius() <= SPECIALISED_RADIUS_MAX);
+        self.kernel_set() == KernelSet::CudaCores && self.slot_taps().into_iter().all(is_short)
+    }
+
+    /// The kernels of its launches, in order.
+    pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
+        match tensor_direct::kernel(self) {
+            Some(kernel) if passes == PassStrategy::Best || self.premultiplies() => vec![kernel],
+            _ => vec![Kernel::Rows, Kernel::Columns],
+        }
+    }
+
+    /// Device memory between its launches, in bytes; 0 if there is one.
+    pub fn intermediate_bytes(&self, passes: PassStrategy) -> usize {
+        if self.kernels(passes).len() == 1 { 0 } else { self.axis_intermediate_bytes() }
+    }
+
+    /// The launches, in order. `intermediate` is the address of [`BlurBatch::intermediate_bytes`] of device memory, aligned to
+    /// 16 bytes; unused where that is 0.
+    pub fn launches(&self, intermediate: u64, passes: PassStrategy, limits: DeviceLimits) -> Vec<Launch> {
+        if self.kernels(passes).len() == 1 {
+            vec![tensor_direct::launch(self, limits)]
+        } else {
+            self.axis_launches(intermediate).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::kernels::batch::{PlaneBlur, batches};
+    use crate::filter::BlurParams;
+    use crate::filter::frame::PlaneLayout;
+    use crate::filter::frame::SampleLayout;
+    use crate::filter::operation::Operation;
+    use crate::filter::operation::PlaneTaps;
+    use crate::filter::plan::Plan;
+    use crate::filter::plane::DevicePlane;
+    use crate::filter::regions::Rect;
+
+    const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared_bytes: 227 << 10 };
+    const TURING: DeviceLimits = DeviceLimits { multiprocessors: 30, shared_bytes: 64 << 10 };
+
+    fn layout(channels: u8, depth: u8) -> PlaneLayout {
+        PlaneLayout::new(1920, 1080, channels, depth)
+    }
+
+    fn taps(size: u32, layout: PlaneLayout) -> PlaneTaps {
+        let params = BlurParams::new((f64::from(size) / 6.0).min(100.0), size).unwrap();
+        match &Plan::new(params.into(), &[layout]).operations()[0] {
+            Operation::Blur { taps, .. } => taps.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn blur(layout: PlaneLayout, taps: &PlaneTaps) -> PlaneBlur<'_> {
+        let memory = DevicePlane { address: 0, pitch: 1 << 20, len: usize::MAX };
+        let (rect, kernel_set) = (Rect::new(0, 0, layout.width, layout.height).unwrap(), KernelSet::CudaCores);
+        PlaneBlur { layout, source: memory, destination: memory, taps, rect, kernel_set, alpha: None }
+    }
+
+    fn batch(plane: PlaneBlur<'_>) -> BlurBatch<'_> {
+        batches([plane]).remove(0)
+    }
+
+    /// Every pixel family.
+    fn layouts() -> Vec<PlaneLayout> {
+        let mut layouts: Vec<_> = (1..=4).flat_map(|channels| [layout(channels, 8), layout(channels, 16)]).collect();
+        layouts.push(PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) });
+        layouts.extend(
+            [8, 16].map(|depth| PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, depth) }),
+        );
+        layouts
+    }
+
+    /// From Turing on a block may have 64 KiB of shared memory, before it 48 KiB; no radius may need more.
+    #[test]
+    fn every_radius_fits_into_the_shared_memory_of_old_devices() {
+        for size in (1..=801).step_by(8) {
+            for layout in layouts() {
+                let taps = taps(size, layout);
+                for (kernel_set, limit) in [(KernelSet::TensorCores, 64 << 10), (KernelSet::CudaCores, 48 << 10)] {
+                    let batch = batch(PlaneBlur { kernel_set, ..blur(layout, &taps) });
+                    for launch in batch.launches(0, PassStrategy::Best, TURING) {
+                        let bytes = launch.grid.shared_bytes;
+                        assert!(bytes <= limit, "{layout:?} {size}: {:?} {bytes}", launch.kernel);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kernels_are_compiled_for_short_radii_beside_the_portable_ones() {
+        for (size, gains) in [(1, true), (7, true), (49, true), (51, false), (801, false)] {
+            for layout in layouts() {
+                let taps = taps(size, layout);
+                let batch = batch(blur(layout, &taps));
+                assert_eq!(batch.kernels(PassStrategy::Best), [Kernel::Rows, Kernel::Columns]);
+                assert_eq!(batch.gains_from_specialisation(), gains, "kernel-size={size}");
+                assert!(batch.intermediate_bytes(PassStrategy::Best) > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn tensor_cores_blur_up_to_their_largest_radius() {
+        let kernels = |layout: PlaneLayout, size: u32| {
+            let taps = taps(size, layout);
+            let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
+            let batch = batch(plane);
+            (
+                batch.kernels(PassStrategy::Best),
+                batch.gains_from_specialisation(),
+                batch.intermediate_bytes(PassStrategy::Best),
+            )
+        };
+        let direct = |family, radius| (vec![Kernel::TensorDirect(family, radius)], false, 0);
+        let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
+        let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
+        for (layout, family) in [
+            (layout(1, 8), PixelFamily::U8C12),
+            (layout(2, 8), PixelFamily::U8C12),
+            (layout(3, 8), PixelFamily::U8C3),
+            (layout(4, 8), PixelFamily::U8C4),
+            (layout(1, 10), PixelFamily::U16C12),
+            (layout(2, 16), PixelFamily::U16C12),
+            (layout(4, 16), PixelFamily::U16C4),
+            (yuv422, PixelFamily::Yuv422),
+            (packed1010102, PixelFamily::Packed1010102),
+        ] {
+            for (size, radius) in [
+                (3, DirectRadius::Short),
+                (17, DirectRadius::Short),
+                (19, DirectRadius::Medium),
+                (33, DirectRadius::Medium),
+                (35, DirectRadius::Long),
+                (63, DirectRadius::Long),
+            ] {
+                assert_eq!(kernels(layout, size), direct(family, radius), "{layout:?}, {size} taps");
+            }
+            // A single tap has more than two bytes.
+            for size in [1, 65] {
+                let (kernels, gains, between) = kernels(layout, size);
+                assert_eq!((kernels, gains, between > 0), (vec![Kernel::Rows, Kernel::Columns], false, true));
+            }
+        }
+        // A plane that leaves most of a device idle has the shortest segments.
+        let small = PlaneLayout::new(160, 90, 4, 8);
+        let taps_of_small = taps(7, small);
+        let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(small, &taps_of_small) };
+        let Args::Tensor(args) = batch(plane).launches(0, PassStrategy::Best, H200)[0].args else { unreachable!() };
+        assert_eq!(args.planes[0].segment_rows, 16);
+        // A plane without such a kernel does not take others off the tensor cores.
+        let (some, none) = (taps(7, layout(1, 8)), taps(1, layout(1, 8)));
+        let planes = [&some, &none, &some]
+            .map(|taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout(1, 8), taps) });
+        assert_eq!(batches(planes).iter().map(|batch| batch.planes().len()).collect::<Vec<_>>(), [1, 1, 1]);
+        // The small planes of RGB and packed 4:2:2 of more than 8 bits have no such kernel.
+        let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
+        assert_eq!(kernels(deep, 15).0, [Kernel::Rows, Kernel::Columns]);
+        assert_eq!(kernels(layout(3, 16), 15).0, [Kernel::Rows, Kernel::Columns]);
+    }
+
+    #[test]
+    fn the_rows_pass_of_a_band_writes_its_halo_too() {
+        let taps = taps(101, layout(1, 8));
+        let rect = Rect::new(0, 500, 1920, 100).unwrap();
+        let band = PlaneBlur { rect, ..blur(layout(1, 8), &taps) };
+        let [rows, columns] = batch(band).launches(0, PassStrategy::Best, H200)[..] else { panic!("two launches") };
+        let (Args::Rows(rows), Args::Columns(columns)) = (rows.args, columns.args) else { panic!("rows and columns") };
+        let (rows, columns) = (rows.planes[0], columns.planes[0]);
+        let radius = taps.columns.radius() as u32;
+        assert_eq!([rows.row_begin, rows.row_end], [500 - radius, 600 + radius]);
+        assert_eq!([columns.row_begin, columns.row_end], [500, 600]);
+    }
+
+    #[test]
+    fn planes_of_a_family_share_a_launch() {
+        let (luma, chroma) = (layout(1, 8), PlaneLayout { sigma_scale: [0.5; 2], ..layout(2, 8) });
+        let [wide, narrow, none] = [taps(31, luma), taps(31, chroma), PlaneTaps { ..taps(1, luma) }];
+        let of = |planes: &[(PlaneLayout, &PlaneTaps)]| -> Vec<usize> {
+            let planes: Vec<_> = planes.iter().map(|(layout, taps)| blur(*layout, taps)).collect();
+            batches(planes).iter().map(|batch| batch.planes().len()).collect()
+        };
+        assert_eq!(of(&[(luma, &wide), (chroma, &narrow)]), [2]);
+        let planar = PlaneLayout { channels: 1, ..chroma };
+        assert_eq!(of(&[(luma, &wide), (planar, &narrow), (planar, &narrow), (luma, &wide)]), [4]);
+        // A third pair of radii, other samples, a ninth plane.
+        assert_eq!(of(&[(luma, &wide), (planar, &narrow), (luma, &none)]), [2, 1]);
+        assert_eq!(of(&[(luma, &wide), (layout(1, 16), &wide)]), [1, 1]);
+        assert_eq!(of(&[(luma, &wide); 9]), [8, 1]);
+        // Planes with the same taps share a slot, whatever their channels.
+        let both = batches([blur(luma, &wide), blur(layout(2, 8), &wide), blur(luma, &narrow)]);
+        assert_eq!((both.len(), both[0].slots().len()), (1, 2));
+    }
+
+    #[test]
+    fn blocks_of_planes_follow_each_other() {
+        let (luma, chroma) = (layout(1, 8), PlaneLayout { width: 960, height: 540, ..layout(2, 8) });
+        let taps = taps(7, luma);
+        let all = batches([blur(luma, &taps), blur(chroma, &taps)]).remove(0);
+        let [rows, columns] = all.launches(0, PassStrategy::Best, H200)[..] else { panic!("two launches") };
+        let (Args::Rows(of_rows), Args::Columns(of_columns)) = (rows.args, columns.args) else {
+            panic!("rows and columns")
+        };
+        for (firsts, blocks) in [
+            (of_rows.planes.map(|plane| plane.first_block), rows.grid.blocks),
+            (of_columns.planes.map(|plane| plane.first_block), columns.grid.blocks),
+        ] {
+            assert!(firsts[0] == 0 && firsts[1] > 0 && firsts[1] < blocks, "{firsts:?}");
+            assert_eq!(firsts[2..], [u32::MAX; PLANES as usize - 2]);
+        }
+    }
+}
