@@ -169,6 +169,13 @@ pub fn table() -> Vec<Case> {
             cases.push(Case::of(sigma, kernel_size, layout, [5, 9], Content::Noise));
         }
     }
+    // Levels along one axis alone, of packed 4:2:2.
+    for (turn, (width, scale)) in
+        [0, 5, 6].into_iter().flat_map(|turn| [(turn, (38, [0.5, 1.0])), (turn, (37, [1.0, 0.5]))])
+    {
+        let layout = PlaneLayout { sigma_scale: scale, ..packed(turn, width, 21) };
+        cases.push(Case::of(5.0, 0, layout, [5, 9], Content::Noise));
+    }
     // Both axes of one sample, four levels deep, in every layout.
     for turn in 0..8 {
         cases.push(Case::of(1024.0, 0, packed(turn, 1, 1), [0, 5], Content::Noise));
