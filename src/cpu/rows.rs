@@ -4,11 +4,8 @@
 //! [`PairDotRows`] multiplies two 16-bit samples at a time and supports every instruction set and sample type.
 //! `rows_vnni.rs` has a faster implementation for bytes, with identical output.
 
-use super::simd::Simd;
+use super::simd::{PAIR_BIAS, Simd};
 use super::tile::{Sample, SampleRun};
-
-/// XOR with this subtracts the bias of 32768 from both samples of a pair.
-const PAIR_BIAS: u32 = 0x8000_8000;
 
 /// An implementation of the rows pass.
 pub trait RowsPass<S: Simd, T: Sample> {
@@ -17,8 +14,8 @@ pub trait RowsPass<S: Simd, T: Sample> {
     ///
     /// # Safety
     /// The processor has the instruction set of `S`. Each source holds the samples of the run's row, each of
-    /// `rows` is valid for `row_words` words, the result of [`row_words`] for `width`, and `out` for `width` words;
-    /// `width` is a multiple of `V * S::LANES`. The sources and the scratch memory do not overlap.
+    /// `rows` is valid for `row_words` words, the result of [`row_words`] for `width`, and `out` for `width` words and
+    /// OUT_SLACK more; `width` is a multiple of `V * S::LANES`. The sources and the scratch memory do not overlap.
     unsafe fn convolve<const V: usize>(
         run: &SampleRun,
         sources: [*const T; 2],
@@ -29,10 +26,15 @@ pub trait RowsPass<S: Simd, T: Sample> {
     );
 }
 
+/// Samples, pairs or words that vectors may read beyond the last one of a row.
+pub const ROW_SLACK: usize = 256;
+/// Words that vectors may write beyond a row of row pairs.
+pub const OUT_SLACK: usize = 128;
+
 /// Words of scratch memory for one source row, enough for every implementation: the tile's columns, the radius on both
 /// sides, and what vectors read beyond.
 pub fn row_words(tile_width: usize, stride: usize, radius: usize) -> usize {
-    (tile_width + 2 * (radius + 1) * stride).next_multiple_of(16)
+    (tile_width + 2 * (radius + 1) * stride + ROW_SLACK).next_multiple_of(32)
 }
 
 /// Fills `out` with copies of a pixel of 1 to 4 channels; the last one may be cut off.

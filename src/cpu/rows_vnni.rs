@@ -3,16 +3,16 @@
 //! memory; a permutation in the registers gathers four neighbouring samples of a channel in each lane, which are
 //! multiplied by the low and by the high bytes of the taps.
 //!
-//! The throughput of [`PairDotRows`] is limited by its loads: one vector for every two taps, most of them across two
+//! The throughput of [`super::rows::PairDotRows`] is limited by its loads: one vector for every two taps, most of them across two
 //! cache lines. This pass loads a quarter of the bytes. It skips the products with high bytes in the tails, where these
 //! bytes are 0.
 
-use super::rows::{PairDotRows, RowsPass, SourceRow};
-use super::simd::ByteDots;
+use super::rows::{ROW_SLACK, RowsPass, SourceRow};
+use super::simd::{BIAS, ByteDots};
 use super::tile::{Sample, SampleRun};
 
-/// The rows pass with dot products of four bytes. It uses [`PairDotRows`] for 16-bit samples and for taps that
-/// [`super::weights::ByteTaps`] cannot represent.
+/// The rows pass with dot products of four bytes. 16-bit samples and taps that [`super::weights::ByteTaps`] cannot represent are
+/// multiplied in pairs, by [`convolve_pairs`].
 pub struct ByteDotRows;
 
 impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
@@ -26,12 +26,8 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
         width: usize,
     ) {
         let Some(taps) = run.weights.row_byte_taps.as_ref().filter(|_| size_of::<T>() == 1) else {
-            // SAFETY: `PairDotRows` implements the same method with the same conditions, which the caller guarantees
-            // for these arguments: the instruction set, readable sources, and `rows` and `out` of `row_words` and
-            // `width` words.
-            return unsafe {
-                <PairDotRows as RowsPass<S, T>>::convolve::<V>(run, sources, rows, row_words, out, width);
-            };
+            // SAFETY: the caller guarantees the same conditions for these arguments.
+            return unsafe { convolve_pairs::<S, T, V>(run, sources, rows, row_words, out, width) };
         };
         let stride = run.stride;
         let rows = rows.map(<*mut u32>::cast::<u8>);
@@ -97,6 +93,85 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
                     let second = S::shift_left(S::add(low[1][v], S::shift_left(high[1][v], 8)), 8);
                     S::store(out.add(x + v * S::LANES), S::pack_high_halves(first, second));
                 }
+            }
+        }
+    }
+}
+
+/// The rows pass with dot products of two. Each row is first rearranged to pairs of neighbouring pixels that begin at every second
+/// one: word (p, c) has channel c of the pixels 2p and 2p + 1 from the first that is read. A pair contributes to both pixels of a
+/// pair of results, with taps that are one sample apart, so half as many are loaded as by [`super::rows::PairDotRows`]. These loads,
+/// most of them across two cache lines, limit the throughput where a dot product is one instruction.
+///
+/// # Safety
+/// See [`RowsPass::convolve`].
+#[inline(always)]
+unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
+    run: &SampleRun,
+    sources: [*const T; 2],
+    rows: [*mut u32; 2],
+    row_words: usize,
+    out: *mut u32,
+    width: usize,
+) {
+    let SampleRun { weights, stride, .. } = *run;
+    // Lanes of a vector that are used: whole pixels.
+    let lanes = S::LANES / stride * stride;
+    let (mut in_pair, mut results) = ([0; 32], [0; 32]);
+    for lane in 0..lanes {
+        let (p, c) = (lane / stride, lane % stride);
+        for k in 0..2 {
+            in_pair[2 * lane + k] = ((2 * p + k) * stride + c) as u16;
+            results[(2 * p + k) * stride + c] = (S::LANES * k + lane) as u32;
+        }
+    }
+    // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, that `out` holds `width` words
+    // and OUT_SLACK more, and that each of `rows` holds `row_words` words: one for each of the columns and of the halo that the
+    // taps read beyond them, and slack. Their samples take up the first half of these words, and the pairs as many. Vectors read
+    // less than ROW_SLACK samples and pairs beyond.
+    unsafe {
+        let streams = rows.map(|row| row.add(row_words / 2));
+        for ((row, stream), source) in rows.into_iter().zip(streams).zip(sources) {
+            let samples = std::slice::from_raw_parts_mut(row.cast::<u16>(), row_words - ROW_SLACK);
+            let biased = |sample: T| sample.widen(run) as u16 ^ BIAS;
+            SourceRow::new(run, source).replicate_edges(samples, 0, biased, |sample| biased(sample.read_unaligned()));
+            for (i, first) in (0..samples.len()).step_by(2 * lanes).enumerate() {
+                S::store(stream.add(i * lanes), S::gather_pairs(samples.as_ptr().add(first), &in_pair));
+            }
+        }
+        let rounding = S::splat(1 << 15);
+        for x in (0..width / 2).step_by(V * lanes) {
+            // Of the first and of the second pixel of each pair.
+            let mut sums = [[[rounding; V]; 2]; 2];
+            if weights.centre_wraps[0] {
+                for (k, sums) in sums.iter_mut().enumerate() {
+                    let centre = weights.radius[0] + k;
+                    for (stream, sums) in streams.iter().zip(sums) {
+                        for (v, sum) in sums.iter_mut().enumerate() {
+                            let pair = S::load(stream.add(x + centre / 2 * stride + v * lanes));
+                            let sample = if centre % 2 == 0 { S::shift_left(pair, 16) } else { S::mask_high(pair) };
+                            *sum = S::add(*sum, sample);
+                        }
+                    }
+                }
+            }
+            for (m, (&taps, &later)) in weights.rows.iter().zip(&weights.later_rows).enumerate() {
+                let (taps, later) = (S::splat(taps), S::splat(later));
+                for (r, stream) in streams.iter().enumerate() {
+                    for v in 0..V {
+                        let pair = S::load(stream.add(x + m * stride + v * lanes));
+                        sums[0][r][v] = S::dot(sums[0][r][v], pair, taps);
+                        sums[1][r][v] = S::dot(sums[1][r][v], pair, later);
+                    }
+                }
+            }
+            for v in 0..V {
+                let first = S::pack_high_halves(sums[0][0][v], sums[0][1][v]);
+                let second = S::pack_high_halves(sums[1][0][v], sums[1][1][v]);
+                let [low, high] = S::interleave(first, second, &results);
+                let to = out.add(2 * (x + v * lanes));
+                S::store(to, low);
+                S::store(to.add(S::LANES), high);
             }
         }
     }

@@ -29,7 +29,9 @@ const BLOCK_MAX: usize = 64;
 struct ScratchLayout {
     /// One source row with replicated edges.
     row_words: usize,
-    /// One row pair of the ring buffer.
+    /// Columns of a row pair of the ring buffer.
+    width: usize,
+    /// One row pair of the ring buffer, with what vectors write beyond it.
     pair_words: usize,
     /// Number of row pairs in the ring buffer.
     pairs: usize,
@@ -39,10 +41,11 @@ struct ScratchLayout {
 
 impl ScratchLayout {
     fn new(layout: &PlaneLayout, weights: &PlaneWeights, width: usize) -> Self {
-        let pair_words = width.next_multiple_of(BLOCK_MAX);
+        let width = width.next_multiple_of(BLOCK_MAX);
+        let pair_words = width + rows::OUT_SLACK;
         let channels = usize::from(layout.channels);
         let radius = weights.chroma.iter().chain([&weights.all]).map(|weights| weights.radius[0]).max().unwrap_or(0);
-        let row_words = rows::row_words(pair_words, channels, radius);
+        let row_words = rows::row_words(width, channels, radius);
         let temp_words = if layout.is_packed_word() {
             // Two rows of 16-bit samples, each one pixel longer than the part that the rows pass reads.
             row_words + channels
@@ -51,7 +54,7 @@ impl ScratchLayout {
         } else {
             0
         };
-        Self { row_words, pair_words, pairs: weights.all.block_pairs(), temp_words }
+        Self { row_words, width, pair_words, pairs: weights.all.block_pairs(), temp_words }
     }
 
     fn words(&self) -> usize {
@@ -128,23 +131,14 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
                         rows,
                         scratch_layout.row_words,
                         ring_pair(filled),
-                        scratch_layout.pair_words,
+                        scratch_layout.width,
                     );
                     if let (Some(run), SampleLayout::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.sample_layout) {
-                        R::convolve::<V>(
-                            &run,
-                            sources,
-                            rows,
-                            scratch_layout.row_words,
-                            temp,
-                            scratch_layout.pair_words,
-                        );
+                        R::convolve::<V>(&run, sources, rows, scratch_layout.row_words, temp, scratch_layout.width);
                         // Luma and chroma samples alternate: one of two adjacent words is chroma.
                         let luma_mask = if luma == 0 { 0xffff_ffff_u64.to_le() } else { 0xffff_ffff_u64.to_be() };
-                        let words = std::slice::from_raw_parts_mut(
-                            ring_pair(filled).cast::<u64>(),
-                            scratch_layout.pair_words / 2,
-                        );
+                        let words =
+                            std::slice::from_raw_parts_mut(ring_pair(filled).cast::<u64>(), scratch_layout.width / 2);
                         for (i, word) in words.iter_mut().enumerate() {
                             *word = *word & luma_mask | *temp.cast::<u64>().add(i) & !luma_mask;
                         }

@@ -35,6 +35,9 @@ pub struct Weights {
     /// Row taps: word `m` holds the taps of the samples at distance `2m - radius` (low half) and `2m + 1 - radius`
     /// (high half).
     pub rows: Vec<u32>,
+    /// The same taps for a result one sample further on: word `m` holds those at distance `2m - 1 - radius` and `2m - radius`.
+    #[cfg(target_arch = "x86_64")]
+    pub later_rows: Vec<u32>,
     /// Column taps: word `j * BLOCK_ROWS + n` holds the two taps by which row pair `j` of a block contributes to output
     /// row `n` of that block; 0 for rows beyond the radius.
     pub columns: Vec<u32>,
@@ -87,10 +90,10 @@ fn pair(taps: &Taps, first: isize) -> u32 {
     tap(first) | tap(first + 1) << 16
 }
 
-/// The words of [`Weights::rows`].
-fn pairs(taps: &Taps) -> Vec<u32> {
+/// The words of [`Weights::rows`], for a result `later` samples further on.
+fn pairs(taps: &Taps, later: isize) -> Vec<u32> {
     let radius = taps.radius() as isize;
-    (0..=radius).map(|m| pair(taps, 2 * m - radius)).collect()
+    (0..=radius).map(|m| pair(taps, 2 * m - later - radius)).collect()
 }
 
 /// The taps of a decimation along one axis.
@@ -115,7 +118,7 @@ impl LevelWeights {
     fn new(taps: &Taps) -> Self {
         debug_assert!(taps.radius() == 0 || taps.at(0) <= i16::MAX as u32);
         Self {
-            pairs: pairs(taps),
+            pairs: pairs(taps, 0),
             #[cfg(target_arch = "x86_64")]
             bytes: ByteTaps::new(taps),
         }
@@ -177,7 +180,9 @@ impl Weights {
         let down = radius[1] as isize;
         let block_pairs = radius[1] + BLOCK_ROWS / 2;
         Self {
-            rows: pairs(rows),
+            rows: pairs(rows, 0),
+            #[cfg(target_arch = "x86_64")]
+            later_rows: pairs(rows, 1),
             columns: (0..(block_pairs * BLOCK_ROWS) as isize)
                 .map(|word| (word / BLOCK_ROWS as isize, word % BLOCK_ROWS as isize))
                 .map(|(j, n)| pair(columns, 2 * j - n - down))

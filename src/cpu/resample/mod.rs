@@ -15,10 +15,8 @@ pub mod rows_up;
 
 use std::ops::Range;
 
-/// XOR with this subtracts the bias of 32768 from a sample.
-const BIAS: u16 = 0x8000;
-/// XOR with this subtracts the bias from both samples of a pair.
-const PAIR_BIAS: u32 = 0x8000_8000;
+use super::simd::{BIAS, PAIR_BIAS};
+
 /// Elements that a vector loop may read or write beyond the last one of a row in scratch memory: a block of vectors,
 /// and what [`super::simd::Simd::gather_pairs`] reads beyond.
 const SLACK: usize = 128;

@@ -84,6 +84,8 @@ impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
             // The rounding constant 2¹⁵ and the bias of the result, 2³¹, shifted right by the 8 bits by which the sums
             // are shifted left below.
             let initial = S::splat((1 << 7) + (1 << 23));
+            // From a quad of samples to the next one.
+            let step = 4 / factor * channels;
             for x in (0..samples).step_by(V * S::LANES) {
                 pass.prefetch::<S>(next, x, V * S::LANES);
                 let mut low = [[initial; V]; 2];
@@ -93,7 +95,7 @@ impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
                     let high_tap = taps.high.get(m.wrapping_sub(taps.high_start)).map(|tap| S::splat(*tap));
                     for (r, stream) in streams.iter().enumerate() {
                         for v in 0..V {
-                            let quads = S::load(stream.add(x + 4 * m / factor * channels + v * S::LANES));
+                            let quads = S::load(stream.add(x + m * step + v * S::LANES));
                             low[r][v] = S::dot_bytes(low[r][v], quads, tap);
                             if let Some(tap) = high_tap {
                                 high[r][v] = S::dot_bytes(high[r][v], quads, tap);

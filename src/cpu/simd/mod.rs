@@ -29,6 +29,11 @@ macro_rules! intrinsics {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use intrinsics;
 
+/// XOR with this subtracts the bias of 32768 from a sample.
+pub const BIAS: u16 = 0x8000;
+/// XOR with this subtracts the bias from both samples of a pair.
+pub const PAIR_BIAS: u32 = 0x8000_8000;
+
 /// A vector of 32-bit lanes, and the operations on it, of one instruction set.
 ///
 /// # Safety
@@ -188,6 +193,8 @@ pub unsafe trait ByteDots: Simd {
     unsafe fn load_quads(from: *const u8, indices: Self::Vector) -> Self::Vector;
     /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
     unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> Self::Vector;
+    /// The lanes of two vectors in this order: those of `a` have the indices below `LANES`, and those of `b` the ones from there on.
+    unsafe fn interleave(a: Self::Vector, b: Self::Vector, order: &[u32; 32]) -> [Self::Vector; 2];
     /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
     unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }

@@ -337,6 +337,17 @@ unsafe impl ByteDots for Avx512Vnni {
         // SAFETY: the caller guarantees the instruction set and 64 readable bytes at `from`; `order` has as many.
         unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(order.as_ptr().cast()), _mm512_loadu_si512(from.cast())) }
     }
+    #[inline(always)]
+    unsafe fn interleave(a: __m512i, b: __m512i, order: &[u32; 32]) -> [__m512i; 2] {
+        // SAFETY: the caller guarantees the instruction set; `order` has two vectors of indices.
+        unsafe {
+            let (first, second) = (order.as_ptr(), order[16..].as_ptr());
+            [
+                _mm512_permutex2var_epi32(a, _mm512_loadu_si512(first.cast()), b),
+                _mm512_permutex2var_epi32(a, _mm512_loadu_si512(second.cast()), b),
+            ]
+        }
+    }
     intrinsics! {
         unsafe fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
             _mm512_dpbusd_epi32(sum, a, b)
