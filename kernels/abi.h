@@ -24,7 +24,7 @@
 // Filter slots: sets of radii and taps that the planes of one launch choose from.
 #define BLUR_FILTER_SLOTS 2
 // Size of AlphaArgs in bytes.
-#define BLUR_ALPHA_ARGS_BYTES 128
+#define BLUR_ALPHA_ARGS_BYTES 176
 // Size of RowsArgs in bytes.
 #define BLUR_ROWS_ARGS_BYTES 3560
 // Size of ColumnsArgs in bytes.
@@ -109,12 +109,12 @@
 // Size of MosaicArgs in bytes.
 #define BLUR_MOSAIC_ARGS_BYTES 3840
 // Largest number of grids in one launch of the mosaic kernels.
-#define BLUR_MOSAIC_GRIDS 32
+#define BLUR_MOSAIC_GRIDS 24
 // Mosaic kernels: threads per block.
 #define BLUR_MOSAIC_THREADS 32
 
 // Size of SoftArgs in bytes.
-#define BLUR_SOFT_ARGS_BYTES 2944
+#define BLUR_SOFT_ARGS_BYTES 3712
 // Largest number of grids in one launch of the kernels of soft covers.
 #define BLUR_SOFT_GRIDS 16
 // Cells and mix kernels: threads per block. A block computes as many cells as it has warps.
@@ -126,6 +126,19 @@
 #define BLUR_SOFT_SPREAD_THREADS 512
 #define BLUR_SOFT_SPREAD_BLOCKS 16
 
+// How a channel is stored in a row: a sample is some bits of a little-endian word of 1, 2 or 4 bytes, as many for all channels of a
+// plane. With 4 the samples of a pixel share a word, else none do.
+struct StoredChannel {
+  // First byte of the first sample's word, in the row.
+  unsigned offset;
+  // Bytes from one sample's word to the next.
+  unsigned step;
+  // Position of the sample's lowest bit in its word.
+  unsigned shift;
+  // Bits of a sample, up to 16.
+  unsigned bits;
+};
+
 // Parameter of `blur_premultiply` and `blur_unpremultiply`, passed by value. It describes one plane.
 struct AlphaArgs {
   // First sample of the source plane, at any alignment.
@@ -135,7 +148,8 @@ struct AlphaArgs {
   // First sample of the premultiplied plane, aligned to 2 bytes: 16-bit samples, `channels` of them per pixel and one
   // more, the alpha, if `alpha_src` is set. Null if `blur_unpremultiply` only copies channels.
   unsigned char* premultiplied;
-  // First sample of a separate alpha plane with the source's depth and shift; null if alpha is a channel of the source.
+  // First sample of a separate alpha plane, whose one channel is stored like the first one of the source; null if alpha is a
+  // channel of the source.
   const unsigned char* alpha_src;
   // Bytes from one source row to the next.
   unsigned long long src_pitch;
@@ -151,12 +165,10 @@ struct AlphaArgs {
   unsigned height;
   // Samples per pixel of the source.
   unsigned channels;
-  // Bits per sample.
-  unsigned depth;
-  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
-  unsigned shift;
-  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
-  unsigned packed1010102;
+  // How each is stored, in the source and in the destination.
+  StoredChannel layout[4];
+  // Bytes of a sample's word.
+  unsigned word_bytes;
   // Index of the source channel that holds alpha; `channels` if none does.
   unsigned alpha_channel;
   // Bit `c` is set if `blur_unpremultiply` copies channel `c` from the source to the destination.
@@ -168,7 +180,7 @@ struct AlphaArgs {
   // Base-2 logarithm of the alpha plane's resolution over this plane's: along rows, down columns.
   unsigned alpha_subsampling[2];
   // Padding.
-  unsigned reserved[4];
+  unsigned reserved[2];
 };
 static_assert(sizeof(AlphaArgs) == BLUR_ALPHA_ARGS_BYTES, "the host passes BLUR_ALPHA_ARGS_BYTES bytes");
 
@@ -189,18 +201,6 @@ struct RowsPart {
   unsigned slot;
 };
 
-// How a channel is stored in a row: a sample is some bits of a little-endian word.
-struct StoredChannel {
-  // First byte of the first sample's word, in the row.
-  unsigned offset;
-  // Bytes from one sample's word to the next.
-  unsigned step;
-  // Position of the sample's lowest bit in its word.
-  unsigned shift;
-  // Bits of a sample, up to 16.
-  unsigned bits;
-};
-
 // A rectangle of a plane whose rows are blurred, decimated or interpolated. "Larger" is the plane as it is stored.
 struct RowsPlane {
   // First sample of the larger plane, at any alignment; 16 bytes is best.
@@ -213,7 +213,7 @@ struct RowsPlane {
   unsigned width;
   // Bytes of a pixel.
   unsigned pixel_bytes;
-  // Bytes of a sample's word, 1, 2 or 4. It is aligned in the row. With 4 all channels share a word, else none do.
+  // Bytes of a sample's word, which is aligned in the row.
   unsigned word_bytes;
   // 1 if a sample of the channels behind the first is of a pair of pixels, as in packed 4:2:2, else 0.
   unsigned pairs;
@@ -468,20 +468,12 @@ struct MosaicGrid {
   unsigned char* sums;
   // Bytes from one row of the field to the next.
   unsigned long long pitch;
-  // Bits per sample.
-  unsigned depth;
-  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8.
-  unsigned shift;
-  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
-  unsigned packed1010102;
+  // How each channel is stored.
+  StoredChannel layout[4];
+  // Bytes of a sample's word.
+  unsigned word_bytes;
   // Number of channels, 1 to 4.
   unsigned channels;
-  // Index in a row of the first channel's first sample.
-  unsigned first;
-  // Samples of the row from one channel to the next.
-  unsigned channel_step;
-  // Samples of the row from one sample of a channel to the next.
-  unsigned pixel_step;
   // Samples of a channel in a row, and rows of the field, that the picture has.
   unsigned count[2];
   // Base-2 logarithm of the luma samples from one sample to the next, along rows and down columns.
@@ -501,8 +493,6 @@ struct MosaicGrid {
   unsigned parts;
   // Index in the launch of the block of this grid's first cell.
   unsigned first_block;
-  // Padding.
-  unsigned reserved;
 };
 
 // Parameter of `blur_mosaic_sums` and `blur_mosaic_write`, passed by value.
@@ -530,20 +520,12 @@ struct SoftGrid {
   unsigned long long src_pitch;
   unsigned long long dst_pitch;
   unsigned long long cover_pitch;
-  // Bits per sample.
-  unsigned depth;
-  // Position of a sample's lowest bit in its 16-bit word; 0 if `depth` is 8 or `packed1010102` is 1.
-  unsigned shift;
-  // 1 if a pixel is a 32-bit word of 10, 10, 10 and 2 bits, else 0.
-  unsigned packed1010102;
+  // How each channel is stored.
+  StoredChannel layout[4];
+  // Bytes of a sample's word.
+  unsigned word_bytes;
   // Number of channels, 1 to 4.
   unsigned channels;
-  // Index in a row of the first channel's first sample.
-  unsigned first;
-  // Samples of the row from one channel to the next.
-  unsigned channel_step;
-  // Samples of the row from one sample of a channel to the next.
-  unsigned pixel_step;
   // Bit c: channel c of the grid keeps its value.
   unsigned kept;
   // Samples of a channel in a row, and rows of the field, that the picture has.
@@ -572,6 +554,8 @@ struct SoftGrid {
   unsigned tiles;
   // Index in the launch of the block of this grid's first cell, channel or tile.
   unsigned first_block;
+  // Padding.
+  unsigned reserved;
 };
 
 // Parameter of `blur_soft_cells`, `blur_soft_spread` and `blur_soft_mix`, passed by value.

@@ -91,22 +91,6 @@ struct CellPart {
   }
 };
 
-// Channel c of a sample as it is stored.
-template <class Grid> __device__ __forceinline__ u32 load_stored(const Grid& grid, const u8* row, u32 x, u32 c) {
-  if (grid.packed1010102) {
-    const u32 word = load_unaligned(row + 4 * x);
-    return c == 3 ? word >> 30 : word >> 10 * c & 1023;
-  }
-  const u32 index = grid.first + c * grid.channel_step + x * grid.pixel_step;
-  if (grid.depth == 8) return row[index];
-  return row[2 * index] | row[2 * index + 1] << 8;
-}
-
-// The value of channel c of a sample, without bits above the depth.
-template <class Grid> __device__ __forceinline__ u32 load_channel(const Grid& grid, const u8* row, u32 x, u32 c) {
-  return load_stored(grid, row, x, c) >> grid.shift & ((1u << grid.depth) - 1);
-}
-
 __device__ __forceinline__ void mosaic_sums(const MosaicGrid& grid, u8* shared) {
   const CellPart cell(grid);
   u64* lanes = offset_ptr<u64>(shared, 0);
@@ -119,7 +103,7 @@ __device__ __forceinline__ void mosaic_sums(const MosaicGrid& grid, u8* shared) 
       const u8* row = grid.plane + y * grid.pitch;
 #pragma unroll 1
       for (u32 x = cell.begin[0] + threadIdx.x; x < cell.end[0]; x += BLUR_MOSAIC_THREADS)
-        sum += load_channel(grid, row, x, c);
+        sum += load_channel(grid.layout[c], grid.word_bytes, row, x);
     }
     lanes[c * BLUR_MOSAIC_THREADS + threadIdx.x] = sum;
   }
@@ -158,25 +142,12 @@ __device__ __forceinline__ void mosaic_write(const MosaicGrid& grid, u8* shared)
   for (; y < bottom; y++) {
     u8* row = grid.plane + y * grid.pitch;
 #pragma unroll 1
-    for (u32 x = left + lane; x < right; x += BLUR_MOSAIC_THREADS) {
-      if (grid.packed1010102) {
-        const u32 word = means[0] | means[1] << 10 | means[2] << 20 | means[3] << 30;
-#pragma unroll
-        for (int i = 0; i < 4; i++) row[4 * x + i] = static_cast<u8>(word >> 8 * i);
-        continue;
-      }
+    for (u32 x = left + lane; x < right; x += BLUR_MOSAIC_THREADS)
 #pragma unroll 1
       for (u32 c = 0; c < grid.channels; c++) {
-        const u32 index = grid.first + c * grid.channel_step + x * grid.pixel_step;
-        if (grid.depth == 8) {
-          row[index] = static_cast<u8>(means[c]);
-        } else {
-          const u32 sample = (means[c] & ((1u << grid.depth) - 1)) << grid.shift;
-          row[2 * index] = static_cast<u8>(sample);
-          row[2 * index + 1] = static_cast<u8>(sample >> 8);
-        }
+        const StoredChannel& channel = grid.layout[c];
+        store_channel(channel, grid.word_bytes, row, x, (means[c] & ((1u << channel.bits) - 1)) << channel.shift);
       }
-    }
   }
 }
 #endif

@@ -104,13 +104,28 @@ __device__ __forceinline__ u32 dot2_high(u32 sum, u32 samples, u32 weights) {
 #endif
 }
 
-// Channel c of a packed 10-10-10-2 word, widened to 16 bits.
-__device__ __forceinline__ u32 packed1010102_sample(u32 word, int c) {
-  return c == 3 ? word >> 30 << 14 : (word >> 10 * c & 1023) << 6;
+// The word of a sample, of 1, 2 or 4 bytes, at any alignment.
+__device__ __forceinline__ u32 load_word(const u8* word, u32 bytes) {
+  if (bytes == 4) return load_unaligned(word);
+  return bytes == 2 ? word[0] | word[1] << 8 : word[0];
+}
+__device__ __forceinline__ void store_word(u8* word, u32 bytes, u32 value) {
+  word[0] = static_cast<u8>(value);
+  if (bytes > 1) word[1] = static_cast<u8>(value >> 8);
+  if (bytes > 2) {
+    word[2] = static_cast<u8>(value >> 16);
+    word[3] = static_cast<u8>(value >> 24);
+  }
 }
 
-// A two-byte sample with `depth` used bits from bit `shift` on, widened to 16 bits; its other bits are dropped.
-__device__ __forceinline__ u32 widen_sample(u32 sample, u32 depth, u32 shift) {
-  return sample << (16 - depth - shift) & (0xffffu << (16 - depth) & 0xffff);
+// Sample x of a channel, as many bits as it has.
+__device__ __forceinline__ u32 load_channel(const StoredChannel& channel, u32 word_bytes, const u8* row, u32 x) {
+  return load_word(row + channel.offset + x * channel.step, word_bytes) >> channel.shift & ((1u << channel.bits) - 1);
+}
+// Writes the bits of sample x, which are those of `word`; where no other sample is in the word, its other bits too.
+__device__ __forceinline__ void store_channel(const StoredChannel& channel, u32 word_bytes, u8* row, u32 x, u32 word) {
+  u8* const to = row + channel.offset + x * channel.step;
+  const u32 mask = ((1u << channel.bits) - 1) << channel.shift;
+  store_word(to, word_bytes, word_bytes == 4 ? (load_word(to, 4) & ~mask) | (word & mask) : word);
 }
 #endif

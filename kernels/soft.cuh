@@ -231,7 +231,7 @@ struct CellSums {
           left_of_column += left;
 #pragma unroll
           for (u32 c = 0; c < 4; c++)
-            if (c < channels) sums[c] += left * load_channel(grid, grid.src + y * grid.src_pitch, x, c);
+            if (c < channels) sums[c] += left * load_channel(grid.layout[c], grid.word_bytes, grid.src + y * grid.src_pitch, x);
         }
       }
       all += warp_sum(left_of_column);
@@ -246,17 +246,17 @@ struct CellSums {
 
 // Adds the samples of 16 bytes to the sums of their channels, of which there are 1, 2 or 4.
 __device__ __forceinline__ void add_words(const SoftGrid& grid, const Words<4>& words, u32 (&sums)[4]) {
-  const u32 channels = grid.channels, mask = (1u << grid.depth) - 1;
+  const u32 channels = grid.channels, shift = grid.layout[0].shift, mask = (1u << grid.layout[0].bits) - 1;
   // The bytes of a word that are of the first channel.
   const u32 first = channels == 1 ? 0x01010101 : channels == 2 ? 0x00010001 : 1;
 #pragma unroll
   for (u32 i = 0; i < 4; i++) {
-    if (grid.depth == 8) {
+    if (grid.word_bytes == 1) {
 #pragma unroll
       for (u32 c = 0; c < 4; c++)
         if (c < channels) sums[c] = dot4(sums[c], first << 8 * c, words.word[i]);
     } else {
-      const u32 low = words.word[i] >> grid.shift & mask, high = words.word[i] >> 16 >> grid.shift & mask;
+      const u32 low = words.word[i] >> shift & mask, high = words.word[i] >> 16 >> shift & mask;
       const bool is_second = channels == 4 && i % 2 == 1;
       sums[0] += is_second ? 0 : low + (channels == 1 ? high : 0);
       sums[1] += is_second || channels == 1 ? 0 : high;
@@ -266,9 +266,14 @@ __device__ __forceinline__ void add_words(const SoftGrid& grid, const Words<4>& 
   }
 }
 
+// Whether the grid's samples lie one after the other in a row, each in its own word.
+__device__ __forceinline__ bool is_dense_grid(const SoftGrid& grid) {
+  return grid.word_bytes < 4 && grid.layout[0].step == grid.channels * grid.word_bytes;
+}
+
 // Computes a cell of the first level in each warp.
 __device__ __forceinline__ void soft_cell(const SoftGrid& grid) {
-  const u32 lane = threadIdx.x % 32, channels = grid.channels, bytes = channels * (grid.depth == 8 ? 1 : 2);
+  const u32 lane = threadIdx.x % 32, channels = grid.channels, bytes = channels * grid.word_bytes;
   const u32 cell = (blockIdx.x - grid.first_block) * (BLUR_SOFT_THREADS / 32) + threadIdx.x / 32;
   const u32 place[2] = {cell % grid.cell_count[0], cell / grid.cell_count[0]};
   // The whole warp leaves, and takes the same branches below.
@@ -280,9 +285,9 @@ __device__ __forceinline__ void soft_cell(const SoftGrid& grid) {
     spans[axis] = {samples_before(grid, axis, luma), samples_before(grid, axis, luma + static_cast<int>(grid.side))};
   }
   const u32 width = spans[0].end - spans[0].begin, height = spans[1].end - spans[1].begin, count = width * height;
-  const bool is_dense = grid.pixel_step == channels && !grid.packed1010102;
+  const bool is_dense = is_dense_grid(grid);
   // Lanes with 16 bytes each for a row of a whole cell: a power of two, as its side is.
-  const int lanes_log2 = static_cast<int>(grid.side_log2 - grid.unit_log2[0] + channels / 2 + (grid.depth == 8 ? 0 : 1)) - 4;
+  const int lanes_log2 = static_cast<int>(grid.side_log2 - grid.unit_log2[0] + channels / 2 + grid.word_bytes / 2) - 4;
   const u8* const src = grid.src + spans[1].begin * grid.src_pitch;
   const u8* const dense = src + spans[0].begin * bytes;
   const bool has_words = is_dense && channels != 3 && width == grid.side >> grid.unit_log2[0] && lanes_log2 >= 0 && lanes_log2 <= 5 &&
@@ -300,7 +305,7 @@ __device__ __forceinline__ void soft_cell(const SoftGrid& grid) {
     const u32 weight = warp_ballot(nodes.differ(grid, lane, 32)) != 0 ? 256 : nodes.first_node(grid);
     if (weight == 255) {
       // Of what counts nothing, the first sample is read.
-      if (lane < channels) mean = load_channel(grid, src, spans[0].begin, lane);
+      if (lane < channels) mean = load_channel(grid.layout[lane], grid.word_bytes, src, spans[0].begin);
     } else if (weight < 255 && has_words) {
       u32 sums[4] = {0, 0, 0, 0};
 #pragma unroll 1
@@ -323,7 +328,8 @@ __device__ __forceinline__ void soft_cell(const SoftGrid& grid) {
       const CellSums sums(grid, spans[0], spans[1], weight);
       const u32 all = sums.all;
       if (lane < channels)
-        mean = all > 0 ? quotient(2 * sums.of_channel + all, 2 * all) : load_channel(grid, src, spans[0].begin, lane);
+        mean = all > 0 ? quotient(2 * sums.of_channel + all, 2 * all)
+                       : load_channel(grid.layout[lane], grid.word_bytes, src, spans[0].begin);
       const u32 quarters = (4 * all + count - 1) / count;
       counts = quarters < 255 ? quarters : 255;
     }
@@ -478,21 +484,6 @@ __device__ __forceinline__ NodeRange nodes_around(const SoftGrid& grid, const So
   return NodeRange(grid, {pixel_of(grid, samples.begin), pixel_of(grid, samples.end - 1) + 1}, rows);
 }
 
-// Stores channel c of a sample as it is.
-__device__ __forceinline__ void store_stored(const SoftGrid& grid, u8* row, u32 x, u32 c, u32 value) {
-  const u32 index = grid.first + c * grid.channel_step + x * grid.pixel_step;
-  if (grid.packed1010102) {
-    const u32 mask = (c == 3 ? 3u : 1023u) << 10 * c, word = (load_unaligned(row + 4 * x) & ~mask) | value << 10 * c;
-#pragma unroll
-    for (u32 byte = 0; byte < 4; byte++) row[4 * x + byte] = static_cast<u8>(word >> 8 * byte);
-  } else if (grid.depth == 8) {
-    row[index] = static_cast<u8>(value);
-  } else {
-    row[2 * index] = static_cast<u8>(value);
-    row[2 * index + 1] = static_cast<u8>(value >> 8);
-  }
-}
-
 // Samples of a row, of all channels in turn, that a lane mixes at a time: one, or four whose words have addresses that words have in
 // all rows and whose weights are linear.
 template <int COUNT> struct SoftGroup {
@@ -513,8 +504,11 @@ template <int COUNT> struct SoftGroup {
   }
   // The words of it in a row.
   __device__ __forceinline__ Words<2> load(const SoftGrid& grid, const u8* row) const {
-    if constexpr (COUNT == 1) return {{load_stored(grid, row, x[0], c[0]), 0}};
-    if (grid.depth == 8) return {{offset_ptr<const Words<1>>(row, first)->word[0], 0}};
+    if constexpr (COUNT == 1) {
+      const StoredChannel& channel = grid.layout[c[0]];
+      return {{load_word(row + channel.offset + x[0] * channel.step, grid.word_bytes), 0}};
+    }
+    if (grid.word_bytes == 1) return {{offset_ptr<const Words<1>>(row, first)->word[0], 0}};
     return *offset_ptr<const Words<2>>(row, 2 * first);
   }
   // What is stored in each of them, of their words.
@@ -522,15 +516,15 @@ template <int COUNT> struct SoftGroup {
 #pragma unroll
     for (u32 i = 0; i < COUNT; i++) {
       const u32 byte = words.word[0] >> 8 * i & 255, pair = words.word[i / 2] >> 16 * (i % 2) & 0xffff;
-      to[i] = COUNT == 1 ? words.word[0] : grid.depth == 8 ? byte : pair;
+      to[i] = COUNT == 1 ? words.word[0] : grid.word_bytes == 1 ? byte : pair;
     }
   }
   __device__ __forceinline__ void store(const SoftGrid& grid, u8* row, const u32 (&samples)[COUNT]) const {
     if constexpr (COUNT == 1) {
-      store_stored(grid, row, x[0], c[0], samples[0]);
+      store_channel(grid.layout[c[0]], grid.word_bytes, row, x[0], samples[0]);
     } else {
       const u32 pairs[2] = {byte_perm(samples[0], samples[1], 0x5410), byte_perm(samples[2], samples[3], 0x5410)};
-      if (grid.depth == 8) offset_ptr<Words<1>>(row, first)->word[0] = byte_perm(pairs[0], pairs[1], 0x6420);
+      if (grid.word_bytes == 1) offset_ptr<Words<1>>(row, first)->word[0] = byte_perm(pairs[0], pairs[1], 0x6420);
       else *offset_ptr<Words<2>>(row, 2 * first) = {{pairs[0], pairs[1]}};
     }
   }
@@ -539,7 +533,8 @@ template <int COUNT> struct SoftGroup {
   __device__ __forceinline__ void mix(const SoftGrid& grid, const SoftSpan& rows, u32 weight) const {
     // Whether none of the samples counts.
     const bool is_covered = weight == 255 && grid.kept == 0, has_cover = grid.cover != nullptr;
-    const u32 mask = (1u << grid.depth) - 1, shift = grid.shift;
+    const StoredChannel& channel = grid.layout[COUNT == 1 ? c[0] : 0];
+    const u32 mask = (1u << channel.bits) - 1, shift = channel.shift;
     const u8* src = grid.src + rows.begin * grid.src_pitch;
     const u8* cover = has_cover ? grid.cover + rows.begin * grid.cover_pitch : src;
     u8* dst = grid.dst + rows.begin * grid.dst_pitch;
@@ -618,7 +613,7 @@ template <int COUNT> struct SoftGroup {
 __device__ __forceinline__ void soft_mix(const SoftGrid& grid) {
   constexpr u32 WARPS = BLUR_SOFT_THREADS / 32, TILE = BLUR_SOFT_TILE, ROWS = BLUR_SOFT_ROWS;
   const u32 tile = blockIdx.x - grid.first_block, down = tile / grid.tiles, across = tile - down * grid.tiles;
-  const u32 lane = threadIdx.x % 32, channels = grid.channels, bytes = grid.depth == 8 ? 1 : 2;
+  const u32 lane = threadIdx.x % 32, channels = grid.channels, bytes = grid.word_bytes;
   const u32 covered[2] = {grid.covered[0][0] * channels, grid.covered[0][1] * channels};
   const u32 left = (covered[0] / TILE + across) * TILE;
   const u32 top = (grid.covered[1][0] / ROWS + down * WARPS + threadIdx.x / 32) * ROWS;
@@ -627,7 +622,7 @@ __device__ __forceinline__ void soft_mix(const SoftGrid& grid) {
   if (rows.is_empty()) return;
   const u64 skew = reinterpret_cast<u64>(grid.src) | reinterpret_cast<u64>(grid.dst) | reinterpret_cast<u64>(grid.cover) |
                    grid.src_pitch | grid.dst_pitch | grid.cover_pitch;
-  const bool is_dense = grid.pixel_step == channels && !grid.packed1010102;
+  const bool is_dense = is_dense_grid(grid);
   // Most tiles have the same weight everywhere, and it is 0 or 255.
   const NodeRange nodes = nodes_around(grid, all, rows);
   const u32 weight = warp_ballot(nodes.differ(grid, lane, 32)) != 0 ? 256 : nodes.first_node(grid);

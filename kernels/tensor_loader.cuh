@@ -27,8 +27,8 @@ template <int PIXEL_BYTES, int LANE_PIXELS, int WINDOW_PIXELS, int RING_DEPTH> s
   static __device__ constexpr int lane_offset(int lane) { return lane * COPY; }
 };
 
-// Samples of two bytes, two in a word, to and from 16 bits as widen_sample() does it. The mask also drops the bits that
-// cross from one half of the word into the other, which are at most 16 - depth.
+// Samples of two bytes, two in a word, to and from 16 bits. The mask drops the bits of a sample's word that are not its own, and
+// those that cross from one half of the word into the other, which are at most 16 - depth.
 struct WideSamples {
   u32 depth, shift, mask;
 

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout};
+pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout, StoredSample};
 use super::plane::{DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 
 /// Which of the two frames of a blur.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Single samples in the rows of a plane in host memory, whatever their layout.
 
-use super::frame::{PlaneLayout, SampleLayout};
+use super::frame::{PlaneLayout, SampleLayout, StoredSample};
 use super::picture::{FieldRect, PictureGeometry};
 use super::regions::Rect;
 
@@ -45,6 +45,11 @@ impl Channel {
         let is_last = rect.right() == layout.width;
         let right = if is_last { layout.width.next_multiple_of(layout.unit_pixels()) } else { rect.right() };
         self.sample_at(rect.x())..right.div_ceil(1 << self.shift)
+    }
+
+    /// How its first sample is stored in a row, and the bytes from one sample to the next.
+    pub fn stored(self, layout: &PlaneLayout) -> (StoredSample, usize) {
+        (layout.stored(self.first), self.step * layout.pixel_bytes() / usize::from(layout.channels))
     }
 
     /// The pixel of sample `x` of the channel, a pair of pixels for packed 4:2:2, and the sample's index in it.

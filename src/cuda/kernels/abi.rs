@@ -6,6 +6,7 @@ use crate::cuda::driver::{Function, LaunchConfig, Stream};
 use crate::cuda::error::CudaError;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
 use crate::filter::operation::{PlaneTaps, TEMPORARY_ROWS};
+use crate::filter::samples::Channel;
 use crate::filter::wide::Factor;
 use crate::filter::{KERNEL_SIZE_MAX, wide};
 
@@ -54,6 +55,16 @@ impl PixelFamily {
         let all = [rows, columns, chroma];
         all.into_iter().max().filter(|_| !all.contains(&0))
     }
+}
+
+/// How channels of a plane, four at most, are stored in its rows.
+pub fn stored_channels(layout: &PlaneLayout, channels: impl IntoIterator<Item = Channel>) -> [StoredChannel; 4] {
+    let mut stored = [StoredChannel::default(); 4];
+    for (to, channel) in stored.iter_mut().zip(channels) {
+        let (sample, step) = channel.stored(layout);
+        *to = StoredChannel { offset: sample.byte as u32, step: step as u32, shift: sample.shift, bits: sample.bits };
+    }
+    stored
 }
 
 /// Which kernels the images of a group have, beside those that all groups have.

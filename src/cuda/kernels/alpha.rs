@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The launches of the kernels that premultiply before a blur, and unpremultiply or restore channels after it.
 
-use super::abi::{ALPHA_THREADS, AlphaArgs, Args, Kernel, Launch};
+use super::abi::{ALPHA_THREADS, AlphaArgs, Args, Kernel, Launch, stored_channels};
 use crate::cuda::driver::LaunchConfig;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::AlphaSource;
 use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
+use crate::filter::samples::Channel;
 
 /// The planes of an operation on alpha. A plane that it does not use is the default, address 0.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +30,8 @@ pub fn launch(
     planes: &AlphaPlanes,
 ) -> Launch {
     let channels = u32::from(layout.channels);
+    // Each sample of a pixel by itself, of a pair of pixels for packed 4:2:2.
+    let samples = (0..channels as usize).map(|first| Channel { first, step: channels as usize, shift: 0 });
     let (alpha_channel, [alpha_width, alpha_height], alpha_subsampling) = match alpha {
         Some(source @ AlphaSource::Plane { subsampling, .. }) => {
             let (_, read) = source.reads(rect).expect("it is in a plane");
@@ -49,15 +52,14 @@ pub fn launch(
         width: layout.columns(rect).len() as u32,
         height: rect.height(),
         channels,
-        depth: layout.depth.into(),
-        shift: layout.shift().into(),
-        packed1010102: layout.is_packed_word().into(),
+        layout: stored_channels(layout, samples),
+        word_bytes: layout.stored(0).word_bytes as u32,
         alpha_channel,
         passthrough_mask,
         alpha_width,
         alpha_height,
         alpha_subsampling,
-        reserved: [0; 4],
+        reserved: [0; 2],
     };
     let grid = LaunchConfig {
         blocks: args.width.div_ceil(ALPHA_THREADS) * args.height,

@@ -8,10 +8,11 @@ use super::abi::*;
 use super::batch::{BlurBatch, PlaneBlur};
 use crate::cuda::driver::LaunchConfig;
 use crate::filter::Taps;
-use crate::filter::frame::{PlaneLayout, SampleLayout};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Channels, Resampling};
 use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
+use crate::filter::samples::{self, Channel};
 use crate::filter::wide::Factor;
 
 /// A rectangle of 16-bit samples between two launches: those of a [`RowsPart`].
@@ -49,8 +50,8 @@ fn stored_rows(layout: &PlaneLayout, larger: DevicePlane) -> RowsPlane {
         pixel_bytes: layout.pixel_bytes() as u32 / layout.unit_pixels(),
         word_bytes: layout.stored(0).word_bytes as u32,
         pairs: layout.is_packed_422().into(),
-        channels: channels(layout),
-        layout: std::array::from_fn(|c| channel(layout, c as u32)),
+        channels: in_order(layout).count() as u32,
+        layout: stored_channels(layout, in_order(layout)),
         ..RowsPlane::default()
     }
 }
@@ -131,7 +132,7 @@ impl PlaneBlur<'_> {
     /// Shared memory of the rows kernel, in bytes: the taps of each part, and two arrays of 16-bit samples for each warp and channel.
     fn rows_shared_bytes(&self) -> u32 {
         let taps = |part: &DirectPart| 4 * (2 * (part.taps.radius() as u32).next_multiple_of(8) + 16);
-        let arrays = ROWS_WARPS * channels(&self.layout) * 2 * 2 * (ROWS_STRIP + 2 * self.lead());
+        let arrays = ROWS_WARPS * in_order(&self.layout).count() as u32 * 2 * 2 * (ROWS_STRIP + 2 * self.lead());
         self.parts(0).iter().map(taps).sum::<u32>() + arrays
     }
 
@@ -190,7 +191,7 @@ impl BlurBatch<'_> {
                     end,
                     slot: part.slot,
                 };
-                let (stored, channels) = (channel(layout, index as u32), part.intermediate.channels);
+                let (stored, channels) = (stored_channels(layout, in_order(layout))[index], part.intermediate.channels);
                 let is_packed_word = layout.is_packed_word();
                 let strips = ((part.end - begin) * channels).div_ceil(COLUMNS_SAMPLES);
                 columns.planes[columns_entries] = ColumnsPlane {
@@ -461,21 +462,10 @@ impl PlaneLevel {
     }
 }
 
-/// The channels of a plane: packed 4:2:2 has one of luma.
-fn channels(layout: &PlaneLayout) -> u32 {
-    if layout.is_packed_422() { 3 } else { layout.channels.into() }
-}
-
-/// How a channel is stored.
-fn channel(layout: &PlaneLayout, c: u32) -> StoredChannel {
-    let pixel_bytes = layout.pixel_bytes() as u32;
-    let (sample, step) = match layout.sample_layout {
-        SampleLayout::Yuv422 { luma } if c == 0 => (luma.into(), pixel_bytes / 2),
-        SampleLayout::Yuv422 { luma } => (1 - u32::from(luma) + 2 * (c - 1), pixel_bytes),
-        _ => (c, pixel_bytes),
-    };
-    let stored = layout.stored(sample as usize);
-    StoredChannel { offset: stored.byte as u32, step, shift: stored.shift, bits: stored.bits }
+/// The channels of a plane, the luma of packed 4:2:2 first.
+fn in_order(layout: &PlaneLayout) -> impl Iterator<Item = Channel> {
+    let is_luma = |channel: &Channel| channel.shift == 0;
+    samples::channels(layout).filter(is_luma).chain(samples::channels(layout).filter(move |channel| !is_luma(channel)))
 }
 
 /// The taps of both directions. They depend on the factors alone.
@@ -563,7 +553,7 @@ impl LevelBatch {
             *to = entry;
             end_block += blocks;
         }
-        let channels = self.planes.iter().map(|plane| channels(plane.larger())).max()?;
+        let channels = self.planes.iter().map(|plane| in_order(plane.larger()).count() as u32).max()?;
         let kernel = match direction {
             Direction::Decimate => Kernel::DecimateRows,
             Direction::Interpolate => Kernel::InterpolateRows,

@@ -172,19 +172,15 @@ pub fn mosaic(grids: &[CellGrid], [sources, destinations]: [&[DevicePlane]; 2], 
 }
 
 fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid {
-    let (layout, first) = (&grid.field.layout, grid.channels[0]);
+    let layout = &grid.field.layout;
     let rows = grid.field.rows_of(&planes[grid.plane]);
     MosaicGrid {
         plane: rows.address,
         sums,
         pitch: rows.pitch as u64,
-        depth: layout.depth.into(),
-        shift: layout.shift().into(),
-        packed1010102: layout.is_packed_word().into(),
+        layout: stored_channels(layout, grid.channels.iter().copied()),
+        word_bytes: layout.stored(0).word_bytes as u32,
         channels: grid.channels.len() as u32,
-        first: first.first as u32,
-        channel_step: grid.channels.get(1).map_or(0, |second| second.first - first.first) as u32,
-        pixel_step: first.step as u32,
         count: grid.count,
         unit_log2: grid.unit_log2,
         luma: [0, grid.field.first_row as u32],
@@ -194,7 +190,6 @@ fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid
         covered: [0, 1].map(|axis| [grid.covered[axis].start, grid.covered[axis].end]),
         parts: parts(grid) as u32,
         first_block: u32::MAX,
-        reserved: 0,
     }
 }
 

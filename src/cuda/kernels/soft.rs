@@ -105,7 +105,7 @@ fn soft_grid(
     cover: Option<&DevicePlane>,
     cells: u64,
 ) -> SoftGrid {
-    let (layout, first) = (&grid.field.layout, grid.channels[0]);
+    let layout = &grid.field.layout;
     let [src, dst] = [source, destination].map(|plane| grid.field.rows_of(plane));
     let cover = cover.map(|plane| grid.field.rows_of(plane)).unwrap_or_default();
     let ((columns, rows, _), (width, height)) = (weights.nodes(), weights.size());
@@ -118,13 +118,9 @@ fn soft_grid(
         src_pitch: src.pitch as u64,
         dst_pitch: dst.pitch as u64,
         cover_pitch: cover.pitch as u64,
-        depth: layout.depth.into(),
-        shift: layout.shift().into(),
-        packed1010102: layout.is_packed_word().into(),
+        layout: stored_channels(layout, grid.channels.iter().copied()),
+        word_bytes: layout.stored(0).word_bytes as u32,
         channels: grid.channels.len() as u32,
-        first: first.first as u32,
-        channel_step: grid.channels.get(1).map_or(0, |second| second.first - first.first) as u32,
-        pixel_step: first.step as u32,
         kept: 0,
         count: grid.count,
         unit_log2: grid.unit_log2,
@@ -139,6 +135,7 @@ fn soft_grid(
         covered: [[0; 2]; 2],
         tiles: 0,
         first_block: 0,
+        reserved: 0,
     }
 }
 
