@@ -154,8 +154,10 @@ impl RowPass {
     pub fn prefetch<S: Simd>(&self, rows: [*const u8; 2], x: usize, count: usize) {
         const CACHE_LINE: usize = 64;
         let bytes = self.geometry.factor * if self.format.is_bytes() { 1 } else { 2 };
-        for offset in (bytes * x..bytes * (x + count)).step_by(CACHE_LINE) {
-            rows.into_iter().for_each(|row| S::prefetch(row.wrapping_add(offset)));
+        let [first, second] = rows.map(|row| row.wrapping_add(bytes * x));
+        for line in 0..(bytes * count).div_ceil(CACHE_LINE) {
+            S::prefetch(first.wrapping_add(CACHE_LINE * line));
+            S::prefetch(second.wrapping_add(CACHE_LINE * line));
         }
     }
 }
