@@ -24,9 +24,9 @@
 // Filter slots: sets of radii and taps that the planes of one launch choose from.
 #define BLUR_FILTER_SLOTS 2
 // Size of AlphaArgs in bytes.
-#define BLUR_ALPHA_ARGS_BYTES 176
+#define BLUR_ALPHA_ARGS_BYTES 144
 // Size of RowsArgs in bytes.
-#define BLUR_ROWS_ARGS_BYTES 3560
+#define BLUR_ROWS_ARGS_BYTES 3304
 // Size of ColumnsArgs in bytes.
 #define BLUR_COLUMNS_ARGS_BYTES 2552
 
@@ -107,14 +107,14 @@
 // Cover kernel: bytes of an aligned group of the destination, of which a thread writes one.
 #define BLUR_COVER_GROUP 16
 // Size of MosaicArgs in bytes.
-#define BLUR_MOSAIC_ARGS_BYTES 3840
+#define BLUR_MOSAIC_ARGS_BYTES 4096
 // Largest number of grids in one launch of the mosaic kernels.
-#define BLUR_MOSAIC_GRIDS 24
+#define BLUR_MOSAIC_GRIDS 32
 // Mosaic kernels: threads per block.
 #define BLUR_MOSAIC_THREADS 32
 
 // Size of SoftArgs in bytes.
-#define BLUR_SOFT_ARGS_BYTES 3712
+#define BLUR_SOFT_ARGS_BYTES 3200
 // Largest number of grids in one launch of the kernels of soft covers.
 #define BLUR_SOFT_GRIDS 16
 // Cells and mix kernels: threads per block. A block computes as many cells as it has warps.
@@ -130,13 +130,13 @@
 // plane. With 4 the samples of a pixel share a word, else none do.
 struct StoredChannel {
   // First byte of the first sample's word, in the row.
-  unsigned offset;
+  unsigned short offset;
   // Bytes from one sample's word to the next.
-  unsigned step;
+  unsigned short step;
   // Position of the sample's lowest bit in its word.
-  unsigned shift;
+  unsigned short shift;
   // Bits of a sample, up to 16.
-  unsigned bits;
+  unsigned short bits;
 };
 
 // Parameter of `blur_premultiply` and `blur_unpremultiply`, passed by value. It describes one plane.

@@ -22,7 +22,7 @@ __device__ __forceinline__ u32 widened(const AlphaArgs& args, const StoredChanne
 // the pixel covers, with the plane's last row and column repeated.
 __device__ __forceinline__ u32 mean_alpha(const AlphaArgs& args, u32 x, u32 y) {
   const u32 log2_x = args.alpha_subsampling[0], log2_y = args.alpha_subsampling[1];
-  const StoredChannel channel = {0, args.word_bytes, args.layout[0].shift, args.layout[0].bits};
+  const StoredChannel channel = {0, static_cast<u16>(args.word_bytes), args.layout[0].shift, args.layout[0].bits};
   u32 sum = 0;
 #pragma unroll 1
   for (u32 i = 0; i < 1u << (log2_x + log2_y); i++) {

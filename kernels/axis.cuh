@@ -197,7 +197,7 @@ template <RowsStep STEP> struct RowsStrip {
   }
   // Channel c of `count` in a row of 16-bit samples.
   static __device__ __forceinline__ StoredChannel small_channel(int c, int count) {
-    return {static_cast<u32>(2 * c), static_cast<u32>(2 * count), 0, 16};
+    return {static_cast<u16>(2 * c), static_cast<u16>(2 * count), 0, 16};
   }
 
   // Loads the pixels that a decimation or the direct form reads. Beyond its ends the nearest sample of the row repeats.

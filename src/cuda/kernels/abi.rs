@@ -62,7 +62,12 @@ pub fn stored_channels(layout: &PlaneLayout, channels: impl IntoIterator<Item = 
     let mut stored = [StoredChannel::default(); 4];
     for (to, channel) in stored.iter_mut().zip(channels) {
         let (sample, step) = channel.stored(layout);
-        *to = StoredChannel { offset: sample.byte as u32, step: step as u32, shift: sample.shift, bits: sample.bits };
+        *to = StoredChannel {
+            offset: sample.byte as u16,
+            step: step as u16,
+            shift: sample.shift as u16,
+            bits: sample.bits as u16,
+        };
     }
     stored
 }

@@ -207,8 +207,8 @@ impl BlurBatch<'_> {
                     depth: layout.depth.into(),
                     slot,
                     word_bytes: layout.stored(0).word_bytes as u32,
-                    step: if is_packed_word { 1 } else { stored.step / channels },
-                    shift: if is_packed_word { 0 } else { stored.shift },
+                    step: if is_packed_word { 1 } else { u32::from(stored.step) / channels },
+                    shift: if is_packed_word { 0 } else { stored.shift.into() },
                     strips,
                     first_block: columns_blocks,
                     ..ColumnsPlane::default()
