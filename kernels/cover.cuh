@@ -97,13 +97,14 @@ __device__ __forceinline__ void mosaic_sums(const MosaicGrid& grid, u8* shared) 
   const u32 row_begin = cell.row_begin(), row_end = cell.row_end();
 #pragma unroll 1
   for (u32 c = 0; c < grid.channels; c++) {
+    const StoredChannel channel = grid.layout[c];
     u64 sum = 0;
 #pragma unroll 1
     for (u32 y = row_begin; y < row_end; y++) {
       const u8* row = grid.plane + y * grid.pitch;
 #pragma unroll 1
       for (u32 x = cell.begin[0] + threadIdx.x; x < cell.end[0]; x += BLUR_MOSAIC_THREADS)
-        sum += load_channel(grid.layout[c], grid.word_bytes, row, x);
+        sum += load_channel(channel, grid.word_bytes, row, x);
     }
     lanes[c * BLUR_MOSAIC_THREADS + threadIdx.x] = sum;
   }
@@ -142,12 +143,12 @@ __device__ __forceinline__ void mosaic_write(const MosaicGrid& grid, u8* shared)
   for (; y < bottom; y++) {
     u8* row = grid.plane + y * grid.pitch;
 #pragma unroll 1
-    for (u32 x = left + lane; x < right; x += BLUR_MOSAIC_THREADS)
+    for (u32 c = 0; c < grid.channels; c++) {
+      const StoredChannel channel = grid.layout[c];
+      const u32 word = (means[c] & ((1u << channel.bits) - 1)) << channel.shift;
 #pragma unroll 1
-      for (u32 c = 0; c < grid.channels; c++) {
-        const StoredChannel& channel = grid.layout[c];
-        store_channel(channel, grid.word_bytes, row, x, (means[c] & ((1u << channel.bits) - 1)) << channel.shift);
-      }
+      for (u32 x = left + lane; x < right; x += BLUR_MOSAIC_THREADS) store_channel(channel, grid.word_bytes, row, x, word);
+    }
   }
 }
 #endif

@@ -48,8 +48,10 @@ impl Channel {
     }
 
     /// How its first sample is stored in a row, and the bytes from one sample to the next.
+    #[inline]
     pub fn stored(self, layout: &PlaneLayout) -> (StoredSample, usize) {
-        (layout.stored(self.first), self.step * layout.pixel_bytes() / usize::from(layout.channels))
+        let sample = layout.stored(self.first);
+        (sample, if layout.is_packed_word() { layout.pixel_bytes() } else { self.step * sample.word_bytes })
     }
 
     /// The pixel of sample `x` of the channel, a pair of pixels for packed 4:2:2, and the sample's index in it.

@@ -157,27 +157,36 @@ pub fn mosaic_bytes(grids: &[CellGrid]) -> usize {
 /// nothing is written before all is read. `sums` is the address of [`mosaic_bytes`] of device memory, aligned to 8 bytes.
 pub fn mosaic(grids: &[CellGrid], [sources, destinations]: [&[DevicePlane]; 2], sums: u64) -> Vec<Launch> {
     let mut offset = 0;
-    let both: Vec<[(&CellGrid, MosaicGrid); 2]> = grids
+    let read: Vec<(&CellGrid, MosaicGrid)> = grids
         .iter()
         .map(|grid| {
-            let args = [sources, destinations].map(|planes| (grid, mosaic_grid(grid, planes, sums + offset as u64)));
+            let args = mosaic_grid(grid, sources, sums + offset as u64);
             offset += sum_bytes(grid);
-            args
+            (grid, args)
         })
         .collect();
-    let [read, written] = [0, 1].map(|side| both.iter().map(|args| args[side]).collect::<Vec<_>>());
+    let mut written = read.clone();
+    for (grid, args) in &mut written {
+        (args.plane, args.pitch) = grid_rows(grid, destinations);
+    }
     let mut launches = mosaic_launches(Kernel::MosaicSums, &read);
     launches.extend(mosaic_launches(Kernel::MosaicWrite, &written));
     launches
 }
 
+/// The address of the rows of a grid's field, and the bytes from one to the next.
+fn grid_rows(grid: &CellGrid, planes: &[DevicePlane]) -> (u64, u64) {
+    let rows = grid.field.rows_of(&planes[grid.plane]);
+    (rows.address, rows.pitch as u64)
+}
+
 fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid {
     let layout = &grid.field.layout;
-    let rows = grid.field.rows_of(&planes[grid.plane]);
+    let (plane, pitch) = grid_rows(grid, planes);
     MosaicGrid {
-        plane: rows.address,
+        plane,
         sums,
-        pitch: rows.pitch as u64,
+        pitch,
         layout: stored_channels(layout, grid.channels.iter().copied()),
         word_bytes: layout.stored(0).word_bytes as u32,
         channels: grid.channels.len() as u32,

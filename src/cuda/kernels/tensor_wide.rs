@@ -245,7 +245,12 @@ impl PlaneStep<'_> {
     fn resident_blocks(&self) -> u32 {
         match self.kernel() {
             Kernel::TensorDecimate(TensorPixels::U8C12) => 8,
-            Kernel::TensorDecimate(TensorPixels::U16C4By4 | TensorPixels::Packed1010102By4) => 4,
+            Kernel::TensorDecimate(
+                TensorPixels::U16C4By4
+                | TensorPixels::U16C4By2
+                | TensorPixels::Packed1010102By4
+                | TensorPixels::Packed1010102By2,
+            ) => 4,
             Kernel::TensorBlurShort => 3,
             Kernel::TensorBlurLong => 2,
             _ => 6,
