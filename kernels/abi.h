@@ -106,7 +106,7 @@
 #define BLUR_COVER_THREADS 128
 // Cover kernel: bytes of an aligned group of the destination, of which a thread writes one.
 #define BLUR_COVER_GROUP 16
-// Size of MosaicArgs in bytes.
+// Size of MosaicArgs in bytes; a launch takes no more than 4096.
 #define BLUR_MOSAIC_ARGS_BYTES 4096
 // Largest number of grids in one launch of the mosaic kernels.
 #define BLUR_MOSAIC_GRIDS 32
@@ -126,7 +126,7 @@
 #define BLUR_SOFT_SPREAD_THREADS 512
 #define BLUR_SOFT_SPREAD_BLOCKS 16
 
-// How a channel is stored in a row: a sample is some bits of a little-endian word of 1, 2 or 4 bytes, as many for all channels of a
+// How a channel is stored in a row: a sample is some bits of a little-endian word of 1, 2 or 4 bytes, the same for all channels of a
 // plane. With 4 the samples of a pixel share a word, else none do.
 struct StoredChannel {
   // First byte of the first sample's word, in the row.

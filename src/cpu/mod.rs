@@ -464,8 +464,9 @@ mod tests {
         let rect = Rect::new(3, 1, 6, 3).unwrap();
         let object = Object { area: Area::from_corner(3.0, 1.0, 6.0, 3.0), shape: Shape::Ellipse };
         let edge = Edge { grow: 1, feather: 2 };
-        let weights = Weights::inside((11, 5), std::slice::from_ref(&object), edge);
-        let excluded = Weights::excluded((11, 5), &[object], 2.0);
+        let size = (layout.width, layout.height);
+        let weights = Weights::inside(size, std::slice::from_ref(&object), edge);
+        let excluded = Weights::excluded(size, &[object], 2.0);
         let params = BlurParams::new(sigma, 0).unwrap();
         let cover = BlurCover { planes: Selection::ALL, regions: vec![BlurRegion { rect, params }] };
         let plan = |options| Arc::new(Plan::new(options, &[layout]));
@@ -526,6 +527,32 @@ mod tests {
     fn tiny_pictures_of_packed_words() {
         let layout = PlaneLayout { channels: 4, depth: 10, sample_layout: SampleLayout::Packed1010102, ..TINY };
         all_instruction_sets_have_the_same_bytes(layout, 0.8);
+    }
+
+    /// The rows of which are unpacked only where a tile reads them.
+    #[test]
+    fn tiny_parts_of_a_wide_picture_of_packed_words() {
+        let layout =
+            PlaneLayout { width: 300, channels: 4, depth: 10, sample_layout: SampleLayout::Packed1010102, ..TINY };
+        all_instruction_sets_have_the_same_bytes(layout, 0.8);
+    }
+
+    /// Three of four lanes of a vector of pairs are whole pixels.
+    #[test]
+    fn tiny_pictures_of_three_words() {
+        all_instruction_sets_have_the_same_bytes(PlaneLayout { channels: 3, depth: 16, ..TINY }, 0.8);
+    }
+
+    /// The centre tap does not fit into a signed number.
+    #[test]
+    fn tiny_pictures_that_hardly_change() {
+        all_instruction_sets_have_the_same_bytes(PlaneLayout { channels: 3, ..TINY }, 0.4);
+    }
+
+    #[test]
+    fn tiny_pictures_of_packed_pairs_of_words() {
+        let sample_layout = SampleLayout::Yuv422 { luma: 0 };
+        all_instruction_sets_have_the_same_bytes(PlaneLayout { channels: 4, depth: 12, sample_layout, ..TINY }, 0.8);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! The rows pass: convolves two source rows of a tile into one row pair of its ring buffer.
 //!
 //! [`PairDotRows`] multiplies two 16-bit samples at a time and supports every instruction set and sample type.
-//! `rows_vnni.rs` has a faster implementation for bytes, with identical output.
+//! `rows_vnni.rs` has a faster implementation for AVX-512 VNNI, with identical output.
 
 use super::simd::{PAIR_BIAS, Simd};
 use super::tile::{Sample, SampleRun};
@@ -26,10 +26,11 @@ pub trait RowsPass<S: Simd, T: Sample> {
     );
 }
 
-/// Samples, pairs or words that vectors may read beyond the last one of a row.
+/// Words of scratch memory of a source row behind its samples and its halo, beyond which vectors may read.
 pub const ROW_SLACK: usize = 256;
-/// Words that vectors may write beyond a row of row pairs.
-pub const OUT_SLACK: usize = 128;
+/// Words that vectors may write beyond a row of row pairs. With it the distance between two is an odd number of cache lines for tiles
+/// of whole steps.
+pub const OUT_SLACK: usize = 144;
 
 /// Words of scratch memory for one source row, enough for every implementation: the tile's columns, the radius on both
 /// sides, and what vectors read beyond.
@@ -91,10 +92,13 @@ impl<T: Sample> SourceRow<T> {
         let (middle, right) = rest.split_at_mut((self.samples - lookahead).saturating_sub(first).min(rest.len()));
         // A copy, because the compiler would load it again after every element written.
         let (row, stride) = (self.row, self.stride);
-        // SAFETY: every caller below passes an `i` less than `samples`, the length of the row.
-        let address = |i: usize| unsafe { row.add(i) };
+        let address = |i: usize| row.wrapping_add(i);
         let mut edges = [[E::default(); 4]; 2];
-        for (edges, pixel) in edges.iter_mut().zip([0, self.samples - stride]) {
+        for (edges, (pixel, side)) in edges.iter_mut().zip([(0, &left), (self.samples - stride, &right)]) {
+            if side.is_empty() {
+                // This edge may not be in memory: 10-10-10-2 rows are unpacked only where they are read.
+                continue;
+            }
             for (c, element) in edges[..stride].iter_mut().enumerate() {
                 // SAFETY: `pixel` is the first or the last pixel of the row, and `c` is less than its `stride` samples.
                 *element = edge(unsafe { address(pixel + c).read_unaligned() });
@@ -130,7 +134,7 @@ impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
         // `replicate_edges` is given.
         unsafe {
             for (row, source) in rows.into_iter().zip(sources) {
-                let row = std::slice::from_raw_parts_mut(row, row_words);
+                let row = std::slice::from_raw_parts_mut(row, row_words - ROW_SLACK);
                 let widened = |sample: *const T| sample.read_unaligned().widen(run);
                 SourceRow::new(run, source).replicate_edges(
                     row,

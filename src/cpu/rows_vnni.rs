@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The rows pass for 8-bit samples on processors with dot products of four bytes (AVX-512 VNNI). Rows stay bytes in
+//! The rows pass on processors with dot products of four bytes (AVX-512 VNNI). Rows of 8-bit samples stay bytes in
 //! memory; a permutation in the registers gathers four neighbouring samples of a channel in each lane, which are
 //! multiplied by the low and by the high bytes of the taps.
 //!
-//! The throughput of [`super::rows::PairDotRows`] is limited by its loads: one vector for every two taps, most of them across two
-//! cache lines. This pass loads a quarter of the bytes. It skips the products with high bytes in the tails, where these
-//! bytes are 0.
+//! The throughput of [`super::rows::PairDotRows`] is limited by its loads: one vector for every two taps, most of them
+//! across two cache lines. Bytes are a quarter of that. The products with high bytes are skipped in the tails, where these
+//! bytes are 0. Of 16-bit samples each pair that is loaded serves two results.
 
-use super::rows::{ROW_SLACK, RowsPass, SourceRow};
+use super::rows::{OUT_SLACK, ROW_SLACK, RowsPass, SourceRow};
 use super::simd::{BIAS, ByteDots};
 use super::tile::{Sample, SampleRun};
 
@@ -98,10 +98,10 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
     }
 }
 
-/// The rows pass with dot products of two. Each row is first rearranged to pairs of neighbouring pixels that begin at every second
-/// one: word (p, c) has channel c of the pixels 2p and 2p + 1 from the first that is read. A pair contributes to both pixels of a
-/// pair of results, with taps that are one sample apart, so half as many are loaded as by [`super::rows::PairDotRows`]. These loads,
-/// most of them across two cache lines, limit the throughput where a dot product is one instruction.
+/// The rows pass with dot products of two. Each row is first rearranged to pairs of neighbouring pixels that begin at
+/// every second one: word (p, c) has channel c of the pixels 2p and 2p + 1 from the first that is read. A pair contributes
+/// to both pixels of a pair of results, with taps that are one sample apart, so half as many are loaded as by
+/// [`super::rows::PairDotRows`].
 ///
 /// # Safety
 /// See [`RowsPass::convolve`].
@@ -125,18 +125,20 @@ unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
             results[(2 * p + k) * stride + c] = (S::LANES * k + lane) as u32;
         }
     }
-    // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, that `out` holds `width` words
-    // and OUT_SLACK more, and that each of `rows` holds `row_words` words: one for each of the columns and of the halo that the
-    // taps read beyond them, and slack. Their samples take up the first half of these words, and the pairs as many. Vectors read
-    // less than ROW_SLACK samples and pairs beyond.
+    const { assert!(2 * V * S::LANES <= OUT_SLACK && (V + 1) * S::LANES <= ROW_SLACK / 2 && 64 <= ROW_SLACK) };
+    // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, and that `out` holds
+    // `width` words and OUT_SLACK more, of which vectors write less than 2 * V * LANES. Each of `rows` holds `row_words`
+    // words. The first half of them are a 16-bit sample for each column and for the halo that the taps read beyond, and
+    // ROW_SLACK elements, of which 64 are read. The other half are as many samples as pairs, and ROW_SLACK / 2 words,
+    // of which less than (V + 1) * LANES are read or written.
     unsafe {
         let streams = rows.map(|row| row.add(row_words / 2));
         for ((row, stream), source) in rows.into_iter().zip(streams).zip(sources) {
             let samples = std::slice::from_raw_parts_mut(row.cast::<u16>(), row_words - ROW_SLACK);
             let biased = |sample: T| sample.widen(run) as u16 ^ BIAS;
             SourceRow::new(run, source).replicate_edges(samples, 0, biased, |sample| biased(sample.read_unaligned()));
-            for (i, first) in (0..samples.len()).step_by(2 * lanes).enumerate() {
-                S::store(stream.add(i * lanes), S::gather_pairs(samples.as_ptr().add(first), &in_pair));
+            for (i, first) in (0..row_words - ROW_SLACK).step_by(2 * lanes).enumerate() {
+                S::store(stream.add(i * lanes), S::gather_pairs(row.cast::<u16>().add(first), &in_pair));
             }
         }
         let rounding = S::splat(1 << 15);

@@ -48,7 +48,7 @@ impl ScratchLayout {
         let row_words = rows::row_words(width, channels, radius);
         let temp_words = if layout.is_packed_word() {
             // Two rows of 16-bit samples, each one pixel longer than the part that the rows pass reads.
-            row_words + channels
+            row_words - rows::ROW_SLACK + channels
         } else if layout.is_packed_422() {
             pair_words
         } else {
@@ -116,7 +116,7 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
                 if filled > 0 && ys == source_rows(filled - 1) && ys[0] == ys[1] {
                     // Beyond the plane's first or last row, that row is repeated, so the previous pair is right here
                     // too.
-                    ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), scratch_layout.pair_words);
+                    ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), scratch_layout.width);
                 } else {
                     let mut sources = ys.map(|y| tile.source.row(y).cast::<T>());
                     if tile.layout.is_packed_word() {

@@ -96,6 +96,7 @@ mod tests {
             new(4, 10, SampleLayout::Packed1010102),
             new(4, 8, SampleLayout::Yuv422 { luma: 0 }),
             new(4, 8, SampleLayout::Yuv422 { luma: 1 }),
+            new(4, 12, SampleLayout::Yuv422 { luma: 0 }),
         ] {
             let before: Vec<u8> = (0..layout.row_bytes()).map(|i| (i * 37 + 11) as u8).collect();
             let whole = Rect::new(0, 0, 5, 1).unwrap();
@@ -109,6 +110,9 @@ mod tests {
                     let mut row = before.clone();
                     channel.store(&layout, &mut row, x, value);
                     assert_eq!(channel.load(&layout, &row, x), value, "{layout:?} {channel:?} {x}");
+                    let (sample, step) = channel.stored(&layout);
+                    let at = StoredSample { byte: sample.byte + x as usize * step, ..sample };
+                    assert_eq!(at.load(&row), value, "{layout:?} {channel:?} {x}");
                     for other in channels(&layout) {
                         let others = other.covered(&layout, whole).filter(|i| other != channel || *i != x);
                         for i in others {

@@ -246,14 +246,14 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
                 }
             }
             let rounding = S::splat(1 << 15);
-            // Log2 of the streams: pair m of a sum is in stream m modulo their number.
-            let log2 = factor / 4;
+            // Pair m of a sum is in one of one or two streams.
+            let (streams_log2, stream_mask) = (factor / 4, factor / 2 - 1);
             for x in (0..samples).step_by(V * S::LANES) {
                 pass.prefetch::<S>(next, x, V * S::LANES);
                 let mut sums = [[rounding; V]; 2];
                 for (m, &weight) in pass.weights.pairs.iter().enumerate() {
                     let weight = S::splat(weight);
-                    let from = (m & log2) * stream_words + (m >> log2) * channels + x;
+                    let from = (m & stream_mask) * stream_words + (m >> streams_log2) * channels + x;
                     for (r, sums) in sums.iter_mut().enumerate() {
                         let words = streams(r).add(from);
                         for (v, sum) in sums.iter_mut().enumerate() {

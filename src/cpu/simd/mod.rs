@@ -193,7 +193,8 @@ pub unsafe trait ByteDots: Simd {
     unsafe fn load_quads(from: *const u8, indices: Self::Vector) -> Self::Vector;
     /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
     unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> Self::Vector;
-    /// The lanes of two vectors in this order: those of `a` have the indices below `LANES`, and those of `b` the ones from there on.
+    /// The lanes of two vectors in the order of the first `2 * LANES` indices: those of `a` have the indices below `LANES`,
+    /// and those of `b` as many from there on.
     unsafe fn interleave(a: Self::Vector, b: Self::Vector, order: &[u32; 32]) -> [Self::Vector; 2];
     /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
     unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
