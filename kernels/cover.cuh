@@ -143,12 +143,12 @@ __device__ __forceinline__ void mosaic_write(const MosaicGrid& grid, u8* shared)
   for (; y < bottom; y++) {
     u8* row = grid.plane + y * grid.pitch;
 #pragma unroll 1
-    for (u32 c = 0; c < grid.channels; c++) {
-      const StoredChannel channel = grid.layout[c];
-      const u32 word = (means[c] & ((1u << channel.bits) - 1)) << channel.shift;
+    for (u32 x = left + lane; x < right; x += BLUR_MOSAIC_THREADS)
 #pragma unroll 1
-      for (u32 x = left + lane; x < right; x += BLUR_MOSAIC_THREADS) store_channel(channel, grid.word_bytes, row, x, word);
-    }
+      for (u32 c = 0; c < grid.channels; c++) {
+        const StoredChannel& channel = grid.layout[c];
+        store_channel(channel, grid.word_bytes, row, x, (means[c] & ((1u << channel.bits) - 1)) << channel.shift);
+      }
   }
 }
 #endif
