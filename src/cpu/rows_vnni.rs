@@ -143,10 +143,10 @@ unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
         }
         let rounding = S::splat(1 << 15);
         for x in (0..width / 2).step_by(V * lanes) {
-            // Of the first and of the second pixel of each pair.
-            let mut sums = [[[rounding; V]; 2]; 2];
+            // Of the first and of the second pixel of each pair, by row.
+            let (mut first, mut second) = ([[rounding; V]; 2], [[rounding; V]; 2]);
             if weights.centre_wraps[0] {
-                for (k, sums) in sums.iter_mut().enumerate() {
+                for (k, sums) in [&mut first, &mut second].into_iter().enumerate() {
                     let centre = weights.radius[0] + k;
                     for (stream, sums) in streams.iter().zip(sums) {
                         for (v, sum) in sums.iter_mut().enumerate() {
@@ -160,17 +160,18 @@ unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
             for (m, (&taps, &later)) in weights.rows.iter().zip(&weights.later_rows).enumerate() {
                 let (taps, later) = (S::splat(taps), S::splat(later));
                 for (r, stream) in streams.iter().enumerate() {
-                    for v in 0..V {
-                        let pair = S::load(stream.add(x + m * stride + v * lanes));
-                        sums[0][r][v] = S::dot(sums[0][r][v], pair, taps);
-                        sums[1][r][v] = S::dot(sums[1][r][v], pair, later);
+                    let pairs = stream.add(x + m * stride);
+                    for (v, (first, second)) in first[r].iter_mut().zip(&mut second[r]).enumerate() {
+                        let pair = S::load(pairs.add(v * lanes));
+                        *first = S::dot(*first, pair, taps);
+                        *second = S::dot(*second, pair, later);
                     }
                 }
             }
-            for v in 0..V {
-                let first = S::pack_high_halves(sums[0][0][v], sums[0][1][v]);
-                let second = S::pack_high_halves(sums[1][0][v], sums[1][1][v]);
-                let [low, high] = S::interleave(first, second, &results);
+            let [first, second] = [first, second].map(|[above, below]| above.into_iter().zip(below));
+            for (v, ((above, below), (next_above, next_below))) in first.zip(second).enumerate() {
+                let (one, next) = (S::pack_high_halves(above, below), S::pack_high_halves(next_above, next_below));
+                let [low, high] = S::interleave(one, next, &results);
                 let to = out.add(2 * (x + v * lanes));
                 S::store(to, low);
                 S::store(to.add(S::LANES), high);

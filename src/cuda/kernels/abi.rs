@@ -291,6 +291,7 @@ impl Kernel {
 /// The parameter of a kernel.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the types are documented")]
+#[expect(clippy::large_enum_variant, reason = "all but one are of several kilobytes")]
 pub enum Args {
     Rows(RowsArgs),
     Columns(ColumnsArgs),
