@@ -529,7 +529,7 @@ mod tests {
         all_instruction_sets_have_the_same_bytes(layout, 0.8);
     }
 
-    /// The rows of which are unpacked only where a tile reads them.
+    /// A row is unpacked only where a tile reads it.
     #[test]
     fn tiny_parts_of_a_wide_picture_of_packed_words() {
         let layout =
@@ -537,7 +537,7 @@ mod tests {
         all_instruction_sets_have_the_same_bytes(layout, 0.8);
     }
 
-    /// Three of four lanes of a vector of pairs are whole pixels.
+    /// Whole pixels of three channels do not fill a vector: 15 of 16 lanes are used.
     #[test]
     fn tiny_pictures_of_three_words() {
         all_instruction_sets_have_the_same_bytes(PlaneLayout { channels: 3, depth: 16, ..TINY }, 0.8);

@@ -246,7 +246,7 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
                 }
             }
             let rounding = S::splat(1 << 15);
-            // Pair m of a sum is in one of one or two streams.
+            // Pair m of a sum is in stream m modulo the number of streams, which is 1 or 2.
             let (streams_log2, stream_mask) = (factor / 4, factor / 2 - 1);
             for x in (0..samples).step_by(V * S::LANES) {
                 pass.prefetch::<S>(next, x, V * S::LANES);
