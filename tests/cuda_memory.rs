@@ -75,6 +75,7 @@ fn main() {
         test("every_cuda_memory_format_matches_the_cpu", every_format, has_elements),
         test("regions_match_the_cpu_in_every_memory", regions, has_elements),
         test("frames_wait_in_every_memory_and_scarce_ones_are_copied", look_ahead, has_elements),
+        test("downstream_changes_its_memory_while_regions_are_covered", renegotiated_memory, has_elements),
         test("elements_share_one_context", one_context, has_elements),
         test("blur_adopts_the_context_of_each_input", adopts_context, has_elements),
         test("cuda_device_id_overrides_an_earlier_context", device_id_set_later, has_library),
@@ -453,6 +454,44 @@ fn look_ahead() {
     assert_eq!((stats.get::<u64>("frames-copied"), stats.get::<u64>("frames-on-device")), (Ok(surfaces), Ok(8)));
     drop((blur, with_cpu, contexts));
     assert_eq!(live_contexts(), 0);
+}
+
+/// Downstream asks for other memory between frames, and gets every frame in order and covered, those that wait in the memory of before.
+fn renegotiated_memory() {
+    devices(1);
+    const FRAMES: u64 = 12;
+    let info = video::info(VideoFormat::Rgba, 40, 24);
+    for properties in ["look-ahead=0", "look-ahead=3", "look-ahead=3 region-mode=outside", "region-mode=frame"] {
+        let of_backend = |backend: &str| {
+            let zone = "region-mode=inside sigma=3 zones=<[zone,x=0.2,y=0.2,width=0.5,height=0.5]>";
+            let mut blur = video::Blur::new(&format!("{zone} {properties} backend={backend}"));
+            blur.caps(&info);
+            blur
+        };
+        let [mut blur, mut with_cpu] = ["cuda", "cpu"].map(of_backend);
+        for seed in 0..FRAMES {
+            // Twice in a row, too, and back.
+            match seed {
+                2 | 3 | 9 => blur.harness.set_sink_caps(format!("{CUDA},format=RGBA").parse().unwrap()),
+                6 => blur.harness.set_sink_caps("video/x-raw,format=RGBA".parse().unwrap()),
+                _ => (),
+            }
+            for blur in [&mut blur, &mut with_cpu] {
+                let frame = video::buffer(&info, &video::picture(&info, seed));
+                let flow = blur.try_push(frame);
+                let errors = blur.messages(gst::MessageType::Error);
+                assert!(flow.is_ok() && errors.is_empty(), "{properties}, frame {seed}: {flow:?} {errors:?}");
+            }
+        }
+        assert!([&mut blur, &mut with_cpu].map(|blur| blur.harness.push_event(gst::event::Eos::new())) == [true; 2]);
+        for frame in 0..FRAMES {
+            let [got, want] = [&mut blur, &mut with_cpu].map(|blur| blur.harness.try_pull());
+            let (got, want) = (got.expect("a frame is lost"), want.unwrap());
+            assert_eq!(got.pts(), want.pts(), "{properties}, frame {frame}");
+            assert!(video::read(&info, &got) == video::read(&info, &want), "{properties}, frame {frame}");
+        }
+        assert_eq!(video::stat(&blur, "frames-cpu"), 0, "{properties}");
+    }
 }
 
 /// The elements of a pipeline share one context: checks how many exist besides the device's primary one while it plays.

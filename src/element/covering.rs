@@ -8,59 +8,38 @@ use gst_base::prelude::*;
 
 use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
-use super::look_ahead::{self, CopyPool, WaitingFrame};
+use super::look_ahead::{self, ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
-use super::regions::clock::FrameTime;
 use super::regions::frame_regions::{self, EnteredFrame, FrameRegions};
+use super::regions::masks;
 use super::regions::on_missing::FrameAction;
-use super::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSources};
+use super::regions::settings::{OnMissing, RegionMode, RegionSources};
 use super::regions::tracks::Evidence;
 use super::regions::zones::StreamSpan;
-use super::regions::{detector_metas, masks};
 use super::reporting;
 use super::session::Session;
-use super::settings::Settings;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
 use super::video_frame::{self, InPlaceFrame, VideoFramePair};
 use crate::engine::{Backend, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
-use crate::filter::plan::Options;
 use crate::filter::weights::Mask;
 
 /// Allocates an output buffer with the metadata of an input buffer, from this pool, else from the output pool.
 pub type Allocate<'a> = &'a dyn Fn(&gst::BufferRef, Option<&CopyPool>) -> Result<gst::Buffer, gst::FlowError>;
 
-/// The time of a frame. In running time, which goes on through segments, and at the rate at which frames are shown.
-pub fn frame_time(element: &gst_base::BaseTransform, format: &StreamFormat, buffer: &gst::BufferRef) -> FrameTime {
-    let times = times(element, buffer);
-    FrameTime {
-        timestamp: times.running_time.map(gst::ClockTime::nseconds),
-        duration: format.frame_duration(times.duration).map(gst::ClockTime::nseconds),
-        is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
-    }
-}
-
-/// Notes what the next frame shows. If regions of it are covered, it waits until [`leave`], without its buffer, which
-/// [`add_buffer`] adds.
-pub fn enter(
-    element: &gst_base::BaseTransform,
-    session: &mut Session,
-    settings: &Settings,
-    options: Options,
-    buffer: &gst::BufferRef,
-) {
-    // Without caps the frame fails later.
-    let Some(format) = session.format.clone() else { return };
+/// Notes what the frame that has arrived shows, in the format that the stream has now. If regions of it are covered, it waits until
+/// [`leave`], without its buffer, which [`add_buffer`] adds unless the base class dropped it.
+pub fn enter(element: &gst_base::BaseTransform, session: &mut Session) {
+    // Without caps the frame has failed.
+    let (Some(arrived), Some(format)) = (session.arrived.take(), session.format.clone()) else { return };
+    let time = arrived.time(&format);
+    let ArrivedFrame { settings, options, mut found, times, .. } = arrived;
     let regions = &*settings.regions;
-    let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
-    let mut found = detector_metas::read(buffer, regions.sources, masked);
     let (size, is_field) = (format.picture_size(), format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
-    let times = times(element, buffer);
     let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
-    let time = frame_time(element, &format, buffer);
     let entered = EnteredFrame { size, is_field, span, found };
     session.tracker.enter(regions, &entered, time);
     if regions.mode == RegionMode::Frame {
@@ -69,7 +48,7 @@ pub fn enter(
         return;
     }
     reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
-    let (settings, events) = (settings.clone(), Vec::new());
+    let events = Vec::new();
     let frame = WaitingFrame { buffer: None, events, gap: 0, settings, options, format, times, entered };
     session.waiting.push_back(frame);
 }
@@ -213,18 +192,6 @@ fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, conse
         gst::StreamError::Failed,
         ("the frame {time} {cause}: {consequence}; {cure}; further frames are counted in stats (frames-missing)")
     );
-}
-
-fn times(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> MessageTimes {
-    let segment = element.segment();
-    let segment = segment.downcast_ref::<gst::ClockTime>();
-    let timestamp = buffer.pts();
-    MessageTimes {
-        timestamp,
-        stream_time: segment.and_then(|segment| segment.to_stream_time(timestamp)),
-        running_time: segment.and_then(|segment| segment.to_running_time(timestamp)),
-        duration: buffer.duration(),
-    }
 }
 
 /// The stream-time interval of a frame. Both ends are converted, because an applied rate scales and reverses time. `None` if

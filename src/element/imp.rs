@@ -266,7 +266,10 @@ impl BaseTransformImpl for CudaGaussBlur {
             // one. Frames that wait are not drained: after each frame that a live source loses they would not wait.
             self.drain();
         }
-        self.parent_submit_input_buffer(is_discont, inbuf)
+        let submitted = self.parent_submit_input_buffer(is_discont, inbuf);
+        // Dropped frames and refused ones enter too: their detections count.
+        streaming::enter(self.obj().upcast_ref(), &self.state);
+        submitted
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {

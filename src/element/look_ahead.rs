@@ -6,11 +6,48 @@ use std::sync::Arc;
 use gst::prelude::*;
 
 use super::region_message::MessageTimes;
+use super::regions::clock::FrameTime;
+use super::regions::detector_metas::{self, Found};
 use super::regions::frame_regions::EnteredFrame;
+use super::regions::settings::ObjectShape;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
 use super::video_frame::pool_of;
 use crate::filter::plan::Options;
+
+/// What is known of a frame when it arrives, before the base class renegotiates for it or drops it.
+pub struct ArrivedFrame {
+    pub settings: Settings,
+    pub options: Options,
+    pub found: Found,
+    pub times: MessageTimes,
+    is_discont: bool,
+}
+
+impl ArrivedFrame {
+    /// Reads the metas of a frame that is covered, or blurred, by these settings.
+    pub fn read(
+        element: &gst_base::BaseTransform,
+        settings: Settings,
+        options: Options,
+        buffer: &gst::BufferRef,
+    ) -> Self {
+        let regions = &*settings.regions;
+        let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
+        let found = detector_metas::read(buffer, regions.sources, masked);
+        let is_discont = buffer.flags().contains(gst::BufferFlags::DISCONT);
+        Self { times: MessageTimes::new(element, buffer), found, is_discont, settings, options }
+    }
+
+    /// Its time. In running time, which goes on through segments, and at the rate at which frames are shown.
+    pub fn time(&self, format: &StreamFormat) -> FrameTime {
+        FrameTime {
+            timestamp: self.times.running_time.map(gst::ClockTime::nseconds),
+            duration: format.frame_duration(self.times.duration).map(gst::ClockTime::nseconds),
+            is_discont: self.is_discont,
+        }
+    }
+}
 
 /// A frame of which regions are covered, from when it enters until it leaves.
 pub struct WaitingFrame {

@@ -2,6 +2,7 @@
 //! The element message about what was covered in a frame, for a log of redaction. docs/MESSAGES.md lists its fields.
 
 use gst::prelude::*;
+use gst_base::prelude::*;
 
 use super::frame_cover::{Extent, FrameCover};
 use super::regions::frame_regions::{FrameRegion, Origin};
@@ -20,6 +21,21 @@ pub struct MessageTimes {
     pub running_time: Option<gst::ClockTime>,
     /// Of the buffer.
     pub duration: Option<gst::ClockTime>,
+}
+
+impl MessageTimes {
+    /// The times of a buffer of the element's segment.
+    pub fn new(element: &gst_base::BaseTransform, buffer: &gst::BufferRef) -> Self {
+        let segment = element.segment();
+        let segment = segment.downcast_ref::<gst::ClockTime>();
+        let timestamp = buffer.pts();
+        Self {
+            timestamp,
+            stream_time: segment.and_then(|segment| segment.to_stream_time(timestamp)),
+            running_time: segment.and_then(|segment| segment.to_running_time(timestamp)),
+            duration: buffer.duration(),
+        }
+    }
 }
 
 /// The message for a frame, for a frame that was dropped without a `cover`.

@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 use super::error::FrameFailure;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
-use super::look_ahead::{CopyPool, WaitingFrame};
+use super::look_ahead::{ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notices;
 use super::regions::frame_regions::RegionTracker;
 use super::regions::settings::RegionMode;
@@ -43,6 +43,8 @@ pub struct Session {
     pub notices: Notices,
     /// The thread in which control bindings set properties now.
     pub controlled_by: Option<ThreadId>,
+    /// The frame that has arrived and has not entered.
+    pub arrived: Option<ArrivedFrame>,
     /// How the current frame is blurred as a whole.
     pub options: Options,
     /// What is covered.
@@ -76,6 +78,7 @@ impl Session {
             refused_caps: None,
             notices: Notices::default(),
             controlled_by: None,
+            arrived: None,
             options,
             mode: settings.regions.mode,
             tracker: RegionTracker::default(),

@@ -10,7 +10,7 @@ use gst_video::{VideoInterlaceMode, VideoMultiviewMode};
 use super::covering::Allocate;
 use super::debug::CAT;
 use super::error::engine_message;
-use super::look_ahead::WaitingFrame;
+use super::look_ahead::{ArrivedFrame, WaitingFrame};
 use super::notices::{self, Notice};
 use super::regions::settings::RegionMode;
 use super::reporting::{post_failure, report_stats};
@@ -144,8 +144,9 @@ pub fn update_frame_params(
         let Some(with_caps) = state.take_session() else { return };
         session = with_caps;
     }
-    let time = session.format.as_ref().map(|format| covering::frame_time(element, format, buffer));
-    let is_jump = time.is_some_and(|time| session.tracker.is_jump(time, &settings.regions));
+    let arrived = ArrivedFrame::read(element, settings, options, buffer);
+    let time = session.format.as_ref().map(|format| arrived.time(format));
+    let is_jump = time.is_some_and(|time| session.tracker.is_jump(time, &arrived.settings.regions));
     let ends_waiting = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(&session, buffer);
     if mode != RegionMode::Frame && session.has_in_flight() || ends_waiting && !session.waiting.is_empty() {
         state.put_back_session(session);
@@ -167,7 +168,7 @@ pub fn update_frame_params(
             (published.regions.last_regions, published.regions.last_covered_area) = (0, 0.0);
         });
     }
-    covering::enter(element, &mut session, &settings, options, buffer);
+    session.arrived = Some(arrived);
     let (passthrough, latency) = (session.is_passthrough(), session.latency());
     state.put_back_session(session);
     set_latency(element, state, latency);
@@ -176,6 +177,14 @@ pub fn update_frame_params(
         element.set_passthrough(passthrough);
         // Only without passthrough does the element need an output pool, which the next allocation query decides.
         element.reconfigure_src();
+    }
+}
+
+/// Lets the frame that has arrived enter. Called after the base class has renegotiated for it, which pushes the frames before it.
+pub fn enter(element: &gst_base::BaseTransform, state: &SharedState) {
+    if let Some(mut session) = state.take_session() {
+        covering::enter(element, &mut session);
+        state.put_back_session(session);
     }
 }
 
