@@ -213,6 +213,150 @@ fn invalid_buffer_layouts_are_errors_that_name_input_or_output() {
     }
 }
 
+/// A frame of 336x256 of this format, of which a GstVideoCropMeta shows 320x240 from this place on, and the same picture in a buffer of
+/// its own.
+fn cropped(format: VideoFormat, at: (u32, u32), seed: u64) -> (VideoInfo, gst::Buffer, gst::Buffer) {
+    let [whole, info] = [(336, 256), (320, 240)].map(|(width, height)| video::info(format, width, height));
+    let bytes = Noise(seed).bytes(whole.size());
+    let planes = whole.n_planes() as usize;
+    let frame = with_meta(&whole, bytes.clone(), &whole.offset()[..planes], &whole.stride()[..planes]);
+    let mut picture = vec![0; info.size()];
+    for plane in 0..planes {
+        let channels = (0..info.n_components() as usize).filter(|c| info.format_info().plane()[*c] as usize == plane);
+        let first = channels.min_by_key(|c| info.format_info().w_sub()[*c]).unwrap();
+        let [across, down] = [info.format_info().w_sub()[first], info.format_info().h_sub()[first]];
+        let pixel = info.format_info().pixel_stride()[first] as usize;
+        let (row_bytes, rows) = ((info.width() as usize >> across) * pixel, info.height() as usize >> down);
+        for row in 0..rows {
+            let from = whole.offset()[plane]
+                + (row + (at.1 as usize >> down)) * whole.stride()[plane] as usize
+                + (at.0 as usize >> across) * pixel;
+            let to = info.offset()[plane] + row * info.stride()[plane] as usize;
+            picture[to..to + row_bytes].copy_from_slice(&bytes[from..from + row_bytes]);
+        }
+    }
+    let mut frame = frame;
+    gst_video::VideoCropMeta::add(frame.get_mut().unwrap(), (at.0, at.1, 320, 240));
+    (info, frame, gst::Buffer::from_mut_slice(picture))
+}
+
+/// The bytes of the picture that is shown: of the crop, if the buffer has one.
+fn shown(info: &VideoInfo, buffer: &gst::Buffer) -> Vec<Vec<u8>> {
+    let at = buffer.meta::<gst_video::VideoCropMeta>().map_or((0, 0), |crop| (crop.rect().0, crop.rect().1));
+    let map = buffer.map_readable().unwrap();
+    let meta = buffer.meta::<VideoMeta>();
+    let plane = |plane: usize| {
+        let (offset, stride) = match &meta {
+            Some(meta) => (meta.offset()[plane], meta.stride()[plane] as usize),
+            None => (info.offset()[plane], info.stride()[plane] as usize),
+        };
+        let channels = (0..info.n_components() as usize).filter(|c| info.format_info().plane()[*c] as usize == plane);
+        let first = channels.min_by_key(|c| info.format_info().w_sub()[*c]).unwrap();
+        let [across, down] = [info.format_info().w_sub()[first], info.format_info().h_sub()[first]];
+        let pixel = info.format_info().pixel_stride()[first] as usize;
+        let row_bytes = (info.width() as usize >> across) * pixel;
+        let rows = (0..info.height() as usize >> down).flat_map(|row| {
+            let from = offset + (row + (at.1 as usize >> down)) * stride + (at.0 as usize >> across) * pixel;
+            map[from..from + row_bytes].to_vec()
+        });
+        rows.collect()
+    };
+    (0..info.n_planes() as usize).map(plane).collect()
+}
+
+/// What a GstVideoCropMeta shows is blurred and covered like a picture of its own. The meta stays on the buffer that it came with and
+/// leaves new ones.
+fn crops_are_the_picture() {
+    video::init();
+    let _driver = FakeDriver::new();
+    let zone = "region-mode=inside zones=<[zone,x=0.0,y=0.0,width=0.3,height=0.4]>";
+    for format in FORMATS {
+        for (properties, takes_metas) in [
+            ("sigma=2", false),
+            (&*format!("{zone} cover=fill"), false),
+            (&*format!("{zone} cover=fill"), true),
+            (&*format!("{zone} cover=mosaic look-ahead=1"), true),
+            (&*format!("{zone} sigma=4"), true),
+        ] {
+            for backend in ["cpu", "cuda"] {
+                let what = format!("{format} {backend} {properties} {takes_metas}");
+                let (info, frame, picture) = cropped(format, (8, 4), 7);
+                let of_input = |input: gst::Buffer| {
+                    let mut blur = Blur::new(&format!("backend={backend} {properties}"));
+                    if takes_metas {
+                        for api in [VideoMeta::meta_api(), gst_video::VideoCropMeta::meta_api()] {
+                            blur.harness.add_propose_allocation_meta(api, None);
+                        }
+                    }
+                    blur.caps(&info);
+                    let pushed = blur.try_push(input);
+                    assert!(pushed.is_ok(), "{what}: {:?}", blur.messages(gst::MessageType::Error));
+                    blur.harness.push_event(gst::event::Eos::new());
+                    blur.harness.pull().unwrap()
+                };
+                let (got, want) = (of_input(frame), of_input(picture));
+                assert!(shown(&info, &got) == shown(&info, &want), "{what}");
+                let has_meta = got.meta::<gst_video::VideoCropMeta>().is_some();
+                assert_eq!(has_meta, takes_metas && properties.contains("region-mode"), "{what}");
+            }
+        }
+    }
+    // Not in the frame, or between samples of chroma.
+    for (at, words) in
+        [((9, 4), "begins at 9x4"), ((18, 4), "in a frame of 336x256"), ((u32::MAX, 4), "multiples of 2x2")]
+    {
+        let (info, mut frame, _) = cropped(VideoFormat::I420, (8, 4), 7);
+        let meta = frame.get_mut().unwrap();
+        meta.meta_mut::<gst_video::VideoCropMeta>().unwrap().set_rect((at.0, at.1, 320, 240));
+        let mut blur = Blur::new("backend=cpu");
+        blur.caps(&info);
+        assert_eq!(blur.try_push(frame), Err(gst::FlowError::Error));
+        let errors = blur.messages(gst::MessageType::Error);
+        assert!(errors.len() == 1 && errors[0].contains(words), "{errors:?}");
+    }
+    // A crop of another size is for whom shows the picture: all of it is blurred, and the meta stays true.
+    let (_, mut frame, _) = cropped(VideoFormat::Gray8, (8, 4), 7);
+    let whole = video::info(VideoFormat::Gray8, 336, 256);
+    let mut blur = Blur::new("backend=cpu sigma=2");
+    blur.caps(&whole);
+    frame.get_mut().unwrap().meta_mut::<gst_video::VideoCropMeta>().unwrap().set_rect((8, 4, 100, 100));
+    let out = blur.push(frame.clone());
+    assert_eq!(out.meta::<gst_video::VideoCropMeta>().map(|crop| crop.rect()), Some((8, 4, 100, 100)));
+    assert!(video::read(&whole, &out) == video::blurred(&video::read(&whole, &frame), 2.0, 0));
+}
+
+/// In passthrough upstream learns what downstream welcomes. It is asked again when the element begins to blur.
+fn upstream_is_asked_again_after_passthrough() {
+    for (takes_crop, change) in
+        [(true, ("sigma", "2")), (true, ("region-mode", "outside")), (false, ("sigma", "2")), (true, ("sigma", "0"))]
+    {
+        let mut blur = Blur::new("backend=cpu sigma=0");
+        if takes_crop {
+            blur.harness.add_propose_allocation_meta(gst_video::VideoCropMeta::meta_api(), None);
+        }
+        let (info, frame, _) = cropped(VideoFormat::Gray8, (8, 4), 7);
+        blur.caps(&info);
+        let ask = |blur: &Blur| {
+            let mut query = gst::query::Allocation::new(Some(&info.to_caps().unwrap()), true);
+            assert!(blur.harness.srcpad().unwrap().peer_query(&mut query));
+            query.find_allocation_meta::<gst_video::VideoCropMeta>().is_some()
+        };
+        blur.push(frame.clone());
+        assert_eq!(ask(&blur), takes_crop);
+        let reconfigures = |blur: &mut Blur| {
+            let events = std::iter::from_fn(|| blur.harness.try_pull_upstream_event());
+            events.filter(|event| event.type_() == gst::EventType::Reconfigure).count()
+        };
+        reconfigures(&mut blur);
+        blur.element.set_property_from_str(change.0, change.1);
+        let out = blur.push(frame.clone());
+        let is_asked = takes_crop && change != ("sigma", "0");
+        assert_eq!(reconfigures(&mut blur), usize::from(is_asked), "{takes_crop} {change:?}");
+        assert_eq!(out.meta::<gst_video::VideoCropMeta>().is_some(), change == ("sigma", "0"));
+        assert_eq!(ask(&blur), change == ("sigma", "0"), "{takes_crop} {change:?}");
+    }
+}
+
 /// Maps a plane as gstreamer-vaapi and MSDK do: sets address and stride and leaves GstMapInfo uninitialised.
 unsafe extern "C" fn map(
     meta: *mut gst_video::ffi::GstVideoMeta,
@@ -315,7 +459,9 @@ fn main() {
         std::sync::LazyLock::force(&common::fake_driver::DRIVER);
     }
     let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
-    let tests: [(&str, fn()); 3] = [
+    let tests: [(&str, fn()); 5] = [
+        ("crops_are_the_picture", crops_are_the_picture),
+        ("upstream_is_asked_again_after_passthrough", upstream_is_asked_again_after_passthrough),
         ("downstream_pools_with_alignment_and_odd_strides", downstream_pools_with_alignment_and_odd_strides),
         (
             "invalid_buffer_layouts_are_errors_that_name_input_or_output",

@@ -230,9 +230,14 @@ fn frames_above_the_largest_size_are_not_accepted() {
 /// The base class ends streaming without a reason; the element's own message has it.
 #[test]
 fn modes_that_are_not_supported_are_refused_with_the_reason() {
-    for (field, value, cure) in
-        [("interlace-mode", "fields", "use progressive"), ("multiview-mode", "separated", "use mono")]
-    {
+    let split = "because samples of both views alternate; split the views";
+    for (field, value, cure) in [
+        ("interlace-mode", "fields", "; use progressive"),
+        ("multiview-mode", "separated", "; use mono or multiview-frame-by-frame"),
+        ("multiview-mode", "column-interleaved", &format!(", {split}")),
+        ("multiview-mode", "checkerboard", &format!(", {split}")),
+        ("multiview-mode", "side-by-side-quincunx", &format!(", {split}")),
+    ] {
         let mut blur = Blur::new("");
         let info = info(VideoFormat::I420, 32, 16);
         let mut caps = info.to_caps().unwrap();
@@ -245,7 +250,7 @@ fn modes_that_are_not_supported_are_refused_with_the_reason() {
         }
         let errors = blur.messages(gst::MessageType::Error);
         assert_eq!(errors.len(), 1, "{errors:?}");
-        assert!(errors[0].contains(&format!("{field}={value} is not supported; {cure}")), "{errors:?}");
+        assert!(errors[0].contains(&format!("{field}={value} is not supported{cure}")), "{errors:?}");
     }
 }
 

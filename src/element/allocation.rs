@@ -104,7 +104,11 @@ pub fn prepare_copies(state: &SharedState) {
 /// Decides which pool output buffers come from: downstream's if it proposed a usable one, else a new one.
 pub fn decide_pool(state: &SharedState, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
     let takes_video_meta = query.find_allocation_meta::<gst_video::VideoMeta>().is_some();
-    state.with_session(|session| session.downstream_takes_video_meta = takes_video_meta);
+    let takes_crop_meta = query.find_allocation_meta::<gst_video::VideoCropMeta>().is_some();
+    state.with_session(|session| {
+        session.downstream_takes_video_meta = takes_video_meta;
+        session.downstream_takes_crop_meta = takes_crop_meta;
+    });
     let Some((caps, frame_size)) = video_caps(query) else {
         return Err(gst::loggable_error!(CAT, "the allocation query has no raw video caps"));
     };

@@ -3,6 +3,8 @@
 //! A frame enters, waits for `look-ahead` later frames or the time of as many, and leaves. It is complete, or enqueued on the
 //! device, when it is pushed; none is in flight.
 
+use std::ops::ControlFlow;
+
 use gst::prelude::*;
 use gst_base::prelude::*;
 
@@ -41,17 +43,61 @@ pub fn enter(element: &gst_base::BaseTransform, session: &mut Session) {
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
     let entered = EnteredFrame { size, is_field, span, found };
-    session.tracker.enter(regions, &entered, time);
+    let now = session.tracker.enter(regions, &entered, time);
+    if !session.note_time(now, time.duration) {
+        reporting::warn(element, session.notices.of_unknown_latency(regions));
+    }
     if regions.mode == RegionMode::Frame {
         session.tracker.decide(regions, &entered);
         reporting::warn(element, session.notices.of_whole_frame(regions));
         return;
     }
+    reporting::warn(element, session.notices.of_orientation(|| orientation(element), || is_turned_upstream(element)));
     reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
     let events = Vec::new();
     let frame = WaitingFrame { buffer: None, events, gap: 0, settings, options, format, times, entered };
     session.waiting.push_back(frame);
 }
+
+/// The tag `image-orientation` of the stream, if players turn it.
+fn orientation(element: &gst_base::BaseTransform) -> Option<String> {
+    let mut orientation = None;
+    element.sink_pad().sticky_events_foreach(|event| {
+        if let gst::EventView::Tag(tag) = event.view()
+            && let Some(value) = tag.tag().get::<gst::tags::ImageOrientation>()
+        {
+            orientation = Some(value.get().to_owned());
+        }
+        ControlFlow::Continue(gst::EventForeachAction::Keep)
+    });
+    orientation.filter(|orientation| orientation != "rotate-0")
+}
+
+/// Whether an element before this one turns pictures by the tag: up to GStreamer 1.22 at least, `videoflip` hands on the tag as it was.
+fn is_turned_upstream(element: &gst_base::BaseTransform) -> bool {
+    let mut next = element.sink_pad().peer();
+    while let Some(pad) = next {
+        // Out of a bin, or into one.
+        next = if let Some(ghost) = pad.parent().and_downcast::<gst::GhostPad>() {
+            ghost.peer()
+        } else if let Some(ghost) = pad.downcast_ref::<gst::GhostPad>() {
+            ghost.target()
+        } else {
+            let Some(owner) = pad.parent_element() else { return false };
+            let direction = owner.find_property("video-direction").map(|_| owner.property_value("video-direction"));
+            if direction
+                .is_some_and(|value| value.transform::<i32>().is_ok_and(|value| value.get() == Ok(AUTO_DIRECTION)))
+            {
+                return true;
+            }
+            owner.sink_pads().first().and_then(PadExt::peer)
+        };
+    }
+    false
+}
+
+/// `GST_VIDEO_ORIENTATION_AUTO`.
+const AUTO_DIRECTION: i32 = gst_video::ffi::GST_VIDEO_ORIENTATION_AUTO;
 
 /// Adds the buffer of the frame that entered last. It is copied if upstream may have no other one while it waits.
 pub fn add_buffer(
@@ -232,6 +278,7 @@ fn cover(
     allocate: Allocate,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
+    let counted = session.engine.stats().frames();
     let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
@@ -262,6 +309,7 @@ fn cover(
     state.publish(|published| {
         let stats = &mut published.regions;
         stats.frames_untouched += u64::from(is_untouched);
+        stats.frames_uncovered += u64::from(!is_untouched && counted == session.engine.stats().frames());
         stats.frames_in_place += u64::from(is_in_place);
         stats.frames_predicted += u64::from(cover.has(Evidence::Predicted));
         stats.frames_bridged += u64::from(cover.has(Evidence::Bridged));

@@ -298,9 +298,13 @@ impl BaseTransformImpl for CudaGaussBlur {
         query: &mut gst::query::Allocation,
     ) -> Result<(), gst::LoggableError> {
         self.parent_propose_allocation(decide_query, query)?;
-        // Without a decide_query the element is in passthrough, and downstream has answered the query.
-        if let Some(decide_query) = decide_query {
-            allocation::propose_pool(&self.state, decide_query, query);
+        match decide_query {
+            Some(decide_query) => allocation::propose_pool(&self.state, decide_query, query),
+            // The element is in passthrough, and downstream has answered the query.
+            None => {
+                let may_crop = query.find_allocation_meta::<gst_video::VideoCropMeta>().is_some();
+                self.state.with_session(|session| session.upstream_may_crop = may_crop);
+            }
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use gst_video::VideoMultiviewMode;
+
 use super::frame_cover::{Extent, FrameCover};
 use super::regions::detection::Detection;
 use super::regions::detector_metas::{Found, Looked};
@@ -41,6 +43,12 @@ pub enum Notice {
     BlurTooSmall,
     /// Detections that should have a mask, and have none.
     NoMask,
+    /// Two views in a picture.
+    Views,
+    /// A stream that players turn.
+    Turned,
+    /// Frames are held back for a time that is not known.
+    Latency,
     /// No pool for output in CUDA memory.
     OutputPool,
     /// A value that the control binding of this property has, and that cannot be used.
@@ -148,6 +156,53 @@ impl Notices {
                      region-mode to inside or outside"
                 )
             })
+        })
+    }
+
+    /// What to warn of before a frame of so many views is blurred or covered.
+    pub fn of_views(&mut self, mode: VideoMultiviewMode) -> Option<String> {
+        let (name, mixed) = match mode {
+            VideoMultiviewMode::SideBySide => ("side-by-side", "where they meet"),
+            VideoMultiviewMode::TopBottom => ("top-bottom", "where they meet"),
+            VideoMultiviewMode::RowInterleaved => ("row-interleaved", "everywhere, because their rows alternate"),
+            _ => return None,
+        };
+        self.once(Notice::Views, || {
+            Some(format!(
+                "multiview-mode={name}: both views are processed as one picture, so that a blur mixes them {mixed}, and zones and \
+                 detections count in the whole picture; split the views before cudagaussblur, for example with glstereosplit"
+            ))
+        })
+    }
+
+    /// What to warn of where frames are held back for a time that is not known.
+    pub fn of_unknown_latency(&mut self, settings: &RegionSettings) -> Option<String> {
+        let property = if settings.mode == RegionMode::Frame { "max-in-flight" } else { "look-ahead" };
+        self.once(Notice::Latency, || {
+            Some(format!(
+                "the latency that {property} adds is not known, because the caps have no frame rate and frames have neither timestamps \
+                 nor durations: a live pipeline drops frames as too late; set a frame rate in the caps, or timestamps, before \
+                 cudagaussblur, or {property} to its default"
+            ))
+        })
+    }
+
+    /// What to warn of where regions are covered in a stream that players turn, as `orientation` says, and that no element has turned.
+    pub fn of_orientation(
+        &mut self,
+        orientation: impl FnOnce() -> Option<String>,
+        is_turned: impl FnOnce() -> bool,
+    ) -> Option<String> {
+        if self.given.contains(&Notice::Turned) {
+            return None;
+        }
+        let orientation = orientation()?;
+        self.given.insert(Notice::Turned);
+        (!is_turned()).then(|| {
+            format!(
+                "players turn this stream (tag image-orientation={orientation}), but zones and detections count in the picture as it is \
+                 stored, and detectors find little in it; put videoflip video-direction=auto before the detector and cudagaussblur"
+            )
         })
     }
 

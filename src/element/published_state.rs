@@ -11,6 +11,8 @@ use crate::engine::Stats;
 pub struct RegionStats {
     /// Frames without anything to cover, which were pushed as they came.
     pub frames_untouched: u64,
+    /// Frames without anything to cover, which were copied and which the engine does not count.
+    pub frames_uncovered: u64,
     /// Frames that were covered in the memory of the input buffer.
     pub frames_in_place: u64,
     /// Frames with an object that was not detected in them, but before; before and after; after.
@@ -54,7 +56,7 @@ impl PublishedState {
         let Self { stats, frames_passthrough, regions, .. } = self;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut structure = gst::Structure::builder("application/x-cudagaussblur-stats")
-            .field("frames", stats.frames_cuda + stats.frames_cpu + frames_passthrough + regions.frames_untouched)
+            .field("frames", stats.frames() + frames_passthrough + regions.frames_untouched + regions.frames_uncovered)
             .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)

@@ -14,7 +14,7 @@ use super::regions::frame_regions::RegionTracker;
 use super::regions::settings::RegionMode;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
-use super::video_frame::VideoFramePair;
+use super::video_frame::{self, VideoFramePair};
 use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
 use crate::filter::plan::Options;
 
@@ -41,6 +41,8 @@ pub struct Session {
     pub refused_caps: Option<gst::Caps>,
     /// What the bus and the log say once.
     pub notices: Notices,
+    /// The time from one frame to the next, in nanoseconds, where the caps have no frame rate.
+    interval: FrameInterval,
     /// The thread in which control bindings set properties now.
     pub controlled_by: Option<ThreadId>,
     /// The frame that has arrived and has not entered.
@@ -53,6 +55,10 @@ pub struct Session {
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
     pub downstream_takes_video_meta: bool,
+    /// Whether downstream finds the picture in a larger frame by GstVideoCropMeta.
+    pub downstream_takes_crop_meta: bool,
+    /// Whether upstream was told so, because the element was in passthrough then.
+    pub upstream_may_crop: bool,
     /// Whether a frame failed while frames were drained, where no flow error reaches upstream: every later frame returns it, until a
     /// flush.
     pub has_failed: bool,
@@ -77,12 +83,15 @@ impl Session {
             format: None,
             refused_caps: None,
             notices: Notices::default(),
+            interval: FrameInterval::default(),
             controlled_by: None,
             arrived: None,
             options,
             mode: settings.regions.mode,
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
+            downstream_takes_crop_meta: false,
+            upstream_may_crop: false,
             has_failed: false,
             pending_error: None,
             cuda_stream,
@@ -104,12 +113,28 @@ impl Session {
     /// the device, which are pushed without waiting for the device.
     pub fn latency(&self) -> gst::ClockTime {
         let Some(format) = &self.format else { return gst::ClockTime::ZERO };
-        let frames = match self.mode {
+        let frames = self.most_held(format) as u64;
+        let estimate = || gst::ClockTime::from_nseconds(self.interval.nanoseconds.saturating_mul(frames));
+        format.duration(frames).unwrap_or_else(estimate)
+    }
+
+    /// Most frames that may be held back for later ones.
+    fn most_held(&self, format: &StreamFormat) -> usize {
+        match self.mode {
             RegionMode::Inside | RegionMode::Outside => self.look_ahead,
             RegionMode::Frame if self.engine.active() == Backend::Cpu || format.is_device_resident() => 0,
             RegionMode::Frame => self.max_in_flight - 1,
-        };
-        format.duration(frames as u64).unwrap_or(gst::ClockTime::ZERO)
+        }
+    }
+
+    /// Notes the time of a frame, in nanoseconds since the first one, and its duration. `false` if frames are held back for a time that
+    /// is not known.
+    pub fn note_time(&mut self, now: u64, duration: Option<u64>) -> bool {
+        let Some(format) = self.format.as_ref().filter(|format| format.duration(1).is_none()) else { return true };
+        match self.most_held(format) {
+            0 => true,
+            frames => self.interval.note(now, duration, frames),
+        }
     }
 
     /// Submits a frame. `element` identifies the element among those that process the same memory.
@@ -138,7 +163,9 @@ impl Session {
         self.format.as_ref().is_some_and(|format| {
             // Elements with CUDA memory read the pitches from the memory.
             let is_found = self.downstream_takes_video_meta || format.is_device_resident();
-            format.is_same_memory() && (is_found || format.is_default_layout(buffer))
+            let is_found = is_found || format.is_default_layout(buffer);
+            let is_picture = self.downstream_takes_crop_meta || !video_frame::is_cropped(buffer, format.info());
+            format.is_same_memory() && is_found && is_picture
         })
     }
 
@@ -169,6 +196,39 @@ impl Session {
         self.engine.switch_context(context.for_engine())?;
         self.cuda_stream = context.new_stream();
         Ok(())
+    }
+}
+
+/// An estimate of the time from one frame to the next.
+#[derive(Default)]
+struct FrameInterval {
+    /// 0 if it is not known.
+    nanoseconds: u64,
+    /// The times of the latest frames, the oldest first.
+    times: VecDeque<u64>,
+}
+
+impl FrameInterval {
+    /// Notes the time of a frame. `frames` are those that are held back, so that the time which `frames` intervals took is the latency
+    /// of the oldest. `false` if the interval is not known, although there was a frame before.
+    fn note(&mut self, now: u64, duration: Option<u64>, frames: usize) -> bool {
+        if self.times.back().is_some_and(|latest| *latest > now) {
+            // Time began anew.
+            self.times.clear();
+        }
+        self.times.push_back(now);
+        while self.times.len() > frames + 1 {
+            self.times.pop_front();
+        }
+        let intervals = self.times.len() - 1;
+        let passed = now - self.times[0];
+        let measured = if passed > 0 { passed.div_ceil(intervals as u64) } else { duration.unwrap_or(0) };
+        // Before so many frames are held back, one interval that differs from the others counts too much.
+        if (self.nanoseconds == 0 || intervals == frames) && measured > self.nanoseconds {
+            // An eighth more, so that intervals that vary a little do not change the latency with every frame.
+            self.nanoseconds = measured.saturating_add(measured / 8);
+        }
+        self.nanoseconds > 0 || intervals == 0
     }
 }
 

@@ -40,8 +40,15 @@ pub fn set_caps(
     }
     // Each view in a buffer has a GstVideoMeta. Only the first one is read, so that the other views would leave uncovered.
     if info.multiview_mode() == VideoMultiviewMode::Separated {
-        let modes = "multiview-mode=separated is not supported; use mono, side-by-side or multiview-frame-by-frame, for example";
+        let modes = "multiview-mode=separated is not supported; use mono or multiview-frame-by-frame";
         return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
+    }
+    if let Some(mode) = mixed_views(info.multiview_mode()) {
+        let cure = "split the views before cudagaussblur, for example with glstereosplit";
+        let reason = format!(
+            "multiview-mode={mode} is not supported, because samples of both views alternate; {cure}: {incaps}"
+        );
+        return Err(refuse(element, state, incaps, &reason));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
     let video_format = info.format();
@@ -49,13 +56,6 @@ pub fn set_caps(
         return Err(refuse(element, state, incaps, &format!("video format {video_format} is not supported: {incaps}")));
     };
     gst::debug!(CAT, obj = element, "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
-    if state.settings().regions.look_ahead > 0 && format.duration(1).is_none() {
-        gst::warning!(
-            CAT,
-            obj = element,
-            "the latency of look-ahead is not known: the caps have no frame rate: {incaps}"
-        );
-    }
     let update = |session: &mut Session| {
         // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
         if session.format.as_ref().is_none_or(|previous| previous.picture_size() != format.picture_size()) {
@@ -82,6 +82,16 @@ pub fn set_caps(
         state.put_back_session(session);
     }
     Ok(())
+}
+
+/// The name of a packing of two views of which a blur of the picture would mix all samples, and which no rows divide.
+fn mixed_views(mode: VideoMultiviewMode) -> Option<&'static str> {
+    match mode {
+        VideoMultiviewMode::ColumnInterleaved => Some("column-interleaved"),
+        VideoMultiviewMode::Checkerboard => Some("checkerboard"),
+        VideoMultiviewMode::SideBySideQuincunx => Some("side-by-side-quincunx"),
+        _ => None,
+    }
 }
 
 /// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
@@ -170,6 +180,10 @@ pub fn update_frame_params(
     }
     session.arrived = Some(arrived);
     let (passthrough, latency) = (session.is_passthrough(), session.latency());
+    if let Some(format) = session.format.as_ref().filter(|_| !passthrough) {
+        reporting::warn(element, session.notices.of_views(format.info().multiview_mode()));
+    }
+    let asks_upstream = !passthrough && std::mem::take(&mut session.upstream_may_crop);
     state.put_back_session(session);
     set_latency(element, state, latency);
     if element.is_passthrough() != passthrough {
@@ -178,13 +192,19 @@ pub fn update_frame_params(
         // Only without passthrough does the element need an output pool, which the next allocation query decides.
         element.reconfigure_src();
     }
+    if asks_upstream {
+        // What downstream welcomes, the element may not.
+        element.reconfigure_sink();
+    }
 }
 
 /// Lets the frame that has arrived enter. Called after the base class has renegotiated for it, which pushes the frames before it.
 pub fn enter(element: &gst_base::BaseTransform, state: &SharedState) {
     if let Some(mut session) = state.take_session() {
         covering::enter(element, &mut session);
+        let latency = session.latency();
         state.put_back_session(session);
+        set_latency(element, state, latency);
     }
 }
 

@@ -32,6 +32,11 @@ pub enum MapError {
     #[error("the GstVideoMeta of the {side} buffer describes {have}, but its caps {want}")]
     Meta { side: Side, have: String, want: String },
     #[error(
+        "the GstVideoCropMeta of the {side} buffer begins at {}x{} in a frame of {}x{}, but a crop of this format must lie in the \
+         frame and begin at multiples of {}x{}", at.0, at.1, of.0, of.1, step.0, step.1
+    )]
+    Crop { side: Side, at: (u32, u32), of: (u32, u32), step: (u32, u32) },
+    #[error(
         "the {0} buffer could not be mapped: its memory or GstVideoMeta does not match its caps, or its device failed"
     )]
     Refused(Side),
@@ -41,7 +46,10 @@ impl MapError {
     /// Which of the two buffers it is about.
     pub fn side(&self) -> Side {
         match self {
-            Self::Truncated { side, .. } | Self::Stride { side, .. } | Self::Meta { side, .. } => *side,
+            Self::Truncated { side, .. }
+            | Self::Stride { side, .. }
+            | Self::Meta { side, .. }
+            | Self::Crop { side, .. } => *side,
             Self::Refused(side) | Self::Overlap(side) => *side,
         }
     }
@@ -71,6 +79,68 @@ fn has_default_map(meta: &gst_video::VideoMeta) -> bool {
 fn describes(meta: &gst_video::VideoMeta, info: &gst_video::VideoInfo) -> bool {
     let has_format = meta.format() == info.format() && meta.n_planes() == info.n_planes();
     has_format && meta.width() >= info.width() && meta.height() >= info.height()
+}
+
+/// Where the picture of the caps begins in the frame that a buffer holds.
+#[derive(Clone, Copy)]
+struct Crop(u32, u32);
+
+impl Crop {
+    /// Whether a buffer's GstVideoCropMeta says where the picture of the caps is: it has the size of the caps then, and the buffer holds
+    /// a larger frame. Of a crop of another size the caps' picture is the whole frame, and the meta stays true for a copy of it.
+    fn is_picture(meta: &gst_video::VideoCropMeta, info: &gst_video::VideoInfo) -> bool {
+        let (.., width, height) = meta.rect();
+        (width, height) == (info.width(), info.height())
+    }
+
+    /// Reads the buffer's GstVideoCropMeta.
+    fn of(
+        buffer: &gst::BufferRef,
+        info: &gst_video::VideoInfo,
+        layouts: &[PlaneLayout],
+        side: Side,
+    ) -> Result<Self, MapError> {
+        let Some(crop) = buffer.meta::<gst_video::VideoCropMeta>().filter(|crop| Self::is_picture(crop, info)) else {
+            return Ok(Self(0, 0));
+        };
+        let (x, y, width, height) = crop.rect();
+        let of = buffer
+            .meta::<gst_video::VideoMeta>()
+            .map_or((info.width(), info.height()), |meta| (meta.width(), meta.height()));
+        let format = info.format_info();
+        let coarsest = |subsampling: &[u32]| 1 << subsampling.iter().max().unwrap_or(&0);
+        let fields = 1 + u32::from(layouts.iter().any(|layout| layout.interlaced));
+        let step = (coarsest(format.w_sub()), fields * coarsest(format.h_sub()));
+        let fits = |at: u32, side: u32, of: u32| at.checked_add(side).is_some_and(|end| end <= of);
+        if fits(x, width, of.0) && fits(y, height, of.1) && x.is_multiple_of(step.0) && y.is_multiple_of(step.1) {
+            return Ok(Self(x, y));
+        }
+        Err(MapError::Crop { side, at: (x, y), of, step })
+    }
+
+    /// Bytes from the first byte of the frame's plane to that of the picture's.
+    fn bytes(self, info: &gst_video::VideoInfo, plane: usize, pitch: usize) -> usize {
+        let format = info.format_info();
+        let in_plane = (0..format.n_components() as usize).filter(|channel| format.plane()[*channel] as usize == plane);
+        let finest = in_plane.min_by_key(|channel| format.w_sub()[*channel]).unwrap_or(0);
+        let [column, row] = [self.0 >> format.w_sub()[finest], self.1 >> format.h_sub()[finest]];
+        row as usize * pitch + column as usize * format.pixel_stride()[finest].unsigned_abs() as usize
+    }
+
+    /// Removes a GstVideoCropMeta from a buffer that holds the picture alone.
+    fn remove_from(buffer: &mut gst::BufferRef, info: &gst_video::VideoInfo) {
+        if let Some(meta) = buffer.meta_mut::<gst_video::VideoCropMeta>()
+            && Self::is_picture(&meta, info)
+        {
+            // Fails for locked metas only, which no copy has.
+            let _ = meta.remove();
+        }
+    }
+}
+
+/// Whether the picture is a part of the frame that the buffer holds, as its GstVideoCropMeta says.
+pub fn is_cropped(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> bool {
+    buffer.meta::<gst_video::VideoCropMeta>().is_some_and(|crop| Crop::is_picture(&crop, info))
 }
 
 /// The pool that handed a buffer out, if one did.
@@ -111,7 +181,13 @@ impl VideoFrame {
     }
 
     /// The mapped addresses of the planes, of the host or of the device.
-    fn planes(&self, layouts: &[PlaneLayout], side: Side) -> Result<Vec<HostPlaneMut>, MapError> {
+    fn planes(
+        &self,
+        info: &gst_video::VideoInfo,
+        layouts: &[PlaneLayout],
+        crop: Crop,
+        side: Side,
+    ) -> Result<Vec<HostPlaneMut>, MapError> {
         let Self(frame) = self;
         let has_map_lengths = self.has_map_lengths();
         let plane = |(index, layout): (usize, &PlaneLayout)| {
@@ -123,6 +199,7 @@ impl VideoFrame {
             if address.is_null() {
                 return Err(MapError::Refused(side));
             }
+            let address = address.wrapping_add(crop.bytes(info, index, pitch));
             let mut len = plane_bytes(layout, pitch);
             if has_map_lengths {
                 len = len.min((mapping.data as usize + mapping.size).saturating_sub(address as usize));
@@ -144,6 +221,7 @@ fn device_planes(
     buffer: &gst::BufferRef,
     info: &gst_video::VideoInfo,
     layouts: &[PlaneLayout],
+    crop: Crop,
     bytes: DeviceBytes,
 ) -> Option<Vec<DevicePlane>> {
     let meta = buffer.meta::<gst_video::VideoMeta>();
@@ -152,7 +230,8 @@ fn device_planes(
         None => (bytes.len >= info.size()).then(|| (info.offset(), info.stride()))?,
     };
     let plane = |(index, layout): (usize, &PlaneLayout)| {
-        let (offset, pitch) = (*offsets.get(index)?, usize::try_from(*strides.get(index)?).ok()?);
+        let pitch = usize::try_from(*strides.get(index)?).ok()?;
+        let offset = *offsets.get(index)? + crop.bytes(info, index, pitch);
         let rest = bytes.len.checked_sub(offset).filter(|rest| *rest > 0)?;
         let len = plane_bytes(layout, pitch).min(rest);
         Some(DevicePlane { address: bytes.address + offset as u64, pitch, len })
@@ -231,10 +310,11 @@ impl MappedBuffer {
             }
             _ => (),
         }
+        let crop = Crop::of(&buffer, info, layouts, side)?;
         let cuda_memory = if on_device { CudaMemory::in_buffer(&buffer) } else { None };
         if let Some(memory) = &cuda_memory
             && let Some(mapping) = memory.map(access)
-            && let Some(planes) = device_planes(&buffer, info, layouts, mapping.bytes())
+            && let Some(planes) = device_planes(&buffer, info, layouts, crop, mapping.bytes())
         {
             let memory = FrameMemory::Device { planes, stream: memory.stream_handle() };
             return Ok(Self {
@@ -247,7 +327,7 @@ impl MappedBuffer {
         let flags = access | if cuda_memory.is_some() { MAP_CUDA } else { 0 };
         let stream = cuda_memory.map(|memory| memory.stream_handle());
         let frame = VideoFrame::map(&buffer, info, flags).ok_or(MapError::Refused(side))?;
-        let planes = frame.planes(layouts, side)?;
+        let planes = frame.planes(info, layouts, crop, side)?;
         let memory = match stream {
             None => FrameMemory::Host(planes),
             Some(stream) => {
@@ -380,10 +460,14 @@ impl VideoFramePair {
     /// to the host.
     pub fn map(
         input: gst::Buffer,
-        output: gst::Buffer,
+        mut output: gst::Buffer,
         format: Arc<StreamFormat>,
         on_device: bool,
     ) -> Result<Self, MapError> {
+        if is_cropped(&output, format.info()) {
+            // Copied from the input, but the output holds the picture alone.
+            Crop::remove_from(output.make_mut(), format.info());
+        }
         let layouts = format.layouts(&input);
         let input = MappedBuffer::new(input, format.info(), layouts, Side::Input, on_device)?;
         let output = MappedBuffer::new(output, format.info(), layouts, Side::Output, on_device)?;
@@ -529,5 +613,6 @@ fn copy_without_pixels(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> 
     if let Some(meta) = new.meta_mut::<gst_video::VideoMeta>() {
         meta.remove().ok()?;
     }
+    Crop::remove_from(new, info);
     Some(copy)
 }

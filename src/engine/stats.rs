@@ -65,6 +65,11 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Frames blurred or covered.
+    pub fn frames(&self) -> u64 {
+        self.frames_cuda + self.frames_cpu
+    }
+
     /// Adds a frame that CUDA blurred and that stays on the device.
     pub(super) fn add_resident_frame(&mut self, cuda: &CudaEngine, enqueued: &Enqueued) {
         self.frames_on_device += 1;

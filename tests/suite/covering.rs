@@ -84,6 +84,7 @@ fn frames_without_regions_are_the_same_buffer() {
     let out = blur.push(buffer(&info, &picture));
     check(&info, &out, &picture, &picture, &[], false);
     assert!(out.meta::<VideoMeta>().is_none_or(|meta| meta.stride() == info.stride()));
+    assert_eq!(["frames", "frames-untouched", "frames-cpu"].map(|name| stat(&blur, name)), [1, 0, 0], "copied");
     let plain = gst::Buffer::from_mut_slice(vec![7; info.size()]);
     let address = plain.as_ptr();
     assert_eq!(blur.push(plain).as_ptr(), address, "the strides of the caps");

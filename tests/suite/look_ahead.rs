@@ -157,6 +157,56 @@ fn the_latency_is_that_of_the_frames_that_wait() {
     assert_eq!(blur.harness.query_latency(), Some(FRAME * 2));
 }
 
+/// Without a frame rate in the caps it follows from the times of frames, else a warning says that it is not known.
+#[test]
+fn the_latency_without_a_frame_rate_follows_from_times() {
+    let info = VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).build().unwrap();
+    assert_eq!(info.fps(), gst::Fraction::new(0, 1));
+    let ms = gst::ClockTime::from_mseconds;
+    let push = |blur: &mut Blur, pts: Option<u64>, duration: Option<u64>| {
+        let mut frame = buffer(&info, &noise(&info, 1));
+        frame.make_mut().set_pts(pts.map(ms));
+        frame.make_mut().set_duration(duration.map(ms));
+        blur.harness.push(frame).unwrap();
+        blur.harness.query_latency().unwrap()
+    };
+    let warnings = |blur: &Blur| blur.messages(gst::MessageType::Warning);
+    // From the first interval on; and no less than the frames that wait have waited, whatever the rate becomes.
+    let mut blur = covering("look-ahead=3", true, &info);
+    assert_eq!(push(&mut blur, Some(0), None), gst::ClockTime::ZERO);
+    assert!(push(&mut blur, Some(40), None) >= ms(120));
+    blur.messages(gst::MessageType::Latency);
+    let mut times = vec![0, 40];
+    for step in [40, 42, 38, 44, 40, 100, 100, 100, 100, 40, 40] {
+        let now = times[times.len() - 1] + step;
+        let latency = push(&mut blur, Some(now), None);
+        times.push(now);
+        if let Some(left) = times.len().checked_sub(4) {
+            assert!(latency >= ms(now - times[left]), "{latency} at {now} ms");
+        }
+        assert!(latency <= ms(3 * 100 * 9 / 8 + 1), "{latency} at {now} ms");
+    }
+    // It changes seldom: with the first interval, and with a rate that falls.
+    assert!((1..=3).contains(&blur.messages(gst::MessageType::Latency).len()));
+    // By durations, already of the first frame, and after a flush.
+    let mut blur = covering("look-ahead=3", true, &info);
+    assert!(push(&mut blur, None, Some(40)) >= ms(120));
+    blur.harness.push_event(gst::event::FlushStart::new());
+    blur.harness.push_event(gst::event::FlushStop::new(true));
+    blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    assert!(push(&mut blur, Some(5000), Some(40)) < ms(200));
+    assert_eq!(warnings(&blur), [""; 0]);
+    // Of frames that do not wait nothing is asked.
+    for (properties, expected) in [("look-ahead=3", 1), ("look-ahead=0", 0), ("look-ahead=3 region-mode=frame", 0)] {
+        let mut blur = covering(properties, true, &info);
+        (0..5).for_each(|_| assert_eq!(push(&mut blur, None, None), gst::ClockTime::ZERO));
+        let found = warnings(&blur);
+        let found: Vec<_> =
+            found.iter().filter(|text| text.contains("latency that look-ahead adds is not known")).collect();
+        assert_eq!(found.len(), expected, "{properties}: {found:?}");
+    }
+}
+
 /// An object that is found in frames 5 and 9 is covered in all frames from 0 to 12.
 #[test]
 fn an_object_is_covered_before_it_is_found_and_between() {

@@ -1,7 +1,8 @@
 //! A configuration that covers nothing, or less than its words say, says so once on the bus, with cause and cure.
 
 use crate::common::covered::{buffer, info, noise, with_roi};
-use crate::common::video::{Blur, FRAME};
+use crate::common::pipes;
+use crate::common::video::{Blur, FRAME, texts};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 
@@ -42,6 +43,70 @@ fn the_warning(properties: &str, frames: u64, label: Option<&str>) -> String {
 #[track_caller]
 fn no_warning(properties: &str, frames: u64, label: Option<&str>) {
     assert_eq!(warnings(&mut started(properties), frames, label), [""; 0], "{properties}");
+}
+
+/// The warnings of five frames of these caps, which are those of [`caps`] but for a field, after these events.
+fn warnings_of(properties: &str, field: Option<(&str, &str)>, events: Vec<gst::Event>) -> Vec<String> {
+    let mut blur = Blur::new(&format!("backend=cpu {properties}"));
+    let mut caps = caps().to_caps().unwrap();
+    field.into_iter().for_each(|(name, value)| caps.make_mut().set(name, value));
+    blur.harness.set_src_caps(caps);
+    events.into_iter().for_each(|event| assert!(blur.harness.push_event(event)));
+    warnings(&mut blur, 5, None)
+}
+
+#[test]
+fn two_views_in_a_picture() {
+    for (mode, word) in [
+        ("side-by-side", "where they meet"),
+        ("top-bottom", "where they meet"),
+        ("row-interleaved", "everywhere"),
+        ("multiview-frame-by-frame", ""),
+        ("mono", ""),
+    ] {
+        for properties in ["sigma=2", "sigma=0", &format!("sigma=0 region-mode=inside {ZONES}")] {
+            let found = warnings_of(properties, Some(("multiview-mode", mode)), Vec::new());
+            if word.is_empty() || properties == "sigma=0" {
+                assert_eq!(found, [""; 0], "{mode} {properties}");
+                continue;
+            }
+            let [one] = &found[..] else { panic!("{mode} {properties}: {found:?}") };
+            assert!(one.starts_with(&format!("multiview-mode={mode}: ")) && one.contains(word), "{one}");
+        }
+    }
+}
+
+/// A stream that players turn, before and after an element has turned it.
+#[test]
+fn a_turned_stream() {
+    let tag = |orientation: &str| {
+        let mut tags = gst::TagList::new();
+        tags.make_mut().add::<gst::tags::ImageOrientation>(&orientation, gst::TagMergeMode::Replace);
+        tags.make_mut().add::<gst::tags::Title>(&"a title", gst::TagMergeMode::Replace);
+        gst::event::Tag::new(tags)
+    };
+    let zones = format!("region-mode=inside {ZONES}");
+    let found = warnings_of(&zones, None, vec![tag("rotate-90")]);
+    let [one] = &found[..] else { panic!("{found:?}") };
+    assert!(one.contains("tag image-orientation=rotate-90") && one.contains("put videoflip"), "{one}");
+    for (properties, tags) in
+        [("sigma=2", vec![tag("rotate-90")]), (&*zones, vec![tag("rotate-0")]), (&*zones, Vec::new())]
+    {
+        assert_eq!(warnings_of(properties, None, tags), [""; 0], "{properties}");
+    }
+    // While frames wait, and where videoflip has turned the stream.
+    for (flip, expected) in [("", 1), ("videoflip video-direction=auto !", 0)] {
+        let line = format!(
+            "videotestsrc num-buffers=5 ! video/x-raw,width=64,height=48 ! taginject tags=image-orientation=rotate-180 ! {flip} \
+             cudagaussblur backend=cpu region-mode=inside look-ahead=2 on-missing=pass {ZONES} ! appsink name=sink sync=false"
+        );
+        let pipeline = pipes::pipeline(&line);
+        assert_eq!(pipes::pictures(&pipeline).count(), 5, "{line}");
+        let warnings = texts(&pipeline.bus().unwrap(), gst::MessageType::Warning);
+        let turned = warnings.iter().filter(|warning| warning.contains("image-orientation")).count();
+        assert_eq!(turned, expected, "{line}: {warnings:?}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
 }
 
 #[test]

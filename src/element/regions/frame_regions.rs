@@ -83,14 +83,15 @@ impl RegionTracker {
     }
 
     /// Adds the next frame. Called for every frame, also for those that are dropped or covered as a whole whatever is found, so
-    /// that objects are followed through them.
-    pub fn enter(&mut self, settings: &RegionSettings, frame: &EnteredFrame, time: FrameTime) {
+    /// that objects are followed through them. Returns its time, in nanoseconds since the first one.
+    pub fn enter(&mut self, settings: &RegionSettings, frame: &EnteredFrame, time: FrameTime) -> u64 {
         let EnteredFrame { size, found, .. } = frame;
         self.detectors.note(found.looked);
         let time = self.clock.advance(time, settings.hold_time);
         let selected = found.detections.iter().filter(|detection| settings.selects(detection));
         let detections = selected.map(|detection| (detection, !settings.covers(detection)));
         self.tracks.enter(time, *size, settings.holding(), detections);
+        time
     }
 
     /// Decides about the oldest frame that has entered and is not decided, by the settings with which it entered.
