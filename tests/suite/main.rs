@@ -16,6 +16,7 @@ mod python;
 mod readme;
 mod regions;
 mod scipy_reference;
+mod scripts;
 mod soft_cover;
 mod tracks;
 mod uncertain;
