@@ -38,6 +38,7 @@ mod engine;
 pub mod filter;
 #[cfg(not(feature = "internals"))]
 mod filter;
+mod floats;
 mod libraries;
 mod log;
 mod process;

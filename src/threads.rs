@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
+use crate::floats::DefaultFloats;
+
 /// More threads are limited by memory bandwidth.
 const MAX_THREADS: usize = 32;
 
@@ -120,7 +122,10 @@ impl Threads {
 }
 
 fn spawn(worker: rayon::ThreadBuilder) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(format!("gaussblur-{}", worker.index())).spawn(|| worker.run())
+    thread::Builder::new().name(format!("gaussblur-{}", worker.index())).spawn(|| {
+        let _floats = DefaultFloats::set();
+        worker.run();
+    })
 }
 
 /// The closure that helpers call.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, frames and caps to
-//! `streaming`, allocation queries to `allocation`, CUDA contexts to `cuda_context`.
+//! `streaming`, allocation queries to `allocation`, CUDA contexts to `cuda_context`. Those that compute set the default
+//! floating-point environment, because the caller's thread may have another one.
 
 /**
  * SECTION:element-cudagaussblur
@@ -73,6 +74,7 @@ use super::notices::Notice;
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
 use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, reporting, streaming};
+use crate::floats::DefaultFloats;
 
 /// The element's private part.
 #[derive(Default)]
@@ -117,6 +119,7 @@ impl CudaGaussBlur {
 
     /// Pushes all frames that are in the element.
     fn drain(&self) {
+        let _floats = DefaultFloats::set();
         streaming::drain(self.obj().upcast_ref(), &self.state, &|input, copies| self.allocate(input, copies));
     }
 }
@@ -136,6 +139,7 @@ impl ObjectImpl for CudaGaussBlur {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        let _floats = DefaultFloats::set();
         if let Err(error) = self.state.with_settings(|settings| settings.set(pspec.name(), value)) {
             reporting::report_refused_value(self.obj().upcast_ref(), &self.state, &error);
         }
@@ -193,10 +197,12 @@ impl BaseTransformImpl for CudaGaussBlur {
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
+        let _floats = DefaultFloats::set();
         lifecycle::start(self.obj().upcast_ref(), &self.state)
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        let _floats = DefaultFloats::set();
         lifecycle::stop(self.obj().upcast_ref(), &self.state);
         Ok(())
     }
@@ -239,6 +245,7 @@ impl BaseTransformImpl for CudaGaussBlur {
 
     fn sink_event(&self, event: gst::Event) -> bool {
         use gst::EventType::{Caps, Eos, FlushStop, Segment, SegmentDone, StreamGroupDone, StreamStart};
+        let _floats = DefaultFloats::set();
         match event.type_() {
             FlushStop => streaming::flush(self.obj().upcast_ref(), &self.state),
             Eos => {
@@ -273,6 +280,7 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+        let _floats = DefaultFloats::set();
         let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
         streaming::set_caps(self.obj().upcast_ref(), &self.state, incaps, outcaps, &allocate)
     }
@@ -348,11 +356,13 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn before_transform(&self, buffer: &gst::BufferRef) {
+        let _floats = DefaultFloats::set();
         let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
         streaming::update_frame_params(self.obj().upcast_ref(), &self.state, buffer, &allocate);
     }
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
+        let _floats = DefaultFloats::set();
         let element = self.obj();
         let passthrough = element.is_passthrough();
         let take_input = || if passthrough { None } else { self.take_queued_buffer() };

@@ -585,13 +585,9 @@ impl Grid {
         }
         debug_assert!(radius <= 128, "a radius of {radius} nodes, of which sums need more than 16 bits");
         let (columns, length) = (self.columns, 2 * radius + 1);
-        // The sum rounds to a whole number, which stands in its last bits. Exact: no mean ends in a half, because the length is odd, and
-        // being below 2^10 it keeps all means farther from one than this errs.
-        const WHOLE: f32 = 8_388_608.0;
         // Windows up to this length are summed anew for each node, which vector instructions do; longer ones by a running sum.
         const SHORT: usize = 33;
-        let reciprocal = 1.0 / length as f32;
-        let mean = |sum: u16| (f32::from(sum) * reciprocal + WHOLE).to_bits() as u8;
+        let mean = mean_of(length as u32);
         let mut sums = vec![0_u16; columns];
         let mut padded = vec![0; columns + 2 * radius];
         for row in self.values.chunks_mut(columns) {
@@ -685,6 +681,20 @@ fn pooled_samples(
     pooled
 }
 
+/// The mean of so many 8-bit values, from their sum, halves up. The count is odd, from 3 to 257. It is a quotient of 16 bits, as the
+/// upper half of a product, which vector instructions have.
+fn mean_of(count: u32) -> impl Fn(u16) -> u8 {
+    // Of a reciprocal rounded up by e / 2^(16 + shift) the quotient is exact if e is at most 2^shift; else that of one which is rounded
+    // down, with 1 more to divide.
+    let shift = count.ilog2();
+    let reciprocal = (1_u32 << (16 + shift)).div_ceil(count);
+    let is_near = reciprocal * count - (1 << (16 + shift)) <= 1 << shift;
+    let (reciprocal, more) = if is_near { (reciprocal, 0) } else { (reciprocal - 1, 1) };
+    let (reciprocal, half) = (reciprocal as u16, (count / 2 + more) as u16);
+    // A sum that would need a 17th bit has a mean of 255, as what is left of it.
+    move |sum| ((u32::from(sum.saturating_add(half)) * u32::from(reciprocal) >> 16) as u16 >> shift) as u8
+}
+
 /// Bilinear between values of nodes in 1/CELL, halves up.
 #[inline(always)]
 fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
@@ -716,4 +726,20 @@ fn steps(radius: usize) -> impl Iterator<Item = usize> {
         reached += step;
         (step > 0).then_some(step)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of every sum that there can be, of every count.
+    #[test]
+    fn means_are_exact() {
+        for count in (3..=257).step_by(2) {
+            let mean = mean_of(count);
+            for sum in 0..=255 * count {
+                assert_eq!(u32::from(mean(sum as u16)), (sum + count / 2) / count, "{sum} of {count}");
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ pub mod covered;
 pub mod device_frames;
 pub mod fake_driver;
 pub mod fake_library;
+pub mod floats;
 pub mod formats;
 pub mod frames;
 pub mod media;

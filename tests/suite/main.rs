@@ -8,6 +8,7 @@ mod covering;
 mod documentation;
 mod exactness;
 mod examples;
+mod floating_point;
 mod formats;
 mod look_ahead;
 mod mosaic;
