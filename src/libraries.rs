@@ -67,8 +67,8 @@ pub fn open_gstreamer(library: &str) -> Option<&'static libloading::Library> {
 ///
 /// The parameters and results are the types of the library's headers, or types with the same representation. A function is
 /// declared under `safe` if it accepts every value of its parameters' types, and under `unsafe` if its caller has to guarantee
-/// more. `load` returns `None` if one of them is missing. A function under `optional` is a safe one that may be missing; its
-/// method then returns `None`.
+/// more. `load` fails with the symbol of the first of them that is missing. A function under `optional` is a safe one that may
+/// be missing; its method then returns `None`.
 macro_rules! functions {
     (
         $(#[$doc:meta])*
@@ -90,19 +90,19 @@ macro_rules! functions {
 
         impl $name {
             /// Finds the functions in the library.
-            fn load(library: &'static libloading::Library) -> Option<Self> {
+            fn load(library: &'static libloading::Library) -> Result<Self, &'static str> {
                 macro_rules! symbol {
                     ($symbol:literal) => {
                         // SAFETY: the field that this is assigned to has the type of the function of this name in the
                         // library's headers, with parameters for which it is safe if the type is. The library is never
                         // closed, so the address stays valid.
-                        unsafe { library.get($symbol) }.ok().map(|symbol| *symbol)
+                        unsafe { library.get($symbol) }.map(|symbol| *symbol).or(Err($symbol))
                     };
                 }
-                Some(Self {
+                Ok(Self {
                     $($safe: symbol!($safe_symbol)?,)*
                     $($($unsafe: symbol!($unsafe_symbol)?,)*)?
-                    $($($optional: symbol!($optional_symbol),)*)?
+                    $($($optional: symbol!($optional_symbol).ok(),)*)?
                 })
             }
             $(

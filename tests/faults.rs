@@ -7,6 +7,8 @@
 mod common;
 #[path = "faults/cuda_frames.rs"]
 mod cuda_frames;
+#[path = "faults/left_out.rs"]
+mod left_out;
 #[path = "faults/scenario.rs"]
 mod scenario;
 
@@ -84,6 +86,9 @@ static RUNNING: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() {
+    if left_out::is_child() {
+        return;
+    }
     // Before GStreamer opens the driver, which it does as libcuda.so.1.
     std::sync::LazyLock::force(&fake_driver::DRIVER);
     std::mem::forget(fake_library::open_as_installed("libcuda"));
@@ -95,7 +100,8 @@ fn main() {
         let run = move || Ok(sweep(uses_cuda_memory)?);
         Trial::test(name, run).with_ignored_flag(uses_cuda_memory && !has_cuda_memory)
     };
-    let trials = vec![trial("faults_in_host_memory", false), trial("faults_in_cuda_memory", true)];
+    let left_out = Trial::test("functions_that_are_missing", || Ok(left_out::run()?));
+    let trials = vec![trial("faults_in_host_memory", false), trial("faults_in_cuda_memory", true), left_out];
     libtest_mimic::run(&arguments, trials).exit();
 }
 

@@ -72,6 +72,7 @@ fn main() {
         match TESTS.iter().find(|(name, ..)| *name == child) {
             Some((_, test, _)) => test(&compiler),
             None if child == FAIL => function_fails(),
+            None if child.starts_with("nvrtc") => function_is_missing(&child),
             None => check_origin(&compiler, &child),
         }
         return;
@@ -92,8 +93,13 @@ fn main() {
         disk_cache(&for_cache_test);
         Ok(())
     }));
+    let for_failures = libraries.clone();
     trials.push(Trial::test("prebuilt_kernels_go_on_whichever_nvrtc_function_fails", move || {
-        failing_functions(&libraries);
+        failing_functions(&for_failures);
+        Ok(())
+    }));
+    trials.push(Trial::test("prebuilt_kernels_go_on_whichever_nvrtc_function_is_missing", move || {
+        missing_functions(&libraries);
         Ok(())
     }));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -470,4 +476,27 @@ fn function_fails() {
         let said = [Level::Warning, Level::Info].map(|level| lines(level, "")).iter().sum::<usize>();
         assert!(said >= 1 && lines(Level::Warning, "") <= 1, "{failing}: {:?}", LINES.lock().unwrap());
     }
+}
+
+/// Starts a process for each function that NVRTC lacks.
+fn missing_functions([driver, nvrtc]: &[PathBuf; 2]) {
+    let functions = fake_library::functions(nvrtc, "nvrtc");
+    assert_eq!(functions.len(), FUNCTIONS.len() + 1, "{functions:?}");
+    let start = |function: &String| {
+        let library = fake_library::without(nvrtc, &[function]);
+        let mut command = start(function, &[driver.clone(), library.clone()], &[]);
+        (command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(), library)
+    };
+    for (child, library) in functions.iter().map(start).collect::<Vec<_>>() {
+        check(&child.wait_with_output().unwrap());
+        std::fs::remove_file(library).unwrap();
+    }
+}
+
+/// The child processes of [`missing_functions`]: every frame is right, and the function is named once.
+fn function_is_missing(function: &str) {
+    frames(&mut engine(), &case(1.0, 4), A_WHILE, |_| false);
+    frames(&mut engine(), &case(2.0, 4), A_WHILE, |_| false);
+    assert_eq!(lines(Level::Info, &format!("has no function {function}; install NVRTC 11.8 or later")), 1);
+    assert_one_line();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The errors of the CUDA backend. Each message is one sentence with cause and cure.
 
-use cudarc::driver::result::DriverError;
-use cudarc::driver::sys::CUresult;
+use std::ffi::{CStr, c_char};
 
+use super::driver::api::{CUresult, DriverError, cuGetErrorName, cuGetErrorString, returned};
 use crate::libraries::System;
 
 /// The oldest supported driver, by the CUDA version that it supports: the first that accepts the PTX of the prebuilt kernels.
@@ -17,6 +17,12 @@ pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
 pub enum CudaError {
     #[error("{}, the NVIDIA driver's library, was not found; install the NVIDIA driver", System::CURRENT.driver())]
     NoDriver,
+    #[error(
+        "{}, the NVIDIA driver's library, has no function {function}: it is not the driver's own, or of one before version \
+         520; install the NVIDIA driver, and see whether LD_LIBRARY_PATH or LD_PRELOAD names a library that takes its place",
+        System::CURRENT.driver()
+    )]
+    IncompleteDriver { function: &'static str },
     #[error(
         "the NVIDIA driver supports CUDA {}.{} only, and {}.{} is needed; update it to version 520 or later",
         found.0, found.1, CUDA_NEEDED.0, CUDA_NEEDED.1
@@ -89,9 +95,15 @@ impl Status {
 
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let error = DriverError(self.0);
-        match (error.error_name(), error.error_string()) {
-            (Ok(name), Ok(text)) => write!(f, "{}, {}", name.to_string_lossy(), text.to_string_lossy()),
+        type Get = unsafe fn(CUresult, *mut *const c_char) -> CUresult;
+        let text = |get: Get| {
+            // SAFETY: `text` is writable.
+            let text = returned(|text: *mut *const c_char| unsafe { get(self.0, text) }).ok()?;
+            // SAFETY: the driver returns a string that is never freed.
+            Some(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+        };
+        match (text(cuGetErrorName), text(cuGetErrorString)) {
+            (Some(name), Some(text)) => write!(f, "{name}, {text}"),
             _ => write!(f, "status {}", self.0 as u32),
         }
     }

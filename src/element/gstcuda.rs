@@ -17,9 +17,10 @@ use gst::glib;
 use gst::glib::translate::{FromGlibPtrFull, FromGlibPtrNone};
 use gst::prelude::*;
 
+use super::debug::CAT;
 use crate::engine::{self, Engine, ExternalContext};
 use crate::filter::frame::DeviceBytes;
-use crate::libraries::{functions, open_gstreamer};
+use crate::libraries::{System, functions, open_gstreamer};
 
 /// The caps feature of frames in CUDA memory.
 pub const CAPS_FEATURE: &str = "memory:CUDAMemory";
@@ -120,20 +121,28 @@ struct Library {
 
 impl Library {
     fn open() -> Option<Self> {
-        // Without a driver, the library ends the process when it creates a context.
-        if !engine::has_driver() {
-            return None;
-        }
+        // Without a driver there is nothing to say: whoever asks for CUDA gets the reason from the engine.
+        engine::load_driver().ok()?;
         let library = open_gstreamer("cuda")?;
-        let functions = Functions::load(library)?;
-        if functions.load_library() == glib::ffi::GFALSE {
-            return None;
-        }
-        functions.init_memory();
-        Some(Self { functions, streams: StreamFunctions::load(library) })
+        let loaded = Self::load(library);
+        loaded.inspect_err(|why| gst::warning!(CAT, "{why}, so CUDA memory is not used")).ok()
     }
 
-    /// The library, opened by the first call; `None` if it or the driver is not installed.
+    fn load(library: &'static libloading::Library) -> Result<Self, String> {
+        let name = System::CURRENT.gstreamer("cuda");
+        let lacks = |function: &str| format!("{name} has no function {function}");
+        let functions = Functions::load(library).map_err(lacks)?;
+        // It needs more functions of the driver than the engine, and ends the process when it creates a context without them.
+        if functions.load_library() == glib::ffi::GFALSE {
+            return Err(format!("{name} does not find all that it needs in {}", System::CURRENT.driver()));
+        }
+        functions.init_memory();
+        let has_streams = gst::version() >= (1, 24, 0, 0);
+        let streams = has_streams.then(|| StreamFunctions::load(library)).transpose().map_err(lacks)?;
+        Ok(Self { functions, streams })
+    }
+
+    /// The library, opened by the first call; `None` if it or the driver is not installed, or lacks a function.
     fn get() -> Option<&'static Self> {
         static LIBRARY: LazyLock<Option<Library>> = LazyLock::new(Library::open);
         LIBRARY.as_ref()

@@ -77,6 +77,7 @@ impl EngineError {
                 CudaError::NoSuchDevice { .. } => ErrorKind::Setting,
                 CudaError::Failed { .. } | CudaError::SharedMemory { .. } => ErrorKind::Failed,
                 CudaError::NoDriver
+                | CudaError::IncompleteDriver { .. }
                 | CudaError::DriverTooOld { .. }
                 | CudaError::NoDevice { .. }
                 | CudaError::DeviceTooOld { .. }

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::cpu::CpuEngine;
-pub use crate::cuda::driver::device::{ExternalContext, has_driver};
+pub use crate::cuda::driver::api::load as load_driver;
+pub use crate::cuda::driver::device::ExternalContext;
 use crate::cuda::{CudaEngine, PromisedFrames, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;

@@ -32,9 +32,42 @@ pub fn build_alias(library: &Path, alias: &str) -> PathBuf {
     link(alias, alias, &[OsStr::new("-Wl,--no-as-needed"), library.as_os_str()])
 }
 
+/// The names of the functions that a library exports and that begin with this prefix and a capital letter.
+pub fn functions(library: &Path, prefix: &str) -> Vec<String> {
+    let text = std::fs::read(library).unwrap();
+    let is_function = |name: &&str| {
+        let rest = name.strip_prefix(prefix);
+        rest.is_some_and(|rest| {
+            rest.starts_with(char::is_uppercase) && rest.chars().all(|c| c.is_alphanumeric() || c == '_')
+        })
+    };
+    let names = text.split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok()).filter(is_function);
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A copy of a library that lacks these functions: their names in its table of symbols are other ones. The caller removes the
+/// file.
+pub fn without(library: &Path, functions: &[&str]) -> PathBuf {
+    let mut bytes = std::fs::read(library).unwrap();
+    for function in functions {
+        let name = format!("\0{function}\0");
+        // The names of symbols are in front of all other text.
+        let found = bytes.windows(name.len()).position(|window| window == name.as_bytes());
+        bytes[found.unwrap_or_else(|| panic!("{library:?} has no {function}")) + 1] = b'_';
+    }
+    let name = format!("without-{}-{}-{}.so", functions.len(), functions[0], std::process::id());
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&copy, bytes).unwrap();
+    copy
+}
+
 /// A digest of everything that the libraries are compiled from.
 fn digest() -> u64 {
     let mut hasher = DefaultHasher::new();
+    include_str!("fake_library.rs").hash(&mut hasher);
     for folder in ["kernels", "tests/kernels", "tests/fake_cuda"] {
         for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)) {
             std::fs::read(file).unwrap().hash(&mut hasher);
@@ -55,7 +88,8 @@ fn link(file: &str, soname: &str, inputs: &[impl AsRef<OsStr>]) -> PathBuf {
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{file}-{}.so", std::process::id()));
     let built = Command::new("g++")
         .args(["-std=c++20", "-O2", "-w", "-pthread", "-shared", "-fPIC"])
-        .arg(format!("-Wl,-soname,{soname}"))
+        // A library calls its own functions, also those that `without` renames.
+        .args([&format!("-Wl,-soname,{soname}"), "-Wl,-Bsymbolic-functions"])
         .arg("-o")
         .arg(&library)
         .args(inputs)

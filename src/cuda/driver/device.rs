@@ -6,11 +6,9 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys;
-
 use super::ResultExt;
-use crate::cuda::error::{CAPABILITY_NEEDED, CUDA_NEEDED, CudaError, Status};
+use super::api::*;
+use crate::cuda::error::{CAPABILITY_NEEDED, CUDA_NEEDED, CudaError};
 
 /// A context that another owner made, with what keeps it alive.
 #[derive(Clone)]
@@ -56,7 +54,7 @@ pub struct Device {
     name: String,
     capability: (i32, i32),
     limits: DeviceLimits,
-    context: sys::CUcontext,
+    context: CUcontext,
     driver: (i32, i32),
     /// Keeps an external context alive. `None` for the primary context, which is never released.
     _keep_alive: Option<Arc<dyn Any + Send + Sync>>,
@@ -71,32 +69,40 @@ impl Device {
     /// The device with this number, through its primary context, which is retained for good: making one takes 300 ms.
     pub fn primary(id: u32) -> Result<Self, CudaError> {
         Self::new(id, |device| {
-            // SAFETY: the driver has just returned this handle.
-            let context = unsafe { result::primary_ctx::retain(device) }.when(id, "making a context")?;
-            Ok((context, None))
+            // SAFETY: the driver has just returned this handle; `context` is writable.
+            let retain = |context: *mut CUcontext| unsafe { cuDevicePrimaryCtxRetain(context, device) };
+            Ok((returned(retain).when(id, "making a context")?, None))
         })
     }
 
     /// The device of an external context, through that context.
     pub fn adopt(external: ExternalContext) -> Result<Self, CudaError> {
         let ExternalContext { context, device, keep_alive } = external;
-        Self::new(device, |_| Ok((context as sys::CUcontext, Some(keep_alive))))
+        Self::new(device, |_| Ok((context as CUcontext, Some(keep_alive))))
     }
 
     fn new(
         id: u32,
-        context: impl FnOnce(sys::CUdevice) -> Result<(sys::CUcontext, Option<Arc<dyn Any + Send + Sync>>), CudaError>,
+        context: impl FnOnce(CUdevice) -> Result<(CUcontext, Option<Arc<dyn Any + Send + Sync>>), CudaError>,
     ) -> Result<Self, CudaError> {
-        use sys::CUdevice_attribute as Attribute;
+        use CUdevice_attribute as Attribute;
         let count = count()?;
         if id >= count {
             return Err(CudaError::NoSuchDevice { id, count });
         }
-        let device = result::device::get(id.cast_signed()).when(id, "being opened")?;
-        let name = result::device::get_name(device).when(id, "telling its name")?;
+        // SAFETY: `device` is writable.
+        let get = |device: *mut CUdevice| unsafe { cuDeviceGet(device, id.cast_signed()) };
+        let device = returned(get).when(id, "being opened")?;
+        let mut name = [0; 128];
+        // SAFETY: the driver writes no more bytes than the array has.
+        unsafe { cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, device) }
+            .result()
+            .when(id, "telling its name")?;
+        let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
         let attribute = |attribute| {
-            // SAFETY: the driver has just returned this handle.
-            unsafe { result::device::get_attribute(device, attribute) }.when(id, "being asked")
+            // SAFETY: the driver has just returned this handle; `value` is writable.
+            let get = |value: *mut i32| unsafe { cuDeviceGetAttribute(value, attribute, device) };
+            returned(get).when(id, "being asked")
         };
         let capability = (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -154,13 +160,16 @@ impl Device {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         let _current = self.enter()?;
         // SAFETY: the context is current.
-        unsafe { sys::cuCtxSynchronize() }.result().when(self.id, "doing its work")
+        unsafe { cuCtxSynchronize() }.result().when(self.id, "doing its work")
     }
 
     /// Free device memory in bytes. Enters its context by itself.
     pub fn free_memory(&self) -> Result<usize, CudaError> {
         let _current = self.enter()?;
-        Ok(result::mem_get_info().when(self.id, "telling its free memory")?.0)
+        let mut total = 0;
+        // SAFETY: both numbers are writable.
+        let get = |free: *mut usize| unsafe { cuMemGetInfo_v2(free, &mut total) };
+        returned(get).when(self.id, "telling its free memory")
     }
 }
 
@@ -171,9 +180,9 @@ pub struct ContextGuard(PhantomData<*const ()>);
 impl ContextGuard {
     /// # Safety
     /// The context lives as long as the guard.
-    unsafe fn push(context: sys::CUcontext) -> Result<Self, DriverError> {
+    unsafe fn push(context: CUcontext) -> Result<Self, DriverError> {
         // SAFETY: the context is live, as the caller promises.
-        unsafe { sys::cuCtxPushCurrent_v2(context) }.result()?;
+        unsafe { cuCtxPushCurrent_v2(context) }.result()?;
         Ok(Self(PhantomData))
     }
 }
@@ -182,41 +191,32 @@ impl Drop for ContextGuard {
     fn drop(&mut self) {
         let mut context = ptr::null_mut();
         // SAFETY: `push` pushed it on this thread, which the guard cannot leave.
-        let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut context) };
+        let _ = unsafe { cuCtxPopCurrent_v2(&mut context) };
     }
-}
-
-/// Whether the driver's library is installed.
-pub fn has_driver() -> bool {
-    // SAFETY: loading libcuda runs its initialisers and nothing else.
-    unsafe { sys::is_culib_present() }
 }
 
 /// The number of devices, at least 1. Fails if there is none or the driver is missing or too old.
 pub fn count() -> Result<u32, CudaError> {
-    // cudarc panics if the library is missing.
-    if !has_driver() {
-        return Err(CudaError::NoDriver);
-    }
-    // cudarc panics if a function is missing, and an older driver may lack one.
+    load()?;
     let found = driver_version()?;
     if found < CUDA_NEEDED {
         return Err(CudaError::DriverTooOld { found });
     }
-    let no_device = |error| CudaError::NoDevice { status: Status::from(error) };
-    result::init().map_err(no_device)?;
-    match result::device::get_count().map_err(no_device)? {
-        0 => Err(no_device(result::DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE))),
+    let no_device = |error: DriverError| CudaError::NoDevice { status: error.into() };
+    // SAFETY: the flags are 0, as they have to be.
+    unsafe { cuInit(0) }.result().map_err(no_device)?;
+    // SAFETY: `count` is writable.
+    match returned(|count: *mut i32| unsafe { cuDeviceGetCount(count) }).map_err(no_device)? {
+        0 => Err(no_device(DriverError(CUresult::CUDA_ERROR_NO_DEVICE))),
         count => Ok(count.unsigned_abs()),
     }
 }
 
-/// The CUDA version that the driver supports. The library is installed.
+/// The CUDA version that the driver supports. The library is loaded.
 fn driver_version() -> Result<(i32, i32), CudaError> {
-    let mut version = 0;
     // SAFETY: `version` is writable; the function needs no initialisation.
-    let status = unsafe { sys::cuDriverGetVersion(&mut version) }.result();
+    let version = returned(|version: *mut i32| unsafe { cuDriverGetVersion(version) });
     // The stub library of a toolkit fails here.
-    status.map_err(|error| CudaError::NoDevice { status: error.into() })?;
+    let version = version.map_err(|error| CudaError::NoDevice { status: error.into() })?;
     Ok((version / 1000, version % 1000 / 10))
 }

@@ -3,16 +3,14 @@
 
 use std::time::Duration;
 
-use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::{self, CUevent_flags, CUresult};
-
 use super::ResultExt;
+use super::api::*;
 use crate::cuda::error::CudaError;
 
 /// A point in a stream.
 #[derive(Debug)]
 pub struct Event {
-    raw: sys::CUevent,
+    raw: CUevent,
     device: u32,
 }
 
@@ -33,19 +31,21 @@ impl Event {
     }
 
     fn with_flags(flags: CUevent_flags, device: u32) -> Result<Self, CudaError> {
-        let raw = result::event::create(flags).when(device, "creating an event")?;
+        // SAFETY: `raw` is writable.
+        let create = |raw: *mut CUevent| unsafe { cuEventCreate(raw, flags as u32) };
+        let raw = returned(create).when(device, "creating an event")?;
         Ok(Self { raw, device })
     }
 
     /// The CUevent. `self` keeps ownership.
-    pub(super) fn raw(&self) -> sys::CUevent {
+    pub(super) fn raw(&self) -> CUevent {
         self.raw
     }
 
     /// Whether the device has reached it.
     pub fn is_done(&self) -> Result<bool, CudaError> {
         // SAFETY: the event lives as long as `self`.
-        match unsafe { result::event::query(self.raw) } {
+        match unsafe { cuEventQuery(self.raw) }.result() {
             Err(DriverError(CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
             result => result.when(self.device, "blurring a frame").map(|()| true),
         }
@@ -54,14 +54,14 @@ impl Event {
     /// Waits until the device has reached it.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the event lives as long as `self`.
-        unsafe { result::event::synchronize(self.raw) }.when(self.device, "blurring a frame")
+        unsafe { cuEventSynchronize(self.raw) }.result().when(self.device, "blurring a frame")
     }
 
     /// The time from `self` to a later event. The device has reached both, and both have times.
     pub fn elapsed_until(&self, later: &Self) -> Result<Duration, CudaError> {
-        // SAFETY: both events live as long as their owners, which are borrowed.
-        let milliseconds =
-            unsafe { result::event::elapsed(self.raw, later.raw) }.when(self.device, "reading a time")?;
+        // SAFETY: both events live as long as their owners, which are borrowed; `time` is writable.
+        let elapsed = |time: *mut f32| unsafe { cuEventElapsedTime(time, self.raw, later.raw) };
+        let milliseconds = returned(elapsed).when(self.device, "reading a time")?;
         // NaN, infinite and negative values become 0.
         Ok(Duration::try_from_secs_f32(milliseconds / 1000.0).unwrap_or_default())
     }
@@ -70,6 +70,6 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: `new` created it.
-        let _ = unsafe { result::event::destroy(self.raw) };
+        let _ = unsafe { cuEventDestroy_v2(self.raw) };
     }
 }

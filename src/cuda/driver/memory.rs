@@ -5,10 +5,8 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
-use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys;
-
 use super::ResultExt;
+use super::api::*;
 use super::stream::Stream;
 use crate::cuda::error::{CudaError, Memory, Status};
 use crate::process;
@@ -32,11 +30,14 @@ impl DeviceMemory {
     /// enqueued on this stream from now on. It is cleared there and not on the default stream, for which nothing here waits.
     pub fn new(bytes: usize, stream: &Stream) -> Result<Self, CudaError> {
         assert!(bytes > 0, "an allocation has at least one byte");
-        // SAFETY: the size is not 0.
-        let address = allocated(unsafe { result::malloc_sync(bytes) }, Memory::Device, bytes, stream.device())?;
+        // SAFETY: the size is not 0; `address` is writable.
+        let allocate = |address: *mut u64| unsafe { cuMemAlloc_v2(address, bytes) };
+        let address = allocated(returned(allocate), Memory::Device, bytes, stream.device())?;
         let memory = Self { address, bytes };
         // SAFETY: the range is the whole allocation, and cuMemFree waits for the work that uses it.
-        unsafe { result::memset_d8_async(address, 0, bytes, stream.raw()) }.when(stream.device(), "clearing memory")?;
+        unsafe { cuMemsetD8Async(address, 0, bytes, stream.raw()) }
+            .result()
+            .when(stream.device(), "clearing memory")?;
         Ok(memory)
     }
 
@@ -57,7 +58,7 @@ impl DeviceMemory {
     pub unsafe fn download(&self, to: &PinnedMemory, bytes: Range<usize>, stream: &Stream) -> Result<(), CudaError> {
         let (to, from) = (to.address.wrapping_add(bytes.start), self.address + bytes.start as u64);
         // SAFETY: the range is inside both allocations, as the caller promises.
-        unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes.len(), stream.raw()) }
+        unsafe { cuMemcpyDtoHAsync_v2(to.cast(), from, bytes.len(), stream.raw()) }
             .result()
             .when(stream.device(), "downloading a frame")
     }
@@ -66,7 +67,7 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: `new` allocated it.
-        let _ = unsafe { result::free_sync(self.address) };
+        let _ = unsafe { cuMemFree_v2(self.address) };
     }
 }
 
@@ -157,8 +158,9 @@ impl PinnedMemory {
     pub fn new(bytes: usize, device: u32) -> Result<Self, CudaError> {
         assert!(bytes > 0, "an allocation has at least one byte");
         // Flags 0 give memory that the CPU caches. Write-combined memory is slow to read.
-        // SAFETY: the size is not 0.
-        let address = allocated(unsafe { result::malloc_host(bytes, 0) }, Memory::PinnedHost, bytes, device)?;
+        // SAFETY: the size is not 0; `address` is writable.
+        let allocate = |address: *mut *mut c_void| unsafe { cuMemHostAlloc(address, bytes, 0) };
+        let address = allocated(returned(allocate), Memory::PinnedHost, bytes, device)?;
         Ok(Self { address: address.cast() })
     }
 
@@ -174,7 +176,7 @@ impl PinnedMemory {
     pub unsafe fn upload(&self, to: &DeviceMemory, bytes: Range<usize>, stream: &Stream) -> Result<(), CudaError> {
         let (to, from) = (to.address + bytes.start as u64, self.address.wrapping_add(bytes.start));
         // SAFETY: the range is inside both allocations, as the caller promises.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), bytes.len(), stream.raw()) }
+        unsafe { cuMemcpyHtoDAsync_v2(to, from.cast(), bytes.len(), stream.raw()) }
             .result()
             .when(stream.device(), "uploading a frame")
     }
@@ -183,7 +185,7 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         // SAFETY: `new` allocated it.
-        let _ = unsafe { result::free_host(self.address.cast()) };
+        let _ = unsafe { cuMemFreeHost(self.address.cast()) };
     }
 }
 
@@ -201,7 +203,7 @@ impl RegisteredMemory {
     /// The memory outlives the result.
     pub unsafe fn new(address: usize, bytes: usize, device: u32) -> Result<Self, CudaError> {
         // SAFETY: the range is memory of this process, as the caller promises.
-        unsafe { sys::cuMemHostRegister_v2(address as *mut c_void, bytes, sys::CU_MEMHOSTREGISTER_PORTABLE) }
+        unsafe { cuMemHostRegister_v2(address as *mut c_void, bytes, CU_MEMHOSTREGISTER_PORTABLE) }
             .result()
             .when(device, "registering memory")?;
         // A stale registration at this address has ended, or this call would have failed.
@@ -221,9 +223,9 @@ impl Drop for RegisteredMemory {
     fn drop(&mut self) {
         // Several GstMemory objects may refer to the same bytes, so a copy from one of the others may be in progress.
         // SAFETY: the context is current.
-        let _ = unsafe { sys::cuCtxSynchronize() };
+        let _ = unsafe { cuCtxSynchronize() };
         // SAFETY: `new` registered it.
-        if unsafe { sys::cuMemHostUnregister(self.address as *mut c_void) }.result().is_err() {
+        if unsafe { cuMemHostUnregister(self.address as *mut c_void) }.result().is_err() {
             process::stale_registrations().push(self.address);
         }
     }
@@ -232,7 +234,7 @@ impl Drop for RegisteredMemory {
 /// Whether all of these bytes lie in one pinned allocation or registration. The driver refuses a copy that spans two, and
 /// between two there may be pageable memory. A query that fails says no, so that the memory is staged. A context is current.
 pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
-    use sys::CUpointer_attribute as Attribute;
+    use CUpointer_attribute as Attribute;
     let (mut kind, mut start, mut size) = (0_u32, 0_usize, 0_usize);
     let mut attributes = [
         Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
@@ -244,9 +246,8 @@ pub fn is_pinned(address: *const u8, bytes: usize) -> bool {
     let count = attributes.len() as u32;
     // The plural call succeeds for every address; cuPointerGetAttribute fails for those that CUDA does not know.
     // SAFETY: each value points to a variable of its attribute's type; the driver looks the address up without reading it.
-    let status =
-        unsafe { sys::cuPointerGetAttributes(count, attributes.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
-    let is_host = status.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32;
+    let status = unsafe { cuPointerGetAttributes(count, attributes.as_mut_ptr(), values.as_mut_ptr(), address as u64) };
+    let is_host = status.result().is_ok() && kind == CUmemorytype::CU_MEMORYTYPE_HOST as u32;
     let offset = (address as usize).wrapping_sub(start);
     let is_inside = bytes > 0 && offset < size && bytes <= size - offset;
     is_host && is_inside && !process::stale_registrations().contains(&start)

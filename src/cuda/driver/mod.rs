@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Owned handles of the CUDA driver API: contexts, streams, events, memory, modules. Most of the backend's unsafe code is here.
 //!
-//! Built on cudarc's `result` layer instead of its safe one, which records an event for every use of a buffer, keeps one
+//! Built on cudarc's `sys` layer instead of its safe one, which records an event for every use of a buffer, keeps one
 //! user's failure in a context for the next user, and leaves its context current on threads that belong to others.
 //!
 //! Every call requires that the device's context is current ([`device::Device::enter`]), unless it says otherwise.
 
+pub mod api;
 pub mod device;
 mod event;
 mod memory;
 mod module;
 mod stream;
 
-use cudarc::driver::result::DriverError;
-
+use api::DriverError;
 pub use event::Event;
 pub use memory::{DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, WorkspaceNeed, is_pinned};
 pub use module::{Function, Module};

@@ -4,16 +4,14 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUfunction_attribute};
-
 use super::ResultExt;
+use super::api::*;
 use super::device::Device;
 use crate::cuda::error::CudaError;
 
 /// A kernel. It can be launched while its module is loaded.
 #[derive(Debug, Clone, Copy)]
-pub struct Function(sys::CUfunction);
+pub struct Function(CUfunction);
 
 // SAFETY: a CUfunction may be used from any thread.
 unsafe impl Send for Function {}
@@ -22,14 +20,14 @@ unsafe impl Sync for Function {}
 
 impl Function {
     /// The CUfunction. The module keeps ownership.
-    pub fn raw(&self) -> sys::CUfunction {
+    pub fn raw(&self) -> CUfunction {
         self.0
     }
 }
 
 /// A loaded image. Dropping it waits for the context's work, of which its kernels may be part, and unloads it.
 pub struct Module {
-    raw: sys::CUmodule,
+    raw: CUmodule,
     device: Arc<Device>,
 }
 
@@ -47,9 +45,9 @@ impl Module {
         // The driver finds the end of PTX by its NUL. A CUBIN knows its own size.
         image.push(0);
         let _current = device.enter()?;
-        // SAFETY: the image is complete, as the caller promises, and ends with a NUL.
-        let raw =
-            unsafe { result::module::load_data(image.as_ptr().cast()) }.when(device.id(), "loading the kernels")?;
+        // SAFETY: the image is complete, as the caller promises, and ends with a NUL; `raw` is writable.
+        let load = |raw: *mut CUmodule| unsafe { cuModuleLoadData(raw, image.as_ptr().cast()) };
+        let raw = returned(load).when(device.id(), "loading the kernels")?;
         Ok(Self { raw, device: Arc::clone(device) })
     }
 
@@ -58,11 +56,13 @@ impl Module {
         let (device, shared_bytes) = (self.device.id(), self.device.limits().shared_bytes);
         let name = CString::new(name).expect("names of kernels have no NUL");
         let _current = self.device.enter()?;
-        // SAFETY: the module is loaded as long as `self` lives.
-        let raw = unsafe { result::module::get_function(self.raw, name) }.when(device, "looking for a kernel")?;
+        // SAFETY: the module is loaded as long as `self` lives; `raw` is writable.
+        let get = |raw: *mut CUfunction| unsafe { cuModuleGetFunction(raw, self.raw, name.as_ptr()) };
+        let raw = returned(get).when(device, "looking for a kernel")?;
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function is of this module; the value is the device's own limit.
-        unsafe { result::function::set_function_attribute(raw, attribute, shared_bytes.cast_signed()) }
+        unsafe { cuFuncSetAttribute(raw, attribute, shared_bytes.cast_signed()) }
+            .result()
             .when(device, "reserving shared memory")?;
         Ok(Function(raw))
     }
@@ -74,8 +74,8 @@ impl Drop for Module {
         if let Ok(_current) = self.device.enter() {
             // SAFETY: the context is current; `load` loaded the module, and nothing that uses it is running any more.
             unsafe {
-                let _ = sys::cuCtxSynchronize();
-                let _ = result::module::unload(self.raw);
+                let _ = cuCtxSynchronize();
+                let _ = cuModuleUnload(self.raw);
             }
         }
     }

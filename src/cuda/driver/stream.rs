@@ -4,10 +4,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUevent_wait_flags};
-
 use super::ResultExt;
+use super::api::*;
 use super::event::Event;
 use super::module::Function;
 use crate::cuda::error::CudaError;
@@ -16,7 +14,7 @@ use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut};
 /// A stream: one of ours, which does not synchronise with the default stream, or a borrowed one.
 #[derive(Debug)]
 pub struct Stream {
-    raw: sys::CUstream,
+    raw: CUstream,
     device: u32,
     owned: bool,
 }
@@ -38,7 +36,9 @@ pub struct LaunchConfig {
 impl Stream {
     /// Creates a stream in the current context, which is of `device`.
     pub fn new(device: u32) -> Result<Self, CudaError> {
-        let raw = result::stream::create(result::stream::StreamKind::NonBlocking).when(device, "creating a stream")?;
+        // SAFETY: `raw` is writable.
+        let create = |raw: *mut CUstream| unsafe { cuStreamCreate(raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) };
+        let raw = returned(create).when(device, "creating a stream")?;
         Ok(Self { raw, device, owned: true })
     }
 
@@ -47,7 +47,7 @@ impl Stream {
     /// # Safety
     /// `handle` is a live CUstream of the current context, on `device`, and outlives the result.
     pub unsafe fn borrowed(handle: usize, device: u32) -> Self {
-        Self { raw: handle as sys::CUstream, device, owned: false }
+        Self { raw: handle as CUstream, device, owned: false }
     }
 
     /// The number of its device.
@@ -56,26 +56,27 @@ impl Stream {
     }
 
     /// The CUstream. `self` keeps ownership.
-    pub fn raw(&self) -> sys::CUstream {
+    pub fn raw(&self) -> CUstream {
         self.raw
     }
 
     /// Waits until all enqueued work is complete.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`.
-        unsafe { result::stream::synchronize(self.raw) }.when(self.device, "waiting for its stream")
+        unsafe { cuStreamSynchronize(self.raw) }.result().when(self.device, "waiting for its stream")
     }
 
     /// Records an event behind all work that is enqueued.
     pub fn record(&self, event: &Event) -> Result<(), CudaError> {
         // SAFETY: event and stream live as long as their owners, which are borrowed.
-        unsafe { result::event::record(event.raw(), self.raw) }.when(self.device, "recording an event")
+        unsafe { cuEventRecord(event.raw(), self.raw) }.result().when(self.device, "recording an event")
     }
 
     /// Makes all work that is enqueued from now on wait for the event.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
         // SAFETY: stream and event live as long as their owners, which are borrowed.
-        unsafe { result::stream::wait_event(self.raw, event.raw(), CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
+        unsafe { cuStreamWaitEvent(self.raw, event.raw(), CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT as u32) }
+            .result()
             .when(self.device, "making a stream wait")
     }
 
@@ -94,21 +95,21 @@ impl Stream {
         const WHAT: &str = "uploading a frame";
         if from.pitch == row_bytes && to.pitch == row_bytes {
             // SAFETY: rows without padding are one range, inside both planes.
-            return unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from.address.cast(), row_bytes * rows, self.raw) }
+            return unsafe { cuMemcpyHtoDAsync_v2(to.address, from.address.cast(), row_bytes * rows, self.raw) }
                 .result()
                 .when(self.device, WHAT);
         }
-        let copy = sys::CUDA_MEMCPY2D {
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        let copy = CUDA_MEMCPY2D {
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
             srcHost: from.address.cast(),
             srcPitch: from.pitch,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
             dstDevice: to.address,
             dstPitch: to.pitch,
             ..empty_copy(row_bytes, rows)
         };
         // SAFETY: both planes hold the rows, as the caller promises.
-        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
+        unsafe { cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
     }
 
     /// Enqueues an upload of bytes in pinned memory.
@@ -118,7 +119,7 @@ impl Stream {
     /// memory before then.
     pub unsafe fn upload_bytes(&self, from: &[u8], to: u64) -> Result<(), CudaError> {
         // SAFETY: the memory holds the bytes, as the caller promises.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.raw) }
+        unsafe { cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.raw) }
             .result()
             .when(self.device, "uploading weights")
     }
@@ -138,21 +139,21 @@ impl Stream {
         const WHAT: &str = "downloading a frame";
         if from.pitch == row_bytes && to.pitch == row_bytes {
             // SAFETY: rows without padding are one range, inside both planes.
-            return unsafe { sys::cuMemcpyDtoHAsync_v2(to.address.cast(), from.address, row_bytes * rows, self.raw) }
+            return unsafe { cuMemcpyDtoHAsync_v2(to.address.cast(), from.address, row_bytes * rows, self.raw) }
                 .result()
                 .when(self.device, WHAT);
         }
-        let copy = sys::CUDA_MEMCPY2D {
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        let copy = CUDA_MEMCPY2D {
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
             srcDevice: from.address,
             srcPitch: from.pitch,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
             dstHost: to.address.cast(),
             dstPitch: to.pitch,
             ..empty_copy(row_bytes, rows)
         };
         // SAFETY: both planes hold the rows, as the caller promises.
-        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
+        unsafe { cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
     }
 
     /// Enqueues a copy of the first `bytes` bytes of a plane in device memory, with those between its rows.
@@ -162,7 +163,7 @@ impl Stream {
     /// before then.
     pub unsafe fn copy_bytes(&self, from: &DevicePlane, to: &DevicePlane, bytes: usize) -> Result<(), CudaError> {
         // SAFETY: both planes hold the bytes, as the caller promises.
-        unsafe { sys::cuMemcpyDtoDAsync_v2(to.address, from.address, bytes, self.raw) }
+        unsafe { cuMemcpyDtoDAsync_v2(to.address, from.address, bytes, self.raw) }
             .result()
             .when(self.device, "copying a plane")
     }
@@ -182,18 +183,18 @@ impl Stream {
         if rows == 0 {
             return Ok(());
         }
-        let copy = sys::CUDA_MEMCPY2D {
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        let copy = CUDA_MEMCPY2D {
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
             srcDevice: from.address,
             srcPitch: from.pitch,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
             dstDevice: to.address,
             dstPitch: to.pitch,
             ..empty_copy(row_bytes, rows)
         };
         // The manual lets a driver refuse device-to-device copies with pitches not from cuMemAllocPitch; none tested does.
         // SAFETY: both planes hold the rows, as the caller promises.
-        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, "copying a plane")
+        unsafe { cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, "copying a plane")
     }
 
     /// Makes later work wait for everything that is enqueued on another stream, by an event that is used for nothing else.
@@ -211,15 +212,21 @@ impl Stream {
         let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
         // SAFETY: the function expects this parameter, as the caller promises; the driver copies it before it returns.
         unsafe {
-            result::launch_kernel(
+            cuLaunchKernel(
                 function.raw(),
-                (grid.blocks, 1, 1),
-                (grid.threads, 1, 1),
+                grid.blocks,
+                1,
+                1,
+                grid.threads,
+                1,
+                1,
                 grid.shared_bytes,
                 self.raw,
-                &mut parameters,
+                parameters.as_mut_ptr(),
+                ptr::null_mut(),
             )
         }
+        .result()
         .when(self.device, "launching a kernel")
     }
 
@@ -236,12 +243,12 @@ impl Stream {
         parameter: &P,
     ) -> Result<(), CudaError> {
         let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
-        let mut overlap = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        let mut overlap = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+            value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
-        let config = sys::CUlaunchConfig {
+        let config = CUlaunchConfig {
             gridDimX: grid.blocks,
             gridDimY: 1,
             gridDimZ: 1,
@@ -255,7 +262,7 @@ impl Stream {
         };
         // SAFETY: the function expects this parameter, as the caller promises; the driver copies it and the configuration
         // before it returns.
-        unsafe { sys::cuLaunchKernelEx(&config, function.raw(), parameters.as_mut_ptr(), ptr::null_mut()) }
+        unsafe { cuLaunchKernelEx(&config, function.raw(), parameters.as_mut_ptr(), ptr::null_mut()) }
             .result()
             .when(self.device, "launching a kernel")
     }
@@ -265,24 +272,24 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if self.owned {
             // SAFETY: `new` created it. A failure was reported by the work that failed.
-            let _ = unsafe { result::stream::destroy(self.raw) };
+            let _ = unsafe { cuStreamDestroy_v2(self.raw) };
         }
     }
 }
 
 /// A two-dimensional copy without source and destination.
-fn empty_copy(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
-    sys::CUDA_MEMCPY2D {
+fn empty_copy(row_bytes: usize, rows: usize) -> CUDA_MEMCPY2D {
+    CUDA_MEMCPY2D {
         srcXInBytes: 0,
         srcY: 0,
-        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
         srcHost: ptr::null(),
         srcDevice: 0,
         srcArray: ptr::null_mut(),
         srcPitch: 0,
         dstXInBytes: 0,
         dstY: 0,
-        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
         dstHost: ptr::null_mut(),
         dstDevice: 0,
         dstArray: ptr::null_mut(),

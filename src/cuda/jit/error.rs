@@ -12,8 +12,8 @@ pub const NVRTC_NEEDED: (i32, i32) = (11, 8);
 pub enum NvrtcError {
     #[error("NVRTC was not found as {names}")]
     NotFound { names: String },
-    #[error("NVRTC cannot be used: {0}")]
-    Unusable(#[from] libloading::Error),
+    #[error("NVRTC, opened as {name}, has no function {function}; install NVRTC 11.8 or later")]
+    Incomplete { name: String, function: &'static str },
     #[error("NVRTC {}.{} is too old; {}.{} is needed", found.0, found.1, NVRTC_NEEDED.0, NVRTC_NEEDED.1)]
     TooOld { found: (i32, i32) },
     #[error("NVRTC {}.{} is newer than the driver and does not know the device", .0.0, .0.1)]

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use super::error::{NVRTC_NEEDED, NvrtcError};
-use crate::libraries::System;
+use crate::libraries::{System, functions};
 use crate::log::Level;
 use crate::process::log;
 
@@ -47,29 +47,53 @@ impl LazyNvrtc {
 type Handle = *mut std::ffi::c_void;
 type Status = c_int;
 
-/// The library's functions that are used.
-struct Functions {
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
-    error_string: unsafe extern "C" fn(Status) -> *const c_char,
-    architecture_count: unsafe extern "C" fn(*mut c_int) -> Status,
-    architectures: unsafe extern "C" fn(*mut c_int) -> Status,
-    create: unsafe extern "C" fn(
-        *mut Handle,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    ) -> Status,
-    destroy: unsafe extern "C" fn(*mut Handle) -> Status,
-    compile: unsafe extern "C" fn(Handle, c_int, *const *const c_char) -> Status,
-    results: [Getter; 3],
+functions! {
+    /// The library's functions, as nvrtc.h declares them. A program is valid from `create` to `destroy`.
+    struct Functions {
+        safe [
+            version(major: &mut c_int, minor: &mut c_int) -> Status = "nvrtcVersion";
+            error_string(status: Status) -> *const c_char = "nvrtcGetErrorString";
+            architecture_count(count: &mut c_int) -> Status = "nvrtcGetNumSupportedArchs";
+        ]
+        unsafe [
+            /// # Safety
+            /// There is room for as many as `architecture_count` says.
+            architectures(architectures: *mut c_int) -> Status = "nvrtcGetSupportedArchs";
+            /// # Safety
+            /// The strings, and as many `headers` as `count` says with their `names`, end with a NUL.
+            create(
+                program: &mut Handle, source: *const c_char, name: *const c_char, count: c_int,
+                headers: *const *const c_char, names: *const *const c_char
+            ) -> Status = "nvrtcCreateProgram";
+            /// # Safety
+            /// The program is valid.
+            destroy(program: &mut Handle) -> Status = "nvrtcDestroyProgram";
+            /// # Safety
+            /// The program is valid; as many options as `count` says end with a NUL.
+            compile(program: Handle, count: c_int, options: *const *const c_char) -> Status = "nvrtcCompileProgram";
+            /// # Safety
+            /// The program is valid.
+            log_size(program: Handle, bytes: &mut usize) -> Status = "nvrtcGetProgramLogSize";
+            /// # Safety
+            /// The program is valid; there is room for `log_size` bytes.
+            log(program: Handle, to: *mut c_char) -> Status = "nvrtcGetProgramLog";
+            /// # Safety
+            /// The program is valid.
+            cubin_size(program: Handle, bytes: &mut usize) -> Status = "nvrtcGetCUBINSize";
+            /// # Safety
+            /// The program is valid; there is room for `cubin_size` bytes.
+            cubin(program: Handle, to: *mut c_char) -> Status = "nvrtcGetCUBIN";
+            /// # Safety
+            /// The program is valid.
+            ptx_size(program: Handle, bytes: &mut usize) -> Status = "nvrtcGetPTXSize";
+            /// # Safety
+            /// The program is valid; there is room for `ptx_size` bytes.
+            ptx(program: Handle, to: *mut c_char) -> Status = "nvrtcGetPTX";
+        ]
+    }
 }
 
-/// The functions that return the size of a result, and the result.
-type Getter = (unsafe extern "C" fn(Handle, *mut usize) -> Status, unsafe extern "C" fn(Handle, *mut c_char) -> Status);
-
-/// The results of a compilation, in the order of [`Functions::results`].
+/// The results of a compilation.
 #[derive(Debug, Clone, Copy)]
 enum Output {
     Log,
@@ -108,26 +132,24 @@ impl Nvrtc {
     pub fn open() -> Result<Self, NvrtcError> {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
         let names: Vec<&str> = named.as_deref().map_or(System::CURRENT.nvrtc().to_vec(), |path| vec![path]);
-        // SAFETY: NVRTC's initialisers need nothing from this process; the fields of `Functions` have the types of nvrtc.h.
-        unsafe {
-            let library = names.iter().find_map(|name| Library::new(*name).ok());
-            let library = library.ok_or_else(|| NvrtcError::NotFound { names: names.join(", ") })?;
-            let functions = Functions::load(&library)?;
-            // The functions stay valid, because the library is never closed.
-            std::mem::forget(library);
-            let (mut major, mut minor, mut count) = (0, 0, 0);
-            if (functions.version)(&mut major, &mut minor) != 0 || (major, minor) < NVRTC_NEEDED {
-                return Err(NvrtcError::TooOld { found: (major, minor) });
-            }
-            let mut architectures = Vec::new();
-            if (functions.architecture_count)(&mut count) == 0 {
-                architectures.resize(usize::try_from(count).unwrap_or(0), 0);
-                if (functions.architectures)(architectures.as_mut_ptr()) != 0 {
-                    architectures.clear();
-                }
-            }
-            Ok(Self { functions, version: (major, minor), architectures })
+        // SAFETY: NVRTC's initialisers need nothing from this process.
+        let opened = names.iter().find_map(|name| Some((*name, unsafe { Library::new(*name) }.ok()?)));
+        let (name, library) = opened.ok_or_else(|| NvrtcError::NotFound { names: names.join(", ") })?;
+        let functions = Functions::load(Box::leak(Box::new(library)));
+        let functions = functions.map_err(|function| NvrtcError::Incomplete { name: name.to_owned(), function })?;
+        let (mut major, mut minor, mut count) = (0, 0, 0);
+        if functions.version(&mut major, &mut minor) != 0 || (major, minor) < NVRTC_NEEDED {
+            return Err(NvrtcError::TooOld { found: (major, minor) });
         }
+        let mut architectures = Vec::new();
+        if functions.architecture_count(&mut count) == 0 {
+            architectures.resize(usize::try_from(count).unwrap_or(0), 0);
+            // SAFETY: there is room for as many as the library says.
+            if unsafe { functions.architectures(architectures.as_mut_ptr()) } != 0 {
+                architectures.clear();
+            }
+        }
+        Ok(Self { functions, version: (major, minor), architectures })
     }
 
     /// Its version: major, minor.
@@ -167,7 +189,7 @@ impl Nvrtc {
         let mut program = Program(ptr::null_mut(), &self.functions);
         // SAFETY: all strings live until the end of this function; `create` sets the program before it is used.
         unsafe {
-            self.check((self.functions.create)(
+            self.check(self.functions.create(
                 &mut program.0,
                 source.as_ptr(),
                 name.as_ptr(),
@@ -176,7 +198,7 @@ impl Nvrtc {
                 names.as_ptr(),
             ))?;
             let count = c_int::try_from(options.len()).unwrap_or(0);
-            let compiled = self.check((self.functions.compile)(program.0, count, options.as_ptr()));
+            let compiled = self.check(self.functions.compile(program.0, count, options.as_ptr()));
             let log = self.result(&program, Output::Log).unwrap_or_default();
             let log = String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n']).to_owned();
             compiled.map_err(|error| error.with_log(&log))?;
@@ -188,13 +210,21 @@ impl Nvrtc {
     /// # Safety
     /// `create` has set the program.
     unsafe fn result(&self, program: &Program<'_>, output: Output) -> Result<Vec<u8>, NvrtcError> {
-        let (size, get) = self.functions.results[output as usize];
-        let mut bytes = 0;
+        let (functions, program, mut bytes) = (&self.functions, program.0, 0);
         // SAFETY: the program is valid, as the caller promises, and the buffer is as large as the library says.
         unsafe {
-            self.check(size(program.0, &mut bytes))?;
+            self.check(match output {
+                Output::Log => functions.log_size(program, &mut bytes),
+                Output::Cubin => functions.cubin_size(program, &mut bytes),
+                Output::Ptx => functions.ptx_size(program, &mut bytes),
+            })?;
             let mut buffer = vec![0_u8; bytes];
-            self.check(get(program.0, buffer.as_mut_ptr().cast()))?;
+            let to = buffer.as_mut_ptr().cast();
+            self.check(match output {
+                Output::Log => functions.log(program, to),
+                Output::Cubin => functions.cubin(program, to),
+                Output::Ptx => functions.ptx(program, to),
+            })?;
             Ok(buffer)
         }
     }
@@ -204,7 +234,7 @@ impl Nvrtc {
             return Ok(());
         }
         // SAFETY: the library returns a static string for every status.
-        let text = unsafe { CStr::from_ptr((self.functions.error_string)(status)) };
+        let text = unsafe { CStr::from_ptr(self.functions.error_string(status)) };
         Err(NvrtcError::Failed { status: text.to_string_lossy().into_owned(), log: String::new() })
     }
 }
@@ -216,31 +246,7 @@ impl Drop for Program<'_> {
     fn drop(&mut self) {
         if !self.0.is_null() {
             // SAFETY: `create` made the program, and it is destroyed once.
-            unsafe { (self.1.destroy)(&mut self.0) };
-        }
-    }
-}
-
-impl Functions {
-    /// # Safety
-    /// The library is NVRTC, and stays open while the functions are used.
-    unsafe fn load(library: &Library) -> Result<Self, libloading::Error> {
-        // SAFETY: the symbols of NVRTC have the types of nvrtc.h, which the fields have.
-        unsafe {
-            Ok(Self {
-                version: *library.get(b"nvrtcVersion")?,
-                error_string: *library.get(b"nvrtcGetErrorString")?,
-                architecture_count: *library.get(b"nvrtcGetNumSupportedArchs")?,
-                architectures: *library.get(b"nvrtcGetSupportedArchs")?,
-                create: *library.get(b"nvrtcCreateProgram")?,
-                destroy: *library.get(b"nvrtcDestroyProgram")?,
-                compile: *library.get(b"nvrtcCompileProgram")?,
-                results: [
-                    (*library.get(b"nvrtcGetProgramLogSize")?, *library.get(b"nvrtcGetProgramLog")?),
-                    (*library.get(b"nvrtcGetCUBINSize")?, *library.get(b"nvrtcGetCUBIN")?),
-                    (*library.get(b"nvrtcGetPTXSize")?, *library.get(b"nvrtcGetPTX")?),
-                ],
-            })
+            unsafe { self.1.destroy(&mut self.0) };
         }
     }
 }

@@ -122,7 +122,7 @@ impl Library {
     /// The library, opened by the first call; `None` if it cannot be opened.
     fn get() -> Option<&'static Self> {
         static LIBRARY: LazyLock<Option<Library>> =
-            LazyLock::new(|| open_gstreamer("analytics").and_then(Library::load));
+            LazyLock::new(|| open_gstreamer("analytics").and_then(|library| Library::load(library).ok()));
         LIBRARY.as_ref()
     }
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The part of the driver API that is used, from cudarc, which opens the library at run time and panics if it or a function is
+//! missing. No other file names cudarc, so the functions that [`load`] looks up are all that can be called.
+
+pub use cudarc::driver::result::DriverError;
+use cudarc::driver::sys;
+pub use cudarc::driver::sys::{
+    CU_MEMHOSTREGISTER_PORTABLE, CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags,
+    CUevent_wait_flags, CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttributeValue, CUlaunchConfig, CUmemorytype, CUmodule, CUpointer_attribute, CUresult, CUstream,
+    CUstream_flags,
+};
+use once_cell::sync::OnceCell;
+
+use crate::cuda::error::CudaError;
+
+macro_rules! functions {
+    ($($function:ident)*) => {
+        pub(in crate::cuda) use cudarc::driver::sys::{$($function),*};
+        /// Their names, which are also the symbols of the library.
+        pub const FUNCTIONS: &[&str] = &[$(stringify!($function)),*];
+    };
+}
+
+functions! {
+    cuCtxPopCurrent_v2 cuCtxPushCurrent_v2 cuCtxSynchronize cuDeviceGet cuDeviceGetAttribute cuDeviceGetCount
+    cuDeviceGetName cuDevicePrimaryCtxRetain cuDriverGetVersion cuEventCreate cuEventDestroy_v2 cuEventElapsedTime
+    cuEventQuery cuEventRecord cuEventSynchronize cuFuncSetAttribute cuGetErrorName cuGetErrorString cuInit
+    cuLaunchKernel cuLaunchKernelEx cuMemAlloc_v2 cuMemFreeHost cuMemFree_v2 cuMemGetInfo_v2 cuMemHostAlloc
+    cuMemHostRegister_v2 cuMemHostUnregister cuMemcpy2DAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyDtoHAsync_v2
+    cuMemcpyHtoDAsync_v2 cuMemsetD8Async cuModuleGetFunction cuModuleLoadData cuModuleUnload cuPointerGetAttributes
+    cuStreamCreate cuStreamDestroy_v2 cuStreamSynchronize cuStreamWaitEvent
+}
+
+/// Opens the library and looks up every function that is used, unless that has succeeded before. To be called before any of
+/// them.
+pub fn load() -> Result<(), CudaError> {
+    static LOADED: OnceCell<()> = OnceCell::new();
+    let load = || {
+        // SAFETY: loading libcuda runs its initialisers and nothing else.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
+        }
+        // SAFETY: the library is present; the addresses are not used.
+        let is_missing = |name: &&&str| unsafe { sys::culib().get::<*const ()>(name.as_bytes()) }.is_err();
+        FUNCTIONS.iter().find(is_missing).map_or(Ok(()), |function| Err(CudaError::IncompleteDriver { function }))
+    };
+    LOADED.get_or_try_init(load).copied()
+}
+
+/// What a function of the driver writes to its first parameter.
+pub fn returned<T: Default>(call: impl FnOnce(*mut T) -> CUresult) -> Result<T, DriverError> {
+    let mut value = T::default();
+    call(&mut value).result().map(|()| value)
+}

@@ -1,0 +1,175 @@
+//! Libraries that lack a function: NVIDIA's driver, and GStreamer's library for CUDA memory. Each is a process of its own,
+//! because a process opens a library once.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+
+use gst::prelude::*;
+use gst_video::VideoFormat;
+use gstcudagaussblur::cuda::driver::api::FUNCTIONS;
+use libloading::os::unix::Library;
+
+use crate::common::fake_library;
+use crate::common::video::{self, Blur, blurred, buffer, info, nick, picture, read};
+
+/// Environment variable of a child process: what its library lacks.
+const LEFT_OUT: &str = "CUDAGAUSSBLUR_TEST_LEFT_OUT";
+/// The libraries that a child process opens, separated by colons.
+const LIBRARIES: &str = "CUDAGAUSSBLUR_TEST_LIBRARIES";
+/// A driver without any function, in place of a name.
+const ALL: &str = "all";
+const GSTCUDA: &str = "libgstcuda-1.0.so.0";
+
+/// The warnings of the element's log.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whether this is a child process, whose test it has run then.
+pub fn is_child() -> bool {
+    let Ok(left_out) = std::env::var(LEFT_OUT) else { return false };
+    let libraries = std::env::var(LIBRARIES).unwrap();
+    libraries.split(':').for_each(|library| std::mem::forget(fake_library::open(Path::new(library))));
+    check(&left_out);
+    true
+}
+
+/// Without a function that the engine needs, `auto` blurs on the CPU and `cuda` is an error; both name the function. Without any
+/// other one, CUDA blurs, but frames are perhaps not in CUDA memory.
+fn check(left_out: &str) {
+    gst::init().unwrap();
+    gst::log::set_default_threshold(gst::DebugLevel::None);
+    gst::log::set_threshold_for_name("cudagaussblur", gst::DebugLevel::Warning);
+    gst::log::add_log_function(|category, _, _, _, _, _, message| {
+        if category.name() == "cudagaussblur" {
+            WARNINGS.lock().unwrap().push(message.get().unwrap_or_default().to_string());
+        }
+    });
+    let is_needed = FUNCTIONS.contains(&left_out) || left_out == ALL;
+    let named = if left_out == ALL { FUNCTIONS[0] } else { left_out };
+    let has_words = |text: &str| text.contains(&format!("has no function {named}:")) && text.contains("libcuda.so.1");
+    let rgba = info(VideoFormat::Rgba, 40, 12);
+    for properties in ["", "region-mode=inside zones=<[zone,x=0,y=0,width=1,height=1]> strength=0"] {
+        let mut blur = Blur::new(&format!("sigma=2 {properties}"));
+        assert_eq!(nick(&blur.element, "active-backend"), if is_needed { "cpu" } else { "cuda" });
+        blur.caps(&rgba);
+        for seed in 0..3 {
+            let image = picture(&rgba, seed);
+            assert!(read(&rgba, &blur.push(buffer(&rgba, &image))) == blurred(&image, 2.0, 0), "frame {seed}");
+        }
+        assert!(
+            blur.messages(gst::MessageType::Warning).is_empty() && blur.messages(gst::MessageType::Error).is_empty()
+        );
+    }
+    let element = video::element("backend=cuda");
+    let bus = video::bus_of(&element);
+    assert_eq!(element.set_state(gst::State::Paused).is_err(), is_needed);
+    let errors = video::texts(&bus, gst::MessageType::Error);
+    assert!(errors.len() == usize::from(is_needed) && errors.iter().all(|text| has_words(text)), "{errors:?}");
+    element.set_state(gst::State::Null).unwrap();
+
+    let caps = element.factory().unwrap().static_pad_templates().iter().next().unwrap().caps();
+    let has_cuda_memory = caps.to_string().contains("memory:CUDAMemory");
+    let warnings = WARNINGS.lock().unwrap().clone();
+    println!("{left_out}: CUDA memory {has_cuda_memory}, {errors:?}, {warnings:?}");
+    let count = |words: &dyn Fn(&str) -> bool| warnings.iter().filter(|line| words(line)).count();
+    if is_needed {
+        assert_eq!((has_cuda_memory, count(&has_words)), (false, 2));
+    } else if has_gstcuda() {
+        let missing = format!("{GSTCUDA} has no function {left_out}, so");
+        let incomplete = format!("{GSTCUDA} does not find all that it needs in libcuda.so.1, so");
+        let words = if left_out.starts_with("gst") { missing } else { incomplete };
+        assert_eq!(count(&|line| line.contains(&words)), usize::from(!has_cuda_memory));
+        assert!(!has_cuda_memory || !left_out.starts_with("gst"), "CUDA memory without {left_out}");
+    }
+}
+
+/// Whether libgstcuda can be opened.
+fn has_gstcuda() -> bool {
+    // SAFETY: the initialisers of libgstcuda only register GObject types.
+    unsafe { Library::new(GSTCUDA) }.map(std::mem::forget).is_ok()
+}
+
+/// The file of the installed libgstcuda.
+fn gstcuda() -> Option<PathBuf> {
+    let maps = || std::fs::read_to_string("/proc/self/maps").unwrap();
+    let path =
+        |maps: String| maps.split_whitespace().find(|word| word.contains("libgstcuda-1.0.so")).map(PathBuf::from);
+    has_gstcuda().then(|| path(maps()).expect("an open library is mapped"))
+}
+
+/// The functions of the installed libgstcuda that the element needs: those that it declares, but for later versions' ones.
+fn functions_of_gstcuda() -> Vec<String> {
+    let source = include_str!("../../src/element/gstcuda.rs");
+    let declared = source.split("= \"").filter_map(|text| text.split_once("\";")).map(|(name, _)| name.to_owned());
+    let is_used =
+        |name: &String| name.starts_with("gst_") && (gst::version() >= (1, 24, 0, 0) || !name.contains("stream"));
+    declared.filter(is_used).collect()
+}
+
+/// A case: its name, a library, the functions that it lacks, and the other libraries.
+type Case<'a> = (&'a str, &'a Path, &'a [&'a str], [&'a Path; 2]);
+
+/// Starts the process of a case. Returns the case's name and the file of the incomplete library, too.
+fn start<'a>((name, library, lacks, others): &Case<'a>) -> (&'a str, PathBuf, Child) {
+    let incomplete = fake_library::without(library, lacks);
+    // It comes first: the loader finds libraries by their sonames.
+    let libraries = [&incomplete, others[0], others[1]].map(|library| library.to_str().unwrap()).join(":");
+    let child = Command::new(std::env::current_exe().unwrap())
+        .env(LEFT_OUT, name)
+        .env(LIBRARIES, libraries)
+        .env("CUDAGAUSSBLUR_NVRTC", "/nowhere")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    (name, incomplete, child.unwrap())
+}
+
+/// What is wrong with the end of such a process, if anything is.
+fn judge(left_out: &str, Output { status, stdout, stderr }: &Output) -> Option<String> {
+    let text = [stdout, stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
+    let first = text.lines().take(6).collect::<Vec<_>>().join("\n");
+    (!status.success() || text.contains("panicked")).then(|| format!("without {left_out}: {status}: {first}"))
+}
+
+/// The files of a folder that call the driver's functions by cudarc, which panics if one is missing.
+fn callers(folder: &Path) -> Vec<PathBuf> {
+    let of_entry = |path: PathBuf| match path.is_dir() {
+        true => callers(&path),
+        false if std::fs::read_to_string(&path).unwrap().contains("cudarc::") => vec![path],
+        false => Vec::new(),
+    };
+    folder.read_dir().unwrap().flat_map(|entry| of_entry(entry.unwrap().path())).collect()
+}
+
+/// All of the driver's functions are left out, and every one of the libraries in turn. There is no other function than those that
+/// are looked up.
+pub fn run() -> Result<(), String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    assert_eq!(callers(&sources), [sources.join("cuda/driver/api.rs")]);
+    let driver = fake_library::build("libcuda");
+    let alias = fake_library::build_alias(&driver, "libcuda.so.1");
+    let of_driver = fake_library::functions(&driver, "cu");
+    let of_driver: Vec<&str> = of_driver.iter().map(String::as_str).collect();
+    let unknown: Vec<_> = FUNCTIONS.iter().filter(|needed| !of_driver.contains(needed)).collect();
+    assert!(unknown.is_empty() && of_driver.len() > FUNCTIONS.len(), "the fake driver has no {unknown:?}");
+    let gstcuda = gstcuda();
+    let of_gstcuda = gstcuda.as_ref().map_or(Vec::new(), |_| functions_of_gstcuda());
+    let of_gstcuda: Vec<&str> = of_gstcuda.iter().map(String::as_str).collect();
+    assert!(of_gstcuda.is_empty() || of_gstcuda.len() >= 9, "{of_gstcuda:?}");
+
+    let [driver, alias] = [&driver, &alias];
+    let mut cases: Vec<Case> = vec![(ALL, driver, &of_driver, [alias; 2])];
+    cases.extend(of_driver.iter().map(|name| (*name, &**driver, std::slice::from_ref(name), [&**alias; 2])));
+    let gstcuda = gstcuda.unwrap_or_default();
+    cases.extend(of_gstcuda.iter().map(|name| (*name, &*gstcuda, std::slice::from_ref(name), [&**driver, alias])));
+    let mut failing = Vec::new();
+    for cases in cases.chunks(std::thread::available_parallelism().map_or(1, usize::from)) {
+        for (name, incomplete, child) in cases.iter().map(start).collect::<Vec<_>>() {
+            failing.extend(judge(name, &child.wait_with_output().unwrap()));
+            std::fs::remove_file(incomplete).unwrap();
+        }
+    }
+    std::fs::remove_file(alias).unwrap();
+    println!("{} functions left out, {} of them needed: {} failed", cases.len(), FUNCTIONS.len(), failing.len());
+    if failing.is_empty() { Ok(()) } else { Err(failing.join("\n")) }
+}
