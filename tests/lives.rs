@@ -88,6 +88,16 @@ const MUST_OCCUR: [&str; 43] = [
     "starts",
 ];
 
+/// What must have occurred where frames can be in CUDA memory.
+const IN_CUDA: [&str; 6] = [
+    "frames in CUDA memory",
+    "soft covers in CUDA memory",
+    "alpha channels in CUDA memory",
+    "changes of memory downstream",
+    "frames to other memory, region-mode=frame",
+    "frames to other memory, region-mode=inside",
+];
+
 /// Opens the fake driver before GStreamer opens the real one, which it does as libcuda.so.1, and GStreamer's CUDA library before
 /// the element looks for it.
 fn open_libraries() {
@@ -113,7 +123,7 @@ fn lives_on_the_fake_device() {
     let mut also = vec!["frames on cuda", "frames on cpu", "device errors"];
     let context = cuda_frames::is_open().then(Context::new);
     if context.is_some() {
-        also.extend(["frames in CUDA memory", "soft covers in CUDA memory", "alpha channels in CUDA memory"]);
+        also.extend(IN_CUDA);
     }
     // Keeps kernels loaded in the context.
     let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
@@ -128,7 +138,7 @@ fn lives_on_a_gpu() {
     let mut also = vec!["frames on cuda"];
     let context = cuda_frames::open().then(Context::new);
     if context.is_some() {
-        also.extend(["frames in CUDA memory", "soft covers in CUDA memory", "alpha channels in CUDA memory"]);
+        also.extend(IN_CUDA);
     }
     let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
     explore(Machine::Gpu, Some((None, context.as_ref())), LIVES_CUDA, &also);

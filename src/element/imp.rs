@@ -268,6 +268,7 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn submit_input_buffer(&self, is_discont: bool, inbuf: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let _floats = DefaultFloats::set();
         if is_discont && streaming::has_in_flight(&self.state) {
             // The base class sets the DISCONT flag on the next buffer that it pushes, which must be the blur of this
             // one. Frames that wait are not drained: after each frame that a live source loses they would not wait.

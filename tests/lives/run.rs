@@ -72,7 +72,12 @@ pub fn run(
     let has_fault = steps.iter().any(|step| matches!(step, Step::Fault { .. }));
     let memories = Arc::new(());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let uses_cuda = steps.iter().any(|step| matches!(step, Step::Caps(caps) if caps.is_in_cuda));
+        let is_cuda = |step: &Step| match step {
+            Step::Caps(caps) => caps.is_in_cuda,
+            Step::Memory(memory) => *memory == Some(true),
+            _ => false,
+        };
+        let uses_cuda = steps.iter().any(is_cuda);
         let mut life = Life::new(machine, driver, context.filter(|_| uses_cuda).cloned(), Arc::clone(&memories));
         let backend = Step::Set("backend", Value::Text(if machine == Machine::Cpu { "cpu" } else { "auto" }));
         let all = [&[backend], steps].concat();
@@ -150,6 +155,8 @@ struct Life<'a> {
     bus: gst::Bus,
     out: Arc<Mutex<Vec<Out>>>,
     downstream: Arc<Mutex<Downstream>>,
+    /// What [`Step::Memory`] asks for, and what downstream takes of that.
+    memory: [Option<bool>; 2],
     driver: Option<&'a FakeDriver>,
     /// Of a life with frames in CUDA memory.
     context: Option<Context>,
@@ -193,6 +200,7 @@ impl<'a> Life<'a> {
             bus,
             out,
             downstream,
+            memory: [None; 2],
             machine,
             driver,
             context,
@@ -227,6 +235,11 @@ impl<'a> Life<'a> {
             Step::Downstream(downstream) => {
                 *self.downstream.lock().unwrap() = downstream.clone();
                 self.harness.push_upstream_event(gst::event::Reconfigure::new());
+            }
+            Step::Memory(memory) => {
+                self.memory[0] = *memory;
+                let caps = self.caps.as_ref().map(|(caps, _)| caps.clone());
+                self.ask_memory(caps.as_ref());
             }
             Step::Fault { function, after, once, status } => {
                 if let Some(driver) = self.driver {
@@ -294,6 +307,23 @@ impl<'a> Life<'a> {
             Step::Frame(frame) => return self.frame(frame),
         }
         self.collect()
+    }
+
+    /// Lets downstream take frames of these caps in the memory that was asked for, if the element can give them.
+    fn ask_memory(&mut self, caps: Option<&Caps>) {
+        let has_cuda = self.context.is_some() && video::nick(&self.element, "active-backend") == "cuda";
+        let is_possible = has_cuda && caps.is_some_and(Caps::may_be_in_cuda);
+        let memory = self.memory[0].filter(|_| is_possible);
+        if memory != self.memory[1] {
+            self.memory[1] = memory;
+            let caps = match memory {
+                Some(true) => "video/x-raw(memory:CUDAMemory)",
+                Some(false) => "video/x-raw",
+                None => "ANY",
+            };
+            self.harness.set_sink_caps(caps.parse().unwrap());
+            self.count("changes of memory downstream");
+        }
     }
 
     /// What is on the bus.
@@ -466,6 +496,7 @@ impl<'a> Life<'a> {
             return Ok(());
         }
         self.messages();
+        self.ask_memory(Some(step));
         let is_on_cpu = video::nick(&self.element, "active-backend") == "cpu";
         self.harness.push_event(gst::event::Caps::new(&caps));
         let errors = self.settle()?;
@@ -830,6 +861,9 @@ impl<'a> Life<'a> {
                 if pending.picture.planes[0].depth > 8 {
                     self.count("alpha channels of deep formats");
                 }
+            }
+            if self.memory[1] == Some(!pending.caps.is_in_cuda) {
+                self.count(format!("frames to other memory, region-mode={}", settings.text("region-mode")));
             }
             if pending.caps.is_in_cuda {
                 let is_soft = covered.starts_with("shape=");

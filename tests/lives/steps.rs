@@ -15,6 +15,8 @@ pub enum Step {
     /// A controlled property: its values from 0 and from a stream time (in ns) on.
     Control(&'static str, f64, u64, f64),
     Downstream(Downstream),
+    /// Downstream takes frames in CUDA memory alone, or in host memory alone, from the next frame on; or either.
+    Memory(Option<bool>),
     Start,
     Stop(gst::State),
     Pause,
@@ -251,6 +253,17 @@ const FRAME_NS: u64 = 40_000_000;
 /// Lives of a hundred in which region-sources names alpha.
 const ALPHA_LIVES: u64 = 7;
 
+impl Caps {
+    /// Whether GStreamer has such frames in CUDA memory, and transfers all of their rows.
+    pub fn may_be_in_cuda(&self) -> bool {
+        // With an odd height, in GStreamer 1.22 the last of three planes begins half a row late, and is not transferred; in 1.26 the
+        // memory of NV21 ends half a row too early.
+        let is_wrong = is_planar_420(&self.format) || self.format == "NV21";
+        let has_rows = !is_wrong || self.size[1].is_multiple_of(2);
+        CUDA_FORMATS.contains(&self.format) && has_rows && matches!(self.interlace_mode, "progressive" | "mixed")
+    }
+}
+
 /// Random choices.
 struct Dice {
     noise: Noise,
@@ -395,11 +408,11 @@ impl Dice {
         if is_in_cuda {
             let interlace_mode = if interlace_mode == "mixed" { "mixed" } else { "progressive" };
             let format = self.pick(&CUDA_FORMATS);
-            // With an odd height, in GStreamer 1.22 the last of three planes begins half a row late, and is not transferred;
-            // in 1.26 the memory of NV21 ends half a row too early.
-            let is_wrong = is_planar_420(&format) || format == "NV21";
-            let size = [size[0], if is_wrong { size[1].next_multiple_of(2) } else { size[1] }];
-            return Caps { format, size, is_in_cuda, interlace_mode, rate, max_rate };
+            let mut caps = Caps { format, size, is_in_cuda, interlace_mode, rate, max_rate };
+            if !caps.may_be_in_cuda() {
+                caps.size[1] += 1;
+            }
+            return caps;
         }
         Caps { format: self.pick(&FORMATS), size, is_in_cuda, interlace_mode, rate, max_rate }
     }
@@ -655,6 +668,14 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
         let place = dice.below(steps.len() as u64) as usize;
         let fault = fault(&mut dice);
         steps.insert(place, fault);
+    }
+    if machine != Machine::Cpu {
+        // Choices of their own, so that the lives are otherwise those of their seeds.
+        let mut noise = Noise(!seed.rotate_left(17));
+        for _ in 0..(noise.next() % 6).saturating_sub(2) {
+            let memory = [None, Some(true), Some(true), Some(false)][(noise.next() % 4) as usize];
+            steps.insert((noise.next() % steps.len() as u64) as usize, Step::Memory(memory));
+        }
     }
     let place = dice.below(6) as usize;
     let takes_video_meta = dice.percent(60);
