@@ -72,7 +72,7 @@ fn main() {
         match TESTS.iter().find(|(name, ..)| *name == child) {
             Some((_, test, _)) => test(&compiler),
             None if child == FAIL => function_fails(),
-            None if child.starts_with("nvrtc") => function_is_missing(&child),
+            None if child.strip_prefix("nvrtc").is_some_and(|rest| !rest.is_empty()) => function_is_missing(&child),
             None => check_origin(&compiler, &child),
         }
         return;
@@ -105,7 +105,8 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// A command that runs this program as one child process: a test of [`TESTS`], or [`check_origin`] of this origin.
+/// A command that runs this program as one child process: a test of [`TESTS`], [`function_is_missing`] of a function
+/// of NVRTC, or [`check_origin`] of this origin.
 fn start(name: &str, [driver, nvrtc]: &[PathBuf; 2], environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(CHILD, name).env(DRIVER, driver).env(NVRTC, nvrtc).env(CACHE, "off");
