@@ -5,10 +5,16 @@ mod common;
 
 use std::sync::Mutex;
 
+use common::Noise;
+use common::device_frames::{self, Block, Streams};
 use common::fake_driver::FakeDriver;
+use common::pictures::rect;
 use common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
 use gst::prelude::*;
 use gst_video::VideoFormat;
+use gstcudagaussblur::cuda::CudaEngine;
+use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::filter::frame::PlaneLayout;
 
 const NO_BINARY_FOR_GPU: i32 = 209;
 const DEVICES: i32 = 16;
@@ -33,12 +39,17 @@ fn caps_load_all_that_frames_can_need() {
         (
             1,
             VideoFormat::Rgba,
-            ["axis", "tensor_c4", "tensor_packed1010102", "tensor_small", "direct_packed1010102", "cover"].len(),
+            ["axis", "tensor_c4", "tensor_packed1010102", "tensor_small", "direct_packed1010102", "cover", "soft"]
+                .len(),
         ),
-        (2, VideoFormat::Rgb, ["axis", "tensor_c3", "tensor_small", "cover"].len()),
-        (3, gray16, ["axis", "tensor_u16_c12", "tensor_small", "cover"].len()),
+        (2, VideoFormat::Rgb, ["axis", "tensor_c3", "tensor_small", "cover", "soft"].len()),
+        (3, gray16, ["axis", "tensor_u16_c12", "tensor_small", "cover", "soft"].len()),
         // The factors of chroma, which has a quarter of the columns, can differ by more than tensor cores have kernels for.
-        (4, VideoFormat::Y41b, ["axis", "tensor_c12", "tensor_small", "level", "direct_u16_c12", "cover"].len()),
+        (
+            4,
+            VideoFormat::Y41b,
+            ["axis", "tensor_c12", "tensor_small", "level", "direct_u16_c12", "cover", "soft"].len(),
+        ),
     ] {
         let before = driver.counts().modules;
         let loaded = || driver.counts().modules - before;
@@ -62,6 +73,24 @@ fn caps_load_all_that_frames_can_need() {
     }
 }
 
+/// Nor does a cover of a frame that stays on the device.
+#[test]
+fn covers_on_the_device_load_nothing() {
+    let driver = FakeDriver::new();
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let mut noise = Noise(5);
+    for planes in [vec![PlaneLayout::new(60, 40, 4, 8)], vec![PlaneLayout::new(60, 40, 1, 16)]] {
+        engine.prepare(&planes);
+        let before = driver.counts().modules;
+        let frame = Block::new(&planes, 0, PlaneLayout::row_bytes, noise.next());
+        let hard = device_frames::covers(&planes, &[rect(3, 5, 20, 9), rect(30, 0, 12, 40)], &[2.0, 9.0], &mut noise);
+        for cover in hard.iter().chain(&device_frames::soft_covers(&planes, &[2.0, 9.0], &mut noise)) {
+            device_frames::check(&mut engine, cover, &frame, None, Streams::One);
+            assert_eq!(driver.counts().modules, before, "{cover:?} loaded a part");
+        }
+    }
+}
+
 /// Another format has other kernels.
 #[cfg_attr(not(feature = "cubins"), ignore = "expects the kernels of the machine code")]
 #[test]
@@ -71,13 +100,13 @@ fn new_caps_load_their_parts() {
     let mut blur = Blur::new("backend=cuda cuda-device-id=5");
     let rgb = info(VideoFormat::Rgb, 40, 20);
     blur.caps(&rgb);
-    assert_eq!(driver.counts().modules, 6);
+    assert_eq!(driver.counts().modules, 7);
     push(&mut blur, &rgb, 1, 1.0, 0);
     let gray = info(VideoFormat::Gray8, 40, 20);
     blur.caps(&gray);
     push(&mut blur, &gray, 1, 1.0, 0);
     push(&mut blur, &gray, 2, 30.0, 0);
-    assert_eq!(driver.counts().modules, 8);
+    assert_eq!(driver.counts().modules, 9);
 }
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -109,7 +138,7 @@ fn part_that_does_not_load_is_tried_again_and_then_falls_back() {
         WARNINGS.lock().unwrap().clear();
         driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
         blur.caps(&rgb);
-        assert_eq!(warnings("are not loaded before they are needed"), 5, "a warning for each part");
+        assert_eq!(warnings("are not loaded before they are needed"), 6, "a warning for each part");
         if is_cleared {
             driver.clear_faults();
         }
@@ -146,6 +175,6 @@ fn portable_images_replace_all_parts() {
     }
     let kernel = blur.element.property::<gst::Structure>("stats").get::<String>("kernel").unwrap();
     assert_eq!(kernel, "general-ptx");
-    // The probe, and the parts of RGB: one axis at a time, the levels, regions.
-    assert_eq!(driver.counts().modules, 4);
+    // The probe, and the parts of RGB: one axis at a time, the levels, regions, soft ones.
+    assert_eq!(driver.counts().modules, 5);
 }

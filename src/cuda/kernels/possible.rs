@@ -45,6 +45,7 @@ pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrat
     let planes: Vec<DevicePlane> = layouts.iter().map(plane).collect();
     let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
     let mut kernels = vec![Kernel::Cover, Kernel::MosaicSums, Kernel::MosaicWrite];
+    kernels.extend([Kernel::SoftCells, Kernel::SoftSpread, Kernel::SoftMix]);
     let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);
