@@ -9,8 +9,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use common::Noise;
 use common::cases::{Case, Content};
-use common::device_frames::{Block, Streams, check_blur};
+use common::device_frames::{self, Block, Streams, check_blur, check_transfer, soft_covers};
 use common::fake_library;
 use gstcudagaussblur::cuda::{CudaEngine, Image, JitResult, KernelOrigin, PassStrategy, process};
 use gstcudagaussblur::engine::Engine;
@@ -37,11 +38,12 @@ static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
 type Test = (&'static str, fn(&Compiler), &'static [(&'static str, &'static str)]);
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 14] = [
     ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, &[("FAKE_NVRTC_MS", "2000")]),
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, &[]),
     ("two_engines_with_equal_settings_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
     ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
+    ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, &[]),
     ("tensor_cores_and_large_radii_are_not_specialised", not_specialised, &[]),
     ("bands_of_several_planes_are_specialised", bands, &[]),
     ("generic_kernels_are_used_without_nvrtc", no_compiler, &[(NVRTC, "/nowhere/libnvrtc.so")]),
@@ -300,6 +302,31 @@ fn stop(compiler: &Compiler) {
         took > Duration::from_secs(1) && took < Duration::from_millis(2900),
         "the last engine stopped after {took:?}"
     );
+}
+
+/// Frames that are copied before their regions are blurred get a specialised kernel as others do, and what neither copies nor
+/// covers blur has no kernel's name.
+fn without_blur(_: &Compiler) {
+    let mut engine = engine();
+    let planes = [PlaneLayout::new(60, 40, 4, 8)];
+    let [source, destination] = [1, 2].map(|seed| Block::new(&planes, 0, PlaneLayout::row_bytes, seed));
+    let mut covers = soft_covers(&planes, &[2.0], &mut Noise(3));
+    let [blur, mosaic, fill] = [0; 3].map(|_| covers.remove(0));
+    let generic = engine.stats().kernel_name;
+    let begun = Instant::now();
+    while !is_specialised(&engine) && begun.elapsed() < LONG {
+        for cover in [&mosaic, &fill] {
+            device_frames::check(&mut engine, cover, &source, None, Streams::One);
+            assert_eq!(engine.stats().kernel_name, generic, "a mosaic or a fill has the name of a kernel that blurs");
+        }
+        check_transfer(&mut engine, &source, &destination);
+        device_frames::check(&mut engine, &blur, &source, None, Streams::One);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(is_specialised(&engine), "no kernel is compiled for frames that are copied before they are covered");
+    check_transfer(&mut engine, &source, &destination);
+    device_frames::check(&mut engine, &fill, &source, None, Streams::One);
+    assert!(is_specialised(&engine));
 }
 
 fn not_specialised(compiler: &Compiler) {

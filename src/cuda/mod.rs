@@ -44,7 +44,7 @@ pub struct CudaEngine {
     selector: KernelSelector,
     /// The number of bands of a frame; `None` for as many as measured fastest.
     bands: Option<usize>,
-    /// The kernels of the last frame.
+    /// The kernels of the last frame that was blurred.
     kernel_name: &'static str,
     /// Dropped with the context current.
     pipeline: ManuallyDrop<Pipeline>,
@@ -130,11 +130,11 @@ impl CudaEngine {
         self.selector.shared().jit().status()
     }
 
-    fn update_kernel_name(&mut self, specialised: bool) {
-        self.kernel_name = match self.selector.prebuilt() {
-            _ if specialised => self.selector.shared().specialised_name(),
-            Ok(prebuilt) => prebuilt.name(),
-            Err(_) => self.kernel_name,
+    fn update_kernel_name(&mut self, specialised: Option<bool>) {
+        self.kernel_name = match (specialised, self.selector.prebuilt()) {
+            (Some(true), _) => self.selector.shared().specialised_name(),
+            (Some(false), Ok(prebuilt)) => prebuilt.name(),
+            _ => self.kernel_name,
         };
     }
 
@@ -155,7 +155,7 @@ impl CudaEngine {
         let options = SubmitOptions { direct, bands: self.bands };
         let submission = self.pipeline.submit(&mut self.selector, frames, plan, options)?;
         self.update_kernel_name(match &submission {
-            Submission::InFlight(frame) => frame.is_specialised(),
+            Submission::InFlight(frame) => frame.specialised(),
             Submission::Resident(enqueued) => enqueued.specialised,
         });
         Ok(submission)
@@ -172,9 +172,7 @@ impl CudaEngine {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
         let enqueued = self.pipeline.cover(&mut self.selector, frames, cover)?;
-        if let DeviceCover::Blur(..) | DeviceCover::Soft(..) = cover {
-            self.update_kernel_name(enqueued.specialised);
-        }
+        self.update_kernel_name(enqueued.specialised);
         Ok(enqueued)
     }
 
@@ -228,7 +226,7 @@ impl CudaEngine {
         let selected = self.selector.select(&recording, workspace)?;
         // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
         // promises.
-        unsafe { self.selector.enqueue_commands(stream, &selected.commands) }.map(drop)
+        unsafe { self.selector.enqueue_commands(stream, &selected.commands) }
     }
 }
 

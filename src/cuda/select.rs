@@ -25,11 +25,8 @@ pub struct KernelSelector {
 }
 
 /// Copies and launches, in order, each launch with its function.
-pub struct ResolvedCommands {
-    commands: Vec<SelectedCommand>,
-    /// Whether specialised kernels do all of the blurs.
-    is_specialised: bool,
-}
+#[derive(Default)]
+pub struct ResolvedCommands(Vec<SelectedCommand>);
 
 /// What is enqueued for a recording.
 pub struct Selected {
@@ -37,6 +34,8 @@ pub struct Selected {
     pub commands: ResolvedCommands,
     /// The specialised kernels that would be the fastest.
     pub keys: Vec<SpecialisationKey>,
+    /// Whether specialised kernels do all of its blurs; `None` if it has no blur.
+    pub specialised: Option<bool>,
     /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
     pub workspace_bytes: usize,
 }
@@ -48,19 +47,17 @@ enum SelectedCommand {
 
 impl ResolvedCommands {
     fn push(&mut self, function: Function, launch: Launch) {
-        self.commands.push(SelectedCommand::Launch(function, Box::new(launch)));
+        self.0.push(SelectedCommand::Launch(function, Box::new(launch)));
     }
 
-    /// These commands, then others.
-    pub fn then(mut self, other: Self) -> Self {
-        self.commands.extend(other.commands);
-        self.is_specialised &= other.is_specialised;
-        self
+    /// Adds other commands behind these.
+    pub fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     /// The kernels that are launched, in order.
     pub fn kernels(&self) -> impl Iterator<Item = Kernel> {
-        self.commands.iter().filter_map(|command| match command {
+        self.0.iter().filter_map(|command| match command {
             SelectedCommand::Copy(_) => None,
             SelectedCommand::Launch(_, launch) => Some(launch.kernel),
         })
@@ -68,7 +65,7 @@ impl ResolvedCommands {
 
     /// Calls `visit` with every address of the commands, in the same order at every call.
     pub fn for_each_address(&mut self, visit: &mut impl FnMut(&mut u64)) {
-        for command in &mut self.commands {
+        for command in &mut self.0 {
             match command {
                 SelectedCommand::Copy(copy) => {
                     visit(&mut copy.source.address);
@@ -147,14 +144,14 @@ impl KernelSelector {
         let (prebuilt, limits) = (self.prebuilt()?, self.device().limits());
         // Batches use it in turn, behind the temporaries.
         let intermediate = workspace + recording.temporary_bytes() as u64;
-        let mut commands = ResolvedCommands { commands: Vec::new(), is_specialised: false };
-        let (mut keys, mut intermediate_bytes) = (Vec::new(), 0);
-        let (mut has_blurs, mut all_specialised) = (false, true);
+        let mut commands = ResolvedCommands::default();
+        let (mut keys, mut specialised, mut intermediate_bytes) = (Vec::new(), None, 0);
         for command in recording.commands() {
             match command {
-                Command::Copy(copy) => commands.commands.push(SelectedCommand::Copy(*copy)),
+                Command::Copy(copy) => commands.0.push(SelectedCommand::Copy(*copy)),
                 Command::Launch(launch) => commands.push(prebuilt.function(launch.kernel)?, *launch),
                 Command::Tensor(batch) => {
+                    specialised = Some(false);
                     let launch = batch.launch(limits);
                     commands.push(prebuilt.function(launch.kernel)?, launch);
                 }
@@ -166,11 +163,11 @@ impl KernelSelector {
                 }
                 Command::Blur(batch) => {
                     keys.extend(self.key(batch));
-                    let specialised = self.specialised(batch);
-                    (has_blurs, all_specialised) = (true, all_specialised && specialised.is_some());
+                    let kernels = self.specialised(batch);
+                    specialised = Some(specialised != Some(false) && kernels.is_some());
                     intermediate_bytes = intermediate_bytes.max(batch.intermediate_bytes(self.strategy));
                     for launch in batch.launches(intermediate, self.strategy, limits) {
-                        let function = match specialised.and_then(|kernels| kernels.get(launch.kernel)) {
+                        let function = match kernels.and_then(|kernels| kernels.get(launch.kernel)) {
                             Some(function) => function,
                             None => prebuilt.function(launch.kernel)?,
                         };
@@ -179,27 +176,27 @@ impl KernelSelector {
                 }
             }
         }
-        commands.is_specialised = has_blurs && all_specialised;
-        Ok(Selected { commands, keys, workspace_bytes: recording.temporary_bytes() + intermediate_bytes })
+        let workspace_bytes = recording.temporary_bytes() + intermediate_bytes;
+        Ok(Selected { commands, keys, specialised, workspace_bytes })
     }
 
     /// Launches of prebuilt kernels.
     pub fn select_launches(&self, launches: Vec<Launch>) -> Result<ResolvedCommands, CudaError> {
         let prebuilt = self.prebuilt()?;
-        let mut selected = ResolvedCommands { commands: Vec::new(), is_specialised: true };
+        let mut selected = ResolvedCommands::default();
         for launch in launches {
             selected.push(prebuilt.function(launch.kernel)?, launch);
         }
         Ok(selected)
     }
 
-    /// Enqueues the commands of a recording. Returns whether specialised kernels do all of its blurs.
+    /// Enqueues the commands of a recording.
     ///
     /// # Safety
     /// The device's context is current. The planes and the workspace that the addresses of the commands are in live and are
     /// accessed by nobody else until the stream has done the work.
-    pub unsafe fn enqueue_commands(&self, stream: &Stream, commands: &ResolvedCommands) -> Result<bool, CudaError> {
-        for command in &commands.commands {
+    pub unsafe fn enqueue_commands(&self, stream: &Stream, commands: &ResolvedCommands) -> Result<(), CudaError> {
+        for command in &commands.0 {
             // SAFETY: the caller's planes and workspace; each function is that of its launch.
             unsafe {
                 match command {
@@ -210,7 +207,7 @@ impl KernelSelector {
                 }
             }
         }
-        Ok(commands.is_specialised)
+        Ok(())
     }
 
     /// # Safety

@@ -197,10 +197,13 @@ impl Engine {
     /// Copies a frame from host memory to device memory or back, and waits; or from device memory to device memory, on its
     /// stream. It does not count as a frame.
     pub fn transfer<F: FrameAccess>(&mut self, access: F) -> Result<CompletedFrame<F>, EngineError> {
-        let Stats { frames_cpu, frames_cuda, frames_on_device, .. } = self.stats;
-        let in_flight = self.submit(BlurParams::PASSTHROUGH, access)?;
-        let completed = self.complete(in_flight);
-        self.stats = Stats { frames_cpu, frames_cuda, frames_on_device, ..self.stats };
+        let (stats, backend) = (self.stats, self.active());
+        let in_flight = self.submit(BlurParams::PASSTHROUGH, access);
+        let completed = in_flight.and_then(|in_flight| self.complete(in_flight));
+        // Those of an engine that has fallen back are of the CPU.
+        if self.active() == backend {
+            self.stats = stats;
+        }
         completed
     }
 

@@ -5,7 +5,9 @@ use std::mem::ManuallyDrop;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess, SoftCover};
+use gstcudagaussblur::engine::{
+    BlurCover, BlurRegion, CompletedFrame, Cover, Engine, EngineError, FrameAccess, SoftCover,
+};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source, as_source,
@@ -207,6 +209,28 @@ pub fn check(
 
 /// Blurs `source` into `destination` on the device, and compares every byte with the CPU engine.
 pub fn check_blur(engine: &mut Engine, options: Options, source: &Block, destination: &Block, streams: Streams) {
+    check_frames(engine, options, source, destination, streams, |engine, frames| {
+        engine.submit(options, frames).and_then(|in_flight| engine.complete(in_flight))
+    });
+}
+
+/// Copies `source` into `destination` on the device, and compares every byte. Nothing is counted.
+pub fn check_transfer(engine: &mut Engine, source: &Block, destination: &Block) {
+    let stats = engine.stats();
+    check_frames(engine, BlurParams::PASSTHROUGH.into(), source, destination, Streams::One, |engine, frames| {
+        engine.transfer(frames)
+    });
+    assert_eq!(engine.stats(), stats, "a copy is counted");
+}
+
+fn check_frames(
+    engine: &mut Engine,
+    options: Options,
+    source: &Block,
+    destination: &Block,
+    streams: Streams,
+    run: impl for<'a> FnOnce(&mut Engine, Frames<'a>) -> Result<CompletedFrame<Frames<'a>>, EngineError>,
+) {
     let mut expected = destination.clone();
     let mut from = source.clone();
     let mut cpu = Engine::with_cpu(CpuEngine::new());
@@ -218,8 +242,7 @@ pub fn check_blur(engine: &mut Engine, options: Options, source: &Block, destina
     let [from, to] = [source, destination].map(|block| OnDevice::new(&block.bytes, &own[0]));
     own[0].synchronize().unwrap();
     let frames = Frames { source: (source, &from, of[0]), destination: (destination, &to, of[1]) };
-    let in_flight = engine.submit(options, frames).unwrap();
-    let completed = engine.complete(in_flight).unwrap();
+    let completed = run(engine, frames).unwrap();
     assert_eq!((completed.queued, completed.failure), (streams != Streams::None, None));
     let got = to.read(of[1].unwrap_or(&own[0]));
     let planes: Vec<PlaneLayout> = source.planes.iter().map(|(layout, ..)| *layout).collect();

@@ -71,6 +71,7 @@ impl Pipeline {
             }
             _ => None,
         };
+        let specialised = blurs.as_ref().and_then(|blurs| blurs.specialised());
         let bytes = match cover {
             DeviceCover::Mosaic(grids) => cover::mosaic_bytes(grids),
             _ => blurs.as_ref().map_or(0, |blurs| blurs.workspace_bytes()),
@@ -86,10 +87,9 @@ impl Pipeline {
                 // SAFETY: the regions are for the layouts of the frames, which live until the stream has done the work, as their
                 // owner promises; the workspace is large enough and this stream's alone.
                 let enqueue = |step: usize| unsafe { blurs.enqueue(selector, &stream, step) };
-                let specialised = enqueue(0)?;
+                enqueue(0)?;
                 copy.map_or(Ok(()), |copy| stream.wait(&copy.end))?;
-                enqueue(1)?;
-                return Ok(specialised);
+                return enqueue(1);
             }
             if !is_in_place {
                 copy_frame(frames, &stream)?;
@@ -103,7 +103,7 @@ impl Pipeline {
             unsafe { selector.enqueue_commands(&stream, &selector.select_launches(launches)?) }
         };
         let need = WorkspaceNeed { bytes, varies: true };
-        resident.enqueue(need, streams, &stream, work).map_err(|error| {
+        resident.enqueue(need, streams, &stream, specialised, work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
             let copy = self.frame_copy.as_ref().map(|copy| &copy.stream);
             let settled = [Some(&stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));

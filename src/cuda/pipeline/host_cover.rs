@@ -67,7 +67,7 @@ struct Job<'a> {
 
 impl Pipeline {
     /// Blurs regions of a frame and waits for it. If source and destination are not the same memory, the source is copied while
-    /// the device works. Returns the times, and whether specialised kernels do all blurs. On an error nothing is blurred, and
+    /// the device works. Returns the times, and whether specialised kernels do all blurs, `None` if there are none. On an error nothing is blurred, and
     /// another destination than the source is undefined.
     /// The regions are for the frames, and the context is current.
     ///
@@ -79,7 +79,7 @@ impl Pipeline {
         frames: &mut PromisedFrames,
         regions: &Arc<RegionBlurPlan>,
         direct: bool,
-    ) -> Result<(Times, bool), SubmitError> {
+    ) -> Result<(Times, Option<bool>), SubmitError> {
         let (FrameMemory::Host(source), FrameMemory::Host(destination)) = (frames.source(), frames.destination())
         else {
             panic!("the frames are on the device");
@@ -99,7 +99,7 @@ impl Pipeline {
             let job =
                 Job { selector, source: &source, transfers, recorded, picture, packed, state, direct, stream, threads };
             let started = Instant::now();
-            let specialised = job.enqueue()?;
+            job.enqueue()?;
             frames.copy_source();
             let HostCoverState { begin, uploaded, done, .. } = state;
             if is_alone {
@@ -116,7 +116,7 @@ impl Pipeline {
                 direct: [direct, false],
             };
             job.write(&destination);
-            Ok((times, specialised))
+            Ok((times, recorded.specialised()))
         };
         match cover_frame() {
             Ok(covered) => {
@@ -196,8 +196,8 @@ impl HostCoverState {
 }
 
 impl Job<'_> {
-    /// Enqueues everything. Pageable memory is packed meanwhile. Returns whether specialised kernels do all blurs.
-    fn enqueue(&self) -> Result<bool, CudaError> {
+    /// Enqueues everything. Pageable memory is packed meanwhile.
+    fn enqueue(&self) -> Result<(), CudaError> {
         let Self { selector, recorded, stream, state, .. } = self;
         // SAFETY: the commands access the picture, the workspace and the staging buffer, which `prepare` allocated for this frame
         // alone, and `HostCoverState` is leaked if the device may still use them.
@@ -210,10 +210,9 @@ impl Job<'_> {
             enqueue(0)?;
         }
         stream.record(&state.uploaded)?;
-        let specialised = enqueue(1)?;
+        enqueue(1)?;
         enqueue(2)?;
-        stream.record(&state.done)?;
-        Ok(specialised)
+        stream.record(&state.done)
     }
 
     /// Uploads rectangles of pinned memory into the picture.

@@ -51,9 +51,12 @@ struct RecordingKey {
 }
 
 /// Commands with relative addresses, and what they need.
+#[derive(Default)]
 struct Recorded {
     /// The specialised kernels that would be the fastest.
     keys: Vec<SpecialisationKey>,
+    /// Whether specialised kernels do all blurs; `None` if there are none.
+    specialised: Option<bool>,
     workspace_bytes: usize,
     bands: Arc<[Band]>,
     /// Of every band; or of every step of a cover.
@@ -152,13 +155,21 @@ impl RecordedFrame {
                 Self { key, recorded, relative, origins: BaseAddresses::default() }
             }
         };
-        selector.request(&frame.recorded.keys);
+        // A frame that is only copied says nothing about the kernels of the others, with which it may take turns.
+        if frame.recorded.specialised.is_some() {
+            selector.request(&frame.recorded.keys);
+        }
         Ok(slot.insert(frame))
     }
 
     /// Device memory that a frame needs as workspace, in bytes.
     pub fn workspace_bytes(&self) -> usize {
         self.recorded.workspace_bytes
+    }
+
+    /// Whether specialised kernels do all blurs; `None` if there are none.
+    pub fn specialised(&self) -> Option<bool> {
+        self.recorded.specialised
     }
 
     /// The bands of a frame.
@@ -182,13 +193,13 @@ impl RecordedFrame {
         }
     }
 
-    /// Enqueues the commands for a band, or for a step of a cover. Returns whether specialised kernels do all of its blurs.
+    /// Enqueues the commands for a band, or for a step of a cover.
     ///
     /// # Safety
     /// The device's context is current. The planes that [`RecordedFrame::set_addresses`] got are valid for the plan. They, and
     /// [`RecordedFrame::workspace_bytes`] from the workspace address on, live and are accessed by nobody else until the stream
     /// has done the work.
-    pub unsafe fn enqueue(&self, selector: &KernelSelector, stream: &Stream, index: usize) -> Result<bool, CudaError> {
+    pub unsafe fn enqueue(&self, selector: &KernelSelector, stream: &Stream, index: usize) -> Result<(), CudaError> {
         // SAFETY: every address in the commands is one in these planes and this workspace, for which they were recorded.
         unsafe { selector.enqueue_commands(stream, &self.recorded.commands[index]) }
     }
@@ -203,7 +214,7 @@ fn record_plan(
     let select = |parts: &Parts| {
         selector.select(&Recording::new(plan, planes, WORKSPACE, selector.kernel_set(), parts), WORKSPACE)
     };
-    let Selected { commands, keys, workspace_bytes } = select(&plan.whole())?;
+    let Selected { commands, keys, specialised, workspace_bytes } = select(&plan.whole())?;
     let order = if keys.is_empty() { Order::Sequential } else { Order::Interleaved };
     let bands = bands::bands(plan, requested_bands, order);
     let commands = match &bands[..] {
@@ -213,7 +224,7 @@ fn record_plan(
             bands.iter().map(of_band).collect::<Result<_, CudaError>>()?
         }
     };
-    let recorded = Recorded { keys, workspace_bytes, bands: bands.into(), commands };
+    let recorded = Recorded { keys, specialised, workspace_bytes, bands: bands.into(), commands };
     log(&recorded, &recorded.commands[0], "a band");
     Ok(recorded)
 }
@@ -229,15 +240,16 @@ fn record_regions(
     let outputs = RegionOutputs::new(regions, WORKSPACE + reserved as u64);
     let before = reserved + outputs.bytes;
     let temporaries = WORKSPACE + before as u64;
-    let mut blurs = selector.select_launches(Vec::new())?;
-    let mut recorded =
-        Recorded { keys: Vec::new(), workspace_bytes: before, bands: Vec::new().into(), commands: Vec::new() };
+    let mut blurs = ResolvedCommands::default();
+    let mut recorded = Recorded { workspace_bytes: before, ..Recorded::default() };
     for (RegionBlur { plan, needs, .. }, destinations) in regions.blurs().iter().zip(&outputs.planes) {
         let planes = DevicePlanes { sources: sources.to_vec(), destinations: destinations.clone() };
         let recording = Recording::new(plan, &planes, temporaries, selector.kernel_set(), &needs.parts);
         let selected = selector.select(&recording, temporaries)?;
-        blurs = blurs.then(selected.commands);
+        blurs.append(selected.commands);
         recorded.keys.extend(selected.keys);
+        let of_all = [recorded.specialised, selected.specialised].into_iter().flatten();
+        recorded.specialised = of_all.reduce(|one, other| one && other);
         recorded.workspace_bytes = recorded.workspace_bytes.max(before + selected.workspace_bytes);
     }
     log(&recorded, &blurs, "regions");

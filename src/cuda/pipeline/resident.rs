@@ -31,13 +31,14 @@ impl Pipeline {
         let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
         let recorded = RecordedFrame::of_plan(&mut self.recorded, selector, plan, planes, Some(1))?;
         let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
+        let specialised = recorded.specialised();
         let work = |workspace: u64| {
             recorded.set_addresses(planes, workspace);
             // SAFETY: the plan is for the layouts of the frames, which live until the stream has done the work, as their owner
             // promises; the workspace is large enough and this stream's alone.
             unsafe { recorded.enqueue(selector, &stream, 0) }
         };
-        resident.enqueue(need, streams, &stream, work).map_err(|error| {
+        resident.enqueue(need, streams, &stream, specialised, work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
             SubmitError { error, settled: stream.synchronize().is_ok() }
         })
@@ -46,8 +47,8 @@ impl Pipeline {
 
 /// What was enqueued for such a frame.
 pub struct Enqueued {
-    /// Whether specialised kernels do all blurs.
-    pub specialised: bool,
+    /// Whether specialised kernels do all blurs; `None` if there are none.
+    pub specialised: Option<bool>,
     /// Whether the work is complete, because a frame has no stream.
     pub synchronized: bool,
     /// How long the kernels of an earlier frame took.
@@ -94,15 +95,15 @@ impl ResidentState {
         })
     }
 
-    /// Enqueues `work` on `stream`. It gets the address of `need.bytes` of workspace, and returns whether specialised kernels do
-    /// all blurs. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
+    /// Enqueues `work` on `stream`. It gets the address of `need.bytes` of workspace. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
     /// What `work` enqueues on another stream waits for `stream`, which waits for its end. The context is current.
     pub fn enqueue(
         &mut self,
         need: WorkspaceNeed,
         streams: FrameStreams,
         stream: &Stream,
-        work: impl FnOnce(u64) -> Result<bool, CudaError>,
+        specialised: Option<bool>,
+        work: impl FnOnce(u64) -> Result<(), CudaError>,
     ) -> Result<Enqueued, CudaError> {
         let handle = stream.raw() as usize;
         self.acquire_workspace(need, stream)?;
@@ -112,7 +113,7 @@ impl ResidentState {
         }
         let kernel = self.timers.next_frame();
         self.timers.start(stream)?;
-        let specialised = work(self.workspace.address())?;
+        work(self.workspace.address())?;
         self.timers.stop(stream)?;
         if need.bytes > 0 {
             stream.record(&self.workspace_free)?;

@@ -150,6 +150,7 @@ impl Pipeline {
             }
             _ => None,
         };
+        let specialised = blurs.as_ref().and_then(|blurs| blurs.specialised());
         let of_cover = match soft.cover {
             DeviceCover::Mosaic(grids) => cover::mosaic_bytes(grids),
             _ => blurs.as_ref().map_or(0, |blurs| blurs.workspace_bytes()),
@@ -171,26 +172,25 @@ impl Pipeline {
                 launch(soft::mix(&mix, layouts, &inpainting, cells))?;
             }
             let mut covers = covers;
-            let specialised = match (&soft.cover, &mut blurs) {
+            match (&soft.cover, &mut blurs) {
                 (DeviceCover::Blur(regions), Some(blurs)) => {
                     let blurred = if soft.excluded.is_some() { &inpainted[..] } else { sources };
                     blurs.set_addresses([blurred, &covers], rest);
                     // SAFETY: as above; the planes of the cover have rows for these layouts.
                     let enqueue = |step: usize| unsafe { blurs.enqueue(selector, &stream, step) };
-                    let specialised = enqueue(0)?;
+                    enqueue(0)?;
                     if soft.is_one_blur() {
                         covers = RegionOutputs::new(regions, rest).planes.swap_remove(0);
                     } else {
                         enqueue(1)?;
                     }
-                    specialised
                 }
                 (DeviceCover::Mosaic(grids), _) => launch(cover::mosaic(grids, [sources, &covers], rest))?,
                 (DeviceCover::Fill(fills), _) => launch(cover::fills(fills, &covers))?,
                 (DeviceCover::Blur(_) | DeviceCover::Soft(_), _) => {
                     unreachable!("blurs are recorded; no cover is in another")
                 }
-            };
+            }
             if !is_in_place(sources, destinations) {
                 copy_frame(frames, &stream)?;
             }
@@ -202,12 +202,11 @@ impl Pipeline {
                 covered: &soft.covered,
                 planes: soft.planes,
             };
-            launch(soft::mix(&mix, layouts, &inpainting, cells))?;
-            Ok(specialised)
+            launch(soft::mix(&mix, layouts, &inpainting, cells))
         };
         let need = WorkspaceNeed { bytes: rest as usize + of_cover, varies: true };
         // Work that was enqueued before the failure may still use the frames.
         let failed = |error| SubmitError { error, settled: stream.synchronize().is_ok() };
-        resident.enqueue(need, streams, &stream, work).map_err(failed)
+        resident.enqueue(need, streams, &stream, specialised, work).map_err(failed)
     }
 }

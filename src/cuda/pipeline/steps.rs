@@ -51,9 +51,9 @@ pub struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Enqueues all steps. Pageable memory is staged meanwhile. Returns whether specialised kernels do all blurs. The context is
-    /// current, and nobody else uses the slot until `streams` have done the work, also if this fails.
-    pub fn enqueue(&self, threads: &Threads) -> Result<bool, CudaError> {
+    /// Enqueues all steps. Pageable memory is staged meanwhile. The context is current, and nobody else uses the slot until
+    /// `streams` have done the work, also if this fails.
+    pub fn enqueue(&self, threads: &Threads) -> Result<(), CudaError> {
         let FrameSlot { order, begin, .. } = self.slot;
         for stream in self.frames.streams().all(self.streams.compute.device()) {
             // The source has been written, and the destination read, by what is enqueued there.
@@ -62,9 +62,8 @@ impl Steps<'_> {
         if self.slot.is_timed() {
             self.streams.upload.record(begin)?;
         }
-        let mut specialised = true;
-        let mut process_and_download = |band: usize| -> Result<(), CudaError> {
-            specialised &= self.process(band)?;
+        let process_and_download = |band: usize| -> Result<(), CudaError> {
+            self.process(band)?;
             self.download(band)
         };
         if let (FrameMemory::Host(from), TransferPath::Staged) = (self.frames.source(), self.paths[0]) {
@@ -91,7 +90,7 @@ impl Steps<'_> {
                 }
             }
         }
-        Ok(specialised)
+        Ok(())
     }
 
     fn events(&self, band: usize) -> &BandEvents {
@@ -122,16 +121,15 @@ impl Steps<'_> {
     }
 
     /// Enqueues the kernels of a band.
-    fn process(&self, band: usize) -> Result<bool, CudaError> {
+    fn process(&self, band: usize) -> Result<(), CudaError> {
         let (stream, events) = (self.streams.compute, self.events(band));
         if self.by_events {
             stream.wait(&events.uploaded)?;
         }
         // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame; all live until
         // the kernels have ended.
-        let specialised = unsafe { self.recorded.enqueue(self.selector, stream, band) }?;
-        stream.record(&events.processed)?;
-        Ok(specialised)
+        unsafe { self.recorded.enqueue(self.selector, stream, band) }?;
+        stream.record(&events.processed)
     }
 
     /// Enqueues the download of a band.

@@ -58,7 +58,7 @@ pub struct SubmittedFrame {
     pub(super) started: Instant,
     /// Whether no other frame was in flight when it was submitted.
     pub(super) was_alone: bool,
-    pub(super) specialised: bool,
+    pub(super) specialised: Option<bool>,
     pub(super) device: Arc<Device>,
     /// Counts it, see [`crate::cuda::transfer::CopyStreams::in_flight`].
     pub(super) _in_flight: Arc<()>,
@@ -116,8 +116,8 @@ impl SubmittedFrame {
         &self.plan
     }
 
-    /// Whether specialised kernels do all blurs.
-    pub fn is_specialised(&self) -> bool {
+    /// Whether specialised kernels do all blurs; `None` if there are none.
+    pub fn specialised(&self) -> Option<bool> {
         self.specialised
     }
 }

@@ -51,7 +51,7 @@ impl Pipeline {
         let frame_planes = [&planes.sources[..], &planes.destinations[..]];
         let cached = &mut self.recorded_transfers[usize::from(is_single)];
         let recorded = RecordedFrame::of_plan(cached, selector, plan, frame_planes, requested)?;
-        let bands = Arc::clone(recorded.bands());
+        let (bands, specialised) = (Arc::clone(recorded.bands()), recorded.specialised());
         let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
         recorded.set_addresses(frame_planes, slot.reserve_workspace(need, &self.compute)?);
         if !self.timed_plan.as_ref().is_some_and(|last| Arc::ptr_eq(last, plan)) {
@@ -82,17 +82,14 @@ impl Pipeline {
             streams,
             by_events,
         };
-        let specialised = match steps.enqueue(&self.threads) {
-            Ok(specialised) => specialised,
-            Err(error) => {
-                // Work that was enqueued before the failure may still be running.
-                let settled = streams.synchronize();
-                if !settled {
-                    std::mem::forget(slot);
-                }
-                return Err(SubmitError { error, settled: settled || !uses_frame_memory(paths) });
+        if let Err(error) = steps.enqueue(&self.threads) {
+            // Work that was enqueued before the failure may still be running.
+            let settled = streams.synchronize();
+            if !settled {
+                std::mem::forget(slot);
             }
-        };
+            return Err(SubmitError { error, settled: settled || !uses_frame_memory(paths) });
+        }
         let times = Times {
             bytes_copied: staged_bytes(plan.layouts(), paths, &bands),
             direct: paths.map(|path| path == TransferPath::Direct),
