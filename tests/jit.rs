@@ -38,11 +38,12 @@ static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
 type Test = (&'static str, fn(&Compiler), &'static [(&'static str, &'static str)]);
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
     ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, &[("FAKE_NVRTC_MS", "2000")]),
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, &[]),
     ("two_engines_with_equal_settings_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
     ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
+    ("the_last_engine_waits_for_the_kernels_of_other_devices", two_devices, &[("FAKE_NVRTC_MS", "1000")]),
     ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, &[]),
     ("tensor_cores_and_large_radii_are_not_specialised", not_specialised, &[]),
     ("bands_of_several_planes_are_specialised", bands, &[]),
@@ -302,6 +303,21 @@ fn stop(compiler: &Compiler) {
         took > Duration::from_secs(1) && took < Duration::from_millis(2900),
         "the last engine stopped after {took:?}"
     );
+}
+
+fn two_devices(compiler: &Compiler) {
+    // SAFETY: `void fake_set_devices(int, int, int, int)` in tests/fake_cuda/libcuda.cpp.
+    unsafe {
+        compiler.driver.get::<unsafe extern "C" fn(i32, i32, i32, i32)>(b"fake_set_devices").unwrap()(2, 9, 0, 13000);
+    }
+    let on = |id| Engine::with_cuda(CudaEngine::with_kernels(id, Image::Portable, PassStrategy::Best).unwrap());
+    let [mut first, last] = [on(0), on(1)];
+    let is_compiling = || process::open(0).unwrap().jit().status().compiling;
+    assert!(frames(&mut first, &case(2.0, 4), LONG, |_| compiler.compilations() == 1).1);
+    drop(first);
+    assert!(is_compiling(), "an engine that is not the last one waits");
+    drop(last);
+    assert!(!is_compiling(), "the process can end while a kernel is compiled");
 }
 
 /// Frames that are copied before their regions are blurred get a specialised kernel as others do, and what neither copies nor

@@ -48,6 +48,7 @@ pub struct CudaEngine {
     kernel_name: &'static str,
     /// Dropped with the context current.
     pipeline: ManuallyDrop<Pipeline>,
+    /// The last field: requests for specialised kernels are cancelled before the engine stops counting.
     _guard: EngineGuard,
 }
 
@@ -74,7 +75,7 @@ impl CudaEngine {
             let _current = shared.device().enter()?;
             Pipeline::new(&shared)?
         };
-        let guard = EngineGuard::new(Arc::clone(shared.jit()));
+        let guard = EngineGuard::new();
         let selector = KernelSelector::new(shared, image, strategy);
         let pipeline = ManuallyDrop::new(pipeline);
         Ok(Self { selector, bands: None, kernel_name, pipeline, _guard: guard })

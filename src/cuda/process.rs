@@ -9,7 +9,6 @@ use once_cell::sync::OnceCell;
 
 use super::driver::device::{self, Device, ExternalContext};
 use super::error::CudaError;
-use super::jit::JitCache;
 use super::jit::nvrtc::LazyNvrtc;
 use super::shared_device::SharedDevice;
 
@@ -95,22 +94,22 @@ const MAX_STOP: Duration = Duration::from_secs(2);
 /// Counts an engine of the process.
 ///
 /// NVRTC cannot be interrupted, and it crashes if the process exits while it compiles, because its memory is freed before any
-/// exit handler of ours runs. Therefore the last engine of the process waits for the compilation in progress when it stops,
-/// which takes up to a second. All others stop at once.
-pub struct EngineGuard(Arc<JitCache>);
+/// exit handler of ours runs. Therefore the last engine of the process waits for the compilations in progress when it stops,
+/// for whichever device, which takes up to a second. All others stop at once.
+pub struct EngineGuard(());
 
 impl EngineGuard {
-    /// For an engine that uses these specialised kernels.
-    pub fn new(jit: Arc<JitCache>) -> Self {
+    /// For a new engine.
+    pub fn new() -> Self {
         PROCESS.engines.fetch_add(1, Ordering::AcqRel);
-        Self(jit)
+        Self(())
     }
 }
 
 impl Drop for EngineGuard {
     fn drop(&mut self) {
         if PROCESS.engines.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.finish(MAX_STOP);
+            PROCESS.nvrtc.wait_until_idle(MAX_STOP);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::disk_cache::{self, Key};
@@ -110,14 +110,12 @@ pub struct JitCache {
     compiler: &'static LazyNvrtc,
     state: Mutex<State>,
     generation: AtomicU64,
-    /// Notified when the background thread ends.
-    idle: Condvar,
 }
 
 impl JitCache {
     /// Without kernels.
     pub fn new(device: Arc<Device>, compiler: &'static LazyNvrtc) -> Self {
-        Self { device, compiler, state: Mutex::default(), generation: AtomicU64::new(0), idle: Condvar::new() }
+        Self { device, compiler, state: Mutex::default(), generation: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -159,8 +157,12 @@ impl JitCache {
         }
         if !state.is_running {
             let thread = std::thread::Builder::new().name("gaussblur-nvrtc".to_owned());
-            let cache = Arc::clone(self);
-            match thread.spawn(move || cache.make_queued()) {
+            let (cache, user) = (Arc::clone(self), self.compiler.enter());
+            let work = move || {
+                let _user = user;
+                cache.make_queued();
+            };
+            match thread.spawn(work) {
                 Ok(_) => state.is_running = true,
                 Err(error) => {
                     state.entries.remove(&key);
@@ -195,7 +197,6 @@ impl JitCache {
                 let mut state = self.lock();
                 let Some(key) = state.queue.pop_front() else {
                     state.is_running = false;
-                    self.idle.notify_all();
                     return;
                 };
                 state.entries.insert(key, Entry::Compiling);
@@ -224,15 +225,6 @@ impl JitCache {
                 }
             }
         }
-    }
-
-    /// Empties the queue, and waits up to `timeout` for the kernel that is being compiled.
-    pub fn finish(&self, timeout: Duration) {
-        let mut state = self.lock();
-        while let Some(key) = state.queue.pop_front() {
-            state.entries.remove(&key);
-        }
-        let _ = self.idle.wait_timeout_while(state, timeout, |state| state.is_running);
     }
 
     /// Reads a kernel from the disk cache or compiles it, and loads it.

@@ -5,7 +5,8 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use libloading::Library;
 
@@ -19,12 +20,35 @@ pub const LIBRARY_VARIABLE: &str = "CUDAGAUSSBLUR_NVRTC";
 
 /// NVRTC, opened when the first kernel is requested. Whether it can be used is logged then.
 #[derive(Default)]
-pub struct LazyNvrtc(OnceLock<Option<Nvrtc>>);
+pub struct LazyNvrtc {
+    opened: OnceLock<Option<Nvrtc>>,
+    users: Mutex<usize>,
+    /// Notified when the last user leaves.
+    idle: Condvar,
+}
+
+/// A thread that may be compiling, until this is dropped.
+pub struct NvrtcUser(&'static LazyNvrtc);
 
 impl LazyNvrtc {
     /// Not opened yet.
     pub const fn new() -> Self {
-        Self(OnceLock::new())
+        Self { opened: OnceLock::new(), users: Mutex::new(0), idle: Condvar::new() }
+    }
+
+    fn users(&self) -> MutexGuard<'_, usize> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a thread that compiles.
+    pub fn enter(&'static self) -> NvrtcUser {
+        *self.users() += 1;
+        NvrtcUser(self)
+    }
+
+    /// Waits until no thread compiles, but no longer than this.
+    pub fn wait_until_idle(&self, timeout: Duration) {
+        let _ = self.idle.wait_timeout_while(self.users(), timeout, |users| *users > 0);
     }
 
     /// The compiler, `None` if it cannot be used.
@@ -40,7 +64,17 @@ impl LazyNvrtc {
                 None
             }
         };
-        self.0.get_or_init(open).as_ref()
+        self.opened.get_or_init(open).as_ref()
+    }
+}
+
+impl Drop for NvrtcUser {
+    fn drop(&mut self) {
+        let mut users = self.0.users();
+        *users -= 1;
+        if *users == 0 {
+            self.0.idle.notify_all();
+        }
     }
 }
 
