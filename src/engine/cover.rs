@@ -165,13 +165,14 @@ impl Engine {
         cover: &Cover,
         mut access: F,
     ) -> Result<CompletedFrame<F>, EngineError> {
-        let (source, destination) = access.frames();
-        ValidFrames::of_cover(source, destination)?;
         let mut failure = None;
         if let Cover::Blur(blur) = cover
             && let ActiveBackend::Cuda(_) = self.backend
         {
-            match self.blur_through_device(blur, &mut access) {
+            let direct = access.can_leak();
+            let (source, destination) = access.frames();
+            let frames = ValidFrames::of_cover(source, destination)?;
+            match self.blur_through_device(blur, frames, direct) {
                 Ok(()) => return Ok(CompletedFrame { frame: access, failure: None, queued: false }),
                 Err(SubmitError { error, settled }) => {
                     let settled = if settled { Ok(()) } else { Err(error.clone()) };
@@ -271,20 +272,21 @@ impl Engine {
         regions
     }
 
-    /// Blurs regions of a frame in host memory on the device, and waits.
-    fn blur_through_device<F: FrameAccess>(&mut self, cover: &BlurCover, access: &mut F) -> Result<(), SubmitError> {
-        let direct = access.can_leak();
-        let (source, destination) = access.frames();
-        let Ok(mut frames) = ValidFrames::of_cover(source, destination) else {
-            unreachable!("the caller has checked it")
-        };
+    /// Blurs regions of a frame in host memory on the device, and waits. With `direct` the device reads pinned memory, which its
+    /// owner leaks if that may go on after a failure.
+    fn blur_through_device(
+        &mut self,
+        cover: &BlurCover,
+        mut frames: ValidFrames,
+        direct: bool,
+    ) -> Result<(), SubmitError> {
         let regions = self.region_blurs(cover, frames.layouts());
         if regions.blurs().is_empty() {
             frames.copy_source();
             return Ok(());
         }
         let ActiveBackend::Cuda(cuda) = &mut self.backend else { unreachable!("the caller has checked it") };
-        // SAFETY: `FrameAccess` promises it for the memory of the frames: `access` is leaked if the device may still read it.
+        // SAFETY: `FrameAccess` promises it for the memory of the frames, which the caller leaks if the device may still read it.
         let mut frames = unsafe { PromisedFrames::new(frames) };
         let times = cuda.cover_host(&mut frames, &regions, direct)?;
         self.stats.add_cuda_frame(cuda, &times);
