@@ -28,7 +28,8 @@ struct Part {
     size: [u32; 2],
     memory: Memory,
     feature: Option<&'static str>,
-    /// Whether another owner has all the device's memory when these frames begin.
+    /// Whether another owner has all the device's memory. Such a part begins with a new pipeline, because one that has memory can
+    /// free some of it for these frames.
     is_exhausted: bool,
 }
 
@@ -37,14 +38,12 @@ const fn part(name: &'static str, format: VideoFormat, size: [u32; 2], memory: M
 }
 
 const ON_DEVICE: Option<&str> = Some("memory:CUDAMemory");
-/// The last is followed by a new pipeline, because an element that has fallen back stays on the CPU until it is stopped.
 const PARTS: [Part; 6] = [
     part("480p I420", VideoFormat::I420, [640, 480], Memory::Ordinary),
     Part { feature: ON_DEVICE, ..part("1080p NV12", VideoFormat::Nv12, [1920, 1080], Memory::Offered) },
     part("720p RGBA", VideoFormat::Rgba, [1280, 720], Memory::Offered),
     Part { feature: ON_DEVICE, ..part("1080p P010", VideoFormat::P01010le, [1920, 1080], Memory::Offered) },
     Part { feature: ON_DEVICE, ..part("480p RGBA", VideoFormat::Rgba, [640, 480], Memory::Offered) },
-    // The largest in host memory, so that the element has to allocate.
     Part { is_exhausted: true, ..part("1440p YUY2", VideoFormat::Yuy2, [2560, 1440], Memory::Ordinary) },
 ];
 
@@ -135,9 +134,14 @@ impl Run {
         Ok(Self { begun: Instant::now(), free, frames, lost, disordered, compared, unlike, lines })
     }
 
-    /// A pipeline through all parts.
+    /// All parts, with a pipeline for as many as share one.
     fn round(&mut self, in_flight: u32, length: Duration, seconds: Duration) -> Outcome<()> {
-        let first = &PARTS[0];
+        PARTS.chunk_by(|_, next| !next.is_exhausted).try_for_each(|parts| self.parts(parts, in_flight, length, seconds))
+    }
+
+    fn parts(&mut self, parts: &[Part], in_flight: u32, length: Duration, seconds: Duration) -> Outcome<()> {
+        let first = &parts[0];
+        let mut owner = if first.is_exhausted { Some(MemoryOwner::new()?) } else { None };
         // Nothing is held, so that a frame's cover is a function of the frame.
         let element = format!("cudagaussblur hold-time=0 region-sources=roi max-in-flight={in_flight}");
         let description = format!("{element} name=in ! {SINK}");
@@ -145,11 +149,10 @@ impl Run {
         let seen = Arc::new(Mutex::new(Seen::default()));
         add_probe(&pipeline.first_element(), &seen);
         let mut sent = 0;
-        for part in &PARTS {
+        for part in parts {
             if self.begun.elapsed() > seconds {
                 break;
             }
-            let owner = if part.is_exhausted { Some(MemoryOwner::new()?) } else { None };
             pipeline.set_caps(&info(part), part.feature)?;
             let frames = pipeline.frames(part.memory)?.ok_or("the element offers no pool")?;
             let reference = Reference::new(&info(part))?;
@@ -167,17 +170,20 @@ impl Run {
             // Frames leave before an event that comes after them.
             pipeline.send(gst::event::Gap::new(gst::ClockTime::from_mseconds(sent), gst::ClockTime::NONE));
             self.compare(&reference, &frames, part.size, &seen);
-            drop(owner);
             let on_cpu = on_cpu(&pipeline)? - before;
             let has_fallen_back = property_of(&pipeline, "active-backend") == "cpu";
             if has_fallen_back != part.is_exhausted {
+                let free = process::open(0)?.device().free_memory()?;
+                let (name, not) = (part.name, if has_fallen_back { "" } else { "not " });
+                let complaints = pipeline.complaints();
                 return Err(format!(
-                    "{}: the element has {}fallen back",
-                    part.name,
-                    if has_fallen_back { "" } else { "not " }
+                    "{name}: the element has {not}fallen back after {} frames, {on_cpu} of them on the CPU; {free} bytes of the \
+                     device's memory are free, and the pipeline has posted {complaints:?}",
+                    sent - start
                 )
                 .into());
             }
+            drop(owner.take());
             self.row(part, in_flight, sent - start, on_cpu, std::mem::take(&mut lock(&seen).latencies))?;
         }
         let seen = lock(&seen);
@@ -363,7 +369,8 @@ impl MemoryOwner {
         let stream = Stream::new(0)?;
         let mut memory = Vec::new();
         let mut bytes = 64 << 30;
-        while bytes >= 1 << 20 {
+        // Smaller allocations share a page of the driver's.
+        while bytes >= 1 << 12 {
             match DeviceMemory::new(bytes, &stream) {
                 Ok(block) => memory.push(block),
                 Err(_) => bytes /= 2,

@@ -140,17 +140,32 @@ impl PushPipeline {
         }
     }
 
+    /// The warnings and errors that have been posted.
+    pub fn complaints(&self) -> Vec<String> {
+        let kinds = [gst::MessageType::Warning, gst::MessageType::Error];
+        let bus = self.pipeline.bus().expect("a pipeline's");
+        let text = |message: gst::Message| match message.view() {
+            gst::MessageView::Warning(warning) => warning.error().to_string(),
+            gst::MessageView::Error(error) => error.error().to_string(),
+            _ => String::new(),
+        };
+        std::iter::from_fn(|| bus.pop_filtered(&kinds)).map(text).collect()
+    }
+
     /// Frames of noise in this memory. `None` for [`Memory::Offered`] if the first element offers no pool.
     pub fn frames(&self, memory: Memory) -> Outcome<Option<Vec<gst::Buffer>>> {
         let pool = if memory == Memory::Offered { self.offered_pool()? } else { None };
-        let pinned = CudaEngine::new(0)?.pinned();
+        let pinned = match memory {
+            Memory::Pinned => Some(CudaEngine::new(0)?.pinned()),
+            _ => None,
+        };
         let noise = noise(self.info.size());
         let frame = |_| -> Outcome<gst::Buffer> {
-            let mut buffer = match (memory, &pool) {
-                (Memory::Pinned, _) => gst::Buffer::from_mut_slice(pinned.allocate(noise.len())?),
-                (Memory::Recycled, _) => gst::Buffer::with_size(noise.len())?,
+            let mut buffer = match (&pinned, &pool) {
+                (Some(pinned), _) => gst::Buffer::from_mut_slice(pinned.allocate(noise.len())?),
                 (_, Some(pool)) => pool.acquire_buffer(None)?,
-                (_, None) => gst::Buffer::from_mut_slice(noise.clone()),
+                _ if memory == Memory::Recycled => gst::Buffer::with_size(noise.len())?,
+                _ => gst::Buffer::from_mut_slice(noise.clone()),
             };
             let mut map = buffer.get_mut().expect("the only reference").map_writable()?;
             for (byte, value) in map.iter_mut().zip(noise.iter().cycle()) {
