@@ -2,7 +2,9 @@
 //! Copies between pageable and pinned memory on many threads, in the order in which the bands are needed.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::threads::Threads;
 
@@ -13,6 +15,10 @@ const CHUNK_BYTES: usize = 32 << 10;
 const SINGLE_THREAD_BYTES: usize = 128 << 10;
 /// More threads are limited by memory bandwidth.
 const MAX_HELPERS: usize = 7;
+/// A helper polls for a band for so long, about as long as waking up takes, and then sleeps.
+const MAX_POLL: Duration = Duration::from_micros(50);
+/// The bands of a download that has failed.
+const FAILED: usize = usize::MAX;
 
 /// Rows of a plane, and the band that they belong to.
 struct Chunk {
@@ -87,28 +93,24 @@ impl ThreadedCopy {
     ) -> Result<(), E> {
         // No helper spins before there is something to copy.
         wait(0)?;
-        let (next, ready, failed) = (AtomicUsize::new(0), AtomicUsize::new(1), AtomicBool::new(false));
+        let (next, ready) = (AtomicUsize::new(0), ReadyBands::default());
         let step = || {
             let Some(chunk) = self.chunks.get(next.fetch_add(1, Ordering::Relaxed)) else { return false };
-            while ready.load(Ordering::Acquire) <= chunk.band {
-                if failed.load(Ordering::Relaxed) {
-                    return false;
-                }
-                std::hint::spin_loop();
+            let is_ready = ready.wait_for(chunk.band);
+            if is_ready {
+                copy(chunk.plane, chunk.rows.clone());
             }
-            copy(chunk.plane, chunk.rows.clone());
-            true
+            is_ready
         };
+        ready.set(1);
         threads.run_with_helpers(
             self.helpers,
             || while step() {},
             || {
                 for band in 1..self.counts.len() {
-                    if let Err(error) = wait(band) {
-                        failed.store(true, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                    ready.store(band + 1, Ordering::Release);
+                    let waited = wait(band);
+                    ready.set(if waited.is_ok() { band + 1 } else { FAILED });
+                    waited?;
                 }
                 while step() {}
                 Ok(())
@@ -117,10 +119,43 @@ impl ThreadedCopy {
     }
 }
 
+/// The number of bands that have arrived, or [`FAILED`].
+#[derive(Default)]
+struct ReadyBands {
+    count: AtomicUsize,
+    /// Held while the count changes, so that no sleeper misses it.
+    changing: Mutex<()>,
+    changed: Condvar,
+}
+
+impl ReadyBands {
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, count: usize) {
+        let changing = self.lock();
+        self.count.store(count, Ordering::Release);
+        drop(changing);
+        self.changed.notify_all();
+    }
+
+    /// Waits for a band. Returns false if it does not arrive any more.
+    fn wait_for(&self, band: usize) -> bool {
+        let count = || self.count.load(Ordering::Acquire);
+        if count() <= band {
+            let started = Instant::now();
+            while count() <= band && started.elapsed() < MAX_POLL {
+                std::hint::spin_loop();
+            }
+            drop(self.changed.wait_while(self.lock(), |()| count() <= band));
+        }
+        count() != FAILED
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     fn bands() -> Vec<Vec<Range<u32>>> {
@@ -168,6 +203,39 @@ mod tests {
         };
         chunks().copy_out(&threads, copy, wait).unwrap();
         assert_eq!(*copied.lock().unwrap(), [1000, 500]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn helpers_sleep_while_a_band_is_late() {
+        let threads = Threads::start().0;
+        if threads.count() == 1 {
+            return;
+        }
+        let chunks = chunks();
+        let (copied, helpers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let copy = |_: usize, _: Range<u32>| {
+            helpers.lock().unwrap().push(std::fs::read_link("/proc/thread-self").unwrap());
+            copied.fetch_add(1, Ordering::SeqCst);
+        };
+        let sleeps = |thread: &std::path::PathBuf| {
+            let stat = std::path::Path::new("/proc").join(thread).join("stat");
+            std::fs::read_to_string(stat).unwrap().contains(") S ")
+        };
+        // The last band arrives when the helpers have copied all others, and sleep whenever they are looked at.
+        let wait = |band: usize| {
+            let (limit, mut asleep) = (Instant::now() + Duration::from_secs(10), 0);
+            while band == 2 && asleep < 5 {
+                if Instant::now() > limit {
+                    return Err("a helper polls for a band that is late");
+                }
+                std::thread::sleep(Duration::from_millis(5));
+                let is_idle = copied.load(Ordering::SeqCst) == chunks.counts[..2].iter().sum::<usize>();
+                asleep = if is_idle && helpers.lock().unwrap().iter().all(sleeps) { asleep + 1 } else { 0 };
+            }
+            Ok(())
+        };
+        assert_eq!(chunks.copy_out(&threads, copy, wait), Ok(()));
     }
 
     #[test]
