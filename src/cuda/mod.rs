@@ -75,7 +75,7 @@ impl CudaEngine {
             let _current = shared.device().enter()?;
             Pipeline::new(&shared)?
         };
-        let guard = EngineGuard::new();
+        let guard = EngineGuard::enter();
         let selector = KernelSelector::new(shared, image, strategy);
         let pipeline = ManuallyDrop::new(pipeline);
         Ok(Self { selector, bands: None, kernel_name, pipeline, _guard: guard })

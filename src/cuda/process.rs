@@ -99,8 +99,8 @@ const MAX_STOP: Duration = Duration::from_secs(2);
 pub struct EngineGuard(());
 
 impl EngineGuard {
-    /// For a new engine.
-    pub fn new() -> Self {
+    /// Counts a new engine.
+    pub fn enter() -> Self {
         PROCESS.engines.fetch_add(1, Ordering::AcqRel);
         Self(())
     }
