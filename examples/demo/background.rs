@@ -32,8 +32,7 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
         Model::start("person").map_err(|sentence| format!("--background needs a model of people: {sentence}"))?;
     // The model, the blur and the check have a thread each.
     let elements = format!(
-        "videoconvert ! videoscale ! video/x-raw,format=I420,width=[1,1280],height=[1,720] ! \
-         identity name=model ! queue max-size-buffers=3 ! \
+        "videoconvert ! video/x-raw,format=I420 ! identity name=model ! queue max-size-buffers=3 ! \
          cudagaussblur name=cover region-mode=outside region-sources=roi labels={LABEL} shape=mask feather={FEATHER} \
          cover=blur expand=0 ! queue max-size-buffers=3 ! identity name=checked"
     );
@@ -230,8 +229,8 @@ impl Checked {
         let alone = if self.truth.is_some() { "the blur of what is behind them" } else { "a blur without them" };
         Ok(format!(
             "{} frames{empty}; in each the person's pixels are as before and the background is blurred\n\
-             beside the person the background differs from {alone} by {glow:.2} of 255 steps \
-             ({worst:.2} in the worst frame); a plain blur does by {plain:.2}",
+             the person's glow beside them, of 255 brightness steps: {glow:.1} on average, {worst:.1} in the worst frame; a plain \
+             blur leaves {plain:.1} (compared with {alone})",
             self.frames
         ))
     }

@@ -68,10 +68,10 @@ impl Coverage {
         }
     }
 
-    /// The share of the frames with marked places that is as before, as a sentence.
-    pub fn unchanged(&self) -> String {
-        let percent = self.unchanged as f64 * 100.0 / self.pixels.max(1) as f64;
-        format!("{percent:.1} % of the pixels of frames with covered places are as before")
+    /// How much of the frames with marked places was covered, as a sentence.
+    pub fn changed(&self) -> String {
+        let percent = (self.pixels - self.unchanged) as f64 * 100.0 / self.pixels.max(1) as f64;
+        format!("the covers changed {percent:.1} % of the picture, on average over the frames that have some")
     }
 
     /// The report, or the first failure.
@@ -82,7 +82,7 @@ impl Coverage {
                 let places = if self.marked > 0 { format!("{} places in ", self.marked) } else { String::new() };
                 let (failures, frames) = (self.failures, self.frames);
                 Err(format!(
-                    "{failures} of {places}{frames} frames failed the check, so the clip was removed; the first: {first}"
+                    "{failures} of {places}{frames} frames failed the check, so nothing was written; the first: {first}"
                 ))
             }
         }

@@ -61,7 +61,7 @@ pub fn chain(options: &Options) -> Result<Chain, Box<dyn Error>> {
     };
     let portrait = find_portrait(if prepare.is_some() { "identity" } else { &detector }, prepare.is_some())?;
     let elements = format!(
-        "videoconvert ! videoscale ! video/x-raw,format=RGB,width=[1,1280],height=[1,720] ! {detector} ! \
+        "videoconvert ! video/x-raw,format=RGB ! {detector} ! \
          cudagaussblur name=cover region-mode=inside region-sources=roi labels=face min-confidence={SURE} cover={} \
          on-missing={on_missing} hold-time={} look-ahead={} post-messages=true",
         options.cover.nick(),
@@ -115,29 +115,29 @@ fn watch(model: Model) -> Prepare {
 }
 
 /// The report, after all frames passed the check. It counts detections, because nobody counted the faces.
-///
-/// # Errors
-/// If no face was found, because then nothing was covered.
-pub fn report(coverage: &Coverage, doubts: &Doubts) -> Result<String, String> {
+pub fn report(coverage: &Coverage, doubts: &Doubts) -> String {
     let Coverage { frames, marked, empty_frames, .. } = coverage;
-    if *marked == 0 {
-        return Err(format!("no face was found in {frames} frames, so nothing was covered"));
-    }
     let empty = if *empty_frames > 0 { format!(", of which {empty_frames} have none") } else { String::new() };
     let (spans, first) = if doubts.is_empty() {
-        ("no track of detections was lost, has a gap or begins inside the picture".into(), "")
+        ("no face that was found vanished, was lost for a while or appeared in the middle of the picture".into(), "")
     } else {
-        (format!("at these times a face may show:\n{}", doubts.summary()), ", first at these times")
+        (
+            format!(
+                "at these times a face may show (a track is one face, as the detector found it):\n{}",
+                doubts.summary()
+            ),
+            ", first at these times",
+        )
     };
     let hold = HOLD.seconds();
-    Ok(format!(
+    format!(
         "{marked} detections in {frames} frames{empty}; each was covered in its frame\n\
          {spans}\n\
          a lost face was covered where it may be, for at most {hold} s; one that was never detected is visible\n\
          look at the clip before you publish it{first}\n\
          {}",
-        coverage.unchanged()
-    ))
+        coverage.changed()
+    )
 }
 
 /// The places that a detector attached to the frame.

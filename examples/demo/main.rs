@@ -14,6 +14,7 @@ mod playback;
 mod portrait;
 mod regions;
 mod report;
+mod results;
 mod scene;
 mod sound;
 
@@ -25,6 +26,7 @@ use std::{env, fs, io};
 use options::{HELP, Input, Job, Options};
 use pipeline::{Chain, Feed, Played, play_chain};
 use playback::{Encoder, NO_VIDEO, feed};
+use results::{Results, published};
 use scene::{HEIGHT, Scene, WIDTH};
 use sound::Sound;
 
@@ -87,58 +89,48 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         fs::File::open(file).map_err(|error| about(file, error))?;
     }
     let chain = chain_of(options)?;
-    let (stem, picture) = match options.job {
-        Job::Blur => ("blurred", "before-after.png"),
-        Job::Regions => ("regions", "regions.png"),
-        Job::Faces => ("faces", "faces.png"),
-        Job::Background => ("background", "background.png"),
+    let (name, picture) = match options.job {
+        Job::Blur => ("blurred", "before-after"),
+        Job::Regions => ("regions", "regions"),
+        Job::Faces => ("faces", "faces"),
+        Job::Background => ("background", "background"),
     };
     fs::create_dir_all(&options.out).map_err(|error| about(&options.out, error))?;
 
     let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
     let in_window = options.input == Input::Camera && display;
-    let encoder = if in_window { None } else { Some(Encoder::find(&options.out, stem)?) };
-    if let (Input::File(file), Some(Encoder { path, .. })) = (&options.input, &encoder)
-        && path.canonicalize().is_ok_and(|path| file.canonicalize().is_ok_and(|file| file == path))
-    {
-        return Err(format!(
-            "{} would be overwritten while it is read: name another folder with --out",
-            file.display()
-        )
-        .into());
-    }
+    let encoder = if in_window { None } else { Some(Encoder::find()?) };
+    let mut results = Results::default();
+    let clip = encoder.as_ref().map(|encoder| results.add(options, name, encoder.extension));
+    let target = encoder.as_ref().zip(clip.as_deref());
     let sound = Sound::default();
     let is_file = matches!(options.input, Input::File(_));
-    let played = match play_chain(chain, options, encoder.as_ref(), is_file.then_some(&sound)) {
-        Err(error) if sound.is_kept() => chain_of(options)
-            .and_then(|chain| play_chain(chain, options, encoder.as_ref(), None))
-            .inspect(|_| sound.fail(format!("with it, the result could not be written ({error})"))),
-        played => played,
-    };
-    let outcome = played.and_then(|played| {
-        let Played { coverage, checked, doubts, .. } = &played;
-        let report = match options.job {
-            _ if coverage.frames == 0 => return Err(NO_VIDEO.into()),
-            Job::Blur => None,
-            Job::Regions => Some(coverage.verdict(regions::report(coverage, doubts))?),
-            Job::Faces => Some(coverage.verdict(faces::report(coverage, doubts)?)?),
-            Job::Background => Some(coverage.verdict(checked.report()?)?),
+    let played =
+        match play_chain(chain, options, target, is_file.then_some(&sound)) {
+            Err(error) if sound.is_kept() => chain_of(options)
+                .and_then(|chain| play_chain(chain, options, target, None))
+                .inspect(|_| sound.fail(format!("with it, the result could not be written ({error})")))?,
+            played => played?,
         };
-        Ok((played, report))
-    });
-    // Without a frame the file is incomplete. With an uncovered place it must not be published.
-    let clip = encoder.map(|encoder| encoder.path);
-    let (played, report) = outcome.inspect_err(|_| {
-        let _ = clip.as_ref().map(fs::remove_file);
-    })?;
-    let (png, time, reason) = picture_of(options, &played, clip.as_deref())?;
-    let picture = options.out.join(picture);
-    fs::write(&picture, png).map_err(|error| about(&picture, error))?;
-    let table = options.out.join("faces.csv");
-    let has_table = options.job == Job::Faces && clip.is_some();
-    if has_table {
-        fs::write(&table, played.doubts.table()).map_err(|error| about(&table, error))?;
+    let Played { coverage, checked, doubts, .. } = &played;
+    let report = match options.job {
+        _ if coverage.frames == 0 => return Err(NO_VIDEO.into()),
+        Job::Blur => None,
+        Job::Regions => Some(coverage.verdict(regions::report(coverage, doubts))?),
+        Job::Faces => Some(coverage.verdict(faces::report(coverage, doubts))?),
+        Job::Background => Some(coverage.verdict(checked.report()?)?),
+    };
+    if options.job == Job::Faces && coverage.marked == 0 {
+        return without_faces(options, coverage.frames, clip.as_deref());
     }
+    let (png, time, reason) = picture_of(options, &played, clip.as_deref())?;
+    let picture = results.add(options, picture, "png");
+    fs::write(&picture, png).map_err(|error| about(&picture, error))?;
+    let table = (options.job == Job::Faces && clip.is_some()).then(|| results.add(options, name, "csv"));
+    if let Some(table) = &table {
+        fs::write(table, played.doubts.table()).map_err(|error| about(table, error))?;
+    }
+    results.publish()?;
 
     match report {
         Some(report) => println!("{report}"),
@@ -158,15 +150,43 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
     if let Some(clip) = &clip {
         let with = if sound.is_kept() { ", with the sound of the file" } else { "" };
-        println!("wrote {}{with}", clip.display());
+        println!("wrote {}{with}", published(clip).display());
     }
     if let Some(sentence) = sound.left_out() {
         println!("{sentence}");
     }
-    if has_table {
-        println!("wrote {}: all times at which a face may show, with places", table.display());
+    if let Some(table) = &table {
+        println!("wrote {}: all times at which a face may show, with places", published(table).display());
     }
-    println!("wrote {}: the frame at {:.1} s, {reason}", picture.display(), time.seconds_f64());
+    println!("wrote {}: the frame at {:.1} s, {reason}", published(&picture).display(), time.seconds_f64());
+    Ok(())
+}
+
+/// Copies a file in which no face was found, or keeps the camera's clip, under a name that says so.
+fn without_faces(options: &Options, frames: u64, clip: Option<&Path>) -> Result<(), Box<dyn Error>> {
+    let mut results = Results::default();
+    const NAME: &str = "no-face-found";
+    let copy = match (&options.input, clip) {
+        (Input::File(file), _) if frames == 1 => {
+            return Err(format!("{} is a picture, not a video: it has one frame", file.display()).into());
+        }
+        (Input::File(file), _) => {
+            let extension = file.extension().unwrap_or_default().to_string_lossy();
+            let copy = results.add(options, NAME, &extension);
+            fs::copy(file, &copy)?;
+            copy
+        }
+        (Input::Camera, Some(clip)) => {
+            let extension = clip.with_extension("").extension().unwrap_or_default().to_string_lossy().into_owned();
+            let copy = results.add(options, NAME, &extension);
+            fs::rename(clip, &copy)?;
+            copy
+        }
+        _ => return Err(format!("no face was found in {frames} frames, so nothing was covered").into()),
+    };
+    results.publish()?;
+    println!("no face was found in {frames} frames, so nothing was covered: look at the clip before you publish it");
+    println!("wrote {}, the clip as it was", published(&copy).display());
     Ok(())
 }
 

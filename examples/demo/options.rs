@@ -10,6 +10,9 @@ use gstcudagaussblur::filter::BlurParams;
 /// scripts/demo prints it too, and takes the names of the options from it.
 pub const HELP: &str = include_str!("help.txt");
 
+/// The largest side of a video that x264enc takes.
+const LARGEST: u32 = 16384;
+
 /// What the demo does with the video.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Job {
@@ -66,6 +69,8 @@ pub struct Options {
     pub sigma: f64,
     pub kernel_size: u32,
     pub backend: String,
+    /// The largest width and height of the result.
+    pub size: (u32, u32),
     pub out: PathBuf,
 }
 
@@ -80,9 +85,10 @@ impl Options {
             sigma: f64::NAN,
             kernel_size: 0,
             backend: "auto".into(),
+            size: (0, 0),
             out: "demo-out".into(),
         };
-        let (mut needs_faces, mut sigma) = (None, None);
+        let (mut needs_faces, mut sigma, mut size) = (None, None, None);
         while let Some(arg) = args.next() {
             let text = arg.to_string_lossy().into_owned();
             let (name, mut inline) = match text.split_once('=') {
@@ -116,6 +122,19 @@ impl Options {
                 "--sigma" => sigma = Some(number(name, &value()?)?),
                 "--kernel-size" => options.kernel_size = number(name, &value()?)?,
                 "--backend" => options.backend = value()?.to_string_lossy().into_owned(),
+                "--size" => {
+                    let wanted = value()?.to_string_lossy().into_owned();
+                    let sides = wanted
+                        .split_once('x')
+                        .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+                    let is_possible = |(width, height): &(u32, u32)| {
+                        [width, height].iter().all(|side| (16..=LARGEST).contains(*side))
+                    };
+                    let sides = sides.filter(is_possible);
+                    size = Some(sides.ok_or(format!(
+                        "--size takes a width and a height from 16 to {LARGEST}, such as 1280x720, not {wanted}"
+                    ))?);
+                }
                 "--out" => options.out = value()?.into(),
                 _ if name.starts_with('-') && name != "--camera" => return Err(format!("unknown option {name}")),
                 _ if options.input != Input::Generated => {
@@ -126,12 +145,16 @@ impl Options {
             }
         }
         options.sigma = sigma.unwrap_or(if options.job == Job::Background { 20.0 } else { 5.0 });
+        options.size = size.unwrap_or(if options.job == Job::Background { (1280, 720) } else { (LARGEST, LARGEST) });
         BlurParams::new(options.sigma, options.kernel_size).map_err(|error| error.to_string())?;
         if !["auto", "cuda", "cpu"].contains(&options.backend.as_str()) {
             return Err(format!("backend={} cannot be used: it must be auto, cuda or cpu", options.backend));
         }
         if options.job == Job::Regions && options.input != Input::Generated {
             return Err("--regions covers marked places of its own clip: leave out the file or the camera".into());
+        }
+        if size.is_some() && options.input == Input::Generated {
+            return Err("--size needs a file or the camera".into());
         }
         if options.job == Job::Background && options.kernel_size != 0 {
             return Err("--background takes --sigma, not --kernel-size".into());

@@ -2,6 +2,7 @@
 //! Builds the pipeline from the input through the covers to the result, and plays it.
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -54,12 +55,12 @@ pub struct Played {
     pub snapshot: Snapshot,
 }
 
-/// Plays the input through the covers: into the file of `encoder`, with the sound of the input if `sound` is given, or into
-/// a window.
+/// Plays the input through the covers: into a file, by this encoder and with the sound of the input if `sound` is given, or
+/// into a window.
 pub fn play_chain(
     mut chain: Chain,
     options: &Options,
-    encoder: Option<&Encoder>,
+    clip: Option<(&Encoder, &Path)>,
     sound: Option<&Sound>,
 ) -> Result<Played, Box<dyn Error>> {
     let source = match (chain.source.take(), &options.input) {
@@ -71,13 +72,23 @@ pub fn play_chain(
             if sound.is_some() { ";audio/x-raw" } else { "" }
         ),
         (None, _) => {
-            let frames = if encoder.is_none() { -1 } else { FRAMES as i32 };
+            let frames = if clip.is_none() { -1 } else { FRAMES as i32 };
             let size = "width=[1,1280],height=[1,720]";
             format!("v4l2src num-buffers={frames} ! video/x-raw,{size};image/jpeg,{size} ! decodebin")
         }
     };
-    let sink = encoder.map_or("videoscale ! autovideosink", |encoder| &encoder.elements);
-    let pipeline = format!("{source} ! queue name=video ! {} ! queue ! videoconvert ! {sink}", chain.elements);
+    // Covers work on the picture as a viewer sees it: turned as the file says, with square pixels. The sizes are even, because
+    // 4:2:0 needs that, which every player supports.
+    let (width, height) = options.size;
+    let upright = match options.input {
+        Input::Generated => String::new(),
+        _ => format!(
+            "videoconvert ! videoflip name=upright video-direction=auto ! videoscale ! \
+             video/x-raw,width=[2,{width},2],height=[2,{height},2],pixel-aspect-ratio=1/1 ! "
+        ),
+    };
+    let sink = clip.map_or("videoscale ! autovideosink", |(encoder, _)| &encoder.elements);
+    let pipeline = format!("{source} ! queue name=video ! {upright}{} ! queue ! videoconvert ! {sink}", chain.elements);
     let pipeline =
         gst::parse::launch(&pipeline)?.downcast::<gst::Pipeline>().expect("elements in a row make a pipeline");
     if let (Some(source), Some(feed)) = (pipeline.by_name("source"), chain.feed.take()) {
@@ -86,8 +97,8 @@ pub fn play_chain(
     if let Some(prepare) = chain.prepare.take() {
         prepare(&pipeline);
     }
-    if let (Some(sink), Some(encoder)) = (pipeline.by_name("file"), encoder) {
-        sink.set_property("location", &encoder.path);
+    if let (Some(sink), Some((encoder, path))) = (pipeline.by_name("file"), clip) {
+        sink.set_property("location", path);
         if let Some(sound) = sound {
             sound.keep(&pipeline, encoder.sound);
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Feeds, plays and encodes the demo's clips.
 
-use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,29 +53,29 @@ pub fn feed(
 pub struct Encoder {
     /// Elements with a muxer named `mux` and a filesink named `file`.
     pub elements: String,
-    /// The path of the clip.
-    pub path: PathBuf,
+    /// The extension of the clip's name.
+    pub extension: &'static str,
     /// Encoders of sound for this muxer, the best first. Not all are installed.
     pub sound: &'static [&'static str],
 }
 
 impl Encoder {
-    /// The first of those that are installed. The clip gets the name `stem` with the extension of the format.
-    pub fn find(out: &Path, stem: &str) -> Result<Self, String> {
-        // Every player supports 4:2:0, which needs even sizes.
-        let even = "videoscale ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2]";
+    /// The first of those that are installed.
+    pub fn find() -> Result<Self, String> {
         let mp4: &[_] = &["avenc_aac", "fdkaacenc", "voaacenc"];
         let webm: &[_] = &["opusenc", "vorbisenc"];
         let encoders = [
-            ("x264enc", "pass=qual quantizer=21 speed-preset=veryfast", "mp4mux", "mp4", mp4),
-            ("vp8enc", "deadline=1 cpu-used=8 target-bitrate=4000000", "webmmux", "webm", webm),
+            // A quality instead of a rate: that of pass=qual is limited to x264enc's default rate of 2 Mbit/s.
+            ("x264enc", "pass=quant quantizer=21 speed-preset=veryfast", "mp4mux", "mp4", mp4),
+            ("vp8enc", "deadline=1 cpu-used=8 max-quantizer=20 target-bitrate=4000000", "webmmux", "webm", webm),
         ];
         let is_installed = |name| gst::ElementFactory::find(name).is_some();
         let found = encoders.into_iter().find(|(encoder, _, mux, ..)| is_installed(encoder) && is_installed(mux));
         let (encoder, settings, mux, extension, sound) = found
             .ok_or("GStreamer has no encoder for the result: install x264enc and mp4mux, or vp8enc and webmmux")?;
-        let elements = format!("{even} ! {encoder} {settings} ! {mux} name=mux ! filesink name=file");
-        Ok(Self { elements, path: out.join(format!("{stem}.{extension}")), sound })
+        // Every player supports 4:2:0.
+        let elements = format!("video/x-raw,format=I420 ! {encoder} {settings} ! {mux} name=mux ! filesink name=file");
+        Ok(Self { elements, extension, sound })
     }
 }
 

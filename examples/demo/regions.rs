@@ -77,6 +77,6 @@ pub fn report(coverage: &Coverage, doubts: &Doubts) -> String {
         coverage.frames,
         coverage.marked,
         doubts.undetected,
-        coverage.unchanged()
+        coverage.changed()
     )
 }

@@ -99,3 +99,33 @@ pub fn streams(file: &Path) -> [usize; 2] {
     pipeline.set_state(gst::State::Null).unwrap();
     counts
 }
+
+/// The size, pixel aspect ratio and H.264 profile of the video in an MP4 file, such as `640x360 1/1 high`.
+pub fn h264(file: &Path) -> String {
+    super::video::init();
+    let line = "filesrc name=file ! qtdemux ! h264parse name=parse ! appsink name=sink sync=false";
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.by_name("file").unwrap().set_property("location", file);
+    let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let sample = sink.try_pull_sample(gst::ClockTime::from_seconds(60)).unwrap();
+    pipeline.set_state(gst::State::Null).unwrap();
+    let video = sample.caps().unwrap().structure(0).unwrap();
+    let aspect = video
+        .get::<gst::Fraction>("pixel-aspect-ratio")
+        .map_or("1/1".into(), |ratio| format!("{}/{}", ratio.numer(), ratio.denom()));
+    let [width, height] = ["width", "height"].map(|side| video.get::<i32>(side).unwrap());
+    format!("{width}x{height} {aspect} {}", video.get::<&str>("profile").unwrap())
+}
+
+/// Turns an MP4 file's video by 90 degrees for its viewers, by the matrix in its header, as phones do.
+pub fn turn(path: &Path) {
+    let mut file = std::fs::read(path).unwrap();
+    // Behind the name of the box come its version, times, track and duration, and what follows them.
+    let matrix = file.windows(4).position(|bytes| bytes == b"tkhd").unwrap() + 44;
+    let numbers: [u32; 9] = [0, 0x1_0000, 0, 0xffff_0000, 0, 0, 0, 0, 0x4000_0000];
+    for (bytes, number) in file[matrix..].chunks_mut(4).zip(numbers) {
+        bytes.copy_from_slice(&number.to_be_bytes());
+    }
+    std::fs::write(path, file).unwrap();
+}

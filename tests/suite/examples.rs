@@ -147,21 +147,22 @@ fn demo_covers_faces_or_says_what_is_missing() {
     let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=facedetect", "--cover=fill", "--backend=cpu"]));
     let expected = "\
 180 detections in 180 frames; each was covered in its frame
-no track of detections was lost, has a gap or begins inside the picture
+no face that was found vanished, was lost for a while or appeared in the middle of the picture
 a lost face was covered where it may be, for at most 3 s; one that was never detected is visible
 look at the clip before you publish it
 ";
     assert!(stdout.starts_with(expected), "{stdout}");
     assert!(stdout.ends_with("faces.png: the frame at 3.0 s, with the most detections\n"), "{stdout}");
     assert!(workspace.has("demo-out/faces.mp4") && workspace.has("demo-out/faces.png"), "{stdout}");
-    assert_eq!(table(&workspace), [&TABLE_NAMES]);
+    assert!(stdout.contains("\nthe covers changed 2"), "{stdout}");
+    assert_eq!(table(&workspace, ""), [&TABLE_NAMES]);
 }
 
 const TABLE_NAMES: [&str; 9] = ["from", "to", "what", "track", "label", "x", "y", "width", "height"];
 
-/// The values in the lines of faces.csv.
-fn table(workspace: &Workspace) -> Vec<Vec<String>> {
-    let text = fs::read_to_string(workspace.0.join("demo-out/faces.csv")).unwrap();
+/// The values in the lines of faces.csv, whose name may begin with that of the input.
+fn table(workspace: &Workspace, input: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(workspace.0.join(format!("demo-out/{input}faces.csv"))).unwrap();
     text.lines().map(|line| line.split(',').map(String::from).collect()).collect()
 }
 
@@ -209,7 +210,7 @@ fn demo_lists_when_faces_may_show() {
     // for 3 s after the last one.
     let expected = "\
 70 detections in 95 frames, of which 40 have none; each was covered in its frame
-at these times a face may show:
+at these times a face may show (a track is one face, as the detector found it):
   2.2 s to 3.2 s: track 2 begins inside the picture
   3.0 s to 4.5 s: track 1 has a gap between detections
   6.0 s to 8.9 s: track 2 was lost inside the picture
@@ -222,7 +223,7 @@ look at the clip before you publish it, first at these times
         stdout.ends_with("faces.png: the frame at 8.9 s, because track 2 was lost inside the picture\n"),
         "{stdout}"
     );
-    let table = table(&workspace);
+    let table = table(&workspace, "input-");
     assert_eq!(table[0], TABLE_NAMES);
     let rows: Vec<_> = table[1..].iter().map(|row| row[..5].join(",")).collect();
     let expected = [
@@ -240,7 +241,7 @@ look at the clip before you publish it, first at these times
         assert!(y + height <= 400 && (90..400).contains(&width) && (90..=400).contains(&height), "{row:?}");
     }
     // White, with the first face's last place, which is still filled.
-    let picture = media::frames(&workspace.0.join("demo-out/faces.png"), "").concat();
+    let picture = media::frames(&workspace.0.join("demo-out/input-faces.png"), "").concat();
     let [white, black] = [225..=255_u8, 0..=31].map(|greys| {
         let count = picture.iter().filter(|grey| greys.contains(*grey)).count();
         count as f64 / picture.len() as f64
@@ -272,7 +273,7 @@ fn demo_lists_the_worst_times_and_counts_the_rest() {
         stdout.ends_with("faces.png: the frame at 8.9 s, because track 13 has a gap between detections\n"),
         "{stdout}"
     );
-    assert_eq!(table(&workspace).len(), 1 + 14, "{:?}", table(&workspace));
+    assert_eq!(table(&workspace, "input-").len(), 1 + 14, "{:?}", table(&workspace, "input-"));
 }
 
 #[test]
@@ -284,18 +285,110 @@ fn demo_lists_no_face_that_leaves_the_picture() {
     // A gap of a second. A face that comes and goes at the edge.
     write_faces(&workspace, &[("left", 10), ("neither", 9), ("left", 10)]);
     let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=facedetect", "--backend=cpu", "input.mp4"]));
-    assert!(stdout.contains("\nno track of detections was lost, "), "{stdout}");
+    assert!(stdout.contains("\nno face that was found vanished, "), "{stdout}");
     write_faces(&workspace, &[("neither", 8), ("edge", 10), ("neither", 40)]);
     let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=facedetect", "--backend=cpu", "input.mp4"]));
-    assert!(stdout.contains("\nno track of detections was lost, "), "{stdout}");
+    assert!(stdout.contains("\nno face that was found vanished, "), "{stdout}");
     assert!(stdout.contains("the frame at 1.7 s, with the most detections\n"), "{stdout}");
-    assert_eq!(table(&workspace), [&TABLE_NAMES]);
+    assert_eq!(table(&workspace, "input-"), [&TABLE_NAMES]);
+}
+
+/// The files of a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    files
+}
+
+/// Each input has results of its own, a run that fails leaves those of the run before, and a clip without a face is copied.
+#[test]
+fn demo_names_results_after_the_input_and_keeps_those_of_other_runs() {
+    let workspace = Workspace::new("results");
+    if lacks_facedetect(&workspace) {
+        return;
+    }
+    let faces =
+        |arguments: &[&str]| demo(&[&["--faces", "--detector=facedetect", "--backend=cpu"][..], arguments].concat());
+    write_faces(&workspace, &[("left", 4)]);
+    workspace.stdout(&mut faces(&["input.mp4"]));
+    let results = ["input-faces.csv", "input-faces.mp4", "input-faces.png"];
+    let out = workspace.0.join("demo-out");
+    assert_eq!(files(&out), results);
+    let before = results.map(|file| fs::read(out.join(file)).unwrap());
+
+    // An end without a video, one without the detector, one that cannot be decoded, and a camera that is not there.
+    let no_camera = !Path::new("/dev/video0").exists();
+    fs::create_dir(workspace.0.join("text")).unwrap();
+    workspace.write("text/input.mp4", "no video");
+    let jpeg = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/regions.jpg");
+    fs::copy(jpeg, workspace.0.join("text/input.jpg")).unwrap();
+    let mut failing = vec![&["text/input.mp4"][..], &["text/input.jpg"], &["text"]];
+    failing.extend(no_camera.then_some(&["--camera"][..]));
+    for arguments in failing {
+        let stderr = workspace.stderr(&mut faces(arguments));
+        assert!(stderr.starts_with("demo: ") && !stderr.contains("no face"), "{arguments:?}: {stderr}");
+        assert_eq!(files(&out), results, "{arguments:?}");
+    }
+    assert_eq!(results.map(|file| fs::read(out.join(file)).unwrap()), before);
 
     write_faces(&workspace, &[("neither", 5)]);
-    let stderr = workspace.stderr(&mut demo(&["--faces", "--detector=facedetect", "--out=none", "input.mp4"]));
-    assert_eq!(stderr, "demo: no face was found in 5 frames, so nothing was covered\n");
-    for file in ["faces.mp4", "faces.png", "faces.csv"] {
-        assert!(!workspace.has(&format!("none/{file}")), "{file}");
+    let stdout = workspace.stdout(&mut faces(&["input.mp4"]));
+    let expected = "\
+no face was found in 5 frames, so nothing was covered: look at the clip before you publish it
+wrote demo-out/input-no-face-found.mp4, the clip as it was
+";
+    assert_eq!(stdout, expected);
+    assert_eq!(
+        fs::read(out.join("input-no-face-found.mp4")).unwrap(),
+        fs::read(workspace.0.join("input.mp4")).unwrap()
+    );
+    assert_eq!(files(&out)[..3], results);
+    assert_eq!(files(&out).len(), 4, "{:?}", files(&out));
+}
+
+/// Writes input.mp4: ten frames of this size, with the demo's portrait as a viewer sees it in the middle, if the file says
+/// nothing else about the picture's place.
+fn write_portrait(workspace: &Workspace, [width, height]: [i32; 2], flip: &str) {
+    // So large that its face is found in a smaller result, too.
+    let scale = if width.min(height) > 800 { 2 } else { 1 };
+    let [across, down] = [480, 400].map(|side| scale * side);
+    let [x, y] = [(width - across) / 2, (height - down) / 2];
+    let line = format!(
+        "gst-launch-1.0 -q multifilesrc num-buffers=10 location='{}/examples/demo/face.jpg' caps=image/jpeg,framerate=10/1 ! \
+         jpegdec ! videoscale ! video/x-raw,width={across},height={down} ! videobox left=-{x} right=-{x} top=-{y} bottom=-{y} fill=white ! videoconvert ! video/x-raw,format=I420 ! \
+         videoflip video-direction={flip} ! x264enc pass=quant quantizer=10 ! mp4mux ! filesink location=input.mp4",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    workspace.stdout(Command::new("sh").args(["-c", &line]));
+}
+
+/// Faces are found in pictures of any shape, and in those that a player turns, and the result has the picture's shape.
+#[test]
+fn demo_works_on_the_picture_that_a_viewer_sees() {
+    let workspace = Workspace::new("shapes");
+    if lacks_facedetect(&workspace) {
+        return;
+    }
+    for (size, turned, arguments, expected) in [
+        ([1080, 1920], false, &[][..], "1080x1920 1/1 high"),
+        ([1080, 1920], false, &["--size=1280x720"], "404x720 1/1 high"),
+        ([1920, 816], false, &[], "1920x816 1/1 high"),
+        ([1920, 816], false, &["--size", "1280x720"], "1280x544 1/1 high"),
+        ([720, 1280], true, &[], "720x1280 1/1 high"),
+        ([721, 483], false, &[], "720x482 1/1 high"),
+    ] {
+        write_portrait(&workspace, size, if turned { "90l" } else { "identity" });
+        if turned {
+            media::turn(&workspace.0.join("input.mp4"));
+        }
+        let faces = ["--faces", "--detector=facedetect", "--backend=cpu", "--cover=fill", "input.mp4"];
+        let stdout = workspace.stdout(&mut demo(&[&faces[..], arguments].concat()));
+        let case = format!("{size:?}, turned: {turned}, {arguments:?}");
+        assert!(stdout.starts_with("10 detections in 10 frames; "), "{case}: {stdout}");
+        assert_eq!(media::h264(&workspace.0.join("demo-out/input-faces.mp4")), expected, "{case}");
+        let stdout = workspace.stdout(&mut demo(&[&["--backend=cpu", "input.mp4"], arguments].concat()));
+        assert_eq!(media::h264(&workspace.0.join("demo-out/input-blurred.mp4")), expected, "{case}: {stdout}");
     }
 }
 
@@ -326,6 +419,7 @@ fn demo_blurs_the_background_or_says_what_is_missing() {
     let stdout = workspace.stdout(&mut demo(&["--background", "--backend=cpu"]));
     let expected = "180 frames; in each the person's pixels are as before and the background is blurred\n";
     assert!(stdout.starts_with(expected) && stdout.contains(" frames a second, mask included\n"), "{stdout}");
+    assert!(stdout.contains("\nthe person's glow beside them, of 255 brightness steps: "), "{stdout}");
     assert!(stdout.ends_with("background.png: the frame at 3.0 s, in the middle of the clip\n"), "{stdout}");
     assert_eq!(media::frames(&workspace.0.join("demo-out/background.mp4"), "").len(), 180);
     // The frame before, with a plain blur, and with this element's.
@@ -346,7 +440,7 @@ fn demo_covers_faces_that_blazeface_finds() {
     }
     let stdout = workspace.stdout(&mut demo(&["--faces", "--detector=blazeface", "--cover=fill", "--backend=cpu"]));
     assert!(stdout.starts_with("180 detections in 180 frames; each was covered in its frame\n"), "{stdout}");
-    assert_eq!(table(&workspace), [&TABLE_NAMES]);
+    assert_eq!(table(&workspace, ""), [&TABLE_NAMES]);
 }
 
 /// Of boxes that overlap one is left, between them; what is doubtful and overlaps none is another.
@@ -427,8 +521,8 @@ fn demo_keeps_the_sound_of_a_file() {
     }
     for (arguments, stem) in jobs {
         let stdout = workspace.stdout(&mut demo(arguments));
-        assert!(stdout.contains(&format!("{stem}.mp4, with the sound of the file\n")), "{stdout}");
-        let result = workspace.0.join(format!("demo-out/{stem}.mp4"));
+        assert!(stdout.contains(&format!("sound-{stem}.mp4, with the sound of the file\n")), "{stdout}");
+        let result = workspace.0.join(format!("demo-out/sound-{stem}.mp4"));
         assert_eq!(media::streams(&result), [1, 1], "{stem}");
         // Sound may shift by a block of its encoder, which is 1024 samples.
         let starts = media::starts(&result).map(Option::unwrap);
@@ -464,7 +558,7 @@ fn demo_writes_files_whose_sound_cannot_be_encoded() {
             is_as_expected && sentence.unwrap_or("").starts_with(&expected.unwrap_or_default()),
             "{file}: {stdout}"
         );
-        let result = workspace.0.join("demo-out/blurred.mp4");
+        let result = workspace.0.join("demo-out").join(file.split_once('.').unwrap().0.to_owned() + "-blurred.mp4");
         assert_eq!(media::streams(&result), [1, 0], "{file}");
         assert_eq!(media::frames(&result, "").len(), 10, "{file}");
     }
@@ -474,7 +568,7 @@ fn demo_writes_files_whose_sound_cannot_be_encoded() {
     );
     let stderr = workspace.stderr(&mut demo(&["--out=none", "sound.wav"]));
     assert_eq!(stderr, "demo: the input has no video, or no decoder for it is installed\n");
-    assert!(!workspace.has("none/blurred.mp4"));
+    assert_eq!(files(&workspace.0.join("none")), [""; 0]);
 }
 
 #[test]
@@ -494,6 +588,9 @@ fn demo_writes_no_clip_without_a_detector() {
         &["--cover=x"],
         &["--detector=facedetect"],
         &["--faces", "--detector=x"],
+        &["--size=640x480"],
+        &["--size=0x480", "file.mp4"],
+        &["--size=640", "file.mp4"],
         &["--background", "--faces"],
         &["--background", "--kernel-size=3"],
     ] {

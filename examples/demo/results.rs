@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The files that the demo writes: named after the input, written aside, and renamed when all are complete, so that a run that
+//! fails leaves those of the run before.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::options::{Input, Options};
+
+/// Dropping it deletes what was not published.
+#[derive(Default)]
+pub struct Results(Vec<PathBuf>);
+
+impl Results {
+    /// Adds a file. Returns its path until it is published.
+    pub fn add(&mut self, options: &Options, name: &str, extension: &str) -> PathBuf {
+        let mut file = match &options.input {
+            Input::Generated => OsString::new(),
+            Input::Camera => "camera-".into(),
+            Input::File(input) => {
+                let mut stem = input.file_stem().unwrap_or_default().to_owned();
+                stem.push("-");
+                stem
+            }
+        };
+        file.push(format!("{name}.{extension}.part"));
+        self.0.push(options.out.join(file));
+        self.0[self.0.len() - 1].clone()
+    }
+
+    /// Gives the files their names.
+    pub fn publish(&mut self) -> io::Result<()> {
+        self.0.drain(..).try_for_each(|path| fs::rename(&path, published(&path)))
+    }
+}
+
+/// The path of a result after it is published.
+pub fn published(path: &Path) -> PathBuf {
+    path.with_extension("")
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|path| drop(fs::remove_file(path)));
+    }
+}
