@@ -79,7 +79,7 @@ main (int argc, char **argv)
   const char *window = g_getenv ("DISPLAY") || g_getenv ("WAYLAND_DISPLAY") ? "autovideosink" : "fakesink";
   g_autofree char *description = g_strdup_printf ("%s ! videoconvert ! cudagaussblur name=blur ! videoconvert ! %s",
       file ? "filesrc name=file ! decodebin" : "videotestsrc num-buffers=300 ! video/x-raw,width=1280,height=720",
-      result ? "x264enc ! mp4mux ! filesink name=result" : window);
+      result ? "video/x-raw,format=I420 ! x264enc pass=quant ! mp4mux ! filesink name=result" : window);
   g_autoptr (GError) error = NULL;
   g_autoptr (GstElement) pipeline = gst_parse_launch (description, &error);
   if (error) {

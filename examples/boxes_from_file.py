@@ -189,7 +189,7 @@ def cover(arguments, position, schedule):
     )
     encoder = Gst.parse_launch(
         "appsrc name=boxes format=time block=true max-buffers=4 ! cudagaussblur name=blur region-mode=inside ! "
-        "videoconvert ! x264enc ! mp4mux ! filesink name=result"
+        "videoconvert ! video/x-raw,format=I420 ! x264enc pass=quant ! mp4mux ! filesink name=result"
     )
     decoder.get_by_name("file").set_property("uri", Gst.filename_to_uri(os.path.abspath(arguments.video)))
     encoder.get_by_name("result").set_property("location", arguments.result)

@@ -27,8 +27,8 @@
  * Blur a file:
  *
  * ```sh
- * gst-launch-1.0 filesrc location=input.mp4 ! decodebin ! cudagaussblur sigma=5 ! \
- *     x264enc ! mp4mux ! filesink location=blurred.mp4
+ * gst-launch-1.0 filesrc location=input.mp4 ! decodebin ! videoconvert ! videoflip video-direction=auto ! \
+ *     video/x-raw,format=I420 ! cudagaussblur sigma=5 ! x264enc pass=quant ! mp4mux ! filesink location=blurred.mp4
  * ```
  *
  * Blur the webcam on the CPU:
@@ -40,14 +40,15 @@
  * Cover a fixed zone, in fractions of the picture:
  *
  * ```sh
- * gst-launch-1.0 filesrc location=input.mp4 ! decodebin ! cudagaussblur region-mode=inside cover=fill \
- *     zones="<[zone,x=0.6,y=0.1,width=0.3,height=0.2]>" ! x264enc ! mp4mux ! filesink location=covered.mp4
+ * gst-launch-1.0 filesrc location=input.mp4 ! decodebin ! videoconvert ! videoflip video-direction=auto ! \
+ *     video/x-raw,format=I420 ! cudagaussblur region-mode=inside cover=fill \
+ *     zones="<[zone,x=0.6,y=0.1,width=0.3,height=0.2]>" ! x264enc pass=quant ! mp4mux ! filesink location=covered.mp4
  * ```
  *
  * Cover faces, also while `facedetect` loses them; for a file, #GstCudaGaussBlur:look-ahead=15 leaves less open:
  *
  * ```sh
- * gst-launch-1.0 v4l2src ! videoconvert ! facedetect display=false min-size-width=80 ! \
+ * gst-launch-1.0 v4l2src ! videoconvert ! facedetect display=false ! \
  *     cudagaussblur region-mode=inside cover=mosaic on-missing=pass ! videoconvert ! autovideosink
  * ```
  *
@@ -55,7 +56,7 @@
  *
  * ```text
  * gst-launch-1.0 filesrc location=input.mp4 ! parsebin ! nvh264dec ! cudagaussblur sigma=5 ! cudadownload ! \
- *     x264enc ! mp4mux ! filesink location=blurred.mp4
+ *     x264enc pass=quant ! mp4mux ! filesink location=blurred.mp4
  * ```
  *
  * Since: 0.1.0

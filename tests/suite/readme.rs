@@ -109,8 +109,8 @@ fn section() -> String {
     section.lines().map(|line| line.strip_prefix(" *").unwrap().trim_start().to_owned() + "\n").collect()
 }
 
-/// Runs the gst-launch lines of a page. Returns the number of lines that have sound.
-fn run_all(workspace: &Workspace, page: &str, lines: &[String]) -> usize {
+/// Runs the gst-launch lines of a page, whose files get this size and profile. Returns the number of lines that have sound.
+fn run_all(workspace: &Workspace, page: &str, lines: &[String], shape: &str) -> usize {
     let mut with_sound = 0;
     for line in lines {
         let runnable =
@@ -122,6 +122,8 @@ fn run_all(workspace: &Workspace, page: &str, lines: &[String]) -> usize {
         if let Some((_, rest)) = line.split_once("filesink location=") {
             let file = workspace.0.join(rest.split_whitespace().next().unwrap());
             assert_eq!(media::frames(&file, "").len(), 30, "{runnable}");
+            // Phones and browsers play no High 4:4:4, which x264enc makes of RGB.
+            assert_eq!(media::h264(&file), shape, "{runnable}");
             let (seconds, amplitude) = media::sound(&file);
             if line.contains("avenc_aac") {
                 with_sound += 1;
@@ -147,9 +149,41 @@ fn documented_pipelines_run_without_leaks() {
         lines.retain(|line| is_launch(line));
         assert_eq!(lines.len(), count, "{page}: {lines:?}");
         lines.retain(|line| !lacking.iter().any(|element| line.contains(element)));
-        assert_eq!(run_all(&workspace, page, &lines), with_sound, "{page}");
+        assert_eq!(run_all(&workspace, page, &lines, "320x240 1/1 high"), with_sound, "{page}");
+        // A video as phones make it, which a player turns.
+        lines.retain(|line| line.contains("filesrc location=input.mp4"));
+        media::turn(&workspace.0.join("input.mp4"));
+        run_all(&workspace, page, &lines, "240x320 1/1 high");
+        workspace.write_clip();
     }
     assert_ok("gst-inspect-1.0", &workspace.run("gst-inspect-1.0 cudagaussblur"));
+}
+
+/// The encoder's default is a rate of 2 Mbit/s, which limits also its pass=qual.
+#[test]
+fn documented_pipelines_encode_by_quality() {
+    let section = section();
+    let mut count = 0;
+    for (page, text) in PAGES.into_iter().map(|(page, text, ..)| (page, text)).chain([("imp.rs", &section[..])]) {
+        for rest in text.split("x264enc ").skip(1) {
+            assert!(rest.starts_with("pass=quant !"), "{page}: x264enc {}", rest.lines().next().unwrap());
+            count += 1;
+        }
+    }
+    assert!(count >= 10, "{count}");
+}
+
+/// A detector with a limit leaves open what is smaller: a recipe has none, or the words before it say so.
+#[test]
+fn documented_pipelines_find_small_faces() {
+    let section = section();
+    for (page, text) in PAGES.into_iter().map(|(page, text, ..)| (page, text)).chain([("imp.rs", &section[..])]) {
+        let blocks: Vec<&str> = text.split("```").collect();
+        for pair in blocks.chunks_exact(2).filter(|pair| pair[1].contains("min-size")) {
+            let words = pair[0].trim_end().lines().last().unwrap();
+            assert!(words.contains("narrower than 80 pixels"), "{page}: {words}\n{}", pair[1]);
+        }
+    }
 }
 
 /// A command that no test runs gets wrong without anybody seeing it.
