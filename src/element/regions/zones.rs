@@ -49,8 +49,8 @@ enum FieldError {
     Missing(&'static str),
     #[error("has {field}={value}, but it must be a fraction of the picture: a number {range}")]
     Fraction { field: &'static str, value: String, range: &'static str },
-    #[error("has {field}={value}, but it must be a stream time in nanoseconds: a whole number from 0 on")]
-    Time { field: &'static str, value: String },
+    #[error("has {field}={value}, but it must be a stream time in nanoseconds: a whole number from 0 on{cure}")]
+    Time { field: &'static str, value: String, cure: String },
     #[error("has end={end}, but it must end after start={start}")]
     Order { start: u64, end: u64 },
     #[error("has name={0}, but it must be a string, as in name=door, or name=(string)1 for digits")]
@@ -74,11 +74,16 @@ fn number(value: &glib::Value) -> Option<f64> {
     value.get::<f64>().or_else(|_| value.get::<f32>().map(f64::from)).or_else(|_| signed()).or_else(|_| unsigned()).ok()
 }
 
-/// The number that GStreamer has read as a negative one. Numbers without a type it reads as 32 bits with a sign, and those from
-/// 2^32 on as doubles, so that 3000000000 becomes -1294967296. A number just below 0 was more likely meant as it is.
-fn wrapped(read: i32) -> Option<u64> {
-    const NEGATIVE: i32 = -1_000_000;
-    (read < NEGATIVE).then(|| read.cast_unsigned().into())
+/// The number that GStreamer may have read as a negative one. Numbers without a type it reads as 32 bits with a sign, and those from
+/// 2^32 on as doubles, so that 3000000000 becomes -1294967296.
+fn wrapped(read: i32) -> Option<u32> {
+    (read < 0).then(|| read.cast_unsigned())
+}
+
+/// Whether a negative number was meant as it is: it is a whole number of microseconds, which then the other one is not, or just below
+/// 0.
+fn is_meant(negative: i32) -> bool {
+    negative % 1000 == 0 || negative > -1_000_000
 }
 
 impl Zone {
@@ -106,9 +111,12 @@ impl Zone {
             let from_number =
                 || number(value).filter(|time| time.fract() == 0.0 && (0.0..2_f64.powi(64)).contains(time));
             let time = value.get::<u64>().ok().or_else(|| from_number().map(|time| time as u64));
-            time.or_else(|| value.get().ok().and_then(wrapped))
-                .map(Some)
-                .ok_or_else(|| FieldError::Time { field, value: shown(value) })
+            let read = value.get::<i32>().ok();
+            let wrapped = read.and_then(wrapped);
+            time.or_else(|| wrapped.filter(|_| !read.is_some_and(is_meant)).map(u64::from)).map(Some).ok_or_else(|| {
+                let cure = wrapped.map(|time| format!("; if {time} is meant, write (guint64){time}"));
+                FieldError::Time { field, value: shown(value), cure: cure.unwrap_or_default() }
+            })
         };
         let name = match structure.value("name") {
             Ok(value) => value.get().map_err(|_| FieldError::ZoneName(shown(value)))?,
@@ -376,8 +384,34 @@ mod tests {
             let structure: gst::Structure = text.parse().unwrap();
             assert_eq!(read([structure]).map(|zones| zones[0].end), Ok(Some(time.max(1))), "{text}");
         }
-        let negative: gst::Structure = "zone,x=0.0,y=0.0,width=1.0,height=1.0,start=-1".parse().unwrap();
-        assert!(read([negative]).unwrap_err().contains("has start=-1, but it must be a stream time"));
+        // Negative times, of which 2^32 more is not a time that anybody writes.
+        for (time, other) in [
+            (-1, 4_294_967_295_u32),
+            (-999_999, 4_293_967_297),
+            (-2_000_000, 4_292_967_296),
+            (-40_000_000, 4_254_967_296),
+            (-1_000_000_000, 3_294_967_296),
+            (-2_147_483_000, 2_147_484_296),
+        ] {
+            let structure = |time: &str| {
+                let text = format!("zone,x=0.0,y=0.0,width=1.0,height=1.0,start={time}");
+                text.parse::<gst::Structure>().unwrap()
+            };
+            let error = read([structure(&time.to_string())]).unwrap_err();
+            let refused = format!(
+                "zones: zone 1 has start={time}, but it must be a stream time in nanoseconds: a whole number from 0 on"
+            );
+            assert_eq!(error, format!("{refused}; if {other} is meant, write (guint64){other}"));
+            for typed in ["gint64", "double", "float"] {
+                let error = read([structure(&format!("({typed}){time}"))]).unwrap_err();
+                assert!(
+                    error.starts_with("zones: zone 1 has start=-") && error.ends_with("from 0 on"),
+                    "{typed}: {error}"
+                );
+            }
+            let meant = read([structure(&format!("(guint64){other}"))]).unwrap();
+            assert_eq!(meant[0].start, Some(other.into()));
+        }
     }
 
     #[test]
