@@ -734,21 +734,27 @@ fn masks_elsewhere(library: Library) {
 }
 
 fn masks_of_the_yolo_decoder(library: Library) {
-    let read = |image: Image, rect: (c_int, c_int, c_uint, c_uint)| {
+    let read_ids = |image: Image, ids: &[c_uint], rect: (c_int, c_int, c_uint, c_uint)| {
         let mut buffer = gst::Buffer::new();
         let meta = Meta::add(library, &mut buffer);
         let detection = meta.detection(None, [rect.0, rect.1, 8, 4], 1.0);
-        let segmentation = meta.segmentation(image.buffer(), &[0], rect);
+        let segmentation = meta.segmentation(image.buffer(), ids, rect);
         meta.relate(RELATE_TO, detection, segmentation);
         meta.relate(RELATE_TO, segmentation, detection);
         masks(&buffer).remove(0).is_some()
     };
+    let read = |image, rect| read_ids(image, &[0], rect);
     // Its pool has buffers for the whole of the network's masks.
     let of_pool = |stride| Image { size: [4, 2], stride, ..Image::gray8(16, &[2; 256]) };
     assert!(read(of_pool(4), RECT));
     assert!(!read(of_pool(16), RECT), "rows that follow one another, whatever the meta says");
     assert!(!read(of_pool(4), (-1, 0, 8, 4)), "a mask that it does not write");
     assert!(!read(of_pool(4), (0, -1, 8, 4)), "a mask that it does not write");
+    // What others attach beside it is not its.
+    for ids in [&[][..], &[2], &[0, 2]] {
+        assert!(read_ids(of_pool(16), ids, RECT), "padded rows of another producer, which declares {ids:?}");
+        assert!(read_ids(of_pool(4), ids, (-1, 0, 9, 4)), "a box that begins outside, of another producer: {ids:?}");
+    }
 }
 
 /// Whatever a producer writes: no panic, and nothing that the element cannot use.

@@ -264,11 +264,12 @@ impl Library {
         // SAFETY: the function returns null or a buffer that the caller owns.
         let buffer: Option<gst::Buffer> = unsafe { from_glib_full(buffer) };
         let area = Area::from_corner(x.into(), y.into(), width.into(), height.into());
-        let has_decoder = glib::Type::from_name("GstYoloSegTensorDecoder").is_some();
-        // It writes nothing into the masks of boxes that begin outside of the picture, and up to 1.28.1 or later it writes rows
-        // without the padding that it declares.
-        let is_written = !has_decoder || x >= 0 && y >= 0;
-        buffer.filter(|_| is_written).and_then(|buffer| IdImage::of_buffer(&buffer, area, has_decoder))
+        // Of each mask this decoder declares one region, 0. It writes nothing into those of boxes that begin outside of the picture,
+        // and up to 1.28.1 or later it writes rows without the padding that it declares.
+        let may_be_decoders = glib::Type::from_name("GstYoloSegTensorDecoder").is_some();
+        let is_decoders = may_be_decoders && self.region_ids(segmentation) == [0];
+        let is_written = !is_decoders || x >= 0 && y >= 0;
+        buffer.filter(|_| is_written).and_then(|buffer| IdImage::of_buffer(&buffer, area, is_decoders))
     }
 
     /// The ids that a segmentation declares, by index.
