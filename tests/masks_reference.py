@@ -50,14 +50,19 @@ def pooled(mask, across, down, largest):
     return blocks.max((1, 3)) if largest else blocks.min((1, 3))
 
 
-def from_mask(mask, rect, size, g, covers):
+def lumas(side, g, margin):
+    """The luma samples of the nodes along an axis, with `margin` nodes more on each side."""
+    return g * np.arange(-margin, nodes(side, g) + margin)
+
+
+def from_mask(mask, rect, size, g, margin, goes_on, covers):
     """A mask of 8-bit samples stretched over a rectangle, bilinear. A mask finer than the grid is pooled first. Where it is
     covered, each sample's neighbours count as object too, so that the whole of the sample does; where it is shown, and the
     pooled mask is still finer than the grid along an axis, neighbours along it of what is not the object count as that. Beyond the rectangle there is
     no object, but for the nodes next to it where it is covered. Where it is shown, a node whose nearest sample is not the object
     is not, whatever the samples around it are, nodes beside one that is not the object are not either, so that nothing between
-    them is shown, and the last node stands for the picture's last sample. Positions in 1/256 of a sample of the pooled mask,
-    rounded down."""
+    them is shown, and the picture's last node stands for its last sample. Beyond an edge of the picture at which the rectangle ends
+    the object goes on if it `goes_on`, as at that edge. Positions in 1/256 of a sample of the pooled mask, rounded down."""
     x, y, w, h = rect
     rows, columns = mask.shape
     across, down = (max(1, g * n // length) for n, length in ((columns, w), (rows, h)))
@@ -69,9 +74,10 @@ def from_mask(mask, rect, size, g, covers):
             mask = windows(mask, 1, axis).min(-1) if is_finer else mask
 
     def positions(side, begin, length, samples, pool, pooled_samples):
-        at, margin = g * np.arange(nodes(side, g)), g - 1 if covers else 0
-        at = at if covers else np.minimum(at, side - 1)
-        is_inside = (at >= begin - margin) & (at < begin + length + margin)
+        at, around = lumas(side, g, margin), g - 1 if covers else 0
+        at = at if covers else np.where((at >= side - 1) & (at < side - 1 + g), side - 1, at)
+        is_inside = (at >= begin - around) | (goes_on and begin == 0)
+        is_inside &= (at < begin + length + around) | (goes_on and begin + length == side)
         p = (2 * (at - begin) + 1) * samples * 256 // (2 * length * pool) - 128     # of pixel centres
         return is_inside, np.clip(p, 0, (pooled_samples - 1) * 256)
 
@@ -88,14 +94,14 @@ def from_mask(mask, rect, size, g, covers):
     return v if covers or g == 1 else widest(v, 1, False)
 
 
-def from_ellipse(rect, size, g, covers):
+def from_ellipse(rect, size, g, margin, covers):
     """The ellipse inscribed in a rectangle: 255 at the nodes whose square of one cell on each side meets it (`covers`), or
     lies within it."""
-    def distances(count, begin, length):
-        centre_away = abs(2 * g * np.arange(count) - 2 * begin - length + 1)
+    def distances(side, begin, length):
+        centre_away = abs(2 * lumas(side, g, margin) - 2 * begin - length + 1)
         return (np.maximum(centre_away - 2 * g, 0) if covers else centre_away + 2 * g) / length
 
-    dx, dy = distances(nodes(size[0], g), rect[0], rect[2]), distances(nodes(size[1], g), rect[1], rect[3])
+    dx, dy = distances(size[0], rect[0], rect[2]), distances(size[1], rect[1], rect[3])
     return np.where(dx[None, :] ** 2 + dy[:, None] ** 2 <= 1, 255, 0)
 
 
@@ -107,14 +113,15 @@ def mask_of(one):
     return samples.astype(np.int64).reshape(one["rows"], one["columns"])
 
 
-def at_nodes(one, size, g, covers):
-    """An object at the nodes; None if nothing of it counts."""
+def at_nodes(one, size, g, margin, covers):
+    """An object at the nodes, with `margin` more of them on each side of the picture; None if nothing of it counts. A mask that
+    ends at an edge of the picture has been cut off there; boxes and ellipses end where they say."""
     rect = whole(one["area"], covers)
     if rect is None:
         return None
     if one["shape"] == "ellipse":
-        return from_ellipse(rect, size, g, covers)
-    return from_mask(mask_of(one), rect, size, g, covers)
+        return from_ellipse(rect, size, g, margin, covers)
+    return from_mask(mask_of(one), rect, size, g, margin, one["shape"] == "mask", covers)
 
 
 # Weights at the nodes.
@@ -146,18 +153,20 @@ def grown(v, grow, g, covers):
     return widest(v, grow // g, True) if grow >= 0 else widest(v, -(grow // g), False)
 
 
+def cropped(v, margin):
+    return v[margin : v.shape[0] - margin, margin : v.shape[1] - margin]
+
+
 def covering(v, grow, feather, g, margin):
-    """Weights of the cover over an object made with `covers`. The object is covered wholly, and one cell beyond. Of an object
-    beyond the picture, too, which is there `margin` nodes from the sides of the grid."""
-    w = grown(widest(np.minimum(255, 2 * v), 1, True), grow, g, True)
-    w = w[margin : w.shape[0] - margin, margin : w.shape[1] - margin]
+    """Weights of the cover over an object made with `covers`. The object is covered wholly, and one cell beyond."""
+    w = cropped(grown(widest(np.minimum(255, 2 * v), 1, True), grow, g, True), margin)
     f = -(-feather // g)
     return box(widest(w, f, True), f)
 
 
-def showing(v, grow, feather, g):
+def showing(v, grow, feather, g, margin):
     """How much an object made without `covers` is shown; the cover's weight is 255 less this."""
-    s = grown(np.maximum(0, 2 * v - 255), grow, g, False)
+    s = cropped(grown(np.maximum(0, 2 * v - 255), grow, g, False), margin)
     f = -(-feather // g)
     return box(widest(s, f, False), f)
 
@@ -190,18 +199,23 @@ def weights(case):
     """The cell, and the nodes of `inside`, `outside` and `excluded`."""
     size = case["width"], case["height"]
     g = cell(*size)
-    shape = nodes(size[1], g), nodes(size[0], g)
-    covered = [(one, v) for one in case["objects"] if (v := at_nodes(one, size, g, True)) is not None]
-    margin = -(-max(0, case["grow"]) // g)
-    wide = [side + 2 * margin * g for side in size]
-    moved = [one | {"area": [edge + margin * g for edge in one["area"]]} for one in case["objects"]]
-    around = [v for one in moved if (v := at_nodes(one, wide, g, True)) is not None]
-    shown = [v for one in case["objects"] if (v := at_nodes(one, size, g, False)) is not None]
-    guarded = [widest(np.minimum(255, 2 * v), -(-guard(one, case["sigma"]) // g), True) for one, v in covered]
+    # Objects grow into the picture from beyond it where they are covered, and shrink from where they end there.
+    margins = [-(-abs(grow) // g) for grow in (case["grow"], min(0, case["grow"]))]
+
+    def all_at_nodes(margin, covers):
+        return [(one, v) for one in case["objects"] if (v := at_nodes(one, size, g, margin, covers)) is not None]
+
+    def union(grids, margin):
+        return largest(grids, [nodes(side, g) + 2 * margin for side in reversed(size)])
+
+    around, shown = ([v for _, v in all_at_nodes(margin, covers)] for margin, covers in zip(margins, (True, False)))
+    guarded = [
+        widest(np.minimum(255, 2 * v), -(-guard(one, case["sigma"]) // g), True) for one, v in all_at_nodes(0, True)
+    ]
     return g, (
-        covering(largest(around, [n + 2 * margin for n in shape]), case["grow"], case["feather"], g, margin),
-        255 - showing(largest(shown, shape), case["grow"], case["feather"], g),
-        largest(guarded, shape),
+        covering(union(around, margins[0]), case["grow"], case["feather"], g, margins[0]),
+        255 - showing(union(shown, margins[1]), case["grow"], case["feather"], g, margins[1]),
+        union(guarded, 0),
     )
 
 

@@ -13,7 +13,7 @@ use crate::filter::BlurParams;
 use crate::filter::mosaic::MosaicRegion;
 use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{self, Area, Rect, Region, strength_sigma};
-use crate::filter::weights::{Edge, Object, Shape, Weights};
+use crate::filter::weights::{self, Edge, Object, Shape, Weights};
 
 /// Which part of a frame is covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,10 +194,9 @@ fn soft(
 /// Whether shrinking leaves anything of an object that is covered.
 fn is_left(object: &Object, edge: Edge, size: (u32, u32)) -> bool {
     let area = if let Shape::Mask(mask) = &object.shape { mask.area() } else { object.area };
-    // At the edges of the picture weights do not shrink. A cover is one node larger than its object, of which nothing may be left.
     let is_boxed = !area.wider(edge.grow.into()).is_empty();
-    let all = Weights::inside(size, &[], edge).cell();
-    let edge = Edge { grow: edge.grow - all.cast_signed(), feather: 0 };
+    // A cover is one node larger than its object, of which nothing may be left.
+    let edge = Edge { grow: edge.grow - weights::cell(size).cast_signed(), feather: 0 };
     is_boxed && Weights::inside(size, std::slice::from_ref(object), edge).hide_any()
 }
 

@@ -118,26 +118,20 @@ pub struct Weights {
 impl Weights {
     /// Of a cover over objects. They, and up to two cells around them, are covered wholly; the edge is around that.
     pub fn inside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
-        // Of an object beyond the picture, what grows into it counts too.
-        let cell = cell(size);
-        let margin = edge.grow.max(0).unsigned_abs().div_ceil(cell);
-        let (samples, spare) = (margin * cell, &mut Vec::new());
-        let mut grid = Grid::with_cell((size.0 + 2 * samples, size.1 + 2 * samples), cell);
-        match samples {
-            0 => objects.iter().for_each(|object| grid.add(object, Side::Covered, spare)),
-            _ => objects.iter().for_each(|object| grid.add(&object.moved(samples.into()), Side::Covered, spare)),
-        }
+        // What grows into the picture from beyond it counts, and where an object ends beyond the picture it shrinks from there.
+        let (mut grid, spare) = (Grid::around(size, edge.grow), &mut Vec::new());
+        objects.iter().for_each(|object| grid.add(object, Side::Covered, spare));
         grid.map(|v| v.saturating_mul(2));
         grid.widen(1, u8::max, spare);
         grid.grow(edge.grow, Side::Covered, spare);
-        grid.crop(margin as usize, size);
         grid.feather(edge.feather, u8::max, spare);
         Self { grid }
     }
 
     /// Of a cover over everything but objects. The edge is inside of them.
     pub fn outside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
-        let (mut grid, spare) = (Grid::new(size), &mut Vec::new());
+        // What grows into the picture from beyond it is not shown.
+        let (mut grid, spare) = (Grid::around(size, edge.grow.min(0)), &mut Vec::new());
         objects.iter().for_each(|object| grid.add(object, Side::Shown, spare));
         grid.map(|v| (2 * u16::from(v)).saturating_sub(255) as u8);
         grid.grow(edge.grow, Side::Shown, spare);
@@ -289,19 +283,6 @@ impl Object {
         Rect::covering(area.wider(edge.reach(size).into()), size)
     }
 
-    /// The same, so many luma samples further right and down.
-    fn moved(&self, by: f64) -> Self {
-        let moved = |area: Area| {
-            let Area { left, top, right, bottom } = area;
-            Area { left: left + by, top: top + by, right: right + by, bottom: bottom + by }
-        };
-        let shape = match &self.shape {
-            Shape::Mask(mask) => Shape::Mask(Mask { area: moved(mask.area), ..mask.clone() }),
-            other => other.clone(),
-        };
-        Self { area: moved(self.area), shape }
-    }
-
     /// Luma samples beyond a mask that a background leaves out, too.
     fn guard(&self, sigma: f64) -> u32 {
         let Shape::Mask(mask) = &self.shape else { return 0 };
@@ -329,18 +310,20 @@ fn whole(area: Area, side: Side) -> Option<[Range<i64>; 2]> {
     Some([axis(area.left, area.right)?, axis(area.top, area.bottom)?])
 }
 
-/// Luma samples between two nodes: the smallest power of two with at most [`GRID_MAX`] cells along either axis.
-fn cell((width, height): (u32, u32)) -> u32 {
+/// Luma samples between two nodes of a picture of this size: the smallest power of two with at most [`GRID_MAX`] cells along either
+/// axis.
+pub fn cell((width, height): (u32, u32)) -> u32 {
     width.max(height).div_ceil(GRID_MAX).next_power_of_two()
 }
 
 /// 8-bit values at the nodes of a picture: at the luma samples 0, cell, 2·cell and so on; the last node of an axis is at its last
-/// sample or beyond.
+/// sample or beyond. A margin has nodes beyond that on each side.
 #[derive(Debug, Clone, PartialEq)]
 struct Grid {
     /// Width and height of the picture, in luma samples.
     size: (u32, u32),
     cell: u32,
+    margin: usize,
     columns: usize,
     rows: usize,
     values: Vec<u8>,
@@ -348,21 +331,27 @@ struct Grid {
 
 impl Grid {
     fn new(size: (u32, u32)) -> Self {
-        Self::with_cell(size, cell(size))
+        Self::with_margin(size, 0)
     }
 
-    fn with_cell(size: (u32, u32), cell: u32) -> Self {
-        let nodes = |side: u32| (side - 1).div_ceil(cell) as usize + 1;
+    /// With a margin for [`Grid::grow`] by so many luma samples.
+    fn around(size: (u32, u32), grow: i32) -> Self {
+        Self::with_margin(size, grow.unsigned_abs().div_ceil(cell(size)) as usize)
+    }
+
+    fn with_margin(size: (u32, u32), margin: usize) -> Self {
+        let cell = cell(size);
+        let nodes = |side: u32| (side - 1).div_ceil(cell) as usize + 1 + 2 * margin;
         let (columns, rows) = (nodes(size.0), nodes(size.1));
-        Self { size, cell, columns, rows, values: vec![0; columns * rows] }
+        Self { size, cell, margin, columns, rows, values: vec![0; columns * rows] }
     }
 
-    /// Leaves out so many nodes on each side of a picture of this size.
-    fn crop(&mut self, margin: usize, size: (u32, u32)) {
-        if margin > 0 {
-            let inner = Self::with_cell(size, self.cell);
-            let rows = self.values.chunks(self.columns).skip(margin).take(inner.rows);
-            let values = rows.flat_map(|row| row[margin..][..inner.columns].iter().copied()).collect();
+    /// Without the margin.
+    fn crop(&mut self) {
+        if self.margin > 0 {
+            let inner = Self::new(self.size);
+            let rows = self.values.chunks(self.columns).skip(self.margin).take(inner.rows);
+            let values = rows.flat_map(|row| row[self.margin..][..inner.columns].iter().copied()).collect();
             *self = Self { values, ..inner };
         }
     }
@@ -382,21 +371,21 @@ impl Grid {
         if !is_known {
             // What of an unknown box is the object, nobody knows.
             if side == Side::Covered {
-                self.add_mask((1, 1), &[255], area, side, spare);
+                self.add_mask((1, 1), &[255], area, false, side, spare);
             }
             return;
         }
-        let (size, samples): (_, &[u8]) = match &object.shape {
+        let (size, samples, goes_on): (_, &[u8], _) = match &object.shape {
             Shape::Ellipse => return self.add_ellipse(area, side),
-            Shape::Box => ((1, 1), &[255]),
-            Shape::Mask(mask) => ((mask.columns, mask.rows), &mask.samples),
+            Shape::Box => ((1, 1), &[255], false),
+            Shape::Mask(mask) => ((mask.columns, mask.rows), &mask.samples, true),
         };
         if side == Side::Covered || self.cell == 1 {
-            return self.add_mask(size, samples, area, side, spare);
+            return self.add_mask(size, samples, area, goes_on, side, spare);
         }
         // Between a node that is shown and one that is not, some of what is shown would be beyond the object.
-        let mut shown = Self::new(self.size);
-        shown.add_mask(size, samples, area, side, spare);
+        let mut shown = Self::with_margin(self.size, self.margin);
+        shown.add_mask(size, samples, area, goes_on, side, spare);
         shown.widen(1, u8::min, spare);
         self.values.iter_mut().zip(&shown.values).for_each(|(all, value)| *all = (*all).max(*value));
     }
@@ -404,8 +393,17 @@ impl Grid {
     /// Bilinear between the samples of the mask, in 1/256 of a sample, rounded down. A mask finer than the grid is pooled first, by
     /// the largest or smallest sample, so that no node misses a thin part. Where it is covered, the neighbours of each sample
     /// count as object too, so that the whole of the sample does. Where it is shown, a node whose nearest sample is not the object
-    /// is not, so that none of the sample is.
-    fn add_mask(&mut self, (columns, rows): (u32, u32), samples: &[u8], area: Area, side: Side, spare: &mut Vec<u8>) {
+    /// is not, so that none of the sample is. Where the area ends at the edge of the picture, the source of the mask has cut it off
+    /// there: with `goes_on` the object goes on beyond it as at the edge.
+    fn add_mask(
+        &mut self,
+        (columns, rows): (u32, u32),
+        samples: &[u8],
+        area: Area,
+        goes_on: bool,
+        side: Side,
+        spare: &mut Vec<u8>,
+    ) {
         let Some([x, y]) = whole(area, side) else { return };
         let pooled = |count: u32, axis: &Range<i64>| {
             (i64::from(self.cell) * i64::from(count) / (axis.end - axis.start)).max(1) as usize
@@ -415,6 +413,7 @@ impl Grid {
         let mut mask = Grid {
             size: self.size,
             cell: self.cell,
+            margin: 0,
             columns: columns.div_ceil(across),
             rows: rows.div_ceil(down),
             values: match side {
@@ -437,24 +436,24 @@ impl Grid {
                 mask.widen_columns(1, u8::min, spare);
             }
         }
-        let margin = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
-        let cell = i64::from(self.cell);
+        let around = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
         // The first node near the axis, and where it and those after it are in the mask before it was pooled, of which `pool` samples
         // are one.
         let positions = |side_of_picture: u32, axis: &Range<i64>, samples: usize, pool: usize| -> (usize, Vec<u32>) {
             let last = (samples.div_ceil(pool) as i64 - 1) * 256;
-            // The last node may be beyond the picture, where nothing is shown.
-            let beyond = i64::from(side_of_picture) - 1;
-            let luma = |node: i64| if side == Side::Shown { (cell * node).min(beyond) } else { cell * node };
-            let is_near = |node: &i64| luma(*node) >= axis.start - margin && luma(*node) < axis.end + margin;
-            let position = |node: i64| {
-                let numerator = (2 * (luma(node) - axis.start) + 1) * samples as i64 * 256;
+            let end = i64::from(side_of_picture);
+            let [goes_on_before, goes_on_behind] = [axis.start == 0, axis.end == end].map(|is_cut| goes_on && is_cut);
+            let is_near = |(_, luma): &(usize, i64)| {
+                (goes_on_before || *luma >= axis.start - around) && (goes_on_behind || *luma < axis.end + around)
+            };
+            let position = |(_, luma): (usize, i64)| {
+                let numerator = (2 * (luma - axis.start) + 1) * samples as i64 * 256;
                 let p = numerator.div_euclid(2 * (axis.end - axis.start) * pool as i64) - 128;
                 p.clamp(0, last) as u32
             };
-            let mut near = (0..=i64::from((side_of_picture - 1).div_ceil(self.cell))).filter(is_near).peekable();
-            let first = near.peek().copied().unwrap_or_default();
-            (first as usize, near.map(position).collect())
+            let mut near = self.lumas(side_of_picture, side).filter(is_near).peekable();
+            let first = near.peek().map_or(0, |(node, _)| *node);
+            (first, near.map(position).collect())
         };
         let (first_column, of_columns) = positions(self.size.0, &x, columns, across);
         let (first_row, of_rows) = positions(self.size.1, &y, rows, down);
@@ -498,15 +497,27 @@ impl Grid {
         }
     }
 
+    /// The nodes along an axis of the picture, each with its luma sample. Where it is shown, the picture's last one stands for its last
+    /// sample, because nothing is shown beyond it.
+    fn lumas(&self, side_of_picture: u32, side: Side) -> impl Iterator<Item = (usize, i64)> {
+        let (cell, last) = (i64::from(self.cell), i64::from(side_of_picture) - 1);
+        let margin = self.margin as i64;
+        let nodes = -margin..=(last + cell - 1) / cell + margin;
+        (0..).zip(nodes.map(move |node| match cell * node {
+            luma if side == Side::Shown && (last..last + cell).contains(&luma) => last,
+            luma => luma,
+        }))
+    }
+
     /// 255 at the nodes whose square of one cell on each side meets the ellipse in the area, if it is covered; at those whose square
     /// lies within it, if it is shown.
     fn add_ellipse(&mut self, area: Area, side: Side) {
         let Some([x, y]) = whole(area, side) else { return };
-        let cell = i64::from(self.cell);
+        let (cell, margin) = (i64::from(self.cell), self.margin as i64);
         let distances = |count: usize, axis: Range<i64>| -> Vec<f64> {
             let length = axis.end - axis.start;
             let distance = |node: i64| {
-                let away = (2 * cell * node - 2 * axis.start - length + 1).abs();
+                let away = (2 * cell * (node - margin) - 2 * axis.start - length + 1).abs();
                 let nearest = if side == Side::Covered { (away - 2 * cell).max(0) } else { away + 2 * cell };
                 nearest as f64 / length as f64
             };
@@ -526,12 +537,17 @@ impl Grid {
         }
     }
 
-    /// Grows or shrinks, rounded so that a cover is no smaller than asked.
+    /// Grows or shrinks, rounded so that a cover is no smaller than asked, and leaves out the margin.
     fn grow(&mut self, samples: i32, side: Side, spare: &mut Vec<u8>) {
         let count = samples.unsigned_abs();
         let cells =
             if (samples >= 0) == (side == Side::Covered) { count.div_ceil(self.cell) } else { count / self.cell };
-        if samples >= 0 { self.widen(cells, u8::max, spare) } else { self.widen(cells, u8::min, spare) }
+        if samples >= 0 {
+            self.widen(cells, u8::max, spare)
+        } else {
+            self.widen(cells, u8::min, spare)
+        }
+        self.crop();
     }
 
     /// A soft edge: on the side that `pick` widens to.

@@ -62,25 +62,14 @@ impl Item {
         let Some((begin, length)) = self.whole(covers) else { return nodes };
         match &self.form {
             Form::Ellipse => nodes.ellipse(begin, length, covers),
-            Form::Box => nodes.stretched(&Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, covers),
+            Form::Box => {
+                nodes.stretched(&Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, false, covers)
+            }
             Form::Mask { columns, rows, samples } => {
                 let values = samples.iter().map(|sample| i64::from(*sample)).collect();
                 let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
-                nodes.stretched(&mask, begin, length, covers)
+                nodes.stretched(&mask, begin, length, true, covers)
             }
-        }
-    }
-
-    /// The same, so many luma samples further right and down.
-    fn moved(&self, by: i64) -> Self {
-        Self {
-            area: Area {
-                right: self.area.right + by as f64,
-                bottom: self.area.bottom + by as f64,
-                left: self.area.left + by as f64,
-                top: self.area.top + by as f64,
-            },
-            form: self.form.clone(),
         }
     }
 
@@ -181,6 +170,8 @@ pub struct Nodes {
     /// Of the picture.
     size: (u32, u32),
     g: i64,
+    /// Nodes beyond the picture on each side.
+    margin: i64,
     grid: Grid,
 }
 
@@ -191,16 +182,26 @@ impl Nodes {
         while i64::from(width.max(height)) > 512 * g {
             g *= 2;
         }
-        Self::every((width, height), g)
-    }
-
-    fn every((width, height): (u32, u32), g: i64) -> Self {
         let count = |length: u32| up(i64::from(length) - 1, g) as usize + 1;
-        Self { size: (width, height), g, grid: Grid::made(count(width), count(height), |_, _| 0) }
+        Self { size: (width, height), g, margin: 0, grid: Grid::made(count(width), count(height), |_, _| 0) }
     }
 
-    /// A mask over a box.
-    fn stretched(self, mask: &Grid, begin: [i64; 2], length: [i64; 2], covers: bool) -> Self {
+    /// With so many nodes more on each side, for luma samples before the picture and behind it.
+    fn with_margin(self, margin: i64) -> Self {
+        let [columns, rows] = [self.grid.columns, self.grid.rows].map(|count| count + 2 * margin as usize);
+        Self { margin, grid: Grid::made(columns, rows, |_, _| 0), ..self }
+    }
+
+    /// Without them.
+    fn cropped(self) -> Self {
+        let margin = self.margin as usize;
+        let [columns, rows] = [self.grid.columns, self.grid.rows].map(|count| count - 2 * margin);
+        let grid = Grid::made(columns, rows, |x, y| self.grid.at(x + margin, y + margin));
+        Self { margin: 0, grid, ..self }
+    }
+
+    /// A mask over a box. If it `goes_on` where its area ends at the edge of the picture, its samples there repeat beyond that.
+    fn stretched(self, mask: &Grid, begin: [i64; 2], length: [i64; 2], goes_on: bool, covers: bool) -> Self {
         let g = self.g;
         let samples = [mask.columns, mask.rows];
         let finer = |axis: usize| (g * samples[axis] as i64 / length[axis]).max(1);
@@ -208,15 +209,19 @@ impl Nodes {
         // One sample of it may lie between two nodes.
         let narrow = |axis: usize| usize::from(g * samples[axis] as i64 > length[axis] * finer(axis));
         let mask = if covers { pooled.widest(1, true) } else { pooled.narrowed([narrow(0), narrow(1)]) };
-        let margin = if covers { g - 1 } else { 0 };
+        let around = if covers { g - 1 } else { 0 };
+        let end = |axis: usize| i64::from([self.size.0, self.size.1][axis]);
         let luma = |axis: usize, node: usize| {
-            let last = i64::from([self.size.0, self.size.1][axis]) - 1;
-            // The last node stands for the last sample, because nothing is shown beyond it.
-            if covers { g * node as i64 } else { (g * node as i64).min(last) }
+            let (at, last) = (g * (node as i64 - self.margin), end(axis) - 1);
+            // The picture's last node stands for the last sample, because nothing is shown beyond it.
+            if !covers && at >= last && at < last + g { last } else { at }
         };
         let is_near = |axis: usize, node: usize| {
             let luma = luma(axis, node);
-            luma >= begin[axis] - margin && luma < begin[axis] + length[axis] + margin
+            let is_behind_begin = luma >= begin[axis] - around || goes_on && begin[axis] == 0;
+            let is_before_end =
+                luma < begin[axis] + length[axis] + around || goes_on && begin[axis] + length[axis] == end(axis);
+            is_behind_begin && is_before_end
         };
         // In 1/256 of a sample of the pooled mask: the sample before the node, that behind it, and the distance from the one before.
         let position = |axis: usize, node: usize, pooled: usize| {
@@ -249,7 +254,7 @@ impl Nodes {
     fn ellipse(self, begin: [i64; 2], length: [i64; 2], covers: bool) -> Self {
         let g = self.g;
         let distance = |axis: usize, node: usize| {
-            let twice = (2 * g * node as i64 - 2 * begin[axis] - length[axis] + 1).abs();
+            let twice = (2 * g * (node as i64 - self.margin) - 2 * begin[axis] - length[axis] + 1).abs();
             let twice = if covers { (twice - 2 * g).max(0) } else { twice + 2 * g };
             twice as f64 / length[axis] as f64
         };
@@ -276,24 +281,24 @@ impl Nodes {
     pub fn inside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
         let none = Self::new(size);
         let (g, f) = (none.g, up(i64::from(edge.feather), none.g));
-        // What grows into the picture from beyond it counts too.
-        let margin = up(i64::from(edge.grow.max(0)), g);
-        let [width, height] = [size.0, size.1].map(|side| side + 2 * (margin * g) as u32);
-        let wide = Self::every((width, height), g);
-        let moved = items.iter().map(|item| item.moved(margin * g).at_nodes(wide.clone(), true).grid);
-        let v = Self::largest(wide.clone(), moved);
+        // Beyond the picture, too: objects grow into it from there, and shrink from where they end there.
+        let none = none.with_margin(up(i64::from(edge.grow).abs(), g));
+        let v = Self::largest(none.clone(), items.iter().map(|item| item.at_nodes(none.clone(), true).grid));
         let w = v.grid.map(|v| (2 * v).min(255)).widest(1, true).grown(edge.grow.into(), g, true);
-        let w = Grid::made(none.grid.columns, none.grid.rows, |x, y| w.at(x + margin as usize, y + margin as usize));
-        Self { size, g, grid: w.widest(f, true).mean(f) }
+        let w = Self { grid: w, ..none }.cropped();
+        Self { grid: w.grid.widest(f, true).mean(f), ..w }
     }
 
     /// Weights of a cover over all but the objects.
     pub fn outside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
         let none = Self::new(size);
+        let (g, f) = (none.g, up(i64::from(edge.feather), none.g));
+        // Objects shrink from where they end beyond the picture. What grows into it from there is not shown.
+        let none = none.with_margin(up(i64::from(edge.grow.min(0)).abs(), g));
         let v = Self::largest(none.clone(), items.iter().map(|item| item.at_nodes(none.clone(), false).grid));
-        let (g, f) = (v.g, up(i64::from(edge.feather), v.g));
         let s = v.grid.map(|v| (2 * v - 255).max(0)).grown(edge.grow.into(), g, false);
-        Self { size, g, grid: s.widest(f, false).mean(f).map(|s| 255 - s) }
+        let s = Self { grid: s, ..none }.cropped();
+        Self { grid: s.grid.widest(f, false).mean(f).map(|s| 255 - s), ..s }
     }
 
     /// How little of the background there is.
@@ -311,7 +316,7 @@ impl Nodes {
     pub fn of_samples_of_luma(size: (u32, u32), weight: impl Fn(u32, u32) -> u8) -> Self {
         let (columns, rows) = (size.0 as usize, size.1 as usize);
         let grid = Grid::made(columns, rows, |x, y| weight(x as u32, y as u32).into());
-        Self { size, g: 1, grid }
+        Self { size, g: 1, margin: 0, grid }
     }
 
     pub fn cell(&self) -> u32 {

@@ -323,7 +323,7 @@ impl Moment<'_> {
         let (grow, [width, height]) = (self.settings.grow(), self.size);
         let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
         let by = grow.unsigned_abs();
-        // What shrinks does so within the picture.
+        // A mask that ends at an edge of the picture does not shrink there.
         let margin = if grow > 0 { by } else { 0 };
         let all = Samples::new(self.size, margin, |x, y| {
             shown.iter().any(|objects| objects.iter().all(|object| object.may_show(x, y)))

@@ -560,6 +560,65 @@ fn objects_grow_into_the_picture_from_beyond_it() {
     }
 }
 
+/// Where an object ends beyond the picture it shrinks from there: in a larger picture the weights are the same. A mask that ends at an
+/// edge of the picture has been cut off there, and does not shrink at that edge.
+#[test]
+fn objects_shrink_from_beyond_the_picture() {
+    const MARGIN: u32 = 64;
+    let mut random = Random(Noise(12));
+    let (mut covered, mut shown) = (0, 0);
+    for turn in 0..300 {
+        let size = (1 + random.below(120), 1 + random.below(90));
+        let wide = (size.0 + 2 * MARGIN, size.1 + 2 * MARGIN);
+        let edge = Edge { grow: -1 - random.below(MARGIN) as i32, feather: 0 };
+        let item = {
+            let mut side = |side: u32| {
+                let begin = random.below(side + MARGIN) as i32 - MARGIN as i32;
+                // Not further than the larger picture, and not to an edge of this one.
+                let end = begin + 1 + random.below(side + MARGIN - begin.unsigned_abs().min(MARGIN)) as i32;
+                let is_cut = |at: i32| at == 0 || at == side as i32;
+                [begin - i32::from(is_cut(begin)), end + i32::from(is_cut(end))].map(f64::from)
+            };
+            let ([left, right], [top, bottom]) = (side(size.0), side(size.1));
+            let forms = [Form::Box, Form::Ellipse, Form::Mask { columns: 3, rows: 2, samples: vec![255; 6] }];
+            Item { area: Area { left, top, right, bottom }, form: forms[turn % 3].clone() }
+        };
+        let objects = |by: u32| {
+            let Area { left, top, right, bottom } = item.area;
+            let area = Area::from_corner(left + f64::from(by), top + f64::from(by), right - left, bottom - top);
+            [Item { area, form: item.form.clone() }.object()]
+        };
+        for (of, is_shown) in [(Weights::inside as fn(_, &[_], _) -> Weights, false), (Weights::outside, true)] {
+            let [got, want] = [of(size, &objects(0), edge), of(wide, &objects(MARGIN), edge)];
+            for y in 0..size.1 {
+                let (got, want) = (row(&got, y), &row(&want, y + MARGIN)[MARGIN as usize..][..size.0 as usize]);
+                assert!(got == want, "row {y} of {size:?}, {edge:?}: {item:?}:\n{got:?}\n{want:?}");
+                let count = got.iter().filter(|weight| (**weight == 0) == is_shown).count();
+                *(if is_shown { &mut shown } else { &mut covered }) += count;
+            }
+        }
+    }
+    assert!(covered > 10_000 && shown > 10_000, "{covered} samples covered, {shown} shown");
+
+    let edge = Edge { grow: -9, feather: 0 };
+    for (size, area) in [
+        ((90, 60), Area::from_corner(0.0, 0.0, 50.0, 60.0)),
+        ((1300, 700), Area::from_corner(640.0, 0.0, 660.0, 700.0)),
+    ] {
+        let object = |form| [Item { area, form }.object()];
+        let mask = object(Form::Mask { columns: 2, rows: 2, samples: vec![255; 4] });
+        let [inside, outside] = [Weights::inside(size, &mask, edge), Weights::outside(size, &mask, edge)];
+        // On the side of the picture's edge, and on the other one.
+        let [cut, other] = if area.left == 0.0 { [0, 49] } else { [1299, 640] };
+        for y in [0, size.1 / 2, size.1 - 1] {
+            assert_eq!([cut, other].map(|x: usize| row(&inside, y)[x]), [255, 0], "{size:?} {y}");
+            assert_eq!([cut, other].map(|x: usize| row(&outside, y)[x]), [0, 255], "{size:?} {y}");
+        }
+        let of_box = Weights::inside(size, &object(Form::Box), edge);
+        assert!(row(&of_box, size.1 / 2)[cut] < 255, "a box ends where it says");
+    }
+}
+
 /// Padding bits and the bytes between rows included.
 #[test]
 fn without_a_weight_every_byte_stays() {

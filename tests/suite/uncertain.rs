@@ -182,7 +182,7 @@ fn a_box_of_absurd_size_is_covered_and_never_shown() {
     }
 }
 
-/// With a soft edge as with a hard one, and at an edge of the picture, where weights do not shrink.
+/// With a soft edge as with a hard one, and at an edge of the picture.
 #[test]
 fn what_shrinking_leaves_nothing_of_is_covered_whole() {
     let info = info(VideoFormat::Gray8, SIZE);
@@ -202,6 +202,53 @@ fn what_shrinking_leaves_nothing_of_is_covered_whole() {
             let sample = |i: u32| got[0][(y + i / width) as usize * pitch + (x + i % width) as usize];
             let open = (0..width * height).filter(is_object).filter(|i| sample(*i) != 0).count();
             assert_eq!(open, 0, "{roi:?} grow={grow} {soft}");
+        }
+    }
+}
+
+/// An object that is partly beyond the picture: of what is left where it is larger, nothing may be in the picture. It is covered as far
+/// as the picture has it, and not shown.
+#[test]
+fn what_shrinking_leaves_nothing_of_in_the_picture_is_covered_whole() {
+    let size = [161, 108];
+    let info = info(VideoFormat::A420, size);
+    let picture = noise(&info, 10);
+    let pitch = crate::common::pictures::pitch(&picture.planes[0]);
+    // Left, top, width and height; the radius of an ellipse is less than the diagonal of what shrinks.
+    for (roi, grow, shape) in [
+        ([-50, -50, 150, 150], -64, "ellipse"),
+        ([60, 8, 150, 150], -64, "ellipse"),
+        ([-9, -8, 179, 124], -61, "ellipse"),
+        ([-60, 20, 80, 60], -25, "ellipse"),
+        ([-60, 20, 80, 60], -25, "box"),
+        ([-60, 20, 80, 60], -25, "mask"),
+    ] {
+        for (mode, soft) in [("inside", ""), ("inside", "feather=6"), ("outside", ""), ("outside", "feather=6")] {
+            let properties = format!("region-mode={mode} shape={shape} cover=fill expand=0 grow={grow} {soft}");
+            let mut blur = covering(&properties, true, &info);
+            let [x, y, width, height] = roi;
+            let mut input = buffer(&info, &picture);
+            let at = (x as u32, y as u32, width as u32, height as u32);
+            let mut meta = gst_video::VideoRegionOfInterestMeta::add(input.make_mut(), "face", at);
+            if shape == "mask" {
+                let caps =
+                    gst::Caps::builder("video/x-raw").field("format", "GRAY8").field("width", 4).field("height", 1);
+                let sample =
+                    gst::Sample::builder().caps(&caps.build()).buffer(&gst::Buffer::from_slice([255; 4])).build();
+                meta.add_param(gst::Structure::builder("mask").field("sample", sample).build());
+            }
+            let output = blur.push(input);
+            let (_, got) = planes(&info, &picture.planes, &output);
+            let is_object = |column: i32, row: i32| {
+                let [dx, dy] = [(column - x, width), (row - y, height)]
+                    .map(|(at, side)| (2.0 * f64::from(at) + 1.0) / f64::from(side) - 1.0);
+                let is_boxed = dx.abs() < 1.0 && dy.abs() < 1.0;
+                mode == "outside" || if shape == "ellipse" { dx * dx + dy * dy <= 1.0 } else { is_boxed }
+            };
+            let all = (0..size[1] as i32).flat_map(|y| (0..size[0] as i32).map(move |x| (x, y)));
+            let object: Vec<_> = all.filter(|(x, y)| is_object(*x, *y)).collect();
+            let open = object.iter().filter(|(x, y)| got[0][*y as usize * pitch + *x as usize] != 16).count();
+            assert_eq!(open, 0, "of {}: {mode} {shape} {roi:?} grow={grow} {soft}", object.len());
         }
     }
 }

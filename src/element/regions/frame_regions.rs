@@ -170,8 +170,8 @@ fn covered_regions(
         let count = if areas[0] == areas[1] { 1 } else { 2 };
         areas.into_iter().take(count).map(|area| (area, shape.clone())).collect()
     };
-    // The box has the object's own, unless `grow` would shrink that to nothing.
-    let is_left = !areas[0].wider(settings.edge.grow.into()).is_empty();
+    // The box has the object's own, unless `grow` would leave nothing of that in the picture.
+    let is_left = Rect::covering(areas[0].wider(settings.edge.grow.into()), size).is_some();
     let boxed = || if is_left { vec![(areas[1], Shape::Box)] } else { both(Shape::Box) };
     let shapes = match settings.shape {
         ObjectShape::Ellipse if is_found && !is_field => both(Shape::Ellipse),
@@ -418,6 +418,21 @@ mod tests {
             let regions = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
             assert!(regions.iter().any(|region| region.region.rect == own), "{shape:?}: {regions:?}");
         }
+    }
+
+    /// The same where shrinking leaves something of it, but beyond the picture.
+    #[test]
+    fn negative_grow_does_not_uncover_the_rest_of_an_object_that_leaves() {
+        let mut settings = RegionSettings { expand: 0.0, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        settings.edge.grow = -15;
+        let [first, then] = [[-40.0, 100.0, 100.0, 100.0], [-40.0, 150.0, 50.0, 50.0]]
+            .map(|[x, y, width, height]| Area::from_corner(x, y, width, height))
+            .map(|area| Detection { area, certain: Some(area), ..face(0.0, 1.0) });
+        let mut tracker = RegionTracker::default();
+        decide(&mut tracker, &settings, 0, &[first]);
+        let regions = regions(decide(&mut tracker, &settings, 1, &[then]));
+        let own = Rect::new(0, 150, 10, 50).unwrap();
+        assert!(regions.iter().any(|region| region.region.rect == own), "{regions:?}");
     }
 
     /// Which rows of a field a box means is not known, and neither is its ellipse.
