@@ -12,8 +12,6 @@ pub use cudarc::driver::sys::{
 };
 use once_cell::sync::OnceCell;
 
-use crate::cuda::error::CudaError;
-
 macro_rules! functions {
     ($($function:ident)*) => {
         pub(in crate::cuda) use cudarc::driver::sys::{$($function),*};
@@ -32,18 +30,26 @@ functions! {
     cuStreamCreate cuStreamDestroy_v2 cuStreamSynchronize cuStreamWaitEvent
 }
 
+/// What is missing of the driver.
+pub enum Missing {
+    /// The library.
+    Library,
+    /// A function of it.
+    Function(&'static str),
+}
+
 /// Opens the library and looks up every function that is used, unless that has succeeded before. To be called before any of
 /// them.
-pub fn load() -> Result<(), CudaError> {
+pub fn load() -> Result<(), Missing> {
     static LOADED: OnceCell<()> = OnceCell::new();
     let load = || {
         // SAFETY: loading libcuda runs its initialisers and nothing else.
         if !unsafe { sys::is_culib_present() } {
-            return Err(CudaError::NoDriver);
+            return Err(Missing::Library);
         }
         // SAFETY: the library is present; the addresses are not used.
         let is_missing = |name: &&&str| unsafe { sys::culib().get::<*const ()>(name.as_bytes()) }.is_err();
-        FUNCTIONS.iter().find(is_missing).map_or(Ok(()), |function| Err(CudaError::IncompleteDriver { function }))
+        FUNCTIONS.iter().find(is_missing).map_or(Ok(()), |function| Err(Missing::Function(function)))
     };
     LOADED.get_or_try_init(load).copied()
 }

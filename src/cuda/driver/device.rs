@@ -197,7 +197,10 @@ impl Drop for ContextGuard {
 
 /// The number of devices, at least 1. Fails if there is none or the driver is missing or too old.
 pub fn count() -> Result<u32, CudaError> {
-    load()?;
+    load().map_err(|missing| match missing {
+        Missing::Library => CudaError::NoDriver,
+        Missing::Function(function) => CudaError::IncompleteDriver { function },
+    })?;
     let found = driver_version()?;
     if found < CUDA_NEEDED {
         return Err(CudaError::DriverTooOld { found });
