@@ -4,7 +4,9 @@
 //! Rust and libm assume the default. A program may have set another one (interval arithmetic, audio), which a thread inherits
 //! from the one that starts it, so that frames arrive with any.
 
+#[cfg(all(any(target_feature = "sse", target_arch = "aarch64"), not(miri)))]
 use std::arch::asm;
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 /// The register's value for rounding to nearest, with denormals, where nothing traps: of MXCSR, and of FPCR.
@@ -36,19 +38,19 @@ impl Drop for DefaultFloats {
 // Not inlined, so that nothing is computed on the other side of them.
 #[inline(never)]
 fn read() -> usize {
-    #[allow(unused_mut, reason = "Miri has no such register")]
-    let mut value = DEFAULT;
+    let value = Cell::new(DEFAULT);
     // SAFETY: the instruction stores the register's 32 bits in `value`, whose other bits are 0.
     #[cfg(all(target_feature = "sse", not(miri)))]
     unsafe {
-        asm!("stmxcsr [{}]", in(reg) &raw mut value, options(nostack, preserves_flags));
+        asm!("stmxcsr [{}]", in(reg) value.as_ptr(), options(nostack, preserves_flags));
     }
-    // SAFETY: the instruction reads a register that every program may read.
+    // SAFETY: the instructions read a register that every program may read, and store it in `value`.
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     unsafe {
-        asm!("mrs {}, fpcr", out(reg) value, options(nostack, preserves_flags));
+        asm!("mrs {register}, fpcr", "str {register}, [{to}]", register = out(reg) _, to = in(reg) value.as_ptr(),
+            options(nostack, preserves_flags));
     }
-    value
+    value.get()
 }
 
 #[inline(never)]

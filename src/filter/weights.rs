@@ -543,9 +543,9 @@ impl Grid {
         let cells =
             if (samples >= 0) == (side == Side::Covered) { count.div_ceil(self.cell) } else { count / self.cell };
         if samples >= 0 {
-            self.widen(cells, u8::max, spare)
+            self.widen(cells, u8::max, spare);
         } else {
-            self.widen(cells, u8::min, spare)
+            self.widen(cells, u8::min, spare);
         }
         self.crop();
     }
@@ -708,7 +708,7 @@ fn mean_of(count: u32) -> impl Fn(u16) -> u8 {
     let (reciprocal, more) = if is_near { (reciprocal, 0) } else { (reciprocal - 1, 1) };
     let (reciprocal, half) = (reciprocal as u16, (count / 2 + more) as u16);
     // A sum that would need a 17th bit has a mean of 255, as what is left of it.
-    move |sum| ((u32::from(sum.saturating_add(half)) * u32::from(reciprocal) >> 16) as u16 >> shift) as u8
+    move |sum| (((u32::from(sum.saturating_add(half)) * u32::from(reciprocal)) >> 16) as u16 >> shift) as u8
 }
 
 /// Bilinear between values of nodes in 1/CELL, halves up.

@@ -98,7 +98,8 @@ fn covers_are_the_same() {
             for (number, picture) in pictures.iter().enumerate() {
                 let mut frame = picture.copy_deep().unwrap();
                 let frame_mut = frame.get_mut().unwrap();
-                (frame_mut.set_pts(FRAME * number as u64), frame_mut.set_duration(FRAME));
+                frame_mut.set_pts(FRAME * number as u64);
+                frame_mut.set_duration(FRAME);
                 // Found in four frames, then held.
                 if number < 5 && number != 3 {
                     let at = 20 + 7 * number as u32;
