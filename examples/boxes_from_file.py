@@ -29,7 +29,7 @@ FORMAT = """\
 The CSV file begins with a line of column names, in any order:
 
   frame or time    the frame's number, from 0 on; or seconds from the start of the video
-  x, y             the upper left corner of the box, in pixels of the video
+  x, y             the upper left corner of the box, in pixels of the video as players show it: turned upright
   width, height    the size of the box, in pixels
   label            optional; see --labels
   confidence       optional, 0 to 1; see --min-confidence
@@ -83,6 +83,11 @@ class Box:
         edges = tuple(old + (new - old) * share for old, new in zip(self.edges, self.following.edges))
         confidences = (self.confidence, self.following.confidence)
         return replace(self, edges=edges, confidence=None if None in confidences else max(confidences))
+
+    def is_beyond(self, width, height):
+        """Whether nothing of it is in a picture of this size."""
+        left, top, right, bottom = self.edges
+        return right <= 0 or bottom <= 0 or left >= width or top >= height
 
     def pixels(self):
         """Whole pixels: x, y, width and height. Rounded outwards, and without what is left of or above the picture, because
@@ -180,16 +185,19 @@ def attach(buffer, boxes):
 
 
 def cover(arguments, position, schedule):
-    """Writes the covered video. Returns the numbers of frames and boxes, or raises Refused."""
+    """Writes the covered video. Returns the numbers of frames, of boxes, and of those that lie beyond the picture, or raises
+    Refused."""
     # Two pipelines: a pipeline plays when all of its sinks have a frame, and the second sink waits for frames of the first.
     # With these caps uridecodebin does not decode other streams, such as audio.
     decoder = Gst.parse_launch(
-        "uridecodebin name=file caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! video/x-raw ! "
-        "appsink name=frames sync=false max-buffers=4"
+        "uridecodebin name=file caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
+        "videoflip video-direction=auto ! video/x-raw ! appsink name=frames sync=false max-buffers=4"
     )
     encoder = Gst.parse_launch(
-        "appsrc name=boxes format=time block=true max-buffers=4 ! cudagaussblur name=blur region-mode=inside ! "
-        "videoconvert ! video/x-raw,format=I420 ! x264enc pass=quant ! mp4mux ! filesink name=result"
+        "appsrc name=boxes format=time max-buffers=4 ! cudagaussblur name=blur region-mode=inside ! "
+        "videoconvert ! videoscale ! "
+        # x264enc needs even sides.
+        "video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] ! x264enc pass=quant ! mp4mux ! filesink name=result"
     )
     decoder.get_by_name("file").set_property("uri", Gst.filename_to_uri(os.path.abspath(arguments.video)))
     encoder.get_by_name("result").set_property("location", arguments.result)
@@ -202,7 +210,7 @@ def cover(arguments, position, schedule):
     for pipeline in decoder, encoder:
         pipeline.set_state(Gst.State.PLAYING)
     try:
-        count = found = 0
+        count = found = beyond = 0
         sample = next_sample(decoder, frames)
         while sample:
             # The next frame says when this one ends.
@@ -219,8 +227,11 @@ def cover(arguments, position, schedule):
             buffer.pts = start
             attach(buffer, boxes)
             source.set_property("caps", sample.get_caps())
+            wait_for_space(encoder, source)
             if source.emit("push-buffer", buffer) != Gst.FlowReturn.OK:
                 break
+            size = [sample.get_caps().get_structure(0).get_value(side) for side in ("width", "height")]
+            beyond += sum(box.is_beyond(*size) for box in boxes)
             count, found, sample = count + 1, found + len(boxes), following
         source.emit("end-of-stream")
         if count == 0:
@@ -234,7 +245,14 @@ def cover(arguments, position, schedule):
             pipeline.set_state(Gst.State.NULL)
     if schedule.boxes:
         raise Refused(f"{len(schedule.boxes)} boxes of {arguments.boxes} are beyond the end of {arguments.video}")
-    return count, found
+    return count, found, beyond
+
+
+def wait_for_space(encoder, source):
+    """Waits until the encoder takes another frame. After an error it takes none, so the bus is watched."""
+    while source.get_property("current-level-buffers") >= source.get_property("max-buffers"):
+        if message := encoder.get_bus().timed_pop_filtered(Gst.MSECOND, Gst.MessageType.ERROR):
+            raise Refused(message.parse_error().gerror.message)
 
 
 def next_sample(decoder, frames):
@@ -284,13 +302,15 @@ def main():
     # The name of the result is given to a whole video only.
     final, arguments.result = arguments.result, arguments.result + ".part"
     try:
-        count, found = cover(arguments, position, Schedule(boxes))
+        count, found, beyond = cover(arguments, position, Schedule(boxes))
         os.replace(arguments.result, final)
     except Refused as error:
         return str(error)
     finally:
         if os.path.exists(arguments.result):
             os.remove(arguments.result)
+    if beyond:
+        print(f"{beyond} of {found} boxes lie beyond the picture and cover nothing: compare {arguments.boxes} with the video")
     print(f"{count} frames, {found} boxes attached, wrote {final}")
 
 

@@ -199,8 +199,8 @@ def weights(case):
     """The cell, and the nodes of `inside`, `outside` and `excluded`."""
     size = case["width"], case["height"]
     g = cell(*size)
-    # Objects grow into the picture from beyond it where they are covered, and shrink from where they end there.
-    margins = [-(-abs(grow) // g) for grow in (case["grow"], min(0, case["grow"]))]
+    # Objects that are covered grow into the picture from beyond it; objects that are shown shrink from where they end there.
+    margins = [-(-abs(grow) // g) for grow in (max(0, case["grow"]), min(0, case["grow"]))]
 
     def all_at_nodes(margin, covers):
         return [(one, v) for one in case["objects"] if (v := at_nodes(one, size, g, margin, covers)) is not None]

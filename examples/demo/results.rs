@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::options::{Input, Options};
@@ -25,14 +24,26 @@ impl Results {
                 stem
             }
         };
-        file.push(format!("{name}.{extension}.part"));
+        file.push(name);
+        if !extension.is_empty() {
+            file.push(format!(".{extension}"));
+        }
+        file.push(".part");
         self.0.push(options.out.join(file));
         self.0[self.0.len() - 1].clone()
     }
 
-    /// Gives the files their names.
-    pub fn publish(&mut self) -> io::Result<()> {
-        self.0.drain(..).try_for_each(|path| fs::rename(&path, published(&path)))
+    /// Gives the files their names: all, or on an error none that a folder has.
+    pub fn publish(&mut self) -> Result<(), String> {
+        if let Some(folder) = self.0.iter().map(|path| published(path)).find(|path| path.is_dir()) {
+            return Err(format!("{} is a folder: rename it, or name another folder with --out", folder.display()));
+        }
+        while let Some(path) = self.0.last() {
+            let name = published(path);
+            fs::rename(path, &name).map_err(|error| format!("{} cannot be written: {error}", name.display()))?;
+            self.0.pop();
+        }
+        Ok(())
     }
 }
 

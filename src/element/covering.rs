@@ -44,7 +44,7 @@ pub fn enter(element: &gst_base::BaseTransform, session: &mut Session) {
     let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
     let entered = EnteredFrame { size, is_field, span, found };
     let now = session.tracker.enter(regions, &entered, time);
-    if !session.note_time(now, time.duration) {
+    if !session.note_time(now, time) {
         reporting::warn(element, session.notices.of_unknown_latency(regions));
     }
     if regions.mode == RegionMode::Frame {
@@ -73,31 +73,28 @@ fn orientation(element: &gst_base::BaseTransform) -> Option<String> {
     orientation.filter(|orientation| orientation != "rotate-0")
 }
 
-/// Whether an element before this one turns pictures by the tag: up to GStreamer 1.22 at least, `videoflip` hands on the tag as it was.
+/// Whether an element before this one turns pictures: up to GStreamer 1.22 at least, `videoflip` hands on the tag as it was.
 fn is_turned_upstream(element: &gst_base::BaseTransform) -> bool {
     let mut next = element.sink_pad().peer();
     while let Some(pad) = next {
-        // Out of a bin, or into one.
-        next = if let Some(ghost) = pad.parent().and_downcast::<gst::GhostPad>() {
-            ghost.peer()
-        } else if let Some(ghost) = pad.downcast_ref::<gst::GhostPad>() {
-            ghost.target()
-        } else {
-            let Some(owner) = pad.parent_element() else { return false };
-            let direction = owner.find_property("video-direction").map(|_| owner.property_value("video-direction"));
-            if direction
-                .is_some_and(|value| value.transform::<i32>().is_ok_and(|value| value.get() == Ok(AUTO_DIRECTION)))
-            {
-                return true;
-            }
-            owner.sink_pads().first().and_then(PadExt::peer)
+        if let Some(ghost) = pad.parent().and_downcast::<gst::GhostPad>() {
+            // Out of a bin.
+            next = ghost.peer();
+            continue;
+        }
+        let Some(owner) = pad.parent_element() else { return false };
+        let direction = owner.find_property("video-direction").map(|_| owner.property_value("video-direction"));
+        let direction = direction.and_then(|value| value.transform::<i32>().ok()?.get::<i32>().ok());
+        if direction.is_some_and(|direction| direction != gst_video::ffi::GST_VIDEO_ORIENTATION_IDENTITY) {
+            return true;
+        }
+        next = match pad.downcast_ref::<gst::GhostPad>() {
+            Some(ghost) => ghost.target(),
+            None => owner.sink_pads().first().and_then(PadExt::peer),
         };
     }
     false
 }
-
-/// `GST_VIDEO_ORIENTATION_AUTO`.
-const AUTO_DIRECTION: i32 = gst_video::ffi::GST_VIDEO_ORIENTATION_AUTO;
 
 /// Adds the buffer of the frame that entered last. It is copied if upstream may have no other one while it waits.
 pub fn add_buffer(

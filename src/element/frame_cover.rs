@@ -197,7 +197,7 @@ fn is_left(object: &Object, edge: Edge, size: (u32, u32)) -> bool {
     let is_boxed = !area.wider(edge.grow.into()).is_empty();
     // A cover is one node larger than its object, of which nothing may be left.
     let edge = Edge { grow: edge.grow - weights::cell(size).cast_signed(), feather: 0 };
-    is_boxed && Weights::inside(size, std::slice::from_ref(object), edge).hide_any()
+    is_boxed && Weights::leaves_any(size, object, edge)
 }
 
 /// The Gaussian that covers an object. `kernel-size` limits it only where every region has the same: a small object must

@@ -10,6 +10,7 @@ use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
 use super::look_ahead::{ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notices;
+use super::regions::clock::FrameTime;
 use super::regions::frame_regions::RegionTracker;
 use super::regions::settings::RegionMode;
 use super::settings::Settings;
@@ -127,13 +128,13 @@ impl Session {
         }
     }
 
-    /// Notes the time of a frame, in nanoseconds since the first one, and its duration. `false` if frames are held back for a time that
-    /// is not known.
-    pub fn note_time(&mut self, now: u64, duration: Option<u64>) -> bool {
+    /// Notes the time of a frame, in nanoseconds since the first one, and its own. `false` if frames are held back for a time that is not
+    /// known.
+    pub fn note_time(&mut self, now: u64, time: FrameTime) -> bool {
         let Some(format) = self.format.as_ref().filter(|format| format.duration(1).is_none()) else { return true };
         match self.most_held(format) {
             0 => true,
-            frames => self.interval.note(now, duration, frames),
+            frames => self.interval.note(now, time.duration, time.is_discont, frames),
         }
     }
 
@@ -164,8 +165,8 @@ impl Session {
             // Elements with CUDA memory read the pitches from the memory.
             let is_found = self.downstream_takes_video_meta || format.is_device_resident();
             let is_found = is_found || format.is_default_layout(buffer);
-            let is_picture = self.downstream_takes_crop_meta || !video_frame::is_cropped(buffer, format.info());
-            format.is_same_memory() && is_found && is_picture
+            let is_whole = video_frame::is_whole_picture(buffer, format.info(), self.downstream_takes_crop_meta);
+            format.is_same_memory() && is_found && is_whole
         })
     }
 
@@ -173,6 +174,11 @@ impl Session {
     pub fn pop_due(&mut self, max_waiting: usize) -> Option<InFlightFrame<VideoFramePair>> {
         let is_due = self.in_flight.len() > max_waiting || self.in_flight.front()?.is_done();
         if is_due { self.in_flight.pop_front() } else { None }
+    }
+
+    /// Forgets how long frames took.
+    pub fn forget_times(&mut self) {
+        self.interval = FrameInterval::default();
     }
 
     /// Drops all frames in flight and all that wait. Their objects stay covered in later frames.
@@ -204,31 +210,39 @@ impl Session {
 struct FrameInterval {
     /// 0 if it is not known.
     nanoseconds: u64,
-    /// The times of the latest frames, the oldest first.
-    times: VecDeque<u64>,
+    /// The latest times from one frame to the next, the oldest first: of as many frames as are held back.
+    latest: VecDeque<u64>,
+    /// The time of the latest frame.
+    now: Option<u64>,
+    /// Frames that were noted.
+    frames: usize,
 }
 
 impl FrameInterval {
-    /// Notes the time of a frame. `frames` are those that are held back, so that the time which `frames` intervals took is the latency
-    /// of the oldest. `false` if the interval is not known, although there was a frame before.
-    fn note(&mut self, now: u64, duration: Option<u64>, frames: usize) -> bool {
-        if self.times.back().is_some_and(|latest| *latest > now) {
-            // Time began anew.
-            self.times.clear();
+    /// Notes the time of a frame, and whether it does not continue the one before it, of which `held` are held back. `false` if the
+    /// interval is not known when the first of these leaves.
+    fn note(&mut self, now: u64, duration: Option<u64>, is_discont: bool, held: usize) -> bool {
+        let before = self.now.replace(now).filter(|_| !is_discont);
+        let interval = before.and_then(|before| now.checked_sub(before)).filter(|interval| *interval > 0);
+        self.latest.extend(interval.or(duration));
+        while self.latest.len() > held {
+            self.latest.pop_front();
         }
-        self.times.push_back(now);
-        while self.times.len() > frames + 1 {
-            self.times.pop_front();
-        }
-        let intervals = self.times.len() - 1;
-        let passed = now - self.times[0];
-        let measured = if passed > 0 { passed.div_ceil(intervals as u64) } else { duration.unwrap_or(0) };
-        // Before so many frames are held back, one interval that differs from the others counts too much.
-        if (self.nanoseconds == 0 || intervals == frames) && measured > self.nanoseconds {
+        self.frames += 1;
+        let is_first = self.frames <= held;
+        // The median, so that a few pauses do not count; of two the shorter, because streams begin with pauses.
+        let mut sorted: Vec<u64> = self.latest.iter().copied().collect();
+        sorted.sort_unstable();
+        if let Some(median) = sorted.get(sorted.len().saturating_sub(1) / 2)
+            && (*median > self.nanoseconds || is_first)
+        {
             // An eighth more, so that intervals that vary a little do not change the latency with every frame.
-            self.nanoseconds = measured.saturating_add(measured / 8);
+            let estimate = median.saturating_add(median / 8);
+            if *median > self.nanoseconds || estimate < self.nanoseconds / 2 {
+                self.nanoseconds = estimate;
+            }
         }
-        self.nanoseconds > 0 || intervals == 0
+        self.nanoseconds > 0 || is_first
     }
 }
 

@@ -363,6 +363,7 @@ pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
     let Some(mut session) = state.take_session() else { return };
     session.discard_frames();
     session.tracker.clear();
+    session.forget_times();
     (session.has_failed, session.has_gap) = (false, false);
     for event in std::mem::take(&mut session.due_events).into_iter().filter(|event| event.is_sticky()) {
         let _ = element.src_pad().store_sticky_event(&event);

@@ -32,10 +32,10 @@ pub enum MapError {
     #[error("the GstVideoMeta of the {side} buffer describes {have}, but its caps {want}")]
     Meta { side: Side, have: String, want: String },
     #[error(
-        "the GstVideoCropMeta of the {side} buffer begins at {}x{} in a frame of {}x{}, but a crop of this format must lie in the \
-         frame and begin at multiples of {}x{}", at.0, at.1, of.0, of.1, step.0, step.1
+        "the GstVideoCropMeta of the {side} buffer shows {}x{} from {}x{} on in a frame of {}x{}, but a crop must lie in the frame \
+         and, if that is interlaced, begin at a multiple of {step} rows", rect.2, rect.3, rect.0, rect.1, of.0, of.1
     )]
-    Crop { side: Side, at: (u32, u32), of: (u32, u32), step: (u32, u32) },
+    Crop { side: Side, rect: (u32, u32, u32, u32), of: (u32, u32), step: u32 },
     #[error(
         "the {0} buffer could not be mapped: its memory or GstVideoMeta does not match its caps, or its device failed"
     )]
@@ -87,10 +87,10 @@ struct Crop(u32, u32);
 
 impl Crop {
     /// Whether a buffer's GstVideoCropMeta says where the picture of the caps is: it has the size of the caps then, and the buffer holds
-    /// a larger frame. Of a crop of another size the caps' picture is the whole frame, and the meta stays true for a copy of it.
+    /// a larger frame. A crop of another size shows a part of the caps' picture, and the meta stays true for a copy of that.
     fn is_picture(meta: &gst_video::VideoCropMeta, info: &gst_video::VideoInfo) -> bool {
         let (.., width, height) = meta.rect();
-        (width, height) == (info.width(), info.height())
+        (width, height) == (info.width(), rows(info, info.height()))
     }
 
     /// Reads the buffer's GstVideoCropMeta.
@@ -100,30 +100,31 @@ impl Crop {
         layouts: &[PlaneLayout],
         side: Side,
     ) -> Result<Self, MapError> {
-        let Some(crop) = buffer.meta::<gst_video::VideoCropMeta>().filter(|crop| Self::is_picture(crop, info)) else {
-            return Ok(Self(0, 0));
-        };
-        let (x, y, width, height) = crop.rect();
-        let of = buffer
-            .meta::<gst_video::VideoMeta>()
-            .map_or((info.width(), info.height()), |meta| (meta.width(), meta.height()));
-        let format = info.format_info();
-        let coarsest = |subsampling: &[u32]| 1 << subsampling.iter().max().unwrap_or(&0);
-        let fields = 1 + u32::from(layouts.iter().any(|layout| layout.interlaced));
-        let step = (coarsest(format.w_sub()), fields * coarsest(format.h_sub()));
+        let Some(crop) = buffer.meta::<gst_video::VideoCropMeta>() else { return Ok(Self(0, 0)) };
+        let (rect, is_picture) = (crop.rect(), Self::is_picture(&crop, info));
+        let meta = buffer.meta::<gst_video::VideoMeta>().filter(|_| is_picture);
+        let (width, height) = meta.map_or((info.width(), info.height()), |meta| (meta.width(), meta.height()));
+        let of = (width, rows(info, height));
+        let is_interlaced = is_picture && layouts.iter().any(|layout| layout.interlaced);
+        let step = if is_interlaced { 2 << info.format_info().h_sub().iter().max().unwrap_or(&0) } else { 1 };
         let fits = |at: u32, side: u32, of: u32| at.checked_add(side).is_some_and(|end| end <= of);
-        if fits(x, width, of.0) && fits(y, height, of.1) && x.is_multiple_of(step.0) && y.is_multiple_of(step.1) {
-            return Ok(Self(x, y));
+        match fits(rect.0, rect.2, of.0) && fits(rect.1, rect.3, of.1) && rect.1.is_multiple_of(step) {
+            true if is_picture => Ok(Self(rect.0, rect.1)),
+            true => Ok(Self(0, 0)),
+            false => Err(MapError::Crop { side, rect, of, step }),
         }
-        Err(MapError::Crop { side, at: (x, y), of, step })
     }
 
-    /// Bytes from the first byte of the frame's plane to that of the picture's.
+    /// Bytes from the first byte of the frame's plane to that of the picture's. Between samples of chroma it begins with the one that
+    /// is cut.
     fn bytes(self, info: &gst_video::VideoInfo, plane: usize, pitch: usize) -> usize {
         let format = info.format_info();
         let in_plane = (0..format.n_components() as usize).filter(|channel| format.plane()[*channel] as usize == plane);
-        let finest = in_plane.min_by_key(|channel| format.w_sub()[*channel]).unwrap_or(0);
-        let [column, row] = [self.0 >> format.w_sub()[finest], self.1 >> format.h_sub()[finest]];
+        let subsampling = |channel: &usize| format.w_sub()[*channel];
+        let [finest, coarsest] =
+            [in_plane.clone().min_by_key(subsampling), in_plane.max_by_key(subsampling)].map(Option::unwrap_or_default);
+        let [fine, coarse] = [finest, coarsest].map(|channel| format.w_sub()[channel]);
+        let (column, row) = ((self.0 >> coarse) << (coarse - fine), self.1 >> format.h_sub()[finest]);
         row as usize * pitch + column as usize * format.pixel_stride()[finest].unsigned_abs() as usize
     }
 
@@ -138,9 +139,20 @@ impl Crop {
     }
 }
 
-/// Whether the picture is a part of the frame that the buffer holds, as its GstVideoCropMeta says.
-pub fn is_cropped(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> bool {
-    buffer.meta::<gst_video::VideoCropMeta>().is_some_and(|crop| Crop::is_picture(&crop, info))
+/// Rows of a buffer of a frame of so many rows: half of them if each buffer has one field.
+fn rows(info: &gst_video::VideoInfo, height: u32) -> u32 {
+    let is_field = info.interlace_mode() == gst_video::VideoInterlaceMode::Alternate;
+    if is_field { height.div_ceil(2) } else { height }
+}
+
+/// Whether downstream, which reads GstVideoCropMeta or does not, finds the picture in the buffer, and all of each sample that it shows
+/// is the picture's, so that a cover hides it.
+pub fn is_whole_picture(buffer: &gst::BufferRef, info: &gst_video::VideoInfo, takes_crop_meta: bool) -> bool {
+    let format = info.format_info();
+    let is_whole = |at: u32, subsampling: &[u32]| subsampling.iter().all(|shift| at.is_multiple_of(1 << shift));
+    buffer.meta::<gst_video::VideoCropMeta>().filter(|crop| Crop::is_picture(crop, info)).is_none_or(|crop| {
+        takes_crop_meta && is_whole(crop.rect().0, format.w_sub()) && is_whole(crop.rect().1, format.h_sub())
+    })
 }
 
 /// The pool that handed a buffer out, if one did.
@@ -464,7 +476,7 @@ impl VideoFramePair {
         format: Arc<StreamFormat>,
         on_device: bool,
     ) -> Result<Self, MapError> {
-        if is_cropped(&output, format.info()) {
+        if output.meta::<gst_video::VideoCropMeta>().is_some() {
             // Copied from the input, but the output holds the picture alone.
             Crop::remove_from(output.make_mut(), format.info());
         }

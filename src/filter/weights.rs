@@ -118,8 +118,17 @@ pub struct Weights {
 impl Weights {
     /// Of a cover over objects. They, and up to two cells around them, are covered wholly; the edge is around that.
     pub fn inside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
-        // What grows into the picture from beyond it counts, and where an object ends beyond the picture it shrinks from there.
-        let (mut grid, spare) = (Grid::around(size, edge.grow), &mut Vec::new());
+        // What grows into the picture from beyond it counts. At the edges of the picture objects do not shrink: they may go on there.
+        Self::covering(Grid::around(size, edge.grow.max(0)), objects, edge)
+    }
+
+    /// Whether shrinking leaves anything in the picture of a covered object, which shrinks from where it ends beyond the picture.
+    pub fn leaves_any(size: (u32, u32), object: &Object, edge: Edge) -> bool {
+        Self::covering(Grid::around(size, edge.grow), std::slice::from_ref(object), edge).hide_any()
+    }
+
+    fn covering(mut grid: Grid, objects: &[Object], edge: Edge) -> Self {
+        let spare = &mut Vec::new();
         objects.iter().for_each(|object| grid.add(object, Side::Covered, spare));
         grid.map(|v| v.saturating_mul(2));
         grid.widen(1, u8::max, spare);

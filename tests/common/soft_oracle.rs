@@ -281,8 +281,8 @@ impl Nodes {
     pub fn inside(size: (u32, u32), items: &[Item], edge: Edge) -> Self {
         let none = Self::new(size);
         let (g, f) = (none.g, up(i64::from(edge.feather), none.g));
-        // Beyond the picture, too: objects grow into it from there, and shrink from where they end there.
-        let none = none.with_margin(up(i64::from(edge.grow).abs(), g));
+        // Objects grow into the picture from beyond it, and do not shrink at its edges.
+        let none = none.with_margin(up(i64::from(edge.grow.max(0)), g));
         let v = Self::largest(none.clone(), items.iter().map(|item| item.at_nodes(none.clone(), true).grid));
         let w = v.grid.map(|v| (2 * v).min(255)).widest(1, true).grown(edge.grow.into(), g, true);
         let w = Self { grid: w, ..none }.cropped();

@@ -330,6 +330,15 @@ fn demo_names_results_after_the_input_and_keeps_those_of_other_runs() {
         assert!(stderr.starts_with("demo: ") && !stderr.contains("no face"), "{arguments:?}: {stderr}");
         assert_eq!(files(&out), results, "{arguments:?}");
     }
+    // A folder has the name of one result: none is written.
+    let moved = out.join("input-faces.csv");
+    fs::rename(&moved, workspace.0.join("moved.csv")).unwrap();
+    fs::create_dir(&moved).unwrap();
+    let stderr = workspace.stderr(&mut faces(&["input.mp4", "--cover=fill"]));
+    assert!(stderr.starts_with("demo: demo-out/input-faces.csv is a folder"), "{stderr}");
+    assert_eq!(files(&out), results);
+    fs::remove_dir(&moved).unwrap();
+    fs::rename(workspace.0.join("moved.csv"), &moved).unwrap();
     assert_eq!(results.map(|file| fs::read(out.join(file)).unwrap()), before);
 
     write_faces(&workspace, &[("neither", 5)]);
@@ -821,6 +830,48 @@ fn python_covers_boxes_between_keyframes() {
             let shows = if covered.is_empty() { row } else { ahead };
             assert!(shows.iter().all(|grey| *grey > 160), "{column}: too much is covered in frame {frame}: {row:?}");
         }
+    }
+}
+
+/// The places are those of the picture that players show. x264enc takes no odd sides, and the program does not wait for ever for it.
+#[test]
+fn python_covers_boxes_of_turned_and_odd_videos() {
+    let workspace = Workspace::new("turned-boxes");
+    let make = |name: &str, width: u32, height: u32| {
+        let line = format!(
+            "gst-launch-1.0 -q videotestsrc num-buffers=3 pattern=white ! video/x-raw,width={width},height={height} ! \
+             jpegenc ! qtmux ! filesink location={name}"
+        );
+        workspace.stdout(Command::new("sh").args(["-c", &line]));
+    };
+    make("turned.mp4", 96, 64);
+    media::turn(&workspace.0.join("turned.mp4"));
+    make("odd.mp4", 65, 49);
+    for (video, [x, y], beyond, size) in [
+        ("turned.mp4", [16, 72], false, "64x96 1/1 high"),
+        ("odd.mp4", [40, 24], false, "64x48 195/196 high"),
+        ("odd.mp4", [90, 24], true, "64x48 195/196 high"),
+    ] {
+        workspace.write("boxes.csv", &format!("frame,x,y,width,height\n1,{x},{y},16,16\n"));
+        let stdout = workspace.stdout(python_example("boxes_from_file.py").args([
+            video,
+            "boxes.csv",
+            "covered.mp4",
+            "--hold=0",
+            "--cover=fill",
+        ]));
+        assert_eq!(stdout.contains("1 of 1 boxes lie beyond the picture"), beyond, "{video}: {stdout}");
+        assert!(stdout.contains("3 frames, 1 boxes attached"), "{video}: {stdout}");
+        assert_eq!(media::h264(&workspace.0.join("covered.mp4")), size, "{video}");
+        let frames = media::frames(
+            &workspace.0.join("covered.mp4"),
+            "videoscale ! capsfilter caps=video/x-raw,width=64,height=96 !",
+        );
+        // The sides that were odd are one less.
+        let rows = if video == "odd.mp4" { 48 } else { 96 };
+        let at = (y + 8) * 96 / rows * 64 + (x + 8).min(60);
+        let dark: Vec<_> = frames.iter().map(|frame| frame[at] < 64).collect();
+        assert_eq!(dark, [false, !beyond, false], "{video}");
     }
 }
 

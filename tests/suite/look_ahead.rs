@@ -171,31 +171,48 @@ fn the_latency_without_a_frame_rate_follows_from_times() {
         blur.harness.query_latency().unwrap()
     };
     let warnings = |blur: &Blur| blur.messages(gst::MessageType::Warning);
-    // From the first interval on; and no less than the frames that wait have waited, whatever the rate becomes.
+    // From the first interval on; and for as long as frames wait when they come more slowly for good.
     let mut blur = covering("look-ahead=3", true, &info);
     assert_eq!(push(&mut blur, Some(0), None), gst::ClockTime::ZERO);
     assert!(push(&mut blur, Some(40), None) >= ms(120));
     blur.messages(gst::MessageType::Latency);
-    let mut times = vec![0, 40];
+    let (mut now, mut latency) = (40, gst::ClockTime::ZERO);
     for step in [40, 42, 38, 44, 40, 100, 100, 100, 100, 40, 40] {
-        let now = times[times.len() - 1] + step;
-        let latency = push(&mut blur, Some(now), None);
-        times.push(now);
-        if let Some(left) = times.len().checked_sub(4) {
-            assert!(latency >= ms(now - times[left]), "{latency} at {now} ms");
-        }
-        assert!(latency <= ms(3 * 100 * 9 / 8 + 1), "{latency} at {now} ms");
+        now += step;
+        latency = push(&mut blur, Some(now), None);
+        assert!(latency >= ms(120), "{latency} at {now} ms");
     }
-    // It changes seldom: with the first interval, and with a rate that falls.
-    assert!((1..=3).contains(&blur.messages(gst::MessageType::Latency).len()));
-    // By durations, already of the first frame, and after a flush.
+    assert!(latency >= ms(300) && latency <= ms(3 * 100 * 9 / 8 + 1), "{latency}");
+    assert_eq!(blur.messages(gst::MessageType::Latency).len(), 1, "it changes seldom");
+    // A pause at the start, one later, a jump ahead, and a flush do not stay in it.
     let mut blur = covering("look-ahead=3", true, &info);
-    assert!(push(&mut blur, None, Some(40)) >= ms(120));
+    for pts in [0, 1000, 1040, 1080, 1120, 4000, 4040, 4080, 4120, 4160] {
+        latency = push(&mut blur, Some(pts), None);
+    }
+    assert!(latency >= ms(120) && latency < ms(200), "{latency}");
+    let mut frame = buffer(&info, &noise(&info, 1));
+    frame.make_mut().set_pts(ms(3_600_000));
+    frame.make_mut().set_flags(gst::BufferFlags::DISCONT);
+    blur.harness.push(frame).unwrap();
+    assert!(push(&mut blur, Some(3_600_040), None) < ms(200));
     blur.harness.push_event(gst::event::FlushStart::new());
     blur.harness.push_event(gst::event::FlushStop::new(true));
     blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    for pts in [5000, 5010, 5020] {
+        latency = push(&mut blur, Some(pts), None);
+    }
+    assert!(latency >= ms(30) && latency < ms(60), "{latency}");
+    // By durations, already of the first frame.
+    let mut blur = covering("look-ahead=3", true, &info);
+    assert!(push(&mut blur, None, Some(40)) >= ms(120));
     assert!(push(&mut blur, Some(5000), Some(40)) < ms(200));
-    assert_eq!(warnings(&blur), [""; 0]);
+    // Times that are late are no reason to warn.
+    let mut late = covering("look-ahead=3", true, &info);
+    for pts in [None, Some(40), Some(40), Some(80), Some(120)] {
+        push(&mut late, pts, None);
+    }
+    let said = [warnings(&blur), warnings(&late)].concat();
+    assert!(!said.iter().any(|text| text.contains("latency")), "{said:?}");
     // Of frames that do not wait nothing is asked.
     for (properties, expected) in [("look-ahead=3", 1), ("look-ahead=0", 0), ("look-ahead=3 region-mode=frame", 0)] {
         let mut blur = covering(properties, true, &info);
