@@ -513,7 +513,7 @@ mod tests {
         let settings = RegionSettings::default();
         let mut tracker = RegionTracker::default();
         let frames = [entered(&[]), entered(&[]), entered(&[face(1.0, 1.0)])];
-        (0..).zip(&frames).for_each(|(i, frame)| tracker.enter(&settings, frame, at(i)));
+        (0..).zip(&frames).for_each(|(i, frame)| _ = tracker.enter(&settings, frame, at(i)));
         assert_eq!(tracker.decide(&settings, &frames[0]).action, FrameAction::Whole);
     }
 
