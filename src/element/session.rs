@@ -210,7 +210,7 @@ impl Session {
 struct FrameInterval {
     /// 0 if it is not known.
     nanoseconds: u64,
-    /// The latest times from one frame to the next, the oldest first: of as many frames as are held back.
+    /// The latest times from one frame to the next, the oldest first.
     latest: VecDeque<u64>,
     /// The time of the latest frame.
     now: Option<u64>,
@@ -219,30 +219,30 @@ struct FrameInterval {
 }
 
 impl FrameInterval {
+    /// Fewest intervals that are looked at.
+    const FEWEST: usize = 9;
+
     /// Notes the time of a frame, and whether it does not continue the one before it, of which `held` are held back. `false` if the
     /// interval is not known when the first of these leaves.
     fn note(&mut self, now: u64, duration: Option<u64>, is_discont: bool, held: usize) -> bool {
         let before = self.now.replace(now).filter(|_| !is_discont);
         let interval = before.and_then(|before| now.checked_sub(before)).filter(|interval| *interval > 0);
         self.latest.extend(interval.or(duration));
-        while self.latest.len() > held {
+        let most = held.max(Self::FEWEST);
+        while self.latest.len() > most {
             self.latest.pop_front();
         }
         self.frames += 1;
-        let is_first = self.frames <= held;
         // The median, so that a few pauses do not count; of two the shorter, because streams begin with pauses.
         let mut sorted: Vec<u64> = self.latest.iter().copied().collect();
         sorted.sort_unstable();
-        if let Some(median) = sorted.get(sorted.len().saturating_sub(1) / 2)
-            && (*median > self.nanoseconds || is_first)
-        {
+        let median = sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+        let begins = self.frames <= most;
+        if median > self.nanoseconds || begins && median < self.nanoseconds / 2 {
             // An eighth more, so that intervals that vary a little do not change the latency with every frame.
-            let estimate = median.saturating_add(median / 8);
-            if *median > self.nanoseconds || estimate < self.nanoseconds / 2 {
-                self.nanoseconds = estimate;
-            }
+            self.nanoseconds = median.saturating_add(median / 8);
         }
-        self.nanoseconds > 0 || is_first
+        self.nanoseconds > 0 || self.frames <= held
     }
 }
 

@@ -177,7 +177,7 @@ fn the_latency_without_a_frame_rate_follows_from_times() {
     assert!(push(&mut blur, Some(40), None) >= ms(120));
     blur.messages(gst::MessageType::Latency);
     let (mut now, mut latency) = (40, gst::ClockTime::ZERO);
-    for step in [40, 42, 38, 44, 40, 100, 100, 100, 100, 40, 40] {
+    for step in [[40, 42, 38, 44, 40, 39, 41], [100; 7]].concat() {
         now += step;
         latency = push(&mut blur, Some(now), None);
         assert!(latency >= ms(120), "{latency} at {now} ms");
@@ -190,6 +190,11 @@ fn the_latency_without_a_frame_rate_follows_from_times() {
         latency = push(&mut blur, Some(pts), None);
     }
     assert!(latency >= ms(120) && latency < ms(200), "{latency}");
+    let mut one = covering("look-ahead=1", true, &info);
+    for pts in [0, 40, 80, 120, 30_000, 30_040, 30_080] {
+        latency = push(&mut one, Some(pts), None);
+        assert!(latency < ms(50), "{latency} at {pts} ms");
+    }
     let mut frame = buffer(&info, &noise(&info, 1));
     frame.make_mut().set_pts(ms(3_600_000));
     frame.make_mut().set_flags(gst::BufferFlags::DISCONT);
