@@ -33,7 +33,7 @@ impl Results {
         self.0[self.0.len() - 1].clone()
     }
 
-    /// Gives the files their names: all, or on an error none that a folder has.
+    /// Gives the files their names. If a folder has one of them, none is renamed.
     pub fn publish(&mut self) -> Result<(), String> {
         if let Some(folder) = self.0.iter().map(|path| published(path)).find(|path| path.is_dir()) {
             return Err(format!("{} is a folder: rename it, or name another folder with --out", folder.display()));
