@@ -102,8 +102,14 @@ fn link(file: &str, soname: &str, inputs: &[impl AsRef<OsStr>]) -> PathBuf {
 /// Opens a library before anything else opens one of its soname: the dynamic loader hands out the one that is already
 /// loaded.
 pub fn open(library: &Path) -> Library {
-    // SAFETY: the library is built from tests/fake_cuda, whose initialisers only construct its own static objects.
-    unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) }.unwrap()
+    try_open(library).unwrap()
+}
+
+/// The same, if it can be opened.
+pub fn try_open(library: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: the library is built from tests/fake_cuda, whose initialisers only construct its own static objects, or is GStreamer's,
+    // whose initialisers only register types.
+    unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) }
 }
 
 /// Builds a library and opens it as `NAME.so` and as `NAME.so.1`, the name that GStreamer opens.
