@@ -230,8 +230,8 @@ def cover(arguments, position, schedule):
             wait_for_space(encoder, source)
             if source.emit("push-buffer", buffer) != Gst.FlowReturn.OK:
                 break
-            size = [sample.get_caps().get_structure(0).get_value(side) for side in ("width", "height")]
-            beyond += sum(box.is_beyond(*size) for box in boxes)
+            info = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
+            beyond += sum(box.is_beyond(info.width, info.height) for box in boxes)
             count, found, sample = count + 1, found + len(boxes), following
         source.emit("end-of-stream")
         if count == 0:
