@@ -160,6 +160,7 @@ fn the_latency_is_that_of_the_frames_that_wait() {
 /// Without a frame rate in the caps it follows from the times of frames, else a warning says that it is not known.
 #[test]
 fn the_latency_without_a_frame_rate_follows_from_times() {
+    crate::common::video::init();
     let info = VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).build().unwrap();
     assert_eq!(info.fps(), gst::Fraction::new(0, 1));
     let ms = gst::ClockTime::from_mseconds;
