@@ -34,6 +34,7 @@ The CSV file begins with a line of column names, in any order:
   label            optional; see --labels
   confidence       optional, 0 to 1; see --min-confidence
   id               optional: lines with the same id are keyframes of one object
+  what             optional, not used: why hide.py has written the line
 
 A line is one box in one frame; with time, in the frame that is shown at that time. Frames without a line have no box of
 their own; an object that vanishes stays covered for --hold seconds. Example:
@@ -55,7 +56,7 @@ Example, a face that moves for two seconds, stops for one, and then shows in one
 If a line cannot be read or is beyond the end of the video, the video is not written.
 """
 REQUIRED = ("x", "y", "width", "height")
-OPTIONAL = ("frame", "time", "label", "confidence", "id")
+OPTIONAL = ("frame", "time", "label", "confidence", "id", "what")
 
 
 class Refused(Exception):

@@ -29,11 +29,10 @@ except ImportError:
     sys.exit(f"{sys.executable} has no PyGObject: install python3-gi and run this with the distribution's /usr/bin/python3")
 
 gi.require_version("Gst", "1.0")
-gi.require_version("GstVideo", "1.0")
-from gi.repository import GLib, Gst, GstVideo
+from gi.repository import GLib, Gst
 
-import models
-import numpy
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
+import selfiesegmentation
 
 PIPEWIRE = 'mode=provide stream-properties="props,media.class=Video/Source,node.description=\\"Blurred camera\\""'
 
@@ -71,95 +70,39 @@ def sink(output):
 
 
 class Camera:
-    """Two pipelines and what is between them: frames are read, get the mask of the person, and are blurred and shown."""
+    """The pipeline: the segmentation attaches the mask of the person to each frame, and the element blurs the rest."""
 
     def __init__(self, arguments):
-        width, height = models.Person.SIZE
-        self.person = models.Person()
-        # Late frames are dropped before the tee, so that frames and pictures stay pairs. Nothing may scale before it: it would
-        # choose the picture's size for the frame, too.
-        self.reader = Gst.parse_launch(
-            f"{source(arguments)} ! videoconvert ! video/x-raw,format=I420 ! "
-            "queue leaky=downstream max-size-buffers=2 ! tee name=frame ! queue ! "
-            "appsink name=frames sync=false max-buffers=2 "
-            "frame. ! queue ! videoscale add-borders=false ! videoconvert ! "
-            f"video/x-raw,format=RGB,width={width},height={height} ! appsink name=pictures sync=false max-buffers=2"
-        )
-        self.writer = Gst.parse_launch(
-            "appsrc name=person is-live=true format=time block=true max-buffers=2 ! "
-            "cudagaussblur name=blur region-mode=outside region-sources=roi shape=mask feather=8 expand=0 on-missing=cover ! "
+        # The frame that ends the stream is not passed on.
+        limit = f"identity eos-after={arguments.frames + 1} ! " if arguments.frames > 0 else ""
+        # The segmentation and the blur have a thread each. Late frames are dropped before them.
+        self.pipeline = Gst.parse_launch(
+            f"{source(arguments)} ! videoconvert ! video/x-raw,format=I420 ! queue leaky=downstream max-size-buffers=2 ! {limit}"
+            "selfiesegmentation name=person ! queue max-size-buffers=2 ! "
+            "cudagaussblur name=blur region-mode=outside region-sources=roi shape=mask grow=4 expand=0 on-missing=cover ! "
             f"videoconvert ! {sink(arguments.output)}"
         )
         if arguments.test:
-            self.reader.get_by_name("file").set_property("uri", Gst.filename_to_uri(os.path.abspath(arguments.test)))
-        self.blur = self.writer.get_by_name("blur")
+            self.pipeline.get_by_name("file").set_property("uri", Gst.filename_to_uri(os.path.abspath(arguments.test)))
+        self.person, self.blur = (self.pipeline.get_by_name(name) for name in ("person", "blur"))
         self.blur.set_property("sigma", arguments.sigma)
-        self.mask_caps = Gst.Caps(f"video/x-raw,format=GRAY8,width={width},height={height},framerate=0/1")
-        self.frames = 0
-        self.seconds = self.model_seconds = 0.0
-        self.backend = None
 
-    def run(self, limit):
-        """Works until the frames end, an error, or stop()."""
-        pull = [self.reader.get_by_name(name) for name in ("frames", "pictures")]
-        person = self.writer.get_by_name("person")
-        for pipeline in self.reader, self.writer:
-            pipeline.set_state(Gst.State.PLAYING)
+    def run(self):
+        """Works until the frames end or stop(). Raises Refused after an error."""
         started = time.monotonic()
-        while self.frames != limit:
-            frame, picture = (self.next_sample(sink) for sink in pull)
-            if frame is None or picture is None:
-                break
-            buffer = self.with_mask(frame, picture)
-            person.set_property("caps", frame.get_caps())
-            if person.emit("push-buffer", buffer) != Gst.FlowReturn.OK:
-                break
-            self.frames += 1
-            self.seconds = time.monotonic() - started
-        self.failure_of(self.writer)
-        self.backend = self.blur.get_property("active-backend").value_nick
-        # The last frames.
-        person.emit("end-of-stream")
-        self.writer.get_bus().timed_pop_filtered(5 * Gst.SECOND, Gst.MessageType.EOS | Gst.MessageType.ERROR)
-
-    def next_sample(self, appsink):
-        """None at the end."""
-        while not (sample := appsink.emit("try-pull-sample", Gst.SECOND // 5)):
-            self.failure_of(self.reader)
-            if appsink.get_property("eos"):
-                return None
-        return sample
-
-    @staticmethod
-    def failure_of(pipeline):
-        if message := pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR):
+        self.pipeline.set_state(Gst.State.PLAYING)
+        message = self.pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        seconds = time.monotonic() - started
+        stats = {name: self.person.get_property("stats").get_value(name) for name in ("frames", "mean-ns")}
+        backend = self.blur.get_property("active-backend").value_nick
+        self.pipeline.set_state(Gst.State.NULL)
+        if message.type == Gst.MessageType.ERROR:
             raise Refused(message.parse_error().gerror.message)
-
-    def with_mask(self, frame, picture):
-        """The frame's buffer with the mask of the person in its picture."""
-        width, height = models.Person.SIZE
-        start = time.monotonic()
-        pixels = picture.get_buffer().extract_dup(0, width * height * 3)
-        mask = self.person.mask(numpy.frombuffer(pixels, numpy.uint8).reshape(height, width, 3))
-        self.model_seconds += time.monotonic() - start
-        # A new buffer with the same memory: this one is writable.
-        buffer = frame.get_buffer()
-        parts = Gst.BufferCopyFlags.TIMESTAMPS | Gst.BufferCopyFlags.FLAGS | Gst.BufferCopyFlags.META
-        buffer = buffer.copy_region(parts | Gst.BufferCopyFlags.MEMORY, 0, buffer.get_size())
-        video = GstVideo.VideoInfo.new_from_caps(frame.get_caps())
-        # The mask is stretched over the box of the person, which is the whole frame.
-        meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, "person", 0, 0, video.width, video.height)
-        param = Gst.Structure.new_empty("mask")
-        param.set_value("sample", Gst.Sample.new(Gst.Buffer.new_wrapped(mask.tobytes()), self.mask_caps, None, None))
-        meta.add_param(param)
-        return buffer
+        print(f"{stats['frames']} frames, {stats['frames'] / seconds:.1f} a second, mask included "
+              f"({stats['mean-ns'] / 1e6:.1f} ms a frame), active-backend {backend}")
 
     def stop(self):
-        self.reader.send_event(Gst.Event.new_eos())
-
-    def close(self):
-        for pipeline in self.reader, self.writer:
-            pipeline.set_state(Gst.State.NULL)
+        self.pipeline.send_event(Gst.Event.new_eos())
 
 
 def show_slider(camera):
@@ -194,18 +137,20 @@ def main():
     parser.add_argument("--headless", action="store_true", help="open no window")
     arguments = parser.parse_args()
     Gst.init(None)
+    if not Gst.ElementFactory.find("selfiesegmentation"):
+        Gst.Element.register(None, *selfiesegmentation.__gstelementfactory__)
     if not Gst.ElementFactory.find("cudagaussblur"):
         return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
     try:
         camera = Camera(arguments)
-    except (Refused, models.Missing) as error:
+    except Refused as error:
         return str(error)
     failure, loop = None, GLib.MainLoop()
 
     def work():
         nonlocal failure
         try:
-            camera.run(arguments.frames)
+            camera.run()
         except Refused as error:
             failure = str(error)
         finally:
@@ -217,14 +162,8 @@ def main():
     worker = threading.Thread(target=work)
     # The loop must run before it can be ended.
     GLib.idle_add(worker.start)
-    try:
-        loop.run()
-        worker.join()
-    finally:
-        camera.close()
-    if camera.frames:
-        print(f"{camera.frames} frames, {camera.frames / camera.seconds:.1f} a second, mask included "
-              f"({1000 * camera.model_seconds / camera.frames:.1f} ms a frame), active-backend {camera.backend}")
+    loop.run()
+    worker.join()
     return failure
 
 

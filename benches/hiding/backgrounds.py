@@ -27,13 +27,13 @@ import gi
 import numpy as np
 
 ROOT = pathlib.Path(__file__).parents[2]
-sys.path += [str(ROOT / "tests"), str(ROOT / "examples")]
+sys.path += [str(ROOT / "tests"), str(ROOT / "examples/python")]
 gi.require_version("Gst", "1.0")
 gi.require_version("GstVideo", "1.0")
 from gi.repository import Gst, GstVideo
 
 import masks_reference as masks
-import models
+import selfiesegmentation
 
 FRAMES = 180
 # Pairs of successive frames.
@@ -187,6 +187,20 @@ def inpainted(picture, excluded, side, parts):
     return ((excluded * estimate + (255 - excluded) * picture + 127) // 255).astype(np.uint8)
 
 
+class Model:
+    """MediaPipe's model as it is, without what the element selfiesegmentation makes of its masks."""
+
+    def __init__(self):
+        self.element = selfiesegmentation.SelfieSegmentation()
+        self.element.open(self.element.default_model(), 1)
+
+    def mask(self, picture):
+        network = self.element.network
+        network.set_tensor(self.element.input["index"], (picture.astype(np.float32) / 255)[None])
+        network.invoke()
+        return (network.get_tensor(self.element.output)[0, :, :, 0] * 255 + 0.5).astype(np.uint8)
+
+
 # Measuring.
 
 def distance_to(person, most):
@@ -237,12 +251,12 @@ def main():
     # Without the white line in the middle.
     landscape[:, 639], landscape[:, 640] = landscape[:, 638], landscape[:, 641]
     portrait = play(f"filesrc location={ROOT}/examples/demo/face.jpg ! jpegdec ! videoconvert ! video/x-raw,format=RGB")[0]
-    colour, opaque, model = scaled(portrait, 864, 720, "RGB"), alpha(864, 720), models.Person()
+    colour, opaque, model = scaled(portrait, 864, 720, "RGB"), alpha(864, 720), Model()
     of_model, of_alpha = {}, {}
     for frame in SHOWN:
         share = placed(opaque, frame, 1280, 720)
         picture = before(placed(colour, frame, 1280, 720), share, landscape)
-        of_model[frame] = model.mask(scaled(picture, 256, 256, "RGB"))
+        of_model[frame] = model.mask(scaled(picture, 256, 144, "RGB"))
         of_alpha[frame] = scaled((share * 255).astype(np.uint8), 256, 256, "GRAY8")
 
     print(f"| mask | size | behind | σ | | {' | '.join(map(str, BESIDE))} | up to 2σ | flicker |")
@@ -294,7 +308,7 @@ def measure(title, behind, sigma, frames, person_masks):
 
 def weights(mask, size, sigma):
     """Of each sample: how much it is covered, and how much it is left out."""
-    person = {"area": (0, 0) + size, "shape": "mask", "columns": 256, "rows": 256, "samples": mask.tobytes().hex()}
+    person = {"area": (0, 0) + size, "shape": "mask", "columns": mask.shape[1], "rows": mask.shape[0], "samples": mask.tobytes().hex()}
     case = {"width": size[0], "height": size[1], "grow": 0, "feather": FEATHER // 2, "sigma": sigma, "objects": [person]}
     g, (_, covered, excluded) = masks.weights(case)
     return [np.stack([masks.sampled(nodes, size[0], y, g) for y in range(size[1])]) for nodes in (covered, excluded)]

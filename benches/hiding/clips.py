@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Renders clips of moving heads with the true boxes of their faces, runs face detectors on them, and writes what they found.
 
-    scripts/python numpy,cv2 -- benches/hiding/clips.py OUT [--seed N]... [--clip NAME]... [--blazeface MODEL] [--video]
+    scripts/python numpy,cv2 -- benches/hiding/clips.py OUT [--seed N]... [--clip NAME]... [--detector haar|centerface]... [--large] [--video]
 
 OUT/SEED-CLIP-DETECTOR.json is {"size": [w, h], "fps", "seed", "clip", "detector", "frames": [{"truth": [box...],
 "detections": [{"box", "confidence"}...]}...]}; a box is [left, top, right, bottom] in pixels. A true box may reach out of
@@ -12,8 +12,9 @@ seed alone.
 Detectors:
  haar       OpenCV's frontalface_default, called as GStreamer's facedetect calls it (grey, min-neighbors 3). The confidence
             is n / (n + 4) of n neighbours: 0.5 and more is what facedetect reports, below is what it rejects (2 or 3).
- blazeface  with --blazeface target/models/face_detection_short_range.tflite, which scripts/models downloads. Boxes with a
-            score of 0.5 and more are MediaPipe's; those from 0.2 on that belong to none of them are added.
+ centerface examples/python/centerface.py, of which scripts/models downloads the model.
+
+--large renders all clips with 1280x720 pixels.
 
 The portrait is examples/demo/face.jpg (public domain). --video also writes OUT/SEED-CLIP.avi with the boxes drawn in.
 """
@@ -28,8 +29,7 @@ import zlib
 import cv2
 import numpy
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples"))
-import models  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples/python"))
 
 FRAMES, FPS = 300, 30
 PORTRAIT = pathlib.Path(__file__).parents[2] / "examples/demo/face.jpg"
@@ -260,9 +260,9 @@ CLIPS = {
 NAMED_CLIPS = {"filmed": (filmed, SMALL, 1.2, 30)}
 
 
-def render(name, seed):
+def render(name, seed, size):
     """Yields the frames and their true boxes."""
-    make, size, *_ = (CLIPS | NAMED_CLIPS)[name]
+    make = (CLIPS | NAMED_CLIPS)[name][0]
     rng = random.Random(zlib.crc32(f"{name} {seed}".encode()))
     image, portraits = load_portraits()
     noise = numpy.random.default_rng(rng.randrange(2**32))
@@ -333,19 +333,16 @@ class Haar:
                 for (x, y, w, h), n in zip(boxes, neighbours)]
 
 
-class BlazeFace:
-    def __init__(self, model):
-        self.faces = models.Faces(model)
+class CenterFace:
+    def __init__(self):
+        import centerface
+        self.element = centerface.CenterFace()
+        self.element.open(self.element.default_model(), 1)
 
     def __call__(self, frame):
-        height, width = frame.shape[:2]
-        side = max(width, height)
-        square = numpy.zeros((side, side, 3), numpy.uint8)
-        x0, y0 = (side - width) // 2, (side - height) // 2
-        square[y0:y0 + height, x0:x0 + width] = frame[:, :, ::-1]
-        small = cv2.resize(square, (models.Faces.SIDE,) * 2, interpolation=cv2.INTER_AREA)
-        return [([round(float(v), 2) for v in box * side - (x0, y0, x0, y0)], round(score, 4))
-                for box, score in self.faces.find(small)]
+        full = frame.shape[1::-1]
+        picture = cv2.resize(frame[:, :, ::-1], self.element.searched(full), interpolation=cv2.INTER_AREA)
+        return [([round(v, 2) for v in box], round(score, 4)) for *box, score in self.element.find(picture, full)]
 
 
 def main():
@@ -353,7 +350,8 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--seed", type=int, action="append")
     parser.add_argument("--clip", action="append", choices=CLIPS | NAMED_CLIPS)
-    parser.add_argument("--blazeface")
+    parser.add_argument("--detector", action="append", choices=("haar", "centerface"))
+    parser.add_argument("--large", action="store_true")
     parser.add_argument("--video", action="store_true")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -361,13 +359,14 @@ def main():
     for seed in arguments.seed or [1]:
         for name in arguments.clip or CLIPS:
             _, size, scale_factor, min_size = (CLIPS | NAMED_CLIPS)[name]
-            detectors = {"haar": Haar(scale_factor, min_size)}
-            if arguments.blazeface:
-                detectors["blazeface"] = BlazeFace(arguments.blazeface)
+            if arguments.large:
+                size = LARGE
+            detectors = {detector: Haar(scale_factor, min_size) if detector == "haar" else CenterFace()
+                         for detector in arguments.detector or ["haar"]}
             frames = {detector: [] for detector in detectors}
             video = arguments.video and cv2.VideoWriter(str(arguments.out / f"{seed}-{name}.avi"),
                                                         cv2.VideoWriter_fourcc(*"MJPG"), FPS, size)
-            for frame, truth in render(name, seed):
+            for frame, truth in render(name, seed, size):
                 found = {detector: run_on(frame) for detector, run_on in detectors.items()}
                 for detector, one in found.items():
                     frames[detector].append({"truth": truth, "detections": [{"box": b, "confidence": c} for b, c in one]})

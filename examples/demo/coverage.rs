@@ -28,8 +28,6 @@ pub struct Marked {
 pub struct Coverage {
     /// Frames that left the last cover.
     pub frames: u64,
-    /// Those without a marked place.
-    pub empty_frames: u64,
     /// Places that were checked.
     pub marked: u64,
     /// Pixels of the frames with places, and those of them that are as before.
@@ -42,15 +40,9 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Checks one frame. `None` is a frame whose original is unknown.
-    pub fn check(&mut self, pair: Option<&Pair>, marked: &[Marked]) {
-        self.frames += 1;
-        let Some(pair) = pair else {
-            self.fail("a frame left the element that did not enter it".into());
-            return;
-        };
+    /// Checks one frame.
+    pub fn check(&mut self, pair: &Pair, marked: &[Marked]) {
         if marked.is_empty() {
-            self.empty_frames += 1;
             return;
         }
         let (Some(raw), Some(covered)) = (Pixels::new(&pair.raw), Pixels::new(&pair.covered)) else {

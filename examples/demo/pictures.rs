@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gst::prelude::*;
+
+use super::playback::FPS;
 
 /// How long a pipeline may take for one frame.
 const PATIENCE: gst::ClockTime = gst::ClockTime::from_seconds(10);
@@ -19,6 +20,13 @@ pub struct Pair {
     pub covered: gst::Sample,
     /// Since the first frame of the clip.
     pub time: gst::ClockTime,
+}
+
+impl Pair {
+    /// The index of a frame of a generated clip.
+    pub fn frame(&self) -> usize {
+        (self.time.nseconds() as f64 * 1e-9 * FPS as f64).round() as usize
+    }
 }
 
 /// Calls `each` with every frame that leaves `last`. Its counterpart is a copy of the frame that entered `first`, because
@@ -59,57 +67,36 @@ pub fn watch(first: &gst::Element, last: &gst::Element, each: impl FnMut(&gst::P
     });
 }
 
-/// The frame with the most detections that is the closest to the middle of the clip; to three seconds if the duration is
+/// The frame with the most covered places that is the closest to the middle of the clip; to three seconds if the duration is
 /// unknown.
 #[derive(Default)]
 pub struct Snapshot {
     /// Half the duration of the clip.
     middle: Option<gst::ClockTime>,
-    /// The frame, and how many detections it has.
+    /// The frame, and how many covered places it has.
     best: Option<(usize, Pair)>,
 }
 
 impl Snapshot {
-    /// Offers the next frame, which has so many detections.
-    pub fn offer(&mut self, pad: &gst::Pad, pair: Pair, detections: usize) {
+    /// Offers the next frame, which has so many covered places.
+    pub fn offer(&mut self, pad: &gst::Pad, pair: Pair, places: usize) {
         let length = || pad.query_duration().unwrap_or(6 * gst::ClockTime::SECOND);
         let middle = *self.middle.get_or_insert_with(|| length() / 2);
         let distance = |pair: &Pair| pair.time.max(middle) - pair.time.min(middle);
         let is_better = self
             .best
             .as_ref()
-            .is_none_or(|(most, best)| detections > *most || detections == *most && distance(&pair) < distance(best));
+            .is_none_or(|(most, best)| places > *most || places == *most && distance(&pair) < distance(best));
         if is_better {
-            self.best = Some((detections, pair));
+            self.best = Some((places, pair));
         }
     }
 
     /// The frame, and why it was chosen. `None` of a clip without frames.
     pub fn choose(&self) -> Option<(&Pair, &'static str)> {
-        let (detections, pair) = self.best.as_ref()?;
-        Some((pair, if *detections > 0 { "with the most detections" } else { "in the middle of the clip" }))
+        let (places, pair) = self.best.as_ref()?;
+        Some((pair, if *places > 0 { "with the most faces" } else { "in the middle of the clip" }))
     }
-}
-
-/// The frame of a file that is shown at a time.
-pub fn frame_at(file: &Path, time: gst::ClockTime) -> Result<gst::Sample, Box<dyn Error>> {
-    let uri = gst::glib::filename_to_uri(std::path::absolute(file)?, None)?;
-    let pipeline = format!(
-        "uridecodebin uri=\"{uri}\" caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! appsink name=frame sync=false"
-    );
-    let pipeline =
-        gst::parse::launch(&pipeline)?.downcast::<gst::Pipeline>().expect("elements in a row make a pipeline");
-    let sink = pipeline.by_name("frame").and_downcast::<gst_app::AppSink>().expect("an appsink");
-    let seek = || {
-        pipeline.set_state(gst::State::Paused)?;
-        pipeline.state(PATIENCE).0?;
-        // Into the frame, because files round times.
-        pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE, time + gst::ClockTime::MSECOND)?;
-        Ok(sink.try_pull_preroll(PATIENCE).ok_or("no frame")?)
-    };
-    let sample = seek();
-    pipeline.set_state(gst::State::Null)?;
-    sample
 }
 
 fn pts(sample: &gst::Sample) -> Option<gst::ClockTime> {
@@ -148,18 +135,17 @@ fn png(pixels: Vec<u8>, caps: &gst::Caps) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(convert(&picture, "image/png")?.1)
 }
 
-/// A frame of which `share` of each pixel is `other`, the rest is `frame`. It gets the place of the pixel's centre in shares of
-/// the frame's width and height.
+/// A frame of which `share` of each pixel, by its column and row, is `other`, and the rest is `frame`.
 pub fn mixed(
     frame: &gst::Sample,
     other: &gst::Sample,
-    share: impl Fn(f64, f64) -> f64,
+    share: impl Fn(usize, usize) -> f64,
 ) -> Result<gst::Sample, Box<dyn Error>> {
     let (mut mixed, other) = (Rgb::new(frame)?, Rgb::new(other)?);
-    let (width, height, stride) = (mixed.info.width() as usize, mixed.info.height() as usize, mixed.stride());
+    let (width, stride) = (mixed.info.width() as usize, mixed.stride());
     for (y, (row, others)) in mixed.pixels.chunks_mut(stride).zip(other.pixels.chunks(other.stride())).enumerate() {
         for (x, (pixel, other)) in row.chunks_exact_mut(3).zip(others.chunks_exact(3)).take(width).enumerate() {
-            let share = share((x as f64 + 0.5) / width as f64, (y as f64 + 0.5) / height as f64);
+            let share = share(x, y);
             for (byte, other) in pixel.iter_mut().zip(other) {
                 *byte = (f64::from(*byte) + (f64::from(*other) - f64::from(*byte)) * share).round() as u8;
             }

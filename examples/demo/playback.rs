@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gst::glib;
 use gst::prelude::*;
 
-pub const NO_VIDEO: &str = "the input has no video, or no decoder for it is installed";
+pub const NO_VIDEO: &str = "the camera gives no video, or no decoder for it is installed";
 
 /// Frames per second and frames of the generated clips.
 pub const FPS: usize = 30;
@@ -55,27 +55,23 @@ pub struct Encoder {
     pub elements: String,
     /// The extension of the clip's name.
     pub extension: &'static str,
-    /// Encoders of sound for this muxer, the best first. Not all are installed.
-    pub sound: &'static [&'static str],
 }
 
 impl Encoder {
     /// The first of those that are installed.
     pub fn find() -> Result<Self, String> {
-        let mp4: &[_] = &["avenc_aac", "fdkaacenc", "voaacenc"];
-        let webm: &[_] = &["opusenc", "vorbisenc"];
         let encoders = [
             // A quality instead of a rate: that of pass=qual is limited to x264enc's default rate of 2 Mbit/s.
-            ("x264enc", "pass=quant quantizer=21 speed-preset=veryfast", "mp4mux", "mp4", mp4),
-            ("vp8enc", "deadline=1 cpu-used=8 max-quantizer=20 target-bitrate=4000000", "webmmux", "webm", webm),
+            ("x264enc", "pass=quant quantizer=21 speed-preset=veryfast", "mp4mux", "mp4"),
+            ("vp8enc", "deadline=1 cpu-used=8 max-quantizer=20 target-bitrate=4000000", "webmmux", "webm"),
         ];
         let is_installed = |name| gst::ElementFactory::find(name).is_some();
         let found = encoders.into_iter().find(|(encoder, _, mux, ..)| is_installed(encoder) && is_installed(mux));
-        let (encoder, settings, mux, extension, sound) = found
+        let (encoder, settings, mux, extension) = found
             .ok_or("GStreamer has no encoder for the result: install x264enc and mp4mux, or vp8enc and webmmux")?;
         // Every player supports 4:2:0.
         let elements = format!("video/x-raw,format=I420 ! {encoder} {settings} ! {mux} name=mux ! filesink name=file");
-        Ok(Self { elements, extension, sound })
+        Ok(Self { elements, extension })
     }
 }
 

@@ -5,13 +5,17 @@ use std::error::Error;
 
 use gst::prelude::*;
 
+use super::coverage::Rect;
+
 const JPEG: &[u8] = include_bytes!("face.jpg");
 /// The size of the file, in whose pixels the outline is.
 pub const SIZE: (usize, usize) = (480, 400);
+/// The face in it, from hairline to chin and from ear to ear, located by hand.
+pub const FACE: Rect = Rect { x: 174, y: 62, width: 102, height: 118 };
 const OUTLINE: &str = include_str!("face-outline.csv");
 
 /// The decoded portrait, behind these elements, as rows of the format that they end in.
-pub fn decode(elements: &str) -> Result<(Vec<u8>, gst::Buffer), Box<dyn Error>> {
+pub fn decode(elements: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let pipeline = gst::parse::launch(&format!(
         "appsrc name=jpeg caps=image/jpeg ! jpegdec ! {elements} ! appsink name=rgb sync=false"
     ))?;
@@ -26,8 +30,7 @@ pub fn decode(elements: &str) -> Result<(Vec<u8>, gst::Buffer), Box<dyn Error>> 
     pipeline.set_state(gst::State::Null)?;
     let buffer =
         sample.as_deref().and_then(gst::SampleRef::buffer_owned).ok_or("the demo's portrait cannot be decoded")?;
-    let pixels = buffer.map_readable()?.to_vec();
-    Ok((pixels, buffer))
+    Ok(buffer.map_readable()?.to_vec())
 }
 
 /// How much of each pixel of the portrait, enlarged by `scale` to this size, is the person: 0 to 1, with a soft edge inside of

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The files that the demo writes: named after the input, written aside, and renamed when all are complete, so that a run that
-//! fails leaves those of the run before.
+//! The files that the demo writes: written aside, and renamed when all are complete, so that a run that fails leaves those of the
+//! run before.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::options::{Input, Options};
+use super::options::Options;
 
 /// Dropping it deletes what was not published.
 #[derive(Default)]
@@ -15,21 +14,8 @@ pub struct Results(Vec<PathBuf>);
 impl Results {
     /// Adds a file. Returns its path until it is published.
     pub fn add(&mut self, options: &Options, name: &str, extension: &str) -> PathBuf {
-        let mut file = match &options.input {
-            Input::Generated => OsString::new(),
-            Input::Camera => "camera-".into(),
-            Input::File(input) => {
-                let mut stem = input.file_stem().unwrap_or_default().to_owned();
-                stem.push("-");
-                stem
-            }
-        };
-        file.push(name);
-        if !extension.is_empty() {
-            file.push(format!(".{extension}"));
-        }
-        file.push(".part");
-        self.0.push(options.out.join(file));
+        let prefix = if options.camera { "camera-" } else { "" };
+        self.0.push(options.out.join(format!("{prefix}{name}.{extension}.part")));
         self.0[self.0.len() - 1].clone()
     }
 

@@ -34,6 +34,11 @@ pub fn frames(file: &Path, crop: &str) -> Vec<Vec<u8>> {
     decode_frames(file, crop).into_iter().map(|(_, pixels)| pixels).collect()
 }
 
+/// The times of the frames of a video, in seconds.
+pub fn times(file: &Path) -> Vec<f64> {
+    decode_frames(file, "").into_iter().map(|(time, _)| time.seconds_f64()).collect()
+}
+
 fn decode_frames(file: &Path, crop: &str) -> Vec<(gst::ClockTime, Vec<u8>)> {
     decode(file, &format!("videoconvert ! {crop} video/x-raw,format=GRAY8"))
 }

@@ -10,6 +10,7 @@ mod exactness;
 mod examples;
 mod floating_point;
 mod formats;
+mod hide;
 mod look_ahead;
 mod mosaic;
 mod notices;

@@ -18,17 +18,19 @@ const PAGES: [(&str, &str, usize, usize); 6] = [
     ("docs/INSTALL.md", include_str!("../../docs/INSTALL.md"), 1, 0),
     ("docs/PROPERTIES.md", PROPERTIES, 1, 0),
     ("docs/FORMATS.md", include_str!("../../docs/FORMATS.md"), 0, 0),
-    ("docs/HIDING.md", include_str!("../../docs/HIDING.md"), 4, 0),
+    ("docs/HIDING.md", include_str!("../../docs/HIDING.md"), 5, 0),
     ("docs/MESSAGES.md", include_str!("../../docs/MESSAGES.md"), 1, 0),
 ];
 
 /// The other commands of these pages, and what runs them.
-const OTHER_COMMANDS: [(&str, &str); 8] = [
+const OTHER_COMMANDS: [(&str, &str); 10] = [
     ("scripts/demo", "tests/suite/examples.rs"),
     ("scripts/models", "scripts/demo"),
     ("scripts/setup", "scripts/demo and scripts/test"),
     ("scripts/test", "continuous integration"),
     ("examples/virtual_camera.py", "tests/suite/examples.rs"),
+    ("GST_PLUGIN_PATH=$PWD/target/release examples/hide.py", "tests/suite/hide.rs"),
+    ("examples/boxes_from_file.py", "tests/suite/hide.rs"),
     ("meson setup", ".ci/run"),
     ("meson compile", ".ci/run"),
     ("gst-inspect-1.0 cudagaussblur", "this file"),
@@ -40,6 +42,9 @@ const SUBSTITUTES: [(&str, &str); 3] = [
     ("video-sink=autovideosink", "video-sink=fakesink audio-sink=fakesink"),
     ("autovideosink", "fakesink"),
 ];
+
+/// The folder of the elements in Python.
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 
 /// A temporary folder with the plugin.
 struct Workspace(PathBuf);
@@ -66,7 +71,7 @@ impl Workspace {
         Command::new("sh")
             .args(["-c", line])
             .current_dir(&self.0)
-            .env("GST_PLUGIN_PATH", self.0.join("plugins"))
+            .env("GST_PLUGIN_PATH", format!("{}:{EXAMPLES}", self.0.join("plugins").display()))
             .env("GST_REGISTRY", self.0.join("registry.bin"))
             .env("GST_TRACERS", "leaks(filters=\"GstCudaGaussBlur,GstBuffer,GstBufferPool\")")
             .env("GST_DEBUG", "GST_TRACER:7,cudagaussblur:4")
@@ -142,7 +147,12 @@ fn documented_pipelines_run_without_leaks() {
     let workspace = Workspace::new("readme");
     workspace.write_clip();
     let lacks = |element: &&str| !workspace.run(&format!("gst-inspect-1.0 --exists {element}")).status.success();
-    let lacking: Vec<&str> = ["facedetect", "cvtracker"].into_iter().filter(lacks).collect();
+    let mut lacking: Vec<&str> = ["facedetect", "cvtracker"].into_iter().filter(lacks).collect();
+    // Elements in Python need their models, too.
+    lacking.extend(["centerface", "selfiesegmentation"].into_iter().filter(|element| {
+        let line = format!("gst-launch-1.0 -q videotestsrc num-buffers=1 ! videoconvert ! {element} ! fakesink");
+        !workspace.run(&line).status.success()
+    }));
     let section = section();
     for (page, text, count, with_sound) in PAGES.into_iter().chain([("imp.rs", &section[..], 4, 0)]) {
         let mut lines = lines(text);

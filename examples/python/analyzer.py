@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MPL-2.0
+"""What the elements of this folder have in common: they read frames in place, run a model on a small picture of every N-th
+one, and attach what it finds as a GstVideoRegionOfInterestMeta. GStreamer's loader of Python plugins finds no element in this
+file.
+
+Models and the modules that run them are those that scripts/models installs in target/models; the environment variable
+CUDAGAUSSBLUR_MODELS names another folder.
+"""
+
+import ctypes
+import importlib
+import os
+import pathlib
+import sys
+import time
+
+import gi
+
+gi.require_version("Gst", "1.0")
+gi.require_version("GstBase", "1.0")
+gi.require_version("GstVideo", "1.0")
+from gi.repository import GLib, GObject, Gst, GstBase, GstVideo
+
+# GStreamer's loader of Python plugins has done so; a program that imports an element may not have.
+if not Gst.is_initialized():
+    Gst.init(None)
+
+try:
+    import numpy
+except ImportError:
+    # The plugin loader would print a traceback. `start` says what is missing.
+    numpy = None
+
+FOLDER = pathlib.Path(os.environ.get("CUDAGAUSSBLUR_MODELS") or pathlib.Path(__file__).parents[2] / "target/models")
+
+# 8 bits a channel. Frames are not converted: only the samples that the small picture needs are read.
+FORMATS = ("I420, YV12, NV12, NV21, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBx, BGRx, xRGB, xBGR, RGBA, BGRA, ARGB, ABGR, GRAY8")
+CAPS = Gst.Caps.from_string(f"video/x-raw, format={{{FORMATS}}}, width=[16, 32767], height=[16, 32767]")
+TEMPLATES = tuple(Gst.PadTemplate.new(name, direction, Gst.PadPresence.ALWAYS, CAPS)
+                  for name, direction in (("sink", Gst.PadDirection.SINK), ("src", Gst.PadDirection.SRC)))
+
+
+class Missing(Exception):
+    """A sentence for the user: what is not installed."""
+
+
+def load(module):
+    """A module that scripts/models installs for this version of Python."""
+    if numpy is None:
+        raise Missing("Python cannot import numpy: install python3-numpy")
+    folder = str(FOLDER / "python{}.{}".format(*sys.version_info))
+    sys.path.append(folder)
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise Missing(f"Python cannot import {module} ({error}): run scripts/models") from error
+    finally:
+        sys.path.remove(folder)
+
+
+def be_floating(element):
+    """Before GStreamer 1.24 a factory prints CRITICAL about each element of Python, because PyGObject has taken the floating
+    reference. Gives it another one."""
+    library = ctypes.CDLL("libgobject-2.0.so.0")
+    # The hash of an object of PyGObject is its address.
+    address = ctypes.c_void_p(hash(element))
+    library.g_object_ref(address)
+    library.g_object_force_floating(address)
+
+
+class Analyzer(GstBase.BaseTransform):
+    """A filter that changes no pixel. A subclass has the property `every`, `MODEL`, the file name of its model, `open`
+    and `analyze`."""
+
+    # The most between two frames that the model sees, in nanoseconds. Of a rate that changes, `every` alone may be too much.
+    LONGEST = Gst.SECOND
+
+    model = GObject.Property(type=str, default=None, nick="Model",
+                             blurb="File of the model. Unset: the one that scripts/models downloads")
+    threads = GObject.Property(type=int, minimum=0, maximum=64, default=0, nick="Threads",
+                               blurb="Threads of the model; 0: one for each processor, at most 4")
+
+    def __init__(self):
+        super().__init__()
+        if Gst.version() < (1, 24):
+            be_floating(self)
+        self.set_in_place(True)
+        self.frames = self.analyzed = self.nanoseconds = self.waiting = self.latest = self.previous = 0
+        self.samplers = {}
+
+    @GObject.Property(type=Gst.Structure, flags=GObject.ParamFlags.READABLE, nick="Stats",
+                      blurb="frames; analyzed: those that the model has seen; mean-ns: mean time of one, with its picture")
+    def stats(self):
+        return Gst.Structure.new_from_string(
+            f"stats, frames=(guint64){self.frames}, analyzed=(guint64){self.analyzed}, "
+            f"mean-ns=(guint64){self.nanoseconds // max(self.analyzed, 1)}")
+
+    @classmethod
+    def default_model(cls):
+        return FOLDER / cls.MODEL
+
+    def do_start(self):
+        self.frames = self.analyzed = self.nanoseconds = self.waiting = self.latest = self.previous = 0
+        path = pathlib.Path(self.model) if self.model else self.default_model()
+        try:
+            if not path.exists():
+                raise Missing(f"{path} does not exist: " + ("check the property model" if self.model else "run scripts/models"))
+            self.open(path, self.threads or min(os.cpu_count() or 1, 4))
+        except Missing as missing:
+            return self.fail(Gst.ResourceError.NOT_FOUND, str(missing))
+        except Exception as error:
+            return self.fail(Gst.ResourceError.OPEN_READ, f"{path} cannot be used as the model: {error}")
+        return True
+
+    def do_stop(self):
+        self.network, self.samplers = None, {}
+        return True
+
+    def do_set_caps(self, caps, _):
+        self.info = GstVideo.VideoInfo.new_from_caps(caps)
+        self.waiting = 0
+        self.samplers = {}
+        return True
+
+    def do_transform_ip(self, buffer):
+        if buffer.has_flags(Gst.BufferFlags.DISCONT):
+            self.waiting = 0
+        self.frames += 1
+        # Whether the next frame would come too late, as it seems.
+        interval, self.previous = buffer.pts - self.previous, buffer.pts
+        is_late = not 0 <= buffer.pts - self.latest + interval <= self.LONGEST
+        try:
+            if self.waiting and not is_late:
+                self.waiting -= 1
+                self.pass_over(buffer)
+                return Gst.FlowReturn.OK
+            self.waiting, self.latest = self.every - 1, buffer.pts
+            started = time.monotonic_ns()
+            self.analyze(buffer)
+        except Exception as error:
+            self.fail(Gst.StreamError.FAILED, f"the model failed: {error}")
+            return Gst.FlowReturn.ERROR
+        self.analyzed += 1
+        self.nanoseconds += time.monotonic_ns() - started
+        return Gst.FlowReturn.OK
+
+    def pass_over(self, buffer):
+        """Marks a frame that the model does not see."""
+        attach_nothing(buffer)
+
+    def fail(self, code, sentence):
+        """Posts an error. False."""
+        domain = Gst.resource_error_quark() if isinstance(code, Gst.ResourceError) else Gst.stream_error_quark()
+        error = GLib.Error.new_literal(domain, sentence, int(code))
+        self.post_message(Gst.Message.new_error(self, error, ""))
+        return False
+
+    def picture(self, buffer, width, height):
+        """The frame as a [height, width, 3] array of red, green and blue bytes."""
+        meta = GstVideo.buffer_get_video_meta(buffer)
+        planes = self.info.finfo.n_planes
+        layout = tuple(zip((meta or self.info).offset[:planes], (meta or self.info).stride[:planes]))
+        key = layout, width, height
+        if key not in self.samplers:
+            self.samplers = {key: Sampler(self.info, layout, width, height)}
+        ok, mapped = buffer.map(Gst.MapFlags.READ)
+        if not ok:
+            raise RuntimeError("a frame cannot be read")
+        try:
+            return self.samplers[key].rgb(numpy.frombuffer(mapped.data, numpy.uint8))
+        finally:
+            buffer.unmap(mapped)
+
+
+class Sampler:
+    """Reads a small picture from frames of one layout. A luma or RGB sample is the mean of four of the frame."""
+
+    def __init__(self, info, layout, width, height):
+        self.is_yuv, self.is_rgb = info.finfo.flags & GstVideo.VideoFormatFlags.YUV, info.finfo.flags & GstVideo.VideoFormatFlags.RGB
+        full = info.colorimetry.range == getattr(GstVideo.VideoColorRange, "0_255")
+        red, blue = (0.2126, 0.0722) if info.colorimetry.matrix == GstVideo.VideoColorMatrix.BT709 else (0.299, 0.114)
+        self.black, luma, chroma = (0, 1, 1) if full else (16, 255 / 219, 255 / 224)
+        # R = Y + a V, G = Y + b U + c V, B = Y + d U.
+        green = 1 - red - blue
+        self.luma, self.chroma = luma, [chroma * factor for factor in (
+            2 * (1 - red), -2 * (1 - blue) * blue / green, -2 * (1 - red) * red / green, 2 * (1 - blue))]
+
+        def places(component, quarter):
+            """Indices of bytes of a component, at this place of each pixel of the small picture."""
+            finfo, (offset, stride) = info.finfo, layout[info.finfo.plane[component]]
+            rows, columns = ((numpy.arange(small) + share) * large // small for small, large, share in
+                             ((height, info.height, quarter[0]), (width, info.width, quarter[1])))
+            rows = (rows.astype(numpy.intp) >> finfo.h_sub[component]) * stride
+            columns = (columns.astype(numpy.intp) >> finfo.w_sub[component]) * finfo.pixel_stride[component]
+            return offset + finfo.poffset[component] + rows[:, None] + columns
+
+        quarters = [(y, x) for y in (0.25, 0.75) for x in (0.25, 0.75)]
+        if (info.width, info.height) == (width, height):
+            quarters = [(0.5, 0.5)]
+        self.fine = [[places(component, quarter) for quarter in quarters] for component in range(3 if self.is_rgb else 1)]
+        self.coarse = [places(component, (0.5, 0.5)) for component in (1, 2)] if self.is_yuv else []
+
+    def rgb(self, data):
+        fine = [sum(data.take(quarter).astype(numpy.float32) for quarter in one) / len(one) for one in self.fine]
+        if self.is_yuv:
+            y = (fine[0] - self.black) * self.luma
+            u, v = (data.take(one).astype(numpy.float32) - 128 for one in self.coarse)
+            a, b, c, d = self.chroma
+            fine = [y + a * v, y + b * u + c * v, y + d * u]
+        return numpy.stack(fine * (3 // len(fine)), axis=-1).clip(0, 255).astype(numpy.uint8)
+
+
+def attach(buffer, label, box, confidence):
+    """Attaches a box, (left, top, right, bottom) in whole pixels, and returns its meta."""
+    left, top, right, bottom = box
+    meta = GstVideo.buffer_add_video_region_of_interest_meta(buffer, label, left, top, right - left, bottom - top)
+    detection = Gst.Structure.new_empty("detection")
+    detection.set_value("confidence", float(confidence))
+    meta.add_param(detection)
+    return meta
+
+
+def attach_nothing(buffer):
+    """Attaches a box of no size. It says that a detector vouches for the frame, so that cudagaussblur's on-missing=auto covers
+    frames that have lost their metas, and no others."""
+    GstVideo.buffer_add_video_region_of_interest_meta(buffer, "nothing", 0, 0, 0, 0)

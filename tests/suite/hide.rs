@@ -1,0 +1,315 @@
+//! Runs examples/hide.py on folders of small files, and checks its results, its reports, what it says, and that it never
+//! touches an input.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::examples::{Workspace, python_example, write_faces};
+use crate::common::media;
+
+fn hide(arguments: &[&str]) -> Command {
+    let mut command = python_example("hide.py");
+    command.args(arguments).args(["--backend=cpu"]);
+    command
+}
+
+/// Exit status, standard output and standard error.
+fn outcome(workspace: &Workspace, arguments: &[&str]) -> (i32, String, String) {
+    let output = workspace.run(&mut hide(arguments));
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(!stderr.contains("Traceback") && !stderr.contains("CRITICAL"), "{stderr}");
+    (output.status.code().unwrap(), stdout, stderr)
+}
+
+/// The files below a folder, by their paths in it, without links.
+fn tree(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(tree(&entry.path()).into_iter().map(|(below, path)| (format!("{name}/{below}"), path)));
+        } else if kind.is_file() {
+            found.insert(name, entry.path());
+        }
+    }
+    found
+}
+
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    tree(folder).into_iter().map(|(name, path)| (name, fs::read(path).unwrap())).collect()
+}
+
+/// A result that is made again is another file.
+fn inodes(folder: &Path) -> BTreeMap<String, u64> {
+    let videos = tree(folder).into_iter().filter(|(name, _)| name.ends_with(".mp4"));
+    videos.map(|(name, path)| (name, path.metadata().unwrap().ino())).collect()
+}
+
+fn shell(workspace: &Workspace, line: &str) {
+    workspace.stdout(Command::new("sh").args(["-ec", line]));
+}
+
+/// Whether what scripts/models downloads is not there. The program then says so, once and before it writes anything.
+fn lacks_models(workspace: &Workspace) -> bool {
+    let stderr = workspace.stderr(hide(&["in", "--out=none"]).env("CUDAGAUSSBLUR_MODELS", &workspace.0));
+    let sentences: Vec<_> = stderr.lines().filter(|line| *line != "starting").collect();
+    assert!(
+        sentences.len() == 1 && sentences[0].ends_with("/centerface.onnx does not exist: run scripts/models"),
+        "{stderr}"
+    );
+    assert!(!workspace.has("none"));
+    workspace.run(&mut hide(&["absent", "--out=trial"])).stderr.ends_with(b"run scripts/models\n")
+}
+
+#[test]
+fn a_folder_of_all_kinds_of_files_is_covered_and_reported() {
+    let workspace = Workspace::new("hide");
+    fs::create_dir_all(workspace.0.join("in/sub/.hidden")).unwrap();
+    if lacks_models(&workspace) {
+        return;
+    }
+    // A face that is not found for 1.5 s, because every second frame is searched; two streams of sound, of which the second is German, and a title.
+    write_faces(&workspace, &[("left", 12), ("neither", 14), ("left", 6)]);
+    let sound = "audiotestsrc num-buffers=96 samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! avenc_aac";
+    shell(
+        &workspace,
+        &format!(
+            "gst-launch-1.0 -q filesrc location=input.mp4 ! qtdemux ! h264parse ! \
+             taginject tags='\"title=(string)\\\"A & B\\\",date=(date)2020-05-06\"' ! \
+             mp4mux name=mux ! filesink location=in/gap.mp4 {sound} ! mux. {sound} ! taginject tags='language-code=de' ! mux."
+        ),
+    );
+    write_faces(&workspace, &[("right", 8)]);
+    shell(&workspace, "cp input.mp4 in/sub/gap.mp4; cp input.mp4 in/sub/.hidden/no.mp4; ln -s .. in/sub/loop");
+    write_faces(&workspace, &[("neither", 6)]);
+    shell(&workspace, "mv input.mp4 in/nobody.mp4; echo no video >'in/<b>\n.mp4'");
+    // White for 0.6 s, then the portrait with 25 frames a second.
+    shell(
+        &workspace,
+        "gst-launch-1.0 -q concat name=all ! capssetter caps='video/x-raw,framerate=(fraction)0/1' ! \
+         x264enc pass=quant quantizer=10 ! matroskamux ! filesink location=in/variable.mkv \
+         filesrc location=neither.jpg ! jpegdec ! imagefreeze num-buffers=6 ! video/x-raw,framerate=10/1 ! all. \
+         filesrc location=left.jpg ! jpegdec ! imagefreeze num-buffers=10 ! video/x-raw,framerate=25/1 ! all.",
+    );
+    shell(
+        &workspace,
+        "gst-launch-1.0 -q multifilesrc location=right.jpg num-buffers=6 caps=image/jpeg,framerate=10/1 ! jpegdec ! \
+         videoflip video-direction=90l ! x264enc pass=quant quantizer=10 ! mp4mux ! filesink location=in/turned.mp4",
+    );
+    media::turn(&workspace.0.join("in/turned.mp4"));
+    let inputs = contents(&workspace.0.join("in"));
+
+    let (status, stdout, stderr) = outcome(&workspace, &["in", "--out=out", "--cover=fill"]);
+    assert_eq!(status, 1, "{stdout}{stderr}");
+    let expected = "\
+in/gap.mp4: 32 frames, 1 object found, 1.5 s doubtful
+in/nobody.mp4: 6 frames, nothing was found
+in/turned.mp4: 6 frames, 1 object found, 0.0 s doubtful
+in/variable.mkv: 16 frames, 1 object found, 0.0 s doubtful
+in/sub/gap.mp4: 8 frames, 1 object found, 0.0 s doubtful
+5 videos in out; look at out/report.html
+1.5 s in 1 video may show what should be covered: the report has pictures
+nothing was found in 1 video, which show all that is in them: look at out/nobody.mp4
+";
+    assert_eq!(stdout, expected);
+    let broken = "in/<b>\\n.mp4: it is not a video, or it is damaged from the first byte on: try to play it\n";
+    assert!(
+        stderr.contains(&format!("\n{broken}")) && stderr.ends_with(&format!("1 failure:\n  {broken}")),
+        "{stderr}"
+    );
+    let out = workspace.0.join("out");
+    let names: Vec<_> = tree(&out).into_keys().collect();
+    let mut expected = vec!["hide-index.jsonl".to_owned(), "report.html".into()];
+    for stem in ["gap", "nobody", "turned", "variable", "sub/gap"] {
+        expected.extend([format!("{stem}.csv"), format!("{stem}.mp4")]);
+    }
+    expected.sort();
+    assert_eq!(names, expected);
+
+    for (input, name, streams, frames, covered) in [
+        ("gap.mp4", "gap.mp4", [1, 2], 32, [true, false]),
+        ("nobody.mp4", "nobody.mp4", [1, 0], 6, [false, false]),
+        ("turned.mp4", "turned.mp4", [1, 0], 6, [false, true]),
+        ("variable.mkv", "variable.mp4", [1, 0], 16, [true, false]),
+        ("sub/gap.mp4", "sub/gap.mp4", [1, 0], 8, [false, true]),
+    ] {
+        let file = out.join(name);
+        assert_eq!(media::h264(&file), "960x400 1/1 high", "{name}");
+        assert_eq!(media::streams(&file), streams, "{name}");
+        let before = media::frames(&workspace.0.join("in").join(input), "videoflip video-direction=auto !");
+        let after = media::frames(&file, "");
+        assert_eq!([before.len(), after.len()], [frames; 2], "{name}");
+        // The last frame has the face, if any, in the left or in the right half.
+        let mut changed = [0; 2];
+        for (place, (old, new)) in before[frames - 1].iter().zip(&after[frames - 1]).enumerate() {
+            changed[place % 960 / 480] += usize::from(old.abs_diff(*new) > 40);
+        }
+        assert_eq!(changed.map(|count| count > 5_000), covered, "{name}: {changed:?}");
+        assert!(changed.iter().all(|count| *count < 60_000), "{name}: {changed:?}");
+    }
+    let [before, after] = ["in/variable.mkv", "out/variable.mp4"].map(|name| media::times(&workspace.0.join(name)));
+    assert!(before[5] - before[4] > 0.09 && before[8] - before[7] < 0.05, "{before:?}");
+    assert!(before.iter().zip(&after).all(|(before, after)| (before - after).abs() < 0.002), "{before:?} {after:?}");
+    assert!((media::sound(&out.join("gap.mp4")).0 - 3.2).abs() < 0.1);
+    let tags = "gst-launch-1.0 -t filesrc location=out/gap.mp4 ! qtdemux name=file \
+                file.video_0 ! queue ! fakesink file.audio_1 ! queue ! fakesink";
+    let tags = workspace.stdout(Command::new("sh").args(["-c", tags]));
+    assert!(["title: A & B", "date: 2020-05-06", "language code: de"].iter().all(|tag| tags.contains(tag)), "{tags}");
+    let modified = |path: &str| workspace.0.join(path).metadata().unwrap().mtime();
+    assert_eq!(modified("out/gap.mp4"), modified("in/gap.mp4"));
+
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    for text in [
+        "<p>5 videos, 1.5 doubtful seconds, nothing found in 1, 1 failed</p>",
+        "&lt;b&gt;\\n.mp4</td><td colspan=\"5\" class=\"look\">failed: it is not a video",
+        "<a href=\"nobody.mp4\">nobody.mp4</a></td><td class=\"number\">6</td>",
+        "nothing was found: look at it",
+        "src=\"data:image/jpeg;base64,/9j/",
+        "1.1 s to 2.6 s: face 1 has a gap between detections (<a href=\"gap.mp4#t=1.85\">picture at 1.9 s</a>)",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let table = fs::read_to_string(out.join("gap.csv")).unwrap();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines[0], "time,x,y,width,height,label,id,what");
+    assert!(lines.len() == 3 && lines[1].starts_with("1.100,") && lines[2].starts_with("2.600,"), "{table}");
+    assert!(lines[1..].iter().all(|line| line.ends_with(",face,1,gap")), "{table}");
+    let stdout =
+        workspace.stdout(python_example("boxes_from_file.py").args(["out/gap.mp4", "out/gap.csv", "corrected.mp4"]));
+    // Frames 12 to 27.
+    assert!(stdout.starts_with("32 frames, 16 boxes attached, wrote "), "{stdout}");
+
+    let before = inodes(&out);
+    let (status, stdout, _) = outcome(&workspace, &["in", "--out=out", "--cover=fill"]);
+    assert!(status == 1 && stdout.starts_with("5 files already done\n5 videos in out; "), "{stdout}");
+    assert!(stdout.contains("\nnothing was found in 1 video"), "{stdout}");
+    assert_eq!((inodes(&out), fs::read_to_string(out.join("report.html")).unwrap()), (before, page));
+    assert_eq!(contents(&workspace.0.join("in")), inputs);
+}
+
+/// A run that is stopped leaves no part of a result, and the next one goes on.
+#[test]
+fn a_run_that_is_stopped_goes_on_where_it_was() {
+    let workspace = Workspace::new("hide-stop");
+    fs::create_dir(workspace.0.join("in")).unwrap();
+    workspace.write_clip("bar", 30);
+    shell(&workspace, "cp input.mp4 in/a.mp4; mv input.mp4 in/c.mp4");
+    workspace.write_clip("bar", 240);
+    shell(&workspace, "mv input.mp4 in/b.mp4");
+    let inputs = contents(&workspace.0.join("in"));
+    let arguments = ["in", "--out=out", "--hide=everything"];
+    let out = workspace.0.join("out");
+
+    let mut command = hide(&arguments);
+    command.current_dir(&workspace.0).env("GST_PLUGIN_PATH", workspace.0.join("plugins"));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.env("GST_REGISTRY", workspace.0.join("registry.bin")).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !out.join("b.mp4.part").metadata().is_ok_and(|part| part.len() > 0) {
+        assert!(Instant::now() < end, "the second file is not begun");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    shell(&workspace, &format!("kill -TERM {}", child.id()));
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(143), "{stderr}");
+    assert!(stderr.ends_with("interrupted: what is done is kept; start the same command again to go on\n"), "{stderr}");
+    let names: Vec<_> = tree(&out).into_keys().collect();
+    assert_eq!(names, ["a.mp4", "hide-index.jsonl", "report.html"]);
+    let first = inodes(&out)["a.mp4"];
+
+    // As if it had been killed while it wrote.
+    workspace.write("out/b.mp4.part", "a part");
+    let index = fs::read_to_string(out.join("hide-index.jsonl")).unwrap();
+    fs::write(out.join("hide-index.jsonl"), index + "{\"result\": \"b.m").unwrap();
+    let (status, stdout, stderr) = outcome(&workspace, &arguments);
+    let expected =
+        "1 file already done\nin/b.mp4: 240 frames\nin/c.mp4: 30 frames\n3 videos in out; look at out/report.html\n";
+    assert_eq!((status, &stdout[..]), (0, expected), "{stderr}");
+    let names: Vec<_> = tree(&out).into_keys().collect();
+    assert_eq!(names, ["a.mp4", "b.mp4", "c.mp4", "hide-index.jsonl", "report.html"]);
+    assert_eq!(inodes(&out)["a.mp4"], first);
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("<p>3 videos, "));
+    assert_eq!(media::streams(&out.join("b.mp4")), [1, 1]);
+    let blurred = media::contrasts(&out.join("c.mp4"), 640);
+    assert!(blurred.len() == 30 && blurred.iter().all(|contrast| *contrast < 20), "{blurred:?}");
+
+    // Another option makes all again, another file changes one, and --force all.
+    let before = inodes(&out);
+    outcome(&workspace, &["in/a.mp4", "--out=out", "--hide=everything", "--sigma=3"]);
+    shell(&workspace, "touch -d 2020-01-01 in/c.mp4");
+    let (_, stdout, _) = outcome(&workspace, &arguments);
+    assert!(stdout.starts_with("1 file already done\nin/a.mp4: 30 frames\nin/c.mp4: 30 frames\n"), "{stdout}");
+    let after = inodes(&out);
+    let changed: Vec<_> = before.iter().filter(|(name, inode)| after[*name] != **inode).map(|(name, _)| name).collect();
+    assert_eq!(changed, ["a.mp4", "c.mp4"]);
+    assert_eq!(contents(&workspace.0.join("in")), inputs);
+}
+
+/// Neither an input nor what somebody else wrote is replaced, whatever names it has.
+#[test]
+fn inputs_and_files_of_others_are_never_replaced() {
+    let workspace = Workspace::new("hide-names");
+    workspace.write_clip("bar", 3);
+    shell(
+        &workspace,
+        "mkdir in hard soft mine part; mv input.mp4 in/a.mp4; ln in/a.mp4 hard/a.mp4; ln -s ../in/a.mp4 soft/a.mp4; \
+         ln -s in link; echo mine >mine/a.mp4; ln -s ../in/a.mp4 part/a.mp4.part; cp in/a.mp4 b.mp4; mkdir other; \
+         cp in/a.mp4 other/",
+    );
+    let inputs = contents(&workspace.0.join("in"));
+    for (out, force, reason) in [
+        ("in", true, "its result would replace the input in/a.mp4"),
+        ("link", true, "its result would replace the input link/a.mp4"),
+        ("hard", true, "its result would replace the input hard/a.mp4"),
+        ("soft", true, "its result would replace the input soft/a.mp4"),
+        ("mine", false, "mine/a.mp4 was not written by this program, or was changed since"),
+    ] {
+        let out_option = format!("--out={out}");
+        let forced = ["in/a.mp4", &out_option, "--hide=everything", "--force"];
+        let (status, stdout, stderr) = outcome(&workspace, &forced[..if force { 4 } else { 3 }]);
+        assert!(
+            status == 1 && stdout.is_empty() && stderr.contains(&format!("\nin/a.mp4: {reason}")),
+            "{out}: {stdout}{stderr}"
+        );
+        assert_eq!(fs::read(workspace.0.join("in/a.mp4")).unwrap(), inputs["a.mp4"], "{out}");
+    }
+    assert_eq!(fs::read(workspace.0.join("mine/a.mp4")).unwrap(), b"mine\n");
+    let (status, _, stderr) =
+        outcome(&workspace, &["in/a.mp4", "other/a.mp4", "--out=part", "--hide=everything", "--no-sound"]);
+    assert_eq!(status, 0, "{stderr}");
+    let names: Vec<_> = tree(&workspace.0.join("part")).into_keys().collect();
+    assert_eq!(names, ["a-2.mp4", "a.mp4", "hide-index.jsonl", "report.html"]);
+    assert_eq!(media::streams(&workspace.0.join("part/a.mp4")), [1, 0]);
+    assert_eq!(fs::read(workspace.0.join("in/a.mp4")).unwrap(), inputs["a.mp4"]);
+    // A result is no input, also where the results lie beside the inputs.
+    let (_, stdout, _) = outcome(&workspace, &[".", "--out=part", "--hide=everything", "--no-sound"]);
+    assert!(!stdout.contains("part/a"), "{stdout}");
+}
+
+#[test]
+fn the_help_of_hide_fits_a_terminal() {
+    let workspace = Workspace::new("hide-help");
+    let help = workspace.stdout(&mut hide(&["--help"]));
+    assert!(help.starts_with("usage: hide.py [-h]"), "{help}");
+    assert!(help.lines().count() < 24 && help.lines().all(|line| line.len() <= 80), "{help}");
+    for (arguments, reason) in [
+        (&["--hide=plates", "--every=3", "a.mp4"][..], "--every does not apply to --hide plates: leave it out\n"),
+        (
+            &["--hide=everything", "--cover=fill", "a.mp4"],
+            "--cover does not apply to --hide everything: leave it out\n",
+        ),
+        (&["--size=1280", "a.mp4"], "argument --size: 1280 is not a size such as 1280x720\n"),
+        (&["--hide=everything", "absent.mp4"], "absent.mp4: there is no such file or folder\n"),
+        (&["--hide=everything", "plugins"], "plugins: no video is in this folder\n"),
+        (&["--hide=everything", "--out=plugins/libgstcudagaussblur.so", "a.mp4"], "name another folder with --out\n"),
+    ] {
+        let (status, _, stderr) = outcome(&workspace, arguments);
+        assert!(status != 0 && stderr.ends_with(reason), "{arguments:?}: {stderr}");
+    }
+}
