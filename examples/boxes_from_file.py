@@ -13,6 +13,7 @@ import csv
 import math
 import os
 import sys
+import tempfile
 from collections import deque
 from dataclasses import dataclass, replace
 
@@ -133,6 +134,8 @@ def read_boxes(lines):
         edges = (numbers["x"], numbers["y"], numbers["x"] + numbers["width"], numbers["y"] + numbers["height"])
         label, identity = row.get("label") or "", (row.get("id") or "").strip()
         boxes.append(Box(numbers[position], edges, label, confidence, identity, reader.line_num))
+    if not boxes:
+        raise Refused("has no boxes, so that nothing would be covered")
     boxes.sort(key=lambda box: box.position)
     link_keyframes(boxes, position)
     return position, boxes
@@ -288,8 +291,9 @@ def main():
     arguments = parser.parse_args()
     if not 0 <= arguments.hold < 1e9 or not 0 <= arguments.min_confidence <= 1:
         parser.error("--hold takes seconds from 0 up, --min-confidence a number from 0 to 1")
-    if os.path.exists(arguments.result) and os.path.samefile(arguments.video, arguments.result):
-        parser.error("the result would overwrite the video while it is read")
+    for name in arguments.video, arguments.boxes:
+        if os.path.exists(name) and os.path.exists(arguments.result) and os.path.samefile(name, arguments.result):
+            parser.error(f"the result would overwrite {name}")
     Gst.init(None)
     if not Gst.ElementFactory.find("cudagaussblur"):
         return "GStreamer does not find cudagaussblur: install the plugin or set GST_PLUGIN_PATH to its folder"
@@ -301,10 +305,20 @@ def main():
     except (OSError, ValueError) as error:
         return f"{arguments.boxes} cannot be read: {error}"
     # The name of the result is given to a whole video only.
-    final, arguments.result = arguments.result, arguments.result + ".part"
+    final = arguments.result
+    try:
+        descriptor, arguments.result = tempfile.mkstemp(suffix=".part", dir=os.path.dirname(final) or ".")
+        os.close(descriptor)
+    except OSError as error:
+        return f"{final} cannot be written: {error.strerror}"
     try:
         count, found, beyond = cover(arguments, position, Schedule(boxes))
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(arguments.result, 0o666 & ~mask)
         os.replace(arguments.result, final)
+    except KeyboardInterrupt:
+        return "interrupted, and nothing is written"
     except Refused as error:
         return str(error)
     finally:

@@ -19,11 +19,13 @@ import fcntl
 import gc
 import importlib
 import json
+import math
 import os
 import pathlib
 import shutil
 import signal
 import sys
+import tempfile
 import time
 
 # Until a result is begun, nothing has to be removed. A shell makes programs in the background ignore it.
@@ -43,7 +45,7 @@ try:
 except (ImportError, ValueError) as error:
     sys.exit(f"{error}: install python3-gst-1.0 and gir1.2-gst-plugins-base-1.0")
 
-from hide_report import Report, count, is_empty, page, printable
+from hide_report import GENERATOR, Report, count, is_empty, page, printable
 
 DETECTORS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "python")
 PLATES = "/usr/share/opencv4/haarcascades/haarcascade_russian_plate_number.xml"
@@ -51,11 +53,16 @@ EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .
                  ".wmv".split())
 # The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
 INDEX, PAGE = "hide-index.jsonl", "report.html"
+KEYS = {"result", "input", "state", "options", "made", "table", "failure"}
+# How the names of files begin that are being written.
+PART = ".hide-"
+UMASK = os.umask(0)
+os.umask(UMASK)
 # Frames that wait between two threads.
 QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
 # What each job does if no option says otherwise. With `doubts` its tracks are objects, of which some seconds may be doubtful.
 JOBS = {
-    "faces": dict(detector="centerface", every=5, threshold=0.2, cover="mosaic", doubts=True,
+    "faces": dict(detector="centerface", every=5, threshold=0.2, search_size=640, cover="mosaic", doubts=True,
                   elements="region-mode=inside look-ahead=15"),
     # facedetect attaches nothing to frames without a plate.
     "plates": dict(cover="fill", doubts=True, elements="region-mode=inside look-ahead=15 on-missing=pass"),
@@ -80,9 +87,12 @@ ENCODERS = (
     ("x264enc", "pass=quant quantizer=21 speed-preset=veryfast key-int-max=60", MP4),
     ("vp8enc", "deadline=1 cpu-used=8 max-quantizer=20 target-bitrate=4000000 keyframe-max-dist=60", WEBM),
 )
+# What the result gets of the tags of the whole file. Others, such as its cover picture and its place, may show what is covered.
+TAGS = Gst.TAG_TITLE, Gst.TAG_ARTIST, Gst.TAG_ALBUM, Gst.TAG_DATE, Gst.TAG_DATE_TIME
+PICTURES = Gst.TAG_IMAGE, Gst.TAG_PREVIEW_IMAGE, Gst.TAG_ATTACHMENT
 # Most pictures of a result on the page: the worst doubts have one.
 MOST_PICTURES = 20
-NO_PICTURES = "it has no pictures, or no decoder for them is installed"
+NO_PICTURES = "it has no pictures, is cut off before the first one, or no decoder for them is installed"
 signals = []
 
 
@@ -188,10 +198,10 @@ class Setup:
     def __init__(self, arguments):
         job = JOBS[arguments.hide]
         self.detector, self.has_doubts, self.sound = job.get("detector"), "doubts" in job, not arguments.no_sound
-        names = "cover", "sigma", "every", "threshold"
+        names = "cover", "sigma", "every", "threshold", "search_size"
         chosen = {name: value for name in names if (value := getattr(arguments, name)) is not None}
         if unused := [name for name in chosen if name != "sigma" and name not in job]:
-            raise Refused(f"--{unused[0]} does not apply to --hide {arguments.hide}: leave it out")
+            raise Refused(f"--{unused[0].replace('_', '-')} does not apply to --hide {arguments.hide}: leave it out")
         settings = {name: job[name] for name in names if name in job} | chosen
         self.every = settings.get("every", 1)
         # A result of the same options is not made again.
@@ -206,6 +216,8 @@ class Setup:
             self.register()
             detect = f"{self.detector} name=detector" + "".join(
                 f" {name}={settings[name]}" for name in ("every", "threshold") if name in settings)
+            if "search_size" in settings:
+                detect += f" size={settings['search_size']}"
             self.chain = f"{QUEUE} ! {detect} ! {QUEUE} ! {blur}"
         elif arguments.hide == "plates":
             if not Gst.ElementFactory.find("facedetect") or not os.path.exists(PLATES):
@@ -261,7 +273,7 @@ class Work:
         element, settings, (muxer, _, self.sound_encoders, copied) = encoder
         self.setup, self.report, self.notes = setup, Report(setup.every), []
         self.has_sound, self.lacking, self.duration = False, [], 0
-        self.decoded = self.encoded = 0
+        self.decoded, self.encoded, self.size = 0, 0, None
         # Timestamps of the frames that left the blur, and of those that it posted a message about.
         self.pushed, self.posted = [], []
         # uridecodebin decodes down to these formats, and no stream, such as subtitles, that comes to none of them.
@@ -274,6 +286,7 @@ class Work:
         self.input.set_property("uri", pathlib.Path(video).absolute().as_uri())
         self.handlers = [self.input.connect("pad-added", self.add_stream), self.input.connect("no-more-pads", self.check_streams)]
         self.probes = []
+        self.keep_tags(self.pipeline.get_by_name("encoder").get_static_pad("sink"))
         self.watch("video", "sink", lambda buffer: setattr(self, "decoded", self.decoded + 1))
         self.watch("blur", "src", lambda buffer: self.pushed.append(buffer.pts))
         self.watch("encoder", "src", lambda buffer: setattr(self, "encoded", self.encoded + 1))
@@ -285,6 +298,31 @@ class Work:
             return Gst.PadProbeReturn.OK
         pad = self.pipeline.get_by_name(element).get_static_pad(pad)
         self.probes.append((pad, pad.add_probe(Gst.PadProbeType.BUFFER, probe)))
+
+    def keep_tags(self, pad):
+        """Lets the tags of a stream pass, such as its language, unless they have a picture. Those of the whole file become the
+        muxer's."""
+        def probe(_, info):
+            event = info.get_event()
+            if event.type == Gst.EventType.CAPS and pad.get_parent_element() == self.pipeline.get_by_name("encoder"):
+                self.check_size(event.parse_caps())
+            if event.type != Gst.EventType.TAG:
+                return Gst.PadProbeReturn.OK
+            tags = event.parse_tag()
+            if tags.get_scope() == Gst.TagScope.GLOBAL:
+                for tag in TAGS:
+                    if tags.get_tag_size(tag):
+                        self.pipeline.get_by_name("mux").add_tag_value(Gst.TagMergeMode.KEEP, tag, tags.get_value_index(tag, 0))
+                return Gst.PadProbeReturn.DROP
+            return Gst.PadProbeReturn.DROP if any(tags.get_tag_size(tag) for tag in PICTURES) else Gst.PadProbeReturn.OK
+        self.probes.append((pad, pad.add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, probe)))
+
+    def check_size(self, caps):
+        """MP4 has one size for the whole video. Before the first frame it may be that of one that is not turned yet."""
+        picture = GstVideo.VideoInfo.new_from_caps(caps)
+        if self.pushed and self.size not in (None, (picture.width, picture.height)):
+            self.input.post_message(Gst.Message.new_application(self.input, Gst.Structure.new_empty("new-size")))
+        self.size = picture.width, picture.height
 
     def close(self):
         """Frees the pipeline, which Python and GStreamer otherwise keep for each other."""
@@ -322,6 +360,7 @@ class Work:
             pad.link(branch.get_static_pad("sink"))
             last = branch.get_static_pad("src")
         # The muxer waits for what is linked.
+        self.keep_tags(last)
         last.link(self.pipeline.get_by_name("mux").request_pad_simple("audio_%u"))
         self.has_sound = True
 
@@ -335,7 +374,7 @@ class Work:
         def each(message):
             kind = message.get_structure().get_name() if message is not None and message.get_structure() else ""
             if kind == "cudagaussblur" and message.src == self.blur:
-                if not self.posted:
+                if self.size is None:
                     picture = GstVideo.VideoInfo.new_from_caps(self.blur.get_static_pad("src").get_current_caps())
                     self.size = picture.width, picture.height
                 self.posted.append(message.get_structure().get_uint64("timestamp")[1])
@@ -344,6 +383,8 @@ class Work:
                 self.lacking.append(message.get_structure().get_string("name"))
             elif kind == "no-video":
                 raise Refused(NO_PICTURES)
+            elif kind == "new-size":
+                raise Refused("its pictures change their size: cut it there, and cover the parts")
             self.duration = self.duration or max(0, self.video.get_static_pad("sink").peer_query_duration(Gst.Format.TIME)[1])
             progress(len(self.pushed), self.pushed[-1] / self.duration if self.pushed and self.duration else 0)
             return self.decoded + self.encoded
@@ -421,24 +462,35 @@ class Folder:
 
     def __init__(self, path):
         self.path = path
+        if os.path.lexists(self.inside(PAGE)) and not self.has_own_page():
+            raise Refused(f"{printable(self.inside(PAGE))} is not of this program: move it away, or name another folder with --out")
         try:
             os.makedirs(path, exist_ok=True)
+            self.is_new = not os.path.lexists(self.inside(INDEX))
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            self.index = open(os.open(self.inside(INDEX), flags, 0o666), "a+", encoding="utf-8")
+            self.index = open(os.open(self.inside(INDEX), flags, 0o666), "a+", encoding="utf-8", errors="replace")
             fcntl.flock(self.index, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Refused(f"another hide.py writes to {printable(path)}: wait for it, or name another folder with --out") \
                 from None
         except OSError as error:
             raise Refused(f"{printable(path)} cannot be written ({error.strerror}): name another folder with --out") from None
-        # By result, the latest line of the index, and the states in which this program has left the result.
-        self.entries, self.made = {}, {}
+        # Of a run that was killed. No other one writes here now.
+        for place, _, files in os.walk(path):
+            for name in files:
+                if name.startswith(PART) and name.endswith(".part"):
+                    os.unlink(os.path.join(place, name))
+        # By result, the latest line of the index, and the states in which this program has left the result and its table.
+        self.entries, self.made, self.tables = {}, {}, {}
         self.index.seek(0)
         lines = self.index.read().split("\n")
         for line in filter(None, lines):
             try:
-                self.remember(json.loads(line))
-            except (ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                if not KEYS <= set(entry) or os.path.normpath(entry["result"]).startswith(("..", "/")):
+                    raise ValueError
+                self.remember(entry)
+            except (ValueError, KeyError, TypeError, AttributeError):
                 # It was being written when a run was killed.
                 continue
         if lines[-1]:
@@ -447,9 +499,17 @@ class Folder:
     def inside(self, name):
         return os.path.join(self.path, name)
 
+    def has_own_page(self):
+        try:
+            with open(self.inside(PAGE), encoding="utf-8", errors="replace") as file:
+                return GENERATOR in file.read(1000)
+        except OSError:
+            return False
+
     def remember(self, entry):
         if entry["made"]:
             self.made.setdefault(entry["result"], []).append(entry["made"])
+            self.tables.setdefault(entry["result"], []).append(entry["table"])
         self.entries[entry["result"]] = entry
 
     def add(self, entry):
@@ -458,40 +518,61 @@ class Folder:
         os.fsync(self.index.fileno())
         self.remember(entry)
 
-    def is_own(self, result):
-        """Whether the file with the name of a result is as this program has left it."""
-        return any(is_same(made, state(self.inside(result))) for made in self.made.get(result, []))
+    def is_own(self, result, name, states):
+        """Whether a file with the name of a result, or of its table, is as this program has left it."""
+        return any(is_same(made, state(self.inside(name))) for made in states.get(result, []))
 
     def is_done(self, result, video, options):
+        """Whether a result is that of the latest line of the index, or of somebody who has changed it."""
         entry = self.entries.get(result)
-        return (entry is not None and not entry["failure"] and os.path.isfile(self.inside(result))
+        is_older = (self.is_own(result, result, self.made)
+                    and not is_same(entry["made"], state(self.inside(result))))
+        return (entry is not None and not entry["failure"] and os.path.isfile(self.inside(result)) and not is_older
                 and entry["options"] == options and is_same(entry["state"], state(video)))
 
     def write_page(self):
-        """About all results that are in the folder, of whichever run."""
+        """About all results that are in the folder, of whichever run. A folder without any is left as it was found."""
+        if not self.made:
+            if self.is_new:
+                os.unlink(self.inside(INDEX))
+            return
         entries = [entry for name, entry in sorted(self.entries.items())
                    if os.path.exists(self.inside(name) if not entry["failure"] else entry["input"])]
         try:
-            write_whole(self.inside(PAGE), page(entries))
+            put(write_part(self.inside(PAGE), page(entries)), self.inside(PAGE))
         except OSError as error:
             print(f"{printable(self.inside(PAGE))} cannot be written: {error.strerror}", file=sys.stderr)
 
 
-def write_whole(path, text):
-    """Writes a file that is complete or as it was."""
-    if os.path.lexists(path + ".part"):
-        os.unlink(path + ".part")
-    with open(path + ".part", "x", encoding="utf-8", newline="") as file:
+def new_part(path):
+    """A new file beside another one, open, and its name."""
+    descriptor, part = tempfile.mkstemp(prefix=PART, suffix=".part", dir=os.path.dirname(path) or ".")
+    os.chmod(part, 0o666 & ~UMASK)
+    return descriptor, part
+
+
+def put(part, path):
+    """Gives a complete file its name, also if the power fails afterwards."""
+    os.replace(part, path)
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def write_part(path, text):
+    """A new complete file beside another one."""
+    descriptor, part = new_part(path)
+    with open(descriptor, "w", encoding="utf-8", newline="") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(path + ".part", path)
+    return part
 
 
 def find_videos(arguments, folder):
     """The videos, each with the path of its result without extension; and sentences about arguments that are none."""
-    videos, refused, seen = [], [], set()
-    results = {os.path.realpath(folder.inside(name)) for name in folder.made if folder.is_own(name)}
+    videos, refused, skipped, seen = [], [], [], set()
+    results = {os.path.realpath(folder.inside(name)) for name in folder.made if folder.is_own(name, name, folder.made)}
 
     def add(video, name):
         if (place := os.path.realpath(video)) not in seen | results:
@@ -502,10 +583,14 @@ def find_videos(arguments, folder):
     for argument in arguments:
         found = False
         if os.path.isdir(argument):
-            for place, folders, files in os.walk(argument):
+            unreadable = lambda error: refused.append(f"{printable(error.filename)} cannot be read: {error.strerror}")
+            for place, folders, files in os.walk(argument, onerror=unreadable):
                 # Folders with an index are those of results. os.walk follows no links to folders.
-                folders[:] = sorted(name for name in folders if not name.startswith(".")
-                                    and not os.path.lexists(os.path.join(place, name, INDEX)))
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                of_results = [name for name in folders if os.path.lexists(os.path.join(place, name, INDEX))]
+                folders[:] = [name for name in folders if name not in of_results]
+                skipped += [os.path.join(place, name) for name in of_results
+                            if not os.path.samefile(os.path.join(place, name), folder.path)]
                 for name in sorted(files):
                     video = os.path.join(place, name)
                     if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTENSIONS and os.path.isfile(video):
@@ -518,6 +603,7 @@ def find_videos(arguments, folder):
             add(argument, os.path.basename(argument))
         else:
             refused.append(f"{printable(argument)}: there is no such file or folder")
+    refused += [f"{printable(place)}: it has results of another run and is not searched; name its files to cover them" for place in skipped]
     return videos, refused
 
 
@@ -556,7 +642,8 @@ class Batch:
         for name in path, table:
             if os.path.isdir(name) or os.path.islink(name):
                 raise Refused(f"its result cannot be written, because {printable(name)} is a folder or a link: {advice}")
-            is_own = self.folder.is_own(result) if name == path else result in self.folder.made
+            states = self.folder.made if name == path else self.folder.tables
+            is_own = self.folder.is_own(result, os.path.relpath(name, self.folder.path), states)
             if os.path.lexists(name) and not is_own and not self.is_forced:
                 raise Refused(f"{printable(name)} was not written by this program, or was changed since: move it away, {advice}, "
                               "or replace it with --force")
@@ -566,12 +653,11 @@ class Batch:
         before = state(video)
         self.check_result(result)
         path = self.folder.inside(result)
-        part, table = path + ".part", os.path.splitext(path)[0] + ".csv"
+        table = os.path.splitext(path)[0] + ".csv"
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if os.path.lexists(part):
-            os.unlink(part)
         # GStreamer gets an open file: what it writes to is new, whatever its name is.
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor, part = new_part(path)
+        table_part = None
         try:
             work = self.write(video, descriptor, progress)
             doubts = work.report.doubts if self.setup.has_doubts else []
@@ -583,27 +669,29 @@ class Batch:
             os.utime(descriptor, ns=(before[1], before[1]))
             os.fsync(descriptor)
             searched = self.setup.options["hide"] != "everything"
-            entry = self.line(video, result, before, state(part), frames=len(work.pushed), notes=work.notes,
+            table_part = write_part(table, work.report.table()) if self.setup.has_doubts else None
+            entry = self.line(video, result, before, state(part), table=state(table_part) if table_part else None, frames=len(work.pushed), notes=work.notes,
                               seconds=max(work.report.end, work.pushed[-1]) / Gst.SECOND,
                               covered=work.report.covered if searched else None,
                               objects=len(work.report.objects) if self.setup.has_doubts else None,
                               doubtful=work.report.doubtful_seconds() if self.setup.has_doubts else 0,
                               doubts=[dict(sentence=doubt.sentence(), shown=doubt.shown, picture=pictures.get(doubt.shown))
                                       for doubt in doubts])
-            if self.setup.has_doubts:
-                write_whole(table, work.report.table())
             # First, so that a result that exists is in the index, whenever the program is killed.
             self.folder.add(entry)
-            os.replace(part, path)
+            if table_part:
+                put(table_part, table)
+            put(part, path)
             return entry
         finally:
             os.close(descriptor)
-            if os.path.lexists(part):
-                os.unlink(part)
+            for name in filter(None, (part, table_part)):
+                if os.path.lexists(name):
+                    os.unlink(name)
 
     def line(self, video, result, before, made, **values):
         return dict(result=result, input=os.path.realpath(video), state=before, options=self.setup.options, made=made,
-                    failure=values.pop("failure", None), **values)
+                    table=values.pop("table", None), failure=values.pop("failure", None), **values)
 
     def write(self, video, descriptor, progress):
         """With the next encoder if one fails, and without sound if all do."""
@@ -642,7 +730,7 @@ class Batch:
         for video, result, size in named:
             if (video, result, size) not in pending:
                 done.append(self.folder.entries[result])
-                if not self.folder.is_own(result):
+                if not self.folder.is_own(result, result, self.folder.made):
                     self.terminal.say(f"{printable(self.folder.inside(result))} was changed since it was made, and stays so")
                 continue
             started = time.monotonic()
@@ -686,7 +774,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         usage="%(prog)s [-h] [OPTIONS] FILE|FOLDER...", add_help=False,
         description="Covers faces, plates, people, backgrounds or all of the pictures of videos.\nInputs are never changed. "
-                    "Started again, it goes on where it was stopped.\nreport.html in DIR shows the seconds to look at before you "
+                    "Started again, it skips the videos that are done.\nreport.html in DIR shows the seconds to look at before you "
                     "publish.",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=21, width=80))
     parser.add_argument("inputs", nargs="+", metavar="FILE|FOLDER", help="videos, and folders to search for videos")
@@ -700,6 +788,8 @@ def parse_arguments():
     parser.add_argument("--kernel-size", type=int, default=0, metavar="N", help="taps of the blur, odd; 0: by sigma")
     parser.add_argument("--every", type=int, metavar="N", help="search one frame in N; default: 5 for faces, else 1")
     parser.add_argument("--threshold", type=number(0, 1), metavar="T", help="least certainty; default: 0.2 for faces, else 0.3")
+    parser.add_argument("--search-size", type=int, metavar="N",
+                        help="search in N pixels; default: 640; more: small faces")
     parser.add_argument("--size", type=size, metavar="WxH", help="scale down to fit into this, such as 1280x720")
     parser.add_argument("--force", action="store_true", help="make and replace results that are done")
     parser.add_argument("--no-sound", action="store_true", help="leave the sound out")
@@ -708,6 +798,8 @@ def parse_arguments():
     arguments = parser.parse_args()
     if arguments.every is not None and not 1 <= arguments.every <= 1000:
         parser.error("--every takes a number from 1 to 1000")
+    if arguments.search_size is not None and not 64 <= arguments.search_size <= 4096:
+        parser.error("--search-size takes a number from 64 to 4096")
     if arguments.kernel_size and not (arguments.kernel_size % 2 and 0 < arguments.kernel_size <= 801):
         parser.error("--kernel-size takes 0 or an odd number up to 801")
     return arguments
@@ -715,23 +807,30 @@ def parse_arguments():
 
 def number(low, high):
     def parse(text):
-        if not low <= float(text) <= high:
-            raise argparse.ArgumentTypeError(f"{text} is not from {low} to {high}")
-        return float(text)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not a number from {low} to {high}")
+        return value
     return parse
 
 
 def size(text):
-    sides = [int(side) for side in text.split("x")]
-    if len(sides) != 2 or not all(16 <= side <= 32766 for side in sides):
-        raise argparse.ArgumentTypeError(f"{text} is not a size such as 1280x720")
-    return sides
+    sides = text.split("x")
+    if len(sides) != 2 or not all(side.isdecimal() and 16 <= int(side) <= 32766 for side in sides):
+        raise argparse.ArgumentTypeError(f"{text} is not a width and a height from 16 up, such as 1280x720")
+    return [int(side) for side in sides]
 
 
 def main():
     arguments = parse_arguments()
     # facedetect opens cascades that distributions do not have, and OpenCV prints errors about them.
     os.environ.setdefault("OPENCV_LOG_LEVEL", "FATAL")
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        # A name that the terminal cannot show is no reason to say nothing.
+        stream.reconfigure(errors="backslashreplace")
     terminal = Terminal()
     # GStreamer looks for its plugins, which may take a while.
     if terminal.is_live:
@@ -758,7 +857,7 @@ def main():
         terminal.say(str(error), True)
         return 1
     except Interrupted:
-        terminal.say("interrupted: what is done is kept; start the same command again to go on", True)
+        terminal.say("interrupted: finished videos are kept; start the same command again for the others", True)
         return 128 + signals[0]
     except OSError as error:
         terminal.say(f"{printable(error.filename or arguments.out)} cannot be read or written: {error.strerror}", True)

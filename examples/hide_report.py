@@ -183,11 +183,16 @@ border-bottom: 1px solid #ccc; overflow-wrap: anywhere } .number { text-align: r
 img { max-width: 100%; display: block } figcaption { font-size: .9em } section { break-inside: avoid-page }
 @media print { body { margin: 0; max-width: none } figure { width: 30%; break-inside: avoid } a { color: inherit } }
 """
+# Says that a page is of this program, which may replace it.
+GENERATOR = '<meta name="generator" content="cudagaussblur hide.py">'
 EXPLANATION = """\
-<p>At the times below a face or plate may show. A number is one object, as the detector found it. Look at these seconds, and at
-every video in which nothing was found, before you publish: what the detector has never found is visible and is not in this list.
-To correct a result, edit the CSV file named after it (its lines are boxes of the doubtful seconds: delete those that are covered,
-move the others to where the face is) and run <code>examples/boxes_from_file.py RESULT CSV CORRECTED.mp4</code>.</p>
+<p>Look at every video in which nothing was found before you publish, and at others: what the detector has never found is visible and
+is not in this list.</p>
+"""
+DOUBTS = """\
+<p>At the times below a face or plate may show. A number is one object, as the detector found it. To correct a result, edit the CSV
+file named after it (its lines are boxes of the doubtful seconds: delete those that are covered, move the others to where the face is)
+and run <code>examples/boxes_from_file.py --cover mosaic RESULT CSV CORRECTED.mp4</code>, which leaves out the sound.</p>
 """
 
 
@@ -221,9 +226,9 @@ def page(entries):
     summary = f'{count(len(done), "video")}, {doubtful:.1f} doubtful seconds, nothing found in {empty}, {failed} failed'
     heads = "".join(f'<th{" class=number" if 0 < column < 5 else ""}>{head}</th>' for column, head in enumerate(
         ("video", "frames", "length", "objects found", "doubtful", "remarks")))
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">\n'
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">{GENERATOR}\n'
             f"<title>Covered videos</title><style>\n{STYLE}</style></head><body>\n<h1>Covered videos</h1>\n<p>{summary}</p>\n"
-            f"{EXPLANATION}<table><thead><tr>{heads}</tr></thead><tbody>\n" + "\n".join(rows)
+            f"{EXPLANATION}{DOUBTS if sections else ''}<table><thead><tr>{heads}</tr></thead><tbody>\n" + "\n".join(rows)
             + "\n</tbody></table>\n" + "".join(sections) + "</body></html>\n")
 
 

@@ -47,7 +47,7 @@ def source(arguments):
         if not os.path.exists(arguments.camera):
             raise Refused(f"{arguments.camera} does not exist: connect a camera, name another one with --camera, or use --test")
         size = "width=[1,1280],height=[1,720]"
-        return f"v4l2src device={arguments.camera} ! video/x-raw,{size};image/jpeg,{size} ! decodebin"
+        return f"v4l2src device=\"{arguments.camera}\" ! video/x-raw,{size};image/jpeg,{size} ! decodebin"
     if arguments.test:
         if not os.path.exists(arguments.test):
             raise Refused(f"{arguments.test} does not exist")
@@ -66,7 +66,7 @@ def sink(output):
     if not os.path.exists(output):
         load = f"sudo modprobe v4l2loopback video_nr={output.removeprefix('/dev/video')} exclusive_caps=1 card_label=Blurred"
         raise Refused(f"{output} does not exist: install v4l2loopback-dkms and run {load}, or use --output pipewire")
-    return f"v4l2sink device={output} sync=false"
+    return f'v4l2sink device="{output}" sync=false'
 
 
 class Camera:

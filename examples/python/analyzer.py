@@ -40,15 +40,27 @@ TEMPLATES = tuple(Gst.PadTemplate.new(name, direction, Gst.PadPresence.ALWAYS, C
                   for name, direction in (("sink", Gst.PadDirection.SINK), ("src", Gst.PadDirection.SRC)))
 
 
+# Tags whose values are pictures, or files.
+PICTURES = Gst.TAG_IMAGE, Gst.TAG_PREVIEW_IMAGE, Gst.TAG_ATTACHMENT
+
+
 class Missing(Exception):
     """A sentence for the user: what is not installed."""
+
+
+def finite(*arrays):
+    """Raises ValueError if a model has answered with something else: no comparison with it says that something was found."""
+    if not all(numpy.isfinite(array).all() for array in arrays):
+        raise ValueError("its answer has values that are no numbers")
 
 
 def load(module):
     """A module that scripts/models installs for this version of Python."""
     if numpy is None:
         raise Missing("Python cannot import numpy: install python3-numpy")
-    folder = str(FOLDER / "python{}.{}".format(*sys.version_info))
+    # ONNX Runtime reads it when it is imported, and else reports its use to its makers.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    folder = str(FOLDER / "runtime-python{}.{}".format(*sys.version_info))
     sys.path.append(folder)
     try:
         return importlib.import_module(module)
@@ -122,13 +134,22 @@ class Analyzer(GstBase.BaseTransform):
         self.samplers = {}
         return True
 
+    def do_sink_event(self, event):
+        """Drops pictures among the tags, such as a cover picture of the file, which a muxer would copy as it is."""
+        if event.type == Gst.EventType.TAG:
+            tags = event.parse_tag().copy()
+            for tag in PICTURES:
+                tags.remove_tag(tag)
+            event = Gst.Event.new_tag(tags)
+        return GstBase.BaseTransform.do_sink_event(self, event)
+
     def do_transform_ip(self, buffer):
         if buffer.has_flags(Gst.BufferFlags.DISCONT):
             self.waiting = 0
         self.frames += 1
         # Whether the next frame would come too late, as it seems.
         interval, self.previous = buffer.pts - self.previous, buffer.pts
-        is_late = not 0 <= buffer.pts - self.latest + interval <= self.LONGEST
+        is_late = interval <= 0 or not 0 <= buffer.pts - self.latest + interval <= self.LONGEST
         try:
             if self.waiting and not is_late:
                 self.waiting -= 1
@@ -137,8 +158,9 @@ class Analyzer(GstBase.BaseTransform):
             self.waiting, self.latest = self.every - 1, buffer.pts
             started = time.monotonic_ns()
             self.analyze(buffer)
-        except Exception as error:
-            self.fail(Gst.StreamError.FAILED, f"the model failed: {error}")
+        except BaseException as error:
+            # PyGObject would take the frame for one that was analysed.
+            self.fail(Gst.StreamError.FAILED, f"the model failed: {error or type(error).__name__}")
             return Gst.FlowReturn.ERROR
         self.analyzed += 1
         self.nanoseconds += time.monotonic_ns() - started

@@ -15,6 +15,10 @@ import analyzer
 from analyzer import GObject, Gst, numpy
 
 
+# Cells that are looked at, the most certain first. Those of one face are a few.
+MOST = 2000
+
+
 class CenterFace(analyzer.Analyzer):
     __gstmetadata__ = ("CenterFace", "Analyzer/Video", "Finds faces and attaches them as regions of interest",
                        "the authors of cudagaussblur")
@@ -64,13 +68,14 @@ class CenterFace(analyzer.Analyzer):
         heat, sizes, offsets, _ = self.network.run(None, {self.input: picture})
         heat, sizes, offsets = heat[0, 0], sizes[0], offsets[0]
         rows, columns = numpy.nonzero(heat > self.threshold)
+        analyzer.finite(heat, sizes[:, rows, columns], offsets[:, rows, columns])
         # A cell has 4x4 pixels.
         half = numpy.exp(sizes[:, rows, columns]) * 2
         centre = (numpy.stack([rows, columns]) + offsets[:, rows, columns] + 0.5) * 4
         limits = numpy.array([[height], [width]])
         boxes = numpy.vstack([(centre - half).clip(0, limits)[::-1], (centre + half).clip(0, limits)[::-1], heat[None, rows, columns]])
         boxes[:4] *= numpy.array([full[0] / width, full[1] / height] * 2)[:, None]
-        return distinct(boxes.T[numpy.argsort(-boxes[4])])
+        return distinct(boxes.T[numpy.argsort(-boxes[4])[:MOST]])
 
 
 def distinct(boxes):

@@ -69,7 +69,9 @@ class SelfieSegmentation(analyzer.Analyzer):
         _, height, width, _ = self.input["shape"]
         self.network.set_tensor(self.input["index"], numpy.stack([scaled(plane, height, width) for plane in guide], -1)[None])
         self.network.invoke()
-        self.mark(buffer, guide, self.network.get_tensor(self.output)[0, :, :, 0])
+        confidence = self.network.get_tensor(self.output)[0, :, :, 0]
+        analyzer.finite(confidence)
+        self.mark(buffer, guide, confidence)
 
     def pass_over(self, buffer):
         self.mark(buffer, self.guide(buffer))

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::examples::{Workspace, python_example, write_faces};
-use crate::common::media;
+use crate::common::{media, python};
 
 fn hide(arguments: &[&str]) -> Command {
     let mut command = python_example("hide.py");
@@ -210,7 +210,9 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.env("GST_REGISTRY", workspace.0.join("registry.bin")).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    while !out.join("b.mp4.part").metadata().is_ok_and(|part| part.len() > 0) {
+    let is_begun =
+        |name: &String| name.starts_with(".hide-") && out.join(name).metadata().is_ok_and(|part| part.len() > 0);
+    while !out.join("a.mp4").exists() || !tree(&out).keys().any(is_begun) {
         assert!(Instant::now() < end, "the second file is not begun");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -218,13 +220,16 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(143), "{stderr}");
-    assert!(stderr.ends_with("interrupted: what is done is kept; start the same command again to go on\n"), "{stderr}");
+    assert!(
+        stderr.ends_with("interrupted: finished videos are kept; start the same command again for the others\n"),
+        "{stderr}"
+    );
     let names: Vec<_> = tree(&out).into_keys().collect();
     assert_eq!(names, ["a.mp4", "hide-index.jsonl", "report.html"]);
     let first = inodes(&out)["a.mp4"];
 
     // As if it had been killed while it wrote.
-    workspace.write("out/b.mp4.part", "a part");
+    workspace.write("out/.hide-x.part", "a part");
     let index = fs::read_to_string(out.join("hide-index.jsonl")).unwrap();
     fs::write(out.join("hide-index.jsonl"), index + "{\"result\": \"b.m").unwrap();
     let (status, stdout, stderr) = outcome(&workspace, &arguments);
@@ -258,7 +263,7 @@ fn inputs_and_files_of_others_are_never_replaced() {
     workspace.write_clip("bar", 3);
     shell(
         &workspace,
-        "mkdir in hard soft mine part; mv input.mp4 in/a.mp4; ln in/a.mp4 hard/a.mp4; ln -s ../in/a.mp4 soft/a.mp4; \
+        "mkdir in hard soft mine part page; echo mine >page/report.html; mv input.mp4 in/a.mp4; ln in/a.mp4 hard/a.mp4; ln -s ../in/a.mp4 soft/a.mp4; \
          ln -s in link; echo mine >mine/a.mp4; ln -s ../in/a.mp4 part/a.mp4.part; cp in/a.mp4 b.mp4; mkdir other; \
          cp in/a.mp4 other/",
     );
@@ -269,17 +274,17 @@ fn inputs_and_files_of_others_are_never_replaced() {
         ("hard", true, "its result would replace the input hard/a.mp4"),
         ("soft", true, "its result would replace the input soft/a.mp4"),
         ("mine", false, "mine/a.mp4 was not written by this program, or was changed since"),
+        ("page", true, "page/report.html is not of this program"),
     ] {
         let out_option = format!("--out={out}");
         let forced = ["in/a.mp4", &out_option, "--hide=everything", "--force"];
         let (status, stdout, stderr) = outcome(&workspace, &forced[..if force { 4 } else { 3 }]);
-        assert!(
-            status == 1 && stdout.is_empty() && stderr.contains(&format!("\nin/a.mp4: {reason}")),
-            "{out}: {stdout}{stderr}"
-        );
+        assert!(status == 1 && stdout.is_empty() && stderr.contains(reason), "{out}: {stdout}{stderr}");
         assert_eq!(fs::read(workspace.0.join("in/a.mp4")).unwrap(), inputs["a.mp4"], "{out}");
     }
     assert_eq!(fs::read(workspace.0.join("mine/a.mp4")).unwrap(), b"mine\n");
+    assert_eq!(fs::read(workspace.0.join("page/report.html")).unwrap(), b"mine\n");
+    assert_eq!(tree(&workspace.0.join("page")).len(), 1);
     let (status, _, stderr) =
         outcome(&workspace, &["in/a.mp4", "other/a.mp4", "--out=part", "--hide=everything", "--no-sound"]);
     assert_eq!(status, 0, "{stderr}");
@@ -304,12 +309,42 @@ fn the_help_of_hide_fits_a_terminal() {
             &["--hide=everything", "--cover=fill", "a.mp4"],
             "--cover does not apply to --hide everything: leave it out\n",
         ),
-        (&["--size=1280", "a.mp4"], "argument --size: 1280 is not a size such as 1280x720\n"),
+        (&["--size=1280", "a.mp4"], "argument --size: 1280 is not a width and a height from 16 up, such as 1280x720\n"),
         (&["--hide=everything", "absent.mp4"], "absent.mp4: there is no such file or folder\n"),
         (&["--hide=everything", "plugins"], "plugins: no video is in this folder\n"),
         (&["--hide=everything", "--out=plugins/libgstcudagaussblur.so", "a.mp4"], "name another folder with --out\n"),
     ] {
         let (status, _, stderr) = outcome(&workspace, arguments);
         assert!(status != 0 && stderr.ends_with(reason), "{arguments:?}: {stderr}");
+    }
+}
+
+/// A file's cover picture may show the face that is covered in the video. Its title stays.
+#[test]
+fn cover_pictures_are_left_out() {
+    let workspace = Workspace::new("hide-cover-picture");
+    let portrait = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/demo/face.jpg");
+    let script = "\
+import sys, gi
+gi.require_version('Gst', '1.0')
+from gi.repository import Gst
+Gst.init(None)
+pipeline = Gst.parse_launch('videotestsrc num-buffers=3 ! x264enc ! mp4mux name=mux ! filesink location=a.mp4')
+mux = pipeline.get_by_name('mux')
+picture = Gst.Buffer.new_wrapped(open(sys.argv[1], 'rb').read())
+mux.add_tag_value(Gst.TagMergeMode.REPLACE, 'image', Gst.Sample.new(picture, Gst.Caps('image/jpeg'), None, None))
+mux.add_tag_value(Gst.TagMergeMode.REPLACE, 'title', 'Blumenfest')
+pipeline.set_state(Gst.State.PLAYING)
+pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.EOS | Gst.MessageType.ERROR)
+pipeline.set_state(Gst.State.NULL)
+";
+    workspace.stdout(python::with("gi").args(["-c", script, portrait]));
+    let (status, _, stderr) = outcome(&workspace, &["a.mp4", "--out=out", "--hide=everything"]);
+    assert_eq!(status, 0, "{stderr}");
+    let picture = &fs::read(portrait).unwrap()[1000..1100];
+    for (file, has_picture) in [("a.mp4", true), ("out/a.mp4", false)] {
+        let bytes = fs::read(workspace.0.join(file)).unwrap();
+        let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+        assert_eq!((has(picture), has(b"Blumenfest")), (has_picture, true), "{file}");
     }
 }
