@@ -59,7 +59,8 @@ pub fn play_chain(
     let pipeline = format!("{source} ! queue ! videoconvert ! {} ! queue ! videoconvert ! {sink}", chain.elements);
     let pipeline = gst::parse::launch(&pipeline).map_err(|error| match error.kind() {
         Some(gst::ParseError::NoSuchElement) => format!(
-            "{}: on Debian and Ubuntu install gstreamer1.0-python3-plugin-loader, and start this program with scripts/demo",
+            "{}: on Debian and Ubuntu install gstreamer1.0-python3-plugin-loader and libpython3-dev, delete \
+             ~/.cache/gstreamer-1.0, and start this program with scripts/demo",
             error.message()
         ),
         _ => error.to_string(),
