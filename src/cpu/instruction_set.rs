@@ -16,6 +16,9 @@ use super::tile::Tile;
 use super::{simd, tile_blur};
 use crate::filter::plane::copy_rows;
 
+/// The environment variable that names an instruction set, for debugging.
+pub const VARIABLE: &str = "CUDAGAUSSBLUR_INSTRUCTIONS";
+
 /// An instruction set that the blur is compiled for. All of them produce identical output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstructionSet {
@@ -58,6 +61,16 @@ impl InstructionSet {
         #[cfg(target_arch = "aarch64")]
         sets.push(Self::Neon);
         sets
+    }
+
+    /// The one that [`VARIABLE`] names, if this processor supports it, else the fastest.
+    pub fn chosen() -> Self {
+        Self::named(&std::env::var(VARIABLE).unwrap_or_default(), &Self::available())
+    }
+
+    fn named(name: &str, available: &[Self]) -> Self {
+        let named = available.iter().find(|set| set.name() == name);
+        named.or(available.last()).copied().unwrap_or(Self::Portable)
     }
 
     /// The name in lower case, for logs and benchmarks.
@@ -173,6 +186,22 @@ impl InstructionSet {
             ),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => with_set!(simd::neon::Neon, PairDotRows, PairDotRowsDown, 4),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_set_is_chosen_and_else_the_fastest() {
+        let available = InstructionSet::available();
+        for set in &available {
+            assert_eq!(InstructionSet::named(set.name(), &available), *set);
+        }
+        for name in ["", "sse9"] {
+            assert_eq!(InstructionSet::named(name, &available), available[available.len() - 1]);
         }
     }
 }

@@ -87,10 +87,10 @@ pub struct SoftBlurs<'a> {
 }
 
 impl CpuEngine {
-    /// With the fastest instruction set of this processor.
+    /// With the instruction set that the environment names, or the fastest of this processor.
     #[expect(clippy::new_without_default, reason = "it shares threads with all other engines of the process")]
     pub fn new() -> Self {
-        let set = InstructionSet::available().pop().unwrap_or(InstructionSet::Portable);
+        let set = InstructionSet::chosen();
         Self {
             set,
             threads: process::threads(),

@@ -26,7 +26,7 @@ impl Taps {
         let mut exact: Vec<f64> = (0..=radius)
             .map(|i| match i {
                 0 => 1.0,
-                _ => (-0.5 * (i as f64 / sigma).powi(2)).exp(),
+                _ => gaussian(i as f64 / sigma),
             })
             .collect();
         let sum = exact[0] + 2.0 * exact[1..].iter().sum::<f64>();
@@ -70,6 +70,12 @@ impl Taps {
     }
 }
 
+/// exp(-x²/2). The last bits of the platform's `exp` differ from one C library to the next, and the tap that is rounded up depends
+/// on them.
+pub(super) fn gaussian(x: f64) -> f64 {
+    libm::exp(-0.5 * (x * x))
+}
+
 /// The indices of `range`, those with the largest fractional parts first; of equal ones the earlier first.
 pub(super) fn largest_remainder(exact: &[f64], range: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut indices: Vec<usize> = range.collect();
@@ -79,6 +85,7 @@ pub(super) fn largest_remainder(exact: &[f64], range: impl Iterator<Item = usize
 
 #[cfg(test)]
 mod tests {
+    use super::super::wide::Factor;
     use super::*;
 
     /// The values of sigma under test, denser where the kernel changes more.
@@ -110,6 +117,26 @@ mod tests {
 
     fn requested_radius(sigma: f64, size: u32) -> i32 {
         if size == 0 { (4.0 * sigma + 0.5).floor() as i32 } else { (size as i32 - 1) / 2 }
+    }
+
+    /// The same on every machine, or its bytes differ from those of others.
+    #[test]
+    fn taps_are_those_of_every_machine() {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |tap: u32| {
+            for byte in tap.to_le_bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        };
+        for (.., taps) in all_taps() {
+            (0..=taps.radius()).for_each(|i| add(taps.at(i)));
+        }
+        for factor in [Factor::Two, Factor::Four] {
+            let taps = factor.decimation_taps();
+            (0..=taps.radius()).for_each(|i| add(taps.at(i)));
+            (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase)).for_each(&mut add);
+        }
+        assert_eq!(hash, 0x4ed6_3d38_ce13_2e36, "{hash:#x}");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! neither the aliases of the decimation nor the images of the interpolation reach a hundredth of an 8-bit step. The
 //! small plane is blurred in the same way until σ' is below [`FACTOR_4_SIGMA`].
 
-use super::taps::{TAP_SUM, Taps, largest_remainder};
+use super::taps::{TAP_SUM, Taps, gaussian, largest_remainder};
 
 /// From this σ on, in samples of its plane, an axis is blurred in the wide form.
 pub const WIDE_SIGMA: f64 = 3.5;
@@ -78,7 +78,7 @@ impl Factor {
         debug_assert!(phase < self.get() && self != Self::One);
         let (s, reach) = (f64::from(self.get()), f64::from(LEVEL_RADIUS * self.get()));
         let weight = |k: usize| match f64::from(phase) - s * (k as f64 - f64::from(LEVEL_RADIUS)) {
-            distance if distance.abs() <= reach => (-0.5 * (distance / (LEVEL_SIGMA * s)).powi(2)).exp(),
+            distance if distance.abs() <= reach => gaussian(distance / (LEVEL_SIGMA * s)),
             _ => 0.0,
         };
         let mut exact: [f64; PHASE_TAPS] = std::array::from_fn(weight);
@@ -111,7 +111,10 @@ impl AxisBlur {
     /// A Gaussian of `sigma` in samples, whose radius follows from it.
     pub fn gaussian(mut sigma: f64) -> Self {
         let small = |sigma: f64, factor: Factor| {
-            ((sigma / f64::from(factor.get())).powi(2) - 2.0 * LEVEL_SIGMA * LEVEL_SIGMA).sqrt()
+            {
+            let sigma = sigma / f64::from(factor.get());
+            (sigma * sigma - 2.0 * LEVEL_SIGMA * LEVEL_SIGMA).sqrt()
+        }
         };
         let mut levels = Vec::new();
         while sigma >= FACTOR_4_SIGMA {
