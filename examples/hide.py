@@ -267,7 +267,7 @@ class Setup:
 
 
 class Work:
-    """A file on its way through the pipeline into an open file."""
+    """The pipeline that covers one file and writes the result to an open file."""
 
     def __init__(self, setup, encoder, video, descriptor, with_sound):
         element, settings, (muxer, _, self.sound_encoders, copied) = encoder

@@ -111,10 +111,8 @@ impl AxisBlur {
     /// A Gaussian of `sigma` in samples, whose radius follows from it.
     pub fn gaussian(mut sigma: f64) -> Self {
         let small = |sigma: f64, factor: Factor| {
-            {
             let sigma = sigma / f64::from(factor.get());
             (sigma * sigma - 2.0 * LEVEL_SIGMA * LEVEL_SIGMA).sqrt()
-        }
         };
         let mut levels = Vec::new();
         while sigma >= FACTOR_4_SIGMA {
