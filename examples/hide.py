@@ -54,21 +54,21 @@ EXTENSIONS = set(".3g2 .3gp .asf .avi .divx .dv .f4v .flv .m2ts .m4v .mkv .mov .
 # The index has a line of JSON for each result that was made and for each that failed. The last one of a result counts.
 INDEX, PAGE = "hide-index.jsonl", "report.html"
 KEYS = {"result", "input", "state", "options", "made", "table", "failure"}
-# How the names of files begin that are being written.
+# Prefix of the files that are being written.
 PART = ".hide-"
 UMASK = os.umask(0)
 os.umask(UMASK)
 # Frames that wait between two threads.
 QUEUE = "queue max-size-buffers=4 max-size-bytes=0 max-size-time=0"
-# What each job does if no option says otherwise. With `doubts` its tracks are objects, of which some seconds may be doubtful.
+# Defaults of each job. With `doubts`, the seconds in which an object may show are reported.
 JOBS = {
     "faces": dict(detector="centerface", every=5, threshold=0.2, search_size=640, cover="mosaic", doubts=True,
                   elements="region-mode=inside look-ahead=15"),
     # facedetect attaches nothing to frames without a plate.
     "plates": dict(cover="fill", doubts=True, elements="region-mode=inside look-ahead=15 on-missing=pass"),
-    "people": dict(detector="selfiesegmentation", every=1, threshold=0.3, cover="mosaic",
+    "people": dict(detector="selfiesegmentation", every=1, threshold=0.25, cover="mosaic",
                    elements="region-mode=inside shape=mask grow=8"),
-    "background": dict(detector="selfiesegmentation", every=1, threshold=0.3, cover="blur", sigma=20,
+    "background": dict(detector="selfiesegmentation", every=1, threshold=0.25, cover="blur", sigma=20,
                        elements="region-mode=outside shape=mask grow=4 expand=0"),
     "everything": dict(sigma=5, elements="region-mode=frame"),
 }
@@ -87,10 +87,10 @@ ENCODERS = (
     ("x264enc", "pass=quant quantizer=21 speed-preset=veryfast key-int-max=60", MP4),
     ("vp8enc", "deadline=1 cpu-used=8 max-quantizer=20 target-bitrate=4000000 keyframe-max-dist=60", WEBM),
 )
-# What the result gets of the tags of the whole file. Others, such as its cover picture and its place, may show what is covered.
+# Tags of the whole file that are copied. Others, such as its cover picture and its place, may show what is covered.
 TAGS = Gst.TAG_TITLE, Gst.TAG_ARTIST, Gst.TAG_ALBUM, Gst.TAG_DATE, Gst.TAG_DATE_TIME
 PICTURES = Gst.TAG_IMAGE, Gst.TAG_PREVIEW_IMAGE, Gst.TAG_ATTACHMENT
-# Most pictures of a result on the page: the worst doubts have one.
+# Maximum number of pictures of a result on the page: those of the worst doubts.
 MOST_PICTURES = 20
 NO_PICTURES = "it has no pictures, is cut off before the first one, or no decoder for them is installed"
 signals = []
@@ -273,7 +273,9 @@ class Work:
         element, settings, (muxer, _, self.sound_encoders, copied) = encoder
         self.setup, self.report, self.notes = setup, Report(setup.every), []
         self.has_sound, self.lacking, self.duration = False, [], 0
-        self.decoded, self.encoded, self.size = 0, 0, None
+        self.decoded = self.encoded = 0
+        # Of the frames that the blur has pushed, of those that the encoder has received, and of those that it is to receive.
+        self.size = self.encoded_size = self.next_size = None
         # Timestamps of the frames that left the blur, and of those that it posted a message about.
         self.pushed, self.posted = [], []
         # uridecodebin decodes down to these formats, and no stream, such as subtitles, that comes to none of them.
@@ -287,6 +289,7 @@ class Work:
         self.handlers = [self.input.connect("pad-added", self.add_stream), self.input.connect("no-more-pads", self.check_streams)]
         self.probes = []
         self.keep_tags(self.pipeline.get_by_name("encoder").get_static_pad("sink"))
+        self.watch("encoder", "sink", lambda buffer: setattr(self, "encoded_size", self.next_size))
         self.watch("video", "sink", lambda buffer: setattr(self, "decoded", self.decoded + 1))
         self.watch("blur", "src", lambda buffer: self.pushed.append(buffer.pts))
         self.watch("encoder", "src", lambda buffer: setattr(self, "encoded", self.encoded + 1))
@@ -318,11 +321,11 @@ class Work:
         self.probes.append((pad, pad.add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, probe)))
 
     def check_size(self, caps):
-        """MP4 has one size for the whole video. Before the first frame it may be that of one that is not turned yet."""
+        """MP4 has one size for the whole video. Caps before the first frame may be those of a picture that is not turned yet."""
         picture = GstVideo.VideoInfo.new_from_caps(caps)
-        if self.pushed and self.size not in (None, (picture.width, picture.height)):
+        self.next_size = picture.width, picture.height
+        if self.encoded_size not in (None, self.next_size):
             self.input.post_message(Gst.Message.new_application(self.input, Gst.Structure.new_empty("new-size")))
-        self.size = picture.width, picture.height
 
     def close(self):
         """Frees the pipeline, which Python and GStreamer otherwise keep for each other."""
@@ -476,7 +479,8 @@ class Folder:
         except OSError as error:
             raise Refused(f"{printable(path)} cannot be written ({error.strerror}): name another folder with --out") from None
         # Of a run that was killed. No other one writes here now.
-        for place, _, files in os.walk(path):
+        for place, folders, files in os.walk(path):
+            folders[:] = [name for name in folders if not os.path.lexists(os.path.join(place, name, INDEX))]
             for name in files:
                 if name.startswith(PART) and name.endswith(".part"):
                     os.unlink(os.path.join(place, name))
@@ -787,7 +791,7 @@ def parse_arguments():
     parser.add_argument("--sigma", type=number(0, 1024), metavar="N", help="blur, in pixels; default: 20, faces by size")
     parser.add_argument("--kernel-size", type=int, default=0, metavar="N", help="taps of the blur, odd; 0: by sigma")
     parser.add_argument("--every", type=int, metavar="N", help="search one frame in N; default: 5 for faces, else 1")
-    parser.add_argument("--threshold", type=number(0, 1), metavar="T", help="least certainty; default: 0.2 for faces, else 0.3")
+    parser.add_argument("--threshold", type=number(0, 1), metavar="T", help="least certainty; default: 0.2 for faces, else 0.25")
     parser.add_argument("--search-size", type=int, metavar="N",
                         help="search in N pixels; default: 640; more: small faces")
     parser.add_argument("--size", type=size, metavar="WxH", help="scale down to fit into this, such as 1280x720")

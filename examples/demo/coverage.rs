@@ -66,10 +66,10 @@ impl Coverage {
         format!("the covers changed {percent:.1} % of the picture, on average over the frames that have some")
     }
 
-    /// The report, or the first failure.
-    pub fn verdict(&self, report: String) -> Result<String, String> {
+    /// The first failure, if there is one, as the error.
+    pub fn verdict(&self) -> Result<(), String> {
         match &self.first_failure {
-            None => Ok(report),
+            None => Ok(()),
             Some(first) => {
                 let places = if self.marked > 0 { format!("{} places in ", self.marked) } else { String::new() };
                 let (failures, frames) = (self.failures, self.frames);

@@ -97,8 +97,9 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         Job::Faces => Ok(faces::report(&played, options)),
         Job::Background => lock(&checked).report(coverage.frames),
     };
-    // Of a frame that failed the check the verdict says more.
-    let report = coverage.verdict(report.clone().unwrap_or_default()).and(report)?;
+    // A frame that failed the check says more than the mean of all.
+    coverage.verdict()?;
+    let report = report?;
     let (pair, reason) = played.snapshot.choose().ok_or(NO_VIDEO)?;
     let png = match options.job {
         Job::Blur => pictures::halves(pair)?,

@@ -106,7 +106,7 @@ impl Options {
             return Err(format!("backend={} cannot be used: it must be auto, cuda or cpu", options.backend));
         }
         if options.job == Job::Regions && options.camera {
-            return Err("--regions covers marked places of its own clip: leave out the camera".into());
+            return Err("--regions has a clip of its own: leave out --camera".into());
         }
         if options.job == Job::Background && options.kernel_size != 0 {
             return Err("--background takes --sigma, not --kernel-size".into());

@@ -39,8 +39,7 @@ CAPS = Gst.Caps.from_string(f"video/x-raw, format={{{FORMATS}}}, width=[16, 3276
 TEMPLATES = tuple(Gst.PadTemplate.new(name, direction, Gst.PadPresence.ALWAYS, CAPS)
                   for name, direction in (("sink", Gst.PadDirection.SINK), ("src", Gst.PadDirection.SRC)))
 
-
-# Tags whose values are pictures, or files.
+# Tags whose values are pictures or files.
 PICTURES = Gst.TAG_IMAGE, Gst.TAG_PREVIEW_IMAGE, Gst.TAG_ATTACHMENT
 
 
@@ -58,7 +57,7 @@ def load(module):
     """A module that scripts/models installs for this version of Python."""
     if numpy is None:
         raise Missing("Python cannot import numpy: install python3-numpy")
-    # ONNX Runtime reads it when it is imported, and else reports its use to its makers.
+    # Without it ONNX Runtime sends telemetry. It reads the variable when it is imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     folder = str(FOLDER / "runtime-python{}.{}".format(*sys.version_info))
     sys.path.append(folder)
@@ -84,13 +83,13 @@ class Analyzer(GstBase.BaseTransform):
     """A filter that changes no pixel. A subclass has the property `every`, `MODEL`, the file name of its model, `open`
     and `analyze`."""
 
-    # The most between two frames that the model sees, in nanoseconds. Of a rate that changes, `every` alone may be too much.
+    # Longest time between two analysed frames, in nanoseconds. At a low frame rate `every` alone would exceed it.
     LONGEST = Gst.SECOND
 
     model = GObject.Property(type=str, default=None, nick="Model",
                              blurb="File of the model. Unset: the one that scripts/models downloads")
     threads = GObject.Property(type=int, minimum=0, maximum=64, default=0, nick="Threads",
-                               blurb="Threads of the model; 0: one for each processor, at most 4")
+                               blurb="Threads of the model; 0: as many as it gains from")
 
     def __init__(self):
         super().__init__()
@@ -117,7 +116,7 @@ class Analyzer(GstBase.BaseTransform):
         try:
             if not path.exists():
                 raise Missing(f"{path} does not exist: " + ("check the property model" if self.model else "run scripts/models"))
-            self.open(path, self.threads or min(os.cpu_count() or 1, 4))
+            self.open(path, self.threads)
         except Missing as missing:
             return self.fail(Gst.ResourceError.NOT_FOUND, str(missing))
         except Exception as error:
@@ -147,7 +146,7 @@ class Analyzer(GstBase.BaseTransform):
         if buffer.has_flags(Gst.BufferFlags.DISCONT):
             self.waiting = 0
         self.frames += 1
-        # Whether the next frame would come too late, as it seems.
+        # Whether the next frame would exceed LONGEST, if frames keep their interval.
         interval, self.previous = buffer.pts - self.previous, buffer.pts
         is_late = interval <= 0 or not 0 <= buffer.pts - self.latest + interval <= self.LONGEST
         try:

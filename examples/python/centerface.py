@@ -9,6 +9,7 @@ It finds faces from about a fortieth of the picture's longer side on, also turne
 """
 
 import math
+import os
 import re
 
 import analyzer
@@ -40,7 +41,7 @@ class CenterFace(analyzer.Analyzer):
         onnxruntime = analyzer.load("onnxruntime")
         onnxruntime.set_default_logger_severity(3)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = threads or min(os.cpu_count() or 1, 4)
         # The file has its inputs and outputs for a batch of ten pictures of 32x32. Replaces those sizes in its description by
         # unknown ones, of the same length: a tensor of floats with four dimensions, of which the second is known.
         sizes = re.compile(rb"(\x0a\x14\x08\x01\x12\x10\x0a\x02)\x08\x0a(\x0a\x02\x08.\x0a\x02)\x08.(\x0a\x02)\x08.", re.DOTALL)

@@ -45,7 +45,7 @@ class SelfieSegmentation(analyzer.Analyzer):
         os.dup2(nothing, 2)
         try:
             # A second thread makes models of this size slower.
-            self.network = interpreter(str(path), num_threads=self.threads or 1)
+            self.network = interpreter(str(path), num_threads=threads or 1)
             self.network.allocate_tensors()
             self.network.invoke()
         finally:
