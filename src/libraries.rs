@@ -7,17 +7,12 @@ pub enum System {
     /// Also Jetson, and any other Unix.
     Linux,
     MacOs,
-    /// GStreamer built with Visual C++.
     Windows,
-    /// GStreamer built with MinGW.
-    MinGw,
 }
 
 impl System {
     /// The one that this is compiled for.
-    pub const CURRENT: Self = if cfg!(all(windows, target_env = "gnu")) {
-        Self::MinGw
-    } else if cfg!(windows) {
+    pub const CURRENT: Self = if cfg!(windows) {
         Self::Windows
     } else if cfg!(target_os = "macos") {
         Self::MacOs
@@ -30,7 +25,7 @@ impl System {
         match self {
             Self::Linux => "libcuda.so.1",
             Self::MacOs => "libcuda.dylib",
-            Self::Windows | Self::MinGw => "nvcuda.dll",
+            Self::Windows => "nvcuda.dll",
         }
     }
 
@@ -40,26 +35,36 @@ impl System {
             Self::Linux => &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"],
             // NVIDIA has no current one there.
             Self::MacOs => &[],
-            Self::Windows | Self::MinGw => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"],
+            Self::Windows => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"],
         }
     }
 
-    /// A library of GStreamer, such as `cuda`. The same in all versions.
-    pub fn gstreamer(self, library: &str) -> String {
+    /// A library of GStreamer, such as `cuda`. The same in all versions; for Windows as Visual C++ builds it.
+    fn gstreamer(self, library: &str) -> String {
         match self {
             Self::Linux => format!("libgst{library}-1.0.so.0"),
             Self::MacOs => format!("libgst{library}-1.0.0.dylib"),
             Self::Windows => format!("gst{library}-1.0-0.dll"),
-            Self::MinGw => format!("libgst{library}-1.0-0.dll"),
         }
     }
+}
+
+/// The file name of a library of the GStreamer in this process, such as `cuda`. A GStreamer for Windows that MinGW has built
+/// begins its names with `lib`, whichever compiler built the plugin.
+pub fn gstreamer_file(library: &str) -> String {
+    let name = System::CURRENT.gstreamer(library);
+    #[cfg(windows)]
+    if libloading::os::windows::Library::open_already_loaded("libgstreamer-1.0-0.dll").is_ok() {
+        return format!("lib{name}");
+    }
+    name
 }
 
 /// Opens a library of GStreamer, such as `cuda`; `None` if it cannot be opened. It is never closed, because GObject types that
 /// it registers point into it.
 pub fn open_gstreamer(library: &str) -> Option<&'static libloading::Library> {
     // SAFETY: the initialisers of GStreamer's libraries and of the libraries that they link only register data of their own.
-    let library = unsafe { libloading::Library::new(System::CURRENT.gstreamer(library)) }.ok()?;
+    let library = unsafe { libloading::Library::new(gstreamer_file(library)) }.ok()?;
     Some(Box::leak(Box::new(library)))
 }
 
@@ -163,7 +168,6 @@ mod tests {
                 "nvrtc64_112_0.dll",
             ]
         );
-        assert_eq!(System::MinGw.gstreamer("cuda"), "libgstcuda-1.0-0.dll");
         assert_eq!(System::MacOs.gstreamer("analytics"), "libgstanalytics-1.0.0.dylib");
         for name in names(System::CURRENT) {
             assert!(name.contains(std::env::consts::DLL_EXTENSION), "{name}");

@@ -20,7 +20,7 @@ use gst::prelude::*;
 use super::debug::CAT;
 use crate::engine::{self, Engine, ExternalContext};
 use crate::filter::frame::DeviceBytes;
-use crate::libraries::{System, functions, open_gstreamer};
+use crate::libraries::{System, functions, gstreamer_file, open_gstreamer};
 
 /// The caps feature of frames in CUDA memory.
 pub const CAPS_FEATURE: &str = "memory:CUDAMemory";
@@ -129,7 +129,7 @@ impl Library {
     }
 
     fn load(library: &'static libloading::Library) -> Result<Self, String> {
-        let name = System::CURRENT.gstreamer("cuda");
+        let name = gstreamer_file("cuda");
         let lacks = |function: &str| format!("{name} has no function {function}");
         let functions = Functions::load(library).map_err(lacks)?;
         // It needs more functions of the driver than the engine, and ends the process when it creates a context without them.
