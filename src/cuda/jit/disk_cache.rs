@@ -109,7 +109,8 @@ fn read_file(folder: &Path, path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file for reading, without following a symbolic link or waiting for the writer of a pipe.
+/// Opens a file for reading and for setting its times, without following a symbolic link or waiting for the writer of a pipe.
+/// On Windows nobody else can create either in the user's folder.
 fn open(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.read(true);
@@ -118,6 +119,12 @@ fn open(path: &Path) -> std::io::Result<File> {
         use std::os::unix::fs::OpenOptionsExt;
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         options.custom_flags(flags.bits().cast_signed());
+    }
+    #[cfg(windows)]
+    {
+        const GENERIC_READ: u32 = 1 << 31;
+        const FILE_WRITE_ATTRIBUTES: u32 = 1 << 8;
+        std::os::windows::fs::OpenOptionsExt::access_mode(&mut options, GENERIC_READ | FILE_WRITE_ATTRIBUTES);
     }
     options.open(path)
 }
@@ -305,7 +312,7 @@ mod tests {
         let long_ago = SystemTime::now() - Duration::from_secs(1 << 20);
         for (age, key) in keys.iter().enumerate() {
             write(&folder.0, key, b"an image");
-            let file = File::open(key.file(&folder.0)).unwrap();
+            let file = open(&key.file(&folder.0)).unwrap();
             file.set_modified(long_ago + Duration::from_secs(age as u64)).unwrap();
         }
         assert!(read(&folder.0, &keys[0]).is_some());
@@ -435,9 +442,10 @@ mod tests {
             println!("folder: {:?}", folder());
             return;
         }
+        const OWN: &str = FOLDER_VARIABLE;
         const HOME: &str = "HOME";
         const XDG: &str = "XDG_CACHE_HOME";
-        const OWN: &str = FOLDER_VARIABLE;
+        #[cfg(not(windows))]
         let table: [(Environment, &str); 8] = [
             (&[(OWN, None), (XDG, None), (HOME, Some("/home/u"))], "Some(\"/home/u/.cache/cudagaussblur\")"),
             (&[(OWN, None), (XDG, Some("/x")), (HOME, Some("/home/u"))], "Some(\"/x/cudagaussblur\")"),
@@ -448,12 +456,21 @@ mod tests {
             (&[(OWN, Some("off")), (HOME, Some("/home/u"))], "None"),
             (&[(OWN, Some("/k")), (HOME, Some("u"))], "Some(\"/k\")"),
         ];
+        #[cfg(windows)]
+        let table: [(Environment, &str); 5] = [
+            (&[(OWN, None), ("LOCALAPPDATA", Some(r"D:\l"))], r#"Some("D:\\l\\cudagaussblur")"#),
+            (&[(OWN, None), ("LOCALAPPDATA", Some("l"))], "None"),
+            // Of the current drive.
+            (&[(OWN, Some(r"\k"))], "None"),
+            (&[(OWN, Some("off"))], "None"),
+            (&[(OWN, Some(r"D:\k"))], r#"Some("D:\\k")"#),
+        ];
         for (environment, expected) in table {
             assert_eq!(folder_with(environment), expected, "{environment:?}");
         }
-        // With an empty HOME the home directory may come from the user database.
+        // With an empty HOME the home directory may come from the user database, as that of Windows does.
         let empty = folder_with(&[(OWN, None), (XDG, None), (HOME, Some(""))]);
-        assert!(empty == "None" || empty.starts_with("Some(\"/"), "{empty}");
+        assert!(empty == "None" || empty.starts_with("Some(\"/") || cfg!(windows), "{empty}");
     }
 
     #[test]
