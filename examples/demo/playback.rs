@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Feeds, plays and encodes the demo's clips.
 
-use std::sync::Once;
-use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
 use gst::glib;
 use gst::prelude::*;
 
@@ -75,19 +74,25 @@ impl Encoder {
     }
 }
 
-/// Plays until EOS, Ctrl-C or until the window is closed. Returns the elapsed time.
-pub fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
+/// Makes Ctrl-C send EOS, which finalises the file. A second Ctrl-C terminates the program. On Windows, where GLib does not
+/// handle signals, the first one does.
+#[cfg(unix)]
+fn end_on_interrupt(pipeline: &gst::Pipeline) {
     const SIGINT: i32 = 2;
     let weak = pipeline.downgrade();
     glib_unix::unix_signal_add(SIGINT, move || {
-        // EOS finalises the file. A second Ctrl-C terminates the program.
         weak.upgrade().map(|pipeline| pipeline.send_event(gst::event::Eos::new()));
         glib::ControlFlow::Break
     });
     // For the handlers of all pipelines.
-    static MAIN_LOOP: Once = Once::new();
-    MAIN_LOOP.call_once(|| drop(thread::spawn(|| glib::MainLoop::new(None, false).run())));
+    static MAIN_LOOP: std::sync::Once = std::sync::Once::new();
+    MAIN_LOOP.call_once(|| drop(std::thread::spawn(|| glib::MainLoop::new(None, false).run())));
+}
 
+/// Plays until EOS, Ctrl-C or until the window is closed. Returns the elapsed time.
+pub fn play(pipeline: &gst::Pipeline) -> Result<Duration, String> {
+    #[cfg(unix)]
+    end_on_interrupt(pipeline);
     let bus = pipeline.bus().expect("a pipeline has a bus");
     let started = Instant::now();
     let ends = &[gst::MessageType::Eos, gst::MessageType::Error];
