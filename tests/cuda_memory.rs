@@ -14,7 +14,7 @@ use gst::glib;
 use gst::glib::translate::{FromGlibPtrFull, ToGlibPtr};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoFrame, VideoFrameExt, VideoInfo};
-use libloading::os::unix::Library;
+use libloading::Library;
 use libtest_mimic::{Arguments, Trial};
 
 type Handle = *mut c_void;
@@ -52,7 +52,7 @@ fn main() {
     DRIVER.set(opened[0].remove(0)).unwrap();
     std::mem::forget(opened);
     // SAFETY: the initialisers of libgstcuda only register GObject types.
-    let gstcuda = unsafe { Library::new("libgstcuda-1.0.so.0") };
+    let gstcuda = unsafe { Library::new(fake_library::of_gstreamer("cuda")) };
     let has_library = gstcuda.is_ok();
     gstcuda.map(|library| GSTCUDA.set(library).unwrap()).unwrap_or_default();
     let has_elements = has_library && load_elements();

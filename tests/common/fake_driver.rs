@@ -8,7 +8,7 @@ use super::fake_library;
 
 /// The fake driver's library. Opening it also disables NVRTC for the process: kernels compiled at run time are tested
 /// in jit.rs.
-pub static DRIVER: LazyLock<libloading::os::unix::Library> = LazyLock::new(|| {
+pub static DRIVER: LazyLock<libloading::Library> = LazyLock::new(|| {
     // SAFETY: this runs in `main` or in `FakeDriver::new` of the first test, which holds the lock that the other tests
     // wait for: no other thread reads the environment now.
     unsafe { std::env::set_var("CUDAGAUSSBLUR_NVRTC", "/nowhere") };

@@ -6,11 +6,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use libloading::Library;
 
 /// The library of `tests/fake_cuda/NAME.cpp` and `NAME_*.cpp`, with the soname `NAME.so`. It is compiled once for all test
-/// programs.
+/// programs. For Windows it is expected under NVIDIA's name, because Wine does not run the compiler; README.md says how to build it.
 pub fn build(name: &str) -> PathBuf {
+    if cfg!(windows) {
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(match name {
+            "libcuda" => "nvcuda.dll",
+            "libnvrtc" => "nvrtc64_130_0.dll",
+            _ => "nvcuvid.dll",
+        });
+        assert!(library.exists(), "{library:?} has to be built first: see tests/fake_cuda/README.md");
+        return library;
+    }
     let is_source = |file: &Path| {
         let stem = file.file_stem().unwrap().to_str().unwrap();
         file.extension().is_some_and(|extension| extension == "cpp") && stem.split('_').next() == Some(name)
@@ -99,6 +108,11 @@ fn link(file: &str, soname: &str, inputs: &[impl AsRef<OsStr>]) -> PathBuf {
     library
 }
 
+/// The file name of a library of GStreamer, such as `cuda`.
+pub fn of_gstreamer(library: &str) -> String {
+    if cfg!(windows) { format!("gst{library}-1.0-0.dll") } else { format!("libgst{library}-1.0.so.0") }
+}
+
 /// Opens a library before anything else opens one of its soname: the dynamic loader hands out the one that is already
 /// loaded.
 pub fn open(library: &Path) -> Library {
@@ -109,13 +123,26 @@ pub fn open(library: &Path) -> Library {
 pub fn try_open(library: &Path) -> Result<Library, libloading::Error> {
     // SAFETY: the library is built from tests/fake_cuda, whose initialisers only construct its own static objects, or is GStreamer's,
     // whose initialisers only register types.
-    unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) }
+    unsafe {
+        #[cfg(unix)]
+        {
+            use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+            Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL).map(Into::into)
+        }
+        #[cfg(not(unix))]
+        {
+            Library::new(library)
+        }
+    }
 }
 
-/// Builds a library and opens it as `NAME.so` and as `NAME.so.1`, the name that GStreamer opens.
+/// Builds a library and opens it as `NAME.so` and as `NAME.so.1`, the name that GStreamer opens. On Windows it has one name.
 pub fn open_as_installed(name: &str) -> Vec<Library> {
     let library = build(name);
     let mut opened = vec![open(&library)];
+    if cfg!(windows) {
+        return opened;
+    }
     let alias = build_alias(&library, &format!("{name}.so.1"));
     opened.push(open(&alias));
     std::fs::remove_file(alias).unwrap();

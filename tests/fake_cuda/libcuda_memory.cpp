@@ -4,13 +4,12 @@
 // from and to memory of other contexts.
 #include "libcuda.h"
 
-#include <chrono>
+#include "../kernels/pages.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
-
-#include <sys/mman.h>
+#include <new>
 
 namespace fake_driver {
 
@@ -31,16 +30,18 @@ bool can_access(Context* context, const Block& block) {
 static constexpr std::size_t GAP = std::size_t(256) << 20;
 
 static void* map_behind_gap(std::size_t bytes) {
-  void* gap = mmap(nullptr, GAP + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (gap == MAP_FAILED) return nullptr;
+  void* gap = reserve_pages(GAP + bytes);
+  if (!gap) return nullptr;
   void* block = static_cast<char*>(gap) + GAP;
-  if (mprotect(block, bytes, PROT_READ | PROT_WRITE) == 0) return block;
-  munmap(gap, GAP + bytes);
+  if (commit_pages(block, bytes)) return block;
+  release_pages(gap, GAP + bytes);
   return nullptr;
 }
 
+static constexpr std::align_val_t PINNED_ALIGNMENT{512};
+
 static int allocate(const void** to, std::size_t bytes, bool pinned) {
-  void* block = !bytes ? nullptr : pinned ? std::aligned_alloc(512, bytes) : map_behind_gap(bytes);
+  void* block = !bytes ? nullptr : pinned ? ::operator new(bytes, PINNED_ALIGNMENT, std::nothrow) : map_behind_gap(bytes);
   if (!block) return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
   std::memset(block, 0xc3, bytes);
   state.allocations++;
@@ -66,8 +67,8 @@ static void free_block(const char* begin) {
         }
   state.blocks.erase(begin);
   char* block = const_cast<char*>(begin);
-  if (!pinned) munmap(block - GAP, GAP + bytes);
-  else if (!registered) std::free(block);
+  if (!pinned) release_pages(block - GAP, GAP + bytes);
+  else if (!registered) ::operator delete(block, PINNED_ALIGNMENT);
 }
 
 static int release(const void* pointer, bool pinned, bool registered = false) {

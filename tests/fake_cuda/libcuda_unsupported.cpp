@@ -19,6 +19,11 @@ UNSUPPORTED(cuGraphicsSubResourceGetMappedArray)
 UNSUPPORTED(cuGraphicsUnmapResources)
 UNSUPPORTED(cuGraphicsUnregisterResource)
 
+// Direct3D, on Windows.
+UNSUPPORTED(cuD3D11GetDevice)
+UNSUPPORTED(cuD3D11GetDevices)
+UNSUPPORTED(cuGraphicsD3D11RegisterResource)
+
 // Textures, which GStreamer's conversion and scaling kernels read.
 UNSUPPORTED(cuTexObjectCreate)
 UNSUPPORTED(cuTexObjectDestroy)

@@ -11,7 +11,6 @@
 #include <map>
 #include <string>
 #include <thread>
-#include <unistd.h>
 
 namespace {
 
@@ -24,7 +23,10 @@ int environment_number(const char* variable, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
-// Compilations so far, and the id of the thread of the last one.
+// Tells threads apart.
+int this_thread() { return static_cast<int>(std::hash<std::thread::id>()(std::this_thread::get_id())); }
+
+// Compilations so far, and the thread of the last one.
 int compilations = 0, compile_thread = 0;
 const std::string LOG = "log of the fake NVRTC";
 
@@ -43,6 +45,7 @@ extern "C" {
 
 int fake_compilations() { return compilations; }
 int fake_compile_thread() { return compile_thread; }
+int fake_this_thread() { return this_thread(); }
 
 int nvrtcVersion(int* major, int* minor) {
   ENTER();
@@ -80,7 +83,7 @@ int nvrtcDestroyProgram(Program** program) {
 int nvrtcCompileProgram(Program* program, int count, const char** options) {
   ENTER();
   compilations++;
-  compile_thread = gettid();
+  compile_thread = this_thread();
   std::this_thread::sleep_for(std::chrono::milliseconds(environment_number("FAKE_NVRTC_MS", 20)));
   std::string target;
   bool has_radii = false;

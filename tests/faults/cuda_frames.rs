@@ -9,7 +9,9 @@ use gst::glib::translate::{FromGlibPtrFull, ToGlibPtr};
 use gst::prelude::*;
 use gst_video::{VideoFrame, VideoFrameExt, VideoInfo};
 use gstcudagaussblur::engine::ExternalContext;
-use libloading::os::unix::Library;
+use libloading::Library;
+
+use crate::common::fake_library::of_gstreamer;
 
 type Object = *mut gst::ffi::GstObject;
 
@@ -27,7 +29,7 @@ macro_rules! call {
 /// Opens libgstcuda. Returns whether it is installed.
 pub fn open() -> bool {
     // SAFETY: the initialisers of libgstcuda only register GObject types.
-    let Ok(library) = (unsafe { Library::new("libgstcuda-1.0.so.0") }) else { return false };
+    let Ok(library) = (unsafe { Library::new(of_gstreamer("cuda")) }) else { return false };
     GSTCUDA.set(library).unwrap();
     assert_eq!(call!(gst_cuda_load_library() -> i32), 1);
     call!(gst_cuda_memory_init_once() -> ());

@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::driver::api::FUNCTIONS;
-use libloading::os::unix::Library;
+use libloading::Library;
 
-use crate::common::fake_library;
+use crate::common::fake_library::{self, of_gstreamer};
 use crate::common::video::{self, Blur, blurred, buffer, info, nick, picture, read};
 
 /// Environment variable of a child process: what its library lacks.
@@ -21,7 +21,6 @@ const LIBRARIES: &str = "CUDAGAUSSBLUR_TEST_LIBRARIES";
 const ALL: &str = "all";
 /// What a child process prints that cannot open its library.
 const NOT_TRIED: &str = "not tried";
-const GSTCUDA: &str = "libgstcuda-1.0.so.0";
 
 /// The warnings of the element's log.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -82,8 +81,9 @@ fn check(left_out: &str) {
     if is_needed {
         assert_eq!((has_cuda_memory, count(&has_words)), (false, 2));
     } else if has_gstcuda() {
-        let missing = format!("{GSTCUDA} has no function {left_out}, so");
-        let incomplete = format!("{GSTCUDA} does not find all that it needs in libcuda.so.1, so");
+        let name = of_gstreamer("cuda");
+        let missing = format!("{name} has no function {left_out}, so");
+        let incomplete = format!("{name} does not find all that it needs in libcuda.so.1, so");
         let words = if left_out.starts_with("gst") { missing } else { incomplete };
         assert_eq!(count(&|line| line.contains(&words)), usize::from(!has_cuda_memory));
         assert!(!has_cuda_memory || !left_out.starts_with("gst"), "CUDA memory without {left_out}");
@@ -93,7 +93,7 @@ fn check(left_out: &str) {
 /// Whether libgstcuda can be opened.
 fn has_gstcuda() -> bool {
     // SAFETY: the initialisers of libgstcuda only register GObject types.
-    unsafe { Library::new(GSTCUDA) }.map(std::mem::forget).is_ok()
+    unsafe { Library::new(of_gstreamer("cuda")) }.map(std::mem::forget).is_ok()
 }
 
 /// The file of the installed libgstcuda.

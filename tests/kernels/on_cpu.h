@@ -68,7 +68,7 @@ template <class Body> void run_blur_threads(unsigned threads, Body body) {
   for (std::thread& thread : pool) thread.join();
 }
 #else
-#include <sys/mman.h>
+#include "pages.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -82,36 +82,32 @@ template <class Body> void run_blur_threads(unsigned threads, Body body) {
 #endif
 
 // Stores the registers that a function preserves on the stack and the stack's address in `*from`, and continues where
-// `to` was stored.
-extern "C" void blur_switch(void** from, void* to);
-asm(R"(
-.pushsection .text
-.weak blur_switch
-.type blur_switch, @function
-blur_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.popsection
-)");
+// `to` was stored. Its caller stores the others that functions of Windows preserve, because sysv_abi functions do not.
+extern "C" __attribute__((naked, noinline, sysv_abi)) BLUR_UNCHECKED inline void blur_switch(void** from, void* to) {
+  asm(R"(
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+  )");
+}
 
 // A coroutine. The next launch uses its stack again.
 struct BlurCoroutine {
   static constexpr std::size_t STACK_BYTES = 256 << 10;
   BlurThread thread;
-  void* stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* stack = reserve_pages(STACK_BYTES);
   void* position;       // in the stack, where it waits
 #ifdef __SANITIZE_THREAD__
   void* fiber = __tsan_create_fiber(0);
@@ -119,10 +115,10 @@ struct BlurCoroutine {
   BlurCoroutine* next;  // in the ring of those that have not ended
 
   BlurCoroutine() {
-    if (stack == MAP_FAILED) std::abort();
+    if (!stack || !commit_pages(stack, STACK_BYTES)) std::abort();
   }
   BlurCoroutine(const BlurCoroutine&) = delete;
-  ~BlurCoroutine() { munmap(stack, STACK_BYTES); }
+  ~BlurCoroutine() { release_pages(stack, STACK_BYTES); }
 };
 
 // The coroutines of one thread.
@@ -171,8 +167,9 @@ struct BlurScheduler {
       BlurCoroutine& coroutine = all[i];
       coroutine.thread = {{i}};
       coroutine.next = &all[(i + 1) % threads];
-      // Six registers, and the address that blur_switch returns to; a function starts 8 bytes off a multiple of 16.
-      auto* top = reinterpret_cast<void**>(static_cast<char*>(coroutine.stack) + BlurCoroutine::STACK_BYTES) - 2;
+      // Six registers, and the address that blur_switch returns to; a function starts 8 bytes off a multiple of 16. On
+      // Windows it may write to the 32 bytes above its return address.
+      auto* top = reinterpret_cast<void**>(static_cast<char*>(coroutine.stack) + BlurCoroutine::STACK_BYTES) - 6;
 #ifdef __SANITIZE_ADDRESS__
       // The frames of a coroutine that has ended, which never returned.
       __asan_unpoison_memory_region(top - 510, 512 * sizeof *top);
