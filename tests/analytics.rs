@@ -62,8 +62,9 @@ struct Library {
 
 impl Library {
     fn open() -> Option<Self> {
+        let name = if cfg!(windows) { "gstanalytics-1.0-0.dll" } else { "libgstanalytics-1.0.so.0" };
         // SAFETY: the library's initialisers only register data of its own.
-        let library = unsafe { libloading::Library::new("libgstanalytics-1.0.so.0") }.ok()?;
+        let library = unsafe { libloading::Library::new(name) }.ok()?;
         let library: &libloading::Library = Box::leak(Box::new(library));
         macro_rules! symbol {
             ($name:literal) => {

@@ -44,13 +44,14 @@ fn processors() -> usize {
 }
 
 /// Makes the system refuse new threads from here on, as it does beyond `ulimit -u`. The limit does not apply to root,
-/// so root becomes nobody. Returns whether it has an effect.
+/// so root becomes nobody. Returns whether it has an effect: on Windows it has none.
 fn forbid_threads() -> bool {
-    const NOBODY: u32 = 65534;
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `none` is a valid limit that lives during the call. setresuid changes the user of all threads of the
     // process, none of which depends on being root.
+    #[cfg(unix)]
     unsafe {
+        const NOBODY: u32 = 65534;
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_NPROC, &none);
         if libc::geteuid() == 0 {
             libc::setresuid(NOBODY, NOBODY, NOBODY);

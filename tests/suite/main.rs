@@ -7,18 +7,26 @@ mod cover;
 mod covering;
 mod documentation;
 mod exactness;
-mod examples;
 mod floating_point;
 mod formats;
-mod hide;
 mod look_ahead;
 mod mosaic;
 mod notices;
-mod python;
-mod readme;
 mod regions;
-mod scipy_reference;
-mod scripts;
 mod soft_cover;
 mod tracks;
 mod uncertain;
+
+// Shell scripts, and Python programs that they start.
+#[cfg(unix)]
+mod examples;
+#[cfg(unix)]
+mod hide;
+#[cfg(unix)]
+mod python;
+#[cfg(unix)]
+mod readme;
+#[cfg(unix)]
+mod scipy_reference;
+#[cfg(unix)]
+mod scripts;
