@@ -30,10 +30,7 @@ pub enum InstructionSet {
     /// AVX2, in most x86-64 processors since 2013.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F and BW.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    /// AVX-512 F, BW, VNNI and VBMI: Ice Lake, Zen 4 and later.
+    /// AVX-512 F, BW, VNNI and VBMI: Ice Lake, Zen 4 and later. Processors with less of AVX-512 take AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
     /// NEON, part of every aarch64 processor.
@@ -44,23 +41,22 @@ pub enum InstructionSet {
 impl InstructionSet {
     /// The instruction sets that this processor supports, slowest first.
     pub fn available() -> Vec<Self> {
-        let mut sets = vec![Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            sets.push(Self::Sse2);
-            if is_x86_feature_detected!("avx2") {
-                sets.push(Self::Avx2);
-            }
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
-                sets.push(Self::Avx512);
-                if is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vbmi") {
-                    sets.push(Self::Avx512Vnni);
-                }
-            }
-        }
-        #[cfg(target_arch = "aarch64")]
-        sets.push(Self::Neon);
-        sets
+        let sets = [
+            Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Some(Self::Sse2),
+            #[cfg(target_arch = "x86_64")]
+            is_x86_feature_detected!("avx2").then_some(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            (is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vnni")
+                && is_x86_feature_detected!("avx512vbmi"))
+            .then_some(Self::Avx512Vnni),
+            #[cfg(target_arch = "aarch64")]
+            Some(Self::Neon),
+        ];
+        sets.into_iter().flatten().collect()
     }
 
     /// The one that [`VARIABLE`] names, if this processor supports it, else the fastest.
@@ -81,8 +77,6 @@ impl InstructionSet {
             Self::Sse2 => "sse2",
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => "avx512-vnni",
             #[cfg(target_arch = "aarch64")]
@@ -169,14 +163,6 @@ impl InstructionSet {
                 2
             ),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => with_set!(
-                #[target_feature(enable = "avx512f,avx512bw")]
-                simd::x86::Avx512,
-                PairDotRows,
-                PairDotRowsDown,
-                4
-            ),
-            #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => with_set!(
                 #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx512vbmi")]
                 simd::x86::Avx512Vnni,
@@ -202,6 +188,17 @@ mod tests {
         }
         for name in ["", "sse9"] {
             assert_eq!(InstructionSet::named(name, &available), available[available.len() - 1]);
+        }
+    }
+
+    /// Many processors before Ice Lake have AVX-512 F and BW.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn avx2_is_chosen_where_avx_512_has_no_dot_products() {
+        let mut available = InstructionSet::available();
+        available.retain(|set| *set != InstructionSet::Avx512Vnni);
+        if is_x86_feature_detected!("avx2") {
+            assert_eq!(InstructionSet::named("", &available), InstructionSet::Avx2);
         }
     }
 }

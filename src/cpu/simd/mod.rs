@@ -199,3 +199,26 @@ pub unsafe trait ByteDots: Simd {
     /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
     unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blur shows this operation's low halves in few sums, so that tests of the blur pass without it.
+    #[test]
+    fn masks_keep_the_high_halves_alone() {
+        fn masked<S: Simd>() -> [u32; 16] {
+            let mut words = [0x1234_5678; 16];
+            // SAFETY: every processor of this architecture has the set; `words` has at least `LANES` elements.
+            unsafe { S::store(words.as_mut_ptr(), S::mask_high(S::load(words.as_ptr()))) };
+            words[S::LANES..].fill(0x1234_0000);
+            words
+        }
+        let expected = [0x1234_0000; 16];
+        assert_eq!(masked::<portable::Portable>(), expected);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(masked::<x86::Sse2>(), expected);
+        #[cfg(target_arch = "aarch64")]
+        assert_eq!(masked::<neon::Neon>(), expected);
+    }
+}

@@ -153,42 +153,6 @@ instruction_set!(
     }
 );
 instruction_set!(
-    /// AVX-512 F and BW vectors of sixteen lanes.
-    Avx512, __m512i, 16, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_set1_epi32, _mm512_add_epi32,
-    _mm512_sll_epi32, _mm512_srl_epi32, _mm512_and_si512, _mm512_or_si512, _mm512_xor_si512,
-    _mm512_unpacklo_epi16, _mm512_unpackhi_epi16, _mm512_sra_epi32, _mm512_packs_epi32,
-    |sum, a, b| _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)),
-    |to: *mut u8, a| _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(a)),
-    |to: *mut u16, a| _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(a)),
-    |from: *const u16| _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())),
-    #[inline(always)]
-    unsafe fn gather_pairs(from: *const u16, order: &[u16; 32]) -> __m512i {
-        // SAFETY: the caller guarantees the instruction set and 64 readable 16-bit elements at `from`.
-        unsafe {
-            let (low, high) = (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(32).cast()));
-            _mm512_permutex2var_epi16(low, _mm512_loadu_si512(order.as_ptr().cast()), high)
-        }
-    },
-    #[inline(always)]
-    unsafe fn store_ordered16(to: *mut u16, vectors: [__m512i; 4], [right, left]: [u32; 2], order: &LaneOrder) {
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable 16-bit elements.
-        unsafe {
-            for (i, words) in order_words(vectors, [right, left], order).into_iter().enumerate() {
-                _mm512_storeu_si512(to.add(32 * i).cast(), words);
-            }
-        }
-    },
-    #[inline(always)]
-    unsafe fn store_ordered8(to: *mut u8, vectors: [__m512i; 4], order: &LaneOrder) {
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable bytes.
-        unsafe {
-            for (i, words) in order_words(vectors, [24, 0], order).into_iter().enumerate() {
-                _mm256_storeu_si256(to.add(32 * i).cast(), _mm512_cvtepi16_epi8(words));
-            }
-        }
-    }
-);
-instruction_set!(
     /// AVX-512 vectors of sixteen lanes, with VNNI for dot products of 16-bit pairs and of bytes, and VBMI for byte
     /// permutes.
     Avx512Vnni, __m512i, 16, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_set1_epi32, _mm512_add_epi32,
