@@ -105,7 +105,10 @@ fn declaration(line: &str, docs: &str, open: &mut Option<Struct>) -> Option<Stri
     }
     if let Some(assertion) = line.strip_prefix("static_assert(sizeof(") {
         let (name, size) = assertion.split_once(',')?.0.split_once(") == BLUR_")?;
-        return Some(format!("const _: () = assert!(size_of::<{name}>() == {size} as usize);\n"));
+        // CUDA needs 64 bits; on some systems with less, addresses have another alignment.
+        return Some(format!(
+            "#[cfg(target_pointer_width = \"64\")]\nconst _: () = assert!(size_of::<{name}>() == {size} as usize);\n"
+        ));
     }
     let ignored = line.is_empty() || ["#ifndef ", "#endif", "#define BLUR_ABI_H"].iter().any(|it| line.starts_with(it));
     ignored.then(String::new)

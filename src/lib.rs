@@ -18,6 +18,11 @@
     )
 )]
 
+#[cfg(target_endian = "big")]
+compile_error!(
+    "big-endian processors are not supported: the CPU engine takes words of 32 bits apart as little-endian ones do"
+);
+
 #[cfg(feature = "internals")]
 pub mod cpu;
 #[cfg(not(feature = "internals"))]

@@ -17,6 +17,8 @@ pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
 pub enum CudaError {
     #[error("{}, the NVIDIA driver's library, was not found; install the NVIDIA driver", System::CURRENT.driver())]
     NoDriver,
+    #[error("CUDA needs a program of 64 bits, and this one has {}; use one of 64 bits", usize::BITS)]
+    Needs64Bits,
     #[error(
         "{}, the NVIDIA driver's library, has no function {function}: it is not the driver's own, or of one before version \
          520; install the NVIDIA driver, and see whether LD_LIBRARY_PATH or LD_PRELOAD names a library that takes its place",

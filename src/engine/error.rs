@@ -76,7 +76,8 @@ impl EngineError {
                 CudaError::OutOfMemory { .. } => ErrorKind::Memory,
                 CudaError::NoSuchDevice { .. } => ErrorKind::Setting,
                 CudaError::Failed { .. } | CudaError::SharedMemory { .. } => ErrorKind::Failed,
-                CudaError::NoDriver
+                CudaError::Needs64Bits
+                | CudaError::NoDriver
                 | CudaError::IncompleteDriver { .. }
                 | CudaError::DriverTooOld { .. }
                 | CudaError::NoDevice { .. }

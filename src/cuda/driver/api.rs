@@ -32,6 +32,8 @@ functions! {
 
 /// What is missing of the driver.
 pub enum Missing {
+    /// Pointers of 64 bits, which the arguments of the kernels have.
+    Bits,
     /// The library.
     Library,
     /// A function of it.
@@ -43,6 +45,9 @@ pub enum Missing {
 pub fn load() -> Result<(), Missing> {
     static LOADED: OnceCell<()> = OnceCell::new();
     let load = || {
+        if cfg!(not(target_pointer_width = "64")) {
+            return Err(Missing::Bits);
+        }
         // SAFETY: loading libcuda runs its initialisers and nothing else.
         if !unsafe { sys::is_culib_present() } {
             return Err(Missing::Library);

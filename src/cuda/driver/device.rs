@@ -198,6 +198,7 @@ impl Drop for ContextGuard {
 /// The number of devices, at least 1. Fails if there is none or the driver is missing or too old.
 pub fn count() -> Result<u32, CudaError> {
     load().map_err(|missing| match missing {
+        Missing::Bits => CudaError::Needs64Bits,
         Missing::Library => CudaError::NoDriver,
         Missing::Function(function) => CudaError::IncompleteDriver { function },
     })?;
