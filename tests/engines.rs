@@ -11,7 +11,7 @@ use gstcudagaussblur::filter::plan::AlphaMode;
 
 #[test]
 fn every_instruction_set_matches_the_oracle() {
-    let cases = cases::all();
+    let cases: Vec<Case> = cases::all().into_iter().step_by(cases::one_in().unwrap_or(1)).collect();
     for set in InstructionSet::available() {
         let cpu = CpuEngine::new().with_instruction_set(set).unwrap();
         let mut engine = Engine::with_cpu(cpu);

@@ -95,7 +95,7 @@ fn main() {
 /// Every cover of every kind of frame in device memory, with the kernels of both images, and of host frames through the device.
 fn covers() {
     let kinds = pictures::kinds();
-    let every = one_in().unwrap_or(1);
+    let every = cases::one_in().unwrap_or(1);
     let kinds: Vec<_> = kinds.into_iter().step_by(every).collect();
     let mut bytes = 0;
     for image in [Image::Best, Image::Portable] {
@@ -121,7 +121,7 @@ fn radii_and_alignments() {
     let packed = |width, height, luma| deep(width, height, 4, 8, SampleLayout::Yuv422 { luma });
     let (low, high) = (SampleLayout::LsbAligned, SampleLayout::MsbAligned);
     let mut frames = 0;
-    for radius in (1..=33).step_by(one_in().unwrap_or(1)) {
+    for radius in (1..=33).step_by(cases::one_in().unwrap_or(1)) {
         let params = BlurParams::new(f64::from(radius) / 2.5, 2 * radius + 1).unwrap();
         for (turn, planes) in [
             vec![layout(197 + radius, 61, 1)],
@@ -191,11 +191,6 @@ fn nvrtc_is_here() -> bool {
             .any(|name| unsafe { libloading::Library::new(*name) }.is_ok())
 }
 
-/// The n of `CUDAGAUSSBLUR_CASES`; `None` to run all cases, large ones too.
-fn one_in() -> Option<usize> {
-    std::env::var("CUDAGAUSSBLUR_CASES").ok().map(|number| number.parse().expect("CUDAGAUSSBLUR_CASES is a number"))
-}
-
 /// Blurs a frame of noise with both engines, with `padding` bytes between rows. Returns the number of bytes compared.
 fn compare(engines: [&mut Engine; 2], options: Options, layouts: &[PlaneLayout], padding: usize) -> usize {
     let pitch = |layout: &PlaneLayout| layout.row_bytes() + padding;
@@ -238,9 +233,9 @@ fn specialised_kernels() {
     let kernels = frames.iter().flat_map(|planes| [3, 7, 15, 31, 49].map(|size| (planes, size)));
     let all = [(1023, 517, 5), (64, 33, 0), (3, 2, 1), (1920, 1080, 0)];
     let (until, then) =
-        if one_in().is_some() { (&[(3, 2, 1)][..], &[(333, 101, 5)][..]) } else { (&all[..], &all[..]) };
+        if cases::one_in().is_some() { (&[(3, 2, 1)][..], &[(333, 101, 5)][..]) } else { (&all[..], &all[..]) };
     let (mut compared, mut made) = (0, 0);
-    for (planes, size) in kernels.step_by(one_in().unwrap_or(1)) {
+    for (planes, size) in kernels.step_by(cases::one_in().unwrap_or(1)) {
         let params = BlurParams::new(f64::from(size) / 3.0, size).unwrap();
         let mut same = |frames: &[(u32, u32, usize)]| {
             for &(width, height, padding) in frames {
@@ -257,7 +252,7 @@ fn specialised_kernels() {
         while !same(until) {
             assert!(begun.elapsed().as_secs() < 120, "no kernel for {planes:?} kernel-size={size}");
             // Launches are slow under such a tool: the next frame requests the kernel, and the one after it uses it.
-            if one_in().is_some() {
+            if cases::one_in().is_some() {
                 std::thread::sleep(Duration::from_millis(300));
                 while jit.status().compiling {
                     std::thread::sleep(Duration::from_millis(10));
@@ -276,7 +271,7 @@ fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {
     let engine = if let Some(bands) = bands { engine.with_bands(bands) } else { engine };
     let mut engine = Engine::with_cuda(engine);
     let mut cases = cases::all();
-    if let Some(every) = one_in() {
+    if let Some(every) = cases::one_in() {
         cases = cases.into_iter().filter(|case| case.work() < 1 << 20).step_by(every).collect();
     }
     for family in PixelFamily::ALL {

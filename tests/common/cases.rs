@@ -102,6 +102,11 @@ pub fn selection() -> Option<String> {
     std::env::var("CUDAGAUSSBLUR_CASE").ok().filter(|text| !text.is_empty())
 }
 
+/// The n of `CUDAGAUSSBLUR_CASES`, for slow machines: every nth case is run. `None` to run all.
+pub fn one_in() -> Option<usize> {
+    std::env::var("CUDAGAUSSBLUR_CASES").ok().map(|number| number.parse().expect("CUDAGAUSSBLUR_CASES is a number"))
+}
+
 /// The cases of the table that are run.
 pub fn all() -> Vec<Case> {
     let Some(text) = selection() else { return table() };
