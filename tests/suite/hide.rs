@@ -44,10 +44,14 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     tree(folder).into_iter().map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }
 
-/// A result that is made again is another file.
-fn inodes(folder: &Path) -> BTreeMap<String, u64> {
+/// Of each result what changes if it is made again: the inode, which a file system may use again, and when that was changed.
+fn versions(folder: &Path) -> BTreeMap<String, [i64; 3]> {
     let videos = tree(folder).into_iter().filter(|(name, _)| name.ends_with(".mp4"));
-    videos.map(|(name, path)| (name, path.metadata().unwrap().ino())).collect()
+    let version = |path: &Path| {
+        let of_file = path.metadata().unwrap();
+        [of_file.ino().cast_signed(), of_file.ctime(), of_file.ctime_nsec()]
+    };
+    videos.map(|(name, path)| (name, version(&path))).collect()
 }
 
 fn shell(workspace: &Workspace, line: &str) {
@@ -184,11 +188,11 @@ nothing was found in 1 video, which show all that is in them: look at out/nobody
     // Frames 12 to 27.
     assert!(stdout.starts_with("32 frames, 16 boxes attached, wrote "), "{stdout}");
 
-    let before = inodes(&out);
+    let before = versions(&out);
     let (status, stdout, _) = outcome(&workspace, &["in", "--out=out", "--cover=fill"]);
     assert!(status == 1 && stdout.starts_with("5 files already done\n5 videos in out; "), "{stdout}");
     assert!(stdout.contains("\nnothing was found in 1 video"), "{stdout}");
-    assert_eq!((inodes(&out), fs::read_to_string(out.join("report.html")).unwrap()), (before, page));
+    assert_eq!((versions(&out), fs::read_to_string(out.join("report.html")).unwrap()), (before, page));
     assert_eq!(contents(&workspace.0.join("in")), inputs);
 }
 
@@ -226,7 +230,7 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     );
     let names: Vec<_> = tree(&out).into_keys().collect();
     assert_eq!(names, ["a.mp4", "hide-index.jsonl", "report.html"]);
-    let first = inodes(&out)["a.mp4"];
+    let first = versions(&out)["a.mp4"];
 
     // As if it had been killed while it wrote.
     workspace.write("out/.hide-x.part", "a part");
@@ -238,20 +242,21 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     assert_eq!((status, &stdout[..]), (0, expected), "{stderr}");
     let names: Vec<_> = tree(&out).into_keys().collect();
     assert_eq!(names, ["a.mp4", "b.mp4", "c.mp4", "hide-index.jsonl", "report.html"]);
-    assert_eq!(inodes(&out)["a.mp4"], first);
+    assert_eq!(versions(&out)["a.mp4"], first);
     assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("<p>3 videos, "));
     assert_eq!(media::streams(&out.join("b.mp4")), [1, 1]);
     let blurred = media::contrasts(&out.join("c.mp4"), 640);
     assert!(blurred.len() == 30 && blurred.iter().all(|contrast| *contrast < 20), "{blurred:?}");
 
     // Another option makes all again, another file changes one, and --force all.
-    let before = inodes(&out);
+    let before = versions(&out);
     outcome(&workspace, &["in/a.mp4", "--out=out", "--hide=everything", "--sigma=3"]);
     shell(&workspace, "touch -d 2020-01-01 in/c.mp4");
     let (_, stdout, _) = outcome(&workspace, &arguments);
     assert!(stdout.starts_with("1 file already done\nin/a.mp4: 30 frames\nin/c.mp4: 30 frames\n"), "{stdout}");
-    let after = inodes(&out);
-    let changed: Vec<_> = before.iter().filter(|(name, inode)| after[*name] != **inode).map(|(name, _)| name).collect();
+    let after = versions(&out);
+    let changed: Vec<_> =
+        before.iter().filter(|(name, version)| after[*name] != **version).map(|(name, _)| name).collect();
     assert_eq!(changed, ["a.mp4", "c.mp4"]);
     assert_eq!(contents(&workspace.0.join("in")), inputs);
 }
