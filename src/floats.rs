@@ -55,7 +55,7 @@ fn read() -> usize {
 
 #[inline(never)]
 fn write(value: usize) {
-    // Other processors keep what they have.
+    // Unused on processors whose register is not written.
     let _ = value;
     // SAFETY: the value is the default or what the register had, so that the instruction accepts it.
     #[cfg(all(target_feature = "sse", not(miri)))]

@@ -44,7 +44,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     tree(folder).into_iter().map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }
 
-/// Of each result what changes if it is made again: the inode, which a file system may use again, and when that was changed.
+/// The inode of each result, and when it changed: a file system may give the inode to the result that is made again.
 fn versions(folder: &Path) -> BTreeMap<String, [i64; 3]> {
     let videos = tree(folder).into_iter().filter(|(name, _)| name.ends_with(".mp4"));
     let version = |path: &Path| {
