@@ -80,10 +80,10 @@ impl Person {
     fn draw(&self, frame: usize) -> gst::Buffer {
         let mut pixels = self.behind.clone();
         let [left, top] = Self::corner(frame);
-        for (y, row) in pixels.chunks_exact_mut(WIDTH * 4).enumerate().skip(top) {
+        for (y, row) in pixels.as_chunks_mut::<{ WIDTH * 4 }>().0.iter_mut().enumerate().skip(top) {
             let from = (y - top) * ACROSS..(y - top + 1) * ACROSS;
             let drawn = self.colours[3 * from.start..3 * from.end].as_chunks().0.iter().zip(&self.alpha[from]);
-            for (pixel, (colour, alpha)) in row[left * 4..].chunks_exact_mut(4).zip(drawn) {
+            for (pixel, (colour, alpha)) in row[left * 4..].as_chunks_mut::<4>().0.iter_mut().zip(drawn) {
                 match *alpha {
                     1.0 => pixel[..3].copy_from_slice(colour),
                     alpha => blend(&mut pixel[..3], colour.map(|byte: u8| f32::from(byte) / 255.0), alpha),
@@ -97,7 +97,9 @@ impl Person {
     pub fn alpha(&self, frame: usize) -> Vec<f32> {
         let [left, top] = Self::corner(frame);
         let mut alpha = vec![0.0; WIDTH * HEIGHT];
-        for (row, person) in alpha.chunks_exact_mut(WIDTH).skip(top).zip(self.alpha.chunks_exact(ACROSS)) {
+        for (row, person) in
+            alpha.as_chunks_mut::<WIDTH>().0.iter_mut().skip(top).zip(self.alpha.as_chunks::<ACROSS>().0)
+        {
             let width = ACROSS.min(WIDTH - left);
             row[left..left + width].copy_from_slice(&person[..width]);
         }

@@ -107,7 +107,13 @@ impl Pixels {
 
     /// The number of pixels that are the same in both.
     fn unchanged(&self, other: &Self) -> u64 {
-        self.bytes.chunks_exact(3).zip(other.bytes.chunks_exact(3)).filter(|(one, other)| one == other).count() as u64
+        self.bytes
+            .as_chunks::<3>()
+            .0
+            .iter()
+            .zip(other.bytes.as_chunks::<3>().0)
+            .filter(|(one, other)| one == other)
+            .count() as u64
     }
 
     fn pixel(&self, x: usize, y: usize) -> &[u8] {

@@ -40,7 +40,7 @@ impl Object {
         let rect = self.rect(frame);
         for y in 0..rect.height {
             let row = &mut pixels[((rect.y + y) * WIDTH + rect.x) * 4..][..rect.width * 4];
-            for (x, pixel) in row.chunks_exact_mut(4).enumerate() {
+            for (x, pixel) in row.as_chunks_mut::<4>().0.iter_mut().enumerate() {
                 let (colour, cover) = (self.shade)(x as f32 + 0.5, y as f32 + 0.5);
                 blend(pixel, colour, cover);
             }
@@ -133,7 +133,7 @@ pub fn draw_clock(frame: usize, pixels: &mut [u8]) {
     let clock = format!("16:42:{:02}.{:02}", 31 + frame / FPS, frame % FPS * 100 / FPS);
     for y in 0..rect.height {
         let row = &mut pixels[((rect.y + y) * WIDTH + rect.x) * 4..][..rect.width * 4];
-        for (x, pixel) in row.chunks_exact_mut(4).enumerate() {
+        for (x, pixel) in row.as_chunks_mut::<4>().0.iter_mut().enumerate() {
             if text(&clock, x as f32 - 8.0, y as f32 - 14.0, 6.0) {
                 blend(pixel, [1.0; 3], 1.0);
             }

@@ -144,7 +144,9 @@ pub fn mixed(
     let (mut mixed, other) = (Rgb::new(frame)?, Rgb::new(other)?);
     let (width, stride) = (mixed.info.width() as usize, mixed.stride());
     for (y, (row, others)) in mixed.pixels.chunks_mut(stride).zip(other.pixels.chunks(other.stride())).enumerate() {
-        for (x, (pixel, other)) in row.chunks_exact_mut(3).zip(others.chunks_exact(3)).take(width).enumerate() {
+        for (x, (pixel, other)) in
+            row.as_chunks_mut::<3>().0.iter_mut().zip(others.as_chunks::<3>().0).take(width).enumerate()
+        {
             let share = share(x, y);
             for (byte, other) in pixel.iter_mut().zip(other) {
                 *byte = (f64::from(*byte) + (f64::from(*other) - f64::from(*byte)) * share).round() as u8;

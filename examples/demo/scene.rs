@@ -166,14 +166,14 @@ impl Scene {
             for layer in self.layers.iter().filter(|layer| layer.top <= y) {
                 let offset = layer.speed * frame as f32;
                 let strip = &layer.pixels[y * layer.width + offset as usize..];
-                for (pixel, pair) in row.chunks_exact_mut(4).zip(strip.windows(2)) {
+                for (pixel, pair) in row.as_chunks_mut::<4>().0.iter_mut().zip(strip.windows(2)) {
                     let [r, g, b, cover] = mix(pair[0], pair[1], offset.fract());
                     blend(pixel, [r, g, b], cover);
                 }
             }
         });
         rows(water, WIDTH * 4, |y, row| {
-            for (x, pixel) in row.chunks_exact_mut(4).enumerate() {
+            for (x, pixel) in row.as_chunks_mut::<4>().0.iter_mut().enumerate() {
                 blend(pixel, ripple(above, frame, x as f32, y as f32), 1.0);
             }
         });
@@ -228,7 +228,7 @@ fn reeds(row: &mut [u8], frame: usize, y: usize) {
         let half = 0.4 + 2.0 * (1.0 - bend);
         let colour = mix([0.03, 0.05, 0.05], [0.27, 0.22, 0.10], hash(i, 24));
         let first = (middle - half).clamp(0.0, WIDTH as f32) as usize;
-        for (x, pixel) in row.chunks_exact_mut(4).enumerate().skip(first).take(7) {
+        for (x, pixel) in row.as_chunks_mut::<4>().0.iter_mut().enumerate().skip(first).take(7) {
             blend(pixel, colour, (half + 0.5 - (x as f32 - middle).abs()).clamp(0.0, 1.0));
         }
     }

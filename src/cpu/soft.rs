@@ -446,7 +446,7 @@ impl Cells<'_> {
             let first = grid.channels[0].first;
             if layout.is_packed_word() {
                 let mut estimates = estimates;
-                for to in to.chunks_exact_mut(4) {
+                for to in to.as_chunks_mut::<4>().0 {
                     let channels = (0..4).zip(&mut estimates);
                     let word = channels.fold(0, |word, (index, estimate)| word | estimate << (10 * index));
                     to.copy_from_slice(&word.to_ne_bytes());
@@ -455,7 +455,9 @@ impl Cells<'_> {
                 let to = to[first % step..].iter_mut().step_by(step);
                 to.zip(estimates).for_each(|(to, estimate)| *to = estimate as u8);
             } else {
-                for (to, estimate) in to.chunks_exact_mut(2).skip(first % step).step_by(step).zip(estimates) {
+                for (to, estimate) in
+                    to.as_chunks_mut::<2>().0.iter_mut().skip(first % step).step_by(step).zip(estimates)
+                {
                     to.copy_from_slice(&((estimate << layout.shift()) as u16).to_ne_bytes());
                 }
             }
@@ -477,16 +479,17 @@ fn repeat<const COUNT: usize>(weights: &[u8], samples: &mut [u8]) {
 #[inline(always)]
 fn mix(layout: &PlaneLayout, to: &mut [u8], cover: &[u8], weights: &[u8]) {
     if layout.is_packed_word() {
-        for ((to, cover), weights) in to.chunks_exact_mut(4).zip(cover.chunks_exact(4)).zip(weights.chunks_exact(4)) {
-            let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            let (from, with) = (word(to), word(cover));
+        for ((to, cover), weights) in
+            to.as_chunks_mut::<4>().0.iter_mut().zip(cover.as_chunks::<4>().0).zip(weights.as_chunks::<4>().0)
+        {
+            let (from, with) = (u32::from_ne_bytes(*to), u32::from_ne_bytes(*cover));
             let mut mixed = 0;
             for (c, weight) in weights.iter().enumerate() {
                 let mask = if c == 3 { 3 } else { 1023 };
                 let value = |word: u32| (word >> (10 * c)) & mask;
                 mixed |= mixed_sample(value(from), value(with), *weight) << (10 * c);
             }
-            to.copy_from_slice(&mixed.to_ne_bytes());
+            *to = mixed.to_ne_bytes();
         }
     } else if layout.depth == 8 {
         for ((to, cover), weight) in to.iter_mut().zip(cover).zip(weights) {
@@ -497,12 +500,11 @@ fn mix(layout: &PlaneLayout, to: &mut [u8], cover: &[u8], weights: &[u8]) {
         }
     } else {
         let shift = u32::from(layout.shift());
-        for ((to, cover), weight) in to.chunks_exact_mut(2).zip(cover.chunks_exact(2)).zip(weights) {
-            let value = |bytes: &[u8]| u16::from_ne_bytes([bytes[0], bytes[1]]);
-            let sample = |bytes: &[u8]| u32::from(value(bytes) >> shift) & ((1 << layout.depth) - 1);
-            let mixed = (mixed_sample(sample(to), sample(cover), *weight) << shift) as u16;
-            let kept = value(to);
-            to.copy_from_slice(&(if *weight == 0 { kept } else { mixed }).to_ne_bytes());
+        for ((to, cover), weight) in to.as_chunks_mut::<2>().0.iter_mut().zip(cover.as_chunks::<2>().0).zip(weights) {
+            let [kept, cover] = [*to, *cover].map(u16::from_ne_bytes);
+            let sample = |value: u16| u32::from(value >> shift) & ((1 << layout.depth) - 1);
+            let mixed = (mixed_sample(sample(kept), sample(cover), *weight) << shift) as u16;
+            *to = (if *weight == 0 { kept } else { mixed }).to_ne_bytes();
         }
     }
 }
@@ -625,8 +627,8 @@ fn each_sample<T>(layout: &PlaneLayout, row: &[u8], totals: impl Iterator<Item =
         totals.zip(row).for_each(|(total, sample)| add(total, (*sample).into()));
     } else {
         let (shift, mask) = (layout.shift(), ((1_u32 << layout.depth) - 1) as u16);
-        for (total, sample) in totals.zip(row.chunks_exact(2)) {
-            add(total, (u16::from_ne_bytes([sample[0], sample[1]]) >> shift & mask).into());
+        for (total, sample) in totals.zip(row.as_chunks::<2>().0) {
+            add(total, (u16::from_ne_bytes(*sample) >> shift & mask).into());
         }
     }
 }

@@ -728,15 +728,15 @@ fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
         let sum = u32::from(ends[0]) * (cell - x) + u32::from(ends[1]) * x;
         ((sum + half) / (cell * cell)) as u8
     };
-    let mut chunks = samples.chunks_exact_mut(CELL);
+    let (cells, rest) = samples.as_chunks_mut::<CELL>();
     let mut ends = between.windows(2);
-    for (samples, ends) in chunks.by_ref().zip(ends.by_ref()) {
+    for (samples, ends) in cells.iter_mut().zip(ends.by_ref()) {
         for (x, sample) in samples.iter_mut().enumerate() {
             *sample = value(ends, x as u32);
         }
     }
     if let Some(ends) = ends.next() {
-        for (x, sample) in (0..).zip(chunks.into_remainder()) {
+        for (x, sample) in (0..).zip(rest) {
             *sample = value(ends, x);
         }
     }

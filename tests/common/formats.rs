@@ -268,8 +268,8 @@ fn check_unused_bits(info: &VideoInfo, setting: &Setting, input: &gst::Buffer, o
         }
         let unused = components().map(|c| (1_u16 << format.shift()[c]) - 1).max().unwrap_or(0);
         if unused > 0 && !is_packed_1010102(info) {
-            let words = after.iter().flat_map(|row| row.chunks_exact(2));
-            let zero = words.map(|word| u16::from_ne_bytes([word[0], word[1]])).all(|word| word & unused == 0);
+            let words = after.iter().flat_map(|row| row.as_chunks::<2>().0);
+            let zero = words.map(|word| u16::from_ne_bytes(*word)).all(|word| word & unused == 0);
             assert!(zero, "{what}: bits without a value are not 0");
         }
     }

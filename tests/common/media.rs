@@ -75,7 +75,7 @@ fn decode_sound(file: &Path) -> Vec<(f64, f64)> {
     let buffers = decode(file, &samples).into_iter();
     buffers
         .flat_map(|(start, bytes)| {
-            let samples: Vec<_> = bytes.chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]])).collect();
+            let samples: Vec<_> = bytes.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
             let time = move |index| start.seconds_f64() + index as f64 / SOUND_RATE;
             samples
                 .into_iter()

@@ -189,7 +189,7 @@ fn documented_pipelines_find_small_faces() {
     let section = section();
     for (page, text) in PAGES.into_iter().map(|(page, text, ..)| (page, text)).chain([("imp.rs", &section[..])]) {
         let blocks: Vec<&str> = text.split("```").collect();
-        for pair in blocks.chunks_exact(2).filter(|pair| pair[1].contains("min-size")) {
+        for pair in blocks.as_chunks::<2>().0.iter().filter(|pair| pair[1].contains("min-size")) {
             let words = pair[0].trim_end().lines().last().unwrap();
             assert!(words.contains("narrower than 80 pixels"), "{page}: {words}\n{}", pair[1]);
         }

@@ -107,7 +107,7 @@ pub unsafe trait Simd {
     #[inline(always)]
     unsafe fn gather_pairs(from: *const u16, order: &[u16; 32]) -> Self::Vector {
         let mut words = [0; 16];
-        for (word, index) in words[..Self::LANES].iter_mut().zip(order.chunks_exact(2)) {
+        for (word, index) in words[..Self::LANES].iter_mut().zip(order.as_chunks::<2>().0) {
             // SAFETY: the caller guarantees 64 readable elements, and every index is below 64.
             let [low, high] =
                 unsafe { [0, 1].map(|i| u32::from(from.add(usize::from(index[i] & 63)).read_unaligned())) };

@@ -182,9 +182,9 @@ pub fn of_alpha(frame: &Frame, size: (u32, u32)) -> Result<Option<Mask>, FrameEr
                 samples.extend((0..layout.width).map(|x| channel.load(layout, row, x) as u8 * 85));
             }
             depth => {
-                let words = row.chunks_exact(2).skip(channel.first).step_by(channel.step).take(width);
+                let words = row.as_chunks::<2>().0.iter().skip(channel.first).step_by(channel.step).take(width);
                 let shift = depth - 8 + layout.shift();
-                samples.extend(words.map(|word| (u16::from_ne_bytes([word[0], word[1]]) >> shift) as u8));
+                samples.extend(words.map(|word| (u16::from_ne_bytes(*word) >> shift) as u8));
             }
         }
     }
@@ -287,7 +287,7 @@ impl IdImage {
         let map = buffer.map_readable().ok()?;
         let mut ids = Vec::new();
         for row in layout.rows(&map)? {
-            let pairs = row.chunks_exact(2).map(|pair| [pair[0], pair[1]]);
+            let pairs = row.as_chunks::<2>().0.iter().copied();
             match layout.format {
                 VideoFormat::Gray8 => ids.extend(row.iter().copied().map(u16::from)),
                 VideoFormat::Gray16Le => ids.extend(pairs.map(u16::from_le_bytes)),
