@@ -5,8 +5,8 @@
 //! [`CudaGaussBlur`]. Everything else is private; the feature `internals` opens the modules to the project's own tests and
 //! benches, without any promise of stability.
 //!
-//! Each layer uses only those below it: `element` (GStreamer), `engine` (picks a backend), `cpu` and `cuda` (the backends),
-//! `filter` (taps, frames, plans). docs/ARCHITECTURE.md describes them.
+//! Each layer uses only those below it: `element` (GStreamer), `regions` (what is covered when), `engine` (picks a backend), `cpu`
+//! and `cuda` (the backends), `filter` (taps, frames, plans). docs/ARCHITECTURE.md describes them.
 
 #![cfg_attr(
     not(feature = "internals"),
@@ -47,6 +47,10 @@ mod floats;
 mod libraries;
 mod log;
 mod process;
+#[cfg(feature = "internals")]
+pub mod regions;
+#[cfg(not(feature = "internals"))]
+mod regions;
 mod threads;
 
 pub use element::CudaGaussBlur;

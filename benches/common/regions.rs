@@ -7,8 +7,6 @@ use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::element::regions::detection::Detection;
-use gstcudagaussblur::element::regions::tracks::{Holding, Tracks};
 use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::fill::fill;
@@ -17,6 +15,8 @@ use gstcudagaussblur::filter::mosaic::{MosaicRegion, mosaic};
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect, disjoint};
+use gstcudagaussblur::regions::detection::Detection;
+use gstcudagaussblur::regions::tracks::{Holding, Tracks};
 
 const SIGMAS: [f64; 4] = [3.0, 5.0, 10.0, 40.0];
 const FORMATS: [VideoFormat; 2] = [VideoFormat::Nv12, VideoFormat::Rgba];

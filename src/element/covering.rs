@@ -13,12 +13,8 @@ use super::frame_cover::FrameCover;
 use super::look_ahead::{self, ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
-use super::regions::frame_regions::{self, EnteredFrame, FrameRegions};
 use super::regions::masks;
-use super::regions::on_missing::FrameAction;
 use super::regions::settings::{OnMissing, RegionMode, RegionSources};
-use super::regions::tracks::Evidence;
-use super::regions::zones::StreamSpan;
 use super::reporting;
 use super::session::Session;
 use super::state::SharedState;
@@ -27,6 +23,10 @@ use super::video_frame::{self, InPlaceFrame, VideoFramePair};
 use crate::engine::{Backend, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
+use crate::regions::frame_regions::{self, EnteredFrame, FrameRegions};
+use crate::regions::on_missing::FrameAction;
+use crate::regions::tracks::Evidence;
+use crate::regions::zone::StreamSpan;
 
 /// Allocates an output buffer with the metadata of an input buffer, from this pool, else from the output pool.
 pub type Allocate<'a> = &'a dyn Fn(&gst::BufferRef, Option<&CopyPool>) -> Result<gst::Buffer, gst::FlowError>;
@@ -43,12 +43,12 @@ pub fn enter(element: &gst_base::BaseTransform, session: &mut Session) {
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
     let entered = EnteredFrame { size, is_field, span, found };
-    let now = session.tracker.enter(regions, &entered, time);
+    let now = session.tracker.enter(&regions.rules(), &entered, time);
     if !session.note_time(now, time) {
         reporting::warn(element, session.notices.of_unknown_latency(regions));
     }
     if regions.mode == RegionMode::Frame {
-        session.tracker.decide(regions, &entered);
+        session.tracker.decide(&regions.rules(), &entered);
         reporting::warn(element, session.notices.of_whole_frame(regions));
         return;
     }
@@ -145,7 +145,7 @@ pub fn leave(
     allocate: Allocate,
 ) -> Result<Option<gst::Buffer>, gst::FlowError> {
     let WaitingFrame { buffer, events, settings, options, format, times, entered, .. } = frame;
-    let mut found = session.tracker.decide(&settings.regions, &entered);
+    let mut found = session.tracker.decide(&settings.regions.rules(), &entered);
     session.due_events.extend(events);
     let Some(buffer) = buffer else {
         session.has_gap = true;
@@ -155,7 +155,7 @@ pub fn leave(
     if regions.sources.contains(RegionSources::ALPHA) && found.action == FrameAction::Regions {
         let mask = alpha_mask(session, &buffer, &format).map_err(|error| reporting::post_failure(element, &error))?;
         let size = format.picture_size();
-        found.regions.extend(frame_regions::alpha_region(mask, regions, size));
+        found.regions.extend(frame_regions::alpha_region(mask, &regions.rules(), size));
     }
     let FrameRegions { action, is_missing, is_unreadable, .. } = found;
     // Any other value than auto asks for what becomes of a frame, unless its metas cannot be read.

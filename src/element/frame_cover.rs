@@ -3,10 +3,7 @@
 //! colour.
 
 use super::fill_color;
-use super::regions::frame_regions::{FrameRegion, FrameRegions, Origin};
-use super::regions::on_missing::FrameAction;
 use super::regions::settings::{self as region_settings, RegionMode, RegionSettings};
-use super::regions::tracks::Evidence;
 use super::stream_format::StreamFormat;
 use crate::engine::{self, BlurCover, BlurRegion, Cover, SoftCover};
 use crate::filter::BlurParams;
@@ -14,6 +11,9 @@ use crate::filter::mosaic::MosaicRegion;
 use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{self, Area, Rect, Region, strength_sigma};
 use crate::filter::weights::{self, Edge, Object, Shape, Weights};
+use crate::regions::frame_regions::{FrameRegion, FrameRegions, Origin};
+use crate::regions::on_missing::FrameAction;
+use crate::regions::tracks::Evidence;
 
 /// Which part of a frame is covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

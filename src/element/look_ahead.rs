@@ -6,14 +6,15 @@ use std::sync::Arc;
 use gst::prelude::*;
 
 use super::region_message::MessageTimes;
-use super::regions::clock::FrameTime;
-use super::regions::detector_metas::{self, Found};
-use super::regions::frame_regions::EnteredFrame;
+use super::regions::detector_metas;
 use super::regions::settings::ObjectShape;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
 use super::video_frame::pool_of;
 use crate::filter::plan::Options;
+use crate::regions::clock::FrameTime;
+use crate::regions::detection::Found;
+use crate::regions::frame_regions::EnteredFrame;
 
 /// What is known of a frame when it arrives, before the base class renegotiates for it or drops it.
 pub struct ArrivedFrame {

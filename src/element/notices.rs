@@ -7,14 +7,13 @@ use std::collections::BTreeSet;
 use gst_video::VideoMultiviewMode;
 
 use super::frame_cover::{Extent, FrameCover};
-use super::regions::detection::Detection;
-use super::regions::detector_metas::{Found, Looked};
-use super::regions::frame_regions::{FrameRegion, Origin};
 use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
+use crate::regions::detection::{Detection, Found, Looked};
+use crate::regions::frame_regions::{FrameRegion, Origin};
 
 /// What is said once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -402,7 +401,7 @@ impl DetectionTally {
         }
         for detection in found.detections.iter().filter(|detection| !detection.area.is_empty()) {
             self.detections += 1;
-            if settings.counts(detection) {
+            if settings.rules().counts(detection) {
                 let is_visible = Region::new(detection.area, settings.expand, size).is_some();
                 self.has_counted |= is_visible;
                 self.beyond += u32::from(!is_visible);
@@ -416,7 +415,7 @@ impl DetectionTally {
 }
 
 fn has_zones(settings: &RegionSettings) -> bool {
-    settings.sources.contains(RegionSources::ZONES) && !settings.zones.as_slice().is_empty()
+    !settings.rules().zones.is_empty()
 }
 
 /// Whether there may be regions without a detector.
@@ -462,8 +461,9 @@ fn zones_left_out(settings: &RegionSettings) -> Option<String> {
 }
 
 fn no_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
-    let lacks =
-        |detection: &&Detection| !detection.area.is_empty() && settings.counts(detection) && detection.mask.is_none();
+    let lacks = |detection: &&Detection| {
+        !detection.area.is_empty() && settings.rules().counts(detection) && detection.mask.is_none()
+    };
     let detection = found.detections.iter().find(lacks).filter(|_| settings.shape == ObjectShape::Mask)?;
     let name =
         detection.label.as_deref().map_or("a detection".to_owned(), |label| format!("a detection labelled {label}"));

@@ -5,10 +5,10 @@ use gst::prelude::*;
 use gst_base::prelude::*;
 
 use super::frame_cover::{Extent, FrameCover};
-use super::regions::frame_regions::{FrameRegion, Origin};
 use super::regions::settings::{CoverKind, RegionSettings};
-use super::regions::tracks::Evidence;
 use crate::filter::weights::Shape;
+use crate::regions::frame_regions::{FrameRegion, Origin};
+use crate::regions::tracks::Evidence;
 
 /// The times of a frame.
 #[derive(Debug, Clone, Copy, Default)]

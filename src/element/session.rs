@@ -10,14 +10,14 @@ use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
 use super::look_ahead::{ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notices;
-use super::regions::clock::FrameTime;
-use super::regions::frame_regions::RegionTracker;
 use super::regions::settings::RegionMode;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
 use super::video_frame::{self, VideoFramePair};
 use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
 use crate::filter::plan::Options;
+use crate::regions::clock::FrameTime;
+use crate::regions::frame_regions::RegionTracker;
 
 /// The state that exists from start to stop. Only the thread that took it from [`SessionState`] works with it.
 pub struct Session {
@@ -185,7 +185,7 @@ impl Session {
     pub fn discard_frames(&mut self) {
         self.in_flight.clear();
         for frame in self.waiting.drain(..) {
-            self.tracker.decide(&frame.settings.regions, &frame.entered);
+            self.tracker.decide(&frame.settings.regions.rules(), &frame.entered);
             self.due_events.extend(frame.events);
         }
     }

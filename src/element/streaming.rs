@@ -156,7 +156,7 @@ pub fn update_frame_params(
     }
     let arrived = ArrivedFrame::read(element, settings, options, buffer);
     let time = session.format.as_ref().map(|format| arrived.time(format));
-    let is_jump = time.is_some_and(|time| session.tracker.is_jump(time, &arrived.settings.regions));
+    let is_jump = time.is_some_and(|time| session.tracker.is_jump(time, &arrived.settings.regions.rules()));
     let ends_waiting = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(&session, buffer);
     if mode != RegionMode::Frame && session.has_in_flight() || ends_waiting && !session.waiting.is_empty() {
         state.put_back_session(session);

@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use crate::common::python;
-use gstcudagaussblur::element::regions::detection::Detection;
-use gstcudagaussblur::element::regions::tracks::{Holding, Tracks};
 use gstcudagaussblur::filter::regions::Area;
+use gstcudagaussblur::regions::detection::Detection;
+use gstcudagaussblur::regions::tracks::{Holding, Tracks};
 
 const SEQUENCES: u64 = 400;
 const MS: u64 = 1_000_000;

@@ -3,32 +3,10 @@
 //! Metas are read, never removed.
 
 use super::analytics::{self, Analytics};
-use super::detection::{Detection, Labels, confidence};
 use super::masks::MaskReader;
 use super::settings::RegionSources;
 use crate::filter::regions::Area;
-
-/// Whether a detector has looked at a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Looked {
-    /// No source of detections is selected.
-    NotAsked,
-    /// The frame has no meta of the selected sources.
-    No,
-    /// The frame has a meta, with or without detections.
-    Yes,
-    /// The frame has metas, and some of them cannot be read.
-    Unreadable,
-}
-
-/// The detections of a frame.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// Whether a detector has looked at it.
-    pub looked: Looked,
-    /// All detections, whatever their label and confidence.
-    pub detections: Vec<Detection>,
-}
+use crate::regions::detection::{Detection, Found, Labels, Looked, confidence};
 
 /// Reads the metas of the selected sources. Masks cost time, and are read only for objects that the labels `masked` select;
 /// without these none is.

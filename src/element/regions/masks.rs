@@ -6,11 +6,11 @@ use std::ops::Range;
 
 use gst_video::VideoFormat;
 
-use super::detection::Labels;
 use crate::filter::frame::{Frame, FrameError, Plane, Role, Side, check_host};
 use crate::filter::regions::Area;
 use crate::filter::samples;
 use crate::filter::weights::Mask;
+use crate::regions::detection::Labels;
 
 /// Largest width and height of a mask, in samples.
 const SIDE_MAX: usize = 4096;

@@ -4,11 +4,13 @@
 use gst::glib;
 use gst::prelude::*;
 
-use super::detection::{Detection, Labels};
-use super::tracks::Holding;
 use super::zones::{ZoneError, Zones};
 use crate::filter::mosaic::CELLS_MAX;
-use crate::filter::weights::Edge;
+use crate::filter::weights::{Edge, Shape};
+use crate::regions::detection::Labels;
+use crate::regions::on_missing::FrameAction;
+use crate::regions::rules::Rules;
+use crate::regions::tracks::Holding;
 
 /// The type of `region-mode`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
@@ -222,42 +224,34 @@ impl Default for RegionSettings {
 }
 
 impl RegionSettings {
-    /// Whether a detection has a selected label; an unknown one counts as selected.
-    pub fn selects(&self, detection: &Detection) -> bool {
-        self.labels.select(detection.label.as_deref())
-    }
-
-    /// Whether a detection is covered with region-mode=inside: it is selected, and its confidence is not below
-    /// `min-confidence`. An unknown confidence counts as certain.
-    pub fn covers(&self, detection: &Detection) -> bool {
-        self.is_certain(detection, 1.0) && self.selects(detection)
-    }
-
-    /// Whether a detection is shown with region-mode=outside. There it is the other way round: what is unknown is not shown, nor
-    /// is a doubtful box.
-    pub fn shows(&self, detection: &Detection) -> bool {
-        let is_known = detection.label.is_some() || self.labels.is_empty();
-        detection.certain.is_some() && is_known && self.selects(detection) && self.is_certain(detection, 0.0)
-    }
-
-    /// Whether a detection counts in `region-mode`.
-    pub fn counts(&self, detection: &Detection) -> bool {
-        if self.mode == RegionMode::Outside { self.shows(detection) } else { self.covers(detection) }
-    }
-
-    fn is_certain(&self, detection: &Detection, unknown: f32) -> bool {
-        // In the precision of a confidence, so that 0.9 is not below 0.9.
-        detection.confidence.unwrap_or(unknown) >= self.min_confidence as f32
-    }
-
     /// Whether covers have weights.
     pub fn is_soft(&self) -> bool {
         self.shape != ObjectShape::Box || self.edge.feather > 0
     }
 
-    /// How long lost objects are covered, and what then.
-    pub fn holding(&self) -> Holding {
-        Holding { time: self.hold_time, covers_lost: self.on_lost == OnLost::Cover }
+    /// What decides which regions a frame has.
+    pub fn rules(&self) -> Rules<'_> {
+        Rules {
+            shows_regions: self.mode == RegionMode::Outside,
+            zones: if self.sources.contains(RegionSources::ZONES) { self.zones.as_slice() } else { &[] },
+            labels: &self.labels,
+            min_confidence: self.min_confidence,
+            expand: self.expand,
+            shape: match self.shape {
+                ObjectShape::Box => Some(Shape::Box),
+                ObjectShape::Ellipse => Some(Shape::Ellipse),
+                ObjectShape::Mask => None,
+            },
+            grow: self.edge.grow,
+            holding: Holding { time: self.hold_time, covers_lost: self.on_lost == OnLost::Cover },
+            on_missing: match self.on_missing {
+                OnMissing::Auto => None,
+                OnMissing::Pass => Some(FrameAction::Regions),
+                OnMissing::Cover => Some(FrameAction::Whole),
+                OnMissing::Drop => Some(FrameAction::Drop),
+                OnMissing::Error => Some(FrameAction::Error),
+            },
+        }
     }
 
     /// Checks what GObject does not: the ranges of numbers, and zones.
@@ -548,41 +542,4 @@ pub fn param_specs() -> Vec<glib::ParamSpec> {
             .mutable_playing()
             .build(),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::filter::regions::Area;
-
-    #[test]
-    fn label_and_confidence_decide_what_counts() {
-        let detection = |label: Option<&str>, confidence| Detection {
-            label: label.map(str::to_owned),
-            confidence,
-            area: Area::from_corner(0.0, 0.0, 1.0, 1.0),
-            certain: Some(Area::from_corner(0.0, 0.0, 1.0, 1.0)),
-            tracking_id: None,
-            mask: None,
-        };
-        let settings =
-            RegionSettings { labels: Labels::parse("face"), min_confidence: 0.9, ..RegionSettings::default() };
-        for (label, confidence, counts) in [
-            (Some("face"), Some(0.9_f32), true),
-            (Some("face"), Some(0.89), false),
-            (Some("face"), None, true),
-            (Some("cat"), Some(1.0), false),
-            (Some("cat"), None, false),
-            (None, Some(0.95), true),
-            (None, Some(0.5), false),
-            (None, None, true),
-        ] {
-            assert_eq!(settings.covers(&detection(label, confidence)), counts, "{label:?} {confidence:?}");
-        }
-        assert!(!settings.shows(&detection(Some("face"), None)));
-        assert!(settings.shows(&detection(Some("face"), Some(0.95))));
-        assert!(!settings.shows(&detection(None, Some(0.95))));
-        assert!(RegionSettings::default().shows(&detection(None, None)));
-        assert!(RegionSettings::default().covers(&detection(Some("cat"), Some(0.0))));
-    }
 }

@@ -4,23 +4,7 @@
 use gst::glib;
 use gst::prelude::*;
 
-use crate::filter::regions::Area;
-
-/// A rectangle at a fixed place, all the time or for a part of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Zone {
-    /// The left edge and the width, as fractions of the picture's width; the upper edge and the height, as fractions of
-    /// its height.
-    x: f64,
-    y: f64,
-    width: f64,
-    height: f64,
-    /// The stream time, in nanoseconds, at which it starts and before which it ends.
-    start: Option<u64>,
-    end: Option<u64>,
-    /// What messages call it. Several zones may have the same name.
-    name: Option<String>,
-}
+use crate::regions::zone::Zone;
 
 /// The fields of a zone.
 const FIELDS: [&str; 7] = ["x", "y", "width", "height", "start", "end", "name"];
@@ -155,32 +139,6 @@ impl Zone {
         structure
     }
 
-    /// What messages call it, if it has a name.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// Its place in a frame of `size` (width, height). What reaches beyond the picture is not covered.
-    pub fn area(&self, size: (u32, u32)) -> Area {
-        let (width, height) = (f64::from(size.0), f64::from(size.1));
-        Area::from_corner(self.x * width, self.y * height, self.width * width, self.height * height)
-    }
-
-    /// Whether it counts in a frame that lasts for `span`, `None` if that is not known.
-    ///
-    /// What is doubtful is covered: a zone that is covered counts in every frame that shares some time with it, and without
-    /// a time in all; one that is shown (`is_shown`), in the frames that are wholly within it.
-    pub fn is_active(&self, span: Option<StreamSpan>, is_shown: bool) -> bool {
-        let [start, end] = [self.start, self.end].map(|time| time.map(i128::from));
-        match span {
-            None => !is_shown || (start, end) == (None, None),
-            Some((from, to)) if is_shown => {
-                start.is_none_or(|start| start <= from) && end.is_none_or(|end| to <= end && from < end)
-            }
-            Some((from, to)) => start.is_none_or(|start| start < to.max(from + 1)) && end.is_none_or(|end| from < end),
-        }
-    }
-
     /// What is suspicious about it, if anything is.
     fn suspicious(&self) -> Option<String> {
         /// A millisecond, in nanoseconds: no zone is meant to start or end within it.
@@ -194,11 +152,6 @@ impl Zone {
         edge.map(|(field, _)| format!("has {field}=1, where the picture ends, so that it has nothing of the picture"))
     }
 }
-
-/// The time of a frame: the stream times, in nanoseconds, from which on and before which it is shown. Before the segment's first
-/// stream time they are negative. Of a frame of unknown duration the end is `i128::MAX`; in reverse the beginning is next to
-/// `i128::MIN`.
-pub type StreamSpan = (i128, i128);
 
 /// The value of `zones`. Any array can be set, and reads back as it was set if it is not valid.
 #[derive(Debug, Clone)]

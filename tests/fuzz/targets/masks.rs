@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use arbitrary::Arbitrary;
 use gst_video::VideoFormat;
-use gstcudagaussblur::element::regions::detection::Labels;
+use gstcudagaussblur::regions::detection::Labels;
 use gstcudagaussblur::element::regions::masks::{IdImage, MaskReader};
 use gstcudagaussblur::filter::regions::Area;
 use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};

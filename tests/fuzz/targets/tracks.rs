@@ -4,8 +4,8 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use gstcudagaussblur::element::regions::detection::Detection;
-use gstcudagaussblur::element::regions::tracks::{Decided, Holding, Tracks};
+use gstcudagaussblur::regions::detection::Detection;
+use gstcudagaussblur::regions::tracks::{Decided, Holding, Tracks};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
 /// Lost objects that are followed one by one, and the one that stands for all others.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A detection: what a detector says about one object. Also the labels that select detections.
-
-use gst::glib;
+//! Detections: what detectors say about the objects of a frame. Also the labels that select detections.
 
 use crate::filter::regions::Area;
 use crate::filter::weights::Mask;
@@ -36,6 +34,28 @@ impl Detection {
     }
 }
 
+/// Whether a detector has looked at a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looked {
+    /// No source of detections is selected.
+    NotAsked,
+    /// The frame has no meta of the selected sources.
+    No,
+    /// The frame has a meta, with or without detections.
+    Yes,
+    /// The frame has metas, and some of them cannot be read.
+    Unreadable,
+}
+
+/// The detections of a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Whether a detector has looked at it.
+    pub looked: Looked,
+    /// All detections, whatever their label and confidence.
+    pub detections: Vec<Detection>,
+}
+
 /// A confidence as a detector reports it. `None` for anything but a number from 0 to 1: some detectors report -1 or a
 /// value that is not a number where they know none, and an unknown confidence counts as certain.
 pub fn confidence(reported: f64) -> Option<f32> {
@@ -47,14 +67,14 @@ pub fn confidence(reported: f64) -> Option<f32> {
 pub struct Labels {
     text: String,
     /// Without differences between cases.
-    names: Vec<glib::GString>,
+    names: Vec<String>,
 }
 
 impl Labels {
     /// Reads a list separated by commas. Blanks around a label and empty labels are ignored.
     pub fn parse(text: &str) -> Self {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        Self { text: text.to_owned(), names: names.map(glib::casefold).collect() }
+        Self { text: text.to_owned(), names: names.map(folded).collect() }
     }
 
     /// The list as it was given to [`Labels::parse`].
@@ -71,8 +91,13 @@ impl Labels {
     /// detector does not say must not uncover an object. For the same reason the case of letters is ignored.
     pub fn select(&self, label: Option<&str>) -> bool {
         let Some(label) = label else { return true };
-        self.names.is_empty() || self.names.contains(&glib::casefold(label))
+        self.names.is_empty() || self.names.contains(&folded(label))
     }
+}
+
+/// A label without differences between cases. Some change in one direction only, hence both; but the dotless ı is no i.
+fn folded(label: &str) -> String {
+    label.replace('ı', "\0").to_lowercase().to_uppercase()
 }
 
 #[cfg(test)]

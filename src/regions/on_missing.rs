@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `on-missing`: what becomes of a frame without readable detector metas.
 
-use super::detector_metas::Looked;
-use super::settings::{OnMissing, RegionMode};
+use super::detection::Looked;
 
 /// What is done with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +34,7 @@ impl Detectors {
         self.seen |= matches!(looked, Looked::Yes | Looked::Unreadable);
     }
 
-    /// Decides about a frame. Frames that have entered after it count too.
+    /// Decides about a frame. Frames that have entered after it count too. Without a value of `on_missing` it is `auto`.
     ///
     /// `auto` cannot tell a detector that fell silent from one that attaches nothing when it finds nothing. The metas of
     /// libgstanalytics can be empty, and GStreamer's tensor decoders attach such a meta to say that they looked. Regions
@@ -48,20 +47,14 @@ impl Detectors {
     ///
     /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector. With
     /// region-mode=outside it covers these too, because there a detection is what a frame may show.
-    pub fn decide(&mut self, mode: RegionMode, on_missing: OnMissing, looked: Looked) -> FrameAction {
+    pub fn decide(&mut self, on_missing: Option<FrameAction>, shows_regions: bool, looked: Looked) -> FrameAction {
         self.note(looked);
+        let auto = || if self.seen || shows_regions { FrameAction::Whole } else { FrameAction::Regions };
         match looked {
-            Looked::NotAsked | Looked::Yes => return FrameAction::Regions,
+            Looked::NotAsked | Looked::Yes => FrameAction::Regions,
             // A detector exists, but what it found is unknown, which is not nothing.
-            Looked::Unreadable if on_missing == OnMissing::Pass => return FrameAction::Whole,
-            Looked::Unreadable | Looked::No => (),
-        }
-        match on_missing {
-            OnMissing::Auto if self.seen || mode == RegionMode::Outside => FrameAction::Whole,
-            OnMissing::Auto | OnMissing::Pass => FrameAction::Regions,
-            OnMissing::Cover => FrameAction::Whole,
-            OnMissing::Drop => FrameAction::Drop,
-            OnMissing::Error => FrameAction::Error,
+            Looked::Unreadable if on_missing == Some(FrameAction::Regions) => FrameAction::Whole,
+            Looked::Unreadable | Looked::No => on_missing.unwrap_or_else(auto),
         }
     }
 }
@@ -83,7 +76,7 @@ mod tests {
             (Looked::Yes, FrameAction::Regions),
             (Looked::No, FrameAction::Whole),
         ] {
-            assert_eq!(detectors.decide(RegionMode::Inside, OnMissing::Auto, looked), decision, "{looked:?}");
+            assert_eq!(detectors.decide(None, false, looked), decision, "{looked:?}");
         }
     }
 
@@ -96,32 +89,23 @@ mod tests {
             (Looked::No, FrameAction::Whole),
         ] {
             let mut detectors = Detectors::default();
-            assert_eq!(detectors.decide(RegionMode::Outside, OnMissing::Auto, looked), decision, "{looked:?}");
+            assert_eq!(detectors.decide(None, true, looked), decision, "{looked:?}");
         }
-        let pass = Detectors::default().decide(RegionMode::Outside, OnMissing::Pass, Looked::No);
+        let pass = Detectors::default().decide(Some(FrameAction::Regions), true, Looked::No);
         assert_eq!(pass, FrameAction::Regions, "only zones are shown");
     }
 
     #[test]
     fn other_values_do_not_depend_on_the_past() {
-        for (on_missing, decision) in [
-            (OnMissing::Pass, FrameAction::Regions),
-            (OnMissing::Cover, FrameAction::Whole),
-            (OnMissing::Drop, FrameAction::Drop),
-            (OnMissing::Error, FrameAction::Error),
-        ] {
+        for on_missing in [FrameAction::Regions, FrameAction::Whole, FrameAction::Drop, FrameAction::Error] {
             let mut detectors = Detectors::default();
             for looked in [Looked::No, Looked::Yes, Looked::NotAsked, Looked::No, Looked::Unreadable] {
                 let expected = match looked {
                     Looked::Yes | Looked::NotAsked => FrameAction::Regions,
-                    Looked::Unreadable if decision == FrameAction::Regions => FrameAction::Whole,
-                    Looked::Unreadable | Looked::No => decision,
+                    Looked::Unreadable if on_missing == FrameAction::Regions => FrameAction::Whole,
+                    Looked::Unreadable | Looked::No => on_missing,
                 };
-                assert_eq!(
-                    detectors.decide(RegionMode::Inside, on_missing, looked),
-                    expected,
-                    "{on_missing:?} {looked:?}"
-                );
+                assert_eq!(detectors.decide(Some(on_missing), false, looked), expected, "{on_missing:?} {looked:?}");
             }
         }
     }
@@ -129,7 +113,7 @@ mod tests {
     #[test]
     fn unreadable_metas_are_a_detector_that_did_not_look() {
         let mut detectors = Detectors::default();
-        let mut decide = |looked| detectors.decide(RegionMode::Inside, OnMissing::Auto, looked);
+        let mut decide = |looked| detectors.decide(None, false, looked);
         assert_eq!(decide(Looked::Unreadable), FrameAction::Whole);
         assert_eq!(decide(Looked::No), FrameAction::Whole, "it has been seen");
     }

@@ -3,12 +3,11 @@
 //! frame without detections.
 
 use super::clock::{Clock, FrameTime};
-use super::detection::Detection;
-use super::detector_metas::{Found, Looked};
+use super::detection::{Detection, Found, Looked};
 use super::on_missing::{Detectors, FrameAction};
-use super::settings::{ObjectShape, RegionMode, RegionSettings, RegionSources};
+use super::rules::Rules;
 use super::tracks::{Decided, Evidence, TrackedObject, Tracks};
-use super::zones::{StreamSpan, Zone};
+use super::zone::{StreamSpan, Zone};
 use crate::filter::regions::{Area, Rect, Region};
 use crate::filter::weights::{Mask, Object, Shape};
 
@@ -78,46 +77,43 @@ pub struct RegionTracker {
 
 impl RegionTracker {
     /// Whether a frame does not continue those before it, which are to be decided and forgotten first.
-    pub fn is_jump(&self, time: FrameTime, settings: &RegionSettings) -> bool {
-        self.clock.is_jump(time, settings.hold_time)
+    pub fn is_jump(&self, time: FrameTime, rules: &Rules) -> bool {
+        self.clock.is_jump(time, rules.holding.time)
     }
 
     /// Adds the next frame. Called for every frame, also for those that are dropped or covered as a whole whatever is found, so
     /// that objects are followed through them. Returns its time, in nanoseconds since the first one.
-    pub fn enter(&mut self, settings: &RegionSettings, frame: &EnteredFrame, time: FrameTime) -> u64 {
+    pub fn enter(&mut self, rules: &Rules, frame: &EnteredFrame, time: FrameTime) -> u64 {
         let EnteredFrame { size, found, .. } = frame;
         self.detectors.note(found.looked);
-        let time = self.clock.advance(time, settings.hold_time);
-        let selected = found.detections.iter().filter(|detection| settings.selects(detection));
-        let detections = selected.map(|detection| (detection, !settings.covers(detection)));
-        self.tracks.enter(time, *size, settings.holding(), detections);
+        let time = self.clock.advance(time, rules.holding.time);
+        let selected = found.detections.iter().filter(|detection| rules.selects(detection));
+        let detections = selected.map(|detection| (detection, !rules.covers(detection)));
+        self.tracks.enter(time, *size, rules.holding, detections);
         time
     }
 
-    /// Decides about the oldest frame that has entered and is not decided, by the settings with which it entered.
-    pub fn decide(&mut self, settings: &RegionSettings, frame: &EnteredFrame) -> FrameRegions {
+    /// Decides about the oldest frame that has entered and is not decided, by the rules with which it entered.
+    pub fn decide(&mut self, rules: &Rules, frame: &EnteredFrame) -> FrameRegions {
         let EnteredFrame { size, is_field, span, found } = frame;
-        let Decided { objects, is_lost } = self.tracks.decide(*size, settings.holding());
-        let is_shown = settings.mode == RegionMode::Outside;
-        let action = self.detectors.decide(settings.mode, settings.on_missing, found.looked);
+        let Decided { objects, is_lost } = self.tracks.decide(*size, rules.holding);
+        let action = self.detectors.decide(rules.on_missing, rules.shows_regions, found.looked);
         let is_missing = action != FrameAction::Regions || self.detectors.is_silent(found.looked);
-        let is_lost = is_lost && !is_shown;
+        let is_lost = is_lost && !rules.shows_regions;
         let action = if action == FrameAction::Regions && is_lost { FrameAction::Whole } else { action };
         let regions = match action {
             FrameAction::Whole | FrameAction::Drop | FrameAction::Error => Vec::new(),
             // A track says where an object may be, which does not suffice to show it.
             FrameAction::Regions => {
-                let mut regions: Vec<FrameRegion> = if is_shown {
-                    let shown = found.detections.iter().filter(|detection| settings.shows(detection));
-                    shown.filter_map(|detection| shown_region(detection, settings, *size, *is_field)).collect()
+                let mut regions: Vec<FrameRegion> = if rules.shows_regions {
+                    let shown = found.detections.iter().filter(|detection| rules.shows(detection));
+                    shown.filter_map(|detection| shown_region(detection, rules, *size, *is_field)).collect()
                 } else {
-                    let covered = |object| covered_regions(object, &found.detections, settings, *size, *is_field);
+                    let covered = |object| covered_regions(object, &found.detections, rules, *size, *is_field);
                     objects.into_iter().flat_map(covered).collect()
                 };
-                if settings.sources.contains(RegionSources::ZONES) {
-                    let zones = settings.zones.as_slice().iter().filter(|zone| zone.is_active(*span, is_shown));
-                    regions.extend(zones.filter_map(|zone| zone_region(zone, settings, *size)));
-                }
+                let zones = rules.zones.iter().filter(|zone| zone.is_active(*span, rules.shows_regions));
+                regions.extend(zones.filter_map(|zone| zone_region(zone, rules, *size)));
                 regions
             }
         };
@@ -132,22 +128,16 @@ impl RegionTracker {
 }
 
 /// Of a detection that is shown. Without the mask that it should have, it is not, nor without a known ellipse.
-fn shown_region(
-    detection: &Detection,
-    settings: &RegionSettings,
-    size: (u32, u32),
-    is_field: bool,
-) -> Option<FrameRegion> {
+fn shown_region(detection: &Detection, rules: &Rules, size: (u32, u32), is_field: bool) -> Option<FrameRegion> {
     // A box of no size says that nothing was found.
     let certain = detection.certain.filter(|certain| !certain.is_empty())?;
-    let (area, shape) = match settings.shape {
-        ObjectShape::Box => (certain.grown(certain, settings.expand), Shape::Box),
+    let (area, shape) = match &rules.shape {
         // Of which rows it is the ellipse is not known.
-        ObjectShape::Ellipse if is_field => return None,
-        ObjectShape::Ellipse => (certain.grown(certain, settings.expand), Shape::Ellipse),
-        ObjectShape::Mask => detection.mask.as_ref().map(|mask| (mask.area(), Shape::Mask(mask.clone())))?,
+        Some(Shape::Ellipse) if is_field => return None,
+        Some(shape) => (certain.grown(certain, rules.expand), shape.clone()),
+        None => detection.mask.as_ref().map(|mask| (mask.area(), Shape::Mask(mask.clone())))?,
     };
-    let region = region_of(area, certain, settings, size)?;
+    let region = region_of(area, certain, rules, size)?;
     let origin = Origin::Detection(Evidence::Found);
     let label = detection.label.clone();
     Some(FrameRegion { region, origin, track: None, label, name: None, object: Object { area, shape } })
@@ -157,30 +147,30 @@ fn shown_region(
 fn covered_regions(
     tracked: TrackedObject,
     detections: &[Detection],
-    settings: &RegionSettings,
+    rules: &Rules,
     size: (u32, u32),
     is_field: bool,
 ) -> Vec<FrameRegion> {
     let TrackedObject { track, evidence, cover, object, label } = tracked;
     let is_found = evidence == Evidence::Found;
-    let masks = || masks_of(object, label.as_deref(), detections, settings).filter(|_| is_found);
+    let masks = || masks_of(object, label.as_deref(), detections, rules).filter(|_| is_found);
     // What is found, and the box that shrinks slowly, because a detector may find a part of an object only.
-    let areas = [object, cover].map(|area| area.grown(object, settings.expand));
+    let areas = [object, cover].map(|area| area.grown(object, rules.expand));
     let both = |shape: Shape| {
         let count = if areas[0] == areas[1] { 1 } else { 2 };
         areas.into_iter().take(count).map(|area| (area, shape.clone())).collect()
     };
     // The box has the object's own, unless `grow` would leave nothing of that in the picture.
-    let is_left = Rect::covering(areas[0].wider(settings.edge.grow.into()), size).is_some();
+    let is_left = Rect::covering(areas[0].wider(rules.grow.into()), size).is_some();
     let boxed = || if is_left { vec![(areas[1], Shape::Box)] } else { both(Shape::Box) };
-    let shapes = match settings.shape {
-        ObjectShape::Ellipse if is_found && !is_field => both(Shape::Ellipse),
-        ObjectShape::Mask => masks().unwrap_or_else(boxed),
-        _ => boxed(),
+    let shapes = match rules.shape {
+        Some(Shape::Ellipse) if is_found && !is_field => both(Shape::Ellipse),
+        Some(_) => boxed(),
+        None => masks().unwrap_or_else(boxed),
     };
     let origin = Origin::Detection(evidence);
     let region = |(area, shape)| {
-        let region = region_of(area, object, settings, size)?;
+        let region = region_of(area, object, rules, size)?;
         let object = Object { area, shape };
         Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), name: None, object })
     };
@@ -190,59 +180,51 @@ fn covered_regions(
 /// The masks of the object with this box and label. Detections with the same box cannot be told apart if their labels may be the
 /// same, so it has the masks of all, and none if one of them has none. A tracker's number can give an object a detection without
 /// its label.
-fn masks_of(
-    object: Area,
-    label: Option<&str>,
-    detections: &[Detection],
-    settings: &RegionSettings,
-) -> Option<Vec<(Area, Shape)>> {
+fn masks_of(object: Area, label: Option<&str>, detections: &[Detection], rules: &Rules) -> Option<Vec<(Area, Shape)>> {
     let may_be_own = |detection: &&Detection| {
         let of_detection = detection.label.as_deref();
         detection.area == object && (of_detection == label || of_detection.is_none() || label.is_none())
     };
-    let own = detections.iter().filter(may_be_own).filter(|detection| settings.selects(detection));
+    let own = detections.iter().filter(may_be_own).filter(|detection| rules.selects(detection));
     let masks = own.map(|detection| detection.mask.clone().map(|mask| (mask.area(), Shape::Mask(mask))));
     masks.collect::<Option<Vec<_>>>().filter(|masks| !masks.is_empty())
 }
 
 /// Of a zone, which has no mask.
-fn zone_region(zone: &Zone, settings: &RegionSettings, size: (u32, u32)) -> Option<FrameRegion> {
+fn zone_region(zone: &Zone, rules: &Rules, size: (u32, u32)) -> Option<FrameRegion> {
     let area = zone.area(size);
-    let shape = if settings.shape == ObjectShape::Ellipse { Shape::Ellipse } else { Shape::Box };
-    let region = region_of(area, area, settings, size)?;
-    let name = zone.name().map(str::to_owned);
+    let shape = rules.shape.clone().unwrap_or(Shape::Box);
+    let region = region_of(area, area, rules, size)?;
+    let name = zone.name.clone();
     Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name, object: Object { area, shape } })
 }
 
-/// Of the mask that the alpha channel is, whatever `shape` says. Strength and cells follow the picture: several objects share the
-/// channel, and their extent would change both from frame to frame. `None` if all of it is 0.
-pub fn alpha_region(mask: Mask, settings: &RegionSettings, size: (u32, u32)) -> Option<FrameRegion> {
+/// Of the mask that the alpha channel is, whatever the rules say about shapes. Strength and cells follow the picture: several
+/// objects share the channel, and their extent would change both from frame to frame. `None` if all of it is 0.
+pub fn alpha_region(mask: Mask, rules: &Rules, size: (u32, u32)) -> Option<FrameRegion> {
     let (area, picture) = (mask.object()?, mask.area());
-    let region = region_of(area, picture, settings, size)?;
+    let region = region_of(area, picture, rules, size)?;
     let object = Object { area, shape: Shape::Mask(mask) };
     Some(FrameRegion { region, origin: Origin::Alpha, track: None, label: None, name: None, object })
 }
 
 /// The region of an area, with `grow`, which does not shrink an object of which nothing would be covered.
-fn region_of(area: Area, object: Area, settings: &RegionSettings, size: (u32, u32)) -> Option<Region> {
-    let grown = Rect::covering(area.wider(settings.edge.grow.into()), size);
-    let whole = || Rect::covering(area, size).filter(|_| settings.mode != RegionMode::Outside);
+fn region_of(area: Area, object: Area, rules: &Rules, size: (u32, u32)) -> Option<Region> {
+    let grown = Rect::covering(area.wider(rules.grow.into()), size);
+    let whole = || Rect::covering(area, size).filter(|_| !rules.shows_regions);
     Some(Region { rect: grown.or_else(whole)?, object })
 }
 
 #[cfg(test)]
 mod tests {
-    use gst::prelude::*;
-
     use super::super::detection::Labels;
-    use super::super::settings::OnMissing;
-    use super::super::zones::Zones;
+    use super::super::rules::tests::default_rules;
+    use super::super::tracks::Holding;
     use super::*;
-
-    use crate::filter::weights::Edge;
 
     const SIZE: (u32, u32) = (640, 480);
     const FRAME: u64 = 40_000_000;
+    const PASS: Option<FrameAction> = Some(FrameAction::Regions);
 
     fn face(x: f64, confidence: f32) -> Detection {
         let area = Area::from_corner(x, 100.0, 50.0, 100.0);
@@ -265,15 +247,10 @@ mod tests {
     }
 
     /// Enters a frame and decides about it.
-    fn decide(
-        tracker: &mut RegionTracker,
-        settings: &RegionSettings,
-        frame: u64,
-        detections: &[Detection],
-    ) -> FrameRegions {
+    fn decide(tracker: &mut RegionTracker, rules: &Rules, frame: u64, detections: &[Detection]) -> FrameRegions {
         let entered = entered(detections);
-        tracker.enter(settings, &entered, at(frame));
-        tracker.decide(settings, &entered)
+        tracker.enter(rules, &entered, at(frame));
+        tracker.decide(rules, &entered)
     }
 
     fn regions(decision: FrameRegions) -> Vec<FrameRegion> {
@@ -283,17 +260,12 @@ mod tests {
 
     #[test]
     fn detections_are_filtered_expanded_and_held() {
-        let settings = RegionSettings {
-            labels: Labels::parse("face"),
-            min_confidence: 0.5,
-            on_missing: OnMissing::Pass,
-            ..RegionSettings::default()
-        };
+        let rules = Rules { labels: &Labels::parse("face"), min_confidence: 0.5, on_missing: PASS, ..default_rules() };
         let mut tracker = RegionTracker::default();
         let mut rects = |frame, detections: &[Detection]| {
-            let is_found = detections.first().is_some_and(|detection| settings.covers(detection));
+            let is_found = detections.first().is_some_and(|detection| rules.covers(detection));
             let evidence = if is_found { Evidence::Found } else { Evidence::Predicted };
-            let regions = regions(decide(&mut tracker, &settings, frame, detections));
+            let regions = regions(decide(&mut tracker, &rules, frame, detections));
             let is_expected = |region: &FrameRegion| {
                 region.origin == Origin::Detection(evidence) && region.label.as_deref() == Some("face")
             };
@@ -310,10 +282,10 @@ mod tests {
         assert_eq!(rects(8, &[]), [], "seen once, it is held for 300 ms");
         assert_eq!(rects(9, &[face(-100.0, 0.9)]), [], "outside of the frame");
 
-        let settings = RegionSettings { mode: RegionMode::Outside, ..settings };
+        let rules = Rules { shows_regions: true, ..rules };
         let mut tracker = RegionTracker::default();
         let mut count =
-            |frame, detections: &[Detection]| regions(decide(&mut tracker, &settings, frame, detections)).len();
+            |frame, detections: &[Detection]| regions(decide(&mut tracker, &rules, frame, detections)).len();
         assert_eq!(count(0, &[face(100.0, 0.9)]), 1);
         assert_eq!(count(1, &[]), 0, "what is held would be shown");
         assert_eq!(count(2, &[Detection { certain: None, ..face(0.0, 0.9) }]), 0);
@@ -321,12 +293,7 @@ mod tests {
 
     #[test]
     fn objects_with_the_same_box_have_masks_of_their_own() {
-        let settings = RegionSettings {
-            shape: ObjectShape::Mask,
-            labels: Labels::parse("face,plate"),
-            on_missing: OnMissing::Pass,
-            ..RegionSettings::default()
-        };
+        let rules = Rules { shape: None, labels: &Labels::parse("face,plate"), on_missing: PASS, ..default_rules() };
         let detection = |label: &str, sample: Option<u8>| {
             let face = face(100.0, 1.0);
             let mask = sample.and_then(|sample| Mask::new(1, 1, vec![sample], face.area));
@@ -334,7 +301,7 @@ mod tests {
         };
         let shapes = |detections: &[Detection]| {
             let mut tracker = RegionTracker::default();
-            let regions = regions(decide(&mut tracker, &settings, 0, detections));
+            let regions = regions(decide(&mut tracker, &rules, 0, detections));
             let shapes = regions.into_iter().map(|region| (region.label.unwrap(), region.object.shape));
             shapes.collect::<Vec<_>>()
         };
@@ -354,8 +321,7 @@ mod tests {
     /// An object that a tracker numbers may be found without its label, or get one later.
     #[test]
     fn an_object_does_not_have_the_mask_of_another_in_its_box() {
-        let settings =
-            RegionSettings { shape: ObjectShape::Mask, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let rules = Rules { shape: None, on_missing: PASS, ..default_rules() };
         let face = face(100.0, 1.0);
         let [labelled, unlabelled] = [Some("face".to_owned()), None].map(|label| Detection {
             label,
@@ -367,8 +333,8 @@ mod tests {
             let mask = Mask::new(1, 1, vec![200], face.area);
             let other = Detection { label: first.label.clone(), tracking_id: None, mask, ..face.clone() };
             let mut tracker = RegionTracker::default();
-            decide(&mut tracker, &settings, 0, std::slice::from_ref(first));
-            let regions = regions(decide(&mut tracker, &settings, 1, &[then.clone(), other]));
+            decide(&mut tracker, &rules, 0, std::slice::from_ref(first));
+            let regions = regions(decide(&mut tracker, &rules, 1, &[then.clone(), other]));
             assert!(regions.iter().any(|region| region.object.shape == Shape::Box), "{first:?}, {then:?}: {regions:?}");
         }
     }
@@ -376,11 +342,11 @@ mod tests {
     /// Strength and cells follow the detection, and so does what it grows by.
     #[test]
     fn full_box_grows_by_the_detection() {
-        let settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let rules = Rules { on_missing: PASS, ..default_rules() };
         let mut tracker = RegionTracker::default();
-        decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]);
+        decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
-        let regions = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
+        let regions = regions(decide(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
         assert_eq!(regions.len(), 1);
         assert_eq!(regions[0].region.object, jaw.area);
         // The upper edge was at 100, and 1/101 of its distance has faded; the lower one grows by 4.
@@ -391,31 +357,30 @@ mod tests {
     /// An ellipse is also in the box that shrinks slowly: where only the jaw is found, the eyes stay covered.
     #[test]
     fn ellipses_shrink_slowly() {
-        let settings =
-            RegionSettings { shape: ObjectShape::Ellipse, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let rules = Rules { shape: Some(Shape::Ellipse), on_missing: PASS, ..default_rules() };
         let mut tracker = RegionTracker::default();
-        let first = regions(decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]));
+        let first = regions(decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]));
         assert_eq!(first.len(), 1, "there is only one box");
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
-        let both = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
+        let both = regions(decide(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
         assert_eq!(both.len(), 2);
         assert!(both.iter().all(|region| region.object.shape == Shape::Ellipse));
         assert!(both[1].object.area.top < 100.0 && both[1].object.area.bottom > 200.0, "{both:?}");
-        assert_eq!(both[0].object.area, jaw.area.grown(jaw.area, settings.expand));
+        assert_eq!(both[0].object.area, jaw.area.grown(jaw.area, rules.expand));
     }
 
     /// The box that shrinks slowly is larger than an object of which shrinking leaves nothing: its own box is covered, too.
     #[test]
     fn negative_grow_does_not_uncover_an_object_that_was_larger() {
-        let mut settings = RegionSettings { expand: 0.0, on_missing: OnMissing::Pass, ..RegionSettings::default() };
-        settings.edge.grow = -15;
+        let mut rules = Rules { expand: 0.0, on_missing: PASS, ..default_rules() };
+        rules.grow = -15;
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
         let own = Rect::new(100, 180, 50, 20).unwrap();
-        for shape in [ObjectShape::Box, ObjectShape::Ellipse, ObjectShape::Mask] {
-            settings.shape = shape;
+        for shape in [Some(Shape::Box), Some(Shape::Ellipse), None] {
+            rules.shape = shape.clone();
             let mut tracker = RegionTracker::default();
-            decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]);
-            let regions = regions(decide(&mut tracker, &settings, 1, std::slice::from_ref(&jaw)));
+            decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
+            let regions = regions(decide(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
             assert!(regions.iter().any(|region| region.region.rect == own), "{shape:?}: {regions:?}");
         }
     }
@@ -423,14 +388,14 @@ mod tests {
     /// The same where shrinking leaves something of it, but beyond the picture.
     #[test]
     fn negative_grow_does_not_uncover_the_rest_of_an_object_that_leaves() {
-        let mut settings = RegionSettings { expand: 0.0, on_missing: OnMissing::Pass, ..RegionSettings::default() };
-        settings.edge.grow = -15;
+        let mut rules = Rules { expand: 0.0, on_missing: PASS, ..default_rules() };
+        rules.grow = -15;
         let [first, then] = [[-40.0, 100.0, 100.0, 100.0], [-40.0, 150.0, 50.0, 50.0]]
             .map(|[x, y, width, height]| Area::from_corner(x, y, width, height))
             .map(|area| Detection { area, certain: Some(area), ..face(0.0, 1.0) });
         let mut tracker = RegionTracker::default();
-        decide(&mut tracker, &settings, 0, &[first]);
-        let regions = regions(decide(&mut tracker, &settings, 1, &[then]));
+        decide(&mut tracker, &rules, 0, &[first]);
+        let regions = regions(decide(&mut tracker, &rules, 1, &[then]));
         let own = Rect::new(0, 150, 10, 50).unwrap();
         assert!(regions.iter().any(|region| region.region.rect == own), "{regions:?}");
     }
@@ -438,34 +403,33 @@ mod tests {
     /// Which rows of a field a box means is not known, and neither is its ellipse.
     #[test]
     fn ellipses_in_fields_are_boxes_and_not_shown() {
-        let mut settings =
-            RegionSettings { shape: ObjectShape::Ellipse, on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let mut rules = Rules { shape: Some(Shape::Ellipse), on_missing: PASS, ..default_rules() };
         for (is_field, shape, shown) in [(false, Shape::Ellipse, 1), (true, Shape::Box, 0)] {
             let entered = EnteredFrame { is_field, ..entered(&[face(100.0, 1.0)]) };
-            settings.mode = RegionMode::Inside;
+            rules.shows_regions = false;
             let mut tracker = RegionTracker::default();
-            tracker.enter(&settings, &entered, at(0));
-            let covered = regions(tracker.decide(&settings, &entered));
+            tracker.enter(&rules, &entered, at(0));
+            let covered = regions(tracker.decide(&rules, &entered));
             assert!(covered.len() == 1 && covered[0].object.shape == shape, "{covered:?}");
-            settings.mode = RegionMode::Outside;
-            tracker.enter(&settings, &entered, at(1));
-            assert_eq!(regions(tracker.decide(&settings, &entered)).len(), shown);
+            rules.shows_regions = true;
+            tracker.enter(&rules, &entered, at(1));
+            assert_eq!(regions(tracker.decide(&rules, &entered)).len(), shown);
         }
     }
 
     /// `grow` makes no object of a box of no size, with which some detectors say that they found nothing.
     #[test]
     fn boxes_of_no_size_are_neither_covered_nor_shown() {
-        let mut settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
-        settings.edge.grow = 30;
+        let mut rules = Rules { on_missing: PASS, ..default_rules() };
+        rules.grow = 30;
         let area = Area::from_corner(100.0, 100.0, 0.0, 0.0);
         let nothing = Detection { area, certain: Some(area), ..face(0.0, 1.0) };
-        for mode in [RegionMode::Inside, RegionMode::Outside] {
-            for shape in [ObjectShape::Box, ObjectShape::Ellipse, ObjectShape::Mask] {
-                let settings = RegionSettings { mode, shape, ..settings.clone() };
+        for shows_regions in [false, true] {
+            for shape in [Some(Shape::Box), Some(Shape::Ellipse), None] {
+                let rules = Rules { shows_regions, shape: shape.clone(), ..rules.clone() };
                 let mut tracker = RegionTracker::default();
-                let regions = regions(decide(&mut tracker, &settings, 0, std::slice::from_ref(&nothing)));
-                assert_eq!(regions, [], "{mode:?} {shape:?}");
+                let regions = regions(decide(&mut tracker, &rules, 0, std::slice::from_ref(&nothing)));
+                assert_eq!(regions, [], "{shows_regions} {shape:?}");
             }
         }
     }
@@ -473,62 +437,62 @@ mod tests {
     /// What shrinking would leave nothing of is covered whole, and not shown.
     #[test]
     fn negative_grow_uncovers_nothing() {
-        let mut settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
-        settings.edge.grow = -40;
-        let rect = |settings: &RegionSettings| {
-            let decision = decide(&mut RegionTracker::default(), settings, 0, &[face(100.0, 1.0)]);
+        let mut rules = Rules { on_missing: PASS, ..default_rules() };
+        rules.grow = -40;
+        let rect = |rules: &Rules| {
+            let decision = decide(&mut RegionTracker::default(), rules, 0, &[face(100.0, 1.0)]);
             regions(decision).first().map(|region| region.region.rect)
         };
-        assert_eq!(rect(&settings), Rect::new(90, 80, 70, 140), "70 pixels wide with expand");
-        settings.edge.grow = -30;
-        assert_eq!(rect(&settings), Rect::new(120, 110, 10, 80));
-        let outside = RegionSettings { mode: RegionMode::Outside, ..settings.clone() };
+        assert_eq!(rect(&rules), Rect::new(90, 80, 70, 140), "70 pixels wide with expand");
+        rules.grow = -30;
+        assert_eq!(rect(&rules), Rect::new(120, 110, 10, 80));
+        let outside = Rules { shows_regions: true, ..rules.clone() };
         assert_eq!(rect(&outside), Rect::new(120, 110, 10, 80));
-        let outside = RegionSettings { edge: Edge { grow: -40, ..settings.edge }, ..outside };
+        let outside = Rules { grow: -40, ..outside };
         assert_eq!(rect(&outside), None);
     }
 
     #[test]
     fn frames_without_detector_metas_follow_on_missing() {
-        let mut settings = RegionSettings::default();
+        let mut rules = default_rules();
         let mut tracker = RegionTracker::default();
-        let mut update = |settings: &RegionSettings, frame, detections: &[Detection]| {
-            let decision = decide(&mut tracker, settings, frame, detections);
+        let mut update = |rules: &Rules, frame, detections: &[Detection]| {
+            let decision = decide(&mut tracker, rules, frame, detections);
             assert_eq!(decision.is_missing, frame > 1, "{frame}");
             (decision.action, decision.regions.len())
         };
-        assert_eq!(update(&settings, 0, &[]), (FrameAction::Regions, 0));
-        assert_eq!(update(&settings, 1, &[face(1.0, 1.0)]), (FrameAction::Regions, 1));
-        assert_eq!(update(&settings, 2, &[]), (FrameAction::Whole, 0));
-        settings.on_missing = OnMissing::Drop;
-        assert_eq!(update(&settings, 3, &[]), (FrameAction::Drop, 0));
-        settings.on_missing = OnMissing::Error;
-        assert_eq!(update(&settings, 4, &[]), (FrameAction::Error, 0));
-        settings.on_missing = OnMissing::Pass;
-        assert_eq!(update(&settings, 5, &[]), (FrameAction::Regions, 1), "it is held");
+        assert_eq!(update(&rules, 0, &[]), (FrameAction::Regions, 0));
+        assert_eq!(update(&rules, 1, &[face(1.0, 1.0)]), (FrameAction::Regions, 1));
+        assert_eq!(update(&rules, 2, &[]), (FrameAction::Whole, 0));
+        rules.on_missing = Some(FrameAction::Drop);
+        assert_eq!(update(&rules, 3, &[]), (FrameAction::Drop, 0));
+        rules.on_missing = Some(FrameAction::Error);
+        assert_eq!(update(&rules, 4, &[]), (FrameAction::Error, 0));
+        rules.on_missing = PASS;
+        assert_eq!(update(&rules, 5, &[]), (FrameAction::Regions, 1), "it is held");
     }
 
     #[test]
     fn auto_knows_of_metas_in_frames_that_have_entered() {
-        let settings = RegionSettings::default();
+        let rules = default_rules();
         let mut tracker = RegionTracker::default();
         let frames = [entered(&[]), entered(&[]), entered(&[face(1.0, 1.0)])];
-        (0..).zip(&frames).for_each(|(i, frame)| _ = tracker.enter(&settings, frame, at(i)));
-        assert_eq!(tracker.decide(&settings, &frames[0]).action, FrameAction::Whole);
+        (0..).zip(&frames).for_each(|(i, frame)| _ = tracker.enter(&rules, frame, at(i)));
+        assert_eq!(tracker.decide(&rules, &frames[0]).action, FrameAction::Whole);
     }
 
     #[test]
     fn a_lost_object_covers_the_frame_with_on_lost_cover() {
-        let pass = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
-        let settings = RegionSettings { on_lost: super::super::settings::OnLost::Cover, ..pass.clone() };
+        let pass = Rules { on_missing: PASS, ..default_rules() };
+        let rules = Rules { holding: Holding { covers_lost: true, ..pass.holding }, ..pass.clone() };
         let mut tracker = RegionTracker::default();
         for frame in 0..20 {
-            decide(&mut tracker, &settings, frame, &[face(100.0, 1.0)]);
+            decide(&mut tracker, &rules, frame, &[face(100.0, 1.0)]);
         }
-        let held = decide(&mut tracker, &settings, 20 + 73, &[]);
+        let held = decide(&mut tracker, &rules, 20 + 73, &[]);
         assert!(!held.is_lost && regions(held).len() == 1);
-        let outside = RegionSettings { mode: RegionMode::Outside, ..settings.clone() };
-        let lost = decide(&mut tracker, &settings, 20 + 75, &[]);
+        let outside = Rules { shows_regions: true, ..rules.clone() };
+        let lost = decide(&mut tracker, &rules, 20 + 75, &[]);
         assert_eq!((lost.is_lost, lost.is_missing, lost.action), (true, true, FrameAction::Whole));
         let shown = decide(&mut tracker, &outside, 20 + 76, &[]);
         assert!(!shown.is_lost, "nothing is shown anyway");
@@ -540,45 +504,41 @@ mod tests {
 
     #[test]
     fn objects_are_followed_through_frames_that_are_covered_as_a_whole_or_dropped() {
-        let settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let rules = Rules { on_missing: PASS, ..default_rules() };
         for other in [
-            RegionSettings { mode: RegionMode::Frame, ..settings.clone() },
-            RegionSettings { mode: RegionMode::Outside, ..settings.clone() },
-            RegionSettings { on_missing: OnMissing::Drop, ..settings.clone() },
+            Rules { shows_regions: false, ..rules.clone() },
+            Rules { shows_regions: true, ..rules.clone() },
+            Rules { on_missing: Some(FrameAction::Drop), ..rules.clone() },
         ] {
             let mut tracker = RegionTracker::default();
-            decide(&mut tracker, &settings, 0, &[face(100.0, 1.0)]);
+            decide(&mut tracker, &rules, 0, &[face(100.0, 1.0)]);
             decide(&mut tracker, &other, 1, &[]);
-            assert_eq!(regions(decide(&mut tracker, &settings, 2, &[])).len(), 1, "{other:?}");
+            assert_eq!(regions(decide(&mut tracker, &rules, 2, &[])).len(), 1, "{other:?}");
             decide(&mut tracker, &other, 3, &[face(400.0, 1.0)]);
-            assert_eq!(regions(decide(&mut tracker, &settings, 4, &[])).len(), 2, "{other:?}");
+            assert_eq!(regions(decide(&mut tracker, &rules, 4, &[])).len(), 2, "{other:?}");
         }
     }
 
     #[test]
     fn clear_forgets_objects_but_not_that_there_is_a_detector() {
-        let mut settings = RegionSettings { on_missing: OnMissing::Pass, ..RegionSettings::default() };
+        let mut rules = Rules { on_missing: PASS, ..default_rules() };
         let mut tracker = RegionTracker::default();
-        decide(&mut tracker, &settings, 0, &[face(1.0, 1.0)]);
+        decide(&mut tracker, &rules, 0, &[face(1.0, 1.0)]);
         tracker.clear();
-        assert_eq!(regions(decide(&mut tracker, &settings, 1, &[])), []);
-        settings.on_missing = OnMissing::Auto;
-        assert_eq!(decide(&mut tracker, &settings, 2, &[]).action, FrameAction::Whole);
+        assert_eq!(regions(decide(&mut tracker, &rules, 1, &[])), []);
+        rules.on_missing = None;
+        assert_eq!(decide(&mut tracker, &rules, 2, &[]).action, FrameAction::Whole);
     }
 
     #[test]
     fn zones_are_covered_in_their_time_if_selected() {
-        gst::init().unwrap();
-        let zone =
-            gst::Structure::builder("zone").field("x", 0.5).field("y", 0).field("width", 0.5).field("height", 0.5);
-        let zones = gst::Array::new([zone.field("start", 100_u64).build().to_send_value()]);
-        let mut settings = RegionSettings { zones: Zones::parse(zones), ..RegionSettings::default() };
-        settings.check().unwrap();
+        let zone = Zone { x: 0.5, y: 0.0, width: 0.5, height: 0.5, start: Some(100), end: None, name: None };
+        let mut rules = Rules { zones: &[zone], ..default_rules() };
         let mut tracker = RegionTracker::default();
-        let mut count = |settings: &RegionSettings, span| {
+        let mut count = |rules: &Rules, span| {
             let frame = EnteredFrame { span, ..entered(&[]) };
-            tracker.enter(settings, &frame, at(0));
-            let decision = tracker.decide(settings, &frame);
+            tracker.enter(rules, &frame, at(0));
+            let decision = tracker.decide(rules, &frame);
             assert!(!decision.is_missing);
             let regions = regions(decision);
             let zone = Rect::new(320, 0, 320, 240).unwrap();
@@ -586,8 +546,8 @@ mod tests {
             assert!(regions.iter().all(|region| region.origin == Origin::Zone));
             regions.len()
         };
-        assert_eq!([None, Some((98, 99)), Some((99, 101))].map(|span| count(&settings, span)), [1, 0, 1]);
-        settings.sources = RegionSources::ROI;
-        assert_eq!(count(&settings, None), 0);
+        assert_eq!([None, Some((98, 99)), Some((99, 101))].map(|span| count(&rules, span)), [1, 0, 1]);
+        rules.zones = &[];
+        assert_eq!(count(&rules, None), 0);
     }
 }
