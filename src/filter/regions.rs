@@ -97,6 +97,21 @@ impl Area {
         }
     }
 
+    /// How many samples it has, in fractions too; 0 if it is empty.
+    pub fn size(self) -> f64 {
+        (self.right - self.left).max(0.0) * (self.bottom - self.top).max(0.0)
+    }
+
+    /// Its left, upper, right and lower edge.
+    pub fn edges(self) -> [f64; 4] {
+        [self.left, self.top, self.right, self.bottom]
+    }
+
+    /// The box with this left, upper, right and lower edge.
+    pub fn from_edges([left, top, right, bottom]: [f64; 4]) -> Self {
+        Self { left, top, right, bottom }
+    }
+
     /// The length of the shorter side; not a number if a side is none.
     pub fn short_side(self) -> f64 {
         let [width, height] = [self.right - self.left, self.bottom - self.top];

@@ -36,8 +36,8 @@ const MAX_LOST: usize = 256;
 /// so many that are recent.
 const MAX_RECENT: usize = 256;
 
-/// Left, upper, right and lower edge, in luma samples.
-type Edges = [f64; 4];
+/// How fast the left, upper, right and lower edge of a box move, in luma samples per nanosecond.
+type Velocity = [f64; 4];
 
 /// What `hold-time` and `on-lost` say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,12 +97,12 @@ struct Moment {
 #[derive(Debug, Clone)]
 struct Seen {
     at: Moment,
-    edges: Edges,
+    /// Its box, of edges that are numbers.
+    area: Area,
     /// As the detector gave it, which may be anything.
     object: Area,
-    /// Of each edge, in samples per nanosecond.
-    velocity: Edges,
-    full: Edges,
+    velocity: Velocity,
+    full: Area,
 }
 
 /// The detections of an object, in ascending time; at least one.
@@ -151,13 +151,13 @@ impl Tracks {
         self.waiting.push_back(now);
         // A box of no size says that nothing was found.
         let found = detections.filter(|(detection, _)| !detection.area.is_empty());
-        let found: Vec<(&Detection, Edges, bool)> =
+        let found: Vec<(&Detection, Area, bool)> =
             found.map(|(one, is_weak)| (one, numbers(one.area, size), is_weak)).collect();
         let mut pairs: Vec<(bool, Fit, usize, usize)> = Vec::new();
         for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
             let nearby = Nearby::new(track, now);
-            for (j, (detection, edges, is_weak)) in found.iter().enumerate() {
-                pairs.extend(nearby.fit(detection, edges).map(|fit| (*is_weak, fit, i, j)));
+            for (j, (detection, area, is_weak)) in found.iter().enumerate() {
+                pairs.extend(nearby.fit(detection, *area).map(|fit| (*is_weak, fit, i, j)));
             }
         }
         pairs.sort_by(|(is_weak, (rule, miss), i, j), (other_is_weak, (other_rule, other_miss), k, l)| {
@@ -171,13 +171,13 @@ impl Tracks {
                 continue;
             }
             (is_used[i], is_found[j]) = (true, true);
-            let (detection, edges, _) = &found[j];
-            self.tracks[i].add(now, detection, *edges);
+            let (detection, area, _) = found[j];
+            self.tracks[i].add(now, detection, area);
         }
         let is_new = found.iter().zip(is_found).filter(|((_, _, is_weak), is_found)| !is_weak && !is_found);
-        for ((detection, edges, _), _) in is_new {
+        for ((detection, area, _), _) in is_new {
             self.number = self.number.saturating_add(1);
-            self.tracks.push(Track::new(self.number, now, detection, *edges));
+            self.tracks.push(Track::new(self.number, now, detection, *area));
         }
         self.replace_lost();
         self.merge_oldest(now);
@@ -188,14 +188,9 @@ impl Tracks {
         let mut decided = Decided::default();
         let Some(now) = self.waiting.pop_front() else { return decided };
         self.tracks.retain_mut(|track| {
-            let (cover, is_kept) = track.cover(now, size, holding);
-            match cover {
-                Cover::Nothing => (),
-                Cover::Whole => decided.is_lost = true,
-                Cover::Object(object) => decided.objects.push(object),
-            }
+            let is_needed = track.decide(now, size, holding, &mut decided);
             track.forget_before(now);
-            is_kept
+            is_needed
         });
         decided
     }
@@ -215,12 +210,12 @@ impl Tracks {
                 continue;
             }
             new.is_trusted = true;
-            let (first, edges, label) = (new.first, new.seen[0].edges, new.label.clone());
+            let (first, area, label) = (new.first, new.seen[0].area, new.label.clone());
             let is_replaced = |old: &&mut Track| {
                 old.last().at.time < first && old.label == label && old.replaced_at.is_none() && !old.is_merged
             };
             let lost = self.tracks.iter_mut().filter(is_replaced);
-            let by_distance = |old: &&mut Track| distance(&old.last().edges, &edges);
+            let by_distance = |old: &&mut Track| distance(old.last().area, area);
             if let Some(old) = lost.min_by(|one, other| by_distance(one).total_cmp(&by_distance(other))) {
                 old.replaced_at = Some(first);
             }
@@ -244,16 +239,9 @@ impl Tracks {
     }
 }
 
-/// What a track has covered in a frame.
-enum Cover {
-    Nothing,
-    Object(TrackedObject),
-    Whole,
-}
-
 impl Track {
-    fn new(number: u32, at: Moment, detection: &Detection, edges: Edges) -> Self {
-        let seen = Seen { at, edges, object: detection.area, velocity: [0.0; 4], full: edges };
+    fn new(number: u32, at: Moment, detection: &Detection, area: Area) -> Self {
+        let seen = Seen { at, area, object: detection.area, velocity: [0.0; 4], full: area };
         Self {
             number,
             label: detection.label.clone(),
@@ -269,14 +257,13 @@ impl Track {
     /// One track around all of these. It stays where it is, and no detection continues it.
     fn merged(tracks: impl Iterator<Item = Self>) -> Option<Self> {
         tracks.reduce(|one, other| {
-            let full = one.seen.iter().chain(&other.seen).map(|seen| seen.full).reduce(hull).unwrap_or_default();
-            let [left, top, right, bottom] = full;
+            let full = one.seen.iter().chain(&other.seen).map(|seen| seen.full).reduce(Area::union);
+            let full = full.expect("each has a detection");
             let ends = [one.seen[0].at, other.seen[0].at, one.last().at, other.last().at];
             // Between them it is covered as if it had been found before and after.
             let first = ends.into_iter().min_by_key(|at| at.frame).expect("four");
             let last = ends.into_iter().max_by_key(|at| at.frame).expect("four");
-            let object = Area { left, top, right, bottom };
-            let seen = [first, last].map(|at| Seen { at, edges: full, object, velocity: [0.0; 4], full });
+            let seen = [first, last].map(|at| Seen { at, area: full, object: full, velocity: [0.0; 4], full });
             Self {
                 number: other.number,
                 label: None,
@@ -317,11 +304,11 @@ impl Track {
                 || self.covers_all(now.time, holding))
     }
 
-    fn add(&mut self, at: Moment, detection: &Detection, edges: Edges) {
+    fn add(&mut self, at: Moment, detection: &Detection, area: Area) {
         let last = self.last();
-        let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, edges);
+        let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, area);
         let previous = last.velocity;
-        self.seen.push(Seen { at, edges, object: detection.area, velocity: previous, full });
+        self.seen.push(Seen { at, area, object: detection.area, velocity: previous, full });
         let recent = self.seen.partition_point(|one| at.time - one.at.time > RECENT);
         let velocity = slope(self.seen[recent..].iter(), self.last(), previous);
         self.seen.last_mut().expect("it was just added").velocity = velocity;
@@ -336,19 +323,19 @@ impl Track {
     }
 
     /// The full box of a detection: what was found shortly before and after it counts too.
-    fn full_box(&self, index: usize) -> Edges {
+    fn full_box(&self, index: usize) -> Area {
         let at = &self.seen[index];
         let end = self.seen.partition_point(|one| one.at.time <= at.at.time.saturating_add(RECENT));
         let mut full = self.seen[end - 1].full;
         for pair in self.seen[index..end].windows(2).rev() {
             let [one, following] = pair else { break };
-            full = carry(full, following.velocity, between(following.at.time, one.at.time), one.edges);
+            full = carry(full, following.velocity, between(following.at.time, one.at.time), one.area);
         }
-        hull(at.full, full)
+        at.full.union(full)
     }
 
     /// The cover at `time` if only one neighbour in time is known, and the predicted box.
-    fn cover_from(&self, index: usize, time: u64) -> (Edges, Edges) {
+    fn cover_from(&self, index: usize, time: u64) -> (Area, Area) {
         let at = &self.seen[index];
         let velocity = if time < at.at.time {
             let following = self.seen[index..].iter().take_while(|one| one.at.time - at.at.time <= RECENT);
@@ -358,43 +345,43 @@ impl Track {
         };
         let (full, predicted) = (self.full_box(index), predict(at, velocity, time));
         // It turns, stops and comes back, also into the picture; and perhaps only a part of it was found last.
-        let margin = GROWTH * side(&full) * damped(between(at.at.time, time)).abs();
-        let moved: Edges = std::array::from_fn(|i| full[i] + predicted[i] - at.edges[i]);
-        let [left, top, right, bottom] = hull(full, moved);
-        ([left - margin, top - margin, right + margin, bottom + margin], predicted)
+        let margin = GROWTH * side(full) * damped(between(at.at.time, time)).abs();
+        let [all, moved_to, moved_from] = [full, predicted, at.area].map(Area::edges);
+        let moved = Area::from_edges(std::array::from_fn(|i| all[i] + moved_to[i] - moved_from[i]));
+        (full.union(moved).wider(margin), predicted)
     }
 
-    /// What it has covered in a frame, and whether it is needed for later frames.
-    fn cover(&self, now: Moment, size: (u32, u32), holding: Holding) -> (Cover, bool) {
+    /// Adds what it has covered in a frame. Returns whether it is needed for later frames.
+    fn decide(&self, now: Moment, size: (u32, u32), holding: Holding, decided: &mut Decided) -> bool {
         let next = self.seen.partition_point(|one| one.at.frame <= now.frame);
         let limit = self.limit(holding);
-        let object = |evidence, index: usize, edges: Edges| {
-            let [left, top, right, bottom] = edges;
-            let cover = Area { left, top, right, bottom };
-            let object = self.seen[index].object;
-            Cover::Object(TrackedObject { track: self.number, evidence, cover, object, label: self.label.clone() })
+        let mut cover = |evidence, index: usize, cover: Area| {
+            let (object, label) = (self.seen[index].object, self.label.clone());
+            decided.objects.push(TrackedObject { track: self.number, evidence, cover, object, label });
         };
-        let has_next = next < self.seen.len();
         let Some(previous) = next.checked_sub(1) else {
-            let is_due = self.seen[next].at.time - now.time <= limit;
-            let cover = || object(Evidence::Anticipated, next, self.cover_from(next, now.time).0);
-            return (if is_due { cover() } else { Cover::Nothing }, true);
+            if self.seen[next].at.time - now.time <= limit {
+                cover(Evidence::Anticipated, next, self.cover_from(next, now.time).0);
+            }
+            return true;
         };
         let last = self.seen[previous].at;
         if last.frame == now.frame {
-            return (object(Evidence::Found, previous, self.full_box(previous)), true);
+            cover(Evidence::Found, previous, self.full_box(previous));
+            return true;
         }
-        if has_next {
-            let cover = hull(self.full_box(previous), self.full_box(next));
-            return (object(Evidence::Bridged, previous, cover), true);
+        if next < self.seen.len() {
+            cover(Evidence::Bridged, previous, self.full_box(previous).union(self.full_box(next)));
+            return true;
         }
-        let (cover, predicted) = self.cover_from(previous, now.time);
-        let is_held = now.time - last.time < limit || limit > 0 && last.frame + 1 == now.frame;
-        if is_held {
-            return (object(Evidence::Predicted, previous, cover), true);
+        let (area, predicted) = self.cover_from(previous, now.time);
+        if now.time - last.time < limit || limit > 0 && last.frame + 1 == now.frame {
+            cover(Evidence::Predicted, previous, area);
+            return true;
         }
-        let is_lost = self.covers_all(now.time, holding) && !is_outside(&predicted, size);
-        (if is_lost { Cover::Whole } else { Cover::Nothing }, is_lost)
+        let is_lost = self.covers_all(now.time, holding) && !is_outside(predicted, size);
+        decided.is_lost |= is_lost;
+        is_lost
     }
 
     /// Forgets detections that no later frame needs.
@@ -413,7 +400,7 @@ const BY_INTERSECTION: u8 = 1;
 /// Where the object of a track may be in the frame that enters.
 struct Nearby<'a> {
     track: &'a Track,
-    predicted: Edges,
+    predicted: Area,
 }
 
 impl<'a> Nearby<'a> {
@@ -423,59 +410,51 @@ impl<'a> Nearby<'a> {
     }
 
     /// How well a detection fits; `None` if it is of another object.
-    fn fit(&self, new: &Detection, edges: &Edges) -> Option<Fit> {
+    fn fit(&self, new: &Detection, area: Area) -> Option<Fit> {
         let Track { label, tracking_id, .. } = self.track;
         let is_contradicted = || label.is_some() && new.label.is_some() && *label != new.label;
         if new.tracking_id.is_some() && new.tracking_id == *tracking_id && !is_contradicted() {
             return Some((BY_ID, 0.0));
         }
-        if !is_similar(&self.track.last().edges, edges, MAX_RATIO) || new.label != *label {
+        if !is_similar(self.track.last().area, area, MAX_RATIO) || new.label != *label {
             return None;
         }
-        let (common, one, other) = (intersection(&self.predicted, edges), area(&self.predicted), area(edges));
+        let [common, one, other] = [self.predicted.intersection(area), self.predicted, area].map(Area::size);
         let is_same = common > 0.0 && common >= SAME * one.min(other);
         is_same.then(|| (BY_INTERSECTION, -common / (one + other - common)))
     }
 }
 
-/// The edges of a box as numbers whose sums are numbers. One that is none is the picture's edge.
-fn numbers(area: Area, (width, height): (u32, u32)) -> Edges {
+/// A box of edges that are numbers, as are their sums. One that is none is the picture's edge.
+fn numbers(area: Area, (width, height): (u32, u32)) -> Area {
     const FAR: f64 = (1_u64 << 40) as f64;
     let number = |edge: f64, picture: f64| if edge.is_nan() { picture } else { edge.clamp(-FAR, FAR) };
-    let [low, high] = [[area.left, area.top], [area.right, area.bottom]];
-    [number(low[0], 0.0), number(low[1], 0.0), number(high[0], width.into()), number(high[1], height.into())]
+    Area {
+        left: number(area.left, 0.0),
+        top: number(area.top, 0.0),
+        right: number(area.right, width.into()),
+        bottom: number(area.bottom, height.into()),
+    }
 }
 
-fn hull(one: Edges, other: Edges) -> Edges {
-    [one[0].min(other[0]), one[1].min(other[1]), one[2].max(other[2]), one[3].max(other[3])]
-}
-
-fn side(edges: &Edges) -> f64 {
-    (edges[2] - edges[0]).max(edges[3] - edges[1])
-}
-
-fn area(edges: &Edges) -> f64 {
-    (edges[2] - edges[0]).max(0.0) * (edges[3] - edges[1]).max(0.0)
-}
-
-fn intersection(one: &Edges, other: &Edges) -> f64 {
-    area(&[one[0].max(other[0]), one[1].max(other[1]), one[2].min(other[2]), one[3].min(other[3])])
+fn side(area: Area) -> f64 {
+    (area.right - area.left).max(area.bottom - area.top)
 }
 
 /// Of the centres.
-fn distance(one: &Edges, other: &Edges) -> f64 {
-    let across = one[0] + one[2] - other[0] - other[2];
-    let down = one[1] + one[3] - other[1] - other[3];
+fn distance(one: Area, other: Area) -> f64 {
+    let across = one.left + one.right - other.left - other.right;
+    let down = one.top + one.bottom - other.top - other.bottom;
     across.hypot(down) / 2.0
 }
 
-fn is_similar(one: &Edges, other: &Edges, factor: f64) -> bool {
+fn is_similar(one: Area, other: Area, factor: f64) -> bool {
     side(one) <= factor * side(other) && side(other) <= factor * side(one)
 }
 
 /// Whether a box is wholly outside of the picture.
-fn is_outside(edges: &Edges, (width, height): (u32, u32)) -> bool {
-    edges[2] <= 0.0 || edges[3] <= 0.0 || edges[0] >= f64::from(width) || edges[1] >= f64::from(height)
+fn is_outside(area: Area, (width, height): (u32, u32)) -> bool {
+    area.right <= 0.0 || area.bottom <= 0.0 || area.left >= f64::from(width) || area.top >= f64::from(height)
 }
 
 /// The time from one moment to another, in nanoseconds.
@@ -484,10 +463,10 @@ fn between(from: u64, to: u64) -> f64 {
 }
 
 /// The least-squares slope of each edge over the detections of a similar size, drawn towards `prior`. `at` is one of them.
-fn slope<'a>(seen: impl Iterator<Item = &'a Seen> + Clone, at: &Seen, prior: Edges) -> Edges {
+fn slope<'a>(seen: impl Iterator<Item = &'a Seen> + Clone, at: &Seen, prior: Velocity) -> Velocity {
     let near = seen
-        .filter(|one| is_similar(&one.edges, &at.edges, PARTIAL))
-        .map(|one| (between(at.at.time, one.at.time), &one.edges));
+        .filter(|one| is_similar(one.area, at.area, PARTIAL))
+        .map(|one| (between(at.at.time, one.at.time), one.area.edges()));
     let (count, sum) = near.clone().fold((0.0, 0.0), |(count, sum), (dt, _)| (count + 1.0, sum + dt));
     let mean = sum / count;
     let (mut spread, mut products) = (RIDGE, prior.map(|velocity| RIDGE * velocity));
@@ -504,18 +483,18 @@ fn damped(dt: f64) -> f64 {
 }
 
 /// Where a detection is predicted at `time`: it slows down.
-fn predict(from: &Seen, velocity: Edges, time: u64) -> Edges {
-    let dt = damped(between(from.at.time, time));
-    std::array::from_fn(|i| from.edges[i] + velocity[i] * dt)
+fn predict(from: &Seen, velocity: Velocity, time: u64) -> Area {
+    let (dt, edges) = (damped(between(from.at.time, time)), from.area.edges());
+    Area::from_edges(std::array::from_fn(|i| edges[i] + velocity[i] * dt))
 }
 
 /// The full box of a detection, from that of its neighbour in time, `dt` nanoseconds away: moved by the neighbour's velocity, and
 /// faded.
-fn carry(full: Edges, velocity: Edges, dt: f64, edges: Edges) -> Edges {
+fn carry(full: Area, velocity: Velocity, dt: f64, area: Area) -> Area {
     let centre = [(velocity[0] + velocity[2]) / 2.0, (velocity[1] + velocity[3]) / 2.0];
     let fade = FULL / (FULL + dt.abs());
-    let carried = std::array::from_fn(|i| edges[i] + (full[i] + centre[i % 2] * dt - edges[i]) * fade);
-    hull(edges, carried)
+    let (full, edges) = (full.edges(), area.edges());
+    area.union(Area::from_edges(std::array::from_fn(|i| edges[i] + (full[i] + centre[i % 2] * dt - edges[i]) * fade)))
 }
 
 #[cfg(test)]
@@ -751,7 +730,7 @@ mod tests {
         push(&mut tracks, 3, HOLD, &[]);
         assert_eq!(tracks.tracks.len(), MAX_LOST);
         let merged: Vec<_> =
-            tracks.tracks.iter().filter(|track| track.is_merged).map(|track| track.last().full).collect();
+            tracks.tracks.iter().filter(|track| track.is_merged).map(|track| track.last().full.edges()).collect();
         assert_eq!(merged, [[0.0, 300.0, 954.0, 354.0]], "objects 255 to 299, in rows of 20");
     }
 
@@ -785,7 +764,7 @@ mod tests {
             tracks.decide(SIZE, HOLD);
         }
         let merged = tracks.tracks.iter().find(|track| track.is_merged).expect("400 are more than 256");
-        let [left, top, right, bottom] = merged.last().full;
+        let [left, top, right, bottom] = merged.last().full.edges();
         let like_it = Detection {
             label: None,
             ..detection(Area { left: left + 60.0, top: top + 30.0, right: right - 60.0, bottom: bottom - 30.0 }, None)

@@ -351,9 +351,8 @@ fn is_background(name: &str) -> bool {
 
 /// The share that two areas have in common of what they have together.
 fn overlap(one: Area, other: Area) -> f64 {
-    let size = |area: Area| (area.right - area.left).max(0.0) * (area.bottom - area.top).max(0.0);
-    let common = size(one.intersection(other));
-    common / (size(one) + size(other) - common)
+    let common = one.intersection(other).size();
+    common / (one.size() + other.size() - common)
 }
 
 /// The text of a label without blanks around it; `None` for the quark 0, which stands for no label, and for an empty text,
