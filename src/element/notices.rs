@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 
 use gst_video::VideoMultiviewMode;
 
-use super::frame_cover::{Extent, FrameCover};
+use super::frame_cover::FrameCover;
 use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
+use crate::regions::covered::CoveredPart;
 use crate::regions::detection::{Detection, Found, Looked};
 use crate::regions::frame_regions::{FrameRegion, Origin};
 
@@ -370,11 +371,11 @@ impl Notices {
     pub fn of_cover(&mut self, settings: &Settings, cover: &FrameCover, duration: Option<u64>) -> Vec<String> {
         let is_zone = |region: &FrameRegion| region.origin == Origin::Zone;
         self.has_covered = true;
-        self.has_active_zone |= cover.extent == Extent::Frame || cover.regions.iter().any(is_zone);
+        self.has_active_zone |= cover.part == CoveredPart::Frame || cover.regions.iter().any(is_zone);
         let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
         let left_out = cover.unchanged.without(selected);
         let too_small = cover.unchanged.without(left_out);
-        if may_hide_nothing(&settings.regions) && cover.extent != Extent::Frame {
+        if may_hide_nothing(&settings.regions) && cover.part != CoveredPart::Frame {
             // Another warning reports a blur that changes nothing.
             self.has_hidden |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
             self.without_cover.add(duration);

@@ -4,9 +4,10 @@
 use gst::prelude::*;
 use gst_base::prelude::*;
 
-use super::frame_cover::{Extent, FrameCover};
+use super::frame_cover::FrameCover;
 use super::regions::settings::{CoverKind, RegionSettings};
 use crate::filter::weights::Shape;
+use crate::regions::covered::CoveredPart;
 use crate::regions::frame_regions::{FrameRegion, Origin};
 use crate::regions::tracks::Evidence;
 
@@ -60,14 +61,14 @@ pub fn structure(times: MessageTimes, settings: &RegionSettings, cover: Option<&
     structure.set("cover", name);
     structure.set("missing", cover.is_none_or(|cover| cover.is_missing));
     structure.set("lost", cover.is_some_and(|cover| cover.is_lost));
-    let regions = cover.filter(|cover| cover.extent != Extent::Frame).map(|cover| &cover.regions[..]);
+    let regions = cover.filter(|cover| cover.part != CoveredPart::Frame).map(|cover| &cover.regions[..]);
     let regions = regions.unwrap_or_default().iter().map(|region| region_structure(region).to_send_value());
     structure.set("regions", gst::Array::new(regions));
     structure
 }
 
 /// A region: what is covered, in luma samples of the frame, and what it comes from.
-fn region_structure(FrameRegion { region, origin, track, label, name, object }: &FrameRegion) -> gst::Structure {
+fn region_structure(FrameRegion { region, origin, track, label, name, outline }: &FrameRegion) -> gst::Structure {
     let origin = match origin {
         Origin::Zone => "zone",
         Origin::Alpha => "alpha",
@@ -76,7 +77,7 @@ fn region_structure(FrameRegion { region, origin, track, label, name, object }: 
         Origin::Detection(Evidence::Bridged) => "bridged",
         Origin::Detection(Evidence::Anticipated) => "anticipated",
     };
-    let shape = match object.shape {
+    let shape = match outline.shape {
         Shape::Box => "box",
         Shape::Ellipse => "ellipse",
         Shape::Mask(_) => "mask",

@@ -24,8 +24,8 @@ pub struct FrameRegion {
     pub label: Option<String>,
     /// The name of a zone.
     pub name: Option<String>,
-    /// The object, for the weights of a cover with a soft edge, an ellipse or a mask.
-    pub object: Object,
+    /// What the weights of a cover with a soft edge, an ellipse or a mask follow.
+    pub outline: Object,
 }
 
 /// What a region comes from.
@@ -140,7 +140,7 @@ fn shown_region(detection: &Detection, rules: &Rules, size: (u32, u32), is_field
     let region = region_of(area, certain, rules, size)?;
     let origin = Origin::Detection(Evidence::Found);
     let label = detection.label.clone();
-    Some(FrameRegion { region, origin, track: None, label, name: None, object: Object { area, shape } })
+    Some(FrameRegion { region, origin, track: None, label, name: None, outline: Object { area, shape } })
 }
 
 /// Of an object that is covered: with its shape where it was found, else by the box in which it may be.
@@ -161,7 +161,7 @@ fn covered_regions(
         areas.into_iter().take(count).map(|area| (area, shape.clone())).collect()
     };
     // The box has the object's own, unless `grow` would leave nothing of that in the picture.
-    let is_left = Rect::covering(areas[0].wider(rules.grow.into()), size).is_some();
+    let is_left = Rect::covering(areas[0].wider(rules.edge.grow.into()), size).is_some();
     let boxed = || if is_left { vec![(areas[1], Shape::Box)] } else { both(Shape::Box) };
     let shapes = match rules.shape {
         Some(Shape::Ellipse) if is_found && !is_field => both(Shape::Ellipse),
@@ -171,8 +171,8 @@ fn covered_regions(
     let origin = Origin::Detection(evidence);
     let region = |(area, shape)| {
         let region = region_of(area, object, rules, size)?;
-        let object = Object { area, shape };
-        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), name: None, object })
+        let outline = Object { area, shape };
+        Some(FrameRegion { region, origin, track: Some(track), label: label.clone(), name: None, outline })
     };
     shapes.into_iter().filter_map(region).collect()
 }
@@ -196,7 +196,7 @@ fn zone_region(zone: &Zone, rules: &Rules, size: (u32, u32)) -> Option<FrameRegi
     let shape = rules.shape.clone().unwrap_or(Shape::Box);
     let region = region_of(area, area, rules, size)?;
     let name = zone.name.clone();
-    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name, object: Object { area, shape } })
+    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name, outline: Object { area, shape } })
 }
 
 /// Of the mask that the alpha channel is, whatever the rules say about shapes. Strength and cells follow the picture: several
@@ -204,13 +204,13 @@ fn zone_region(zone: &Zone, rules: &Rules, size: (u32, u32)) -> Option<FrameRegi
 pub fn alpha_region(mask: Mask, rules: &Rules, size: (u32, u32)) -> Option<FrameRegion> {
     let (area, picture) = (mask.object()?, mask.area());
     let region = region_of(area, picture, rules, size)?;
-    let object = Object { area, shape: Shape::Mask(mask) };
-    Some(FrameRegion { region, origin: Origin::Alpha, track: None, label: None, name: None, object })
+    let outline = Object { area, shape: Shape::Mask(mask) };
+    Some(FrameRegion { region, origin: Origin::Alpha, track: None, label: None, name: None, outline })
 }
 
 /// The region of an area, with `grow`, which does not shrink an object of which nothing would be covered.
 fn region_of(area: Area, object: Area, rules: &Rules, size: (u32, u32)) -> Option<Region> {
-    let grown = Rect::covering(area.wider(rules.grow.into()), size);
+    let grown = Rect::covering(area.wider(rules.edge.grow.into()), size);
     let whole = || Rect::covering(area, size).filter(|_| !rules.shows_regions);
     Some(Region { rect: grown.or_else(whole)?, object })
 }
@@ -221,6 +221,7 @@ mod tests {
     use super::super::rules::tests::default_rules;
     use super::super::tracks::Holding;
     use super::*;
+    use crate::filter::weights::Edge;
 
     const SIZE: (u32, u32) = (640, 480);
     const FRAME: u64 = 40_000_000;
@@ -302,7 +303,7 @@ mod tests {
         let shapes = |detections: &[Detection]| {
             let mut tracker = RegionTracker::default();
             let regions = regions(decide(&mut tracker, &rules, 0, detections));
-            let shapes = regions.into_iter().map(|region| (region.label.unwrap(), region.object.shape));
+            let shapes = regions.into_iter().map(|region| (region.label.unwrap(), region.outline.shape));
             shapes.collect::<Vec<_>>()
         };
         let expected =
@@ -335,7 +336,10 @@ mod tests {
             let mut tracker = RegionTracker::default();
             decide(&mut tracker, &rules, 0, std::slice::from_ref(first));
             let regions = regions(decide(&mut tracker, &rules, 1, &[then.clone(), other]));
-            assert!(regions.iter().any(|region| region.object.shape == Shape::Box), "{first:?}, {then:?}: {regions:?}");
+            assert!(
+                regions.iter().any(|region| region.outline.shape == Shape::Box),
+                "{first:?}, {then:?}: {regions:?}"
+            );
         }
     }
 
@@ -364,16 +368,16 @@ mod tests {
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
         let both = regions(decide(&mut tracker, &rules, 1, std::slice::from_ref(&jaw)));
         assert_eq!(both.len(), 2);
-        assert!(both.iter().all(|region| region.object.shape == Shape::Ellipse));
-        assert!(both[1].object.area.top < 100.0 && both[1].object.area.bottom > 200.0, "{both:?}");
-        assert_eq!(both[0].object.area, jaw.area.grown(jaw.area, rules.expand));
+        assert!(both.iter().all(|region| region.outline.shape == Shape::Ellipse));
+        assert!(both[1].outline.area.top < 100.0 && both[1].outline.area.bottom > 200.0, "{both:?}");
+        assert_eq!(both[0].outline.area, jaw.area.grown(jaw.area, rules.expand));
     }
 
     /// The box that shrinks slowly is larger than an object of which shrinking leaves nothing: its own box is covered, too.
     #[test]
     fn negative_grow_does_not_uncover_an_object_that_was_larger() {
         let mut rules = Rules { expand: 0.0, on_missing: PASS, ..default_rules() };
-        rules.grow = -15;
+        rules.edge.grow = -15;
         let jaw = Detection { area: Area::from_corner(100.0, 180.0, 50.0, 20.0), ..face(0.0, 1.0) };
         let own = Rect::new(100, 180, 50, 20).unwrap();
         for shape in [Some(Shape::Box), Some(Shape::Ellipse), None] {
@@ -389,7 +393,7 @@ mod tests {
     #[test]
     fn negative_grow_does_not_uncover_the_rest_of_an_object_that_leaves() {
         let mut rules = Rules { expand: 0.0, on_missing: PASS, ..default_rules() };
-        rules.grow = -15;
+        rules.edge.grow = -15;
         let [first, then] = [[-40.0, 100.0, 100.0, 100.0], [-40.0, 150.0, 50.0, 50.0]]
             .map(|[x, y, width, height]| Area::from_corner(x, y, width, height))
             .map(|area| Detection { area, certain: Some(area), ..face(0.0, 1.0) });
@@ -410,7 +414,7 @@ mod tests {
             let mut tracker = RegionTracker::default();
             tracker.enter(&rules, &entered, at(0));
             let covered = regions(tracker.decide(&rules, &entered));
-            assert!(covered.len() == 1 && covered[0].object.shape == shape, "{covered:?}");
+            assert!(covered.len() == 1 && covered[0].outline.shape == shape, "{covered:?}");
             rules.shows_regions = true;
             tracker.enter(&rules, &entered, at(1));
             assert_eq!(regions(tracker.decide(&rules, &entered)).len(), shown);
@@ -421,7 +425,7 @@ mod tests {
     #[test]
     fn boxes_of_no_size_are_neither_covered_nor_shown() {
         let mut rules = Rules { on_missing: PASS, ..default_rules() };
-        rules.grow = 30;
+        rules.edge.grow = 30;
         let area = Area::from_corner(100.0, 100.0, 0.0, 0.0);
         let nothing = Detection { area, certain: Some(area), ..face(0.0, 1.0) };
         for shows_regions in [false, true] {
@@ -438,17 +442,17 @@ mod tests {
     #[test]
     fn negative_grow_uncovers_nothing() {
         let mut rules = Rules { on_missing: PASS, ..default_rules() };
-        rules.grow = -40;
+        rules.edge.grow = -40;
         let rect = |rules: &Rules| {
             let decision = decide(&mut RegionTracker::default(), rules, 0, &[face(100.0, 1.0)]);
             regions(decision).first().map(|region| region.region.rect)
         };
         assert_eq!(rect(&rules), Rect::new(90, 80, 70, 140), "70 pixels wide with expand");
-        rules.grow = -30;
+        rules.edge.grow = -30;
         assert_eq!(rect(&rules), Rect::new(120, 110, 10, 80));
         let outside = Rules { shows_regions: true, ..rules.clone() };
         assert_eq!(rect(&outside), Rect::new(120, 110, 10, 80));
-        let outside = Rules { grow: -40, ..outside };
+        let outside = Rules { edge: Edge { grow: -40, ..rules.edge }, ..outside };
         assert_eq!(rect(&outside), None);
     }
 

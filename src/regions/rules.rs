@@ -5,7 +5,7 @@ use super::detection::{Detection, Labels};
 use super::on_missing::FrameAction;
 use super::tracks::Holding;
 use super::zone::Zone;
-use crate::filter::weights::Shape;
+use crate::filter::weights::{Edge, Shape};
 
 /// What the properties say about it.
 #[derive(Debug, Clone)]
@@ -22,8 +22,8 @@ pub struct Rules<'a> {
     pub expand: f64,
     /// What of a box is the object; `None` for the mask of a detection.
     pub shape: Option<Shape>,
-    /// By how many pixels objects grow on each side.
-    pub grow: i32,
+    /// Where the object's edge is; `feather` is the width of the soft edge, not its radius.
+    pub edge: Edge,
     /// How long lost objects are covered, and what then.
     pub holding: Holding,
     /// What is done with frames that no detector has looked at; `None` for `auto`.
@@ -77,7 +77,7 @@ pub(super) mod tests {
             min_confidence: 0.0,
             expand: 0.2,
             shape: Some(Shape::Box),
-            grow: 0,
+            edge: Edge::default(),
             holding: Holding { time: 3_000_000_000, covers_lost: false },
             on_missing: None,
         }

@@ -224,11 +224,6 @@ impl Default for RegionSettings {
 }
 
 impl RegionSettings {
-    /// Whether covers have weights.
-    pub fn is_soft(&self) -> bool {
-        self.shape != ObjectShape::Box || self.edge.feather > 0
-    }
-
     /// What decides which regions a frame has.
     pub fn rules(&self) -> Rules<'_> {
         Rules {
@@ -242,7 +237,7 @@ impl RegionSettings {
                 ObjectShape::Ellipse => Some(Shape::Ellipse),
                 ObjectShape::Mask => None,
             },
-            grow: self.edge.grow,
+            edge: self.edge,
             holding: Holding { time: self.hold_time, covers_lost: self.on_lost == OnLost::Cover },
             on_missing: match self.on_missing {
                 OnMissing::Auto => None,
@@ -307,16 +302,9 @@ impl RegionSettings {
 
     /// Sets a property, to any value of its type. Returns its name; `None` if this is no property of regions.
     pub fn set(&mut self, property: &str, value: &glib::Value) -> Option<&'static str> {
-        // GObject checks the type before it calls set_property.
         Some(match property {
-            "region-mode" => {
-                self.mode = value.get().expect("a region mode");
-                "region-mode"
-            }
-            "region-sources" => {
-                self.sources = value.get().expect("region sources");
-                "region-sources"
-            }
+            "region-mode" => put(&mut self.mode, value, "region-mode"),
+            "region-sources" => put(&mut self.sources, value, "region-sources"),
             "zones" => {
                 self.zones = Zones::parse(value.get().expect("an array"));
                 "zones"
@@ -326,65 +314,33 @@ impl RegionSettings {
                 self.labels = Labels::parse(text.unwrap_or_default());
                 "labels"
             }
-            "min-confidence" => {
-                self.min_confidence = value.get().expect("a double");
-                "min-confidence"
-            }
-            "expand" => {
-                self.expand = value.get().expect("a double");
-                "expand"
-            }
-            "shape" => {
-                self.shape = value.get().expect("a shape");
-                "shape"
-            }
-            "feather" => {
-                self.edge.feather = value.get().expect("a uint");
-                "feather"
-            }
-            "grow" => {
-                self.edge.grow = value.get().expect("an int");
-                "grow"
-            }
-            "cover" => {
-                self.cover = value.get().expect("a cover");
-                "cover"
-            }
-            "strength" => {
-                self.strength = value.get().expect("a double");
-                "strength"
-            }
-            "cells" => {
-                self.cells = value.get().expect("a uint");
-                "cells"
-            }
-            "fill-color" => {
-                self.fill_color = value.get().expect("a uint");
-                "fill-color"
-            }
-            "hold-time" => {
-                self.hold_time = value.get().expect("a uint64");
-                "hold-time"
-            }
-            "look-ahead" => {
-                self.look_ahead = value.get().expect("a uint");
-                "look-ahead"
-            }
-            "on-lost" => {
-                self.on_lost = value.get().expect("an on-lost");
-                "on-lost"
-            }
-            "on-missing" => {
-                self.on_missing = value.get().expect("an on-missing");
-                "on-missing"
-            }
-            "post-messages" => {
-                self.post_messages = value.get().expect("a boolean");
-                "post-messages"
-            }
+            "min-confidence" => put(&mut self.min_confidence, value, "min-confidence"),
+            "expand" => put(&mut self.expand, value, "expand"),
+            "shape" => put(&mut self.shape, value, "shape"),
+            "feather" => put(&mut self.edge.feather, value, "feather"),
+            "grow" => put(&mut self.edge.grow, value, "grow"),
+            "cover" => put(&mut self.cover, value, "cover"),
+            "strength" => put(&mut self.strength, value, "strength"),
+            "cells" => put(&mut self.cells, value, "cells"),
+            "fill-color" => put(&mut self.fill_color, value, "fill-color"),
+            "hold-time" => put(&mut self.hold_time, value, "hold-time"),
+            "look-ahead" => put(&mut self.look_ahead, value, "look-ahead"),
+            "on-lost" => put(&mut self.on_lost, value, "on-lost"),
+            "on-missing" => put(&mut self.on_missing, value, "on-missing"),
+            "post-messages" => put(&mut self.post_messages, value, "post-messages"),
             _ => return None,
         })
     }
+}
+
+/// Sets the field of a property. Returns its name.
+fn put<T: for<'a> glib::value::FromValue<'a>>(
+    field: &mut T,
+    value: &glib::Value,
+    property: &'static str,
+) -> &'static str {
+    *field = value.get().expect("GObject checks the type before it calls set_property");
+    property
 }
 
 /// The properties.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is covered of a frame: rectangles, and the weights of a cover with a soft edge, an ellipse or a mask.
+
+use super::frame_regions::FrameRegion;
+use super::on_missing::FrameAction;
+use super::rules::Rules;
+use crate::filter::regions::{Area, Rect, Region, outside};
+use crate::filter::weights::{Edge, Object, Shape, Weights, cell};
+
+/// Which part of a frame is covered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoveredPart {
+    /// The regions.
+    Regions,
+    /// All but the regions.
+    Outside,
+    /// All, because no detector has looked at the frame, or because an object is lost.
+    Frame,
+}
+
+impl CoveredPart {
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Regions => "regions",
+            Self::Outside => "outside",
+            Self::Frame => "frame",
+        }
+    }
+}
+
+/// What is covered of a frame.
+#[derive(Debug, Clone)]
+pub struct Covered {
+    /// Which part that is.
+    pub part: CoveredPart,
+    /// The rectangles of a cover, and what each hides. Without an object (the whole frame, the background) that is the picture.
+    pub regions: Vec<Region>,
+    /// How much of the cover shows; `None` if all of it does.
+    pub weights: Option<Weights>,
+}
+
+impl Covered {
+    /// Where these regions of a frame of `size` (width, height) are covered or shown, or the whole frame is covered.
+    pub fn new(rules: &Rules, action: FrameAction, regions: &[FrameRegion], size: (u32, u32)) -> Self {
+        let part = match action {
+            FrameAction::Regions if rules.shows_regions => CoveredPart::Outside,
+            FrameAction::Regions => CoveredPart::Regions,
+            FrameAction::Whole | FrameAction::Drop | FrameAction::Error => CoveredPart::Frame,
+        };
+        let has_shape = |region: &FrameRegion| region.outline.shape != Shape::Box;
+        let is_soft = rules.shape != Some(Shape::Box) || rules.edge.feather > 0 || regions.iter().any(has_shape);
+        let is_soft = is_soft && !regions.is_empty();
+        let edge = Edge { feather: rules.edge.feather.div_ceil(2), ..rules.edge };
+        let picture = Area::from_corner(0.0, 0.0, size.0.into(), size.1.into());
+        let background = |rects: Vec<Rect>| rects.into_iter().map(|rect| Region { rect, object: picture }).collect();
+        let (regions, weights) = match part {
+            CoveredPart::Regions if is_soft => {
+                let reach = |FrameRegion { region, outline, .. }: &FrameRegion| {
+                    Some(Region { rect: outline.reach(edge, size)?, object: region.object })
+                };
+                (regions.iter().filter_map(reach).collect(), Some(weights_over(outlines(regions), edge, size)))
+            }
+            CoveredPart::Regions => (regions.iter().map(|region| region.region).collect(), None),
+            CoveredPart::Outside if is_soft => {
+                let weights = Weights::outside(size, &outlines(regions), edge);
+                (background(weights.rects()), Some(weights))
+            }
+            CoveredPart::Outside => {
+                let shown: Vec<Rect> = regions.iter().map(|region| region.region.rect).collect();
+                (background(outside(&shown, size.0, size.1)), None)
+            }
+            CoveredPart::Frame => (Region::new(picture, 0.0, size).into_iter().collect(), None),
+        };
+        Self { part, regions, weights }
+    }
+}
+
+/// What the weights follow.
+pub fn outlines(regions: &[FrameRegion]) -> Vec<Object> {
+    regions.iter().map(|region| region.outline.clone()).collect()
+}
+
+/// The weights of a cover over objects. Those of which shrinking would leave nothing are not shrunk.
+fn weights_over(outlines: Vec<Object>, edge: Edge, size: (u32, u32)) -> Weights {
+    let is_shrunk = |outline: &Object| edge.grow >= 0 || is_left(outline, edge, size);
+    let (shrunk, whole): (Vec<Object>, Vec<Object>) = outlines.into_iter().partition(is_shrunk);
+    let mut weights = Weights::inside(size, &shrunk, edge);
+    if !whole.is_empty() {
+        weights.unite(&Weights::inside(size, &whole, Edge { grow: 0, ..edge }));
+    }
+    weights
+}
+
+/// Whether shrinking leaves anything of an object that is covered.
+fn is_left(outline: &Object, edge: Edge, size: (u32, u32)) -> bool {
+    let area = if let Shape::Mask(mask) = &outline.shape { mask.area() } else { outline.area };
+    let is_boxed = !area.wider(edge.grow.into()).is_empty();
+    // A cover is one node larger than its object, of which nothing may be left.
+    let edge = Edge { grow: edge.grow - cell(size).cast_signed(), feather: 0 };
+    is_boxed && Weights::leaves_any(size, outline, edge)
+}
