@@ -9,10 +9,10 @@ use gst::glib::translate::{IntoGlib, IntoGlibPtr};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use gstcudagaussblur::element::regions::analytics::{self, Analytics};
-use gstcudagaussblur::element::regions::masks::MaskReader;
 use gstcudagaussblur::filter::regions::Area;
 use gstcudagaussblur::filter::weights::Mask;
 use gstcudagaussblur::regions::detection::{Detection, Labels};
+use gstcudagaussblur::regions::masks::MaskReader;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// `GstAnalyticsMtd`.

@@ -13,7 +13,7 @@ use super::frame_cover::FrameCover;
 use super::look_ahead::{self, ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
-use super::regions::masks;
+
 use super::regions::settings::{OnMissing, RegionMode, RegionSources};
 use super::reporting;
 use super::session::Session;
@@ -24,6 +24,7 @@ use crate::engine::{Backend, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
 use crate::regions::frame_regions::{self, EnteredFrame, FrameRegions};
+use crate::regions::masks;
 use crate::regions::on_missing::FrameAction;
 use crate::regions::tracks::Evidence;
 use crate::regions::zone::StreamSpan;

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod covered;
 pub mod detection;
 pub mod frame_regions;
+pub mod masks;
 pub mod on_missing;
 pub mod rules;
 pub mod tracks;

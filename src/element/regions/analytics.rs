@@ -12,10 +12,10 @@ use std::sync::{LazyLock, OnceLock};
 use gst::glib;
 use gst::glib::translate::from_glib_full;
 
-use super::masks::{IdImage, MaskPart, MaskReader};
 use crate::filter::regions::Area;
 use crate::libraries::{functions, open_gstreamer};
 use crate::regions::detection::{Detection, confidence};
+use crate::regions::masks::{IdImage, MaskPart, MaskReader};
 
 /// What the analytics metas of a buffer say.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,10 +3,10 @@
 //! Metas are read, never removed.
 
 use super::analytics::{self, Analytics};
-use super::masks::MaskReader;
 use super::settings::RegionSources;
 use crate::filter::regions::Area;
 use crate::regions::detection::{Detection, Found, Labels, Looked, confidence};
+use crate::regions::masks::MaskReader;
 
 /// Reads the metas of the selected sources. Masks cost time, and are read only for objects that the labels `masked` select;
 /// without these none is.
@@ -78,7 +78,7 @@ fn roi_confidence(meta: &gst_video::VideoRegionOfInterestMeta) -> Option<f32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::masks::tests::image_of;
+    use super::super::mask_buffers::tests::image_of;
     use super::*;
     use crate::filter::weights::Mask;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Where regions come from: `detector_metas` (with `analytics` and `masks`) reads what detectors attached, `settings` and `zones`
+//! Where regions come from: `detector_metas` (with `analytics` and `mask_buffers`) reads what detectors attached, `settings` and `zones`
 //! are the properties. The alpha channel of a frame is a mask without a detection.
 
 pub mod analytics;
 pub(in crate::element) mod detector_metas;
-pub mod masks;
+mod mask_buffers;
 pub(in crate::element) mod settings;
 pub(in crate::element) mod zones;

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use arbitrary::Arbitrary;
 use gst_video::VideoFormat;
-use gstcudagaussblur::regions::detection::Labels;
-use gstcudagaussblur::element::regions::masks::{IdImage, MaskReader};
 use gstcudagaussblur::filter::regions::Area;
 use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
+use gstcudagaussblur::regions::detection::Labels;
+use gstcudagaussblur::regions::masks::{IdImage, MaskReader};
 
 const FORMATS: [(VideoFormat, &str); 4] = [
     (VideoFormat::Gray8, "GRAY8"),

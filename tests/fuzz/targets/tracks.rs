@@ -4,9 +4,9 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
+use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::regions::detection::Detection;
 use gstcudagaussblur::regions::tracks::{Decided, Holding, Tracks};
-use gstcudagaussblur::filter::regions::{Area, Rect};
 
 /// Lost objects that are followed one by one, and the one that stands for all others.
 const LOST: usize = 256 + 1;
