@@ -13,13 +13,12 @@ use super::frame_cover::FrameCover;
 use super::look_ahead::{self, ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notice;
 use super::region_message::{self, MessageTimes};
-
 use super::regions::settings::{OnMissing, RegionMode, RegionSources};
-use super::reporting;
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
 use super::video_frame::{self, InPlaceFrame, VideoFramePair};
+use super::{output_buffer, reporting};
 use crate::engine::{Backend, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
@@ -125,7 +124,7 @@ pub fn add_buffer(
                     } else {
                         session.engine.transfer(frames)
                     };
-                    reporting::output(element, state, session, completed)?
+                    output_buffer::of_completed(element, state, &session.engine, completed)?
                 }
             }
         }
@@ -296,11 +295,11 @@ fn cover(
         let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;
         if frames.is_same_memory() {
             let completed = session.engine.cover_frame(&cover.cover, frames);
-            reporting::output(element, state, session, completed)?
+            output_buffer::of_completed(element, state, &session.engine, completed)?
         } else {
             // Uploads or downloads the frame, or copies it on the device.
             let completed = session.engine.transfer(frames);
-            let output = reporting::output(element, state, session, completed)?;
+            let output = output_buffer::of_completed(element, state, &session.engine, completed)?;
             cover_in_place(element, state, session, &cover.cover, output, Side::Output)?
         }
     };
@@ -336,5 +335,5 @@ fn cover_in_place(
     let on_device = session.engine.active() == Backend::Cuda;
     let frame = InPlaceFrame::map(buffer, format, side, on_device).map_err(|error| fail(error.into()))?;
     let completed = session.engine.cover_frame(cover, frame);
-    reporting::output(element, state, session, completed)
+    output_buffer::of_completed(element, state, &session.engine, completed)
 }

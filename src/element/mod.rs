@@ -19,6 +19,7 @@ mod imp;
 mod lifecycle;
 mod look_ahead;
 mod notices;
+mod output_buffer;
 mod pinned_allocator;
 mod published_state;
 mod region_message;

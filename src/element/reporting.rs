@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What happened to frames, as messages on the bus and as the engine's part of `stats`.
+//! Messages on the bus about frames, the engine and settings, and the engine's part of `stats`.
 
 use gst::prelude::*;
 
@@ -9,26 +9,11 @@ use super::notices::Notice;
 use super::session::Session;
 use super::settings::PropertyError;
 use super::state::SharedState;
-use super::video_frame::OutputFrame;
-use crate::engine::{CompletedFrame, CudaError, Engine, EngineError};
+use crate::engine::{CudaError, Engine};
 
-/// The output buffer of a frame that the engine was given. Posts the error if it failed, and a warning if CUDA failed and the CPU
-/// took its place.
-pub fn output<F: OutputFrame>(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &Session,
-    completed: Result<CompletedFrame<F>, EngineError>,
-) -> Result<gst::Buffer, gst::FlowError> {
-    let completed = completed.map_err(|error| post_failure(element, &error.into()))?;
-    if let Some(failure) = completed.failure {
-        warn_of_fallback(element, state, session, &failure);
-    }
-    Ok(completed.frame.into_output(completed.queued))
-}
-
-fn warn_of_fallback(element: &gst_base::BaseTransform, state: &SharedState, session: &Session, failure: &CudaError) {
-    let leaked = publish_stats(state, &session.engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
+/// Posts a warning that CUDA failed and the CPU took its place.
+pub fn warn_of_fallback(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine, failure: &CudaError) {
+    let leaked = publish_stats(state, engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
     gst::element_warning!(
         element,
         gst::ResourceError::Failed,

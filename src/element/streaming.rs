@@ -17,7 +17,7 @@ use super::reporting::{post_failure, report_stats};
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
-use super::{caps, covering, cuda_context, reporting};
+use super::{caps, covering, cuda_context, output_buffer, reporting};
 use crate::engine::{Backend, EngineError};
 
 /// Prepares for frames of these caps.
@@ -281,7 +281,7 @@ fn step(
     }
     let output = session.pop_due(max_in_flight).map(|frame| {
         let completed = session.engine.complete(frame);
-        reporting::output(element, state, session, completed)
+        output_buffer::of_completed(element, state, &session.engine, completed)
     });
     Ok(ControlFlow::Break(output.transpose()?))
 }

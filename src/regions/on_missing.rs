@@ -34,7 +34,7 @@ impl Detectors {
         self.seen |= matches!(looked, Looked::Yes | Looked::Unreadable);
     }
 
-    /// Decides about a frame. Frames that have entered after it count too. Without a value of `on_missing` it is `auto`.
+    /// Decides about a frame that has entered. Those that have entered after it count too. Without a value of `on_missing` it is `auto`.
     ///
     /// `auto` cannot tell a detector that fell silent from one that attaches nothing when it finds nothing. The metas of
     /// libgstanalytics can be empty, and GStreamer's tensor decoders attach such a meta to say that they looked. Regions
@@ -47,8 +47,7 @@ impl Detectors {
     ///
     /// Before the first meta `auto` passes frames on: a pipeline that has only zones has no detector. With
     /// region-mode=outside it covers these too, because there a detection is what a frame may show.
-    pub fn decide(&mut self, on_missing: Option<FrameAction>, shows_regions: bool, looked: Looked) -> FrameAction {
-        self.note(looked);
+    pub fn decide(&self, on_missing: Option<FrameAction>, shows_regions: bool, looked: Looked) -> FrameAction {
         let auto = || if self.seen || shows_regions { FrameAction::Whole } else { FrameAction::Regions };
         match looked {
             Looked::NotAsked | Looked::Yes => FrameAction::Regions,
@@ -76,6 +75,7 @@ mod tests {
             (Looked::Yes, FrameAction::Regions),
             (Looked::No, FrameAction::Whole),
         ] {
+            detectors.note(looked);
             assert_eq!(detectors.decide(None, false, looked), decision, "{looked:?}");
         }
     }
@@ -89,6 +89,7 @@ mod tests {
             (Looked::No, FrameAction::Whole),
         ] {
             let mut detectors = Detectors::default();
+            detectors.note(looked);
             assert_eq!(detectors.decide(None, true, looked), decision, "{looked:?}");
         }
         let pass = Detectors::default().decide(Some(FrameAction::Regions), true, Looked::No);
@@ -100,6 +101,7 @@ mod tests {
         for on_missing in [FrameAction::Regions, FrameAction::Whole, FrameAction::Drop, FrameAction::Error] {
             let mut detectors = Detectors::default();
             for looked in [Looked::No, Looked::Yes, Looked::NotAsked, Looked::No, Looked::Unreadable] {
+                detectors.note(looked);
                 let expected = match looked {
                     Looked::Yes | Looked::NotAsked => FrameAction::Regions,
                     Looked::Unreadable if on_missing == FrameAction::Regions => FrameAction::Whole,
@@ -113,7 +115,10 @@ mod tests {
     #[test]
     fn unreadable_metas_are_a_detector_that_did_not_look() {
         let mut detectors = Detectors::default();
-        let mut decide = |looked| detectors.decide(None, false, looked);
+        let mut decide = |looked| {
+            detectors.note(looked);
+            detectors.decide(None, false, looked)
+        };
         assert_eq!(decide(Looked::Unreadable), FrameAction::Whole);
         assert_eq!(decide(Looked::No), FrameAction::Whole, "it has been seen");
     }
