@@ -7,7 +7,7 @@ use super::tracks::Holding;
 use super::zone::Zone;
 use crate::filter::weights::{Edge, Shape};
 
-/// What the properties say about it.
+/// The rules that the properties set.
 #[derive(Debug, Clone)]
 pub struct Rules<'a> {
     /// Whether regions are shown, and all else is covered.
