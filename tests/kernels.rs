@@ -13,7 +13,6 @@ use common::Noise;
 use common::cases::{self, Case, Content};
 use common::pictures::{self, Picture};
 use common::soft_oracle::{self, Form, Item, Nodes};
-use gstcudagaussblur::cpu::{self, CpuEngine};
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
@@ -27,19 +26,18 @@ use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
 use gstcudagaussblur::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
 use gstcudagaussblur::cuda::kernels::soft::{self, DeviceWeights, Mix};
 use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
+use gstcudagaussblur::cuda::region_blur::RegionBlurPlan;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
+use gstcudagaussblur::engine::{BlurRegion, Hide};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::fill;
-use gstcudagaussblur::filter::frame::{
-    Destination, Frame, FrameMut, PlaneLayout, Role, SampleLayout, Source, ValidFrames,
-};
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::inpainting::Inpainting;
-use gstcudagaussblur::filter::mosaic::{self, CellGrid, MosaicRegion};
+use gstcudagaussblur::filter::mosaic::{CellGrid, MosaicRegion};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
-use gstcudagaussblur::filter::region_blur::{BlurCover, BlurRegion, RegionBlurPlan};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::samples::covered_fields;
 use gstcudagaussblur::filter::weights::Weights;
@@ -411,7 +409,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let region =
             |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
         let regions = rects.iter().enumerate().map(region).collect();
-        let cover = BlurCover { planes: Selection::ALL, regions };
+        let cover = Hide::Blur { planes: Selection::ALL, regions };
         let plan = |options| Arc::new(Plan::new(options, planes));
         let regions = RegionBlurPlan::new(&cover, planes, TILES, plan);
         let outputs = RegionOutputs::new(&regions, 0);
@@ -432,7 +430,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let values: Vec<[u16; 4]> =
             planes.iter().map(|_| [0, 1, 2, 3].map(|c| noise.next() as u16 >> (8 + c))).collect();
         let mut expected = picture.clone();
-        fill::fill(&mut expected.frame_mut(), &rects, &values).unwrap();
+        expected.hide(Hide::Fill { rects: rects.to_vec(), values: values.clone() }).unwrap();
         let fills = fill::fills(planes, &rects, &values);
         program.check_cover(&picture, &expected, &[0], |planes, _| cover::fills(&fills, planes));
 
@@ -440,7 +438,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let cells: Vec<MosaicRegion> =
             rects.iter().enumerate().map(|(i, rect)| MosaicRegion::new(*rect, object, [3, 7][i])).collect();
         let mut expected = picture.clone();
-        mosaic::mosaic(&mut expected.frame_mut(), &cells).unwrap();
+        expected.hide(Hide::Mosaic(cells.clone())).unwrap();
         let grids = CellGrid::all(planes, &cells);
         let sums = vec![0xa5; cover::mosaic_bytes(&grids)];
         program.check_cover(&picture, &expected, &sums, |planes, sums| cover::mosaic(&grids, [planes; 2], sums));
@@ -472,7 +470,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
 #[test]
 fn kernels_blur_rectangles_under_the_address_and_undefined_sanitizers() {
     let mut program = Program::build("address,undefined", &[]);
-    let (mut noise, mut cpu) = (Noise(37), CpuEngine::new());
+    let mut noise = Noise(37);
     let (mut cases, mut bytes) = (0, 0);
     for (turn, planes) in pictures::kinds().iter().enumerate() {
         let [width, height] = [[601, 40], [150, 61], [300, 45]][turn % 3];
@@ -482,14 +480,11 @@ fn kernels_blur_rectangles_under_the_address_and_undefined_sanitizers() {
         // Needs of several rectangles are joined and begin at the left edge, those of one in a wide picture do not.
         let rects = &rects[..if width > 600 { 1 } else { 3 }];
         let region = |rect: &Rect| BlurRegion { rect: *rect, params: BlurParams::new(sigma, 0).unwrap() };
-        let cover = BlurCover { planes: Selection::ALL, regions: rects.iter().map(region).collect() };
+        let cover = Hide::Blur { planes: Selection::ALL, regions: rects.iter().map(region).collect() };
         let planes = picture.planes.clone();
         let plan = |options| Arc::new(Plan::new(options, &planes));
         let mut expected = picture.clone();
-        let whole = RegionBlurPlan::new(&cover, &planes, cpu::TILES, plan);
-        let mut frames =
-            ValidFrames::of_cover(Source::Host(Vec::new()), Destination::Host(expected.frame_mut())).unwrap();
-        cpu.cover(&mut frames, &whole).unwrap();
+        expected.hide(cover.clone()).unwrap();
         let regions = RegionBlurPlan::new(&cover, &planes, TILES, plan);
         poison(&mut picture, &mut expected, &regions);
         for set in [KernelSet::TensorCores, KernelSet::CudaCores] {

@@ -11,12 +11,15 @@ use common::Noise;
 use common::pictures::{Picture, kinds, pitch, resized};
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet, TILES};
 use gstcudagaussblur::filter::BlurParams;
+use gstcudagaussblur::filter::cover::{BlurRegion, Cover, Hide, Softness};
 use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Source, ValidFrames};
+use gstcudagaussblur::filter::mosaic::MosaicRegion;
+use gstcudagaussblur::filter::parts::{Job, Needs};
 use gstcudagaussblur::filter::picture::{FieldRect, PictureGeometry};
-use gstcudagaussblur::filter::plan::{Options, Plan};
-use gstcudagaussblur::filter::region_blur::{RegionBlur, RegionBlurPlan};
-use gstcudagaussblur::filter::regions::Rect;
+use gstcudagaussblur::filter::plan::{Options, Plan, Selection};
+use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::samples::covered_fields;
+use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
 
 const SIGMAS: [f64; 9] = [0.8, 2.0, 3.4, 3.5, 5.0, 7.0, 12.0, 30.0, 60.0];
 
@@ -38,12 +41,26 @@ fn poisoned(picture: &Picture, parts: &[(usize, FieldRect)]) -> Picture {
     poisoned
 }
 
-/// Blurs parts of a picture into a copy of `onto`.
-fn covered(cpu: &mut CpuEngine, regions: &RegionBlurPlan, from: &Picture, onto: &Picture) -> Picture {
+/// Executes a job from a picture onto a copy of another one.
+fn run(cpu: &mut CpuEngine, job: &Job, soft: Option<&Softness>, from: &Picture, onto: &Picture) -> Picture {
     let mut out = onto.clone();
     let mut frames = ValidFrames::new(Source::Host(from.frame()), Destination::Host(out.frame_mut())).unwrap();
-    cpu.cover(&mut frames, regions).unwrap();
+    cpu.run(&mut frames, job, soft).unwrap();
     out
+}
+
+/// The picture with everything but these parts of its planes set to 0, as rounding computes more than is wanted.
+fn hidden_beside(picture: &Picture, parts: &[(usize, FieldRect)]) -> Picture {
+    let mut hidden = poisoned(picture, parts);
+    for (bytes, before) in hidden.bytes.iter_mut().zip(&picture.bytes) {
+        bytes.iter_mut().zip(before).filter(|(now, then)| now != then).for_each(|(now, _)| *now = 0);
+    }
+    hidden
+}
+
+/// How many bytes are different.
+fn different(one: &Picture, other: &Picture) -> usize {
+    one.bytes.iter().zip(&other.bytes).map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a != b).count()).sum()
 }
 
 fn random(noise: &mut Noise, end: u32) -> u32 {
@@ -62,40 +79,6 @@ fn picture(noise: &mut Noise, kinds: &[Vec<PlaneLayout>]) -> (Picture, Vec<Rect>
     (picture, rects)
 }
 
-fn nothing_but_reads_is_read() {
-    let mut noise = Noise(3);
-    let kinds = kinds();
-    let mut engines: Vec<CpuEngine> = InstructionSet::available()
-        .into_iter()
-        .map(|set| CpuEngine::new().with_instruction_set(set).unwrap())
-        .collect();
-    let (mut cases, mut poisoned_bytes) = (0, 0);
-    while cases < 400 {
-        let (picture, rects) = picture(&mut noise, &kinds);
-        let sigma = SIGMAS[cases % SIGMAS.len()];
-        let options = Options::from(BlurParams::new(sigma, 0).unwrap());
-        let geometry = PictureGeometry::new(&picture.planes);
-        let parts: Vec<(usize, FieldRect)> = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
-        let plan = Arc::new(Plan::new(options, &picture.planes));
-        let blur = RegionBlur::new(plan, parts, TILES);
-        let source = poisoned(&picture, &blur.needs.reads);
-        poisoned_bytes += source
-            .bytes
-            .iter()
-            .zip(&picture.bytes)
-            .map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a != b).count())
-            .sum::<usize>();
-        let regions = RegionBlurPlan::of(vec![blur], &picture.planes);
-        let set = cases % engines.len();
-        let cpu = &mut engines[set];
-        let whole = covered(cpu, &regions, &picture, &picture);
-        let part = covered(cpu, &regions, &source, &picture);
-        assert!(whole.bytes == part.bytes, "sigma={sigma} {rects:?} of {:?}", picture.planes);
-        cases += 1;
-    }
-    assert!(poisoned_bytes > 1 << 20, "{poisoned_bytes} bytes were poisoned");
-}
-
 /// Rectangles that are wanted apart, overlapping or in another order are computed differently.
 fn any_division_gives_the_same_bytes() {
     let mut noise = Noise(5);
@@ -112,14 +95,65 @@ fn any_division_gives_the_same_bytes() {
             let right = Rect::between([rect.x() + halves[0] / 2, rect.right()], [rect.y(), rect.bottom()]);
             [right, left].into_iter().flatten()
         };
-        let parts = |rects: Vec<Rect>| {
-            let covered = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
-            RegionBlurPlan::of(vec![RegionBlur::new(Arc::clone(&plan), covered, TILES)], &picture.planes)
+        let parts = |rects: Vec<Rect>| -> Vec<(usize, FieldRect)> {
+            rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect()
         };
-        let [one, other] = [parts(rects.clone()), parts(rects.iter().rev().flat_map(divided).collect())];
-        let [one, other] = [one, other].map(|regions| covered(&mut cpu, &regions, &picture, &picture));
+        let wanted = [parts(rects.clone()), parts(rects.iter().rev().flat_map(divided).collect())];
+        let [one, other] = wanted.each_ref().map(|parts| {
+            let job = Job { parts: plan.needs(parts, TILES).parts, plan: Arc::clone(&plan) };
+            hidden_beside(&run(&mut cpu, &job, None, &picture, &picture), &wanted[0])
+        });
         assert!(one.bytes == other.bytes, "{rects:?} of {:?}", picture.planes);
     }
+}
+
+/// A cover reads what its operations say, and writes what it covers.
+fn nothing_but_reads_is_read() {
+    let mut noise = Noise(3);
+    let kinds = kinds();
+    let mut engines: Vec<CpuEngine> = InstructionSet::available()
+        .into_iter()
+        .map(|set| CpuEngine::new().with_instruction_set(set).unwrap())
+        .collect();
+    let mut poisoned_bytes = [0; 3];
+    for case in 0..400 {
+        let (picture, rects) = picture(&mut noise, &kinds);
+        let planes = &picture.planes;
+        let params = |i: usize| BlurParams::new(SIGMAS[(case + i) % SIGMAS.len()], 0).unwrap();
+        let object = |rect: &Rect| Area::from_corner(rect.x().into(), rect.y().into(), rect.width().into(), 40.0);
+        let hide = match case % 3 {
+            0 => {
+                let region = |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: params(i) };
+                Hide::Blur { planes: Selection::ALL, regions: rects.iter().enumerate().map(region).collect() }
+            }
+            1 => Hide::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 3)).collect()),
+            _ => Hide::Fill { rects: rects.clone(), values: vec![[1, 2, 3, 1]; planes.len()] },
+        };
+        let [width, height] = PictureGeometry::new(planes).size();
+        let item = Object { area: object(&rects[0]), shape: Shape::Ellipse };
+        let weights = Weights::inside((width, height), &[item], Edge { grow: 2, feather: 3 });
+        let soft = (case / 3 % 2 == 1).then_some(Softness { weights, excluded: None });
+        let cover = Cover { hide, soft };
+        let plan = Plan::cover(&cover, planes, |options| Arc::new(Plan::new(options, planes)));
+        let Needs { parts, reads } = plan.needs(&[], TILES);
+        let source = poisoned(&picture, &reads);
+        poisoned_bytes[case % 3] += different(&source, &picture);
+        let job = Job { plan: Arc::new(plan), parts };
+        let soft = cover.soft.as_ref();
+        let set = case % engines.len();
+        let [whole, part] = [&picture, &source].map(|from| run(&mut engines[set], &job, soft, from, &picture));
+        assert!(whole.bytes == part.bytes, "{cover:?} of {planes:?}");
+        let geometry = PictureGeometry::new(planes);
+        let covered: Vec<_> = rects.iter().flat_map(|rect| covered_fields(&geometry, *rect)).collect();
+        let rest = |picture: &Picture| {
+            let inverted = poisoned(picture, &covered);
+            let planes = picture.bytes.iter().zip(&inverted.bytes);
+            planes.map(|(a, b)| a.iter().zip(b).map(|(a, b)| if a == b { 0 } else { *a }).collect()).collect()
+        };
+        let [before, after]: [Vec<Vec<u8>>; 2] = [rest(&picture), rest(&whole)];
+        assert!(before == after, "{cover:?} of {planes:?} changes what it does not cover");
+    }
+    assert!(poisoned_bytes.iter().all(|bytes| *bytes > 1 << 20), "{poisoned_bytes:?} bytes were poisoned");
 }
 
 /// Planes have memory only for the rows that are accessed: runs a test in a child process under valgrind, which fails on any

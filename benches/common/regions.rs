@@ -6,14 +6,13 @@ use std::time::Instant;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
+use gstcudagaussblur::cuda::region_blur::RegionBlurPlan;
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::fill::fill;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
-use gstcudagaussblur::filter::mosaic::{MosaicRegion, mosaic};
+use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
-use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect, disjoint};
 use gstcudagaussblur::regions::detection::Detection;
 use gstcudagaussblur::regions::tracks::{Holding, Tracks};
@@ -70,11 +69,9 @@ pub fn print(width: u32, height: u32) {
             for sigma in SIGMAS {
                 let params = BlurParams::new(sigma, 0).expect("usable");
                 let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
-                let cover = BlurCover { planes: Selection::ALL, regions };
-                let cover = Cover::Blur(cover);
+                let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions });
                 let plan = |options| Arc::new(Plan::new(options, &planes));
-                let Cover::Blur(blurs) = &cover else { unreachable!("a blur") };
-                let regions = RegionBlurPlan::new(blurs, &planes, TILES, plan);
+                let regions = RegionBlurPlan::new(&cover.hide, &planes, TILES, plan);
                 let of_plane = |plane: usize| {
                     let reads = regions.blurs().iter().flat_map(|blur| &blur.needs.reads);
                     let rects: Vec<Rect> = reads.filter(|(of, _)| *of == plane).map(|(_, read)| read.rect).collect();
@@ -107,12 +104,14 @@ pub fn print(width: u32, height: u32) {
                 MosaicRegion::new(*rect, object, 6)
             };
             let objects: Vec<MosaicRegion> = rects.iter().map(objects).collect();
-            let values = vec![[16; 4]; planes.len()];
-            let mosaics =
-                (0..ROUNDS).map(|_| time(|| mosaic(&mut frame(&planes, &mut memory), &objects).expect("a mosaic")));
+            let mut engine = Engine::with_cpu(CpuEngine::new());
+            let mosaic = Cover::from(Hide::Mosaic(objects));
+            let fill = Cover::from(Hide::Fill { rects: rects.clone(), values: vec![[16; 4]; planes.len()] });
+            let mosaics = (0..ROUNDS)
+                .map(|_| time(|| drop(engine.cover(&mosaic, &mut frame(&planes, &mut memory)).expect("a mosaic"))));
             let mosaics = super::median(mosaics.collect::<Vec<_>>());
-            let fills =
-                (0..ROUNDS).map(|_| time(|| fill(&mut frame(&planes, &mut memory), &rects, &values).expect("a fill")));
+            let fills = (0..ROUNDS)
+                .map(|_| time(|| drop(engine.cover(&fill, &mut frame(&planes, &mut memory)).expect("a fill"))));
             let fills = super::median(fills.collect::<Vec<_>>());
             println!("| {} | {name} | mosaic: {mosaics:.3} ms, fill: {fills:.3} ms | | | | |", format.to_str());
         }
@@ -137,12 +136,13 @@ pub fn print_many(width: u32, height: u32) {
         let params = BlurParams::new(sigma, 0).expect("usable");
         move |rects: &[Rect]| {
             let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
-            Cover::Blur(BlurCover { planes: Selection::ALL, regions })
+            Cover::from(Hide::Blur { planes: Selection::ALL, regions })
         }
     };
-    let mosaics =
-        |rects: &[Rect]| Cover::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 6)).collect());
-    let fills = |rects: &[Rect]| Cover::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] };
+    let mosaics = |rects: &[Rect]| {
+        Cover::from(Hide::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 6)).collect()))
+    };
+    let fills = |rects: &[Rect]| Cover::from(Hide::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] });
     type MakeCover<'a> = &'a dyn Fn(&[Rect]) -> Cover;
     let covers: [(&str, MakeCover); 4] =
         [("blur, sigma=3", &blur(3.0)), ("blur, sigma=12", &blur(12.0)), ("mosaic", &mosaics), ("fill", &fills)];

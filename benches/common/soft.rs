@@ -5,7 +5,7 @@ use std::time::Instant;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{self, BlurCover, BlurRegion, Cover, Engine, SoftCover};
+use gstcudagaussblur::engine::{self, BlurRegion, Cover, Engine, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::Selection;
@@ -54,7 +54,7 @@ pub fn print(size: (u32, u32)) {
             let params = BlurParams::new(sigma, 0).expect("usable");
             let blur = |rects: &[Rect]| {
                 let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
-                Cover::Blur(BlurCover { planes: Selection::ALL, regions })
+                Cover::from(Hide::Blur { planes: Selection::ALL, regions })
             };
             let background = || {
                 let outside = || {
@@ -63,13 +63,13 @@ pub fn print(size: (u32, u32)) {
                 };
                 let excluded = || Some(Weights::excluded(size, &person, sigma));
                 let ((blurs, weights), excluded) = engine::join(outside, excluded);
-                Cover::Soft(SoftCover { cover: Box::new(blurs), weights, excluded })
+                Cover { soft: Some(Softness { weights, excluded }), ..blurs }
             };
             let ellipse = [person::ellipse(size)];
             let rect = ellipse[0].reach(edge, size).expect("a rectangle");
             let soft = || {
                 let weights = Weights::inside(size, &ellipse, edge);
-                Cover::Soft(SoftCover { cover: Box::new(blur(&[rect])), weights, excluded: None })
+                Cover { soft: Some(Softness { weights, excluded: None }), ..blur(&[rect]) }
             };
             let all = Rect::new(0, 0, width, height).expect("a rectangle");
             let covers: [&dyn Fn() -> Cover; 4] = [&|| blur(&[all]), &background, &|| blur(&[rect]), &soft];

@@ -6,13 +6,13 @@ use std::time::Instant;
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
 use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
+use gstcudagaussblur::cuda::region_blur::RegionBlurPlan;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess, SoftCover};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
-use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Weights};
 
@@ -52,7 +52,7 @@ fn many(planes: &[PlaneLayout]) -> Vec<Rect> {
 fn blur(rects: &[Rect], sigma: f64) -> Outcome<Cover> {
     let params = BlurParams::new(sigma, 0)?;
     let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
-    Ok(Cover::Blur(BlurCover { planes: Selection::ALL, regions }))
+    Ok(Cover::from(Hide::Blur { planes: Selection::ALL, regions }))
 }
 
 fn mosaic(rects: &[Rect]) -> Cover {
@@ -60,11 +60,11 @@ fn mosaic(rects: &[Rect]) -> Cover {
         let [x, y, width, height] = [rect.x(), rect.y(), rect.width(), rect.height()].map(f64::from);
         Area::from_corner(x, y, width, height)
     };
-    Cover::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 6)).collect())
+    Cover::from(Hide::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 6)).collect()))
 }
 
 fn fill(rects: &[Rect], planes: &[PlaneLayout]) -> Cover {
-    Cover::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] }
+    Cover::from(Hide::Fill { rects: rects.to_vec(), values: vec![[16; 4]; planes.len()] })
 }
 
 /// The blur of a background without the person before it; of an ellipse over half the frame, and of its rectangle.
@@ -75,14 +75,14 @@ fn soft(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
     let person = [person::person(size).0];
     let weights = Weights::outside(size, &person, edge);
     let excluded = Some(Weights::excluded(size, &person, SIGMA));
-    let background = SoftCover { cover: Box::new(blur(&weights.rects(), SIGMA)?), weights, excluded };
+    let background = Cover { hide: blur(&weights.rects(), SIGMA)?.hide, soft: Some(Softness { weights, excluded }) };
     let ellipse = [person::ellipse(size)];
     let rect = ellipse[0].reach(edge, size).expect("a rectangle");
     let weights = Weights::inside(size, &ellipse, edge);
-    let soft = SoftCover { cover: Box::new(blur(&[rect], SIGMA)?), weights, excluded: None };
+    let soft = Cover { hide: blur(&[rect], SIGMA)?.hide, soft: Some(Softness { weights, excluded: None }) };
     Ok(vec![
-        ("background without a person, blur, sigma=20".to_owned(), Cover::Soft(background)),
-        ("ellipse over half the frame, feather=8, blur, sigma=20".to_owned(), Cover::Soft(soft)),
+        ("background without a person, blur, sigma=20".to_owned(), background),
+        ("ellipse over half the frame, feather=8, blur, sigma=20".to_owned(), soft),
         ("its rectangle, blur, sigma=20".to_owned(), blur(&[rect], SIGMA)?),
     ])
 }
@@ -108,9 +108,8 @@ fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
 
 /// What the blurs of a cover depend on, as a part of the frame's bytes.
 fn read(planes: &[PlaneLayout], cover: &Cover) -> f64 {
-    let Cover::Blur(cover) = cover else { return 0.0 };
     let plan = |options| Arc::new(Plan::new(options, planes));
-    let uploads = RegionTransfers::new(&RegionBlurPlan::new(cover, planes, TILES, plan)).uploads;
+    let uploads = RegionTransfers::new(&RegionBlurPlan::new(&cover.hide, planes, TILES, plan)).uploads;
     uploads.bytes() as f64
         / planes.iter().map(|layout| layout.row_bytes() * layout.height as usize).sum::<usize>() as f64
 }
@@ -175,15 +174,15 @@ fn on_device(device: &Device, name: &str, planes: &[PlaneLayout]) -> Outcome<()>
     let nothing = blur(&[], 1.0)?;
     let cover_time = |engine: &mut Engine, cover: &Cover, is_copy: bool| {
         time_on(&stream, device, |turn| {
-            engine.cover_frame(cover, resident(turn, is_copy))?;
+            engine.run(cover, resident(turn, is_copy))?;
             Ok(())
         })
     };
     let copy = cover_time(&mut engine, &nothing, true)?;
     for (what, cover) in covers(planes)? {
         let [in_place, copied] = [false, true].map(|is_copy| cover_time(&mut engine, &cover, is_copy));
-        let whole = match &cover {
-            Cover::Blur(BlurCover { regions, .. }) => {
+        let whole = match &cover.hide {
+            Hide::Blur { regions, .. } => {
                 let params = regions[0].params;
                 let time = time_on(&stream, device, |turn| {
                     let in_flight = engine.submit(params, resident(turn, true))?;
@@ -251,7 +250,7 @@ fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
     let pinned = || source.iter().map(allocate).collect::<Outcome<Vec<PinnedBytes>>>();
     let [mut pinned_memory, mut pinned_source, mut pinned_output] = [pinned()?, pinned()?, pinned()?];
     for (what, cover) in covers(planes)?.into_iter().take(6) {
-        let Cover::Blur(BlurCover { regions, .. }) = &cover else { continue };
+        let Hide::Blur { regions, .. } = &cover.hide else { continue };
         let params = regions[0].params;
         let mut times = [const { Vec::new() }; 4];
         for turn in 0..REPETITIONS + WARM_UP {
@@ -274,7 +273,7 @@ fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
             time(1, started);
 
             let started = Instant::now();
-            pinned_regions.cover_frame(&cover, InPlace { planes, memory: &mut pinned_memory })?;
+            pinned_regions.run(&cover, InPlace { planes, memory: &mut pinned_memory })?;
             time(2, started);
 
             let destination = InPlace { planes, memory: &mut pinned_output };

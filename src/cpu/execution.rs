@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The operations of a plan on rectangles, as tasks for the worker threads, and the memory of what they compute.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::CpuError;
+use super::cells::CellMeans;
 use super::pixel_rows::PixelRows;
 use super::resample::decimate::Decimation;
 use super::resample::interpolate::Interpolation;
+use super::sample_weights::SampleWeights;
 use super::scratch::{Extent, Scratch};
-use super::task::Task;
+use super::task::{LARGE, Task};
 use super::tile::Tile;
 use super::tile_blur::TILE_STEP;
 use super::weights::{BLOCK_ROWS, PlaneWeights};
+use super::write::{Mixing, Samples, Write};
+use crate::filter::cover::Softness;
 use crate::filter::frame::{PlaneLayout, SampleRect};
-use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
-use crate::filter::parts::{Parts, Tiles};
-use crate::filter::plan::Plan;
+use crate::filter::inpainting::InpaintedGrid;
+use crate::filter::operation::{
+    AlphaSource, Buffer, Cells, CoverSamples, Layer, Mix, Operation, PictureScale, Resampling, View, WeightsOf,
+};
+use crate::filter::parts::{Job, Tiles};
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
@@ -54,17 +61,9 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
     Rect::between([x, right], [y, bottom]).expect("a larger rectangle has samples")
 }
 
-/// A plan to execute, what of it, and where its result is written.
-#[derive(Clone, Copy)]
-pub struct Execution<'a> {
-    pub plan: &'a Plan,
-    pub parts: &'a Parts,
-    pub destinations: &'a [HostPlaneMut],
-}
-
 /// What is accessed of a plane: the rows between the first and the last one. Rounded and joined rectangles read more than what
 /// was computed for them.
-pub fn extent(plan: &Plan, parts: &Parts, buffer: Buffer, layout: &PlaneLayout) -> Extent {
+pub fn extent(Job { plan, parts }: &Job, buffer: Buffer, layout: &PlaneLayout) -> Extent {
     let rects = plan.operations().iter().zip(parts).flat_map(|(operation, rects)| {
         rects.iter().flat_map(|rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]))
     });
@@ -91,14 +90,15 @@ pub fn place(memory: &mut Scratch, extents: &[Extent]) -> Result<Vec<HostPlaneMu
     Ok(extents.iter().map(plane).collect())
 }
 
-/// The planes that the buffers of a plan stand for.
+/// The planes that the buffers of a plan stand for, and the weights of a soft cover.
 pub struct BufferPlanes<'a> {
     pub sources: &'a [HostPlane],
     pub destinations: &'a [HostPlaneMut],
     pub temporaries: &'a [HostPlaneMut],
+    pub soft: Option<&'a Softness>,
 }
 
-impl BufferPlanes<'_> {
+impl<'a> BufferPlanes<'a> {
     fn to_read(&self, view: &View) -> HostPlane {
         let plane = match view.buffer {
             Buffer::Source(index) => self.sources[index],
@@ -118,7 +118,7 @@ impl BufferPlanes<'_> {
     }
 
     /// An operation on rectangles of its output.
-    pub fn prepare<'o>(&self, operation: &'o Operation, rects: &[Rect]) -> Vec<Prepared<'o>> {
+    pub fn prepare(&self, operation: &'a Operation, rects: &[Rect]) -> Vec<Prepared<'a>> {
         let resampled =
             |Resampling { source, destination, .. }: &Resampling| (self.to_read(source), self.to_write(destination));
         match operation {
@@ -142,12 +142,82 @@ impl BufferPlanes<'_> {
                 let interpolation = |rect: &Rect| Interpolation::new(resampling, *rect, source, destination);
                 rects.iter().map(interpolation).map(Prepared::Interpolate).collect()
             }
+            _ if rects.is_empty() => Vec::new(),
+            Operation::CellMeans { source, cells, excluded } => {
+                let memory = self.to_write(&cells.view).address.cast();
+                let of_grids = |grids: &'a [InpaintedGrid]| {
+                    let excluded = excluded.map(|scale| self.weights(WeightsOf::Excluded, scale, source));
+                    let (layout, source) = (source.field.layout, self.to_read(source));
+                    Prepared::CellMeans(CellMeans { layout, excluded, source, grids, memory })
+                };
+                cells.grids.chunk_by(|one, other| one.grid.shares_columns(&other.grid)).map(of_grids).collect()
+            }
+            Operation::Spread(cells) => {
+                let memory = self.to_write(&cells.view).address.cast();
+                cells.grids.iter().map(|grid| Prepared::Spread(grid, memory)).collect()
+            }
+            Operation::Write { layers, cells, destination, mix } => {
+                vec![Prepared::Write(self.write(layers, cells.as_ref(), destination, mix.as_ref(), rects))]
+            }
             _ => rects.iter().map(|rect| Prepared::Pixels(self.pixel_rows(operation, *rect))).collect(),
         }
     }
 
+    /// The weights of the samples of a view.
+    fn weights(&self, of: WeightsOf, scale: PictureScale, view: &View) -> SampleWeights<'a> {
+        let soft = self.soft.expect("a plan with weights is executed with them");
+        let weights = match of {
+            WeightsOf::Cover => Some(&soft.weights),
+            WeightsOf::Excluded => soft.excluded.as_ref(),
+        };
+        SampleWeights::new(
+            weights.expect("a plan that leaves out samples is executed with weights of them"),
+            scale,
+            &view.field,
+        )
+    }
+
+    fn write(
+        &self,
+        layers: &'a [Layer],
+        cells: Option<&'a Cells>,
+        destination: &View,
+        mix: Option<&Mix>,
+        rects: &[Rect],
+    ) -> Write<'a> {
+        let cells = || cells.map(|cells| (&cells.grids[..], self.to_read(&cells.view).address.cast()));
+        let cells = || cells().expect("layers of cells come with them");
+        let layer = |Layer { samples, rects }: &'a Layer| {
+            let samples = match samples {
+                CoverSamples::Plane(view) => Samples::Plane(self.to_read(view)),
+                CoverSamples::Mosaic(of) => {
+                    let (grids, memory) = cells();
+                    Samples::Mosaic(&grids[of.clone()], memory)
+                }
+                CoverSamples::Estimates => {
+                    let (grids, memory) = cells();
+                    Samples::Estimates(grids, memory)
+                }
+                CoverSamples::Pattern(pattern) => Samples::Pattern(*pattern),
+            };
+            (samples, &rects[..])
+        };
+        let mixing = |mix: &Mix| Mixing {
+            weights: self.weights(mix.weights, mix.scale, destination),
+            beside: mix.beside.map(|view| self.to_read(&view)),
+            passthrough_mask: mix.passthrough_mask,
+        };
+        Write {
+            layout: destination.field.layout,
+            layers: layers.iter().map(layer).collect(),
+            to: self.to_write(destination),
+            rects: rects.to_vec(),
+            mixing: mix.map(mixing),
+        }
+    }
+
     /// An operation that goes pixel by pixel.
-    fn pixel_rows<'o>(&self, operation: &'o Operation, rect: Rect) -> PixelRows<'o> {
+    fn pixel_rows(&self, operation: &'a Operation, rect: Rect) -> PixelRows<'a> {
         let unused = HostPlaneMut { address: std::ptr::null_mut(), pitch: 0, len: 0 };
         let alpha_plane = |alpha: &AlphaSource| match alpha {
             AlphaSource::Plane { view, .. } => Some(self.to_read(view)),
@@ -163,9 +233,7 @@ impl BufferPlanes<'_> {
             Operation::Unpremultiply { premultiplied, alpha, source, destination, .. } => {
                 (source, self.to_write(destination), self.to_write(premultiplied), alpha_plane(alpha))
             }
-            Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
-                unreachable!("`prepare` handles these itself")
-            }
+            _ => unreachable!("`prepare` handles the others itself"),
         };
         let layout = source.field.layout;
         let SampleRect { x, y, width, height } = samples(&layout, rect);
@@ -190,6 +258,15 @@ fn samples(layout: &PlaneLayout, rect: Rect) -> SampleRect {
     SampleRect { x, y: rect.y() as usize, width: right - x, height: rect.height() as usize }
 }
 
+/// The rows that a thread writes at least at a time, as weights of one row are next to those of another.
+const BLOCK_ROWS_OF_WRITE: usize = 16;
+
+/// Blocks of so many rows.
+fn blocks(rows: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = rows.end;
+    rows.step_by(step).map(move |y| y..(y + step).min(end))
+}
+
 /// An operation on a rectangle of its output, and where its rows are.
 pub enum Prepared<'a> {
     Blur {
@@ -202,6 +279,9 @@ pub enum Prepared<'a> {
     Decimate(Decimation),
     Interpolate(Interpolation),
     Pixels(PixelRows<'a>),
+    CellMeans(CellMeans<'a>),
+    Spread(&'a InpaintedGrid, *mut u32),
+    Write(Write<'a>),
 }
 
 impl Prepared<'_> {
@@ -216,6 +296,15 @@ impl Prepared<'_> {
             Self::Decimate(decimation) => decimation.blocks(count).map(Task::Decimation).collect(),
             Self::Interpolate(interpolation) => interpolation.blocks(count).map(Task::Interpolation).collect(),
             Self::Pixels(rows) => rows.blocks().map(Task::Pixels).collect(),
+            Self::CellMeans(means) => {
+                let step = LARGE.div_ceil(means.row_samples().max(1));
+                blocks(0..means.rows(), step).map(|rows| Task::CellMeans(means, rows)).collect()
+            }
+            Self::Spread(grid, memory) => vec![Task::Spread(grid, *memory)],
+            Self::Write(write) => {
+                let step = LARGE.div_ceil(write.row_samples().max(1)).max(BLOCK_ROWS_OF_WRITE);
+                blocks(write.rows(), step).map(|rows| Task::Write(write, rows)).collect()
+            }
         }
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The instruction sets that the vector loops are compiled for, and run-time dispatch to them.
 
-use super::resample::decimate::DecimationBlock;
-use super::resample::interpolate::InterpolationBlock;
 use super::resample::rows_down::PairDotRowsDown;
 #[cfg(target_arch = "x86_64")]
 use super::resample::rows_down_vnni::ByteDotRowsDown;
@@ -10,11 +8,8 @@ use super::rows::PairDotRows;
 #[cfg(target_arch = "x86_64")]
 use super::rows_vnni::ByteDotRows;
 use super::scratch::Scratch;
-use super::soft::SoftBlock;
 use super::task::Task;
-use super::tile::Tile;
 use super::{simd, tile_blur};
-use crate::filter::plane::copy_rows;
 
 /// The environment variable that names an instruction set, for debugging.
 pub const VARIABLE: &str = "CUDAGAUSSBLUR_INSTRUCTIONS";
@@ -91,64 +86,31 @@ impl InstructionSet {
     /// `scratch` was reserved for [`Task::scratch_words`]. No other thread writes what the task reads, or accesses what it
     /// writes.
     pub unsafe fn execute(self, task: &Task, scratch: &mut Scratch) {
-        // The compiler uses instructions beyond the baseline only inside a function with `target_feature`, so each such
-        // set has one for every kind of task, into which its vector loops are inlined.
+        // The compiler uses instructions beyond the baseline only inside a function with `target_feature`, so each such set has
+        // one, into which the vector loops are inlined.
         macro_rules! with_set {
-            ($(#[$features:meta])? $set:ty, $rows:ty, $rows_down:ty, $vectors:literal) => {
-                match task {
-                    Task::Tile(tile) => {
-                        $(#[$features])?
-                        unsafe fn blur(tile: &Tile, scratch: &mut Scratch) {
-                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
-                            // the scratch memory and exclusive access.
-                            unsafe { tile_blur::blur::<$set, $rows, $vectors>(tile, scratch) }
-                        }
-                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
-                        // planes, the scratch memory and exclusive access.
-                        unsafe { blur(tile, scratch) }
-                    }
-                    Task::Decimation(block) => {
-                        $(#[$features])?
-                        unsafe fn decimate(block: &DecimationBlock, scratch: &mut Scratch) {
-                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
-                            // the scratch memory and exclusive access.
-                            unsafe { block.execute::<$set, $rows_down, $vectors>(scratch) }
-                        }
-                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
-                        // planes, the scratch memory and exclusive access.
-                        unsafe { decimate(block, scratch) }
-                    }
-                    Task::Interpolation(block) => {
-                        $(#[$features])?
-                        unsafe fn interpolate(block: &InterpolationBlock, scratch: &mut Scratch) {
-                            // SAFETY: this function enables the features of the set; its caller guarantees the planes,
-                            // the scratch memory and exclusive access.
-                            unsafe { block.execute::<$set>(scratch) }
-                        }
-                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
-                        // planes, the scratch memory and exclusive access.
-                        unsafe { interpolate(block, scratch) }
-                    }
-                    Task::Soft(block) => {
-                        $(#[$features])?
-                        unsafe fn execute(block: &SoftBlock) {
-                            // SAFETY: the caller guarantees the planes and exclusive access.
-                            unsafe { block.execute() }
-                        }
-                        // SAFETY: the set is available, so the processor has its features; the caller guarantees the
-                        // planes and exclusive access.
-                        unsafe { execute(block) }
-                    }
-                    // SAFETY: the caller guarantees the planes and exclusive access.
-                    Task::Pixels(block) => unsafe { block.execute() },
-                    Task::Copy { from, to, rects } => {
-                        for rect in rects {
-                            // SAFETY: the caller guarantees the planes and exclusive access.
-                            unsafe { copy_rows(&rect.within(from), &rect.within(to), rect.bytes, rect.rows) };
+            ($(#[$features:meta])? $set:ty, $rows:ty, $rows_down:ty, $vectors:literal) => {{
+                $(#[$features])?
+                unsafe fn execute(task: &Task, scratch: &mut Scratch) {
+                    // SAFETY: this function enables the features of the set; its caller guarantees the planes, the scratch
+                    // memory and exclusive access.
+                    unsafe {
+                        match task {
+                            Task::Tile(tile) => tile_blur::blur::<$set, $rows, $vectors>(tile, scratch),
+                            Task::Decimation(block) => block.execute::<$set, $rows_down, $vectors>(scratch),
+                            Task::Interpolation(block) => block.execute::<$set>(scratch),
+                            Task::CellMeans(means, rows) => means.execute(rows.clone()),
+                            Task::Spread(grid, memory) => {
+                                grid.spread(std::slice::from_raw_parts_mut(memory.add(grid.first_word), grid.words()));
+                            }
+                            Task::Write(write, rows) => write.execute(rows.clone()),
+                            Task::Pixels(block) => block.execute(),
                         }
                     }
                 }
-            };
+                // SAFETY: the set is available, so the processor has its features; the caller guarantees the rest.
+                unsafe { execute(task, scratch) }
+            }};
         }
         match self {
             Self::Portable => with_set!(simd::portable::Portable, PairDotRows, PairDotRowsDown, 2),

@@ -97,9 +97,7 @@ impl PixelRows<'_> {
                 Operation::RestoreChannels { passthrough_mask, .. } => {
                     self.unpremultiply_row(None, *passthrough_mask, y);
                 }
-                Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
-                    unreachable!("these are executed by tiles and blocks of their own")
-                }
+                _ => unreachable!("the others are executed by tiles and blocks of their own"),
             }
         }
     }

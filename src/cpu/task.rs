@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What one thread executes at a time: a tile or a block of rows of an operation.
 
+use std::ops::Range;
+
+use super::cells::CellMeans;
 use super::pixel_rows::PixelBlock;
 use super::resample::decimate::DecimationBlock;
 use super::resample::interpolate::InterpolationBlock;
-use super::soft::SoftBlock;
 use super::tile::Tile;
 use super::tile_blur;
-use crate::filter::byte_rect::ByteRect;
-use crate::filter::plane::{HostPlane, HostPlaneMut};
+use super::write::Write;
+use crate::filter::inpainting::InpaintedGrid;
+
+/// Samples that are summed up or written in about the time in which a thread wakes.
+pub const LARGE: usize = 1 << 15;
 
 /// A part of an operation.
 pub enum Task<'a> {
@@ -20,10 +25,12 @@ pub enum Task<'a> {
     Interpolation(InterpolationBlock<'a>),
     /// Of an operation that goes pixel by pixel.
     Pixels(PixelBlock<'a>),
-    /// Of the weights of a soft cover.
-    Soft(SoftBlock<'a>),
-    /// Copies of parts of a plane to another one, which may overlap.
-    Copy { from: HostPlane, to: HostPlaneMut, rects: Vec<ByteRect> },
+    /// Rows of cells.
+    CellMeans(&'a CellMeans<'a>, Range<usize>),
+    /// The estimates of a grid, in the memory of all grids of its field.
+    Spread(&'a InpaintedGrid, *mut u32),
+    /// Rows of what covers.
+    Write(&'a Write<'a>, Range<usize>),
 }
 
 // SAFETY: a task's pointers are into frames and temporaries that `CpuEngine::blur` borrows until all threads have finished.
@@ -36,7 +43,17 @@ impl Task<'_> {
             Self::Tile(tile) => tile_blur::scratch_words(tile),
             Self::Decimation(block) => block.decimation.scratch_words(),
             Self::Interpolation(block) => block.interpolation.scratch_words(),
-            Self::Pixels(_) | Self::Soft(_) | Self::Copy { .. } => 0,
+            Self::Pixels(_) | Self::CellMeans(..) | Self::Spread(..) | Self::Write(..) => 0,
+        }
+    }
+
+    /// Whether it is cut by the work in it, which is then worth waking a thread for.
+    pub fn is_large(&self) -> bool {
+        match self {
+            Self::Pixels(_) | Self::Spread(..) => false,
+            Self::CellMeans(means, rows) => means.row_samples() * rows.len() >= LARGE,
+            Self::Write(write, rows) => write.row_samples() * rows.len() >= LARGE,
+            _ => true,
         }
     }
 }

@@ -8,6 +8,8 @@ pub mod jit;
 pub mod kernels;
 mod pipeline;
 pub mod process;
+pub mod region_blur;
+mod region_cache;
 mod select;
 pub mod shared_device;
 pub mod transfer;
@@ -15,9 +17,14 @@ pub mod transfer;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use crate::filter::cover::{Cover, Hide, Softness};
+use crate::filter::fill::fills;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::plan::Plan;
-use crate::filter::region_blur::RegionBlurPlan;
+use crate::filter::mosaic::{CellGrid, MosaicRegion};
+use crate::filter::picture::{FieldRect, PictureGeometry};
+use crate::filter::plan::{Options, Plan};
+use crate::filter::regions::Rect;
+use crate::filter::samples::covered_fields;
 use crate::log::Level;
 use crate::process::log;
 use driver::Stream;
@@ -30,11 +37,10 @@ pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
-pub use pipeline::{
-    DeviceCover, Enqueued, PromisedFrames, SoftDeviceCover, Submission, SubmitError, SubmittedFrame, Times,
-};
-use pipeline::{Pipeline, SubmitOptions};
+use pipeline::{DeviceCover, Pipeline, SoftDeviceCover, SubmitOptions};
+pub use pipeline::{Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
 use process::EngineGuard;
+use region_cache::RegionCache;
 use select::KernelSelector;
 use shared_device::SharedDevice;
 pub use transfer::{HostRegistration, PinnedBytes, PinnedSource};
@@ -46,6 +52,8 @@ pub struct CudaEngine {
     bands: Option<usize>,
     /// The kernels of the last frame that was blurred.
     kernel_name: &'static str,
+    /// The blurs of the last cover.
+    regions: RegionCache,
     /// Dropped with the context current.
     pipeline: ManuallyDrop<Pipeline>,
     /// The last field: requests for specialised kernels are cancelled before the engine stops counting.
@@ -78,7 +86,8 @@ impl CudaEngine {
         let guard = EngineGuard::enter();
         let selector = KernelSelector::new(shared, image, strategy);
         let pipeline = ManuallyDrop::new(pipeline);
-        Ok(Self { selector, bands: None, kernel_name, pipeline, _guard: guard })
+        let regions = RegionCache::default();
+        Ok(Self { selector, bands: None, kernel_name, regions, pipeline, _guard: guard })
     }
 
     /// With the prebuilt kernels only.
@@ -163,38 +172,76 @@ impl CudaEngine {
     }
 
     /// Enqueues a cover of a frame in device memory. If source and destination are not the same memory, the source is copied
-    /// too. Blurs read the source, and everything is read before anything is covered. The cover was made for the layouts of the
-    /// frames.
+    /// too. Blurs read the source, and everything is read before anything is covered. `plan` returns the plan that blurs a whole
+    /// frame.
     ///
     /// # Panics
     /// If a frame is in host memory.
-    pub fn cover(&mut self, frames: &PromisedFrames, cover: &DeviceCover) -> Result<Enqueued, SubmitError> {
+    pub fn cover(
+        &mut self,
+        frames: &PromisedFrames,
+        cover: &Cover,
+        plan: impl FnMut(Options) -> Arc<Plan>,
+    ) -> Result<Enqueued, SubmitError> {
         assert!(frames.are_on_device(), "the frames are in host memory");
+        let layouts = frames.layouts();
+        let picture = PictureGeometry::new(layouts);
+        let of_rects = |rects: &mut dyn Iterator<Item = Rect>| -> Vec<(usize, FieldRect)> {
+            rects.flat_map(|rect| covered_fields(&picture, rect)).collect()
+        };
+        let (regions, grids, rects, soft);
+        let (mut of_device, covered) = match &cover.hide {
+            hide @ Hide::Blur { .. } => {
+                regions = self.regions.get(hide, layouts, plan);
+                (DeviceCover::Blur(&regions), regions.covered())
+            }
+            Hide::Mosaic(regions) => {
+                grids = CellGrid::all(layouts, regions);
+                (DeviceCover::Mosaic(&grids), of_rects(&mut regions.iter().map(MosaicRegion::rect)))
+            }
+            Hide::Fill { rects: covered, values } => {
+                rects = fills(layouts, covered, values);
+                (DeviceCover::Fill(&rects), of_rects(&mut covered.iter().copied()))
+            }
+        };
+        if let Some(Softness { weights, excluded }) = &cover.soft
+            && !covered.is_empty()
+        {
+            let planes = cover.planes();
+            soft = SoftDeviceCover { cover: of_device, weights, excluded: excluded.as_ref(), covered, planes };
+            of_device = DeviceCover::Soft(&soft);
+        }
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        let enqueued = self.pipeline.cover(&mut self.selector, frames, cover)?;
+        let enqueued = self.pipeline.cover(&mut self.selector, frames, &of_device)?;
         self.update_kernel_name(enqueued.specialised);
         Ok(enqueued)
     }
 
     /// Blurs regions of a frame in host memory and waits for it. If source and destination are not the same memory, the source
     /// is copied too. With `direct` the device reads a source in pinned memory. On an error nothing is blurred, and another
-    /// destination than the source is undefined.
+    /// destination than the source is undefined. `plan` returns the plan that blurs a whole frame. Returns `None` if nothing is
+    /// covered.
     ///
     /// # Panics
-    /// If a frame is on the device, or the regions are for other layouts.
+    /// If a frame is on the device.
     pub fn cover_host(
         &mut self,
         frames: &mut PromisedFrames,
-        regions: &Arc<RegionBlurPlan>,
+        hide: &Hide,
         direct: bool,
-    ) -> Result<Times, SubmitError> {
-        assert!(regions.layouts() == frames.layouts(), "the regions are for other frames");
+        plan: impl FnMut(Options) -> Arc<Plan>,
+    ) -> Result<Option<Times>, SubmitError> {
+        let regions = self.regions.get(hide, frames.layouts(), plan);
+        if regions.blurs().is_empty() {
+            frames.copy_source();
+            return Ok(None);
+        }
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        let (times, specialised) = self.pipeline.cover_host(&mut self.selector, frames, regions, direct)?;
+        let (times, specialised) = self.pipeline.cover_host(&mut self.selector, frames, &regions, direct)?;
         self.update_kernel_name(specialised);
-        Ok(times)
+        Ok(Some(times))
     }
 
     /// Waits for the oldest frame in flight. On an error its destination is undefined, and the frame has to be settled.

@@ -19,7 +19,7 @@ use super::state::SharedState;
 use super::stream_format::StreamFormat;
 use super::video_frame::{self, InPlaceFrame, VideoFramePair};
 use super::{output_buffer, reporting};
-use crate::engine::{Backend, Cover, EngineError};
+use crate::engine::{Backend, Cover, EngineError, Hide};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
 use crate::regions::frame_regions::{self, EnteredFrame, FrameRegions};
@@ -120,7 +120,7 @@ pub fn add_buffer(
                     drop(buffer);
                     state.publish(|published| published.regions.frames_copied += 1);
                     let completed = if frames.is_on_host() {
-                        session.engine.cover_frame(&Cover::NOTHING, frames)
+                        session.engine.run(&Cover::NOTHING, frames)
                     } else {
                         session.engine.transfer(frames)
                     };
@@ -279,7 +279,7 @@ fn cover(
     let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
-    if let Cover::Blur(_) = cover.cover
+    if let Cover { hide: Hide::Blur { .. }, soft: None } = cover.cover
         && !is_untouched
     {
         session.note_sighting(&input, element.as_ptr() as usize);
@@ -294,7 +294,7 @@ fn cover(
         let on_device = session.engine.active() == Backend::Cuda;
         let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;
         if frames.is_same_memory() {
-            let completed = session.engine.cover_frame(&cover.cover, frames);
+            let completed = session.engine.run(&cover.cover, frames);
             output_buffer::of_completed(element, state, &session.engine, completed)?
         } else {
             // Uploads or downloads the frame, or copies it on the device.
@@ -334,6 +334,6 @@ fn cover_in_place(
     let format = session.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
     let on_device = session.engine.active() == Backend::Cuda;
     let frame = InPlaceFrame::map(buffer, format, side, on_device).map_err(|error| fail(error.into()))?;
-    let completed = session.engine.cover_frame(cover, frame);
+    let completed = session.engine.run(cover, frame);
     output_buffer::of_completed(element, state, &session.engine, completed)
 }

@@ -5,7 +5,7 @@
 use super::fill_color;
 use super::regions::settings::{CoverKind, RegionSettings};
 use super::stream_format::StreamFormat;
-use crate::engine::{self, BlurCover, BlurRegion, Cover, SoftCover};
+use crate::engine::{self, BlurRegion, Cover, Hide, Softness};
 use crate::filter::BlurParams;
 use crate::filter::mosaic::MosaicRegion;
 use crate::filter::plan::{Options, Selection};
@@ -54,7 +54,7 @@ impl FrameCover {
         let Covered { part, regions: covered, weights } = covered;
         let mut hidden: Vec<Rect> = covered.iter().map(|region| region.rect).collect();
         let mut unchanged = Selection::NONE;
-        let cover = match settings.cover {
+        let hide = match settings.cover {
             CoverKind::Blur => {
                 let layouts = format.progressive_layouts();
                 let picture = Selection { alpha: false, ..Selection::of(layouts) };
@@ -73,26 +73,24 @@ impl FrameCover {
                         hidden.push(rect);
                     }
                 }
-                Cover::Blur(BlurCover { planes: options.planes, regions: blurred })
+                Hide::Blur { planes: options.planes, regions: blurred }
             }
             CoverKind::Mosaic => {
                 let region = |region: &Region| MosaicRegion::new(region.rect, region.object, settings.cells);
-                Cover::Mosaic(covered.iter().map(region).collect())
+                Hide::Mosaic(covered.iter().map(region).collect())
             }
-            CoverKind::Fill => Cover::Fill {
+            CoverKind::Fill => Hide::Fill {
                 rects: hidden.clone(),
                 values: fill_color::plane_values(settings.fill_color, format.info(), format.progressive_layouts()),
             },
         };
         let hidden: u64 = disjoint(&hidden).into_iter().map(Rect::area).sum();
         let mut covered_area = hidden as f64 / (u64::from(size.0) * u64::from(size.1)) as f64;
-        let cover = match weights {
-            Some(weights) => {
-                covered_area = covered_area.min(weights.hidden_share());
-                Cover::Soft(SoftCover { cover: Box::new(cover), weights, excluded })
-            }
-            None => cover,
-        };
+        let soft = weights.map(|weights| Softness { weights, excluded });
+        if let Some(soft) = &soft {
+            covered_area = covered_area.min(soft.weights.hidden_share());
+        }
+        let cover = Cover { hide, soft };
         Self { cover, part, regions, covered_area, unchanged, is_missing, is_lost }
     }
 

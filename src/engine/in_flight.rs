@@ -95,8 +95,8 @@ impl Abandoned {
 
 /// How far a frame is.
 pub(super) enum State {
-    /// The device has not finished it.
-    InFlight(Box<SubmittedFrame>),
+    /// The device has not finished it, which is blurred like this.
+    InFlight(Box<SubmittedFrame>, Options),
     /// It is blurred, or the streams of a frame that stays on the device order its use.
     Done { queued: bool },
 }
@@ -106,14 +106,13 @@ pub struct InFlightFrame<F: FrameAccess> {
     pub(super) state: State,
     /// `None` once it was completed, or abandoned.
     pub(super) access: Option<F>,
-    pub(super) options: Options,
     pub(super) failure: Option<CudaError>,
     pub(super) abandoned: Arc<Abandoned>,
 }
 
 impl<F: FrameAccess> Drop for InFlightFrame<F> {
     fn drop(&mut self) {
-        if let State::InFlight(frame) = &mut self.state
+        if let State::InFlight(frame, _) = &mut self.state
             && let Err(cause) = frame.settle()
         {
             self.abandoned.count(&cause);
@@ -128,7 +127,7 @@ impl<F: FrameAccess> InFlightFrame<F> {
     /// Whether it can be completed without waiting.
     pub fn is_done(&self) -> bool {
         match &self.state {
-            State::InFlight(frame) => frame.is_done(),
+            State::InFlight(frame, _) => frame.is_done(),
             State::Done { .. } => true,
         }
     }

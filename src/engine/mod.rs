@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The engine: picks a backend, validates frames, makes the plan, submits and completes frames, and falls back to the CPU.
 
-mod cover;
 mod error;
 mod in_flight;
-mod plan_cache;
-mod region_cache;
+mod job_cache;
 mod stats;
 
 use std::sync::Arc;
@@ -18,18 +16,16 @@ pub use crate::cuda::driver::device::ExternalContext;
 use crate::cuda::{CudaEngine, PromisedFrames, Submission, SubmitError};
 pub use crate::cuda::{CudaError, HostRegistration, PinnedSource};
 use crate::filter::BlurParams;
+pub use crate::filter::cover::{BlurRegion, Cover, Hide, Softness};
 use crate::filter::frame::{Destination, Frame, FrameError, FrameMut, PlaneLayout, Source, ValidFrames};
 use crate::filter::plan::Options;
-pub use crate::filter::region_blur::{BlurCover, BlurRegion};
 pub use crate::log::Level;
 use crate::process;
 pub use crate::process::set_log_sink as log_to;
-pub use cover::{Cover, SoftCover};
 pub use error::{EngineError, ErrorKind};
-use in_flight::{Abandoned, BorrowedFrame, State};
+use in_flight::{Abandoned, BorrowedFrame, BorrowedInPlace, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
-use plan_cache::{PlanCache, form};
-use region_cache::RegionCache;
+use job_cache::{JobCache, form};
 pub use stats::{Stats, StepTime};
 
 /// Returns what both return; the second runs on a worker thread, if there is one.
@@ -63,16 +59,35 @@ pub enum DeviceSelector {
     Context(ExternalContext),
 }
 
+/// What is done with a frame.
+#[derive(Debug, Clone, Copy)]
+pub enum Work<'a> {
+    /// All of it is blurred, into another frame.
+    Blur(Options),
+    /// Parts of it are covered. Source and destination are the same memory (in host memory, the source has no planes then); or
+    /// they do not overlap, and the source is copied too, with the bytes between its rows.
+    Cover(&'a Cover),
+}
+
+impl<T: Into<Options>> From<T> for Work<'_> {
+    fn from(options: T) -> Self {
+        Self::Blur(options.into())
+    }
+}
+
+impl<'a> From<&'a Cover> for Work<'a> {
+    fn from(cover: &'a Cover) -> Self {
+        Self::Cover(cover)
+    }
+}
+
 /// Blurs frames with the backend that was requested or found.
 pub struct Engine {
     backend: ActiveBackend,
     /// Whether the engine falls back to the CPU if CUDA fails.
     falls_back: bool,
-    plans: PlanCache,
-    regions: RegionCache,
-    /// Of soft covers, which the CPU does.
-    soft_regions: RegionCache,
-    /// For soft covers, if the backend is CUDA.
+    jobs: JobCache,
+    /// For covers that CUDA does not do, if that is the backend.
     cpu: Option<CpuEngine>,
     stats: Stats,
     abandoned: Arc<Abandoned>,
@@ -124,16 +139,7 @@ impl Engine {
 
     fn new(kernel_name: &'static str, backend: ActiveBackend) -> Self {
         let stats = Stats { kernel_name, ..Stats::default() };
-        Self {
-            backend,
-            falls_back: false,
-            plans: PlanCache::default(),
-            regions: RegionCache::default(),
-            soft_regions: RegionCache::default(),
-            cpu: None,
-            stats,
-            abandoned: Arc::default(),
-        }
+        Self { backend, falls_back: false, jobs: JobCache::default(), cpu: None, stats, abandoned: Arc::default() }
     }
 
     /// Does what takes milliseconds and is needed for frames of these planes, before the first of them.
@@ -190,16 +196,22 @@ impl Engine {
         source: &Frame,
         destination: &mut FrameMut,
     ) -> Result<Option<CudaError>, EngineError> {
-        let in_flight = self.submit(options, BorrowedFrame { source, destination })?;
-        Ok(self.complete(in_flight)?.failure)
+        Ok(self.run(options.into(), BorrowedFrame { source, destination })?.failure)
+    }
+
+    /// Covers parts of a frame in host memory, in place. All other bytes stay unchanged, and on an error all bytes. Pinned memory
+    /// is not accessed by the device here, because borrowed memory cannot be leaked: use [`Engine::submit`] for that.
+    ///
+    /// Returns why the engine fell back to the CPU, if it did with this frame.
+    pub fn cover(&mut self, cover: &Cover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
+        Ok(self.run(cover, BorrowedInPlace(frame))?.failure)
     }
 
     /// Copies a frame from host memory to device memory or back, and waits; or from device memory to device memory, on its
     /// stream. It does not count as a frame.
     pub fn transfer<F: FrameAccess>(&mut self, access: F) -> Result<CompletedFrame<F>, EngineError> {
         let (stats, backend) = (self.stats, self.active());
-        let in_flight = self.submit(BlurParams::PASSTHROUGH, access);
-        let completed = in_flight.and_then(|in_flight| self.complete(in_flight));
+        let completed = self.run(BlurParams::PASSTHROUGH, access);
         // Those of an engine that has fallen back are of the CPU.
         if self.active() == backend {
             self.stats = stats;
@@ -207,55 +219,97 @@ impl Engine {
         completed
     }
 
-    /// Submits a frame. The CPU backend blurs it before this returns; CUDA enqueues it.
-    pub fn submit<F: FrameAccess>(
+    /// Submits a frame, and completes it.
+    pub fn run<'w, F: FrameAccess>(
         &mut self,
-        options: impl Into<Options>,
-        mut access: F,
-    ) -> Result<InFlightFrame<F>, EngineError> {
-        let options = options.into();
-        let direct = access.can_leak();
-        let (source, destination) = access.frames();
-        let frames = ValidFrames::new(source, destination)?;
-        if frames.share_device_memory() {
-            return Err(FrameError::SharedMemory.into());
-        }
-        let plan = self.plans.get(options, frames.layouts());
-        self.stats.form = form(&plan);
-        let mut failure = None;
-        if let ActiveBackend::Cuda(cuda) = &mut self.backend {
-            // SAFETY: `FrameAccess` promises it for the memory of the frames, which `access` keeps alive: until the frame is
-            // completed or dropped, or for good if it is leaked.
-            let frames = unsafe { PromisedFrames::new(frames) };
-            match cuda.submit(&frames, &plan, direct) {
-                Ok(submission) => {
-                    let state = match submission {
-                        Submission::InFlight(frame) => State::InFlight(frame),
-                        Submission::Resident(enqueued) => {
-                            self.stats.add_resident_frame(cuda, &enqueued);
-                            State::Done { queued: !enqueued.synchronized }
-                        }
-                    };
-                    return Ok(self.in_flight(state, access, options, None));
-                }
-                Err(SubmitError { error, settled }) => {
-                    let settled = if settled { Ok(()) } else { Err(error.clone()) };
-                    (access, failure) = self.fall_back(access, Some(error), settled)?;
-                }
-            }
-        }
-        self.blur_on_cpu(options, &mut access)?;
-        Ok(self.in_flight(State::Done { queued: false }, access, options, failure))
+        work: impl Into<Work<'w>>,
+        access: F,
+    ) -> Result<CompletedFrame<F>, EngineError> {
+        let in_flight = self.submit(work, access)?;
+        self.complete(in_flight)
     }
 
-    fn in_flight<F: FrameAccess>(
-        &self,
-        state: State,
-        access: F,
-        options: Options,
-        failure: Option<CudaError>,
-    ) -> InFlightFrame<F> {
-        InFlightFrame { state, access: Some(access), options, failure, abandoned: Arc::clone(&self.abandoned) }
+    /// Submits a frame. The CPU backend processes it before this returns, and so are covers in host memory; CUDA enqueues
+    /// everything else.
+    ///
+    /// # Errors
+    /// A frame in host memory that is covered in place stays unchanged; any other destination is undefined, and must not be shown.
+    /// The CPU takes the place of CUDA only for frames in host memory.
+    pub fn submit<'w, F: FrameAccess>(
+        &mut self,
+        work: impl Into<Work<'w>>,
+        mut access: F,
+    ) -> Result<InFlightFrame<F>, EngineError> {
+        let work = work.into();
+        let mut failure = None;
+        match self.submit_to_device(work, &mut access)? {
+            Ok(Some(state)) => return Ok(self.in_flight(state, access, None)),
+            Ok(None) => (),
+            Err(SubmitError { error, settled }) => {
+                let settled = if settled { Ok(()) } else { Err(error.clone()) };
+                (access, failure) = self.fall_back(access, Some(error), settled)?;
+            }
+        }
+        self.run_on_cpu(work, &mut access)?;
+        Ok(self.in_flight(State::Done { queued: false }, access, failure))
+    }
+
+    /// Submits a frame to CUDA. Returns `None` if the CPU does this.
+    fn submit_to_device<F: FrameAccess>(
+        &mut self,
+        work: Work,
+        access: &mut F,
+    ) -> Result<Result<Option<State>, SubmitError>, EngineError> {
+        let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Ok(Ok(None)) };
+        let direct = access.can_leak();
+        let (source, destination) = access.frames();
+        let are_on_host = matches!((&source, &destination), (Source::Host(_), Destination::Host(_)));
+        if let Work::Cover(Cover { hide, soft }) = work
+            && are_on_host
+            && (soft.is_some() || !matches!(hide, Hide::Blur { .. }))
+        {
+            return Ok(Ok(None));
+        }
+        let frames = work.validate(source, destination)?;
+        let layouts = frames.layouts().to_vec();
+        let jobs = &mut self.jobs;
+        let mut form_of_last = None;
+        let plan = |options: Options| {
+            let plan = Arc::clone(&jobs.blur(options, &layouts).plan);
+            form_of_last = Some(form(&plan));
+            plan
+        };
+        // SAFETY: `FrameAccess` promises it for the memory and the streams of the frames, which `access` keeps alive: until the frame
+        // is completed or dropped, or for good if it is leaked.
+        let mut frames = unsafe { PromisedFrames::new(frames) };
+        let state = match work {
+            Work::Blur(options) => {
+                let mut plan = plan;
+                cuda.submit(&frames, &plan(options), direct).map(|submission| match submission {
+                    Submission::InFlight(frame) => State::InFlight(frame, options),
+                    Submission::Resident(enqueued) => {
+                        self.stats.add_resident_frame(cuda, &enqueued);
+                        State::Done { queued: !enqueued.synchronized }
+                    }
+                })
+            }
+            Work::Cover(cover) if !are_on_host => cuda.cover(&frames, cover, plan).map(|enqueued| {
+                self.stats.add_resident_frame(cuda, &enqueued);
+                State::Done { queued: !enqueued.synchronized }
+            }),
+            Work::Cover(Cover { hide, .. }) => cuda.cover_host(&mut frames, hide, direct, plan).map(|times| {
+                if let Some(times) = times {
+                    self.stats.add_cuda_frame(cuda, &times);
+                }
+                State::Done { queued: false }
+            }),
+        };
+        self.stats.form = form_of_last.unwrap_or(self.stats.form);
+        Ok(state.map(Some))
+    }
+
+    fn in_flight<F: FrameAccess>(&self, state: State, access: F, failure: Option<CudaError>) -> InFlightFrame<F> {
+        InFlightFrame { state, access: Some(access), failure, abandoned: Arc::clone(&self.abandoned) }
     }
 
     /// Waits for a frame, the oldest in flight, and returns it.
@@ -271,7 +325,8 @@ impl Engine {
 
     /// Waits for a frame, the oldest in flight, which is to be completed later.
     pub fn wait<F: FrameAccess>(&mut self, in_flight: &mut InFlightFrame<F>) -> Result<(), EngineError> {
-        let State::InFlight(frame) = &mut in_flight.state else { return Ok(()) };
+        let State::InFlight(frame, options) = &mut in_flight.state else { return Ok(()) };
+        let work = Work::Blur(*options);
         let error = match &mut self.backend {
             ActiveBackend::Cuda(cuda) => match cuda.complete(frame) {
                 Ok(times) => {
@@ -289,7 +344,7 @@ impl Engine {
         let access = in_flight.access.take().ok_or(EngineError::Completed)?;
         let (mut access, failure) = self.fall_back(access, error, settled)?;
         in_flight.failure = failure;
-        self.blur_on_cpu(in_flight.options, &mut access)?;
+        self.run_on_cpu(work, &mut access)?;
         in_flight.access = Some(access);
         Ok(())
     }
@@ -337,20 +392,54 @@ impl Engine {
         self.stats.kernel_name = cpu.instruction_set().name();
         self.stats.kernel = StepTime::default();
         self.backend = ActiveBackend::Cpu(cpu);
-        // It has other tiles.
-        self.regions = RegionCache::default();
         Ok(error)
     }
 
-    fn blur_on_cpu<F: FrameAccess>(&mut self, options: Options, access: &mut F) -> Result<(), EngineError> {
-        let ActiveBackend::Cpu(cpu) = &mut self.backend else { return Err(EngineError::NeedsCuda) };
+    fn run_on_cpu<F: FrameAccess>(&mut self, work: Work, access: &mut F) -> Result<(), EngineError> {
         let (source, destination) = access.frames();
-        let mut frames = ValidFrames::new(source, destination)?;
-        let plan = self.plans.get(options, frames.layouts());
+        let mut frames = work.validate(source, destination)?;
         let started = Instant::now();
-        cpu.blur(&mut frames, &plan)?;
-        self.stats.frames_cpu += 1;
-        self.stats.kernel.add(started.elapsed());
+        let (job, soft) = match work {
+            Work::Blur(options) => (self.jobs.blur(options, frames.layouts()), None),
+            Work::Cover(cover) => {
+                frames.copy_source();
+                (self.jobs.cover(cover, frames.layouts()), cover.soft.as_ref())
+            }
+        };
+        if job.plan.blurs() {
+            self.stats.form = form(&job.plan);
+        }
+        let cpu = match &mut self.backend {
+            ActiveBackend::Cpu(cpu) => cpu,
+            ActiveBackend::Cuda(_) => self.cpu.get_or_insert_with(CpuEngine::new),
+        };
+        cpu.run(&mut frames, &job, soft)?;
+        if !job.plan.operations().is_empty() {
+            self.stats.frames_cpu += 1;
+            // With CUDA, kernel times are the device's.
+            if let ActiveBackend::Cpu(_) = self.backend {
+                self.stats.kernel.add(started.elapsed());
+            }
+        }
         Ok(())
+    }
+}
+
+impl Work<'_> {
+    /// Checks the frames.
+    fn validate<'f>(&self, source: Source<'f>, destination: Destination<'f>) -> Result<ValidFrames<'f>, EngineError> {
+        let frames = match self {
+            Self::Blur(_) => ValidFrames::new(source, destination)?,
+            Self::Cover(_) => match (&source, &destination) {
+                (Source::Host(_), Destination::Host(_)) | (Source::Device(_), Destination::Device(_)) => {
+                    ValidFrames::of_cover(source, destination)?
+                }
+                _ => return Err(EngineError::MixedMemory),
+            },
+        };
+        match self {
+            Self::Blur(_) if frames.share_device_memory() => Err(FrameError::SharedMemory.into()),
+            _ => Ok(frames),
+        }
     }
 }

@@ -135,7 +135,7 @@ impl StagingLayout {
 }
 
 /// The bytes of the pixels from column `x` to `right` of a row; the ranges may be empty.
-fn byte_ranges(layout: &PlaneLayout, x: u32, right: u32) -> [[usize; 2]; 2] {
+pub fn byte_ranges(layout: &PlaneLayout, x: u32, right: u32) -> [[usize; 2]; 2] {
     let [start, end] = [x, right].map(|x| x as usize * layout.pixel_bytes());
     let SampleLayout::Yuv422 { luma } = layout.sample_layout else { return [[start, end], [end, end]] };
     let sample = layout.sample_bytes();

@@ -9,7 +9,7 @@ use super::frame::PlaneLayout;
 use super::mosaic::CellGrid;
 
 /// Nodes of the weights in a cell, along either axis.
-const NODES: u32 = 4;
+pub const NODES: u32 = 4;
 
 /// The largest weight of a cell.
 const WHOLE: u32 = 255;
@@ -41,7 +41,7 @@ pub struct Level {
 }
 
 /// The cells of some channels of a field of a plane.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct InpaintedGrid {
     /// The cells, of the whole field.
     pub grid: CellGrid,
@@ -61,14 +61,7 @@ pub struct Inpainting {
 impl Inpainting {
     /// Of pictures of these planes, whose weights have nodes `cell` luma samples apart.
     pub fn new(layouts: &[PlaneLayout], cell: u32) -> Self {
-        let mut first_word = 0;
-        let grid = |grid: CellGrid| {
-            let levels = levels(grid.cells.map(|count| count as usize));
-            let inpainted = InpaintedGrid { grid, levels, first_word };
-            first_word += inpainted.words();
-            inpainted
-        };
-        Self { grids: CellGrid::whole(layouts, NODES * cell).into_iter().map(grid).collect() }
+        Self { grids: InpaintedGrid::all(CellGrid::whole(layouts, NODES * cell), levels) }
     }
 
     /// Words of memory for the cells of all grids.
@@ -77,9 +70,14 @@ impl Inpainting {
     }
 }
 
+/// The first level alone: the cells of a mosaic.
+pub fn one_level(size: [usize; 2]) -> Vec<Level> {
+    vec![Level { first: 0, size }]
+}
+
 /// The levels above cells in so many columns and rows, with theirs.
-fn levels(mut size: [usize; 2]) -> Vec<Level> {
-    let mut levels = vec![Level { first: 0, size }];
+pub fn levels(mut size: [usize; 2]) -> Vec<Level> {
+    let mut levels = one_level(size);
     while size != [1, 1] {
         let first = levels.last().map_or(0, |Level { first, size: [columns, rows] }| first + columns * rows);
         size = size.map(|count| count.div_ceil(2));
@@ -89,6 +87,17 @@ fn levels(mut size: [usize; 2]) -> Vec<Level> {
 }
 
 impl InpaintedGrid {
+    /// Grids with these levels, one behind the other in memory.
+    pub fn all(grids: Vec<CellGrid>, levels: impl Fn([usize; 2]) -> Vec<Level>) -> Vec<Self> {
+        let mut first_word = 0;
+        let place = |grid: CellGrid| {
+            let inpainted = Self { levels: levels(grid.cells.map(|count| count as usize)), grid, first_word };
+            first_word += inpainted.words();
+            inpainted
+        };
+        grids.into_iter().map(place).collect()
+    }
+
     /// Words of memory for its cells.
     pub fn words(&self) -> usize {
         let Level { first, size: [columns, rows] } = self.levels[self.levels.len() - 1];

@@ -3,6 +3,7 @@
 //! of regions.
 
 pub mod byte_rect;
+pub mod cover;
 pub mod fill;
 pub mod frame;
 pub mod inpainting;
@@ -14,7 +15,6 @@ pub mod parts;
 pub mod picture;
 pub mod plan;
 pub mod plane;
-pub mod region_blur;
 pub mod regions;
 pub mod samples;
 mod taps;

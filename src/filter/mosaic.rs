@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use super::frame::{Field, Frame, FrameError, FrameMut, Plane, PlaneLayout, Side, as_source, check_host};
+use super::frame::{Field, PlaneLayout};
 use super::picture::{FieldRect, PictureGeometry};
 use super::regions::{Area, Rect};
 use super::samples::{Channel, channels, covered_fields};
@@ -57,11 +57,6 @@ impl MosaicRegion {
         Self { rect, corner, side: side as u32 }
     }
 
-    /// The side of the cells, in luma samples.
-    pub fn cell_side(&self) -> u32 {
-        self.side
-    }
-
     /// What is covered, in luma samples.
     pub fn rect(&self) -> Rect {
         self.rect
@@ -74,7 +69,7 @@ impl MosaicRegion {
 }
 
 /// The cells of a region in one field of a plane, for the channels whose samples stand for the same luma samples.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CellGrid {
     /// The plane.
     pub plane: usize,
@@ -100,34 +95,39 @@ impl CellGrid {
     /// The grids of all regions of a frame of these planes, in the order of writing: where two overlap, the later one counts.
     pub fn all(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<Self> {
         let picture = PictureGeometry::new(layouts);
-        Self::of_regions(&picture, &in_order(regions))
+        let of_region = |region: &MosaicRegion| Self::of_region(&picture, region);
+        in_order(regions).iter().flat_map(of_region).collect()
     }
 
     /// The grids of cells with sides of this many luma samples over a whole frame of these planes, from its corner on.
     pub fn whole(layouts: &[PlaneLayout], side: u32) -> Vec<Self> {
         let picture = PictureGeometry::new(layouts);
-        let rect = Rect::between([0, picture.size()[0]], [0, picture.size()[1]]);
-        let regions: Vec<MosaicRegion> =
-            rect.map(|rect| MosaicRegion { side, corner: [0; 2], rect }).into_iter().collect();
-        let mut grids = Self::of_regions(&picture, &regions);
+        let [width, height] = picture.size();
+        let Some(rect) = Rect::between([0, width], [0, height]) else { return Vec::new() };
+        let mut grids = Self::of_region(&picture, &MosaicRegion { side, corner: [0; 2], rect });
         // The last cells of a subsampled field may have no samples.
         grids.iter_mut().for_each(|grid| grid.cells = picture.size().map(|length| length.div_ceil(side)));
         grids
     }
 
-    fn of_regions(picture: &PictureGeometry, regions: &[MosaicRegion]) -> Vec<Self> {
-        let layouts = picture.layouts();
-        let mut grids = Vec::new();
-        for region in regions {
-            for (plane, covered) in covered_fields(picture, region.rect) {
-                let all: Vec<Channel> = channels(&layouts[plane]).collect();
-                let of_shift = |shift: u32| all.iter().filter(move |channel| channel.shift == shift).copied().collect();
-                let groups: [Vec<Channel>; 2] = [of_shift(0), of_shift(1)];
-                let groups = groups.into_iter().filter(|channels| !channels.is_empty());
-                grids.extend(groups.map(|channels| Self::new(picture, region, plane, covered, channels)));
-            }
-        }
-        grids
+    fn of_region(picture: &PictureGeometry, region: &MosaicRegion) -> Vec<Self> {
+        let covered = covered_fields(picture, region.rect);
+        covered.flat_map(|(plane, covered)| Self::of_field(picture, region, plane, covered)).collect()
+    }
+
+    /// The grids of what a region covers in a field of a plane, one for each set of channels whose samples stand for the same luma
+    /// samples.
+    pub fn of_field(
+        picture: &PictureGeometry,
+        region: &MosaicRegion,
+        plane: usize,
+        covered: FieldRect,
+    ) -> impl Iterator<Item = Self> {
+        let of_shift = move |shift: u32| -> Vec<Channel> {
+            channels(&picture.layouts()[plane]).filter(|channel| channel.shift == shift).collect()
+        };
+        let groups = [0, 1].map(of_shift).into_iter().filter(|channels| !channels.is_empty());
+        groups.map(move |channels| Self::new(picture, region, plane, covered, channels))
     }
 
     fn new(
@@ -170,29 +170,33 @@ impl CellGrid {
     }
 
     /// What is written of a cell along an axis. Luma beyond an odd width has the colour of the last pixel's cell.
-    fn written(&self, axis: usize, samples: &Range<u32>) -> Range<u32> {
+    pub fn written(&self, axis: usize, samples: &Range<u32>) -> Range<u32> {
         let Range { start, end } = self.covered[axis];
         samples.start.max(start)..if samples.end == self.count[axis] { end } else { samples.end.min(end) }
     }
 
-    /// The samples of each cell that has any: columns and rows.
-    fn cells(&self) -> impl Iterator<Item = [Range<u32>; 2]> {
-        let rows = (0..self.cells[1]).map(|cell| self.samples(1, cell)).filter(|rows| !rows.is_empty());
-        rows.flat_map(|rows| {
-            let columns = (0..self.cells[0]).map(|cell| self.samples(0, cell)).filter(|columns| !columns.is_empty());
-            columns.map(move |columns| [columns, rows.clone()])
-        })
+    /// What the means are of, in pixels of the plane and rows of the field; `None` if no cell has samples.
+    pub fn reads(&self) -> Option<Rect> {
+        let [columns, rows] =
+            [0, 1].map(|axis| [self.samples(axis, 0).start, self.samples(axis, self.cells[axis] - 1).end]);
+        let shift = self.channels[0].shift;
+        Rect::between([columns[0] << shift, (columns[1] << shift).min(self.field.layout.width)], rows)
     }
 
-    /// The mean of a channel in a cell, rounded half up.
-    fn mean(&self, plane: &Plane<&[u8]>, channel: Channel, [columns, rows]: &[Range<u32>; 2]) -> u16 {
-        let count = columns.len() as u64 * rows.len() as u64;
-        let mut sum = 0;
-        for y in rows.clone() {
-            let row = &plane.data[(self.field.first_row + y as usize * self.field.step) * plane.pitch..];
-            sum += columns.clone().map(|x| u64::from(channel.load(&plane.layout, row, x))).sum::<u64>();
-        }
-        ((2 * sum + count) / (2 * count)) as u16
+    /// The cell, along an axis, that a sample is in; samples beyond the picture are in that of its last one.
+    pub fn cell_of(&self, axis: usize, sample: u32) -> u32 {
+        let first_luma = [0, self.field.first_row as i64][axis];
+        let luma = (i64::from(sample.min(self.count[axis] - 1)) << self.unit_log2[axis]) + first_luma;
+        ((luma - i64::from(self.origin[axis])) / i64::from(self.side)) as u32
+    }
+
+    /// Whether a column of cells of each has the samples of the same pixels.
+    pub fn shares_columns(&self, other: &Self) -> bool {
+        let is_whole =
+            |grid: &Self| grid.samples(0, 0).start == 0 && grid.samples(0, grid.cells[0] - 1).end == grid.count[0];
+        is_whole(self)
+            && is_whole(other)
+            && (self.origin, self.side, self.cells) == (other.origin, other.side, other.cells)
     }
 
     /// Whether both write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
@@ -209,65 +213,9 @@ impl CellGrid {
 }
 
 /// The regions in the order of writing.
-fn in_order(regions: &[MosaicRegion]) -> Vec<MosaicRegion> {
+pub fn in_order(regions: &[MosaicRegion]) -> Vec<MosaicRegion> {
     let mut regions = regions.to_vec();
     regions.sort_unstable();
     regions.dedup();
     regions
-}
-
-/// The cells of a frame and their colours, computed before anything is written, so that the frame itself may be written to.
-pub struct Mosaic {
-    /// Each with the values of its cells, channel by channel.
-    grids: Vec<(CellGrid, Vec<u16>)>,
-}
-
-impl Mosaic {
-    /// Computes the cells of the regions of a frame. Where regions overlap, the larger cells count; otherwise their order
-    /// does not matter.
-    ///
-    /// # Errors
-    /// If the frame does not hold its rows.
-    pub fn new(source: &Frame, regions: &[MosaicRegion]) -> Result<Self, FrameError> {
-        check_host(source, Side::Input)?;
-        let layouts: Vec<PlaneLayout> = source.iter().map(|plane| plane.layout).collect();
-        let values = |grid: &CellGrid| {
-            let plane = &source[grid.plane];
-            grid.cells()
-                .flat_map(|cell| grid.channels.iter().map(move |channel| grid.mean(plane, *channel, &cell)))
-                .collect()
-        };
-        let grids = CellGrid::all(&layouts, regions).into_iter();
-        Ok(Self { grids: grids.map(|grid| (grid.clone(), values(&grid))).collect() })
-    }
-
-    /// Writes the cells into the frame that they are of, or into one of the same layouts that holds its rows. All other
-    /// bytes stay unchanged; the padding bits of what is written become 0.
-    ///
-    /// # Errors
-    /// If the frame does not hold its rows. Nothing is written then.
-    pub fn write(&self, frame: &mut FrameMut) -> Result<(), FrameError> {
-        check_host(frame, Side::Output)?;
-        for (grid, values) in &self.grids {
-            let Plane { layout, pitch, data } = &mut frame[grid.plane];
-            for ([columns, rows], values) in grid.cells().zip(values.chunks(grid.channels.len())) {
-                let (columns, rows) = (grid.written(0, &columns), grid.written(1, &rows));
-                for y in rows {
-                    let row = &mut data[(grid.field.first_row + y as usize * grid.field.step) * *pitch..];
-                    for (channel, value) in grid.channels.iter().zip(values) {
-                        columns.clone().for_each(|x| channel.store(layout, row, x, *value));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Covers the regions of a frame.
-///
-/// # Errors
-/// If the frame does not hold its rows. Nothing is written then.
-pub fn mosaic(frame: &mut FrameMut, regions: &[MosaicRegion]) -> Result<(), FrameError> {
-    Mosaic::new(&as_source(frame), regions)?.write(frame)
 }

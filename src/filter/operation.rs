@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The operations that plans consist of, and what they read and write.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::filter::Taps;
 use crate::filter::frame::{Field, PlaneLayout};
-use crate::filter::regions::Rect;
+use crate::filter::inpainting::InpaintedGrid;
+use crate::filter::picture::PictureGeometry;
+use crate::filter::regions::{Rect, disjoint};
 use crate::filter::wide::{Factor, LEVEL_RADIUS, MARGIN, PHASE_TAPS};
 
 /// The taps for one plane.
@@ -117,6 +122,85 @@ impl Resampling {
     }
 }
 
+/// Cells of a field of a plane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cells {
+    /// Their grids, and where each is in the memory of all.
+    pub grids: Arc<[InpaintedGrid]>,
+    /// A temporary of one row, with four bytes for each channel of a cell.
+    pub view: View,
+}
+
+/// What covers samples.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CoverSamples {
+    /// The same samples of another plane.
+    Plane(View),
+    /// The mean of the cell that they are in, of these grids among the cells of the operation: one for each set of channels.
+    Mosaic(Range<usize>),
+    /// Estimates between the means of all cells of the operation.
+    Estimates,
+    /// These bytes, repeated from the first byte of the row on.
+    Pattern(Pattern),
+}
+
+/// The bytes of a pixel, or of a pair of pixels of packed 4:2:2: the first `len` of `bytes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the line above says what both are")]
+pub struct Pattern {
+    pub bytes: [u8; 8],
+    pub len: usize,
+}
+
+/// What is written to some rectangles of a plane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// What covers them.
+    pub samples: CoverSamples,
+    /// In pixels and rows of what is written.
+    pub rects: Vec<Rect>,
+}
+
+/// A plane in its picture, as weights need it, which are on a grid over the picture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PictureScale {
+    /// The layout of all rows.
+    pub plane: PlaneLayout,
+    /// log2 of the luma samples that a sample stands for, along x and y.
+    pub shift: [u32; 2],
+    /// Width and height of the picture, in luma samples.
+    pub size: [u32; 2],
+}
+
+impl PictureScale {
+    /// Of a plane of a picture.
+    pub fn new(picture: &PictureGeometry, plane: usize) -> Self {
+        Self { plane: picture.layouts()[plane], shift: picture.shift(plane), size: picture.size() }
+    }
+}
+
+/// Which weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightsOf {
+    /// How much of a cover shows.
+    Cover,
+    /// How much is left out of what is blurred.
+    Excluded,
+}
+
+/// How what covers is mixed with what is beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mix {
+    /// How much of what covers shows.
+    pub weights: WeightsOf,
+    /// The plane that is written.
+    pub scale: PictureScale,
+    /// What else shows; `None` if it is where the result is written.
+    pub beside: Option<View>,
+    /// Bit c: channel c keeps its value.
+    pub passthrough_mask: u32,
+}
+
 /// One step of a plan. All views of an operation have the same number of rows, apart from the alpha plane's and those of
 /// decimations and interpolations.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,6 +258,28 @@ pub enum Operation {
         /// Bit c: channel c keeps the source's value.
         passthrough_mask: u32,
     },
+    /// Computes the means of the samples in cells.
+    CellMeans {
+        /// Read.
+        source: View,
+        /// Written.
+        cells: Cells,
+        /// The plane, if samples count only as much as they are not left out.
+        excluded: Option<PictureScale>,
+    },
+    /// Makes estimates of cells of which samples were left out, where they are.
+    Spread(Cells),
+    /// Writes layers over each other, the first one below, or mixes them with what is beside them.
+    Write {
+        /// What covers.
+        layers: Vec<Layer>,
+        /// The cells of mosaics and estimates.
+        cells: Option<Cells>,
+        /// Written.
+        destination: View,
+        /// How it is mixed, if it does not hide wholly.
+        mix: Option<Mix>,
+    },
 }
 
 impl Operation {
@@ -213,7 +319,31 @@ impl Operation {
             }
             // The blurred alpha is a channel of the premultiplied plane; the source's colour counts where it is 0.
             Self::Unpremultiply { premultiplied, source, .. } => vec![(*premultiplied, rect), (*source, rect)],
+            Self::CellMeans { source, cells, .. } => {
+                cells.grids.iter().filter_map(|inpainted| Some((*source, inpainted.grid.reads()?))).collect()
+            }
+            Self::Spread(cells) => vec![(cells.view, rect)],
+            Self::Write { layers, cells, mix, .. } => {
+                let cells = cells.iter().map(|Cells { view, .. }| (*view, all_of(view)));
+                let of_planes = layers.iter().flat_map(|Layer { samples, rects }| {
+                    let view = if let CoverSamples::Plane(view) = samples { Some(*view) } else { None };
+                    view.into_iter().flat_map(move |view| {
+                        rects.iter().filter_map(move |covered| Some((view, covered.intersection(rect)?)))
+                    })
+                });
+                let beside = mix.iter().filter_map(|mix| Some((mix.beside?, rect)));
+                cells.chain(of_planes).chain(beside).collect()
+            }
         }
+    }
+
+    /// What it writes by itself, whatever later operations read: the rectangles of a frame that are covered.
+    pub fn covered(&self) -> Option<Vec<Rect>> {
+        let Self::Write { layers, destination: View { buffer: Buffer::Destination(_), .. }, .. } = self else {
+            return None;
+        };
+        let rects: Vec<Rect> = layers.iter().flat_map(|layer| layer.rects.iter().copied()).collect();
+        Some(disjoint(&rects))
     }
 
     /// The view of a frame's plane or of a temporary that it reads, beside its alpha.
@@ -224,7 +354,10 @@ impl Operation {
             Self::Copy { source, .. }
             | Self::Blur { source, .. }
             | Self::Premultiply { source, .. }
+            | Self::CellMeans { source, .. }
             | Self::RestoreChannels { source, .. } => *source,
+            Self::Spread(cells) => cells.view,
+            Self::Write { destination, mix, .. } => mix.as_ref().and_then(|mix| mix.beside).unwrap_or(*destination),
         }
     }
 
@@ -236,20 +369,55 @@ impl Operation {
             Self::Copy { destination, .. }
             | Self::Blur { destination, .. }
             | Self::Unpremultiply { destination, .. }
+            | Self::Write { destination, .. }
             | Self::RestoreChannels { destination, .. } => *destination,
+            Self::CellMeans { cells, .. } | Self::Spread(cells) => cells.view,
         }
     }
 
-    /// The position of its kind in a plan: down the levels to the blurs of the smallest planes, and up again.
+    /// With other planes in place of its own.
+    pub(super) fn with_buffers(&self, other: impl Fn(Buffer) -> Buffer) -> Self {
+        let mut operation = self.clone();
+        let of_alpha = |alpha: &mut AlphaSource| {
+            if let AlphaSource::Plane { view, .. } = alpha {
+                view.buffer = other(view.buffer);
+            }
+        };
+        let views: [Option<&mut View>; 3] = match &mut operation {
+            Self::Copy { source, destination }
+            | Self::Blur { source, destination, .. }
+            | Self::RestoreChannels { source, destination, .. } => [Some(source), Some(destination), None],
+            Self::Decimate(Resampling { source, destination, .. })
+            | Self::Interpolate(Resampling { source, destination, .. }) => [Some(source), Some(destination), None],
+            Self::Premultiply { source, alpha, premultiplied } => {
+                of_alpha(alpha);
+                [Some(source), Some(premultiplied), None]
+            }
+            Self::Unpremultiply { premultiplied, alpha, source, destination, .. } => {
+                of_alpha(alpha);
+                [Some(premultiplied), Some(source), Some(destination)]
+            }
+            Self::CellMeans { .. } | Self::Spread(_) | Self::Write { .. } => unreachable!("covers are not in covers"),
+        };
+        views.into_iter().flatten().for_each(|view| view.buffer = other(view.buffer));
+        operation
+    }
+
+    /// The position of its kind in a plan: down the levels to the blurs of the smallest planes, and up again. What is blurred
+    /// without its objects is made before that, and a frame is covered when all else is done.
     pub(super) fn stage(&self) -> u8 {
         const BLUR: u8 = 128;
         match self {
-            Self::Copy { .. } => 0,
-            Self::Premultiply { .. } => 1,
-            Self::Decimate(Resampling { level, .. }) => 2 + level,
+            Self::CellMeans { .. } => 0,
+            Self::Spread(_) => 1,
+            Self::Write { destination: View { buffer: Buffer::Temporary(_), .. }, .. } => 2,
+            Self::Copy { .. } => 3,
+            Self::Premultiply { .. } => 4,
+            Self::Decimate(Resampling { level, .. }) => 5 + level,
             Self::Blur { .. } => BLUR,
-            Self::Interpolate(Resampling { level, .. }) => u8::MAX - 1 - level,
-            Self::Unpremultiply { .. } | Self::RestoreChannels { .. } => u8::MAX,
+            Self::Interpolate(Resampling { level, .. }) => u8::MAX - 2 - level,
+            Self::Unpremultiply { .. } | Self::RestoreChannels { .. } => u8::MAX - 1,
+            Self::Write { .. } => u8::MAX,
         }
     }
 
@@ -265,8 +433,13 @@ fn clipped(start: i64, end: i64, count: u32) -> [u32; 2] {
     [start.clamp(0, last) as u32, (end - 1).clamp(0, last) as u32 + 1]
 }
 
+/// All of a view.
+pub(super) fn all_of(view: &View) -> Rect {
+    rect_between([0, view.field.layout.width], [0, view.field.layout.height])
+}
+
 fn rect_between(x: [u32; 2], y: [u32; 2]) -> Rect {
-    Rect::between(x, y).expect("what a sample is computed from is not empty")
+    Rect::between(x, y).expect("planes, and what a sample is computed from, are not empty")
 }
 
 fn blur_reads(layout: &PlaneLayout, taps: &PlaneTaps, rect: Rect) -> Rect {

@@ -4,8 +4,9 @@
 //! it has in the whole frame, because operations and planes are the same.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::operation::{Buffer, Operation, View};
+use super::operation::{Buffer, Operation, View, all_of};
 use super::picture::FieldRect;
 use super::plan::Plan;
 use super::regions::{Rect, disjoint};
@@ -27,7 +28,7 @@ pub struct Tiles {
 impl Plan {
     /// All of every output: a whole frame.
     pub fn whole(&self) -> Parts {
-        self.operations().iter().map(|operation| vec![whole(&operation.output())]).collect()
+        self.operations().iter().map(|operation| vec![all_of(&operation.output())]).collect()
     }
 
     /// So many rows of every output: a band.
@@ -46,13 +47,14 @@ impl Plan {
         }
         let mut parts: Parts = Vec::new();
         for operation in self.operations().iter().rev() {
-            let wanted = demands.of(operation.output()).clone();
-            // What rounding and joining add is not used, so that they cost nothing in the operations before.
+            let covered = operation.covered();
+            let wanted = covered.clone().unwrap_or_else(|| demands.of(operation.output()).clone());
+            // Rounding and joining add samples that nobody reads, so earlier operations do not compute their inputs.
             for (view, rect) in wanted.iter().flat_map(|rect| operation.reads(*rect)) {
                 demands.of(view).push(rect);
             }
             let rects = wanted.iter().map(|rect| (tiles.round)(operation, *rect));
-            parts.push(joined(rects, |rect| (tiles.cost)(operation, rect)));
+            parts.push(covered.unwrap_or_else(|| joined(rects, |rect| (tiles.cost)(operation, rect))));
         }
         parts.reverse();
         let reads = demands.0.into_iter().flat_map(|(View { buffer, field }, rects)| {
@@ -62,6 +64,27 @@ impl Plan {
                 .flat_map(move |plane| rects.clone().into_iter().map(move |rect| (plane, FieldRect { field, rect })))
         });
         Needs { parts, reads: reads.collect() }
+    }
+}
+
+/// A plan, and what each of its operations computes: all that a backend needs to know of a frame but where it is.
+#[derive(Debug)]
+pub struct Job {
+    /// The operations.
+    pub plan: Arc<Plan>,
+    /// What they compute.
+    pub parts: Parts,
+}
+
+impl Job {
+    /// A whole frame.
+    pub fn frame(plan: Arc<Plan>) -> Self {
+        Self { parts: plan.whole(), plan }
+    }
+
+    /// What a plan covers of a frame.
+    pub fn cover(plan: Plan, tiles: Tiles) -> Self {
+        Self { parts: plan.needs(&[], tiles).parts, plan: Arc::new(plan) }
     }
 }
 
@@ -89,11 +112,6 @@ impl Demands {
         });
         &mut self.0[index].1
     }
-}
-
-/// All of a view.
-fn whole(view: &View) -> Rect {
-    Rect::new(0, 0, view.field.layout.width, view.field.layout.height).expect("a plane has samples")
 }
 
 /// Joins rectangles where that costs no more than all of them, and makes the others disjoint.

@@ -158,7 +158,7 @@ pub struct Plan {
 impl Plan {
     /// The plan for frames of these planes.
     pub fn new(options: Options, layouts: &[PlaneLayout]) -> Self {
-        let mut plan = Self { layouts: layouts.to_vec(), operations: Vec::new(), temporaries: Vec::new() };
+        let mut plan = Self::empty(layouts);
         let has_alpha = |layout: &PlaneLayout| layout.roles().contains(&Role::Alpha);
         let alpha_plane = layouts.iter().position(has_alpha).filter(|_| options.alpha == AlphaMode::Premultiply);
         for (index, layout) in layouts.iter().enumerate() {
@@ -189,17 +189,34 @@ impl Plan {
                 }
             }
         }
-        plan.operations.sort_by_key(Operation::stage);
+        plan.sort();
         plan
+    }
+
+    /// Without operations, for frames of these planes.
+    pub(super) fn empty(layouts: &[PlaneLayout]) -> Self {
+        Self { layouts: layouts.to_vec(), operations: Vec::new(), temporaries: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, operation: Operation) {
+        self.operations.push(operation);
+    }
+
+    /// Puts the operations in order.
+    pub(super) fn sort(&mut self) {
+        self.operations.sort_by_key(Operation::stage);
+    }
+
+    /// A temporary of this layout, all rows of it.
+    pub(super) fn add_temporary(&mut self, layout: PlaneLayout) -> View {
+        self.temporaries.push(layout);
+        View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field: Field { layout, first_row: 0, step: 1 } }
     }
 
     /// A temporary for rows of this many pixels and samples per pixel, 16 bits each.
     fn temporary(&mut self, like: &PlaneLayout, (width, height): (u32, u32), channels: u8) -> View {
         let (depth, sample_layout) = (16, SampleLayout::LsbAligned);
-        let layout = PlaneLayout { width, height, channels, depth, sample_layout, ..*like };
-        self.temporaries.push(layout);
-        let field = Field { layout, first_row: 0, step: 1 };
-        View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field }
+        self.add_temporary(PlaneLayout { width, height, channels, depth, sample_layout, ..*like })
     }
 
     /// Blurs a plane, each axis in its form. The luma and the chroma of packed 4:2:2 are blurred as planes of their own
@@ -295,15 +312,15 @@ impl Plan {
     /// Whether a frame can be processed in bands of rows: every operation computes its first rows from the first rows of its
     /// source.
     pub fn can_be_banded(&self) -> bool {
-        let is_by_rows = |operation: &Operation| match operation {
-            Operation::Copy { .. } | Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => {
-                true
-            }
-            Operation::Premultiply { .. } | Operation::Unpremultiply { .. } | Operation::RestoreChannels { .. } => {
-                false
-            }
-        };
+        use Operation::{Blur, Copy, Decimate, Interpolate};
+        let is_by_rows =
+            |operation: &Operation| matches!(operation, Copy { .. } | Blur { .. } | Decimate(_) | Interpolate(_));
         self.operations.iter().all(is_by_rows)
+    }
+
+    /// Whether anything is blurred.
+    pub fn blurs(&self) -> bool {
+        self.operations.iter().any(|operation| matches!(operation, Operation::Blur { .. }))
     }
 
     /// Whether an axis of a plane is blurred in the wide form.

@@ -209,6 +209,18 @@ impl Rect {
         Self { x, y, width: right - x, height: bottom - y }
     }
 
+    /// What is in both.
+    pub fn intersection(self, other: Self) -> Option<Self> {
+        let [x, y] = [self.x.max(other.x), self.y.max(other.y)];
+        let [right, bottom] = [self.right().min(other.right()), self.bottom().min(other.bottom())];
+        Self::between([x, right], [y, bottom])
+    }
+
+    /// Whether all of another rectangle is in it.
+    pub fn contains(self, other: Self) -> bool {
+        self.intersection(other) == Some(other)
+    }
+
     /// The number of its samples.
     pub fn area(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)

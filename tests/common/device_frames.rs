@@ -5,9 +5,7 @@ use std::mem::ManuallyDrop;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
-use gstcudagaussblur::engine::{
-    BlurCover, BlurRegion, CompletedFrame, Cover, Engine, EngineError, FrameAccess, SoftCover,
-};
+use gstcudagaussblur::engine::{BlurRegion, CompletedFrame, Cover, Engine, EngineError, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source, as_source,
@@ -180,7 +178,7 @@ pub fn check(
             _ => (source, &from, if streams == Streams::None { None } else { of[0] }),
         },
     };
-    let completed = engine.cover_frame(cover, frames).unwrap();
+    let completed = engine.run(cover, frames).unwrap();
     assert_eq!(completed.queued, streams != Streams::None);
     assert!(completed.failure.is_none());
     let stream = if destination.is_some() { of[1].unwrap() } else { &own[0] };
@@ -259,7 +257,7 @@ pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block, is_copy: boo
     let [memory, copy] = [(); 2].map(|()| ManuallyDrop::new(OnDevice::new(&block.bytes, &stream)));
     let source = (block, &*memory, Some(&*stream));
     let destination = (block, if is_copy { &*copy } else { &*memory }, Some(&*stream));
-    engine.cover_frame(cover, Frames { source, destination }).map(drop)
+    engine.run(cover, Frames { source, destination }).map(drop)
 }
 
 /// The same covers with soft edges around ellipses and a mask, and the blur of a background without them.
@@ -277,12 +275,12 @@ pub fn soft_covers(planes: &[PlaneLayout], sigmas: &[f64], noise: &mut Noise) ->
     let edge = Edge { grow: (noise.next() % 3) as i32 - 1, feather: noise.next() as u32 % 5 };
     let weights = Weights::inside(size, &objects, edge);
     let rects: Vec<Rect> = objects.iter().filter_map(|object| object.reach(edge, size)).collect();
-    let soft = |cover| Cover::Soft(SoftCover { cover: Box::new(cover), weights: weights.clone(), excluded: None });
+    let soft = |cover| Cover { soft: Some(Softness { weights: weights.clone(), excluded: None }), ..cover };
     let mut soft: Vec<Cover> = covers(planes, &rects, sigmas, noise).into_iter().map(soft).collect();
     let weights = Weights::outside(size, &objects, edge);
     let excluded = Some(Weights::excluded(size, &objects, sigmas[0]));
     let blur = covers(planes, &weights.rects(), sigmas, noise).swap_remove(0);
-    soft.push(Cover::Soft(SoftCover { cover: Box::new(blur), weights, excluded }));
+    soft.push(Cover { soft: Some(Softness { weights, excluded }), ..blur });
     soft
 }
 
@@ -293,7 +291,7 @@ pub fn covers(planes: &[PlaneLayout], rects: &[Rect], sigmas: &[f64], noise: &mu
         params: BlurParams::new(sigmas[i % sigmas.len()], 0).unwrap(),
     };
     let selections = [Selection::ALL, Selection { chroma: false, ..Selection::ALL }];
-    let blur = Cover::Blur(BlurCover {
+    let blur = Cover::from(Hide::Blur {
         planes: selections[usize::from(noise.next().is_multiple_of(8))],
         regions: rects.iter().enumerate().map(blur).collect(),
     });
@@ -302,12 +300,12 @@ pub fn covers(planes: &[PlaneLayout], rects: &[Rect], sigmas: &[f64], noise: &mu
         let [width, height] = [rect.width(), rect.height()].map(f64::from);
         MosaicRegion::new(*rect, Area::from_corner(left, top, width, height + 3.0), 1 + noise.next() as u32 % 7)
     };
-    let mosaic = Cover::Mosaic(rects.iter().map(cells).collect());
+    let mosaic = Cover::from(Hide::Mosaic(rects.iter().map(cells).collect()));
     let value = |layout: &PlaneLayout| {
         let tens = layout.sample_layout == SampleLayout::Packed1010102;
         [0, 1, 2, 3].map(|c| (noise.next() & ((1 << if tens && c == 3 { 2 } else { layout.depth }) - 1)) as u16)
     };
-    let fill = Cover::Fill { rects: rects.to_vec(), values: planes.iter().map(value).collect() };
+    let fill = Cover::from(Hide::Fill { rects: rects.to_vec(), values: planes.iter().map(value).collect() });
     vec![blur, mosaic, fill]
 }
 
@@ -449,7 +447,7 @@ pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [
                 destination: HostBytes::all(&picture.bytes, memory),
                 padding: PADDING,
             };
-            let mut covered = engine.cover_frame(&cover, in_place).unwrap().frame.destination;
+            let mut covered = engine.run(&cover, in_place).unwrap().frame.destination;
             covered.iter_mut().zip(&want.bytes).for_each(|(got, want)| check(got.as_mut(), want, "in place"));
 
             let padding = [3, PADDING, 21][turn % 3];
@@ -458,7 +456,7 @@ pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [
             let copied: Vec<Vec<u8>> =
                 (0..planes.len()).map(|i| copy_rows(&planes[i], &picture.bytes[i], &old[i], padding)).collect();
             let expected = HostFrames { planes, source: None, destination: HostBytes::all(&copied, None), padding };
-            let mut expected = cpu.cover_frame(&cover, expected).unwrap().frame;
+            let mut expected = cpu.run(&cover, expected).unwrap().frame;
             let source = Some(HostBytes::all(&picture.bytes, memory));
             let copy = HostFrames {
                 source,
@@ -466,14 +464,14 @@ pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [
                 planes: expected.planes.clone(),
                 padding,
             };
-            let mut covered = engine.cover_frame(&cover, copy).unwrap().frame;
+            let mut covered = engine.run(&cover, copy).unwrap().frame;
             for (got, want) in covered.destination.iter_mut().zip(&mut expected.destination) {
                 check(got.as_mut(), want.as_mut(), "in a copy");
             }
             for (got, want) in covered.source.iter_mut().flatten().zip(&picture.bytes) {
                 check(got.as_mut(), want, "the source");
             }
-            let is_direct = matches!(cover, Cover::Blur(_)) && memory.is_some();
+            let is_direct = matches!(cover, Cover { hide: Hide::Blur { .. }, soft: None }) && memory.is_some();
             let pinned = engine.stats().frames_pinned[0] - before.frames_pinned[0];
             assert_eq!(pinned, if is_direct { 2 } else { 0 });
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use gstcudagaussblur::cpu::CpuEngine;
+use gstcudagaussblur::engine::{Engine, EngineError, Hide};
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::regions::Rect;
 
@@ -31,6 +33,11 @@ impl Picture {
         // With bits that are no sample's, above and below their values.
         let plane = |layout: &PlaneLayout| noise.bytes(pitch(layout) * layout.height as usize - PADDING);
         Self { planes: planes.to_vec(), bytes: planes.iter().map(plane).collect() }
+    }
+
+    /// Covers the picture on the CPU.
+    pub fn hide(&mut self, hide: Hide) -> Result<(), EngineError> {
+        Engine::with_cpu(CpuEngine::new()).cover(&hide.into(), &mut self.frame_mut()).map(drop)
     }
 
     pub fn frame(&self) -> Frame<'_> {

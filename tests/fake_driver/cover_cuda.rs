@@ -8,13 +8,13 @@ use crate::common::fake_driver::FakeDriver;
 use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
+use gstcudagaussblur::cuda::region_blur::RegionBlurPlan;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, EngineError, FrameAccess, SoftCover};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, EngineError, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceFrame, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
-use gstcudagaussblur::filter::region_blur::RegionBlurPlan;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
 
@@ -27,7 +27,7 @@ fn engine() -> Engine {
 fn blur(regions: &[(Rect, f64)]) -> Cover {
     let region = |(rect, sigma): &(Rect, f64)| BlurRegion { rect: *rect, params: BlurParams::new(*sigma, 0).unwrap() };
     let regions = regions.iter().map(region).collect();
-    Cover::Blur(BlurCover { planes: Selection::ALL, regions })
+    Cover::from(Hide::Blur { planes: Selection::ALL, regions })
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn many_regions_take_several_launches() {
     let cells = |(i, rect): (usize, &Rect)| {
         MosaicRegion::new(*rect, Area::from_corner(0.0, 0.0, 40.0, 40.0), [8, 9, 10, 13][i % 4])
     };
-    let mosaic = Cover::Mosaic(rects.iter().enumerate().map(cells).collect());
-    let fill = Cover::Fill { rects, values: vec![[10, 200, 30, 0]] };
+    let mosaic = Cover::from(Hide::Mosaic(rects.iter().enumerate().map(cells).collect()));
+    let fill = Cover::from(Hide::Fill { rects, values: vec![[10, 200, 30, 0]] });
     for cover in [blur(&sigmas), mosaic, fill] {
         check(&mut engine, &cover, &source, None, Streams::One);
     }
@@ -97,7 +97,7 @@ fn large_cells_are_added_up_in_parts() {
     for planes in kinds().iter().step_by(7) {
         let source = Block::new(&resized(planes, [151, 90]), 0, |layout| layout.row_bytes() + 3, 5);
         let region = MosaicRegion::new(rect(3, 5, 140, 77), Area::from_corner(0.0, 0.0, 400.0, 400.0), 1);
-        check(&mut engine, &Cover::Mosaic(vec![region]), &source, None, Streams::One);
+        check(&mut engine, &Cover::from(Hide::Mosaic(vec![region])), &source, None, Streams::One);
     }
 }
 
@@ -114,9 +114,9 @@ fn covers_of_nothing() {
     for cover in [
         blur(&[]),
         blur(&[(outside, 2.0)]),
-        Cover::Mosaic(Vec::new()),
-        Cover::Mosaic(vec![MosaicRegion::new(outside, Area::from_corner(35.0, 22.0, 5.0, 5.0), 2)]),
-        Cover::Fill { rects: vec![outside], values },
+        Cover::from(Hide::Mosaic(Vec::new())),
+        Cover::from(Hide::Mosaic(vec![MosaicRegion::new(outside, Area::from_corner(35.0, 22.0, 5.0, 5.0), 2)])),
+        Cover::from(Hide::Fill { rects: vec![outside], values }),
     ] {
         check(&mut engine, &cover, &source, None, Streams::One);
         check(&mut engine, &cover, &source, Some(&destination), Streams::Two);
@@ -160,9 +160,8 @@ fn moving_regions_allocate_once() {
 
 /// Bytes that are uploaded for regions.
 fn upload_bytes(planes: &[PlaneLayout], cover: &Cover) -> usize {
-    let Cover::Blur(cover) = cover else { unreachable!("a blur") };
     let plan = |options| Arc::new(Plan::new(options, planes));
-    RegionTransfers::new(&RegionBlurPlan::new(cover, planes, TILES, plan)).uploads.bytes()
+    RegionTransfers::new(&RegionBlurPlan::new(&cover.hide, planes, TILES, plan)).uploads.bytes()
 }
 
 #[test]
@@ -170,7 +169,7 @@ fn frames_elsewhere_are_refused() {
     let _driver = FakeDriver::new();
     let planes = [PlaneLayout::new(20, 10, 1, 8)];
     let cover = blur(&[(rect(1, 1, 5, 5), 2.0)]);
-    let error = engine().cover_frame(&cover, MixedFrames(Picture::new(&planes, 1))).err().unwrap();
+    let error = engine().run(&cover, MixedFrames(Picture::new(&planes, 1))).err().unwrap();
     assert!(matches!(error, EngineError::MixedMemory), "{error}");
     let block = Block::new(&planes, 0, PlaneLayout::row_bytes, 1);
     let error = unordered(&mut Engine::with_cpu(CpuEngine::new()), &cover, &block, false).unwrap_err();
@@ -186,7 +185,7 @@ fn the_cpu_does_soft_covers_of_host_memory() {
     let edge = Edge { grow: 0, feather: 4 };
     let weights = Weights::inside((64, 40), std::slice::from_ref(&object), edge);
     let regions = object.reach(edge, (64, 40)).unwrap();
-    let soft = Cover::Soft(SoftCover { cover: Box::new(blur(&[(regions, 3.0)])), weights, excluded: None });
+    let soft = Cover { soft: Some(Softness { weights, excluded: None }), ..blur(&[(regions, 3.0)]) };
     let picture = Picture::new(planes, 5);
     let [mut with_cuda, mut with_cpu] = [picture.clone(), picture.clone()];
     let mut cuda = engine();
@@ -205,8 +204,8 @@ fn failures_are_errors() {
     let (region, object) = (rect(3, 3, 9, 9), Area::from_corner(3.0, 3.0, 9.0, 9.0));
     let covers = [
         blur(&[(region, 2.0), (rect(20, 5, 3, 3), 3.0)]),
-        Cover::Mosaic(vec![MosaicRegion::new(region, object, 2)]),
-        Cover::Fill { rects: vec![region], values: vec![[1; 4]; planes.len()] },
+        Cover::from(Hide::Mosaic(vec![MosaicRegion::new(region, object, 2)])),
+        Cover::from(Hide::Fill { rects: vec![region], values: vec![[1; 4]; planes.len()] }),
     ];
     for (is_copy, (cover, after)) in
         [false, true].into_iter().flat_map(|is_copy| covers.iter().zip([1, 1, 0]).map(move |cover| (is_copy, cover)))

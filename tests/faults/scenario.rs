@@ -6,7 +6,7 @@ use std::fmt;
 use gst_video::{VideoFormat, VideoFrame, VideoFrameExt, VideoInfo};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::element::formats;
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, SoftCover};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{FrameMut, Plane, as_source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
@@ -202,12 +202,12 @@ impl Scenario {
             }
             Work::Blur | Work::SoftBlur | Work::Background => {
                 let regions = vec![BlurRegion { rect, params: BlurParams::new(2.0, 0).unwrap() }];
-                Cover::Blur(BlurCover { planes: Selection::ALL, regions })
+                Cover::from(Hide::Blur { planes: Selection::ALL, regions })
             }
-            Work::Mosaic | Work::SoftMosaic => Cover::Mosaic(vec![MosaicRegion::new(rect, object, 3)]),
+            Work::Mosaic | Work::SoftMosaic => Cover::from(Hide::Mosaic(vec![MosaicRegion::new(rect, object, 3)])),
             // Black in limited range.
             Work::Fill | Work::SoftFill => {
-                Cover::Fill { rects: vec![rect], values: vec![[16, 0, 0, 0], [128, 128, 0, 0]] }
+                Cover::from(Hide::Fill { rects: vec![rect], values: vec![[16, 0, 0, 0], [128, 128, 0, 0]] })
             }
         };
         let cover = if is_soft {
@@ -219,7 +219,7 @@ impl Scenario {
                 }
                 _ => (Weights::inside(size, &objects, edge), None),
             };
-            Cover::Soft(SoftCover { cover: Box::new(cover), weights, excluded })
+            Cover { soft: Some(Softness { weights, excluded }), ..cover }
         } else {
             cover
         };

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use gst_video::{VideoInfo, VideoMeta};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::engine::Hide;
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
-use gstcudagaussblur::filter::mosaic::{MosaicRegion, mosaic};
+use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect, outside, strength_sigma};
 use gstcudagaussblur::filter::weights::Edge;
@@ -637,7 +638,7 @@ impl Judge {
                 let of = |area: &Area| {
                     let mut out = picture.clone();
                     let region = MosaicRegion::new(whole, *area, settings.uint("cells"));
-                    mosaic(&mut out.frame_mut(), &[region]).unwrap();
+                    out.hide(Hide::Mosaic(vec![region])).unwrap();
                     out
                 };
                 if is_outside { Some(vec![of(&area)]) } else { Some(objects?.iter().map(of).collect()) }
@@ -712,7 +713,7 @@ impl Judge {
                     let mut out = picture.clone();
                     let region = |(rect, area): (&Rect, &Area)| MosaicRegion::new(*rect, *area, settings.uint("cells"));
                     let regions: Vec<MosaicRegion> = rects.iter().zip(&objects).map(region).collect();
-                    mosaic(&mut out.frame_mut(), &regions).unwrap();
+                    out.hide(Hide::Mosaic(regions)).unwrap();
                     out
                 });
                 self.compare(pending, cover, got, &|plane, i| match &expected {

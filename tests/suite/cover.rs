@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::common::Noise;
 use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::picture::PictureGeometry;
@@ -24,14 +24,15 @@ fn blurred(picture: &Picture, engine: &mut Engine, options: Options) -> Picture 
 }
 
 /// Covers regions of a picture in several ways, and compares every byte with the full-frame blurs.
-fn check(engine: &mut Engine, picture: &Picture, cover: &BlurCover) {
+fn check(engine: &mut Engine, picture: &Picture, cover: &Cover) {
+    let Hide::Blur { planes, regions: covered } = &cover.hide else { unreachable!("a blur") };
     let mut blurs: BTreeMap<u64, Picture> = BTreeMap::new();
-    for region in &cover.regions {
-        let options = Options { planes: cover.planes, ..region.params.into() };
+    for region in covered {
+        let options = Options { planes: *planes, ..region.params.into() };
         let sigma = region.params.sigma();
         blurs.entry(sigma.to_bits()).or_insert_with(|| blurred(picture, engine, options));
     }
-    let regions: Vec<(Rect, f64)> = cover.regions.iter().map(|one| (one.rect, one.params.sigma())).collect();
+    let regions: Vec<(Rect, f64)> = covered.iter().map(|one| (one.rect, one.params.sigma())).collect();
     let mut expected = picture.clone();
     for (plane, bytes) in expected.bytes.iter_mut().enumerate() {
         for (i, sigma) in strongest(&picture.planes, plane, &regions).into_iter().enumerate() {
@@ -53,20 +54,19 @@ fn check(engine: &mut Engine, picture: &Picture, cover: &BlurCover) {
             );
         }
     };
-    let mut covered = picture.clone();
-    assert!(engine.cover(&Cover::Blur(cover.clone()), &mut covered.frame_mut()).unwrap().is_none());
-    compare("in this order", &covered);
-    let mut other = cover.clone();
-    other.regions.reverse();
-    other.regions.extend(cover.regions.clone());
+    let mut out = picture.clone();
+    assert!(engine.cover(cover, &mut out.frame_mut()).unwrap().is_none());
+    compare("in this order", &out);
+    let regions = covered.iter().rev().chain(covered).copied().collect();
+    let other = Cover::from(Hide::Blur { planes: *planes, regions });
     let mut again = picture.clone();
-    engine.cover(&Cover::Blur(other), &mut again.frame_mut()).unwrap();
+    engine.cover(&other, &mut again.frame_mut()).unwrap();
     compare("in another order", &again);
 }
 
-fn cover(planes: Selection, regions: &[(Rect, f64)]) -> BlurCover {
+fn cover(planes: Selection, regions: &[(Rect, f64)]) -> Cover {
     let region = |(rect, sigma): &(Rect, f64)| BlurRegion { rect: *rect, params: params(*sigma) };
-    BlurCover { planes, regions: regions.iter().map(region).collect() }
+    Hide::Blur { planes, regions: regions.iter().map(region).collect() }.into()
 }
 
 /// The corners and edges, single samples, and neighbours of them.
@@ -211,7 +211,7 @@ fn kernel_sizes_are_reached() {
         let picture = Picture::new(&resized(planes, [190, 130]), 5);
         for size in [1, 3, 41, 801] {
             let region = BlurRegion { rect: rect(90, 61, 11, 9), params: BlurParams::new(9.0, size).unwrap() };
-            check(&mut engine, &picture, &BlurCover { regions: vec![region], ..cover(Selection::ALL, &[]) });
+            check(&mut engine, &picture, &Hide::Blur { planes: Selection::ALL, regions: vec![region] }.into());
         }
     }
 }
@@ -224,7 +224,6 @@ fn invalid_frames_are_rejected_and_stay_unchanged() {
     let mut picture = Picture::new(&planes, 1);
     picture.bytes[0].pop();
     let before = picture.bytes.clone();
-    let cover = Cover::Blur(cover);
     let error = engine.cover(&cover, &mut picture.frame_mut()).unwrap_err();
     assert!(error.to_string().contains("truncated"), "{error}");
     assert_eq!(picture.bytes, before);
@@ -238,9 +237,9 @@ fn a_frame_is_counted_once() {
     let mut picture = Picture::new(&[PlaneLayout::new(64, 48, 3, 8)], 1);
     for frames in 1..4 {
         let regions = [(rect(1, 1, 5, 5), 2.0), (rect(40, 30, 5, 5), 9.0), (rect(3, 30, 5, 5), 2.5)];
-        engine.cover(&Cover::Blur(cover(Selection::ALL, &regions)), &mut picture.frame_mut()).unwrap();
+        engine.cover(&cover(Selection::ALL, &regions), &mut picture.frame_mut()).unwrap();
         assert_eq!((engine.stats().frames_cpu, engine.stats().frames_cuda), (frames, 0));
     }
-    engine.cover(&Cover::Blur(cover(Selection::ALL, &[])), &mut picture.frame_mut()).unwrap();
+    engine.cover(&cover(Selection::ALL, &[]), &mut picture.frame_mut()).unwrap();
     assert_eq!(engine.stats().frames_cpu, 3, "nothing was blurred");
 }

@@ -9,7 +9,7 @@ use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
 use crate::common::python;
 use crate::common::soft_oracle::{Form, Item, Nodes, background, filled, mixed, values};
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet};
-use gstcudagaussblur::engine::{BlurCover, BlurRegion, Cover, Engine, FrameAccess, SoftCover};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Role, SampleLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
@@ -331,13 +331,13 @@ fn blur(picture: &Picture, planes: Selection, regions: &[(Rect, BlurParams)]) ->
     let rects: Vec<Rect> =
         regions.iter().filter(|(_, params)| !params.is_passthrough()).map(|(rect, _)| *rect).collect();
     let regions = regions.iter().map(|(rect, params)| BlurRegion { rect: *rect, params: *params }).collect();
-    Hidden::new(Cover::Blur(BlurCover { planes, regions }), picture, &rects, planes)
+    Hidden::new(Cover::from(Hide::Blur { planes, regions }), picture, &rects, planes)
 }
 
 fn mosaic(random: &mut Random, picture: &Picture, rects: &[Rect]) -> Hidden {
     let object = Area::from_corner(f64::from(random.below(9)), -3.5, 40.0, 30.0);
     let regions = rects.iter().map(|rect| MosaicRegion::new(*rect, object, 1 + random.below(5))).collect();
-    Hidden::new(Cover::Mosaic(regions), picture, rects, Selection::ALL)
+    Hidden::new(Cover::from(Hide::Mosaic(regions)), picture, rects, Selection::ALL)
 }
 
 fn fill(random: &mut Random, picture: &Picture, rects: &[Rect]) -> Hidden {
@@ -347,26 +347,26 @@ fn fill(random: &mut Random, picture: &Picture, rects: &[Rect]) -> Hidden {
         [0, 1, 2, 3].map(|c| (random.0.next() & ((1 << depth(c)) - 1)) as u16)
     });
     let values = values.collect();
-    Hidden::new(Cover::Fill { rects: rects.to_vec(), values }, picture, rects, Selection::ALL)
+    Hidden::new(Cover::from(Hide::Fill { rects: rects.to_vec(), values }), picture, rects, Selection::ALL)
 }
 
 /// The oracle's cover of a whole picture, before it is mixed. Without exclusion it is what other tests compare with their
 /// oracles.
 fn covered(picture: &Picture, cover: &Cover, excluded: Option<&Nodes>) -> Picture {
     let mut covered = picture.clone();
-    let (Cover::Blur(blur), Some(excluded)) = (cover, excluded) else {
+    let (Hide::Blur { planes, regions: blurred }, Some(excluded)) = (&cover.hide, excluded) else {
         let mut engine = Engine::with_cpu(CpuEngine::new());
         engine.cover(cover, &mut covered.frame_mut()).unwrap();
         return covered;
     };
-    let regions: Vec<(Rect, f64)> = blur.regions.iter().map(|one| (one.rect, one.params.sigma())).collect();
+    let regions: Vec<(Rect, f64)> = blurred.iter().map(|one| (one.rect, one.params.sigma())).collect();
     let mut done: Vec<BlurParams> = Vec::new();
-    for BlurRegion { params, .. } in &blur.regions {
+    for BlurRegion { params, .. } in blurred {
         if params.is_passthrough() || done.contains(params) {
             continue;
         }
         done.push(*params);
-        let background = background(picture, params, blur.planes, excluded);
+        let background = background(picture, params, *planes, excluded);
         for (plane, bytes) in covered.bytes.iter_mut().enumerate() {
             for (i, sigma) in strongest(&picture.planes, plane, &regions).into_iter().enumerate() {
                 if sigma == params.sigma() {
@@ -389,13 +389,13 @@ fn check(
     let cover = covered(picture, &hidden.cover, excluded.as_ref().map(|(_, nodes)| *nodes));
     let expected = mixed(picture, &cover, nodes, hidden.planes, |plane, byte| hidden.is_written[plane][byte]);
     let excluded = excluded.map(|(weights, _)| weights);
-    let cover = Cover::Soft(SoftCover { cover: Box::new(hidden.cover.clone()), weights, excluded });
+    let cover = Cover { soft: Some(Softness { weights, excluded }), ..hidden.cover.clone() };
     for (name, engine) in engines {
         let mut in_place = picture.clone();
         assert!(engine.cover(&cover, &mut in_place.frame_mut()).unwrap().is_none());
         let mut copy = Picture::new(&picture.planes, 99);
         let frames = Copied { source: picture, destination: &mut copy };
-        assert!(engine.cover_frame(&cover, frames).unwrap().failure.is_none());
+        assert!(engine.run(&cover, frames).unwrap().failure.is_none());
         for (how, got) in [("in place", &in_place), ("in a copy", &copy)] {
             for (plane, (got, want)) in got.bytes.iter().zip(&expected.bytes).enumerate() {
                 let first = got.iter().zip(want).position(|(got, want)| got != want);
@@ -408,7 +408,7 @@ fn check(
                     "{name}, {how}: {differing} bytes of plane {plane} differ, the first (byte, row) {place:?} is not as expected \
                      and in the source {values:?}: {:?} with an exclusion: {} of {:?}",
                     hidden.cover,
-                    matches!(&cover, Cover::Soft(SoftCover { excluded: Some(_), .. })),
+                    cover.soft.as_ref().is_some_and(|soft| soft.excluded.is_some()),
                     picture.planes
                 );
             }
@@ -642,11 +642,8 @@ fn without_a_weight_every_byte_stays() {
             fill(&mut random, &picture, &whole),
         ] {
             for excluded in [None, Some(Weights::excluded(size, &[], 9.0))] {
-                let cover = Cover::Soft(SoftCover {
-                    cover: Box::new(hidden.cover.clone()),
-                    weights: weights.clone(),
-                    excluded,
-                });
+                let cover =
+                    Cover { soft: Some(Softness { weights: weights.clone(), excluded }), ..hidden.cover.clone() };
                 let mut out = picture.clone();
                 engine.cover(&cover, &mut out.frame_mut()).unwrap();
                 assert!(out.bytes == picture.bytes, "{cover:?} of {planes:?}");
@@ -714,7 +711,7 @@ fn weights_are_for_pictures_of_their_size() {
             let other = Weights::outside(size, &[], Edge::default());
             let fitting = Weights::outside((40, 30), &[], Edge::default());
             for (weights, excluded) in [(other.clone(), None), (fitting, Some(other))] {
-                let cover = Cover::Soft(SoftCover { cover: Box::new(hidden.cover.clone()), weights, excluded });
+                let cover = Cover { soft: Some(Softness { weights, excluded }), ..hidden.cover.clone() };
                 let mut out = picture.clone();
                 let covered =
                     std::panic::catch_unwind(AssertUnwindSafe(|| engine.cover(&cover, &mut out.frame_mut()).is_ok()));
@@ -916,13 +913,11 @@ fn flat_pictures_stay_flat() {
         let (of, edge) = ((160, 90), Edge::default());
         let excluded = Nodes::excluded(of, std::slice::from_ref(&item), 9.0);
         let expected = background(&picture, &params(9.0), Selection::ALL, &excluded);
-        let cover = SoftCover {
-            cover: Box::new(blur.cover),
-            weights: Weights::outside(of, &[item.object()], edge),
-            excluded: Some(Weights::excluded(of, &[item.object()], 9.0)),
-        };
+        let weights = Weights::outside(of, &[item.object()], edge);
+        let excluded = Some(Weights::excluded(of, &[item.object()], 9.0));
+        let cover = Cover { soft: Some(Softness { weights, excluded }), ..blur.cover };
         let mut out = picture.clone();
-        engine.cover(&Cover::Soft(cover), &mut out.frame_mut()).unwrap();
+        engine.cover(&cover, &mut out.frame_mut()).unwrap();
         for plane in 0..planes.len() {
             let [before, expected, after] =
                 [&picture, &expected, &out].map(|one| values(&one.planes[plane], &one.bytes[plane]));
@@ -1000,11 +995,13 @@ fn objects_do_not_glow_beside_themselves() {
     let blur = blur(&picture, Selection::ALL, &[(rect(0, 0, size.0, size.1), params(SIGMA))]).cover;
     let covers = [
         blur.clone(),
-        Cover::Soft(SoftCover {
-            cover: Box::new(blur),
-            weights: Weights::outside(size, &objects, Edge::default()),
-            excluded: Some(Weights::excluded(size, &objects, SIGMA)),
-        }),
+        Cover {
+            soft: Some(Softness {
+                weights: Weights::outside(size, &objects, Edge::default()),
+                excluded: Some(Weights::excluded(size, &objects, SIGMA)),
+            }),
+            ..blur
+        },
     ];
     let mut engine = Engine::with_cpu(CpuEngine::new());
     let [plain, background] = covers.map(|cover| {

@@ -42,8 +42,8 @@ pub fn copies(copied: &[BlurredRect], planes: &[DevicePlane]) -> Vec<Launch> {
 pub fn fills(fills: &[Fill], planes: &[DevicePlane]) -> Vec<Launch> {
     let rects = fills.iter().map(|fill| {
         let rect = CoverRect {
-            pattern: u64::from_le_bytes(fill.pattern),
-            period: fill.period as u32,
+            pattern: u64::from_le_bytes(fill.pattern.bytes),
+            period: fill.pattern.len as u32,
             ..destination(&fill.to, planes)
         };
         (fill.to, 0, rect)

@@ -395,6 +395,9 @@ impl<'a> Buffers<'a, '_> {
                 launch(Kernel::Unpremultiply, source, None, *passthrough_mask, planes)
             }
             Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => unreachable!("batched"),
+            Operation::CellMeans { .. } | Operation::Spread(_) | Operation::Write { .. } => {
+                unreachable!("covers are launched by `pipeline`")
+            }
         }
     }
 }

@@ -4,13 +4,13 @@
 
 use super::abi::WORKSPACE_ALIGNMENT;
 use super::cover::BlurredRect;
+use crate::cuda::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, StagingLayout};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Buffer, Operation};
 use crate::filter::parts::joined;
 use crate::filter::picture::FieldRect;
 use crate::filter::plane::DevicePlane;
-use crate::filter::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::filter::regions::Rect;
 
 /// Where the blurs of regions write. Each has planes of the frame's size, of which only what it computes has memory: an address
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
     use crate::cuda::kernels::tiles::TILES;
     use crate::filter::BlurParams;
+    use crate::filter::cover::{BlurRegion, Hide};
     use crate::filter::plan::{Plan, Selection};
-    use crate::filter::region_blur::{BlurCover, BlurRegion};
     use std::sync::Arc;
 
     fn regions(regions: &[([u32; 4], f64)]) -> RegionBlurPlan {
@@ -151,7 +151,7 @@ mod tests {
             rect: Rect::new(*x, *y, *width, *height).unwrap(),
             params: BlurParams::new(*sigma, 0).unwrap(),
         };
-        let cover = BlurCover { planes: Selection::ALL, regions: regions.iter().map(region).collect() };
+        let cover = Hide::Blur { planes: Selection::ALL, regions: regions.iter().map(region).collect() };
         let layouts = [PlaneLayout::new(400, 300, 3, 8)];
         RegionBlurPlan::new(&cover, &layouts, TILES, |options| Arc::new(Plan::new(options, &layouts)))
     }

@@ -11,6 +11,7 @@ use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::cover;
+use crate::cuda::region_blur::RegionBlurPlan;
 use crate::cuda::select::KernelSelector;
 use crate::filter::fill::Fill;
 use crate::filter::frame::PlaneLayout;
@@ -18,7 +19,6 @@ use crate::filter::mosaic::CellGrid;
 use crate::filter::picture::FieldRect;
 use crate::filter::plan::Selection;
 use crate::filter::plane::DevicePlane;
-use crate::filter::region_blur::RegionBlurPlan;
 use crate::filter::weights::Weights;
 
 /// What covers regions of a frame.

@@ -18,13 +18,13 @@ use crate::cuda::driver::{self, Event, PinnedWorkspace, Stream, Workspace, Works
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::abi::WORKSPACE_ALIGNMENT;
 use crate::cuda::kernels::regions::RegionTransfers;
+use crate::cuda::region_blur::RegionBlurPlan;
 use crate::cuda::select::KernelSelector;
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
 use crate::cuda::transfer::{ThreadedCopy, plane_offsets};
 use crate::filter::byte_rect::{PackedRect, StagingLayout};
 use crate::filter::frame::FrameMemory;
 use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut, copy_rows};
-use crate::filter::region_blur::RegionBlurPlan;
 use crate::threads::Threads;
 
 /// Bytes of an upload of packed rectangles. The next ones are packed while it runs.

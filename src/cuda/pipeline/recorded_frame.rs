@@ -11,12 +11,12 @@ use crate::cuda::kernels::cover;
 use crate::cuda::kernels::record::{DevicePlanes, Recording};
 use crate::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
 use crate::cuda::kernels::relative::{self, BaseAddresses, FramePlanes, WORKSPACE};
+use crate::cuda::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::cuda::select::{KernelSelector, ResolvedCommands, Selected};
 use crate::cuda::transfer::bands::{self, Band, Order};
 use crate::filter::parts::Parts;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
-use crate::filter::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::log::Level;
 use crate::process;
 

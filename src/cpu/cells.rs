@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The means of cells, and estimates between them, row by row, in loops that the compiler vectorises for the instruction set into
+//! whose functions they are inlined.
+
+use std::ops::Range;
+
+use super::sample_weights::{Covered, SampleWeights, WeightBuffers};
+use crate::filter::frame::PlaneLayout;
+use crate::filter::inpainting::{self, InpaintedGrid};
+use crate::filter::plane::HostPlane;
+use crate::filter::regions::Rect;
+
+/// Rows whose sums fit in the words that they are added up in.
+const ROWS_OF_SUMS: u32 = 128;
+
+/// Computes cells of a field of a plane.
+pub struct CellMeans<'a> {
+    pub layout: PlaneLayout,
+    /// What is left out, if anything is.
+    pub excluded: Option<SampleWeights<'a>>,
+    pub source: HostPlane,
+    /// Those whose columns have the samples of the same pixels.
+    pub grids: &'a [InpaintedGrid],
+    /// The memory of all grids of the field.
+    pub memory: *mut u32,
+}
+
+/// Two rows of the cells of each grid, expanded to samples of a row.
+#[derive(Default)]
+pub struct CellLines {
+    /// The pixels whose samples they have.
+    pub pixels: Range<usize>,
+    /// Of each grid the first of the two, and the samples of both.
+    of_grids: Vec<(Option<i64>, [Vec<u32>; 2])>,
+}
+
+impl CellLines {
+    /// Writes the estimates of pixels of row `y` of the field, in the layout of the plane. The lines are for these pixels, and new or
+    /// what the row before left.
+    ///
+    /// # Safety
+    /// The memory has the cells of all grids, and nobody writes them meanwhile.
+    #[inline(always)]
+    pub unsafe fn estimate(
+        &mut self,
+        (grids, memory): (&[InpaintedGrid], *const u32),
+        layout: &PlaneLayout,
+        y: usize,
+        pixels: Range<usize>,
+        to: &mut [u8],
+    ) {
+        let Self { pixels: of_lines, of_grids } = self;
+        of_grids.resize_with(grids.len(), Default::default);
+        // Luma and chroma of packed 4:2:2 have grids of their own, and alternate.
+        let step = layout.unit_pixels() as usize;
+        for (inpainted, (of_samples, samples)) in grids.iter().zip(of_grids) {
+            let grid = &inpainted.grid;
+            let (above, of_below) = inpainted.cell_rows(y as u32);
+            if *of_samples != Some(above) {
+                // SAFETY: the memory has the cells, and nobody writes them, as the caller promises.
+                let cells = unsafe { std::slice::from_raw_parts(memory.add(inpainted.first_word), inpainted.words()) };
+                *of_samples = Some(above);
+                let of_pixel = usize::from(layout.channels) / grid.channels[0].step;
+                for (row, samples) in (above..).zip(&mut *samples) {
+                    let columns = of_lines.start * of_pixel..of_lines.end * of_pixel;
+                    inpainted.expand(cells, row, &columns, samples);
+                }
+            }
+            let parts = inpainted.parts() as u32;
+            let (of_above, half, shift) = (parts - of_below, parts * parts / 2, 2 * parts.trailing_zeros());
+            let first = (pixels.start - of_lines.start) * usize::from(layout.channels) / step;
+            let [above, below] = samples.each_ref().map(|line| &line[first..]);
+            let estimates =
+                above.iter().zip(below).map(|(above, below)| (above * of_above + below * of_below + half) >> shift);
+            let first = grid.channels[0].first;
+            if layout.is_packed_word() {
+                let mut estimates = estimates;
+                for to in to.as_chunks_mut::<4>().0 {
+                    let channels = (0..4).zip(&mut estimates);
+                    let word = channels.fold(0, |word, (index, estimate)| word | estimate << (10 * index));
+                    to.copy_from_slice(&word.to_ne_bytes());
+                }
+            } else if layout.depth == 8 {
+                let to = to[first % step..].iter_mut().step_by(step);
+                to.zip(estimates).for_each(|(to, estimate)| *to = estimate as u8);
+            } else {
+                for (to, estimate) in
+                    to.as_chunks_mut::<2>().0.iter_mut().skip(first % step).step_by(step).zip(estimates)
+                {
+                    to.copy_from_slice(&((estimate << layout.shift()) as u16).to_ne_bytes());
+                }
+            }
+        }
+    }
+}
+
+impl CellMeans<'_> {
+    /// Rows of cells.
+    pub fn rows(&self) -> usize {
+        self.grids.first().map_or(0, |InpaintedGrid { grid, .. }| grid.cells[1] as usize)
+    }
+
+    /// The samples of a row of cells, about.
+    pub fn row_samples(&self) -> usize {
+        let samples = |InpaintedGrid { grid, .. }: &InpaintedGrid| {
+            let [columns, rows] = grid.covered.each_ref().map(ExactSizeIterator::len);
+            columns * rows * grid.channels.len() / grid.cells[1] as usize
+        };
+        self.grids.iter().map(samples).sum()
+    }
+
+    /// Computes rows of cells.
+    ///
+    /// # Safety
+    /// The planes and the memory hold what is accessed. Nobody writes the source, or accesses these cells.
+    #[inline(always)]
+    pub unsafe fn execute(&self, cell_rows: Range<usize>) {
+        for cell_row in cell_rows {
+            // SAFETY: the caller promises it.
+            unsafe { self.execute_row(cell_row) };
+        }
+    }
+
+    /// # Safety
+    /// See [`CellMeans::execute`].
+    #[inline(always)]
+    unsafe fn execute_row(&self, cell_row: usize) {
+        let layout = self.layout;
+        let Some(InpaintedGrid { grid, .. }) = self.grids.first() else { return };
+        let (rows, of_row) = (grid.samples(1, cell_row as u32), layout.row_samples());
+        let rows = rows.start as usize..rows.end as usize;
+        let excluded = self.excluded.filter(|_| !rows.is_empty());
+        let covered = excluded.map(|weights| (weights, weights.covered_columns(&rows)));
+        // Of each cell its samples in a row and where they are left out. The grids have cells of the same pixels.
+        let (count, pixel_step) = (grid.count[0], grid.channels[0].step);
+        let of_cell = |cell: u32| {
+            let columns = grid.samples(0, cell);
+            let covered = covered.as_ref().map_or(Covered::Nowhere, |(weights, covered)| {
+                let columns = columns.start as usize..columns.end as usize;
+                covered.of(if columns.is_empty() { 0..0 } else { weights.luma_columns(&columns) })
+            });
+            let is_last = cell + 1 == grid.cells[0] && columns.end == count;
+            let end = if is_last { of_row } else { columns.end as usize * pixel_step };
+            (columns.start as usize * pixel_step..end, covered)
+        };
+        let of_cells: Vec<(Range<usize>, Covered)> = (0..grid.cells[0]).map(of_cell).collect();
+        let (first, samples) = (of_cells[0].0.start, of_cells[of_cells.len() - 1].0.end);
+        // Of all rows of the cells, for each sample of a row. Where no weight counts, bytes have sums in place of remainders.
+        let are_bytes = layout.depth == 8;
+        let (mut sums, mut remainders) = (vec![0_u32; samples - first], vec![0_u16; samples - first]);
+        let mut expanded = vec![0; samples - first];
+        let mut buffers = WeightBuffers::default();
+        let mut first_bytes: &[u8] = &[];
+        for (index, y) in rows.clone().enumerate() {
+            // SAFETY: the plane holds the row, which nobody writes, as the caller promises.
+            let bytes = unsafe { std::slice::from_raw_parts(self.source.row(y), layout.row_bytes()) };
+            first_bytes = if index == 0 { bytes } else { first_bytes };
+            let fills_up = (index + 1).is_multiple_of(ROWS_OF_SUMS as usize);
+            for alike in of_cells.chunk_by(|one, other| one.1 == other.1) {
+                let in_row = alike[0].0.start..alike[alike.len() - 1].0.end;
+                let row = &bytes[in_row.start * layout.row_bytes() / of_row..];
+                let in_sums = in_row.start - first..in_row.end - first;
+                let (sums, remainders) = (&mut sums[in_sums.clone()], &mut remainders[in_sums]);
+                match (alike[0].1, &self.excluded) {
+                    (Covered::Wholly, _) => (),
+                    (Covered::Nowhere, _) if are_bytes => {
+                        remainders.iter_mut().zip(row).for_each(|(sum, sample)| *sum += u16::from(*sample));
+                        if fills_up {
+                            sums.iter_mut().zip(remainders).for_each(|(all, sum)| {
+                                *all += u32::from(*sum);
+                                *sum = 0;
+                            });
+                        }
+                    }
+                    (Covered::Partly, Some(weights)) => {
+                        // Samples of a column that has weights.
+                        let of_column = of_row / weights.columns(&(0..layout.row_pixels())).end;
+                        let columns = in_row.start / of_column..in_row.end / of_column;
+                        let of_pixels = weights.of_row(y, &columns, &mut buffers);
+                        let [left, right] = [columns.start as u32, layout.width.min(columns.end as u32)];
+                        let rect = Rect::between([left, right], [0, 1]).expect("a cell that has weights has samples");
+                        weights.expand(rect, 0, columns.start, of_pixels, &mut expanded[..in_row.len()]);
+                        let totals = sums.iter_mut().zip(remainders).zip(&expanded);
+                        each_sample(&layout, row, totals, |((sum, all), excluded), sample| {
+                            let remainder = u16::from(255 - excluded);
+                            *sum += u32::from(remainder) * sample;
+                            *all += remainder;
+                        });
+                    }
+                    _ => each_sample(&layout, row, sums.iter_mut(), |sum, sample| *sum += sample),
+                }
+            }
+        }
+        for InpaintedGrid { grid, first_word, .. } in self.grids {
+            let across = grid.cells[0] as usize;
+            for (column, (_, excluded)) in of_cells.iter().enumerate() {
+                let columns = grid.samples(0, column as u32);
+                let count = columns.len() as u64 * rows.len() as u64;
+                for (index, channel) in grid.channels.iter().enumerate() {
+                    let [start, end] = [columns.start, columns.end].map(|x| channel.first + x as usize * channel.step);
+                    let in_sums = start.min(samples) - first..end.min(samples) - first;
+                    let sum = || total(&sums[in_sums.clone()], channel.step);
+                    let remainders = || total(&remainders[in_sums.clone()], channel.step);
+                    let (sum, remainders) = match excluded {
+                        Covered::Wholly => (0, 0),
+                        Covered::Nowhere if are_bytes => (255 * (sum() + remainders()), 255 * count),
+                        Covered::Nowhere => (255 * sum(), 255 * count),
+                        Covered::Partly => (sum(), remainders()),
+                    };
+                    let word = first_word + (cell_row * across + column) * grid.channels.len() + index;
+                    let first = if count > 0 { channel.load(&layout, first_bytes, columns.start) } else { 0 };
+                    // SAFETY: the memory has the cells of all grids, and nobody else accesses those of this row, as the caller
+                    // promises.
+                    unsafe { self.memory.add(word).write(inpainting::cell(sum, remainders, count, first)) };
+                }
+            }
+        }
+    }
+}
+
+/// The sum of the values that are `step` apart.
+#[inline(always)]
+fn total<T: Copy + Into<u64>>(values: &[T], step: usize) -> u64 {
+    if step == 1 {
+        values.iter().map(|value| (*value).into()).sum()
+    } else {
+        values.chunks(step).map(|values| values[0].into()).sum()
+    }
+}
+
+/// Calls `add` for each sample of a row, with what `totals` yields for it. The sums of 128 rows of products with weights fit in 32 bits.
+#[inline(always)]
+fn each_sample<T>(layout: &PlaneLayout, row: &[u8], totals: impl Iterator<Item = T>, add: impl Fn(T, u32)) {
+    if layout.is_packed_word() {
+        for (i, total) in totals.enumerate() {
+            let word = &row[i / 4 * 4..][..4];
+            let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            add(total, word >> (10 * (i % 4)) & if i % 4 == 3 { 3 } else { 1023 });
+        }
+    } else if layout.depth == 8 {
+        totals.zip(row).for_each(|(total, sample)| add(total, (*sample).into()));
+    } else {
+        let (shift, mask) = (layout.shift(), ((1_u32 << layout.depth) - 1) as u16);
+        for (total, sample) in totals.zip(row.as_chunks::<2>().0) {
+            add(total, (u16::from_ne_bytes(*sample) >> shift & mask).into());
+        }
+    }
+}

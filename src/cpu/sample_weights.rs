@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MPL-2.0
+//! How much each sample of a plane counts, by weights that are on a grid over the picture.
+
+use std::iter::StepBy;
+use std::ops::Range;
+
+use crate::filter::frame::{Field, PlaneLayout};
+use crate::filter::operation::PictureScale;
+use crate::filter::regions::Rect;
+use crate::filter::samples::channels;
+use crate::filter::weights::Weights;
+
+/// The weights of the samples of a field of a plane.
+#[derive(Clone, Copy)]
+pub struct SampleWeights<'a> {
+    weights: &'a Weights,
+    /// Of the plane.
+    layout: PlaneLayout,
+    /// log2 of the luma samples that a sample stands for, along x and y.
+    shift: [u32; 2],
+    /// The first row, and the rows of the plane from one row to the next.
+    rows: [usize; 2],
+}
+
+/// Memory for the weights of a row.
+#[derive(Default)]
+pub struct WeightBuffers {
+    between: Vec<u16>,
+    samples: [Vec<u8>; 3],
+}
+
+impl<'a> SampleWeights<'a> {
+    /// Of a field of a plane.
+    ///
+    /// # Panics
+    /// If the weights are for another size.
+    pub fn new(weights: &'a Weights, PictureScale { plane, shift, size }: PictureScale, field: &Field) -> Self {
+        assert!(weights.size() == (size[0], size[1]), "the weights are for another size");
+        Self { weights, layout: plane, shift, rows: [field.first_row, field.step] }
+    }
+
+    /// The rows of luma that a row stands for: those of its field. The last row of the plane stands for all that are left, and the
+    /// only one for all.
+    fn luma_rows(&self, row: usize) -> StepBy<Range<usize>> {
+        let y = self.rows[0] + row * self.rows[1];
+        let (height, rows, down) = (self.weights.size().1 as usize, self.layout.height as usize, self.shift[1]);
+        let fields = if self.layout.interlaced && rows > 1 { 2 } else { 1 };
+        let (first, row) = (y % fields, y / fields);
+        let start = (first + fields * (row << down)).min(height - 1);
+        let end = if y + fields >= rows { height } else { height.min(first + fields * ((row + 1) << down)) };
+        (start..end.max(start + 1)).step_by(fields)
+    }
+
+    /// The columns of luma that columns of the plane stand for; the last one stands for all that are left.
+    pub fn luma_columns(&self, columns: &Range<usize>) -> Range<usize> {
+        let (width, across) = (self.weights.size().0 as usize, self.shift[0]);
+        let is_last = columns.end >= self.layout.width as usize;
+        (columns.start << across).min(width - 1)..if is_last { width } else { (columns.end << across).min(width) }
+    }
+
+    /// Where weights of these rows are above 0.
+    pub fn covered_columns(&self, rows: &Range<usize>) -> CoveredColumns {
+        let ends = [rows.start, rows.end - 1].into_iter().flat_map(|row| self.luma_rows(row));
+        let (first, last) = ends.fold((usize::MAX, 0), |(first, last), y| (first.min(y), last.max(y)));
+        CoveredColumns { nodes: self.weights.node_bits(first..last + 1), cell: self.weights.cell() as usize }
+    }
+
+    /// The weights of pixels of a row: of each the largest of the luma samples that it stands for.
+    #[inline(always)]
+    pub fn of_row<'b>(&self, y: usize, columns: &Range<usize>, buffers: &'b mut WeightBuffers) -> &'b [u8] {
+        let of_luma = self.luma_columns(columns);
+        let cell = self.weights.cell() as usize;
+        let first = of_luma.start / cell * cell;
+        let WeightBuffers { between, samples: [largest, row, of_pixels] } = buffers;
+        largest.resize(of_luma.end - first, 0);
+        row.resize(of_luma.end - first, 0);
+        let mut rows = self.luma_rows(y);
+        let first_row = rows.next().expect("a row of a plane stands for a row of luma");
+        self.weights.row_from(first as u32, first_row as u32, between, largest);
+        for y in rows {
+            self.weights.row_from(first as u32, y as u32, between, row);
+            largest.iter_mut().zip(&*row).for_each(|(largest, weight)| *largest = (*largest).max(*weight));
+        }
+        let luma = &largest[of_luma.start - first..];
+        let across = self.shift[0];
+        if across == 0 && luma.len() >= columns.len() {
+            return &luma[..columns.len()];
+        }
+        of_pixels.resize(luma.len() >> across, 0);
+        if across == 1 {
+            // Not `extend`, which is not vectorised for the instruction set.
+            let pairs = luma.as_chunks::<2>().0;
+            of_pixels.iter_mut().zip(pairs).for_each(|(to, [one, other])| *to = *(one.max(other)));
+        } else {
+            let luma = luma.chunks(1 << across).map(|luma| luma.iter().copied().fold(0, u8::max));
+            of_pixels.iter_mut().zip(luma).for_each(|(to, weight)| *to = weight);
+        }
+        // The luma beyond an odd width of packed 4:2:2 repeats the last one.
+        of_pixels.resize(columns.len(), luma[luma.len() - 1]);
+        if across > 0 && columns.end >= self.layout.width as usize {
+            let last = columns.len() - 1;
+            of_pixels[last] = luma[(last << across).min(luma.len() - 1)..].iter().copied().fold(0, u8::max);
+        }
+        of_pixels
+    }
+
+    /// The columns that have weights in pixels: of packed 4:2:2 two in each.
+    pub fn columns(&self, pixels: &Range<usize>) -> Range<usize> {
+        let unit = self.layout.unit_pixels() as usize;
+        unit * pixels.start..unit * pixels.end
+    }
+
+    /// Writes the weights of the samples of a rectangle, in a row of samples that begins at pixel `first`: 0 of
+    /// channels that keep their values.
+    #[inline(always)]
+    pub fn expand(&self, rect: Rect, passthrough_mask: u32, first: usize, of_pixels: &[u8], of_samples: &mut [u8]) {
+        let layout = &self.layout;
+        let keeps = |channel: usize| passthrough_mask >> channel & 1 == 1;
+        if layout.is_packed_422() {
+            for channel in channels(layout).filter(|channel| !keeps(channel.first)) {
+                for x in channel.covered(layout, rect) {
+                    let pixel = ((x as usize) << channel.shift) - first;
+                    let weights = &of_pixels[pixel..][..1 << channel.shift];
+                    let index = first / 2 * 4;
+                    of_samples[channel.first + x as usize * channel.step - index] =
+                        weights.iter().copied().fold(0, u8::max);
+                }
+            }
+            return;
+        }
+        let (count, columns) = (usize::from(layout.channels), rect.x() as usize - first..rect.right() as usize - first);
+        let weights = &of_pixels[columns.clone()];
+        let samples = &mut of_samples[columns.start * count..columns.end * count];
+        match count {
+            1 => samples.copy_from_slice(weights),
+            2 => repeat::<2>(weights, samples),
+            3 => repeat::<3>(weights, samples),
+            _ => repeat::<4>(weights, samples),
+        }
+        if passthrough_mask > 0 {
+            for pixel in samples.chunks_mut(count) {
+                pixel.iter_mut().enumerate().filter(|(c, _)| keeps(*c)).for_each(|(_, weight)| *weight = 0);
+            }
+        }
+    }
+}
+
+/// Where weights are above 0.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Covered {
+    Nowhere,
+    Partly,
+    /// Everywhere, and they are 255.
+    Wholly,
+}
+
+/// Where weights of some rows are above 0.
+pub struct CoveredColumns {
+    /// The bits of the nodes around them in each column of nodes: those that any has, and those that all have.
+    nodes: [Vec<u8>; 2],
+    /// Luma samples from one column to the next.
+    cell: usize,
+}
+
+impl CoveredColumns {
+    /// Where weights of luma samples are above 0. The answer is `Partly`, too, if all are 0 or 255, but not all nodes around them.
+    pub fn of(&self, columns: Range<usize>) -> Covered {
+        if columns.is_empty() {
+            return Covered::Nowhere;
+        }
+        let [any, all] = &self.nodes;
+        let nodes = columns.start / self.cell..((columns.end - 1) / self.cell + 2).min(any.len());
+        let any = any[nodes.clone()].iter().fold(0, |any, bits| any | bits);
+        let all = all[nodes].iter().fold(255, |all, bits| all & bits);
+        match (any, all) {
+            (0, _) => Covered::Nowhere,
+            (_, 255) => Covered::Wholly,
+            _ => Covered::Partly,
+        }
+    }
+}
+
+#[inline(always)]
+fn repeat<const COUNT: usize>(weights: &[u8], samples: &mut [u8]) {
+    samples
+        .as_chunks_mut::<COUNT>()
+        .0
+        .iter_mut()
+        .zip(weights)
+        .for_each(|(samples, weight)| *samples = [*weight; COUNT]);
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What hides parts of a frame, and the plan of it. Regions are blurred by the plans of whole frames, so they have the bytes of the
+//! full-frame blur.
+
+use std::sync::Arc;
+
+use super::BlurParams;
+use super::fill::{self, PlaneValues};
+use super::frame::{Field, PlaneLayout};
+use super::inpainting::{InpaintedGrid, NODES, levels, one_level};
+use super::mosaic::{self, CellGrid, MosaicRegion};
+use super::operation::{Buffer, Cells, CoverSamples, Layer, Mix, Operation, PictureScale, View, WeightsOf, all_of};
+use super::picture::{FieldRect, PictureGeometry};
+use super::plan::{Options, Plan, Selection};
+use super::regions::{self, Rect};
+use super::samples::covered_fields;
+use super::weights::{self, Weights};
+
+/// What hides which parts of a frame. Rectangles are in luma samples and rounded outwards in subsampled planes; what is
+/// beyond the frame is ignored. Neither the order of regions nor duplicates matter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cover {
+    /// What hides.
+    pub hide: Hide,
+    /// How much of it shows; all of it without.
+    pub soft: Option<Softness>,
+}
+
+/// What hides parts of a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Hide {
+    /// The bytes of the full-frame blur, each channel by itself: weighted by alpha, the colour would stay where alpha is 0.
+    Blur {
+        /// Which channels are blurred; the others keep their values.
+        planes: Selection,
+        /// What is blurred.
+        regions: Vec<BlurRegion>,
+    },
+    /// Cells of one colour. Where regions overlap, the larger cells count.
+    Mosaic(Vec<MosaicRegion>),
+    /// One colour.
+    Fill {
+        /// What is covered.
+        rects: Vec<Rect>,
+        /// The colour, one element for each plane.
+        values: Vec<PlaneValues>,
+    },
+}
+
+/// A rectangle that is blurred.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlurRegion {
+    /// In luma samples of the frame. What is beyond the frame is ignored.
+    pub rect: Rect,
+    /// The Gaussian. Where regions overlap, the one with the larger σ counts.
+    pub params: BlurParams,
+}
+
+/// How much of a cover shows: `(weight · cover + (255 - weight) · sample + 127) / 255` for each sample that it writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Softness {
+    /// Of the cover, for frames of this size.
+    pub weights: Weights,
+    /// The samples that the blurs do not see, so that objects do not glow beside themselves: they see an estimate from what is
+    /// around them.
+    pub excluded: Option<Weights>,
+}
+
+impl From<Hide> for Cover {
+    fn from(hide: Hide) -> Self {
+        Self { hide, soft: None }
+    }
+}
+
+impl Cover {
+    /// Covers nothing.
+    pub const NOTHING: Self = Self { hide: Hide::Mosaic(Vec::new()), soft: None };
+
+    /// Whether no sample is covered, whatever the frame.
+    pub fn is_empty(&self) -> bool {
+        match &self.hide {
+            Hide::Blur { regions, .. } => regions.iter().all(|region| region.params.is_passthrough()),
+            Hide::Mosaic(regions) => regions.is_empty(),
+            Hide::Fill { rects, .. } => rects.is_empty(),
+        }
+    }
+
+    /// The channels that are covered.
+    pub fn planes(&self) -> Selection {
+        if let Hide::Blur { planes, .. } = self.hide { planes } else { Selection::ALL }
+    }
+
+    /// Whether frames are covered by the same plan, which does not depend on the values of weights.
+    pub fn has_plan_of(&self, other: &Self) -> bool {
+        let weights = |cover: &Self| cover.soft.as_ref().map(|soft| (soft.weights.size(), soft.excluded.is_some()));
+        self.hide == other.hide && weights(self) == weights(other)
+    }
+}
+
+impl Hide {
+    /// The Gaussians, weaker ones first, so that what is written later counts, and what each covers of a frame.
+    pub fn gaussians(&self, picture: &PictureGeometry) -> Vec<(Options, Vec<(usize, FieldRect)>)> {
+        let Self::Blur { planes, regions } = self else { return Vec::new() };
+        let key = |region: &BlurRegion| (region.params.sigma(), region.params.kernel_size());
+        let mut regions: Vec<BlurRegion> =
+            regions.iter().filter(|region| !region.params.is_passthrough()).copied().collect();
+        // σ is a finite number.
+        regions.sort_by(|a, b| key(a).0.total_cmp(&key(b).0).then(key(a).1.cmp(&key(b).1)));
+        let is_hidden = |(index, region): &(usize, &BlurRegion)| {
+            regions[index + 1..].iter().any(|stronger| stronger.rect.contains(region.rect))
+        };
+        let seen: Vec<BlurRegion> =
+            regions.iter().enumerate().filter(|region| !is_hidden(region)).map(|(_, region)| *region).collect();
+        let gaussian = |regions: &[BlurRegion]| {
+            let options = Options { planes: *planes, ..regions[0].params.into() };
+            let layouts = picture.layouts();
+            let is_blurred = |(plane, _): &(usize, FieldRect)| !options.is_passthrough(&layouts[*plane..=*plane]);
+            let rects: Vec<Rect> = regions.iter().map(|region| region.rect).collect();
+            let rects = regions::disjoint(&picture.clip_all(&rects));
+            let covered: Vec<_> =
+                rects.iter().flat_map(|rect| covered_fields(picture, *rect)).filter(is_blurred).collect();
+            (!covered.is_empty()).then_some((options, covered))
+        };
+        seen.chunk_by(|one, other| one.params == other.params).filter_map(gaussian).collect()
+    }
+}
+
+/// What covers a field of a plane.
+struct Covered {
+    plane: usize,
+    field: Field,
+    layers: Vec<Layer>,
+    grids: Vec<CellGrid>,
+}
+
+/// What covers the fields of a frame.
+#[derive(Default)]
+struct Fields(Vec<Covered>);
+
+impl Fields {
+    /// That of a field of a plane.
+    fn of(&mut self, plane: usize, field: Field) -> &mut Covered {
+        let index = self.0.iter().position(|covered| covered.plane == plane && covered.field == field);
+        let index = index.unwrap_or_else(|| {
+            self.0.push(Covered { plane, field, layers: Vec::new(), grids: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[index]
+    }
+}
+
+impl Covered {
+    /// Covers a rectangle, too: with the last layer, if that has the same samples.
+    fn add(&mut self, samples: CoverSamples, rect: Rect) {
+        match self.layers.last_mut() {
+            Some(last) if last.samples == samples => last.rects.push(rect),
+            _ => self.layers.push(Layer { samples, rects: vec![rect] }),
+        }
+    }
+}
+
+impl Plan {
+    /// The plan of a cover of frames of these planes, which are covered in place. `plan` returns the plan that blurs a whole frame.
+    pub fn cover(cover: &Cover, layouts: &[PlaneLayout], mut plan: impl FnMut(Options) -> Arc<Self>) -> Self {
+        let picture = PictureGeometry::new(layouts);
+        let mut all = Self::empty(layouts);
+        let mut fields = Fields::default();
+        match &cover.hide {
+            hide @ Hide::Blur { .. } => {
+                let gaussians = hide.gaussians(&picture);
+                let leaves_out = cover.soft.as_ref().is_some_and(|soft| soft.excluded.is_some());
+                let sources = if leaves_out && !gaussians.is_empty() {
+                    all.inpaint(&picture)
+                } else {
+                    (0..layouts.len()).map(Buffer::Source).collect()
+                };
+                for (options, covered) in gaussians {
+                    let blurred = all.blur_into_temporaries(&plan(options), &sources);
+                    for (plane, FieldRect { field, rect }) in covered {
+                        let view = View { buffer: blurred[plane], field };
+                        fields.of(plane, field).add(CoverSamples::Plane(view), rect);
+                    }
+                }
+            }
+            Hide::Mosaic(regions) => {
+                for region in mosaic::in_order(regions) {
+                    for (plane, covered) in covered_fields(&picture, region.rect()) {
+                        let of_field = fields.of(plane, covered.field);
+                        let first = of_field.grids.len();
+                        of_field.grids.extend(CellGrid::of_field(&picture, &region, plane, covered));
+                        let grids = first..of_field.grids.len();
+                        of_field.add(CoverSamples::Mosaic(grids), covered.rect);
+                    }
+                }
+            }
+            Hide::Fill { rects, values } => {
+                for (plane, FieldRect { field, rect }) in rects.iter().flat_map(|rect| covered_fields(&picture, *rect))
+                {
+                    let pattern = fill::pattern(&layouts[plane], &values[plane]);
+                    fields.of(plane, field).add(CoverSamples::Pattern(pattern), rect);
+                }
+            }
+        }
+        for Covered { plane, field, layers, grids } in fields.0 {
+            let layout = &layouts[plane];
+            let keeps = |c: usize| u32::from(!cover.planes().contains(layout.roles[c])) << c;
+            let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
+            let scale = PictureScale::new(&picture, plane);
+            let mix = |_| Mix { weights: WeightsOf::Cover, scale, beside: None, passthrough_mask };
+            let source = View { buffer: Buffer::Source(plane), field };
+            let cells = (!grids.is_empty()).then(|| all.cells(InpaintedGrid::all(grids, one_level), source, None));
+            let destination = View { buffer: Buffer::Destination(plane), field };
+            let mix = cover.soft.as_ref().map(mix);
+            all.push(Operation::Write { layers, cells, destination, mix });
+        }
+        all.sort();
+        all
+    }
+
+    /// Adds the means of cells, in a temporary.
+    fn cells(&mut self, grids: Vec<InpaintedGrid>, source: View, excluded: Option<PictureScale>) -> Cells {
+        let words: usize = grids.iter().map(InpaintedGrid::words).sum();
+        let view = self.add_temporary(PlaneLayout::new(words as u32, 1, 4, 8));
+        let cells = Cells { grids: grids.into(), view };
+        self.push(Operation::CellMeans { source, cells: cells.clone(), excluded });
+        cells
+    }
+
+    /// Adds the planes of a frame without its objects, as estimates from what is around them. Returns where they are.
+    fn inpaint(&mut self, picture: &PictureGeometry) -> Vec<Buffer> {
+        let [width, height] = picture.size();
+        let grids = CellGrid::whole(picture.layouts(), NODES * weights::cell((width, height)));
+        let plane = |(plane, layout): (usize, &PlaneLayout)| {
+            let buffer = self.add_temporary(*layout).buffer;
+            for field in layout.fields() {
+                let (source, destination) = (View { buffer: Buffer::Source(plane), field }, View { buffer, field });
+                let scale = PictureScale::new(picture, plane);
+                let is_of_field = |grid: &&CellGrid| grid.plane == plane && grid.field == field;
+                let grids = InpaintedGrid::all(grids.iter().filter(is_of_field).cloned().collect(), levels);
+                let cells = self.cells(grids, source, Some(scale));
+                self.push(Operation::Spread(cells.clone()));
+                let layers = vec![Layer { samples: CoverSamples::Estimates, rects: vec![all_of(&destination)] }];
+                let mix = Mix { weights: WeightsOf::Excluded, scale, beside: Some(source), passthrough_mask: 0 };
+                self.push(Operation::Write { layers, cells: Some(cells), destination, mix: Some(mix) });
+            }
+            buffer
+        };
+        picture.layouts().iter().enumerate().map(plane).collect()
+    }
+
+    /// Adds the operations of a plan that blurs these planes, with temporaries in place of what it writes. Returns these.
+    fn blur_into_temporaries(&mut self, plan: &Self, sources: &[Buffer]) -> Vec<Buffer> {
+        let mut add = |layout: &PlaneLayout| self.add_temporary(*layout).buffer;
+        let destinations: Vec<Buffer> = plan.layouts().iter().map(&mut add).collect();
+        let temporaries: Vec<Buffer> = plan.temporaries().iter().map(add).collect();
+        let other = |buffer: Buffer| match buffer {
+            Buffer::Source(index) => sources[index],
+            Buffer::Destination(index) => destinations[index],
+            Buffer::Temporary(index) => temporaries[index],
+        };
+        plan.operations().iter().for_each(|operation| self.push(operation.with_buffers(other)));
+        destinations
+    }
+}
