@@ -45,7 +45,6 @@ pub mod filter;
 mod filter;
 mod floats;
 mod libraries;
-mod log;
 mod process;
 #[cfg(feature = "internals")]
 pub mod regions;

@@ -4,8 +4,21 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use crate::log::{Level, Sink};
 use crate::threads::Threads;
+
+/// The severity of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Something failed that should work.
+    Warning,
+    /// An event worth knowing once.
+    Info,
+    /// Details for debugging.
+    Debug,
+}
+
+/// Receives lines, from any thread.
+pub type Sink = fn(Level, &str);
 
 struct Process {
     log_sink: OnceLock<Sink>,

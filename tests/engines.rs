@@ -77,11 +77,15 @@ fn the_table_has_every_kind_of_the_wide_form() {
     has("more levels along rows", &|one| one.levels[0] > one.levels[1] && one.levels[1] > 0);
     has("more levels along columns", &|one| one.levels[1] > one.levels[0] && one.levels[0] > 0);
     let unequal = |one: &Blurred| one.levels[0] != one.levels[1];
-    has("unequal axes of fields", &|one| one.layout.interlaced && !one.is_packed() && unequal(one));
-    has("unequal axes of packed 4:2:2", &|one| one.is_packed() && !one.layout.interlaced && unequal(one));
-    has("unequal axes of interlaced packed 4:2:2", &|one| one.is_packed() && one.layout.interlaced && unequal(one));
+    has("unequal axes of fields", &|one| one.layout.split.alternates() && !one.is_packed() && unequal(one));
+    has("unequal axes of packed 4:2:2", &|one| one.is_packed() && !one.layout.split.alternates() && unequal(one));
+    has("unequal axes of interlaced packed 4:2:2", &|one| {
+        one.is_packed() && one.layout.split.alternates() && unequal(one)
+    });
     let is_subsampled = |one: &Blurred| one.layout.sigma_scale[0] != one.layout.sigma_scale[1];
-    has("unequal axes of a subsampled plane", &|one| is_subsampled(one) && !one.layout.interlaced && unequal(one));
+    has("unequal axes of a subsampled plane", &|one| {
+        is_subsampled(one) && !one.layout.split.alternates() && unequal(one)
+    });
 
     let chroma = |one: &Blurred, levels| one.role == Role::Chroma && one.is_packed() && one.levels[0] == levels;
     has("packed 4:2:2 with direct rows of chroma and wide rows of luma", &|one| chroma(one, 0) && one.levels[1] > 0);
@@ -114,7 +118,7 @@ fn the_table_has_every_kind_of_the_wide_form() {
         one.is_wide() && one.is_premultiplied() && one.layout.channels == 4 && one.role == Role::Primary
     });
     has("premultiplied subsampled colour", &|one| one.is_wide() && one.is_premultiplied() && one.role == Role::Chroma);
-    has("premultiplied fields", &|one| one.is_wide() && one.is_premultiplied() && one.layout.interlaced);
+    has("premultiplied fields", &|one| one.is_wide() && one.is_premultiplied() && one.layout.split.alternates());
     has("a channel that is not selected", &|one| {
         one.is_wide() && one.role == Role::Alpha && one.layout.channels == 4 && !one.case.options.planes.alpha
     });

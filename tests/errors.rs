@@ -10,7 +10,7 @@ use common::video::{
 use gst::glib;
 use gst::prelude::*;
 use gst_controller::prelude::*;
-use gst_video::VideoFormat;
+use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::filter::BlurParams;
 
 /// Asserts that the start fails with one error, and returns its text.
@@ -251,6 +251,30 @@ fn modes_that_are_not_supported_are_refused_with_the_reason() {
         let errors = blur.messages(gst::MessageType::Error);
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].contains(&format!("{field}={value} is not supported{cure}")), "{errors:?}");
+    }
+}
+
+#[test]
+fn views_that_cannot_be_divided_are_refused_with_the_reason() {
+    use gst_video::VideoInterlaceMode::{Interleaved, Progressive};
+    use gst_video::{VideoMultiviewFlags as Flags, VideoMultiviewMode as Mode};
+    common::video::init();
+    let meet = "because the views meet within a sample: it has to be a multiple of 4";
+    for (size, mode, flags, interlaced, reason) in [
+        ((34, 16), Mode::SideBySide, Flags::empty(), Progressive, format!("for a width of 34, {meet}")),
+        ((32, 18), Mode::TopBottom, Flags::empty(), Progressive, format!("for a height of 18, {meet}")),
+        ((32, 16), Mode::TopBottom, Flags::empty(), Interleaved, "for interlaced video".to_owned()),
+        ((32, 16), Mode::SideBySide, Flags::RIGHT_FLOPPED, Progressive, "with a flipped view".to_owned()),
+        ((32, 16), Mode::SideBySide, Flags::MIXED_MONO, Progressive, "with the flag mixed-mono".to_owned()),
+    ] {
+        let mut blur = Blur::new("");
+        let info = VideoInfo::builder(VideoFormat::I420, size.0, size.1).fps((25, 1)).interlace_mode(interlaced);
+        let info = info.multiview_mode(mode).multiview_flags(flags).build().unwrap();
+        blur.harness.push_event(gst::event::Caps::new(&info.to_caps().unwrap()));
+        let frame = gst::Buffer::with_size(info.size()).unwrap();
+        assert_eq!(blur.try_push(frame), Err(gst::FlowError::NotNegotiated), "{reason}");
+        let [error] = &blur.messages(gst::MessageType::Error)[..] else { panic!("{reason}: not one error") };
+        assert!(error.contains(&reason) && error.contains("; split the views before"), "{reason}: {error}");
     }
 }
 

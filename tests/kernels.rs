@@ -23,17 +23,15 @@ use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::cover::{self, BlurredRect};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
+use gstcudagaussblur::cuda::kernels::region_blur::RegionBlurPlan;
 use gstcudagaussblur::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
-use gstcudagaussblur::cuda::kernels::soft::{self, DeviceWeights, Mix};
+use gstcudagaussblur::cuda::kernels::soft::{self, DeviceWeights, Inpainting, Mix};
 use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
-use gstcudagaussblur::cuda::region_blur::RegionBlurPlan;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::fill;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, Role, SampleLayout};
-use gstcudagaussblur::filter::inpainting::Inpainting;
-use gstcudagaussblur::filter::mosaic::{CellGrid, MosaicRegion};
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, Role, SampleLayout, Split};
+use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
@@ -56,9 +54,9 @@ fn copy_planes(src: &Frame, dst: &mut FrameMut, plan: &Plan) {
     for operation in plan.operations() {
         let Operation::Copy { source: View { buffer: Buffer::Source(plane), field }, .. } = operation else { continue };
         let (from, to) = (&src[*plane], &mut dst[*plane]);
-        for row in (0..field.layout.height as usize).map(|row| field.first_row + row * field.step) {
-            let bytes = field.layout.row_bytes();
-            to.data[row * to.pitch..][..bytes].copy_from_slice(&from.data[row * from.pitch..][..bytes]);
+        for row in (0..field.layout.height).map(|row| field.plane_row(row)) {
+            let (first, bytes) = (field.first_byte(), field.layout.row_bytes());
+            to.data[row * to.pitch + first..][..bytes].copy_from_slice(&from.data[row * from.pitch + first..][..bytes]);
         }
     }
 }
@@ -310,7 +308,7 @@ fn run_pixels(program: &mut Program, every: usize) -> (usize, usize) {
     let cases = sigmas.into_iter().flat_map(|sigma| layouts.iter().map(move |layout| (sigma, *layout)));
     let check = |(i, (sigma, layout)): (usize, (f64, PlaneLayout))| {
         let options = Options { alpha: AlphaMode::Premultiply, ..BlurParams::new(sigma, 0).unwrap().into() };
-        let planes = vec![PlaneLayout { interlaced: false, ..layout }];
+        let planes = vec![PlaneLayout { split: Split::Whole, ..layout }];
         let plan = Plan::new(options, &planes);
         let recording = on_tensor_cores(&plan);
         let has_passes = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
@@ -404,6 +402,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let is_wide = turn % 4 == 3 || planes.iter().any(|layout| layout.sigma_scale[1] < 1.0);
         let [width, height] = if is_wide { [1037, 27] } else { [[53, 30], [38, 21], [7, 3]][turn % 3] };
         let picture = Picture::new(&pictures::resized(planes, [width, height]), noise.next());
+        let [width, height] = picture.size();
         let planes = &picture.planes;
         let rects = [pictures::rect(1, 1, width / 2, height / 2), pictures::rect(width / 2, height / 3, width / 3, 2)];
         let region =
@@ -431,7 +430,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
             planes.iter().map(|_| [0, 1, 2, 3].map(|c| noise.next() as u16 >> (8 + c))).collect();
         let mut expected = picture.clone();
         expected.hide(Hide::Fill { rects: rects.to_vec(), values: values.clone() }).unwrap();
-        let fills = fill::fills(planes, &rects, &values);
+        let fills = cover::filled(planes, &rects, &values);
         program.check_cover(&picture, &expected, &[0], |planes, _| cover::fills(&fills, planes));
 
         let object = Area::from_corner(2.0, 1.0, 30.0, 20.0);
@@ -439,7 +438,7 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
             rects.iter().enumerate().map(|(i, rect)| MosaicRegion::new(*rect, object, [3, 7][i])).collect();
         let mut expected = picture.clone();
         expected.hide(Hide::Mosaic(cells.clone())).unwrap();
-        let grids = CellGrid::all(planes, &cells);
+        let grids = cover::grids(planes, &cells);
         let sums = vec![0xa5; cover::mosaic_bytes(&grids)];
         program.check_cover(&picture, &expected, &sums, |planes, sums| cover::mosaic(&grids, [planes; 2], sums));
 

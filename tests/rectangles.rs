@@ -29,10 +29,10 @@ fn poisoned(picture: &Picture, parts: &[(usize, FieldRect)]) -> Picture {
     for (plane, (layout, bytes)) in picture.planes.iter().zip(&mut poisoned.bytes).enumerate() {
         let mut read = vec![false; bytes.len()];
         for (_, FieldRect { field, rect }) in parts.iter().filter(|(of, _)| *of == plane) {
-            let columns = layout.columns(*rect);
-            let columns = [columns.start, columns.end].map(|x| x as usize * layout.pixel_bytes());
+            let columns = field.layout.columns(*rect);
+            let columns = [columns.start, columns.end].map(|x| field.first_byte() + x as usize * layout.pixel_bytes());
             for y in rect.y()..rect.bottom() {
-                let row = (field.first_row + y as usize * field.step) * pitch(layout);
+                let row = field.plane_row(y) * pitch(layout);
                 read[row + columns[0]..row + columns[1]].fill(true);
             }
         }
@@ -129,7 +129,7 @@ fn nothing_but_reads_is_read() {
             1 => Hide::Mosaic(rects.iter().map(|rect| MosaicRegion::new(*rect, object(rect), 3)).collect()),
             _ => Hide::Fill { rects: rects.clone(), values: vec![[1, 2, 3, 1]; planes.len()] },
         };
-        let [width, height] = PictureGeometry::new(planes).size();
+        let [width, height] = picture.size();
         let item = Object { area: object(&rects[0]), shape: Shape::Ellipse };
         let weights = Weights::inside((width, height), &[item], Edge { grow: 2, feather: 3 });
         let soft = (case / 3 % 2 == 1).then_some(Softness { weights, excluded: None });

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
+use gstcudagaussblur::cuda::kernels::region_blur::RegionBlurPlan;
 use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
-use gstcudagaussblur::cuda::region_blur::RegionBlurPlan;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::sample_weights::{Covered, SampleWeights, WeightBuffers};
 use crate::filter::frame::PlaneLayout;
-use crate::filter::inpainting::{self, InpaintedGrid};
+use crate::filter::inpainting::{self, CellPyramid};
 use crate::filter::plane::HostPlane;
 use crate::filter::regions::Rect;
 
@@ -20,7 +20,7 @@ pub struct CellMeans<'a> {
     pub excluded: Option<SampleWeights<'a>>,
     pub source: HostPlane,
     /// Those whose columns have the samples of the same pixels.
-    pub grids: &'a [InpaintedGrid],
+    pub grids: &'a [CellPyramid],
     /// The memory of all grids of the field.
     pub memory: *mut u32,
 }
@@ -43,7 +43,7 @@ impl CellLines {
     #[inline(always)]
     pub unsafe fn estimate(
         &mut self,
-        (grids, memory): (&[InpaintedGrid], *const u32),
+        (grids, memory): (&[CellPyramid], *const u32),
         layout: &PlaneLayout,
         y: usize,
         pixels: Range<usize>,
@@ -53,20 +53,20 @@ impl CellLines {
         of_grids.resize_with(grids.len(), Default::default);
         // Luma and chroma of packed 4:2:2 have grids of their own, and alternate.
         let step = layout.unit_pixels() as usize;
-        for (inpainted, (of_samples, samples)) in grids.iter().zip(of_grids) {
-            let grid = &inpainted.grid;
-            let (above, of_below) = inpainted.cell_rows(y as u32);
+        for (pyramid, (of_samples, samples)) in grids.iter().zip(of_grids) {
+            let grid = &pyramid.grid;
+            let (above, of_below) = pyramid.cell_rows(y as u32);
             if *of_samples != Some(above) {
                 // SAFETY: the memory has the cells, and nobody writes them, as the caller promises.
-                let cells = unsafe { std::slice::from_raw_parts(memory.add(inpainted.first_word), inpainted.words()) };
+                let cells = unsafe { std::slice::from_raw_parts(memory.add(pyramid.first_word), pyramid.words()) };
                 *of_samples = Some(above);
                 let of_pixel = usize::from(layout.channels) / grid.channels[0].step;
                 for (row, samples) in (above..).zip(&mut *samples) {
                     let columns = of_lines.start * of_pixel..of_lines.end * of_pixel;
-                    inpainted.expand(cells, row, &columns, samples);
+                    pyramid.expand(cells, row, &columns, samples);
                 }
             }
-            let parts = inpainted.parts() as u32;
+            let parts = pyramid.parts() as u32;
             let (of_above, half, shift) = (parts - of_below, parts * parts / 2, 2 * parts.trailing_zeros());
             let first = (pixels.start - of_lines.start) * usize::from(layout.channels) / step;
             let [above, below] = samples.each_ref().map(|line| &line[first..]);
@@ -97,12 +97,12 @@ impl CellLines {
 impl CellMeans<'_> {
     /// Rows of cells.
     pub fn rows(&self) -> usize {
-        self.grids.first().map_or(0, |InpaintedGrid { grid, .. }| grid.cells[1] as usize)
+        self.grids.first().map_or(0, |CellPyramid { grid, .. }| grid.cells[1] as usize)
     }
 
     /// The samples of a row of cells, about.
     pub fn row_samples(&self) -> usize {
-        let samples = |InpaintedGrid { grid, .. }: &InpaintedGrid| {
+        let samples = |CellPyramid { grid, .. }: &CellPyramid| {
             let [columns, rows] = grid.covered.each_ref().map(ExactSizeIterator::len);
             columns * rows * grid.channels.len() / grid.cells[1] as usize
         };
@@ -126,7 +126,7 @@ impl CellMeans<'_> {
     #[inline(always)]
     unsafe fn execute_row(&self, cell_row: usize) {
         let layout = self.layout;
-        let Some(InpaintedGrid { grid, .. }) = self.grids.first() else { return };
+        let Some(CellPyramid { grid, .. }) = self.grids.first() else { return };
         let (rows, of_row) = (grid.samples(1, cell_row as u32), layout.row_samples());
         let rows = rows.start as usize..rows.end as usize;
         let excluded = self.excluded.filter(|_| !rows.is_empty());
@@ -191,7 +191,7 @@ impl CellMeans<'_> {
                 }
             }
         }
-        for InpaintedGrid { grid, first_word, .. } in self.grids {
+        for CellPyramid { grid, first_word, .. } in self.grids {
             let across = grid.cells[0] as usize;
             for (column, (_, excluded)) in of_cells.iter().enumerate() {
                 let columns = grid.samples(0, column as u32);

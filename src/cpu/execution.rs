@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::CpuError;
 use super::cells::CellMeans;
+use super::packed_taps::{BLOCK_ROWS, PlanePackedTaps};
 use super::pixel_rows::PixelRows;
 use super::resample::decimate::Decimation;
 use super::resample::interpolate::Interpolation;
@@ -14,11 +15,10 @@ use super::scratch::{Extent, Scratch};
 use super::task::{LARGE, Task};
 use super::tile::Tile;
 use super::tile_blur::TILE_STEP;
-use super::weights::{BLOCK_ROWS, PlaneWeights};
 use super::write::{Mixing, Samples, Write};
 use crate::filter::cover::Softness;
 use crate::filter::frame::{PlaneLayout, SampleRect};
-use crate::filter::inpainting::InpaintedGrid;
+use crate::filter::inpainting::CellPyramid;
 use crate::filter::operation::{
     AlphaSource, Buffer, Cells, CoverSamples, Layer, Mix, Operation, PictureScale, Resampling, View, WeightsOf,
 };
@@ -67,10 +67,9 @@ pub fn extent(Job { plan, parts }: &Job, buffer: Buffer, layout: &PlaneLayout) -
     let rects = plan.operations().iter().zip(parts).flat_map(|(operation, rects)| {
         rects.iter().flat_map(|rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]))
     });
-    let rows = rects.filter(|(view, _)| view.buffer == buffer).map(|(View { field, .. }, rect)| {
-        let row = |y: u32| field.first_row + y as usize * field.step;
-        row(rect.y())..row(rect.bottom() - 1) + 1
-    });
+    let rows = rects
+        .filter(|(view, _)| view.buffer == buffer)
+        .map(|(View { field, .. }, rect)| field.plane_row(rect.y())..field.plane_row(rect.bottom() - 1) + 1);
     let rows = rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
     (layout.row_bytes(), rows.unwrap_or_default())
 }
@@ -124,11 +123,11 @@ impl<'a> BufferPlanes<'a> {
         match operation {
             Operation::Blur { source, destination, taps } => {
                 let layout = source.field.layout;
-                let weights = Arc::new(PlaneWeights::new(&layout, taps));
+                let packed = Arc::new(PlanePackedTaps::new(&layout, taps));
                 let (source, destination) = (self.to_read(source), self.to_write(destination));
                 let blur = |rect: &Rect| {
-                    let (weights, region) = (Arc::clone(&weights), samples(&layout, *rect));
-                    Prepared::Blur { layout, source, destination, weights, region }
+                    let (taps, region) = (Arc::clone(&packed), samples(&layout, *rect));
+                    Prepared::Blur { layout, source, destination, taps, region }
                 };
                 rects.iter().map(blur).collect()
             }
@@ -145,7 +144,7 @@ impl<'a> BufferPlanes<'a> {
             _ if rects.is_empty() => Vec::new(),
             Operation::CellMeans { source, cells, excluded } => {
                 let memory = self.to_write(&cells.view).address.cast();
-                let of_grids = |grids: &'a [InpaintedGrid]| {
+                let of_grids = |grids: &'a [CellPyramid]| {
                     let excluded = excluded.map(|scale| self.weights(WeightsOf::Excluded, scale, source));
                     let (layout, source) = (source.field.layout, self.to_read(source));
                     Prepared::CellMeans(CellMeans { layout, excluded, source, grids, memory })
@@ -170,11 +169,8 @@ impl<'a> BufferPlanes<'a> {
             WeightsOf::Cover => Some(&soft.weights),
             WeightsOf::Excluded => soft.excluded.as_ref(),
         };
-        SampleWeights::new(
-            weights.expect("a plan that leaves out samples is executed with weights of them"),
-            scale,
-            &view.field,
-        )
+        let weights = weights.expect("a plan that leaves out samples is executed with weights of them");
+        SampleWeights::new(weights, scale, view.field.layout)
     }
 
     fn write(
@@ -273,14 +269,14 @@ pub enum Prepared<'a> {
         layout: PlaneLayout,
         source: HostPlane,
         destination: HostPlaneMut,
-        weights: Arc<PlaneWeights>,
+        taps: Arc<PlanePackedTaps>,
         region: SampleRect,
     },
     Decimate(Decimation),
     Interpolate(Interpolation),
     Pixels(PixelRows<'a>),
     CellMeans(CellMeans<'a>),
-    Spread(&'a InpaintedGrid, *mut u32),
+    Spread(&'a CellPyramid, *mut u32),
     Write(Write<'a>),
 }
 
@@ -288,10 +284,10 @@ impl Prepared<'_> {
     /// Its parts: this many, or fewer if they would be too small.
     pub fn tasks(&self, count: usize) -> Vec<Task<'_>> {
         match self {
-            Self::Blur { layout, source, destination, weights, region } => {
+            Self::Blur { layout, source, destination, taps, region } => {
                 let (layout, source, destination) = (*layout, *source, *destination);
-                let tile = |region| Task::Tile(Tile { layout, source, destination, weights, region });
-                Tiling::new(*region, weights, count).regions(*region).map(tile).collect()
+                let tile = |region| Task::Tile(Tile { layout, source, destination, taps, region });
+                Tiling::new(*region, taps, count).regions(*region).map(tile).collect()
             }
             Self::Decimate(decimation) => decimation.blocks(count).map(Task::Decimation).collect(),
             Self::Interpolate(interpolation) => interpolation.blocks(count).map(Task::Interpolation).collect(),
@@ -322,17 +318,17 @@ impl Tiling {
     /// A tile of fewer samples times taps than this is not worth another thread.
     const TILE_WORK: usize = 1 << 18;
 
-    fn new(region: SampleRect, weights: &PlaneWeights, count: usize) -> Self {
-        let (samples, rows, weights) = (region.width, region.height, &weights.all);
-        let widest = (Self::RING_BYTES / 4 / weights.block_pairs()).max(2 * TILE_STEP);
+    fn new(region: SampleRect, taps: &PlanePackedTaps, count: usize) -> Self {
+        let (samples, rows, taps) = (region.width, region.height, &taps.all);
+        let widest = (Self::RING_BYTES / 4 / taps.block_pairs()).max(2 * TILE_STEP);
         let columns = samples.div_ceil(widest);
         let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
         let columns = samples.div_ceil(width);
 
-        let work = samples * rows * (weights.radius[0] + weights.radius[1] + 2);
+        let work = samples * rows * (taps.radius[0] + taps.radius[1] + 2);
         let tiles = count.min(work / Self::TILE_WORK).max(1);
         // Every band filters 2 × radius rows that its neighbours filter too.
-        let shortest = 4 * weights.radius[1] + 16;
+        let shortest = 4 * taps.radius[1] + 16;
         let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
         Self { width, height: rows.div_ceil(bands).next_multiple_of(BLOCK_ROWS) }
     }

@@ -73,7 +73,7 @@ impl<T: Sample> SourceRow<T> {
     #[inline(always)]
     pub fn new(run: &SampleRun, row: *const T) -> Self {
         let SampleRun { samples, stride, .. } = *run;
-        Self { row, samples, start: run.x as isize - (run.weights.radius[0] * stride) as isize, stride }
+        Self { row, samples, start: run.x as isize - (run.taps.radius[0] * stride) as isize, stride }
     }
 
     /// Fills `out` with one element for each sample from `start` on: before the row, `edge` of the first pixel's
@@ -126,8 +126,8 @@ impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
         out: *mut u32,
         width: usize,
     ) {
-        let SampleRun { weights, stride, .. } = *run;
-        let centre = weights.radius[0] * stride;
+        let SampleRun { taps, stride, .. } = *run;
+        let centre = taps.radius[0] * stride;
         // SAFETY: the caller guarantees the instruction set, that the sources hold the run's samples, that `out` holds
         // `width` words, and that each of `rows` holds `row_words` words: the `width` columns and the halo that the
         // taps read beyond them. Elements in the row are read one stride ahead at most, the lookahead that
@@ -146,14 +146,14 @@ impl<S: Simd, T: Sample> RowsPass<S, T> for PairDotRows {
             let rounding = S::splat(1 << 15);
             for x in (0..width).step_by(V * S::LANES) {
                 let mut sums = [[rounding; V]; 2];
-                if weights.centre_wraps[0] {
+                if taps.centre_wraps[0] {
                     for (sums, row) in sums.iter_mut().zip(rows) {
                         for (v, sum) in sums.iter_mut().enumerate() {
                             *sum = S::add(*sum, S::shift_left(S::load(row.add(x + centre + v * S::LANES)), 16));
                         }
                     }
                 }
-                for (m, &weight) in weights.rows.iter().enumerate() {
+                for (m, &weight) in taps.rows.iter().enumerate() {
                     let weight = S::splat(weight);
                     for (sums, row) in sums.iter_mut().zip(rows) {
                         let pairs = row.add(x + 2 * m * stride);

@@ -11,7 +11,7 @@ use super::rows::{OUT_SLACK, ROW_SLACK, RowsPass, SourceRow};
 use super::simd::{BIAS, ByteDots};
 use super::tile::{Sample, SampleRun};
 
-/// The rows pass with dot products of four bytes. 16-bit samples and taps that [`super::weights::ByteTaps`] cannot represent are
+/// The rows pass with dot products of four bytes. 16-bit samples and taps that [`super::packed_taps::ByteTaps`] cannot represent are
 /// multiplied in pairs, by [`convolve_pairs`].
 pub struct ByteDotRows;
 
@@ -25,7 +25,7 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
         out: *mut u32,
         width: usize,
     ) {
-        let Some(taps) = run.weights.row_byte_taps.as_ref().filter(|_| size_of::<T>() == 1) else {
+        let Some(taps) = run.taps.row_byte_taps.as_ref().filter(|_| size_of::<T>() == 1) else {
             // SAFETY: the caller guarantees the same conditions for these arguments.
             return unsafe { convolve_pairs::<S, T, V>(run, sources, rows, row_words, out, width) };
         };
@@ -114,7 +114,7 @@ unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
     out: *mut u32,
     width: usize,
 ) {
-    let SampleRun { weights, stride, .. } = *run;
+    let SampleRun { taps, stride, .. } = *run;
     // Lanes of a vector that are used: whole pixels.
     let lanes = S::LANES / stride * stride;
     let (mut in_pair, mut results) = ([0; 32], [0; 32]);
@@ -145,9 +145,9 @@ unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
         for x in (0..width / 2).step_by(V * lanes) {
             // Of the first and of the second pixel of each pair, by row.
             let (mut first, mut second) = ([[rounding; V]; 2], [[rounding; V]; 2]);
-            if weights.centre_wraps[0] {
+            if taps.centre_wraps[0] {
                 for (k, sums) in [&mut first, &mut second].into_iter().enumerate() {
-                    let centre = weights.radius[0] + k;
+                    let centre = taps.radius[0] + k;
                     for (stream, sums) in streams.iter().zip(sums) {
                         for (v, sum) in sums.iter_mut().enumerate() {
                             let pair = S::load(stream.add(x + centre / 2 * stride + v * lanes));
@@ -157,7 +157,7 @@ unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
                     }
                 }
             }
-            for (m, (&taps, &later)) in weights.rows.iter().zip(&weights.later_rows).enumerate() {
+            for (m, (&taps, &later)) in taps.rows.iter().zip(&taps.later_rows).enumerate() {
                 let (taps, later) = (S::splat(taps), S::splat(later));
                 for (r, stream) in streams.iter().enumerate() {
                     let pairs = stream.add(x + m * stride);

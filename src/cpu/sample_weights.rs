@@ -4,8 +4,9 @@
 use std::iter::StepBy;
 use std::ops::Range;
 
-use crate::filter::frame::{Field, PlaneLayout};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::PictureScale;
+use crate::filter::picture::Placement;
 use crate::filter::regions::Rect;
 use crate::filter::samples::channels;
 use crate::filter::weights::Weights;
@@ -14,12 +15,9 @@ use crate::filter::weights::Weights;
 #[derive(Clone, Copy)]
 pub struct SampleWeights<'a> {
     weights: &'a Weights,
-    /// Of the plane.
+    /// Of the field.
     layout: PlaneLayout,
-    /// log2 of the luma samples that a sample stands for, along x and y.
-    shift: [u32; 2],
-    /// The first row, and the rows of the plane from one row to the next.
-    rows: [usize; 2],
+    placement: Placement,
 }
 
 /// Memory for the weights of a row.
@@ -34,28 +32,29 @@ impl<'a> SampleWeights<'a> {
     ///
     /// # Panics
     /// If the weights are for another size.
-    pub fn new(weights: &'a Weights, PictureScale { plane, shift, size }: PictureScale, field: &Field) -> Self {
+    pub fn new(weights: &'a Weights, PictureScale { size, placement }: PictureScale, layout: PlaneLayout) -> Self {
         assert!(weights.size() == (size[0], size[1]), "the weights are for another size");
-        Self { weights, layout: plane, shift, rows: [field.first_row, field.step] }
+        Self { weights, layout, placement }
     }
 
     /// The rows of luma that a row stands for: those of its field. The last row of the plane stands for all that are left, and the
     /// only one for all.
     fn luma_rows(&self, row: usize) -> StepBy<Range<usize>> {
-        let y = self.rows[0] + row * self.rows[1];
-        let (height, rows, down) = (self.weights.size().1 as usize, self.layout.height as usize, self.shift[1]);
-        let fields = if self.layout.interlaced && rows > 1 { 2 } else { 1 };
-        let (first, row) = (y % fields, y / fields);
-        let start = (first + fields * (row << down)).min(height - 1);
-        let end = if y + fields >= rows { height } else { height.min(first + fields * ((row + 1) << down)) };
-        (start..end.max(start + 1)).step_by(fields)
+        let Placement { shift: [_, down], luma: [_, luma], step } = self.placement;
+        let [first, end] = luma.map(|y| y as usize);
+        let start = (first + step as usize * (row << down)).min(end - 1);
+        let is_last = row + 1 >= self.layout.height as usize;
+        let end = if is_last { end } else { end.min(first + step as usize * ((row + 1) << down)) };
+        (start..end.max(start + 1)).step_by(step as usize)
     }
 
     /// The columns of luma that columns of the plane stand for; the last one stands for all that are left.
     pub fn luma_columns(&self, columns: &Range<usize>) -> Range<usize> {
-        let (width, across) = (self.weights.size().0 as usize, self.shift[0]);
+        let Placement { shift: [across, _], luma: [luma, _], .. } = self.placement;
+        let [first, end] = luma.map(|x| x as usize);
         let is_last = columns.end >= self.layout.width as usize;
-        (columns.start << across).min(width - 1)..if is_last { width } else { (columns.end << across).min(width) }
+        let column = |x: usize| first + (x << across);
+        column(columns.start).min(end - 1)..if is_last { end } else { column(columns.end).min(end) }
     }
 
     /// Where weights of these rows are above 0.
@@ -82,7 +81,7 @@ impl<'a> SampleWeights<'a> {
             largest.iter_mut().zip(&*row).for_each(|(largest, weight)| *largest = (*largest).max(*weight));
         }
         let luma = &largest[of_luma.start - first..];
-        let across = self.shift[0];
+        let across = self.placement.shift[0];
         if across == 0 && luma.len() >= columns.len() {
             return &luma[..columns.len()];
         }

@@ -10,7 +10,7 @@ use super::resample::interpolate::InterpolationBlock;
 use super::tile::Tile;
 use super::tile_blur;
 use super::write::Write;
-use crate::filter::inpainting::InpaintedGrid;
+use crate::filter::inpainting::CellPyramid;
 
 /// Samples that are summed up or written in about the time in which a thread wakes.
 pub const LARGE: usize = 1 << 15;
@@ -28,12 +28,12 @@ pub enum Task<'a> {
     /// Rows of cells.
     CellMeans(&'a CellMeans<'a>, Range<usize>),
     /// The estimates of a grid, in the memory of all grids of its field.
-    Spread(&'a InpaintedGrid, *mut u32),
+    Spread(&'a CellPyramid, *mut u32),
     /// Rows of what covers.
     Write(&'a Write<'a>, Range<usize>),
 }
 
-// SAFETY: a task's pointers are into frames and temporaries that `CpuEngine::blur` borrows until all threads have finished.
+// SAFETY: a task's pointers are into frames and temporaries that `CpuEngine::run` borrows until all threads have finished.
 unsafe impl Sync for Task<'_> {}
 
 impl Task<'_> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The input of the blur's two passes: a tile of a plane, and how its samples are stored.
 
+use super::packed_taps::{PackedTaps, PlanePackedTaps};
 use super::simd::Simd;
-use super::weights::{PlaneWeights, Weights};
 use crate::filter::frame::{PlaneLayout, SampleRect};
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 
@@ -11,7 +11,7 @@ pub struct Tile<'a> {
     pub layout: PlaneLayout,
     pub source: HostPlane,
     pub destination: HostPlaneMut,
-    pub weights: &'a PlaneWeights,
+    pub taps: &'a PlanePackedTaps,
     pub region: SampleRect,
 }
 
@@ -21,7 +21,7 @@ pub struct Tile<'a> {
 /// taps; each run convolves every sample of the row, and its results are valid for its own samples only.
 #[derive(Clone, Copy)]
 pub struct SampleRun<'a> {
-    pub weights: &'a Weights,
+    pub taps: &'a PackedTaps,
     /// Distance from a sample to the next one of the same channel, in samples.
     pub stride: usize,
     /// Samples in a row of the plane.
@@ -47,13 +47,13 @@ impl<'a> Tile<'a> {
         // The tile blur unpacks words of several samples to 16 bits before the rows pass.
         let (left_shift, mask) =
             if layout.is_packed_word() { (0, 0xffff) } else { (16 - depth - u32::from(layout.shift()), mask) };
-        SampleRun { weights: &self.weights.all, stride, samples, x, left_shift, mask }
+        SampleRun { taps: &self.taps.all, stride, samples, x, left_shift, mask }
     }
 
     /// The run of the chroma of packed 4:2:2; `None` for other layouts.
     pub fn chroma_run(&self) -> Option<SampleRun<'a>> {
-        let weights = self.weights.chroma.as_ref()?;
-        Some(SampleRun { weights, stride: 4, samples: self.layout.row_samples(), ..self.sample_run() })
+        let taps = self.taps.chroma.as_ref()?;
+        Some(SampleRun { taps, stride: 4, samples: self.layout.row_samples(), ..self.sample_run() })
     }
 }
 

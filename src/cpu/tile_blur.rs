@@ -12,11 +12,11 @@
 //! only adds the rounding constant; the columns pass starts its sums at 2³¹ plus the rounding constant. All sums wrap
 //! modulo 2³².
 
+use super::packed_taps::{BLOCK_ROWS, PlanePackedTaps};
 use super::rows::{self, RowsPass};
 use super::scratch::Scratch;
 use super::simd::Simd;
 use super::tile::{Sample, SampleRun, Tile};
-use super::weights::{BLOCK_ROWS, PlaneWeights};
 use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
 
 /// Tiles start at multiples of this many samples: a multiple of the pixel size for 1 to 4 channels, and of every vector
@@ -40,11 +40,11 @@ struct ScratchLayout {
 }
 
 impl ScratchLayout {
-    fn new(layout: &PlaneLayout, weights: &PlaneWeights, width: usize) -> Self {
+    fn new(layout: &PlaneLayout, taps: &PlanePackedTaps, width: usize) -> Self {
         let width = width.next_multiple_of(BLOCK_MAX);
         let pair_words = width + rows::OUT_SLACK;
         let channels = usize::from(layout.channels);
-        let radius = weights.chroma.iter().chain([&weights.all]).map(|weights| weights.radius[0]).max().unwrap_or(0);
+        let radius = taps.chroma.iter().chain([&taps.all]).map(|taps| taps.radius[0]).max().unwrap_or(0);
         let row_words = rows::row_words(width, channels, radius);
         let temp_words = if layout.is_packed_word() {
             // Two rows of 16-bit samples, each one pixel longer than the part that the rows pass reads.
@@ -54,7 +54,7 @@ impl ScratchLayout {
         } else {
             0
         };
-        Self { row_words, width, pair_words, pairs: weights.all.block_pairs(), temp_words }
+        Self { row_words, width, pair_words, pairs: taps.all.block_pairs(), temp_words }
     }
 
     fn words(&self) -> usize {
@@ -64,7 +64,7 @@ impl ScratchLayout {
 
 /// Words of scratch memory for blurring a tile.
 pub fn scratch_words(tile: &Tile) -> usize {
-    ScratchLayout::new(&tile.layout, tile.weights, tile.region.width).words()
+    ScratchLayout::new(&tile.layout, tile.taps, tile.region.width).words()
 }
 
 /// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.
@@ -92,12 +92,12 @@ pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usiz
 #[inline(always)]
 unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
     let SampleRect { y: top, width, height, .. } = tile.region;
-    let scratch_layout = ScratchLayout::new(&tile.layout, tile.weights, width);
+    let scratch_layout = ScratchLayout::new(&tile.layout, tile.taps, width);
     let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * scratch_layout.row_words));
     let ring = scratch.words().wrapping_add(2 * scratch_layout.row_words);
     let temp = ring.wrapping_add(scratch_layout.pairs * scratch_layout.pair_words);
     let ring_pair = |j: usize| ring.wrapping_add(j % scratch_layout.pairs * scratch_layout.pair_words);
-    let radius = tile.weights.all.radius[1];
+    let radius = tile.taps.all.radius[1];
     let source_rows = |j: usize| {
         let first = (top + 2 * j) as isize - radius as isize;
         [first, first + 1].map(|y| y.clamp(0, tile.layout.height as isize - 1) as usize)
@@ -169,7 +169,7 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
 /// `row` is valid for reading the run's samples, and `to` for writing `capacity` samples.
 #[inline(always)]
 unsafe fn unpack_1010102(run: &SampleRun, row: *const u32, to: *mut u16, capacity: usize) -> *const u16 {
-    let start = run.x as isize - (run.weights.radius[0] * 4) as isize;
+    let start = run.x as isize - (run.taps.radius[0] * 4) as isize;
     // The division has no remainder, because tiles and radii are whole pixels.
     let first = start.max(0) as usize / 4;
     let last = (run.samples / 4).min(((start + capacity as isize).max(0) as usize) / 4);
@@ -210,7 +210,7 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
     rows: usize,
 ) {
     let block = V * S::LANES;
-    let weights = &tile.weights.all;
+    let taps = &tile.taps.all;
     let is_packed = tile.layout.is_packed_word();
     let (right_shift, left_shift) = (32 - u32::from(tile.layout.depth), u32::from(tile.layout.shift()));
     // 2³¹ removes the bias; half a unit of the output sample rounds it. Every fourth sample of 10-10-10-2 has 2 bits,
@@ -226,9 +226,9 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
         // copied from `block_samples`.
         unsafe {
             let mut sums = [[S::load(initial.as_ptr()); V]; BLOCK_ROWS];
-            if weights.centre_wraps[1] {
+            if taps.centre_wraps[1] {
                 for (n, sums) in sums.iter_mut().enumerate() {
-                    let row = weights.radius[1] + n;
+                    let row = taps.radius[1] + n;
                     for (v, sum) in sums.iter_mut().enumerate() {
                         let pair = S::load(ring_word(row / 2, x + v * S::LANES));
                         let centre = if row.is_multiple_of(2) { S::shift_left(pair, 16) } else { S::mask_high(pair) };
@@ -236,11 +236,11 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
                     }
                 }
             }
-            let mut accumulate = |j: usize, pair: *const u32, first: usize, last: usize| {
+            let mut accumulate = |j: usize, pair: *const u32| {
                 let samples: [S::Vector; V] = std::array::from_fn(|v| S::load(pair.add(v * S::LANES)));
-                let weights = weights.columns.as_ptr().add(j * BLOCK_ROWS);
-                for (n, sums) in sums[..last].iter_mut().enumerate().skip(first) {
-                    let weight = S::splat(*weights.add(n));
+                let taps = taps.columns.as_ptr().add(j * BLOCK_ROWS);
+                for (n, sums) in sums.iter_mut().enumerate() {
+                    let weight = S::splat(*taps.add(n));
                     for (sum, samples) in sums.iter_mut().zip(samples) {
                         *sum = S::dot(*sum, samples, weight);
                     }
@@ -252,7 +252,7 @@ unsafe fn columns_pass<S: Simd, T: Sample, const V: usize>(
             for (from, to) in [(0, pairs_to_ring_end), (pairs_to_ring_end, scratch_layout.pairs)] {
                 let mut pair = ring_word(from, x);
                 for j in from..to {
-                    accumulate(j, pair, 0, BLOCK_ROWS);
+                    accumulate(j, pair);
                     pair = pair.wrapping_add(scratch_layout.pair_words);
                 }
             }

@@ -6,9 +6,8 @@ use std::ops::Range;
 
 use super::cells::CellLines;
 use super::sample_weights::{Covered, SampleWeights, WeightBuffers};
-use crate::filter::byte_rect::byte_ranges;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::inpainting::InpaintedGrid;
+use crate::filter::inpainting::CellPyramid;
 use crate::filter::operation::Pattern;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
@@ -20,8 +19,8 @@ const RUN: usize = 64;
 pub enum Samples<'a> {
     Plane(HostPlane),
     /// The means of cells: one grid for each set of channels, and the memory of all grids of the field.
-    Mosaic(&'a [InpaintedGrid], *const u32),
-    Estimates(&'a [InpaintedGrid], *const u32),
+    Mosaic(&'a [CellPyramid], *const u32),
+    Estimates(&'a [CellPyramid], *const u32),
     Pattern(Pattern),
 }
 
@@ -84,6 +83,7 @@ impl Write<'_> {
 
     /// # Safety
     /// See [`Write::execute`].
+    #[inline(always)]
     unsafe fn cover(&self, rows: Range<usize>) {
         let mut of_layers: Vec<LayerRow> = self.layers.iter().map(|_| LayerRow::default()).collect();
         for y in rows {
@@ -98,10 +98,11 @@ impl Write<'_> {
     ///
     /// # Safety
     /// The planes and the cells hold what is read, and nobody writes it meanwhile.
+    #[inline(always)]
     unsafe fn cover_row(&self, y: usize, of_layers: &mut [LayerRow], to: &mut [u8]) {
         for ((samples, rects), row) in self.layers.iter().zip(of_layers) {
             for rect in rects.iter().filter(|rect| (rect.y()..rect.bottom()).contains(&(y as u32))) {
-                let ranges = byte_ranges(&self.layout, rect.x(), rect.right()).into_iter().map(|[from, to]| from..to);
+                let ranges = self.layout.byte_ranges(rect.x(), rect.right()).into_iter().map(|[from, to]| from..to);
                 if let Samples::Plane(plane) = samples {
                     for bytes in ranges.filter(|bytes| !bytes.is_empty()) {
                         // SAFETY: the plane holds these bytes of the row, which nobody writes, as the caller promises.
@@ -121,6 +122,7 @@ impl Write<'_> {
     ///
     /// # Safety
     /// The cells are in memory, and nobody writes them meanwhile.
+    #[inline(always)]
     unsafe fn compose(&self, samples: &Samples, rects: &[Rect], y: usize, (row, cells): &mut LayerRow) {
         let bytes = self.layout.row_bytes();
         match samples {
@@ -136,9 +138,9 @@ impl Write<'_> {
                 }
                 *cells = Some(cell_row);
                 row.resize(bytes, 0);
-                for inpainted in *grids {
+                for pyramid in *grids {
                     // SAFETY: the caller promises it.
-                    unsafe { self.compose_cells(inpainted, *memory, cell_row, row) };
+                    unsafe { self.compose_cells(pyramid, *memory, cell_row, row) };
                 }
             }
             Samples::Estimates(grids, memory) => {
@@ -160,8 +162,9 @@ impl Write<'_> {
     ///
     /// # Safety
     /// The cells are in memory, and nobody writes them meanwhile.
-    unsafe fn compose_cells(&self, inpainted: &InpaintedGrid, memory: *const u32, cell_row: u32, row: &mut [u8]) {
-        let (layout, InpaintedGrid { grid, first_word, .. }) = (&self.layout, inpainted);
+    #[inline(always)]
+    unsafe fn compose_cells(&self, pyramid: &CellPyramid, memory: *const u32, cell_row: u32, row: &mut [u8]) {
+        let (layout, CellPyramid { grid, first_word, .. }) = (&self.layout, pyramid);
         let (across, channels) = (grid.cells[0], grid.channels.len());
         let first = first_word + (cell_row * across) as usize * channels;
         // SAFETY: the caller promises it.

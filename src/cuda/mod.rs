@@ -8,7 +8,6 @@ pub mod jit;
 pub mod kernels;
 mod pipeline;
 pub mod process;
-pub mod region_blur;
 mod region_cache;
 mod select;
 pub mod shared_device;
@@ -18,25 +17,23 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::filter::cover::{Cover, Hide, Softness};
-use crate::filter::fill::fills;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::mosaic::{CellGrid, MosaicRegion};
+use crate::filter::mosaic::MosaicRegion;
 use crate::filter::picture::{FieldRect, PictureGeometry};
 use crate::filter::plan::{Options, Plan};
 use crate::filter::regions::Rect;
 use crate::filter::samples::covered_fields;
-use crate::log::Level;
-use crate::process::log;
+use crate::process::{Level, log};
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
 pub use jit::{JitResult, JitStatus, KernelOrigin};
-use kernels::possible;
 pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;
 use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
+use kernels::{cover, possible};
 use pipeline::{DeviceCover, Pipeline, SoftDeviceCover, SubmitOptions};
 pub use pipeline::{Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
 use process::EngineGuard;
@@ -196,11 +193,11 @@ impl CudaEngine {
                 (DeviceCover::Blur(&regions), regions.covered())
             }
             Hide::Mosaic(regions) => {
-                grids = CellGrid::all(layouts, regions);
+                grids = cover::grids(layouts, regions);
                 (DeviceCover::Mosaic(&grids), of_rects(&mut regions.iter().map(MosaicRegion::rect)))
             }
             Hide::Fill { rects: covered, values } => {
-                rects = fills(layouts, covered, values);
+                rects = cover::filled(layouts, covered, values);
                 (DeviceCover::Fill(&rects), of_rects(&mut covered.iter().copied()))
             }
         };

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use super::kernels::region_blur::RegionBlurPlan;
 use super::kernels::tiles::TILES;
-use super::region_blur::RegionBlurPlan;
 use crate::filter::cover::Hide;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plan::{Options, Plan};

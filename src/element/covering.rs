@@ -42,7 +42,8 @@ pub fn enter(element: &gst_base::BaseTransform, session: &mut Session) {
     let (size, is_field) = (format.picture_size(), format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
-    let entered = EnteredFrame { size, is_field, span, found };
+    let views = format.progressive_layouts()[0].split.views();
+    let entered = EnteredFrame { size, views, is_field, span, found };
     let now = session.tracker.enter(&regions.rules(), &entered, time);
     if !session.note_time(now, time) {
         reporting::warn(element, session.notices.of_unknown_latency(regions));

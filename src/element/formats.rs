@@ -2,9 +2,9 @@
 //! The supported video formats and their planes. The plane layouts are derived from GStreamer's description of a
 //! format, so that another format with the same kinds of planes needs only its name in the list.
 
-use gst_video::{VideoFormat, VideoInterlaceMode};
+use gst_video::{VideoFormat, VideoInterlaceMode, VideoMultiviewFlags, VideoMultiviewMode};
 
-use crate::filter::frame::{PlaneLayout, Role, SampleLayout};
+use crate::filter::frame::{PlaneLayout, Role, SampleLayout, Split};
 
 /// The name of a format of more than 8 bits in native byte order.
 macro_rules! native {
@@ -128,7 +128,8 @@ pub fn order_without_offsets(format: &gst_video::VideoFormatInfo) -> Option<[usi
     }
 }
 
-/// The planes of a frame, in GStreamer's order. With `interlaced`, the rows of a frame alternate between two fields.
+/// The planes of a frame, in GStreamer's order. With `interlaced`, the rows of a frame alternate between two fields. Two views in a
+/// picture are blurred each by itself.
 /// `None` for a format that is not supported.
 pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<PlaneLayout>> {
     let format = info.format_info();
@@ -138,6 +139,20 @@ pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<Plane
     // A buffer of interlace-mode=alternate holds one field, whose adjacent lines are two lines of the picture apart.
     let alternate = info.interlace_mode() == VideoInterlaceMode::Alternate;
     let lines = if alternate { info.height().div_ceil(2) } else { info.height() };
+    let split = match info.multiview_mode() {
+        _ if interlaced => Split::Fields,
+        VideoMultiviewMode::SideBySide => Split::SideBySide,
+        VideoMultiviewMode::TopBottom => Split::TopBottom,
+        VideoMultiviewMode::RowInterleaved => Split::Rows,
+        _ => Split::Whole,
+    };
+    // Views of half the width or height are shown twice as wide or high.
+    let is_half = info.multiview_flags().contains(VideoMultiviewFlags::HALF_ASPECT);
+    let view_scale = match split {
+        Split::SideBySide if is_half => [0.5, 1.0],
+        Split::TopBottom | Split::Rows if is_half => [1.0, 0.5],
+        _ => [1.0, if alternate { 0.5 } else { 1.0 }],
+    };
     let plane = |plane: u32| {
         let components: Vec<usize> =
             (0..format.n_components() as usize).filter(|c| format.plane()[*c] == plane).collect();
@@ -146,11 +161,8 @@ pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<Plane
         let mut layout = PlaneLayout {
             width: info.comp_width(first as u8),
             height: lines.div_ceil(1 << format.h_sub()[first]),
-            sigma_scale: [
-                scale(format.w_sub()[first]),
-                scale(format.h_sub()[first]) / if alternate { 2.0 } else { 1.0 },
-            ],
-            interlaced,
+            sigma_scale: [scale(format.w_sub()[first]) * view_scale[0], scale(format.h_sub()[first]) * view_scale[1]],
+            split,
             ..PlaneLayout::new(0, 0, 0, format.depth()[first] as u8)
         };
         let stride = format.pixel_stride()[first] as usize;

@@ -7,6 +7,7 @@ use super::regions::settings::{CoverKind, RegionSettings};
 use super::stream_format::StreamFormat;
 use crate::engine::{self, BlurRegion, Cover, Hide, Softness};
 use crate::filter::BlurParams;
+use crate::filter::frame::{PlaneLayout, Split};
 use crate::filter::mosaic::MosaicRegion;
 use crate::filter::plan::{Options, Selection};
 use crate::filter::regions::{Area, Rect, Region, disjoint, strength_sigma};
@@ -62,7 +63,7 @@ impl FrameCover {
                 hidden.clear();
                 let mut blurred = Vec::new();
                 for Region { rect, object } in covered {
-                    let params = region_params(options.params, strength, object);
+                    let params = region_params(options.params, strength, layouts, object);
                     let changed = Options { params, ..options }.changed(layouts);
                     let left = picture.without(changed);
                     unchanged = unchanged.union(left);
@@ -111,10 +112,15 @@ impl FrameCover {
 
 /// The Gaussian that covers an object. `kernel-size` limits it only where every region has the same: a small object must
 /// not stay visible because its σ is `sigma`, while larger ones are blurred by a σ that `kernel-size` does not fit.
-fn region_params(params: BlurParams, strength: f64, object: Area) -> BlurParams {
+/// σ is in pixels as they are shown, of which views of half the width or height have half.
+fn region_params(params: BlurParams, strength: f64, layouts: &[PlaneLayout], object: Area) -> BlurParams {
     if strength == 0.0 {
         return params;
     }
+    let PlaneLayout { split, sigma_scale: [across, down], .. } = layouts[0];
+    let Area { left, top, right, bottom } = object;
+    let shown = Area { right: left + (right - left) / across, bottom: top + (bottom - top) / down, ..object };
+    let object = if split == Split::Whole { object } else { shown };
     let sigma = strength_sigma(params.sigma(), strength, object.short_side());
     BlurParams::new(sigma, 0).unwrap_or(params)
 }

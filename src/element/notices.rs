@@ -4,8 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use gst_video::VideoMultiviewMode;
-
 use super::frame_cover::FrameCover;
 use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
@@ -43,8 +41,6 @@ pub enum Notice {
     BlurTooSmall,
     /// Detections that should have a mask, and have none.
     NoMask,
-    /// Two views in a picture.
-    Views,
     /// A stream that players turn.
     Turned,
     /// Frames are held back for a time that is not known.
@@ -156,22 +152,6 @@ impl Notices {
                      region-mode to inside or outside"
                 )
             })
-        })
-    }
-
-    /// What to warn of before a frame of so many views is blurred or covered.
-    pub fn of_views(&mut self, mode: VideoMultiviewMode) -> Option<String> {
-        let (name, mixed) = match mode {
-            VideoMultiviewMode::SideBySide => ("side-by-side", "where they meet"),
-            VideoMultiviewMode::TopBottom => ("top-bottom", "where they meet"),
-            VideoMultiviewMode::RowInterleaved => ("row-interleaved", "everywhere, because their rows alternate"),
-            _ => return None,
-        };
-        self.once(Notice::Views, || {
-            Some(format!(
-                "multiview-mode={name}: both views are processed as one picture, so that a blur mixes them {mixed}, and zones and \
-                 detections count in the whole picture; split the views before cudagaussblur, for example with glstereosplit"
-            ))
         })
     }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use gst::prelude::*;
 use gst_base::prelude::*;
-use gst_video::{VideoInterlaceMode, VideoMultiviewMode};
+use gst_video::{VideoInterlaceMode, VideoMultiviewFlags, VideoMultiviewMode};
 
 use super::covering::Allocate;
 use super::debug::CAT;
@@ -43,12 +43,9 @@ pub fn set_caps(
         let modes = "multiview-mode=separated is not supported; use mono or multiview-frame-by-frame";
         return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
     }
-    if let Some(mode) = mixed_views(info.multiview_mode()) {
+    if let Some(reason) = refused_views(&info) {
         let cure = "split the views before cudagaussblur, for example with glstereosplit";
-        let reason = format!(
-            "multiview-mode={mode} is not supported, because samples of both views alternate; {cure}: {incaps}"
-        );
-        return Err(refuse(element, state, incaps, &reason));
+        return Err(refuse(element, state, incaps, &format!("{reason}; {cure}: {incaps}")));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
     let video_format = info.format();
@@ -84,14 +81,42 @@ pub fn set_caps(
     Ok(())
 }
 
-/// The name of a packing of two views of which a blur of the picture would mix all samples, and which no rows divide.
-fn mixed_views(mode: VideoMultiviewMode) -> Option<&'static str> {
-    match mode {
-        VideoMultiviewMode::ColumnInterleaved => Some("column-interleaved"),
-        VideoMultiviewMode::Checkerboard => Some("checkerboard"),
-        VideoMultiviewMode::SideBySideQuincunx => Some("side-by-side-quincunx"),
-        _ => None,
+/// Why two views in a picture cannot be blurred each by itself, if they cannot.
+fn refused_views(info: &gst_video::VideoInfo) -> Option<String> {
+    let (mode, format) = (info.multiview_mode(), info.format_info());
+    let mixed =
+        |mode: &str| Some(format!("multiview-mode={mode} is not supported, because samples of both views alternate"));
+    let (name, side, length, unit) = match mode {
+        VideoMultiviewMode::ColumnInterleaved => return mixed("column-interleaved"),
+        VideoMultiviewMode::Checkerboard => return mixed("checkerboard"),
+        VideoMultiviewMode::SideBySideQuincunx => return mixed("side-by-side-quincunx"),
+        VideoMultiviewMode::SideBySide => ("side-by-side", "width", info.width(), format.w_sub().iter().max()),
+        VideoMultiviewMode::TopBottom => ("top-bottom", "height", info.height(), format.h_sub().iter().max()),
+        VideoMultiviewMode::RowInterleaved => ("row-interleaved", "height", 0, None),
+        _ => return None,
+    };
+    let unit = 2 << unit.copied().unwrap_or(0);
+    if !length.is_multiple_of(unit) {
+        return Some(format!(
+            "multiview-mode={name} is not supported for a {side} of {length}, because the views meet within a sample: it has to be \
+             a multiple of {unit}"
+        ));
     }
+    if info.interlace_mode() != VideoInterlaceMode::Progressive {
+        return Some(format!("multiview-mode={name} is not supported for interlaced video"));
+    }
+    let flips = VideoMultiviewFlags::LEFT_FLIPPED
+        | VideoMultiviewFlags::LEFT_FLOPPED
+        | VideoMultiviewFlags::RIGHT_FLIPPED
+        | VideoMultiviewFlags::RIGHT_FLOPPED;
+    if info.multiview_flags().contains(VideoMultiviewFlags::MIXED_MONO) {
+        return Some(format!(
+            "multiview-mode={name} with the flag mixed-mono is not supported, because not all buffers have two views"
+        ));
+    }
+    let is_flipped = mode != VideoMultiviewMode::RowInterleaved && info.multiview_flags().intersects(flips);
+    is_flipped
+        .then(|| format!("multiview-mode={name} with a flipped view is not supported, because zones count in each"))
 }
 
 /// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
@@ -180,9 +205,6 @@ pub fn update_frame_params(
     }
     session.arrived = Some(arrived);
     let (passthrough, latency) = (session.is_passthrough(), session.latency());
-    if let Some(format) = session.format.as_ref().filter(|_| !passthrough) {
-        reporting::warn(element, session.notices.of_views(format.info().multiview_mode()));
-    }
     let asks_upstream = !passthrough && std::mem::take(&mut session.upstream_may_crop);
     state.put_back_session(session);
     set_latency(element, state, latency);

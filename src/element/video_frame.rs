@@ -105,7 +105,7 @@ impl Crop {
         let meta = buffer.meta::<gst_video::VideoMeta>().filter(|_| is_picture);
         let (width, height) = meta.map_or((info.width(), info.height()), |meta| (meta.width(), meta.height()));
         let of = (width, rows(info, height));
-        let is_interlaced = is_picture && layouts.iter().any(|layout| layout.interlaced);
+        let is_interlaced = is_picture && layouts.iter().any(|layout| layout.split.alternates());
         let step = if is_interlaced { 2 << info.format_info().h_sub().iter().max().unwrap_or(&0) } else { 1 };
         let fits = |at: u32, side: u32, of: u32| at.checked_add(side).is_some_and(|end| end <= of);
         match fits(rect.0, rect.2, of.0) && fits(rect.1, rect.3, of.1) && rect.1.is_multiple_of(step) {

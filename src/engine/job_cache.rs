@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use crate::cpu::TILES;
-use crate::filter::cover::Cover;
+use crate::filter::cover::{Cover, Hide};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::Operation;
 use crate::filter::parts::Job;
 use crate::filter::plan::{Options, Plan};
-use crate::log::Level;
-use crate::process;
+use crate::process::{self, Level};
 
 /// More than this are for strengths or regions that do not come back.
 const CAPACITY: usize = 16;
@@ -19,8 +18,8 @@ const CAPACITY: usize = 16;
 #[derive(Debug, Clone, PartialEq)]
 enum Key {
     Blur(Options),
-    /// In the tiles of the CPU.
-    Cover(Cover),
+    /// In the tiles of the CPU. Of weights their size, and whether some are left out: their values are no part of a job.
+    Cover(Hide, Option<((u32, u32), bool)>),
 }
 
 /// Jobs and what they do, the most recently used last.
@@ -40,10 +39,11 @@ impl JobCache {
 
     /// Covers frames of these layouts, on the CPU.
     pub fn cover(&mut self, cover: &Cover, layouts: &[PlaneLayout]) -> Arc<Job> {
-        let is_same = |key: &Key| matches!(key, Key::Cover(of) if of.has_plan_of(cover));
+        let weights = cover.soft.as_ref().map(|soft| (soft.weights.size(), soft.excluded.is_some()));
+        let is_same = |key: &Key| matches!(key, Key::Cover(hide, of) if *hide == cover.hide && *of == weights);
         self.get(layouts, is_same, |jobs| {
             let plan = Plan::cover(cover, layouts, |options| Arc::clone(&jobs.blur(options, layouts).plan));
-            (Key::Cover(cover.clone()), Job::cover(plan, TILES))
+            (Key::Cover(cover.hide.clone(), weights), Job::cover(plan, TILES))
         })
     }
 

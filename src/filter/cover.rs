@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::BlurParams;
 use super::fill::{self, PlaneValues};
 use super::frame::{Field, PlaneLayout};
-use super::inpainting::{InpaintedGrid, NODES, levels, one_level};
+use super::inpainting::{CellPyramid, NODES, levels, one_level};
 use super::mosaic::{self, CellGrid, MosaicRegion};
 use super::operation::{Buffer, Cells, CoverSamples, Layer, Mix, Operation, PictureScale, View, WeightsOf, all_of};
 use super::picture::{FieldRect, PictureGeometry};
@@ -88,12 +88,6 @@ impl Cover {
     /// The channels that are covered.
     pub fn planes(&self) -> Selection {
         if let Hide::Blur { planes, .. } = self.hide { planes } else { Selection::ALL }
-    }
-
-    /// Whether frames are covered by the same plan, which does not depend on the values of weights.
-    pub fn has_plan_of(&self, other: &Self) -> bool {
-        let weights = |cover: &Self| cover.soft.as_ref().map(|soft| (soft.weights.size(), soft.excluded.is_some()));
-        self.hide == other.hide && weights(self) == weights(other)
     }
 }
 
@@ -205,10 +199,10 @@ impl Plan {
             let layout = &layouts[plane];
             let keeps = |c: usize| u32::from(!cover.planes().contains(layout.roles[c])) << c;
             let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
-            let scale = PictureScale::new(&picture, plane);
+            let scale = PictureScale::new(&picture, plane, &field);
             let mix = |_| Mix { weights: WeightsOf::Cover, scale, beside: None, passthrough_mask };
             let source = View { buffer: Buffer::Source(plane), field };
-            let cells = (!grids.is_empty()).then(|| all.cells(InpaintedGrid::all(grids, one_level), source, None));
+            let cells = (!grids.is_empty()).then(|| all.cells(CellPyramid::all(grids, one_level), source, None));
             let destination = View { buffer: Buffer::Destination(plane), field };
             let mix = cover.soft.as_ref().map(mix);
             all.push(Operation::Write { layers, cells, destination, mix });
@@ -218,8 +212,8 @@ impl Plan {
     }
 
     /// Adds the means of cells, in a temporary.
-    fn cells(&mut self, grids: Vec<InpaintedGrid>, source: View, excluded: Option<PictureScale>) -> Cells {
-        let words: usize = grids.iter().map(InpaintedGrid::words).sum();
+    fn cells(&mut self, grids: Vec<CellPyramid>, source: View, excluded: Option<PictureScale>) -> Cells {
+        let words: usize = grids.iter().map(CellPyramid::words).sum();
         let view = self.add_temporary(PlaneLayout::new(words as u32, 1, 4, 8));
         let cells = Cells { grids: grids.into(), view };
         self.push(Operation::CellMeans { source, cells: cells.clone(), excluded });
@@ -234,9 +228,9 @@ impl Plan {
             let buffer = self.add_temporary(*layout).buffer;
             for field in layout.fields() {
                 let (source, destination) = (View { buffer: Buffer::Source(plane), field }, View { buffer, field });
-                let scale = PictureScale::new(picture, plane);
+                let scale = PictureScale::new(picture, plane, &field);
                 let is_of_field = |grid: &&CellGrid| grid.plane == plane && grid.field == field;
-                let grids = InpaintedGrid::all(grids.iter().filter(is_of_field).cloned().collect(), levels);
+                let grids = CellPyramid::all(grids.iter().filter(is_of_field).cloned().collect(), levels);
                 let cells = self.cells(grids, source, Some(scale));
                 self.push(Operation::Spread(cells.clone()));
                 let layers = vec![Layer { samples: CoverSamples::Estimates, rects: vec![all_of(&destination)] }];

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout, StoredSample};
+pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout, Split, StoredSample};
 use super::plane::{DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 
 /// Which of the two frames of a blur.
@@ -35,6 +35,10 @@ pub enum FrameError {
          1 to 4 channels, 8 to 16 bits and scales above 0 up to 1"
     )]
     Samples { channels: u8, depth: u8, sample_layout: SampleLayout, sigma_scale: [f64; 2] },
+    #[error(
+        "a plane of {width}x{height} pixels cannot be divided into two views ({split:?}), which would meet within a sample"
+    )]
+    Views { width: u32, height: u32, split: Split },
     #[error(
         "plane {plane} of the {side} buffer has a row pitch of {pitch} bytes, but a row of {width} pixels takes {row_bytes}"
     )]
@@ -123,10 +127,9 @@ pub fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
 
 /// Checks that layouts are in range and that the memory holds every row, as [`ValidFrames::new`] does for two frames.
 pub fn check_host<D: AsRef<[u8]>>(frame: &[Plane<D>], side: Side) -> Result<(), FrameError> {
-    let extents = extents(frame, |data| data.as_ref().len());
-    check_layouts(extents.clone())?;
-    let mut planes = extents.enumerate();
-    planes.try_for_each(|(index, (layout, pitch, len))| holds_rows(side, index, layout, pitch, len))
+    let planes = lengths(frame, |data| data.as_ref().len());
+    check_layouts(&planes)?;
+    planes.iter().enumerate().try_for_each(|(index, plane)| holds_rows(side, index, plane))
 }
 
 /// Checks that a layout is in range.
@@ -146,21 +149,24 @@ fn check_layout(layout: &PlaneLayout) -> Result<(), FrameError> {
     if !fit || !scales {
         return Err(FrameError::Samples { channels, depth, sample_layout, sigma_scale });
     }
+    let [across, down] = layout.split.views();
+    let unit = if across > 1 { layout.unit_pixels() } else { 1 };
+    if !width.is_multiple_of(across * unit) || !height.is_multiple_of(down) {
+        return Err(FrameError::Views { width, height, split: layout.split });
+    }
     Ok(())
 }
 
-fn check_layouts<'a>(mut extents: impl Iterator<Item = Extent<'a>> + Clone) -> Result<(), FrameError> {
-    if extents.clone().next().is_none() {
+fn check_layouts(planes: &[Plane<usize>]) -> Result<(), FrameError> {
+    if planes.is_empty() {
         return Err(FrameError::Empty);
     }
-    extents.try_for_each(|(layout, ..)| check_layout(layout))
+    planes.iter().try_for_each(|plane| check_layout(&plane.layout))
 }
 
-/// Layout, pitch and length of a plane.
-type Extent<'a> = (&'a PlaneLayout, usize, usize);
-
-fn extents<D>(planes: &[Plane<D>], len: impl Fn(&D) -> usize + Clone) -> impl Iterator<Item = Extent<'_>> + Clone {
-    planes.iter().map(move |plane| (&plane.layout, plane.pitch, len(&plane.data)))
+/// Planes with the lengths of their memory.
+fn lengths<D>(planes: &[Plane<D>], len: impl Fn(&D) -> usize) -> Vec<Plane<usize>> {
+    planes.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: len(&plane.data) }).collect()
 }
 
 impl DeviceFrame {
@@ -176,22 +182,20 @@ impl DeviceFrame {
 }
 
 impl Source<'_> {
-    fn extents(&self) -> impl Iterator<Item = Extent<'_>> + Clone {
-        let (host, device) = match self {
-            Self::Host(planes) => (&planes[..], &[][..]),
-            Self::Device(frame) => (&[][..], &frame.planes[..]),
-        };
-        extents(host, |data| data.len()).chain(extents(device, |data| data.len))
+    fn lengths(&self) -> Vec<Plane<usize>> {
+        match self {
+            Self::Host(planes) => lengths(planes, |data| data.len()),
+            Self::Device(frame) => lengths(&frame.planes, |data| data.len),
+        }
     }
 }
 
 impl Destination<'_> {
-    fn extents(&self) -> impl Iterator<Item = Extent<'_>> + Clone {
-        let (host, device) = match self {
-            Self::Host(planes) => (&planes[..], &[][..]),
-            Self::Device(frame) => (&[][..], &frame.planes[..]),
-        };
-        extents(host, |data| data.len()).chain(extents(device, |data| data.len))
+    fn lengths(&self) -> Vec<Plane<usize>> {
+        match self {
+            Self::Host(planes) => lengths(planes, |data| data.len()),
+            Self::Device(frame) => lengths(&frame.planes, |data| data.len),
+        }
     }
 }
 
@@ -241,17 +245,16 @@ pub struct ValidFrames<'a> {
 impl<'a> ValidFrames<'a> {
     /// Checks everything that the backends rely on: layouts in range and equal, pitches and lengths that hold every row.
     pub fn new(source: Source<'a>, destination: Destination<'a>) -> Result<Self, FrameError> {
-        let (from, to) = (source.extents(), destination.extents());
-        check_layouts(from.clone())?;
-        if !from.clone().map(|(layout, ..)| layout).eq(to.clone().map(|(layout, ..)| layout)) {
+        let (from, to) = (source.lengths(), destination.lengths());
+        check_layouts(&from)?;
+        let layouts: Vec<PlaneLayout> = from.iter().map(|plane| plane.layout).collect();
+        if !layouts.iter().eq(to.iter().map(|plane| &plane.layout)) {
             return Err(FrameError::Mismatch);
         }
-        for (index, (from, to)) in from.clone().zip(to).enumerate() {
-            for (side, (layout, pitch, len)) in [(Side::Input, from), (Side::Output, to)] {
-                holds_rows(side, index, layout, pitch, len)?;
-            }
+        for (index, (from, to)) in from.iter().zip(&to).enumerate() {
+            holds_rows(Side::Input, index, from)?;
+            holds_rows(Side::Output, index, to)?;
         }
-        let layouts = from.map(|(layout, ..)| *layout).collect();
         let source = match source {
             Source::Host(planes) => FrameMemory::Host(planes.into_iter().map(host_plane).collect()),
             Source::Device(frame) => FrameMemory::of_device(&frame),
@@ -313,11 +316,6 @@ impl<'a> ValidFrames<'a> {
         &self.destination
     }
 
-    /// Whether either frame is in device memory.
-    pub fn use_device(&self) -> bool {
-        self.source.is_device() || self.destination.is_device()
-    }
-
     /// Whether a plane of the source is a plane of the destination, in device memory.
     pub fn share_device_memory(&self) -> bool {
         let (FrameMemory::Device { planes: from, .. }, FrameMemory::Device { planes: to, .. }) =
@@ -342,8 +340,9 @@ fn host_plane_mut(Plane { pitch, data, .. }: Plane<&mut [u8]>) -> HostPlaneMut {
     HostPlaneMut { address: data.as_mut_ptr(), pitch, len: data.len() }
 }
 
-fn holds_rows(side: Side, plane: usize, layout: &PlaneLayout, pitch: usize, len: usize) -> Result<(), FrameError> {
-    let PlaneLayout { width, height, .. } = *layout;
+fn holds_rows(side: Side, plane: usize, of: &Plane<usize>) -> Result<(), FrameError> {
+    let Plane { layout, pitch, data: len } = *of;
+    let PlaneLayout { width, height, .. } = layout;
     let row_bytes = layout.row_bytes();
     if pitch < row_bytes {
         return Err(FrameError::Pitch { side, plane, pitch, width, row_bytes });
@@ -415,6 +414,13 @@ mod tests {
             PlaneLayout { sigma_scale: [f64::NAN, 1.0], ..LAYOUT },
         ] {
             assert!(matches!(check(layout, 1 << 10, 1 << 12), Err(FrameError::Samples { .. })), "{layout:?}");
+        }
+        let (packed, whole) = (SampleLayout::Yuv422 { luma: 0 }, SampleLayout::LsbAligned);
+        for (width, height, split, sample_layout) in
+            [(1, 4, Split::SideBySide, whole), (10, 3, Split::TopBottom, whole), (10, 4, Split::SideBySide, packed)]
+        {
+            let layout = PlaneLayout { split, sample_layout, ..PlaneLayout::new(width, height, 4, 8) };
+            assert_eq!(check(layout, 1 << 10, 1 << 12), Err(FrameError::Views { width, height, split }));
         }
     }
 

@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use super::frame::PlaneLayout;
 use super::mosaic::CellGrid;
 
 /// Nodes of the weights in a cell, along either axis.
@@ -42,32 +41,13 @@ pub struct Level {
 
 /// The cells of some channels of a field of a plane.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InpaintedGrid {
+pub struct CellPyramid {
     /// The cells, of the whole field.
     pub grid: CellGrid,
     /// The levels of the pyramid; the last one is a single cell.
     pub levels: Vec<Level>,
     /// The index of its first word in the memory of all grids.
     pub first_word: usize,
-}
-
-/// The estimates of a picture.
-#[derive(Debug)]
-pub struct Inpainting {
-    /// Those of each plane and field.
-    pub grids: Vec<InpaintedGrid>,
-}
-
-impl Inpainting {
-    /// Of pictures of these planes, whose weights have nodes `cell` luma samples apart.
-    pub fn new(layouts: &[PlaneLayout], cell: u32) -> Self {
-        Self { grids: InpaintedGrid::all(CellGrid::whole(layouts, NODES * cell), levels) }
-    }
-
-    /// Words of memory for the cells of all grids.
-    pub fn words(&self) -> usize {
-        self.grids.iter().map(InpaintedGrid::words).sum()
-    }
 }
 
 /// The first level alone: the cells of a mosaic.
@@ -86,14 +66,14 @@ pub fn levels(mut size: [usize; 2]) -> Vec<Level> {
     levels
 }
 
-impl InpaintedGrid {
+impl CellPyramid {
     /// Grids with these levels, one behind the other in memory.
     pub fn all(grids: Vec<CellGrid>, levels: impl Fn([usize; 2]) -> Vec<Level>) -> Vec<Self> {
         let mut first_word = 0;
         let place = |grid: CellGrid| {
-            let inpainted = Self { levels: levels(grid.cells.map(|count| count as usize)), grid, first_word };
-            first_word += inpainted.words();
-            inpainted
+            let pyramid = Self { levels: levels(grid.cells.map(|count| count as usize)), grid, first_word };
+            first_word += pyramid.words();
+            pyramid
         };
         grids.into_iter().map(place).collect()
     }
@@ -134,8 +114,8 @@ impl InpaintedGrid {
 
     /// How far beyond the centre of the first cell the centre of a sample is, in [`Self::parts`].
     fn beyond_centre(&self, axis: usize, sample: u32) -> i64 {
-        let (unit, first) = (self.grid.unit_log2[axis], [0, self.grid.field.first_row as i64][axis]);
-        2 * ((i64::from(sample) << unit) + first) + (1 << unit) - i64::from(self.grid.side)
+        let (unit, first) = (self.grid.unit_log2[axis], self.grid.placement.first()[axis]);
+        2 * ((i64::from(sample) << unit) + i64::from(first)) + (1 << unit) - i64::from(self.grid.side)
     }
 
     /// Estimates times [`Self::parts`] of all channels at some samples, from one row of cells that are spread; beyond the grid its edge
@@ -229,6 +209,7 @@ fn fill_in(cells: &mut [u32], [columns, rows]: [usize; 2], above: &[u32], size: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::frame::PlaneLayout;
 
     #[test]
     fn levels_end_with_one_cell() {
@@ -240,10 +221,10 @@ mod tests {
     /// Cells that count nothing get their values from the others.
     #[test]
     fn cells_spread() {
-        let inpainting = Inpainting::new(&[PlaneLayout::new(64, 32, 1, 8)], 2);
-        let grid = &inpainting.grids[0];
-        assert_eq!((grid.levels[0].size, inpainting.words()), ([8, 4], 32 + 8 + 2 + 1));
-        let mut cells = vec![0; inpainting.words()];
+        let grids = CellGrid::whole(&[PlaneLayout::new(64, 32, 1, 8)], NODES * 2);
+        let grid = &CellPyramid::all(grids, levels)[0];
+        assert_eq!((grid.levels[0].size, grid.words()), ([8, 4], 32 + 8 + 2 + 1));
+        let mut cells = vec![0; grid.words()];
         for (index, cell) in cells[..32].iter_mut().enumerate() {
             *cell = if index % 8 < 3 { 255 << 16 | 200 } else { 7 };
         }

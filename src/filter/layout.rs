@@ -110,33 +110,87 @@ pub struct PlaneLayout {
     /// Samples of this plane per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two. For packed 4:2:2,
     /// that of luma.
     pub sigma_scale: [f64; 2],
-    /// Whether the rows alternate between two fields, which are blurred separately.
-    pub interlaced: bool,
+    /// What of it is blurred by itself.
+    pub split: Split,
 }
 
-/// Rows of a plane that are blurred together: all rows, or one field.
+/// How a plane is divided into fields: parts that are blurred, each by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Split {
+    /// It is one.
+    #[default]
+    Whole,
+    /// The rows alternate between the fields of an interlaced frame.
+    Fields,
+    /// The rows alternate between two views, which stand for the same lines of the picture.
+    Rows,
+    /// Two views side by side. The width is even; so is half of it for packed 4:2:2.
+    SideBySide,
+    /// Two views, one above the other. The height is even.
+    TopBottom,
+}
+
+impl Split {
+    /// Whether rows alternate.
+    pub fn alternates(self) -> bool {
+        matches!(self, Self::Fields | Self::Rows)
+    }
+
+    /// Views beside each other and above each other. Those of alternating rows are not counted: a place in the picture is in both.
+    pub fn views(self) -> [u32; 2] {
+        match self {
+            Self::SideBySide => [2, 1],
+            Self::TopBottom => [1, 2],
+            Self::Whole | Self::Fields | Self::Rows => [1, 1],
+        }
+    }
+}
+
+/// What of a plane is blurred by itself: all of it, a field of an interlaced frame, or a view of a stereo picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Field {
-    /// The layout of these rows alone.
+    /// The layout of these samples alone.
     pub layout: PlaneLayout,
     /// Index of the first row in the plane.
     pub first_row: usize,
     /// Distance between its rows, in rows of the plane.
     pub step: usize,
+    /// Index of the first pixel in each row of the plane.
+    pub first_column: usize,
 }
 
 impl Field {
+    /// All of a plane that is not split.
+    pub const fn whole(layout: PlaneLayout) -> Self {
+        Self { layout, first_row: 0, step: 1, first_column: 0 }
+    }
+
     /// The rows of the field, in the memory of its plane.
     pub fn rows_of<A: Address>(&self, plane: &PlaneMemory<A>) -> PlaneMemory<A> {
-        plane.every(self.first_row, self.step)
+        plane.every(self.first_row, self.step).from_byte(self.first_byte())
+    }
+
+    /// Which of the plane's fields it is: where it begins.
+    pub fn place(&self) -> [usize; 2] {
+        [self.first_column, self.first_row]
+    }
+
+    /// The row of the plane that has row `y` of the field.
+    pub fn plane_row(&self, y: u32) -> usize {
+        self.first_row + y as usize * self.step
+    }
+
+    /// Where it begins in each row of the plane.
+    pub fn first_byte(&self) -> usize {
+        self.first_column / self.layout.unit_pixels() as usize * self.layout.pixel_bytes()
     }
 }
 
 impl PlaneLayout {
-    /// A progressive plane of [`Role::Primary`] channels, least significant bits aligned and not subsampled.
+    /// A plane of [`Role::Primary`] channels that is not split, least significant bits aligned and not subsampled.
     pub const fn new(width: u32, height: u32, channels: u8, depth: u8) -> Self {
         let (sample_layout, roles) = (SampleLayout::LsbAligned, [Role::Primary; 4]);
-        Self { width, height, channels, depth, sample_layout, roles, sigma_scale: [1.0; 2], interlaced: false }
+        Self { width, height, channels, depth, sample_layout, roles, sigma_scale: [1.0; 2], split: Split::Whole }
     }
 
     /// Bytes per sample, 1 or 2; samples of [`SampleLayout::Packed1010102`] are unpacked to 2.
@@ -196,6 +250,30 @@ impl PlaneLayout {
         rect.x() / unit..rect.right().div_ceil(unit)
     }
 
+    /// The bytes of the pixels from column `x` to `right` of a row; the ranges may be empty. Of a pair of pixels of packed 4:2:2 that is
+    /// half covered, the luma of the other pixel is not among them.
+    pub fn byte_ranges(&self, x: u32, right: u32) -> [[usize; 2]; 2] {
+        let [start, end] = [x, right].map(|x| x as usize * self.pixel_bytes());
+        let SampleLayout::Yuv422 { luma } = self.sample_layout else { return [[start, end], [end, end]] };
+        let sample = self.sample_bytes();
+        let luma_byte = |x: u32| (2 * x as usize + usize::from(luma)) * sample;
+        let [start, end] = [x / 2, right.div_ceil(2)].map(|pair| pair as usize * self.pixel_bytes());
+        // The luma of the first pair's other pixel is that pair's sample 0 or 1, and that of the last pair's its sample 2 or 3. The
+        // luma beyond an odd width belongs to the last pixel.
+        let before = (x % 2 == 1).then(|| luma_byte(x - 1));
+        let behind = (right % 2 == 1 && right < self.width).then(|| luma_byte(right));
+        match (luma, before, behind) {
+            (0, before, behind) => {
+                let start = before.map_or(start, |byte| byte + sample);
+                behind.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
+            }
+            (_, before, behind) => {
+                let end = behind.unwrap_or(end);
+                before.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
+            }
+        }
+    }
+
     /// The memory of a rectangle of the plane, from its first row and column on.
     pub fn within<A: Address>(&self, plane: &PlaneMemory<A>, rect: Rect) -> PlaneMemory<A> {
         plane.from_row(rect.y() as usize).from_byte(self.columns(rect).start as usize * self.pixel_bytes())
@@ -212,22 +290,28 @@ impl PlaneLayout {
         &self.roles[..usize::from(self.channels)]
     }
 
-    /// The sets of rows that are blurred together. Adjacent rows of a field are two rows of the picture apart, so its vertical
-    /// sigma scale is halved.
+    /// What of the plane is blurred by itself. Adjacent rows of the field of an interlaced frame are two rows of the picture apart, so
+    /// that its vertical sigma scale is halved.
     pub fn fields(&self) -> impl Iterator<Item = Field> + use<> {
-        let plane = *self;
-        let (fields, [horizontal, vertical]) = (1 + u32::from(plane.interlaced), plane.sigma_scale);
-        let field = move |first: u32| Field {
-            layout: Self {
-                height: (plane.height - first).div_ceil(fields),
-                sigma_scale: [horizontal, vertical / f64::from(fields)],
-                interlaced: false,
+        let (plane, [across, down]) = (*self, self.split.views());
+        let step = 1 + u32::from(plane.split.alternates());
+        let [horizontal, vertical] = plane.sigma_scale;
+        let vertical = if plane.split == Split::Fields { vertical / 2.0 } else { vertical };
+        let (width, height) = (plane.width / across, plane.height / down);
+        let field = move |index: u32| {
+            let first_row = if down > 1 { index * height } else { index % step };
+            let layout = Self {
+                width,
+                height: (height - index % step).div_ceil(step),
+                sigma_scale: [horizontal, vertical],
+                split: Split::Whole,
                 ..plane
-            },
-            first_row: first as usize,
-            step: fields as usize,
+            };
+            let first_column = if across > 1 { index * width } else { 0 };
+            Field { layout, first_row: first_row as usize, step: step as usize, first_column: first_column as usize }
         };
-        (0..fields.min(plane.height)).map(field)
+        // A single row is the first field's.
+        (0..(across * down * step.min(height))).map(field)
     }
 }
 
@@ -239,14 +323,14 @@ mod tests {
 
     #[test]
     fn rows_alternate_between_fields() {
-        let fields: Vec<_> = PlaneLayout { interlaced: true, height: 5, ..LAYOUT }.fields().collect();
+        let fields: Vec<_> = PlaneLayout { split: Split::Fields, height: 5, ..LAYOUT }.fields().collect();
         assert_eq!(
             fields.iter().map(|field| (field.first_row, field.layout.height)).collect::<Vec<_>>(),
             [(0, 3), (1, 2)]
         );
         assert!(fields.iter().all(|field| field.step == 2 && field.layout.sigma_scale == [1.0, 0.5]));
-        assert_eq!(PlaneLayout { interlaced: true, height: 1, ..LAYOUT }.fields().count(), 1);
-        assert_eq!(LAYOUT.fields().collect::<Vec<_>>(), [Field { layout: LAYOUT, first_row: 0, step: 1 }]);
+        assert_eq!(PlaneLayout { split: Split::Fields, height: 1, ..LAYOUT }.fields().count(), 1);
+        assert_eq!(LAYOUT.fields().collect::<Vec<_>>(), [Field::whole(LAYOUT)]);
     }
 
     #[test]

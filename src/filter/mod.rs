@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What every backend shares, without I/O or threads: the taps, the layout of frames, the plan of a blur, and the geometry
-//! of regions.
+//! What every backend shares, without I/O or threads: the taps, the layout of frames, plans of blurs and covers, and the geometry of
+//! regions, masks and mosaics.
 
-pub mod byte_rect;
 pub mod cover;
 pub mod fill;
 pub mod frame;

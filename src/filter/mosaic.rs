@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use super::frame::{Field, PlaneLayout};
-use super::picture::{FieldRect, PictureGeometry};
+use super::picture::{FieldRect, PictureGeometry, Placement};
 use super::regions::{Area, Rect};
 use super::samples::{Channel, channels, covered_fields};
 
@@ -83,6 +83,8 @@ pub struct CellGrid {
     pub count: [u32; 2],
     /// log2 of the luma samples from one sample to the next, along rows and down columns.
     pub unit_log2: [u32; 2],
+    /// Where the field is in the picture.
+    pub placement: Placement,
     /// The first luma sample of the first cell, which may be outside of the picture.
     pub origin: [i32; 2],
     /// The side of the cells, in luma samples.
@@ -92,25 +94,21 @@ pub struct CellGrid {
 }
 
 impl CellGrid {
-    /// The grids of all regions of a frame of these planes, in the order of writing: where two overlap, the later one counts.
-    pub fn all(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<Self> {
-        let picture = PictureGeometry::new(layouts);
-        let of_region = |region: &MosaicRegion| Self::of_region(&picture, region);
-        in_order(regions).iter().flat_map(of_region).collect()
-    }
-
     /// The grids of cells with sides of this many luma samples over a whole frame of these planes, from its corner on.
     pub fn whole(layouts: &[PlaneLayout], side: u32) -> Vec<Self> {
         let picture = PictureGeometry::new(layouts);
         let [width, height] = picture.size();
         let Some(rect) = Rect::between([0, width], [0, height]) else { return Vec::new() };
         let mut grids = Self::of_region(&picture, &MosaicRegion { side, corner: [0; 2], rect });
-        // The last cells of a subsampled field may have no samples.
-        grids.iter_mut().for_each(|grid| grid.cells = picture.size().map(|length| length.div_ceil(side)));
+        // The last cells of a subsampled field may have no samples, and those beside a view have none.
+        for grid in &mut grids {
+            (grid.origin, grid.cells) = ([0; 2], picture.size().map(|length| length.div_ceil(side)));
+        }
         grids
     }
 
-    fn of_region(picture: &PictureGeometry, region: &MosaicRegion) -> Vec<Self> {
+    /// Those of a region.
+    pub fn of_region(picture: &PictureGeometry, region: &MosaicRegion) -> Vec<Self> {
         let covered = covered_fields(picture, region.rect);
         covered.flat_map(|(plane, covered)| Self::of_field(picture, region, plane, covered)).collect()
     }
@@ -137,12 +135,13 @@ impl CellGrid {
         FieldRect { field, rect }: FieldRect,
         channels: Vec<Channel>,
     ) -> Self {
-        let (layout, shift) = (&picture.layouts()[plane], picture.shift(plane));
-        let count = [channels[0].count(layout), field.layout.height];
-        // A field has every second row.
-        let unit_log2 = [channels[0].shift + shift[0], shift[1] + field.step as u32 - 1];
-        let first_luma = [0, field.first_row as u32];
-        let covered = [channels[0].covered(layout, rect), rect.y()..rect.bottom()];
+        let placement = picture.placement(plane, &field);
+        let count = [channels[0].count(&field.layout), field.layout.height];
+        let [across, down] = placement.shift;
+        // A field of alternating rows has every second one.
+        let unit_log2 = [channels[0].shift + across, down + field.step as u32 - 1];
+        let first_luma = placement.first();
+        let covered = [channels[0].covered(&field.layout, rect), rect.y()..rect.bottom()];
         let cell = |axis: usize, sample: u32| region.cell(axis, (sample << unit_log2[axis]) + first_luma[axis]);
         let first = [0, 1].map(|axis| cell(axis, covered[axis].start));
         let last = [0, 1].map(|axis| cell(axis, covered[axis].end.min(count[axis]) - 1));
@@ -152,6 +151,7 @@ impl CellGrid {
             field,
             count,
             unit_log2,
+            placement,
             origin: [0, 1].map(|axis| region.corner[axis] + first[axis] * region.side as i32),
             side: region.side,
             cells: [0, 1].map(|axis| (last[axis] - first[axis]) as u32 + 1),
@@ -161,8 +161,8 @@ impl CellGrid {
 
     /// The samples of a cell along an axis, of those that the picture has; there may be none.
     pub fn samples(&self, axis: usize, cell: u32) -> Range<u32> {
-        let first_luma = [0, self.field.first_row as i64][axis];
-        let start = i64::from(self.origin[axis]) + i64::from(cell) * i64::from(self.side) - first_luma;
+        let start = i64::from(self.origin[axis]) + i64::from(cell) * i64::from(self.side);
+        let start = start - i64::from(self.placement.first()[axis]);
         // The first sample that stands for this luma sample or one behind it.
         let sample =
             |luma: i64| (luma.max(0) as u64).div_ceil(1 << self.unit_log2[axis]).min(self.count[axis].into()) as u32;
@@ -185,8 +185,8 @@ impl CellGrid {
 
     /// The cell, along an axis, that a sample is in; samples beyond the picture are in that of its last one.
     pub fn cell_of(&self, axis: usize, sample: u32) -> u32 {
-        let first_luma = [0, self.field.first_row as i64][axis];
-        let luma = (i64::from(sample.min(self.count[axis] - 1)) << self.unit_log2[axis]) + first_luma;
+        let luma = i64::from(sample.min(self.count[axis] - 1)) << self.unit_log2[axis];
+        let luma = luma + i64::from(self.placement.first()[axis]);
         ((luma - i64::from(self.origin[axis])) / i64::from(self.side)) as u32
     }
 
@@ -197,18 +197,6 @@ impl CellGrid {
         is_whole(self)
             && is_whole(other)
             && (self.origin, self.side, self.cells) == (other.origin, other.side, other.cells)
-    }
-
-    /// Whether both write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        let shares = |axis: usize| {
-            self.covered[axis].start < other.covered[axis].end && other.covered[axis].start < self.covered[axis].end
-        };
-        self.plane == other.plane
-            && self.channels[0] == other.channels[0]
-            && self.field.first_row == other.field.first_row
-            && shares(0)
-            && shares(1)
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::filter::Taps;
 use crate::filter::frame::{Field, PlaneLayout};
-use crate::filter::inpainting::InpaintedGrid;
-use crate::filter::picture::PictureGeometry;
+use crate::filter::inpainting::CellPyramid;
+use crate::filter::picture::{PictureGeometry, Placement};
 use crate::filter::regions::{Rect, disjoint};
 use crate::filter::wide::{Factor, LEVEL_RADIUS, MARGIN, PHASE_TAPS};
 
@@ -126,7 +126,7 @@ impl Resampling {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cells {
     /// Their grids, and where each is in the memory of all.
-    pub grids: Arc<[InpaintedGrid]>,
+    pub grids: Arc<[CellPyramid]>,
     /// A temporary of one row, with four bytes for each channel of a cell.
     pub view: View,
 }
@@ -164,18 +164,16 @@ pub struct Layer {
 /// A plane in its picture, as weights need it, which are on a grid over the picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PictureScale {
-    /// The layout of all rows.
-    pub plane: PlaneLayout,
-    /// log2 of the luma samples that a sample stands for, along x and y.
-    pub shift: [u32; 2],
     /// Width and height of the picture, in luma samples.
     pub size: [u32; 2],
+    /// Where the samples are.
+    pub placement: Placement,
 }
 
 impl PictureScale {
-    /// Of a plane of a picture.
-    pub fn new(picture: &PictureGeometry, plane: usize) -> Self {
-        Self { plane: picture.layouts()[plane], shift: picture.shift(plane), size: picture.size() }
+    /// Of a field of a plane of a picture.
+    pub fn new(picture: &PictureGeometry, plane: usize, field: &Field) -> Self {
+        Self { size: picture.size(), placement: picture.placement(plane, field) }
     }
 }
 
@@ -320,7 +318,7 @@ impl Operation {
             // The blurred alpha is a channel of the premultiplied plane; the source's colour counts where it is 0.
             Self::Unpremultiply { premultiplied, source, .. } => vec![(*premultiplied, rect), (*source, rect)],
             Self::CellMeans { source, cells, .. } => {
-                cells.grids.iter().filter_map(|inpainted| Some((*source, inpainted.grid.reads()?))).collect()
+                cells.grids.iter().filter_map(|pyramid| Some((*source, pyramid.grid.reads()?))).collect()
             }
             Self::Spread(cells) => vec![(cells.view, rect)],
             Self::Write { layers, cells, mix, .. } => {

@@ -104,7 +104,7 @@ struct Demands(Vec<(View, Vec<Rect>)>);
 impl Demands {
     /// Of the field that this view has.
     fn of(&mut self, view: View) -> &mut Vec<Rect> {
-        let key = |view: &View| (view.buffer, view.field.first_row);
+        let key = |view: &View| (view.buffer, view.field.place());
         let index = self.0.iter().position(|(of, _)| key(of) == key(&view));
         let index = index.unwrap_or_else(|| {
             self.0.push((view, Vec::new()));

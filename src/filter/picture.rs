@@ -17,6 +17,24 @@ pub struct FieldRect {
     pub rect: Rect,
 }
 
+/// Where the samples of a field of a plane are in the picture, in luma samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// log2 of the luma samples that a sample stands for, along x and y.
+    pub shift: [u32; 2],
+    /// Columns and rows of luma that it has, from the first one on, and the end.
+    pub luma: [[u32; 2]; 2],
+    /// Rows of luma from one of the field to the next.
+    pub step: u32,
+}
+
+impl Placement {
+    /// The first column and row.
+    pub fn first(&self) -> [u32; 2] {
+        self.luma.map(|[first, _]| first)
+    }
+}
+
 /// The planes of a picture, and how many of its pixels their samples stand for.
 #[derive(Debug, Clone)]
 pub struct PictureGeometry {
@@ -63,8 +81,7 @@ impl PictureGeometry {
 
     /// The part of a rectangle that is in the picture.
     pub fn clipped(&self, rect: Rect) -> Option<Rect> {
-        let [x, y, width, height] = [rect.x(), rect.y(), rect.width(), rect.height()];
-        Rect::from_samples(x, y, width, height, (self.size[0], self.size[1]))
+        rect.intersection(Rect::between([0, self.size[0]], [0, self.size[1]])?)
     }
 
     /// The parts of rectangles that are in the picture.
@@ -72,15 +89,36 @@ impl PictureGeometry {
         rects.iter().filter_map(|rect| self.clipped(*rect)).collect()
     }
 
+    /// Where the samples of a field of a plane are in the picture.
+    pub fn placement(&self, plane: usize, field: &Field) -> Placement {
+        let (shift, PlaneLayout { split, height, .. }) = (self.shifts[plane], self.layouts[plane]);
+        let first = field.place().map(|first| first as u32);
+        let views = split.views();
+        let luma = [0, 1].map(|axis| {
+            let is_second = views[axis] > 1 && first[axis] > 0;
+            let size = self.size[axis] / views[axis];
+            match views[axis] {
+                1 => [if axis == 1 { first[1] } else { 0 }, self.size[axis]],
+                _ => [u32::from(is_second) * size, (1 + u32::from(is_second)) * size],
+            }
+        });
+        // A single row stands for both fields.
+        Placement { shift, luma, step: if height > 1 { field.step as u32 } else { 1 } }
+    }
+
     /// What a rectangle in luma samples covers in each field of a plane, rounded outwards.
     pub fn covered(&self, plane: usize, rect: Rect) -> impl Iterator<Item = FieldRect> {
         let (layout, [across, down]) = (self.layouts[plane], self.shifts[plane]);
         let rect = self.clipped(rect);
         layout.fields().filter_map(move |field| {
+            let [x, y] = self.placement(plane, &field).luma;
             let rect = match field.step {
-                // A single row is the first field's, and stands for both.
                 2 if layout.height > 1 => rect?.in_field(field.first_row as u32)?,
-                _ => rect?,
+                2 => rect?,
+                _ => {
+                    let rect = rect?.intersection(Rect::between(x, y)?)?;
+                    Rect::new(rect.x() - x[0], rect.y() - y[0], rect.width(), rect.height())?
+                }
             };
             // The picture may have more rows or columns than the plane's samples stand for, such as the last rows of the
             // second field where the height is not a multiple of four. The plane's edge stands for them.

@@ -166,7 +166,7 @@ impl Plan {
             let passthrough_mask: u32 = (0..layout.roles().len()).map(is_kept).sum();
             let is_copied =
                 options.params.is_passthrough() || passthrough_mask.count_ones() == u32::from(layout.channels);
-            for field in layout.fields() {
+            for (of_plane, field) in layout.fields().enumerate() {
                 let source = View { buffer: Buffer::Source(index), field };
                 let destination = View { buffer: Buffer::Destination(index), field };
                 if is_copied {
@@ -176,7 +176,7 @@ impl Plan {
                 let axes = PlaneAxes::new(options.params, &field.layout);
                 match alpha_plane {
                     Some(alpha_plane) => {
-                        let alpha = alpha_source(layouts, alpha_plane, &field);
+                        let alpha = alpha_source(layouts, alpha_plane, &field, of_plane);
                         plan.blur_premultiplied(source, destination, alpha, &axes, passthrough_mask);
                     }
                     None => {
@@ -210,7 +210,7 @@ impl Plan {
     /// A temporary of this layout, all rows of it.
     pub(super) fn add_temporary(&mut self, layout: PlaneLayout) -> View {
         self.temporaries.push(layout);
-        View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field: Field { layout, first_row: 0, step: 1 } }
+        View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field: Field::whole(layout) }
     }
 
     /// A temporary for rows of this many pixels and samples per pixel, 16 bits each.
@@ -329,12 +329,12 @@ impl Plan {
     }
 }
 
-/// Where the alpha for a field is, if this plane holds the frame's alpha.
-fn alpha_source(layouts: &[PlaneLayout], alpha_plane: usize, field: &Field) -> AlphaSource {
+/// Where the alpha for a field is, which is this one of its plane, if `alpha_plane` holds the frame's alpha.
+fn alpha_source(layouts: &[PlaneLayout], alpha_plane: usize, field: &Field, of_plane: usize) -> AlphaSource {
     if let Some(channel) = field.layout.roles().iter().position(|role| *role == Role::Alpha) {
         return AlphaSource::Channel(channel as u8);
     }
-    let twin = layouts[alpha_plane].fields().nth(field.first_row);
+    let twin = layouts[alpha_plane].fields().nth(of_plane);
     let twin = twin.expect("the alpha plane has as many fields as the others");
     let ratio = |axis: usize| twin.layout.sigma_scale[axis] / field.layout.sigma_scale[axis];
     AlphaSource::Plane {
@@ -347,6 +347,7 @@ fn alpha_source(layouts: &[PlaneLayout], alpha_plane: usize, field: &Field) -> A
 mod tests {
     use super::*;
     use crate::filter::Factor;
+    use crate::filter::frame::Split;
 
     fn options(sigma: f64) -> Options {
         BlurParams::new(sigma, 0).unwrap().into()
@@ -485,17 +486,17 @@ mod tests {
     #[test]
     fn each_axis_chooses_its_form() {
         // The vertical sigma of a field is half of the plane's.
-        let fields = [PlaneLayout { interlaced: true, ..PlaneLayout::new(64, 64, 1, 8) }];
+        let fields = [PlaneLayout { split: Split::Fields, ..PlaneLayout::new(64, 64, 1, 8) }];
         let steps_of_a_field = |sigma| steps(options(sigma), &fields).len() / 2;
         assert_eq!([3.0, 5.0, 10.0].map(steps_of_a_field), [1, 3, 3]);
         assert!(steps(options(5.0), &fields)[0].contains("down 2x1"));
         // The horizontal sigma of the chroma of packed 4:2:2 is half of luma's.
-        let packed = |interlaced| {
+        let packed = |split| {
             let sample_layout = SampleLayout::Yuv422 { luma: 0 };
-            [PlaneLayout { sample_layout, interlaced, ..PlaneLayout::new(65, 64, 4, 8) }]
+            [PlaneLayout { sample_layout, split, ..PlaneLayout::new(65, 64, 4, 8) }]
         };
         assert_eq!(
-            steps(options(5.0), &packed(false)),
+            steps(options(5.0), &packed(Split::Whole)),
             [
                 "s0 down 1x2 Chroma t0",
                 "s0 down 2x2 Luma t2",
@@ -506,7 +507,7 @@ mod tests {
             ]
         );
         // Chroma directly, and luma over what the direct blur leaves of it.
-        assert_eq!(steps(options(5.0), &packed(true))[..2], ["s0 down 2x1 Luma t0", "s0 down 2x1 Luma t2"]);
-        assert!(steps(options(5.0), &packed(true)).contains(&"s0 blur [0, 10, 10] d0".to_owned()));
+        assert_eq!(steps(options(5.0), &packed(Split::Fields))[..2], ["s0 down 2x1 Luma t0", "s0 down 2x1 Luma t2"]);
+        assert!(steps(options(5.0), &packed(Split::Fields)).contains(&"s0 blur [0, 10, 10] d0".to_owned()));
     }
 }

@@ -156,22 +156,6 @@ impl Rect {
         Self::between(edges(area.left, area.right, size.0), edges(area.top, area.bottom, size.1))
     }
 
-    /// The part of a box in whole samples that is in a frame of `size` (width, height); `None` if it is empty. The
-    /// sides of the box may be any 64-bit numbers.
-    pub fn from_samples(
-        x: impl Into<i128>,
-        y: impl Into<i128>,
-        width: impl Into<i128>,
-        height: impl Into<i128>,
-        size: (u32, u32),
-    ) -> Option<Self> {
-        // The sum of two 64-bit numbers does not overflow.
-        let edges = |start: i128, length: i128, end: u32| {
-            [start, start + length].map(|edge| edge.clamp(0, i128::from(end)) as u32)
-        };
-        Self::between(edges(x.into(), width.into(), size.0), edges(y.into(), height.into(), size.1))
-    }
-
     /// The column of the left edge.
     pub fn x(self) -> u32 {
         self.x
@@ -517,14 +501,6 @@ mod tests {
         assert_eq!(covering(-9.0, 0.0, 0.0, 9.0), None, "left of the frame");
         assert_eq!(covering(1920.0, 0.0, 1e9, 9.0), None, "right of the frame");
         assert_eq!(covering(1919.9, 1079.9, 1e9, 1e9), Rect::new(1919, 1079, 1, 1));
-
-        assert_eq!(Rect::from_samples(i64::MIN, i64::MIN, u64::MAX, u64::MAX, size), whole);
-        assert_eq!(Rect::from_samples(u64::MAX, 0, u64::MAX, u64::MAX, size), None);
-        assert_eq!(Rect::from_samples(0, 0, i64::MIN, 5, size), None, "a negative size is empty");
-        assert_eq!(Rect::from_samples(-(1_i64 << 62), 3, (1_u64 << 62) + 10, 1, size), Rect::new(0, 3, 10, 1));
-        assert_eq!(Rect::from_samples(7, 7, 0, 7, size), None);
-        assert_eq!(Rect::from_samples(u32::MAX, u32::MAX, u32::MAX, u32::MAX, size), None);
-        assert_eq!(Rect::from_samples(-3, 1070, 5, 100, size), Rect::new(0, 1070, 2, 10));
 
         assert_eq!(Rect::new(0, 0, 0, 1), None);
         assert_eq!(Rect::new(2, 0, u32::MAX - 1, 1), None);

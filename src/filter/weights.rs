@@ -104,7 +104,7 @@ impl Edge {
 
 /// Whether an object is covered or shown, which decides to which side its edge errs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum Treatment {
     Covered,
     Shown,
 }
@@ -129,10 +129,10 @@ impl Weights {
 
     fn covering(mut grid: Grid, objects: &[Object], edge: Edge) -> Self {
         let spare = &mut Vec::new();
-        objects.iter().for_each(|object| grid.add(object, Side::Covered, spare));
+        objects.iter().for_each(|object| grid.add(object, Treatment::Covered, spare));
         grid.map(|v| v.saturating_mul(2));
         grid.widen(1, u8::max, spare);
-        grid.grow(edge.grow, Side::Covered, spare);
+        grid.grow(edge.grow, Treatment::Covered, spare);
         grid.feather(edge.feather, u8::max, spare);
         Self { grid }
     }
@@ -141,9 +141,9 @@ impl Weights {
     pub fn outside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
         // What grows into the picture from beyond it is not shown.
         let (mut grid, spare) = (Grid::around(size, edge.grow.min(0)), &mut Vec::new());
-        objects.iter().for_each(|object| grid.add(object, Side::Shown, spare));
+        objects.iter().for_each(|object| grid.add(object, Treatment::Shown, spare));
         grid.map(|v| (2 * u16::from(v)).saturating_sub(255) as u8);
-        grid.grow(edge.grow, Side::Shown, spare);
+        grid.grow(edge.grow, Treatment::Shown, spare);
         grid.feather(edge.feather, u8::min, spare);
         grid.map(|shown| 255 - shown);
         Self { grid }
@@ -160,7 +160,7 @@ impl Weights {
         let of_guard = |cells: u32| {
             let mut grid = Grid::new(size);
             let objects = objects.iter().filter(|object| guard(object) == cells);
-            objects.for_each(|object| grid.add(object, Side::Covered, spare));
+            objects.for_each(|object| grid.add(object, Treatment::Covered, spare));
             grid.map(|v| v.saturating_mul(2));
             grid.widen(cells, u8::max, spare);
             Self { grid }
@@ -281,7 +281,7 @@ impl Object {
         let area = match &self.shape {
             Shape::Box | Shape::Ellipse => self.area,
             Shape::Mask(mask) => {
-                let [x, y] = whole(mask.area, Side::Covered)?;
+                let [x, y] = whole(mask.area, Treatment::Covered)?;
                 // A sample of a mask reaches as far as its neighbours, which count as object, and those to theirs.
                 let sample = |axis: &Range<i64>, count: u32| {
                     ((axis.end - axis.start) as u64).div_ceil(count.into()).max(cell(size).into()) as f64
@@ -295,7 +295,7 @@ impl Object {
     /// Luma samples beyond a mask that a background leaves out, too.
     fn guard(&self, sigma: f64) -> u32 {
         let Shape::Mask(mask) = &self.shape else { return 0 };
-        let Some([x, y]) = whole(mask.area, Side::Covered) else { return 0 };
+        let Some([x, y]) = whole(mask.area, Treatment::Covered) else { return 0 };
         let samples = |axis: &Range<i64>, count: u32| ((axis.end - axis.start) as u64).div_ceil(count.into());
         samples(&x, mask.columns).max(samples(&y, mask.rows)).min(sigma as u64) as u32
     }
@@ -303,16 +303,16 @@ impl Object {
 
 /// An area in whole samples: columns and rows. Rounded outwards if it is covered, else inwards. `None` if nothing is left. An edge that
 /// is not a number is beyond the picture if it is covered, as for [`Rect::covering`], and nothing is shown then.
-fn whole(area: Area, side: Side) -> Option<[Range<i64>; 2]> {
+fn whole(area: Area, treatment: Treatment) -> Option<[Range<i64>; 2]> {
     // Far beyond every picture, and small enough for all products.
     const FAR: f64 = 1e11;
     if area.is_empty() {
         return None;
     }
     let axis = |low: f64, high: f64| {
-        let [low, high] = match side {
-            Side::Covered => [low.floor().max(-FAR), high.ceil().min(FAR)],
-            Side::Shown => [low.ceil(), high.floor()],
+        let [low, high] = match treatment {
+            Treatment::Covered => [low.floor().max(-FAR), high.ceil().min(FAR)],
+            Treatment::Shown => [low.ceil(), high.floor()],
         };
         (low < high).then(|| low.clamp(-FAR, FAR) as i64..high.clamp(-FAR, FAR) as i64).filter(|axis| !axis.is_empty())
     };
@@ -374,27 +374,27 @@ impl Grid {
     }
 
     /// Adds an object: each node has the largest value of all objects.
-    fn add(&mut self, object: &Object, side: Side, spare: &mut Vec<u8>) {
+    fn add(&mut self, object: &Object, treatment: Treatment, spare: &mut Vec<u8>) {
         let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
         let is_known = [area.left, area.top, area.right, area.bottom].iter().all(|edge| edge.is_finite());
         if !is_known {
             // What of an unknown box is the object, nobody knows.
-            if side == Side::Covered {
-                self.add_mask((1, 1), &[255], area, false, side, spare);
+            if treatment == Treatment::Covered {
+                self.add_mask((1, 1), &[255], area, false, treatment, spare);
             }
             return;
         }
         let (size, samples, goes_on): (_, &[u8], _) = match &object.shape {
-            Shape::Ellipse => return self.add_ellipse(area, side),
+            Shape::Ellipse => return self.add_ellipse(area, treatment),
             Shape::Box => ((1, 1), &[255], false),
             Shape::Mask(mask) => ((mask.columns, mask.rows), &mask.samples, true),
         };
-        if side == Side::Covered || self.cell == 1 {
-            return self.add_mask(size, samples, area, goes_on, side, spare);
+        if treatment == Treatment::Covered || self.cell == 1 {
+            return self.add_mask(size, samples, area, goes_on, treatment, spare);
         }
         // Between a node that is shown and one that is not, some of what is shown would be beyond the object.
         let mut shown = Self::with_margin(self.size, self.margin);
-        shown.add_mask(size, samples, area, goes_on, side, spare);
+        shown.add_mask(size, samples, area, goes_on, treatment, spare);
         shown.widen(1, u8::min, spare);
         self.values.iter_mut().zip(&shown.values).for_each(|(all, value)| *all = (*all).max(*value));
     }
@@ -410,10 +410,10 @@ impl Grid {
         samples: &[u8],
         area: Area,
         goes_on: bool,
-        side: Side,
+        treatment: Treatment,
         spare: &mut Vec<u8>,
     ) {
-        let Some([x, y]) = whole(area, side) else { return };
+        let Some([x, y]) = whole(area, treatment) else { return };
         let pooled = |count: u32, axis: &Range<i64>| {
             (i64::from(self.cell) * i64::from(count) / (axis.end - axis.start)).max(1) as usize
         };
@@ -425,16 +425,16 @@ impl Grid {
             margin: 0,
             columns: columns.div_ceil(across),
             rows: rows.div_ceil(down),
-            values: match side {
+            values: match treatment {
                 _ if across == 1 && down == 1 => samples.to_vec(),
-                Side::Covered => pooled_samples(samples, columns, [across, down], u8::max),
-                Side::Shown => pooled_samples(samples, columns, [across, down], u8::min),
+                Treatment::Covered => pooled_samples(samples, columns, [across, down], u8::max),
+                Treatment::Shown => pooled_samples(samples, columns, [across, down], u8::min),
             },
         };
         let is_finer = |count: usize, pool: usize, axis: &Range<i64>| {
             i64::from(self.cell) * count as i64 > (axis.end - axis.start) * pool as i64
         };
-        if side == Side::Covered {
+        if treatment == Treatment::Covered {
             mask.widen(1, u8::max, spare);
         } else {
             // A sample that is not the object may lie between two nodes.
@@ -445,7 +445,7 @@ impl Grid {
                 mask.widen_columns(1, u8::min, spare);
             }
         }
-        let around = if side == Side::Covered { i64::from(self.cell) - 1 } else { 0 };
+        let around = if treatment == Treatment::Covered { i64::from(self.cell) - 1 } else { 0 };
         // The first node near the axis, and where it and those after it are in the mask before it was pooled, of which `pool` samples
         // are one.
         let positions = |side_of_picture: u32, axis: &Range<i64>, samples: usize, pool: usize| -> (usize, Vec<u32>) {
@@ -460,7 +460,7 @@ impl Grid {
                 let p = numerator.div_euclid(2 * (axis.end - axis.start) * pool as i64) - 128;
                 p.clamp(0, last) as u32
             };
-            let mut near = self.lumas(side_of_picture, side).filter(is_near).peekable();
+            let mut near = self.lumas(side_of_picture, treatment).filter(is_near).peekable();
             let first = near.peek().map_or(0, |(node, _)| *node);
             (first, near.map(position).collect())
         };
@@ -471,7 +471,7 @@ impl Grid {
             let below = (above + 1).min(mask.rows - 1);
             let (above, below) = (mask.row(above), mask.row(below));
             let nearest = if down < 128 { above } else { below };
-            let is_hidden = |sample: &u8| side == Side::Shown && *sample < 128;
+            let is_hidden = |sample: &u8| treatment == Treatment::Shown && *sample < 128;
             if above.iter().chain(below).fold(0, |all, value| all | value) == 0 {
                 continue;
             }
@@ -508,26 +508,26 @@ impl Grid {
 
     /// The nodes along an axis of the picture, each with its luma sample. Where it is shown, the picture's last one stands for its last
     /// sample, because nothing is shown beyond it.
-    fn lumas(&self, side_of_picture: u32, side: Side) -> impl Iterator<Item = (usize, i64)> {
+    fn lumas(&self, side_of_picture: u32, treatment: Treatment) -> impl Iterator<Item = (usize, i64)> {
         let (cell, last) = (i64::from(self.cell), i64::from(side_of_picture) - 1);
         let margin = self.margin as i64;
         let nodes = -margin..=(last + cell - 1) / cell + margin;
         (0..).zip(nodes.map(move |node| match cell * node {
-            luma if side == Side::Shown && (last..last + cell).contains(&luma) => last,
+            luma if treatment == Treatment::Shown && (last..last + cell).contains(&luma) => last,
             luma => luma,
         }))
     }
 
     /// 255 at the nodes whose square of one cell on each side meets the ellipse in the area, if it is covered; at those whose square
     /// lies within it, if it is shown.
-    fn add_ellipse(&mut self, area: Area, side: Side) {
-        let Some([x, y]) = whole(area, side) else { return };
+    fn add_ellipse(&mut self, area: Area, treatment: Treatment) {
+        let Some([x, y]) = whole(area, treatment) else { return };
         let (cell, margin) = (i64::from(self.cell), self.margin as i64);
         let distances = |count: usize, axis: Range<i64>| -> Vec<f64> {
             let length = axis.end - axis.start;
             let distance = |node: i64| {
                 let away = (2 * cell * (node - margin) - 2 * axis.start - length + 1).abs();
-                let nearest = if side == Side::Covered { (away - 2 * cell).max(0) } else { away + 2 * cell };
+                let nearest = if treatment == Treatment::Covered { (away - 2 * cell).max(0) } else { away + 2 * cell };
                 nearest as f64 / length as f64
             };
             (0..count as i64).map(distance).collect()
@@ -547,10 +547,13 @@ impl Grid {
     }
 
     /// Grows or shrinks, rounded so that a cover is no smaller than asked, and leaves out the margin.
-    fn grow(&mut self, samples: i32, side: Side, spare: &mut Vec<u8>) {
+    fn grow(&mut self, samples: i32, treatment: Treatment, spare: &mut Vec<u8>) {
         let count = samples.unsigned_abs();
-        let cells =
-            if (samples >= 0) == (side == Side::Covered) { count.div_ceil(self.cell) } else { count / self.cell };
+        let cells = if (samples >= 0) == (treatment == Treatment::Covered) {
+            count.div_ceil(self.cell)
+        } else {
+            count / self.cell
+        };
         if samples >= 0 {
             self.widen(cells, u8::max, spare);
         } else {

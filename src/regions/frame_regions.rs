@@ -59,6 +59,8 @@ pub struct FrameRegions {
 pub struct EnteredFrame {
     /// Width and height of the picture.
     pub size: (u32, u32),
+    /// Views of it beside each other and above each other, in each of which the zones count.
+    pub views: [u32; 2],
     /// Whether the picture is one field, in whose rows or in those of a frame a detector may count.
     pub is_field: bool,
     /// The frame's time for the zones.
@@ -95,7 +97,7 @@ impl RegionTracker {
 
     /// Decides about the oldest frame that has entered and is not decided, by the rules with which it entered.
     pub fn decide(&mut self, rules: &Rules, frame: &EnteredFrame) -> FrameRegions {
-        let EnteredFrame { size, is_field, span, found } = frame;
+        let EnteredFrame { size, views, is_field, span, found } = frame;
         let Decided { objects, is_lost } = self.tracks.decide(*size, rules.holding);
         let action = self.detectors.decide(rules.on_missing, rules.shows_regions, found.looked);
         let is_missing = action != FrameAction::Regions || self.detectors.is_silent(found.looked);
@@ -113,7 +115,7 @@ impl RegionTracker {
                     objects.into_iter().flat_map(covered).collect()
                 };
                 let zones = rules.zones.iter().filter(|zone| zone.is_active(*span, rules.shows_regions));
-                regions.extend(zones.filter_map(|zone| zone_region(zone, rules, *size)));
+                regions.extend(zones.flat_map(|zone| zone_regions(zone, rules, *size, *views)));
                 regions
             }
         };
@@ -190,13 +192,31 @@ fn masks_of(object: Area, label: Option<&str>, detections: &[Detection], rules: 
     masks.collect::<Option<Vec<_>>>().filter(|masks| !masks.is_empty())
 }
 
-/// Of a zone, which has no mask.
-fn zone_region(zone: &Zone, rules: &Rules, size: (u32, u32)) -> Option<FrameRegion> {
-    let area = zone.area(size);
-    let shape = rules.shape.clone().unwrap_or(Shape::Box);
-    let region = region_of(area, area, rules, size)?;
-    let name = zone.name.clone();
-    Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name, outline: Object { area, shape } })
+/// Of a zone, which has no mask, in each view. Nothing of it is shown in the view beside.
+fn zone_regions(zone: &Zone, rules: &Rules, size: (u32, u32), views: [u32; 2]) -> Vec<FrameRegion> {
+    let (width, height) = (size.0 / views[0], size.1 / views[1]);
+    let of_view = |index: u32| {
+        let (x, y) = (index % views[0] * width, index / views[0] * height);
+        let view = Rect::new(x, y, width, height)?;
+        let [x, y, across, down] = [x, y, width, height].map(f64::from);
+        let Area { left, top, right, bottom } = zone.area((width, height));
+        let area = Area { left: left + x, top: top + y, right: right + x, bottom: bottom + y };
+        let region = region_of(area, area, rules, size)?;
+        let region = Region { rect: region.rect.intersection(view)?, ..region };
+        // Of a zone that is shown nothing may show of the view beside, nor where it grows; one that is covered keeps its shape beyond
+        // the edge.
+        let area = if rules.shows_regions && views != [1, 1] {
+            area.intersection(Area::from_corner(x, y, across, down).wider(-f64::from(rules.edge.grow.max(0))))
+        } else {
+            area
+        };
+        if area.is_empty() {
+            return None;
+        }
+        let outline = Object { area, shape: rules.shape.clone().unwrap_or(Shape::Box) };
+        Some(FrameRegion { region, origin: Origin::Zone, track: None, label: None, name: zone.name.clone(), outline })
+    };
+    (0..views[0] * views[1]).filter_map(of_view).collect()
 }
 
 /// Of the mask that the alpha channel is, whatever the rules say about shapes. Strength and cells follow the picture: several
@@ -237,6 +257,7 @@ mod tests {
         let looked = if detections.is_empty() { Looked::No } else { Looked::Yes };
         EnteredFrame {
             size: SIZE,
+            views: [1, 1],
             is_field: false,
             span: None,
             found: Found { looked, detections: detections.to_vec() },

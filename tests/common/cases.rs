@@ -2,7 +2,7 @@
 //! with which a case is reported; only the cases that have it are run.
 
 use gstcudagaussblur::engine::Engine;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout, Split};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 use gstcudagaussblur::filter::{AxisBlur, BlurParams};
 
@@ -93,8 +93,29 @@ fn packed(turn: usize, width: u32, height: u32) -> PlaneLayout {
         4 => new(2, 12, SampleLayout::MsbAligned),
         5 => new(4, 10, SampleLayout::Yuv422 { luma: 0 }),
         6 => new(4, 16, SampleLayout::Yuv422 { luma: 1 }),
-        _ => PlaneLayout { interlaced: true, ..PlaneLayout::new(width, height, 3, 8) },
+        _ => PlaneLayout { split: Split::Fields, ..PlaneLayout::new(width, height, 3, 8) },
     }
+}
+
+/// The same planes of a picture of this size, or a little larger, so that views do not meet within a sample.
+pub fn resized(planes: &[PlaneLayout], size: [u32; 2]) -> Vec<PlaneLayout> {
+    let views = planes[0].split.views();
+    let [width, height] = [0, 1].map(|axis| {
+        let finest = planes.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max);
+        let unit = |layout: &PlaneLayout| {
+            let pair = if axis == 0 { layout.unit_pixels() } else { 1 };
+            pair * (finest / layout.sigma_scale[axis]).round() as u32
+        };
+        let unit = planes.iter().map(unit).max().unwrap_or(1);
+        if views[axis] > 1 { size[axis].next_multiple_of(views[axis] * unit) } else { size[axis] }
+    });
+    let side = |pixels: u32, scale: f64| (f64::from(pixels) * scale).ceil() as u32;
+    let plane = |layout: &PlaneLayout| PlaneLayout {
+        width: side(width, layout.sigma_scale[0]),
+        height: side(height, layout.sigma_scale[1]),
+        ..*layout
+    };
+    planes.iter().map(plane).collect()
 }
 
 /// The text that selects cases; `None` to run the whole table.
@@ -271,8 +292,16 @@ fn frames() -> Vec<Case> {
                 let n = i * 45 + k * 9 + turn;
                 let mut planes = kinds(size, turn);
                 // Not in step with the other turns, so that each meets fields.
-                if [3, 7, 10].contains(&(n % 11)) {
-                    planes.iter_mut().for_each(|plane| plane.interlaced = true);
+                let split = match n % 11 {
+                    3 | 7 | 10 => Split::Fields,
+                    1 => Split::SideBySide,
+                    5 => Split::TopBottom,
+                    8 => Split::Rows,
+                    _ => Split::Whole,
+                };
+                if split != Split::Whole {
+                    planes.iter_mut().for_each(|plane| plane.split = split);
+                    planes = resized(&planes, [size.0, size.1]);
                 }
                 let options = Options {
                     planes: selections[n % 7],

@@ -1,6 +1,6 @@
 //! The oracle for a whole frame: splits its planes into channels and fields and blurs each by the plane oracle.
 
-use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout, Split};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options};
 
 use super::cases::axis;
@@ -21,33 +21,48 @@ pub struct Component {
     pub depth: u32,
     pub role: Role,
     pub scale: [f64; 2],
+    /// Which of the fields or views of the plane it is.
     pub field: usize,
+    /// Columns and rows of the plane before it.
+    pub before: [usize; 2],
 }
 
 /// The channels of a plane, field by field.
 pub fn components(layout: &PlaneLayout) -> Vec<Component> {
     let channels = usize::from(layout.channels);
-    let fields = 1 + usize::from(layout.interlaced);
+    let (width, height) = (layout.width as usize, layout.height as usize);
+    // First column and row, rows from one to the next, width and height.
+    let parts = match layout.split {
+        Split::Whole => vec![([0, 0], 1, [width, height])],
+        Split::SideBySide => [0, width / 2].map(|x| ([x, 0], 1, [width / 2, height])).to_vec(),
+        Split::TopBottom => [0, height / 2].map(|y| ([0, y], 1, [width, height / 2])).to_vec(),
+        Split::Fields | Split::Rows => {
+            [0, 1].map(|y| ([0, y], 2, [width, (height + 1 - y) / 2])).into_iter().take(height).collect()
+        }
+    };
     let mut components = Vec::new();
-    for field in (0..fields).filter(|field| *field < layout.height as usize) {
+    for (field, (before, row_step, [width, height])) in parts.into_iter().enumerate() {
         for c in 0..channels {
             let [across, down] = layout.sigma_scale;
+            let is_half = layout.split == Split::Fields;
+            let pair = if layout.is_packed_422() { 2 } else { 1 };
             let mut component = Component {
                 row_samples: layout.row_samples(),
-                row_step: fields,
-                first_row: field,
-                offset: c,
+                row_step,
+                first_row: before[1],
+                offset: before[0] / pair * channels + c,
                 step: channels,
-                width: layout.width as usize,
-                height: (layout.height as usize - field).div_ceil(fields),
+                width,
+                height,
                 depth: if layout.sample_layout == SampleLayout::Packed1010102 && c == 3 {
                     2
                 } else {
                     u32::from(layout.depth)
                 },
                 role: layout.roles[c],
-                scale: [across, down / fields as f64],
+                scale: [across, if is_half { down / 2.0 } else { down }],
                 field,
+                before,
             };
             if let SampleLayout::Yuv422 { luma } = layout.sample_layout {
                 match (c % 2 == usize::from(luma), c < 2) {
@@ -75,7 +90,7 @@ impl Component {
     /// Whether the rows have one luma sample more than the picture, as odd rows of packed 4:2:2 do. It gets the blur of the
     /// position just beyond the edge.
     pub fn has_surplus(&self) -> bool {
-        self.step == 2 && self.offset + self.width * 2 < self.row_samples && self.width % 2 == 1
+        self.step == 2 && self.before[0] == 0 && self.offset + self.width * 2 < self.row_samples && self.width % 2 == 1
     }
 
     fn image(&self, plane: &[u16]) -> Image {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::engine::{Engine, EngineError, Hide};
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::regions::Rect;
 
+pub use super::cases::resized;
 use super::{Noise, cases};
 
 /// Bytes between the rows of every plane.
@@ -45,6 +47,11 @@ impl Picture {
         planes.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &data[..] }).collect()
     }
 
+    /// Width and height in luma samples.
+    pub fn size(&self) -> [u32; 2] {
+        PictureGeometry::new(&self.planes).size()
+    }
+
     pub fn frame_mut(&mut self) -> FrameMut<'_> {
         let planes = self.planes.iter().zip(&mut self.bytes);
         planes.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &mut data[..] }).collect()
@@ -56,7 +63,7 @@ impl Picture {
 pub fn strongest(planes: &[PlaneLayout], plane: usize, regions: &[(Rect, f64)]) -> Vec<f64> {
     let (luma, layout) = (&planes[0], &planes[plane]);
     let times = [0, 1].map(|axis| (luma.sigma_scale[axis] / layout.sigma_scale[axis]).round() as u32);
-    let (fields, size) = (1 + u32::from(luma.interlaced), [luma.width, luma.height]);
+    let (fields, size) = (1 + u32::from(luma.split.alternates()), [luma.width, luma.height]);
     // The luma rows of a row, and the luma columns of a column of samples that stand for `each` of them.
     let rows = |y: u32| -> Vec<u32> {
         if layout.height == 1 {
@@ -114,15 +121,4 @@ pub fn kinds() -> Vec<Vec<PlaneLayout>> {
         }
     }
     kinds.into_values().collect()
-}
-
-/// The same planes of a picture of this size.
-pub fn resized(planes: &[PlaneLayout], [width, height]: [u32; 2]) -> Vec<PlaneLayout> {
-    let side = |pixels: u32, scale: f64| (f64::from(pixels) * scale).ceil() as u32;
-    let plane = |layout: &PlaneLayout| PlaneLayout {
-        width: side(width, layout.sigma_scale[0]),
-        height: side(height, layout.sigma_scale[1]),
-        ..*layout
-    };
-    planes.iter().map(plane).collect()
 }

@@ -363,7 +363,7 @@ fn luma_rows(picture: &PictureGeometry, plane: usize, y: u32) -> Vec<u32> {
     if layout.height == 1 {
         return (0..height).collect();
     }
-    let fields = 1 + u32::from(layout.interlaced);
+    let fields = 1 + u32::from(layout.split.alternates());
     let (field, row) = (y % fields, y / fields);
     let first = field + fields * (row << down);
     let is_last = y + fields >= layout.height;
@@ -456,12 +456,16 @@ struct Line {
 
 impl Line {
     /// Columns and rows of a component.
-    fn of(component: &Component, planes: &[PlaneLayout]) -> [Self; 2] {
+    fn of(component: &Component, plane: usize, planes: &[PlaneLayout]) -> [Self; 2] {
         [0, 1].map(|axis| {
             let finest = planes.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max);
-            // A field has every second row, and the scale of its component says so.
-            let step = (finest / component.scale[axis]).round() as i64;
-            Self { step, first: [0, component.field as i64][axis] }
+            let (layout, before) = (&planes[plane], component.before[axis] as i64);
+            let luma = |scale: f64| (finest / scale).round() as i64;
+            // A field has every second row.
+            match (axis, layout.split.alternates()) {
+                (1, true) => Self { step: 2 * luma(layout.sigma_scale[1]), first: before },
+                _ => Self { step: luma(component.scale[axis]), first: before * luma(layout.sigma_scale[axis]) },
+            }
         })
     }
 
@@ -543,7 +547,7 @@ pub fn filled(picture: &Picture, excluded: &Nodes) -> Picture {
         let samples = values(layout, &picture.bytes[plane]);
         let weights = excluded.of_samples(&picture.planes, plane);
         for component in components(layout) {
-            let [across, down] = Line::of(&component, &picture.planes);
+            let [across, down] = Line::of(&component, plane, &picture.planes);
             let columns = up(excluded.size.0.into(), side) as usize;
             let rows = up(excluded.size.1.into(), side) as usize;
             // Of each cell: its samples, how much of them is background, and that times their values.
@@ -558,7 +562,7 @@ pub fn filled(picture: &Picture, excluded: &Nodes) -> Picture {
                 background[cell] += e;
                 sum[cell] += e * i64::from(samples[i]);
             }
-            // Nothing says what the background is: its colour is that of the first sample.
+            // Nothing says what the background is: its colour is that of the first sample in the first cell.
             let is_known = background.iter().any(|e| *e > 0);
             let cells = 0..columns * rows;
             let amounts = cells.clone().map(|cell| match count[cell] {
@@ -578,7 +582,7 @@ pub fn filled(picture: &Picture, excluded: &Nodes) -> Picture {
                     continue;
                 }
                 let past = [across.past_centre(x, side), down.past_centre(y, side)];
-                let first = || i64::from(samples[component.index(0, 0)]);
+                let first = || if count[0] > 0 { i64::from(samples[component.index(0, 0)]) } else { 0 };
                 let estimate = if is_known { colours.between(past, 2 * side) } else { first() };
                 let value = (w * estimate + (255 - w) * i64::from(samples[i]) + 127) / 255;
                 store(layout, &mut out.bytes[plane], i, value as u16);

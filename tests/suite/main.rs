@@ -14,6 +14,7 @@ mod mosaic;
 mod notices;
 mod regions;
 mod soft_cover;
+mod stereo;
 mod tracks;
 mod uncertain;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::common::Noise;
 use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
 use gstcudagaussblur::engine::Hide;
-use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
+use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout, Split};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
@@ -20,7 +20,7 @@ struct Sample {
 fn samples(planes: &[PlaneLayout], plane: usize) -> Vec<Sample> {
     let (luma, layout) = (&planes[0], &planes[plane]);
     let times = [0, 1].map(|axis| (luma.sigma_scale[axis] / layout.sigma_scale[axis]).round() as u32);
-    let fields = 1 + u32::from(layout.interlaced);
+    let fields = 1 + u32::from(layout.split.alternates());
     let mut samples = Vec::new();
     for y in 0..layout.height {
         let row = (y / fields * times[1]) * fields + y % fields;
@@ -173,8 +173,15 @@ fn cells_have_the_mean_of_their_samples() {
             };
             // The sum and the number of samples.
             let mut sums: BTreeMap<CellKey, [u32; 2]> = BTreeMap::new();
-            let field =
-                |plane: usize, sample: &Sample| sample.luma[1] % (1 + u32::from(picture.planes[plane].interlaced));
+            let field = |plane: usize, sample: &Sample| {
+                let (luma, [x, y]) = (&picture.planes[0], sample.luma);
+                match picture.planes[plane].split {
+                    Split::Whole => 0,
+                    Split::Fields | Split::Rows => y % 2,
+                    Split::SideBySide => u32::from(x >= luma.width / 2),
+                    Split::TopBottom => u32::from(y >= luma.height / 2),
+                }
+            };
             for (plane, layout) in picture.planes.iter().enumerate() {
                 for sample in samples(&picture.planes, plane) {
                     for region in 0..regions.len() {

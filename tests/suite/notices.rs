@@ -55,27 +55,6 @@ fn warnings_of(properties: &str, field: Option<(&str, &str)>, events: Vec<gst::E
     warnings(&mut blur, 5, None)
 }
 
-#[test]
-fn two_views_in_a_picture() {
-    for (mode, word) in [
-        ("side-by-side", "where they meet"),
-        ("top-bottom", "where they meet"),
-        ("row-interleaved", "everywhere"),
-        ("multiview-frame-by-frame", ""),
-        ("mono", ""),
-    ] {
-        for properties in ["sigma=2", "sigma=0", &format!("sigma=0 region-mode=inside {ZONES}")] {
-            let found = warnings_of(properties, Some(("multiview-mode", mode)), Vec::new());
-            if word.is_empty() || properties == "sigma=0" {
-                assert_eq!(found, [""; 0], "{mode} {properties}");
-                continue;
-            }
-            let [one] = &found[..] else { panic!("{mode} {properties}: {found:?}") };
-            assert!(one.starts_with(&format!("multiview-mode={mode}: ")) && one.contains(word), "{one}");
-        }
-    }
-}
-
 /// A stream that players turn, before and after an element has turned it.
 #[test]
 fn a_turned_stream() {

@@ -11,7 +11,7 @@ use crate::common::soft_oracle::{Form, Item, Nodes, background, filled, mixed, v
 use gstcudagaussblur::cpu::{CpuEngine, InstructionSet};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Role, SampleLayout, Source};
+use gstcudagaussblur::filter::frame::{Destination, PlaneLayout, Role, SampleLayout, Source, Split};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
@@ -283,9 +283,12 @@ fn more_kinds() -> Vec<Vec<PlaneLayout>> {
         planes.push(PlaneLayout { roles: [A; 4], ..planes[0] });
         planes
     }));
-    let interlaced = kinds.iter().map(|planes| planes.iter().map(|plane| PlaneLayout { interlaced: true, ..*plane }));
-    let interlaced: Vec<Vec<PlaneLayout>> = interlaced.map(Iterator::collect).collect();
-    kinds.into_iter().chain(interlaced).collect()
+    let of_split =
+        |split| kinds.iter().map(move |planes| planes.iter().map(|plane| PlaneLayout { split, ..*plane }).collect());
+    [Split::Whole, Split::Fields, Split::Rows, Split::SideBySide, Split::TopBottom]
+        .into_iter()
+        .flat_map(of_split)
+        .collect()
 }
 
 fn all_kinds() -> Vec<Vec<PlaneLayout>> {
@@ -464,6 +467,7 @@ fn check_turn(
     turn: usize,
 ) {
     let picture = Picture::new(&resized(planes, size), random.0.next());
+    let size = picture.size();
     let case = soft_case(random, size);
     let ([inside, outside, excluded], [inside_nodes, outside_nodes, excluded_nodes]) =
         (case.weights(), case.expected());
@@ -632,6 +636,7 @@ fn without_a_weight_every_byte_stays() {
     for (turn, planes) in all_kinds().iter().enumerate() {
         let size = SIZES[turn % SIZES.len()];
         let picture = Picture::new(&resized(planes, size), turn as u64);
+        let size = picture.size();
         let whole = [rect(0, 0, size[0], size[1])];
         let size = (size[0], size[1]);
         let weights = Weights::inside(size, &[beyond.clone()][..turn % 2], Edge { grow: 3, feather: 9 });
@@ -706,10 +711,11 @@ fn weights_are_for_pictures_of_their_size() {
     let mut engine = Engine::with_cpu(CpuEngine::new());
     for planes in all_kinds() {
         let picture = Picture::new(&resized(&planes, [40, 30]), 3);
+        let [width, height] = picture.size();
         let hidden = blur(&picture, Selection::ALL, &[(rect(0, 0, 40, 30), params(3.0))]);
-        for size in [(40, 29), (39, 30), (1, 1), (41, 30), (4000, 3000)] {
+        for size in [(width, height - 1), (width - 1, height), (1, 1), (width + 1, height), (4000, 3000)] {
             let other = Weights::outside(size, &[], Edge::default());
-            let fitting = Weights::outside((40, 30), &[], Edge::default());
+            let fitting = Weights::outside((width, height), &[], Edge::default());
             for (weights, excluded) in [(other.clone(), None), (fitting, Some(other))] {
                 let cover = Cover { soft: Some(Softness { weights, excluded }), ..hidden.cover.clone() };
                 let mut out = picture.clone();
@@ -899,18 +905,19 @@ fn flat_pictures_stay_flat() {
     let mut random = Random(Noise(8));
     let mut engine = Engine::with_cpu(CpuEngine::new());
     for (turn, planes) in all_kinds().iter().enumerate() {
-        let size = [160, 90];
-        let mut picture = Picture::new(&resized(planes, size), 0);
-        let fill = fill(&mut random, &picture, &[rect(0, 0, 160, 90)]);
+        let mut picture = Picture::new(&resized(planes, [160, 90]), 0);
+        let size = picture.size();
+        let whole = rect(0, 0, size[0], size[1]);
+        let fill = fill(&mut random, &picture, &[whole]);
         engine.cover(&fill.cover, &mut picture.frame_mut()).unwrap();
-        let blur = blur(&picture, Selection::ALL, &[(rect(0, 0, 160, 90), params(9.0))]);
+        let blur = blur(&picture, Selection::ALL, &[(whole, params(9.0))]);
         // A mask with background between its samples, and a solid object, which is larger than the reach of the blur.
         let is_solid = turn.is_multiple_of(2);
         let mut is_object = |i: u32| if is_solid { (3..21).contains(&(i % 24)) } else { random.below(5) < 2 };
         let samples = (0..576).map(|i| if is_object(i) { 255 } else { 0 }).collect();
         let form = Form::Mask { columns: 24, rows: 24, samples };
         let item = Item { area: Area::from_corner(20.0, 10.0, 90.0, 60.0), form };
-        let (of, edge) = ((160, 90), Edge::default());
+        let (of, edge) = ((size[0], size[1]), Edge::default());
         let excluded = Nodes::excluded(of, std::slice::from_ref(&item), 9.0);
         let expected = background(&picture, &params(9.0), Selection::ALL, &excluded);
         let weights = Weights::outside(of, &[item.object()], edge);

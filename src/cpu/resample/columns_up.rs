@@ -3,8 +3,8 @@
 
 use super::PAIR_BIAS;
 use super::rows_up::{self, PAIRS};
+use crate::cpu::packed_taps::PhaseTaps;
 use crate::cpu::simd::Simd;
-use crate::cpu::weights::PhaseWeights;
 use crate::filter::wide::PHASE_TAPS;
 
 /// Computes the `samples` columns of a row for each of the phases, two or four: biased 16-bit elements, the row of phase p at
@@ -15,7 +15,7 @@ use crate::filter::wide::PHASE_TAPS;
 /// row of `out`, `pitch` elements long, for writing two vectors more than `samples`.
 #[inline(always)]
 pub unsafe fn columns_up<S: Simd>(
-    phases: &[PhaseWeights],
+    phases: &[PhaseTaps],
     rows: [*const u16; PHASE_TAPS],
     [samples, readable]: [usize; 2],
     out: *mut u16,
@@ -36,7 +36,7 @@ pub unsafe fn columns_up<S: Simd>(
 /// See [`columns_up`]; there are FACTOR phases.
 #[inline(always)]
 unsafe fn phases_up<S: Simd, const FACTOR: usize>(
-    phases: &[PhaseWeights],
+    phases: &[PhaseTaps],
     rows: [*const u16; PHASE_TAPS],
     [samples, readable]: [usize; 2],
     out: *mut u16,
@@ -45,7 +45,7 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
     // SAFETY: the caller guarantees the instruction set, the rows and the output. Whole vectors of the rows are read; the
     // last, partial one is read from `partial`.
     unsafe {
-        let weights = rows_up::splat_weights::<S, FACTOR>(phases);
+        let taps = rows_up::splat_taps::<S, FACTOR>(phases);
         let count = 2 * S::LANES;
         let vectors = samples.next_multiple_of(count);
         let whole = if vectors <= readable { vectors } else { samples / count * count };
@@ -54,7 +54,7 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
             for row in &mut here {
                 *row = row.add(x);
             }
-            phases_of_columns::<S, FACTOR>(&weights, here, out.add(x), pitch);
+            phases_of_columns::<S, FACTOR>(&taps, here, out.add(x), pitch);
         }
         if whole < samples {
             let mut partial = [[0_u16; 32]; PHASE_TAPS];
@@ -63,7 +63,7 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
                 partial.as_mut_ptr().cast::<u8>().copy_from(row.add(whole).cast(), 2 * (samples - whole));
                 *row = partial.as_ptr();
             }
-            phases_of_columns::<S, FACTOR>(&weights, here, out.add(whole), pitch);
+            phases_of_columns::<S, FACTOR>(&taps, here, out.add(whole), pitch);
         }
     }
 }
@@ -75,7 +75,7 @@ unsafe fn phases_up<S: Simd, const FACTOR: usize>(
 /// `pitch` elements apart.
 #[inline(always)]
 unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
-    weights: &[[S::Vector; 4]; FACTOR],
+    taps: &[[S::Vector; 4]; FACTOR],
     rows: [*const u16; PHASE_TAPS],
     out: *mut u16,
     pitch: usize,
@@ -93,8 +93,8 @@ unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
             pairs[0][i] = halves[0];
             pairs[1][i] = halves[1];
         }
-        let low = rows_up::dots::<S, FACTOR>(weights, rounding, pairs[0]);
-        let high = rows_up::dots::<S, FACTOR>(weights, rounding, pairs[1]);
+        let low = rows_up::dots::<S, FACTOR>(taps, rounding, pairs[0]);
+        let high = rows_up::dots::<S, FACTOR>(taps, rounding, pairs[1]);
         for p in 0..FACTOR {
             S::store(out.add(p * pitch).cast(), S::join_high_halves([low[p], high[p]]));
         }
@@ -108,7 +108,7 @@ unsafe fn phases_of_columns<S: Simd, const FACTOR: usize>(
 /// The processor has the instruction set of `S`. Each row is valid for reading `samples` elements.
 #[inline(always)]
 pub unsafe fn sum_columns<S: Simd>(
-    phases: &[PhaseWeights],
+    phases: &[PhaseTaps],
     rows: [*const u16; PHASE_TAPS],
     samples: usize,
     initial: impl Fn(usize) -> S::Vector,
@@ -128,12 +128,12 @@ pub unsafe fn sum_columns<S: Simd>(
                 }
             }
             if phases.len() == 2 {
-                let weights = rows_up::splat_weights::<S, 2>(phases);
-                let sums = column_sums::<S, 2>(&weights, here, initial(x));
+                let taps = rows_up::splat_taps::<S, 2>(phases);
+                let sums = column_sums::<S, 2>(&taps, here, initial(x));
                 sums.into_iter().enumerate().for_each(|(p, sum)| write(p, x, sum));
             } else {
-                let weights = rows_up::splat_weights::<S, 4>(phases);
-                let sums = column_sums::<S, 4>(&weights, here, initial(x));
+                let taps = rows_up::splat_taps::<S, 4>(phases);
+                let sums = column_sums::<S, 4>(&taps, here, initial(x));
                 sums.into_iter().enumerate().for_each(|(p, sum)| write(p, x, sum));
             }
         }
@@ -146,7 +146,7 @@ pub unsafe fn sum_columns<S: Simd>(
 /// The processor has the instruction set of `S`. Each row is valid for reading a vector of elements.
 #[inline(always)]
 unsafe fn column_sums<S: Simd, const FACTOR: usize>(
-    weights: &[[S::Vector; 4]; FACTOR],
+    taps: &[[S::Vector; 4]; FACTOR],
     rows: [*const u16; PHASE_TAPS],
     initial: S::Vector,
 ) -> [S::Vector; FACTOR] {
@@ -161,6 +161,6 @@ unsafe fn column_sums<S: Simd, const FACTOR: usize>(
         for (pair, k) in pairs.iter_mut().zip(PAIRS) {
             *pair = S::xor(S::pack_low_halves(words[k], words[k + 1]), bias);
         }
-        rows_up::dots::<S, FACTOR>(weights, initial, pairs)
+        rows_up::dots::<S, FACTOR>(taps, initial, pairs)
     }
 }

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use super::row_format::RowFormat;
 use super::rows_down::{RowGeometry, RowPass, RowsDown, unpack};
+use crate::cpu::packed_taps::LevelTaps;
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Simd;
-use crate::cpu::weights::LevelWeights;
 use crate::filter::operation::Resampling;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
@@ -24,7 +24,7 @@ pub struct Decimation {
     rows: RowPass,
     /// Along columns.
     factor: usize,
-    weights: &'static LevelWeights,
+    taps: &'static LevelTaps,
     /// The taps by which each row pair contributes to two rows of the small plane.
     column_pairs: Vec<[u32; 2]>,
     source_rows: usize,
@@ -45,18 +45,17 @@ impl Decimation {
         let source = source.from_byte(first_pixel * format.pixel_bytes());
         let destination = destination.from_byte(rect.x() as usize * small.pixel_bytes());
         let format = format.skip_pixels(first_pixel);
-        let weights = LevelWeights::of(down);
-        let tap = |m: usize| weights.pairs.get(m).copied().unwrap_or(0);
+        let taps = LevelTaps::of(down);
+        let tap = |m: usize| taps.pairs.get(m).copied().unwrap_or(0);
         // Every row starts half a factor of pairs below the one before.
         let next = down.get() as usize / 2;
-        let column_pairs =
-            (0..weights.pairs.len() + next).map(|m| [tap(m), m.checked_sub(next).map_or(0, tap)]).collect();
+        let column_pairs = (0..taps.pairs.len() + next).map(|m| [tap(m), m.checked_sub(next).map_or(0, tap)]).collect();
         Self {
             source,
             destination,
-            rows: RowPass { format, geometry, weights: LevelWeights::of(across) },
+            rows: RowPass { format, geometry, taps: LevelTaps::of(across) },
             factor: down.get() as usize,
-            weights,
+            taps,
             column_pairs,
             source_rows: layout.height as usize,
             small_rows: rect.y() as usize..rect.bottom() as usize,
@@ -80,7 +79,7 @@ impl Decimation {
 
     /// Row pairs that two rows of the small plane are computed from.
     fn pairs(&self) -> usize {
-        if self.factor == 1 { 1 } else { self.weights.pairs.len() + self.factor / 2 }
+        if self.factor == 1 { 1 } else { self.taps.pairs.len() + self.factor / 2 }
     }
 
     /// Words of scratch memory for a block.
@@ -186,13 +185,13 @@ unsafe fn columns_down<S: Simd, const V: usize>(
             // 2³¹ removes the bias.
             let initial = S::splat(1 << 31 | 1 << 15);
             let mut sums = [[initial; V]; 2];
-            for (pair, weights) in pairs.iter().zip(&decimation.column_pairs) {
-                let weights = [S::splat(weights[0]), S::splat(weights[1])];
+            for (pair, taps) in pairs.iter().zip(&decimation.column_pairs) {
+                let taps = [S::splat(taps[0]), S::splat(taps[1])];
                 let [above, below] = &mut sums;
                 for (v, (above, below)) in above.iter_mut().zip(below).enumerate() {
                     let words = S::load(pair.add(x + v * S::LANES));
-                    *above = S::dot(*above, words, weights[0]);
-                    *below = S::dot(*below, words, weights[1]);
+                    *above = S::dot(*above, words, taps[0]);
+                    *below = S::dot(*below, words, taps[1]);
                 }
             }
             for (out, sums) in out.iter().zip(sums) {

@@ -7,9 +7,9 @@ use super::columns_up::{columns_up, sum_columns};
 use super::row_format::RowFormat;
 use super::rows_up::RowsUp;
 use super::{BIAS, SLACK};
+use crate::cpu::packed_taps::PhaseTaps;
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Simd;
-use crate::cpu::weights::PhaseWeights;
 use crate::filter::operation::Resampling;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
@@ -21,7 +21,7 @@ pub struct Interpolation {
     destination: HostPlaneMut,
     rows: RowsUp,
     /// Along columns; empty for a factor of one.
-    phases: &'static [PhaseWeights],
+    phases: &'static [PhaseTaps],
     small_pixels: usize,
     /// Samples from the first one to the end of a row of the small plane.
     readable: usize,
@@ -46,8 +46,8 @@ impl Interpolation {
         Self {
             source: source.from_row(first_row as usize).from_byte(first_byte),
             destination: destination.from_row(rect.y() as usize).from_byte(x as usize * format.pixel_bytes()),
-            rows: RowsUp::new(format, PhaseWeights::of(across)),
-            phases: PhaseWeights::of(down),
+            rows: RowsUp::new(format, PhaseTaps::of(across)),
+            phases: PhaseTaps::of(down),
             small_pixels: across.decimated(width) as usize,
             readable: (small.width - x / across.get()) as usize * format.channels,
             small_rows: down.decimated(rect.height()) as usize,

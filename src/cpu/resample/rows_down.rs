@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::row_format::RowFormat;
 use super::{PAIR_BIAS, SLACK};
+use crate::cpu::packed_taps::LevelTaps;
 use crate::cpu::simd::Simd;
-use crate::cpu::weights::LevelWeights;
 use crate::filter::regions::Rect;
 use crate::filter::wide::LEVEL_RADIUS;
 
@@ -145,7 +145,7 @@ impl DirectBlocks {
 pub struct RowPass {
     pub format: RowFormat,
     pub geometry: RowGeometry,
-    pub weights: &'static LevelWeights,
+    pub taps: &'static LevelTaps,
 }
 
 impl RowPass {
@@ -251,7 +251,7 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
             for x in (0..samples).step_by(V * S::LANES) {
                 pass.prefetch::<S>(next, x, V * S::LANES);
                 let mut sums = [[rounding; V]; 2];
-                for (m, &weight) in pass.weights.pairs.iter().enumerate() {
+                for (m, &weight) in pass.taps.pairs.iter().enumerate() {
                     let weight = S::splat(weight);
                     let from = (m & stream_mask) * stream_words + (m >> streams_log2) * channels + x;
                     for (r, sums) in sums.iter_mut().enumerate() {

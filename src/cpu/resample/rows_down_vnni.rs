@@ -46,7 +46,7 @@ impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
     ) {
         let geometry = &pass.geometry;
         let RowGeometry { factor, channels, .. } = *geometry;
-        let Some(taps) = pass.weights.bytes.as_ref().filter(|_| factor > 1 && pass.format.is_bytes()) else {
+        let Some(taps) = pass.taps.bytes.as_ref().filter(|_| factor > 1 && pass.format.is_bytes()) else {
             // SAFETY: `PairDotRowsDown` implements the same method with the same conditions, which the caller
             // guarantees for these arguments: the instruction set, readable sources, scratch memory and output.
             return unsafe {

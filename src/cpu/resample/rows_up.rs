@@ -2,8 +2,8 @@
 //! The rows step of an interpolation: a row of the small plane's width becomes one of the plane's.
 
 use super::row_format::RowFormat;
+use crate::cpu::packed_taps::PhaseTaps;
 use crate::cpu::simd::{LaneOrder, Simd};
-use crate::cpu::weights::PhaseWeights;
 
 /// The sums of each phase. Pair i is that of the samples `PAIRS[i]` and the next one of the small plane.
 ///
@@ -11,33 +11,33 @@ use crate::cpu::weights::PhaseWeights;
 /// The processor has the instruction set of `S`.
 #[inline(always)]
 pub unsafe fn dots<S: Simd, const FACTOR: usize>(
-    weights: &[[S::Vector; 4]; FACTOR],
+    taps: &[[S::Vector; 4]; FACTOR],
     initial: S::Vector,
     pairs: [S::Vector; 5],
 ) -> [S::Vector; FACTOR] {
     let mut sums = [initial; FACTOR];
     for (p, sum) in sums.iter_mut().enumerate() {
-        let weights = &weights[p];
+        let taps = &taps[p];
         // SAFETY: the caller guarantees the instruction set.
         unsafe {
             if p == 0 {
-                *sum = S::dot(*sum, pairs[0], weights[0]);
-                *sum = S::dot(*sum, pairs[2], weights[1]);
+                *sum = S::dot(*sum, pairs[0], taps[0]);
+                *sum = S::dot(*sum, pairs[2], taps[1]);
             } else {
-                *sum = S::dot(*sum, pairs[1], weights[0]);
-                *sum = S::dot(*sum, pairs[3], weights[1]);
+                *sum = S::dot(*sum, pairs[1], taps[0]);
+                *sum = S::dot(*sum, pairs[3], taps[1]);
             }
             // The taps of the phase halfway between two samples are too small to be split.
             if 2 * p != FACTOR {
-                *sum = S::dot(*sum, pairs[3], weights[2]);
+                *sum = S::dot(*sum, pairs[3], taps[2]);
             }
-            *sum = S::dot(*sum, pairs[4], weights[3]);
+            *sum = S::dot(*sum, pairs[4], taps[3]);
         }
     }
     sums
 }
 
-/// The first samples of the five different pairs of [`PhaseWeights`].
+/// The first samples of the five different pairs of [`PhaseTaps`].
 pub const PAIRS: [usize; 5] = [0, 1, 2, 3, 5];
 
 /// The words of every phase as vectors.
@@ -45,16 +45,16 @@ pub const PAIRS: [usize; 5] = [0, 1, 2, 3, 5];
 /// # Safety
 /// The processor has the instruction set of `S`, and there are at least FACTOR phases.
 #[inline(always)]
-pub unsafe fn splat_weights<S: Simd, const FACTOR: usize>(phases: &[PhaseWeights]) -> [[S::Vector; 4]; FACTOR] {
+pub unsafe fn splat_taps<S: Simd, const FACTOR: usize>(phases: &[PhaseTaps]) -> [[S::Vector; 4]; FACTOR] {
     // SAFETY: the caller guarantees the instruction set.
     unsafe {
-        let mut weights = [[S::splat(0); 4]; FACTOR];
-        for (weights, phase) in weights.iter_mut().zip(phases) {
-            for (weight, word) in weights.iter_mut().zip(phase.words) {
+        let mut taps = [[S::splat(0); 4]; FACTOR];
+        for (taps, phase) in taps.iter_mut().zip(phases) {
+            for (weight, word) in taps.iter_mut().zip(phase.words) {
                 *weight = S::splat(word);
             }
         }
-        weights
+        taps
     }
 }
 
@@ -62,7 +62,7 @@ pub unsafe fn splat_weights<S: Simd, const FACTOR: usize>(phases: &[PhaseWeights
 pub struct RowsUp {
     pub format: RowFormat,
     /// Of the phases; empty for a factor of one.
-    pub phases: &'static [PhaseWeights],
+    pub phases: &'static [PhaseTaps],
     /// Words of which vector `v` is what sums of the columns from `12 i + v` on start with: rounding, and 2³¹, which removes the
     /// bias.
     pub initial: [u32; 48],
@@ -70,7 +70,7 @@ pub struct RowsUp {
 
 impl RowsUp {
     /// For rows of this format.
-    pub fn new(format: RowFormat, phases: &'static [PhaseWeights]) -> Self {
+    pub fn new(format: RowFormat, phases: &'static [PhaseTaps]) -> Self {
         let initial = std::array::from_fn(|x| 1 << 31 | format.rounding(x % format.channels));
         Self { format, phases, initial }
     }
@@ -131,7 +131,7 @@ impl RowsUp {
         // row on, at most SLACK elements beyond. A block that ends beyond the row is written to `partial` first.
         unsafe {
             let initial = S::load(self.initial.as_ptr());
-            let weights = splat_weights::<S, FACTOR>(self.phases);
+            let taps = splat_taps::<S, FACTOR>(self.phases);
             let block = 4 * pixels * CHANNELS;
             for (i, x) in (0..samples).step_by(block).enumerate() {
                 let mut sums = [initial; 4];
@@ -141,7 +141,7 @@ impl RowsUp {
                     for (pair, k) in pairs.iter_mut().zip(PAIRS) {
                         *pair = S::load_pairs(small.add(k * CHANNELS), CHANNELS);
                     }
-                    let phases = dots::<S, FACTOR>(&weights, initial, pairs);
+                    let phases = dots::<S, FACTOR>(&taps, initial, pairs);
                     for (p, sum) in phases.into_iter().enumerate() {
                         sums[v * FACTOR + p] = sum;
                     }

@@ -17,8 +17,7 @@ use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::abi::Kernel;
-use crate::log::Level;
-use crate::process::log;
+use crate::process::{Level, log};
 
 const SOURCE: &str = include_str!("../../../kernels/blur.cu");
 macro_rules! headers {

@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
-use crate::log::Level;
-use crate::process::log;
+use crate::process::{Level, log};
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 

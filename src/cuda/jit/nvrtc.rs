@@ -12,8 +12,7 @@ use libloading::Library;
 
 use super::error::{NVRTC_NEEDED, NvrtcError};
 use crate::libraries::{System, functions};
-use crate::log::Level;
-use crate::process::log;
+use crate::process::{Level, log};
 
 /// The environment variable with the path of the library, instead of the usual names.
 pub const LIBRARY_VARIABLE: &str = "CUDAGAUSSBLUR_NVRTC";

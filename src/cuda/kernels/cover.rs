@@ -2,11 +2,16 @@
 //! The launches that cover regions: bytes that are copied or filled, and the cells of a mosaic.
 
 use super::abi::*;
+use super::byte_rect::{ByteRect, PACKED_GROUP, PackedRect, StagingLayout};
 use crate::cuda::driver::LaunchConfig;
-use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, PackedRect, StagingLayout};
-use crate::filter::fill::Fill;
-use crate::filter::mosaic::CellGrid;
+use crate::filter::fill::{PlaneValues, pattern};
+use crate::filter::frame::PlaneLayout;
+use crate::filter::mosaic::{self, CellGrid, MosaicRegion};
+use crate::filter::operation::Pattern;
+use crate::filter::picture::PictureGeometry;
 use crate::filter::plane::{DevicePlane, PlaneMemory};
+use crate::filter::regions::Rect;
+use crate::filter::samples::covered_fields;
 
 /// Samples of a cell that a block adds up. More make fewer blocks, less work for those that add the sums of the parts.
 const PART_SAMPLES: u64 = 2048;
@@ -26,6 +31,53 @@ pub struct BlurredRect {
     /// Counts the Gaussians, weaker ones first. Where rectangles of several overlap, the last one counts; those of one have the
     /// same bytes there.
     pub strength: usize,
+}
+
+/// Bytes that are overwritten with a repeated pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fill {
+    /// The bytes of the frame.
+    pub to: ByteRect,
+    /// The pattern, repeated from the first byte of each row of the rectangle on.
+    pub pattern: Pattern,
+}
+
+/// What has to be written to fill rectangles with `values`, one element for each plane. Where two overlap, they have the same
+/// bytes.
+///
+/// # Panics
+/// If there are fewer values than planes.
+pub fn filled(layouts: &[PlaneLayout], rects: &[Rect], values: &[PlaneValues]) -> Vec<Fill> {
+    let picture = PictureGeometry::new(layouts);
+    let patterns: Vec<Pattern> =
+        layouts.iter().zip(&values[..layouts.len()]).map(|(layout, values)| pattern(layout, values)).collect();
+    let covered = rects.iter().flat_map(|rect| covered_fields(&picture, *rect));
+    let rects = covered.flat_map(|(plane, covered)| ByteRect::covered(plane, covered));
+    let fill = |to: ByteRect| {
+        let mut pattern = patterns[to.plane];
+        pattern.bytes[..pattern.len].rotate_left(to.byte % pattern.len);
+        Fill { to, pattern }
+    };
+    rects.map(fill).collect()
+}
+
+/// The cells of regions of a frame of these planes, in the order of writing: where two overlap, the later one counts.
+pub fn grids(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<CellGrid> {
+    let picture = PictureGeometry::new(layouts);
+    let of_region = |region: &MosaicRegion| CellGrid::of_region(&picture, region);
+    mosaic::in_order(regions).iter().flat_map(of_region).collect()
+}
+
+/// Whether both grids write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
+fn overlap(one: &CellGrid, other: &CellGrid) -> bool {
+    let shares = |axis: usize| {
+        one.covered[axis].start < other.covered[axis].end && other.covered[axis].start < one.covered[axis].end
+    };
+    one.plane == other.plane
+        && one.channels[0] == other.channels[0]
+        && one.field.place() == other.field.place()
+        && shares(0)
+        && shares(1)
 }
 
 /// The launches, in order, that copy blurred rectangles into the planes.
@@ -192,7 +244,7 @@ fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid
         channels: grid.channels.len() as u32,
         count: grid.count,
         unit_log2: grid.unit_log2,
-        luma: [0, grid.field.first_row as u32],
+        luma: grid.placement.first(),
         origin: grid.origin,
         side: grid.side,
         cells_across: grid.cells[0],
@@ -213,7 +265,7 @@ fn mosaic_launches(kernel: Kernel, grids: &[(&CellGrid, MosaicGrid)]) -> Vec<Lau
         let (mut count, mut total) = (0, 0);
         for (index, (grid, grid_args)) in rest.iter().enumerate().take(MOSAIC_GRIDS as usize) {
             let is_written =
-                kernel == Kernel::MosaicWrite && rest[..index].iter().any(|(other, _)| other.overlaps(grid));
+                kernel == Kernel::MosaicWrite && rest[..index].iter().any(|(other, _)| overlap(other, grid));
             if count > 0 && (is_written || total + blocks(grid) > MAX_BLOCKS) {
                 break;
             }
@@ -277,7 +329,7 @@ mod tests {
             MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, 40.0, 40.0), cells)
         };
         let of = |regions: &[MosaicRegion]| -> Vec<(Kernel, usize)> {
-            let grids = CellGrid::all(&layouts, regions);
+            let grids = grids(&layouts, regions);
             let count = |launch: &Launch| {
                 let Args::Mosaic(args) = &launch.args else { unreachable!("a mosaic") };
                 let count = args.grids.iter().take_while(|grid| grid.first_block != u32::MAX).count();
@@ -303,7 +355,7 @@ mod tests {
         let parts_of = |side: f64| {
             let rect = Rect::new(0, 0, 4000, 2000).unwrap();
             let region = MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, side, side), 1);
-            parts(&CellGrid::all(&layouts, &[region])[0])
+            parts(&grids(&layouts, &[region])[0])
         };
         assert_eq!([1.0, 40.0, 50.0, 100.0, 4000.0].map(parts_of), [1, 1, 2, 5, MAX_PARTS]);
     }

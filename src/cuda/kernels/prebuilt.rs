@@ -11,8 +11,7 @@ use super::images::{ImageSet, Part};
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
 use crate::cuda::error::CudaError;
-use crate::log::Level;
-use crate::process::log;
+use crate::process::{Level, log};
 
 /// The images that a device can load its kernels from. All give the same bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 //! host memory also what is uploaded for them, and what is downloaded.
 
 use super::abi::WORKSPACE_ALIGNMENT;
+use super::byte_rect::{ByteRect, PACKED_GROUP, StagingLayout};
 use super::cover::BlurredRect;
-use crate::cuda::region_blur::{RegionBlur, RegionBlurPlan};
-use crate::filter::byte_rect::{ByteRect, PACKED_GROUP, StagingLayout};
+use super::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Buffer, Operation};
 use crate::filter::parts::joined;
@@ -44,7 +44,7 @@ impl RegionOutputs {
     /// What is copied over the frame.
     pub fn blurred_rects(&self, regions: &RegionBlurPlan) -> Vec<BlurredRect> {
         let of_blur = |(strength, (blur, planes)): (usize, (&RegionBlur, &Vec<DevicePlane>))| -> Vec<BlurredRect> {
-            let rects = covered_bytes(blur, regions.layouts());
+            let rects = covered_bytes(blur);
             rects.map(|rect| BlurredRect { rect, blurred: planes[rect.plane], strength }).collect()
         };
         regions.blurs().iter().zip(&self.planes).enumerate().flat_map(of_blur).collect()
@@ -52,8 +52,8 @@ impl RegionOutputs {
 }
 
 /// The bytes of a frame that a blur covers.
-fn covered_bytes<'a>(blur: &'a RegionBlur, layouts: &'a [PlaneLayout]) -> impl Iterator<Item = ByteRect> + 'a {
-    blur.covered.iter().flat_map(|(plane, covered)| ByteRect::covered(*plane, &layouts[*plane], *covered))
+fn covered_bytes(blur: &RegionBlur) -> impl Iterator<Item = ByteRect> {
+    blur.covered.iter().flat_map(|(plane, covered)| ByteRect::covered(*plane, *covered))
 }
 
 /// All that a blur writes of a plane of its destination.
@@ -69,9 +69,11 @@ fn extent(blur: &RegionBlur, plane: usize, layout: &PlaneLayout) -> Option<ByteR
         let (rows, bytes) = (last(&a).max(last(&b)) + 1 - row, (a.byte + a.bytes).max(b.byte + b.bytes) - byte);
         ByteRect { plane, row, row_step: 1, rows, byte, bytes }
     };
-    let extent = rects.map(|rect| hull(rect, rect)).reduce(hull);
-    debug_assert!(extent.is_none_or(|extent| extent.byte + extent.bytes <= layout.row_bytes()));
-    extent
+    let extent = rects.map(|rect| hull(rect, rect)).reduce(hull)?;
+    debug_assert!(extent.byte + extent.bytes <= layout.row_bytes());
+    // The device copies whole groups from there. A view may begin within one.
+    let skew = extent.byte % PACKED_GROUP;
+    Some(ByteRect { byte: extent.byte - skew, bytes: extent.bytes + skew, ..extent })
 }
 
 /// The bytes of all pixels of a rectangle, whole pairs of packed 4:2:2 among them.
@@ -79,10 +81,10 @@ fn field_bytes(plane: usize, FieldRect { field, rect }: FieldRect) -> ByteRect {
     let (columns, pixel) = (field.layout.columns(rect), field.layout.pixel_bytes());
     ByteRect {
         plane,
-        row: field.first_row + rect.y() as usize * field.step,
+        row: field.plane_row(rect.y()),
         row_step: field.step,
         rows: rect.height() as usize,
-        byte: columns.start as usize * pixel,
+        byte: field.first_byte() + columns.start as usize * pixel,
         bytes: columns.len() * pixel,
     }
 }
@@ -102,7 +104,7 @@ impl RegionTransfers {
     pub fn new(regions: &RegionBlurPlan) -> Self {
         let layouts = regions.layouts();
         let uploads = (0..layouts.len()).flat_map(|plane| uploads(regions, plane, &layouts[plane]));
-        let written: Vec<ByteRect> = regions.blurs().iter().flat_map(|blur| covered_bytes(blur, layouts)).collect();
+        let written: Vec<ByteRect> = regions.blurs().iter().flat_map(covered_bytes).collect();
         let overlaps = |end: usize| written[..end].iter().any(|rect| rect.overlaps(&written[end]));
         Self {
             uploads: StagingLayout::new(uploads.map(|rect| (rect, 0))),
@@ -124,9 +126,9 @@ fn uploads(regions: &RegionBlurPlan, plane: usize, layout: &PlaneLayout) -> Vec<
     let mut rects = Vec::new();
     for field in layout.fields() {
         let reads = regions.blurs().iter().flat_map(|blur| &blur.needs.reads);
-        let of_field = reads.filter(|(of, read)| *of == plane && read.field.first_row == field.first_row);
+        let of_field = reads.filter(|(of, read)| *of == plane && read.field.place() == field.place());
         let rounded = of_field.map(|(_, FieldRect { rect, .. })| {
-            let right = rect.right().next_multiple_of(COLUMNS).min(layout.width);
+            let right = rect.right().next_multiple_of(COLUMNS).min(field.layout.width);
             Rect::between([rect.x() / COLUMNS * COLUMNS, right], [rect.y(), rect.bottom()]).expect("a larger rectangle")
         });
         let bytes = |rect: Rect| rect.area() * pixel / u64::from(layout.width) + RECT_BYTES;

@@ -5,7 +5,8 @@
 use super::abi::*;
 use crate::cuda::driver::LaunchConfig;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::inpainting::{InpaintedGrid, Inpainting};
+use crate::filter::inpainting::{self, CellPyramid, NODES};
+use crate::filter::mosaic::CellGrid;
 use crate::filter::picture::FieldRect;
 use crate::filter::plan::Selection;
 use crate::filter::plane::DevicePlane;
@@ -40,6 +41,25 @@ pub struct Mix<'a> {
     pub planes: Selection,
 }
 
+/// The estimates of a picture.
+#[derive(Debug)]
+pub struct Inpainting {
+    /// Those of each plane and field.
+    pub grids: Vec<CellPyramid>,
+}
+
+impl Inpainting {
+    /// Of pictures of these planes, whose weights have nodes `cell` luma samples apart.
+    pub fn new(layouts: &[PlaneLayout], cell: u32) -> Self {
+        Self { grids: CellPyramid::all(CellGrid::whole(layouts, NODES * cell), inpainting::levels) }
+    }
+
+    /// Words of memory for the cells of all grids.
+    pub fn words(&self) -> usize {
+        self.grids.iter().map(CellPyramid::words).sum()
+    }
+}
+
 /// Bytes of memory for the cells of a picture and as many estimates.
 pub fn cell_bytes(inpainting: &Inpainting) -> usize {
     2 * inpainting.words() * size_of::<u32>()
@@ -47,27 +67,27 @@ pub fn cell_bytes(inpainting: &Inpainting) -> usize {
 
 /// The launches that make estimates of a picture at these planes, of what the weights leave, in the cells at this address.
 pub fn estimates(inpainting: &Inpainting, weights: DeviceWeights, sources: &[DevicePlane], cells: u64) -> Vec<Launch> {
-    let of_grids = |blocks: &dyn Fn(&InpaintedGrid) -> u64| -> Vec<(SoftGrid, u64)> {
-        let item = |grid: &InpaintedGrid| {
+    let of_grids = |blocks: &dyn Fn(&CellPyramid) -> u64| -> Vec<(SoftGrid, u64)> {
+        let item = |grid: &CellPyramid| {
             let source = &sources[grid.grid.plane];
             (soft_grid(grid, weights, source, source, None, cells), blocks(grid))
         };
         inpainting.grids.iter().map(item).collect()
     };
-    let cells = |grid: &InpaintedGrid| u64::from(grid.grid.cells[0]) * u64::from(grid.grid.cells[1]);
+    let cells = |grid: &CellPyramid| u64::from(grid.grid.cells[0]) * u64::from(grid.grid.cells[1]);
     let mut launches = self::launches(Kernel::SoftCells, 0, &of_grids(&|grid| cells(grid).div_ceil(WARPS.into())));
     // All levels above the first one, of a channel.
-    let above = |grid: &InpaintedGrid| grid.levels[1..].iter().map(|level| level.size.iter().product::<usize>()).sum();
+    let above = |grid: &CellPyramid| grid.levels[1..].iter().map(|level| level.size.iter().product::<usize>()).sum();
     let above: usize = inpainting.grids.iter().map(above).max().unwrap_or(0);
-    let blocks = |grid: &InpaintedGrid| u64::from(SOFT_SPREAD_BLOCKS) * grid.grid.channels.len() as u64;
+    let blocks = |grid: &CellPyramid| u64::from(SOFT_SPREAD_BLOCKS) * grid.grid.channels.len() as u64;
     launches.extend(self::launches(Kernel::SoftSpread, (above * size_of::<u32>()) as u32, &of_grids(&blocks)));
     launches
 }
 
 /// The launches of a mix into planes of these layouts, with estimates of the cells at this address.
 pub fn mix(mix: &Mix, layouts: &[PlaneLayout], inpainting: &Inpainting, cells: u64) -> Vec<Launch> {
-    let of_grid = |inpainted: &InpaintedGrid| -> Vec<(SoftGrid, u64)> {
-        let (grid, layout) = (&inpainted.grid, &layouts[inpainted.grid.plane]);
+    let of_grid = |pyramid: &CellPyramid| -> Vec<(SoftGrid, u64)> {
+        let (grid, layout) = (&pyramid.grid, &layouts[pyramid.grid.plane]);
         let channels = grid.channels.iter().enumerate();
         let kept = channels.map(|(i, channel)| u32::from(!mix.planes.contains(layout.roles[channel.first])) << i).sum();
         if kept == (1 << grid.channels.len()) - 1 {
@@ -75,11 +95,11 @@ pub fn mix(mix: &Mix, layouts: &[PlaneLayout], inpainting: &Inpainting, cells: u
         }
         let plane = grid.plane;
         let cover = mix.covers.map(|covers| &covers[plane]);
-        let all = soft_grid(inpainted, mix.weights, &mix.sources[plane], &mix.destinations[plane], cover, cells);
+        let all = soft_grid(pyramid, mix.weights, &mix.sources[plane], &mix.destinations[plane], cover, cells);
         let of_field =
-            mix.covered.iter().filter(|(of, covered)| *of == plane && covered.field.first_row == grid.field.first_row);
+            mix.covered.iter().filter(|(of, covered)| *of == plane && covered.field.place() == grid.field.place());
         let samples = of_field.filter_map(|(_, FieldRect { rect, .. })| {
-            let columns = grid.channels[0].covered(layout, *rect);
+            let columns = grid.channels[0].covered(&grid.field.layout, *rect);
             Rect::between([columns.start, columns.end], [rect.y(), rect.bottom()])
         });
         let item = |rect: Rect| {
@@ -98,7 +118,7 @@ pub fn mix(mix: &Mix, layouts: &[PlaneLayout], inpainting: &Inpainting, cells: u
 }
 
 fn soft_grid(
-    InpaintedGrid { grid, first_word, .. }: &InpaintedGrid,
+    CellPyramid { grid, first_word, .. }: &CellPyramid,
     DeviceWeights { weights, nodes }: DeviceWeights,
     source: &DevicePlane,
     destination: &DevicePlane,
@@ -108,7 +128,7 @@ fn soft_grid(
     let layout = &grid.field.layout;
     let [src, dst] = [source, destination].map(|plane| grid.field.rows_of(plane));
     let cover = cover.map(|plane| grid.field.rows_of(plane)).unwrap_or_default();
-    let ((columns, rows, _), (width, height)) = (weights.nodes(), weights.size());
+    let (columns, rows, _) = weights.nodes();
     SoftGrid {
         src: src.address,
         dst: dst.address,
@@ -124,9 +144,9 @@ fn soft_grid(
         kept: 0,
         count: grid.count,
         unit_log2: grid.unit_log2,
-        luma: [0, grid.field.first_row as u32],
-        fields: grid.field.step as u32,
-        size: [width, height],
+        luma: grid.placement.first(),
+        fields: grid.placement.step,
+        size: grid.placement.luma.map(|[_, end]| end),
         node_count: [columns, rows],
         node_log2: weights.cell().trailing_zeros(),
         side: grid.side,

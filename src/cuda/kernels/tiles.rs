@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use crate::cuda::transfer::bands::{self, Order};
     use crate::filter::BlurParams;
-    use crate::filter::frame::{PlaneLayout, Role, SampleLayout};
+    use crate::filter::frame::{PlaneLayout, Role, SampleLayout, Split};
     use crate::filter::operation::{Channels, Resampling, View};
     use crate::filter::picture::FieldRect;
     use crate::filter::plan::Plan;
@@ -67,11 +67,11 @@ mod tests {
             _ => None,
         };
         let mut pairs = 0;
-        for interlaced in [false, true] {
+        for split in [Split::Whole, Split::Fields] {
             let layout = PlaneLayout {
                 sample_layout: SampleLayout::Yuv422 { luma: 0 },
                 roles: [Role::Primary, Role::Primary, Role::Chroma, Role::Chroma],
-                interlaced,
+                split,
                 ..PlaneLayout::new(1283, 720, 4, 8)
             };
             for sigma in [3.6, 5.0, 7.5, 9.0, 20.0, 40.0, 60.0, 130.0, 700.0] {
@@ -97,11 +97,7 @@ mod tests {
                             let luma = written[i..]
                                 .iter()
                                 .find(|((of, channels), _)| of == field && *channels == Channels::Luma);
-                            assert_eq!(
-                                luma.map(|(_, rects)| rects),
-                                Some(chroma),
-                                "sigma {sigma}, interlaced: {interlaced}"
-                            );
+                            assert_eq!(luma.map(|(_, rects)| rects), Some(chroma), "sigma {sigma}, {split:?}");
                             pairs += 1;
                         }
                     }

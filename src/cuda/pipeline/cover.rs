@@ -11,9 +11,8 @@ use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::cover;
-use crate::cuda::region_blur::RegionBlurPlan;
+use crate::cuda::kernels::region_blur::RegionBlurPlan;
 use crate::cuda::select::KernelSelector;
-use crate::filter::fill::Fill;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::mosaic::CellGrid;
 use crate::filter::picture::FieldRect;
@@ -28,7 +27,7 @@ pub enum DeviceCover<'a> {
     /// Cells of one colour.
     Mosaic(&'a [CellGrid]),
     /// Patterns.
-    Fill(&'a [Fill]),
+    Fill(&'a [cover::Fill]),
     /// One of the others, mixed into the frame by weights.
     Soft(&'a SoftDeviceCover<'a>),
 }

@@ -6,7 +6,7 @@ use super::TransferPath;
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::transfer::FrameBuffers;
-use crate::filter::frame::PlaneLayout;
+use crate::filter::frame::{PlaneLayout, Split};
 
 /// The ends of the steps of a band.
 pub struct BandEvents {
@@ -40,7 +40,7 @@ impl BandEvents {
 }
 
 fn progressive(layout: &PlaneLayout) -> PlaneLayout {
-    PlaneLayout { interlaced: false, ..*layout }
+    PlaneLayout { split: Split::Whole, ..*layout }
 }
 
 impl FrameSlot {

@@ -9,16 +9,15 @@ use crate::cuda::jit::SpecialisationKey;
 use crate::cuda::kernels::abi::WORKSPACE_ALIGNMENT;
 use crate::cuda::kernels::cover;
 use crate::cuda::kernels::record::{DevicePlanes, Recording};
+use crate::cuda::kernels::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
 use crate::cuda::kernels::relative::{self, BaseAddresses, FramePlanes, WORKSPACE};
-use crate::cuda::region_blur::{RegionBlur, RegionBlurPlan};
 use crate::cuda::select::{KernelSelector, ResolvedCommands, Selected};
 use crate::cuda::transfer::bands::{self, Band, Order};
 use crate::filter::parts::Parts;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
-use crate::log::Level;
-use crate::process;
+use crate::process::{self, Level};
 
 /// What is done with frames.
 #[derive(Clone)]

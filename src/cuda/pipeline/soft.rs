@@ -15,10 +15,9 @@ use crate::cuda::error::CudaError;
 use crate::cuda::kernels::abi::WORKSPACE_ALIGNMENT;
 use crate::cuda::kernels::cover;
 use crate::cuda::kernels::regions::RegionOutputs;
-use crate::cuda::kernels::soft::{self, DeviceWeights, Mix};
+use crate::cuda::kernels::soft::{self, DeviceWeights, Inpainting, Mix};
 use crate::cuda::select::KernelSelector;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::inpainting::Inpainting;
 use crate::filter::plan::Selection;
 use crate::filter::plane::DevicePlane;
 
@@ -31,7 +30,7 @@ struct Memory {
     excluded_nodes: u64,
     cells: u64,
     /// The picture without its objects.
-    inpainted: Vec<DevicePlane>,
+    pyramid: Vec<DevicePlane>,
     covers: Vec<DevicePlane>,
     /// What the cover itself needs.
     rest: u64,
@@ -56,9 +55,9 @@ impl Memory {
             };
             layouts.iter().map(plane).collect()
         };
-        let inpainted = planes(soft.excluded.is_some());
+        let pyramid = planes(soft.excluded.is_some());
         let covers = planes(!soft.is_one_blur());
-        Self { nodes: all_nodes, excluded_nodes, cells, inpainted, covers, rest: end }
+        Self { nodes: all_nodes, excluded_nodes, cells, pyramid, covers, rest: end }
     }
 }
 
@@ -142,8 +141,8 @@ impl Pipeline {
         let inpainting = Inpainting::new(layouts, soft.weights.cell());
         // All pitches are known before the addresses.
         let memory = |workspace: u64| Memory::new(workspace, layouts, soft, &inpainting);
-        let Memory { inpainted, covers, rest, .. } = memory(0);
-        let blurred = if soft.excluded.is_some() { &inpainted[..] } else { sources };
+        let Memory { pyramid, covers, rest, .. } = memory(0);
+        let blurred = if soft.excluded.is_some() { &pyramid[..] } else { sources };
         let mut blurs = match soft.cover {
             DeviceCover::Blur(regions) => {
                 Some(RecordedFrame::of_regions(&mut self.recorded_cover, selector, regions, [blurred, &covers])?)
@@ -157,7 +156,7 @@ impl Pipeline {
         };
         let selector = &*selector;
         let work = |workspace: u64| {
-            let Memory { nodes, excluded_nodes, cells, inpainted, covers, rest } = memory(workspace);
+            let Memory { nodes, excluded_nodes, cells, pyramid, covers, rest } = memory(workspace);
             // SAFETY: the launches are for the layouts of the frames, which live until the stream has done the work, as their owner
             // promises; the workspace is large enough and this stream's alone.
             let launch = |launches| unsafe { selector.enqueue_commands(&stream, &selector.select_launches(launches)?) };
@@ -166,7 +165,7 @@ impl Pipeline {
             if let (Some(weights), DeviceCover::Blur(regions)) = (soft.excluded, &soft.cover) {
                 let weights = DeviceWeights { weights, nodes: excluded_nodes };
                 launch(soft::estimates(&inpainting, weights, sources, cells))?;
-                let destinations = &inpainted[..];
+                let destinations = &pyramid[..];
                 let (covers, covered, planes) = (None, &regions.reads()[..], Selection::ALL);
                 let mix = Mix { weights, sources, covers, destinations, covered, planes };
                 launch(soft::mix(&mix, layouts, &inpainting, cells))?;
@@ -174,7 +173,7 @@ impl Pipeline {
             let mut covers = covers;
             match (&soft.cover, &mut blurs) {
                 (DeviceCover::Blur(regions), Some(blurs)) => {
-                    let blurred = if soft.excluded.is_some() { &inpainted[..] } else { sources };
+                    let blurred = if soft.excluded.is_some() { &pyramid[..] } else { sources };
                     blurs.set_addresses([blurred, &covers], rest);
                     // SAFETY: as above; the planes of the cover have rows for these layouts.
                     let enqueue = |step: usize| unsafe { blurs.enqueue(selector, &stream, step) };

@@ -116,7 +116,8 @@ fn completed_rows(plan: &Plan, processed: &[u32]) -> Vec<u32> {
     let completed = |(plane, layout): (usize, &PlaneLayout)| {
         let rows = |(operation, rows): (&Operation, &u32)| {
             let View { buffer, field } = operation.output();
-            (buffer == Buffer::Destination(plane)).then(|| field.first_row as u32 + rows * field.step as u32)
+            let end = if *rows == field.layout.height { layout.height } else { field.plane_row(*rows) as u32 };
+            (buffer == Buffer::Destination(plane)).then_some(end)
         };
         plan.operations().iter().zip(processed).filter_map(rows).min().unwrap_or(0).min(layout.height)
     };
@@ -127,13 +128,13 @@ fn completed_rows(plan: &Plan, processed: &[u32]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::filter::BlurParams;
-    use crate::filter::frame::Role;
+    use crate::filter::frame::{Role, Split};
     use crate::filter::operation::Resampling;
     use crate::filter::plan::{AlphaMode, Options};
 
     fn frames() -> Vec<Vec<PlaneLayout>> {
         let half = |width, height| PlaneLayout { sigma_scale: [0.5; 2], ..PlaneLayout::new(width, height, 2, 8) };
-        let fields = |plane| PlaneLayout { interlaced: true, ..plane };
+        let fields = |plane| PlaneLayout { split: Split::Fields, ..plane };
         vec![
             vec![PlaneLayout::new(1920, 1080, 4, 8)],
             vec![PlaneLayout::new(33, 21, 1, 16)],
@@ -175,10 +176,7 @@ mod tests {
                         let last = last_row_read(operation, band.process[index].end - 1);
                         let available = match source.buffer {
                             Buffer::Source(plane) => {
-                                assert!(
-                                    source.field.first_row as u32 + last * (source.field.step as u32)
-                                        < band.upload[plane].end
-                                );
+                                assert!((source.field.plane_row(last) as u32) < band.upload[plane].end);
                                 continue;
                             }
                             buffer => {
@@ -189,10 +187,10 @@ mod tests {
                     }
                     if let Buffer::Destination(plane) = output.buffer {
                         for band in &bands {
-                            let next =
-                                output.field.first_row as u32 + band.process[index].end * output.field.step as u32;
+                            let next = output.field.plane_row(band.process[index].end) as u32;
+                            let is_done = band.process[index].end == output.field.layout.height;
                             assert!(
-                                next >= band.download[plane].end,
+                                is_done || next >= band.download[plane].end,
                                 "row {next} is downloaded before it is processed"
                             );
                         }

@@ -6,7 +6,7 @@
 use arbitrary::Arbitrary;
 use gstcudagaussblur::cpu::TILES;
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout, Split};
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::picture::FieldRect;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
@@ -16,7 +16,7 @@ use gstcudagaussblur::filter::regions::Rect;
 struct Input {
     size: [u16; 2],
     kind: u8,
-    is_interlaced: bool,
+    split: u8,
     /// In hundredths, if it is not any number.
     sigma: Result<u16, f64>,
     kernel_size: Option<u16>,
@@ -27,9 +27,9 @@ struct Input {
 }
 
 /// The planes of a kind of frame.
-fn planes(kind: u8, [width, height]: [u32; 2], interlaced: bool) -> Vec<PlaneLayout> {
+fn planes(kind: u8, [width, height]: [u32; 2], split: Split) -> Vec<PlaneLayout> {
     let plane =
-        |width, height, channels, depth| PlaneLayout { interlaced, ..PlaneLayout::new(width, height, channels, depth) };
+        |width, height, channels, depth| PlaneLayout { split, ..PlaneLayout::new(width, height, channels, depth) };
     let with = |role, layout: PlaneLayout| PlaneLayout { roles: [role; 4], ..layout };
     let small = PlaneLayout { sigma_scale: [0.5; 2], ..plane(width.div_ceil(2), height.div_ceil(2), 2, 8) };
     let packed =
@@ -95,7 +95,11 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let is_valid = (0.0..=1024.0).contains(&sigma) && kernel_size <= 801 && (kernel_size == 0 || kernel_size % 2 == 1);
     assert_eq!(params.is_ok(), is_valid, "sigma={sigma} kernel-size={kernel_size}");
     let Ok(params) = params else { return };
-    let planes = planes(input.kind, input.size.map(|side| 1 + u32::from(side) % 700), input.is_interlaced);
+    let split = [Split::Whole, Split::Fields, Split::Rows, Split::SideBySide, Split::TopBottom][usize::from(input.split % 5)];
+    // Views must not meet within a sample.
+    let unit = split.views().map(|views| if views > 1 { 8 } else { 1 });
+    let size = [0, 1].map(|axis| (1 + u32::from(input.size[axis]) % 700).next_multiple_of(unit[axis]));
+    let planes = planes(input.kind, size, split);
     let alpha = if input.premultiplies { AlphaMode::Premultiply } else { AlphaMode::Straight };
     let [primary, chroma, of_alpha] = input.selected;
     let options = Options { params, planes: Selection { primary, chroma, alpha: of_alpha }, alpha };

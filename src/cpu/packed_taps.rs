@@ -13,25 +13,25 @@ use crate::filter::wide::{Factor, PHASE_TAPS};
 pub const BLOCK_ROWS: usize = 4;
 
 /// The taps of every sample of a plane.
-pub struct PlaneWeights {
+pub struct PlanePackedTaps {
     /// Taps of all samples; of packed 4:2:2, those of luma.
-    pub all: Weights,
+    pub all: PackedTaps,
     /// Taps of the chroma of packed 4:2:2; `None` for other layouts.
-    pub chroma: Option<Weights>,
+    pub chroma: Option<PackedTaps>,
 }
 
-impl PlaneWeights {
+impl PlanePackedTaps {
     /// Packs the taps of a plane with this layout.
     pub fn new(layout: &PlaneLayout, taps: &PlaneTaps) -> Self {
         Self {
-            all: Weights::new(&taps.rows, &taps.columns),
-            chroma: layout.is_packed_422().then(|| Weights::new(&taps.chroma_rows, &taps.columns)),
+            all: PackedTaps::new(&taps.rows, &taps.columns),
+            chroma: layout.is_packed_422().then(|| PackedTaps::new(&taps.chroma_rows, &taps.columns)),
         }
     }
 }
 
 /// Packed taps along rows and along columns.
-pub struct Weights {
+pub struct PackedTaps {
     /// Row taps: word `m` holds the taps of the samples at distance `2m - radius` (low half) and `2m + 1 - radius`
     /// (high half).
     pub rows: Vec<u32>,
@@ -90,27 +90,27 @@ fn pair(taps: &Taps, first: isize) -> u32 {
     tap(first) | tap(first + 1) << 16
 }
 
-/// The words of [`Weights::rows`], for a result `later` samples further on.
+/// The words of [`PackedTaps::rows`], for a result `later` samples further on.
 fn pairs(taps: &Taps, later: isize) -> Vec<u32> {
     let radius = taps.radius() as isize;
     (0..=radius).map(|m| pair(taps, 2 * m - later - radius)).collect()
 }
 
 /// The taps of a decimation along one axis.
-pub struct LevelWeights {
-    /// As [`Weights::rows`].
+pub struct LevelTaps {
+    /// As [`PackedTaps::rows`].
     pub pairs: Vec<u32>,
-    /// As [`Weights::row_byte_taps`].
+    /// As [`PackedTaps::row_byte_taps`].
     #[cfg(target_arch = "x86_64")]
     pub bytes: Option<ByteTaps>,
 }
 
-impl LevelWeights {
+impl LevelTaps {
     /// Those of the decimation by a factor, made once.
     pub fn of(factor: Factor) -> &'static Self {
         const FACTORS: [Factor; 3] = [Factor::One, Factor::Two, Factor::Four];
-        static ALL: LazyLock<[LevelWeights; 3]> =
-            LazyLock::new(|| FACTORS.map(|factor| LevelWeights::new(&factor.decimation_taps())));
+        static ALL: LazyLock<[LevelTaps; 3]> =
+            LazyLock::new(|| FACTORS.map(|factor| LevelTaps::new(&factor.decimation_taps())));
         &ALL[factor as usize]
     }
 
@@ -127,17 +127,17 @@ impl LevelWeights {
 
 /// The taps of one phase of an interpolation. A tap of its sample x / s or of the one after it may be above 32767, so these
 /// two are split.
-pub struct PhaseWeights {
+pub struct PhaseTaps {
     /// The taps of four pairs of samples of the small plane. Phase 0: (0, 1), (2, 3), (3, 4), (5, 6). The others, whose tap 0
     /// is 0: (1, 2), (3, 4), (3, 4), (5, 6). The third word of the phase halfway between two samples is 0.
     pub words: [u32; 4],
 }
 
-impl PhaseWeights {
+impl PhaseTaps {
     /// Those of every phase of a factor, made once; none for a factor of one.
     pub fn of(factor: Factor) -> &'static [Self] {
-        static TWO: LazyLock<Vec<PhaseWeights>> = LazyLock::new(|| PhaseWeights::make(Factor::Two));
-        static FOUR: LazyLock<Vec<PhaseWeights>> = LazyLock::new(|| PhaseWeights::make(Factor::Four));
+        static TWO: LazyLock<Vec<PhaseTaps>> = LazyLock::new(|| PhaseTaps::make(Factor::Two));
+        static FOUR: LazyLock<Vec<PhaseTaps>> = LazyLock::new(|| PhaseTaps::make(Factor::Four));
         match factor {
             Factor::One => &[],
             Factor::Two => &TWO,
@@ -173,7 +173,7 @@ impl PhaseWeights {
     }
 }
 
-impl Weights {
+impl PackedTaps {
     /// Packs the taps of rows and columns.
     pub fn new(rows: &Taps, columns: &Taps) -> Self {
         let radius = [rows.radius(), columns.radius()];
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn split_taps_add_up() {
         for factor in [Factor::Two, Factor::Four] {
-            for (phase, weights) in PhaseWeights::of(factor).iter().enumerate() {
+            for (phase, weights) in PhaseTaps::of(factor).iter().enumerate() {
                 let first = if phase == 0 { [0, 2, 3, 5] } else { [1, 3, 3, 5] };
                 let mut taps = [0; PHASE_TAPS];
                 for (k, word) in first.into_iter().zip(weights.words) {
@@ -220,6 +220,6 @@ mod tests {
                 assert_eq!(taps, factor.interpolation_taps(phase as u32), "{factor:?}, phase {phase}");
             }
         }
-        assert!(PhaseWeights::of(Factor::One).is_empty());
+        assert!(PhaseTaps::of(Factor::One).is_empty());
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a rectangle covers in a plane, as rectangles of whole bytes, which can be copied and filled without knowing samples.
 
-use super::frame::{PlaneLayout, SampleLayout};
-use super::picture::FieldRect;
-use super::plane::{Address, PlaneMemory};
+use crate::filter::frame::PlaneLayout;
+use crate::filter::picture::FieldRect;
+use crate::filter::plane::{Address, PlaneMemory};
 
 /// The device copies packed rectangles in groups of this many bytes.
 pub const PACKED_GROUP: usize = 16;
@@ -28,21 +28,17 @@ pub struct ByteRect {
 impl ByteRect {
     /// The bytes of what is covered in a plane, at most two rectangles. Of a pair of pixels of packed 4:2:2 that is half
     /// covered, the luma of the other pixel is not among them.
-    pub fn covered(
-        plane: usize,
-        layout: &PlaneLayout,
-        FieldRect { field, rect }: FieldRect,
-    ) -> impl Iterator<Item = Self> {
-        let (row, row_step) = (field.first_row + rect.y() as usize * field.step, field.step);
+    pub fn covered(plane: usize, FieldRect { field, rect }: FieldRect) -> impl Iterator<Item = Self> {
+        let (row, row_step, first_byte) = (field.plane_row(rect.y()), field.step, field.first_byte());
         let rect_of = move |[start, end]: [usize; 2]| Self {
             plane,
             row,
             row_step,
             rows: rect.height() as usize,
-            byte: start,
+            byte: first_byte + start,
             bytes: end - start,
         };
-        byte_ranges(layout, rect.x(), rect.right()).into_iter().filter(|[start, end]| start < end).map(rect_of)
+        field.layout.byte_ranges(rect.x(), rect.right()).into_iter().filter(|[start, end]| start < end).map(rect_of)
     }
 
     /// All bytes of a plane that are samples.
@@ -134,33 +130,10 @@ impl StagingLayout {
     }
 }
 
-/// The bytes of the pixels from column `x` to `right` of a row; the ranges may be empty.
-pub fn byte_ranges(layout: &PlaneLayout, x: u32, right: u32) -> [[usize; 2]; 2] {
-    let [start, end] = [x, right].map(|x| x as usize * layout.pixel_bytes());
-    let SampleLayout::Yuv422 { luma } = layout.sample_layout else { return [[start, end], [end, end]] };
-    let sample = layout.sample_bytes();
-    let luma_byte = |x: u32| (2 * x as usize + usize::from(luma)) * sample;
-    let [start, end] = [x / 2, right.div_ceil(2)].map(|pair| pair as usize * layout.pixel_bytes());
-    // The luma of the first pair's other pixel is that pair's sample 0 or 1, and that of the last pair's its sample 2 or 3. The
-    // luma beyond an odd width belongs to the last pixel.
-    let before = (x % 2 == 1).then(|| luma_byte(x - 1));
-    let behind = (right % 2 == 1 && right < layout.width).then(|| luma_byte(right));
-    match (luma, before, behind) {
-        (0, before, behind) => {
-            let start = before.map_or(start, |byte| byte + sample);
-            behind.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
-        }
-        (_, before, behind) => {
-            let end = behind.unwrap_or(end);
-            before.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::frame::Field;
+    use crate::filter::frame::{Field, SampleLayout};
     use crate::filter::regions::Rect;
 
     #[test]
@@ -168,11 +141,11 @@ mod tests {
         for (luma, width) in [(0, 8), (1, 8), (0, 7), (1, 7)] {
             let layout =
                 PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma }, ..PlaneLayout::new(width, 1, 4, 8) };
-            let field = Field { layout, first_row: 0, step: 1 };
+            let field = Field::whole(layout);
             for (x, right) in (0..width).flat_map(|x| (x + 1..=width).map(move |right| (x, right))) {
                 let covered = FieldRect { field, rect: Rect::new(x, 0, right - x, 1).unwrap() };
                 let mut bytes = vec![0; layout.row_bytes()];
-                for rect in ByteRect::covered(0, &layout, covered) {
+                for rect in ByteRect::covered(0, covered) {
                     bytes[rect.byte..rect.byte + rect.bytes].iter_mut().for_each(|count| *count += 1);
                 }
                 for (i, count) in bytes.into_iter().enumerate() {
