@@ -22,7 +22,7 @@ use super::weights::{self, Weights};
 pub struct Cover {
     /// What hides.
     pub hide: Hide,
-    /// How much of it shows; all of it without.
+    /// How much of the cover shows; `None` if all of it does.
     pub soft: Option<Softness>,
 }
 
@@ -132,7 +132,7 @@ struct Covered {
 struct Fields(Vec<Covered>);
 
 impl Fields {
-    /// That of a field of a plane.
+    /// The entry of a field of a plane, added if there is none.
     fn of(&mut self, plane: usize, field: Field) -> &mut Covered {
         let index = self.0.iter().position(|covered| covered.plane == plane && covered.field == field);
         let index = index.unwrap_or_else(|| {
@@ -144,7 +144,7 @@ impl Fields {
 }
 
 impl Covered {
-    /// Covers a rectangle, too: with the last layer, if that has the same samples.
+    /// Adds a rectangle, to the last layer if that has the same samples.
     fn add(&mut self, samples: CoverSamples, rect: Rect) {
         match self.layers.last_mut() {
             Some(last) if last.samples == samples => last.rects.push(rect),

@@ -110,14 +110,14 @@ pub struct PlaneLayout {
     /// Samples of this plane per picture pixel along x and y, in (0, 1]: 0.5 on an axis subsampled by two. For packed 4:2:2,
     /// that of luma.
     pub sigma_scale: [f64; 2],
-    /// What of it is blurred by itself.
+    /// How it is divided into fields.
     pub split: Split,
 }
 
-/// How a plane is divided into fields: parts that are blurred, each by itself.
+/// How a plane is divided into fields, which are blurred separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Split {
-    /// It is one.
+    /// One field: the whole plane.
     #[default]
     Whole,
     /// The rows alternate between the fields of an interlaced frame.
@@ -146,7 +146,7 @@ impl Split {
     }
 }
 
-/// What of a plane is blurred by itself: all of it, a field of an interlaced frame, or a view of a stereo picture.
+/// A part of a plane that is blurred separately: the whole plane, a field of an interlaced frame, or a view of a stereo picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Field {
     /// The layout of these samples alone.
@@ -170,17 +170,17 @@ impl Field {
         plane.every(self.first_row, self.step).from_byte(self.first_byte())
     }
 
-    /// Which of the plane's fields it is: where it begins.
+    /// Its first column and row in the plane, which tell the fields of a plane apart.
     pub fn place(&self) -> [usize; 2] {
         [self.first_column, self.first_row]
     }
 
-    /// The row of the plane that has row `y` of the field.
+    /// The row of the plane that holds row `y` of the field.
     pub fn plane_row(&self, y: u32) -> usize {
         self.first_row + y as usize * self.step
     }
 
-    /// Where it begins in each row of the plane.
+    /// Its first byte in each row of the plane.
     pub fn first_byte(&self) -> usize {
         self.first_column / self.layout.unit_pixels() as usize * self.layout.pixel_bytes()
     }
@@ -290,8 +290,8 @@ impl PlaneLayout {
         &self.roles[..usize::from(self.channels)]
     }
 
-    /// What of the plane is blurred by itself. Adjacent rows of the field of an interlaced frame are two rows of the picture apart, so
-    /// that its vertical sigma scale is halved.
+    /// The fields of the plane. Adjacent rows of a field of an interlaced frame are two rows of the picture apart, so its vertical
+    /// sigma scale is halved.
     pub fn fields(&self) -> impl Iterator<Item = Field> + use<> {
         let (plane, [across, down]) = (*self, self.split.views());
         let step = 1 + u32::from(plane.split.alternates());

@@ -161,7 +161,7 @@ pub struct Layer {
     pub rects: Vec<Rect>,
 }
 
-/// A plane in its picture, as weights need it, which are on a grid over the picture.
+/// The place of a field's samples in the picture, over which the grid of weights lies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PictureScale {
     /// Width and height of the picture, in luma samples.
@@ -186,14 +186,14 @@ pub enum WeightsOf {
     Excluded,
 }
 
-/// How what covers is mixed with what is beside it.
+/// How a cover is mixed with the picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mix {
-    /// How much of what covers shows.
+    /// How much of the cover shows.
     pub weights: WeightsOf,
-    /// The plane that is written.
+    /// The place of the samples that are written.
     pub scale: PictureScale,
-    /// What else shows; `None` if it is where the result is written.
+    /// The plane that shows beside the cover; `None` for the destination itself.
     pub beside: Option<View>,
     /// Bit c: channel c keeps its value.
     pub passthrough_mask: u32,
@@ -262,10 +262,10 @@ pub enum Operation {
         source: View,
         /// Written.
         cells: Cells,
-        /// The plane, if samples count only as much as they are not left out.
+        /// The place of the samples, if weights say how much of each is left out.
         excluded: Option<PictureScale>,
     },
-    /// Makes estimates of cells of which samples were left out, where they are.
+    /// Replaces the cells from which samples were left out by estimates, in place.
     Spread(Cells),
     /// Writes layers over each other, the first one below, or mixes them with what is beside them.
     Write {
@@ -373,7 +373,7 @@ impl Operation {
         }
     }
 
-    /// With other planes in place of its own.
+    /// The same operation on other buffers.
     pub(super) fn with_buffers(&self, other: impl Fn(Buffer) -> Buffer) -> Self {
         let mut operation = self.clone();
         let of_alpha = |alpha: &mut AlphaSource| {
