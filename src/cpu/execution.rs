@@ -20,9 +20,10 @@ use crate::filter::cover::Softness;
 use crate::filter::frame::{PlaneLayout, SampleRect};
 use crate::filter::inpainting::CellPyramid;
 use crate::filter::operation::{
-    AlphaSource, Buffer, Cells, CoverSamples, Layer, Mix, Operation, PictureScale, Resampling, View, WeightsOf,
+    AlphaSource, Buffer, Cells, CoverSamples, Layer, Mix, Operation, Resampling, View, WeightsOf,
 };
 use crate::filter::parts::{Job, Tiles};
+use crate::filter::picture::Placement;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::filter::wide::Factor;
@@ -145,7 +146,7 @@ impl<'a> BufferPlanes<'a> {
             Operation::CellMeans { source, cells, excluded } => {
                 let memory = self.to_write(&cells.view).address.cast();
                 let of_grids = |grids: &'a [CellPyramid]| {
-                    let excluded = excluded.map(|scale| self.weights(WeightsOf::Excluded, scale, source));
+                    let excluded = excluded.map(|placement| self.weights(WeightsOf::Excluded, placement, source));
                     let (layout, source) = (source.field.layout, self.to_read(source));
                     Prepared::CellMeans(CellMeans { layout, excluded, source, grids, memory })
                 };
@@ -163,14 +164,14 @@ impl<'a> BufferPlanes<'a> {
     }
 
     /// The weights of the samples of a view.
-    fn weights(&self, of: WeightsOf, scale: PictureScale, view: &View) -> SampleWeights<'a> {
+    fn weights(&self, of: WeightsOf, placement: Placement, view: &View) -> SampleWeights<'a> {
         let soft = self.soft.expect("a plan with weights is executed with them");
         let weights = match of {
             WeightsOf::Cover => Some(&soft.weights),
             WeightsOf::Excluded => soft.excluded.as_ref(),
         };
         let weights = weights.expect("a plan that leaves out samples is executed with weights of them");
-        SampleWeights::new(weights, scale, view.field.layout)
+        SampleWeights::new(weights, placement, view.field.layout)
     }
 
     fn write(
@@ -199,7 +200,7 @@ impl<'a> BufferPlanes<'a> {
             (samples, &rects[..])
         };
         let mixing = |mix: &Mix| Mixing {
-            weights: self.weights(mix.weights, mix.scale, destination),
+            weights: self.weights(mix.weights, mix.placement, destination),
             beside: mix.beside.map(|view| self.to_read(&view)),
             passthrough_mask: mix.passthrough_mask,
         };

@@ -5,7 +5,6 @@ use std::iter::StepBy;
 use std::ops::Range;
 
 use crate::filter::frame::PlaneLayout;
-use crate::filter::operation::PictureScale;
 use crate::filter::picture::Placement;
 use crate::filter::regions::Rect;
 use crate::filter::samples::channels;
@@ -32,15 +31,16 @@ impl<'a> SampleWeights<'a> {
     ///
     /// # Panics
     /// If the weights are for another size.
-    pub fn new(weights: &'a Weights, PictureScale { size, placement }: PictureScale, layout: PlaneLayout) -> Self {
-        assert!(weights.size() == (size[0], size[1]), "the weights are for another size");
+    pub fn new(weights: &'a Weights, placement: Placement, layout: PlaneLayout) -> Self {
+        let [width, height] = placement.size;
+        assert!(weights.size() == (width, height), "the weights are for another size");
         Self { weights, layout, placement }
     }
 
     /// The rows of luma that a row stands for: those of its field. The last row of the plane stands for all that are left, and the
     /// only one for all.
     fn luma_rows(&self, row: usize) -> StepBy<Range<usize>> {
-        let Placement { shift: [_, down], luma: [_, luma], step } = self.placement;
+        let Placement { shift: [_, down], luma: [_, luma], step, .. } = self.placement;
         let [first, end] = luma.map(|y| y as usize);
         let start = (first + step as usize * (row << down)).min(end - 1);
         let is_last = row + 1 >= self.layout.height as usize;

@@ -9,8 +9,8 @@ use super::fill::{self, PlaneValues};
 use super::frame::{Field, PlaneLayout};
 use super::inpainting::{CellPyramid, NODES, levels, one_level};
 use super::mosaic::{self, CellGrid, MosaicRegion};
-use super::operation::{Buffer, Cells, CoverSamples, Layer, Mix, Operation, PictureScale, View, WeightsOf, all_of};
-use super::picture::{FieldRect, PictureGeometry};
+use super::operation::{Buffer, Cells, CoverSamples, Layer, Mix, Operation, View, WeightsOf, all_of};
+use super::picture::{FieldRect, PictureGeometry, Placement};
 use super::plan::{Options, Plan, Selection};
 use super::regions::{self, Rect};
 use super::samples::covered_fields;
@@ -199,8 +199,8 @@ impl Plan {
             let layout = &layouts[plane];
             let keeps = |c: usize| u32::from(!cover.planes().contains(layout.roles[c])) << c;
             let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
-            let scale = PictureScale::new(&picture, plane, &field);
-            let mix = |_| Mix { weights: WeightsOf::Cover, scale, beside: None, passthrough_mask };
+            let placement = picture.placement(plane, &field);
+            let mix = |_| Mix { weights: WeightsOf::Cover, placement, beside: None, passthrough_mask };
             let source = View { buffer: Buffer::Source(plane), field };
             let cells = (!grids.is_empty()).then(|| all.cells(CellPyramid::all(grids, one_level), source, None));
             let destination = View { buffer: Buffer::Destination(plane), field };
@@ -212,7 +212,7 @@ impl Plan {
     }
 
     /// Adds the means of cells, in a temporary.
-    fn cells(&mut self, grids: Vec<CellPyramid>, source: View, excluded: Option<PictureScale>) -> Cells {
+    fn cells(&mut self, grids: Vec<CellPyramid>, source: View, excluded: Option<Placement>) -> Cells {
         let words: usize = grids.iter().map(CellPyramid::words).sum();
         let view = self.add_temporary(PlaneLayout::new(words as u32, 1, 4, 8));
         let cells = Cells { grids: grids.into(), view };
@@ -228,13 +228,13 @@ impl Plan {
             let buffer = self.add_temporary(*layout).buffer;
             for field in layout.fields() {
                 let (source, destination) = (View { buffer: Buffer::Source(plane), field }, View { buffer, field });
-                let scale = PictureScale::new(picture, plane, &field);
+                let placement = picture.placement(plane, &field);
                 let is_of_field = |grid: &&CellGrid| grid.plane == plane && grid.field == field;
                 let grids = CellPyramid::all(grids.iter().filter(is_of_field).cloned().collect(), levels);
-                let cells = self.cells(grids, source, Some(scale));
+                let cells = self.cells(grids, source, Some(placement));
                 self.push(Operation::Spread(cells.clone()));
                 let layers = vec![Layer { samples: CoverSamples::Estimates, rects: vec![all_of(&destination)] }];
-                let mix = Mix { weights: WeightsOf::Excluded, scale, beside: Some(source), passthrough_mask: 0 };
+                let mix = Mix { weights: WeightsOf::Excluded, placement, beside: Some(source), passthrough_mask: 0 };
                 self.push(Operation::Write { layers, cells: Some(cells), destination, mix: Some(mix) });
             }
             buffer

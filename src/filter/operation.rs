@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::filter::Taps;
 use crate::filter::frame::{Field, PlaneLayout};
 use crate::filter::inpainting::CellPyramid;
-use crate::filter::picture::{PictureGeometry, Placement};
+use crate::filter::picture::Placement;
 use crate::filter::regions::{Rect, disjoint};
 use crate::filter::wide::{Factor, LEVEL_RADIUS, MARGIN, PHASE_TAPS};
 
@@ -161,22 +161,6 @@ pub struct Layer {
     pub rects: Vec<Rect>,
 }
 
-/// The place of a field's samples in the picture, over which the grid of weights lies.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PictureScale {
-    /// Width and height of the picture, in luma samples.
-    pub size: [u32; 2],
-    /// Where the samples are.
-    pub placement: Placement,
-}
-
-impl PictureScale {
-    /// Of a field of a plane of a picture.
-    pub fn new(picture: &PictureGeometry, plane: usize, field: &Field) -> Self {
-        Self { size: picture.size(), placement: picture.placement(plane, field) }
-    }
-}
-
 /// Which weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightsOf {
@@ -192,7 +176,7 @@ pub struct Mix {
     /// How much of the cover shows.
     pub weights: WeightsOf,
     /// The place of the samples that are written.
-    pub scale: PictureScale,
+    pub placement: Placement,
     /// The plane that shows beside the cover; `None` for the destination itself.
     pub beside: Option<View>,
     /// Bit c: channel c keeps its value.
@@ -263,7 +247,7 @@ pub enum Operation {
         /// Written.
         cells: Cells,
         /// The place of the samples, if weights say how much of each is left out.
-        excluded: Option<PictureScale>,
+        excluded: Option<Placement>,
     },
     /// Replaces the cells from which samples were left out by estimates, in place.
     Spread(Cells),

@@ -26,6 +26,8 @@ pub struct Placement {
     pub luma: [[u32; 2]; 2],
     /// Rows of luma from one of the field to the next.
     pub step: u32,
+    /// Width and height of the picture.
+    pub size: [u32; 2],
 }
 
 impl Placement {
@@ -91,19 +93,15 @@ impl PictureGeometry {
 
     /// Where the samples of a field of a plane are in the picture.
     pub fn placement(&self, plane: usize, field: &Field) -> Placement {
-        let (shift, PlaneLayout { split, height, .. }) = (self.shifts[plane], self.layouts[plane]);
-        let first = field.place().map(|first| first as u32);
-        let views = split.views();
-        let luma = [0, 1].map(|axis| {
-            let is_second = views[axis] > 1 && first[axis] > 0;
-            let size = self.size[axis] / views[axis];
-            match views[axis] {
-                1 => [if axis == 1 { first[1] } else { 0 }, self.size[axis]],
-                _ => [u32::from(is_second) * size, (1 + u32::from(is_second)) * size],
-            }
+        let PlaneLayout { split, height, .. } = self.layouts[plane];
+        let (size, views, first) = (self.size, split.views(), field.place().map(|first| first as u32));
+        let luma = [0, 1].map(|axis| match size[axis] / views[axis] {
+            // Alternating rows begin at their own first one.
+            length if length == size[axis] => [first[axis], length],
+            length => [0, length].map(|edge| edge + if first[axis] > 0 { length } else { 0 }),
         });
         // A single row stands for both fields.
-        Placement { shift, luma, step: if height > 1 { field.step as u32 } else { 1 } }
+        Placement { shift: self.shifts[plane], luma, step: if height > 1 { field.step as u32 } else { 1 }, size }
     }
 
     /// What a rectangle in luma samples covers in each field of a plane, rounded outwards.
