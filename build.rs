@@ -2,10 +2,9 @@
 //! Build script: passes the commit, its date and whether the code is optimised to the plugin, and translates
 //! `kernels/abi.h` and `kernels/parts.txt` to Rust.
 //!
-//! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields and a visitor of their
-//! addresses, and its pixel families as an enum, so that the host and the kernels cannot disagree. The parser knows only
+//! `OUT_DIR/kernel_abi.rs` has the header's constants, its structs with the offsets of their fields, and its pixel families as an enum, so that the host and the kernels cannot disagree. The parser knows only
 //! the forms that the header announces and rejects every other line. `OUT_DIR/kernel_parts.rs` has the parts of the
-//! prebuilt kernels as an enum, and the groups of architectures with their files: of all groups with the feature `cubins`,
+//! prebuilt kernels as an enum, the kernels as a list, and the groups of architectures with their files: of all groups with the feature `cubins`,
 //! else of the PTX alone. The environment variable `CUDAGAUSSBLUR_PTX` names a folder to take the PTX from instead of
 //! `kernels/prebuilt/ptx`; `scripts/build-kernels --ptx` fills one.
 
@@ -46,8 +45,6 @@ struct Struct {
     /// The fields as Rust source, each with its documentation.
     fields: String,
     names: Vec<String>,
-    /// The statements that visit the addresses in the fields.
-    visits: String,
     /// Whether the length of an array is a constant, which may be too long for a default value.
     has_long_array: bool,
 }
@@ -98,7 +95,6 @@ fn declaration(line: &str, docs: &str, open: &mut Option<Struct>) -> Option<Stri
             docs: docs_or(docs, name),
             fields: String::new(),
             names: Vec::new(),
-            visits: String::new(),
             has_long_array: false,
         });
         return Some(String::new());
@@ -127,17 +123,8 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
         _ => return None,
     }
     .to_owned();
-    let is_struct = c_type == rust_type;
     let mut parts = declarator.split('[');
     let name = parts.next()?;
-    let visit = match (c_type.ends_with('*'), is_struct, declarator.matches('[').count()) {
-        (true, _, 0) => format!("visit(&mut self.{name});\n"),
-        (_, true, 0) => format!("self.{name}.for_each_address(visit);\n"),
-        (_, true, 1) => format!("self.{name}.iter_mut().for_each(|item| item.for_each_address(visit));\n"),
-        (false, false, _) => String::new(),
-        _ => return None,
-    };
-    item.visits += &visit;
     for length in parts.rev() {
         let length = length.strip_suffix(']')?;
         let named = length.strip_prefix("BLUR_").map(|name| format!("{name} as usize"));
@@ -152,17 +139,14 @@ fn field(line: &str, docs: &str, item: &mut Struct) -> Option<String> {
 /// A struct and the offsets of its fields. A struct whose arrays have a number as their length also has a default value, all
 /// zeros.
 fn struct_item(item: &Struct) -> String {
-    let Struct { name, docs, fields, names, visits, has_long_array } = item;
-    let visit = if visits.is_empty() { "_" } else { "visit" };
+    let Struct { name, docs, fields, names, has_long_array } = item;
     let default = if *has_long_array { "" } else { ", Default" };
     let offset = |field| format!("(\"{field}\", core::mem::offset_of!({name}, {field})),\n");
     let offsets: String = names.iter().map(offset).collect();
     format!(
         "{docs}#[repr(C)]\n#[derive(Debug, Clone, Copy{default})]\npub struct {name} {{\n{fields}}}\n\
          impl {name} {{\n/// The name of each field and its offset in bytes.\n\
-         pub const OFFSETS: &'static [(&'static str, usize)] = &[\n{offsets}];\n\
-         /// Calls `visit` with every address, in the order of the fields.\n\
-         pub fn for_each_address(&mut self, {visit}: &mut impl FnMut(&mut u64)) {{\n{visits}}}\n}}\n"
+         pub const OFFSETS: &'static [(&'static str, usize)] = &[\n{offsets}];\n}}\n"
     )
 }
 
@@ -221,24 +205,28 @@ fn translate_parts(list: &str) -> Result<String, String> {
     Ok(rust)
 }
 
-/// The enum of the parts.
+/// The enum of the parts, and the list of the kernels.
 fn part_enum(parts: &[Entry], rust: &mut String) -> Result<(), std::fmt::Error> {
     let (mut variants, mut all, mut names, mut kernels) = (String::new(), String::new(), String::new(), String::new());
-    for (name, _, entry_points) in parts {
+    let mut kernel_count = 0;
+    for (name, kind, entry_points) in parts {
         let variant = variant(name).ok_or(std::fmt::Error)?;
         writeln!(variants, "/// `{name}`.\n{variant},")?;
         write!(all, "Self::{variant}, ")?;
         writeln!(names, "Self::{variant} => \"{name}\",")?;
-        writeln!(kernels, "Self::{variant} => &{entry_points:?},")?;
+        for entry_point in entry_points {
+            kernel_count += 1;
+            writeln!(kernels, "({entry_point:?}, Part::{variant}, {}),", *kind != "all")?;
+        }
     }
     writeln!(
         rust,
         "/// A part of the prebuilt kernels: those that share an image.\n\
          #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]\npub enum Part {{\n{variants}}}\n\
          impl Part {{\n/// All parts.\npub const ALL: [Self; {count}] = [{all}];\n\
-         /// Its name in `{PARTS}`.\npub fn name(self) -> &'static str {{\nmatch self {{\n{names}}}\n}}\n\
-         /// The entry points of its kernels.\n\
-         pub fn entry_points(self) -> &'static [&'static str] {{\nmatch self {{\n{kernels}}}\n}}\n}}",
+         /// Its name in `{PARTS}`.\npub fn name(self) -> &'static str {{\nmatch self {{\n{names}}}\n}}\n}}\n\
+         /// The entry point of every kernel, its part, and whether it is for tensor cores.\n\
+         const KERNELS: [(&str, Part, bool); {kernel_count}] = [\n{kernels}];",
         count = parts.len(),
     )
 }

@@ -100,7 +100,7 @@ fn covers() {
     let mut bytes = 0;
     for image in [Image::Best, Image::Portable] {
         let engine = CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap().without_jit();
-        let mut engine = Engine::with_cuda(engine);
+        let mut engine = Engine::with_cuda(engine).with_covers_on_device();
         for (size, sigmas) in [([331, 182], [1.5, 6.0, 11.0]), ([1283, 721], [3.0, 20.0, 45.0])] {
             bytes += device_frames::check_kinds(&mut engine, &kinds, &[size], &sigmas);
             bytes += device_frames::check_host_kinds(&mut engine, &kinds, size, &sigmas);
@@ -269,7 +269,7 @@ fn specialised_kernels() {
 fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {
     let engine = CudaEngine::with_kernels(0, image, passes).unwrap().without_jit();
     let engine = if let Some(bands) = bands { engine.with_bands(bands) } else { engine };
-    let mut engine = Engine::with_cuda(engine);
+    let mut engine = Engine::with_cuda(engine).with_covers_on_device();
     let mut cases = cases::all();
     if let Some(every) = cases::one_in() {
         cases = cases.into_iter().filter(|case| case.work() < 1 << 20).step_by(every).collect();

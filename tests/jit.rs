@@ -67,7 +67,7 @@ fn main() {
     if let Ok(child) = std::env::var(CHILD) {
         log_to(|level, line| {
             // Neither plans, their launches nor prebuilt kernels, whose images log what they load.
-            if !["new plan for ", "bands: ", "general-"].iter().any(|other| line.starts_with(other)) {
+            if !["new plan for ", "new program: ", "general-"].iter().any(|other| line.starts_with(other)) {
                 LINES.lock().unwrap().push((level, line.to_owned()));
             }
         });

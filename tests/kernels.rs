@@ -12,33 +12,32 @@ use std::sync::{Arc, Mutex, OnceLock};
 use common::Noise;
 use common::cases::{self, Case, Content};
 use common::pictures::{self, Picture};
-use common::soft_oracle::{self, Form, Item, Nodes};
+use common::soft_oracle::{Form, Item};
+use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
 use gstcudagaussblur::cuda::kernels::abi::{
-    AlphaArgs, Args, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, Launch, MosaicArgs, MosaicGrid,
-    PixelFamily, RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
+    AlphaArgs, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, MosaicArgs, MosaicGrid, PixelFamily,
+    RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
 };
 use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
-use gstcudagaussblur::cuda::kernels::cover::{self, BlurredRect};
-use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recording};
-use gstcudagaussblur::cuda::kernels::region_blur::RegionBlurPlan;
-use gstcudagaussblur::cuda::kernels::regions::{RegionOutputs, RegionTransfers};
-use gstcudagaussblur::cuda::kernels::soft::{self, DeviceWeights, Inpainting, Mix};
+use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
+use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recorder, Recording};
 use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
+use gstcudagaussblur::cuda::transfer::bands::Order;
+use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
-use gstcudagaussblur::engine::{BlurRegion, Hide};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, Role, SampleLayout, Split};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
-use gstcudagaussblur::filter::picture::PictureGeometry;
+use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::regions::{Area, Rect};
-use gstcudagaussblur::filter::samples::covered_fields;
-use gstcudagaussblur::filter::weights::Weights;
+use gstcudagaussblur::filter::weights::{Edge, Weights};
 use gstcudagaussblur::filter::wide::Factor;
 
 /// A device so small that even small frames are several blocks high.
@@ -202,7 +201,7 @@ impl Program {
             self.send(bytes);
         }
         for Launch { kernel, grid: LaunchConfig { blocks, threads, shared_bytes }, args } in launches {
-            let name = kernel.entry_point() + "\0";
+            let name = kernel.entry_point().to_owned() + "\0";
             let parameter = match args {
                 Args::Rows(args) => bytes_of(std::slice::from_ref(args)),
                 Args::Columns(args) => bytes_of(std::slice::from_ref(args)),
@@ -392,9 +391,64 @@ fn kernels_match_the_oracle_under_the_thread_sanitizer() {
     run("thread", 53, 1 << 19);
 }
 
-/// Blurred rectangles, mosaics, fills and estimates of every kind of frame.
+/// The launches of a cover in place, and the bytes of workspace from `block` on that they need.
+fn launches(
+    job: &Job,
+    soft: Option<&Softness>,
+    set: KernelSet,
+    planes: &[DevicePlane],
+    block: u64,
+) -> (Vec<Launch>, usize) {
+    let planes = DevicePlanes { sources: planes.to_vec(), destinations: planes.to_vec() };
+    let recording = Recorder::new(&job.plan, &job.parts, soft, set).record(&job.parts, &planes, block);
+    let intermediate = block + recording.temporary_bytes() as u64;
+    let mut launches = Vec::new();
+    for command in recording.commands() {
+        match command {
+            Recorded::Copy(_) => unreachable!("planes that are not blurred are not covered"),
+            Recorded::Launch(launch) => launches.push(*launch),
+            Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
+            Recorded::Level(batch) => launches.extend(batch.launches(intermediate)),
+            Recorded::Blur(batch) => launches.extend(batch.launches(intermediate, PassStrategy::Best, LIMITS)),
+        }
+    }
+    let blurs = recording.batches().map(|batch| batch.intermediate_bytes(PassStrategy::Best));
+    let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
+    (launches, recording.temporary_bytes() + intermediate.unwrap_or(0))
+}
+
+impl Program {
+    /// Covers a picture in place, and compares every byte with the CPU engine. Bytes that the cover does not access are poisoned.
+    /// Returns their number.
+    fn check_in_place(&mut self, picture: &Picture, cover: &Cover, sets: &[KernelSet]) -> usize {
+        let (mut picture, mut expected) = (picture.clone(), picture.clone());
+        Engine::with_cpu(CpuEngine::new()).cover(cover, &mut expected.frame_mut()).unwrap();
+        let planes = picture.planes.clone();
+        let plan = |options| Arc::new(Plan::new(options, &planes));
+        let job = Job::cover(Plan::cover(cover, &planes, plan), TILES);
+        let poisoned = poison(&mut picture, &mut expected, &Schedule::new(&job, None, Order::Sequential));
+        let soft = cover.soft.as_ref();
+        for set in sets {
+            // The size of the workspace is known once it is recorded.
+            let plane = |layout: &PlaneLayout| DevicePlane { address: address(0), pitch: layout.row_bytes(), len: 0 };
+            let any: Vec<DevicePlane> = planes.iter().map(plane).collect();
+            let mut workspace = vec![0xa5_u8; launches(&job, soft, *set, &any, address(9)).1.max(1)];
+            let weights = soft.into_iter().flat_map(|soft| [Some(&soft.weights), soft.excluded.as_ref()]).flatten();
+            let nodes: Vec<u8> = weights.flat_map(|weights| weights.nodes().2.to_vec()).collect();
+            workspace[..nodes.len()].copy_from_slice(&nodes);
+            self.check_cover(&picture, &expected, &workspace, |planes, block| {
+                let (launches, _) = launches(&job, soft, *set, planes, block);
+                assert!(!launches.is_empty(), "{cover:?} {planes:?}");
+                launches
+            });
+        }
+        poisoned
+    }
+}
+
+/// Blurs, mosaics and fills of every kind of frame, hard and soft, and backgrounds.
 #[test]
-fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
+fn covers_match_the_cpu_under_the_address_and_undefined_sanitizers() {
     let mut program = Program::build("address,undefined", &[]);
     let mut noise = Noise(31);
     for (turn, planes) in pictures::kinds().iter().enumerate() {
@@ -408,153 +462,83 @@ fn cover_kernels_match_the_host_under_the_address_and_undefined_sanitizers() {
         let region =
             |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
         let regions = rects.iter().enumerate().map(region).collect();
-        let cover = Hide::Blur { planes: Selection::ALL, regions };
-        let plan = |options| Arc::new(Plan::new(options, planes));
-        let regions = RegionBlurPlan::new(&cover, planes, TILES, plan);
-        let outputs = RegionOutputs::new(&regions, 0);
-        let blurred = noise.bytes(outputs.bytes.max(1));
-        let mut expected = picture.clone();
-        for BlurredRect { rect, blurred: plane, .. } in &outputs.blurred_rects(&regions) {
-            let from = rect.within(plane);
-            for (i, row) in rect.plane_rows().enumerate() {
-                let start = row * pictures::pitch(&planes[rect.plane]) + rect.byte;
-                expected.bytes[rect.plane][start..start + rect.bytes]
-                    .copy_from_slice(&blurred[from.row(i) as usize..][..rect.bytes]);
-            }
-        }
-        program.check_cover(&picture, &expected, &blurred, |planes, block| {
-            cover::copies(&RegionOutputs::new(&regions, block).blurred_rects(&regions), planes)
-        });
-
-        let values: Vec<[u16; 4]> =
-            planes.iter().map(|_| [0, 1, 2, 3].map(|c| noise.next() as u16 >> (8 + c))).collect();
-        let mut expected = picture.clone();
-        expected.hide(Hide::Fill { rects: rects.to_vec(), values: values.clone() }).unwrap();
-        let fills = cover::filled(planes, &rects, &values);
-        program.check_cover(&picture, &expected, &[0], |planes, _| cover::fills(&fills, planes));
-
+        let blur = Hide::Blur { planes: Selection::ALL, regions };
+        let values = planes.iter().map(|_| [0, 1, 2, 3].map(|c| noise.next() as u16 >> (8 + c))).collect();
+        let fill = Hide::Fill { rects: rects.to_vec(), values };
         let object = Area::from_corner(2.0, 1.0, 30.0, 20.0);
-        let cells: Vec<MosaicRegion> =
-            rects.iter().enumerate().map(|(i, rect)| MosaicRegion::new(*rect, object, [3, 7][i])).collect();
-        let mut expected = picture.clone();
-        expected.hide(Hide::Mosaic(cells.clone())).unwrap();
-        let grids = cover::grids(planes, &cells);
-        let sums = vec![0xa5; cover::mosaic_bytes(&grids)];
-        program.check_cover(&picture, &expected, &sums, |planes, sums| cover::mosaic(&grids, [planes; 2], sums));
-
+        let cells = rects.iter().enumerate().map(|(i, rect)| MosaicRegion::new(*rect, object, [3, 7][i])).collect();
         // Weights grow and shrink along both axes.
         let [left, top] = if is_wide { [21.0, 9.0] } else { [3.0, 1.0] };
         let item = Item { area: Area::from_corner(left, top, 15.0, 9.0), form: Form::Ellipse };
-        let size = (width, height);
-        let excluded = Weights::excluded(size, &[item.object()], 2.0);
-        let expected = soft_oracle::filled(&picture, &Nodes::excluded(size, &[item], 2.0));
-        let inpainting = Inpainting::new(planes, excluded.cell());
-        let whole = pictures::rect(0, 0, width, height);
-        let covered: Vec<_> = covered_fields(&PictureGeometry::new(planes), whole).collect();
-        let mut workspace = excluded.nodes().2.to_vec();
-        let cells = workspace.len().next_multiple_of(4);
-        workspace.resize(cells + soft::cell_bytes(&inpainting), 0xa5);
-        program.check_cover(&picture, &expected, &workspace, |on_device, block| {
-            let (weights, cells) = (DeviceWeights { weights: &excluded, nodes: block }, block + cells as u64);
-            let (sources, destinations, covered) = (on_device, on_device, &covered[..]);
-            let mix = Mix { weights, sources, covers: None, destinations, covered, planes: Selection::ALL };
-            let mut launches = soft::estimates(&inpainting, weights, on_device, cells);
-            launches.extend(soft::mix(&mix, planes, &inpainting, cells));
-            launches
-        });
+        let (size, objects) = ((width, height), [item.object()]);
+        let weights = Weights::inside(size, &objects, Edge { grow: 0, feather: 3 });
+        for hide in [blur, Hide::Mosaic(cells), fill] {
+            let soft = Softness { weights: weights.clone(), excluded: None };
+            let hard = Cover::from(hide);
+            program.check_in_place(&picture, &hard, &[KernelSet::CudaCores]);
+            program.check_in_place(&picture, &Cover { soft: Some(soft), ..hard }, &[KernelSet::CudaCores]);
+        }
+        let weights = Weights::outside(size, &objects, Edge { grow: 0, feather: 1 });
+        let params = BlurParams::new(2.0, 0).unwrap();
+        let regions = weights.rects().into_iter().map(|rect| BlurRegion { rect, params }).collect();
+        let excluded = Some(Weights::excluded(size, &objects, 2.0));
+        let soft = Some(Softness { weights, excluded });
+        let background = Cover { hide: Hide::Blur { planes: Selection::ALL, regions }, soft };
+        program.check_in_place(&picture, &background, &[KernelSet::CudaCores]);
     }
 }
 
-/// Regions are blurred in rectangles, in place, with all that they do not depend on poisoned.
+/// Regions are blurred in rectangles, in place, with all that they do not depend on poisoned; by several Gaussians, in the same memory.
 #[test]
 fn kernels_blur_rectangles_under_the_address_and_undefined_sanitizers() {
     let mut program = Program::build("address,undefined", &[]);
     let mut noise = Noise(37);
-    let (mut cases, mut bytes) = (0, 0);
+    let (mut cases, mut poisoned) = (0, 0);
     for (turn, planes) in pictures::kinds().iter().enumerate() {
         let [width, height] = [[601, 40], [150, 61], [300, 45]][turn % 3];
         let sigma = [1.2, 3.0, 4.0, 7.5, 30.0][turn % 5];
-        let mut picture = Picture::new(&pictures::resized(planes, [width, height]), noise.next());
+        let picture = Picture::new(&pictures::resized(planes, [width, height]), noise.next());
         let rects = [pictures::rect(width - 60, 7, 23, 9), pictures::rect(9, 30, 12, 4), pictures::rect(70, 1, 9, 20)];
         // Needs of several rectangles are joined and begin at the left edge, those of one in a wide picture do not.
         let rects = &rects[..if width > 600 { 1 } else { 3 }];
-        let region = |rect: &Rect| BlurRegion { rect: *rect, params: BlurParams::new(sigma, 0).unwrap() };
-        let cover = Hide::Blur { planes: Selection::ALL, regions: rects.iter().map(region).collect() };
-        let planes = picture.planes.clone();
-        let plan = |options| Arc::new(Plan::new(options, &planes));
-        let mut expected = picture.clone();
-        expected.hide(cover.clone()).unwrap();
-        let regions = RegionBlurPlan::new(&cover, &planes, TILES, plan);
-        poison(&mut picture, &mut expected, &regions);
-        for set in [KernelSet::TensorCores, KernelSet::CudaCores] {
-            if set == KernelSet::TensorCores && turn % 3 > 0 {
-                // Emulated products take long.
-                continue;
-            }
-            // The size of the workspace is known once it is recorded.
-            let plane = |layout: &PlaneLayout| DevicePlane { address: address(0), pitch: layout.row_bytes(), len: 0 };
-            let any: Vec<DevicePlane> = planes.iter().map(plane).collect();
-            let workspace = vec![0xa5_u8; blur_launches(&regions, set, &any, address(9)).1];
-            program.check_cover(&picture, &expected, &workspace, |planes, block| {
-                let (mut launches, _) = blur_launches(&regions, set, planes, block);
-                assert!(!launches.is_empty(), "sigma={sigma} {planes:?}");
-                launches.extend(cover::copies(&RegionOutputs::new(&regions, block).blurred_rects(&regions), planes));
-                launches
-            });
-            (cases, bytes) = (cases + 1, bytes + expected.bytes.iter().map(Vec::len).sum::<usize>());
-        }
+        let sigma = |index: usize| if turn % 4 == 1 { sigma + index as f64 } else { sigma };
+        let region = |(index, rect): (usize, &Rect)| BlurRegion {
+            rect: *rect,
+            params: BlurParams::new(sigma(index), 0).unwrap(),
+        };
+        let regions = rects.iter().enumerate().map(region).collect();
+        let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions });
+        // Emulated products take long.
+        let sets = [KernelSet::CudaCores, KernelSet::TensorCores];
+        let sets = &sets[..if turn % 3 > 0 { 1 } else { 2 }];
+        let of_case = program.check_in_place(&picture, &cover, sets);
+        assert!(of_case > 0, "{cover:?} of {planes:?}");
+        (cases, poisoned) = (cases + sets.len(), poisoned + of_case);
     }
-    println!("rectangles of kernels on the CPU: {cases} pictures, {bytes} bytes, 0 differ");
+    // Two that are too far apart to be joined, in memory as wide as both: a warp writes 64 columns of one of them.
+    let picture = Picture::new(&[PlaneLayout::new(330, 400, 1, 8)], noise.next());
+    let params = BlurParams::new(1.0, 0).unwrap();
+    let regions = [0, 240].map(|x| BlurRegion { rect: pictures::rect(x, 0, 16, 400), params }).into();
+    let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions });
+    poisoned += program.check_in_place(&picture, &cover, &[KernelSet::TensorCores]);
+    println!("rectangles of kernels on the CPU: {cases} pictures, {poisoned} bytes poisoned, 0 differ");
 }
 
-/// The launches that blur regions, and the size of the workspace from `block` on.
-fn blur_launches(
-    regions: &RegionBlurPlan,
-    set: KernelSet,
-    sources: &[DevicePlane],
-    block: u64,
-) -> (Vec<Launch>, usize) {
-    let outputs = RegionOutputs::new(regions, block);
-    let temporaries = block + outputs.bytes as u64;
-    let (mut launches, mut size) = (Vec::new(), outputs.bytes);
-    for (blur, destinations) in regions.blurs().iter().zip(&outputs.planes) {
-        let planes = DevicePlanes { sources: sources.to_vec(), destinations: destinations.clone() };
-        let recording = Recording::new(&blur.plan, &planes, temporaries, set, &blur.needs.parts);
-        let intermediate = temporaries + recording.temporary_bytes() as u64;
-        for command in recording.commands() {
-            match command {
-                Recorded::Copy(_) => unreachable!("planes that are not blurred are not covered"),
-                Recorded::Launch(launch) => launches.push(*launch),
-                Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
-                Recorded::Level(batch) => launches.extend(batch.launches(intermediate)),
-                Recorded::Blur(batch) => {
-                    launches.extend(batch.launches(intermediate, PassStrategy::Best, LIMITS));
-                }
-            }
-        }
-        let blurs = recording.batches().map(|batch| batch.intermediate_bytes(PassStrategy::Best));
-        let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
-        size = size.max(outputs.bytes + recording.temporary_bytes() + intermediate.unwrap_or(0));
-    }
-    (launches, size)
-}
-
-/// Inverts the bytes of both pictures that no blur depends on, and that are not covered.
-fn poison(picture: &mut Picture, expected: &mut Picture, regions: &RegionBlurPlan) {
-    let RegionTransfers { uploads, downloads, .. } = RegionTransfers::new(regions);
+/// Inverts the bytes of both pictures that are neither read nor written. Returns their number.
+fn poison(picture: &mut Picture, expected: &mut Picture, schedule: &Schedule) -> usize {
     let mut kept: Vec<Vec<bool>> = picture.bytes.iter().map(|bytes| vec![false; bytes.len()]).collect();
-    for packed in uploads.rects.iter().chain(&downloads.rects) {
-        for row in packed.rect.plane_rows() {
-            let start = row * pictures::pitch(&picture.planes[packed.rect.plane]) + packed.rect.byte;
-            kept[packed.rect.plane][start..start + packed.rect.bytes].fill(true);
+    for rect in schedule.uploads().chain(&schedule.writes) {
+        for row in rect.plane_rows() {
+            let start = row * pictures::pitch(&picture.planes[rect.plane]) + rect.byte;
+            kept[rect.plane][start..start + rect.bytes].fill(true);
         }
     }
-    for (of, planes) in [&mut picture.bytes, &mut expected.bytes].into_iter().enumerate() {
+    for planes in [&mut picture.bytes, &mut expected.bytes] {
         for (bytes, kept) in planes.iter_mut().zip(&kept) {
-            let others = bytes.iter_mut().zip(kept).filter(|(_, kept)| !**kept);
-            assert!(others.fold(0, |count, (byte, _)| (*byte = !*byte, count + 1).1) > 0, "{of}");
+            bytes.iter_mut().zip(kept).filter(|(_, kept)| !**kept).for_each(|(byte, _)| *byte = !*byte);
         }
     }
+    kept.iter().flatten().filter(|kept| !**kept).count()
 }
 
 /// Kernels for fixed radii, for pixels of every layout, at sizes from one pixel to several blocks.

@@ -100,7 +100,8 @@ fn any_division_gives_the_same_bytes() {
         };
         let wanted = [parts(rects.clone()), parts(rects.iter().rev().flat_map(divided).collect())];
         let [one, other] = wanted.each_ref().map(|parts| {
-            let job = Job { parts: plan.needs(parts, TILES).parts, plan: Arc::clone(&plan) };
+            let parts = plan.needs(parts, TILES).parts;
+            let job = Job { parts, plan: Arc::clone(&plan), accesses: None };
             hidden_beside(&run(&mut cpu, &job, None, &picture, &picture), &wanted[0])
         });
         assert!(one.bytes == other.bytes, "{rects:?} of {:?}", picture.planes);
@@ -138,7 +139,7 @@ fn nothing_but_reads_is_read() {
         let Needs { parts, reads } = plan.needs(&[], TILES);
         let source = poisoned(&picture, &reads);
         poisoned_bytes[case % 3] += different(&source, &picture);
-        let job = Job { plan: Arc::new(plan), parts };
+        let job = Job { plan: Arc::new(plan), parts, accesses: None };
         let soft = cover.soft.as_ref();
         let set = case % engines.len();
         let [whole, part] = [&picture, &source].map(|from| run(&mut engines[set], &job, soft, from, &picture));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cuda::PassStrategy;
@@ -190,7 +191,7 @@ fn specialised(origin: &str, memory: &Memory, stream: &Stream) -> Outcome<Durati
 
 /// Enqueues our blur.
 fn launch(engine: &CudaEngine, memory: &Memory, stream: &Stream) -> Outcome<()> {
-    let plan = Plan::new(BlurParams::new(SIGMA, SIZE)?.into(), &[memory.layout]);
+    let plan = Arc::new(Plan::new(BlurParams::new(SIGMA, SIZE)?.into(), &[memory.layout]));
     let plane = |frame: &DeviceMemory| {
         vec![DevicePlane { address: frame.address(), pitch: memory.layout.row_bytes(), len: frame.bytes() }]
     };
@@ -198,6 +199,6 @@ fn launch(engine: &CudaEngine, memory: &Memory, stream: &Stream) -> Outcome<()> 
     let planes = DevicePlanes { sources, destinations };
     // SAFETY: source and destination are as large as the plane, the workspace is as large as a blur needs it, and the callers
     // synchronise the stream before the memory is dropped.
-    unsafe { engine.enqueue(stream, &plan, &planes, memory.workspace.address()) }?;
+    unsafe { engine.enqueue(stream, &engine.program(&plan, &planes, memory.workspace.address())?) }?;
     Ok(())
 }

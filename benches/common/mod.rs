@@ -1,5 +1,6 @@
 //! What the GPU benches share: frames and time measurements.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gstcudagaussblur::cuda::driver::device::Device;
@@ -110,7 +111,7 @@ pub fn time_of_frame(
     options: impl Into<Options>,
     frames: &[[DeviceMemory; 2]],
 ) -> Outcome<Duration> {
-    let plan = Plan::new(options.into(), layouts);
+    let plan = Arc::new(Plan::new(options.into(), layouts));
     let bytes = device_planes(layouts, 0, alignment).1;
     assert!(frames.iter().flatten().all(|memory| memory.bytes() >= bytes), "the frames are too small");
     let planes = |[source, destination]: &[DeviceMemory; 2]| DevicePlanes {
@@ -118,11 +119,13 @@ pub fn time_of_frame(
         destinations: device_planes(layouts, destination.address(), alignment).0,
     };
     let frames: Vec<_> = frames.iter().map(planes).collect();
-    let workspace = DeviceMemory::new(engine.workspace_bytes(&plan, &frames[0]).max(16), stream)?;
+    let workspace = DeviceMemory::new(engine.program(&plan, &frames[0], 0)?.workspace_bytes.max(16), stream)?;
+    let programs = frames.iter().map(|planes| engine.program(&plan, planes, workspace.address()));
+    let programs = programs.collect::<Result<Vec<_>, _>>()?;
     time_on(stream, engine.device(), |turn| {
         // SAFETY: each block is at least as large as its planes (asserted above) or the workspace, and lives until
         // `time_on` has waited for the stream; the caller's context is current.
-        unsafe { engine.enqueue(stream, &plan, &frames[turn % frames.len()], workspace.address()) }?;
+        unsafe { engine.enqueue(stream, &programs[turn % programs.len()]) }?;
         Ok(())
     })
 }

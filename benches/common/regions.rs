@@ -6,12 +6,12 @@ use std::time::Instant;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use gstcudagaussblur::cpu::{CpuEngine, TILES};
-use gstcudagaussblur::cuda::kernels::region_blur::RegionBlurPlan;
 use gstcudagaussblur::element::formats;
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
+use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect, disjoint, outside};
 use gstcudagaussblur::regions::detection::Detection;
@@ -71,10 +71,11 @@ pub fn print(width: u32, height: u32) {
                 let regions = rects.iter().map(|rect| BlurRegion { rect: *rect, params }).collect();
                 let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions });
                 let plan = |options| Arc::new(Plan::new(options, &planes));
-                let regions = RegionBlurPlan::new(&cover.hide, &planes, TILES, plan);
+                let job = Job::cover(Plan::cover(&cover, &planes, plan), TILES);
+                let reads = job.accesses.expect("a cover").reads;
                 let of_plane = |plane: usize| {
-                    let reads = regions.blurs().iter().flat_map(|blur| &blur.needs.reads);
-                    let rects: Vec<Rect> = reads.filter(|(of, _)| *of == plane).map(|(_, read)| read.rect).collect();
+                    let rects: Vec<Rect> =
+                        reads.iter().filter(|(of, _)| *of == plane).map(|(_, read)| read.rect).collect();
                     let area: u64 = disjoint(&rects).iter().map(|rect| rect.area()).sum();
                     area * u64::from(planes[plane].channels)
                 };

@@ -11,6 +11,7 @@ mod person;
 mod regions;
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
@@ -156,7 +157,7 @@ fn in_device_memory(device: &Device, name: &str, layout: PlaneLayout) -> Outcome
     unsafe {
         picture.as_ptr().copy_to_nonoverlapping(pinned.address(), bytes);
         for [source, _] in &frames {
-            pinned.upload(source, 0..bytes, &stream)?;
+            stream.copy(&pinned.row(bytes), &source.row(bytes), bytes, 1)?;
         }
     }
     stream.synchronize()?;
@@ -246,10 +247,12 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
     let bytes = pitch * layout.height as usize;
     let (src, dst) = (DeviceMemory::new(bytes, &stream)?, DeviceMemory::new(bytes, &stream)?);
     let pinned = [PinnedMemory::new(bytes, device.id())?, PinnedMemory::new(bytes, device.id())?];
-    let plan = Plan::new(BlurParams::new(2.5, 15)?.into(), &[*layout]);
+    let plan = Arc::new(Plan::new(BlurParams::new(2.5, 15)?.into(), &[*layout]));
     let plane = |memory: &DeviceMemory| vec![DevicePlane { address: memory.address(), pitch, len: bytes }];
     let planes = DevicePlanes { sources: plane(&src), destinations: plane(&dst) };
-    let workspace = DeviceMemory::new(engine.workspace_bytes(&plan, &planes).max(16), &stream)?;
+    let workspace_bytes = engine.program(&plan, &planes, 0)?.workspace_bytes;
+    let workspace = DeviceMemory::new(workspace_bytes.max(16), &stream)?;
+    let program = engine.program(&plan, &planes, workspace.address())?;
     for strategy in [WaitStrategy::Spinning, WaitStrategy::Blocking, WaitStrategy::Ours] {
         let mut wait = AdaptiveWait::default();
         let (mut delays, mut busy) = (Vec::new(), Duration::ZERO);
@@ -259,9 +262,9 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
             stream.record(&begin)?;
             // SAFETY: all blocks have the frame's size, the workspace has its own, and the wait below completes before they are dropped.
             unsafe {
-                pinned[0].upload(&src, 0..bytes, &stream)?;
-                engine.enqueue(&stream, &plan, &planes, workspace.address())?;
-                dst.download(&pinned[1], 0..bytes, &stream)?;
+                stream.copy(&pinned[0].row(bytes), &src.row(bytes), bytes, 1)?;
+                engine.enqueue(&stream, &program)?;
+                stream.copy(&dst.row(bytes), &pinned[1].row(bytes), bytes, 1)?;
             }
             stream.record(&end)?;
             match strategy {

@@ -1,17 +1,20 @@
 //! Regions on the device: in frames that stay there, and in frames in host memory, of which what they depend on is uploaded.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::device::Device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Stream};
-use gstcudagaussblur::cuda::kernels::region_blur::RegionBlurPlan;
-use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
+use gstcudagaussblur::cuda::kernels::byte_rect::ByteRect;
+use gstcudagaussblur::cuda::transfer::bands::Order;
+use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{CudaEngine, PinnedBytes, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
+use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Weights};
@@ -39,8 +42,8 @@ fn formats() -> [(&'static str, Vec<PlaneLayout>); 4] {
 }
 
 fn boxes(corners: &[[u32; 2]], planes: &[PlaneLayout]) -> Vec<Rect> {
-    let times = planes[0].width / 1920;
-    corners.iter().map(|[x, y]| Rect::new(times * x, times * y, BOX[0], BOX[1]).expect("a rectangle")).collect()
+    let scaled = |x: u32| x * planes[0].width / 1920;
+    corners.iter().map(|[x, y]| Rect::new(scaled(*x), scaled(*y), BOX[0], BOX[1]).expect("a rectangle")).collect()
 }
 
 fn many(planes: &[PlaneLayout]) -> Vec<Rect> {
@@ -109,8 +112,9 @@ fn covers(planes: &[PlaneLayout]) -> Outcome<Vec<(String, Cover)>> {
 /// What the blurs of a cover depend on, as a part of the frame's bytes.
 fn read(planes: &[PlaneLayout], cover: &Cover) -> f64 {
     let plan = |options| Arc::new(Plan::new(options, planes));
-    let uploads = RegionTransfers::new(&RegionBlurPlan::new(&cover.hide, planes, TILES, plan)).uploads;
-    uploads.bytes() as f64
+    let job = Job::cover(Plan::cover(cover, planes, plan), TILES);
+    let schedule = Schedule::new(&job, None, Order::Sequential);
+    schedule.uploads().map(ByteRect::size).sum::<usize>() as f64
         / planes.iter().map(|layout| layout.row_bytes() * layout.height as usize).sum::<usize>() as f64
 }
 
@@ -146,13 +150,14 @@ pub fn tables(device: &Device) -> Outcome<()> {
     for (name, planes) in formats() {
         on_device(device, name, &planes)?;
     }
-    println!("\nRegions of frames in host memory, in place, µs by the host's clock (median of {REPETITIONS})\n");
-    println!("Steps: upload, and kernels, of the regions in pinned memory, by the device's clock.\n");
+    println!("\nCovers of frames in host memory, in place, µs by the host's clock (median of {REPETITIONS}, 95 %)\n");
+    println!("Steps: upload, kernels and download of the cover in pinned memory, by the device's clock.\n");
     println!(
-        "| frame | cover | ordinary memory | whole frame | fraction | pinned memory | whole frame | fraction | steps |"
+        "| frame | cover | ordinary memory | whole frame | fraction | pinned memory | whole frame | fraction | CPU engine | steps |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    for (name, planes) in formats() {
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    let webcam = [("720p RGBA", vec![layout(1280, 720, 4)])];
+    for (name, planes) in webcam.into_iter().chain(formats()) {
         on_host(name, &planes)?;
     }
     Ok(())
@@ -235,8 +240,11 @@ unsafe impl FrameAccess for Pair<'_> {
 
 fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
     // One each, because an engine has the memory and expects the time of its last frames.
-    let engine = || Ok::<_, Box<dyn std::error::Error>>(Engine::with_cuda(CudaEngine::new(0)?.without_jit()));
-    let mut engines = [engine()?, engine()?, engine()?, engine()?];
+    let engine = || {
+        let engine = Engine::with_cuda(CudaEngine::new(0)?.without_jit()).with_covers_on_device();
+        Ok::<_, Box<dyn std::error::Error>>(engine)
+    };
+    let mut engines = [engine()?, engine()?, engine()?, engine()?, Engine::with_cpu(CpuEngine::new())];
     let mut memory: Vec<Vec<u8>> =
         planes.iter().map(|plane| noise(plane.row_bytes() * plane.height as usize)).collect();
     let mut output = memory.clone();
@@ -249,17 +257,19 @@ fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
     };
     let pinned = || source.iter().map(allocate).collect::<Outcome<Vec<PinnedBytes>>>();
     let [mut pinned_memory, mut pinned_source, mut pinned_output] = [pinned()?, pinned()?, pinned()?];
-    for (what, cover) in covers(planes)?.into_iter().take(6) {
-        let Hide::Blur { regions, .. } = &cover.hide else { continue };
-        let params = regions[0].params;
-        let mut times = [const { Vec::new() }; 4];
+    for (what, cover) in covers(planes)? {
+        let params = match &cover.hide {
+            Hide::Blur { regions, .. } => regions[0].params,
+            _ => BlurParams::new(20.0, 0)?,
+        };
+        let mut times = [const { Vec::new() }; 5];
         for turn in 0..REPETITIONS + WARM_UP {
             let mut time = |index: usize, started: Instant| {
                 if turn >= WARM_UP {
                     times[index].push(started.elapsed());
                 }
             };
-            let [regions, whole, pinned_regions, pinned_whole] = &mut engines;
+            let [regions, whole, pinned_regions, pinned_whole, cpu] = &mut engines;
             let started = Instant::now();
             regions.cover(&cover, &mut views(planes, &mut memory))?;
             time(0, started);
@@ -282,15 +292,33 @@ fn on_host(name: &str, planes: &[PlaneLayout]) -> Outcome<()> {
             let in_flight = pinned_whole.submit(params, frames)?;
             pinned_whole.complete(in_flight)?;
             time(3, started);
+
+            let started = Instant::now();
+            cpu.cover(&cover, &mut views(planes, &mut memory))?;
+            time(4, started);
         }
-        let [regions, whole, pinned_regions, pinned_whole] = times.map(|times| microseconds(median(times)));
+        let with_tail = |mut times: Vec<Duration>| {
+            times.sort_unstable();
+            let tail = times[times.len() * 95 / 100];
+            (microseconds(median(times)), microseconds(tail))
+        };
+        let [regions, whole, pinned_regions, pinned_whole, cpu] = times.map(with_tail);
         let steps = engines[2].stats();
-        let [upload, kernels] = [steps.upload, steps.kernel].map(|step| microseconds(step.last));
+        let [upload, kernels, download] =
+            [steps.upload, steps.kernel, steps.download].map(|step| microseconds(step.last));
         println!(
-            "| {name} | {what} | {regions:.0} | {whole:.0} | {:.2} | {pinned_regions:.0} | {pinned_whole:.0} | {:.2} | \
-             {upload:.0}, {kernels:.0} |",
-            regions / whole,
-            pinned_regions / pinned_whole
+            "| {name} | {what} | {:.0} ({:.0}) | {:.0} | {:.2} | {:.0} ({:.0}) | {:.0} | {:.2} | {:.0} ({:.0}) | \
+             {upload:.0}, {kernels:.0}, {download:.0} |",
+            regions.0,
+            regions.1,
+            whole.0,
+            regions.0 / whole.0,
+            pinned_regions.0,
+            pinned_regions.1,
+            pinned_whole.0,
+            pinned_regions.0 / pinned_whole.0,
+            cpu.0,
+            cpu.1,
         );
     }
     Ok(())

@@ -79,8 +79,8 @@ fn bus_rate(bytes: usize) -> Outcome<f64> {
             // downloads of one turn race on no block: each downloads from one pair and uploads to another, and the
             // contents are never read.
             unsafe {
-                from.0.upload(&from.1, 0..bytes, &up)?;
-                to.1.download(&to.0, 0..bytes, &down)?;
+                up.copy(&from.0.row(bytes), &from.1.row(bytes), bytes, 1)?;
+                down.copy(&to.1.row(bytes), &to.0.row(bytes), bytes, 1)?;
             }
         }
         up.synchronize()?;

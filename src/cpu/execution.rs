@@ -64,7 +64,7 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
 
 /// What is accessed of a plane: the rows between the first and the last one. Rounded and joined rectangles read more than what
 /// was computed for them.
-pub fn extent(Job { plan, parts }: &Job, buffer: Buffer, layout: &PlaneLayout) -> Extent {
+pub fn extent(Job { plan, parts, .. }: &Job, buffer: Buffer, layout: &PlaneLayout) -> Extent {
     let rects = plan.operations().iter().zip(parts).flat_map(|(operation, rects)| {
         rects.iter().flat_map(|rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]))
     });
@@ -201,7 +201,8 @@ impl<'a> BufferPlanes<'a> {
         };
         let mixing = |mix: &Mix| Mixing {
             weights: self.weights(mix.weights, mix.placement, destination),
-            beside: mix.beside.map(|view| self.to_read(&view)),
+            // A frame is covered in place, or in a copy.
+            beside: matches!(destination.buffer, Buffer::Temporary(_)).then(|| self.to_read(&mix.beside)),
             passthrough_mask: mix.passthrough_mask,
         };
         Write {

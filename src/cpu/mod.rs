@@ -87,7 +87,7 @@ impl CpuEngine {
     /// # Panics
     /// If the plan was made for other layouts, or the weights for another size.
     pub fn run(&mut self, frames: &mut ValidFrames, job: &Job, soft: Option<&Softness>) -> Result<(), CpuError> {
-        let Job { plan, parts } = job;
+        let Job { plan, parts, .. } = job;
         assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
         let (sources, destinations) = host_planes(frames)?;
         let planes = plan.temporaries().iter().enumerate();

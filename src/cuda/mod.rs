@@ -8,37 +8,34 @@ pub mod jit;
 pub mod kernels;
 mod pipeline;
 pub mod process;
-mod region_cache;
-mod select;
+mod program;
 pub mod shared_device;
 pub mod transfer;
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use crate::filter::cover::{Cover, Hide, Softness};
+use crate::filter::cover::Softness;
 use crate::filter::frame::PlaneLayout;
-use crate::filter::mosaic::MosaicRegion;
-use crate::filter::picture::{FieldRect, PictureGeometry};
-use crate::filter::plan::{Options, Plan};
-use crate::filter::regions::Rect;
-use crate::filter::samples::covered_fields;
+use crate::filter::parts::Job;
+use crate::filter::picture::PictureGeometry;
+use crate::filter::plan::Plan;
+use crate::filter::weights::Weights;
 use crate::process::{Level, log};
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
 pub use jit::{JitResult, JitStatus, KernelOrigin};
+use kernels::possible;
 pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;
-use kernels::record::Recording;
 pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
-use kernels::{cover, possible};
-use pipeline::{DeviceCover, Pipeline, SoftDeviceCover, SubmitOptions};
 pub use pipeline::{Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
+use pipeline::{Pipeline, SubmitOptions};
 use process::EngineGuard;
-use region_cache::RegionCache;
-use select::KernelSelector;
+pub use program::Program;
+use program::{KernelSelector, Target};
 use shared_device::SharedDevice;
 pub use transfer::{HostRegistration, PinnedBytes, PinnedSource};
 
@@ -49,8 +46,6 @@ pub struct CudaEngine {
     bands: Option<usize>,
     /// The kernels of the last frame that was blurred.
     kernel_name: &'static str,
-    /// The blurs of the last cover.
-    regions: RegionCache,
     /// Dropped with the context current.
     pipeline: ManuallyDrop<Pipeline>,
     /// The last field: requests for specialised kernels are cancelled before the engine stops counting.
@@ -83,8 +78,7 @@ impl CudaEngine {
         let guard = EngineGuard::enter();
         let selector = KernelSelector::new(shared, image, strategy);
         let pipeline = ManuallyDrop::new(pipeline);
-        let regions = RegionCache::default();
-        Ok(Self { selector, bands: None, kernel_name, regions, pipeline, _guard: guard })
+        Ok(Self { selector, bands: None, kernel_name, pipeline, _guard: guard })
     }
 
     /// With the prebuilt kernels only.
@@ -146,99 +140,38 @@ impl CudaEngine {
     }
 
     /// Enqueues a frame. Frames are completed in the order of their submission. With `direct` the device accesses pinned memory of
-    /// the frames; otherwise all host memory goes through staging buffers.
+    /// the frames; otherwise all host memory goes through staging buffers. `soft` is how much of a cover shows. If parts of a frame are
+    /// covered and source and destination are not the same memory, the source is copied too, and everything is read before anything is
+    /// covered.
     ///
     /// # Panics
-    /// If the plan was made for other layouts.
+    /// If the job was made for other layouts or other weights, or parts of a frame are covered of which one side is in host memory.
     pub fn submit(
         &mut self,
-        frames: &PromisedFrames,
-        plan: &Arc<Plan>,
+        frames: &mut PromisedFrames,
+        job: &Arc<Job>,
+        soft: Option<&Softness>,
         direct: bool,
     ) -> Result<Submission, SubmitError> {
-        assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
+        assert!(job.plan.layouts() == frames.layouts(), "the job is for other frames");
+        let are_right = |soft: &Softness| {
+            let weights = [Some(&soft.weights), soft.excluded.as_ref()].into_iter().flatten();
+            weights
+                .map(Weights::size)
+                .all(|(width, height)| PictureGeometry::new(frames.layouts()).size() == [width, height])
+        };
+        assert!(soft.is_none_or(are_right), "the weights are for other frames");
+        let on_device = [frames.source().is_device(), frames.destination().is_device()];
+        assert!(job.accesses.is_none() || on_device[0] == on_device[1], "a cover of a frame in two kinds of memory");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
         let options = SubmitOptions { direct, bands: self.bands };
-        let submission = self.pipeline.submit(&mut self.selector, frames, plan, options)?;
+        let submission = self.pipeline.submit(&mut self.selector, frames, job, soft, options)?;
         self.update_kernel_name(match &submission {
             Submission::InFlight(frame) => frame.specialised(),
             Submission::Resident(enqueued) => enqueued.specialised,
         });
         Ok(submission)
-    }
-
-    /// Enqueues a cover of a frame in device memory. If source and destination are not the same memory, the source is copied
-    /// too. Blurs read the source, and everything is read before anything is covered. `plan` returns the plan that blurs a whole
-    /// frame.
-    ///
-    /// # Panics
-    /// If a frame is in host memory.
-    pub fn cover(
-        &mut self,
-        frames: &PromisedFrames,
-        cover: &Cover,
-        plan: impl FnMut(Options) -> Arc<Plan>,
-    ) -> Result<Enqueued, SubmitError> {
-        assert!(frames.are_on_device(), "the frames are in host memory");
-        let layouts = frames.layouts();
-        let picture = PictureGeometry::new(layouts);
-        let of_rects = |rects: &mut dyn Iterator<Item = Rect>| -> Vec<(usize, FieldRect)> {
-            rects.flat_map(|rect| covered_fields(&picture, rect)).collect()
-        };
-        let (regions, grids, rects, soft);
-        let (mut of_device, covered) = match &cover.hide {
-            hide @ Hide::Blur { .. } => {
-                regions = self.regions.get(hide, layouts, plan);
-                (DeviceCover::Blur(&regions), regions.covered())
-            }
-            Hide::Mosaic(regions) => {
-                grids = cover::grids(layouts, regions);
-                (DeviceCover::Mosaic(&grids), of_rects(&mut regions.iter().map(MosaicRegion::rect)))
-            }
-            Hide::Fill { rects: covered, values } => {
-                rects = cover::filled(layouts, covered, values);
-                (DeviceCover::Fill(&rects), of_rects(&mut covered.iter().copied()))
-            }
-        };
-        if let Some(Softness { weights, excluded }) = &cover.soft
-            && !covered.is_empty()
-        {
-            let planes = cover.planes();
-            soft = SoftDeviceCover { cover: of_device, weights, excluded: excluded.as_ref(), covered, planes };
-            of_device = DeviceCover::Soft(&soft);
-        }
-        let device = Arc::clone(self.device());
-        let _current = device.enter()?;
-        let enqueued = self.pipeline.cover(&mut self.selector, frames, &of_device)?;
-        self.update_kernel_name(enqueued.specialised);
-        Ok(enqueued)
-    }
-
-    /// Blurs regions of a frame in host memory and waits for it. If source and destination are not the same memory, the source
-    /// is copied too. With `direct` the device reads a source in pinned memory. On an error nothing is blurred, and another
-    /// destination than the source is undefined. `plan` returns the plan that blurs a whole frame. Returns `None` if nothing is
-    /// covered.
-    ///
-    /// # Panics
-    /// If a frame is on the device.
-    pub fn cover_host(
-        &mut self,
-        frames: &mut PromisedFrames,
-        hide: &Hide,
-        direct: bool,
-        plan: impl FnMut(Options) -> Arc<Plan>,
-    ) -> Result<Option<Times>, SubmitError> {
-        let regions = self.regions.get(hide, frames.layouts(), plan);
-        if regions.blurs().is_empty() {
-            frames.copy_source();
-            return Ok(None);
-        }
-        let device = Arc::clone(self.device());
-        let _current = device.enter()?;
-        let (times, specialised) = self.pipeline.cover_host(&mut self.selector, frames, &regions, direct)?;
-        self.update_kernel_name(specialised);
-        Ok(Some(times))
     }
 
     /// Waits for the oldest frame in flight. On an error its destination is undefined, and the frame has to be settled.
@@ -248,30 +181,23 @@ impl CudaEngine {
         self.pipeline.complete(frame)
     }
 
-    /// Device memory that a plan needs beside the planes of its frames, in bytes; 0 if its kernels cannot be loaded.
-    pub fn workspace_bytes(&self, plan: &Plan, planes: &DevicePlanes) -> usize {
-        let recording = Recording::new(plan, planes, 0, self.selector.kernel_set(), &plan.whole());
-        self.selector.select(&recording, 0).map_or(0, |selected| selected.workspace_bytes)
+    /// Makes the program of a whole frame in these planes, with workspace from this address on, which is aligned to 256 bytes.
+    pub fn program(&self, plan: &Arc<Plan>, planes: &DevicePlanes, workspace: u64) -> Result<Program, CudaError> {
+        let job = Arc::new(Job::frame(Arc::clone(plan)));
+        let parts = std::slice::from_ref(&job.parts);
+        self.selector.program(Target { job: &job, soft: None, parts, planes, workspace })
     }
 
-    /// Enqueues the kernels of a plan alone.
+    /// Enqueues the kernels of a program alone.
     ///
     /// # Safety
-    /// The device's context is current. The planes hold the rows of the plan's layouts; they, and
-    /// [`CudaEngine::workspace_bytes`] from `workspace` on, which is aligned to 256 bytes, live and are accessed by nobody else
-    /// until the stream has done the work.
-    pub unsafe fn enqueue(
-        &self,
-        stream: &Stream,
-        plan: &Plan,
-        planes: &DevicePlanes,
-        workspace: u64,
-    ) -> Result<(), CudaError> {
-        let recording = Recording::new(plan, planes, workspace, self.selector.kernel_set(), &plan.whole());
-        let selected = self.selector.select(&recording, workspace)?;
+    /// The device's context is current. The planes of the program hold the rows of its plan's layouts; they, and its
+    /// [`Program::workspace_bytes`] from the workspace's address on, live and are accessed by nobody else until the stream has done the
+    /// work.
+    pub unsafe fn enqueue(&self, stream: &Stream, program: &Program) -> Result<(), CudaError> {
         // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
         // promises.
-        unsafe { self.selector.enqueue_commands(stream, &selected.commands) }
+        unsafe { self.selector.enqueue(stream, program, 0) }
     }
 }
 

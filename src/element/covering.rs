@@ -19,7 +19,7 @@ use super::state::SharedState;
 use super::stream_format::StreamFormat;
 use super::video_frame::{self, InPlaceFrame, VideoFramePair};
 use super::{output_buffer, reporting};
-use crate::engine::{Backend, Cover, EngineError, Hide};
+use crate::engine::{self, Backend, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
 use crate::regions::frame_regions::{self, EnteredFrame, FrameRegions};
@@ -280,9 +280,7 @@ fn cover(
     let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
-    if let Cover { hide: Hide::Blur { .. }, soft: None } = cover.cover
-        && !is_untouched
-    {
+    if !is_untouched && !engine::is_faster_on_cpu(&cover.cover) {
         session.note_sighting(&input, element.as_ptr() as usize);
     }
     let output = if is_untouched {

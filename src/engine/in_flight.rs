@@ -4,7 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::Work;
 use crate::cuda::{CudaError, SubmittedFrame};
+use crate::filter::cover::Cover;
 use crate::filter::frame::{Destination, Frame, FrameMut, Plane, Source};
 use crate::filter::plan::Options;
 
@@ -93,10 +95,34 @@ impl Abandoned {
     }
 }
 
+/// What is done with a frame in flight.
+pub(super) enum OwnedWork {
+    Blur(Options),
+    Cover(Box<Cover>),
+}
+
+impl From<Work<'_>> for OwnedWork {
+    fn from(work: Work) -> Self {
+        match work {
+            Work::Blur(options) => Self::Blur(options),
+            Work::Cover(cover) => Self::Cover(Box::new(cover.clone())),
+        }
+    }
+}
+
+impl OwnedWork {
+    pub fn work(&self) -> Work<'_> {
+        match self {
+            Self::Blur(options) => Work::Blur(*options),
+            Self::Cover(cover) => Work::Cover(cover),
+        }
+    }
+}
+
 /// How far a frame is.
 pub(super) enum State {
-    /// The device has not finished it, which is blurred like this.
-    InFlight(Box<SubmittedFrame>, Options),
+    /// The device has not finished it, with which this is done.
+    InFlight(Box<SubmittedFrame>, OwnedWork),
     /// It is blurred, or the streams of a frame that stays on the device order its use.
     Done { queued: bool },
 }

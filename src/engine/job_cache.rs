@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::cpu::TILES;
 use crate::filter::cover::{Cover, Hide};
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::Operation;
-use crate::filter::parts::Job;
+use crate::filter::parts::{Job, Tiles};
 use crate::filter::plan::{Options, Plan};
 use crate::process::{self, Level};
+use crate::{cpu, cuda};
 
 /// More than this are for strengths or regions that do not come back.
 const CAPACITY: usize = 16;
@@ -18,8 +18,24 @@ const CAPACITY: usize = 16;
 #[derive(Debug, Clone, PartialEq)]
 enum Key {
     Blur(Options),
-    /// In the tiles of the CPU. Of weights their size, and whether some are left out: their values are no part of a job.
-    Cover(Hide, Option<((u32, u32), bool)>),
+    /// Of weights their size, and whether some are left out: their values are no part of a job.
+    Cover(Hide, Option<((u32, u32), bool)>, TilesOf),
+}
+
+/// The backend whose tiles a job consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TilesOf {
+    Cuda,
+    Cpu,
+}
+
+impl TilesOf {
+    fn tiles(self) -> Tiles {
+        match self {
+            Self::Cuda => cuda::TILES,
+            Self::Cpu => cpu::TILES,
+        }
+    }
 }
 
 /// Jobs and what they do, the most recently used last.
@@ -37,13 +53,13 @@ impl JobCache {
         })
     }
 
-    /// Covers frames of these layouts, on the CPU.
-    pub fn cover(&mut self, cover: &Cover, layouts: &[PlaneLayout]) -> Arc<Job> {
+    /// Covers frames of these layouts.
+    pub fn cover(&mut self, cover: &Cover, layouts: &[PlaneLayout], tiles: TilesOf) -> Arc<Job> {
         let weights = cover.soft.as_ref().map(|soft| (soft.weights.size(), soft.excluded.is_some()));
-        let is_same = |key: &Key| matches!(key, Key::Cover(hide, of) if *hide == cover.hide && *of == weights);
+        let is_same = |key: &Key| matches!(key, Key::Cover(hide, of, by) if *hide == cover.hide && *of == weights && *by == tiles);
         self.get(layouts, is_same, |jobs| {
             let plan = Plan::cover(cover, layouts, |options| Arc::clone(&jobs.blur(options, layouts).plan));
-            (Key::Cover(cover.hide.clone(), weights), Job::cover(plan, TILES))
+            (Key::Cover(cover.hide.clone(), weights, tiles), Job::cover(plan, tiles.tiles()))
         })
     }
 

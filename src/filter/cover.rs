@@ -200,8 +200,8 @@ impl Plan {
             let keeps = |c: usize| u32::from(!cover.planes().contains(layout.roles[c])) << c;
             let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
             let placement = picture.placement(plane, &field);
-            let mix = |_| Mix { weights: WeightsOf::Cover, placement, beside: None, passthrough_mask };
             let source = View { buffer: Buffer::Source(plane), field };
+            let mix = |_| Mix { weights: WeightsOf::Cover, placement, beside: source, passthrough_mask };
             let cells = (!grids.is_empty()).then(|| all.cells(CellPyramid::all(grids, one_level), source, None));
             let destination = View { buffer: Buffer::Destination(plane), field };
             let mix = cover.soft.as_ref().map(mix);
@@ -234,7 +234,7 @@ impl Plan {
                 let cells = self.cells(grids, source, Some(placement));
                 self.push(Operation::Spread(cells.clone()));
                 let layers = vec![Layer { samples: CoverSamples::Estimates, rects: vec![all_of(&destination)] }];
-                let mix = Mix { weights: WeightsOf::Excluded, placement, beside: Some(source), passthrough_mask: 0 };
+                let mix = Mix { weights: WeightsOf::Excluded, placement, beside: source, passthrough_mask: 0 };
                 self.push(Operation::Write { layers, cells: Some(cells), destination, mix: Some(mix) });
             }
             buffer
@@ -247,6 +247,7 @@ impl Plan {
         let mut add = |layout: &PlaneLayout| self.add_temporary(*layout).buffer;
         let destinations: Vec<Buffer> = plan.layouts().iter().map(&mut add).collect();
         let temporaries: Vec<Buffer> = plan.temporaries().iter().map(add).collect();
+        self.close_turn(destinations.len() + temporaries.len());
         let other = |buffer: Buffer| match buffer {
             Buffer::Source(index) => sources[index],
             Buffer::Destination(index) => destinations[index],

@@ -177,8 +177,8 @@ pub struct Mix {
     pub weights: WeightsOf,
     /// The place of the samples that are written.
     pub placement: Placement,
-    /// The plane that shows beside the cover; `None` for the destination itself.
-    pub beside: Option<View>,
+    /// The plane that shows beside the cover. A cover is mixed into a frame in place, or into a copy of it.
+    pub beside: View,
     /// Bit c: channel c keeps its value.
     pub passthrough_mask: u32,
 }
@@ -313,7 +313,7 @@ impl Operation {
                         rects.iter().filter_map(move |covered| Some((view, covered.intersection(rect)?)))
                     })
                 });
-                let beside = mix.iter().filter_map(|mix| Some((mix.beside?, rect)));
+                let beside = mix.iter().map(|mix| (mix.beside, rect));
                 cells.chain(of_planes).chain(beside).collect()
             }
         }
@@ -339,7 +339,7 @@ impl Operation {
             | Self::CellMeans { source, .. }
             | Self::RestoreChannels { source, .. } => *source,
             Self::Spread(cells) => cells.view,
-            Self::Write { destination, mix, .. } => mix.as_ref().and_then(|mix| mix.beside).unwrap_or(*destination),
+            Self::Write { destination, mix, .. } => mix.as_ref().map_or(*destination, |mix| mix.beside),
         }
     }
 

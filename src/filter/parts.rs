@@ -51,7 +51,11 @@ impl Plan {
             let wanted = covered.clone().unwrap_or_else(|| demands.of(operation.output()).clone());
             // Rounding and joining add samples that nobody reads, so earlier operations do not compute their inputs.
             for (view, rect) in wanted.iter().flat_map(|rect| operation.reads(*rect)) {
-                demands.of(view).push(rect);
+                let demand = demands.of(view);
+                // Each rectangle of a mosaic reads all cells.
+                if demand.last() != Some(&rect) {
+                    demand.push(rect);
+                }
             }
             let rects = wanted.iter().map(|rect| (tiles.round)(operation, *rect));
             parts.push(covered.unwrap_or_else(|| joined(rects, |rect| (tiles.cost)(operation, rect))));
@@ -74,17 +78,40 @@ pub struct Job {
     pub plan: Arc<Plan>,
     /// What they compute.
     pub parts: Parts,
+    /// What it accesses of a frame of which it covers parts; `None` if all of it is blurred.
+    pub accesses: Option<Accesses>,
+}
+
+/// What a cover accesses of the planes of a frame.
+#[derive(Debug, Default)]
+pub struct Accesses {
+    /// Read; rectangles may overlap. What else the operations read is not used.
+    pub reads: Vec<(usize, FieldRect)>,
+    /// Written; those of one field do not overlap, but share pairs of pixels of packed 4:2:2.
+    pub writes: Vec<(usize, FieldRect)>,
 }
 
 impl Job {
     /// A whole frame.
     pub fn frame(plan: Arc<Plan>) -> Self {
-        Self { parts: plan.whole(), plan }
+        Self { parts: plan.whole(), plan, accesses: None }
     }
 
     /// What a plan covers of a frame.
     pub fn cover(plan: Plan, tiles: Tiles) -> Self {
-        Self { parts: plan.needs(&[], tiles).parts, plan: Arc::new(plan) }
+        let Needs { parts, reads } = plan.needs(&[], tiles);
+        let written = |operation: &Operation| {
+            let (rects, View { buffer, field }) = (operation.covered()?, operation.output());
+            let Buffer::Destination(plane) = buffer else { return None };
+            Some(rects.into_iter().map(move |rect| (plane, FieldRect { field, rect })))
+        };
+        let writes = plan.operations().iter().filter_map(written).flatten().collect();
+        Self { parts, plan: Arc::new(plan), accesses: Some(Accesses { reads, writes }) }
+    }
+
+    /// Whether it does nothing.
+    pub fn is_empty(&self) -> bool {
+        self.plan.operations().is_empty()
     }
 }
 

@@ -2,6 +2,8 @@
 //! What is done with the planes of a frame: a list of operations, made once for frames of the same layouts and options and
 //! executed by either backend.
 
+use std::ops::Range;
+
 use crate::filter::frame::{Field, PlaneLayout, Role, SampleLayout};
 use crate::filter::operation::{AlphaSource, Buffer, Channels, Operation, PlaneTaps, Resampling, View};
 use crate::filter::wide::AxisBlur;
@@ -153,6 +155,7 @@ pub struct Plan {
     layouts: Vec<PlaneLayout>,
     operations: Vec<Operation>,
     temporaries: Vec<PlaneLayout>,
+    turns: Vec<Range<usize>>,
 }
 
 impl Plan {
@@ -195,7 +198,7 @@ impl Plan {
 
     /// Without operations, for frames of these planes.
     pub(super) fn empty(layouts: &[PlaneLayout]) -> Self {
-        Self { layouts: layouts.to_vec(), operations: Vec::new(), temporaries: Vec::new() }
+        Self { layouts: layouts.to_vec(), operations: Vec::new(), temporaries: Vec::new(), turns: Vec::new() }
     }
 
     pub(super) fn push(&mut self, operation: Operation) {
@@ -211,6 +214,11 @@ impl Plan {
     pub(super) fn add_temporary(&mut self, layout: PlaneLayout) -> View {
         self.temporaries.push(layout);
         View { buffer: Buffer::Temporary(self.temporaries.len() - 1), field: Field::whole(layout) }
+    }
+
+    /// Says that the last `count` temporaries are those of one Gaussian of a cover.
+    pub(super) fn close_turn(&mut self, count: usize) {
+        self.turns.push(self.temporaries.len() - count..self.temporaries.len());
     }
 
     /// A temporary for rows of this many pixels and samples per pixel, 16 bits each.
@@ -307,6 +315,12 @@ impl Plan {
     /// The planes that operations need beside those of the frames.
     pub fn temporaries(&self) -> &[PlaneLayout] {
         &self.temporaries
+    }
+
+    /// The temporaries of each Gaussian of a cover. A backend that computes one Gaussian behind the other can use the same memory for
+    /// all of them, but for what covers the frame.
+    pub fn turns(&self) -> &[Range<usize>] {
+        &self.turns
     }
 
     /// Whether a frame can be processed in bands of rows: every operation computes its first rows from the first rows of its

@@ -265,8 +265,8 @@ fn every_frame_is_output_wherever_the_device_starts_to_fail() {
             false => images.iter().map(in_pinned).collect(),
         };
         driver.fail(function, after, LAUNCH_FAILED);
-        // A frame of which regions are blurred waits for its stream only after a failure.
-        let waits = if mode == modes[1] { 0 } else { 3 };
+        // The first frame waits for memory.
+        let waits = if mode == modes[1] { 2 } else { 3 };
         for function in ["cuEventSynchronize", "cuStreamSynchronize"] {
             driver.fail(function, waits, LAUNCH_FAILED);
         }

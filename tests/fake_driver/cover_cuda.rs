@@ -7,13 +7,15 @@ use crate::common::device_frames::{self, Block, Streams, check, unordered};
 use crate::common::fake_driver::FakeDriver;
 use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::kernels::region_blur::RegionBlurPlan;
-use gstcudagaussblur::cuda::kernels::regions::RegionTransfers;
+use gstcudagaussblur::cuda::kernels::byte_rect::ByteRect;
+use gstcudagaussblur::cuda::transfer::bands::Order;
+use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, EngineError, FrameAccess, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Destination, DeviceFrame, PlaneLayout, Source};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
+use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
@@ -65,7 +67,7 @@ fn soft_covers_of_wide_pictures() {
 fn host_frames_through_the_device() {
     let _driver = FakeDriver::new();
     let kinds: Vec<Vec<PlaneLayout>> = kinds().into_iter().step_by(4).collect();
-    let bytes = device_frames::check_host_kinds(&mut engine(), &kinds, [75, 41], &[1.5, 4.0]);
+    let bytes = device_frames::check_host_kinds(&mut engine().with_covers_on_device(), &kinds, [75, 41], &[1.5, 4.0]);
     println!("{bytes} bytes, 0 differ");
 }
 
@@ -161,7 +163,8 @@ fn moving_regions_allocate_once() {
 /// Bytes that are uploaded for regions.
 fn upload_bytes(planes: &[PlaneLayout], cover: &Cover) -> usize {
     let plan = |options| Arc::new(Plan::new(options, planes));
-    RegionTransfers::new(&RegionBlurPlan::new(&cover.hide, planes, TILES, plan)).uploads.bytes()
+    let job = Job::cover(Plan::cover(cover, planes, plan), TILES);
+    Schedule::new(&job, None, Order::Sequential).uploads().map(ByteRect::size).sum()
 }
 
 #[test]
@@ -176,23 +179,26 @@ fn frames_elsewhere_are_refused() {
     assert!(matches!(error, EngineError::NeedsCuda), "{error}");
 }
 
-/// The CPU does soft covers of frames in host memory, with the bytes that it has as the backend.
+/// The CPU covers frames in host memory with cells and colours, and the device does everything else.
 #[test]
-fn the_cpu_does_soft_covers_of_host_memory() {
+fn the_faster_backend_covers_host_memory() {
     let _driver = FakeDriver::new();
     let planes = &resized(&kinds()[2], [64, 40]);
     let object = Object { area: Area::from_corner(20.0, 10.0, 21.0, 15.0), shape: Shape::Ellipse };
     let edge = Edge { grow: 0, feather: 4 };
     let weights = Weights::inside((64, 40), std::slice::from_ref(&object), edge);
-    let regions = object.reach(edge, (64, 40)).unwrap();
-    let soft = Cover { soft: Some(Softness { weights, excluded: None }), ..blur(&[(regions, 3.0)]) };
-    let picture = Picture::new(planes, 5);
-    let [mut with_cuda, mut with_cpu] = [picture.clone(), picture.clone()];
-    let mut cuda = engine();
-    assert!(cuda.cover(&soft, &mut with_cuda.frame_mut()).unwrap().is_none());
-    Engine::with_cpu(CpuEngine::new()).cover(&soft, &mut with_cpu.frame_mut()).unwrap();
-    assert!(with_cuda.bytes == with_cpu.bytes && with_cpu.bytes != picture.bytes);
-    assert_eq!((cuda.stats().frames_cpu, cuda.stats().frames_cuda), (1, 0));
+    let region = object.reach(edge, (64, 40)).unwrap();
+    let fill = Cover::from(Hide::Fill { rects: vec![region], values: vec![[9; 4]; planes.len()] });
+    let soft = |cover| Cover { soft: Some(Softness { weights: weights.clone(), excluded: None }), ..cover };
+    for (cover, frames) in [(blur(&[(region, 3.0)]), [0, 1]), (soft(fill.clone()), [0, 1]), (fill, [1, 0])] {
+        let picture = Picture::new(planes, 5);
+        let [mut with_cuda, mut with_cpu] = [picture.clone(), picture.clone()];
+        let mut cuda = engine();
+        assert!(cuda.cover(&cover, &mut with_cuda.frame_mut()).unwrap().is_none());
+        Engine::with_cpu(CpuEngine::new()).cover(&cover, &mut with_cpu.frame_mut()).unwrap();
+        assert!(with_cuda.bytes == with_cpu.bytes && with_cpu.bytes != picture.bytes);
+        assert_eq!([cuda.stats().frames_cpu, cuda.stats().frames_cuda], frames);
+    }
 }
 
 /// A failure is an error, whatever is on the device then; the memory is leaked if the device may still use it.

@@ -374,21 +374,21 @@ fn streams_of_others_are_kept_in_order() {
     // Whichever stream is waited for first.
     for (to_host, source_first) in [(false, true), (false, false), (true, true)] {
         // SAFETY: all of it lives and is waited for below.
-        unsafe { written[0].0.upload(&src, 0..BYTES, &theirs) }.unwrap();
+        unsafe { theirs.copy(&written[0].0.row(BYTES), &src.row(BYTES), BYTES, 1) }.unwrap();
         let to = if to_host { Err(&mut host[..]) } else { Ok((&dst, &ours)) };
         let pending = engine.submit(params, Frames { src: (&src, &theirs), dst: to }).unwrap();
         let finished = engine.complete(pending).unwrap();
         assert_eq!(finished.queued, !to_host);
         drop(finished);
         // SAFETY: as above.
-        unsafe { written[1].0.upload(&src, 0..BYTES, &theirs) }.unwrap();
+        unsafe { theirs.copy(&written[1].0.row(BYTES), &src.row(BYTES), BYTES, 1) }.unwrap();
         if source_first {
             theirs.synchronize().unwrap();
         }
         if !to_host {
             let back = PinnedMemory::new(BYTES, 0).unwrap();
             // SAFETY: as above.
-            unsafe { dst.download(&back, 0..BYTES, &ours) }.unwrap();
+            unsafe { ours.copy(&dst.row(BYTES), &back.row(BYTES), BYTES, 1) }.unwrap();
             ours.synchronize().unwrap();
             // SAFETY: as large, and written.
             host.copy_from_slice(unsafe { std::slice::from_raw_parts(back.address(), BYTES) });
@@ -494,7 +494,8 @@ fn recorded_transfers_serve_only_frames_that_need_the_same() {
                     // SAFETY: both have as many bytes, and the upload is waited for.
                     unsafe {
                         source.as_ptr().copy_to_nonoverlapping(pinned.address(), source.len());
-                        pinned.upload(&uploaded, 0..source.len(), &stream).unwrap();
+                        let bytes = source.len();
+                        stream.copy(&pinned.row(bytes), &uploaded.row(bytes), bytes, 1).unwrap();
                     }
                     stream.synchronize().unwrap();
                     (uploaded, &stream)

@@ -2,13 +2,13 @@
 //! Device memory, pinned (page-locked) host memory, and registrations of host memory that somebody else allocated.
 
 use std::ffi::c_void;
-use std::ops::Range;
 use std::ptr;
 
 use super::ResultExt;
 use super::api::*;
 use super::stream::Stream;
 use crate::cuda::error::{CudaError, Memory, Status};
+use crate::filter::plane::{DevicePlane, HostPlaneMut};
 use crate::process;
 
 fn allocated<T>(allocated: Result<T, DriverError>, kind: Memory, bytes: usize, device: u32) -> Result<T, CudaError> {
@@ -51,16 +51,9 @@ impl DeviceMemory {
         self.bytes
     }
 
-    /// Enqueues a download of a range of bytes to the same offset.
-    ///
-    /// # Safety
-    /// Both allocations contain `bytes` and live until the copy is complete; nobody accesses those of `to` before then.
-    pub unsafe fn download(&self, to: &PinnedMemory, bytes: Range<usize>, stream: &Stream) -> Result<(), CudaError> {
-        let (to, from) = (to.address.wrapping_add(bytes.start), self.address + bytes.start as u64);
-        // SAFETY: the range is inside both allocations, as the caller promises.
-        unsafe { cuMemcpyDtoHAsync_v2(to.cast(), from, bytes.len(), stream.raw()) }
-            .result()
-            .when(stream.device(), "downloading a frame")
+    /// Its first bytes, as one row.
+    pub fn row(&self, bytes: usize) -> DevicePlane {
+        DevicePlane { address: self.address, pitch: bytes, len: bytes }
     }
 }
 
@@ -169,16 +162,9 @@ impl PinnedMemory {
         self.address
     }
 
-    /// Enqueues an upload of a range of bytes to the same offset.
-    ///
-    /// # Safety
-    /// Both allocations contain `bytes` and live until the copy is complete; nobody writes those of `self` before then.
-    pub unsafe fn upload(&self, to: &DeviceMemory, bytes: Range<usize>, stream: &Stream) -> Result<(), CudaError> {
-        let (to, from) = (to.address + bytes.start as u64, self.address.wrapping_add(bytes.start));
-        // SAFETY: the range is inside both allocations, as the caller promises.
-        unsafe { cuMemcpyHtoDAsync_v2(to, from.cast(), bytes.len(), stream.raw()) }
-            .result()
-            .when(stream.device(), "uploading a frame")
+    /// Its first bytes, as one row.
+    pub fn row(&self, bytes: usize) -> HostPlaneMut {
+        HostPlaneMut { address: self.address, pitch: bytes, len: bytes }
     }
 }
 

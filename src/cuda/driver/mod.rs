@@ -17,7 +17,7 @@ use api::DriverError;
 pub use event::Event;
 pub use memory::{DeviceMemory, PinnedMemory, PinnedWorkspace, RegisteredMemory, Workspace, WorkspaceNeed, is_pinned};
 pub use module::{Function, Module};
-pub use stream::{LaunchConfig, Stream};
+pub use stream::{CopyAddress, LaunchConfig, Stream};
 
 use super::error::CudaError;
 

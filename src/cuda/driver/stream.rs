@@ -9,7 +9,7 @@ use super::api::*;
 use super::event::Event;
 use super::module::Function;
 use crate::cuda::error::CudaError;
-use crate::filter::plane::{DevicePlane, HostPlane, HostPlaneMut};
+use crate::filter::plane::{Address, PlaneMemory};
 
 /// A stream: one of ours, which does not synchronise with the default stream, or a borrowed one.
 #[derive(Debug)]
@@ -80,121 +80,60 @@ impl Stream {
             .when(self.device, "making a stream wait")
     }
 
-    /// Enqueues an upload of the first `rows` rows of a plane, `row_bytes` bytes each.
+    /// Enqueues a copy of the first `rows` rows of a plane, `row_bytes` bytes each.
     ///
     /// # Safety
-    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody
-    /// writes the source or accesses the destination before then.
-    pub unsafe fn upload_rows(
+    /// Both planes hold the rows, in host memory only if it is pinned, and live until the copy is complete; nobody writes the source or
+    /// accesses the destination before then.
+    pub unsafe fn copy<A: CopyAddress, B: CopyAddress>(
         &self,
-        from: &HostPlane,
-        to: &DevicePlane,
-        row_bytes: usize,
-        rows: usize,
-    ) -> Result<(), CudaError> {
-        const WHAT: &str = "uploading a frame";
-        if from.pitch == row_bytes && to.pitch == row_bytes {
-            // SAFETY: rows without padding are one range, inside both planes.
-            return unsafe { cuMemcpyHtoDAsync_v2(to.address, from.address.cast(), row_bytes * rows, self.raw) }
-                .result()
-                .when(self.device, WHAT);
-        }
-        let copy = CUDA_MEMCPY2D {
-            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-            srcHost: from.address.cast(),
-            srcPitch: from.pitch,
-            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstDevice: to.address,
-            dstPitch: to.pitch,
-            ..empty_copy(row_bytes, rows)
-        };
-        // SAFETY: both planes hold the rows, as the caller promises.
-        unsafe { cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
-    }
-
-    /// Enqueues an upload of bytes in pinned memory.
-    ///
-    /// # Safety
-    /// The device has memory for them at this address. Both live until the copy is complete; nobody writes the bytes or accesses the
-    /// memory before then.
-    pub unsafe fn upload_bytes(&self, from: &[u8], to: u64) -> Result<(), CudaError> {
-        // SAFETY: the memory holds the bytes, as the caller promises.
-        unsafe { cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.raw) }
-            .result()
-            .when(self.device, "uploading weights")
-    }
-
-    /// Enqueues a download of the first `rows` rows of a plane, `row_bytes` bytes each.
-    ///
-    /// # Safety
-    /// Both planes hold the rows, the host's in pinned memory, and live until the copy is complete; nobody
-    /// writes the source or accesses the destination before then.
-    pub unsafe fn download_rows(
-        &self,
-        from: &DevicePlane,
-        to: &HostPlaneMut,
-        row_bytes: usize,
-        rows: usize,
-    ) -> Result<(), CudaError> {
-        const WHAT: &str = "downloading a frame";
-        if from.pitch == row_bytes && to.pitch == row_bytes {
-            // SAFETY: rows without padding are one range, inside both planes.
-            return unsafe { cuMemcpyDtoHAsync_v2(to.address.cast(), from.address, row_bytes * rows, self.raw) }
-                .result()
-                .when(self.device, WHAT);
-        }
-        let copy = CUDA_MEMCPY2D {
-            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcDevice: from.address,
-            srcPitch: from.pitch,
-            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-            dstHost: to.address.cast(),
-            dstPitch: to.pitch,
-            ..empty_copy(row_bytes, rows)
-        };
-        // SAFETY: both planes hold the rows, as the caller promises.
-        unsafe { cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, WHAT)
-    }
-
-    /// Enqueues a copy of the first `bytes` bytes of a plane in device memory, with those between its rows.
-    ///
-    /// # Safety
-    /// Both planes hold the bytes and live until the copy is complete; nobody writes the source or accesses the destination
-    /// before then.
-    pub unsafe fn copy_bytes(&self, from: &DevicePlane, to: &DevicePlane, bytes: usize) -> Result<(), CudaError> {
-        // SAFETY: both planes hold the bytes, as the caller promises.
-        unsafe { cuMemcpyDtoDAsync_v2(to.address, from.address, bytes, self.raw) }
-            .result()
-            .when(self.device, "copying a plane")
-    }
-
-    /// Enqueues a copy of the first `rows` rows of a plane in device memory, `row_bytes` bytes each.
-    ///
-    /// # Safety
-    /// Both planes hold the rows and live until the copy is complete; nobody writes the source or accesses the destination
-    /// before then.
-    pub unsafe fn copy_rows(
-        &self,
-        from: &DevicePlane,
-        to: &DevicePlane,
+        from: &PlaneMemory<A>,
+        to: &PlaneMemory<B>,
         row_bytes: usize,
         rows: usize,
     ) -> Result<(), CudaError> {
         if rows == 0 {
             return Ok(());
         }
+        let ((source, destination), bytes) = ((from.address.device(), to.address.device()), row_bytes * rows);
+        let is_dense = rows == 1 || from.pitch == row_bytes && to.pitch == row_bytes;
         let copy = CUDA_MEMCPY2D {
-            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcDevice: from.address,
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: memory_type::<A>(),
+            srcHost: from.address.host().cast(),
+            srcDevice: source,
+            srcArray: ptr::null_mut(),
             srcPitch: from.pitch,
-            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstDevice: to.address,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: memory_type::<B>(),
+            dstHost: to.address.host().cast_mut().cast(),
+            dstDevice: destination,
+            dstArray: ptr::null_mut(),
             dstPitch: to.pitch,
-            ..empty_copy(row_bytes, rows)
+            WidthInBytes: row_bytes,
+            Height: rows,
         };
         // The manual lets a driver refuse device-to-device copies with pitches not from cuMemAllocPitch; none tested does.
-        // SAFETY: both planes hold the rows, as the caller promises.
-        unsafe { cuMemcpy2DAsync_v2(&copy, self.raw) }.result().when(self.device, "copying a plane")
+        // SAFETY: both planes hold the rows, as the caller promises; rows without padding are one range.
+        unsafe {
+            match (is_dense, A::IS_HOST, B::IS_HOST) {
+                (true, true, false) => cuMemcpyHtoDAsync_v2(destination, copy.srcHost, bytes, self.raw),
+                (true, false, true) => cuMemcpyDtoHAsync_v2(copy.dstHost, source, bytes, self.raw),
+                (true, false, false) => cuMemcpyDtoDAsync_v2(destination, source, bytes, self.raw),
+                _ => cuMemcpy2DAsync_v2(&copy, self.raw),
+            }
+        }
+        .result()
+        .when(
+            self.device,
+            match (A::IS_HOST, B::IS_HOST) {
+                (true, false) => "uploading a frame",
+                (false, true) => "downloading a frame",
+                _ => "copying a plane",
+            },
+        )
     }
 
     /// Makes later work wait for everything that is enqueued on another stream, by an event that is used for nothing else.
@@ -203,47 +142,22 @@ impl Stream {
         self.wait(event)
     }
 
-    /// Enqueues a launch of a kernel with one parameter, passed by value.
+    /// Enqueues a launch of a kernel with one parameter, passed by value. With `overlap` the kernel may start before the one ahead of it
+    /// on the stream has finished (programmatic dependent launch).
     ///
     /// # Safety
-    /// `parameter` is of the type and `grid` of the size that the kernel expects; the memory that the parameter refers to lives
-    /// until the kernel has finished; the function's module stays loaded until then.
-    pub unsafe fn launch<P>(&self, function: Function, grid: LaunchConfig, parameter: &P) -> Result<(), CudaError> {
-        let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
-        // SAFETY: the function expects this parameter, as the caller promises; the driver copies it before it returns.
-        unsafe {
-            cuLaunchKernel(
-                function.raw(),
-                grid.blocks,
-                1,
-                1,
-                grid.threads,
-                1,
-                1,
-                grid.shared_bytes,
-                self.raw,
-                parameters.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        }
-        .result()
-        .when(self.device, "launching a kernel")
-    }
-
-    /// Like [`Stream::launch`], but the kernel may start before the one ahead of it on the stream has finished
-    /// (programmatic dependent launch).
-    ///
-    /// # Safety
-    /// As for [`Stream::launch`]. The device has compute capability 9.0 or later, and the kernel waits for the kernels
-    /// ahead of it before it accesses memory that they access.
-    pub unsafe fn launch_overlapped<P>(
+    /// `parameter` is of the type and `grid` of the size that the kernel expects; the memory that the parameter refers to lives until the
+    /// kernel has finished; the function's module stays loaded until then. With `overlap` the device has compute capability 9.0 or
+    /// later, and the kernel waits for the kernels ahead of it before it accesses memory that they access.
+    pub unsafe fn launch<P>(
         &self,
         function: Function,
         grid: LaunchConfig,
         parameter: &P,
+        overlap: bool,
     ) -> Result<(), CudaError> {
         let mut parameters = [(&raw const *parameter).cast::<c_void>().cast_mut()];
-        let mut overlap = CUlaunchAttribute {
+        let mut attribute = CUlaunchAttribute {
             id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
             value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
@@ -257,8 +171,8 @@ impl Stream {
             blockDimZ: 1,
             sharedMemBytes: grid.shared_bytes,
             hStream: self.raw,
-            attrs: &raw mut overlap,
-            numAttrs: 1,
+            attrs: &raw mut attribute,
+            numAttrs: overlap.into(),
         };
         // SAFETY: the function expects this parameter, as the caller promises; the driver copies it and the configuration
         // before it returns.
@@ -277,24 +191,54 @@ impl Drop for Stream {
     }
 }
 
-/// A two-dimensional copy without source and destination.
-fn empty_copy(row_bytes: usize, rows: usize) -> CUDA_MEMCPY2D {
-    CUDA_MEMCPY2D {
-        srcXInBytes: 0,
-        srcY: 0,
-        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-        srcHost: ptr::null(),
-        srcDevice: 0,
-        srcArray: ptr::null_mut(),
-        srcPitch: 0,
-        dstXInBytes: 0,
-        dstY: 0,
-        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-        dstHost: ptr::null_mut(),
-        dstDevice: 0,
-        dstArray: ptr::null_mut(),
-        dstPitch: 0,
-        WidthInBytes: row_bytes,
-        Height: rows,
+/// An address that the driver copies from or to.
+pub trait CopyAddress: Address {
+    /// Whether it is in host memory.
+    const IS_HOST: bool;
+
+    /// The address in host memory.
+    fn host(self) -> *const u8;
+
+    /// The address in device memory.
+    fn device(self) -> u64;
+}
+
+impl CopyAddress for u64 {
+    const IS_HOST: bool = false;
+
+    fn host(self) -> *const u8 {
+        ptr::null()
     }
+
+    fn device(self) -> u64 {
+        self
+    }
+}
+
+impl CopyAddress for *const u8 {
+    const IS_HOST: bool = true;
+
+    fn host(self) -> *const u8 {
+        self
+    }
+
+    fn device(self) -> u64 {
+        0
+    }
+}
+
+impl CopyAddress for *mut u8 {
+    const IS_HOST: bool = true;
+
+    fn host(self) -> *const u8 {
+        self
+    }
+
+    fn device(self) -> u64 {
+        0
+    }
+}
+
+fn memory_type<A: CopyAddress>() -> CUmemorytype {
+    if A::IS_HOST { CUmemorytype::CU_MEMORYTYPE_HOST } else { CUmemorytype::CU_MEMORYTYPE_DEVICE }
 }

@@ -16,7 +16,7 @@ use super::specialisation::SpecialisationKey;
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::abi::Kernel;
+use crate::cuda::kernels::images::Kernel;
 use crate::process::{Level, log};
 
 const SOURCE: &str = include_str!("../../../kernels/blur.cu");
@@ -76,8 +76,8 @@ impl SpecialisedKernels {
     /// What takes the place of a prebuilt kernel, if one of them does.
     pub fn get(&self, kernel: Kernel) -> Option<Function> {
         match kernel {
-            Kernel::Rows => Some(self.rows),
-            Kernel::Columns => Some(self.columns),
+            Kernel::ROWS => Some(self.rows),
+            Kernel::COLUMNS => Some(self.columns),
             _ => None,
         }
     }
@@ -261,7 +261,7 @@ impl JitCache {
     fn load(&self, image: Vec<u8>) -> Result<(SpecialisedKernels, Module), CudaError> {
         // SAFETY: the image is the compiler's output, or a file whose digest matches.
         let module = unsafe { Module::load(image, &self.device) }?;
-        let function = |kernel: Kernel| module.function(&kernel.entry_point());
-        Ok((SpecialisedKernels { rows: function(Kernel::Rows)?, columns: function(Kernel::Columns)? }, module))
+        let function = |kernel: Kernel| module.function(kernel.entry_point());
+        Ok((SpecialisedKernels { rows: function(Kernel::ROWS)?, columns: function(Kernel::COLUMNS)? }, module))
     }
 }

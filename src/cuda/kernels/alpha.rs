@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The launches of the kernels that premultiply before a blur, and unpremultiply or restore channels after it.
 
-use super::abi::{ALPHA_THREADS, AlphaArgs, Args, Kernel, Launch, stored_channels};
+use super::abi::{ALPHA_THREADS, AlphaArgs, stored_channels};
+use super::images::Kernel;
+use super::launch::{Args, Launch};
 use crate::cuda::driver::LaunchConfig;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::AlphaSource;
@@ -19,7 +21,7 @@ pub struct AlphaPlanes {
     pub alpha: DevicePlane,
 }
 
-/// The launch of [`Kernel::Premultiply`] or [`Kernel::Unpremultiply`] for a rectangle of a plane of this layout. The planes begin
+/// The launch of [`Kernel::PREMULTIPLY`] or [`Kernel::UNPREMULTIPLY`] for a rectangle of a plane of this layout. The planes begin
 /// with the rectangle.
 pub fn launch(
     kernel: Kernel,

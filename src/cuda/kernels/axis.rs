@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use super::abi::*;
 use super::batch::{BlurBatch, PlaneBlur};
+use super::images::Kernel;
+use super::launch::{Args, Launch};
 use crate::cuda::driver::LaunchConfig;
 use crate::filter::Taps;
 use crate::filter::frame::PlaneLayout;
@@ -226,8 +228,8 @@ impl BlurBatch<'_> {
             args,
         };
         [
-            launch(Kernel::Rows, rows_blocks, rows_bytes, Args::Rows(rows)),
-            launch(Kernel::Columns, columns_blocks, columns_bytes, Args::Columns(columns)),
+            launch(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
+            launch(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
         ]
     }
 }
@@ -555,8 +557,8 @@ impl LevelBatch {
         }
         let channels = self.planes.iter().map(|plane| in_order(plane.larger()).count() as u32).max()?;
         let kernel = match direction {
-            Direction::Decimate => Kernel::DecimateRows,
-            Direction::Interpolate => Kernel::InterpolateRows,
+            Direction::Decimate => Kernel::DECIMATE_ROWS,
+            Direction::Interpolate => Kernel::INTERPOLATE_ROWS,
         };
         // Two arrays of 16-bit samples for each channel of a row.
         let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * channels * 2 * 2 * LEVEL_WINDOW;
@@ -578,8 +580,8 @@ impl LevelBatch {
             end_block += blocks;
         }
         let kernel = match direction {
-            Direction::Decimate => Kernel::DecimateColumns,
-            Direction::Interpolate => Kernel::InterpolateColumns,
+            Direction::Decimate => Kernel::DECIMATE_COLUMNS,
+            Direction::Interpolate => Kernel::INTERPOLATE_COLUMNS,
         };
         let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes: 0 };
         (end_block > 0).then_some(Launch { kernel, grid, args: Args::Columns(args) })

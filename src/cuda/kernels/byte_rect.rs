@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a rectangle covers in a plane, as rectangles of whole bytes, which can be copied and filled without knowing samples.
 
+use std::ops::Range;
+
+use super::abi::COVER_GROUP;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::picture::FieldRect;
 use crate::filter::plane::{Address, PlaneMemory};
-
-/// The device copies packed rectangles in groups of this many bytes.
-pub const PACKED_GROUP: usize = 16;
+use crate::filter::regions::{self, Rect};
 
 /// Bytes of a plane: the same range in every row of some rows of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +42,43 @@ impl ByteRect {
         field.layout.byte_ranges(rect.x(), rect.right()).into_iter().filter(|[start, end]| start < end).map(rect_of)
     }
 
-    /// All bytes of a plane that are samples.
-    pub fn whole(plane: usize, layout: &PlaneLayout) -> Self {
-        let (rows, bytes) = (layout.height as usize, layout.row_bytes());
-        Self { plane, row: 0, row_step: 1, rows, byte: 0, bytes }
+    /// The bytes of all pixels of a rectangle, whole pairs of packed 4:2:2 among them.
+    pub fn of_pixels(plane: usize, FieldRect { field, rect }: FieldRect) -> Self {
+        let (columns, pixel) = (field.layout.columns(rect), field.layout.pixel_bytes());
+        Self {
+            plane,
+            row: field.plane_row(rect.y()),
+            row_step: field.step,
+            rows: rect.height() as usize,
+            byte: field.first_byte() + columns.start as usize * pixel,
+            bytes: columns.len() * pixel,
+        }
+    }
+
+    /// All bytes of some rows of a plane that are samples.
+    pub fn of_rows(plane: usize, layout: &PlaneLayout, rows: Range<usize>) -> Self {
+        Self { plane, row: rows.start, row_step: 1, rows: rows.len(), byte: 0, bytes: layout.row_bytes() }
+    }
+
+    /// Some of its rows, from 0 on.
+    pub fn part(&self, rows: Range<usize>) -> Self {
+        Self { row: self.row + rows.start * self.row_step, rows: rows.len(), ..*self }
+    }
+
+    /// The smallest rectangle of rows that follow each other with the bytes of both, which are of one plane.
+    pub fn hull(&self, other: &Self) -> Self {
+        let end = |rect: &Self| [rect.row + (rect.rows - 1) * rect.row_step + 1, rect.byte + rect.bytes];
+        let ([bottom, right], [other_bottom, other_right]) = (end(self), end(other));
+        let (row, byte) = (self.row.min(other.row), self.byte.min(other.byte));
+        let (rows, bytes) = (bottom.max(other_bottom) - row, right.max(other_right) - byte);
+        Self { plane: self.plane, row, row_step: 1, rows, byte, bytes }
+    }
+
+    /// All bytes of the groups that it has a byte of, in rows of so many bytes. The device must write whole groups across the bus.
+    pub fn in_groups(&self, row_bytes: usize) -> Self {
+        let (group, right) = (COVER_GROUP as usize, self.byte + self.bytes);
+        let byte = self.byte / group * group;
+        Self { byte, bytes: right.next_multiple_of(group).min(row_bytes) - byte, ..*self }
     }
 
     /// The number of its bytes.
@@ -76,65 +110,33 @@ impl ByteRect {
     }
 }
 
-/// Bytes of a frame in a block where such rectangles follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PackedRect {
-    /// The bytes of the frame.
-    pub rect: ByteRect,
-    /// Its first byte in the block.
-    pub offset: usize,
-    /// Bytes of the block from one of its rows to the next, a multiple of [`PACKED_GROUP`]. A row begins less than a group after
-    /// a multiple of it, and has all groups that it touches for itself.
-    pub pitch: usize,
-}
-
-impl PackedRect {
-    /// Where its rows are, in a block at this address.
-    pub fn within<A: Address>(&self, block: A) -> PlaneMemory<A> {
-        let len = (self.rect.rows - 1) * self.pitch + self.rect.bytes;
-        PlaneMemory { address: block.offset_by(self.offset), pitch: self.pitch, len }
-    }
-
-    /// The bytes of a group before its rows.
-    pub fn skew(&self) -> usize {
-        self.offset % PACKED_GROUP
-    }
-}
-
-/// Rectangles in one block.
-#[derive(Debug, Default)]
-pub struct StagingLayout {
-    /// In the order of the block.
-    pub rects: Vec<PackedRect>,
-    /// Bytes of the block.
-    pub block_bytes: usize,
-}
-
-impl StagingLayout {
-    /// Packs rectangles, each with the bytes of a group before its rows.
-    pub fn new(rects: impl Iterator<Item = (ByteRect, usize)>) -> Self {
-        let mut block_bytes = 0;
-        let pack = |(rect, skew): (ByteRect, usize)| {
-            let pitch = (skew + rect.bytes).next_multiple_of(PACKED_GROUP);
-            let packed = PackedRect { rect, offset: block_bytes + skew, pitch };
-            block_bytes += pitch * rect.rows;
-            packed
+/// The bytes of all rectangles, in rectangles that do not overlap.
+pub fn disjoint(rects: impl IntoIterator<Item = ByteRect>) -> Vec<ByteRect> {
+    let key = |rect: &ByteRect| (rect.plane, rect.row_step, rect.row % rect.row_step);
+    let mut rects: Vec<ByteRect> = rects.into_iter().collect();
+    rects.sort_by_key(key);
+    let apart = |rects: &[ByteRect]| -> Vec<ByteRect> {
+        let first = rects[0];
+        let in_rows = |rect: &ByteRect| {
+            let (x, y) = (rect.byte as u32, (rect.row / rect.row_step) as u32);
+            Rect::new(x, y, rect.bytes as u32, rect.rows as u32).expect("a rectangle has bytes")
         };
-        let rects = rects.map(pack).collect();
-        Self { rects, block_bytes }
-    }
-
-    /// The number of bytes of the frame that they have.
-    pub fn bytes(&self) -> usize {
-        self.rects.iter().map(|packed| packed.rect.size()).sum()
-    }
+        let of = |rect: Rect| ByteRect {
+            row: rect.y() as usize * first.row_step + first.row % first.row_step,
+            rows: rect.height() as usize,
+            byte: rect.x() as usize,
+            bytes: rect.width() as usize,
+            ..first
+        };
+        regions::disjoint(&rects.iter().map(in_rows).collect::<Vec<_>>()).into_iter().map(of).collect()
+    };
+    rects.chunk_by(|one, other| key(one) == key(other)).flat_map(apart).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::filter::frame::{Field, SampleLayout};
-    use crate::filter::regions::Rect;
 
     #[test]
     fn the_other_luma_of_a_half_covered_pair_is_left_out() {
@@ -176,5 +178,33 @@ mod tests {
         ] {
             assert!(!rect.overlaps(&other) && !other.overlaps(&rect), "{other:?}");
         }
+    }
+
+    #[test]
+    fn disjoint_rectangles_have_the_same_bytes() {
+        let rect = ByteRect { plane: 0, row: 2, row_step: 2, rows: 3, byte: 4, bytes: 5 };
+        let rects =
+            [rect, ByteRect { byte: 7, rows: 9, ..rect }, ByteRect { row: 3, ..rect }, ByteRect { plane: 1, ..rect }];
+        let count = |rects: &[ByteRect]| {
+            let mut bytes = std::collections::BTreeMap::new();
+            for rect in rects {
+                for row in rect.plane_rows() {
+                    for byte in rect.byte..rect.byte + rect.bytes {
+                        *bytes.entry((rect.plane, row, byte)).or_insert(0) += 1;
+                    }
+                }
+            }
+            bytes
+        };
+        let (all, apart) = (count(&rects), count(&disjoint(rects)));
+        assert!(all.values().any(|count| *count > 1) && apart.values().all(|count| *count == 1));
+        assert!(all.keys().eq(apart.keys()));
+    }
+
+    #[test]
+    fn groups_end_with_the_row() {
+        let rect = ByteRect { plane: 0, row: 0, row_step: 1, rows: 1, byte: 17, bytes: 30 };
+        assert_eq!(rect.in_groups(64), ByteRect { byte: 16, bytes: 32, ..rect });
+        assert_eq!(ByteRect { byte: 31, bytes: 2, ..rect }.in_groups(40), ByteRect { byte: 16, bytes: 24, ..rect });
     }
 }

@@ -1,71 +1,51 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The launches that cover regions: bytes that are copied or filled, and the cells of a mosaic.
+//! The launches that write bytes, copied ones or a pattern, and those of the cells of a mosaic.
 
 use super::abi::*;
-use super::byte_rect::{ByteRect, PACKED_GROUP, PackedRect, StagingLayout};
+use super::byte_rect::ByteRect;
+use super::images::Kernel;
+use super::launch::{Args, Launch};
 use crate::cuda::driver::LaunchConfig;
-use crate::filter::fill::{PlaneValues, pattern};
-use crate::filter::frame::PlaneLayout;
-use crate::filter::mosaic::{self, CellGrid, MosaicRegion};
+use crate::filter::inpainting::CellPyramid;
+use crate::filter::mosaic::CellGrid;
 use crate::filter::operation::Pattern;
-use crate::filter::picture::PictureGeometry;
-use crate::filter::plane::{DevicePlane, PlaneMemory};
-use crate::filter::regions::Rect;
-use crate::filter::samples::covered_fields;
+use crate::filter::plane::DevicePlane;
 
 /// Samples of a cell that a block adds up. More make fewer blocks, less work for those that add the sums of the parts.
 const PART_SAMPLES: u64 = 2048;
 /// More parts take longer to add up than their blocks save.
 const MAX_PARTS: u64 = 256;
-const _: () = assert!(PACKED_GROUP == COVER_GROUP as usize);
 /// The largest grid of the driver.
 const MAX_BLOCKS: u64 = i32::MAX as u64;
 
-/// Bytes that are copied from a blurred plane to the same place of the frame's.
+/// Bytes of a plane that are overwritten.
 #[derive(Debug, Clone, Copy)]
-pub struct BlurredRect {
-    /// The bytes.
-    pub rect: ByteRect,
-    /// Where the plane is blurred to.
-    pub blurred: DevicePlane,
-    /// Counts the Gaussians, weaker ones first. Where rectangles of several overlap, the last one counts; those of one have the
-    /// same bytes there.
-    pub strength: usize,
+pub struct ByteWrite {
+    /// The bytes. The number of their plane is that of the memory that is written.
+    rect: ByteRect,
+    /// Where rectangles of different ranks overlap, the largest one counts; those of one rank have the same bytes there.
+    rank: usize,
+    args: CoverRect,
 }
 
-/// Bytes that are overwritten with a repeated pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fill {
-    /// The bytes of the frame.
-    pub to: ByteRect,
-    /// The pattern, repeated from the first byte of each row of the rectangle on.
-    pub pattern: Pattern,
-}
+impl ByteWrite {
+    /// The same bytes of another plane.
+    pub fn copy(rect: ByteRect, rank: usize, from: &DevicePlane, to: &DevicePlane) -> Self {
+        let from = rect.within(from);
+        let args = CoverRect { src: from.address, src_pitch: from.pitch as u64, ..destination(&rect, to) };
+        Self { rect, rank, args }
+    }
 
-/// What has to be written to fill rectangles with `values`, one element for each plane. Where two overlap, they have the same
-/// bytes.
-///
-/// # Panics
-/// If there are fewer values than planes.
-pub fn filled(layouts: &[PlaneLayout], rects: &[Rect], values: &[PlaneValues]) -> Vec<Fill> {
-    let picture = PictureGeometry::new(layouts);
-    let patterns: Vec<Pattern> =
-        layouts.iter().zip(&values[..layouts.len()]).map(|(layout, values)| pattern(layout, values)).collect();
-    let covered = rects.iter().flat_map(|rect| covered_fields(&picture, *rect));
-    let rects = covered.flat_map(|(plane, covered)| ByteRect::covered(plane, covered));
-    let fill = |to: ByteRect| {
-        let mut pattern = patterns[to.plane];
-        pattern.bytes[..pattern.len].rotate_left(to.byte % pattern.len);
-        Fill { to, pattern }
-    };
-    rects.map(fill).collect()
-}
-
-/// The cells of regions of a frame of these planes, in the order of writing: where two overlap, the later one counts.
-pub fn grids(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<CellGrid> {
-    let picture = PictureGeometry::new(layouts);
-    let of_region = |region: &MosaicRegion| CellGrid::of_region(&picture, region);
-    mosaic::in_order(regions).iter().flat_map(of_region).collect()
+    /// A pattern, repeated from the first byte of the plane's rows on.
+    pub fn fill(rect: ByteRect, rank: usize, mut pattern: Pattern, to: &DevicePlane) -> Self {
+        pattern.bytes[..pattern.len].rotate_left(rect.byte % pattern.len);
+        let args = CoverRect {
+            pattern: u64::from_le_bytes(pattern.bytes),
+            period: pattern.len as u32,
+            ..destination(&rect, to)
+        };
+        Self { rect, rank, args }
+    }
 }
 
 /// Whether both grids write a byte. The channels of a grid, and those of another grid of the same region, keep apart.
@@ -80,65 +60,9 @@ fn overlap(one: &CellGrid, other: &CellGrid) -> bool {
         && shares(1)
 }
 
-/// The launches, in order, that copy blurred rectangles into the planes.
-pub fn copies(copied: &[BlurredRect], planes: &[DevicePlane]) -> Vec<Launch> {
-    let rects = copied.iter().map(|BlurredRect { rect, blurred, strength }| {
-        let from = rect.within(blurred);
-        let to = destination(rect, planes);
-        (*rect, *strength, CoverRect { src: from.address, src_pitch: from.pitch as u64, ..to })
-    });
-    cover_launches(rects)
-}
-
-/// The launches that fill bytes of the planes.
-pub fn fills(fills: &[Fill], planes: &[DevicePlane]) -> Vec<Launch> {
-    let rects = fills.iter().map(|fill| {
-        let rect = CoverRect {
-            pattern: u64::from_le_bytes(fill.pattern.bytes),
-            period: fill.pattern.len as u32,
-            ..destination(&fill.to, planes)
-        };
-        (fill.to, 0, rect)
-    });
-    cover_launches(rects)
-}
-
-/// The launches that copy packed rectangles from the block at this address into the planes.
-pub fn unpack(packed: &StagingLayout, block: u64, planes: &[DevicePlane]) -> Vec<Launch> {
-    let rects = packed.rects.iter().map(|packed| {
-        let from = packed.within(block);
-        // What overlaps has the same bytes.
-        (
-            packed.rect,
-            0,
-            CoverRect { src: from.address, src_pitch: from.pitch as u64, ..destination(&packed.rect, planes) },
-        )
-    });
-    cover_launches(rects)
-}
-
-/// The launches that copy blurred rectangles into the block at this address. `packed` has one rectangle for each, aligned as it
-/// is. Whole groups are written, because a byte that crosses the bus takes as long as a group: with their own bytes an
-/// NV12 frame took 2.5 times as long.
-pub fn pack(copied: &[BlurredRect], packed: &StagingLayout, block: u64) -> Vec<Launch> {
-    let rect = |(index, (copy, packed)): (usize, (&BlurredRect, &PackedRect))| {
-        let (skew, from) = (packed.skew(), copy.rect.within(&copy.blurred));
-        // No two rectangles overlap in the block: each gets a plane number for itself.
-        let groups = ByteRect { plane: index, byte: 0, bytes: packed.pitch, ..packed.rect };
-        let to = PlaneMemory { address: block + (packed.offset - skew) as u64, pitch: packed.pitch, len: 0 };
-        let rect = CoverRect { src: from.address - skew as u64, src_pitch: from.pitch as u64, ..rows(&groups, to) };
-        (groups, 0, rect)
-    };
-    cover_launches(copied.iter().zip(&packed.rects).enumerate().map(rect))
-}
-
-/// The bytes that are written.
-fn destination(to: &ByteRect, planes: &[DevicePlane]) -> CoverRect {
-    rows(to, to.within(&planes[to.plane]))
-}
-
-/// The destination of a rectangle whose rows are in this memory.
-fn rows(rect: &ByteRect, to: PlaneMemory<u64>) -> CoverRect {
+/// The bytes of a plane that are written.
+fn destination(rect: &ByteRect, plane: &DevicePlane) -> CoverRect {
+    let to = rect.within(plane);
     // A row that begins at the last byte of a group touches one more than its bytes fill.
     let groups = (rect.bytes + COVER_GROUP as usize - 1).div_ceil(COVER_GROUP as usize);
     CoverRect {
@@ -151,17 +75,18 @@ fn rows(rect: &ByteRect, to: PlaneMemory<u64>) -> CoverRect {
     }
 }
 
-/// Divides rectangles into launches. The blocks of a launch have no order, so rectangles of a different rank that overlap are
-/// in different launches; those of one rank have the same bytes.
-fn cover_launches(rects: impl Iterator<Item = (ByteRect, usize, CoverRect)>) -> Vec<Launch> {
+/// The launches that write bytes. The blocks of a launch have no order, so rectangles of different ranks that overlap are in
+/// different launches.
+pub fn byte_launches(mut writes: Vec<ByteWrite>) -> Vec<Launch> {
+    writes.sort_by_key(|write| write.rank);
     let mut launches = Vec::new();
     let (mut written, mut args, mut blocks) = (Vec::<(ByteRect, usize)>::new(), no_rects(), 0);
-    for (bytes, rank, rect) in rects {
+    for ByteWrite { rect: bytes, rank, args: rect } in writes {
         let own_blocks = (u64::from(rect.groups) * u64::from(rect.rows)).div_ceil(COVER_THREADS.into());
         let overlaps = |(other, of): &(ByteRect, usize)| *of != rank && other.overlaps(&bytes);
         let is_full = written.len() == COVER_RECTS as usize || blocks + own_blocks > MAX_BLOCKS;
         if is_full || written.iter().any(overlaps) {
-            launches.push(launch(Kernel::Cover, blocks, 0, Args::Cover(args)));
+            launches.push(launch(Kernel::COVER, blocks, 0, Args::Cover(args)));
             (args, blocks) = (no_rects(), 0);
             written.clear();
         }
@@ -170,7 +95,7 @@ fn cover_launches(rects: impl Iterator<Item = (ByteRect, usize, CoverRect)>) -> 
         blocks += own_blocks;
     }
     if blocks > 0 {
-        launches.push(launch(Kernel::Cover, blocks, 0, Args::Cover(args)));
+        launches.push(launch(Kernel::COVER, blocks, 0, Args::Cover(args)));
     }
     launches
 }
@@ -201,44 +126,34 @@ fn sum_bytes(grid: &CellGrid) -> usize {
 }
 
 /// Device memory for the sums of all cells, in bytes.
-pub fn mosaic_bytes(grids: &[CellGrid]) -> usize {
-    grids.iter().map(sum_bytes).sum()
+pub fn mosaic_bytes(grids: &[CellPyramid]) -> usize {
+    grids.iter().map(|pyramid| sum_bytes(&pyramid.grid)).sum()
 }
 
-/// The launches, in order, that colour the cells of the first planes in the second ones, which may be the same: all sums first, so that
-/// nothing is written before all is read. `sums` is the address of [`mosaic_bytes`] of device memory, aligned to 8 bytes.
-pub fn mosaic(grids: &[CellGrid], [sources, destinations]: [&[DevicePlane]; 2], sums: u64) -> Vec<Launch> {
-    let mut offset = 0;
-    let read: Vec<(&CellGrid, MosaicGrid)> = grids
-        .iter()
-        .map(|grid| {
-            let args = mosaic_grid(grid, sources, sums + offset as u64);
-            offset += sum_bytes(grid);
-            (grid, args)
-        })
-        .collect();
-    let mut written = read.clone();
-    for (grid, args) in &mut written {
-        (args.plane, args.pitch) = grid_rows(grid, destinations);
-    }
-    let mut launches = mosaic_launches(Kernel::MosaicSums, &read);
-    launches.extend(mosaic_launches(Kernel::MosaicWrite, &written));
-    launches
+/// Cells, with their sums from this address on, aligned to 8 bytes. `rows` are those of their field, of the plane that is read, or of
+/// that which is written.
+pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) -> Vec<MosaicCells<'a>> {
+    let cells = |CellPyramid { grid, .. }: &'a CellPyramid| {
+        let args = mosaic_grid(grid, rows, sums);
+        sums += sum_bytes(grid) as u64;
+        MosaicCells { grid, args }
+    };
+    grids.iter().map(cells).collect()
 }
 
-/// The address of the rows of a grid's field, and the bytes from one to the next.
-fn grid_rows(grid: &CellGrid, planes: &[DevicePlane]) -> (u64, u64) {
-    let rows = grid.field.rows_of(&planes[grid.plane]);
-    (rows.address, rows.pitch as u64)
+/// The cells of a grid of a mosaic, in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct MosaicCells<'a> {
+    grid: &'a CellGrid,
+    args: MosaicGrid,
 }
 
-fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid {
+fn mosaic_grid(grid: &CellGrid, rows: &DevicePlane, sums: u64) -> MosaicGrid {
     let layout = &grid.field.layout;
-    let (plane, pitch) = grid_rows(grid, planes);
     MosaicGrid {
-        plane,
+        plane: rows.address,
         sums,
-        pitch,
+        pitch: rows.pitch as u64,
         layout: stored_channels(layout, grid.channels.iter().copied()),
         word_bytes: layout.stored(0).word_bytes as u32,
         channels: grid.channels.len() as u32,
@@ -254,18 +169,19 @@ fn mosaic_grid(grid: &CellGrid, planes: &[DevicePlane], sums: u64) -> MosaicGrid
     }
 }
 
-/// Divides grids into launches. The blocks of a launch have no order, so grids that overlap are written by different ones.
-fn mosaic_launches(kernel: Kernel, grids: &[(&CellGrid, MosaicGrid)]) -> Vec<Launch> {
+/// The launches that add up the samples of cells, or colour them. The blocks of a launch have no order, so grids that overlap are written
+/// by different ones.
+pub fn mosaic_launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
     let mut launches = Vec::new();
     let shared_bytes = MOSAIC_THREADS * 4 * size_of::<u64>() as u32;
     let mut rest = grids;
     while !rest.is_empty() {
         // Unused entries begin beyond every block.
-        let mut args = MosaicArgs { grids: [rest[0].1; MOSAIC_GRIDS as usize] };
+        let mut args = MosaicArgs { grids: [rest[0].args; MOSAIC_GRIDS as usize] };
         let (mut count, mut total) = (0, 0);
-        for (index, (grid, grid_args)) in rest.iter().enumerate().take(MOSAIC_GRIDS as usize) {
+        for (index, MosaicCells { grid, args: grid_args }) in rest.iter().enumerate().take(MOSAIC_GRIDS as usize) {
             let is_written =
-                kernel == Kernel::MosaicWrite && rest[..index].iter().any(|(other, _)| overlap(other, grid));
+                kernel == Kernel::MOSAIC_WRITE && rest[..index].iter().any(|other| overlap(other.grid, grid));
             if count > 0 && (is_written || total + blocks(grid) > MAX_BLOCKS) {
                 break;
             }
@@ -283,14 +199,21 @@ fn mosaic_launches(kernel: Kernel, grids: &[(&CellGrid, MosaicGrid)]) -> Vec<Lau
 mod tests {
     use super::*;
     use crate::filter::frame::PlaneLayout;
-    use crate::filter::mosaic::MosaicRegion;
+    use crate::filter::inpainting::one_level;
+    use crate::filter::mosaic::{self, MosaicRegion};
+    use crate::filter::picture::PictureGeometry;
     use crate::filter::regions::{Area, Rect};
 
     const PLANE: DevicePlane = DevicePlane { address: 1 << 20, pitch: 1000, len: 1_000_000 };
 
-    fn copy(byte: usize, row: usize, strength: usize) -> BlurredRect {
-        let rect = ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 };
-        BlurredRect { rect, blurred: PLANE, strength }
+    fn copy(byte: usize, row: usize, rank: usize) -> ByteWrite {
+        ByteWrite::copy(ByteRect { plane: 0, row, row_step: 1, rows: 10, byte, bytes: 20 }, rank, &PLANE, &PLANE)
+    }
+
+    fn cells(layouts: &[PlaneLayout], regions: &[MosaicRegion]) -> Vec<CellPyramid> {
+        let picture = PictureGeometry::new(layouts);
+        let regions = mosaic::in_order(regions);
+        CellPyramid::all(regions.iter().flat_map(|region| CellGrid::of_region(&picture, region)).collect(), one_level)
     }
 
     /// Rectangles and blocks of every launch.
@@ -308,13 +231,13 @@ mod tests {
     /// The tests of the bytes cannot tell, because a CPU runs the blocks of a launch in order.
     #[test]
     fn rectangles_that_overlap_are_in_different_launches() {
-        let of = |copied: &[BlurredRect]| rects(&copies(copied, &[PLANE]));
+        let of = |writes: &[ByteWrite]| rects(&byte_launches(writes.to_vec()));
         assert_eq!(of(&[]), []);
         // A row touches up to three groups of 16 bytes, so that 10 rows take 30 threads.
         assert_eq!(of(&[copy(0, 0, 0), copy(20, 0, 1), copy(0, 10, 1)]), [(3, 3)]);
-        assert_eq!(of(&[copy(0, 0, 0), copy(10, 5, 0)]), [(2, 2)], "of one strength");
+        assert_eq!(of(&[copy(0, 0, 0), copy(10, 5, 0)]), [(2, 2)], "of one rank");
         assert_eq!(of(&[copy(0, 0, 0), copy(50, 0, 0), copy(19, 9, 1), copy(100, 0, 1)]), [(2, 2), (2, 2)]);
-        let many: Vec<BlurredRect> = (0..COVER_RECTS as usize + 5).map(|i| copy(0, 10 * i, 0)).collect();
+        let many: Vec<ByteWrite> = (0..COVER_RECTS as usize + 5).map(|i| copy(0, 10 * i, 0)).collect();
         assert_eq!(of(&many), [(COVER_RECTS as usize, COVER_RECTS), (5, 5)]);
     }
 
@@ -329,7 +252,8 @@ mod tests {
             MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, 40.0, 40.0), cells)
         };
         let of = |regions: &[MosaicRegion]| -> Vec<(Kernel, usize)> {
-            let grids = grids(&layouts, regions);
+            let grids = cells(&layouts, regions);
+            let grids = mosaic_grids(&grids, 1 << 30, &PLANE);
             let count = |launch: &Launch| {
                 let Args::Mosaic(args) = &launch.args else { unreachable!("a mosaic") };
                 let count = args.grids.iter().take_while(|grid| grid.first_block != u32::MAX).count();
@@ -337,11 +261,12 @@ mod tests {
                 assert!(args.grids[0].first_block == 0 && last.first_block < launch.grid.blocks);
                 (launch.kernel, count)
             };
-            mosaic(&grids, [&[PLANE; 2]; 2], 1 << 30).iter().map(count).collect()
+            let launches = [Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE].map(|kernel| mosaic_launches(kernel, &grids));
+            launches.concat().iter().map(count).collect()
         };
         assert_eq!(of(&[]), []);
-        assert_eq!(of(&[region(0, 4), region(20, 5)]), [(Kernel::MosaicSums, 4), (Kernel::MosaicWrite, 4)]);
-        let apart = [(Kernel::MosaicSums, 4), (Kernel::MosaicWrite, 2), (Kernel::MosaicWrite, 2)];
+        assert_eq!(of(&[region(0, 4), region(20, 5)]), [(Kernel::MOSAIC_SUMS, 4), (Kernel::MOSAIC_WRITE, 4)]);
+        let apart = [(Kernel::MOSAIC_SUMS, 4), (Kernel::MOSAIC_WRITE, 2), (Kernel::MOSAIC_WRITE, 2)];
         assert_eq!(of(&[region(0, 4), region(19, 5)]), apart);
         let many: Vec<MosaicRegion> = (0..20).map(|i| region(i * 5 % 100 * 20, 4)).collect();
         let counts = of(&many);
@@ -355,7 +280,7 @@ mod tests {
         let parts_of = |side: f64| {
             let rect = Rect::new(0, 0, 4000, 2000).unwrap();
             let region = MosaicRegion::new(rect, Area::from_corner(0.0, 0.0, side, side), 1);
-            parts(&grids(&layouts, &[region])[0])
+            parts(&cells(&layouts, &[region])[0].grid)
         };
         assert_eq!([1.0, 40.0, 50.0, 100.0, 4000.0].map(parts_of), [1, 1, 2, 5, MAX_PARTS]);
     }

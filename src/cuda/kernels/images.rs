@@ -4,9 +4,123 @@
 
 use std::io::{self, Read};
 
-use super::abi::{Kernel, KernelSet, PixelFamily, TensorPixels};
+use super::abi::*;
+use crate::filter::wide::Factor;
 
 include!(concat!(env!("OUT_DIR"), "/kernel_parts.rs"));
+
+/// A kernel: its index in the list `kernels/parts.txt`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Kernel(usize);
+
+#[expect(missing_docs, reason = "kernels/README.md has them")]
+impl Kernel {
+    pub const ROWS: Self = Self::named(["rows", "", "", ""]);
+    pub const COLUMNS: Self = Self::named(["columns", "", "", ""]);
+    pub const DECIMATE_ROWS: Self = Self::named(["decimate_rows", "", "", ""]);
+    pub const DECIMATE_COLUMNS: Self = Self::named(["decimate_columns", "", "", ""]);
+    pub const INTERPOLATE_COLUMNS: Self = Self::named(["interpolate_columns", "", "", ""]);
+    pub const INTERPOLATE_ROWS: Self = Self::named(["interpolate_rows", "", "", ""]);
+    pub const TENSOR_DECIMATE_SMALL: Self = Self::named(["tensor_decimate_small", "", "", ""]);
+    pub const TENSOR_BLUR_SHORT: Self = Self::named(["tensor_blur_short", "", "", ""]);
+    pub const TENSOR_BLUR_LONG: Self = Self::named(["tensor_blur_long", "", "", ""]);
+    pub const TENSOR_INTERPOLATE_SMALL: Self = Self::named(["tensor_interpolate_small", "", "", ""]);
+    pub const PREMULTIPLY: Self = Self::named(["premultiply", "", "", ""]);
+    pub const UNPREMULTIPLY: Self = Self::named(["unpremultiply", "", "", ""]);
+    pub const COVER: Self = Self::named(["cover", "", "", ""]);
+    pub const MOSAIC_SUMS: Self = Self::named(["mosaic_sums", "", "", ""]);
+    pub const MOSAIC_WRITE: Self = Self::named(["mosaic_write", "", "", ""]);
+    pub const SOFT_CELLS: Self = Self::named(["soft_cells", "", "", ""]);
+    pub const SOFT_SPREAD: Self = Self::named(["soft_spread", "", "", ""]);
+    pub const SOFT_MIX: Self = Self::named(["soft_mix", "", "", ""]);
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.entry_point())
+    }
+}
+
+impl Kernel {
+    /// The kernel whose entry point is `blur_` and these pieces. The list has to have it: a constant of another name does not compile.
+    const fn named(pieces: [&str; 4]) -> Self {
+        let mut index = 0;
+        while index < KERNELS.len() {
+            if is_name(KERNELS[index].0, ["blur_", pieces[0], pieces[1], pieces[2], pieces[3]]) {
+                return Self(index);
+            }
+            index += 1;
+        }
+        panic!("kernels/parts.txt has no such kernel");
+    }
+
+    /// The kernel for tensor cores that blurs pixels of a family in the direct form, for radii with this name.
+    pub fn tensor_direct(family: PixelFamily, radius: &str) -> Self {
+        Self::named(["tensor_direct_", family.name(), "_", radius])
+    }
+
+    /// The kernel for tensor cores that decimates pixels of a family or interpolates to them, by `step`: planes of one and two channels
+    /// share kernels and launches, as do luma and chroma of packed 4:2:2; the others have a kernel for each factor.
+    pub fn tensor_level(step: &str, family: PixelFamily, factor: Factor) -> Self {
+        let factor = match (family, factor) {
+            (PixelFamily::U8C12 | PixelFamily::U16C12 | PixelFamily::Yuv422, _) => "",
+            (_, Factor::Four) => "_s4",
+            _ => "_s2",
+        };
+        Self::named([step, family.name(), factor, ""])
+    }
+
+    /// The kernels of a group's images.
+    pub fn prebuilt(kernel_set: KernelSet) -> impl Iterator<Item = Self> {
+        let has = move |index: &usize| kernel_set == KernelSet::TensorCores || !KERNELS[*index].2;
+        (0..KERNELS.len()).filter(has).map(Self)
+    }
+
+    /// The name of the kernel in its image.
+    pub fn entry_point(self) -> &'static str {
+        KERNELS[self.0].0
+    }
+
+    /// The part of the prebuilt kernels that it is in.
+    pub fn part(self) -> Part {
+        KERNELS[self.0].1
+    }
+
+    /// Threads of a block.
+    pub(super) fn threads(self) -> u32 {
+        let is_tensor = |step: &str| self.entry_point().starts_with(step);
+        match self {
+            Self::ROWS => 32 * ROWS_WARPS,
+            Self::COLUMNS => 32 * COLUMNS_WARPS,
+            Self::PREMULTIPLY | Self::UNPREMULTIPLY => ALPHA_THREADS,
+            Self::COVER => COVER_THREADS,
+            Self::MOSAIC_SUMS | Self::MOSAIC_WRITE => MOSAIC_THREADS,
+            Self::SOFT_SPREAD => SOFT_SPREAD_THREADS,
+            Self::SOFT_CELLS | Self::SOFT_MIX => SOFT_THREADS,
+            _ if is_tensor("blur_tensor_direct") => 32 * TENSOR_DIRECT_WARPS,
+            _ if is_tensor("blur_tensor_decimate") => 32 * TENSOR_DECIMATE_WARPS,
+            _ if is_tensor("blur_tensor_blur") => 32 * TENSOR_BLUR_WARPS,
+            _ if is_tensor("blur_tensor_interpolate") => 32 * TENSOR_INTERPOLATE_WARPS,
+            _ => 32 * LEVEL_WARPS,
+        }
+    }
+}
+
+/// Whether a name consists of these pieces.
+const fn is_name(name: &str, pieces: [&str; 5]) -> bool {
+    let (name, mut at, mut piece) = (name.as_bytes(), 0, 0);
+    while piece < pieces.len() {
+        let (bytes, mut i) = (pieces[piece].as_bytes(), 0);
+        while i < bytes.len() {
+            if at == name.len() || name[at] != bytes[i] {
+                return false;
+            }
+            (at, i) = (at + 1, i + 1);
+        }
+        piece += 1;
+    }
+    at == name.len()
+}
 
 /// Architectures whose images share files.
 struct Group {
@@ -91,7 +205,7 @@ impl ImageSet {
 
     /// The kernels of a part in these images.
     pub fn kernels(&self, part: Part) -> impl Iterator<Item = Kernel> {
-        Kernel::prebuilt(self.kernel_set()).into_iter().filter(move |kernel| kernel.part() == part)
+        Kernel::prebuilt(self.kernel_set()).filter(move |kernel| kernel.part() == part)
     }
 
     /// The image of a part: a CUBIN, or PTX. `None` if the set has no such part, or its file is damaged.
@@ -126,43 +240,6 @@ fn unpack(file: &[u8], (major, minor): (i32, i32)) -> io::Result<Vec<u8>> {
     image.resize(length as usize, 0);
     decoder.read_exact(&mut image)?;
     Ok(image)
-}
-
-impl Kernel {
-    /// The part of the prebuilt kernels that it is in.
-    pub fn part(self) -> Part {
-        use PixelFamily as Family;
-        match self {
-            Self::Rows | Self::Columns => Part::Axis,
-            Self::TensorDirect(family, _) => match family {
-                Family::U8C12 => Part::DirectU8C12,
-                Family::U8C3 => Part::DirectU8C3,
-                Family::U8C4 => Part::DirectU8C4,
-                Family::U16C12 => Part::DirectU16C12,
-                Family::U16C4 => Part::DirectU16C4,
-                Family::Yuv422 => Part::DirectYuv422,
-                Family::Packed1010102 => Part::DirectPacked1010102,
-            },
-            Self::Premultiply | Self::Unpremultiply => Part::Alpha,
-            Self::Cover | Self::MosaicSums | Self::MosaicWrite => Part::Cover,
-            Self::SoftCells | Self::SoftSpread | Self::SoftMix => Part::Soft,
-            Self::DecimateRows | Self::DecimateColumns | Self::InterpolateColumns | Self::InterpolateRows => {
-                Part::Level
-            }
-            Self::TensorDecimate(pixels) | Self::TensorInterpolate(pixels) => match pixels {
-                TensorPixels::U8C12 => Part::TensorC12,
-                TensorPixels::U8C3By4 | TensorPixels::U8C3By2 => Part::TensorC3,
-                TensorPixels::U8C4By4 | TensorPixels::U8C4By2 => Part::TensorC4,
-                TensorPixels::U16C12 => Part::TensorU16C12,
-                TensorPixels::U16C4By4 | TensorPixels::U16C4By2 => Part::TensorU16C4,
-                TensorPixels::Packed1010102By4 | TensorPixels::Packed1010102By2 => Part::TensorPacked1010102,
-                TensorPixels::Yuv422 => Part::TensorYuv422,
-            },
-            Self::TensorDecimateSmall | Self::TensorInterpolateSmall | Self::TensorBlurShort | Self::TensorBlurLong => {
-                Part::TensorSmall
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -220,23 +297,32 @@ mod tests {
         }
     }
 
-    /// Every kernel has an index of its own, and is in the part that the list says.
     #[test]
-    fn parts_have_the_kernels_of_the_list() {
-        for kernel_set in [KernelSet::CudaCores, KernelSet::TensorCores] {
-            let kernels = Kernel::prebuilt(kernel_set);
-            for kernel in &kernels {
-                let part = kernel.part();
-                assert!(part.entry_points().contains(&&*kernel.entry_point()), "{part:?} lacks {kernel:?}");
-            }
-            for set in ImageSet::all().filter(|set| set.kernel_set() == kernel_set) {
-                for part in Part::ALL {
-                    let has_file = set.group.files[part as usize].is_some();
-                    let count = if has_file { part.entry_points().len() } else { 0 };
-                    assert_eq!(set.kernels(part).count(), count, "{} of {}", part.name(), set.name());
-                }
+    fn images_have_the_parts_of_their_kernels() {
+        for set in ImageSet::all() {
+            for part in Part::ALL {
+                let has_file = set.group.files[part as usize].is_some();
+                assert_eq!(set.kernels(part).count() > 0, has_file, "{} of {}", part.name(), set.name());
             }
         }
+    }
+
+    /// A kernel of every family can be named; those of constants are when they are compiled.
+    #[test]
+    fn kernels_have_names() {
+        for family in PixelFamily::ALL {
+            for radius in ["short", "medium", "long"] {
+                assert!(Kernel::tensor_direct(family, radius).entry_point().ends_with(radius));
+            }
+            for factor in [Factor::Two, Factor::Four] {
+                let of = |step| Kernel::tensor_level(step, family, factor).entry_point();
+                assert_ne!(of("tensor_decimate_"), of("tensor_interpolate_"));
+            }
+        }
+        assert_eq!(
+            format!("{:?}", Kernel::tensor_level("tensor_decimate_", PixelFamily::U8C4, Factor::Two)),
+            "blur_tensor_decimate_u8_c4_s2"
+        );
     }
 
     /// CUBINs are ELF files for the architecture of their name, the portable images are PTX, and each contains the kernels of
@@ -254,7 +340,7 @@ mod tests {
                 let is_elf = image.starts_with(b"\x7fELF");
                 assert_eq!(is_elf, !set.is_portable(), "{what}");
                 let found = kernels_of(&image, is_elf);
-                let mut expected = part.entry_points().to_vec();
+                let mut expected: Vec<&str> = set.kernels(part).map(Kernel::entry_point).collect();
                 expected.sort_unstable();
                 assert_eq!(found, expected, "{what}");
                 if is_elf {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The prebuilt kernels that frames of a format can need, whatever the settings become.
 
-use super::abi::{Kernel, KernelSet};
+use super::abi::KernelSet;
+use super::images::Kernel;
 use super::record::{DevicePlanes, Recording};
 use super::strategy::PassStrategy;
 use crate::filter::frame::PlaneLayout;
@@ -44,8 +45,8 @@ pub fn kernels(layouts: &[PlaneLayout], kernel_set: KernelSet, passes: PassStrat
     };
     let planes: Vec<DevicePlane> = layouts.iter().map(plane).collect();
     let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
-    let mut kernels = vec![Kernel::Cover, Kernel::MosaicSums, Kernel::MosaicWrite];
-    kernels.extend([Kernel::SoftCells, Kernel::SoftSpread, Kernel::SoftMix]);
+    let mut kernels = vec![Kernel::COVER, Kernel::MOSAIC_SUMS, Kernel::MOSAIC_WRITE];
+    kernels.extend([Kernel::SOFT_CELLS, Kernel::SOFT_SPREAD, Kernel::SOFT_MIX]);
     let blurs = BLURS.iter().filter_map(|(sigma, size)| BlurParams::new(*sigma, *size).ok());
     for (params, (planes_selected, alpha)) in blurs.flat_map(|params| SELECTIONS.map(|selection| (params, selection))) {
         let plan = Plan::new(Options { params, planes: planes_selected, alpha }, layouts);

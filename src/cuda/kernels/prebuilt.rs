@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use once_cell::sync::OnceCell;
 
-use super::abi::{Kernel, KernelSet};
+use super::abi::KernelSet;
+use super::images::Kernel;
 use super::images::{ImageSet, Part};
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
@@ -97,14 +98,14 @@ impl PrebuiltKernels {
 
     /// A kernel. Loads its part, unless it is loaded.
     pub fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
-        let lacks = || CudaError::NoKernel { image: self.name(), kernel: kernel.entry_point() };
+        let lacks = || CudaError::NoKernel { image: self.name(), kernel: kernel.entry_point().to_owned() };
         let functions = &self.part(kernel.part())?.functions;
         functions.iter().find(|(loaded, _)| *loaded == kernel).map(|(_, function)| *function).ok_or_else(lacks)
     }
 
     /// Loads everything.
     pub fn load_all(&self) -> Result<(), CudaError> {
-        Kernel::prebuilt(self.kernel_set()).into_iter().try_for_each(|kernel| self.load(kernel))
+        Kernel::prebuilt(self.kernel_set()).try_for_each(|kernel| self.load(kernel))
     }
 
     fn part(&self, part: Part) -> Result<&LoadedPart, CudaError> {
@@ -118,7 +119,7 @@ impl PrebuiltKernels {
         let unpacked = started.elapsed();
         // SAFETY: an embedded image is a complete CUBIN or PTX without a NUL, and it was unpacked to its whole length.
         let module = unsafe { Module::load(image, &self.device) }?;
-        let functions = self.images.kernels(part).map(|kernel| Ok((kernel, module.function(&kernel.entry_point())?)));
+        let functions = self.images.kernels(part).map(|kernel| Ok((kernel, module.function(kernel.entry_point())?)));
         let functions = functions.collect::<Result<_, CudaError>>()?;
         let (name, images, took) = (part.name(), self.name(), started.elapsed());
         let line = format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it");

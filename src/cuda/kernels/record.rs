@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A plan recorded for planes in device memory: copies, launches and batches of blurs, in order.
 
-use super::abi::{Kernel, KernelSet, Launch, PixelFamily, TENSOR_RADIUS_MAX, WORKSPACE_ALIGNMENT};
+use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX};
 use super::alpha::{self, AlphaPlanes};
 use super::axis::{self, Direction, LevelBatch, PlaneLevel};
 use super::batch::{self, BlurBatch, PlaneBlur};
+use super::byte_rect::ByteRect;
+use super::cover::{self, ByteWrite, MosaicCells};
+use super::images::Kernel;
+use super::launch::Launch;
+use super::soft::{self, MixPlanes, Nodes, SoftStep};
 use super::strategy::PassStrategy;
+use super::temporaries::{TemporaryMemory, is_composed, plane_of, plane_uses};
 use super::tensor_wide::{self, PlaneStep, Step, TensorAddresses, TensorBatch};
-use crate::filter::frame::PlaneLayout;
-use crate::filter::operation::{AlphaSource, Buffer, Operation, Resampling, View};
+use crate::filter::cover::Softness;
+use crate::filter::inpainting::NODES;
+use crate::filter::mosaic::CellGrid;
+use crate::filter::operation::{
+    AlphaSource, Buffer, Cells, CoverSamples, Layer, Operation, Resampling, View, WeightsOf,
+};
 use crate::filter::parts::Parts;
+use crate::filter::picture::FieldRect;
 use crate::filter::plan::Plan;
 use crate::filter::plane::DevicePlane;
 use crate::filter::regions::Rect;
 
 /// The planes of a frame in device memory.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DevicePlanes {
     /// Read.
     pub sources: Vec<DevicePlane>,
@@ -52,10 +63,11 @@ pub enum Command<'a> {
     Tensor(TensorBatch<'a>),
 }
 
-/// The commands for a frame, for a band of it or for regions, to execute in order on one stream.
+/// The commands for a frame, for a band of it or for a cover, to execute in order on one stream.
 #[derive(Debug)]
 pub struct Recording<'a> {
     commands: Vec<Command<'a>>,
+    first_write: usize,
     temporary_bytes: usize,
 }
 
@@ -63,49 +75,17 @@ impl<'a> Recording<'a> {
     /// Records what of a plan is computed in these planes, with the temporaries from address `workspace` on, which is aligned to
     /// [`WORKSPACE_ALIGNMENT`]. Rectangles consist of whole [tiles](super::tiles::TILES).
     pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, kernel_set: KernelSet, parts: &Parts) -> Self {
-        let count = plan.temporaries().len();
-        let (in_frame, tensor) = match kernel_set {
-            KernelSet::CudaCores => (vec![None; count], vec![false; count]),
-            KernelSet::TensorCores => on_tensor_cores(plan),
-        };
-        let (temporaries, temporary_bytes) = temporaries(plan, workspace, &in_frame);
-        let buffers = Buffers { plan, planes, temporaries, in_frame, tensor };
-        let mut pending = Pending::default();
-        let mut commands = Vec::new();
-        for (index, (operation, rects)) in plan.operations().iter().zip(parts).enumerate() {
-            // Operations of a kind that follow each other are batched.
-            if index > 0 && !operation.is_independent_of(&plan.operations()[index - 1]) {
-                pending.flush(&mut commands);
-            }
-            for rect in rects.iter().copied() {
-                match operation {
-                    _ if buffers.uses_tensor(operation) => pending.tensor.push(buffers.tensor_step(operation, rect)),
-                    Operation::Blur { source, destination, taps } => {
-                        let ((source, alpha), (destination, _)) = (buffers.stored(source), buffers.stored(destination));
-                        let (layout, source) = (source.field.layout, buffers.plane(&source));
-                        let destination = buffers.plane(&destination);
-                        pending.blurs.push(PlaneBlur { layout, source, destination, taps, rect, kernel_set, alpha });
-                    }
-                    // Done by the kernels that read the one, and that write the other.
-                    Operation::Premultiply { premultiplied, .. } | Operation::Unpremultiply { premultiplied, .. }
-                        if buffers.stored(premultiplied).1.is_some() => {}
-                    Operation::Decimate(resampling) => {
-                        pending.levels.push(buffers.level(Direction::Decimate, *resampling, rect));
-                    }
-                    Operation::Interpolate(resampling) => {
-                        pending.levels.push(buffers.level(Direction::Interpolate, *resampling, rect));
-                    }
-                    _ => commands.push(buffers.command(operation, rect)),
-                }
-            }
-        }
-        pending.flush(&mut commands);
-        Self { commands, temporary_bytes }
+        Recorder::new(plan, parts, None, kernel_set).record(parts, planes, workspace)
     }
 
     /// The commands, in order.
     pub fn commands(&self) -> &[Command<'a>] {
         &self.commands
+    }
+
+    /// The commands from this one on write a frame of which parts are covered. The others only read it.
+    pub fn first_write(&self) -> usize {
+        self.first_write
     }
 
     /// The batches among the commands.
@@ -142,40 +122,121 @@ impl<'a> Recording<'a> {
     }
 }
 
+/// Records the commands of a plan, for planes at any address.
+pub struct Recorder<'a> {
+    plan: &'a Plan,
+    soft: Option<&'a Softness>,
+    kernel_set: KernelSet,
+    memory: TemporaryMemory,
+    /// What stands for a temporary.
+    in_frame: Vec<Option<InFrame>>,
+    /// Which temporaries the tensor-core kernels process.
+    tensor: Vec<bool>,
+    /// The grids of the mixes.
+    grids: Vec<CellGrid>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Of a plan, of which nothing else is ever recorded than these parts, or some of their rows. `soft` is how much of a cover shows;
+    /// the values of its weights do not count.
+    pub fn new(plan: &'a Plan, parts: &Parts, soft: Option<&'a Softness>, kernel_set: KernelSet) -> Self {
+        let count = plan.temporaries().len();
+        let (in_frame, tensor) = match kernel_set {
+            KernelSet::CudaCores => (vec![None; count], vec![false; count]),
+            KernelSet::TensorCores => on_tensor_cores(plan),
+        };
+        let memory = {
+            let in_frame: Vec<bool> = in_frame.iter().map(Option::is_some).collect();
+            TemporaryMemory::new(plan, parts, soft, &in_frame)
+        };
+        let grids = soft.map_or_else(Vec::new, |soft| CellGrid::whole(plan.layouts(), NODES * soft.weights.cell()));
+        Self { plan, soft, kernel_set, memory, in_frame, tensor, grids }
+    }
+
+    /// Records parts in these planes, with the temporaries from address `workspace` on, which is aligned to [`WORKSPACE_ALIGNMENT`];
+    /// the nodes of the weights are at its beginning, those of the cover first.
+    pub fn record(&self, parts: &Parts, planes: &DevicePlanes, workspace: u64) -> Recording<'a> {
+        let buffers = Buffers { recorder: self, planes, workspace };
+        let mut pending = Pending::default();
+        let mut commands = Vec::new();
+        let operations: &'a [Operation] = self.plan.operations();
+        let is_write = |index: usize| writes_frame(&operations[index]);
+        let mut order: Vec<usize> = (0..operations.len()).collect();
+        order.sort_by_key(|index| (is_write(*index), self.turn(&operations[*index])));
+        let mut first_write = None;
+        for (position, index) in order.iter().copied().enumerate() {
+            let operation = &operations[index];
+            // Operations of a kind that follow each other are batched.
+            if position > 0 {
+                let last = &operations[order[position - 1]];
+                if !operation.is_independent_of(last) || self.turn(operation) != self.turn(last) {
+                    pending.flush(&mut commands);
+                }
+            }
+            if is_write(index) && first_write.is_none() {
+                // What a soft cover consists of is put together first.
+                for write in order[position..].iter().map(|index| &operations[*index]) {
+                    buffers.compose(write, &mut pending);
+                }
+                pending.flush(&mut commands);
+                first_write = Some(commands.len());
+            }
+            buffers.record(operation, &parts[index], &mut pending, &mut commands);
+        }
+        pending.flush(&mut commands);
+        let first_write = first_write.unwrap_or(commands.len());
+        Recording { commands, first_write, temporary_bytes: self.memory.bytes }
+    }
+
+    /// The Gaussian of a cover that an operation is of, from 1 on; 0 for operations of none or of several.
+    fn turn(&self, operation: &Operation) -> usize {
+        let is_of = |view: View| match view.buffer {
+            Buffer::Temporary(index) => self.plan.turns().iter().position(|turn| turn.contains(&index)),
+            _ => None,
+        };
+        is_of(operation.output()).map_or(0, |turn| turn + 1)
+    }
+}
+
+/// Whether an operation covers a frame.
+fn writes_frame(operation: &Operation) -> bool {
+    let View { buffer, .. } = operation.output();
+    matches!((operation, buffer), (Operation::Write { .. }, Buffer::Destination(_)))
+}
+
 /// Operations of one kind that have not been divided into batches yet.
 #[derive(Default)]
 struct Pending<'a> {
     blurs: Vec<PlaneBlur<'a>>,
     levels: Vec<PlaneLevel>,
     tensor: Vec<PlaneStep<'a>>,
+    sums: Vec<MosaicCells<'a>>,
+    colours: Vec<(usize, MosaicCells<'a>)>,
+    bytes: Vec<ByteWrite>,
+    cells: Vec<SoftStep>,
+    estimates: Vec<SoftStep>,
+    mixes: Vec<SoftStep>,
 }
 
 impl<'a> Pending<'a> {
     fn flush(&mut self, commands: &mut Vec<Command<'a>>) {
-        let Self { blurs, levels, tensor } = std::mem::take(self);
+        let Self { blurs, levels, tensor, sums, mut colours, bytes, cells, estimates, mixes } = std::mem::take(self);
         // Before the levels: chroma of packed 4:2:2 overwrites luma here, which may have its levels on CUDA cores in fields.
         commands.extend(tensor_wide::batches(tensor).into_iter().map(Command::Tensor));
         commands.extend(axis::batches(levels).into_iter().map(Command::Level));
         commands.extend(batch::batches(blurs).into_iter().map(Command::Blur));
+        colours.sort_by_key(|(rank, _)| *rank);
+        let colours: Vec<MosaicCells> = colours.into_iter().map(|(_, cells)| cells).collect();
+        let launches = [
+            cover::mosaic_launches(Kernel::MOSAIC_SUMS, &sums),
+            cover::mosaic_launches(Kernel::MOSAIC_WRITE, &colours),
+            cover::byte_launches(bytes),
+            soft::launches(Kernel::SOFT_CELLS, &cells),
+            soft::launches(Kernel::SOFT_SPREAD, &estimates),
+            soft::launches(Kernel::SOFT_MIX, &mixes),
+        ];
+        commands.extend(launches.into_iter().flatten().map(Command::Launch));
     }
-}
-
-/// Planes for the temporaries of a plan from an address on, and their size in bytes. Each has room for the layout of either
-/// kind of kernels; those that a plane of the frame stands for have none.
-fn temporaries(plan: &Plan, address: u64, in_frame: &[Option<InFrame>]) -> (Vec<DevicePlane>, usize) {
-    let mut bytes = 0;
-    let temporary = |(layout, in_frame): (&PlaneLayout, &Option<InFrame>)| {
-        if in_frame.is_some() {
-            return DevicePlane::default();
-        }
-        let pitch = layout.row_bytes().next_multiple_of(WORKSPACE_ALIGNMENT);
-        let small = if plan.is_wide() { tensor_wide::small_plane_bytes(layout) } else { 0 };
-        let len = small.max(pitch * layout.height as usize).next_multiple_of(WORKSPACE_ALIGNMENT);
-        let plane = DevicePlane { address: address + bytes as u64, pitch, len };
-        bytes += len;
-        plane
-    };
-    (plan.temporaries().iter().zip(in_frame).map(temporary).collect(), bytes)
 }
 
 /// A view of the frame that stands for a temporary with premultiplied colour: kernels for tensor cores multiply when they load
@@ -191,7 +252,10 @@ struct InFrame {
 /// operations on them, and on all others that these operations use.
 fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
     let mut in_frame = temporaries_in_frame(plan);
-    let mut tensor: Vec<bool> = in_frame.iter().map(Option::is_none).collect();
+    // The planes of a cover are stored as those of a frame.
+    let is_plane: Vec<bool> = plane_uses(plan).iter().map(Option::is_some).collect();
+    let mut tensor: Vec<bool> =
+        in_frame.iter().zip(&is_plane).map(|(of, is_plane)| of.is_none() && !is_plane).collect();
     loop {
         let before = tensor.clone();
         for operation in plan.operations() {
@@ -200,7 +264,7 @@ fn on_tensor_cores(plan: &Plan) -> (Vec<Option<InFrame>>, Vec<bool>) {
                 Buffer::Temporary(index) => Some(index),
                 _ => None,
             });
-            let own = indices.filter(|index| in_frame[*index].is_none());
+            let own = indices.filter(|index| in_frame[*index].is_none() && !is_plane[*index]);
             if !tensor_wide::supports(operation) || own.clone().any(|index| !tensor[index]) {
                 own.for_each(|index| tensor[index] = false);
             }
@@ -254,32 +318,188 @@ fn temporaries_in_frame(plan: &Plan) -> Vec<Option<InFrame>> {
 }
 
 struct Buffers<'a, 'p> {
-    plan: &'a Plan,
+    recorder: &'p Recorder<'a>,
     planes: &'p DevicePlanes,
-    temporaries: Vec<DevicePlane>,
-    /// What stands for a temporary.
-    in_frame: Vec<Option<InFrame>>,
-    /// Which temporaries the tensor-core kernels process.
-    tensor: Vec<bool>,
+    /// The address of the temporaries.
+    workspace: u64,
 }
 
 impl<'a> Buffers<'a, '_> {
     /// What is read or written of a view, and the channel that its colour is multiplied by.
     fn stored(&self, view: &View) -> (View, Option<u8>) {
         match view.buffer {
-            Buffer::Temporary(index) => self.in_frame[index].map_or((*view, None), |of| (of.view, Some(of.alpha))),
+            Buffer::Temporary(index) => {
+                self.recorder.in_frame[index].map_or((*view, None), |of| (of.view, Some(of.alpha)))
+            }
             _ => (*view, None),
         }
+    }
+
+    /// A plane at an offset in the workspace.
+    fn within(&self, plane: &DevicePlane) -> DevicePlane {
+        DevicePlane { address: self.workspace.wrapping_add(plane.address), ..*plane }
     }
 
     /// The rows of a view as a plane.
     fn plane(&self, view: &View) -> DevicePlane {
         let plane = match view.buffer {
-            Buffer::Source(index) => &self.planes.sources[index],
-            Buffer::Destination(index) => &self.planes.destinations[index],
-            Buffer::Temporary(index) => &self.temporaries[index],
+            Buffer::Source(index) => self.planes.sources[index],
+            Buffer::Destination(index) => self.planes.destinations[index],
+            Buffer::Temporary(index) => self.within(&self.recorder.memory.planes[index]),
         };
-        view.field.rows_of(plane)
+        view.field.rows_of(&plane)
+    }
+
+    /// The nodes of weights.
+    fn nodes(&self, of: WeightsOf) -> Nodes {
+        let soft = self.recorder.soft.expect("a plan with weights is recorded with them");
+        match of {
+            WeightsOf::Cover => Nodes::new(&soft.weights, self.workspace),
+            WeightsOf::Excluded => {
+                let excluded = soft.excluded.as_ref().expect("a plan that leaves out samples has weights of them");
+                Nodes::new(excluded, self.workspace + soft.weights.nodes().2.len() as u64)
+            }
+        }
+    }
+
+    /// Records an operation on rectangles of its output.
+    fn record(
+        &self,
+        operation: &'a Operation,
+        rects: &[Rect],
+        pending: &mut Pending<'a>,
+        commands: &mut Vec<Command<'a>>,
+    ) {
+        match operation {
+            _ if rects.is_empty() => (),
+            Operation::CellMeans { source, cells, excluded: None } => {
+                let sums = self.plane(&cells.view).address;
+                pending.sums.extend(cover::mosaic_grids(&cells.grids, sums, &self.plane(source)));
+            }
+            Operation::CellMeans { source, cells, excluded: Some(_) } => {
+                let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
+                let source = self.plane(source);
+                pending.cells.extend(cells.grids.iter().map(|grid| soft::cells(grid, nodes, source, memory)));
+            }
+            Operation::Spread(cells) => {
+                let (nodes, memory) = (self.nodes(WeightsOf::Excluded), self.plane(&cells.view).address);
+                pending.estimates.extend(cells.grids.iter().map(|grid| soft::spread(grid, nodes, memory)));
+            }
+            Operation::Write { layers, cells, destination, mix: None } => {
+                self.write(layers, cells.as_ref(), destination, &self.plane(destination), pending);
+            }
+            Operation::Write { layers, cells, destination, mix: Some(mix) } => {
+                let planes = MixPlanes {
+                    beside: self.plane(&mix.beside),
+                    destination: self.plane(destination),
+                    cover: self.mixed_in(destination, layers),
+                };
+                let nodes = self.nodes(mix.weights);
+                if let ([Layer { samples: CoverSamples::Estimates, .. }], Some(cells)) = (&layers[..], cells) {
+                    let memory = self.plane(&cells.view).address;
+                    let mixes = |grid| soft::mix_estimates(grid, nodes, &planes, memory, rects);
+                    pending.mixes.extend(cells.grids.iter().flat_map(mixes));
+                } else {
+                    let (plane, mask) = (plane_of(destination), mix.passthrough_mask);
+                    let is_of_field =
+                        |grid: &&CellGrid| grid.plane == plane && grid.field.place() == destination.field.place();
+                    let grids = self.recorder.grids.iter().filter(is_of_field);
+                    pending.mixes.extend(grids.flat_map(|grid| soft::mix(grid, nodes, &planes, 0, rects, mask)));
+                }
+            }
+            _ => {
+                for rect in rects.iter().copied() {
+                    self.record_pixels(operation, rect, pending, commands);
+                }
+            }
+        }
+    }
+
+    /// Records an operation that computes pixels of a rectangle.
+    fn record_pixels(
+        &self,
+        operation: &'a Operation,
+        rect: Rect,
+        pending: &mut Pending<'a>,
+        commands: &mut Vec<Command<'a>>,
+    ) {
+        match operation {
+            _ if self.uses_tensor(operation) => pending.tensor.push(self.tensor_step(operation, rect)),
+            Operation::Blur { source, destination, taps } => {
+                let ((source, alpha), (destination, _)) = (self.stored(source), self.stored(destination));
+                let (layout, kernel_set) = (source.field.layout, self.recorder.kernel_set);
+                let [source, destination] = [source, destination].map(|view| self.plane(&view));
+                pending.blurs.push(PlaneBlur { layout, source, destination, taps, rect, kernel_set, alpha });
+            }
+            // Done by the kernels that read the one, and that write the other.
+            Operation::Premultiply { premultiplied, .. } | Operation::Unpremultiply { premultiplied, .. }
+                if self.stored(premultiplied).1.is_some() => {}
+            Operation::Decimate(resampling) => {
+                pending.levels.push(self.level(Direction::Decimate, *resampling, rect));
+            }
+            Operation::Interpolate(resampling) => {
+                pending.levels.push(self.level(Direction::Interpolate, *resampling, rect));
+            }
+            _ => commands.push(self.command(operation, rect)),
+        }
+    }
+
+    /// What is mixed into a view.
+    fn mixed_in(&self, destination: &View, layers: &[Layer]) -> DevicePlane {
+        match layers {
+            [Layer { samples: CoverSamples::Plane(view), .. }] => self.plane(view),
+            [Layer { samples: CoverSamples::Estimates, .. }] => DevicePlane::default(),
+            _ => {
+                let plane = self.recorder.memory.composed[plane_of(destination)];
+                destination.field.rows_of(&self.within(&plane.expect("layers are put together first")))
+            }
+        }
+    }
+
+    /// Puts the layers of a soft cover over each other, unless one plane is all there is.
+    fn compose(&self, operation: &'a Operation, pending: &mut Pending<'a>) {
+        let Operation::Write { layers, cells, destination, mix: Some(_) } = operation else { return };
+        if is_composed(operation) {
+            let to = self.mixed_in(destination, layers);
+            self.write(layers, cells.as_ref(), destination, &to, pending);
+        }
+    }
+
+    /// Writes layers over each other, into rows like those of a view.
+    fn write(
+        &self,
+        layers: &'a [Layer],
+        cells: Option<&'a Cells>,
+        view: &View,
+        rows: &DevicePlane,
+        pending: &mut Pending<'a>,
+    ) {
+        // Rectangles are told apart by their bytes in the plane, of which these are every `step`th row from its first one on.
+        let (plane, field) = (plane_of(view), view.field);
+        let whole = |rows: &DevicePlane| DevicePlane {
+            address: rows.address.wrapping_sub((rows.pitch / field.step * field.first_row + field.first_byte()) as u64),
+            pitch: rows.pitch / field.step,
+            ..*rows
+        };
+        let to = whole(rows);
+        let cells = cells.map(|cells| cover::mosaic_grids(&cells.grids, self.plane(&cells.view).address, rows));
+        for (rank, Layer { samples, rects }) in layers.iter().enumerate() {
+            let bytes = rects.iter().flat_map(|rect| ByteRect::covered(plane, FieldRect { field, rect: *rect }));
+            match samples {
+                CoverSamples::Plane(view) => {
+                    let from = whole(&self.plane(view));
+                    pending.bytes.extend(bytes.map(|rect| ByteWrite::copy(rect, rank, &from, &to)));
+                }
+                CoverSamples::Pattern(pattern) => {
+                    pending.bytes.extend(bytes.map(|rect| ByteWrite::fill(rect, rank, *pattern, &to)));
+                }
+                CoverSamples::Mosaic(of) => {
+                    let grids = &cells.as_ref().expect("layers of cells come with them")[of.clone()];
+                    pending.colours.extend(grids.iter().map(|cells| (rank, *cells)));
+                }
+                CoverSamples::Estimates => unreachable!("estimates are mixed"),
+            }
+        }
     }
 
     /// The alpha of a rectangle of colour.
@@ -293,7 +513,7 @@ impl<'a> Buffers<'a, '_> {
     /// Whether an operation is one for the tensor-core kernels.
     fn uses_tensor(&self, operation: &Operation) -> bool {
         let views = [operation.source(), operation.output()];
-        views.iter().any(|view| matches!(view.buffer, Buffer::Temporary(index) if self.tensor[index]))
+        views.iter().any(|view| matches!(view.buffer, Buffer::Temporary(index) if self.recorder.tensor[index]))
     }
 
     /// The step of an operation for which [`Buffers::uses_tensor`] holds.
@@ -347,7 +567,7 @@ impl<'a> Buffers<'a, '_> {
             Operation::Decimate(resampling) if resampling.destination.buffer == temporary => Some(resampling),
             _ => None,
         };
-        self.plan.operations().iter().find_map(writes).expect("a small plane is decimated before its blur")
+        self.recorder.plan.operations().iter().find_map(writes).expect("a small plane is decimated before its blur")
     }
 
     fn level(&self, direction: Direction, resampling: Resampling, rect: Rect) -> PlaneLevel {
@@ -378,7 +598,7 @@ impl<'a> Buffers<'a, '_> {
                     alpha: self.alpha_plane(alpha, rect),
                     ..AlphaPlanes::default()
                 };
-                launch(Kernel::Premultiply, source, Some(alpha), 0, planes)
+                launch(Kernel::PREMULTIPLY, source, Some(alpha), 0, planes)
             }
             Operation::Unpremultiply { premultiplied, alpha, source, destination, passthrough_mask } => {
                 let planes = AlphaPlanes {
@@ -387,16 +607,16 @@ impl<'a> Buffers<'a, '_> {
                     premultiplied: within(premultiplied),
                     alpha: self.alpha_plane(alpha, rect),
                 };
-                launch(Kernel::Unpremultiply, source, Some(alpha), *passthrough_mask, planes)
+                launch(Kernel::UNPREMULTIPLY, source, Some(alpha), *passthrough_mask, planes)
             }
             Operation::RestoreChannels { source, destination, passthrough_mask } => {
                 let planes =
                     AlphaPlanes { source: within(source), destination: within(destination), ..AlphaPlanes::default() };
-                launch(Kernel::Unpremultiply, source, None, *passthrough_mask, planes)
+                launch(Kernel::UNPREMULTIPLY, source, None, *passthrough_mask, planes)
             }
             Operation::Blur { .. } | Operation::Decimate(_) | Operation::Interpolate(_) => unreachable!("batched"),
             Operation::CellMeans { .. } | Operation::Spread(_) | Operation::Write { .. } => {
-                unreachable!("covers are launched by `pipeline`")
+                unreachable!("recorded by `record`")
             }
         }
     }

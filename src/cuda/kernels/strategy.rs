@@ -3,6 +3,8 @@
 
 use super::abi::*;
 use super::batch::BlurBatch;
+use super::images::Kernel;
+use super::launch::Launch;
 use super::tensor_direct;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
@@ -31,7 +33,7 @@ impl BlurBatch<'_> {
     pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
         match tensor_direct::kernel(self) {
             Some(kernel) if passes == PassStrategy::Best || self.premultiplies() => vec![kernel],
-            _ => vec![Kernel::Rows, Kernel::Columns],
+            _ => vec![Kernel::ROWS, Kernel::COLUMNS],
         }
     }
 
@@ -55,6 +57,7 @@ impl BlurBatch<'_> {
 mod tests {
     use super::*;
     use crate::cuda::kernels::batch::{PlaneBlur, batches};
+    use crate::cuda::kernels::launch::Args;
     use crate::filter::BlurParams;
     use crate::filter::frame::PlaneLayout;
     use crate::filter::frame::SampleLayout;
@@ -122,7 +125,7 @@ mod tests {
             for layout in layouts() {
                 let taps = taps(size, layout);
                 let batch = batch(blur(layout, &taps));
-                assert_eq!(batch.kernels(PassStrategy::Best), [Kernel::Rows, Kernel::Columns]);
+                assert_eq!(batch.kernels(PassStrategy::Best), [Kernel::ROWS, Kernel::COLUMNS]);
                 assert_eq!(batch.gains_from_specialisation(), gains, "kernel-size={size}");
                 assert!(batch.intermediate_bytes(PassStrategy::Best) > 0);
             }
@@ -141,7 +144,7 @@ mod tests {
                 batch.intermediate_bytes(PassStrategy::Best),
             )
         };
-        let direct = |family, radius| (vec![Kernel::TensorDirect(family, radius)], false, 0);
+        let direct = |family, radius| (vec![Kernel::tensor_direct(family, radius)], false, 0);
         let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
         let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
         for (layout, family) in [
@@ -155,20 +158,15 @@ mod tests {
             (yuv422, PixelFamily::Yuv422),
             (packed1010102, PixelFamily::Packed1010102),
         ] {
-            for (size, radius) in [
-                (3, DirectRadius::Short),
-                (17, DirectRadius::Short),
-                (19, DirectRadius::Medium),
-                (33, DirectRadius::Medium),
-                (35, DirectRadius::Long),
-                (63, DirectRadius::Long),
-            ] {
+            for (size, radius) in
+                [(3, "short"), (17, "short"), (19, "medium"), (33, "medium"), (35, "long"), (63, "long")]
+            {
                 assert_eq!(kernels(layout, size), direct(family, radius), "{layout:?}, {size} taps");
             }
             // A single tap has more than two bytes.
             for size in [1, 65] {
                 let (kernels, gains, between) = kernels(layout, size);
-                assert_eq!((kernels, gains, between > 0), (vec![Kernel::Rows, Kernel::Columns], false, true));
+                assert_eq!((kernels, gains, between > 0), (vec![Kernel::ROWS, Kernel::COLUMNS], false, true));
             }
         }
         // A plane that leaves most of a device idle has the shortest segments.
@@ -184,8 +182,8 @@ mod tests {
         assert_eq!(batches(planes).iter().map(|batch| batch.planes().len()).collect::<Vec<_>>(), [1, 1, 1]);
         // The small planes of RGB and packed 4:2:2 of more than 8 bits have no such kernel.
         let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
-        assert_eq!(kernels(deep, 15).0, [Kernel::Rows, Kernel::Columns]);
-        assert_eq!(kernels(layout(3, 16), 15).0, [Kernel::Rows, Kernel::Columns]);
+        assert_eq!(kernels(deep, 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
+        assert_eq!(kernels(layout(3, 16), 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use super::abi::*;
 use super::batch::{BlurBatch, PlaneBlur};
+use super::images::Kernel;
+use super::launch::{Args, Launch};
 use super::tensor_wide::{alpha_bits, packed_taps, unused_args, yuv422_bits};
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
@@ -14,7 +16,8 @@ const UNIT: u32 = 16;
 
 /// What depends on the largest radius of a kernel.
 struct Geometry {
-    radius: DirectRadius,
+    /// In the names of its kernels.
+    name: &'static str,
     /// The largest radius that it has kernels for: see [`PixelFamily::largest_radius`].
     largest: u32,
     /// By family, in the order of [`PixelFamily::ALL`]: blocks that a multiprocessor holds at a time, by the registers of
@@ -24,9 +27,9 @@ struct Geometry {
 
 /// One for each largest radius.
 const GEOMETRIES: [Geometry; 3] = [
-    Geometry { radius: DirectRadius::Short, largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3, 3, 3] },
-    Geometry { radius: DirectRadius::Medium, largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2, 2, 2] },
-    Geometry { radius: DirectRadius::Long, largest: TENSOR_RADIUS_MAX, resident: [2, 3, 2, 3, 2, 2, 2] },
+    Geometry { name: "short", largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3, 3, 3] },
+    Geometry { name: "medium", largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2, 2, 2] },
+    Geometry { name: "long", largest: TENSOR_RADIUS_MAX, resident: [2, 3, 2, 3, 2, 2, 2] },
 ];
 
 /// The most rows that a warp computes, as a multiple of [`UNIT`].
@@ -46,7 +49,7 @@ fn geometry(batch: &BlurBatch) -> Option<&'static Geometry> {
 
 /// The kernel for a batch, if there is one for all its planes.
 pub fn kernel(batch: &BlurBatch) -> Option<Kernel> {
-    geometry(batch).zip(batch.family()).map(|(geometry, family)| Kernel::TensorDirect(family, geometry.radius))
+    geometry(batch).zip(batch.family()).map(|(geometry, family)| Kernel::tensor_direct(family, geometry.name))
 }
 
 /// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.

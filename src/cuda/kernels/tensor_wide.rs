@@ -4,6 +4,8 @@
 //! its first level to its last, or not at all.
 
 use super::abi::*;
+use super::images::Kernel;
+use super::launch::{Args, Launch};
 use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
@@ -165,19 +167,19 @@ impl PlaneStep<'_> {
     }
 
     /// The pixels of the larger plane, which is that of a frame.
-    fn pixels(&self) -> TensorPixels {
+    fn family(&self) -> PixelFamily {
         let family = PixelFamily::for_tensor_cores(&self.larger, self.alpha);
-        TensorPixels::of(family.expect("the caller asked whether the step is supported"), self.factors[0])
+        family.expect("the caller asked whether the step is supported")
     }
 
     fn kernel(&self) -> Kernel {
         match self.step {
-            Step::Blur if self.radius() > TENSOR_RADIUS_SHORT as usize => Kernel::TensorBlurLong,
-            Step::Blur => Kernel::TensorBlurShort,
-            Step::Decimate if self.level > 0 => Kernel::TensorDecimateSmall,
-            Step::Interpolate if self.level > 0 => Kernel::TensorInterpolateSmall,
-            Step::Decimate => Kernel::TensorDecimate(self.pixels()),
-            Step::Interpolate => Kernel::TensorInterpolate(self.pixels()),
+            Step::Blur if self.radius() > TENSOR_RADIUS_SHORT as usize => Kernel::TENSOR_BLUR_LONG,
+            Step::Blur => Kernel::TENSOR_BLUR_SHORT,
+            Step::Decimate if self.level > 0 => Kernel::TENSOR_DECIMATE_SMALL,
+            Step::Interpolate if self.level > 0 => Kernel::TENSOR_INTERPOLATE_SMALL,
+            Step::Decimate => Kernel::tensor_level("tensor_decimate_", self.family(), self.factors[0]),
+            Step::Interpolate => Kernel::tensor_level("tensor_interpolate_", self.family(), self.factors[0]),
         }
     }
 
@@ -244,16 +246,14 @@ impl PlaneStep<'_> {
     /// Blocks that a multiprocessor holds at a time, by the registers of the kernels for compute capability 8.0 to 9.0.
     fn resident_blocks(&self) -> u32 {
         match self.kernel() {
-            Kernel::TensorDecimate(TensorPixels::U8C12) => 8,
-            Kernel::TensorDecimate(
-                TensorPixels::U16C4By4
-                | TensorPixels::U16C4By2
-                | TensorPixels::Packed1010102By4
-                | TensorPixels::Packed1010102By2,
-            ) => 4,
-            Kernel::TensorBlurShort => 3,
-            Kernel::TensorBlurLong => 2,
-            _ => 6,
+            Kernel::TENSOR_BLUR_SHORT => 3,
+            Kernel::TENSOR_BLUR_LONG => 2,
+            _ if self.step != Step::Decimate || self.level > 0 => 6,
+            _ => match self.family() {
+                PixelFamily::U8C12 => 8,
+                PixelFamily::U16C4 | PixelFamily::Packed1010102 => 4,
+                _ => 6,
+            },
         }
     }
 
@@ -324,7 +324,7 @@ impl<'a> TensorBatch<'a> {
     /// The kernel of its launch.
     pub fn kernel(&self) -> Kernel {
         // A long blur in the batch needs the kernel for long ones.
-        let long = self.planes.iter().find(|plane| plane.kernel() == Kernel::TensorBlurLong);
+        let long = self.planes.iter().find(|plane| plane.kernel() == Kernel::TENSOR_BLUR_LONG);
         long.unwrap_or(&self.planes[0]).kernel()
     }
 

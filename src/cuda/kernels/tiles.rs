@@ -25,7 +25,8 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
         Operation::Interpolate(_) if is_packed => 8 * Factor::Four.get(),
         // Of 8 small columns.
         Operation::Interpolate(resampling) if resampling.factors[0] != Factor::One => 8 * resampling.factors[0].get(),
-        Operation::Blur { .. } if !is_temporary => DIRECT_COLUMNS,
+        // Also of a cover's planes, which are temporaries.
+        Operation::Blur { .. } => DIRECT_COLUMNS,
         _ => COLUMNS,
     };
     let across = across * output.field.layout.unit_pixels();

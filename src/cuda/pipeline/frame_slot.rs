@@ -3,7 +3,7 @@
 //! so nothing is allocated per frame.
 
 use super::TransferPath;
-use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
+use crate::cuda::driver::{Event, PinnedWorkspace, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::transfer::FrameBuffers;
 use crate::filter::frame::{PlaneLayout, Split};
@@ -22,6 +22,8 @@ pub struct FrameSlot {
     pub source: FrameBuffers,
     pub destination: FrameBuffers,
     workspace: Workspace,
+    /// The nodes of its weights.
+    pub nodes: PinnedWorkspace,
     /// Orders the frame behind the streams of a resident source or destination; without a time.
     pub order: Event,
     /// Before the first step of a frame that is timed.
@@ -52,6 +54,7 @@ impl FrameSlot {
             destination: FrameBuffers::new(&layouts),
             layouts,
             workspace: Workspace::default(),
+            nodes: PinnedWorkspace::default(),
             order: Event::without_time(device)?,
             begin: Event::new(device)?,
             timed: [BandEvents::new(|| Event::new(device))?, BandEvents::new(|| Event::new(device))?],
@@ -60,20 +63,16 @@ impl FrameSlot {
         })
     }
 
-    /// The planes of the frames that it is for.
-    pub fn layouts(&self) -> &[PlaneLayout] {
-        &self.layouts
-    }
-
     /// Whether it is for frames of these planes.
     pub fn is_for(&self, layouts: &[PlaneLayout]) -> bool {
         self.layouts.iter().copied().eq(layouts.iter().map(progressive))
     }
 
-    /// Allocates what frames with these transfer paths need and is not there yet.
-    pub fn reserve(&mut self, [source, destination]: [TransferPath; 2], stream: &Stream) -> Result<(), CudaError> {
+    /// Allocates what frames with these transfer paths need and is not there yet. A cover is made in the memory of the source.
+    pub fn reserve(&mut self, paths: [TransferPath; 2], is_cover: bool, stream: &Stream) -> Result<(), CudaError> {
         let mut is_new = false;
-        for (buffers, path) in [(&mut self.source, source), (&mut self.destination, destination)] {
+        for (side, path) in paths.into_iter().enumerate() {
+            let buffers = if side == 0 || is_cover { &mut self.source } else { &mut self.destination };
             if path != TransferPath::Resident {
                 is_new |= buffers.reserve(path == TransferPath::Staged, stream)?;
             }
@@ -82,12 +81,22 @@ impl FrameSlot {
         if is_new { stream.synchronize() } else { Ok(()) }
     }
 
-    /// Allocates the workspace that is needed, and returns its address. Nothing uses the workspace.
-    pub fn reserve_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<u64, CudaError> {
+    /// Where a frame is downloaded from.
+    pub fn downloads(&self, is_cover: bool) -> &FrameBuffers {
+        if is_cover { &self.source } else { &self.destination }
+    }
+
+    /// The workspace.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Allocates the workspace that is needed. Nothing uses the workspace.
+    pub fn reserve_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<(), CudaError> {
         if self.workspace.reserve(need, stream)? {
             stream.synchronize()?;
         }
-        Ok(self.workspace.address())
+        Ok(())
     }
 
     /// Creates events for at least `count` bands of a frame, and says whether the frame is timed.

@@ -3,15 +3,11 @@
 //!
 //! A frame is enqueued as a whole. Frames in host memory are divided into bands, whose transfers overlap with the kernels of
 //! other bands, and completed later. Frames that stay on the device run on their own stream, and nothing waits for them; so do
-//! those of which regions are covered there. Of a frame in host memory, only what its regions need passes through the device.
+//! covers of such frames. Of a frame in host memory of which parts are covered, only what these need passes through the device.
 
-mod cover;
 mod frame_slot;
-mod host_cover;
 mod promised_frames;
-mod recorded_frame;
 mod resident;
-mod soft;
 mod steps;
 mod submitted;
 mod timing_sampler;
@@ -21,26 +17,23 @@ use std::sync::Arc;
 
 use super::driver::{self, Stream};
 use super::error::CudaError;
-use super::select::KernelSelector;
+use super::program::{KernelSelector, ProgramCache};
 use super::shared_device::SharedDevice;
 use super::transfer::CopyStreams;
-use super::transfer::adaptive_wait::AdaptiveWait;
+use super::transfer::schedule::ScheduleCache;
+use super::transfer::weights::WeightUploads;
+use crate::filter::cover::Softness;
 use crate::filter::frame::FrameMemory;
-use crate::filter::plan::Plan;
+use crate::filter::parts::Job;
 use crate::filter::plane::{Address, PlaneMemory};
 use crate::process;
 use crate::threads::Threads;
-use cover::FrameCopy;
-pub use cover::{DeviceCover, SoftDeviceCover};
 use frame_slot::FrameSlot;
-use host_cover::HostCoverState;
 pub use promised_frames::PromisedFrames;
-use recorded_frame::RecordedFrame;
 pub use resident::Enqueued;
-use resident::ResidentState;
-use soft::PinnedUploads;
+use resident::{FrameCopy, ResidentState};
 pub use submitted::{SubmitError, SubmittedFrame, Times};
-use timing_sampler::TimingSampler;
+use transferred::Pace;
 
 /// How a frame gets to the device, or from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,31 +96,22 @@ pub struct SubmitOptions {
 pub struct Pipeline {
     copy_streams: Arc<CopyStreams>,
     compute: Stream,
-    wait: AdaptiveWait,
-    /// Of those with an upload or a download.
-    timing: TimingSampler,
-    /// The plan of the last such frame. Frames of another one take another time.
-    timed_plan: Option<Arc<Plan>>,
+    programs: ProgramCache,
+    schedules: ScheduleCache,
+    /// Of frames with an upload or a download: that are blurred, and of which parts are covered.
+    paces: [Pace; 2],
+    /// The job of the last such frame that was blurred. Frames of another one take another time.
+    timed_job: Option<Arc<Job>>,
     /// They copy to and from staging buffers.
     threads: Arc<Threads>,
     /// Slots of no frame.
     idle: Vec<FrameSlot>,
     /// Created with the first frame that stays on the device.
     resident: Option<ResidentState>,
-    /// Created with the first such frame with a soft cover.
-    weights: Option<PinnedUploads>,
-    /// The commands of the last such frame that was blurred as a whole.
-    recorded: Option<RecordedFrame>,
-    /// The commands of the last frame with an upload or a download: in bands, and in one band.
-    recorded_transfers: [Option<RecordedFrame>; 2],
-    /// The commands of the last such frame of which regions were blurred.
-    recorded_cover: Option<RecordedFrame>,
-    /// Created with the first such frame whose regions are blurred in a copy.
+    /// Created with the first such frame of which parts are covered in a copy.
     frame_copy: Option<FrameCopy>,
-    /// Created with the first frame in host memory of which regions are blurred.
-    host_cover: Option<HostCoverState>,
-    /// Of such frames.
-    cover_wait: AdaptiveWait,
+    /// Of soft covers.
+    weights: WeightUploads,
 }
 
 impl Pipeline {
@@ -136,19 +120,15 @@ impl Pipeline {
         Ok(Self {
             copy_streams: shared.copy_streams()?,
             compute: Stream::new(shared.device().id())?,
-            wait: AdaptiveWait::default(),
-            timing: TimingSampler::default(),
-            timed_plan: None,
+            programs: ProgramCache::default(),
+            schedules: ScheduleCache::default(),
+            paces: Default::default(),
+            timed_job: None,
             threads: process::threads(),
             idle: Vec::new(),
             resident: None,
-            weights: None,
-            recorded: None,
-            recorded_transfers: [None, None],
-            recorded_cover: None,
             frame_copy: None,
-            host_cover: None,
-            cover_wait: AdaptiveWait::default(),
+            weights: WeightUploads::default(),
         })
     }
 
@@ -156,16 +136,15 @@ impl Pipeline {
     pub fn submit(
         &mut self,
         selector: &mut KernelSelector,
-        frames: &PromisedFrames,
-        plan: &Arc<Plan>,
+        frames: &mut PromisedFrames,
+        job: &Arc<Job>,
+        soft: Option<&Softness>,
         options: SubmitOptions,
     ) -> Result<Submission, SubmitError> {
-        let paths =
-            [TransferPath::of(frames.source(), options.direct), TransferPath::of(frames.destination(), options.direct)];
-        if paths == [TransferPath::Resident; 2] {
-            self.submit_resident(selector, frames, plan).map(Submission::Resident)
+        if frames.are_on_device() {
+            self.submit_resident(selector, frames, job, soft).map(Submission::Resident)
         } else {
-            let frame = self.submit_transfer(selector, frames, plan, paths, options)?;
+            let frame = self.submit_transfer(selector, frames, job, soft, options)?;
             Ok(Submission::InFlight(Box::new(frame)))
         }
     }

@@ -40,7 +40,7 @@ impl<'a> PromisedFrames<'a> {
     }
 
     /// See [`ValidFrames::copy_source`].
-    pub(in crate::cuda) fn copy_source(&mut self) {
+    pub(super) fn copy_source(&mut self) {
         self.0.copy_source();
     }
 }

@@ -6,42 +6,126 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::promised_frames::{FrameStreams, PromisedFrames};
-use super::recorded_frame::RecordedFrame;
 use super::timing_sampler::TimingSampler;
 use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
 use crate::cuda::error::CudaError;
-use crate::cuda::select::KernelSelector;
-use crate::filter::plan::Plan;
+use crate::cuda::kernels::record::DevicePlanes;
+use crate::cuda::program::{KernelSelector, Target};
+use crate::filter::cover::Softness;
+use crate::filter::frame::PlaneLayout;
+use crate::filter::operation::{Buffer, Operation, View};
+use crate::filter::parts::{Accesses, Job};
+use crate::filter::plane::DevicePlane;
 
 /// Timers in use at once. While all are running, frames are not timed.
 const TIMERS: usize = 4;
 
 impl Pipeline {
-    /// Enqueues a frame that stays on the device, on the destination's stream, else the source's, else the engine's.
+    /// Enqueues a frame that stays on the device, on the destination's stream, else the source's, else the engine's. If a frame is
+    /// covered and its source and destination are not the same memory, the source is copied too.
     pub(super) fn submit_resident(
         &mut self,
         selector: &mut KernelSelector,
         frames: &PromisedFrames,
-        plan: &Arc<Plan>,
+        job: &Arc<Job>,
+        soft: Option<&Softness>,
     ) -> Result<Enqueued, SubmitError> {
-        let planes = frames.device_planes();
+        let device = selector.device().id();
+        let [sources, destinations] = frames.device_planes().map(<[DevicePlane]>::to_vec);
+        let planes = DevicePlanes { sources, destinations };
         let streams = frames.streams();
         let stream = streams.or(&self.compute);
-        let resident = ResidentState::get(&mut self.resident, selector.device().id())?;
-        let recorded = RecordedFrame::of_plan(&mut self.recorded, selector, plan, planes, Some(1))?;
-        let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
-        let specialised = recorded.specialised();
+        let resident = ResidentState::get(&mut self.resident, device)?;
+        let parts = std::slice::from_ref(&job.parts);
+        let target = |workspace: u64| Target { job, soft, parts, planes: &planes, workspace };
+        let mut program = self.programs.get(selector, target(resident.workspace.address()))?;
+        if program.workspace_bytes > resident.workspace.bytes() {
+            let need = WorkspaceNeed { bytes: program.workspace_bytes, varies: job.accesses.is_some() };
+            resident.grow_workspace(need, &stream)?;
+            program = self.programs.get(selector, target(resident.workspace.address()))?;
+        }
+        let (copied, frame_copy) = (copied_planes(job, &planes), &mut self.frame_copy);
+        let (selector, weights) = (&*selector, &mut self.weights);
         let work = |workspace: u64| {
-            recorded.set_addresses(planes, workspace);
-            // SAFETY: the plan is for the layouts of the frames, which live until the stream has done the work, as their owner
-            // promises; the workspace is large enough and this stream's alone.
-            unsafe { recorded.enqueue(selector, &stream, 0) }
+            // SAFETY: the program is for the layouts and the planes of the frames, which live until the stream has done the work, as their
+            // owner promises; the workspace is large enough and this stream's alone.
+            let enqueue = |group: usize| unsafe { selector.enqueue(&stream, &program, group) };
+            if let Some(soft) = soft {
+                // SAFETY: the program has memory for the nodes at the beginning of the workspace.
+                unsafe { weights.enqueue(selector, soft, workspace, &stream) }?;
+            }
+            if job.accesses.is_none() {
+                return enqueue(0);
+            }
+            if copied.is_empty() || program.is_empty(0) {
+                copy_planes(&copied, frames, &stream)?;
+                enqueue(0)?;
+            } else {
+                let copy = FrameCopy::get(frame_copy, device)?;
+                copy.enqueue(&copied, frames, &stream)?;
+                enqueue(0)?;
+                stream.wait(&copy.end)?;
+            }
+            enqueue(1)
         };
-        resident.enqueue(need, streams, &stream, specialised, work).map_err(|error| {
+        let bytes = program.workspace_bytes;
+        resident.enqueue(bytes, streams, &stream, program.specialised, work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
-            SubmitError { error, settled: stream.synchronize().is_ok() }
+            let copy = self.frame_copy.as_ref().map(|copy| &copy.stream);
+            let settled = [Some(&stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));
+            SubmitError { error, settled: settled == [true; 2] }
         })
+    }
+}
+
+/// The planes of the source that are copied before a frame is covered: none in place, nor those that are written wholly.
+fn copied_planes(job: &Job, planes: &DevicePlanes) -> Vec<usize> {
+    let Some(Accesses { writes, .. }) = &job.accesses else { return Vec::new() };
+    let layouts = job.plan.layouts();
+    let keeps = |plane: usize| {
+        let is_kept = |operation: &Operation| {
+            let View { buffer, .. } = operation.output();
+            buffer == Buffer::Destination(plane)
+                && matches!(operation, Operation::Write { mix: Some(mix), .. } if mix.passthrough_mask != 0)
+        };
+        job.plan.operations().iter().any(is_kept)
+    };
+    let is_written = |plane: usize| {
+        let samples = |layout: &PlaneLayout| u64::from(layout.width) * u64::from(layout.height);
+        let written: u64 = writes.iter().filter(|(of, _)| *of == plane).map(|(_, written)| written.rect.area()).sum();
+        written == samples(&layouts[plane]) && !keeps(plane)
+    };
+    let is_same = |plane: usize| {
+        let (from, to) = (&planes.sources[plane], &planes.destinations[plane]);
+        from.address == to.address && from.pitch == to.pitch
+    };
+    (0..layouts.len()).filter(|plane| !is_same(*plane) && !is_written(*plane)).collect()
+}
+
+/// The copy of a frame on a second stream, while what covers it is computed: it takes half as long.
+pub struct FrameCopy {
+    stream: Stream,
+    begin: Event,
+    end: Event,
+}
+
+impl FrameCopy {
+    /// That in `slot`, which is made if there is none, on the device whose context is current.
+    fn get(slot: &mut Option<Self>, device: u32) -> Result<&Self, CudaError> {
+        let copy = match slot.take() {
+            Some(copy) => copy,
+            None => Self { stream: Stream::new(device)?, begin: Event::new(device)?, end: Event::new(device)? },
+        };
+        Ok(slot.insert(copy))
+    }
+
+    /// Enqueues a copy of planes of the source to the destination behind what is on `after`. `end` is its end.
+    fn enqueue(&self, planes: &[usize], frames: &PromisedFrames, after: &Stream) -> Result<(), CudaError> {
+        after.record(&self.begin)?;
+        self.stream.wait(&self.begin)?;
+        copy_planes(planes, frames, &self.stream)?;
+        self.stream.record(&self.end)
     }
 }
 
@@ -95,18 +179,20 @@ impl ResidentState {
         })
     }
 
-    /// Enqueues `work` on `stream`. It gets the address of `need.bytes` of workspace. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
+    /// Enqueues `work` on `stream`. It gets the address of the workspace, of which it needs so many bytes. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
     /// What `work` enqueues on another stream waits for `stream`, which waits for its end. The context is current.
     pub fn enqueue(
         &mut self,
-        need: WorkspaceNeed,
+        bytes: usize,
         streams: FrameStreams,
         stream: &Stream,
         specialised: Option<bool>,
         work: impl FnOnce(u64) -> Result<(), CudaError>,
     ) -> Result<Enqueued, CudaError> {
         let handle = stream.raw() as usize;
-        self.acquire_workspace(need, stream)?;
+        if bytes > 0 && self.workspace_stream.is_some_and(|last| last != handle) {
+            stream.wait(&self.workspace_free)?;
+        }
         let other_source = streams.source(stream.device()).filter(|source| source.raw() as usize != handle);
         if let Some(source) = &other_source {
             stream.wait_for(source, &self.order)?;
@@ -115,7 +201,7 @@ impl ResidentState {
         self.timers.start(stream)?;
         work(self.workspace.address())?;
         self.timers.stop(stream)?;
-        if need.bytes > 0 {
+        if bytes > 0 {
             stream.record(&self.workspace_free)?;
             self.workspace_stream = Some(handle);
         }
@@ -129,17 +215,46 @@ impl ResidentState {
         Ok(Enqueued { specialised, synchronized, kernel })
     }
 
-    /// Makes workspace available to the stream.
-    fn acquire_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<(), CudaError> {
-        if need.bytes > self.workspace.bytes() {
-            if self.workspace_stream.take().is_some() {
-                self.workspace_free.synchronize()?;
-            }
-        } else if need.bytes > 0 && self.workspace_stream.is_some_and(|last| last != stream.raw() as usize) {
-            stream.wait(&self.workspace_free)?;
+    /// Allocates workspace, which nothing uses afterwards.
+    fn grow_workspace(&mut self, need: WorkspaceNeed, stream: &Stream) -> Result<(), CudaError> {
+        if self.workspace_stream.take().is_some() {
+            self.workspace_free.synchronize()?;
         }
         self.workspace.reserve(need, stream).map(drop)
     }
+}
+
+/// Copies planes of the source to the destination, with the bytes between rows that both have. Both are on the device and do not overlap.
+fn copy_planes(planes: &[usize], frames: &PromisedFrames, stream: &Stream) -> Result<(), CudaError> {
+    let (layouts, [sources, destinations]) = (frames.layouts(), frames.device_planes());
+    for (index, layout) in planes.iter().map(|index| (*index, &layouts[*index])) {
+        let (from, to) = (&sources[index], &destinations[index]);
+        let (row_bytes, last) = (layout.row_bytes(), layout.height as usize - 1);
+        // Where the rows of planes alternate, the bytes between the rows of one are those of another.
+        let has_padding = [sources, destinations].iter().all(|planes| is_apart(layouts, planes, index));
+        // SAFETY: both planes hold the rows and, before the last one, what is between them, and live until the copy is complete,
+        // as the owner of the frames promises.
+        unsafe {
+            if has_padding && from.pitch == to.pitch {
+                stream.copy(from, to, last * from.pitch + row_bytes, 1)?;
+            } else if has_padding {
+                stream.copy(from, to, from.pitch.min(to.pitch), last)?;
+                stream.copy(&from.from_row(last), &to.from_row(last), row_bytes, 1)?;
+            } else {
+                stream.copy(from, to, row_bytes, last + 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether no other plane has bytes between the first and the last byte of this one.
+fn is_apart(layouts: &[PlaneLayout], planes: &[DevicePlane], index: usize) -> bool {
+    let end = |i: usize| {
+        planes[i].address + ((layouts[i].height as usize - 1) * planes[i].pitch + layouts[i].row_bytes()) as u64
+    };
+    let overlaps = |other: usize| planes[other].address < end(index) && planes[index].address < end(other);
+    (0..planes.len()).all(|other| other == index || !overlaps(other))
 }
 
 /// Pairs of events around the kernels of some frames.

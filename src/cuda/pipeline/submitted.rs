@@ -9,8 +9,7 @@ use super::frame_slot::FrameSlot;
 use crate::cuda::driver::Event;
 use crate::cuda::driver::device::Device;
 use crate::cuda::error::CudaError;
-use crate::cuda::transfer::bands::Band;
-use crate::filter::plan::Plan;
+use crate::cuda::transfer::schedule::Schedule;
 use crate::filter::plane::HostPlaneMut;
 
 /// How long the steps of a frame took by the device's clock, each from its first band to its last; the steps of several bands
@@ -49,8 +48,9 @@ impl From<CudaError> for SubmitError {
 pub struct SubmittedFrame {
     /// `None` once the device has stopped using it, or when that can never be known.
     pub(super) slot: Option<FrameSlot>,
-    pub(super) plan: Arc<Plan>,
-    pub(super) bands: Arc<[Band]>,
+    pub(super) schedule: Arc<Schedule>,
+    /// Whether parts of it are covered.
+    pub(super) is_cover: bool,
     pub(super) paths: [TransferPath; 2],
     /// Where the frame is downloaded to; empty if it stays on the device.
     pub(super) destination: Vec<HostPlaneMut>,
@@ -99,7 +99,7 @@ impl SubmittedFrame {
 
     /// The end of its last step.
     fn downloaded<'a>(&self, slot: &'a FrameSlot) -> &'a Event {
-        let count = self.bands.len();
+        let count = self.schedule.steps.len();
         &slot.events(count - 1, count).downloaded
     }
 
@@ -109,11 +109,6 @@ impl SubmittedFrame {
         let Ok(_current) = self.device.enter() else { return true };
         // A failure is reported when the frame is completed.
         self.downloaded(slot).is_done().unwrap_or(true)
-    }
-
-    /// What is done with it.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     /// Whether specialised kernels do all blurs; `None` if there are none.

@@ -1,88 +1,133 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The part of the pipeline for frames with an upload, a download or both: a slot for each frame in flight, bands, and the wait for
-//! the oldest one.
+//! The part of the pipeline for frames with an upload, a download or both: a slot for each frame in flight, a schedule, and the wait
+//! for the oldest one.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::frame_slot::FrameSlot;
 use super::promised_frames::PromisedFrames;
-use super::recorded_frame::RecordedFrame;
-use super::steps::{SharedPlanes, Steps, Streams, row_bytes};
+use super::steps::{Steps, Streams};
 use super::submitted::{SubmittedFrame, Times, uses_frame_memory};
 use super::timing_sampler::TimingSampler;
 use super::{Pipeline, SubmitError, SubmitOptions, TransferPath};
-use crate::cuda::driver::WorkspaceNeed;
+use crate::cuda::driver::{Event, WorkspaceNeed};
 use crate::cuda::error::CudaError;
+use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::cuda::kernels::record::DevicePlanes;
-use crate::cuda::select::KernelSelector;
+use crate::cuda::program::{KernelSelector, Target};
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
-use crate::cuda::transfer::bands::Band;
-use crate::cuda::transfer::{CopyStreams, FrameBuffers, ThreadedCopy};
+use crate::cuda::transfer::bands::Order;
+use crate::cuda::transfer::schedule::Schedule;
+use crate::cuda::transfer::weights;
+use crate::cuda::transfer::{CopyStreams, FrameBuffers, SharedPlanes, ThreadedCopy};
+use crate::filter::cover::Softness;
 use crate::filter::frame::{FrameMemory, PlaneLayout};
-use crate::filter::plan::Plan;
-use crate::filter::plane::DevicePlane;
+use crate::filter::parts::Job;
+use crate::filter::plane::{DevicePlane, HostPlaneMut};
+
+/// More rectangles of pinned memory are staged, because enqueuing a copy takes 2.3 to 4 µs.
+const MAX_DIRECT_UPLOADS: usize = 32;
+
+/// How long frames of one kind take.
+#[derive(Default)]
+pub struct Pace {
+    wait: AdaptiveWait,
+    timing: TimingSampler,
+}
 
 impl Pipeline {
     /// Enqueues a frame with an upload, a download or both.
     pub(super) fn submit_transfer(
         &mut self,
         selector: &mut KernelSelector,
-        frames: &PromisedFrames,
-        plan: &Arc<Plan>,
-        paths: [TransferPath; 2],
+        frames: &mut PromisedFrames,
+        job: &Arc<Job>,
+        soft: Option<&Softness>,
         options: SubmitOptions,
     ) -> Result<SubmittedFrame, SubmitError> {
         let device = selector.device().id();
         let ahead = self.copy_streams.in_flight();
+        let is_cover = job.accesses.is_some();
+        let mut paths =
+            [TransferPath::of(frames.source(), options.direct), TransferPath::of(frames.destination(), options.direct)];
+        // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
+        // that is resident on one side has little to overlap.
+        let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
+        let requested = match (is_cover, paths[0]) {
+            // Pieces of an upload overlap with staging the next ones, and cost the bus 2.5 µs each.
+            (true, TransferPath::Staged) => None,
+            (true, _) => Some(1),
+            _ if is_single => Some(1),
+            _ => options.bands,
+        };
+        let gains = || selector.gains_from_specialisation(job);
+        let order = || if !is_cover && gains() { Order::Interleaved } else { Order::Sequential };
+        let mut schedule = self.schedules.get(job, requested, order);
+        if is_cover {
+            // Nothing of the frame is written before everything has succeeded.
+            paths[1] = TransferPath::Staged;
+            if schedule.uploads().count() > MAX_DIRECT_UPLOADS {
+                paths[0] = TransferPath::Staged;
+                schedule = self.schedules.get(job, None, || Order::Sequential);
+            }
+        }
         let mut slot = self.take_slot(frames.layouts(), device)?;
-        slot.reserve(paths, &self.compute)?;
+        slot.reserve(paths, is_cover, &self.compute)?;
         let of_slot = |planes: Option<&[DevicePlane]>, buffers: &FrameBuffers| {
             planes.map_or_else(|| buffers.device_planes(), <[DevicePlane]>::to_vec)
         };
         let planes = DevicePlanes {
             sources: of_slot(frames.source().device_planes(), &slot.source),
-            destinations: of_slot(frames.destination().device_planes(), &slot.destination),
+            destinations: of_slot(frames.destination().device_planes(), slot.downloads(is_cover)),
         };
-        // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
-        // that is resident on one side has little to overlap.
-        let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
-        let requested = if is_single { Some(1) } else { options.bands };
-        let frame_planes = [&planes.sources[..], &planes.destinations[..]];
-        let cached = &mut self.recorded_transfers[usize::from(is_single)];
-        let recorded = RecordedFrame::of_plan(cached, selector, plan, frame_planes, requested)?;
-        let (bands, specialised) = (Arc::clone(recorded.bands()), recorded.specialised());
-        let need = WorkspaceNeed { bytes: recorded.workspace_bytes(), varies: false };
-        recorded.set_addresses(frame_planes, slot.reserve_workspace(need, &self.compute)?);
-        if !self.timed_plan.as_ref().is_some_and(|last| Arc::ptr_eq(last, plan)) {
-            self.timing = TimingSampler::default();
-            self.timed_plan = Some(Arc::clone(plan));
+        let parts = &schedule.parts[..];
+        let target = |workspace: u64| Target { job, soft, parts, planes: &planes, workspace };
+        let mut program = self.programs.get(selector, target(slot.workspace().address()))?;
+        if program.workspace_bytes > slot.workspace().bytes() {
+            let need = WorkspaceNeed { bytes: program.workspace_bytes, varies: is_cover };
+            slot.reserve_workspace(need, &self.compute)?;
+            program = self.programs.get(selector, target(slot.workspace().address()))?;
         }
-        slot.reserve_events(bands.len(), self.timing.next_frame(), device)?;
+        let pace = &mut self.paces[usize::from(is_cover)];
+        if !is_cover && !self.timed_job.as_ref().is_some_and(|last| Arc::ptr_eq(last, job)) {
+            pace.timing = TimingSampler::default();
+            self.timed_job = Some(Arc::clone(job));
+        }
+        let mut nodes = std::mem::take(&mut slot.nodes);
+        slot.reserve_events(schedule.steps.len(), pace.timing.next_frame(), device)?;
 
         let started = Instant::now();
         // One band of a single frame has nothing to overlap with, and waiting for another stream's event takes time.
-        let by_events = bands.len() > 1 || ahead > 0;
+        let by_events = schedule.steps.len() > 1 && !is_cover || ahead > 0;
         let streams = if by_events {
             let CopyStreams { upload, download, .. } = &*self.copy_streams;
             Streams { upload, compute: &self.compute, download }
         } else {
             Streams::single(&self.compute)
         };
-        let layouts = plan.layouts();
         let steps = Steps {
             selector,
-            layouts,
             frames,
             paths,
+            is_cover,
             planes: &planes,
-            recorded,
-            bands: &bands,
+            program: &program,
+            schedule: &schedule,
             slot: &slot,
             streams,
             by_events,
         };
-        if let Err(error) = steps.enqueue(&self.threads) {
+        let mut enqueue = || {
+            if let Some(soft) = soft {
+                // SAFETY: the program has memory for them at the beginning of the workspace, which is this frame's alone, as is `nodes`.
+                unsafe { weights::upload(&mut nodes, selector, soft, slot.workspace().address(), streams.compute) }?;
+            }
+            steps.enqueue(&self.threads)
+        };
+        let enqueued = enqueue();
+        slot.nodes = nodes;
+        if let Err(error) = enqueued {
             // Work that was enqueued before the failure may still be running.
             let settled = streams.synchronize();
             if !settled {
@@ -90,8 +135,12 @@ impl Pipeline {
             }
             return Err(SubmitError { error, settled: settled || !uses_frame_memory(paths) });
         }
+        if is_cover {
+            // While the device works.
+            frames.copy_source();
+        }
         let times = Times {
-            bytes_copied: staged_bytes(plan.layouts(), paths, &bands),
+            bytes_copied: staged_bytes(paths, &schedule),
             direct: paths.map(|path| path == TransferPath::Direct),
             ..Times::default()
         };
@@ -101,14 +150,14 @@ impl Pipeline {
         };
         Ok(SubmittedFrame {
             slot: Some(slot),
-            plan: Arc::clone(plan),
-            bands,
+            schedule,
+            is_cover,
             paths,
             destination,
             times,
             started,
             was_alone: ahead == 0,
-            specialised,
+            specialised: program.specialised,
             device: Arc::clone(selector.device()),
             _in_flight: self.copy_streams.count_frame(),
         })
@@ -120,7 +169,7 @@ impl Pipeline {
         // Slots for other frames are freed first, so that the memory of both is never allocated together.
         self.idle.retain(|slot| slot.is_for(layouts));
         if before > self.idle.len() {
-            self.wait.reset();
+            self.paces.iter_mut().for_each(|pace| pace.wait.reset());
         }
         match self.idle.pop() {
             Some(slot) => Ok(slot),
@@ -128,56 +177,81 @@ impl Pipeline {
         }
     }
 
-    /// Waits for the oldest frame in flight and copies it out of its staging buffer. The context is current. On an error its
-    /// destination is undefined, and the frame has to be settled.
+    /// Waits for the oldest frame in flight and copies it out of its staging buffer. The context is current. On an error the
+    /// destination of a frame that is blurred as a whole is undefined, one that is covered stays unchanged, and the frame has to be
+    /// settled.
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
-        let Self { wait, threads, copy_streams, .. } = self;
+        let Self { paces, threads, copy_streams, .. } = self;
         let Some(slot) = &frame.slot else { return Ok(frame.times) };
-        let count = frame.bands.len();
+        let SubmittedFrame { is_cover, schedule, .. } = &*frame;
+        let (count, wait) = (schedule.steps.len(), &mut paces[usize::from(*is_cover)].wait);
         let [first, last] = [slot.events(0, count), slot.events(count - 1, count)];
         // Behind other frames the expected time is not known, and delay matters less because the device has more to do.
         let is_alone = frame.was_alone && copy_streams.in_flight() == 1;
-        let mut wait_for_band = |band: usize| match is_alone {
-            true => wait.wait(frame.started, || slot.events(band, count).downloaded.is_done()),
-            false => AdaptiveWait::wait_coarsely(|| slot.events(band, count).downloaded.is_done()),
+        let wait_for = |wait: &mut AdaptiveWait, event: &Event| match is_alone {
+            true => wait.wait(frame.started, || event.is_done()),
+            false => AdaptiveWait::wait_coarsely(|| event.is_done()),
         };
-        let mut first_wait = last;
-        if frame.paths[1] == TransferPath::Staged {
-            first_wait = first;
-            let rows = frame.bands.iter().map(|band| &band.download[..]);
-            let copy = ThreadedCopy::new(rows, &row_bytes(slot.layouts()));
-            let to = SharedPlanes(&frame.destination);
+        let read_times = |wait: &mut AdaptiveWait, first_wait: &Event| {
+            let mut times = frame.times;
+            if slot.is_timed() {
+                if is_alone {
+                    wait.observe(slot.begin.elapsed_until(first_wait)?);
+                }
+                if frame.paths[0] != TransferPath::Resident {
+                    times.upload = Some(slot.begin.elapsed_until(&last.uploaded)?);
+                }
+                // The kernels of a cover begin when all is uploaded.
+                let begin = if *is_cover { last } else { first };
+                times.kernel = Some(begin.uploaded.elapsed_until(&last.processed)?);
+                if frame.paths[1] != TransferPath::Resident {
+                    times.download = Some(begin.processed.elapsed_until(&last.downloaded)?);
+                }
+            }
+            Ok::<_, CudaError>(times)
+        };
+        // Copies rectangles out of the staging buffer when the wait for them has returned.
+        let unstage = |rects: &[&[ByteRect]], wait: &mut dyn FnMut(usize) -> Result<(), CudaError>| {
+            let staging = slot.downloads(*is_cover).staging_planes();
+            let staging: Vec<_> = staging.iter().map(HostPlaneMut::as_const).collect();
+            let planes = SharedPlanes::new(&staging, &frame.destination);
             // SAFETY: the destination is valid and has the slot's layouts; the owner of its memory lets nobody access it before
-            // the frame is completed; each row is copied once, after its download.
-            let unstage = |plane, rows| unsafe { slot.destination.unstage_rows(to.plane(plane), plane, rows) };
-            copy.copy_out(threads, unstage, wait_for_band)?;
+            // the frame is completed; each byte is copied once, after its download.
+            let copy = |rect: &ByteRect| unsafe { planes.copy(rect) };
+            ThreadedCopy::new(rects.iter().copied()).copy_out(threads, copy, wait)
+        };
+        let times = if *is_cover {
+            let mut times = frame.times;
+            // Threads wake up while the download runs, and write when nothing fails any more.
+            unstage(&[&[], &schedule.writes], &mut |band| {
+                if band == 0 {
+                    return wait_for(wait, &last.processed);
+                }
+                wait_for(wait, &last.downloaded)?;
+                times = read_times(wait, &last.downloaded)?;
+                Ok(())
+            })?;
+            times
+        } else if frame.paths[1] == TransferPath::Staged {
+            let rects: Vec<_> = schedule.steps.iter().map(|step| &step.download[..]).collect();
+            unstage(&rects, &mut |band| wait_for(wait, &slot.events(band, count).downloaded))?;
+            read_times(wait, &first.downloaded)?
         } else {
-            wait_for_band(count - 1)?;
-        }
-        let mut times = frame.times;
-        if slot.is_timed() {
-            if is_alone {
-                wait.observe(slot.begin.elapsed_until(&first_wait.downloaded)?);
-            }
-            if frame.paths[0] != TransferPath::Resident {
-                times.upload = Some(slot.begin.elapsed_until(&last.uploaded)?);
-            }
-            times.kernel = Some(first.uploaded.elapsed_until(&last.processed)?);
-            if frame.paths[1] != TransferPath::Resident {
-                times.download = Some(first.processed.elapsed_until(&last.downloaded)?);
-            }
-        }
+            wait_for(wait, &last.downloaded)?;
+            read_times(wait, &last.downloaded)?
+        };
         self.idle.extend(frame.slot.take());
         Ok(times)
     }
 }
 
 /// Bytes that the CPU copies to and from staging buffers.
-fn staged_bytes(layouts: &[PlaneLayout], paths: [TransferPath; 2], bands: &[Band]) -> usize {
-    let rows = |band: &Band, side: usize| -> usize {
-        let rows = if side == 0 { &band.upload } else { &band.download };
-        rows.iter().zip(layouts).map(|(rows, layout)| rows.len() * layout.row_bytes()).sum()
-    };
-    let staged = (0..paths.len()).filter(|side| paths[*side] == TransferPath::Staged);
-    staged.map(|side| bands.iter().map(|band| rows(band, side)).sum::<usize>()).sum()
+fn staged_bytes(paths: [TransferPath; 2], schedule: &Schedule) -> usize {
+    let bytes = |rects: &[ByteRect]| rects.iter().map(ByteRect::size).sum::<usize>();
+    let is_staged = paths.map(|path| path == TransferPath::Staged);
+    let of_step =
+        |side: usize| -> usize { schedule.steps.iter().map(|step| bytes([&step.upload, &step.download][side])).sum() };
+    let uploaded = if is_staged[0] { of_step(0) } else { 0 };
+    let downloaded = if is_staged[1] && schedule.writes.is_empty() { of_step(1) } else { bytes(&schedule.writes) };
+    uploaded + downloaded
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Transfers between host and device: cutting frames into bands, pinned and staging memory, copies by many threads, and waiting
+//! Transfers between host and device: what crosses the bus when, pinned and staging memory, copies by many threads, and waiting
 //! for the device.
 
 pub mod adaptive_wait;
 pub mod bands;
 mod copy_streams;
 mod pinned;
+pub mod schedule;
 mod staging;
 mod threaded_copy;
+pub mod weights;
 
 pub use copy_streams::CopyStreams;
 pub use pinned::{HostRegistration, PinnedBytes, PinnedSource};
-pub use staging::{FrameBuffers, plane_offsets};
+pub use staging::{FrameBuffers, SharedPlanes};
 pub use threaded_copy::ThreadedCopy;

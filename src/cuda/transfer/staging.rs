@@ -2,12 +2,11 @@
 //! The memory that a frame passes through: pinned staging buffers for frames in pageable memory, device memory for both frames.
 //!
 //! All planes of a frame lie in one block with the same layout on host and device, so any rows of a plane are one copy in each
-//! direction.
-
-use std::ops::Range;
+//! direction, and any rectangle is at the same place in both.
 
 use crate::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use crate::cuda::error::CudaError;
+use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::plane::{Address, DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
 
@@ -55,9 +54,6 @@ pub struct FrameBuffers {
     device: Option<DeviceMemory>,
 }
 
-// SAFETY: threads access the staging buffer only through `stage_rows` and `unstage_rows`, whose callers keep rows apart.
-unsafe impl Sync for FrameBuffers {}
-
 impl FrameBuffers {
     /// For frames of these planes. Nothing is allocated yet.
     pub fn new(layouts: &[PlaneLayout]) -> Self {
@@ -80,48 +76,46 @@ impl FrameBuffers {
 
     /// The planes in device memory.
     pub fn device_planes(&self) -> Vec<DevicePlane> {
-        let address = self.device().address();
+        let address = self.device.as_ref().expect("`reserve` allocated it").address();
         self.planes.iter().map(|plane| plane.within(address)).collect()
     }
 
-    /// The device memory.
-    pub fn device(&self) -> &DeviceMemory {
-        self.device.as_ref().expect("`reserve` allocated it")
+    /// The planes in the staging buffer.
+    pub fn staging_planes(&self) -> Vec<HostPlaneMut> {
+        let address = self.staging.as_ref().expect("`reserve` allocated it").address();
+        self.planes.iter().map(|plane| plane.within(address)).collect()
     }
 
-    /// The staging buffer.
-    pub fn staging(&self) -> &PinnedMemory {
-        self.staging.as_ref().expect("`reserve` allocated it")
+    /// A rectangle as it is copied between both blocks: whole rows with what is between them, which makes them one range of bytes.
+    pub fn between_blocks(&self, rect: &ByteRect) -> ByteRect {
+        let is_whole = rect.row_step == 1 && rect.bytes == self.layouts[rect.plane].row_bytes();
+        if is_whole { ByteRect { bytes: self.planes[rect.plane].pitch, ..*rect } } else { *rect }
+    }
+}
+
+/// The planes of a frame, and of its staging buffer, from which several threads copy to the other.
+pub struct SharedPlanes<A, B> {
+    from: Vec<PlaneMemory<A>>,
+    to: Vec<PlaneMemory<B>>,
+}
+
+// SAFETY: the threads only compute addresses from the planes; the copies are unsafe calls, whose callers keep rectangles apart.
+unsafe impl<A, B> Sync for SharedPlanes<A, B> {}
+
+impl SharedPlanes<*const u8, *mut u8> {
+    /// Copies between these planes.
+    pub fn new(from: &[HostPlane], to: &[HostPlaneMut]) -> Self {
+        Self { from: from.to_vec(), to: to.to_vec() }
     }
 
-    /// The bytes of some rows of a plane, in both blocks.
-    pub fn row_range(&self, plane: usize, rows: &Range<u32>) -> Range<usize> {
-        let PlaneOffset { offset, pitch, .. } = self.planes[plane];
-        offset + rows.start as usize * pitch..offset + rows.end as usize * pitch
-    }
-
-    fn staging_plane(&self, plane: usize) -> HostPlaneMut {
-        self.planes[plane].within(self.staging().address())
-    }
-
-    /// Copies rows of plane `plane` of a frame into the staging buffer.
+    /// Copies a rectangle.
     ///
     /// # Safety
-    /// `from` is a plane of this layout that nobody writes, and nobody else accesses these rows of the staging buffer.
-    pub unsafe fn stage_rows(&self, from: &HostPlane, plane: usize, rows: Range<u32>) {
-        let (first, to) = (rows.start as usize, self.staging_plane(plane));
+    /// The planes hold the rectangle; nobody writes it in those that are read, nor accesses it in the others.
+    pub unsafe fn copy(&self, rect: &ByteRect) {
+        let (from, to) = (rect.within(&self.from[rect.plane]), rect.within(&self.to[rect.plane]));
         // SAFETY: both planes hold the rows, and nobody else accesses them, as the caller promises.
-        unsafe { copy_rows(&from.from_row(first), &to.from_row(first), self.layouts[plane].row_bytes(), rows.len()) };
-    }
-
-    /// Copies rows of plane `plane` of a frame out of the staging buffer.
-    ///
-    /// # Safety
-    /// `to` is a plane of this layout, and nobody else accesses these rows, in it or in the staging buffer.
-    pub unsafe fn unstage_rows(&self, to: &HostPlaneMut, plane: usize, rows: Range<u32>) {
-        let (first, from) = (rows.start as usize, self.staging_plane(plane).as_const());
-        // SAFETY: both planes hold the rows, and nobody else accesses them, as the caller promises.
-        unsafe { copy_rows(&from.from_row(first), &to.from_row(first), self.layouts[plane].row_bytes(), rows.len()) };
+        unsafe { copy_rows(&from, &to, rect.bytes, rect.rows) };
     }
 }
 

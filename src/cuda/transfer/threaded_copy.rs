@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Copies between pageable and pinned memory on many threads, in the order in which the bands are needed.
+//! Copies between pageable and pinned memory on many threads, in the order in which the steps of a schedule need them.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::cuda::kernels::byte_rect::ByteRect;
 use crate::threads::Threads;
 
 /// Bytes that a thread copies at a time. With 128 KB a 1080p RGBA frame in ordinary memory takes 1.3 times as long (H200 host):
@@ -20,11 +20,10 @@ const MAX_POLL: Duration = Duration::from_micros(50);
 /// The bands of a download that has failed.
 const FAILED: usize = usize::MAX;
 
-/// Rows of a plane, and the band that they belong to.
+/// Some rows of a rectangle, and the band that they belong to.
 struct Chunk {
     band: usize,
-    plane: usize,
-    rows: Range<u32>,
+    rect: ByteRect,
 }
 
 /// The copies of a frame, in chunks, band by band.
@@ -36,34 +35,34 @@ pub struct ThreadedCopy {
 }
 
 impl ThreadedCopy {
-    /// `bands` has the rows of each plane for every band, `row_bytes` the bytes in a row of each plane.
-    pub fn new<'a>(bands: impl Iterator<Item = &'a [Range<u32>]>, row_bytes: &[usize]) -> Self {
+    /// Of the rectangles of every band.
+    pub fn new<'a>(bands: impl Iterator<Item = &'a [ByteRect]>) -> Self {
         let (mut chunks, mut counts, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for (band, planes) in bands.enumerate() {
+        for (band, rects) in bands.enumerate() {
             let before = chunks.len();
-            for (plane, rows) in planes.iter().enumerate() {
-                let step = (CHUNK_BYTES / row_bytes[plane].max(1)).max(1) as u32;
-                bytes += row_bytes[plane] * rows.len();
-                let starts = rows.clone().step_by(step as usize);
-                chunks.extend(starts.map(|row| Chunk { band, plane, rows: row..rows.end.min(row + step) }));
+            for rect in rects {
+                let step = (CHUNK_BYTES / rect.bytes).max(1);
+                bytes += rect.size();
+                let starts = (0..rect.rows).step_by(step);
+                chunks.extend(starts.map(|row| Chunk { band, rect: rect.part(row..rect.rows.min(row + step)) }));
             }
             counts.push(chunks.len() - before);
         }
         Self { chunks, counts, helpers: if bytes < SINGLE_THREAD_BYTES { 0 } else { MAX_HELPERS } }
     }
 
-    /// Calls `copy` for all rows, and `ready` on the calling thread for every band in order as soon as its rows are copied.
+    /// Calls `copy` for the rows of all rectangles, and `ready` on the calling thread for every band in order as soon as its rows are copied.
     pub fn copy_in<E>(
         &self,
         threads: &Threads,
-        copy: impl Fn(usize, Range<u32>) + Sync,
+        copy: impl Fn(&ByteRect) + Sync,
         mut ready: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<(), E> {
         let next = AtomicUsize::new(0);
         let done: Vec<AtomicUsize> = self.counts.iter().map(|_| AtomicUsize::new(0)).collect();
         let step = || {
             let Some(chunk) = self.chunks.get(next.fetch_add(1, Ordering::Relaxed)) else { return false };
-            copy(chunk.plane, chunk.rows.clone());
+            copy(&chunk.rect);
             done[chunk.band].fetch_add(1, Ordering::Release);
             true
         };
@@ -84,11 +83,11 @@ impl ThreadedCopy {
         )
     }
 
-    /// Calls `wait` on the calling thread for every band in order, and `copy` for the rows of bands whose wait has returned.
+    /// Calls `wait` on the calling thread for every band in order, and `copy` for the rows of the bands whose wait has returned.
     pub fn copy_out<E>(
         &self,
         threads: &Threads,
-        copy: impl Fn(usize, Range<u32>) + Sync,
+        copy: impl Fn(&ByteRect) + Sync,
         mut wait: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<(), E> {
         // No helper spins before there is something to copy.
@@ -98,7 +97,7 @@ impl ThreadedCopy {
             let Some(chunk) = self.chunks.get(next.fetch_add(1, Ordering::Relaxed)) else { return false };
             let is_ready = ready.wait_for(chunk.band);
             if is_ready {
-                copy(chunk.plane, chunk.rows.clone());
+                copy(&chunk.rect);
             }
             is_ready
         };
@@ -158,13 +157,20 @@ impl ReadyBands {
 mod tests {
     use super::*;
 
-    fn bands() -> Vec<Vec<Range<u32>>> {
-        vec![vec![0..300, 0..150], vec![300..300, 150..151], vec![300..1000, 151..500]]
+    fn bands() -> Vec<Vec<ByteRect>> {
+        let of = |plane: usize, rows: std::ops::Range<usize>| ByteRect {
+            plane,
+            row: rows.start,
+            row_step: 1,
+            rows: rows.len(),
+            byte: 0,
+            bytes: [4000, 1000][plane],
+        };
+        vec![vec![of(0, 0..300), of(1, 0..150)], vec![of(1, 150..151)], vec![of(0, 300..1000), of(1, 151..500)]]
     }
 
     fn chunks() -> ThreadedCopy {
-        let chunks =
-            ThreadedCopy::new(bands().iter().map(Vec::as_slice).collect::<Vec<_>>().into_iter(), &[4000, 1000]);
+        let chunks = ThreadedCopy::new(bands().iter().map(Vec::as_slice));
         assert!(chunks.helpers > 0);
         chunks
     }
@@ -174,7 +180,7 @@ mod tests {
         let threads = Threads::start().0;
         let copied = Mutex::new([0, 0]);
         let mut seen = Vec::new();
-        let copy = |plane: usize, rows: Range<u32>| copied.lock().unwrap()[plane] += rows.len();
+        let copy = |rect: &ByteRect| copied.lock().unwrap()[rect.plane] += rect.rows;
         let ready = |band: usize| {
             let least = [[300, 150], [300, 151], [1000, 500]][band];
             let now = *copied.lock().unwrap();
@@ -190,11 +196,10 @@ mod tests {
     fn rows_are_copied_after_the_wait_for_their_band() {
         let threads = Threads::start().0;
         let (arrived, copied) = (AtomicUsize::new(0), Mutex::new([0, 0]));
-        let copy = |plane: usize, rows: Range<u32>| {
-            let bands = bands();
-            let band = bands.iter().position(|band| band[plane].contains(&rows.start)).unwrap();
-            assert!(band < arrived.load(Ordering::SeqCst), "rows {rows:?} of band {band}");
-            copied.lock().unwrap()[plane] += rows.len();
+        let copy = |rect: &ByteRect| {
+            let band = bands().iter().position(|band| band.iter().any(|of| of.overlaps(rect))).unwrap();
+            assert!(band < arrived.load(Ordering::SeqCst), "{rect:?} of band {band}");
+            copied.lock().unwrap()[rect.plane] += rect.rows;
         };
         let wait = |band: usize| {
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -214,7 +219,7 @@ mod tests {
         }
         let chunks = chunks();
         let (copied, helpers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let copy = |_: usize, _: Range<u32>| {
+        let copy = |_: &ByteRect| {
             helpers.lock().unwrap().push(std::fs::read_link("/proc/thread-self").unwrap());
             copied.fetch_add(1, Ordering::SeqCst);
         };
@@ -243,8 +248,8 @@ mod tests {
         let threads = Threads::start().0;
         let fails = |failing: usize| move |band: usize| if band == failing { Err(band) } else { Ok(()) };
         for failing in 0..3 {
-            assert_eq!(chunks().copy_in(&threads, |_, _| (), fails(failing)), Err(failing));
-            assert_eq!(chunks().copy_out(&threads, |_, _| (), fails(failing)), Err(failing));
+            assert_eq!(chunks().copy_in(&threads, |_| (), fails(failing)), Err(failing));
+            assert_eq!(chunks().copy_out(&threads, |_| (), fails(failing)), Err(failing));
         }
     }
 }

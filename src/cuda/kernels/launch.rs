@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A launch: a kernel, its grid and its parameter.
+
+use super::abi::*;
+use super::images::Kernel;
+use crate::cuda::driver::{Function, LaunchConfig, Stream};
+use crate::cuda::error::CudaError;
+
+/// The parameter of a kernel.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the types are documented")]
+#[expect(clippy::large_enum_variant, reason = "all but one are of several kilobytes")]
+pub enum Args {
+    Rows(RowsArgs),
+    Columns(ColumnsArgs),
+    Alpha(AlphaArgs),
+    Tensor(TensorArgs),
+    Cover(CoverArgs),
+    Mosaic(MosaicArgs),
+    Soft(SoftArgs),
+}
+
+/// A launch: the kernel, its grid and its parameter.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the line above names them")]
+pub struct Launch {
+    pub kernel: Kernel,
+    pub grid: LaunchConfig,
+    pub args: Args,
+}
+
+impl Launch {
+    /// Enqueues it with the function that was loaded for its kernel.
+    ///
+    /// With `overlap`, a prebuilt kernel that supports it starts before the one ahead of it on the stream has finished.
+    ///
+    /// # Safety
+    /// `function` is the launch's kernel and stays loaded, and the memory that the parameter refers to lives, until the launch
+    /// has finished. With `overlap`, prebuilt kernels are those of an image that was compiled for sm_90 or later.
+    pub unsafe fn enqueue(&self, function: Function, stream: &Stream, overlap: bool) -> Result<(), CudaError> {
+        // SAFETY: parameter and grid were made for this kernel; all but two kernels wait for the kernels ahead of them before they access
+        // memory; the rest is the caller's promise.
+        unsafe {
+            match &self.args {
+                Args::Alpha(args) => stream.launch(function, self.grid, args, false),
+                Args::Mosaic(args) => stream.launch(function, self.grid, args, false),
+                Args::Rows(args) => stream.launch(function, self.grid, args, overlap),
+                Args::Columns(args) => stream.launch(function, self.grid, args, overlap),
+                Args::Tensor(args) => stream.launch(function, self.grid, args, overlap),
+                Args::Cover(args) => stream.launch(function, self.grid, args, overlap),
+                Args::Soft(args) => stream.launch(function, self.grid, args, overlap),
+            }
+        }
+    }
+}

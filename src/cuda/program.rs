@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Programs: jobs as copies and launches with the addresses of a frame, each launch with its function, specialised or prebuilt.
+
+use std::sync::Arc;
+
+use super::driver::device::Device;
+use super::driver::{Function, Stream};
+use super::error::CudaError;
+use super::jit::{JitRequest, SpecialisationKey, SpecialisedKernels};
+use super::kernels::abi::KernelSet;
+use super::kernels::batch::BlurBatch;
+use super::kernels::launch::Launch;
+use super::kernels::prebuilt::{Image, PrebuiltKernels};
+use super::kernels::record::{Command, DevicePlanes, PlaneCopy, Recorder};
+use super::kernels::strategy::PassStrategy;
+use super::shared_device::SharedDevice;
+use crate::filter::cover::Softness;
+use crate::filter::parts::{Job, Parts};
+use crate::filter::plane::DevicePlane;
+use crate::process::{self, Level};
+
+/// Programs that are kept: pools of nine and of seven buffers make as many pairs of a source and a destination.
+const CAPACITY: usize = 64;
+/// Steps of all programs that are kept, of 4 KB each.
+const MOST_STEPS: usize = 2048;
+
+/// What is enqueued for a frame: groups of steps, each of which is enqueued on one stream.
+#[derive(Default)]
+pub struct Program {
+    /// Of every band of a frame; of a cover what only reads the frame, and then what writes it.
+    groups: Vec<Vec<Step>>,
+    /// The specialised kernels that would be the fastest.
+    keys: Vec<SpecialisationKey>,
+    /// Whether specialised kernels do all blurs; `None` if there are none.
+    pub specialised: Option<bool>,
+    /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
+    pub workspace_bytes: usize,
+    intermediate_bytes: usize,
+}
+
+enum Step {
+    Copy(PlaneCopy),
+    Launch(Function, Box<Launch>),
+}
+
+impl Program {
+    /// Whether a group has no steps.
+    pub fn is_empty(&self, group: usize) -> bool {
+        self.groups[group].is_empty()
+    }
+}
+
+/// What a program is made for. Everything else that it depends on is an engine's for good: the device, the prebuilt kernels, and how
+/// it chooses among them.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// What is done.
+    pub job: &'a Arc<Job>,
+    /// How much of a cover shows. The values of the weights do not count.
+    pub soft: Option<&'a Softness>,
+    /// What of the job each group computes; its number for the same job says what. A cover has one, of which two groups are made.
+    pub parts: &'a [Parts],
+    /// The planes of the frames.
+    pub planes: &'a DevicePlanes,
+    /// The address of the workspace.
+    pub workspace: u64,
+}
+
+/// The programs of the last frames, the most recently used last.
+#[derive(Default)]
+pub struct ProgramCache(Vec<CachedProgram>);
+
+struct CachedProgram {
+    job: Arc<Job>,
+    groups: usize,
+    planes: DevicePlanes,
+    workspace: u64,
+    /// Which specialised kernels were ready, see [`KernelSelector::jit_generation`].
+    jit_generation: u64,
+    program: Arc<Program>,
+}
+
+impl ProgramCache {
+    /// The program for a target. Requests specialised kernels for frames that keep needing them.
+    pub fn get(&mut self, selector: &mut KernelSelector, target: Target) -> Result<Arc<Program>, CudaError> {
+        // Read before kernels are selected: one that gets ready meanwhile is selected for the next frame.
+        let jit_generation = selector.jit_generation();
+        let Target { job, parts, planes, workspace, .. } = target;
+        let serves = |of: &CachedProgram| {
+            Arc::ptr_eq(&of.job, job)
+                && of.groups == parts.len()
+                && of.workspace == workspace
+                && of.jit_generation == jit_generation
+                && of.planes == *planes
+        };
+        let cached = match self.0.iter().rposition(serves) {
+            Some(index) => self.0.remove(index),
+            None => {
+                let program = Arc::new(selector.program(target)?);
+                let (job, planes, groups) = (Arc::clone(job), planes.clone(), parts.len());
+                let count = |program: &Program| program.groups.iter().map(Vec::len).sum::<usize>();
+                let mut steps = count(&program);
+                let is_kept = |cached: &&CachedProgram| {
+                    steps += count(&cached.program);
+                    steps <= MOST_STEPS
+                };
+                let kept = self.0.iter().rev().take_while(is_kept).count().min(CAPACITY - 1);
+                self.0.drain(..self.0.len() - kept);
+                CachedProgram { job, groups, planes, workspace, jit_generation, program }
+            }
+        };
+        let program = Arc::clone(&cached.program);
+        self.0.push(cached);
+        // A frame that is only copied says nothing about the kernels of the others, with which it may take turns.
+        if program.specialised.is_some() {
+            selector.request(&program.keys);
+        }
+        Ok(program)
+    }
+}
+
+/// The kernels that an engine may use.
+pub struct KernelSelector {
+    shared: Arc<SharedDevice>,
+    image: Image,
+    /// For the prebuilt kernels.
+    strategy: PassStrategy,
+    /// The specialised kernels that the engine waits for; `None` if it uses the prebuilt kernels only.
+    request: Option<JitRequest>,
+}
+
+impl KernelSelector {
+    /// Prebuilt kernels of an image, and specialised ones if the strategy is not chosen by hand.
+    pub fn new(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Self {
+        let request = (strategy == PassStrategy::Best).then(|| JitRequest::new(Arc::clone(shared.jit())));
+        Self { shared, image, strategy, request }
+    }
+
+    /// Uses the prebuilt kernels only.
+    pub fn disable_jit(&mut self) {
+        self.request = None;
+    }
+
+    /// What the engines on the device share.
+    pub fn shared(&self) -> &Arc<SharedDevice> {
+        &self.shared
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        self.shared.device()
+    }
+
+    /// The prebuilt kernels.
+    pub fn prebuilt(&self) -> Result<&PrebuiltKernels, CudaError> {
+        self.shared.prebuilt(self.image)
+    }
+
+    /// Which kernels the prebuilt images have.
+    pub fn kernel_set(&self) -> KernelSet {
+        // Without an image nothing is launched.
+        self.prebuilt().map_or(KernelSet::CudaCores, PrebuiltKernels::kernel_set)
+    }
+
+    /// The key of the specialised kernel for a batch, if one would be the fastest.
+    fn key(&self, batch: &BlurBatch) -> Option<SpecialisationKey> {
+        let gains = self.request.is_some() && batch.gains_from_specialisation();
+        gains.then(|| SpecialisationKey::of(batch))
+    }
+
+    /// Which passes the prebuilt kernels are chosen by.
+    pub fn strategy(&self) -> PassStrategy {
+        self.strategy
+    }
+
+    /// Requests specialised kernels for frames that keep being recorded with these keys. Called for every frame.
+    pub fn request(&mut self, keys: &[SpecialisationKey]) {
+        if let Some(request) = &mut self.request {
+            request.update(keys.iter().copied());
+        }
+    }
+
+    /// A number that changes when another specialised kernel can be selected.
+    pub fn jit_generation(&self) -> u64 {
+        self.shared.jit().generation()
+    }
+
+    /// Whether specialised kernels would be the fastest for some of a job.
+    pub fn gains_from_specialisation(&self, job: &Job) -> bool {
+        let planes = vec![DevicePlane::default(); job.plan.layouts().len()];
+        let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
+        let recording = Recorder::new(&job.plan, &job.parts, None, self.kernel_set()).record(&job.parts, &planes, 0);
+        recording.batches().any(|batch| self.key(batch).is_some())
+    }
+
+    /// Makes a program. Loads the prebuilt kernels that are not loaded yet: all before the first launch, because loading between
+    /// launches would keep the device waiting.
+    pub fn program(&self, target: Target) -> Result<Program, CudaError> {
+        let Target { job, soft, parts, planes, workspace } = target;
+        let recorder = Recorder::new(&job.plan, &job.parts, soft, self.kernel_set());
+        let mut program = Program::default();
+        for parts in parts {
+            let recording = recorder.record(parts, planes, workspace);
+            // Batches use it in turn, behind the temporaries.
+            let intermediate = workspace + recording.temporary_bytes() as u64;
+            let (reads, writes) = recording.commands().split_at(recording.first_write());
+            let groups = if job.accesses.is_some() { &[reads, writes][..] } else { &[reads] };
+            for commands in groups {
+                let mut steps = Vec::new();
+                for command in *commands {
+                    self.resolve(command, intermediate, &mut steps, &mut program)?;
+                }
+                program.groups.push(steps);
+            }
+            program.workspace_bytes = recording.temporary_bytes();
+        }
+        program.workspace_bytes += program.intermediate_bytes;
+        // Boxes that move have new programs in every frame.
+        if job.accesses.is_none() {
+            let kernels = program.groups.iter().flatten().filter_map(|step| match step {
+                Step::Copy(_) => None,
+                Step::Launch(_, launch) => Some(launch.kernel),
+            });
+            let kernels: Vec<_> = kernels.collect();
+            let (groups, bytes) = (program.groups.len(), program.workspace_bytes);
+            let line = format!("new program: groups {groups}, bytes of workspace {bytes}, kernels {kernels:?}");
+            process::log(Level::Debug, &line);
+        }
+        Ok(program)
+    }
+
+    /// Adds the steps of a command, whose intermediate memory is at this address.
+    fn resolve(
+        &self,
+        command: &Command,
+        intermediate: u64,
+        steps: &mut Vec<Step>,
+        program: &mut Program,
+    ) -> Result<(), CudaError> {
+        let (prebuilt, limits) = (self.prebuilt()?, self.device().limits());
+        let (launches, bytes, kernels) = match command {
+            Command::Copy(copy) => {
+                steps.push(Step::Copy(*copy));
+                return Ok(());
+            }
+            Command::Launch(launch) => (vec![*launch], 0, None),
+            Command::Tensor(batch) => {
+                program.specialised = Some(false);
+                (vec![batch.launch(limits)], 0, None)
+            }
+            Command::Level(batch) => (batch.launches(intermediate), batch.intermediate_bytes(), None),
+            Command::Blur(batch) => {
+                let key = self.key(batch);
+                program.keys.extend(key.filter(|key| !program.keys.contains(key)));
+                let kernels = key.and_then(|key| self.shared.jit().get(&key));
+                program.specialised = Some(program.specialised != Some(false) && kernels.is_some());
+                let bytes = batch.intermediate_bytes(self.strategy);
+                (batch.launches(intermediate, self.strategy, limits), bytes, kernels)
+            }
+        };
+        for launch in launches {
+            let special = |kernels: SpecialisedKernels| kernels.get(launch.kernel);
+            let function = match kernels.and_then(special) {
+                Some(function) => function,
+                None => prebuilt.function(launch.kernel)?,
+            };
+            let (needed, limit) = (launch.grid.shared_bytes, limits.shared_bytes);
+            if needed > limit {
+                return Err(CudaError::SharedMemory { needed, limit, id: self.device().id() });
+            }
+            steps.push(Step::Launch(function, Box::new(launch)));
+        }
+        // The temporaries are the first of it.
+        program.intermediate_bytes = program.intermediate_bytes.max(bytes);
+        Ok(())
+    }
+
+    /// Enqueues a group of a program.
+    ///
+    /// # Safety
+    /// The device's context is current. The planes and the workspace that the program was made for live and are accessed by nobody else
+    /// until the stream has done the work.
+    pub unsafe fn enqueue(&self, stream: &Stream, program: &Program, group: usize) -> Result<(), CudaError> {
+        let overlap = self.prebuilt()?.can_overlap();
+        for step in &program.groups[group] {
+            // SAFETY: every address is one in the caller's planes and workspace; each function is that of its launch.
+            unsafe {
+                match step {
+                    Step::Copy(PlaneCopy { source, destination, row_bytes, rows }) => {
+                        stream.copy(source, destination, *row_bytes, *rows)?;
+                    }
+                    Step::Launch(function, launch) => launch.enqueue(*function, stream, overlap)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues launches of prebuilt kernels.
+    ///
+    /// # Safety
+    /// The device's context is current. The memory that they access lives and is accessed by nobody else until the stream has done the
+    /// work.
+    pub unsafe fn enqueue_launches(&self, stream: &Stream, launches: &[Launch]) -> Result<(), CudaError> {
+        let prebuilt = self.prebuilt()?;
+        for launch in launches {
+            // SAFETY: the function is that of the launch, whose memory is the caller's.
+            unsafe { launch.enqueue(prebuilt.function(launch.kernel)?, stream, prebuilt.can_overlap()) }?;
+        }
+        Ok(())
+    }
+}

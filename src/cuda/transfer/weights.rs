@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Weights in pinned memory, from which they are uploaded while the host goes on.
+
+use std::ptr;
+
+use crate::cuda::driver::{Event, PinnedWorkspace, Stream, WorkspaceNeed};
+use crate::cuda::error::CudaError;
+use crate::cuda::kernels::byte_rect::ByteRect;
+use crate::cuda::kernels::cover::{self, ByteWrite};
+use crate::cuda::program::KernelSelector;
+use crate::filter::cover::Softness;
+use crate::filter::plane::DevicePlane;
+
+/// Uploads that may be in flight.
+const UPLOADS: usize = 3;
+
+/// The values of all nodes, those of the cover first.
+fn nodes(soft: &Softness) -> impl Iterator<Item = &[u8]> {
+    [Some(&soft.weights), soft.excluded.as_ref()].into_iter().flatten().map(|weights| weights.nodes().2)
+}
+
+/// Writes the nodes into pinned memory, and enqueues their upload.
+///
+/// # Safety
+/// The context is current. Nothing uses the pinned memory before the upload is complete. The device has memory for the nodes at this
+/// address, which lives until then; nobody accesses it before.
+pub unsafe fn upload(
+    memory: &mut PinnedWorkspace,
+    selector: &KernelSelector,
+    soft: &Softness,
+    to: u64,
+    stream: &Stream,
+) -> Result<(), CudaError> {
+    let bytes = nodes(soft).map(<[u8]>::len).sum();
+    memory.reserve(WorkspaceNeed { bytes, varies: false }, stream.device())?;
+    let mut end = memory.address();
+    for part in nodes(soft) {
+        // SAFETY: the memory has room for all parts, and nothing uses it.
+        unsafe { ptr::copy_nonoverlapping(part.as_ptr(), end, part.len()) };
+        end = end.wrapping_add(part.len());
+    }
+    // The device accesses pinned memory at the address that the host does (unified addressing). A copy by the driver between two
+    // kernels takes twice as long.
+    let from = DevicePlane { address: memory.address() as u64, pitch: bytes, len: bytes };
+    let to = DevicePlane { address: to, pitch: bytes, len: bytes };
+    let rect = ByteRect { plane: 0, row: 0, row_step: 1, rows: 1, byte: 0, bytes };
+    // SAFETY: both memories hold the bytes, and nobody else accesses them, as the caller promises.
+    unsafe { selector.enqueue_launches(stream, &cover::byte_launches(vec![ByteWrite::copy(rect, 0, &from, &to)])) }
+}
+
+/// Pinned copies of the weights of the last frames.
+#[derive(Default)]
+pub struct WeightUploads {
+    /// Each with the end of its last upload; made for the first weights.
+    copies: Option<[(PinnedWorkspace, Event); UPLOADS]>,
+    next: usize,
+}
+
+impl WeightUploads {
+    /// Enqueues an upload of the nodes.
+    ///
+    /// # Safety
+    /// The context is current. The device has memory for them at this address, which lives until the copy is complete; nobody accesses it
+    /// before then.
+    pub unsafe fn enqueue(
+        &mut self,
+        selector: &KernelSelector,
+        soft: &Softness,
+        to: u64,
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
+        let copies = match &mut self.copies {
+            Some(copies) => copies,
+            none => {
+                let copy = || Ok((PinnedWorkspace::default(), Event::without_time(stream.device())?));
+                none.insert([copy()?, copy()?, copy()?])
+            }
+        };
+        let (memory, uploaded) = &mut copies[self.next];
+        self.next = (self.next + 1) % UPLOADS;
+        uploaded.synchronize()?;
+        // SAFETY: the memory on the device is the caller's promise; the last upload from the pinned memory is complete.
+        unsafe { upload(memory, selector, soft, to, stream) }?;
+        stream.record(uploaded)
+    }
+}
+
+impl Drop for WeightUploads {
+    fn drop(&mut self) {
+        // A failure was reported by the work that failed. The device only reads the memory, and cuMemFreeHost waits for it.
+        self.copies.iter().flatten().for_each(|(_, uploaded)| drop(uploaded.synchronize()));
+    }
+}
