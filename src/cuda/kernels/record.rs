@@ -73,7 +73,7 @@ pub struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     /// Records what of a plan is computed in these planes, with the temporaries from address `workspace` on, which is aligned to
-    /// [`WORKSPACE_ALIGNMENT`]. Rectangles consist of whole [tiles](super::tiles::TILES).
+    /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT). Rectangles consist of whole [tiles](super::tiles::TILES).
     pub fn new(plan: &'a Plan, planes: &DevicePlanes, workspace: u64, kernel_set: KernelSet, parts: &Parts) -> Self {
         Recorder::new(plan, parts, None, kernel_set).record(parts, planes, workspace)
     }
@@ -153,8 +153,8 @@ impl<'a> Recorder<'a> {
         Self { plan, soft, kernel_set, memory, in_frame, tensor, grids }
     }
 
-    /// Records parts in these planes, with the temporaries from address `workspace` on, which is aligned to [`WORKSPACE_ALIGNMENT`];
-    /// the nodes of the weights are at its beginning, those of the cover first.
+    /// Records parts in these planes, with the temporaries from address `workspace` on, which is aligned to
+    /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT); the nodes of the weights are at its beginning, those of the cover first.
     pub fn record(&self, parts: &Parts, planes: &DevicePlanes, workspace: u64) -> Recording<'a> {
         let buffers = Buffers { recorder: self, planes, workspace };
         let mut pending = Pending::default();
