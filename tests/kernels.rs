@@ -488,7 +488,8 @@ fn covers_match_the_cpu_under_the_address_and_undefined_sanitizers() {
     }
 }
 
-/// Regions are blurred in rectangles, in place, with all that they do not depend on poisoned; by several Gaussians, in the same memory.
+/// Regions are blurred in rectangles, in place, with all that they do not depend on poisoned; by several Gaussians, in the same
+/// memory.
 #[test]
 fn kernels_blur_rectangles_under_the_address_and_undefined_sanitizers() {
     let mut program = Program::build("address,undefined", &[]);

@@ -260,7 +260,8 @@ fn waits(device: &Device, name: &str, layout: &PlaneLayout) -> Outcome<()> {
             let processor = processor_time();
             let begun = Instant::now();
             stream.record(&begin)?;
-            // SAFETY: all blocks have the frame's size, the workspace has its own, and the wait below completes before they are dropped.
+            // SAFETY: all blocks have the frame's size, the workspace has its own, and the wait below completes before they are
+            // dropped.
             unsafe {
                 stream.copy(&pinned[0].row(bytes), &src.row(bytes), bytes, 1)?;
                 engine.enqueue(&stream, &program)?;

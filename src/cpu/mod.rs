@@ -81,8 +81,8 @@ impl CpuEngine {
         self.set
     }
 
-    /// Executes a job, with the weights of a soft cover. A cover is written over the destination, which holds the source's samples and
-    /// may be the same memory. On an error nothing was written.
+    /// Executes a job, with the weights of a soft cover. A cover is written over the destination, which holds the source's
+    /// samples and may be the same memory. On an error nothing was written.
     ///
     /// # Panics
     /// If the plan was made for other layouts, or the weights for another size.
@@ -236,8 +236,8 @@ mod tests {
         );
     }
 
-    /// Small enough for Miri. Planes have no padding, so that it reports any access beyond the last row. The oracle of `tests/` judges
-    /// the bytes themselves.
+    /// Small enough for Miri. Planes have no padding, so that it reports any access beyond the last row. The oracle of `tests/`
+    /// judges the bytes themselves.
     fn all_instruction_sets_have_the_same_bytes(layout: PlaneLayout, sigma: f64) {
         let rect = Rect::new(3, 1, 6, 3).unwrap();
         let object = Object { area: Area::from_corner(3.0, 1.0, 6.0, 3.0), shape: Shape::Ellipse };

@@ -140,9 +140,9 @@ impl CudaEngine {
     }
 
     /// Enqueues a frame. Frames are completed in the order of their submission. With `direct` the device accesses pinned memory of
-    /// the frames; otherwise all host memory goes through staging buffers. `soft` is how much of a cover shows. If parts of a frame are
-    /// covered and source and destination are not the same memory, the source is copied too, and everything is read before anything is
-    /// covered.
+    /// the frames; otherwise all host memory goes through staging buffers. `soft` is how much of a cover shows. What covers
+    /// parts of a frame is computed before anything is written. If source and destination of a cover are not the same memory,
+    /// the source is copied too, but for planes in device memory that are covered wholly.
     ///
     /// # Panics
     /// If the job was made for other layouts or other weights, or parts of a frame are covered of which one side is in host memory.
@@ -192,8 +192,8 @@ impl CudaEngine {
     ///
     /// # Safety
     /// The device's context is current. The planes of the program hold the rows of its plan's layouts; they, and its
-    /// [`Program::workspace_bytes`] from the workspace's address on, live and are accessed by nobody else until the stream has done the
-    /// work.
+    /// [`Program::workspace_bytes`] from the workspace's address on, live and are accessed by nobody else until the stream has
+    /// done the work.
     pub unsafe fn enqueue(&self, stream: &Stream, program: &Program) -> Result<(), CudaError> {
         // SAFETY: planes and workspace live and are not accessed by others until the stream has done the work, as the caller
         // promises.

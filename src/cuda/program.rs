@@ -50,15 +50,16 @@ impl Program {
     }
 }
 
-/// What a program is made for. Everything else that it depends on is an engine's for good: the device, the prebuilt kernels, and how
-/// it chooses among them.
+/// What a program is made for. Besides this and the specialised kernels that are ready, it depends only on what an engine never
+/// changes: the device, the prebuilt kernels, and how it chooses among them.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// What is done.
     pub job: &'a Arc<Job>,
     /// How much of a cover shows. The values of the weights do not count.
     pub soft: Option<&'a Softness>,
-    /// What of the job each group computes; its number for the same job says what. A cover has one, of which two groups are made.
+    /// The parts that each group computes. For one job their number identifies them. A cover has one entry, made into two
+    /// groups: what reads, then what writes.
     pub parts: &'a [Parts],
     /// The planes of the frames.
     pub planes: &'a DevicePlanes,
@@ -173,7 +174,7 @@ impl KernelSelector {
         self.strategy
     }
 
-    /// Requests specialised kernels for frames that keep being recorded with these keys. Called for every frame.
+    /// Requests the specialised kernels that a program would use. Called for every frame that blurs.
     pub fn request(&mut self, keys: &[SpecialisationKey]) {
         if let Some(request) = &mut self.request {
             request.update(keys.iter().copied());
@@ -270,7 +271,7 @@ impl KernelSelector {
             }
             steps.push(Step::Launch(function, Box::new(launch)));
         }
-        // The temporaries are the first of it.
+        // Batches use it in turn, so the largest counts.
         program.intermediate_bytes = program.intermediate_bytes.max(bytes);
         Ok(())
     }
@@ -278,8 +279,8 @@ impl KernelSelector {
     /// Enqueues a group of a program.
     ///
     /// # Safety
-    /// The device's context is current. The planes and the workspace that the program was made for live and are accessed by nobody else
-    /// until the stream has done the work.
+    /// The device's context is current. The planes and the workspace that the program was made for live and are accessed by
+    /// nobody else until the stream has done the work.
     pub unsafe fn enqueue(&self, stream: &Stream, program: &Program, group: usize) -> Result<(), CudaError> {
         let overlap = self.prebuilt()?.can_overlap();
         for step in &program.groups[group] {
@@ -299,8 +300,8 @@ impl KernelSelector {
     /// Enqueues launches of prebuilt kernels.
     ///
     /// # Safety
-    /// The device's context is current. The memory that they access lives and is accessed by nobody else until the stream has done the
-    /// work.
+    /// The device's context is current. The memory that they access lives and is accessed by nobody else until the stream has
+    /// done the work.
     pub unsafe fn enqueue_launches(&self, stream: &Stream, launches: &[Launch]) -> Result<(), CudaError> {
         let prebuilt = self.prebuilt()?;
         for launch in launches {

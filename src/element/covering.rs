@@ -280,7 +280,7 @@ fn cover(
     let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
-    if !is_untouched && !engine::is_faster_on_cpu(&cover.cover) {
+    if !is_untouched && !engine::is_for_cpu(&cover.cover) {
         session.note_sighting(&input, element.as_ptr() as usize);
     }
     let output = if is_untouched {

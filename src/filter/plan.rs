@@ -317,8 +317,8 @@ impl Plan {
         &self.temporaries
     }
 
-    /// The temporaries of each Gaussian of a cover. A backend that computes one Gaussian behind the other can use the same memory for
-    /// all of them, but for what covers the frame.
+    /// The temporaries of each Gaussian of a cover. A backend that computes one Gaussian behind the other can use the same
+    /// memory for all of them, but for what covers the frame.
     pub fn turns(&self) -> &[Range<usize>] {
         &self.turns
     }

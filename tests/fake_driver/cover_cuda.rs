@@ -179,7 +179,7 @@ fn frames_elsewhere_are_refused() {
     assert!(matches!(error, EngineError::NeedsCuda), "{error}");
 }
 
-/// The CPU covers frames in host memory with cells and colours, and the device does everything else.
+/// The CPU covers frames in host memory with colours and few cells, and the device does everything else.
 #[test]
 fn the_faster_backend_covers_host_memory() {
     let _driver = FakeDriver::new();

@@ -399,10 +399,10 @@ fn streams_of_others_are_kept_in_order() {
     }
 }
 
-/// What is recorded for one frame on the device serves the next. Whatever changes, every frame has the blur of its own
+/// The program of one frame on the device serves the next. Whatever changes, every frame has the blur of its own
 /// settings, format, pitches, addresses and streams.
 #[test]
-fn recorded_frames_serve_only_frames_that_need_the_same() {
+fn programs_serve_only_frames_that_need_the_same() {
     let _machine = FakeDriver::new();
     let kinds = pictures::kinds();
     let options = |(sigma, kernel_size), primary, alpha| Options {
@@ -462,10 +462,10 @@ unsafe impl FrameAccess for Download<'_> {
     }
 }
 
-/// What is recorded for the bands of one frame serves the next. Whatever changes, every frame has the blur of its own settings,
+/// The program of the bands of one frame serves the next. Whatever changes, every frame has the blur of its own settings,
 /// size, pitch and memory, also with others in flight.
 #[test]
-fn recorded_transfers_serve_only_frames_that_need_the_same() {
+fn schedules_serve_only_frames_that_need_the_same() {
     let _machine = FakeDriver::new();
     let device = process::open(0).unwrap().device().clone();
     let _current = device.enter().unwrap();

@@ -83,8 +83,8 @@ impl Stream {
     /// Enqueues a copy of the first `rows` rows of a plane, `row_bytes` bytes each.
     ///
     /// # Safety
-    /// Both planes hold the rows, in host memory only if it is pinned, and live until the copy is complete; nobody writes the source or
-    /// accesses the destination before then.
+    /// Both planes hold the rows, in host memory only if it is pinned, and live until the copy is complete; nobody writes the
+    /// source or accesses the destination before then.
     pub unsafe fn copy<A: CopyAddress, B: CopyAddress>(
         &self,
         from: &PlaneMemory<A>,
@@ -142,13 +142,13 @@ impl Stream {
         self.wait(event)
     }
 
-    /// Enqueues a launch of a kernel with one parameter, passed by value. With `overlap` the kernel may start before the one ahead of it
-    /// on the stream has finished (programmatic dependent launch).
+    /// Enqueues a launch of a kernel with one parameter, passed by value. With `overlap` the kernel may start before the one
+    /// ahead of it on the stream has finished (programmatic dependent launch).
     ///
     /// # Safety
-    /// `parameter` is of the type and `grid` of the size that the kernel expects; the memory that the parameter refers to lives until the
-    /// kernel has finished; the function's module stays loaded until then. With `overlap` the device has compute capability 9.0 or
-    /// later, and the kernel waits for the kernels ahead of it before it accesses memory that they access.
+    /// `parameter` is of the type and `grid` of the size that the kernel expects; the memory that the parameter refers to lives
+    /// until the kernel has finished; the function's module stays loaded until then. With `overlap` the device has compute
+    /// capability 9.0 or later, and the kernel waits for the kernels ahead of it before it accesses memory that they access.
     pub unsafe fn launch<P>(
         &self,
         function: Function,

@@ -18,8 +18,8 @@ const _: () = assert!(PHASE_TAPS as usize == wide::PHASE_TAPS, "the same phases"
 pub const WORKSPACE_ALIGNMENT: usize = 256;
 
 impl PixelFamily {
-    /// The family of a plane. `None` if there are no kernels for tensor cores for it: packed 4:2:2 of more than 8 bits, and the small
-    /// planes of RGB.
+    /// The family of a plane. `None` if there are no kernels for tensor cores for it: packed 4:2:2 of more than 8 bits, and the
+    /// small planes of RGB.
     pub fn of(layout: &PlaneLayout) -> Option<Self> {
         match (layout.sample_layout, layout.sample_bytes(), layout.channels) {
             (SampleLayout::Yuv422 { .. }, 1, _) => Some(Self::Yuv422),

@@ -131,7 +131,8 @@ impl PlaneBlur<'_> {
         rows.max(2 * chroma).next_multiple_of(16)
     }
 
-    /// Shared memory of the rows kernel, in bytes: the taps of each part, and two arrays of 16-bit samples for each warp and channel.
+    /// Shared memory of the rows kernel, in bytes: the taps of each part, and two arrays of 16-bit samples for each warp and
+    /// channel.
     fn rows_shared_bytes(&self) -> u32 {
         let taps = |part: &DirectPart| 4 * (2 * (part.taps.radius() as u32).next_multiple_of(8) + 16);
         let arrays = ROWS_WARPS * in_order(&self.layout).count() as u32 * 2 * 2 * (ROWS_STRIP + 2 * self.lead());

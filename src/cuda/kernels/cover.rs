@@ -130,8 +130,8 @@ pub fn mosaic_bytes(grids: &[CellPyramid]) -> usize {
     grids.iter().map(|pyramid| sum_bytes(&pyramid.grid)).sum()
 }
 
-/// Cells, with their sums from this address on, aligned to 8 bytes. `rows` are those of their field, of the plane that is read, or of
-/// that which is written.
+/// Cells, with their sums from this address on, aligned to 8 bytes. `rows` are those of their field, of the plane that is read,
+/// or of that which is written.
 pub fn mosaic_grids<'a>(grids: &'a [CellPyramid], mut sums: u64, rows: &DevicePlane) -> Vec<MosaicCells<'a>> {
     let cells = |CellPyramid { grid, .. }: &'a CellPyramid| {
         let args = mosaic_grid(grid, rows, sums);
@@ -169,8 +169,8 @@ fn mosaic_grid(grid: &CellGrid, rows: &DevicePlane, sums: u64) -> MosaicGrid {
     }
 }
 
-/// The launches that add up the samples of cells, or colour them. The blocks of a launch have no order, so grids that overlap are written
-/// by different ones.
+/// The launches that add up the samples of cells, or colour them. The blocks of a launch have no order, so grids that overlap
+/// are written by different ones.
 pub fn mosaic_launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
     let mut launches = Vec::new();
     let shared_bytes = MOSAIC_THREADS * 4 * size_of::<u64>() as u32;

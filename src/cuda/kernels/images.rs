@@ -42,7 +42,8 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// The kernel whose entry point is `blur_` and these pieces. The list has to have it: a constant of another name does not compile.
+    /// The kernel whose entry point is `blur_` and these pieces. The list has to have it: a constant of another name does not
+    /// compile.
     const fn named(pieces: [&str; 4]) -> Self {
         let mut index = 0;
         while index < KERNELS.len() {
@@ -59,8 +60,8 @@ impl Kernel {
         Self::named(["tensor_direct_", family.name(), "_", radius])
     }
 
-    /// The kernel for tensor cores that decimates pixels of a family or interpolates to them, by `step`: planes of one and two channels
-    /// share kernels and launches, as do luma and chroma of packed 4:2:2; the others have a kernel for each factor.
+    /// The kernel for tensor cores that decimates pixels of a family or interpolates to them, by `step`: planes of one and two
+    /// channels share kernels and launches, as do luma and chroma of packed 4:2:2; the others have a kernel for each factor.
     pub fn tensor_level(step: &str, family: PixelFamily, factor: Factor) -> Self {
         let factor = match (family, factor) {
             (PixelFamily::U8C12 | PixelFamily::U16C12 | PixelFamily::Yuv422, _) => "",

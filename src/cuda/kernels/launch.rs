@@ -38,8 +38,8 @@ impl Launch {
     /// `function` is the launch's kernel and stays loaded, and the memory that the parameter refers to lives, until the launch
     /// has finished. With `overlap`, prebuilt kernels are those of an image that was compiled for sm_90 or later.
     pub unsafe fn enqueue(&self, function: Function, stream: &Stream, overlap: bool) -> Result<(), CudaError> {
-        // SAFETY: parameter and grid were made for this kernel; all but two kernels wait for the kernels ahead of them before they access
-        // memory; the rest is the caller's promise.
+        // SAFETY: parameter and grid were made for this kernel; those that may overlap wait for the kernels ahead of them
+        // before they access memory, which those of `Alpha` and `Mosaic` do not; the rest is the caller's promise.
         unsafe {
             match &self.args {
                 Args::Alpha(args) => stream.launch(function, self.grid, args, false),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From operations to launches, without calling the driver: what the kernels take ([`abi`]), their grids and shared memory
 //! ([`axis`] for CUDA cores, [`tensor_wide`] and `tensor_direct` for tensor cores), the rectangles that they compute ([`tiles`]),
-//! which of them share a launch ([`batch`]), which kernels blur these ([`strategy`]), and the recording of a plan ([`record`]) with its memory ([`temporaries`]). [`cover`] has the
-//! launches that cover rectangles and cells, [`soft`] those that mix by weights.
+//! which of them share a launch ([`batch`]), which kernels blur these ([`strategy`]), and the recording of a plan ([`record`])
+//! with its memory ([`temporaries`]). [`cover`] has the launches that cover rectangles and cells, [`soft`] those that mix by
+//! weights.
 //! [`images`] has the prebuilt images, and [`prebuilt`] loads them. [`possible`] lists the kernels that frames can need.
 
 pub mod abi;

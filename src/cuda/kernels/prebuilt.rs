@@ -71,11 +71,6 @@ impl PrebuiltKernels {
         Ok(kernels)
     }
 
-    /// Whether the images are PTX.
-    pub fn is_portable(&self) -> bool {
-        self.images.is_portable()
-    }
-
     /// `general-` and the architecture that the images were built for, or `ptx`.
     pub fn name(&self) -> &'static str {
         self.images.name()

@@ -55,7 +55,7 @@ pub enum Command<'a> {
     Copy(PlaneCopy),
     /// A launch of a kernel that every image has.
     Launch(Launch),
-    /// Blurs of planes that share launches. Which kernels they use is decided when they are enqueued.
+    /// Blurs of planes that share launches. Which kernels they use is decided when the program is made.
     Blur(BlurBatch<'a>),
     /// Decimations or interpolations of planes that share launches.
     Level(LevelBatch),
@@ -137,8 +137,8 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Of a plan, of which nothing else is ever recorded than these parts, or some of their rows. `soft` is how much of a cover shows;
-    /// the values of its weights do not count.
+    /// Of a plan, of which nothing else is ever recorded than these parts, or some of their rows. `soft` is how much of a cover
+    /// shows; the values of its weights do not count.
     pub fn new(plan: &'a Plan, parts: &Parts, soft: Option<&'a Softness>, kernel_set: KernelSet) -> Self {
         let count = plan.temporaries().len();
         let (in_frame, tensor) = match kernel_set {
@@ -154,7 +154,8 @@ impl<'a> Recorder<'a> {
     }
 
     /// Records parts in these planes, with the temporaries from address `workspace` on, which is aligned to
-    /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT); the nodes of the weights are at its beginning, those of the cover first.
+    /// [`WORKSPACE_ALIGNMENT`](super::abi::WORKSPACE_ALIGNMENT); the nodes of the weights are at its beginning, those of the
+    /// cover first.
     pub fn record(&self, parts: &Parts, planes: &DevicePlanes, workspace: u64) -> Recording<'a> {
         let buffers = Buffers { recorder: self, planes, workspace };
         let mut pending = Pending::default();

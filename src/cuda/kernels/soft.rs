@@ -15,7 +15,7 @@ use crate::filter::weights::Weights;
 /// The warps of a block of the kernels of cells and of the mix.
 const WARPS: u32 = SOFT_THREADS / 32;
 
-/// Weights on the device: their nodes, but for the values.
+/// The grid of the nodes of weights, and the address of their values on the device.
 #[derive(Debug, Clone, Copy)]
 pub struct Nodes {
     address: u64,

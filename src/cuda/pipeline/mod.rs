@@ -12,6 +12,7 @@ mod steps;
 mod submitted;
 mod timing_sampler;
 mod transferred;
+mod weights;
 
 use std::sync::Arc;
 
@@ -21,7 +22,6 @@ use super::program::{KernelSelector, ProgramCache};
 use super::shared_device::SharedDevice;
 use super::transfer::CopyStreams;
 use super::transfer::schedule::ScheduleCache;
-use super::transfer::weights::WeightUploads;
 use crate::filter::cover::Softness;
 use crate::filter::frame::FrameMemory;
 use crate::filter::parts::Job;
@@ -34,6 +34,7 @@ pub use resident::Enqueued;
 use resident::{FrameCopy, ResidentState};
 pub use submitted::{SubmitError, SubmittedFrame, Times};
 use transferred::Pace;
+use weights::WeightUploads;
 
 /// How a frame gets to the device, or from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

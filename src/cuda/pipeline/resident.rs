@@ -48,8 +48,8 @@ impl Pipeline {
         let (copied, frame_copy) = (copied_planes(job, &planes), &mut self.frame_copy);
         let (selector, weights) = (&*selector, &mut self.weights);
         let work = |workspace: u64| {
-            // SAFETY: the program is for the layouts and the planes of the frames, which live until the stream has done the work, as their
-            // owner promises; the workspace is large enough and this stream's alone.
+            // SAFETY: the program is for the layouts and the planes of the frames, which live until the stream has done the
+            // work, as their owner promises; the workspace is large enough and this stream's alone.
             let enqueue = |group: usize| unsafe { selector.enqueue(&stream, &program, group) };
             if let Some(soft) = soft {
                 // SAFETY: the program has memory for the nodes at the beginning of the workspace.
@@ -179,8 +179,9 @@ impl ResidentState {
         })
     }
 
-    /// Enqueues `work` on `stream`. It gets the address of the workspace, of which it needs so many bytes. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
-    /// What `work` enqueues on another stream waits for `stream`, which waits for its end. The context is current.
+    /// Enqueues `work` on `stream`. It gets the address of the workspace, of which it needs so many bytes. What is enqueued
+    /// later on the source's stream, such as writing the next frame into it, waits for this frame. What `work` enqueues on
+    /// another stream waits for `stream`, which waits for its end. The context is current.
     pub fn enqueue(
         &mut self,
         bytes: usize,
@@ -224,7 +225,8 @@ impl ResidentState {
     }
 }
 
-/// Copies planes of the source to the destination, with the bytes between rows that both have. Both are on the device and do not overlap.
+/// Copies planes of the source to the destination, with the bytes between rows that both have. Both are on the device and do
+/// not overlap.
 fn copy_planes(planes: &[usize], frames: &PromisedFrames, stream: &Stream) -> Result<(), CudaError> {
     let (layouts, [sources, destinations]) = (frames.layouts(), frames.device_planes());
     for (index, layout) in planes.iter().map(|index| (*index, &layouts[*index])) {

@@ -55,7 +55,7 @@ pub struct Steps<'a> {
 
 /// More rectangles in a step of a cover are moved by a kernel, because enqueuing a copy takes 2.3 to 4 µs.
 const MAX_COPIES: usize = 4;
-/// A kernel moves as many bytes in as short a time as a copy, which takes longer to start.
+/// A download of up to so many bytes is faster by a kernel.
 const KERNEL_BYTES: usize = 1 << 20;
 
 impl Steps<'_> {
@@ -108,8 +108,8 @@ impl Steps<'_> {
     /// Enqueues the upload of a step, which is in the staging buffer on the staged path.
     fn upload(&self, step: usize) -> Result<(), CudaError> {
         let (stream, rects) = (self.streams.upload, &self.schedule.steps[step].upload[..]);
-        // SAFETY: the rectangles are in the source or the staging buffer, and in the slot's device memory, which live until the copy is
-        // complete: the frames by their owner's promise, the slot because it is leaked if that is not known.
+        // SAFETY: the rectangles are in the source or the staging buffer, and in the slot's device memory, which live until the
+        // copy is complete: the frames by their owner's promise, the slot because it is leaked if that is not known.
         unsafe {
             match (self.paths[0], self.frames.source()) {
                 (TransferPath::Direct, FrameMemory::Host(from)) => {
@@ -146,8 +146,8 @@ impl Steps<'_> {
             stream.wait(&events.uploaded)?;
         }
         for group in groups {
-            // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame; all live until
-            // the kernels have ended.
+            // SAFETY: the planes are the frame's or the slot's, and the workspace is large enough for the whole frame; all live
+            // until the kernels have ended.
             unsafe { self.selector.enqueue(stream, self.program, group) }?;
         }
         stream.record(&events.processed)
@@ -165,8 +165,8 @@ impl Steps<'_> {
             stream.wait(&events.processed)?;
         }
         let (slot, destinations) = (self.slot.downloads(self.is_cover), &self.planes.destinations);
-        // SAFETY: the rectangles are in the slot's device memory, and in the destination or the staging buffer, which live until the
-        // copy is complete.
+        // SAFETY: the rectangles are in the slot's device memory, and in the destination or the staging buffer, which live
+        // until the copy is complete.
         unsafe {
             match (self.paths[1], self.frames.destination()) {
                 (TransferPath::Direct, FrameMemory::Host(to)) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The part of the pipeline for frames with an upload, a download or both: a slot for each frame in flight, a schedule, and the wait
-//! for the oldest one.
+//! The part of the pipeline for frames with an upload, a download or both: a slot for each frame in flight, a schedule, and the
+//! wait for the oldest one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,6 +10,7 @@ use super::promised_frames::PromisedFrames;
 use super::steps::{Steps, Streams};
 use super::submitted::{SubmittedFrame, Times, uses_frame_memory};
 use super::timing_sampler::TimingSampler;
+use super::weights;
 use super::{Pipeline, SubmitError, SubmitOptions, TransferPath};
 use crate::cuda::driver::{Event, WorkspaceNeed};
 use crate::cuda::error::CudaError;
@@ -19,7 +20,6 @@ use crate::cuda::program::{KernelSelector, Target};
 use crate::cuda::transfer::adaptive_wait::AdaptiveWait;
 use crate::cuda::transfer::bands::Order;
 use crate::cuda::transfer::schedule::Schedule;
-use crate::cuda::transfer::weights;
 use crate::cuda::transfer::{CopyStreams, FrameBuffers, SharedPlanes, ThreadedCopy};
 use crate::filter::cover::Softness;
 use crate::filter::frame::{FrameMemory, PlaneLayout};
@@ -120,7 +120,8 @@ impl Pipeline {
         };
         let mut enqueue = || {
             if let Some(soft) = soft {
-                // SAFETY: the program has memory for them at the beginning of the workspace, which is this frame's alone, as is `nodes`.
+                // SAFETY: the program has memory for them at the beginning of the workspace, which is this frame's alone, as is
+                // `nodes`.
                 unsafe { weights::upload(&mut nodes, selector, soft, slot.workspace().address(), streams.compute) }?;
             }
             steps.enqueue(&self.threads)
@@ -178,7 +179,7 @@ impl Pipeline {
     }
 
     /// Waits for the oldest frame in flight and copies it out of its staging buffer. The context is current. On an error the
-    /// destination of a frame that is blurred as a whole is undefined, one that is covered stays unchanged, and the frame has to be
+    /// destination of a frame is undefined, unless it is covered in place, which leaves it unchanged, and the frame has to be
     /// settled.
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
         let Self { paces, threads, copy_streams, .. } = self;

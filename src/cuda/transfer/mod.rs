@@ -9,7 +9,6 @@ mod pinned;
 pub mod schedule;
 mod staging;
 mod threaded_copy;
-pub mod weights;
 
 pub use copy_streams::CopyStreams;
 pub use pinned::{HostRegistration, PinnedBytes, PinnedSource};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What crosses the bus for a frame, and when: the bands of a frame that is blurred as a whole; of a cover what it depends on, and what
-//! it covers.
+//! What crosses the bus for a frame, and when: the bands of a frame that is blurred as a whole; of a cover what it depends on,
+//! and what it covers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// What each group of the program computes; of a cover all in one.
     pub parts: Vec<Parts>,
-    /// The bytes of a frame that a cover writes. They come back through a staging buffer, and into the frame when all has succeeded.
+    /// The bytes of a frame that a cover writes. They come back through a staging buffer, and into the frame when all has
+    /// succeeded.
     pub writes: Vec<ByteRect>,
 }
 
@@ -38,8 +39,8 @@ pub struct Schedule {
 const UPLOAD_BYTES: usize = 512 << 10;
 
 impl Schedule {
-    /// For a job. A whole frame is divided into `requested` bands, or into as many as measured fastest; what a cover uploads into one
-    /// piece if one is requested, else into pieces of [`UPLOAD_BYTES`].
+    /// For a job. A whole frame is divided into `requested` bands, or into as many as measured fastest; what a cover uploads
+    /// into one piece if one is requested, else into pieces of [`UPLOAD_BYTES`].
     pub fn new(job: &Job, requested: Option<usize>, order: Order) -> Self {
         match &job.accesses {
             None => Self::frame(job, requested, order),

@@ -51,7 +51,8 @@ impl ThreadedCopy {
         Self { chunks, counts, helpers: if bytes < SINGLE_THREAD_BYTES { 0 } else { MAX_HELPERS } }
     }
 
-    /// Calls `copy` for the rows of all rectangles, and `ready` on the calling thread for every band in order as soon as its rows are copied.
+    /// Calls `copy` for the rows of all rectangles, and `ready` on the calling thread for every band in order as soon as its
+    /// rows are copied.
     pub fn copy_in<E>(
         &self,
         threads: &Threads,

@@ -22,8 +22,8 @@ fn nodes(soft: &Softness) -> impl Iterator<Item = &[u8]> {
 /// Writes the nodes into pinned memory, and enqueues their upload.
 ///
 /// # Safety
-/// The context is current. Nothing uses the pinned memory before the upload is complete. The device has memory for the nodes at this
-/// address, which lives until then; nobody accesses it before.
+/// The context is current. Nothing uses the pinned memory before the upload is complete. The device has memory for the nodes at
+/// this address, which lives until then; nobody accesses it before.
 pub unsafe fn upload(
     memory: &mut PinnedWorkspace,
     selector: &KernelSelector,
@@ -40,7 +40,7 @@ pub unsafe fn upload(
         end = end.wrapping_add(part.len());
     }
     // The device accesses pinned memory at the address that the host does (unified addressing). A copy by the driver between two
-    // kernels takes twice as long.
+    // kernels took the device 8 µs more (H100).
     let from = DevicePlane { address: memory.address() as u64, pitch: bytes, len: bytes };
     let to = DevicePlane { address: to, pitch: bytes, len: bytes };
     let rect = ByteRect { plane: 0, row: 0, row_step: 1, rows: 1, byte: 0, bytes };
@@ -60,8 +60,8 @@ impl WeightUploads {
     /// Enqueues an upload of the nodes.
     ///
     /// # Safety
-    /// The context is current. The device has memory for them at this address, which lives until the copy is complete; nobody accesses it
-    /// before then.
+    /// The context is current. The device has memory for them at this address, which lives until the copy is complete; nobody
+    /// accesses it before then.
     pub unsafe fn enqueue(
         &mut self,
         selector: &KernelSelector,
