@@ -42,7 +42,7 @@ const LIVES_CUDA: u64 = 1500;
 const MOST_FAILURES: usize = 20;
 
 /// What must have occurred in a run, or it shows nothing.
-const MUST_OCCUR: [&str; 43] = [
+const MUST_OCCUR: [&str; 42] = [
     "region-mode=frame frame",
     "region-mode=frame passed",
     "region-mode=inside cover=blur regions",
@@ -71,7 +71,6 @@ const MUST_OCCUR: [&str; 43] = [
     "region-mode=outside cover=fill alpha outside exactly",
     "alpha channels of a field",
     "alpha channels of deep formats",
-    "no alpha channel",
     "interlace-mode=interleaved",
     "interlace-mode=mixed",
     "interlace-mode=alternate",
@@ -113,7 +112,8 @@ fn open_libraries() {
 #[test]
 fn lives_on_the_cpu() {
     open_libraries();
-    explore(Machine::Cpu, None, LIVES_CPU, &["frames on cpu"]);
+    // Rare, and the same with every backend: too rare for the fewer lives with a device.
+    explore(Machine::Cpu, None, LIVES_CPU, &["frames on cpu", "no alpha channel"]);
 }
 
 #[test]
