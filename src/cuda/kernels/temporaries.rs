@@ -175,3 +175,59 @@ fn cell_bytes(plan: &Plan) -> Vec<Option<usize>> {
     }
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cuda::kernels::tiles::TILES;
+    use crate::filter::BlurParams;
+    use crate::filter::cover::{BlurRegion, Cover, Hide};
+    use crate::filter::parts::Job;
+    use crate::filter::plan::Selection;
+    use crate::filter::regions::Rect;
+
+    /// The memory of a cover by Gaussians, and its plan.
+    fn memory(regions: &[([u32; 4], f64)]) -> (TemporaryMemory, Arc<Plan>) {
+        let region = |([x, y, width, height], sigma): &([u32; 4], f64)| BlurRegion {
+            rect: Rect::new(*x, *y, *width, *height).unwrap(),
+            params: BlurParams::new(*sigma, 0).unwrap(),
+        };
+        let hide = Hide::Blur { planes: Selection::ALL, regions: regions.iter().map(region).collect() };
+        let layouts = [PlaneLayout::new(400, 300, 3, 8)];
+        let plan = Plan::cover(&Cover::from(hide), &layouts, |options| Arc::new(Plan::new(options, &layouts)));
+        let Job { plan, parts, .. } = Job::cover(plan, TILES);
+        (TemporaryMemory::new(&plan, &parts, None, &vec![false; plan.temporaries().len()]), plan)
+    }
+
+    /// What several Gaussians write does not overlap, and all of it is in the block.
+    #[test]
+    fn what_covers_a_frame_has_memory_of_its_own() {
+        let (memory, plan) = memory(&[([50, 50, 40, 40], 1.0), ([300, 200, 9, 90], 2.0), ([0, 0, 9, 9], 40.0)]);
+        let covers = plane_uses(&plan).into_iter().enumerate().filter(|(_, of)| *of == Some(PlaneUse::Covers));
+        // The rows of each that were asked for, at least.
+        let rects: [[u64; 4]; 3] = [[50, 50, 40, 40], [300, 200, 9, 90], [0, 0, 9, 9]];
+        let mut blocks: Vec<[u64; 2]> = covers
+            .zip(rects)
+            .map(|((index, _), [x, y, width, height])| {
+                let plane = &memory.planes[index];
+                let at = |x: u64, y: usize| plane.row(y).wrapping_add(3 * x);
+                [at(x, y as usize), at(x + width, (y + height - 1) as usize)]
+            })
+            .collect();
+        blocks.sort_unstable();
+        assert_eq!(blocks.len(), 3);
+        assert!(blocks.windows(2).all(|pair| pair[0][1] <= pair[1][0]), "{blocks:?}");
+        assert!(blocks[2][1] <= memory.bytes as u64, "{blocks:?} of {}", memory.bytes);
+    }
+
+    /// One Gaussian more needs memory for what it covers, not for what it computes that from.
+    #[test]
+    fn gaussians_share_memory() {
+        let one = memory(&[([50, 50, 40, 40], 40.0)]).0.bytes;
+        let two = memory(&[([50, 50, 40, 40], 40.0), ([300, 200, 9, 9], 41.0)]).0.bytes;
+        let small = memory(&[([300, 200, 9, 9], 1.0)]).0.bytes;
+        assert!(two > one && two - one <= 4 * small, "{one}, {two}, {small}");
+    }
+}

@@ -153,3 +153,52 @@ fn in_pieces(rects: impl Iterator<Item = ByteRect>, most: usize) -> Vec<Vec<Byte
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::kernels::tiles::TILES;
+    use crate::filter::BlurParams;
+    use crate::filter::cover::{BlurRegion, Cover, Hide};
+    use crate::filter::plan::{Plan, Selection};
+
+    fn schedule(regions: &[([u32; 4], f64)], requested: Option<usize>) -> Schedule {
+        let region = |([x, y, width, height], sigma): &([u32; 4], f64)| BlurRegion {
+            rect: Rect::new(*x, *y, *width, *height).unwrap(),
+            params: BlurParams::new(*sigma, 0).unwrap(),
+        };
+        let hide = Hide::Blur { planes: Selection::ALL, regions: regions.iter().map(region).collect() };
+        let layouts = [PlaneLayout::new(400, 2000, 3, 8)];
+        let plan = Plan::cover(&Cover::from(hide), &layouts, |options| Arc::new(Plan::new(options, &layouts)));
+        Schedule::new(&Job::cover(plan, TILES), requested, Order::Sequential)
+    }
+
+    #[test]
+    fn a_plane_is_uploaded_once_at_most() {
+        let apart = schedule(&[([50, 50, 40, 40], 1.0), ([300, 200, 9, 9], 2.0)], Some(1));
+        assert_eq!(apart.uploads().count(), 2);
+        let bytes = |schedule: &Schedule| schedule.uploads().map(ByteRect::size).sum::<usize>();
+        assert!(bytes(&apart) < 400 * 2000 * 3 / 10);
+        let sigmas = [1.0, 2.0, 3.0, 3.4];
+        let whole = sigmas.map(|sigma| ([50, 50, 300 - sigma as u32, 1900], sigma));
+        let [one, pieces] = [Some(1), None].map(|requested| schedule(&whole, requested));
+        assert_eq!((one.uploads().count(), one.steps.len()), (1, 1));
+        assert!(bytes(&one) <= 400 * 2000 * 3);
+        assert_eq!(bytes(&pieces), bytes(&one), "the pieces are the whole");
+        assert!(pieces.steps.len() > 2 && pieces.steps.iter().all(|step| step.upload.len() == 1));
+        // Only the last step computes and downloads.
+        let (last, before) = pieces.steps.split_last().unwrap();
+        assert!(!last.groups.is_empty() && !last.download.is_empty());
+        assert!(before.iter().all(|step| step.groups.is_empty() && step.download.is_empty()));
+    }
+
+    /// Threads write rectangles of a frame in any order.
+    #[test]
+    fn what_is_written_does_not_overlap() {
+        let writes = schedule(&[([50, 50, 40, 40], 1.0), ([80, 80, 40, 40], 2.0)], None).writes;
+        assert_eq!(writes.iter().map(ByteRect::size).sum::<usize>(), 3 * (2 * 40 * 40 - 10 * 10));
+        for (index, rect) in writes.iter().enumerate() {
+            assert!(!writes[..index].iter().any(|other| other.overlaps(rect)), "{writes:?}");
+        }
+    }
+}
