@@ -9,8 +9,8 @@ use gst::prelude::*;
 use super::caps;
 use super::debug::CAT;
 use super::gstcuda::CudaStream;
-use super::look_ahead::CopyPool;
 use super::pinned_allocator::PinnedAllocator;
+use super::queue::CopyPool;
 use super::regions::settings::RegionMode;
 use super::state::SharedState;
 
@@ -39,8 +39,8 @@ fn video_caps(query: &gst::query::Allocation) -> Option<(gst::Caps, u32)> {
     Some((caps, u32::try_from(info.size()).unwrap_or(u32::MAX)))
 }
 
-/// Most frames whose output waits in the element while the next one is processed. A pool needs one more buffer for each.
-fn waiting_frames(state: &SharedState) -> u32 {
+/// Most frames that are in flight while the next one is processed. A pool needs one more buffer for each.
+fn frames_in_flight(state: &SharedState) -> u32 {
     state.settings().max_in_flight - 1
 }
 
@@ -54,13 +54,14 @@ pub fn propose_pool(state: &SharedState, decide_query: &gst::query::Allocation, 
     query.add_allocation_meta::<gst_video::VideoMeta>(None);
     let Some((caps, size)) = video_caps(query) else { return };
     let regions = state.settings().regions;
-    let min_buffers = match regions.mode {
-        RegionMode::Frame => waiting_frames(state),
-        // Upstream's buffers wait, and are pushed downstream, which may hold some.
-        RegionMode::Inside | RegionMode::Outside => {
-            regions.look_ahead + decide_query.allocation_pools().next().map_or(0, |(_, _, min, _)| min)
-        }
-    };
+    let min_buffers = frames_in_flight(state)
+        + match regions.mode {
+            RegionMode::Frame => 0,
+            // Upstream's buffers wait, and are pushed downstream, which may hold some.
+            RegionMode::Inside | RegionMode::Outside => {
+                regions.look_ahead + decide_query.allocation_pools().next().map_or(0, |(_, _, min, _)| min)
+            }
+        };
     let params = PoolParams { caps: &caps, size, min_buffers, max_buffers: 0 };
     let pool = own_pool(state, &params);
     if pool.is_none() && min_buffers == 0 {
@@ -86,7 +87,9 @@ fn own_pool(state: &SharedState, params: &PoolParams) -> Option<(gst::BufferPool
 
 /// Prepares the pool of copies of frames that may not wait themselves, in the memory of the input.
 pub fn prepare_copies(state: &SharedState) {
-    let format = state.with_session(|session| session.format.clone().filter(|_| session.look_ahead > 0)).flatten();
+    let format = state
+        .with_session(|session| session.format.clone().filter(|_| session.settings.regions.look_ahead > 0))
+        .flatten();
     let Some((caps, format)) = format.and_then(|format| Some((format.input_caps()?, format))) else { return };
     let size = u32::try_from(format.info().size()).unwrap_or(u32::MAX);
     let params = PoolParams { caps: &caps, size, min_buffers: 0, max_buffers: 0 };
@@ -115,12 +118,12 @@ pub fn decide_pool(state: &SharedState, query: &mut gst::query::Allocation) -> R
     let proposal = query.allocation_pools().next();
     let has_proposal = proposal.is_some();
     let (proposed, size, min, max) = proposal.unwrap_or((None, 0, 0, 0));
-    let waiting = waiting_frames(state);
+    let in_flight = frames_in_flight(state);
     let params = PoolParams {
         caps: &caps,
         size: size.max(frame_size),
-        min_buffers: min + waiting,
-        max_buffers: if max == 0 { 0 } else { max + waiting },
+        min_buffers: min + in_flight,
+        max_buffers: if max == 0 { 0 } else { max + in_flight },
     };
     let (pool, size) = if caps::is_device(&caps) {
         decide_device_pool(state, proposed, &params)?

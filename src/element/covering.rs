@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The streaming thread where parts of the picture are covered: what is decided about a frame, and where it is covered.
-//! A frame enters, waits for `look-ahead` later frames or the time of as many, and leaves. It is complete, or enqueued on the
-//! device, when it is pushed; none is in flight.
+//! What is decided about a frame, and where it is covered or blurred. A frame enters, waits for `look-ahead` later frames or
+//! the time of as many, is decided and submitted, and leaves.
 
 use std::ops::ControlFlow;
 
@@ -10,35 +9,67 @@ use gst_base::prelude::*;
 
 use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
-use super::look_ahead::{self, ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notice;
+use super::output_buffer::{allocate, allocate_output, complete};
+use super::queue::{self, DecidedFrame, Input, Outcome, WaitingFrame};
 use super::region_message::{self, MessageTimes};
-use super::regions::settings::{OnMissing, RegionMode, RegionSources};
+use super::regions::detector_metas;
+use super::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSources};
+use super::reporting;
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
-use super::video_frame::{self, InPlaceFrame, VideoFramePair};
-use super::{output_buffer, reporting};
+use super::video_frame::{self, MappedFrame};
 use crate::engine::{self, Backend, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
+use crate::regions::clock::FrameTime;
 use crate::regions::frame_regions::{self, EnteredFrame, FrameRegions};
 use crate::regions::masks;
 use crate::regions::on_missing::FrameAction;
 use crate::regions::tracks::Evidence;
 use crate::regions::zone::StreamSpan;
 
-/// Allocates an output buffer with the metadata of an input buffer, from this pool, else from the output pool.
-pub type Allocate<'a> = &'a dyn Fn(&gst::BufferRef, Option<&CopyPool>) -> Result<gst::Buffer, gst::FlowError>;
+/// What the base class did with a frame that it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It is the element's.
+    Taken,
+    /// The base class passes it on unchanged.
+    Passthrough,
+    /// It was dropped, because it is late, or refused.
+    Refused,
+}
 
-/// Notes what the frame that has arrived shows, in the format that the stream has now. If regions of it are covered, it waits until
-/// [`leave`], without its buffer, which [`add_buffer`] adds unless the base class dropped it.
-pub fn enter(element: &gst_base::BaseTransform, session: &mut Session) {
-    // Without caps the frame has failed.
-    let (Some(arrived), Some(format)) = (session.arrived.take(), session.format.clone()) else { return };
-    let time = arrived.time(&format);
-    let ArrivedFrame { settings, options, mut found, times, .. } = arrived;
+/// The time of a frame: in running time, which goes on through segments, and at the rate at which frames are shown.
+pub fn frame_time(times: &MessageTimes, buffer: &gst::BufferRef, format: &StreamFormat) -> FrameTime {
+    FrameTime {
+        timestamp: times.running_time.map(gst::ClockTime::nseconds),
+        duration: format.frame_duration(times.duration).map(gst::ClockTime::nseconds),
+        is_discont: buffer.flags().contains(gst::BufferFlags::DISCONT),
+    }
+}
+
+/// Lets a frame enter, after the base class has renegotiated for it. The tracks get its detections, also if it is refused or
+/// blurred as a whole. `clock` is the running time now, in a live stream.
+pub fn enter(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    session: &mut Session,
+    buffer: gst::Buffer,
+    admission: Admission,
+    since: impl FnOnce(&MessageTimes) -> Option<gst::ClockTime>,
+) -> Result<(), FrameFailure> {
+    let failure = session.pending_failure.take();
+    let Some(format) = session.format.clone() else {
+        return if admission == Admission::Taken { Err(FrameFailure::NoCaps) } else { Ok(()) };
+    };
+    let settings = session.settings.clone();
     let regions = &*settings.regions;
+    let times = MessageTimes::new(element, &buffer);
+    let time = frame_time(&times, &buffer, &format);
+    let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
+    let mut found = detector_metas::read(&buffer, regions.sources, masked);
     let (size, is_field) = (format.picture_size(), format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
@@ -49,15 +80,37 @@ pub fn enter(element: &gst_base::BaseTransform, session: &mut Session) {
         reporting::warn(element, session.notices.of_unknown_latency(regions));
     }
     if regions.mode == RegionMode::Frame {
-        session.tracker.decide(&regions.rules(), &entered);
         reporting::warn(element, session.notices.of_whole_frame(regions));
-        return;
+    } else {
+        let turned = session.notices.of_orientation(|| orientation(element), || is_turned_upstream(element));
+        reporting::warn(element, turned);
+        reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
     }
-    reporting::warn(element, session.notices.of_orientation(|| orientation(element), || is_turned_upstream(element)));
-    reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
-    let events = Vec::new();
-    let frame = WaitingFrame { buffer: None, events, gap: 0, settings, options, format, times, entered };
-    session.waiting.push_back(frame);
+    let input = match (admission, failure) {
+        (Admission::Passthrough, _) => {
+            session.tracker.decide(&regions.rules(), &entered);
+            return Ok(());
+        }
+        (Admission::Refused, _) => Input::Late,
+        (Admission::Taken, Some(failure)) => Input::Failed(failure),
+        (Admission::Taken, None) if session.most_waiting() > 0 && queue::is_scarce(&buffer) => {
+            keep(element, state, session, buffer, &format)
+        }
+        (Admission::Taken, None) => Input::Buffer(buffer),
+    };
+    let (options, events, since) = (session.options, Vec::new(), since(&times));
+    session.queue.waiting.push_back(WaitingFrame {
+        input,
+        events,
+        gap: 0,
+        settings,
+        options,
+        format,
+        times,
+        entered,
+        since,
+    });
+    Ok(())
 }
 
 /// The tag `image-orientation` of the stream, if players turn it.
@@ -97,69 +150,82 @@ fn is_turned_upstream(element: &gst_base::BaseTransform) -> bool {
     false
 }
 
-/// Adds the buffer of the frame that entered last. It is copied if upstream may have no other one while it waits.
-pub fn add_buffer(
+/// A copy of a frame of which upstream may have no other buffer while it waits, or the frame if no copy can be made.
+pub fn keep(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     buffer: gst::Buffer,
-    allocate: Allocate,
-) -> Result<(), gst::FlowError> {
-    let is_scarce = session.look_ahead > 0 && look_ahead::is_scarce(&buffer);
-    let Some(format) = session.waiting.back().filter(|frame| frame.buffer.is_none()).map(|frame| frame.format.clone())
-    else {
-        return Err(reporting::post_failure(element, &FrameFailure::NoCaps));
+    format: &std::sync::Arc<StreamFormat>,
+) -> Input {
+    let Some(pool) = session.copy_pool.as_ref().map(|copies| copies.pool().clone()) else {
+        return Input::Buffer(buffer);
     };
-    let buffer = match &session.copy_pool {
-        Some(copies) if is_scarce => {
-            let copy = allocate(&buffer, Some(copies))?;
-            let on_device = session.engine.active() == Backend::Cuda;
-            match VideoFramePair::map(buffer.clone(), copy, format, on_device) {
-                // It fails when it leaves, after those before it.
-                Err(_) => buffer,
-                Ok(frames) => {
-                    drop(buffer);
-                    state.publish(|published| published.regions.frames_copied += 1);
-                    let completed = if frames.is_on_host() {
-                        session.engine.run(&Cover::NOTHING, frames)
-                    } else {
-                        session.engine.transfer(frames)
-                    };
-                    output_buffer::of_completed(element, state, &session.engine, completed)?
-                }
-            }
+    let copied = || -> Result<gst::Buffer, FrameFailure> {
+        let copy = allocate(Some(&pool), &buffer)?;
+        let on_device = session.engine.active() == Backend::Cuda;
+        let Ok(frame) = MappedFrame::pair(buffer.clone(), copy, format.clone(), on_device) else {
+            // It fails when it is decided, after those before it.
+            return Ok(buffer);
+        };
+        drop(buffer);
+        state.publish(|published| published.regions.frames_copied += 1);
+        if frame.is_on_host() {
+            let submitted = session.engine.submit(&Cover::NOTHING, frame)?;
+            complete(element, state, &mut session.engine, submitted)
+        } else {
+            session.transfer(element, state, frame)
         }
-        _ => buffer,
     };
-    if let Some(frame) = session.waiting.back_mut() {
-        frame.buffer = Some(buffer);
-    }
-    Ok(())
+    copied().map_or_else(Input::Failed, Input::Buffer)
 }
 
-/// Decides what becomes of the frame that entered first, and covers it. `None` if it is dropped.
-pub fn leave(
+/// Decides what becomes of a frame, and submits it.
+pub fn decide(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     frame: WaitingFrame,
-    allocate: Allocate,
-) -> Result<Option<gst::Buffer>, gst::FlowError> {
-    let WaitingFrame { buffer, events, settings, options, format, times, entered, .. } = frame;
+) -> DecidedFrame {
+    let (is_discont, since) = (frame.is_discont(), frame.since);
+    let mut message = None;
+    let outcome = outcome(element, state, session, frame, &mut message).unwrap_or_else(Outcome::Failed);
+    let is_discont = is_discont || matches!(outcome, Outcome::Dropped);
+    DecidedFrame { outcome, message, is_discont, since }
+}
+
+fn outcome(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    session: &mut Session,
+    frame: WaitingFrame,
+    message: &mut Option<gst::Structure>,
+) -> Result<Outcome, FrameFailure> {
+    let WaitingFrame { input, settings, options, format, times, entered, .. } = frame;
     let mut found = session.tracker.decide(&settings.regions.rules(), &entered);
-    session.due_events.extend(events);
-    let Some(buffer) = buffer else {
-        session.has_gap = true;
-        return Ok(None);
+    let buffer = match input {
+        Input::Buffer(buffer) => buffer,
+        Input::Late => return Ok(Outcome::Dropped),
+        Input::Failed(failure) => return Err(failure),
     };
     let regions = &*settings.regions;
+    if regions.mode == RegionMode::Frame {
+        state.publish(|published| {
+            (published.regions.last_regions, published.regions.last_covered_area) = (0, 0.0);
+        });
+        session.note_sighting(&buffer, element);
+        let output = allocate_output(element, &buffer)?;
+        let on_device = session.engine.active() == Backend::Cuda;
+        let frame = MappedFrame::pair(buffer, output, format, on_device)?;
+        return Ok(Outcome::InFlight(session.engine.submit(options, frame)?));
+    }
     if regions.sources.contains(RegionSources::ALPHA) && found.action == FrameAction::Regions {
-        let mask = alpha_mask(session, &buffer, &format).map_err(|error| reporting::post_failure(element, &error))?;
+        let mask = alpha_mask(session, &buffer, &format)?;
         let size = format.picture_size();
         found.regions.extend(frame_regions::alpha_region(mask, &regions.rules(), size));
     }
     let FrameRegions { action, is_missing, is_unreadable, .. } = found;
-    // Any other value than auto asks for what becomes of a frame, unless its metas cannot be read.
+    // Values other than auto apply to every frame whose metas can be read.
     let is_unasked = is_missing && (is_unreadable || regions.on_missing == OnMissing::Auto);
     let is_acted_on = !matches!(action, FrameAction::Regions | FrameAction::Error);
     let is_warned = is_unasked && is_acted_on && session.notices.is_first(Notice::Missing);
@@ -177,13 +243,10 @@ pub fn leave(
                 stats.frames_dropped += 1;
                 (stats.last_regions, stats.last_covered_area) = (0, 0.0);
             });
-            if regions.post_messages {
-                post_message(element, region_message::structure(times, regions, None));
-            }
-            session.has_gap = true;
-            Ok(None)
+            *message = regions.post_messages.then(|| region_message::structure(times, regions, None));
+            Ok(Outcome::Dropped)
         }
-        FrameAction::Error => Err(reporting::post_failure(element, &FrameFailure::NoDetection)),
+        FrameAction::Error => Err(FrameFailure::NoDetection),
         FrameAction::Regions | FrameAction::Whole => {
             let cover = FrameCover::new(regions, options, found, &format);
             warn(match cover.covered() {
@@ -193,15 +256,8 @@ pub fn leave(
             });
             let duration = format.frame_duration(times.duration).map(gst::ClockTime::nseconds);
             reporting::warn(element, session.notices.of_cover(&settings, &cover, duration));
-            let message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
-            let mut output = self::cover(element, state, session, &cover, buffer, allocate)?;
-            if let Some(message) = message {
-                post_message(element, message);
-            }
-            if std::mem::take(&mut session.has_gap) {
-                output.make_mut().set_flags(gst::BufferFlags::DISCONT);
-            }
-            Ok(Some(output))
+            *message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
+            submit_cover(element, state, session, &cover, buffer, &format)
         }
     }
 }
@@ -261,51 +317,45 @@ fn stream_span(
     Some(if to < from { (to + 1, from + 1) } else { (from, to) })
 }
 
-fn post_message(element: &gst_base::BaseTransform, structure: gst::Structure) {
-    let _ = element.post_message(gst::message::Element::builder(structure).src(element).build());
-}
-
 /// Covers a frame: in its own memory if that is writable and downstream can read it, else in a copy. A frame of which
-/// nothing is covered is returned as it is.
-fn cover(
+/// nothing is covered stays as it is.
+fn submit_cover(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     cover: &FrameCover,
     input: gst::Buffer,
-    allocate: Allocate,
-) -> Result<gst::Buffer, gst::FlowError> {
-    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    let counted = session.engine.stats().frames();
+    format: &std::sync::Arc<StreamFormat>,
+) -> Result<Outcome, FrameFailure> {
+    let on_device = session.engine.active() == Backend::Cuda;
     let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
     if !is_untouched && !engine::is_for_cpu(&cover.cover) {
-        session.note_sighting(&input, element.as_ptr() as usize);
+        session.note_sighting(&input, element);
     }
-    let output = if is_untouched {
-        input
+    let in_place = |buffer, side| MappedFrame::in_place(buffer, format.clone(), side, on_device);
+    let outcome = if is_untouched {
+        Outcome::Untouched(input)
     } else if is_in_place {
-        cover_in_place(element, state, session, &cover.cover, input, Side::Input)?
+        Outcome::InFlight(session.engine.submit(&cover.cover, in_place(input, Side::Input)?)?)
     } else {
-        let output = allocate(&input, None)?;
-        let format = session.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
-        let on_device = session.engine.active() == Backend::Cuda;
-        let frames = VideoFramePair::map(input, output, format, on_device).map_err(|error| fail(error.into()))?;
-        if frames.is_same_memory() {
-            let completed = session.engine.run(&cover.cover, frames);
-            output_buffer::of_completed(element, state, &session.engine, completed)?
+        let output = allocate_output(element, &input)?;
+        let frame = MappedFrame::pair(input, output, format.clone(), on_device)?;
+        if frame.is_same_memory() {
+            Outcome::InFlight(session.engine.submit(&cover.cover, frame)?)
         } else {
-            // Uploads or downloads the frame, or copies it on the device.
-            let completed = session.engine.transfer(frames);
-            let output = output_buffer::of_completed(element, state, &session.engine, completed)?;
-            cover_in_place(element, state, session, &cover.cover, output, Side::Output)?
+            // Uploads or downloads the frame.
+            let output = session.transfer(element, state, frame)?;
+            match cover.cover.is_empty() {
+                true => Outcome::Untouched(output),
+                false => Outcome::InFlight(session.engine.submit(&cover.cover, in_place(output, Side::Output)?)?),
+            }
         }
     };
     state.publish(|published| {
         let stats = &mut published.regions;
         stats.frames_untouched += u64::from(is_untouched);
-        stats.frames_uncovered += u64::from(!is_untouched && counted == session.engine.stats().frames());
         stats.frames_in_place += u64::from(is_in_place);
         stats.frames_predicted += u64::from(cover.has(Evidence::Predicted));
         stats.frames_bridged += u64::from(cover.has(Evidence::Bridged));
@@ -314,25 +364,5 @@ fn cover(
         stats.last_regions = u32::try_from(cover.regions.len()).unwrap_or(u32::MAX);
         stats.last_covered_area = cover.covered_area;
     });
-    Ok(output)
-}
-
-/// Covers a buffer of which the element has the only reference.
-fn cover_in_place(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    cover: &Cover,
-    buffer: gst::Buffer,
-    side: Side,
-) -> Result<gst::Buffer, gst::FlowError> {
-    let fail = |failure: FrameFailure| reporting::post_failure(element, &failure);
-    if cover.is_empty() {
-        return Ok(buffer);
-    }
-    let format = session.format.clone().ok_or(gst::FlowError::NotNegotiated)?;
-    let on_device = session.engine.active() == Backend::Cuda;
-    let frame = InPlaceFrame::map(buffer, format, side, on_device).map_err(|error| fail(error.into()))?;
-    let completed = session.engine.run(cover, frame);
-    output_buffer::of_completed(element, state, &session.engine, completed)
+    Ok(outcome)
 }

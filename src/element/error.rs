@@ -34,6 +34,18 @@ pub enum FrameFailure {
          -1, or insert cudadownload before cudagaussblur"
     )]
     WrongDevice { have: u32, wanted: u32 },
+    #[error("an output buffer could not be allocated: its buffer pool is out of memory or failed")]
+    NoOutput,
+    /// Streaming ends without a message, for example in a flush.
+    #[error("streaming ends: {0}")]
+    Flow(gst::FlowError),
+}
+
+impl From<gst::FlowError> for FrameFailure {
+    /// For the flow error of a buffer pool.
+    fn from(flow: gst::FlowError) -> Self {
+        if flow == gst::FlowError::Error { Self::NoOutput } else { Self::Flow(flow) }
+    }
 }
 
 impl FrameFailure {
@@ -49,7 +61,8 @@ impl FrameFailure {
                 gst::error_msg!(gst::StreamError::Format, ("{error}{advice}"))
             }
             Self::Engine(error) => engine_message(error),
-            Self::NoAlpha { .. } => gst::error_msg!(gst::StreamError::Format, ("{self}")),
+            Self::NoOutput => gst::error_msg!(gst::ResourceError::NoSpaceLeft, ("{self}")),
+            Self::Flow(_) | Self::NoAlpha { .. } => gst::error_msg!(gst::StreamError::Format, ("{self}")),
             Self::AlphaOnDevice | Self::WrongDevice { .. } => gst::error_msg!(gst::ResourceError::Settings, ("{self}")),
         }
     }

@@ -67,11 +67,12 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gst_base::subclass::base_transform::{GenerateOutputSuccess, InputBuffer, PrepareOutputBufferSuccess};
+use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
-use super::look_ahead::CopyPool;
+use super::covering::Admission;
 use super::notices::Notice;
+use super::release::RunningClock;
 use super::settings::{Backend, param_specs};
 use super::state::SharedState;
 use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, reporting, streaming};
@@ -95,33 +96,16 @@ impl ObjectSubclass for CudaGaussBlur {
 }
 
 impl CudaGaussBlur {
-    /// An output buffer with the metadata of the input, from this pool, else from the output pool.
-    fn allocate(&self, input: &gst::BufferRef, copies: Option<&CopyPool>) -> Result<gst::Buffer, gst::FlowError> {
-        let Some(pool) = copies else {
-            return match self.prepare_output_buffer(InputBuffer::Readable(input))? {
-                PrepareOutputBufferSuccess::Buffer(output) => Ok(output),
-                PrepareOutputBufferSuccess::InputBuffer => Err(gst::FlowError::Error),
-            };
-        };
-        let mut output = pool.acquire().ok_or_else(|| self.no_output())?;
-        self.copy_metadata(input, output.get_mut().ok_or(gst::FlowError::Error)?).map_err(|_| gst::FlowError::Error)?;
-        Ok(output)
-    }
-
-    /// Posts that there is no memory for an output buffer.
-    fn no_output(&self) -> gst::FlowError {
-        gst::element_imp_error!(
-            self,
-            gst::ResourceError::NoSpaceLeft,
-            ("an output buffer could not be allocated: its buffer pool is out of memory or failed")
-        );
-        gst::FlowError::Error
-    }
-
     /// Pushes all frames that are in the element.
     fn drain(&self) {
         let _floats = DefaultFloats::set();
-        streaming::drain(self.obj().upcast_ref(), &self.state, &|input, copies| self.allocate(input, copies));
+        streaming::drain(self.obj().upcast_ref(), &self.state);
+    }
+
+    /// Pushes the frames of a live stream whose latency is over.
+    fn release(&self) {
+        let _floats = DefaultFloats::set();
+        streaming::release(self.obj().upcast_ref(), &self.state);
     }
 }
 
@@ -132,6 +116,12 @@ impl ObjectImpl for CudaGaussBlur {
         element.set_property("qos", true);
         // A gap buffer is blurred like any other and keeps its flag.
         element.set_gap_aware(true);
+        let weak = element.downgrade();
+        self.state.release.on_due(move || {
+            if let Some(element) = weak.upgrade() {
+                element.imp().release();
+            }
+        });
     }
 
     fn properties() -> &'static [glib::ParamSpec] {
@@ -186,6 +176,19 @@ impl ElementImpl for CudaGaussBlur {
         &TEMPLATES
     }
 
+    fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        if transition == gst::StateChange::PlayingToPaused {
+            self.state.release.set_clock(None);
+        }
+        let changed = self.parent_change_state(transition)?;
+        if transition == gst::StateChange::PausedToPlaying {
+            let element = self.obj();
+            let clock = element.clock().zip(element.base_time());
+            self.state.release.set_clock(clock.map(|(clock, base_time)| RunningClock { clock, base_time }));
+        }
+        Ok(changed)
+    }
+
     fn set_context(&self, context: &gst::Context) {
         cuda_context::handle_set_context(&self.state, context);
         self.parent_set_context(context);
@@ -225,8 +228,14 @@ impl BaseTransformImpl for CudaGaussBlur {
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         if direction == gst::PadDirection::Sink && query.is_serialized() {
-            // A serialized query can be a request of upstream to have its buffers back.
-            self.drain();
+            match query.view() {
+                gst::QueryView::Allocation(query) => {
+                    let _floats = DefaultFloats::set();
+                    streaming::release_buffers(self.obj().upcast_ref(), &self.state, query.need_pool());
+                }
+                // It can be a request of upstream to have its buffers back.
+                _ => self.drain(),
+            }
         }
         if let gst::QueryViewMut::Context(query) = query.view_mut()
             && cuda_context::handle_context_query(&self.state, query)
@@ -238,14 +247,17 @@ impl BaseTransformImpl for CudaGaussBlur {
             && let gst::QueryViewMut::Latency(query) = query.view_mut()
         {
             let (live, min, max) = query.result();
-            let latency = self.state.published().latency;
+            let latency = self.state.publish(|published| {
+                published.live_upstream = live.then_some(min);
+                published.latency
+            });
             query.set(live, min + latency, max.map(|max| max + latency));
         }
         answered
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        use gst::EventType::{Caps, Eos, FlushStop, Segment, SegmentDone, StreamGroupDone, StreamStart};
+        use gst::EventType::{Caps, Eos, FlushStop, SegmentDone};
         let _floats = DefaultFloats::set();
         match event.type_() {
             FlushStop => streaming::flush(self.obj().upcast_ref(), &self.state),
@@ -253,13 +265,18 @@ impl BaseTransformImpl for CudaGaussBlur {
                 self.drain();
                 streaming::end(self.obj().upcast_ref(), &self.state);
             }
-            // No frame that waits for later ones may wait beyond these.
-            StreamStart | Caps | Segment | SegmentDone | StreamGroupDone => self.drain(),
-            _ if event.is_serialized() && streaming::has_in_flight(&self.state) => self.drain(),
+            SegmentDone => self.drain(),
+            // Frames wait through caps that do not change. Else they leave before the base class asks what caps there can be, because
+            // CUDA may fail with them.
+            Caps => {
+                if let gst::EventView::Caps(caps) = event.view()
+                    && self.obj().sink_pad().current_caps().is_none_or(|current| *current != *caps.caps())
+                {
+                    self.drain();
+                }
+            }
             _ if event.is_serialized() => {
-                let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
-                let element = self.obj();
-                let queued = streaming::queue_event(element.upcast_ref(), &self.state, event, &allocate);
+                let queued = streaming::queue_event(self.obj().upcast_ref(), &self.state, event);
                 let Some(event) = queued else { return true };
                 return self.parent_sink_event(event);
             }
@@ -270,21 +287,23 @@ impl BaseTransformImpl for CudaGaussBlur {
 
     fn submit_input_buffer(&self, is_discont: bool, inbuf: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
         let _floats = DefaultFloats::set();
-        if is_discont && streaming::has_in_flight(&self.state) {
-            // The base class sets the DISCONT flag on the next buffer that it pushes, which must be the blur of this
-            // one. Frames that wait are not drained: after each frame that a live source loses they would not wait.
-            self.drain();
-        }
+        let element = self.obj();
+        // A second reference, because the base class drops a frame that is late, and its detections count.
+        let frame = inbuf.clone();
         let submitted = self.parent_submit_input_buffer(is_discont, inbuf);
-        // Dropped frames and refused ones enter too: their detections count.
-        streaming::enter(self.obj().upcast_ref(), &self.state);
-        submitted
+        let admission = match submitted {
+            Ok(gst::FlowSuccess::Ok) if element.is_passthrough() => Admission::Passthrough,
+            Ok(gst::FlowSuccess::Ok) if self.take_queued_buffer().is_some() => Admission::Taken,
+            _ => Admission::Refused,
+        };
+        let entered = streaming::enter(element.upcast_ref(), &self.state, frame, admission);
+        let success = submitted?;
+        entered.map(|()| success)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let _floats = DefaultFloats::set();
-        let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
-        streaming::set_caps(self.obj().upcast_ref(), &self.state, incaps, outcaps, &allocate)
+        streaming::set_caps(self.obj().upcast_ref(), &self.state, incaps, outcaps)
     }
 
     fn unit_size(&self, caps: &gst::Caps) -> Option<usize> {
@@ -340,51 +359,26 @@ impl BaseTransformImpl for CudaGaussBlur {
         Ok(())
     }
 
-    fn prepare_output_buffer(&self, input: InputBuffer) -> Result<PrepareOutputBufferSuccess, gst::FlowError> {
-        // A pool that cannot be activated is reported below; the base class would post a second error.
-        let pool = self.obj().buffer_pool();
-        let prepared = match pool.is_none_or(|pool| pool.is_active() || pool.set_active(true).is_ok()) {
-            true => self.parent_prepare_output_buffer(input),
-            false => Err(gst::FlowError::Error),
-        };
-        match &prepared {
-            Ok(PrepareOutputBufferSuccess::InputBuffer) => {
-                self.state.publish(|published| published.frames_passthrough += 1);
-            }
-            Err(gst::FlowError::Error) => _ = self.no_output(),
-            _ => (),
-        }
-        prepared
-    }
-
     fn before_transform(&self, buffer: &gst::BufferRef) {
         let _floats = DefaultFloats::set();
-        let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
-        streaming::update_frame_params(self.obj().upcast_ref(), &self.state, buffer, &allocate);
+        streaming::update_frame_params(self.obj().upcast_ref(), &self.state, buffer);
     }
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         let _floats = DefaultFloats::set();
         let element = self.obj();
-        let passthrough = element.is_passthrough();
-        let take_input = || if passthrough { None } else { self.take_queued_buffer() };
-        let allocate = |input: &gst::BufferRef, copies: Option<&CopyPool>| self.allocate(input, copies);
-        match streaming::drive(element.upcast_ref(), &self.state, passthrough, take_input, &allocate)? {
-            Some(output) => Ok(GenerateOutputSuccess::Buffer(output)),
-            // With no frame left in flight, the base class pushes the queued frame unchanged.
-            None if passthrough => self.parent_generate_output(),
-            None => Ok(GenerateOutputSuccess::NoOutput),
+        if element.is_passthrough() {
+            streaming::drain_for_passthrough(element.upcast_ref(), &self.state)?;
+            let generated = self.parent_generate_output()?;
+            if let GenerateOutputSuccess::Buffer(_) = generated {
+                self.state.publish(|published| {
+                    published.frames += 1;
+                    published.frames_passthrough += 1;
+                });
+            }
+            return Ok(generated);
         }
-    }
-
-    /// The blur changes neither size, position nor colours, so every meta stays true. The base class leaves out the
-    /// metas that describe memory.
-    fn transform_meta<'a>(
-        &self,
-        _output: &mut gst::BufferRef,
-        _meta: gst::MetaRef<'a, gst::Meta>,
-        _input: &'a gst::BufferRef,
-    ) -> bool {
-        true
+        let output = streaming::next_frame(element.upcast_ref(), &self.state)?;
+        Ok(output.map_or(GenerateOutputSuccess::NoOutput, GenerateOutputSuccess::Buffer))
     }
 }

@@ -39,7 +39,7 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
     });
     cuda_context::share_context(element, state, &engine);
     let cuda_stream = state.context().and_then(|context| context.new_stream());
-    let session = Session::new(engine, &settings, options, cuda_stream);
+    let session = Session::new(engine, settings, options, cuda_stream);
     let passthrough = session.is_passthrough();
     state.start_session(session);
     element.set_passthrough(passthrough);
@@ -49,6 +49,7 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
 
 /// Closes the engine. Frames in flight are dropped.
 pub fn stop(element: &gst_base::BaseTransform, state: &SharedState) {
+    state.release.stop();
     state.with_settings(|settings| settings.started = false);
     if let Some(mut session) = state.stop_session() {
         // Dropped first, because dropping a frame in flight can add to the stats.

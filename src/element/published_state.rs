@@ -11,8 +11,6 @@ use crate::engine::Stats;
 pub struct RegionStats {
     /// Frames without anything to cover, which were pushed as they came.
     pub frames_untouched: u64,
-    /// Frames without anything to cover, which were copied and which the engine does not count.
-    pub frames_uncovered: u64,
     /// Frames that were covered in the memory of the input buffer.
     pub frames_in_place: u64,
     /// Frames with an object that was not detected in them, but before; before and after; after.
@@ -42,21 +40,24 @@ pub struct PublishedState {
     pub active: Backend,
     /// The engine's part of `stats`.
     pub stats: Stats,
-    /// Frames that the base class passed on unchanged; the engine does not see them.
+    /// Frames that were pushed, and those of them that the base class passed on unchanged.
+    pub frames: u64,
     pub frames_passthrough: u64,
     /// What was covered.
     pub regions: RegionStats,
-    /// The time that a frame may wait in the element for later frames.
+    /// The time that a frame may be held back.
     pub latency: gst::ClockTime,
+    /// The least latency of upstream, if the stream is live, by the last query.
+    pub live_upstream: Option<gst::ClockTime>,
 }
 
 impl PublishedState {
     /// The value of `stats`.
     pub fn to_structure(self) -> gst::Structure {
-        let Self { stats, frames_passthrough, regions, .. } = self;
+        let Self { stats, frames, frames_passthrough, regions, .. } = self;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut structure = gst::Structure::builder("application/x-cudagaussblur-stats")
-            .field("frames", stats.frames() + frames_passthrough + regions.frames_untouched + regions.frames_uncovered)
+            .field("frames", frames)
             .field("frames-cuda", stats.frames_cuda)
             .field("frames-cpu", stats.frames_cpu)
             .field("frames-passthrough", frames_passthrough)

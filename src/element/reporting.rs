@@ -43,8 +43,11 @@ pub fn report_refused_value(element: &gst_base::BaseTransform, state: &SharedSta
     }
 }
 
-/// Posts the error message for a frame.
+/// Posts the error message for a frame, if it has one.
 pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
+    if let FrameFailure::Flow(flow) = failure {
+        return *flow;
+    }
     element.post_error_message(failure.to_message());
     gst::FlowError::Error
 }

@@ -5,35 +5,34 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
+use gst::prelude::*;
+
 use super::error::FrameFailure;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
-use super::look_ahead::{ArrivedFrame, CopyPool, WaitingFrame};
 use super::notices::Notices;
+use super::output_buffer;
+use super::queue::{CopyPool, Leaving, Outcome, Queue};
 use super::regions::settings::RegionMode;
+use super::release;
 use super::settings::Settings;
+use super::state::SharedState;
 use super::stream_format::StreamFormat;
-use super::video_frame::{self, VideoFramePair};
-use crate::engine::{Backend, Engine, EngineError, InFlightFrame};
+use super::video_frame::{self, MappedFrame};
+use crate::engine::{Backend, Engine, EngineError};
 use crate::filter::plan::Options;
 use crate::regions::clock::FrameTime;
 use crate::regions::frame_regions::RegionTracker;
 
 /// The state that exists from start to stop. Only the thread that took it from [`SessionState`] works with it.
 pub struct Session {
-    /// The oldest first.
-    in_flight: VecDeque<InFlightFrame<VideoFramePair>>,
     pub engine: Engine,
     /// Most frames that may be in flight before the oldest is waited for.
     pub max_in_flight: usize,
-    /// Frames of which regions are covered, the oldest first. Where there are any, none is in flight.
-    pub waiting: VecDeque<WaitingFrame>,
-    /// Most frames that wait for later ones.
-    pub look_ahead: usize,
+    /// The frames and events in the element.
+    pub queue: Queue,
     /// For copies of frames that may not wait themselves.
     pub copy_pool: Option<CopyPool>,
-    /// Events that follow the last frame that has left.
-    pub due_events: Vec<gst::Event>,
     /// Whether frames were dropped after the last one that has left.
     pub has_gap: bool,
     /// `None` before the first caps.
@@ -46,12 +45,11 @@ pub struct Session {
     interval: FrameInterval,
     /// The thread in which control bindings set properties now.
     pub controlled_by: Option<ThreadId>,
-    /// The frame that has arrived and has not entered.
-    pub arrived: Option<ArrivedFrame>,
-    /// How the current frame is blurred as a whole.
+    /// The values of the properties with which the next frame enters, and how it is blurred as a whole.
+    pub settings: Settings,
     pub options: Options,
-    /// What is covered.
-    pub mode: RegionMode,
+    /// Why the next frame cannot be blurred, which is found before the base class negotiates for it.
+    pub pending_failure: Option<FrameFailure>,
     /// The objects of the previous frames and of those that wait.
     pub tracker: RegionTracker,
     /// Whether downstream accepts any strides and offsets, so that input buffers can be pushed.
@@ -63,38 +61,32 @@ pub struct Session {
     /// Whether a frame failed while frames were drained, where no flow error reaches upstream: every later frame returns it, until a
     /// flush.
     pub has_failed: bool,
-    /// Why the current frame cannot be blurred. It is found before the base class asks for output, and reported there.
-    pub pending_error: Option<FrameFailure>,
     /// The stream for pools of CUDA memory whose configuration names none.
     pub cuda_stream: Option<CudaStream>,
 }
 
 impl Session {
     /// A session without caps or frames.
-    pub fn new(engine: Engine, settings: &Settings, options: Options, cuda_stream: Option<CudaStream>) -> Self {
+    pub fn new(engine: Engine, settings: Settings, options: Options, cuda_stream: Option<CudaStream>) -> Self {
         Self {
-            in_flight: VecDeque::new(),
             engine,
             max_in_flight: settings.max_in_flight as usize,
-            waiting: VecDeque::new(),
-            look_ahead: settings.regions.look_ahead as usize,
+            queue: Queue::default(),
             copy_pool: None,
-            due_events: Vec::new(),
             has_gap: false,
             format: None,
             refused_caps: None,
             notices: Notices::default(),
             interval: FrameInterval::default(),
             controlled_by: None,
-            arrived: None,
+            settings,
             options,
-            mode: settings.regions.mode,
+            pending_failure: None,
             tracker: RegionTracker::default(),
             downstream_takes_video_meta: false,
             downstream_takes_crop_meta: false,
             upstream_may_crop: false,
             has_failed: false,
-            pending_error: None,
             cuda_stream,
         }
     }
@@ -102,16 +94,16 @@ impl Session {
     /// Whether the base class passes frames on unchanged. It never does where regions are covered, because every change
     /// between passthrough and a blur renegotiates, nor where frames are uploaded or downloaded.
     pub fn is_passthrough(&self) -> bool {
-        self.mode == RegionMode::Frame
+        self.settings.regions.mode == RegionMode::Frame
             && match &self.format {
                 Some(format) => format.is_passthrough(&self.options),
                 None => self.options.params.is_passthrough(),
             }
     }
 
-    /// The time that a frame may wait in the element for later frames: `look-ahead` where regions are covered, else
-    /// `max-in-flight`. The latter is 0 on the CPU, which completes a frame when it is submitted, and for frames that stay on
-    /// the device, which are pushed without waiting for the device.
+    /// The time that a frame may be held back: for as many frames as may wait for later ones and as may be in flight. The
+    /// latter are none on the CPU, which completes a frame when it is submitted, nor of frames that stay on the device, which
+    /// are pushed without waiting for the device.
     pub fn latency(&self) -> gst::ClockTime {
         let Some(format) = &self.format else { return gst::ClockTime::ZERO };
         let frames = self.most_held(format) as u64;
@@ -119,13 +111,30 @@ impl Session {
         format.duration(frames).unwrap_or_else(estimate)
     }
 
-    /// Most frames that may be held back for later ones.
-    fn most_held(&self, format: &StreamFormat) -> usize {
-        match self.mode {
-            RegionMode::Inside | RegionMode::Outside => self.look_ahead,
-            RegionMode::Frame if self.engine.active() == Backend::Cpu || format.is_device_resident() => 0,
-            RegionMode::Frame => self.max_in_flight - 1,
+    /// Most frames that wait for later ones.
+    pub fn most_waiting(&self) -> usize {
+        match self.settings.regions.mode {
+            RegionMode::Frame => 0,
+            RegionMode::Inside | RegionMode::Outside => self.settings.regions.look_ahead as usize,
         }
+    }
+
+    /// Most frames that may be held back.
+    fn most_held(&self, format: &StreamFormat) -> usize {
+        let is_complete = self.engine.active() == Backend::Cpu || format.is_device_resident();
+        self.most_waiting() + if is_complete { 0 } else { self.max_in_flight - 1 }
+    }
+
+    /// The running time at which a frame of a live stream leaves whether later ones come or not, if its latency counts from `since`.
+    /// `None` if the latency is not known.
+    pub fn release_time(&self, since: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
+        let latency = Some(self.latency()).filter(|latency| !latency.is_zero())?;
+        Some(since?.saturating_add(latency).saturating_add(release::DELAY))
+    }
+
+    /// Whether a buffer is of the pool of copies.
+    pub fn is_copy(&self, buffer: &gst::BufferRef) -> bool {
+        self.copy_pool.as_ref().is_some_and(|copies| video_frame::pool_of(buffer).as_ref() == Some(copies.pool()))
     }
 
     /// Notes the time of a frame, in nanoseconds since the first one, and its own. `false` if frames are held back for a time that is not
@@ -138,25 +147,36 @@ impl Session {
         }
     }
 
-    /// Submits a frame. `element` identifies the element among those that process the same memory.
-    pub fn submit(&mut self, input: gst::Buffer, output: gst::Buffer, element: usize) -> Result<(), FrameFailure> {
-        let Some(format) = self.format.clone() else { return Err(FrameFailure::NoCaps) };
-        self.note_sighting(&input, element);
-        let frames = VideoFramePair::map(input, output, format, self.engine.active() == Backend::Cuda)?;
-        self.in_flight.push_back(self.engine.submit(self.options, frames)?);
+    /// Uploads or downloads a frame, or copies it on the device, and returns the output buffer.
+    pub fn transfer(
+        &mut self,
+        element: &gst_base::BaseTransform,
+        state: &SharedState,
+        frame: MappedFrame,
+    ) -> Result<gst::Buffer, FrameFailure> {
+        // The engine completes frames in the order in which they were submitted.
+        self.wait_for_device()?;
+        let completed = self.engine.transfer(frame)?;
+        output_buffer::of_completed(element, state, &self.engine, completed)
+    }
+
+    /// Waits for the frames in flight, which stay in the queue.
+    fn wait_for_device(&mut self) -> Result<(), EngineError> {
+        for leaving in &mut self.queue.leaving {
+            if let Leaving::Frame(frame) = leaving
+                && let Outcome::InFlight(frame) = &mut frame.outcome
+            {
+                self.engine.wait(frame)?;
+            }
+        }
         Ok(())
     }
 
     /// Notes memory that the device may read, see [`host_registration`].
-    pub fn note_sighting(&self, input: &gst::BufferRef, element: usize) {
+    pub fn note_sighting(&self, input: &gst::BufferRef, element: &gst_base::BaseTransform) {
         if let Some(source) = self.engine.pinned() {
-            host_registration::note_sighting(input, &source, element);
+            host_registration::note_sighting(input, &source, element.as_ptr() as usize);
         }
-    }
-
-    /// Whether frames are in flight.
-    pub fn has_in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
     }
 
     /// Whether a buffer can be pushed as it is: it is in the memory that the output has, and downstream finds its planes.
@@ -170,35 +190,22 @@ impl Session {
         })
     }
 
-    /// Removes the oldest frame in flight if more than `max_waiting` frames are in flight, or if it is done.
-    pub fn pop_due(&mut self, max_waiting: usize) -> Option<InFlightFrame<VideoFramePair>> {
-        let is_due = self.in_flight.len() > max_waiting || self.in_flight.front()?.is_done();
-        if is_due { self.in_flight.pop_front() } else { None }
-    }
-
     /// Forgets how long frames took.
     pub fn forget_times(&mut self) {
         self.interval = FrameInterval::default();
     }
 
-    /// Drops all frames in flight and all that wait. Their objects stay covered in later frames.
+    /// Drops all frames. Their objects stay covered in later frames. The events between them stay.
     pub fn discard_frames(&mut self) {
-        self.in_flight.clear();
-        for frame in self.waiting.drain(..) {
+        self.queue.leaving.retain(|leaving| matches!(leaving, Leaving::Event(_)));
+        for frame in self.queue.waiting.drain(..) {
             self.tracker.decide(&frame.settings.regions.rules(), &frame.entered);
-            self.due_events.extend(frame.events);
+            self.queue.leaving.extend(frame.events.into_iter().map(Leaving::Event));
         }
     }
 
-    /// Moves the engine to another CUDA context. On an error the frames in flight are dropped, because those that entered
-    /// before an error are not pushed after it.
+    /// Moves the engine to another CUDA context, while no frame is in flight.
     pub fn switch_context(&mut self, context: &CudaContext) -> Result<(), EngineError> {
-        // The engine switches only when no frame is in flight on the device.
-        let mut in_flight = std::mem::take(&mut self.in_flight);
-        for frame in &mut in_flight {
-            self.engine.wait(frame)?;
-        }
-        self.in_flight = in_flight;
         self.engine.switch_context(context.for_engine())?;
         self.cuda_stream = context.new_stream();
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::gstcuda::CudaContext;
 use super::published_state::PublishedState;
+use super::release::ReleaseTimer;
 use super::session::{Session, SessionState};
 use super::settings::Settings;
 
@@ -17,6 +18,8 @@ pub struct SharedState {
     session: Mutex<SessionState>,
     published: Mutex<PublishedState>,
     context: Mutex<Option<CudaContext>>,
+    /// Releases the frames of a live stream.
+    pub release: ReleaseTimer,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,24 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The streaming thread: caps, the parameters of each frame, and the frames in flight between submission and push.
+//! The streaming thread: caps, the parameters of each frame, and what leaves when.
 
-use std::ops::ControlFlow;
-
+use gst::glib::translate::ToGlibPtr;
 use gst::prelude::*;
 use gst_base::prelude::*;
 use gst_video::{VideoInterlaceMode, VideoMultiviewFlags, VideoMultiviewMode};
 
-use super::covering::Allocate;
+use super::covering::{self, Admission, frame_time};
 use super::debug::CAT;
-use super::error::engine_message;
-use super::look_ahead::{ArrivedFrame, WaitingFrame};
+use super::error::{FrameFailure, engine_message};
 use super::notices::{self, Notice};
-use super::regions::settings::RegionMode;
-use super::reporting::{post_failure, report_stats};
+use super::queue::{DecidedFrame, Input, Leaving, Outcome, is_scarce};
+use super::region_message::MessageTimes;
+use super::reporting::{self, post_failure, report_stats};
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
-use super::{caps, covering, cuda_context, output_buffer, reporting};
-use crate::engine::{Backend, EngineError};
+use super::{caps, cuda_context, output_buffer};
+use crate::engine::{Backend, EngineError, InFlightFrame};
+
+/// Which frames leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Those beyond the ones that may wait for later frames or be in flight.
+    Surplus,
+    /// Also those whose latency is over at this running time.
+    Until(gst::ClockTime),
+    /// All that are in flight, and the surplus of those that wait.
+    Submitted,
+    /// All.
+    All,
+}
 
 /// Prepares for frames of these caps.
 pub fn set_caps(
@@ -26,11 +38,9 @@ pub fn set_caps(
     state: &SharedState,
     incaps: &gst::Caps,
     outcaps: &gst::Caps,
-    allocate: Allocate,
 ) -> Result<(), gst::LoggableError> {
-    // The frames in flight and those that wait have the previous caps. A caps event has drained them already, but no event precedes a
-    // renegotiation that downstream asked for.
-    drain(element, state, allocate);
+    // The frames in the element have the previous caps.
+    drain(element, state);
     let info = gst_video::VideoInfo::from_caps(incaps).map_err(|_| {
         refuse(element, state, incaps, &format!("the input caps are not valid raw video caps: {incaps}"))
     })?;
@@ -121,10 +131,10 @@ fn refused_views(info: &gst_video::VideoInfo) -> Option<String> {
 
 /// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
 /// that came then.
-fn adopt_caps(element: &gst_base::BaseTransform, state: &SharedState, allocate: Allocate) {
+fn adopt_caps(element: &gst_base::BaseTransform, state: &SharedState) {
     let caps = [element.sink_pad(), element.src_pad()].map(PadExt::current_caps);
     if let [Some(incaps), Some(outcaps)] = caps
-        && let Err(error) = set_caps(element, state, &incaps, &outcaps, allocate)
+        && let Err(error) = set_caps(element, state, &incaps, &outcaps)
     {
         gst::warning!(CAT, obj = element, "{error}");
     }
@@ -152,15 +162,9 @@ fn post_refusal(element: &gst_base::BaseTransform, state: &SharedState, caps: &g
 
 /// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the
 /// base class passes it on unchanged.
-pub fn update_frame_params(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    buffer: &gst::BufferRef,
-    allocate: Allocate,
-) {
-    let segment = element.segment();
-    let time = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.to_stream_time(buffer.pts()));
-    if let Some(time) = time.filter(|_| element.has_active_control_bindings()) {
+pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedState, buffer: &gst::BufferRef) {
+    let times = MessageTimes::new(element, buffer);
+    if let Some(time) = times.stream_time.filter(|_| element.has_active_control_bindings()) {
         let set_controlled_by = |thread| state.with_session(|session| session.controlled_by = thread);
         set_controlled_by(Some(std::thread::current().id()));
         if let Err(error) = element.sync_values(time) {
@@ -171,21 +175,17 @@ pub fn update_frame_params(
     // While started, the settings are always valid: set_property refuses others.
     let settings = state.settings();
     let Ok(options) = settings.options() else { return };
-    let mode = settings.regions.mode;
-    let Some(mut session) = state.take_session() else { return };
-    if session.format.is_none() {
-        state.put_back_session(session);
-        adopt_caps(element, state, allocate);
-        let Some(with_caps) = state.take_session() else { return };
-        session = with_caps;
+    if state.with_session(|session| session.format.is_none()) == Some(true) {
+        adopt_caps(element, state);
     }
-    let arrived = ArrivedFrame::read(element, settings, options, buffer);
-    let time = session.format.as_ref().map(|format| arrived.time(format));
-    let is_jump = time.is_some_and(|time| session.tracker.is_jump(time, &arrived.settings.regions.rules()));
-    let ends_waiting = is_jump || mode == RegionMode::Frame || cuda_context::is_foreign(&session, buffer);
-    if mode != RegionMode::Frame && session.has_in_flight() || ends_waiting && !session.waiting.is_empty() {
+    let Some(mut session) = state.take_session() else { return };
+    let is_jump = session
+        .format
+        .as_ref()
+        .is_some_and(|format| session.tracker.is_jump(frame_time(&times, buffer, format), &settings.regions.rules()));
+    if is_jump || cuda_context::is_foreign(&session, buffer) {
         state.put_back_session(session);
-        drain(element, state, allocate);
+        drain(element, state);
         let Some(drained) = state.take_session() else { return };
         session = drained;
     }
@@ -195,15 +195,8 @@ pub fn update_frame_params(
     if options.params.is_cut_off() && session.notices.is_first(Notice::KernelSize) {
         gst::warning!(CAT, obj = element, "{}", notices::cut_off(&options.params));
     }
-    session.options = options;
-    session.mode = mode;
-    session.pending_error = cuda_context::adopt_context(element, state, &mut session, buffer).err();
-    if mode == RegionMode::Frame {
-        state.publish(|published| {
-            (published.regions.last_regions, published.regions.last_covered_area) = (0, 0.0);
-        });
-    }
-    session.arrived = Some(arrived);
+    (session.settings, session.options) = (settings, options);
+    session.pending_failure = cuda_context::adopt_context(element, state, &mut session, buffer).err();
     let (passthrough, latency) = (session.is_passthrough(), session.latency());
     let asks_upstream = !passthrough && std::mem::take(&mut session.upstream_may_crop);
     state.put_back_session(session);
@@ -220,153 +213,241 @@ pub fn update_frame_params(
     }
 }
 
-/// Lets the frame that has arrived enter. Called after the base class has renegotiated for it, which pushes the frames before it.
-pub fn enter(element: &gst_base::BaseTransform, state: &SharedState) {
-    if let Some(mut session) = state.take_session() {
-        covering::enter(element, &mut session);
-        let latency = session.latency();
-        state.put_back_session(session);
-        set_latency(element, state, latency);
-    }
-}
-
-/// Processes the queued frame and returns the oldest one that is due. `take_input` returns the queued frame, if there is one
-/// to process. In passthrough, where the base class pushes the queued frame itself, all frames in flight are due.
-pub fn drive(
+/// Lets a frame enter, see [`covering::enter`].
+pub fn enter(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    passthrough: bool,
-    take_input: impl FnOnce() -> Option<gst::Buffer>,
-    allocate: Allocate,
-) -> Result<Option<gst::Buffer>, gst::FlowError> {
-    let mut take_input = Some(take_input);
+    buffer: gst::Buffer,
+    admission: Admission,
+) -> Result<(), gst::FlowError> {
+    // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
+    let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
+    let since = |times: &MessageTimes| {
+        let upstream = state.published().live_upstream?;
+        let now = state.release.clock().and_then(|clock| clock.now());
+        // Where upstream is later than it says, frames wait for as long all the same.
+        now.max(times.running_time.map(|time| time.saturating_add(upstream)))
+    };
+    let entered = covering::enter(element, state, &mut session, buffer, admission, since);
+    let latency = session.latency();
+    publish(element, state, session);
+    set_latency(element, state, latency);
+    entered.map_err(|failure| post_failure(element, &failure))
+}
+
+/// Removes what leaves next. Frames that have waited long enough are submitted for that.
+fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving> {
     loop {
-        push_due_events(element, state);
-        // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
-        let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
-        let input = take_input.take().and_then(|take| take());
-        let output = match session.has_failed {
-            // Its error is posted.
-            true => Err(gst::FlowError::Error),
-            false => step(element, state, &mut session, input, passthrough, allocate),
+        let in_flight = match session.queue.leaving.front() {
+            Some(Leaving::Frame(DecidedFrame { outcome: Outcome::InFlight(frame), .. })) => Some(frame),
+            Some(_) => return session.queue.leaving.pop_front(),
+            None => None,
         };
-        if output.is_err() {
-            // The frames that entered before an error are not pushed after it. A frame that upstream pushes in spite of it is
-            // processed, as in every element of this base class.
-            session.discard_frames();
-        }
-        // The base class sets the DISCONT flag of a frame that has arrived, or after one that was late, on the buffer that it
-        // pushes next. Frames before that place are pushed here, where it does not see them.
-        let is_before_discont = session.waiting.iter().any(WaitingFrame::is_discont);
-        publish(element, state, session);
-        match output? {
-            ControlFlow::Continue(()) => (),
-            ControlFlow::Break(Some(output))
-                if is_before_discont && !output.flags().contains(gst::BufferFlags::DISCONT) =>
-            {
-                element.src_pad().push(output)?;
+        let is_full = session.queue.in_flight() >= session.max_in_flight;
+        let is_surplus = session.queue.waiting_frames() > session.most_waiting();
+        let is_decided = match due {
+            Due::Surplus | Due::Submitted => is_surplus,
+            Due::Until(now) => {
+                let since = session.queue.waiting.front().and_then(|frame| frame.since);
+                is_surplus || session.release_time(since).is_some_and(|time| time <= now)
             }
-            ControlFlow::Break(output) => return Ok(output),
+            Due::All => true,
+        };
+        if !is_full
+            && is_decided
+            && let Some(mut frame) = session.queue.waiting.pop_front()
+        {
+            let events = std::mem::take(&mut frame.events);
+            let decided = covering::decide(element, state, session, frame);
+            session.queue.leaving.push_back(Leaving::Frame(decided));
+            session.queue.leaving.extend(events.into_iter().map(Leaving::Event));
+            continue;
         }
+        let is_due = is_full || due != Due::Surplus || in_flight.is_some_and(InFlightFrame::is_done);
+        return if is_due { session.queue.leaving.pop_front() } else { None };
     }
 }
 
-/// Processes a frame, if there is one, and returns the oldest one that is due: with `is_all_due` any, else one beyond those that
-/// may wait or be in flight, or one that is done. It is to be called again if a frame was due that is not to be pushed.
-fn step(
+/// The buffer of a frame that leaves; `None` if it is dropped.
+fn finish(
     element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
-    input: Option<gst::Buffer>,
-    is_all_due: bool,
-    allocate: Allocate,
-) -> Result<ControlFlow<Option<gst::Buffer>>, gst::FlowError> {
-    if let Some(input) = input {
-        if let Some(error) = session.pending_error.take() {
-            return Err(post_failure(element, &error));
+    frame: DecidedFrame,
+) -> Result<Option<gst::Buffer>, FrameFailure> {
+    let mut buffer = match frame.outcome {
+        Outcome::InFlight(frame) => output_buffer::complete(element, state, &mut session.engine, frame)?,
+        Outcome::Untouched(buffer) => buffer,
+        Outcome::Dropped => {
+            session.has_gap = true;
+            return Ok(None);
         }
-        if session.mode == RegionMode::Frame {
-            let output = allocate(&input, None)?;
-            let submitted = session.submit(input, output, element.as_ptr() as usize);
-            submitted.map_err(|failure| post_failure(element, &failure))?;
-        } else {
-            covering::add_buffer(element, state, session, input, allocate)?;
-        }
+        Outcome::Failed(failure) => return Err(failure),
+    };
+    if std::mem::take(&mut session.has_gap) {
+        buffer.make_mut().set_flags(gst::BufferFlags::DISCONT);
     }
-    let (max_waiting, max_in_flight) =
-        if is_all_due { (0, 0) } else { (session.look_ahead, session.max_in_flight - 1) };
-    if session.waiting.iter().map(|frame| 1 + frame.gap).sum::<usize>() > max_waiting
-        && let Some(frame) = session.waiting.pop_front()
-    {
-        let output = covering::leave(element, state, session, frame, allocate)?;
-        return Ok(output.map_or(ControlFlow::Continue(()), |output| ControlFlow::Break(Some(output))));
-    }
-    let output = session.pop_due(max_in_flight).map(|frame| {
-        let completed = session.engine.complete(frame);
-        output_buffer::of_completed(element, state, &session.engine, completed)
-    });
-    Ok(ControlFlow::Break(output.transpose()?))
+    state.publish(|published| published.frames += 1);
+    Ok(Some(buffer))
 }
 
-/// Completes and pushes all frames in flight and all that wait, so that they precede the event, query or frame that follows
-/// them.
-pub fn drain(element: &gst_base::BaseTransform, state: &SharedState, allocate: Allocate) {
-    push_frames(element, state, true, allocate);
-}
-
-/// Pushes the frames that are due, all if `is_all_due`, where the base class does not ask for them.
-fn push_frames(element: &gst_base::BaseTransform, state: &SharedState, is_all_due: bool, allocate: Allocate) {
+/// Pushes what is due, without the session. With `for_base_class`, it returns the first frame that the base class is to push.
+fn push(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    due: Due,
+    for_base_class: bool,
+) -> Result<Option<gst::Buffer>, gst::FlowError> {
     loop {
-        push_due_events(element, state);
-        let Some(mut session) = state.take_session() else { return };
-        let output = step(element, state, &mut session, None, is_all_due, allocate);
-        if output.is_err() {
+        // Stopped, or called from within a call that works with the stream.
+        let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
+        let has_failed = session.has_failed;
+        let leaving = if has_failed { None } else { next(element, state, &mut session, due) };
+        let (message, event, finished) = match leaving {
+            Some(Leaving::Frame(mut frame)) => {
+                (frame.message.take(), None, finish(element, state, &mut session, frame).map(|buffer| (buffer, false)))
+            }
+            Some(Leaving::Event(event)) => (None, Some(event), Ok((None, false))),
+            None => (None, None, Ok((None, true))),
+        };
+        if has_failed || finished.is_err() {
+            // The frames that entered before an error are not pushed after it. A frame that upstream pushes in spite of it is
+            // processed, as in every element of this base class; but where no flow error reaches upstream, none is until a flush.
             session.discard_frames();
-            session.has_failed = true;
+            session.has_failed = has_failed || !for_base_class;
         }
+        // The base class sets the DISCONT flag of a frame that has arrived, or after one that was late, on the buffer that it
+        // pushes next. Frames before that place are pushed here, where it does not see them.
+        let is_before_discont = session.queue.has_discont();
         publish(element, state, session);
-        match output {
-            Err(_) | Ok(ControlFlow::Break(None)) => return,
-            Ok(ControlFlow::Continue(())) => (),
-            // A flow error is returned to upstream when the next frame is pushed.
-            Ok(ControlFlow::Break(Some(output))) => drop(element.src_pad().push(output)),
+        if has_failed {
+            // Its error is posted.
+            push_events(element, state);
+            return Err(gst::FlowError::Error);
         }
+        if let Some(event) = event {
+            element.src_pad().push_event(event);
+        }
+        let (buffer, is_empty) = match finished {
+            Ok(finished) => finished,
+            Err(failure) => {
+                let flow = post_failure(element, &failure);
+                push_events(element, state);
+                return Err(flow);
+            }
+        };
+        if let Some(message) = message {
+            let _ = element.post_message(gst::message::Element::builder(message).src(element).build());
+        }
+        if is_empty {
+            return Ok(None);
+        }
+        let Some(buffer) = buffer else { continue };
+        let is_passed_on = for_base_class && (!is_before_discont || buffer.flags().contains(gst::BufferFlags::DISCONT));
+        if is_passed_on {
+            return Ok(Some(buffer));
+        }
+        let pushed = element.src_pad().push(buffer);
+        if for_base_class {
+            pushed?;
+        }
+        // Else upstream has the flow error when it pushes the next frame.
     }
 }
 
 /// Pushes the events that follow the last frame that has left.
-fn push_due_events(element: &gst_base::BaseTransform, state: &SharedState) {
-    let events = state.with_session(|session| std::mem::take(&mut session.due_events));
-    for event in events.into_iter().flatten() {
-        element.src_pad().push_event(event);
+fn push_events(element: &gst_base::BaseTransform, state: &SharedState) {
+    let events = state.with_session(|session| std::mem::take(&mut session.queue.leaving));
+    for leaving in events.into_iter().flatten() {
+        if let Leaving::Event(event) = leaving {
+            element.src_pad().push_event(event);
+        }
     }
 }
 
-/// Adds an event to the frames that wait, and pushes those that wait long enough then. Returns it if there are none.
-pub fn queue_event(
+/// The next frame for the base class to push.
+pub fn next_frame(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    event: gst::Event,
-    allocate: Allocate,
-) -> Option<gst::Event> {
+) -> Result<Option<gst::Buffer>, gst::FlowError> {
+    push(element, state, Due::Surplus, true)
+}
+
+/// Pushes all frames in the element, so that they precede the event, query or frame that follows them.
+pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
+    let _ = push(element, state, Due::All, false);
+}
+
+/// Pushes all frames in the element before one that the base class passes on unchanged.
+pub fn drain_for_passthrough(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(), gst::FlowError> {
+    drain(element, state);
+    match state.with_session(|session| session.has_failed) {
+        Some(false) => Ok(()),
+        Some(true) => Err(gst::FlowError::Error),
+        None => Err(gst::FlowError::Flushing),
+    }
+}
+
+/// Pushes the frames of a live stream whose latency is over. Called by the thread of the timer.
+pub fn release(element: &gst_base::BaseTransform, state: &SharedState) {
+    let _streaming = element.sink_pad().stream_lock();
+    if let Some(now) = state.release.clock().and_then(|clock| clock.now()) {
+        let _ = push(element, state, Due::Until(now), false);
+    }
+}
+
+/// Gives upstream its buffers back before it is told about allocation: frames in flight are pushed, those that wait are replaced
+/// by copies if upstream may have no other buffers, or if it asks for all (`need-pool=false`).
+pub fn release_buffers(element: &gst_base::BaseTransform, state: &SharedState, needs_pool: bool) {
+    let _ = push(element, state, Due::Submitted, false);
+    let Some(mut session) = state.take_session() else { return };
+    let mut waiting = std::mem::take(&mut session.queue.waiting);
+    let mut is_kept = true;
+    for frame in &mut waiting {
+        let is_asked_for = |buffer: &gst::BufferRef| !session.is_copy(buffer) && (!needs_pool || is_scarce(buffer));
+        if matches!(&frame.input, Input::Buffer(buffer) if is_asked_for(buffer))
+            && let Input::Buffer(buffer) = std::mem::replace(&mut frame.input, Input::Late)
+        {
+            is_kept &= session.copy_pool.is_some();
+            frame.input = covering::keep(element, state, &mut session, buffer, &frame.format);
+        }
+    }
+    session.queue.waiting = waiting;
+    publish(element, state, session);
+    if !is_kept {
+        drain(element, state);
+    }
+}
+
+/// Adds an event to the frames that wait, and pushes those that wait long enough then. Returns it if there are none, after all
+/// frames in flight.
+pub fn queue_event(element: &gst_base::BaseTransform, state: &SharedState, event: gst::Event) -> Option<gst::Event> {
     let is_reverse = element.segment().rate() < 0.0;
     let mut event = Some(event);
-    state.with_session(|session| {
-        if let Some(frame) = session.waiting.back_mut()
-            && let Some(event) = event.take()
-        {
+    let waits = state.with_session(|session| match (session.queue.waiting.back_mut(), event.take()) {
+        (Some(frame), Some(event)) => {
+            if let gst::EventView::Segment(segment) = event.view() {
+                set_segment(element, segment.segment());
+            }
             frame.add_event(event, is_reverse);
         }
+        (_, not_added) => event = not_added,
     });
-    if event.is_none() {
-        push_frames(element, state, false, allocate);
+    if waits.is_some() {
+        let due = if event.is_none() { Due::Surplus } else { Due::All };
+        let _ = push(element, state, due, false);
     }
     event
 }
 
-/// Whether frames are in flight.
-pub fn has_in_flight(state: &SharedState) -> bool {
-    state.with_session(|session| session.has_in_flight()) == Some(true)
+/// Sets the segment of the frames that enter, as the base class does when it pushes the event: it drops late frames by it.
+fn set_segment(element: &gst_base::BaseTransform, segment: &gst::Segment) {
+    // SAFETY: the base class accesses both fields under the stream lock of the sink pad, which a serialized event holds.
+    unsafe {
+        let base = &mut *element.as_ptr();
+        gst::ffi::gst_segment_copy_into(segment.to_glib_none().0, &mut base.segment);
+        base.have_segment = gst::glib::ffi::GTRUE;
+    }
 }
 
 /// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
@@ -380,25 +461,31 @@ pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
     reporting::warn(element, texts.unwrap_or_default());
 }
 
-/// Drops all frames in flight and all that wait. Of the events between them, those that are sticky are kept.
+/// Drops all frames in the element. Of the events between them, those that are sticky are kept.
 pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
     let Some(mut session) = state.take_session() else { return };
     session.discard_frames();
     session.tracker.clear();
     session.forget_times();
     (session.has_failed, session.has_gap) = (false, false);
-    for event in std::mem::take(&mut session.due_events).into_iter().filter(|event| event.is_sticky()) {
-        let _ = element.src_pad().store_sticky_event(&event);
+    for leaving in std::mem::take(&mut session.queue.leaving) {
+        if let Leaving::Event(event) = leaving
+            && event.is_sticky()
+        {
+            let _ = element.src_pad().store_sticky_event(&event);
+        }
     }
     publish(element, state, session);
 }
 
 /// Puts the stream back and updates what applications read.
 fn publish(element: &gst_base::BaseTransform, state: &SharedState, session: Box<Session>) {
+    let release_time = session.release_time(session.queue.since());
     let (active, latency) = (session.engine.active().into(), session.latency());
     report_stats(element, state, &session.engine);
     let previous = state.publish(|published| std::mem::replace(&mut published.active, active));
     state.put_back_session(session);
+    state.release.set_due(release_time);
     if active != previous {
         element.notify("active-backend");
         set_latency(element, state, latency);

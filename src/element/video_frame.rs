@@ -273,24 +273,9 @@ struct MappedBuffer {
 unsafe impl Send for MappedBuffer {}
 
 impl MappedBuffer {
-    /// Maps the input for reading, or the output for writing. With `on_device`, CUDA memory is mapped on the device;
-    /// without, and for all other memory, on the host.
+    /// Maps a buffer with these GstMapFlags. With `on_device`, CUDA memory is mapped on the device; without, and for all other
+    /// memory, on the host. Errors name `side`.
     fn new(
-        buffer: gst::Buffer,
-        info: &gst_video::VideoInfo,
-        layouts: &Arc<[PlaneLayout]>,
-        side: Side,
-        on_device: bool,
-    ) -> Result<Self, MapError> {
-        let access = match side {
-            Side::Input => gst::ffi::GST_MAP_READ,
-            Side::Output => gst::ffi::GST_MAP_WRITE,
-        };
-        Self::with_access(buffer, info, layouts, side, access, on_device)
-    }
-
-    /// [`MappedBuffer::new`] with these GstMapFlags. Errors name `side`.
-    fn with_access(
         buffer: gst::Buffer,
         info: &gst_video::VideoInfo,
         layouts: &Arc<[PlaneLayout]>,
@@ -359,6 +344,10 @@ impl MappedBuffer {
             Mapping::Frame(frame) => frame.has_map_lengths(),
             Mapping::Device { .. } => true,
         }
+    }
+
+    fn is_on_host(&self) -> bool {
+        matches!(self.memory, FrameMemory::Host(_))
     }
 
     fn has_overlapping_planes(&self) -> bool {
@@ -453,24 +442,19 @@ impl MappedBuffer {
     }
 }
 
-/// A frame that is in mapped buffers.
-pub trait OutputFrame: FrameAccess {
-    /// Unmaps its buffers and returns the output. `queued`: work on it may still be queued on its stream.
-    fn into_output(self, queued: bool) -> gst::Buffer;
-}
-
-/// The input buffer and the output buffer of a frame, mapped.
-pub struct VideoFramePair {
-    input: MappedBuffer,
+/// A frame in mapped buffers: an input and an output, or one buffer that is covered in its own memory.
+pub struct MappedFrame {
+    /// `None` if the output is covered in its own memory.
+    input: Option<MappedBuffer>,
     output: MappedBuffer,
     format: Arc<StreamFormat>,
 }
 
-impl VideoFramePair {
+impl MappedFrame {
     /// Maps both buffers, which are frames of this format. The caller has the only reference to the output. With
     /// `on_device`, a buffer in CUDA memory stays on the device, whatever the caps say; without, libgstcuda copies it
     /// to the host.
-    pub fn map(
+    pub fn pair(
         input: gst::Buffer,
         mut output: gst::Buffer,
         format: Arc<StreamFormat>,
@@ -481,62 +465,93 @@ impl VideoFramePair {
             Crop::remove_from(output.make_mut(), format.info());
         }
         let layouts = format.layouts(&input);
-        let input = MappedBuffer::new(input, format.info(), layouts, Side::Input, on_device)?;
-        let output = MappedBuffer::new(output, format.info(), layouts, Side::Output, on_device)?;
-        if output.has_overlapping_planes() {
-            return Err(MapError::Overlap(Side::Output));
-        }
-        Ok(Self { input, output, format })
+        let map = |buffer, side, access| MappedBuffer::new(buffer, format.info(), layouts, side, access, on_device);
+        let input = map(input, Side::Input, gst::ffi::GST_MAP_READ)?;
+        let output = map(output, Side::Output, gst::ffi::GST_MAP_WRITE)?;
+        Self { input: Some(input), output, format }.without_overlaps(Side::Output)
     }
 
-    /// Whether both buffers are in host memory, or both in device memory.
+    /// Maps a buffer of this format for reading and writing; see [`MappedFrame::pair`] for `on_device`. The caller has
+    /// the only reference to the buffer, and its memory is writable. Errors name `side`, where the buffer comes from.
+    pub fn in_place(
+        buffer: gst::Buffer,
+        format: Arc<StreamFormat>,
+        side: Side,
+        on_device: bool,
+    ) -> Result<Self, MapError> {
+        let access = gst::ffi::GST_MAP_READ | gst::ffi::GST_MAP_WRITE;
+        let layouts = format.layouts(&buffer);
+        let output = MappedBuffer::new(buffer, format.info(), layouts, side, access, on_device)?;
+        Self { input: None, output, format }.without_overlaps(side)
+    }
+
+    fn without_overlaps(self, side: Side) -> Result<Self, MapError> {
+        if self.output.has_overlapping_planes() { Err(MapError::Overlap(side)) } else { Ok(self) }
+    }
+
+    /// Whether all of it is in host memory, or all in device memory.
     pub fn is_same_memory(&self) -> bool {
-        let is_host = |buffer: &MappedBuffer| matches!(buffer.memory, FrameMemory::Host(_));
-        is_host(&self.input) == is_host(&self.output)
+        self.input.as_ref().is_none_or(|input| input.is_on_host() == self.output.is_on_host())
     }
 
-    /// Whether both buffers are in host memory.
+    /// Whether all of it is in host memory.
     pub fn is_on_host(&self) -> bool {
-        self.is_same_memory() && matches!(self.input.memory, FrameMemory::Host(_))
+        self.is_same_memory() && self.output.is_on_host()
     }
-}
 
-impl OutputFrame for VideoFramePair {
-    fn into_output(self, queued: bool) -> gst::Buffer {
-        let Self { input, output, .. } = self;
-        drop(input);
-        output.into_output(queued)
+    /// Unmaps its buffers and returns the output. `queued`: work on it may still be queued on its stream.
+    pub fn into_output(self, queued: bool) -> gst::Buffer {
+        drop(self.input);
+        self.output.into_output(queued)
+    }
+
+    /// The same frame, to be covered in place, in new memory on the host.
+    fn copy(&self) -> Option<Self> {
+        let copy = copy_without_pixels(&self.output.buffer, self.format.info())?;
+        let mut copy = Self::in_place(copy, Arc::clone(&self.format), Side::Output, false).ok()?;
+        ValidFrames::new(self.output.source(), copy.output.destination()).ok()?.copy_source();
+        Some(copy)
     }
 }
 
 // SAFETY: the buffers stay mapped, at the addresses that `frames` returns, until this is dropped or its memory is
-// leaked. The input is mapped for reading, during which GStreamer grants nobody write access. The output was allocated
-// for this frame and is not pushed before this is dropped, so that nobody else accesses it, and no two of its planes
-// overlap. CUDA memory belongs to a pool or an allocator of libgstcuda, which waits for the memory's stream before it
-// frees or reuses the memory. `leak` keeps both memories for good.
-unsafe impl FrameAccess for VideoFramePair {
+// leaked. The input is mapped for reading, during which GStreamer grants nobody write access. The caller had the only
+// reference to the output, which is not pushed before this is dropped, so that nobody else accesses it, and no two of its
+// planes overlap. In host memory, where source and destination may not share memory, the source of a frame that is covered
+// in its own memory has no planes. CUDA memory belongs to a pool or an allocator of libgstcuda, which waits for the memory's
+// stream before it frees or reuses the memory. `leak` keeps all memory for good.
+unsafe impl FrameAccess for MappedFrame {
     fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        (self.input.source(), self.output.destination())
-    }
-
-    fn can_leak(&self) -> bool {
-        true
+        let source = match (&self.input, &self.output.memory) {
+            (Some(input), _) => input.source(),
+            (None, FrameMemory::Host(_)) => Source::Host(Vec::new()),
+            (None, FrameMemory::Device { planes, stream }) => Source::Device(self.output.device_frame(planes, *stream)),
+        };
+        (source, self.output.destination())
     }
 
     fn leak(self) {
-        self.input.leak();
+        if let Some(input) = self.input {
+            input.leak();
+        }
         self.output.leak();
     }
 
     fn replace_destination(self) -> Option<Self> {
-        let (input, format) = (self.input.buffer.clone(), Arc::clone(&self.format));
+        let Some(input) = &self.input else {
+            // In host memory the device reads the frame, but never writes it.
+            let copy = if self.output.is_on_host() { self.copy() } else { None };
+            self.leak();
+            return copy;
+        };
+        let (input, format) = (input.buffer.clone(), Arc::clone(&self.format));
         let output = copy_without_pixels(&self.output.buffer, format.info());
         self.leak();
-        Self::map(input, output?, format, false).ok()
+        Self::pair(input, output?, format, false).ok()
     }
 }
 
-/// What `read` makes of the planes of a buffer of this format; `None` if they stay in CUDA memory. See [`VideoFramePair::map`]
+/// What `read` makes of the planes of a buffer of this format; `None` if they stay in CUDA memory. See [`MappedFrame::pair`]
 /// for `on_device`.
 pub fn read<T>(
     buffer: gst::Buffer,
@@ -545,74 +560,12 @@ pub fn read<T>(
     read: impl FnOnce(&Frame) -> T,
 ) -> Result<Option<T>, MapError> {
     let layouts = format.layouts(&buffer);
-    let buffer = MappedBuffer::new(buffer, format.info(), layouts, Side::Input, on_device)?;
+    let access = gst::ffi::GST_MAP_READ;
+    let buffer = MappedBuffer::new(buffer, format.info(), layouts, Side::Input, access, on_device)?;
     Ok(match buffer.source() {
         Source::Host(planes) => Some(read(&planes)),
         Source::Device(_) => None,
     })
-}
-
-/// A buffer that is covered in its own memory, mapped.
-pub struct InPlaceFrame {
-    buffer: MappedBuffer,
-    format: Arc<StreamFormat>,
-}
-
-impl InPlaceFrame {
-    /// Maps a buffer of this format for reading and writing; see [`VideoFramePair::map`] for `on_device`. The caller has
-    /// the only reference to the buffer, and its memory is writable. Errors name `side`, where the buffer comes from.
-    pub fn map(buffer: gst::Buffer, format: Arc<StreamFormat>, side: Side, on_device: bool) -> Result<Self, MapError> {
-        let access = gst::ffi::GST_MAP_READ | gst::ffi::GST_MAP_WRITE;
-        let layouts = format.layouts(&buffer);
-        let buffer = MappedBuffer::with_access(buffer, format.info(), layouts, side, access, on_device)?;
-        if buffer.has_overlapping_planes() {
-            return Err(MapError::Overlap(side));
-        }
-        Ok(Self { buffer, format })
-    }
-
-    /// The same frame in new memory on the host.
-    fn copy(&self) -> Option<Self> {
-        let copy = copy_without_pixels(&self.buffer.buffer, self.format.info())?;
-        let mut copy = Self::map(copy, Arc::clone(&self.format), Side::Output, false).ok()?;
-        ValidFrames::new(self.buffer.source(), copy.buffer.destination()).ok()?.copy_source();
-        Some(copy)
-    }
-}
-
-impl OutputFrame for InPlaceFrame {
-    fn into_output(self, queued: bool) -> gst::Buffer {
-        self.buffer.into_output(queued)
-    }
-}
-
-// SAFETY: the buffer stays mapped for reading and writing, at the addresses that `frames` returns, until this is dropped
-// or its memory is leaked. The caller of `map` had the only reference to it, so that nobody else accesses it, and no two
-// of its planes overlap. In host memory, where source and destination may not share memory, the source has no planes. CUDA
-// memory belongs to a pool or an allocator of libgstcuda, which waits for the memory's stream before it frees or reuses
-// the memory. `leak` keeps the memory for good.
-unsafe impl FrameAccess for InPlaceFrame {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        match &self.buffer.memory {
-            FrameMemory::Host(_) => (Source::Host(Vec::new()), self.buffer.destination()),
-            FrameMemory::Device { planes, stream } => (
-                Source::Device(self.buffer.device_frame(planes, *stream)),
-                Destination::Device(self.buffer.device_frame(planes, *stream)),
-            ),
-        }
-    }
-
-    fn leak(self) {
-        self.buffer.leak();
-    }
-
-    fn replace_destination(self) -> Option<Self> {
-        // In host memory the device reads the frame, but never writes it.
-        let is_on_host = matches!(self.buffer.memory, FrameMemory::Host(_));
-        let copy = if is_on_host { self.copy() } else { None };
-        self.leak();
-        copy
-    }
 }
 
 /// A new buffer in ordinary memory, with the flags, timestamps and metas of `buffer`, but uninitialised pixels.

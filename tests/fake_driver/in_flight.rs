@@ -2,6 +2,7 @@
 
 use crate::common::Noise;
 use crate::common::cases::{Case, Content};
+use crate::common::covered::{self, covering, noise, with_roi};
 use crate::common::device_frames::{Block, Streams, check_blur};
 use crate::common::fake_driver::FakeDriver;
 use crate::common::pictures::{self, resized};
@@ -99,7 +100,6 @@ fn frames_in_flight_are_blurred_by_the_cpu_when_the_device_fails() {
     machine.clear_faults();
 }
 
-/// The reported latency is that of the frames that may wait: none by default, and none on the CPU.
 /// A failure that is found while frames are drained is returned with the next frame, until a flush.
 #[test]
 fn nothing_follows_a_frame_that_failed_in_a_drain() {
@@ -128,6 +128,86 @@ fn nothing_follows_a_frame_that_failed_in_a_drain() {
     assert!(blur.harness.try_pull().is_some(), "a frame after the flush");
 }
 
+/// Covers are in flight as whole frames are: in their order among frames of which nothing is covered, each with its message, and
+/// with the bytes of the CPU, also if the device fails.
+#[test]
+fn covers_in_flight_keep_their_order_and_are_drained() {
+    let machine = FakeDriver::new();
+    let info = info(VideoFormat::Rgba, 64, 40);
+    let picture = |frame: u64| noise(&info, frame);
+    for (fails, in_place, look_ahead) in [(false, true, 0), (false, false, 2), (true, true, 2), (true, false, 0)] {
+        let properties = format!(
+            "sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=3 post-messages=true look-ahead={look_ahead}"
+        );
+        let backends = ["cpu", if fails { "auto" } else { "cuda" }];
+        let [mut expected, mut blur] =
+            backends.map(|backend| covering(&format!("{properties} backend={backend}"), in_place, &info));
+        let waiting = |blur: &Blur| blur.harness.buffers_received();
+        let frames = 9;
+        for frame in 0..frames {
+            if frame == look_ahead {
+                // The device is busy.
+                machine.fail_times("cuEventQuery", 0, 4, 600);
+            }
+            if frame == 5 && fails {
+                machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
+            }
+            for blur in [&mut expected, &mut blur] {
+                let input = covered::buffer(&info, &picture(frame));
+                blur.try_push(if frame % 4 == 3 { input } else { with_roi(input, "face", (8, 8, 24, 16)) }).unwrap();
+            }
+            if frame == look_ahead + 1 {
+                assert_eq!((waiting(&expected), waiting(&blur)), (2, 0), "two covers are in flight");
+            }
+        }
+        for blur in [&mut expected, &mut blur] {
+            blur.harness.push_event(gst::event::CustomDownstream::new(gst::Structure::new_empty("last")));
+            blur.harness.push_event(gst::event::Eos::new());
+        }
+        let mut warnings = 0;
+        let mut said = |blur: &Blur, frame: u64| {
+            let message = std::iter::from_fn(|| blur.bus.pop()).find_map(|message| {
+                warnings += usize::from(message.type_() == gst::MessageType::Warning);
+                Some(message.structure()?.to_owned()).filter(|_| message.type_() == gst::MessageType::Element)
+            });
+            let message = message.expect("a message");
+            assert_eq!(message.get::<u64>("timestamp"), Ok((video::FRAME * frame).nseconds()));
+            message
+        };
+        for frame in 0..frames {
+            let [one, other] = [&mut expected, &mut blur].map(|blur| {
+                let out = blur.harness.try_pull().expect("a frame is lost");
+                assert_eq!(out.pts(), Some(video::FRAME * frame));
+                (covered::planes(&info, &picture(frame).planes, &out), said(blur, frame))
+            });
+            assert!(one == other, "frame {frame}, {fails} {in_place} {look_ahead}");
+        }
+        assert!(blur.harness.try_pull().is_none());
+        assert_eq!(warnings, usize::from(fails));
+        assert_eq!(stat(&blur, "frames"), frames);
+        let latency = |blur: &Blur| blur.harness.query_latency();
+        let in_flight = if fails { 0 } else { 2 };
+        assert_eq!(latency(&blur), Some(video::FRAME * (look_ahead + in_flight)), "they add up");
+        machine.clear_faults();
+    }
+}
+
+/// The frames before one that ends streaming leave, though they were in flight.
+#[test]
+fn an_error_follows_the_covers_in_flight() {
+    let machine = FakeDriver::new();
+    let info = info(VideoFormat::Rgba, 64, 40);
+    let mut blur = covering("backend=cuda sigma=2 feather=4 on-missing=error max-in-flight=3", true, &info);
+    machine.fail_times("cuEventQuery", 0, 4, 600);
+    let frame = || covered::buffer(&info, &noise(&info, 1));
+    (0..2).for_each(|_| _ = blur.try_push(with_roi(frame(), "face", (8, 8, 24, 16))).unwrap());
+    assert_eq!(blur.harness.buffers_received(), 0);
+    let pushed = blur.try_push(frame());
+    blur.harness.push_event(gst::event::Eos::new());
+    assert_eq!((blur.harness.buffers_received(), blur.messages(gst::MessageType::Error).len()), (2, 1), "{pushed:?}");
+}
+
+/// The reported latency is that of the frames that may wait: none by default, and none on the CPU.
 #[test]
 fn the_latency_is_that_of_the_frames_in_flight() {
     let _machine = FakeDriver::new();

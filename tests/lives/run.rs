@@ -147,6 +147,8 @@ enum Inside {
 }
 
 const GAP: u64 = u64::MAX;
+const SEGMENT: u64 = u64::MAX - 1;
+const STREAM_START: u64 = u64::MAX - 2;
 
 struct Life<'a> {
     machine: Machine,
@@ -163,6 +165,8 @@ struct Life<'a> {
     settings: Settings,
     controls: BTreeMap<&'static str, (f64, u64, f64)>,
     is_started: bool,
+    /// A flush has dropped the frames before a STREAM_START event.
+    is_restarted: bool,
     /// After an error or the end, until the element is stopped: frames are not pushed any more.
     is_over: bool,
     has_failed: bool,
@@ -207,6 +211,7 @@ impl<'a> Life<'a> {
             settings: Settings::default(),
             controls: BTreeMap::new(),
             is_started: false,
+            is_restarted: false,
             is_over: false,
             has_failed: false,
             errors: Cell::new(0),
@@ -274,15 +279,15 @@ impl<'a> Life<'a> {
             Step::Query(query) => {
                 self.messages();
                 self.query(*query);
-                if let Query::Drain | Query::Allocation = query {
+                if let Query::Drain = query {
                     return self.all_are_out();
                 }
             }
             Step::Flush => return self.flush(),
             _ if self.has_failed => (),
             Step::StreamStart => {
+                self.inside.push_back(Inside::Event(STREAM_START));
                 self.harness.push_event(gst::event::StreamStart::new("again"));
-                return self.all_are_out();
             }
             Step::Gap if self.segment.is_some() && !self.is_over => {
                 self.inside.push_back(Inside::Event(GAP));
@@ -428,6 +433,8 @@ impl<'a> Life<'a> {
         (self.is_started, self.is_over, self.has_failed) = (true, false, false);
         self.errors.set(0);
         (self.caps, self.segment, self.out_caps, self.has_detector) = (None, None, None, false);
+        self.is_restarted = false;
+        self.inside.push_back(Inside::Event(STREAM_START));
         self.harness.push_event(gst::event::StreamStart::new("life"));
         self.count("starts");
         self.collect()
@@ -447,6 +454,8 @@ impl<'a> Life<'a> {
         self.harness.push_event(gst::event::FlushStart::new());
         self.harness.push_event(gst::event::FlushStop::new(true));
         self.collect()?;
+        // Of the events that waited, this one is pushed after the flush.
+        self.is_restarted |= self.inside.iter().any(|one| matches!(one, Inside::Event(STREAM_START)));
         self.forget();
         (self.is_over, self.segment) = (self.has_failed, None);
         self.count("flushes");
@@ -467,9 +476,9 @@ impl<'a> Life<'a> {
             segment.upcast()
         };
         if self.caps.is_some() && !self.is_over {
+            self.inside.push_back(Inside::Event(SEGMENT));
             self.harness.push_event(gst::event::Segment::new(&segment));
             self.segment = Some(segment);
-            return self.all_are_out();
         }
         self.collect()
     }
@@ -498,8 +507,16 @@ impl<'a> Life<'a> {
         self.messages();
         self.ask_memory(Some(step));
         let is_on_cpu = video::nick(&self.element, "active-backend") == "cpu";
+        let is_same = self.caps.as_ref().is_some_and(|(caps, _)| caps == step);
         self.harness.push_event(gst::event::Caps::new(&caps));
-        let errors = self.settle()?;
+        // Frames wait through the same caps.
+        let errors = if is_same {
+            let errors = self.messages().errors;
+            self.collect()?;
+            errors
+        } else {
+            self.settle()?
+        };
         let may_refuse = step.is_in_cuda && self.has_fault && errors.len() == 1;
         let is_refused = step.interlace_mode == "fields" || step.is_in_cuda && is_on_cpu || may_refuse;
         if errors.len() != usize::from(is_refused) {
@@ -514,6 +531,7 @@ impl<'a> Life<'a> {
         self.caps = Some((step.clone(), info));
         if self.segment.is_none() {
             let segment = gst::FormattedSegment::<gst::ClockTime>::new().upcast();
+            self.inside.push_back(Inside::Event(SEGMENT));
             self.harness.push_event(gst::event::Segment::new(&segment));
             self.segment = Some(segment);
         }
@@ -626,7 +644,8 @@ impl<'a> Life<'a> {
         }
         self.collect()?;
         let look_ahead = self.settings.uint("look-ahead") as usize;
-        let may_wait = if is_frame { self.settings.uint("max-in-flight") as usize - 1 } else { look_ahead };
+        let in_flight = self.settings.uint("max-in-flight") as usize - 1;
+        let may_wait = in_flight + if is_frame { 0 } else { look_ahead };
         self.skip_dropped(may_wait)?;
         let frames = self.frames_inside();
         if frames > may_wait {
@@ -770,6 +789,7 @@ impl<'a> Life<'a> {
                 }
                 // After an error those that waited are pushed.
                 Out::Event(_) if self.has_failed => continue,
+                Out::Event(STREAM_START) if std::mem::take(&mut self.is_restarted) => continue,
                 Out::Event(number) => {
                     self.skip_dropped(0)?;
                     match self.inside.front() {
@@ -921,6 +941,8 @@ fn watch(element: &gst::Element, out: &Arc<Mutex<Vec<Out>>>, downstream: &Arc<Mu
                 let seen = match event.view() {
                     gst::EventView::Caps(caps) => Some(Out::Caps(caps.caps_owned())),
                     gst::EventView::Gap(_) => Some(Out::Event(GAP)),
+                    gst::EventView::Segment(_) => Some(Out::Event(SEGMENT)),
+                    gst::EventView::StreamStart(_) => Some(Out::Event(STREAM_START)),
                     gst::EventView::CustomDownstream(event) => {
                         event.structure().and_then(|structure| structure.get("number").ok()).map(Out::Event)
                     }

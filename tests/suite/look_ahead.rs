@@ -77,25 +77,25 @@ fn frames_and_events_leave_in_the_order_in_which_they_entered() {
     assert_eq!(take(&out), [frames(1..3), vec![event("after-2"), event("tag"), event("gap")]].concat());
     push(&mut blur, &info);
     assert_eq!(take(&out), [Out::Frame(3), event("after-3")]);
-    // Nothing that waits would be right after these.
+    // What begins behind a frame stays there, too.
     let segment = gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
-    for (end, name) in [
-        (segment.clone(), "segment"),
-        (gst::event::SegmentDone::new(gst::ClockTime::ZERO), "segment-done"),
-        (gst::event::StreamStart::new("again"), "stream-start"),
-        (gst::event::Eos::new(), "eos"),
-    ] {
-        let before = take(&out);
-        assert_eq!(before, [], "{name}");
+    blur.harness.push_event(gst::event::StreamStart::new("again"));
+    blur.harness.push_event(segment.clone());
+    assert_eq!(take(&out), []);
+    (0..4).for_each(|_| push(&mut blur, &info));
+    assert_eq!(take(&out), [frames(4..7), vec![event("stream-start"), event("segment")], frames(7..8)].concat());
+    // Nothing that waits would be right after these.
+    for (end, name) in
+        [(gst::event::SegmentDone::new(gst::ClockTime::ZERO), "segment-done"), (gst::event::Eos::new(), "eos")]
+    {
         blur.harness.push_event(custom("last"));
         blur.harness.push_event(end);
         let left = take(&out);
         assert_eq!(left[left.len() - 2..], [event("last"), event(name)], "{left:?}");
         assert_eq!(left.len(), 5, "{left:?}");
         if name != "eos" {
-            blur.harness.push_event(segment.clone());
             (0..3).for_each(|_| push(&mut blur, &info));
-            take(&out);
+            assert_eq!(take(&out), []);
         }
     }
 }
@@ -622,5 +622,248 @@ fn a_frame_that_fails_ends_no_hold() {
         let regions = message.get::<gst::Array>("regions").unwrap();
         assert_eq!(regions.len(), 1, "{message:?}");
         assert_eq!(regions[0].get::<gst::Structure>().unwrap().get::<String>("origin").unwrap(), "predicted");
+    }
+}
+
+/// How many frames before a first detection are covered.
+fn anticipated(blur: &mut Blur) -> u64 {
+    blur.harness.push_event(gst::event::Eos::new());
+    stat(blur, "frames-anticipated")
+}
+
+/// All of them, whatever comes between two frames that leaves them as they are.
+#[test]
+fn frames_wait_through_what_does_not_change_them() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let caps = info.to_caps().unwrap();
+    let picture = noise(&info, 3);
+    let disturbances: [(&str, &dyn Fn(&mut Blur)); 7] = [
+        ("nothing", &|_| ()),
+        ("the same caps", &|blur| _ = blur.harness.push_event(gst::event::Caps::new(&caps))),
+        ("a segment", &|blur| {
+            let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+            segment.set_time(gst::ClockTime::SECOND);
+            _ = blur.harness.push_event(gst::event::Segment::new(&segment));
+        }),
+        ("a stream that starts", &|blur| _ = blur.harness.push_event(gst::event::StreamStart::new("again"))),
+        ("an allocation query", &|blur| {
+            let mut query = gst::query::Allocation::new(Some(&caps), true);
+            assert!(blur.harness.srcpad().unwrap().peer_query(&mut query));
+        }),
+        ("a request of all buffers", &|blur| {
+            let mut query = gst::query::Allocation::new(Some(&caps), false);
+            assert!(blur.harness.srcpad().unwrap().peer_query(&mut query));
+        }),
+        ("a window that is resized", &|blur| _ = blur.harness.push_upstream_event(gst::event::Reconfigure::new())),
+    ];
+    for (name, disturb) in disturbances {
+        for found in [16, 100] {
+            let mut blur = covering("look-ahead=15 sigma=3 expand=0 on-missing=pass", true, &info);
+            for frame in 0..20 {
+                if frame % 4 == 3 {
+                    disturb(&mut blur);
+                }
+                let input = buffer(&info, &picture);
+                let is_found = (15..found).contains(&frame);
+                blur.try_push(if is_found { with_roi(input, "face", (20, 20, 8, 8)) } else { input }).unwrap();
+            }
+            assert_eq!(anticipated(&mut blur), 15, "{name}, found in frames from 15 to {found}");
+        }
+    }
+}
+
+/// Decoders ask for their buffers by an allocation query, and wait for them.
+#[test]
+fn an_allocation_query_gives_buffers_back() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let caps = info.to_caps().unwrap();
+    let picture = noise(&info, 3);
+    for needs_pool in [true, false] {
+        let mut blur = covering("look-ahead=5 cover=fill zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>", true, &info);
+        let out = record(&blur);
+        let memories = Arc::new(());
+        for _ in 0..4 {
+            struct Owned(Vec<u8>, #[expect(dead_code, reason = "it counts the memories that live")] Arc<()>);
+            impl AsMut<[u8]> for Owned {
+                fn as_mut(&mut self) -> &mut [u8] {
+                    &mut self.0
+                }
+            }
+            impl AsRef<[u8]> for Owned {
+                fn as_ref(&self) -> &[u8] {
+                    &self.0
+                }
+            }
+            let bytes = buffer(&info, &picture).map_readable().unwrap().to_vec();
+            let mut input = gst::Buffer::from_mut_slice(Owned(bytes, Arc::clone(&memories)));
+            gst_video::VideoMeta::add_full(
+                input.make_mut(),
+                gst_video::VideoFrameFlags::empty(),
+                info.format(),
+                info.width(),
+                info.height(),
+                &[0],
+                &[crate::common::pictures::pitch(&picture.planes[0]) as i32],
+            )
+            .unwrap();
+            blur.try_push(input).unwrap();
+        }
+        let held = |memories: &Arc<()>| Arc::strong_count(memories) - 1;
+        assert_eq!(held(&memories), 4);
+        let mut query = gst::query::Allocation::new(Some(&caps), needs_pool);
+        assert!(blur.harness.srcpad().unwrap().peer_query(&mut query));
+        assert_eq!(take(&out), [], "they wait");
+        assert_eq!(held(&memories), if needs_pool { 4 } else { 0 });
+        // Twice in a row copies nothing again.
+        assert!(blur.harness.srcpad().unwrap().peer_query(&mut gst::query::Allocation::new(Some(&caps), needs_pool)));
+        assert_eq!(stat(&blur, "frames-copied"), if needs_pool { 0 } else { 4 });
+        blur.harness.push_event(gst::event::Eos::new());
+        let mut covered = picture.clone();
+        for y in 0..32 {
+            covered.bytes[0][y * crate::common::pictures::pitch(&picture.planes[0])..][..48].fill(0);
+        }
+        for _ in 0..4 {
+            let left = blur.harness.try_pull().unwrap();
+            check(&info, &left, &picture, &covered, &[rect(0, 0, 48, 32)], false);
+        }
+    }
+}
+
+/// The base class drops late frames by the segment that they entered with, though the event waits.
+#[test]
+fn late_frames_are_those_of_the_segment_that_waits() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=3", true, &info);
+    for frame in 0..4 {
+        push_at(&mut blur, buffer(&info, &noise(&info, 1)), frame);
+    }
+    let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    segment.set_start(FRAME * 1000);
+    segment.set_time(FRAME * 1000);
+    segment.set_base(FRAME * 4);
+    blur.harness.push_event(gst::event::Segment::new(&segment));
+    // Frames up to this running time are late.
+    let late = gst::event::Qos::new(gst::QOSType::Underflow, 1.0, (FRAME * 5).nseconds() as i64, gst::ClockTime::ZERO);
+    blur.harness.push_upstream_event(late);
+    for frame in 0..4 {
+        push_at(&mut blur, buffer(&info, &noise(&info, 1)), 1000 + frame);
+    }
+    blur.harness.push_event(gst::event::Eos::new());
+    let left = std::iter::from_fn(|| blur.harness.try_pull());
+    let left: Vec<u64> = left.map(|out| out.pts().unwrap() / FRAME).collect();
+    assert_eq!(left, [0, 1, 2, 3, 1002, 1003]);
+}
+
+/// Waits for what another thread does.
+#[track_caller]
+fn within_a_second(is_done: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !is_done() {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(1), "it does not happen");
+        std::thread::yield_now();
+    }
+}
+
+/// A live stream, of which upstream stalls: every frame leaves when its latency is over, and none before.
+#[test]
+fn frames_of_a_live_stream_leave_by_the_clock() {
+    const LOOK_AHEAD: u64 = 60;
+    let info = info(VideoFormat::Gray8, SIZE);
+    let upstream = FRAME / 2;
+    // Upstream is as late as it says, or a second later.
+    for delay in [upstream, upstream + gst::ClockTime::SECOND] {
+        let mut blur = covering(&format!("look-ahead={LOOK_AHEAD}"), true, &info);
+        blur.harness.use_testclock();
+        let clock = blur.harness.testclock().unwrap();
+        blur.harness.set_upstream_latency(upstream);
+        blur.element.set_state(gst::State::Paused).unwrap();
+        blur.element.set_state(gst::State::Playing).unwrap();
+        assert_eq!(blur.harness.query_latency(), Some(upstream + FRAME * LOOK_AHEAD));
+        let base = blur.element.base_time().unwrap();
+        let left: Arc<Mutex<Vec<gst::ClockTime>>> = Arc::default();
+        let (times, running) = (Arc::clone(&left), clock.clone());
+        blur.element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            times.lock().unwrap().push(running.time());
+            gst::PadProbeReturn::Ok
+        });
+        let frames = 100;
+        for frame in 0..frames {
+            clock.set_time(base + FRAME * frame + delay);
+            push_at(&mut blur, buffer(&info, &noise(&info, 1)), frame);
+        }
+        let before = left.lock().unwrap().len() as u64;
+        assert_eq!(before, frames - LOOK_AHEAD, "those that later frames followed");
+        while (left.lock().unwrap().len() as u64) < frames {
+            let seen = left.lock().unwrap().len();
+            let id = clock.wait_for_next_pending_id();
+            clock.set_time(id.time().max(clock.time()));
+            clock.process_next_clock_id();
+            within_a_second(|| left.lock().unwrap().len() > seen || clock.peek_next_pending_id().is_some());
+        }
+        for (frame, time) in (0..frames).zip(left.lock().unwrap().iter()) {
+            let due = base + FRAME * (frame + LOOK_AHEAD) + delay;
+            let late = if frame < before { gst::ClockTime::ZERO } else { gst::ClockTime::from_mseconds(10) };
+            assert_eq!(*time, due + late, "frame {frame}");
+        }
+        // It goes on.
+        clock.set_time(base + FRAME * 1000);
+        (0..LOOK_AHEAD + 1).for_each(|frame| push_at(&mut blur, buffer(&info, &noise(&info, 1)), 1000 + frame));
+        assert_eq!(left.lock().unwrap().len() as u64, frames + 1);
+    }
+}
+
+/// Neither a stream that is not live, nor one that is paused, nor one whose latency is not known.
+#[test]
+fn the_clock_releases_only_frames_of_a_live_stream_that_plays() {
+    crate::common::video::init();
+    let known = info(VideoFormat::Gray8, SIZE);
+    let unknown = VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1]).build().unwrap();
+    for case in ["not live", "paused", "unknown", "flushed", "live"] {
+        let info = if case == "unknown" { &unknown } else { &known };
+        let mut blur = covering("look-ahead=3", true, info);
+        blur.harness.use_testclock();
+        let clock = blur.harness.testclock().unwrap();
+        blur.element.set_state(gst::State::Paused).unwrap();
+        blur.element.set_state(gst::State::Playing).unwrap();
+        if case != "not live" {
+            blur.harness.set_upstream_latency(FRAME);
+            blur.harness.query_latency();
+        }
+        let frame = || {
+            let mut frame = buffer(info, &noise(info, 1));
+            frame.make_mut().set_pts((case != "unknown").then_some(gst::ClockTime::ZERO));
+            frame
+        };
+        blur.harness.push(frame()).unwrap();
+        match case {
+            "paused" => _ = blur.element.set_state(gst::State::Paused).unwrap(),
+            "flushed" => {
+                blur.harness.push_event(gst::event::FlushStart::new());
+                blur.harness.push_event(gst::event::FlushStop::new(true));
+            }
+            _ => (),
+        }
+        let is_released = case == "live";
+        if is_released {
+            assert_eq!(
+                clock.wait_for_next_pending_id().time(),
+                blur.element.base_time().unwrap() + FRAME * 4 + gst::ClockTime::from_mseconds(10)
+            );
+            assert!(blur.harness.crank_single_clock_wait().is_ok());
+            within_a_second(|| blur.harness.buffers_received() > 0);
+        } else {
+            clock.set_time(clock.time() + gst::ClockTime::from_seconds(60));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(blur.harness.buffers_received(), u32::from(is_released), "{case}");
+        if case == "paused" {
+            blur.element.set_state(gst::State::Playing).unwrap();
+            within_a_second(|| {
+                clock.process_next_clock_id();
+                blur.harness.buffers_received() > 0
+            });
+        }
+        // Stopping ends the thread, whatever it waits for.
+        blur.element.set_state(gst::State::Null).unwrap();
     }
 }

@@ -1,59 +1,69 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `look-ahead`: the frames that wait in the element, and the events between them.
+//! The frames and events that are in the element, in the order in which they leave: frames that wait for later ones
+//! (`look-ahead`), and before them those of which is decided what becomes of them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gst::prelude::*;
 
+use super::error::FrameFailure;
 use super::region_message::MessageTimes;
-use super::regions::detector_metas;
-use super::regions::settings::ObjectShape;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
-use super::video_frame::pool_of;
+use super::video_frame::{MappedFrame, pool_of};
+use crate::engine::InFlightFrame;
 use crate::filter::plan::Options;
-use crate::regions::clock::FrameTime;
-use crate::regions::detection::Found;
 use crate::regions::frame_regions::EnteredFrame;
 
-/// What is known of a frame when it arrives, before the base class renegotiates for it or drops it.
-pub struct ArrivedFrame {
-    pub settings: Settings,
-    pub options: Options,
-    pub found: Found,
-    pub times: MessageTimes,
-    is_discont: bool,
+/// The frames and events in the element.
+#[derive(Default)]
+pub struct Queue {
+    /// The oldest first.
+    pub leaving: VecDeque<Leaving>,
+    /// Those that entered later, the oldest first.
+    pub waiting: VecDeque<WaitingFrame>,
 }
 
-impl ArrivedFrame {
-    /// Reads the metas of a frame that is covered, or blurred, by these settings.
-    pub fn read(
-        element: &gst_base::BaseTransform,
-        settings: Settings,
-        options: Options,
-        buffer: &gst::BufferRef,
-    ) -> Self {
-        let regions = &*settings.regions;
-        let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
-        let found = detector_metas::read(buffer, regions.sources, masked);
-        let is_discont = buffer.flags().contains(gst::BufferFlags::DISCONT);
-        Self { times: MessageTimes::new(element, buffer), found, is_discont, settings, options }
-    }
-
-    /// Its time. In running time, which goes on through segments, and at the rate at which frames are shown.
-    pub fn time(&self, format: &StreamFormat) -> FrameTime {
-        FrameTime {
-            timestamp: self.times.running_time.map(gst::ClockTime::nseconds),
-            duration: format.frame_duration(self.times.duration).map(gst::ClockTime::nseconds),
-            is_discont: self.is_discont,
-        }
-    }
+/// What leaves next.
+pub enum Leaving {
+    Frame(DecidedFrame),
+    Event(gst::Event),
 }
 
-/// A frame of which regions are covered, from when it enters until it leaves.
+/// A frame of which is decided what becomes of it.
+pub struct DecidedFrame {
+    pub outcome: Outcome,
+    /// Posted when it leaves.
+    pub message: Option<gst::Structure>,
+    /// See [`WaitingFrame::is_discont`].
+    pub is_discont: bool,
+    /// See [`WaitingFrame::since`].
+    pub since: Option<gst::ClockTime>,
+}
+
+/// What becomes of a frame.
+pub enum Outcome {
+    /// The engine has it.
+    InFlight(InFlightFrame<MappedFrame>),
+    /// Nothing of it is covered.
+    Untouched(gst::Buffer),
+    Dropped,
+    /// It ends streaming, after the frames before it.
+    Failed(FrameFailure),
+}
+
+/// What a frame that has entered holds.
+pub enum Input {
+    Buffer(gst::Buffer),
+    /// The base class has dropped it, because it is late.
+    Late,
+    Failed(FrameFailure),
+}
+
+/// A frame, from when it enters until it is decided what becomes of it.
 pub struct WaitingFrame {
-    /// `None` if the base class dropped it after it had entered, because it is late.
-    pub buffer: Option<gst::Buffer>,
+    pub input: Input,
     /// The events that follow it.
     pub events: Vec<gst::Event>,
     /// How many frames the gap after it lacks, as far as GAP events say so.
@@ -64,15 +74,48 @@ pub struct WaitingFrame {
     pub format: Arc<StreamFormat>,
     pub times: MessageTimes,
     pub entered: EnteredFrame,
+    /// The running time from which its latency counts, in a live stream.
+    pub since: Option<gst::ClockTime>,
 }
 
 /// Most events after a frame while none enters. Each further one counts as a frame, so that their number is bounded.
 const MOST_EVENTS: usize = 1024;
 
+impl Queue {
+    /// Frames in flight.
+    pub fn in_flight(&self) -> usize {
+        let is_in_flight = |leaving: &&Leaving| matches!(leaving, Leaving::Frame(frame) if matches!(frame.outcome, Outcome::InFlight(_)));
+        self.leaving.iter().filter(is_in_flight).count()
+    }
+
+    /// Frames that wait, with those that gaps lack.
+    pub fn waiting_frames(&self) -> usize {
+        self.waiting.iter().map(|frame| 1 + frame.gap).sum()
+    }
+
+    /// Whether a frame in it does not continue the one before it.
+    pub fn has_discont(&self) -> bool {
+        let is_discont = |leaving: &Leaving| matches!(leaving, Leaving::Frame(frame) if frame.is_discont);
+        self.leaving.iter().any(is_discont) || self.waiting.iter().any(WaitingFrame::is_discont)
+    }
+
+    /// The running time from which the latency of its first frame counts.
+    pub fn since(&self) -> Option<gst::ClockTime> {
+        let leaving = self.leaving.iter().map(|leaving| match leaving {
+            Leaving::Frame(frame) => frame.since,
+            Leaving::Event(_) => None,
+        });
+        leaving.chain(self.waiting.iter().map(|frame| frame.since)).flatten().next()
+    }
+}
+
 impl WaitingFrame {
     /// Whether the frame does not continue the one before it, or is dropped, so that the one after it does not.
     pub fn is_discont(&self) -> bool {
-        self.buffer.as_ref().is_none_or(|buffer| buffer.flags().contains(gst::BufferFlags::DISCONT))
+        match &self.input {
+            Input::Buffer(buffer) => buffer.flags().contains(gst::BufferFlags::DISCONT),
+            Input::Late | Input::Failed(_) => true,
+        }
     }
 
     /// Adds an event that follows it. A GAP event says that no frame comes for some time: those that the gap lacks count as later
@@ -111,10 +154,9 @@ impl CopyPool {
         Self(pool)
     }
 
-    /// A buffer without metadata; `None` if there is no memory for it.
-    pub fn acquire(&self) -> Option<gst::Buffer> {
-        self.0.set_active(true).ok()?;
-        self.0.acquire_buffer(None).ok()
+    /// The pool.
+    pub fn pool(&self) -> &gst::BufferPool {
+        &self.0
     }
 }
 

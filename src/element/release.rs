@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The timer of live streams: a frame leaves when its latency is over, also if upstream stalls, because the last seconds before an
+//! outage are what people want to see. A thread waits for the clock and holds nothing meanwhile.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use gst::prelude::*;
+
+/// By how much a frame leaves later than its latency, so that a later one that comes in time counts: half of what sinks allow for
+/// processing (`processing-deadline`).
+pub const DELAY: gst::ClockTime = gst::ClockTime::from_mseconds(10);
+
+/// The clock of a pipeline that plays, and the time at which its running time is 0.
+#[derive(Debug, Clone)]
+pub struct RunningClock {
+    pub clock: gst::Clock,
+    pub base_time: gst::ClockTime,
+}
+
+impl RunningClock {
+    /// The running time now.
+    pub fn now(&self) -> Option<gst::ClockTime> {
+        self.clock.time().checked_sub(self.base_time)
+    }
+}
+
+/// A thread that releases frames when the running time of the next release is over.
+#[derive(Default)]
+pub struct ReleaseTimer {
+    shared: Arc<Shared>,
+    release: OnceLock<Arc<dyn Fn() + Send + Sync>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    next: Mutex<Next>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Next {
+    /// `None` unless the pipeline plays.
+    clock: Option<RunningClock>,
+    /// The running time of the next release.
+    due: Option<gst::ClockTime>,
+    /// What the thread waits for.
+    waits_for: Option<gst::SingleShotClockId>,
+    is_stopped: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Changes what is waited for, and ends a wait for anything else.
+    fn change(&self, change: impl FnOnce(&mut Next)) {
+        let waited_for = {
+            let mut next = lock(&self.next);
+            change(&mut next);
+            next.waits_for.take()
+        };
+        self.changed.notify_all();
+        if let Some(id) = waited_for {
+            id.unschedule();
+        }
+    }
+
+    /// Waits for the next release. `false` if the timer is stopped.
+    fn wait(&self) -> bool {
+        let mut next = lock(&self.next);
+        loop {
+            if next.is_stopped {
+                return false;
+            }
+            let time = next
+                .clock
+                .as_ref()
+                .zip(next.due)
+                .and_then(|(running, due)| Some((running.clock.clone(), running.base_time.checked_add(due)?)));
+            let Some((clock, time)) = time else {
+                next = self.changed.wait(next).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let id = clock.new_single_shot_id(time);
+            next.waits_for = Some(id.clone());
+            drop(next);
+            let (waited, _) = id.wait();
+            next = lock(&self.next);
+            next.waits_for = None;
+            // A later time may have been set, which ends no wait.
+            let now = next.clock.as_ref().and_then(RunningClock::now);
+            if next.due.zip(now).is_some_and(|(due, now)| now >= due) {
+                next.due = None;
+                return true;
+            }
+            if !matches!(waited, Ok(_) | Err(gst::ClockError::Early | gst::ClockError::Unscheduled)) {
+                // A clock that cannot wait.
+                next.due = None;
+            }
+        }
+    }
+}
+
+impl ReleaseTimer {
+    /// The clock, if the pipeline plays.
+    pub fn clock(&self) -> Option<RunningClock> {
+        lock(&self.shared.next).clock.clone()
+    }
+
+    /// Sets the clock when the pipeline begins to play, and removes it when that ends.
+    pub fn set_clock(&self, clock: Option<RunningClock>) {
+        self.shared.change(|next| next.clock = clock);
+    }
+
+    /// Sets what releases frames. It is called from the timer's thread.
+    pub fn on_due(&self, release: impl Fn() + Send + Sync + 'static) {
+        self.release.get_or_init(|| Arc::new(release));
+    }
+
+    /// Sets the running time of the next release; `None` if there is nothing to release. The first one starts the thread.
+    pub fn set_due(&self, due: Option<gst::ClockTime>) {
+        let (is_later, is_stopped) = {
+            let mut next = lock(&self.shared.next);
+            // A wait for an earlier time goes on, and finds the later one when it ends.
+            let is_later = next.due.zip(due).is_some_and(|(before, due)| due >= before);
+            next.due = due;
+            (is_later || due.is_none() && next.waits_for.is_none(), next.is_stopped)
+        };
+        if !is_later {
+            self.shared.change(|_| ());
+        }
+        let mut thread = lock(&self.thread);
+        if due.is_some()
+            && thread.is_none()
+            && !is_stopped
+            && let Some(release) = self.release.get().cloned()
+        {
+            let shared = Arc::clone(&self.shared);
+            let run = move || {
+                while shared.wait() {
+                    release();
+                }
+            };
+            *thread = thread::Builder::new().name("cudagaussblur-release".to_owned()).spawn(run).ok();
+        }
+    }
+
+    /// Ends the thread. Called while no lock is held that `release` takes.
+    pub fn stop(&self) {
+        self.shared.change(|next| (next.due, next.is_stopped) = (None, true));
+        // Its last call may set another time.
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        self.shared.change(|next| next.is_stopped = false);
+    }
+}
