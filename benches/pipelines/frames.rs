@@ -37,6 +37,22 @@ pub fn table() -> Outcome<()> {
     for (name, format, width, height) in KINDS {
         kind(name, &video(format, width, height))?;
     }
+    background("720p RGBA", &video(VideoFormat::Rgba, 1280, 720))
+}
+
+/// The background behind an ellipse, as of a webcam.
+fn background(name: &str, info: &VideoInfo) -> Outcome<()> {
+    let mut first = None;
+    for (label, memory) in [("its pool", Memory::Offered), ("ordinary buffers", Memory::Ordinary)] {
+        for in_flight in [1, IN_FLIGHT] {
+            let elements = format!(
+                "cudagaussblur name=in backend=cuda max-in-flight={in_flight} sigma=20 region-mode=outside shape=ellipse \
+                 feather=8 zones=<[zone,x=0.3,y=0.1,width=0.4,height=0.9]>"
+            );
+            let label = format!("cudagaussblur, background, {label}, {in_flight} in flight");
+            row(name, &label, pipeline(&elements, info, memory)?, &mut first);
+        }
+    }
     Ok(())
 }
 
