@@ -72,8 +72,9 @@ use gst_base::subclass::prelude::*;
 
 use super::covering::Admission;
 use super::notices::Notice;
+use super::properties::param_specs;
 use super::release::RunningClock;
-use super::settings::{Backend, param_specs};
+use super::settings::Backend;
 use super::state::SharedState;
 use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, reporting, streaming};
 use crate::floats::DefaultFloats;

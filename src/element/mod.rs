@@ -20,6 +20,7 @@ mod lifecycle;
 mod notices;
 mod output_buffer;
 mod pinned_allocator;
+mod properties;
 mod published_state;
 mod queue;
 mod region_message;

@@ -34,7 +34,7 @@ pub fn report_refused_value(element: &gst_base::BaseTransform, state: &SharedSta
     let thread = std::thread::current().id();
     let of_binding = |session: &mut Session| {
         let is_controlled = session.controlled_by == Some(thread);
-        is_controlled.then(|| session.notices.is_first(Notice::ControlledValue(error.property())))
+        is_controlled.then(|| session.notices.is_first(Notice::ControlledValue(error.property)))
     };
     match state.with_session(of_binding).flatten() {
         None => warn(element, [error.to_string()]),

@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The properties: names, ranges, defaults and validation. Those of regions are in `regions/settings`.
+//! The values of the properties and their validation. Those of regions are in `regions/settings`; `properties` has their
+//! names, ranges and defaults.
 
 use std::sync::Arc;
 
 use gst::glib;
-use gst::prelude::*;
 
-use super::regions::settings::{self as region_settings, RegionError, RegionSettings};
-use super::unchecked_param_spec;
+use super::properties::Property;
+use super::regions::settings::RegionSettings;
+use super::regions::zones::ZoneError;
 use crate::engine;
-use crate::filter::plan::{self, Options, Selection};
-use crate::filter::{BlurParams, KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
-
-const DEFAULT_SIGMA: f64 = 1.5;
-/// Upper limit of `max-in-flight`. 3 frames saturate the bus; more add latency and memory only.
-const MAX_IN_FLIGHT: u32 = 16;
+use crate::filter::plan::{AlphaMode, Options, Selection};
+use crate::filter::{BlurParams, ParamError};
 
 /// The type of `backend` and `active-backend`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurBackend")]
 pub enum Backend {
     #[default]
-    #[enum_value(name = "CUDA if available, else the CPU", nick = "auto")]
+    #[enum_value(name = "CUDA if available, else the CPU")]
     Auto,
-    #[enum_value(name = "CUDA; an error if it is not available", nick = "cuda")]
+    #[enum_value(name = "CUDA; an error if it is not available")]
     Cuda,
-    #[enum_value(name = "The CPU", nick = "cpu")]
+    #[enum_value(name = "The CPU")]
     Cpu,
 }
 
@@ -52,13 +49,13 @@ impl From<engine::Backend> for Backend {
 /// The type of `planes`.
 #[glib::flags(name = "GstCudaGaussBlurPlanes")]
 pub enum ChannelFlags {
-    #[flags_value(name = "Luma, grey, red, green and blue", nick = "luma")]
+    #[flags_value(name = "Luma, grey, red, green and blue")]
     LUMA = 1,
-    #[flags_value(name = "Colour difference (U and V)", nick = "chroma")]
+    #[flags_value(name = "Colour difference (U and V)")]
     CHROMA = 2,
-    #[flags_value(name = "Alpha", nick = "alpha")]
+    #[flags_value(name = "Alpha")]
     ALPHA = 4,
-    #[flags_value(name = "All channels", nick = "all")]
+    #[flags_value(name = "All channels")]
     ALL = 7,
 }
 
@@ -67,22 +64,10 @@ pub enum ChannelFlags {
 #[enum_type(name = "GstCudaGaussBlurAlpha")]
 pub enum Alpha {
     #[default]
-    #[enum_value(name = "Each channel is blurred independently", nick = "straight")]
+    #[enum_value(name = "Each channel is blurred independently")]
     Straight,
-    #[enum_value(
-        name = "Colour is weighted by alpha, so that transparent pixels do not bleed into opaque ones",
-        nick = "premultiply"
-    )]
+    #[enum_value(name = "Colour is weighted by alpha, so that transparent pixels do not bleed into opaque ones")]
     Premultiply,
-}
-
-impl From<Alpha> for plan::AlphaMode {
-    fn from(alpha: Alpha) -> Self {
-        match alpha {
-            Alpha::Straight => Self::Straight,
-            Alpha::Premultiply => Self::Premultiply,
-        }
-    }
 }
 
 /// The values of the writable properties. Before start, they may be invalid; start then fails.
@@ -103,17 +88,19 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            sigma: DEFAULT_SIGMA,
+        let mut settings = Self {
+            sigma: 0.0,
             kernel_size: 0,
-            planes: ChannelFlags::ALL,
-            alpha: Alpha::Straight,
-            backend: Backend::Auto,
-            cuda_device_id: -1,
-            max_in_flight: 1,
+            planes: ChannelFlags::empty(),
+            alpha: Alpha::default(),
+            backend: Backend::default(),
+            cuda_device_id: 0,
+            max_in_flight: 0,
             regions: Arc::default(),
             started: false,
-        }
+        };
+        Property::all().for_each(|property| property.set(&mut settings, property.spec.default_value()));
+        settings
     }
 }
 
@@ -123,41 +110,40 @@ pub enum SettingsError {
     #[error(transparent)]
     Param(#[from] ParamError),
     #[error(transparent)]
-    Region(#[from] RegionError),
+    Zone(#[from] ZoneError),
     #[error(
         "cuda-device-id={0} cannot be used: it must be the number of a device, or -1 for the context of the pipeline, else \
          device 0"
     )]
     Device(i32),
-    #[error("max-in-flight={0} cannot be used: it must be a number from 1 to {MAX_IN_FLIGHT}")]
-    MaxInFlight(u32),
+    #[error("{property}={value} cannot be used: it must be a number from {min} to {max}")]
+    Number { property: &'static str, value: f64, min: f64, max: f64 },
+    #[error("{0} can be changed only while the element is stopped (NULL or READY)")]
+    Started(&'static str),
 }
 
 /// Why a property keeps its value.
 #[derive(Debug, thiserror::Error)]
-pub enum PropertyError {
-    #[error("{error}; {property} stays {current}")]
-    Value { error: SettingsError, property: &'static str, current: String },
-    #[error("{property} can be changed only while the element is stopped (NULL or READY); it stays {current}")]
-    Started { property: &'static str, current: String },
-}
-
-impl PropertyError {
-    /// The name of the property.
-    pub fn property(&self) -> &'static str {
-        match self {
-            Self::Value { property, .. } | Self::Started { property, .. } => property,
-        }
-    }
+#[error("{error}; {} stays {current}", if matches!(error, SettingsError::Started(_)) { "it" } else { property })]
+pub struct PropertyError {
+    pub property: &'static str,
+    error: SettingsError,
+    current: String,
 }
 
 impl Settings {
+    /// The settings of regions, to change them.
+    pub fn regions_mut(&mut self) -> &mut RegionSettings {
+        Arc::make_mut(&mut self.regions)
+    }
+
     /// How frames are blurred.
     pub fn options(&self) -> Result<Options, ParamError> {
         let [primary, chroma, alpha] =
             [ChannelFlags::LUMA, ChannelFlags::CHROMA, ChannelFlags::ALPHA].map(|one| self.planes.contains(one));
         let params = BlurParams::new(self.sigma, self.kernel_size)?;
-        Ok(Options { params, planes: Selection { primary, chroma, alpha }, alpha: self.alpha.into() })
+        let mode = if self.alpha == Alpha::Premultiply { AlphaMode::Premultiply } else { AlphaMode::Straight };
+        Ok(Options { params, planes: Selection { primary, chroma, alpha }, alpha: mode })
     }
 
     /// The device that `cuda-device-id` selects; `None` for -1.
@@ -170,11 +156,18 @@ impl Settings {
         if self.cuda_device_id < -1 {
             return Err(SettingsError::Device(self.cuda_device_id));
         }
-        if !(1..=MAX_IN_FLIGHT).contains(&self.max_in_flight) {
-            return Err(SettingsError::MaxInFlight(self.max_in_flight));
+        let options = self.options()?;
+        let mut copy = self.clone();
+        for property in Property::all() {
+            if let Some((value, range)) = property.number(&mut copy)
+                && !range.contains(&value)
+            {
+                let (min, max) = range.into_inner();
+                return Err(SettingsError::Number { property: property.spec.name(), value, min, max });
+            }
         }
-        self.regions.check()?;
-        Ok(self.options()?)
+        self.regions.zones.check()?;
+        Ok(options)
     }
 
     /// Validates the settings and marks them as started.
@@ -185,144 +178,22 @@ impl Settings {
     }
 
     /// The value of a writable property.
-    pub fn get(&self, property: &str) -> glib::Value {
-        match property {
-            "sigma" => self.sigma.to_value(),
-            "kernel-size" => self.kernel_size.to_value(),
-            "planes" => self.planes.to_value(),
-            "alpha" => self.alpha.to_value(),
-            "backend" => self.backend.to_value(),
-            "cuda-device-id" => self.cuda_device_id.to_value(),
-            "max-in-flight" => self.max_in_flight.to_value(),
-            other => self.regions.get(other).unwrap_or_else(|| unreachable!("no property {other}")),
-        }
+    pub fn get(mut self, property: &str) -> glib::Value {
+        Property::named(property).get(&mut self)
     }
 
     /// Sets a property. On an error it keeps its value.
     pub fn set(&mut self, property: &str, value: &glib::Value) -> Result<(), PropertyError> {
+        let row = Property::named(property);
         let mut changed = self.clone();
-        // GObject checks name and type before it calls set_property.
-        let (property, current) = match property {
-            "sigma" => {
-                changed.sigma = value.get().expect("a double");
-                ("sigma", self.sigma.to_string())
-            }
-            "kernel-size" => {
-                changed.kernel_size = value.get().expect("a uint");
-                ("kernel-size", self.kernel_size.to_string())
-            }
-            "planes" => {
-                changed.planes = value.get().expect("planes");
-                ("planes", format!("{:?}", self.planes).to_lowercase())
-            }
-            "alpha" => {
-                changed.alpha = value.get().expect("an alpha");
-                ("alpha", format!("{:?}", self.alpha).to_lowercase())
-            }
-            "backend" => {
-                changed.backend = value.get().expect("a backend");
-                ("backend", format!("{:?}", self.backend).to_lowercase())
-            }
-            "cuda-device-id" => {
-                changed.cuda_device_id = value.get().expect("an int");
-                ("cuda-device-id", self.cuda_device_id.to_string())
-            }
-            "max-in-flight" => {
-                changed.max_in_flight = value.get().expect("a uint");
-                ("max-in-flight", self.max_in_flight.to_string())
-            }
-            other => {
-                let set = Arc::make_mut(&mut changed.regions).set(other, value);
-                let property = set.unwrap_or_else(|| unreachable!("no writable property {other}"));
-                (property, self.regions.describe(property))
-            }
-        };
+        row.set(&mut changed, value);
         if self.started {
-            let fixed = |settings: &Self| {
-                (settings.backend, settings.cuda_device_id, settings.max_in_flight, settings.regions.look_ahead)
-            };
-            if fixed(&changed) != fixed(self) {
-                return Err(PropertyError::Started { property, current });
-            }
-            if let Err(error) = changed.check() {
-                return Err(PropertyError::Value { error, property, current });
-            }
+            let (property, current) = (row.spec.name(), row.text(self));
+            let is_fixed = row.is_fixed() && row.text(&mut changed) != current;
+            let checked = if is_fixed { Err(SettingsError::Started(property)) } else { changed.check().map(drop) };
+            checked.map_err(|error| PropertyError { property, error, current })?;
         }
         *self = changed;
         Ok(())
     }
-}
-
-/// All properties of the element.
-pub fn param_specs() -> Vec<glib::ParamSpec> {
-    let mut properties = vec![
-        glib::ParamSpecDouble::builder("sigma")
-            .nick("Sigma")
-            .blurb("Standard deviation of the Gaussian in pixels; 0 passes frames through unchanged")
-            .maximum(SIGMA_MAX)
-            .minimum(0.0)
-            .default_value(DEFAULT_SIGMA)
-            .controllable()
-            .mutable_playing()
-            .build(),
-        glib::ParamSpecUInt::builder("kernel-size")
-            .nick("Kernel size")
-            .blurb(
-                "Taps per axis, an odd number; 0 follows sigma: a radius of 4 sigma below 3.5, decimation and \
-                    interpolation from 3.5 on",
-            )
-            .maximum(KERNEL_SIZE_MAX)
-            .default_value(0)
-            .mutable_playing()
-            .build(),
-        glib::ParamSpecFlags::builder::<ChannelFlags>("planes")
-            .nick("Planes")
-            .blurb("Channels to blur; the others keep their values. Without any, frames pass through unchanged")
-            .default_value(ChannelFlags::ALL)
-            .mutable_playing()
-            .build(),
-        glib::ParamSpecEnum::builder::<Alpha>("alpha")
-            .nick("Alpha")
-            .blurb("How alpha affects colour, in formats with alpha; straight with a region-mode other than frame")
-            .mutable_playing()
-            .build(),
-        glib::ParamSpecEnum::builder::<Backend>("backend")
-            .nick("Backend")
-            .blurb("Backend; auto uses CUDA if available, else the CPU. The output is the same")
-            .mutable_ready()
-            .build(),
-        glib::ParamSpecInt::builder("cuda-device-id")
-            .nick("CUDA device ID")
-            .blurb("CUDA device; -1 uses the CUDA context of the pipeline if it has one, else device 0")
-            .minimum(-1)
-            .default_value(-1)
-            .mutable_ready()
-            .build(),
-        glib::ParamSpecUInt::builder("max-in-flight")
-            .nick("Max in flight")
-            .blurb(
-                "Frames in host memory that may be in flight on the device at once; each beyond 1 adds a frame of \
-                    latency, and 3 saturate the bus",
-            )
-            .minimum(1)
-            .maximum(MAX_IN_FLIGHT)
-            .default_value(1)
-            .mutable_ready()
-            .build(),
-        glib::ParamSpecEnum::builder::<Backend>("active-backend")
-            .nick("Active backend")
-            .blurb("Backend in use: cuda or cpu; auto while the element is stopped")
-            .read_only()
-            .build(),
-        glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
-            .nick("Statistics")
-            .blurb(
-                "Counters of frames and bytes, and times of upload, kernel and download, since start. docs/PERFORMANCE.md \
-                    lists the fields",
-            )
-            .read_only()
-            .build(),
-    ];
-    properties.append(&mut region_settings::param_specs());
-    properties.into_iter().map(unchecked_param_spec::checked_by_element).collect()
 }

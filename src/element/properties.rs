@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The table of properties, the only place that names them: what GObject knows of each, and the field that has its value.
+
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
+
+use gst::ParamSpecArray;
+use gst::glib::{self, ParamSpec, ParamSpecBoolean, ParamSpecBoxed, ParamSpecDouble, ParamSpecEnum, ParamSpecFlags};
+use gst::glib::{ParamSpecInt, ParamSpecString, ParamSpecUInt, ParamSpecUInt64};
+use gst::prelude::*;
+
+use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSources};
+use super::regions::zones::Zones;
+use super::settings::{Alpha, Backend, ChannelFlags, Settings};
+use super::unchecked_param_spec;
+use crate::filter::mosaic::CELLS_MAX;
+use crate::filter::{KERNEL_SIZE_MAX, SIGMA_MAX};
+use crate::regions::detection::Labels;
+
+/// A writable property of the element.
+pub struct Property {
+    /// Its name, range, default, and when it may change. GObject checks the range of this one, see [`param_specs`].
+    pub spec: &'static ParamSpec,
+    field: Accessor,
+}
+
+/// The field that has the value of a property. One accessor serves reading and writing.
+type Accessor = fn(&mut Settings) -> &mut dyn Field;
+
+/// A field as the value of its property. Setting it accepts every value of the type; start refuses those that are not valid.
+trait Field {
+    fn get(&self) -> glib::Value;
+    fn set(&mut self, value: &glib::Value);
+}
+
+/// GObject checks the type before it calls set_property.
+const TYPE_IS_CHECKED: &str = "the type of the property";
+
+impl<T: ToValue + for<'a> glib::value::FromValue<'a>> Field for T {
+    fn get(&self) -> glib::Value {
+        self.to_value()
+    }
+
+    fn set(&mut self, value: &glib::Value) {
+        *self = value.get().expect(TYPE_IS_CHECKED);
+    }
+}
+
+impl Field for Labels {
+    fn get(&self) -> glib::Value {
+        self.text().to_value()
+    }
+
+    fn set(&mut self, value: &glib::Value) {
+        *self = Self::parse(value.get::<Option<&str>>().expect(TYPE_IS_CHECKED).unwrap_or_default());
+    }
+}
+
+impl Field for Zones {
+    fn get(&self) -> glib::Value {
+        self.to_array().to_value()
+    }
+
+    fn set(&mut self, value: &glib::Value) {
+        *self = Self::parse(value.get().expect(TYPE_IS_CHECKED));
+    }
+}
+
+impl Property {
+    /// All writable properties.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PROPERTIES.iter().filter_map(|(spec, field)| Some(Self { spec, field: (*field)? }))
+    }
+
+    /// The writable property of this name.
+    pub fn named(name: &str) -> Self {
+        Self::all().find(|property| property.spec.name() == name).unwrap_or_else(|| unreachable!("no property {name}"))
+    }
+
+    /// Whether it can be changed only while the element is stopped.
+    pub fn is_fixed(&self) -> bool {
+        self.spec.flags().contains(gst::PARAM_FLAG_MUTABLE_READY)
+    }
+
+    /// Its value. The settings stay as they are.
+    pub fn get(&self, settings: &mut Settings) -> glib::Value {
+        (self.field)(settings).get()
+    }
+
+    /// Sets it, to any value of its type.
+    pub fn set(&self, settings: &mut Settings, value: &glib::Value) {
+        (self.field)(settings).set(value);
+    }
+
+    /// Its value as text, for messages.
+    pub fn text(&self, settings: &mut Settings) -> String {
+        let value = self.get(settings);
+        match value.get::<f64>() {
+            Ok(number) => number.to_string(),
+            Err(_) => value.serialize().map(String::from).unwrap_or_default(),
+        }
+    }
+
+    /// Its value and its range, if it is a number that has less than the range of its type.
+    pub fn number(&self, settings: &mut Settings) -> Option<(f64, RangeInclusive<f64>)> {
+        let spec = self.spec;
+        let double = spec.downcast_ref().map(|spec: &ParamSpecDouble| spec.minimum()..=spec.maximum());
+        let int = || spec.downcast_ref().map(|spec: &ParamSpecInt| spec.minimum().into()..=spec.maximum().into());
+        let uint = || spec.downcast_ref().map(|spec: &ParamSpecUInt| spec.minimum().into()..=spec.maximum().into());
+        let range = double.or_else(int).or_else(uint)?;
+        Some((self.get(settings).transform::<f64>().ok()?.get().ok()?, range))
+    }
+}
+
+/// All properties, without the range check of GObject, which would clamp or drop a value before the element can refuse it.
+pub fn param_specs() -> Vec<ParamSpec> {
+    PROPERTIES.iter().map(|(spec, _)| unchecked_param_spec::checked_by_element(spec.clone())).collect()
+}
+
+/// Each row is `field => builder, nick, blurb;`. A read-only property has no field: the element knows its value.
+macro_rules! properties {
+    ($($field:expr => $builder:expr, $nick:literal, $blurb:literal;)+) => {
+        vec![$(($builder.nick($nick).blurb($blurb).build(), $field)),+]
+    };
+}
+
+/// The properties in the order in which GObject lists them.
+static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(|| {
+    properties! {
+        Some(|s| &mut s.sigma) => ParamSpecDouble::builder("sigma")
+            .minimum(0.0).maximum(SIGMA_MAX).default_value(1.5).controllable().mutable_playing(),
+            "Sigma", "Standard deviation of the Gaussian in pixels; 0 passes frames through unchanged";
+        Some(|s| &mut s.kernel_size) => ParamSpecUInt::builder("kernel-size")
+            .maximum(KERNEL_SIZE_MAX).mutable_playing(),
+            "Kernel size", "Taps per axis, an odd number; 0 follows sigma: a radius of 4 sigma below 3.5, decimation \
+            and interpolation from 3.5 on";
+        Some(|s| &mut s.planes) => ParamSpecFlags::builder("planes").default_value(ChannelFlags::ALL).mutable_playing(),
+            "Planes", "Channels to blur; the others keep their values. Without any, frames pass through unchanged";
+        Some(|s| &mut s.alpha) => ParamSpecEnum::builder::<Alpha>("alpha").mutable_playing(),
+            "Alpha", "How alpha affects colour, in formats with alpha; straight with a region-mode other than frame";
+        Some(|s| &mut s.backend) => ParamSpecEnum::builder::<Backend>("backend").mutable_ready(),
+            "Backend", "Backend; auto uses CUDA if available, else the CPU. The output is the same";
+        Some(|s| &mut s.cuda_device_id) => ParamSpecInt::builder("cuda-device-id")
+            .minimum(-1).default_value(-1).mutable_ready(),
+            "CUDA device ID", "CUDA device; -1 uses the CUDA context of the pipeline if it has one, else device 0";
+        // 3 frames saturate the bus; more add latency and memory only.
+        Some(|s| &mut s.max_in_flight) => ParamSpecUInt::builder("max-in-flight")
+            .minimum(1).maximum(16).default_value(1).mutable_ready(),
+            "Max in flight", "Frames in host memory that may be in flight on the device at once; each beyond 1 adds a \
+            frame of latency, and 3 saturate the bus";
+        None => ParamSpecEnum::builder::<Backend>("active-backend").read_only(),
+            "Active backend", "Backend in use: cuda or cpu; auto while the element is stopped";
+        None => ParamSpecBoxed::builder::<gst::Structure>("stats").read_only(),
+            "Statistics", "Counters of frames and bytes, and times of upload, kernel and download, since start. \
+            docs/PERFORMANCE.md lists the fields";
+        Some(|s| &mut s.regions_mut().mode) => ParamSpecEnum::builder::<RegionMode>("region-mode").mutable_playing(),
+            "Region mode", "What is covered: the whole picture, the regions, or all but the regions";
+        Some(|s| &mut s.regions_mut().sources) => ParamSpecFlags::builder("region-sources")
+            .default_value(RegionSources::ALL).mutable_playing(),
+            "Region sources", "Where regions come from; zones alone if no element before this one detects objects. \
+            alpha takes the frame's own alpha channel as a mask, whatever shape is";
+        // Without the type of its elements: GObject would refuse or drop wrong ones before they can be named in an error.
+        Some(|s| &mut s.regions_mut().zones) => ParamSpecArray::builder("zones").mutable_playing(),
+            "Zones", "Fixed places that are covered (region-mode=outside: shown), in fractions of the picture: \
+            <[zone,x=0.1,y=0.1,width=0.3,height=0.4]>; optional start and end are stream times in nanoseconds, and \
+            messages repeat an optional name";
+        Some(|s| &mut s.regions_mut().labels) => ParamSpecString::builder("labels")
+            .default_value(Some("")).mutable_playing(),
+            "Labels", "Labels of the detections that count, separated by commas; empty selects every label. A \
+            detection without a label always counts, except with region-mode=outside";
+        Some(|s| &mut s.regions_mut().min_confidence) => ParamSpecDouble::builder("min-confidence")
+            .minimum(0.0).maximum(1.0).mutable_playing(),
+            "Minimum confidence", "Detections with a confidence below it do not count, but keep an object covered that \
+            was found before at their place; those without a confidence count, except with region-mode=outside";
+        Some(|s| &mut s.regions_mut().expand) => ParamSpecDouble::builder("expand")
+            .minimum(0.0).maximum(4.0).default_value(0.2).controllable().mutable_playing(),
+            "Expand", "How much detections grow on each side, as a share of their width and height";
+        Some(|s| &mut s.regions_mut().shape) => ParamSpecEnum::builder::<ObjectShape>("shape").mutable_playing(),
+            "Shape", "Which part of a detection's or zone's rectangle is the object: all of it, the ellipse in it, or \
+            the mask that came with the detection (zones have none and stay boxes)";
+        Some(|s| &mut s.regions_mut().edge.feather) => ParamSpecUInt::builder("feather")
+            .maximum(256).controllable().mutable_playing(),
+            "Feather", "Width of the soft edge in pixels, on the side that is shown, in steps of the grid of weights \
+            (2 pixels up to 512, 8 at 1080p, 16 at 4K)";
+        Some(|s| &mut s.regions_mut().edge.grow) => ParamSpecInt::builder("grow")
+            .minimum(-64).maximum(256).controllable().mutable_playing(),
+            "Grow", "Pixels by which objects grow on each side, or shrink if it is negative, in addition to expand; \
+            one of which shrinking would leave nothing is covered whole";
+        Some(|s| &mut s.regions_mut().cover) => ParamSpecEnum::builder::<CoverKind>("cover").mutable_playing(),
+            "Cover", "What hides the regions. A blur is a look; to hide something, use mosaic with few cells or fill";
+        Some(|s| &mut s.regions_mut().strength) => ParamSpecDouble::builder("strength")
+            .minimum(0.0).maximum(2.0).default_value(0.25).controllable().mutable_playing(),
+            "Strength", "Least standard deviation of the blur of a region, as a share of the object's shorter side \
+            (before expand); overrides kernel-size; 0 uses sigma and kernel-size alone, as does region-mode=outside";
+        Some(|s| &mut s.regions_mut().cells) => ParamSpecUInt::builder("cells")
+            .minimum(1).maximum(CELLS_MAX).default_value(6).mutable_playing(),
+            "Cells", "Cells of the mosaic along the object's shorter side (before expand), of 8x8 pixels at least; \
+            fewer hide more";
+        Some(|s| &mut s.regions_mut().fill_color) => ParamSpecUInt::builder("fill-color")
+            .default_value(0xff00_0000).mutable_playing(),
+            "Fill colour", "Colour of the fill as ARGB, 0xAARRGGBB; the default is opaque black";
+        Some(|s| &mut s.regions_mut().hold_time) => ParamSpecUInt64::builder("hold-time")
+            .default_value(3_000_000_000).mutable_playing(),
+            "Hold time", "How long an object stays covered after its last detection, in nanoseconds, moving on as it \
+            moved; less for one that was seen briefly; nothing is held with region-mode=outside";
+        Some(|s| &mut s.regions_mut().look_ahead) => ParamSpecUInt::builder("look-ahead").maximum(120).mutable_ready(),
+            "Look-ahead", "Frames that wait in the element, so that an object is covered before its first detection \
+            and between two; adds as many frames of latency, unless region-mode is frame";
+        Some(|s| &mut s.regions_mut().on_lost) => ParamSpecEnum::builder::<OnLost>("on-lost").mutable_playing(),
+            "On lost", "What becomes of frames in which an object has been lost for longer than hold-time";
+        Some(|s| &mut s.regions_mut().on_missing) => ParamSpecEnum::builder::<OnMissing>("on-missing")
+            .mutable_playing(),
+            "On missing", "What becomes of a frame without any detector meta. Detectors that attach nothing when they \
+            find nothing (facedetect) need pass if such frames are to be visible";
+        Some(|s| &mut s.regions_mut().post_messages) => ParamSpecBoolean::builder("post-messages").mutable_playing(),
+            "Post messages", "Post an element message for each frame that says what was covered, unless region-mode is \
+            frame";
+    }
+});
