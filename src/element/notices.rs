@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the bus and the log say once from start to stop, and the texts about settings that cover nothing, or less than they
-//! suggest.
+//! What the bus and the log say once from start to stop. What settings say without a frame is in `regions/advice`.
 
 use std::collections::BTreeSet;
 
 use super::frame_cover::FrameCover;
-use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSettings, RegionSources};
+use super::regions::settings::{ObjectShape, OnMissing, RegionMode, RegionSettings, RegionSources};
 use super::settings::Settings;
 use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
@@ -55,7 +54,7 @@ pub enum Notice {
 #[derive(Debug, Default)]
 pub struct Notices {
     given: BTreeSet<Notice>,
-    /// Whether region-mode was other than frame: then settings of regions are for later.
+    /// Whether region-mode was other than frame.
     has_had_regions: bool,
     /// Since the last frame that needs no detector.
     without_regions: Wait,
@@ -107,6 +106,7 @@ struct DetectionTally {
 /// After this time without zones and detections, in nanoseconds, and so many frames, there is a warning.
 const WARN_AFTER: u64 = 2_000_000_000;
 const WARN_AFTER_FRAMES: u64 = 10;
+const TO_THE_END: &str = "up to the end of the stream";
 /// The duration of a frame of which it is not known, in nanoseconds.
 const ASSUMED_FRAME: u64 = WARN_AFTER / 60;
 /// After so many detections of which none counts, there is a warning.
@@ -121,38 +121,14 @@ impl Notices {
     }
 
     fn once(&mut self, notice: Notice, text: impl FnOnce() -> Option<String>) -> Option<String> {
-        if self.given.contains(&notice) {
-            return None;
-        }
-        let text = text()?;
-        self.given.insert(notice);
-        Some(text)
+        let text = if self.given.contains(&notice) { None } else { text() };
+        text.inspect(|_| _ = self.given.insert(notice))
     }
 
     /// What to warn of before a frame is blurred as a whole.
     pub fn of_whole_frame(&mut self, settings: &RegionSettings) -> Option<String> {
-        if self.has_had_regions {
-            return None;
-        }
-        self.once(Notice::WholeFrames, || {
-            let set = [
-                ("zones", !settings.zones.as_slice().is_empty()),
-                ("region-sources=alpha", settings.sources.contains(RegionSources::ALPHA)),
-                ("labels", !settings.labels.is_empty()),
-                ("cover", settings.cover != CoverKind::Blur),
-                ("shape", settings.shape != ObjectShape::Box),
-                ("feather", settings.edge.feather > 0),
-                ("grow", settings.edge.grow != 0),
-            ];
-            let set: Vec<&str> = set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
-            let (names, verb) = (set.join(", "), if set.len() == 1 { "is" } else { "are" });
-            (!set.is_empty()).then(|| {
-                format!(
-                    "{names} {verb} set, but region-mode=frame ignores that and blurs the whole picture by sigma; set \
-                     region-mode to inside or outside"
-                )
-            })
-        })
+        // Else settings of regions are for later.
+        if self.has_had_regions { None } else { self.once(Notice::WholeFrames, || settings.ignored_by_frame()) }
     }
 
     /// What to warn of where frames are held back for a time that is not known.
@@ -160,9 +136,9 @@ impl Notices {
         let property = if settings.mode == RegionMode::Frame { "max-in-flight" } else { "look-ahead" };
         self.once(Notice::Latency, || {
             Some(format!(
-                "the latency that {property} adds is not known, because the caps have no frame rate and frames have neither timestamps \
-                 nor durations: a live pipeline drops frames as too late; set a frame rate in the caps, or timestamps, before \
-                 cudagaussblur, or {property} to its default"
+                "the latency that {property} adds is not known, because the caps have no frame rate and frames have neither \
+                 timestamps nor durations: a live pipeline drops frames as too late; set a frame rate in the caps, or \
+                 timestamps, before cudagaussblur, or {property} to its default"
             ))
         })
     }
@@ -173,15 +149,12 @@ impl Notices {
         orientation: impl FnOnce() -> Option<String>,
         is_turned: impl FnOnce() -> bool,
     ) -> Option<String> {
-        if self.given.contains(&Notice::Turned) {
-            return None;
-        }
-        let orientation = orientation()?;
-        self.given.insert(Notice::Turned);
+        let orientation = self.once(Notice::Turned, orientation)?;
         (!is_turned()).then(|| {
             format!(
-                "players turn this stream (tag image-orientation={orientation}), but zones and detections count in the picture as it is \
-                 stored, and detectors find little in it; put videoflip video-direction=auto before the detector and cudagaussblur"
+                "players turn this stream (tag image-orientation={orientation}), but zones and detections count in the picture \
+                 as it is stored, and detectors find little in it; put videoflip video-direction=auto before the detector and \
+                 cudagaussblur"
             )
         })
     }
@@ -196,20 +169,18 @@ impl Notices {
         size: (u32, u32),
     ) -> Vec<String> {
         self.has_had_regions = true;
-        if needs_no_detector(settings) {
+        if settings.needs_no_detector() {
             self.without_regions = Wait::default();
         } else {
             self.without_regions.add(duration);
         }
         self.has_detector |= matches!(found.looked, Looked::Yes | Looked::Unreadable);
         self.tally.add(settings, found, size);
-        let has_waited = self.without_regions.is_over();
-        let is_enough = self.tally.detections >= ENOUGH_DETECTIONS;
         let texts = [
             self.once(Notice::Zone, || settings.zones.suspicious()),
-            self.once(Notice::ZonesLeftOut, || zones_left_out(settings)),
-            self.no_regions(settings, has_waited, "for 2 s"),
-            self.none_counts(settings, is_enough, size),
+            self.once(Notice::ZonesLeftOut, || settings.zones_left_out()),
+            self.no_regions(settings, self.without_regions.is_over(), "for 2 s"),
+            self.none_counts(settings, self.tally.detections >= ENOUGH_DETECTIONS, size),
             self.once(Notice::NoMask, || no_mask(settings, found)),
         ];
         texts.into_iter().flatten().collect()
@@ -220,62 +191,52 @@ impl Notices {
         if settings.mode == RegionMode::Frame || !self.has_had_regions {
             return Vec::new();
         }
-        let (has_frames, has_detections) = (self.without_regions.frames > 0, self.tally.detections > 0);
-        let has_shown = self.without_cover.frames > 0;
-        let is_idle = has_zones(settings) && self.has_covered && !self.has_active_zone;
+        let is_idle = settings.has_zones() && self.has_covered && !self.has_active_zone;
+        let idle = "no zone was active in any frame: start and end are stream times in nanoseconds; compare them with the times \
+                    of the stream";
         let texts = [
-            self.no_regions(settings, has_frames, "up to the end of the stream"),
-            self.none_counts(settings, has_detections, size),
-            self.hides_nothing(settings, has_shown, "up to the end of the stream"),
-            self.once(Notice::IdleZones, || {
-                is_idle.then(|| {
-                    "no zone was active in any frame: start and end are stream times in nanoseconds; compare them with the \
-                     times of the stream"
-                        .to_owned()
-                })
-            }),
+            self.no_regions(settings, self.without_regions.frames > 0, TO_THE_END),
+            self.none_counts(settings, self.tally.detections > 0, size),
+            self.hides_nothing(settings, self.without_cover.frames > 0, TO_THE_END),
+            self.once(Notice::IdleZones, || is_idle.then(|| idle.to_owned())),
         ];
         texts.into_iter().flatten().collect()
     }
 
     fn no_regions(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
-        let has_detections = settings.sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS);
-        if needs_no_detector(settings) || self.given.contains(&Notice::ZonesLeftOut) {
+        let is_said = self.given.contains(&Notice::NoRegions) || self.given.contains(&Notice::ZonesLeftOut);
+        if is_said || settings.needs_no_detector() {
             return None;
         }
-        let (mode, covered) =
-            if settings.mode == RegionMode::Outside { ("outside", "shown") } else { ("inside", "covered") };
-        if !has_detections {
+        let is_outside = settings.mode == RegionMode::Outside;
+        let (mode, covered) = if is_outside { ("outside", "shown") } else { ("inside", "covered") };
+        if !settings.has_detections() {
             // There is nothing to wait for.
-            return self.once(Notice::NoRegions, || {
-                Some(format!(
-                    "region-mode={mode} has nothing that can be {covered}: zones is empty, and region-sources names no \
-                     detections; set zones, or add roi or analytics to region-sources"
-                ))
-            });
+            return self.once(Notice::NoRegions, || settings.no_source(mode, covered));
         }
         if self.has_detector || !is_due {
             return None;
         }
+        let is_alone = !settings.has_fixed_regions();
         let outcome = match settings.on_missing {
             // The warning about the first frame or the error says it.
-            OnMissing::Auto if settings.mode == RegionMode::Outside => return None,
+            OnMissing::Auto if is_outside => return None,
             OnMissing::Error => return None,
             // Whether the blur changes those frames, another warning says.
             OnMissing::Cover => format!("on-missing=cover applied to every frame {since}"),
             OnMissing::Drop => format!("on-missing=drop has dropped every frame {since}"),
-            OnMissing::Auto | OnMissing::Pass => {
-                let what = if has_fixed_regions(settings) { "no detection" } else { "nothing" };
-                format!("region-mode={mode} has {covered} {what} {since}")
-            }
+            _ if is_alone => format!("region-mode={mode} has {covered} nothing {since}"),
+            _ => format!("region-mode={mode} has {covered} no detection {since}"),
         };
-        let (cause, cure, otherwise) = if has_fixed_regions(settings) {
-            let names = detection_settings(settings);
-            let verb = if names.len() == 1 { "asks" } else { "ask" };
-            let otherwise = "; if there is no detector, leave roi and analytics out of region-sources";
-            (format!("{} {verb} for detections, but", names.join(", ")), "", otherwise)
-        } else {
-            ("there are no zones, and".to_owned(), "set zones, or ", "")
+        let names = settings.for_detections();
+        let verb = if names.len() == 1 { "asks" } else { "ask" };
+        let (cause, cure, otherwise) = match is_alone {
+            true => ("there are no zones, and".to_owned(), "set zones, or ", ""),
+            false => (
+                format!("{} {verb} for detections, but", names.join(", ")),
+                "",
+                "; if there is no detector, leave roi and analytics out of region-sources",
+            ),
         };
         self.once(Notice::NoRegions, || {
             Some(format!(
@@ -287,63 +248,54 @@ impl Notices {
     }
 
     fn none_counts(&mut self, settings: &RegionSettings, is_due: bool, (width, height): (u32, u32)) -> Option<String> {
-        if self.tally.has_counted || !is_due || self.given.contains(&Notice::NoneCounts) {
+        if self.tally.has_counted || !is_due || !self.is_first(Notice::NoneCounts) {
             return None;
         }
         let DetectionTally { detections, beyond, labels, most_certain, .. } = &self.tally;
-        let text = if beyond == detections {
-            format!(
+        if beyond == detections {
+            return Some(format!(
                 "all {detections} detections so far lie outside of the picture of {width}x{height}; check the size of the \
                  pictures that the detector works on"
-            )
-        } else {
-            let labels = match labels.len() {
-                0 => "had no label".to_owned(),
-                _ => format!("were labelled {}", labels.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
-            };
-            let confidence =
-                most_certain.map_or("no confidence".to_owned(), |most| format!("a confidence of up to {most}"));
-            let doubt = match settings.mode {
-                RegionMode::Outside => {
-                    "; with region-mode=outside an unknown label or confidence that is asked for, and a box of more than \
-                     twice the picture's size, do not count"
-                }
-                _ => "",
-            };
-            format!(
-                "none of the {detections} detections so far counts with labels={} and min-confidence={}: they {labels}, \
-                 with {confidence}{doubt}; change labels or min-confidence",
-                settings.labels.text(),
-                settings.min_confidence
-            )
+            ));
+        }
+        let list = labels.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let had = if labels.is_empty() { "had no label".to_owned() } else { format!("were labelled {list}") };
+        let confidence =
+            most_certain.map_or("no confidence".to_owned(), |most| format!("a confidence of up to {most}"));
+        let doubt = match settings.mode {
+            RegionMode::Outside => {
+                "; with region-mode=outside an unknown label or confidence that is asked for, and a box of more than twice the \
+                 picture's size, do not count"
+            }
+            _ => "",
         };
-        self.once(Notice::NoneCounts, || Some(text))
+        let (names, least) = (settings.labels.text(), settings.min_confidence);
+        Some(format!(
+            "none of the {detections} detections so far counts with labels={names} and min-confidence={least}: they {had}, with \
+             {confidence}{doubt}; change labels or min-confidence"
+        ))
     }
 
     fn hides_nothing(&mut self, settings: &RegionSettings, is_due: bool, since: &str) -> Option<String> {
-        if self.has_hidden || !is_due || !may_hide_nothing(settings) {
+        if self.has_hidden || !is_due || !settings.may_hide_nothing() {
             return None;
         }
-        let is_alpha_alone =
-            settings.sources.contains(RegionSources::ALPHA) && !has_zones(settings) && !self.has_detector;
         let of_alpha = "put cudagaussblur right after the element that makes the alpha channel, and check what that element \
                         makes (alpha that a converter adds is opaque)";
+        let of_shown = "make zones smaller, reduce expand and grow, and check what the detector attaches; to cover zones and \
+                        detections, set region-mode=inside";
+        let is_alpha = settings.sources.contains(RegionSources::ALPHA) && !settings.has_zones() && !self.has_detector;
         let (mode, cause, cure) = match settings.mode {
-            RegionMode::Outside if is_alpha_alone => {
-                let cause = "the alpha channel left nothing to cover (it was 128 and more everywhere)";
-                ("outside", cause, of_alpha)
+            RegionMode::Outside if is_alpha => {
+                ("outside", "the alpha channel left nothing to cover (it was 128 and more everywhere)", of_alpha)
             }
-            RegionMode::Outside => (
-                "outside",
-                "what it shows (zones, detections, the alpha channel) fills the picture",
-                "make zones smaller, reduce expand and grow, and check what the detector attaches; to cover zones and \
-                 detections, set region-mode=inside",
-            ),
+            RegionMode::Outside => {
+                ("outside", "what it shows (zones, detections, the alpha channel) fills the picture", of_shown)
+            }
             _ => ("inside", "the alpha channel had no object (it was below 128 everywhere)", of_alpha),
         };
-        self.once(Notice::HidesNothing, || {
-            Some(format!("region-mode={mode} has covered nothing {since}: {cause}; {cure}"))
-        })
+        let text = || format!("region-mode={mode} has covered nothing {since}: {cause}; {cure}");
+        self.once(Notice::HidesNothing, || Some(text()))
     }
 
     /// What to warn of where a cover of a frame that lasts for `duration` nanoseconds hides nothing, or a blur does not change what
@@ -355,14 +307,13 @@ impl Notices {
         let selected = settings.options().map_or(Selection::ALL, |options| options.planes);
         let left_out = cover.unchanged.without(selected);
         let too_small = cover.unchanged.without(left_out);
-        if may_hide_nothing(&settings.regions) && cover.part != CoveredPart::Frame {
+        if settings.regions.may_hide_nothing() && cover.part != CoveredPart::Frame {
             // Another warning reports a blur that changes nothing.
             self.has_hidden |= cover.covered_area > 0.0 || cover.unchanged != Selection::NONE;
             self.without_cover.add(duration);
         }
-        let has_waited = self.without_cover.is_over();
         let texts = [
-            self.hides_nothing(&settings.regions, has_waited, "for 2 s"),
+            self.hides_nothing(&settings.regions, self.without_cover.is_over(), "for 2 s"),
             self.once(Notice::PlanesLeftOut, || planes_left_out(left_out)),
             self.once(Notice::BlurTooSmall, || blur_too_small(settings, too_small)),
         ];
@@ -395,63 +346,15 @@ impl DetectionTally {
     }
 }
 
-fn has_zones(settings: &RegionSettings) -> bool {
-    !settings.rules().zones.is_empty()
-}
-
-/// Whether there may be regions without a detector.
-fn has_fixed_regions(settings: &RegionSettings) -> bool {
-    has_zones(settings) || settings.sources.contains(RegionSources::ALPHA)
-}
-
-/// Whether it is no fault that no detector attaches anything: there may be other regions, and no setting asks for detections.
-fn needs_no_detector(settings: &RegionSettings) -> bool {
-    has_fixed_regions(settings) && detection_settings(settings).is_empty()
-}
-
-/// The settings that ask for detections to cover. The default of `region-sources` asks for none: who sets zones alone leaves it.
-/// Where detections are shown, a lack of them hides more.
-fn detection_settings(settings: &RegionSettings) -> Vec<&'static str> {
-    let has_sources = settings.sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS);
-    if settings.mode == RegionMode::Outside || !has_sources {
-        return Vec::new();
-    }
-    let set = [
-        ("region-sources", settings.sources != RegionSources::ALL),
-        ("labels", !settings.labels.is_empty()),
-        ("min-confidence", settings.min_confidence > 0.0),
-        ("shape", settings.shape == ObjectShape::Mask),
-        ("look-ahead", settings.look_ahead > 0),
-        ("on-lost", settings.on_lost == OnLost::Cover),
-        ("on-missing", settings.on_missing != OnMissing::Auto),
-    ];
-    set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
-}
-
-/// Whether regions may be such that nothing is covered, although there are some: what is shown is the whole picture, or an alpha
-/// channel has no object.
-fn may_hide_nothing(settings: &RegionSettings) -> bool {
-    settings.mode == RegionMode::Outside || settings.sources.contains(RegionSources::ALPHA)
-}
-
-fn zones_left_out(settings: &RegionSettings) -> Option<String> {
-    let is_left_out = !settings.zones.as_slice().is_empty() && !has_zones(settings);
-    is_left_out.then(|| {
-        "zones is set, but region-sources does not name zones, so that none counts; add zones to it".to_owned()
-    })
-}
-
 fn no_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
-    let lacks = |detection: &&Detection| {
-        !detection.area.is_empty() && settings.rules().counts(detection) && detection.mask.is_none()
-    };
+    let rules = settings.rules();
+    let lacks = |found: &&Detection| !found.area.is_empty() && rules.counts(found) && found.mask.is_none();
     let detection = found.detections.iter().find(lacks).filter(|_| settings.shape == ObjectShape::Mask)?;
-    let name =
-        detection.label.as_deref().map_or("a detection".to_owned(), |label| format!("a detection labelled {label}"));
-    let outcome = if settings.mode == RegionMode::Outside { "is not shown" } else { "is covered by its box" };
+    let label = detection.label.as_deref().map_or(String::new(), |label| format!(" labelled {label}"));
+    let outcome = if rules.shows_regions { "is not shown" } else { "is covered by its box" };
     Some(format!(
-        "shape=mask, but {name} has no mask, or none that can be read and has an object in it, and {outcome}; put cudagaussblur \
-         right after a detector that attaches masks, or set shape to box or ellipse"
+        "shape=mask, but a detection{label} has no mask, or none that can be read and has an object in it, and {outcome}; put \
+         cudagaussblur right after a detector that attaches masks, or set shape to box or ellipse"
     ))
 }
 
@@ -463,26 +366,25 @@ fn planes_left_out(channels: Selection) -> Option<String> {
 }
 
 fn blur_too_small(settings: &Settings, channels: Selection) -> Option<String> {
-    let names = channels.names();
-    let Settings { sigma, kernel_size, regions, .. } = settings;
+    let (names, Settings { sigma, kernel_size, regions, .. }) = (channels.names(), settings);
+    if names.is_empty() {
+        return None;
+    }
     let (strength, or_strength) = match regions.mode {
         RegionMode::Outside => (String::new(), ""),
         _ => (format!(", strength={}", regions.strength), " or strength"),
     };
     let cure = if *kernel_size == 0 { "increase sigma" } else { "set kernel-size=0, or increase sigma" };
-    (!names.is_empty()).then(|| {
-        format!(
-            "the blur does not change {names} in what it covers: sigma={sigma}, kernel-size={kernel_size}{strength} are too \
-             small; {cure}{or_strength}"
-        )
-    })
+    Some(format!(
+        "the blur does not change {names} in what it covers: sigma={sigma}, kernel-size={kernel_size}{strength} are too small; \
+         {cure}{or_strength}"
+    ))
 }
 
 /// What the log says about a kernel that is too small.
 pub fn cut_off(params: &BlurParams) -> String {
     let (size, sigma) = (params.kernel_size(), params.sigma());
     format!(
-        "kernel-size={size} cuts the Gaussian of sigma={sigma} off, which blurs less and has edges; \
-         kernel-size=0 follows sigma"
+        "kernel-size={size} cuts the Gaussian of sigma={sigma} off, which blurs less and has edges; kernel-size=0 follows sigma"
     )
 }
