@@ -77,14 +77,11 @@ impl RegionSettings {
         (!self.zones.as_slice().is_empty() && !self.has_zones()).then(|| text.to_owned())
     }
 
-    /// A warning where there are neither zones nor detections nor an alpha channel. In it, as in others, regions are `covered`,
-    /// or `shown`, by `mode`.
+    /// A warning where nothing can have regions. In it, as in others, regions are `covered`, or shown, by `mode`.
     pub fn no_source(&self, mode: &str, covered: &str) -> Option<String> {
-        (!self.has_fixed_regions() && !self.has_detections()).then(|| {
-            format!(
-                "region-mode={mode} has nothing that can be {covered}: zones is empty, and region-sources names no detections; \
-                 set zones, or add roi or analytics to region-sources"
-            )
-        })
+        let text = "zones is empty, and region-sources names no detections; set zones, or add roi or analytics to \
+                    region-sources";
+        let has_source = self.has_fixed_regions() || self.has_detections();
+        (!has_source).then(|| format!("region-mode={mode} has nothing that can be {covered}: {text}"))
     }
 }
