@@ -81,17 +81,12 @@ glib::wrapper! {
 
 /// Registers the element with rank none, so that decodebin and playbin never select it.
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-    for enum_type in [
-        settings::Backend::static_type(),
-        settings::ChannelFlags::static_type(),
-        settings::Alpha::static_type(),
-        regions::settings::RegionMode::static_type(),
-        regions::settings::RegionSources::static_type(),
-        regions::settings::CoverKind::static_type(),
-        regions::settings::OnLost::static_type(),
-        regions::settings::OnMissing::static_type(),
-    ] {
-        enum_type.mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    for spec in properties::param_specs() {
+        let of = spec.value_type();
+        // The documentation lists the values of these types.
+        if of.is_a(glib::Type::ENUM) || of.is_a(glib::Type::FLAGS) {
+            of.mark_as_plugin_api(gst::PluginAPIFlags::empty());
+        }
     }
     gst::Element::register(Some(plugin), "cudagaussblur", gst::Rank::NONE, CudaGaussBlur::static_type())
 }
