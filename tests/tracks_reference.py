@@ -34,7 +34,8 @@ jaw is found. With look-ahead the same runs backwards over the RECENT that follo
 Cover of a track at time t, with p its last detection at or before t and n its first after t, if it has entered:
  - p at t: its full box.
  - p and n: the hull of both full boxes, however long the gap is.
- - p alone and less than the limit ago, or in the previous frame: from p. n alone, at most the limit ahead: from n.
+ - p alone and less than the limit ago, or in the previous frame: from p. n alone: from n, whatever the limit; n is at most
+   `look_ahead` frames ahead.
    "From q": the hull of q's full box and of that moved by the prediction, grown on each side by GROWTH * the side of q's
    full box * damped(dt): what is lost turns, stops and comes back, also into the picture, and a part of it may have been
    found last.
@@ -229,7 +230,7 @@ class Tracks:
                     boxes.append(box)
                 elif self.covers_all(track, time) and not self.is_outside(predicted):
                     is_kept = is_whole = True
-            elif n.time - time <= limit:
+            else:
                 boxes.append(track.cover_from(n, time, backwards=True)[0])
             if p:
                 track.seen = [one for one in track.seen if one.time >= p.time - RECENT]

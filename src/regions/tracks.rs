@@ -360,9 +360,8 @@ impl Track {
             decided.objects.push(TrackedObject { track: self.number, evidence, cover, object, label });
         };
         let Some(previous) = next.checked_sub(1) else {
-            if self.seen[next].at.time - now.time <= limit {
-                cover(Evidence::Anticipated, next, self.cover_from(next, now.time).0);
-            }
+            // However far ahead it is found: the look-ahead bounds that.
+            cover(Evidence::Anticipated, next, self.cover_from(next, now.time).0);
             return true;
         };
         let last = self.seen[previous].at;
@@ -668,6 +667,28 @@ mod tests {
         let count = |wanted| evidence.iter().filter(|evidence| **evidence == wanted).count();
         assert_eq!((count(Evidence::Anticipated), count(Evidence::Bridged), count(Evidence::Predicted)), (10, 13, 0));
         assert!(decided.iter().all(|decided| is_covered(decided, face(100.0).area)));
+    }
+
+    /// Also where it would be held for a shorter time, or not at all.
+    #[test]
+    fn an_object_is_covered_in_all_of_the_look_ahead_before_its_first_detection() {
+        for time in [0, 3000 * MS] {
+            let (mut tracks, holding) = (Tracks::default(), Holding { time, ..HOLD });
+            let mut decided = Vec::new();
+            for frame in 0..45 {
+                let found: &[Detection] = if frame == 20 { &[face(100.0)] } else { &[] };
+                tracks.enter(frame * FRAME, SIZE, holding, found.iter().map(certain));
+                if frame >= 15 {
+                    decided.push(tracks.decide(SIZE, holding));
+                }
+            }
+            let evidence = |decided: &Decided| decided.objects.first().map(|object| object.evidence);
+            let found: Vec<_> = decided[..21].iter().map(evidence).collect();
+            let expected = [vec![None; 5], vec![Some(Evidence::Anticipated); 15], vec![Some(Evidence::Found)]].concat();
+            assert_eq!(found, expected, "{time}");
+            let sizes = decided[5..=20].iter().map(|decided| decided.objects[0].cover.size());
+            assert!(sizes.is_sorted_by(|far, near| far > near), "the nearer, the smaller");
+        }
     }
 
     #[test]
