@@ -39,15 +39,19 @@ Cover of a track at time t, with p its last detection at or before t and n its f
    "From q": the hull of q's full box and of that moved by the prediction, grown on each side by GROWTH * the side of q's
    full box * damped(dt): what is lost turns, stops and comes back, also into the picture, and a part of it may have been
    found last.
- - p alone and the limit over: by `on_lost`. "release": nothing. "cover": the whole frame, if the track's trust is `hold` and
-   RECENT or more, is not predicted wholly outside the picture, and until it is found or another track replaces it:
-   when a track's trust first exceeds RECENT, it replaces one lost track of its label, of those that ended before it
-   started the one nearest to its first box, from its start on.
+ - p alone and the limit over: by `on_lost`. "release": nothing. "cover": the whole frame, unless it is predicted wholly outside
+   the picture, until it is found, or another track replaces it. A track that was found in one frame only, which is probably
+   false, has it covered until `hold` after that frame; one that was found in more, however long that takes. So more `hold` is
+   never less cover. When a track's trust first exceeds RECENT, it replaces one lost track of its label, of those that ended
+   before it started, from its start on: one that was found in more than one frame, if there is one, because a false detection
+   would else leave a lost object covering for ever; of these the one nearest to its first box. One that is found again has not
+   been replaced.
 
 Reset: `drain` decides the frames that wait and forgets everything: EOS, another picture size, a discontinuity that goes back
 by more than `hold`. A flush forgets without deciding. A new segment and caps of the same size decide the frames that wait and
 forget nothing. A discontinuity forward is lost frames: time just passes.
-Bounds: beyond 256 lost tracks the oldest become one, the hull of their full boxes with velocity 0 (not done here).
+Bounds: beyond 256 lost tracks the oldest become one, the hull of their full boxes with velocity 0, which has the whole frame
+covered for as long as one of them would have (not done here).
 Cost of a frame: O(tracks * detections) to match, O(detections kept) to decide; kept are those from RECENT before p on.
 """
 import json
@@ -113,11 +117,13 @@ def carry(full, velocity, dt, box):
 class Track:
     def __init__(self, box, label, tracking_id, time):
         self.seen, self.first, self.label, self.tracking_id = [Seen(time, box)], time, label, tracking_id
-        self.is_trusted, self.replaced_at = False, None
+        self.is_confirmed, self.is_trusted, self.replaced_at = False, False, None
 
     def add(self, time, box):
         last, new = self.seen[-1], Seen(time, box)
         self.seen.append(new)
+        # Found again, it was not replaced.
+        self.is_confirmed, self.replaced_at = True, None
         new.velocity = slope([one for one in self.seen if time - one.time <= RECENT], new, last.velocity)
         new.full = carry(last.full, last.velocity, time - last.time, box)
 
@@ -203,12 +209,13 @@ class Tracks:
                 lost = [one for one in self.tracks if one.seen[-1].time < new.first and one.label == new.label
                         and one.replaced_at is None]
                 if lost:
-                    min(lost, key=lambda one: distance(one.seen[-1].box, new.seen[0].box)).replaced_at = new.first
+                    order = lambda one: (not one.is_confirmed, distance(one.seen[-1].box, new.seen[0].box))
+                    min(lost, key=order).replaced_at = new.first
 
     def covers_all(self, track, time):
         """Whether the track, once its limit is over, has the whole frame covered."""
         is_lost = track.replaced_at is None or time < track.replaced_at
-        return self.on_lost == "cover" and is_lost and track.trust() >= max(self.hold, RECENT)
+        return self.on_lost == "cover" and is_lost and (track.is_confirmed or time - track.seen[-1].time < self.hold)
 
     def is_outside(self, box):
         return box[2] <= 0 or box[3] <= 0 or box[0] >= self.size[0] or box[1] >= self.size[1]

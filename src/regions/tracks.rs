@@ -44,7 +44,8 @@ type Velocity = [f64; 4];
 pub struct Holding {
     /// How long a lost object stays covered at most, in nanoseconds.
     pub time: u64,
-    /// Whether the whole frame is covered after that.
+    /// Whether the whole frame is covered after that: until the object is found or replaced; but one that was found in one frame
+    /// only, until `time` after that.
     pub covers_lost: bool,
 }
 
@@ -114,6 +115,8 @@ struct Track {
     /// The time of the first detection.
     first: u64,
     seen: Vec<Seen>,
+    /// Whether it was found in more than one frame, so that it is probably no false detection.
+    is_confirmed: bool,
     /// Whether it has taken the place of a lost one, if there was one.
     is_trusted: bool,
     /// When another track took its place.
@@ -180,7 +183,7 @@ impl Tracks {
             self.tracks.push(Track::new(self.number, now, detection, *area));
         }
         self.replace_lost();
-        self.merge_oldest(now);
+        self.merge_oldest(now, holding);
     }
 
     /// Decides what is covered in the oldest frame that waits, of `size`. Nothing if none waits.
@@ -202,7 +205,7 @@ impl Tracks {
     }
 
     /// A track that is trusted for the first time replaces the lost one of its label that ended before it started and is
-    /// nearest to its first box.
+    /// nearest to its first box. One that was found in one frame only is replaced if there is no other: it ends by itself.
     fn replace_lost(&mut self) {
         for i in 0..self.tracks.len() {
             let new = &mut self.tracks[i];
@@ -215,15 +218,18 @@ impl Tracks {
                 old.last().at.time < first && old.label == label && old.replaced_at.is_none() && !old.is_merged
             };
             let lost = self.tracks.iter_mut().filter(is_replaced);
-            let by_distance = |old: &&mut Track| distance(old.last().area, area);
-            if let Some(old) = lost.min_by(|one, other| by_distance(one).total_cmp(&by_distance(other))) {
+            let order = |one: &&mut Track, other: &&mut Track| {
+                let [near, far] = [one, other].map(|old| distance(old.last().area, area));
+                other.is_confirmed.cmp(&one.is_confirmed).then(near.total_cmp(&far))
+            };
+            if let Some(old) = lost.min_by(order) {
                 old.replaced_at = Some(first);
             }
         }
     }
 
     /// Replaces the lost objects that were found longest ago, beyond [`MAX_LOST`], by one around them all.
-    fn merge_oldest(&mut self, now: Moment) {
+    fn merge_oldest(&mut self, now: Moment, holding: Holding) {
         let frame_of = |(i, track): (usize, &Track)| (track.last().at.frame, i);
         let mut lost: Vec<(u64, usize)> = self.tracks.iter().enumerate().map(frame_of).collect();
         lost.retain(|(frame, _)| *frame != now.frame);
@@ -235,7 +241,7 @@ impl Tracks {
         let tracks = std::mem::take(&mut self.tracks).into_iter().enumerate();
         let (oldest, rest): (Vec<_>, Vec<_>) = tracks.partition(|(i, track)| frame_of((*i, track)) <= youngest);
         self.tracks = rest.into_iter().map(|(_, track)| track).collect();
-        self.tracks.extend(Track::merged(oldest.into_iter().map(|(_, track)| track)));
+        self.tracks.extend(Track::merged(oldest.into_iter().map(|(_, track)| track), holding));
     }
 }
 
@@ -248,15 +254,18 @@ impl Track {
             tracking_id: detection.tracking_id,
             first: at.time,
             seen: vec![seen],
+            is_confirmed: false,
             is_trusted: false,
             replaced_at: None,
             is_merged: false,
         }
     }
 
-    /// One track around all of these. It stays where it is, and no detection continues it.
-    fn merged(tracks: impl Iterator<Item = Self>) -> Option<Self> {
+    /// One track around all of these. It stays where it is, no detection continues it, and it has the whole frame covered for as
+    /// long as one of them would have.
+    fn merged(tracks: impl Iterator<Item = Self>, holding: Holding) -> Option<Self> {
         tracks.reduce(|one, other| {
+            let ends_of_cover = one.covers_until(holding).zip(other.covers_until(holding));
             let full = one.seen.iter().chain(&other.seen).map(|seen| seen.full).reduce(Area::union);
             let full = full.expect("each has a detection");
             let ends = [one.seen[0].at, other.seen[0].at, one.last().at, other.last().at];
@@ -270,8 +279,9 @@ impl Track {
                 tracking_id: None,
                 first: one.first.min(other.first),
                 seen: seen.into(),
+                is_confirmed: true,
                 is_trusted: true,
-                replaced_at: one.replaced_at.zip(other.replaced_at).map(|(one, other)| one.max(other)),
+                replaced_at: ends_of_cover.map(|(one, other)| one.max(other)),
                 is_merged: true,
             }
         })
@@ -309,17 +319,24 @@ impl Track {
         let full = carry(last.full, last.velocity, (at.time - last.at.time) as f64, area);
         let previous = last.velocity;
         self.seen.push(Seen { at, area, object: detection.area, velocity: previous, full });
+        // Found again, it was not replaced.
+        (self.is_confirmed, self.replaced_at) = (true, None);
         let recent = self.seen.partition_point(|one| at.time - one.at.time > RECENT);
         let velocity = slope(self.seen[recent..].iter(), self.last(), previous);
         self.seen.last_mut().expect("it was just added").velocity = velocity;
         self.tracking_id = detection.tracking_id.or(self.tracking_id);
     }
 
+    /// Until when it has the whole frame covered once its limit is over; `None` if only a detection ends that.
+    fn covers_until(&self, holding: Holding) -> Option<u64> {
+        let held = self.last().at.time.saturating_add(holding.time);
+        let ends = [Some(held).filter(|_| !self.is_confirmed), self.replaced_at];
+        ends.into_iter().flatten().min()
+    }
+
     /// Whether it has the whole frame covered once its limit is over.
     fn covers_all(&self, time: u64, holding: Holding) -> bool {
-        holding.covers_lost
-            && self.replaced_at.is_none_or(|replaced_at| time < replaced_at)
-            && self.trust() >= holding.time.max(RECENT)
+        holding.covers_lost && self.covers_until(holding).is_none_or(|end| time < end)
     }
 
     /// The full box of a detection: what was found shortly before and after it counts too.
@@ -691,6 +708,49 @@ mod tests {
         }
     }
 
+    /// For how many frames of 40 ms an object that was found in the first ones is covered.
+    fn covered_for(found: u64, holding: Holding) -> usize {
+        let mut tracks = Tracks::default();
+        let covered = (0..1000).map(|frame| {
+            let faces = [face(100.0)];
+            let decided = push(&mut tracks, frame, holding, if frame < found { &faces } else { &[] });
+            is_covered(&decided, faces[0].area)
+        });
+        covered.take_while(|is_covered| *is_covered).count()
+    }
+
+    #[test]
+    fn more_hold_time_is_never_less_cover() {
+        for (found, expected) in [(1, [1, 5, 25, 75, 250]), (2, [1000; 5]), (6, [1000; 5]), (12, [1000; 5])] {
+            let frames = [0, 200, 1000, 3000, 10_000].map(|time| Holding { time: time * MS, covers_lost: true });
+            assert_eq!(frames.map(|holding| covered_for(found, holding)), expected, "{found}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_found_again_was_not_replaced() {
+        let mut tracks = seen(30, &face(100.0));
+        (31..41).for_each(|frame| _ = push(&mut tracks, frame, COVER, &[face(900.0)]));
+        assert!(tracks.tracks[0].replaced_at.is_some(), "by the second one");
+        (41..43).for_each(|frame| _ = push(&mut tracks, frame, COVER, &[face(100.0), face(900.0)]));
+        (43..400).for_each(|frame| _ = push(&mut tracks, frame, COVER, &[face(900.0)]));
+        assert!(push(&mut tracks, 400, COVER, &[face(900.0)]).is_lost);
+    }
+
+    /// What was found once lies nearer, and ends by itself.
+    #[test]
+    fn a_false_detection_is_not_replaced_instead_of_a_lost_object() {
+        let mut tracks = seen(30, &face(100.0));
+        let is_lost = |frame: &u64| {
+            let faces = if *frame >= 135 { vec![face(1000.0)] } else { vec![] };
+            let once = (*frame == 130).then(|| face(600.0));
+            push(&mut tracks, *frame, COVER, &[faces, Vec::from_iter(once)].concat()).is_lost
+        };
+        let lost: Vec<u64> = (30..1000).filter(is_lost).collect();
+        // Until the new one, trusted from its second frame on, replaces the old one; and what was found once, after its hold.
+        assert_eq!(lost, Vec::from_iter((29 + 75..136).chain(130 + 8..130 + 75)));
+    }
+
     #[test]
     fn a_lost_object_has_the_whole_frame_covered_until_another_takes_its_place() {
         let mut tracks = seen(30, &face(100.0));
@@ -700,12 +760,13 @@ mod tests {
         // A false detection elsewhere does not take its place, nor does another label.
         assert!(push(&mut tracks, 10_001, COVER, &[face(700.0)]).is_lost);
         let plate = Detection { label: Some("plate".to_owned()), ..face(900.0) };
-        for frame in 10_020..10_050 {
+        // Later than 3 s after the false detection, for which it has the frame covered too.
+        for frame in 10_080..10_110 {
             assert!(push(&mut tracks, frame, COVER, std::slice::from_ref(&plate)).is_lost, "{frame}");
         }
         let mut other = tracks;
         let back: Vec<bool> =
-            (10_050..10_060).map(|frame| push(&mut other, frame, COVER, &[face(1000.0)]).is_lost).collect();
+            (10_110..10_120).map(|frame| push(&mut other, frame, COVER, &[face(1000.0)]).is_lost).collect();
         assert_eq!(
             back.iter().position(|is_lost| !is_lost),
             Some(1),
@@ -753,6 +814,25 @@ mod tests {
         let merged: Vec<_> =
             tracks.tracks.iter().filter(|track| track.is_merged).map(|track| track.last().full.edges()).collect();
         assert_eq!(merged, [[0.0, 300.0, 954.0, 354.0]], "objects 255 to 299, in rows of 20");
+    }
+
+    /// What stands for several has the whole frame covered for as long as one of them would.
+    #[test]
+    fn merged_objects_have_the_whole_frame_covered_as_each_alone() {
+        let small = |i: u64| Area::from_corner((i % 20) as f64 * 50.0, (i / 20) as f64 * 25.0, 4.0, 4.0);
+        let all: Vec<_> = (0..300).map(|i| Detection { label: None, ..detection(small(i), None) }).collect();
+        let holding = Holding { time: 1000 * MS, ..COVER };
+        for (is_found_twice, replaced_at, end) in [(false, None, 27), (true, None, 1000), (true, Some(500), 500)] {
+            let mut tracks = Tracks::default();
+            push(&mut tracks, 0, holding, if is_found_twice { &all[..9] } else { &[] });
+            push(&mut tracks, 1, holding, &all[..9]);
+            tracks.tracks.iter_mut().for_each(|track| track.replaced_at = replaced_at.map(|frame: u64| frame * FRAME));
+            push(&mut tracks, 2, holding, &all[9..]);
+            push(&mut tracks, 3, holding, &[]);
+            assert_eq!(tracks.tracks.len(), MAX_LOST);
+            let last = (4..1000).filter(|frame| push(&mut tracks, *frame, holding, &[]).is_lost).last();
+            assert_eq!(last, Some(end - 1), "{is_found_twice} {replaced_at:?}");
+        }
     }
 
     /// A detection continues a track while it is held, and in the frame after its last, however short it is held.
