@@ -191,6 +191,7 @@ fn main() {
         test("all_metas_of_a_buffer_are_read", true, several),
         test("oriented_boxes_become_the_box_around_them", has_oriented, oriented),
         test("detections_have_the_masks_that_they_are_related_to", has_segmentation, related_masks),
+        test("masks_of_earlier_frames_are_old", has_segmentation, old_masks),
         test("masks_have_ids_of_8_and_16_bits_and_padding", has_segmentation, mask_formats),
         test("classes_of_a_segmentation_that_stands_alone_are_objects", has_segmentation, classes),
         test("background_is_an_object_only_where_it_is_named", has_segmentation, background),
@@ -273,6 +274,7 @@ fn detections(library: Library) {
                 certain: Some(Area { left: 10.0, top: 20.0, right: 40.0, bottom: 60.0 }),
                 tracking_id: None,
                 mask: None,
+                has_old_mask: false,
             },
             Detection {
                 label: None,
@@ -281,6 +283,7 @@ fn detections(library: Library) {
                 certain: Some(Area { left: -5.0, top: -6.0, right: 2.0, bottom: 2.0 }),
                 tracking_id: None,
                 mask: None,
+                has_old_mask: false,
             },
             Detection {
                 label: person,
@@ -289,6 +292,7 @@ fn detections(library: Library) {
                 certain: Some(Area { left: large, top: -large - 1.0, right: large * 2.0, bottom: -1.0 }),
                 tracking_id: None,
                 mask: None,
+                has_old_mask: false,
             },
             Detection {
                 label: None,
@@ -297,6 +301,7 @@ fn detections(library: Library) {
                 certain: None,
                 tracking_id: None,
                 mask: None,
+                has_old_mask: false,
             },
         ]
     );
@@ -446,6 +451,38 @@ fn related_masks(library: Library) {
             assert!(read(&buffer).iter().all(|detection| detection.mask.is_none()), "not asked");
         }
     }
+}
+
+/// Of a detection, of one with several, and of a segmentation that stands alone.
+fn old_masks(library: Library) {
+    let have_old = |times: &[Option<u64>], is_alone: bool| -> Vec<bool> {
+        let mut buffer = gst::Buffer::new();
+        let meta = Meta::add(library, &mut buffer);
+        let person = (!is_alone).then(|| meta.detection(Some("person"), BOX, 1.0));
+        for time in times {
+            let mut mask = gray8(4, &IDS);
+            mask.get_mut().unwrap().set_pts(time.map(gst::ClockTime::from_mseconds));
+            let segmentation = meta.segmentation(mask, &[0], RECT);
+            person.iter().for_each(|person| meta.relate(CONTAIN, *person, segmentation));
+        }
+        let labels = Labels::default();
+        let mut masks = MaskReader::new(&labels).of_frame(Some(200_000_000), 40_000_000);
+        let Analytics::Present(found) = analytics::read(&buffer, Some(&mut masks)) else { panic!("{times:?}") };
+        found.iter().map(|detection| detection.has_old_mask && detection.mask.is_some()).collect()
+    };
+    for (times, is_old) in [
+        (&[None][..], false),
+        (&[Some(160)], false),
+        (&[Some(300)], false),
+        (&[Some(120)], true),
+        (&[Some(200), Some(120)], true),
+        (&[Some(120), Some(200)], true),
+        (&[Some(200), None], false),
+    ] {
+        assert_eq!(have_old(times, false), [is_old], "{times:?}");
+    }
+    assert!(have_old(&[Some(120)], true).into_iter().all(|is_old| is_old));
+    assert!(!have_old(&[Some(200)], true).into_iter().any(|is_old| is_old));
 }
 
 fn mask_formats(library: Library) {

@@ -240,6 +240,7 @@ pub fn print_tracks() {
                     certain: Some(area),
                     tracking_id: None,
                     mask: None,
+                    has_old_mask: false,
                 };
                 found.map(detection).collect()
             })

@@ -40,6 +40,8 @@ pub enum Notice {
     BlurTooSmall,
     /// Detections that should have a mask, and have none.
     NoMask,
+    /// Detections whose mask is of an earlier frame.
+    OldMask,
     /// A stream that players turn.
     Turned,
     /// Frames are held back for a time that is not known.
@@ -182,6 +184,7 @@ impl Notices {
             self.no_regions(settings, self.without_regions.is_over(), "for 2 s"),
             self.none_counts(settings, self.tally.detections >= ENOUGH_DETECTIONS, size),
             self.once(Notice::NoMask, || no_mask(settings, found)),
+            self.once(Notice::OldMask, || old_mask(settings, found)),
         ];
         texts.into_iter().flatten().collect()
     }
@@ -355,6 +358,18 @@ fn no_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
     Some(format!(
         "shape=mask, but a detection{label} has no mask, or none that can be read and has an object in it, and {outcome}; put \
          cudagaussblur right after a detector that attaches masks, or set shape to box or ellipse"
+    ))
+}
+
+fn old_mask(settings: &RegionSettings, found: &Found) -> Option<String> {
+    let is_old = |detection: &&Detection| detection.has_old_mask && settings.rules().counts(detection);
+    let detection = found.detections.iter().find(is_old).filter(|_| settings.shape == ObjectShape::Mask)?;
+    let name =
+        detection.label.as_deref().map_or("a detection".to_owned(), |label| format!("a detection labelled {label}"));
+    let outcome = if settings.mode == RegionMode::Outside { "is not shown" } else { "is covered by its box too" };
+    Some(format!(
+        "shape=mask, but the mask of {name} is more than one frame older than the frame that carries it, by the timestamps of \
+         both, and {outcome}; make the mask of the frame that carries it, or give its buffer no timestamp if it is"
     ))
 }
 

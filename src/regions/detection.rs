@@ -19,6 +19,8 @@ pub struct Detection {
     pub tracking_id: Option<u64>,
     /// What of its box is the object.
     pub mask: Option<Mask>,
+    /// Whether the mask is of an earlier frame, so that the object may have left it.
+    pub has_old_mask: bool,
 }
 
 impl Detection {
@@ -140,6 +142,7 @@ mod tests {
                 certain: certain.then_some(area),
                 tracking_id: None,
                 mask: None,
+                has_old_mask: false,
             };
             detection.place_in((100, 50), is_field);
             let rows = |area: Area| [area.top, area.bottom];

@@ -129,7 +129,8 @@ impl RegionTracker {
     }
 }
 
-/// Of a detection that is shown. Without the mask that it should have, it is not, nor without a known ellipse.
+/// Of a detection that is shown. Without the mask that it should have, or with one of an earlier frame, it is not, nor without a
+/// known ellipse.
 fn shown_region(detection: &Detection, rules: &Rules, size: (u32, u32), is_field: bool) -> Option<FrameRegion> {
     // A box of no size says that nothing was found.
     let certain = detection.certain.filter(|certain| !certain.is_empty())?;
@@ -137,6 +138,7 @@ fn shown_region(detection: &Detection, rules: &Rules, size: (u32, u32), is_field
         // Of which rows it is the ellipse is not known.
         Some(Shape::Ellipse) if is_field => return None,
         Some(shape) => (certain.grown(certain, rules.expand), shape.clone()),
+        None if detection.has_old_mask => return None,
         None => detection.mask.as_ref().map(|mask| (mask.area(), Shape::Mask(mask.clone())))?,
     };
     let region = region_of(area, certain, rules, size)?;
@@ -168,7 +170,12 @@ fn covered_regions(
     let shapes = match rules.shape {
         Some(Shape::Ellipse) if is_found && !is_field => both(Shape::Ellipse),
         Some(_) => boxed(),
-        None => masks().unwrap_or_else(boxed),
+        None => match masks() {
+            // The object is where it was detected, and may have left the mask.
+            Some((masks, true)) => [masks, boxed()].concat(),
+            Some((masks, false)) => masks,
+            None => boxed(),
+        },
     };
     let origin = Origin::Detection(evidence);
     let region = |(area, shape)| {
@@ -179,17 +186,23 @@ fn covered_regions(
     shapes.into_iter().filter_map(region).collect()
 }
 
-/// The masks of the object with this box and label. Detections with the same box cannot be told apart if their labels may be the
-/// same, so it has the masks of all, and none if one of them has none. A tracker's number can give an object a detection without
-/// its label.
-fn masks_of(object: Area, label: Option<&str>, detections: &[Detection], rules: &Rules) -> Option<Vec<(Area, Shape)>> {
+/// The masks of the object with this box and label, and whether one is of an earlier frame. Detections with the same box cannot be
+/// told apart if their labels may be the same, so it has the masks of all, and none if one of them has none. A tracker's number can
+/// give an object a detection without its label.
+fn masks_of(
+    object: Area,
+    label: Option<&str>,
+    detections: &[Detection],
+    rules: &Rules,
+) -> Option<(Vec<(Area, Shape)>, bool)> {
     let may_be_own = |detection: &&Detection| {
         let of_detection = detection.label.as_deref();
         detection.area == object && (of_detection == label || of_detection.is_none() || label.is_none())
     };
-    let own = detections.iter().filter(may_be_own).filter(|detection| rules.selects(detection));
-    let masks = own.map(|detection| detection.mask.clone().map(|mask| (mask.area(), Shape::Mask(mask))));
-    masks.collect::<Option<Vec<_>>>().filter(|masks| !masks.is_empty())
+    let own: Vec<_> = detections.iter().filter(may_be_own).filter(|detection| rules.selects(detection)).collect();
+    let masks = own.iter().map(|detection| detection.mask.clone().map(|mask| (mask.area(), Shape::Mask(mask))));
+    let masks = masks.collect::<Option<Vec<_>>>().filter(|masks| !masks.is_empty())?;
+    Some((masks, own.iter().any(|detection| detection.has_old_mask)))
 }
 
 /// Of a zone, which has no mask, in each view. Nothing of it is shown in the view beside.
@@ -250,7 +263,15 @@ mod tests {
     fn face(x: f64, confidence: f32) -> Detection {
         let area = Area::from_corner(x, 100.0, 50.0, 100.0);
         let label = Some("face".to_owned());
-        Detection { label, confidence: Some(confidence), area, certain: Some(area), tracking_id: None, mask: None }
+        Detection {
+            label,
+            confidence: Some(confidence),
+            area,
+            certain: Some(area),
+            tracking_id: None,
+            mask: None,
+            has_old_mask: false,
+        }
     }
 
     fn entered(detections: &[Detection]) -> EnteredFrame {
@@ -338,6 +359,32 @@ mod tests {
         assert!([one, other].iter().all(|sample| same.contains(&expected("face", *sample))), "{same:?}");
         let same = shapes(&two("face", [one, None]));
         assert!(same.contains(&expected("face", None)), "{same:?}");
+    }
+
+    /// The object may have left a mask of an earlier frame.
+    #[test]
+    fn an_old_mask_is_covered_with_the_box_and_not_shown() {
+        let mut rules = Rules { shape: None, on_missing: PASS, ..default_rules() };
+        let face = face(100.0, 1.0);
+        let mask = Mask::new(1, 1, vec![200], face.area);
+        let [fresh, old] =
+            [false, true].map(|has_old_mask| Detection { mask: mask.clone(), has_old_mask, ..face.clone() });
+        let shapes = |rules: &Rules, detections: &[Detection]| {
+            let regions = regions(decide(&mut RegionTracker::default(), rules, 0, detections));
+            regions.into_iter().map(|region| (region.outline.area, region.outline.shape)).collect::<Vec<_>>()
+        };
+        let masked = (face.area, Shape::Mask(mask.clone().unwrap()));
+        let boxed = (face.area.grown(face.area, rules.expand), Shape::Box);
+        let one = std::slice::from_ref::<Detection>;
+        assert_eq!(shapes(&rules, one(&fresh)), std::slice::from_ref(&masked));
+        assert_eq!(shapes(&rules, one(&old)), [masked.clone(), boxed]);
+        let both = shapes(&rules, &[fresh.clone(), old.clone()]);
+        assert!(both.iter().any(|(_, shape)| *shape == Shape::Box), "either may be the object's: {both:?}");
+        rules.shows_regions = true;
+        assert_eq!(shapes(&rules, one(&fresh)), [masked]);
+        assert_eq!(shapes(&rules, one(&old)), []);
+        rules.shape = Some(Shape::Box);
+        assert_eq!(shapes(&rules, one(&old)).len(), 1, "the mask is not used");
     }
 
     /// An object that a tracker numbers may be found without its label, or get one later.

@@ -23,12 +23,30 @@ const INSIDE: u8 = 128;
 pub struct MaskReader<'a> {
     labels: &'a Labels,
     samples_left: usize,
+    /// Masks of an earlier time are old, in nanoseconds.
+    oldest: Option<u64>,
 }
 
 impl<'a> MaskReader<'a> {
     /// For the masks of one frame. Only objects that these labels select need one.
     pub fn new(labels: &'a Labels) -> Self {
-        Self { labels, samples_left: SAMPLES_MAX }
+        Self { labels, samples_left: SAMPLES_MAX, oldest: None }
+    }
+
+    /// For masks of a frame with this timestamp, if it has one, that lasts for `duration`, both in nanoseconds.
+    pub fn of_frame(self, timestamp: Option<u64>, duration: u64) -> Self {
+        // Times are rounded, and frames do not come in equal intervals.
+        let tolerated = duration.saturating_add(duration / 8);
+        Self { oldest: timestamp.and_then(|timestamp| timestamp.checked_sub(tolerated)), ..self }
+    }
+
+    /// Whether the mask in a buffer with this timestamp is of a frame before the last one, so that the object may have left it.
+    ///
+    /// A mask of unknown time counts as the frame's own: GStreamer's tensor decoders and the elements of `examples/python` compute
+    /// a mask for the frame that carries it, and write it into a new buffer, which has no timestamp. A buffer that has one came through
+    /// a pipeline, for example from a branch with a model that is slower than the frames.
+    pub fn is_old(&self, timestamp: Option<u64>) -> bool {
+        timestamp.zip(self.oldest).is_some_and(|(timestamp, oldest)| timestamp < oldest)
     }
 
     /// The labels that select objects.

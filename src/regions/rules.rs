@@ -92,6 +92,7 @@ pub(super) mod tests {
             certain: Some(Area::from_corner(0.0, 0.0, 1.0, 1.0)),
             tracking_id: None,
             mask: None,
+            has_old_mask: false,
         };
         let rules = Rules { labels: &Labels::parse("face"), min_confidence: 0.9, ..default_rules() };
         for (label, confidence, counts) in [

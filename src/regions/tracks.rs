@@ -534,6 +534,7 @@ mod tests {
             certain: Some(area),
             tracking_id,
             mask: None,
+            has_old_mask: false,
         }
     }
 

@@ -131,7 +131,15 @@ fn sequence(seed: u64) -> Sequence {
 fn detection([x, y]: [f64; 2], [width, height]: [f64; 2], label: Option<&str>, tracking_id: Option<u64>) -> Detection {
     // Of whole numbers some would be exactly at a threshold, where the order of a sum decides.
     let area = Area::from_corner(x, y, width.max(1.0), height.max(1.0));
-    Detection { label: label.map(str::to_owned), confidence: None, area, certain: Some(area), tracking_id, mask: None }
+    Detection {
+        label: label.map(str::to_owned),
+        confidence: None,
+        area,
+        certain: Some(area),
+        tracking_id,
+        mask: None,
+        has_old_mask: false,
+    }
 }
 
 fn is_weak(detection: &Detection) -> bool {
@@ -255,4 +263,33 @@ fn tracks_are_those_of_the_reference() {
     }
     println!("{SEQUENCES} sequences, {boxes} boxes and {whole} whole frames are equal");
     assert!(boxes > 80_000 && whole > 1000, "{boxes} {whole}");
+}
+
+/// What docs/HIDING.md says of a false detection in one frame: what it covers in all frames together, in its boxes.
+#[test]
+fn a_false_detection_covers_as_much_as_documented() {
+    let page = include_str!("../../docs/HIDING.md");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let covered = |rate: u64, look_ahead: u64| {
+        let false_detection = [detection([5000.0, 5000.0], [100.0, 100.0], None, None)];
+        let frame = |i: u64| (i * 1000 * MS / rate, if i == 60 { false_detection.to_vec() } else { Vec::new() });
+        let frames = (0..120 + look_ahead).map(|i| Some(frame(i))).collect();
+        let sequence = Sequence {
+            size: (10_000, 10_000),
+            hold: 3000 * MS,
+            covers_lost: false,
+            look_ahead: look_ahead as usize,
+            frames,
+        };
+        let decided = sequence.decide();
+        let boxes = decided.iter().flat_map(|(.., edges)| edges.chunks(4));
+        boxes.map(|edges| (edges[2] - edges[0]) * (edges[3] - edges[1]) / 1e4).sum::<f64>()
+    };
+    let [at_25, at_30] = [25, 30].map(|rate| [0, 15].map(|look_ahead| covered(rate, look_ahead)));
+    for text in [
+        format!("covers {:.1} times its box (25 frames a second, all frames together, before `expand`)", at_25[0]),
+        format!("{:.1} times with `look-ahead=15`; at 30 a second {:.1} and {:.1} times", at_25[1], at_30[0], at_30[1]),
+    ] {
+        assert!(page.contains(&text), "docs/HIDING.md does not say: {text}");
+    }
 }

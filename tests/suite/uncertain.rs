@@ -503,21 +503,42 @@ fn a_mask_of_another_frame_does_not_count() {
     }
 }
 
-/// It is of the frame whose meta has it.
+/// It is of the frame whose meta has it, but for one whose timestamp is of a frame before the last. The object may have left it.
 #[test]
-fn the_timestamp_of_a_mask_does_not_matter() {
+fn an_old_mask_is_covered_with_its_box_and_not_shown() {
     crate::common::video::init();
-    for timestamp in [None, Some(0), Some(40), Some(u64::MAX / 2)] {
-        let mut buffer = gst::Buffer::from_mut_slice([vec![255_u8; 4], vec![0; 4]].concat());
-        buffer.get_mut().unwrap().set_pts(timestamp.map(gst::ClockTime::from_nseconds));
+    let mask = |timestamp: Option<u64>| {
+        let mut buffer = gst::Buffer::from_mut_slice([vec![255_u8; 16], vec![0; 16]].concat());
+        buffer.get_mut().unwrap().set_pts(timestamp.map(gst::ClockTime::from_mseconds));
         let caps = gst::Caps::builder("video/x-raw").field("format", "GRAY8");
-        let caps = caps.field("width", 4).field("height", 2).build();
-        let mask = gst::Sample::builder().caps(&caps).buffer(&buffer).build();
-        for mode in ["inside", "outside"] {
-            let mut blur = filling(&format!("region-mode={mode}"));
-            blur.push(detected(&[(BOX, None)]));
-            let output = blur.push(detected(&[(BOX, Some(mask.clone()))]));
-            check_places(&output, mode, &[(32, 16, 64, 16)], true, &format!("{timestamp:?}"));
+        let caps = caps.field("width", 4).field("height", 8).build();
+        Some(gst::Sample::builder().caps(&caps).buffer(&buffer).build())
+    };
+    // That of the fourth frame is 120 ms. The next one is 40 ms later, as is its mask.
+    for (timestamp, is_old) in
+        [(None, false), (Some(0), true), (Some(40), true), (Some(80), false), (Some(120), false), (Some(10_000), false)]
+    {
+        for (mode, look_ahead) in [("inside", 0), ("inside", 2), ("outside", 0)] {
+            let mut blur = filling(&format!("region-mode={mode} look-ahead={look_ahead}"));
+            let times = [None, None, None, timestamp, timestamp.map(|time| time + 40), None];
+            times.iter().for_each(|time| _ = blur.try_push(detected(&[(BOX, mask(*time))])).unwrap());
+            blur.harness.push_event(gst::event::Eos::new());
+            for frame in 0..times.len() {
+                let output = blur.harness.pull().unwrap();
+                // The mask is that of the upper half.
+                let (places, is_any_open): (&[Place], bool) = match (mode, is_old && (3..5).contains(&frame)) {
+                    (_, false) => (&[(32, 16, 64, 16)], true),
+                    ("inside", true) => (&[BOX], true),
+                    _ => (&[], false),
+                };
+                check_places(&output, mode, places, is_any_open, &format!("{timestamp:?}, frame {frame}"));
+                if mode == "inside" && !(is_old && (3..5).contains(&frame)) {
+                    assert!(!covered(&output)[47 * 128 + 64], "{timestamp:?}, frame {frame}: the mask alone counts");
+                }
+            }
+            let warnings = blur.messages(gst::MessageType::Warning);
+            let of_mask = warnings.iter().filter(|text| text.contains("more than one frame older")).count();
+            assert_eq!((of_mask, warnings.len()), (usize::from(is_old), of_mask), "{warnings:?}");
         }
     }
 }

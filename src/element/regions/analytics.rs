@@ -12,6 +12,7 @@ use std::sync::{LazyLock, OnceLock};
 use gst::glib;
 use gst::glib::translate::from_glib_full;
 
+use super::mask_buffers::time_of;
 use crate::filter::regions::Area;
 use crate::libraries::{functions, open_gstreamer};
 use crate::regions::detection::{Detection, confidence};
@@ -189,6 +190,7 @@ impl Library {
             area,
             tracking_id: tracks.iter().find(is_related).and_then(|track| self.tracking_id(track)),
             mask: None,
+            has_old_mask: false,
         })
     }
 
@@ -220,6 +222,7 @@ impl Library {
         let mut alone = Vec::new();
         // Of each detection; `None` if it has a part that cannot be read.
         let mut parts: Vec<Option<Vec<MaskPart>>> = vec![Some(Vec::new()); found.len()];
+        let mut have_old = vec![false; found.len()];
         for segmentation in segmentations {
             let relations = entries.iter().map(|entry| self.relation(*entry, segmentation.0));
             let related: Vec<(usize, c_uint)> = relations.enumerate().filter(|(_, relation)| *relation != 0).collect();
@@ -231,7 +234,7 @@ impl Library {
             if !related.iter().any(is_selected) {
                 continue;
             }
-            let image = self.id_image(segmentation);
+            let (image, is_old) = self.id_image(segmentation, masks).unzip();
             let regions = image.as_ref().and_then(|image| self.regions(segmentation, image, &related, &found));
             let objects = image.as_ref().map_or(0, |image| image.present().filter(|id| *id != 0).count());
             // What is not the object's alone is only where the object may be.
@@ -240,6 +243,7 @@ impl Library {
                 let region = regions.as_ref().map(|regions| regions[nth]);
                 let within = (is_shared && region.is_none()).then_some(found[*index].area);
                 let is_object = |id: u16| region.map_or(id != 0, |region| id == region);
+                have_old[*index] |= is_old == Some(true);
                 let part = image.as_ref().and_then(|image| masks.part(image, is_object, within).ok());
                 match (part, &mut parts[*index]) {
                     (Some(part), Some(parts)) => parts.extend(part),
@@ -247,18 +251,19 @@ impl Library {
                 }
             }
         }
-        for (detection, parts) in found.iter_mut().zip(parts) {
+        for ((detection, parts), has_old) in found.iter_mut().zip(parts).zip(have_old) {
             let mask = parts.and_then(|parts| masks.unite(parts));
             // A mask that is elsewhere has been moved on the way, or the box has.
             let is_in_place = |object: Area| !object.intersection(detection.area).is_empty();
             detection.mask = mask.filter(|mask| mask.object().is_some_and(is_in_place));
+            detection.has_old_mask = has_old && detection.mask.is_some();
         }
         found.extend(alone);
         Some(found)
     }
 
-    /// The mask of a segmentation.
-    fn id_image(&self, segmentation: &SegmentationEntry<'_>) -> Option<IdImage> {
+    /// The mask of a segmentation, and whether it is old.
+    fn id_image(&self, segmentation: &SegmentationEntry<'_>, masks: &MaskReader<'_>) -> Option<(IdImage, bool)> {
         let ([mut x, mut y], [mut width, mut height]) = ([0; 2], [0; 2]);
         let buffer = self.segmentation_mask(segmentation, &mut x, &mut y, &mut width, &mut height)?;
         // SAFETY: the function returns null or a buffer that the caller owns.
@@ -269,7 +274,8 @@ impl Library {
         let may_be_decoders = glib::Type::from_name("GstYoloSegTensorDecoder").is_some();
         let is_decoders = may_be_decoders && self.region_ids(segmentation) == [0];
         let is_written = !is_decoders || x >= 0 && y >= 0;
-        buffer.filter(|_| is_written).and_then(|buffer| IdImage::of_buffer(&buffer, area, is_decoders))
+        let buffer = buffer.filter(|_| is_written)?;
+        Some((IdImage::of_buffer(&buffer, area, is_decoders)?, masks.is_old(time_of(&buffer))))
     }
 
     /// The ids that a segmentation declares, by index.
@@ -299,7 +305,7 @@ impl Library {
     /// The objects of a segmentation that is related to no detection: its regions, or those that the labels select. `None` if
     /// it cannot be read.
     fn classes(&self, segmentation: &SegmentationEntry<'_>, masks: &mut MaskReader<'_>) -> Option<Vec<Detection>> {
-        let image = self.id_image(segmentation)?;
+        let (image, has_old_mask) = self.id_image(segmentation, masks)?;
         let labels = masks.labels();
         let names = self.region_names(segmentation);
         let mut objects = Vec::new();
@@ -312,11 +318,19 @@ impl Library {
                 continue;
             }
             let area = image.area_of(id)?;
-            let detection = Detection { label, confidence: None, area, certain: None, tracking_id: None, mask: None };
+            let detection = Detection {
+                label,
+                confidence: None,
+                area,
+                certain: None,
+                tracking_id: None,
+                mask: None,
+                has_old_mask: false,
+            };
             objects.push(if is_selected {
                 let parts = masks.part(&image, |other| other == id, None).ok()?;
                 let mask = masks.unite(parts.into_iter().collect())?;
-                Detection { certain: mask.object(), mask: Some(mask), ..detection }
+                Detection { certain: mask.object(), mask: Some(mask), has_old_mask, ..detection }
             } else {
                 detection
             });

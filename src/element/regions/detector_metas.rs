@@ -3,15 +3,21 @@
 //! Metas are read, never removed.
 
 use super::analytics::{self, Analytics};
+use super::mask_buffers::time_of;
 use super::settings::RegionSources;
 use crate::filter::regions::Area;
 use crate::regions::detection::{Detection, Found, Labels, Looked, confidence};
 use crate::regions::masks::MaskReader;
 
+/// The duration of a frame of which it is not known, in nanoseconds.
+const ASSUMED_FRAME: u64 = 40_000_000;
+
 /// Reads the metas of the selected sources. Masks cost time, and are read only for objects that the labels `masked` select;
 /// without these none is.
 pub fn read(buffer: &gst::BufferRef, sources: RegionSources, masked: Option<&Labels>) -> Found {
-    let mut masks = masked.map(MaskReader::new);
+    let timestamp = time_of(buffer);
+    let duration = buffer.duration().map(gst::ClockTime::nseconds).filter(|duration| *duration > 0);
+    let mut masks = masked.map(|labels| MaskReader::new(labels).of_frame(timestamp, duration.unwrap_or(ASSUMED_FRAME)));
     let mut found = Found { looked: Looked::NotAsked, detections: Vec::new() };
     if sources.intersects(RegionSources::ROI | RegionSources::ANALYTICS) {
         found.looked = Looked::No;
@@ -51,8 +57,9 @@ fn roi_detection(
     let label = analytics::label_text(label);
     let mask = masks.filter(|masks| masks.labels().select(label.as_deref())).and_then(|masks| {
         let sample = meta.param("mask")?.get::<gst::Sample>("sample").ok()?;
-        masks.of_sample(&sample, area)
+        Some((masks.of_sample(&sample, area)?, masks.is_old(time_of(sample.buffer()?))))
     });
+    let (mask, has_old_mask) = mask.map_or((None, false), |(mask, is_old)| (Some(mask), is_old));
     Detection {
         label,
         confidence: roi_confidence(meta),
@@ -60,6 +67,7 @@ fn roi_detection(
         certain: Some(area),
         tracking_id: tracking_id.and_then(|id| u64::try_from(id).ok()),
         mask,
+        has_old_mask,
     }
 }
 
@@ -96,7 +104,15 @@ mod tests {
         let found = read(&buffer, RegionSources::ROI | RegionSources::ANALYTICS, None);
         let area = Area { left: 1.0, top: 2.0, right: 31.0, bottom: 2.0 + f64::from(u32::MAX) };
         let label = Some("face".to_owned());
-        let detection = Detection { label, confidence: None, area, certain: Some(area), tracking_id: None, mask: None };
+        let detection = Detection {
+            label,
+            confidence: None,
+            area,
+            certain: Some(area),
+            tracking_id: None,
+            mask: None,
+            has_old_mask: false,
+        };
         assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection] });
 
         let not_asked = Found { looked: Looked::NotAsked, detections: vec![] };
@@ -200,6 +216,44 @@ mod tests {
             read(&buffer, RegionSources::ROI, labels.as_ref()).detections[0].mask.is_some()
         };
         assert_eq!([Some(""), Some("Person"), Some("face"), None].map(has_mask), [true, true, false, false]);
+    }
+
+    /// More than one frame older than the frame; the times of both are known.
+    #[test]
+    fn masks_of_earlier_frames_are_old() {
+        const SECOND: u64 = 1_000_000_000;
+        let has_old = |frame: Option<u64>, duration: Option<u64>, mask: Option<u64>, byte: u8| {
+            let time = |time: Option<u64>| time.map(gst::ClockTime::from_nseconds);
+            let mut samples = gst::Buffer::from_mut_slice(vec![byte; 4]);
+            samples.get_mut().unwrap().set_pts(time(mask));
+            let sample = gst::Sample::builder().buffer(&samples).caps(&gray(4, 1)).build();
+            let mut buffer = buffer_with_mask((4, 2, 20, 10), |param| param.field("sample", sample));
+            buffer.get_mut().unwrap().set_pts(time(frame));
+            buffer.get_mut().unwrap().set_duration(time(duration));
+            let mut found = read(&buffer, RegionSources::ROI, Some(&Labels::default()));
+            let detection = found.detections.remove(0);
+            assert_eq!(detection.mask.is_some(), byte >= 128);
+            detection.has_old_mask
+        };
+        let frame = 33_333_333;
+        for (back, duration, is_old) in [
+            (0, Some(frame), false),
+            (frame + 1, Some(frame), false),
+            (2 * frame, Some(frame), true),
+            (SECOND, Some(frame), true),
+            (40_000_000, None, false),
+            (80_000_000, None, true),
+            (80_000_000, Some(0), true),
+            (80_000_000, Some(SECOND / 10), false),
+        ] {
+            assert_eq!(has_old(Some(SECOND), duration, Some(SECOND - back), 255), is_old, "{back} {duration:?}");
+        }
+        assert!(!has_old(Some(SECOND), Some(frame), None, 255), "unknown");
+        assert!(!has_old(None, Some(frame), Some(0), 255), "unknown");
+        assert!(!has_old(Some(SECOND), Some(frame), Some(5 * SECOND), 255), "later");
+        assert!(!has_old(Some(0), Some(frame), Some(0), 255) && !has_old(Some(frame), Some(frame), Some(0), 255));
+        assert!(!has_old(Some(SECOND), Some(frame), Some(0), 0), "no mask");
+        assert!(!has_old(Some(SECOND), Some(u64::MAX - 1), Some(0), 255));
     }
 
     /// The object is then covered by its box.

@@ -8,6 +8,11 @@ use crate::filter::regions::Area;
 use crate::filter::weights::Mask;
 use crate::regions::masks::{IdImage, MaskReader, SIDE_MAX};
 
+/// The timestamp of a frame or a mask, in nanoseconds.
+pub fn time_of(buffer: &gst::BufferRef) -> Option<u64> {
+    buffer.pts().map(gst::ClockTime::nseconds)
+}
+
 impl MaskReader<'_> {
     /// The mask in a sample with caps `video/x-raw,format=GRAY8`, stretched over an area. `None` if it cannot be read, or if
     /// none of it is inside of an object: nothing would be covered where a detector found something.

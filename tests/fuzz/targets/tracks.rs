@@ -54,7 +54,7 @@ fn detections(found: &[Found]) -> Vec<(Detection, bool)> {
         let area = Area::from_corner(x + 3.0 * width * f64::from(i), y, width, height);
         let label = found.label.map(|face| if face { "face" } else { "plate" }.to_owned());
         let tracking_id = found.id.map(u64::from);
-        let detection = Detection { label, confidence: None, area, certain: Some(area), tracking_id, mask: None };
+        let detection = Detection { label, confidence: None, area, certain: Some(area), tracking_id, mask: None, has_old_mask: false };
         (detection, found.is_weak)
     };
     all.map(detection).collect()
