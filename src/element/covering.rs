@@ -217,7 +217,7 @@ fn outcome(
         let output = allocate_output(element, &buffer)?;
         let on_device = session.engine.active() == Backend::Cuda;
         let frame = MappedFrame::pair(buffer, output, format, on_device)?;
-        return Ok(Outcome::InFlight(session.engine.submit(options, frame)?));
+        return Ok(session.engine.submit(options, frame)?.into());
     }
     if regions.sources.contains(RegionSources::ALPHA) && found.action == FrameAction::Regions {
         let mask = alpha_mask(session, &buffer, &format)?;
@@ -338,18 +338,18 @@ fn submit_cover(
     let outcome = if is_untouched {
         Outcome::Untouched(input)
     } else if is_in_place {
-        Outcome::InFlight(session.engine.submit(&cover.cover, in_place(input, Side::Input)?)?)
+        session.engine.submit(&cover.cover, in_place(input, Side::Input)?)?.into()
     } else {
         let output = allocate_output(element, &input)?;
         let frame = MappedFrame::pair(input, output, format.clone(), on_device)?;
         if frame.is_same_memory() {
-            Outcome::InFlight(session.engine.submit(&cover.cover, frame)?)
+            session.engine.submit(&cover.cover, frame)?.into()
         } else {
             // Uploads or downloads the frame.
             let output = session.transfer(element, state, frame)?;
             match cover.cover.is_empty() {
                 true => Outcome::Untouched(output),
-                false => Outcome::InFlight(session.engine.submit(&cover.cover, in_place(output, Side::Output)?)?),
+                false => session.engine.submit(&cover.cover, in_place(output, Side::Output)?)?.into(),
             }
         }
     };

@@ -45,12 +45,18 @@ pub struct DecidedFrame {
 /// What becomes of a frame.
 pub enum Outcome {
     /// The engine has it.
-    InFlight(InFlightFrame<MappedFrame>),
+    InFlight(Box<InFlightFrame<MappedFrame>>),
     /// Nothing of it is covered.
     Untouched(gst::Buffer),
     Dropped,
     /// It ends streaming, after the frames before it.
     Failed(FrameFailure),
+}
+
+impl From<InFlightFrame<MappedFrame>> for Outcome {
+    fn from(frame: InFlightFrame<MappedFrame>) -> Self {
+        Self::InFlight(Box::new(frame))
+    }
 }
 
 /// What a frame that has entered holds.

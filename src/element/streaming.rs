@@ -17,7 +17,7 @@ use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
 use super::{caps, cuda_context, output_buffer};
-use crate::engine::{Backend, EngineError, InFlightFrame};
+use crate::engine::{Backend, EngineError};
 
 /// Which frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -263,7 +263,7 @@ fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Se
             session.queue.leaving.extend(events.into_iter().map(Leaving::Event));
             continue;
         }
-        let is_due = is_full || due != Due::Surplus || in_flight.is_some_and(InFlightFrame::is_done);
+        let is_due = is_full || due != Due::Surplus || in_flight.is_some_and(|frame| frame.is_done());
         return if is_due { session.queue.leaving.pop_front() } else { None };
     }
 }
@@ -276,7 +276,7 @@ fn finish(
     frame: DecidedFrame,
 ) -> Result<Option<gst::Buffer>, FrameFailure> {
     let mut buffer = match frame.outcome {
-        Outcome::InFlight(frame) => output_buffer::complete(element, state, &mut session.engine, frame)?,
+        Outcome::InFlight(frame) => output_buffer::complete(element, state, &mut session.engine, *frame)?,
         Outcome::Untouched(buffer) => buffer,
         Outcome::Dropped => {
             session.has_gap = true;
