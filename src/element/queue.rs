@@ -88,10 +88,9 @@ pub struct WaitingFrame {
 const MOST_EVENTS: usize = 1024;
 
 impl Queue {
-    /// Frames in flight.
-    pub fn in_flight(&self) -> usize {
-        let is_in_flight = |leaving: &&Leaving| matches!(leaving, Leaving::Frame(frame) if matches!(frame.outcome, Outcome::InFlight(_)));
-        self.leaving.iter().filter(is_in_flight).count()
+    /// Frames that are decided, in flight or behind one that is.
+    pub fn decided_frames(&self) -> usize {
+        self.leaving.iter().filter(|leaving| matches!(leaving, Leaving::Frame(_))).count()
     }
 
     /// Frames that wait, with those that gaps lack.

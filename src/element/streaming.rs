@@ -243,7 +243,7 @@ fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Se
             Some(_) => return session.queue.leaving.pop_front(),
             None => None,
         };
-        let is_full = session.queue.in_flight() >= session.max_in_flight;
+        let is_full = session.queue.decided_frames() >= session.max_in_flight;
         let is_surplus = session.queue.waiting_frames() > session.most_waiting();
         let is_decided = match due {
             Due::Surplus | Due::Submitted => is_surplus,

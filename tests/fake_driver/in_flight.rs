@@ -192,6 +192,21 @@ fn covers_in_flight_keep_their_order_and_are_drained() {
     }
 }
 
+/// Frames of which nothing is covered wait behind one in flight, and count as it does.
+#[test]
+fn frames_behind_a_cover_in_flight_are_not_held_longer() {
+    let machine = FakeDriver::new();
+    let info = info(VideoFormat::Rgba, 64, 40);
+    let mut blur = covering("backend=cuda sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=2", true, &info);
+    machine.fail_times("cuEventQuery", 0, 20, 600);
+    for frame in 0..4 {
+        let input = covered::buffer(&info, &noise(&info, frame));
+        blur.try_push(if frame == 0 { with_roi(input, "face", (8, 8, 24, 16)) } else { input }).unwrap();
+        assert!(frame + 1 - u64::from(blur.harness.buffers_received()) <= 1, "frame {frame}");
+    }
+    machine.clear_faults();
+}
+
 /// The frames before one that ends streaming leave, though they were in flight.
 #[test]
 fn an_error_follows_the_covers_in_flight() {
