@@ -637,7 +637,8 @@ fn frames_wait_through_what_does_not_change_them() {
     let info = info(VideoFormat::Gray8, SIZE);
     let caps = info.to_caps().unwrap();
     let picture = noise(&info, 3);
-    let disturbances: [(&str, &dyn Fn(&mut Blur)); 7] = [
+    type Disturb<'a> = &'a dyn Fn(&mut Blur);
+    let disturbances: [(&str, Disturb); 7] = [
         ("nothing", &|_| ()),
         ("the same caps", &|blur| _ = blur.harness.push_event(gst::event::Caps::new(&caps))),
         ("a segment", &|blur| {
