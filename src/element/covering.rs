@@ -10,7 +10,7 @@ use gst_base::prelude::*;
 use super::error::FrameFailure;
 use super::frame_cover::FrameCover;
 use super::notices::Notice;
-use super::output_buffer::{allocate, allocate_output, complete};
+use super::output_buffer::{allocate, allocate_output, complete, transfer};
 use super::queue::{self, DecidedFrame, Input, Outcome, WaitingFrame};
 use super::region_message::{self, MessageTimes};
 use super::regions::detector_metas;
@@ -172,9 +172,9 @@ pub fn keep(
         state.publish(|published| published.regions.frames_copied += 1);
         if frame.is_on_host() {
             let submitted = session.engine.submit(&Cover::NOTHING, frame)?;
-            complete(element, state, &mut session.engine, submitted)
+            complete(element, state, session, submitted)
         } else {
-            session.transfer(element, state, frame)
+            transfer(element, state, session, frame)
         }
     };
     copied().map_or_else(Input::Failed, Input::Buffer)
@@ -346,7 +346,7 @@ fn submit_cover(
             session.engine.submit(&cover.cover, frame)?.into()
         } else {
             // Uploads or downloads the frame.
-            let output = session.transfer(element, state, frame)?;
+            let output = transfer(element, state, session, frame)?;
             match cover.cover.is_empty() {
                 true => Outcome::Untouched(output),
                 false => session.engine.submit(&cover.cover, in_place(output, Side::Output)?)?.into(),

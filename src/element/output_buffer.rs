@@ -6,9 +6,10 @@ use gst_base::prelude::*;
 
 use super::error::FrameFailure;
 use super::reporting::warn_of_fallback;
+use super::session::Session;
 use super::state::SharedState;
 use super::video_frame::MappedFrame;
-use crate::engine::{CompletedFrame, Engine, InFlightFrame};
+use crate::engine::{CompletedFrame, InFlightFrame};
 
 /// A buffer of a pool, with the flags, timestamps and metas of an input buffer. The blur changes neither size, position nor
 /// colours, so every meta stays true but those that describe memory.
@@ -38,22 +39,35 @@ pub fn allocate_output(element: &gst_base::BaseTransform, input: &gst::BufferRef
 pub fn complete(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    engine: &mut Engine,
+    session: &mut Session,
     frame: InFlightFrame<MappedFrame>,
 ) -> Result<gst::Buffer, FrameFailure> {
-    let completed = engine.complete(frame)?;
-    of_completed(element, state, engine, completed)
+    let completed = session.engine.complete(frame)?;
+    Ok(of_completed(element, state, session, completed))
+}
+
+/// Uploads or downloads a frame, or copies it on the device, and returns the output buffer.
+pub fn transfer(
+    element: &gst_base::BaseTransform,
+    state: &SharedState,
+    session: &mut Session,
+    frame: MappedFrame,
+) -> Result<gst::Buffer, FrameFailure> {
+    // The engine completes frames in the order in which they were submitted.
+    session.wait_for_device()?;
+    let completed = session.engine.transfer(frame)?;
+    Ok(of_completed(element, state, session, completed))
 }
 
 /// The output buffer of a frame. Posts a warning if CUDA failed and the CPU took its place.
-pub fn of_completed(
+fn of_completed(
     element: &gst_base::BaseTransform,
     state: &SharedState,
-    engine: &Engine,
+    session: &Session,
     completed: CompletedFrame<MappedFrame>,
-) -> Result<gst::Buffer, FrameFailure> {
+) -> gst::Buffer {
     if let Some(failure) = completed.failure {
-        warn_of_fallback(element, state, engine, &failure);
+        warn_of_fallback(element, state, &session.engine, &failure);
     }
-    Ok(completed.frame.into_output(completed.queued))
+    completed.frame.into_output(completed.queued)
 }

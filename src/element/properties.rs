@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The table of properties, the only place that names them: what GObject knows of each, and the field that has its value.
+//! The table of properties, the only place that names them: what GObject knows of each, and the field that has its value. Also how
+//! a value is checked and set.
 
 use std::ops::RangeInclusive;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use gst::ParamSpecArray;
 use gst::glib::{self, ParamSpec, ParamSpecBoolean, ParamSpecBoxed, ParamSpecDouble, ParamSpecEnum, ParamSpecFlags};
@@ -10,11 +11,12 @@ use gst::glib::{ParamSpecInt, ParamSpecString, ParamSpecUInt, ParamSpecUInt64};
 use gst::prelude::*;
 
 use super::regions::settings::{CoverKind, ObjectShape, OnLost, OnMissing, RegionMode, RegionSources};
-use super::regions::zones::Zones;
+use super::regions::zones::{ZoneError, Zones};
 use super::settings::{Alpha, Backend, ChannelFlags, Settings};
 use super::unchecked_param_spec;
 use crate::filter::mosaic::CELLS_MAX;
-use crate::filter::{KERNEL_SIZE_MAX, SIGMA_MAX};
+use crate::filter::plan::Options;
+use crate::filter::{KERNEL_SIZE_MAX, ParamError, SIGMA_MAX};
 use crate::regions::detection::Labels;
 
 /// A writable property of the element.
@@ -217,3 +219,96 @@ static PROPERTIES: LazyLock<Vec<(ParamSpec, Option<Accessor>)>> = LazyLock::new(
             frame";
     }
 });
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Self {
+            sigma: 0.0,
+            kernel_size: 0,
+            planes: ChannelFlags::empty(),
+            alpha: Alpha::default(),
+            backend: Backend::default(),
+            cuda_device_id: 0,
+            max_in_flight: 0,
+            regions: Arc::default(),
+            started: false,
+        };
+        Property::all().for_each(|property| property.set(&mut settings, property.spec.default_value()));
+        settings
+    }
+}
+
+/// Values of properties that cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SettingsError {
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
+    #[error(
+        "cuda-device-id={0} cannot be used: it must be the number of a device, or -1 for the context of the pipeline, else \
+         device 0"
+    )]
+    Device(i32),
+    #[error("{property}={value} cannot be used: it must be a number from {min} to {max}")]
+    Number { property: &'static str, value: f64, min: f64, max: f64 },
+    #[error("{0} can be changed only while the element is stopped (NULL or READY)")]
+    Started(&'static str),
+}
+
+/// Why a property keeps its value.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}; {} stays {current}", if matches!(error, SettingsError::Started(_)) { "it" } else { property })]
+pub struct PropertyError {
+    pub property: &'static str,
+    error: SettingsError,
+    current: String,
+}
+
+impl Settings {
+    /// How frames are blurred, if all settings are valid. GObject does not check ranges, see `unchecked_param_spec`.
+    fn check(&self) -> Result<Options, SettingsError> {
+        if self.cuda_device_id < -1 {
+            return Err(SettingsError::Device(self.cuda_device_id));
+        }
+        let options = self.options()?;
+        let mut copy = self.clone();
+        for property in Property::all() {
+            if let Some((value, range)) = property.number(&mut copy)
+                && !range.contains(&value)
+            {
+                let (min, max) = range.into_inner();
+                return Err(SettingsError::Number { property: property.spec.name(), value, min, max });
+            }
+        }
+        self.regions.zones.check()?;
+        Ok(options)
+    }
+
+    /// Validates the settings and marks them as started.
+    pub fn start(&mut self) -> Result<Options, SettingsError> {
+        let options = self.check()?;
+        self.started = true;
+        Ok(options)
+    }
+
+    /// The value of a writable property.
+    pub fn get(mut self, property: &str) -> glib::Value {
+        Property::named(property).get(&mut self)
+    }
+
+    /// Sets a property. On an error it keeps its value.
+    pub fn set(&mut self, property: &str, value: &glib::Value) -> Result<(), PropertyError> {
+        let row = Property::named(property);
+        let mut changed = self.clone();
+        row.set(&mut changed, value);
+        if self.started {
+            let (property, current) = (row.spec.name(), row.text(self));
+            let is_fixed = row.is_fixed() && row.text(&mut changed) != current;
+            let checked = if is_fixed { Err(SettingsError::Started(property)) } else { changed.check().map(drop) };
+            checked.map_err(|error| PropertyError { property, error, current })?;
+        }
+        *self = changed;
+        Ok(())
+    }
+}

@@ -6,8 +6,8 @@ use gst::prelude::*;
 use super::debug::CAT;
 use super::error::FrameFailure;
 use super::notices::Notice;
+use super::properties::PropertyError;
 use super::session::Session;
-use super::settings::PropertyError;
 use super::state::SharedState;
 use crate::engine::{CudaError, Engine};
 

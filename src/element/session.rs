@@ -11,14 +11,12 @@ use super::error::FrameFailure;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
 use super::notices::Notices;
-use super::output_buffer;
 use super::queue::{CopyPool, Leaving, Outcome, Queue};
 use super::regions::settings::RegionMode;
 use super::release;
 use super::settings::Settings;
-use super::state::SharedState;
 use super::stream_format::StreamFormat;
-use super::video_frame::{self, MappedFrame};
+use super::video_frame;
 use crate::engine::{Backend, Engine, EngineError};
 use crate::filter::plan::Options;
 use crate::regions::clock::FrameTime;
@@ -147,21 +145,8 @@ impl Session {
         }
     }
 
-    /// Uploads or downloads a frame, or copies it on the device, and returns the output buffer.
-    pub fn transfer(
-        &mut self,
-        element: &gst_base::BaseTransform,
-        state: &SharedState,
-        frame: MappedFrame,
-    ) -> Result<gst::Buffer, FrameFailure> {
-        // The engine completes frames in the order in which they were submitted.
-        self.wait_for_device()?;
-        let completed = self.engine.transfer(frame)?;
-        output_buffer::of_completed(element, state, &self.engine, completed)
-    }
-
     /// Waits for the frames in flight, which stay in the queue.
-    fn wait_for_device(&mut self) -> Result<(), EngineError> {
+    pub fn wait_for_device(&mut self) -> Result<(), EngineError> {
         for leaving in &mut self.queue.leaving {
             if let Leaving::Frame(frame) = leaving
                 && let Outcome::InFlight(frame) = &mut frame.outcome

@@ -276,7 +276,7 @@ fn finish(
     frame: DecidedFrame,
 ) -> Result<Option<gst::Buffer>, FrameFailure> {
     let mut buffer = match frame.outcome {
-        Outcome::InFlight(frame) => output_buffer::complete(element, state, &mut session.engine, *frame)?,
+        Outcome::InFlight(frame) => output_buffer::complete(element, state, session, *frame)?,
         Outcome::Untouched(buffer) => buffer,
         Outcome::Dropped => {
             session.has_gap = true;
