@@ -48,8 +48,8 @@ Cover of a track at time t, with p its last detection at or before t and n its f
    been replaced.
 
 Reset: `drain` decides the frames that wait and forgets everything: EOS, another picture size, a discontinuity that goes back
-by more than `hold`. A flush forgets without deciding. A new segment and caps of the same size decide the frames that wait and
-forget nothing. A discontinuity forward is lost frames: time just passes.
+by more than `hold`. A flush forgets without deciding. Other caps of the same size decide the frames that wait and forget
+nothing; the same caps and a new segment change nothing. A discontinuity forward is lost frames: time just passes.
 Bounds: beyond 256 lost tracks the oldest become one, the hull of their full boxes with velocity 0, which has the whole frame
 covered for as long as one of them would have (not done here).
 Cost of a frame: O(tracks * detections) to match, O(detections kept) to decide; kept are those from RECENT before p on.

@@ -94,7 +94,9 @@ pub fn prepare_copies(state: &SharedState) {
     let size = u32::try_from(format.info().size()).unwrap_or(u32::MAX);
     let params = PoolParams { caps: &caps, size, min_buffers: 0, max_buffers: 0 };
     let pool = own_pool(state, &params).map(|(pool, _)| pool).or_else(|| {
-        let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
+        // Frames in CUDA memory are handed on as such.
+        let pool = Some(gst_video::VideoBufferPool::new()).filter(|_| !caps::is_device(&caps))?;
+        let pool = pool.upcast::<gst::BufferPool>();
         let mut config = pool.config();
         params.write_to(&mut config);
         pool.set_config(config).ok().map(|()| pool)

@@ -150,7 +150,8 @@ fn is_turned_upstream(element: &gst_base::BaseTransform) -> bool {
     false
 }
 
-/// A copy of a frame of which upstream may have no other buffer while it waits, or the frame if no copy can be made.
+/// A copy of a frame of which upstream may have no other buffer while it waits; the frame itself if there is no pool of copies, or if it
+/// cannot be read, which is an error when it leaves.
 pub fn keep(
     element: &gst_base::BaseTransform,
     state: &SharedState,

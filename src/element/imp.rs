@@ -182,7 +182,8 @@ impl ElementImpl for CudaGaussBlur {
             self.state.release.set_clock(None);
         }
         let changed = self.parent_change_state(transition)?;
-        if transition == gst::StateChange::PausedToPlaying {
+        // Also from PLAYING to PLAYING, after a seek.
+        if transition.next() == gst::State::Playing {
             let element = self.obj();
             let clock = element.clock().zip(element.base_time());
             self.state.release.set_clock(clock.map(|(clock, base_time)| RunningClock { clock, base_time }));
@@ -293,7 +294,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         let frame = inbuf.clone();
         let submitted = self.parent_submit_input_buffer(is_discont, inbuf);
         let admission = match submitted {
-            Ok(gst::FlowSuccess::Ok) if element.is_passthrough() => Admission::Passthrough,
+            _ if element.is_passthrough() => Admission::Passthrough,
             Ok(gst::FlowSuccess::Ok) if self.take_queued_buffer().is_some() => Admission::Taken,
             _ => Admission::Refused,
         };
@@ -340,6 +341,7 @@ impl BaseTransformImpl for CudaGaussBlur {
     }
 
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
+        streaming::complete_submitted(self.obj().upcast_ref(), &self.state);
         allocation::decide_pool(&self.state, query).inspect_err(|_| {
             // Not an error: GStreamer tries again. If that fails too, upstream ends with not-negotiated, which has no cause.
             if self.state.with_session(|session| session.notices.is_first(Notice::OutputPool)) == Some(true) {

@@ -54,7 +54,7 @@ pub fn transfer(
     frame: MappedFrame,
 ) -> Result<gst::Buffer, FrameFailure> {
     // The engine completes frames in the order in which they were submitted.
-    session.wait_for_device()?;
+    session.wait_for_device();
     let completed = session.engine.transfer(frame)?;
     Ok(of_completed(element, state, session, completed))
 }

@@ -128,11 +128,13 @@ impl WaitingFrame {
     /// since several gaps may lie within the time of one frame. Of unknown time, each gap counts as a frame.
     pub fn add_event(&mut self, event: gst::Event, is_reverse: bool) {
         if let gst::EventView::Gap(gap) = event.view() {
+            // Its times are of another segment then.
+            let is_comparable = !self.events.iter().any(|event| event.type_() == gst::EventType::Segment);
             let (start, duration) = gap.get();
             let end = start.saturating_add(duration.unwrap_or_default());
             let duration = self.format.frame_duration(self.times.duration);
             let lacking = match (self.times.timestamp, duration, self.format.duration(1).or(duration)) {
-                (Some(time), Some(duration), Some(frame)) => {
+                (Some(time), Some(duration), Some(frame)) if is_comparable => {
                     let from = time.saturating_add(duration);
                     let passed = if is_reverse { time.checked_sub(start) } else { end.checked_sub(from) };
                     let passed = passed.unwrap_or_default().nseconds();

@@ -92,8 +92,8 @@ impl Shared {
             next.waits_for = None;
             // A later time may have been set, which ends no wait.
             let now = next.clock.as_ref().and_then(RunningClock::now);
+            // What is released then sets the next time.
             if next.due.zip(now).is_some_and(|(due, now)| now >= due) {
-                next.due = None;
                 return true;
             }
             if !matches!(waited, Ok(_) | Err(gst::ClockError::Early | gst::ClockError::Unscheduled)) {

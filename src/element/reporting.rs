@@ -2,6 +2,7 @@
 //! Messages on the bus about frames, the engine and settings, and the engine's part of `stats`.
 
 use gst::prelude::*;
+use gst_base::prelude::*;
 
 use super::debug::CAT;
 use super::error::FrameFailure;
@@ -47,6 +48,10 @@ pub fn report_refused_value(element: &gst_base::BaseTransform, state: &SharedSta
 pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
     if let FrameFailure::Flow(flow) = failure {
         return *flow;
+    }
+    // At the end pools are stopped before the element is.
+    if matches!(failure, FrameFailure::NoOutput) && element.src_pad().pad_flags().contains(gst::PadFlags::FLUSHING) {
+        return gst::FlowError::Flushing;
     }
     element.post_error_message(failure.to_message());
     gst::FlowError::Error

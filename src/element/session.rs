@@ -109,6 +109,12 @@ impl Session {
         format.duration(frames).unwrap_or_else(estimate)
     }
 
+    /// By how much the latency is longer than the frames that it stands for, because it is estimated.
+    pub fn spare_latency(&self) -> gst::ClockTime {
+        let is_known = self.format.as_ref().is_none_or(|format| format.duration(1).is_some());
+        if is_known { gst::ClockTime::ZERO } else { self.latency() / 9 }
+    }
+
     /// Most frames that wait for later ones.
     pub fn most_waiting(&self) -> usize {
         match self.settings.regions.mode {
@@ -145,16 +151,16 @@ impl Session {
         }
     }
 
-    /// Waits for the frames in flight, which stay in the queue.
-    pub fn wait_for_device(&mut self) -> Result<(), EngineError> {
+    /// Waits for the frames in flight, which stay in the queue. One that fails does so where it leaves.
+    pub fn wait_for_device(&mut self) {
         for leaving in &mut self.queue.leaving {
             if let Leaving::Frame(frame) = leaving
-                && let Outcome::InFlight(frame) = &mut frame.outcome
+                && let Outcome::InFlight(in_flight) = &mut frame.outcome
+                && let Err(error) = self.engine.wait(in_flight)
             {
-                self.engine.wait(frame)?;
+                frame.outcome = Outcome::Failed(error.into());
             }
         }
-        Ok(())
     }
 
     /// Notes memory that the device may read, see [`host_registration`].

@@ -202,6 +202,10 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     state.put_back_session(session);
     set_latency(element, state, latency);
     if element.is_passthrough() != passthrough {
+        if passthrough {
+            // Those that wait need the output pool, which the base class has only without passthrough.
+            drain(element, state);
+        }
         gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
         element.set_passthrough(passthrough);
         // Only without passthrough does the element need an output pool, which the next allocation query decides.
@@ -222,16 +226,21 @@ pub fn enter(
 ) -> Result<(), gst::FlowError> {
     // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
     let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
+    let spare = session.spare_latency();
     let since = |times: &MessageTimes| {
         let upstream = state.published().live_upstream?;
         let now = state.release.clock().and_then(|clock| clock.now());
-        // Where upstream is later than it says, frames wait for as long all the same.
-        now.max(times.running_time.map(|time| time.saturating_add(upstream)))
+        // Where upstream is later than it says, frames wait for as long all the same, without what an estimate has to spare.
+        now.map(|now| now.saturating_sub(spare)).max(times.running_time.map(|time| time.saturating_add(upstream)))
     };
     let entered = covering::enter(element, state, &mut session, buffer, admission, since);
     let latency = session.latency();
     publish(element, state, session);
     set_latency(element, state, latency);
+    if admission == Admission::Refused {
+        // The base class asks for no output then.
+        let _ = push(element, state, Due::Surplus, false);
+    }
     entered.map_err(|failure| post_failure(element, &failure))
 }
 
@@ -248,7 +257,7 @@ fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Se
         let is_decided = match due {
             Due::Surplus | Due::Submitted => is_surplus,
             Due::Until(now) => {
-                let since = session.queue.waiting.front().and_then(|frame| frame.since);
+                let since = session.queue.waiting.iter().find_map(|frame| frame.since);
                 is_surplus || session.release_time(since).is_some_and(|time| time <= now)
             }
             Due::All => true,
@@ -314,7 +323,8 @@ fn push(
             // The frames that entered before an error are not pushed after it. A frame that upstream pushes in spite of it is
             // processed, as in every element of this base class; but where no flow error reaches upstream, none is until a flush.
             session.discard_frames();
-            session.has_failed = has_failed || !for_base_class;
+            let is_posted = !matches!(finished, Err(FrameFailure::Flow(_)));
+            session.has_failed = has_failed || is_posted && !for_base_class;
         }
         // The base class sets the DISCONT flag of a frame that has arrived, or after one that was late, on the buffer that it
         // pushes next. Frames before that place are pushed here, where it does not see them.
@@ -392,8 +402,16 @@ pub fn drain_for_passthrough(element: &gst_base::BaseTransform, state: &SharedSt
 pub fn release(element: &gst_base::BaseTransform, state: &SharedState) {
     let _streaming = element.sink_pad().stream_lock();
     if let Some(now) = state.release.clock().and_then(|clock| clock.now()) {
-        let _ = push(element, state, Due::Until(now), false);
+        // Without a session there is nothing to release.
+        if push(element, state, Due::Until(now), false) == Err(gst::FlowError::Flushing) {
+            state.release.set_due(None);
+        }
     }
+}
+
+/// Pushes the frames in flight, which are for the allocation that ends.
+pub fn complete_submitted(element: &gst_base::BaseTransform, state: &SharedState) {
+    let _ = push(element, state, Due::Submitted, false);
 }
 
 /// Gives upstream its buffers back before it is told about allocation: frames in flight are pushed, those that wait are replaced
@@ -442,11 +460,12 @@ pub fn queue_event(element: &gst_base::BaseTransform, state: &SharedState, event
 
 /// Sets the segment of the frames that enter, as the base class does when it pushes the event: it drops late frames by it.
 fn set_segment(element: &gst_base::BaseTransform, segment: &gst::Segment) {
-    // SAFETY: the base class accesses both fields under the stream lock of the sink pad, which a serialized event holds.
+    // SAFETY: the element is live. The base class itself writes both fields where it handles this event, under the stream lock that
+    // a serialized event holds; only the fields are accessed, because others may be used meanwhile.
     unsafe {
-        let base = &mut *element.as_ptr();
-        gst::ffi::gst_segment_copy_into(segment.to_glib_none().0, &mut base.segment);
-        base.have_segment = gst::glib::ffi::GTRUE;
+        let base = element.as_ptr();
+        gst::ffi::gst_segment_copy_into(segment.to_glib_none().0, &raw mut (*base).segment);
+        (&raw mut (*base).have_segment).write(gst::glib::ffi::GTRUE);
     }
 }
 

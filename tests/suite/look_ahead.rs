@@ -868,3 +868,53 @@ fn the_clock_releases_only_frames_of_a_live_stream_that_plays() {
         blur.element.set_state(gst::State::Null).unwrap();
     }
 }
+
+/// Nothing is lost or uncovered of the frames that wait when the element begins to pass frames on, of which others hold the memory.
+#[test]
+fn frames_that_wait_are_covered_before_passthrough() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let picture = noise(&info, 3);
+    let expected = blurred(&picture, 3.0);
+    let mut blur = covering("look-ahead=3 sigma=3 expand=0 hold-time=0 on-missing=pass", true, &info);
+    let mut held = Vec::new();
+    for frame in 0..5 {
+        if frame == 3 {
+            blur.element.set_property_from_str("region-mode", "frame");
+            blur.element.set_property("sigma", 0.0);
+        }
+        let input = buffer(&info, &picture);
+        let input = if frame == 1 { with_roi(input, "face", (20, 20, 8, 8)) } else { input };
+        held.push(input.clone());
+        blur.try_push(input).unwrap();
+    }
+    assert_eq!(blur.messages(gst::MessageType::Error), [""; 0]);
+    for frame in 0..5 {
+        let out = blur.harness.try_pull().expect("a frame is lost");
+        assert_eq!(out.pts(), Some(FRAME * frame));
+        let rects = match frame {
+            // Anticipated, and found.
+            0 => vec![rect(19, 19, 10, 10)],
+            1 => vec![rect(20, 20, 8, 8)],
+            _ => Vec::new(),
+        };
+        check(&info, &out, &picture, &expected, &rects, false);
+    }
+}
+
+/// The times of a gap behind a segment that waits are of that segment.
+#[test]
+fn a_gap_of_another_segment_counts_as_a_frame() {
+    let info = info(VideoFormat::Gray8, SIZE);
+    let mut blur = covering("look-ahead=3", true, &info);
+    let out = record(&blur);
+    push_at(&mut blur, buffer(&info, &noise(&info, 1)), 0);
+    let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    segment.set_start(gst::ClockTime::from_seconds(1000));
+    segment.set_base(FRAME);
+    blur.harness.push_event(gst::event::Segment::new(&segment));
+    let gap = || gst::event::Gap::builder(gst::ClockTime::from_seconds(1000)).duration(FRAME).build();
+    (0..2).for_each(|_| _ = blur.harness.push_event(gap()));
+    assert_eq!(take(&out), []);
+    blur.harness.push_event(gap());
+    assert_eq!(take(&out), [vec![Out::Frame(0), event("segment")], vec![event("gap"); 3]].concat());
+}
