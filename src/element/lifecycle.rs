@@ -51,7 +51,8 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
 pub fn stop(element: &gst_base::BaseTransform, state: &SharedState) {
     state.release.stop();
     state.with_settings(|settings| settings.started = false);
-    if let Some(mut session) = state.stop_session() {
+    // GStreamer calls this only after the streaming thread has left the element, so that the session is there.
+    if let Some(mut session) = state.take_session() {
         // Dropped first, because dropping a frame in flight can add to the stats.
         session.discard_frames();
         reporting::report_stats(element, state, &session.engine);

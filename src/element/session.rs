@@ -22,7 +22,7 @@ use crate::filter::plan::Options;
 use crate::regions::clock::FrameTime;
 use crate::regions::frame_regions::RegionTracker;
 
-/// The state that exists from start to stop. Only the thread that took it from [`SessionState`] works with it.
+/// The state that exists from start to stop. Only the thread that took it from the shared state works with it.
 pub struct Session {
     pub engine: Engine,
     /// Most frames that may be in flight before the oldest is waited for.
@@ -241,55 +241,5 @@ impl FrameInterval {
             self.nanoseconds = median.saturating_add(median / 8);
         }
         self.nanoseconds > 0 || self.frames <= held
-    }
-}
-
-/// Whether the element is started, and whether a thread works with its session.
-#[derive(Default)]
-pub enum SessionState {
-    /// From stop to start.
-    #[default]
-    Stopped,
-    /// Started, and no thread works with the session.
-    Idle(Box<Session>),
-    /// Started, and one thread works with the session. It took the session out, because it calls GStreamer, and no lock
-    /// may be held then. Everybody else does nothing meanwhile: GStreamer's stream lock keeps other threads out, so
-    /// that only a call made by that same thread, for example from a sync handler of the bus, can find this state.
-    /// Frames are pushed in order by the outer call.
-    Busy,
-}
-
-impl SessionState {
-    /// Takes the session to work with it; [`SessionState::put_back`] ends that. `None` while stopped or busy.
-    pub fn take(&mut self) -> Option<Box<Session>> {
-        match std::mem::replace(self, Self::Busy) {
-            Self::Idle(session) => Some(session),
-            other => {
-                *self = other;
-                None
-            }
-        }
-    }
-
-    /// Puts back the session that [`SessionState::take`] returned.
-    pub fn put_back(&mut self, session: Box<Session>) {
-        *self = Self::Idle(session);
-    }
-
-    /// The session, unless the element is stopped or busy.
-    pub fn idle(&mut self) -> Option<&mut Session> {
-        match self {
-            Self::Idle(session) => Some(session),
-            Self::Stopped | Self::Busy => None,
-        }
-    }
-
-    /// Stops. Returns the stream if it was idle; GStreamer calls `stop` only after the streaming thread has left the
-    /// element, so that it is not busy then.
-    pub fn stop(&mut self) -> Option<Box<Session>> {
-        match std::mem::replace(self, Self::Stopped) {
-            Self::Idle(session) => Some(session),
-            Self::Stopped | Self::Busy => None,
-        }
     }
 }

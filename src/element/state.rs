@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::gstcuda::CudaContext;
 use super::published_state::PublishedState;
 use super::release::ReleaseTimer;
-use super::session::{Session, SessionState};
+use super::session::Session;
 use super::settings::Settings;
 
 /// The element's state. Each part has its own lock, which a method holds only until it returns: settings are copied,
@@ -15,7 +15,11 @@ use super::settings::Settings;
 #[derive(Default)]
 pub struct SharedState {
     settings: Mutex<Settings>,
-    session: Mutex<SessionState>,
+    /// `None` while the element is stopped, and while one thread works with the session. That thread took it out, because it calls
+    /// GStreamer, and no lock may be held then. Everybody else does nothing meanwhile: GStreamer's stream lock keeps other threads out,
+    /// so that only a call made by that same thread, for example from a sync handler of the bus, can find this state. Frames are pushed
+    /// in order by the outer call.
+    session: Mutex<Option<Box<Session>>>,
     published: Mutex<PublishedState>,
     context: Mutex<Option<CudaContext>>,
     /// Releases the frames of a live stream.
@@ -49,27 +53,22 @@ impl SharedState {
 
     /// Starts with this session.
     pub fn start_session(&self, session: Session) {
-        *lock(&self.session) = SessionState::Idle(Box::new(session));
+        *lock(&self.session) = Some(Box::new(session));
     }
 
-    /// See [`SessionState::stop`].
-    pub fn stop_session(&self) -> Option<Box<Session>> {
-        lock(&self.session).stop()
-    }
-
-    /// See [`SessionState::take`].
+    /// Takes the session to work with it; [`SharedState::put_back_session`] ends that. `None` while stopped or busy.
     pub fn take_session(&self) -> Option<Box<Session>> {
         lock(&self.session).take()
     }
 
-    /// See [`SessionState::put_back`].
+    /// Puts back the session that [`SharedState::take_session`] returned.
     pub fn put_back_session(&self, session: Box<Session>) {
-        lock(&self.session).put_back(session);
+        *lock(&self.session) = Some(session);
     }
 
     /// Accesses the session in place. Returns `None`, without calling `access`, while the element is stopped or busy.
     pub fn with_session<T>(&self, access: impl FnOnce(&mut Session) -> T) -> Option<T> {
-        lock(&self.session).idle().map(access)
+        lock(&self.session).as_deref_mut().map(access)
     }
 
     /// The CUDA context that the element shares with the pipeline.
