@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is decided about a frame, and where it is covered or blurred. A frame enters, waits for `look-ahead` later frames or
-//! the time of as many, is decided and submitted, and leaves.
+//! Decides about a frame, and covers or blurs it. A frame enters, waits for `look-ahead` later frames or the time of as many, is
+//! decided and submitted, and leaves.
 
 use std::ops::ControlFlow;
 
@@ -51,7 +51,7 @@ pub fn frame_time(times: &MessageTimes, buffer: &gst::BufferRef, format: &Stream
 }
 
 /// Lets a frame enter, after the base class has renegotiated for it. The tracks get its detections, also if it is refused or
-/// blurred as a whole. `clock` is the running time now, in a live stream.
+/// blurred as a whole. `since` returns the running time from which the frame's latency counts, in a live stream.
 pub fn enter(
     element: &gst_base::BaseTransform,
     state: &SharedState,

@@ -22,7 +22,7 @@ pub fn allocate(pool: Option<&gst::BufferPool>, input: &gst::BufferRef) -> Resul
     input.foreach_meta(|meta| {
         use gst::meta::tags::{Memory, MemoryReference};
         if !meta.has_tag::<Memory>() && !meta.has_tag::<MemoryReference>() {
-            // Metas that cannot be copied are not.
+            // Fails for metas without a copy function.
             let _ = meta.transform(new, &gst::meta::MetaTransformCopy::new(..));
         }
         std::ops::ControlFlow::Continue(())

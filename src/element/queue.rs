@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The frames and events that are in the element, in the order in which they leave: frames that wait for later ones
-//! (`look-ahead`), and before them those of which is decided what becomes of them.
+//! The queue of frames and events in the element, in the order in which they leave: decided frames first, then those that wait for
+//! later ones (`look-ahead`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub enum Leaving {
     Event(gst::Event),
 }
 
-/// A frame of which is decided what becomes of it.
+/// A frame after the decision about it.
 pub struct DecidedFrame {
     pub outcome: Outcome,
     /// Posted when it leaves.
@@ -42,9 +42,9 @@ pub struct DecidedFrame {
     pub since: Option<gst::ClockTime>,
 }
 
-/// What becomes of a frame.
+/// The decision about a frame.
 pub enum Outcome {
-    /// The engine has it.
+    /// It is submitted to the engine.
     InFlight(Box<InFlightFrame<MappedFrame>>),
     /// Nothing of it is covered.
     Untouched(gst::Buffer),
@@ -59,7 +59,7 @@ impl From<InFlightFrame<MappedFrame>> for Outcome {
     }
 }
 
-/// What a frame that has entered holds.
+/// The buffer of a frame that has entered, or the reason why there is none.
 pub enum Input {
     Buffer(gst::Buffer),
     /// The base class has dropped it, because it is late.
@@ -67,7 +67,7 @@ pub enum Input {
     Failed(FrameFailure),
 }
 
-/// A frame, from when it enters until it is decided what becomes of it.
+/// A frame between entering and the decision about it.
 pub struct WaitingFrame {
     pub input: Input,
     /// The events that follow it.
@@ -177,7 +177,7 @@ impl Drop for CopyPool {
 /// The types of memory of which there is any amount: GStreamer's own, and that of its Rust bindings.
 const ORDINARY: [&str; 2] = ["SystemMemory", "RustGlobalAllocatorMemory"];
 
-/// Whether upstream may have no other buffer while this one waits, so that it would stall without a word: the buffer is from a
+/// Whether upstream may have no other buffer while this one waits, so that it would stall without an error: the buffer is from a
 /// pool with a maximum, or its memory is of an allocator that may have no more of it, such as a decoder's surfaces.
 pub fn is_scarce(buffer: &gst::BufferRef) -> bool {
     if let Some(parent) = buffer.meta::<gst::ParentBufferMeta>() {

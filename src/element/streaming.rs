@@ -244,7 +244,7 @@ pub fn enter(
     entered.map_err(|failure| post_failure(element, &failure))
 }
 
-/// Removes what leaves next. Frames that have waited long enough are submitted for that.
+/// Removes the next frame or event that is due. Submits the frames that have waited long enough.
 fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving> {
     loop {
         let in_flight = match session.queue.leaving.front() {
@@ -409,7 +409,7 @@ pub fn release(element: &gst_base::BaseTransform, state: &SharedState) {
     }
 }
 
-/// Pushes the frames in flight, which are for the allocation that ends.
+/// Pushes the frames in flight, because they suit the previous downstream pool alone.
 pub fn complete_submitted(element: &gst_base::BaseTransform, state: &SharedState) {
     let _ = push(element, state, Due::Submitted, false);
 }
