@@ -62,6 +62,10 @@ fn translate(header: &str) -> Result<String, String> {
             continue;
         }
         let docs = std::mem::take(&mut docs);
+        // The host has all fields of all kernels.
+        if ["#if", "#endif", "#define BLUR_ABI_H", "#define BLUR_FAR_TAPS"].iter().any(|it| line.starts_with(it)) {
+            continue;
+        }
         let translated = match &mut open {
             Some(item) if line == "};" => Some(struct_item(item)),
             Some(item) => field(line, &docs, item),
@@ -80,8 +84,8 @@ fn docs_or(docs: &str, name: &str) -> String {
     if docs.is_empty() { format!("/// `{name}` in `{HEADER}`.\n") } else { docs.to_owned() }
 }
 
-/// A line outside structs: a constant, the list of pixel families, the start of a struct, an assertion about a struct's
-/// size, or a preprocessor line without a meaning in Rust.
+/// A line outside structs: a constant, the list of pixel families, the start of a struct, or an assertion about a struct's
+/// size.
 fn declaration(line: &str, docs: &str, open: &mut Option<Struct>) -> Option<String> {
     if let Some(families) = line.strip_prefix("#define BLUR_FAMILIES(X) ") {
         return pixel_family(families, docs);
@@ -107,8 +111,7 @@ fn declaration(line: &str, docs: &str, open: &mut Option<Struct>) -> Option<Stri
             "#[cfg(target_pointer_width = \"64\")]\nconst _: () = assert!(size_of::<{name}>() == {size} as usize);\n"
         ));
     }
-    let ignored = line.is_empty() || ["#ifndef ", "#endif", "#define BLUR_ABI_H"].iter().any(|it| line.starts_with(it));
-    ignored.then(String::new)
+    line.is_empty().then(String::new)
 }
 
 /// A field, `type name;` or `type name[length]...;`, which is added to the struct. Pointers become addresses.

@@ -7,6 +7,19 @@
 #ifndef BLUR_ABI_H
 #define BLUR_ABI_H
 
+// The host's JIT compiles one kernel of the direct form on tensor cores with
+//
+// - BLUR_TENSOR_DIRECT_RADIUS: its largest radius, 8 times less than the tiles of its window, up to twice BLUR_TENSOR_TAPS;
+// - BLUR_TENSOR_DIRECT_RESIDENT: blocks that a multiprocessor should hold;
+// - BLUR_TENSOR_DIRECT_CHANNELS: channels of its planes, for families of one and of two;
+// - BLUR_TENSOR_DIRECT_ALPHA: TensorPlane::alpha of its plane, for pixels of four bytes that have alpha or 10, 10, 10 and 2 bits.
+//
+// Its parameter has far taps, which are the last field, so that the host can pass the same bytes to prebuilt kernels. In the
+// emulation on a CPU, where both kinds are in one program, all kernels have them.
+#if defined(BLUR_TENSOR_DIRECT_RADIUS) || defined(BLUR_ON_CPU)
+#define BLUR_FAR_TAPS 1
+#endif
+
 // Pixel families: how the samples of a pixel lie in memory. A family is in the names of its tensor-core kernels.
 //
 // - `u8_c12`, `u16_c12`: one or two interleaved samples per pixel; up to BLUR_PLANES planes per launch.
@@ -57,8 +70,8 @@
 #define BLUR_COLUMNS_ROWS 8
 // Columns kernel, and kernels of levels, columns: samples of a row that a warp processes, four a thread.
 #define BLUR_COLUMNS_SAMPLES 128
-// Size of TensorArgs in bytes.
-#define BLUR_TENSOR_ARGS_BYTES 1248
+// Size of TensorArgs in bytes, with far taps.
+#define BLUR_TENSOR_ARGS_BYTES 1504
 // Tensor-core kernels of the direct form: largest radius of each, the last one with BLUR_TENSOR_RADIUS_MAX.
 #define BLUR_TENSOR_DIRECT_RADIUS_SHORT 8
 #define BLUR_TENSOR_DIRECT_RADIUS_MEDIUM 16
@@ -66,7 +79,8 @@
 // ones, which is also the largest of the direct form.
 #define BLUR_TENSOR_RADIUS_SHORT 16
 #define BLUR_TENSOR_RADIUS_MAX 31
-// Length of one axis of TensorArgs::taps.
+// Length of one axis of TensorArgs::taps and of TensorArgs::far_taps. The largest radius of kernels of the direct form that are
+// compiled at run time is one less than twice this.
 #define BLUR_TENSOR_TAPS 32
 // Tensor-core kernels: small planes after their blur are stored in blocks of this many rows.
 #define BLUR_TENSOR_ROWS 4
@@ -76,10 +90,10 @@
 #define BLUR_TENSOR_BLUR_WARPS 4
 #define BLUR_TENSOR_INTERPOLATE_WARPS 4
 // Tensor-core kernels: steps that a warp loads ahead of its computation, of the direct form, the decimation and the
-// interpolation; of the direct form for pixels of eight bytes, and for packed 4:2:2, whose taps take more of the 64 KiB of
-// shared memory that a block has on sm_75.
+// interpolation; of the direct form for pixels of eight bytes and in kernels that are compiled at run time, whose windows are
+// long; and for packed 4:2:2, whose taps take more of the 64 KiB of shared memory that a block has on sm_75.
 #define BLUR_TENSOR_DIRECT_DEPTH 4
-#define BLUR_TENSOR_DIRECT_DEPTH_8 2
+#define BLUR_TENSOR_DIRECT_DEPTH_SHORT 2
 #define BLUR_TENSOR_DIRECT_DEPTH_YUV422 3
 #define BLUR_TENSOR_DECIMATE_DEPTH 4
 #define BLUR_TENSOR_INTERPOLATE_DEPTH 4
@@ -382,8 +396,14 @@ struct TensorArgs {
   // along rows (axis 0) and down columns (axis 1); 0 beyond the radius, which is BLUR_TENSOR_RADIUS_MAX at most. Packed
   // 4:2:2 has those of luma in slot 0 and those of chroma in slot 1.
   unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TENSOR_TAPS];
+#if BLUR_FAR_TAPS
+  // The same at distance `BLUR_TENSOR_TAPS + i`.
+  unsigned short far_taps[BLUR_FILTER_SLOTS][2][BLUR_TENSOR_TAPS];
+#endif
 };
+#if BLUR_FAR_TAPS
 static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLUR_TENSOR_ARGS_BYTES bytes");
+#endif
 
 // Entry points. Grids and blocks have one dimension. All shared memory is dynamic; before a launch with more than 48
 // KiB of it, the host raises the function's limit. src/cuda/kernels/{axis,tensor_direct,tensor_wide}.rs compute the number of

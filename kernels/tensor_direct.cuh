@@ -33,11 +33,20 @@ OPERAND_FUNCTION int direct_across(int pixel_bytes) {
 // The least odd multiple of `unit` from `bytes` on.
 OPERAND_FUNCTION int odd_multiple(int bytes, int unit) { return ((bytes + unit - 1) / unit / 2 * 2 + 1) * unit; }
 
+// Steps of the ring.
+#ifdef BLUR_TENSOR_DIRECT_RADIUS
+OPERAND_FUNCTION int direct_depth(int, bool) { return BLUR_TENSOR_DIRECT_DEPTH_SHORT; }
+#else
+OPERAND_FUNCTION int direct_depth(int pixel_bytes, bool is_yuv422) {
+  return pixel_bytes == 8 ? BLUR_TENSOR_DIRECT_DEPTH_SHORT
+         : is_yuv422     ? BLUR_TENSOR_DIRECT_DEPTH_YUV422
+                         : BLUR_TENSOR_DIRECT_DEPTH;
+}
+#endif
+
 template <class P, int TILES>
 using DirectRows = RowTile<P::BYTES, 4, 16 * (direct_across(P::BYTES) + direct_row_tiles(TILES, P::IS_YUV422) - 1),
-                           P::BYTES == 8   ? BLUR_TENSOR_DIRECT_DEPTH_8
-                           : P::IS_YUV422 ? BLUR_TENSOR_DIRECT_DEPTH_YUV422
-                                          : BLUR_TENSOR_DIRECT_DEPTH>;
+                           direct_depth(P::BYTES, P::IS_YUV422)>;
 
 // Pixels P, windows of TILES tiles down. A step of the ring has 8 rows as they are in the plane, which the lanes copy 16
 // bytes at a time.
@@ -115,6 +124,9 @@ template <class P, int TILES> struct DirectWarp {
     const int g = threadIdx.x % 32 / 4;
     const typename Tile::Taps taps{memory + Tile::TAPS};
     taps.store(args.taps[Tile::IS_YUV422 ? 0 : plane.slot]);
+#if BLUR_FAR_TAPS
+    taps.store_far(args.far_taps[Tile::IS_YUV422 ? 0 : plane.slot]);
+#endif
 #pragma unroll 1
     for (int tile = 0; tile < TILES; tile++)
       store_operands<ColumnOperands>(
@@ -130,6 +142,9 @@ template <class P, int TILES> struct DirectWarp {
       }
       warp_sync();
       taps.store(args.taps[1]);
+#if BLUR_FAR_TAPS
+      taps.store_far(args.far_taps[1]);
+#endif
     }
     // Outputs two at a time from either block, so that a lane gets four neighbouring pixels.
     const int out = g / 2 * 4 + g % 2;
@@ -384,7 +399,11 @@ __device__ __forceinline__ void direct_plane(const TensorPlane& plane, const Ten
 // Planes of one and of two channels, several to a launch.
 template <class T, int TILES> __device__ __forceinline__ void direct_planes(const TensorArgs& args) {
   const TensorPlane& plane = tensor_plane(args);
+#ifdef BLUR_TENSOR_DIRECT_CHANNELS
+  direct_plane<Interleaved<T, BLUR_TENSOR_DIRECT_CHANNELS>, TILES>(plane, args);
+#else
   if (plane.channels == 1) direct_plane<Interleaved<T, 1>, TILES>(plane, args);
   else direct_plane<Interleaved<T, 2>, TILES>(plane, args);
+#endif
 }
 #endif

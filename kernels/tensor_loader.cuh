@@ -44,9 +44,16 @@ struct WideSamples {
 // 2 bits; or four bytes, of which one is alpha. Then the samples are colour times alpha, and alpha, and the pixel has colour
 // divided by alpha.
 struct WordSamples {
-  u32 alpha;  // see TensorPlane::alpha
-
+  // See TensorPlane::alpha.
+#ifdef BLUR_TENSOR_DIRECT_ALPHA
+// Without alpha, a shift that is not executed is too large.
+#pragma nv_diag_suppress 63
+  static constexpr u32 alpha = BLUR_TENSOR_DIRECT_ALPHA;
+  __device__ __forceinline__ explicit WordSamples(const TensorPlane&) {}
+#else
+  u32 alpha;
   __device__ __forceinline__ explicit WordSamples(const TensorPlane& plane) : alpha(plane.alpha) {}
+#endif
   // Two in a word; that of alpha, or of two bits, is the last one, and its lower byte is 0.
   __device__ __forceinline__ void widen(u32 (&samples)[2], u32 pixel) const {
     if (alpha) {

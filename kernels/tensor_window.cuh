@@ -24,6 +24,17 @@ template <int TILES> struct WindowTaps {
     warp_sync();
   }
 
+#if BLUR_FAR_TAPS
+  // Stores those at distances from BLUR_TENSOR_TAPS on, after store(), which stores 0 for them.
+  __device__ __forceinline__ void store_far(const unsigned short (&taps)[2][BLUR_TENSOR_TAPS]) const {
+    for (int i = threadIdx.x % 32; i < 2 * LENGTH; i += 32) {
+      const int offset = i % LENGTH - CENTRE, distance = (offset < 0 ? -offset : offset) - BLUR_TENSOR_TAPS;
+      if (distance >= 0 && distance < BLUR_TENSOR_TAPS) shared_store_u16(memory + 2 * i, taps[i / LENGTH][distance]);
+    }
+    warp_sync();
+  }
+#endif
+
   // The low and high bytes of the taps that four values of lane t, in word `half` of 32 values, have for output `out`.
   // `first` is the first of these values; output 0 has the number 0.
   __device__ __forceinline__ void operand(

@@ -25,7 +25,7 @@ use crate::process::{Level, log};
 use driver::Stream;
 use driver::device::{Device, ExternalContext};
 pub use error::{CudaError, Memory, Status};
-pub use jit::{JitResult, JitStatus, KernelOrigin};
+pub use jit::JitStatus;
 use kernels::possible;
 pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::driver::device::Device;
 use super::driver::{Function, Stream};
 use super::error::CudaError;
-use super::jit::{JitRequest, SpecialisationKey, SpecialisedKernels};
+use super::jit::JitRequest;
 use super::kernels::abi::KernelSet;
 use super::kernels::batch::BlurBatch;
 use super::kernels::launch::Launch;
 use super::kernels::prebuilt::{Image, PrebuiltKernels};
 use super::kernels::record::{Command, DevicePlanes, PlaneCopy, Recorder};
-use super::kernels::strategy::PassStrategy;
+use super::kernels::strategy::{PassStrategy, Specialisation};
 use super::shared_device::SharedDevice;
 use crate::filter::cover::Softness;
 use crate::filter::parts::{Job, Parts};
@@ -29,10 +29,10 @@ const MOST_STEPS: usize = 2048;
 pub struct Program {
     /// Of every band of a frame; of a cover what only reads the frame, and then what writes it.
     groups: Vec<Vec<Step>>,
-    /// The specialised kernels that would be the fastest.
-    keys: Vec<SpecialisationKey>,
-    /// Whether specialised kernels do all blurs; `None` if there are none.
-    pub specialised: Option<bool>,
+    blurs: bool,
+    /// The specialised kernels that would be the fastest, and whether one of them is not ready.
+    keys: Vec<Specialisation>,
+    lacks_kernels: bool,
     /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
     pub workspace_bytes: usize,
     intermediate_bytes: usize,
@@ -44,6 +44,11 @@ enum Step {
 }
 
 impl Program {
+    /// Whether all blurs that gain from specialised kernels have them, and there are any; `None` if nothing is blurred.
+    pub fn specialised(&self) -> Option<bool> {
+        self.blurs.then_some(!self.keys.is_empty() && !self.lacks_kernels)
+    }
+
     /// Whether a group has no steps.
     pub fn is_empty(&self, group: usize) -> bool {
         self.groups[group].is_empty()
@@ -113,7 +118,7 @@ impl ProgramCache {
         let program = Arc::clone(&cached.program);
         self.0.push(cached);
         // A frame that is only copied says nothing about the kernels of the others, with which it may take turns.
-        if program.specialised.is_some() {
+        if program.blurs {
             selector.request(&program.keys);
         }
         Ok(program)
@@ -163,10 +168,9 @@ impl KernelSelector {
         self.prebuilt().map_or(KernelSet::CudaCores, PrebuiltKernels::kernel_set)
     }
 
-    /// The key of the specialised kernel for a batch, if one would be the fastest.
-    fn key(&self, batch: &BlurBatch) -> Option<SpecialisationKey> {
-        let gains = self.request.is_some() && batch.gains_from_specialisation();
-        gains.then(|| SpecialisationKey::of(batch))
+    /// The kernels that would be faster for a batch than the prebuilt ones.
+    fn key(&self, batch: &BlurBatch) -> Option<Specialisation> {
+        self.request.as_ref().and_then(|_| batch.specialisation(self.device().limits()))
     }
 
     /// Which passes the prebuilt kernels are chosen by.
@@ -175,7 +179,7 @@ impl KernelSelector {
     }
 
     /// Requests the specialised kernels that a program would use. Called for every frame that blurs.
-    pub fn request(&mut self, keys: &[SpecialisationKey]) {
+    pub fn request(&mut self, keys: &[Specialisation]) {
         if let Some(request) = &mut self.request {
             request.update(keys.iter().copied());
         }
@@ -186,8 +190,11 @@ impl KernelSelector {
         self.shared.jit().generation()
     }
 
-    /// Whether specialised kernels would be the fastest for some of a job.
-    pub fn gains_from_specialisation(&self, job: &Job) -> bool {
+    /// Whether some of a job gains from kernels for the radii of all its planes.
+    pub fn gains_from_fixed_radii(&self, job: &Job) -> bool {
+        if self.kernel_set() == KernelSet::TensorCores {
+            return false;
+        }
         let planes = vec![DevicePlane::default(); job.plan.layouts().len()];
         let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
         let recording = Recorder::new(&job.plan, &job.parts, None, self.kernel_set()).record(&job.parts, &planes, 0);
@@ -246,23 +253,26 @@ impl KernelSelector {
             }
             Command::Launch(launch) => (vec![*launch], 0, None),
             Command::Tensor(batch) => {
-                program.specialised = Some(false);
+                program.blurs = true;
                 (vec![batch.launch(limits)], 0, None)
             }
             Command::Level(batch) => (batch.launches(intermediate), batch.intermediate_bytes(), None),
             Command::Blur(batch) => {
                 let key = self.key(batch);
                 program.keys.extend(key.filter(|key| !program.keys.contains(key)));
-                let kernels = key.and_then(|key| self.shared.jit().get(&key));
-                program.specialised = Some(program.specialised != Some(false) && kernels.is_some());
-                let bytes = batch.intermediate_bytes(self.strategy);
-                (batch.launches(intermediate, self.strategy, limits), bytes, kernels)
+                let ready = key.and_then(|key| Some((key, self.shared.jit().get(&key)?)));
+                let passes = ready.as_ref().map_or(self.strategy, |(key, _)| PassStrategy::Specialised(*key));
+                program.blurs = true;
+                program.lacks_kernels |= key.is_some() && ready.is_none();
+                let bytes = batch.intermediate_bytes(passes);
+                (batch.launches(intermediate, passes, limits), bytes, ready.map(|(_, kernels)| kernels))
             }
         };
         for launch in launches {
-            let special = |kernels: SpecialisedKernels| kernels.get(launch.kernel);
-            let function = match kernels.and_then(special) {
-                Some(function) => function,
+            let compiled =
+                kernels.iter().flat_map(|kernels| kernels.iter()).find(|(kernel, _)| *kernel == launch.kernel);
+            let function = match compiled {
+                Some((_, function)) => *function,
                 None => prebuilt.function(launch.kernel)?,
             };
             let (needed, limit) = (launch.grid.shared_bytes, limits.shared_bytes);

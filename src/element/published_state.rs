@@ -78,8 +78,8 @@ impl PublishedState {
             .field("frames-abandoned", stats.frames_abandoned)
             .field("bytes-copied", stats.bytes_copied)
             .field("compiling", stats.jit.compiling)
-            .field("compile-last-ns", stats.jit.last.map_or(0, |result| nanoseconds(result.took)))
-            .field("compile-last-from", stats.jit.last.map_or("none", |result| result.from.name()))
+            .field("compile-last-ns", stats.jit.last.map_or(0, nanoseconds))
+            .field("kernel-since", stats.kernel_since)
             .field("kernel", if stats.kernel_name.is_empty() { "none" } else { stats.kernel_name })
             .field("form", if stats.form.is_empty() { "none" } else { stats.form });
         for (stage, time) in [("upload", stats.upload), ("kernel", stats.kernel), ("download", stats.download)] {

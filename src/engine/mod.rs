@@ -394,7 +394,7 @@ impl Engine {
             return Err(error.into());
         }
         let cpu = CpuEngine::new();
-        self.stats.kernel_name = cpu.instruction_set().name();
+        self.stats.use_kernels(cpu.instruction_set().name());
         self.stats.kernel = StepTime::default();
         self.backend = ActiveBackend::Cpu(cpu);
         Ok(error)

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::cuda::{CudaEngine, Enqueued, JitStatus, Times};
+use crate::process::{Level, log};
 
 /// The time of a step, over the frames that needed it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Stats {
     /// The kernels in use: on CUDA `general-` or `special-` and the architecture that they were built for, else the instruction
     /// set.
     pub kernel_name: &'static str,
+    /// Frames that were blurred before by others.
+    pub kernel_since: u64,
     /// The form of the last frame's blur: `direct`, or `wide` if an axis of a plane is blurred in the wide form; empty before the
     /// first.
     pub form: &'static str,
@@ -78,6 +81,7 @@ impl Stats {
 
     /// Adds a frame that CUDA blurred.
     pub(super) fn add_cuda_frame(&mut self, cuda: &CudaEngine, times: &Times) {
+        self.use_kernels(cuda.kernel_name());
         self.frames_cuda += 1;
         let steps = [&mut self.upload, &mut self.kernel, &mut self.download];
         for (step, time) in steps.into_iter().zip([times.upload, times.kernel, times.download]) {
@@ -89,7 +93,14 @@ impl Stats {
         for (frames, direct) in self.frames_pinned.iter_mut().zip(times.direct) {
             *frames += u64::from(direct);
         }
-        self.kernel_name = cuda.kernel_name();
         self.jit = cuda.jit_status();
+    }
+
+    /// Notes which kernels are in use from the next frame on.
+    pub(super) fn use_kernels(&mut self, name: &'static str) {
+        if self.kernel_name != name {
+            (self.kernel_name, self.kernel_since) = (name, self.frames());
+            log(Level::Info, &format!("blurring with the kernels {name} after {} frames", self.kernel_since));
+        }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The specialised kernels of a device, compiled in the background while generic kernels serve.
+//! The specialised kernels of a device, compiled in the background while prebuilt kernels serve.
 //!
 //! An engine asks for a kernel at every frame and gets an answer at once. A background thread makes the requested kernels, one
 //! after the other, and ends when none is left. A kernel that could not be made is not tried again.
@@ -9,81 +9,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::disk_cache::{self, Key};
 use super::error::JitError;
 use super::nvrtc::LazyNvrtc;
-use super::specialisation::SpecialisationKey;
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
-use crate::cuda::error::CudaError;
 use crate::cuda::kernels::images::Kernel;
+use crate::cuda::kernels::strategy::Specialisation;
 use crate::process::{Level, log};
 
 const SOURCE: &str = include_str!("../../../kernels/blur.cu");
 macro_rules! headers {
     ($($name:literal),*) => { [$(($name, include_str!(concat!("../../../kernels/", $name)))),*] };
 }
-const HEADERS: [(&str, &str); 6] = headers!["abi.h", "axis.cuh", "compat.cuh", "launch.cuh", "pixels.cuh", "warp.cuh"];
+const HEADERS: [(&str, &str); 11] = headers![
+    "abi.h",
+    "axis.cuh",
+    "compat.cuh",
+    "launch.cuh",
+    "pixels.cuh",
+    "tensor.cuh",
+    "tensor_direct.cuh",
+    "tensor_loader.cuh",
+    "tensor_taps.cuh",
+    "tensor_window.cuh",
+    "warp.cuh"
+];
 
-/// Pairs of kernels of one device.
+/// Specialisations of one device.
 const MAX_KERNELS: usize = 256;
-
-/// Where a specialised kernel came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KernelOrigin {
-    /// NVRTC compiled it in this process.
-    Nvrtc,
-    /// The disk cache, where an earlier process wrote it.
-    Disk,
-}
-
-impl KernelOrigin {
-    /// The value of `compile-last-from` in the element's stats.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nvrtc => "nvrtc",
-            Self::Disk => "disk",
-        }
-    }
-}
-
-/// A specialised kernel that was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JitResult {
-    /// Time from taking it from the queue to having it loaded.
-    pub took: Duration,
-    /// Its origin.
-    pub from: KernelOrigin,
-}
 
 /// What the background thread is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JitStatus {
     /// It is making a kernel.
     pub compiling: bool,
-    /// The last kernel made.
-    pub last: Option<JitResult>,
+    /// How long the last one took, from taking it from the queue to having it loaded.
+    pub last: Option<Duration>,
 }
 
-/// The kernels that are compiled for the radii of one batch.
-#[derive(Debug, Clone, Copy)]
-pub struct SpecialisedKernels {
-    rows: Function,
-    columns: Function,
-}
+/// The kernels of a specialisation, each with the prebuilt one whose place it takes.
+pub type SpecialisedKernels = Arc<[(Kernel, Function)]>;
 
-impl SpecialisedKernels {
-    /// What takes the place of a prebuilt kernel, if one of them does.
-    pub fn get(&self, kernel: Kernel) -> Option<Function> {
-        match kernel {
-            Kernel::ROWS => Some(self.rows),
-            Kernel::COLUMNS => Some(self.columns),
-            _ => None,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Entry {
     /// In the queue, requested by this many engines.
     Queued(usize),
@@ -94,11 +61,11 @@ enum Entry {
 
 #[derive(Default)]
 struct State {
-    entries: HashMap<SpecialisationKey, Entry>,
-    queue: VecDeque<SpecialisationKey>,
+    entries: HashMap<Specialisation, Entry>,
+    queue: VecDeque<Specialisation>,
     /// Whether the background thread is running.
     is_running: bool,
-    last: Option<JitResult>,
+    last: Option<Duration>,
     /// Keeps the ready functions loaded.
     modules: Vec<Module>,
 }
@@ -122,9 +89,9 @@ impl JitCache {
     }
 
     /// The kernels, if they are ready. Never waits for a compilation.
-    pub fn get(&self, key: &SpecialisationKey) -> Option<SpecialisedKernels> {
+    pub fn get(&self, key: &Specialisation) -> Option<SpecialisedKernels> {
         match self.lock().entries.get(key) {
-            Some(Entry::Ready(kernels)) => Some(*kernels),
+            Some(Entry::Ready(kernels)) => Some(Arc::clone(kernels)),
             _ => None,
         }
     }
@@ -142,7 +109,7 @@ impl JitCache {
 
     /// Requests a kernel for an engine. Returns whether the engine has to cancel the request when it no longer needs the
     /// kernel.
-    pub fn request(self: &Arc<Self>, key: SpecialisationKey) -> bool {
+    pub fn request(self: &Arc<Self>, key: Specialisation) -> bool {
         let mut state = self.lock();
         let has_capacity = state.entries.len() < MAX_KERNELS;
         match state.entries.get_mut(&key) {
@@ -167,7 +134,9 @@ impl JitCache {
                     state.entries.remove(&key);
                     state.queue.retain(|queued| *queued != key);
                     drop(state);
-                    let line = format!("no kernel for {key:?}: the compiling thread could not be started ({error})");
+                    let key = description(&key);
+                    let line =
+                        format!("using the prebuilt kernels in place of {key}: no thread to compile it ({error})");
                     log(Level::Warning, &line);
                     return false;
                 }
@@ -177,7 +146,7 @@ impl JitCache {
     }
 
     /// Cancels a request. The kernel is not made if no other engine requests it and it has not been started.
-    pub fn cancel(&self, key: &SpecialisationKey) {
+    pub fn cancel(&self, key: &Specialisation) {
         let mut state = self.lock();
         match state.entries.get_mut(key) {
             Some(Entry::Queued(1)) => {
@@ -207,17 +176,17 @@ impl JitCache {
             let made = std::panic::catch_unwind(attempt).unwrap_or(Err(JitError::Panicked));
             let mut state = self.lock();
             match made {
-                Ok((kernels, module, from)) => {
+                Ok((kernels, module)) => {
                     let took = started.elapsed();
-                    state.last = Some(JitResult { took, from });
+                    state.last = Some(took);
                     state.modules.push(module);
                     state.entries.insert(key, Entry::Ready(kernels));
                     self.generation.fetch_add(1, Ordering::Release);
-                    log(Level::Info, &format!("a kernel for {key:?} is ready after {took:.1?}, from {from:?}"));
+                    log(Level::Info, &format!("NVRTC has compiled {} in {took:.1?}", description(&key)));
                 }
                 Err(error) => {
                     if !matches!(error, JitError::Unavailable) {
-                        let line = format!("no kernel for {key:?}, using the generic one: {error}");
+                        let line = format!("using the prebuilt kernels in place of {}: {error}", description(&key));
                         log(Level::Warning, &line);
                     }
                     state.entries.insert(key, Entry::Failed);
@@ -226,42 +195,27 @@ impl JitCache {
         }
     }
 
-    /// Reads a kernel from the disk cache or compiles it, and loads it.
-    fn make(&self, key: &SpecialisationKey) -> Result<(SpecialisedKernels, Module, KernelOrigin), JitError> {
+    /// Compiles kernels and loads them.
+    fn make(&self, key: &Specialisation) -> Result<(SpecialisedKernels, Module), JitError> {
         let nvrtc = self.compiler.get().ok_or(JitError::Unavailable)?;
         let target = nvrtc.target(self.device.capability(), self.device.driver())?;
-        let options = key.options(target);
+        let mut options = vec![format!("--gpu-architecture={target}"), "--std=c++17".to_owned()];
+        options.extend(key.definitions().iter().map(|definition| format!("-D{definition}")));
         let (major, minor) = nvrtc.version();
-        let version = format!("{major}.{minor}");
-        let sources = HEADERS.iter().map(|(_, text)| *text).chain([SOURCE, version.as_str()]);
-        let file_key = Key::of(sources.chain(options.iter().map(String::as_str)));
-        let folder = disk_cache::folder();
-
-        if let Some(image) = folder.as_ref().and_then(|folder| disk_cache::read(folder, &file_key)) {
-            match self.load(image) {
-                Ok((kernels, module)) => return Ok((kernels, module, KernelOrigin::Disk)),
-                Err(error) => {
-                    let line = format!("a kernel from the disk cache cannot be loaded ({error}); compiling it again");
-                    log(Level::Info, &line);
-                }
-            }
-        }
-        log(Level::Debug, &format!("NVRTC {version}: {}", options.join(" ")));
+        log(Level::Debug, &format!("NVRTC {major}.{minor}: {}", options.join(" ")));
         let (image, output) = nvrtc.compile(SOURCE, &HEADERS, &options, target)?;
         if !output.is_empty() {
-            log(Level::Debug, &format!("NVRTC {version} reports: {output}"));
+            log(Level::Debug, &format!("NVRTC {major}.{minor} reports: {output}"));
         }
-        let (kernels, module) = self.load(image.clone())?;
-        if let Some(folder) = folder {
-            disk_cache::write(&folder, &file_key, &image);
-        }
-        Ok((kernels, module, KernelOrigin::Nvrtc))
-    }
-
-    fn load(&self, image: Vec<u8>) -> Result<(SpecialisedKernels, Module), CudaError> {
-        // SAFETY: the image is the compiler's output, or a file whose digest matches.
+        // SAFETY: the image is the compiler's output.
         let module = unsafe { Module::load(image, &self.device) }?;
-        let function = |kernel: Kernel| module.function(kernel.entry_point());
-        Ok((SpecialisedKernels { rows: function(Kernel::ROWS)?, columns: function(Kernel::COLUMNS)? }, module))
+        let function = |kernel: Kernel| Ok((kernel, module.function(kernel.entry_point())?));
+        let kernels = key.kernels().into_iter().map(function).collect::<Result<_, JitError>>()?;
+        Ok((kernels, module))
     }
+}
+
+/// The kernels and what they are compiled for, for the log.
+fn description(key: &Specialisation) -> String {
+    format!("{:?} for {}", key.kernels(), key.definitions().join(" "))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cache::JitCache;
-use super::specialisation::SpecialisationKey;
+use crate::cuda::kernels::strategy::Specialisation;
 
 /// Keys that stay the same for this long are requested. A sigma in motion passes through many radii, each for a few frames.
 const STEADY: Duration = Duration::from_millis(250);
@@ -14,10 +14,10 @@ const STEADY: Duration = Duration::from_millis(250);
 /// the request.
 pub struct JitRequest {
     cache: Arc<JitCache>,
-    keys: Vec<SpecialisationKey>,
+    keys: Vec<Specialisation>,
     since: Instant,
     /// The keys that were requested and have to be cancelled. `None` before the request.
-    requested: Option<Vec<SpecialisationKey>>,
+    requested: Option<Vec<Specialisation>>,
 }
 
 impl JitRequest {
@@ -27,12 +27,12 @@ impl JitRequest {
     }
 
     /// Called with the keys of every frame.
-    pub fn update(&mut self, keys: impl Iterator<Item = SpecialisationKey> + Clone) {
+    pub fn update(&mut self, keys: impl Iterator<Item = Specialisation> + Clone) {
         if !keys.clone().eq(self.keys.iter().copied()) {
             self.cancel();
             (self.keys, self.since) = (keys.collect(), Instant::now());
         } else if self.requested.is_none() && self.since.elapsed() >= STEADY {
-            let requested = |key: &SpecialisationKey| self.cache.request(*key);
+            let requested = |key: &Specialisation| self.cache.request(*key);
             self.requested = Some(self.keys.iter().copied().filter(requested).collect());
         }
     }

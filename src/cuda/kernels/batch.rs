@@ -62,6 +62,10 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurB
                 && batch.kernel_set() == plane.kernel_set
                 // A plane without a tensor-core kernel would take its batch off the tensor cores.
                 && batch.planes[0].suits_tensor_cores() == plane.suits_tensor_cores()
+                // Kernels that are compiled for larger radii have one number of channels.
+                && (plane.kernel_set == KernelSet::CudaCores
+                    || plane.suits_tensor_cores()
+                    || batch.planes[0].layout.channels == plane.layout.channels)
                 && batch.planes.len() < family.map_or(1, PixelFamily::most_planes)
                 && (batch.slots.contains(&slot) || batch.slots.len() < FILTER_SLOTS as usize)
         };

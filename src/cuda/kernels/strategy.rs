@@ -1,38 +1,88 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The kernels that blur a batch: on tensor cores where there is such a kernel, else one axis at a time.
+//! The kernels that blur a batch: on tensor cores where there is such a kernel, else one axis at a time; and those that NVRTC
+//! compiles because they are faster.
 
 use super::abi::*;
 use super::batch::BlurBatch;
 use super::images::Kernel;
 use super::launch::Launch;
-use super::tensor_direct;
+use super::tensor_direct::{self, CompiledDirect};
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 
 /// The kernels that a batch is blurred by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PassStrategy {
-    /// The fastest: on tensor cores, rows and columns in one launch, wherever there is such a kernel.
+    /// The fastest prebuilt ones: on tensor cores, rows and columns in one launch, wherever there is such a kernel.
     #[default]
     Best,
-    /// Rows, then columns, on CUDA cores. Premultiplied colour has no such kernels.
+    /// Prebuilt ones for rows, then columns, on CUDA cores. Premultiplied colour has no such kernels.
     Split,
+    /// Those that were compiled for the batch: see [`BlurBatch::specialisation`].
+    Specialised(Specialisation),
 }
 
-/// Kernels are compiled for radii up to this one. The code is longer with each, and the gain smaller: a fifth at 15.
-const SPECIALISED_RADIUS_MAX: usize = 24;
+/// Kernels that NVRTC compiles for a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Specialisation {
+    /// Rows, then columns, on CUDA cores, for the radii of each filter slot along rows and down columns.
+    Axis([Option<[usize; 2]>; FILTER_SLOTS as usize]),
+    /// On tensor cores.
+    Direct(CompiledDirect),
+}
+
+/// Kernels for CUDA cores are compiled for radii up to this one. The code is longer with each, and the gain smaller: a fifth at
+/// 15.
+const AXIS_RADIUS_MAX: usize = 24;
+
+impl Specialisation {
+    /// The kernels, which have the names of prebuilt ones.
+    pub fn kernels(&self) -> Vec<Kernel> {
+        match self {
+            Self::Axis(_) => vec![Kernel::ROWS, Kernel::COLUMNS],
+            Self::Direct(kernel) => vec![kernel.kernel()],
+        }
+    }
+
+    /// The macros to define, each with its value: see kernels/abi.h.
+    pub fn definitions(&self) -> Vec<String> {
+        let mut definitions = vec!["BLUR_PART=1".to_owned()];
+        match self {
+            Self::Axis(slots) => {
+                definitions.extend(["BLUR_PART_axis=1", "BLUR_FIXED_RADII=1"].map(str::to_owned));
+                for (index, slot) in slots.iter().enumerate() {
+                    let radii = slot.map_or(["-1".to_owned(), "-1".to_owned()], |radii| radii.map(|it| it.to_string()));
+                    let define = |(axis, radius)| format!("BLUR_{axis}_RADIUS_{index}={radius}");
+                    definitions.extend(["ROWS", "COLUMNS"].into_iter().zip(radii).map(define));
+                }
+            }
+            Self::Direct(kernel) => {
+                definitions.extend(kernel.definitions().iter().map(|(name, value)| format!("{name}={value}")));
+            }
+        }
+        definitions
+    }
+}
 
 impl BlurBatch<'_> {
-    /// Whether kernels that are compiled for its radii are faster: where there are none for tensor cores.
-    pub fn gains_from_specialisation(&self) -> bool {
-        let is_short = |taps: [&Taps; 2]| taps.iter().all(|taps| taps.radius() <= SPECIALISED_RADIUS_MAX);
-        self.kernel_set() == KernelSet::CudaCores && self.slot_taps().into_iter().all(is_short)
+    /// The kernels that would be faster for it than the prebuilt ones on a device.
+    pub fn specialisation(&self, limits: DeviceLimits) -> Option<Specialisation> {
+        match self.kernel_set() {
+            KernelSet::CudaCores => {
+                let taps = self.slot_taps();
+                let is_short = taps.iter().flatten().all(|taps| taps.radius() <= AXIS_RADIUS_MAX);
+                let radii = |slot: usize| taps.get(slot).map(|taps| taps.map(Taps::radius));
+                is_short.then(|| Specialisation::Axis(std::array::from_fn(radii)))
+            }
+            KernelSet::TensorCores => CompiledDirect::of(self, limits).map(Specialisation::Direct),
+        }
     }
 
     /// The kernels of its launches, in order.
     pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
-        match tensor_direct::kernel(self) {
-            Some(kernel) if passes == PassStrategy::Best || self.premultiplies() => vec![kernel],
+        match (passes, tensor_direct::kernel(self)) {
+            (PassStrategy::Specialised(specialisation), _) => specialisation.kernels(),
+            (_, Some(kernel)) if passes == PassStrategy::Best || self.premultiplies() => vec![kernel],
             _ => vec![Kernel::ROWS, Kernel::COLUMNS],
         }
     }
@@ -45,10 +95,12 @@ impl BlurBatch<'_> {
     /// The launches, in order. `intermediate` is the address of [`BlurBatch::intermediate_bytes`] of device memory, aligned to
     /// 16 bytes; unused where that is 0.
     pub fn launches(&self, intermediate: u64, passes: PassStrategy, limits: DeviceLimits) -> Vec<Launch> {
-        if self.kernels(passes).len() == 1 {
-            vec![tensor_direct::launch(self, limits)]
-        } else {
-            self.axis_launches(intermediate).into()
+        match passes {
+            _ if self.kernels(passes).len() > 1 => self.axis_launches(intermediate).into(),
+            PassStrategy::Specialised(Specialisation::Direct(kernel)) => {
+                vec![tensor_direct::launch(self, Some(kernel), limits)]
+            }
+            _ => vec![tensor_direct::launch(self, None, limits)],
         }
     }
 }
@@ -126,7 +178,10 @@ mod tests {
                 let taps = taps(size, layout);
                 let batch = batch(blur(layout, &taps));
                 assert_eq!(batch.kernels(PassStrategy::Best), [Kernel::ROWS, Kernel::COLUMNS]);
-                assert_eq!(batch.gains_from_specialisation(), gains, "kernel-size={size}");
+                let specialisation = batch.specialisation(H200);
+                assert_eq!(specialisation.is_some(), gains, "kernel-size={size}");
+                let passes = specialisation.map_or(PassStrategy::Best, PassStrategy::Specialised);
+                assert_eq!(batch.kernels(passes), [Kernel::ROWS, Kernel::COLUMNS]);
                 assert!(batch.intermediate_bytes(PassStrategy::Best) > 0);
             }
         }
@@ -138,13 +193,9 @@ mod tests {
             let taps = taps(size, layout);
             let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
             let batch = batch(plane);
-            (
-                batch.kernels(PassStrategy::Best),
-                batch.gains_from_specialisation(),
-                batch.intermediate_bytes(PassStrategy::Best),
-            )
+            (batch.kernels(PassStrategy::Best), batch.intermediate_bytes(PassStrategy::Best))
         };
-        let direct = |family, radius| (vec![Kernel::tensor_direct(family, radius)], false, 0);
+        let direct = |family, radius| (vec![Kernel::tensor_direct(family, radius)], 0);
         let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
         let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
         for (layout, family) in [
@@ -165,8 +216,8 @@ mod tests {
             }
             // A single tap has more than two bytes.
             for size in [1, 65] {
-                let (kernels, gains, between) = kernels(layout, size);
-                assert_eq!((kernels, gains, between > 0), (vec![Kernel::ROWS, Kernel::COLUMNS], false, true));
+                let (kernels, between) = kernels(layout, size);
+                assert_eq!((kernels, between > 0), (vec![Kernel::ROWS, Kernel::COLUMNS], true));
             }
         }
         // A plane that leaves most of a device idle has the shortest segments.
@@ -184,6 +235,66 @@ mod tests {
         let deep = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 10) };
         assert_eq!(kernels(deep, 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
         assert_eq!(kernels(layout(3, 16), 15).0, [Kernel::ROWS, Kernel::COLUMNS]);
+    }
+
+    /// The radii that gain from a compiled kernel, on devices of 64, 99 and 227 KiB of shared memory, and their windows.
+    #[test]
+    fn tensor_core_kernels_are_compiled_where_they_gain() {
+        let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
+        let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
+        let few = |last| vec![17..=24, 32..=last];
+        let four = |last| vec![17..=last];
+        for (layout, ranges) in [
+            (layout(1, 8), [few(63), few(63), few(63)]),
+            (layout(2, 8), [few(56), few(63), few(63)]),
+            (layout(3, 8), [few(56), few(63), few(63)]),
+            (layout(4, 8), [four(48), four(63), four(63)]),
+            (layout(1, 16), [few(56), few(63), few(63)]),
+            (layout(2, 10), [few(48), few(63), few(63)]),
+            (layout(4, 16), [few(32), few(48), few(63)]),
+            (yuv422, [few(32), few(63), few(63)]),
+            (packed1010102, [vec![1..=48], vec![1..=63], vec![1..=63]]),
+        ] {
+            for (kib, ranges) in [64, 99, 227].into_iter().zip(ranges) {
+                let limits = DeviceLimits { multiprocessors: 132, shared_bytes: kib << 10 };
+                for radius in 0..=400 {
+                    let taps = taps(2 * radius + 1, layout);
+                    let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
+                    let batch = batch(plane);
+                    let gains = ranges.iter().any(|range| range.contains(&radius));
+                    let specialisation = batch.specialisation(limits);
+                    assert_eq!(specialisation.is_some(), gains, "{layout:?}, radius {radius}, {kib} KiB");
+                    let Some(specialisation) = specialisation else { continue };
+                    let definitions = specialisation.definitions();
+                    let largest = definitions.iter().find_map(|it| it.strip_prefix("BLUR_TENSOR_DIRECT_RADIUS="));
+                    assert_eq!(largest, Some(&*radius.next_multiple_of(8).to_string()));
+                    let launches = batch.launches(0, PassStrategy::Specialised(specialisation), limits);
+                    let [launch] = &launches[..] else { panic!("one launch") };
+                    assert!(launch.grid.shared_bytes <= limits.shared_bytes && launch.grid.blocks > 0);
+                    assert_eq!(batch.intermediate_bytes(PassStrategy::Specialised(specialisation)), 0);
+                    let Args::Tensor(args) = &launch.args else { panic!("for tensor cores") };
+                    let at = |i: usize| taps.rows.at(i) as u16;
+                    assert_eq!(args.taps[0][0], std::array::from_fn(at));
+                    assert_eq!(args.far_taps[0][0], std::array::from_fn(|i| at(i + TENSOR_TAPS as usize)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_compiled_kernel_has_planes_of_one_number_of_channels() {
+        let [one, two] = [1, 2].map(|channels| layout(channels, 8));
+        let [far, near] = [taps(127, one), taps(49, one)];
+        let plane = |layout, taps| PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, taps) };
+        let counts = |planes: Vec<PlaneBlur>| -> Vec<(usize, bool)> {
+            let count = |batch: &BlurBatch| (batch.planes().len(), batch.specialisation(H200).is_some());
+            batches(planes).iter().map(count).collect()
+        };
+        assert_eq!(counts(vec![plane(one, &far), plane(two, &far)]), [(1, true), (1, true)]);
+        assert_eq!(counts(vec![plane(one, &far), plane(one, &far)]), [(2, true)]);
+        // The prebuilt kernel takes both in one launch.
+        assert_eq!(counts(vec![plane(one, &near), plane(two, &near)]), [(2, false)]);
+        assert_eq!(counts(vec![plane(one, &near), plane(one, &near)]), [(2, true)]);
     }
 
     #[test]

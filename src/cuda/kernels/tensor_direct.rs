@@ -14,42 +14,146 @@ use crate::filter::frame::PlaneLayout;
 /// Output rows that a warp processes at a time.
 const UNIT: u32 = 16;
 
-/// What depends on the largest radius of a kernel.
-struct Geometry {
-    /// In the names of its kernels.
+/// Prebuilt kernels for one range of radii.
+struct Prebuilt {
+    /// In their names.
     name: &'static str,
-    /// The largest radius that it has kernels for: see [`PixelFamily::largest_radius`].
+    /// The largest radius: see [`PixelFamily::largest_radius`].
     largest: u32,
-    /// By family, in the order of [`PixelFamily::ALL`]: blocks that a multiprocessor holds at a time, by the registers of
-    /// the kernels for sm_90.
-    resident: [u32; 7],
+    /// By family: blocks that a multiprocessor holds at a time, by the registers of the kernels for sm_90.
+    resident: [u32; PixelFamily::ALL.len()],
 }
 
-/// One for each largest radius.
-const GEOMETRIES: [Geometry; 3] = [
-    Geometry { name: "short", largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3, 3, 3] },
-    Geometry { name: "medium", largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2, 2, 2] },
-    Geometry { name: "long", largest: TENSOR_RADIUS_MAX, resident: [2, 3, 2, 3, 2, 2, 2] },
+const PREBUILT: [Prebuilt; 3] = [
+    Prebuilt { name: "short", largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3, 3, 3] },
+    Prebuilt { name: "medium", largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2, 2, 2] },
+    Prebuilt { name: LONG, largest: TENSOR_RADIUS_MAX, resident: [2, 3, 2, 3, 2, 2, 2] },
 ];
 
-/// The most rows that a warp computes, as a multiple of [`UNIT`].
+/// In the name of the prebuilt kernel for the largest radii, which compiled ones have too.
+const LONG: &str = "long";
+
+/// By family, for windows of up to five, seven and nine tiles: blocks that a multiprocessor should hold of a kernel that is
+/// compiled at run time. The most that do not make it slower on an H200 by spilling registers.
+const COMPILED_RESIDENT: [[u32; 3]; PixelFamily::ALL.len()] =
+    [[2, 2, 2], [3, 3, 2], [3, 2, 2], [3, 3, 2], [2, 2, 2], [2, 2, 2], [3, 2, 2]];
+
+/// A kernel that NVRTC compiles for the tiles that a window needs, for one kind of planes of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CompiledDirect {
+    family: PixelFamily,
+    /// Tiles of 16 rows that a tile of outputs is computed from.
+    tiles: u32,
+    /// Channels of the planes, of a family of one and two.
+    channels: Option<u8>,
+    /// [`TensorPlane::alpha`] of the plane, of pixels of four bytes that have alpha or 10, 10, 10 and 2 bits.
+    alpha: Option<u32>,
+}
+
+impl CompiledDirect {
+    /// The kernel from which a batch gains: at least a twentieth of the time of the prebuilt ones, on an H100 and an H200.
+    /// docs/PERFORMANCE.md has the measurements.
+    pub fn of(batch: &BlurBatch, limits: DeviceLimits) -> Option<Self> {
+        let (family, largest) = (batch.family()?, largest_radius(batch)?);
+        let tiles = window_tiles(largest);
+        let is_word = family == PixelFamily::Packed1010102;
+        let gains = match tiles {
+            // The prebuilt kernel can do both, which takes registers and instructions.
+            ..4 => is_word,
+            // The prebuilt one has five tiles.
+            4 => true,
+            // It holds one block less.
+            5 => is_word || family == PixelFamily::U8C4 || largest > TENSOR_RADIUS_MAX,
+            _ => largest < 2 * TENSOR_TAPS,
+        };
+        let plane = &batch.planes()[0];
+        let is_alike = |other: &PlaneBlur| other.layout.channels == plane.layout.channels;
+        if !gains || !batch.planes().iter().all(is_alike) {
+            return None;
+        }
+        let kernel = Self {
+            family,
+            tiles,
+            channels: (family.most_planes() > 1).then_some(plane.layout.channels),
+            alpha: is_word.then(|| alpha_bits(plane.alpha)),
+        };
+        (kernel.geometry().block_bytes(batch) <= limits.shared_bytes).then_some(kernel)
+    }
+
+    /// The prebuilt kernel whose place it takes, and whose name it has.
+    pub fn kernel(&self) -> Kernel {
+        Kernel::tensor_direct(self.family, LONG)
+    }
+
+    fn resident(&self) -> u32 {
+        COMPILED_RESIDENT[self.family as usize][self.tiles.saturating_sub(4) as usize / 2]
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { kernel: self.kernel(), tiles: self.tiles, resident: self.resident(), is_compiled: true }
+    }
+
+    /// The definitions that kernels/abi.h describes, each a name and its value.
+    pub fn definitions(&self) -> Vec<(String, u32)> {
+        let define = |name: &str, value| (format!("BLUR_TENSOR_DIRECT_{name}"), value);
+        let mut definitions = vec![
+            (format!("BLUR_PART_direct_{}", self.family.name()), 1),
+            define("RADIUS", 8 * (self.tiles - 1)),
+            define("RESIDENT", self.resident()),
+        ];
+        definitions.extend(self.channels.map(|channels| define("CHANNELS", channels.into())));
+        definitions.extend(self.alpha.map(|alpha| define("ALPHA", alpha)));
+        definitions
+    }
+}
+
+/// A kernel, as far as its launches depend on it.
+struct Geometry {
+    kernel: Kernel,
+    /// Tiles of 16 rows that a tile of outputs is computed from.
+    tiles: u32,
+    /// Blocks that a multiprocessor holds at a time, if their shared memory fits.
+    resident: u32,
+    /// Whether it was compiled at run time: its ring buffer is short.
+    is_compiled: bool,
+}
+
+/// The most rows that a warp computes, as a multiple of [`UNIT`]; of kernels whose window has more than five tiles.
 const MOST_UNITS: u32 = 17;
+const MOST_UNITS_LONG: u32 = 34;
 /// What a warp's start costs, in rows.
 const START_ROWS: u32 = 80;
 
-/// The geometry for all planes of a batch, if there are kernels for it.
-fn geometry(batch: &BlurBatch) -> Option<&'static Geometry> {
+/// Tiles of 16 values that a tile of 16 outputs is computed from.
+fn window_tiles(radius: u32) -> u32 {
+    radius.div_ceil(8) + 1
+}
+
+/// The largest radius of all planes of a batch of a family; `None` if a radius is 0, a single tap, which has more than two
+/// bytes.
+fn largest_radius(batch: &BlurBatch) -> Option<u32> {
+    let family = batch.family()?;
+    batch.slots().iter().map(|taps| family.largest_radius(taps)).try_fold(0, |most, radius| Some(most.max(radius?)))
+}
+
+/// The prebuilt kernel for a batch, if there is one for all its planes.
+fn prebuilt(batch: &BlurBatch) -> Option<Geometry> {
     if !batch.planes().iter().all(PlaneBlur::suits_tensor_cores) {
         return None;
     }
-    let family = batch.family()?;
-    let largest = batch.slots().iter().filter_map(|taps| family.largest_radius(taps)).max()?;
-    GEOMETRIES.iter().find(|geometry| largest <= geometry.largest)
+    let (family, largest) = (batch.family()?, largest_radius(batch)?);
+    let of = PREBUILT.iter().find(|of| largest <= of.largest)?;
+    Some(Geometry {
+        kernel: Kernel::tensor_direct(family, of.name),
+        tiles: window_tiles(of.largest),
+        resident: of.resident[family as usize],
+        is_compiled: false,
+    })
 }
 
-/// The kernel for a batch, if there is one for all its planes.
+/// The prebuilt kernel for a batch, if there is one for all its planes.
 pub fn kernel(batch: &BlurBatch) -> Option<Kernel> {
-    geometry(batch).zip(batch.family()).map(|(geometry, family)| Kernel::tensor_direct(family, geometry.name))
+    prebuilt(batch).map(|geometry| geometry.kernel)
 }
 
 /// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.
@@ -67,11 +171,6 @@ fn tiles_across(layout: &PlaneLayout) -> u32 {
 }
 
 impl Geometry {
-    /// Tiles of 16 rows that a tile of outputs is computed from.
-    fn tiles(&self) -> u32 {
-        self.largest.div_ceil(8) + 1
-    }
-
     /// The rows of a warp for which a batch takes the least time, as a multiple of [`UNIT`].
     ///
     /// A warp also loads the window above its rows. A block that shares its multiprocessor with n others takes 1 + 0.15 n times
@@ -79,8 +178,7 @@ impl Geometry {
     /// fiftieth more blocks than fit do. On an H200 this is within 1.4 % of the fastest number of rows on average, and within
     /// 16 %, for three radii of ten formats at 4K, 1080p and 720p.
     fn units(&self, batch: &BlurBatch, limits: DeviceLimits) -> u32 {
-        let family = PixelFamily::ALL.iter().position(|family| Some(*family) == batch.family());
-        let resident = self.resident[family.expect("a batch with a kernel is of such a family")];
+        let resident = self.resident.min(limits.shared_bytes / self.block_bytes(batch)).max(1);
         let cost = |units: &u32| {
             let segment = units * UNIT;
             let rows = |plane: &PlaneBlur| strips(plane) * plane.rect.height().max(segment);
@@ -88,15 +186,22 @@ impl Geometry {
             let one_each = segment * TENSOR_DIRECT_WARPS * limits.multiprocessors;
             let blocks = all_rows.saturating_sub(one_each / 50).div_ceil(one_each).max(1);
             let turns = u64::from(blocks.div_ceil(resident));
-            u64::from((segment + UNIT * (self.tiles() - 1) + START_ROWS) * (17 + 3 * blocks.min(resident))) * turns
+            u64::from((segment + UNIT * (self.tiles - 1) + START_ROWS) * (17 + 3 * blocks.min(resident))) * turns
         };
-        (1..=MOST_UNITS).min_by_key(cost).expect("the range is not empty")
+        let most = if self.tiles > window_tiles(TENSOR_RADIUS_MAX) { MOST_UNITS_LONG } else { MOST_UNITS };
+        (1..=most).min_by_key(cost).expect("the range is not empty")
+    }
+
+    /// Shared memory of a block in bytes: what the planes need that take the most.
+    fn block_bytes(&self, batch: &BlurBatch) -> u32 {
+        let bytes = batch.planes().iter().map(|plane| self.warp_bytes(&plane.layout));
+        TENSOR_DIRECT_WARPS * bytes.max().expect("a batch has planes")
     }
 
     /// Shared memory of a warp in bytes, as DirectTile in kernels/tensor_direct.cuh has it: the ring buffer of source rows, the
     /// taps, their operands, and rows of results.
     fn warp_bytes(&self, layout: &PlaneLayout) -> u32 {
-        let (tiles, across, pixel) = (self.tiles(), tiles_across(layout), pixel_bytes(layout));
+        let (tiles, across, pixel) = (self.tiles, tiles_across(layout), pixel_bytes(layout));
         let is_yuv422 = layout.is_packed_422();
         let row_tiles = if is_yuv422 { tiles / 2 + 1 } else { tiles };
         let lead = 8 * (row_tiles - 1) * pixel % CHUNK;
@@ -107,7 +212,8 @@ impl Geometry {
             _ => 16,
         };
         let depth = match pixel {
-            8 => TENSOR_DIRECT_DEPTH_8,
+            _ if self.is_compiled => TENSOR_DIRECT_DEPTH_SHORT,
+            8 => TENSOR_DIRECT_DEPTH_SHORT,
             _ if is_yuv422 => TENSOR_DIRECT_DEPTH_YUV422,
             _ => TENSOR_DIRECT_DEPTH,
         };
@@ -132,15 +238,19 @@ fn strips(plane: &PlaneBlur) -> u32 {
     (plane.layout.columns(plane.rect).len() as u32).div_ceil(16 * tiles_across(&plane.layout))
 }
 
-/// The launch for a batch that has a [`kernel`].
-pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
-    let (geometry, kernel) =
-        geometry(batch).zip(kernel(batch)).expect("the caller launches only kernels that the batch has");
+/// The launch for a batch, of a kernel that was compiled for it, or of its prebuilt one.
+///
+/// # Panics
+/// If the batch has no such kernel.
+pub fn launch(batch: &BlurBatch, compiled: Option<CompiledDirect>, limits: DeviceLimits) -> Launch {
+    let compiled = compiled.map(|kernel| kernel.geometry());
+    let geometry = compiled.or_else(|| prebuilt(batch)).expect("the caller launches only kernels that the batch has");
     let segment = UNIT * geometry.units(batch, limits);
 
     let mut args = unused_args();
-    for (to, [rows, columns]) in args.taps.iter_mut().zip(batch.slot_taps()) {
-        *to = packed_taps(rows, columns);
+    for (slot, [rows, columns]) in batch.slot_taps().into_iter().enumerate() {
+        args.taps[slot] = packed_taps(rows, columns, 0);
+        args.far_taps[slot] = packed_taps(rows, columns, TENSOR_TAPS as usize);
     }
     let mut first_block = 0;
     for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(batch.planes()) {
@@ -172,8 +282,8 @@ pub fn launch(batch: &BlurBatch, limits: DeviceLimits) -> Launch {
         first_block += blocks;
         *block_end = first_block;
     }
-    let warp_bytes = batch.planes().iter().map(|plane| geometry.warp_bytes(&plane.layout)).max().unwrap_or(0);
+    let kernel = geometry.kernel;
     let grid =
-        LaunchConfig { blocks: first_block, threads: kernel.threads(), shared_bytes: TENSOR_DIRECT_WARPS * warp_bytes };
+        LaunchConfig { blocks: first_block, threads: kernel.threads(), shared_bytes: geometry.block_bytes(batch) };
     Launch { kernel, grid, args: Args::Tensor(args) }
 }

@@ -95,9 +95,9 @@ pub fn supports(operation: &Operation) -> bool {
     }
 }
 
-/// Taps as the kernels take them, by axis. All are below 65536, since there are several to an axis.
-pub(super) fn packed_taps(rows: &Taps, columns: &Taps) -> [[u16; TENSOR_TAPS as usize]; 2] {
-    [rows, columns].map(|taps| std::array::from_fn(|i| taps.at(i) as u16))
+/// Taps as the kernels take them, by axis, from a distance on. All are below 65536, since there are several to an axis.
+pub(super) fn packed_taps(rows: &Taps, columns: &Taps, first: usize) -> [[u16; TENSOR_TAPS as usize]; 2] {
+    [rows, columns].map(|taps| std::array::from_fn(|i| taps.at(first + i) as u16))
 }
 
 /// [`TensorPlane::yuv422`] of a plane.
@@ -119,6 +119,7 @@ pub(super) fn unused_args() -> TensorArgs {
         block_end: [u32::MAX; PLANES as usize],
         planes: [TensorPlane::default(); PLANES as usize],
         taps: [[[0; TENSOR_TAPS as usize]; 2]; FILTER_SLOTS as usize],
+        far_taps: [[[0; TENSOR_TAPS as usize]; 2]; FILTER_SLOTS as usize],
     }
 }
 
@@ -335,7 +336,7 @@ impl<'a> TensorBatch<'a> {
         let mut args = unused_args();
         for (to, taps) in args.taps.iter_mut().zip(&slots) {
             if let Some(taps) = taps {
-                *to = packed_taps(&taps.rows, &taps.columns);
+                *to = packed_taps(&taps.rows, &taps.columns, 0);
             }
         }
         let units = self.segment_units(limits);

@@ -70,7 +70,7 @@ impl Pipeline {
             enqueue(1)
         };
         let bytes = program.workspace_bytes;
-        resident.enqueue(bytes, streams, &stream, program.specialised, work).map_err(|error| {
+        resident.enqueue(bytes, streams, &stream, program.specialised(), work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
             let copy = self.frame_copy.as_ref().map(|copy| &copy.stream);
             let settled = [Some(&stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));
@@ -131,7 +131,7 @@ impl FrameCopy {
 
 /// What was enqueued for such a frame.
 pub struct Enqueued {
-    /// Whether specialised kernels do all blurs; `None` if there are none.
+    /// See `Program::specialised`.
     pub specialised: Option<bool>,
     /// Whether the work is complete, because a frame has no stream.
     pub synchronized: bool,

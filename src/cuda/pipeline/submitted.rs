@@ -111,7 +111,7 @@ impl SubmittedFrame {
         self.downloaded(slot).is_done().unwrap_or(true)
     }
 
-    /// Whether specialised kernels do all blurs; `None` if there are none.
+    /// Whether all blurs that gain from specialised kernels have them, and there are any; `None` if nothing is blurred.
     pub fn specialised(&self) -> Option<bool> {
         self.specialised
     }

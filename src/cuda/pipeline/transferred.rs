@@ -61,8 +61,8 @@ impl Pipeline {
             _ if is_single => Some(1),
             _ => options.bands,
         };
-        let gains = || selector.gains_from_specialisation(job);
-        let order = || if !is_cover && gains() { Order::Interleaved } else { Order::Sequential };
+        let has_fixed_radii = || selector.gains_from_fixed_radii(job);
+        let order = || if !is_cover && has_fixed_radii() { Order::Interleaved } else { Order::Sequential };
         let mut schedule = self.schedules.get(job, requested, order);
         if is_cover {
             // Nothing of the frame is written before everything has succeeded.
@@ -158,7 +158,7 @@ impl Pipeline {
             times,
             started,
             was_alone: ahead == 0,
-            specialised: program.specialised,
+            specialised: program.specialised(),
             device: Arc::clone(selector.device()),
             _in_flight: self.copy_streams.count_frame(),
         })

@@ -24,8 +24,8 @@ pub struct Band {
 pub enum Order {
     /// As many bytes in every band, plane after plane: a band then takes one copy each way, except between two planes.
     Sequential,
-    /// The same share of every plane in every band, so that the launches of all bands have the same filter slots, which is what
-    /// kernels are specialised for.
+    /// The same share of every plane in every band, so that the launches of all bands have the same filter slots, which kernels
+    /// for CUDA cores are specialised for.
     Interleaved,
 }
 
