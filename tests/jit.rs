@@ -13,11 +13,12 @@ use common::Noise;
 use common::cases::{Case, Content};
 use common::device_frames::{self, Block, Streams, check_blur, check_transfer, soft_covers};
 use common::fake_library;
-use gstcudagaussblur::cuda::{CudaEngine, Image, JitResult, KernelOrigin, PassStrategy, process};
-use gstcudagaussblur::engine::Engine;
-use gstcudagaussblur::engine::{Level, log_to};
+use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide, Level, Stats, log_to};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
+use gstcudagaussblur::filter::plan::Selection;
+use gstcudagaussblur::filter::regions::Rect;
 use libloading::Library;
 use libtest_mimic::{Arguments, Trial};
 
@@ -25,7 +26,6 @@ use libtest_mimic::{Arguments, Trial};
 const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
 const DRIVER: &str = "CUDAGAUSSBLUR_TEST_DRIVER";
 const NVRTC: &str = "CUDAGAUSSBLUR_NVRTC";
-const CACHE: &str = "CUDAGAUSSBLUR_CACHE";
 /// The function of the fake NVRTC whose calls fail.
 const FAIL: &str = "FAKE_NVRTC_FAIL";
 
@@ -45,7 +45,8 @@ const TESTS: [Test; 15] = [
     ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
     ("the_last_engine_waits_for_the_kernels_of_other_devices", two_devices, &[("FAKE_NVRTC_MS", "1000")]),
     ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, &[]),
-    ("tensor_cores_and_large_radii_are_not_specialised", not_specialised, &[]),
+    ("kernels_that_do_not_gain_are_not_compiled", not_specialised, &[]),
+    ("long_radii_get_a_kernel_for_tensor_cores", long_radii, &[("FAKE_NVRTC_MS", "2000")]),
     ("bands_of_several_planes_are_specialised", bands, &[]),
     ("generic_kernels_are_used_without_nvrtc", no_compiler, &[(NVRTC, "/nowhere/libnvrtc.so")]),
     ("nvrtc_that_is_too_old_is_not_used", too_old, &[("FAKE_NVRTC_VERSION", "1107")]),
@@ -57,11 +58,11 @@ const TESTS: [Test; 15] = [
     ("device_newer_than_nvrtc_gets_ptx", ptx, &[("FAKE_NVRTC_NEWEST", "89")]),
     ("failed_compilation_is_logged_once_and_not_retried", fails, &[("FAKE_NVRTC_STATUS", "6")]),
     ("image_that_does_not_load_is_logged_once_and_not_retried", no_load, &[]),
-    ("unusable_cache_folder_is_a_warning", unusable_cache, &[]),
 ];
 
-/// Its choice is another one without tensor-core kernels.
-const EXPECTS_MACHINE_CODE: &str = "tensor_cores_and_large_radii_are_not_specialised";
+/// Without tensor-core kernels others are compiled.
+const EXPECT_MACHINE_CODE: [&str; 2] =
+    ["kernels_that_do_not_gain_are_not_compiled", "long_radii_get_a_kernel_for_tensor_cores"];
 
 fn main() {
     if let Ok(child) = std::env::var(CHILD) {
@@ -75,8 +76,7 @@ fn main() {
         match TESTS.iter().find(|(name, ..)| *name == child) {
             Some((_, test, _)) => test(&compiler),
             None if child == FAIL => function_fails(),
-            None if child.strip_prefix("nvrtc").is_some_and(|rest| !rest.is_empty()) => function_is_missing(&child),
-            None => check_origin(&compiler, &child),
+            None => function_is_missing(&child),
         }
         return;
     }
@@ -88,14 +88,9 @@ fn main() {
             check(&start(name, &libraries, environment).output().unwrap());
             Ok(())
         });
-        let is_ignored = cfg!(not(feature = "cubins")) && name == EXPECTS_MACHINE_CODE;
+        let is_ignored = cfg!(not(feature = "cubins")) && EXPECT_MACHINE_CODE.contains(&name);
         trials.push(trial.with_ignored_flag(is_ignored));
     }
-    let for_cache_test = libraries.clone();
-    trials.push(Trial::test("kernels_are_cached_on_disk_for_other_processes", move || {
-        disk_cache(&for_cache_test);
-        Ok(())
-    }));
     let for_failures = libraries.clone();
     trials.push(Trial::test("prebuilt_kernels_go_on_whichever_nvrtc_function_fails", move || {
         failing_functions(&for_failures);
@@ -108,11 +103,11 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// A command that runs this program as one child process: a test of [`TESTS`], [`function_is_missing`] of a function
-/// of NVRTC, or [`check_origin`] of this origin.
+/// A command that runs this program as one child process: a test of [`TESTS`], or [`function_is_missing`] of a function of
+/// NVRTC.
 fn start(name: &str, [driver, nvrtc]: &[PathBuf; 2], environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.env(CHILD, name).env(DRIVER, driver).env(NVRTC, nvrtc).env(CACHE, "off");
+    command.env(CHILD, name).env(DRIVER, driver).env(NVRTC, nvrtc);
     command.envs(environment.iter().copied());
     command
 }
@@ -215,7 +210,7 @@ fn swap(compiler: &Compiler) {
     assert!(special && longest < Duration::from_millis(1500), "a frame took {longest:?} during the compilation");
     frames(&mut engine, &case, Duration::from_millis(100), |_| false);
     assert!(is_specialised(&engine));
-    let Some(JitResult { took, from: KernelOrigin::Nvrtc }) = engine.stats().jit.last else { panic!("nothing made") };
+    let took = engine.stats().jit.last.expect("a kernel was compiled");
     assert!(took >= Duration::from_secs(2), "{took:?}");
     assert!(!engine.stats().jit.compiling);
     assert_ne!(
@@ -362,6 +357,41 @@ fn not_specialised(compiler: &Compiler) {
     assert!(LINES.lock().unwrap().is_empty(), "the log mentions NVRTC although no kernel is to be compiled");
 }
 
+/// Radii beyond the prebuilt kernels are blurred by those for CUDA cores until one is compiled for the tiles that they need; then
+/// in host memory, in bands, in device memory and in regions.
+fn long_radii(compiler: &Compiler) {
+    let layout = PlaneLayout::new(33, 70, 4, 8);
+    let of_size = |size| Case::of(f64::from(size) / 6.0, size, layout, [3, 0], Content::Noise);
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let (longest, ready) = frames(&mut engine, &of_size(127), LONG, is_specialised);
+    assert!(ready && longest < Duration::from_millis(1500), "a frame took {longest:?}");
+    let Stats { frames_cuda, kernel_since, .. } = engine.stats();
+    assert!(kernel_since > 0 && kernel_since == frames_cuda - 1, "{kernel_since} of {frames_cuda} frames");
+    assert_eq!(lines(Level::Info, &format!("blurring with the kernels special-sm_90 after {kernel_since} frames")), 1);
+    let options = "-DBLUR_PART=1 -DBLUR_PART_direct_u8_c4=1 -DBLUR_TENSOR_DIRECT_RADIUS=64 \
+                   -DBLUR_TENSOR_DIRECT_RESIDENT=2";
+    assert_eq!(lines(Level::Debug, options), 1);
+    // It is for every radius that needs as many tiles, and other settings have the prebuilt kernels at once.
+    for (size, specialised) in [(127, true), (115, true), (31, false), (121, true), (401, false), (127, true)] {
+        of_size(size).check_engine(&mut engine);
+        assert_eq!(is_specialised(&engine), specialised, "kernel-size={size}");
+    }
+    assert!(engine.stats().kernel_since > kernel_since);
+    let mut in_bands = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(3));
+    of_size(127).check_engine(&mut in_bands);
+    assert!(is_specialised(&in_bands));
+    let mut on_device = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let [source, destination] = [1, 2].map(|seed| Block::new(&[layout], 0, PlaneLayout::row_bytes, seed));
+    let params = BlurParams::new(20.0, 119).unwrap();
+    check_blur(&mut on_device, params.into(), &source, &destination, Streams::One);
+    assert!(is_specialised(&on_device));
+    let region = BlurRegion { rect: Rect::new(9, 20, 21, 29).unwrap(), params };
+    let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions: vec![region] });
+    device_frames::check(&mut on_device, &cover, &source, None, Streams::One);
+    assert!(is_specialised(&on_device));
+    assert_eq!(compiler.compilations(), 1);
+}
+
 /// Every band has the filter slots that the kernels were compiled for.
 fn bands(_: &Compiler) {
     let layout =
@@ -428,60 +458,6 @@ fn no_load(compiler: &Compiler) {
     frames(&mut engine, &case(1.0, 4), A_WHILE, |_| false);
     assert!(!is_specialised(&engine));
     assert_eq!((compiler.compilations(), lines(Level::Warning, "loading the kernels")), (1, 1));
-}
-
-fn unusable_cache(compiler: &Compiler) {
-    // A file in place of the folder, which not even root can write to.
-    let blocked = std::env::temp_dir().join(format!("cudagaussblur-no-folder-{}", std::process::id()));
-    std::fs::write(&blocked, "").unwrap();
-    // SAFETY: this process has only one thread so far.
-    unsafe { std::env::set_var(CACHE, &blocked) };
-    assert!(frames(&mut engine(), &case(1.0, 4), LONG, is_specialised).1);
-    assert_eq!(compiler.compilations(), 1);
-    assert_eq!(lines(Level::Info, "compiled kernels are not kept in"), 1);
-    assert_eq!(
-        [lines(Level::Warning, ""), lines(Level::Warning, "is not a directory; set CUDAGAUSSBLUR_CACHE")],
-        [1, 1]
-    );
-    std::fs::remove_file(&blocked).unwrap();
-}
-
-/// The child processes of [`disk_cache`]: checks that the specialised kernel comes from `expected` (nvrtc, disk or
-/// either).
-fn check_origin(compiler: &Compiler, expected: &str) {
-    let mut engine = engine();
-    assert!(frames(&mut engine, &case(1.0, 4), LONG, is_specialised).1);
-    let from = engine.stats().jit.last.unwrap().from.name();
-    assert!(expected == "either" || from == expected, "the kernel comes from {from}, not {expected}");
-    assert_eq!(compiler.compilations(), i32::from(from == "nvrtc"));
-}
-
-fn disk_cache(libraries: &[PathBuf; 2]) {
-    let folder = std::env::temp_dir().join(format!("cudagaussblur-kernels-{}", std::process::id()));
-    let run = |expected: &str, environment: &[(&str, &str)]| {
-        check(&start(expected, libraries, environment).env(CACHE, &folder).output().unwrap());
-    };
-    let files = || std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect::<Vec<_>>();
-    run("nvrtc", &[]);
-    run("disk", &[]);
-    assert_eq!(files().len(), 1);
-    // A damaged file is replaced by a new compilation.
-    let good = std::fs::read(&files()[0]).unwrap();
-    std::fs::write(&files()[0], &good[..good.len() - 1]).unwrap();
-    run("nvrtc", &[]);
-    run("disk", &[]);
-    // Another NVRTC version has its own file.
-    run("nvrtc", &[("FAKE_NVRTC_VERSION", "1300")]);
-    assert_eq!(files().len(), 2);
-    // Two processes at once may both compile.
-    std::fs::remove_dir_all(&folder).unwrap();
-    let children: Vec<_> =
-        (0..2).map(|_| start("either", libraries, &[]).env(CACHE, &folder).spawn().unwrap()).collect();
-    for child in children {
-        check(&child.wait_with_output().unwrap());
-    }
-    run("disk", &[]);
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Every function of NVRTC that can fail, and whether there is a specialised kernel nevertheless.

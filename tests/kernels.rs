@@ -24,6 +24,7 @@ use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recorder, Recording};
+use gstcudagaussblur::cuda::kernels::strategy::Specialisation;
 use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
 use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
@@ -115,8 +116,8 @@ fn address(block: usize) -> u64 {
     ((block as u64 + 1) << 40) + (1 << 39)
 }
 
-/// A program that runs the kernels on the CPU, built with a sanitizer.
-struct Program(Child);
+/// A program that runs the kernels on the CPU, built with a sanitizer, and the specialisation that is all it has.
+struct Program(Child, Option<Specialisation>);
 
 impl Program {
     /// Compiles the program, unless another test has: an executable must not be written while it runs.
@@ -150,7 +151,22 @@ impl Program {
             command.arg("-R").arg(&program);
         }
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        Self(child.expect("the kernels' program starts"))
+        Self(child.expect("the kernels' program starts"), None)
+    }
+
+    /// With the kernels that would be compiled for frames of these planes.
+    fn specialised(options: Options, planes: &[PlaneLayout], kernel_set: KernelSet) -> Self {
+        let plan = Plan::new(options, planes);
+        let recording = recorded(&plan, kernel_set);
+        let batches: Vec<_> = recording.batches().collect();
+        assert_eq!(batches.len(), 1, "{planes:?} {options:?}");
+        let specialisation = batches[0].specialisation(LIMITS).unwrap_or_else(|| panic!("{planes:?} does not gain"));
+        let mut defines: Vec<String> = specialisation.definitions().iter().map(|it| format!("-D{it}")).collect();
+        let family = defines.iter().find_map(|it| Some(it.strip_prefix("-DBLUR_PART_direct_")?.strip_suffix("=1")?));
+        defines.extend(family.map(|family| format!("-DBLUR_COMPILED_FAMILY={family}")).into_iter().collect::<Vec<_>>());
+        let mut program = Self::build("address,undefined", &defines);
+        program.1 = Some(specialisation);
+        program
     }
 
     /// Blurs the case with the engine's launches, planes in bands, and compares every byte with the oracle.
@@ -169,6 +185,10 @@ impl Program {
             copy_planes(src, dst, &plan);
             let intermediate = workspace + recording.temporary_bytes() as u64;
             let mut launches = Vec::new();
+            if let Some(specialisation) = self.1 {
+                assert!(recording.batches().all(|batch| batch.specialisation(LIMITS) == Some(specialisation)));
+            }
+            let passes = self.1.map_or(passes, PassStrategy::Specialised);
             for command in recording.commands() {
                 match command {
                     Recorded::Copy(_) => (),
@@ -282,10 +302,14 @@ fn run_tensor(program: &mut Program, every: usize, most_work: usize) -> (usize, 
 
 /// What of a plan is launched on a device with tensor cores.
 fn on_tensor_cores(plan: &Plan) -> Recording<'_> {
+    recorded(plan, KernelSet::TensorCores)
+}
+
+fn recorded(plan: &Plan, kernel_set: KernelSet) -> Recording<'_> {
     let plane = |layout: &PlaneLayout| DevicePlane { address: 0, pitch: layout.row_bytes(), len: usize::MAX };
     let planes: Vec<DevicePlane> = plan.layouts().iter().map(plane).collect();
     let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
-    Recording::new(plan, &planes, 0, KernelSet::TensorCores, &plan.whole())
+    Recording::new(plan, &planes, 0, kernel_set, &plan.whole())
 }
 
 /// Pixels that the tensor-core kernels take apart and put together themselves: premultiplied colour, with alpha in front of and
@@ -542,41 +566,54 @@ fn poison(picture: &mut Picture, expected: &mut Picture, schedule: &Schedule) ->
     kept.iter().flatten().filter(|kept| !**kept).count()
 }
 
-/// Kernels for fixed radii, for pixels of every layout, at sizes from one pixel to several blocks.
+/// Kernels that are compiled at run time, with the definitions that NVRTC gets, for pixels of every layout, at sizes from one
+/// pixel to several blocks.
 #[test]
-fn special_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
-    let new = |channels, depth, scale| PlaneLayout { sigma_scale: scale, ..PlaneLayout::new(0, 0, channels, depth) };
-    let pairs = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..new(4, 8, [1.0, 1.0]) };
-    let deep_pairs = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 1 }, ..new(4, 12, [1.0, 1.0]) };
-    let tens = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..new(4, 10, [1.0, 1.0]) };
+fn specialised_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
+    let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
+    let scaled = |plane: PlaneLayout, sigma_scale| PlaneLayout { sigma_scale, ..plane };
+    let packed = |sample_layout, depth| PlaneLayout { sample_layout, ..new(4, depth) };
+    let pairs = packed(SampleLayout::Yuv422 { luma: 0 }, 8);
+    let deep_pairs = packed(SampleLayout::Yuv422 { luma: 1 }, 12);
+    let tens = packed(SampleLayout::Packed1010102, 10);
+    let roles = [Role::Primary, Role::Primary, Role::Primary, Role::Alpha];
+    let with_alpha = PlaneLayout { roles, ..new(4, 8) };
+    use KernelSet::{CudaCores, TensorCores};
     let mut bytes = 0;
-    // With the radii of both filter slots along rows and down columns; -1 for a slot that is not used.
-    for (planes, kernel_size, rows, columns) in [
-        (&[new(4, 8, [1.0, 1.0])][..], 7, [3, -1], [3, -1]),
-        (&[new(1, 8, [1.0, 1.0])], 1, [0, -1], [0, -1]),
-        (&[new(2, 8, [1.0, 0.5])], 15, [7, -1], [4, -1]),
-        (&[new(3, 8, [0.5, 1.0])], 31, [8, -1], [15, -1]),
-        (&[new(1, 8, [1.0, 1.0]), new(2, 8, [0.5, 0.5])], 49, [24, 12], [24, 12]),
-        (&[new(4, 10, [1.0, 1.0])], 31, [15, -1], [15, -1]),
-        (&[new(3, 16, [1.0, 1.0])], 3, [1, -1], [1, -1]),
-        (&[pairs], 13, [6, 3], [6, 6]),
-        (&[deep_pairs], 13, [6, 3], [6, 6]),
-        (&[tens], 15, [7, -1], [7, -1]),
+    for (kernel_set, planes, kernel_size) in [
+        (CudaCores, &[new(4, 8)][..], 7),
+        (CudaCores, &[new(1, 8)], 1),
+        (CudaCores, &[scaled(new(2, 8), [1.0, 0.5])], 15),
+        (CudaCores, &[scaled(new(3, 8), [0.5, 1.0])], 31),
+        (CudaCores, &[new(1, 8), scaled(new(2, 8), [0.5; 2])], 49),
+        (CudaCores, &[new(4, 10)], 31),
+        (CudaCores, &[new(3, 16)], 3),
+        (CudaCores, &[pairs], 13),
+        (CudaCores, &[deep_pairs], 13),
+        (CudaCores, &[tens], 15),
+        (TensorCores, &[new(1, 8), new(1, 8)], 127),
+        (TensorCores, &[scaled(new(2, 8), [0.5, 1.0])], 81),
+        (TensorCores, &[new(3, 8)], 41),
+        (TensorCores, &[new(4, 8)], 97),
+        (TensorCores, &[scaled(new(1, 10), [1.0, 0.7])], 113),
+        (TensorCores, &[new(2, 16)], 65),
+        (TensorCores, &[new(4, 16)], 127),
+        (TensorCores, &[pairs], 123),
+        (TensorCores, &[PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 1 }, ..pairs }], 47),
+        (TensorCores, &[tens], 57),
+        (TensorCores, &[with_alpha], 9),
+        (TensorCores, &[with_alpha], 37),
     ] {
-        let radii = [("ROWS", rows), ("COLUMNS", columns)];
-        let define = |(axis, radii): &(&str, [i32; 2])| {
-            [0, 1].map(|slot: usize| format!("-DBLUR_{axis}_RADIUS_{slot}={}", radii[slot]))
-        };
-        let mut defines: Vec<String> = radii.iter().flat_map(define).collect();
-        defines.extend(["BLUR_PART", "BLUR_PART_axis", "BLUR_FIXED_RADII"].map(|name| format!("-D{name}=1")));
-        let mut program = Program::build("address,undefined", &defines);
+        let mut program = None;
         for (i, (width, height)) in [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)].into_iter().enumerate() {
             let sized = |layout: &PlaneLayout| PlaneLayout { width, height, ..*layout };
             let params = BlurParams::new(f64::from(kernel_size).max(3.0) / 2.0, kernel_size).unwrap();
+            let options = Options { alpha: AlphaMode::Premultiply, ..params.into() };
             let content = [Content::Noise, Content::Extremes][i % 2];
             let planes: Vec<_> = planes.iter().map(sized).collect();
-            let case = Case { options: params.into(), planes, padding: [[0, 5], [13, 0]][i % 2], content };
-            bytes += program.check(&case, PassStrategy::Best, KernelSet::CudaCores, 1 + (i % 3) as u32);
+            let program = program.get_or_insert_with(|| Program::specialised(options, &planes, kernel_set));
+            let case = Case { options, planes, padding: [[0, 5], [13, 0]][i % 2], content };
+            bytes += program.check(&case, PassStrategy::Best, kernel_set, 1 + (i % 3) as u32);
         }
     }
     println!("specialised kernels on the CPU: {bytes} bytes, 0 differ");

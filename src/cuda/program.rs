@@ -33,6 +33,8 @@ pub struct Program {
     /// The specialised kernels that would be the fastest, and whether one of them is not ready.
     keys: Vec<Specialisation>,
     lacks_kernels: bool,
+    /// Whether a specialised kernel does not wait for the one ahead of it.
+    must_not_overlap: bool,
     /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
     pub workspace_bytes: usize,
     intermediate_bytes: usize,
@@ -264,15 +266,14 @@ impl KernelSelector {
                 let passes = ready.as_ref().map_or(self.strategy, |(key, _)| PassStrategy::Specialised(*key));
                 program.blurs = true;
                 program.lacks_kernels |= key.is_some() && ready.is_none();
+                program.must_not_overlap |= ready.as_ref().is_some_and(|(_, kernels)| !kernels.can_overlap);
                 let bytes = batch.intermediate_bytes(passes);
                 (batch.launches(intermediate, passes, limits), bytes, ready.map(|(_, kernels)| kernels))
             }
         };
         for launch in launches {
-            let compiled =
-                kernels.iter().flat_map(|kernels| kernels.iter()).find(|(kernel, _)| *kernel == launch.kernel);
-            let function = match compiled {
-                Some((_, function)) => *function,
+            let function = match kernels.as_ref().and_then(|kernels| kernels.get(launch.kernel)) {
+                Some(function) => function,
                 None => prebuilt.function(launch.kernel)?,
             };
             let (needed, limit) = (launch.grid.shared_bytes, limits.shared_bytes);
@@ -292,7 +293,7 @@ impl KernelSelector {
     /// The device's context is current. The planes and the workspace that the program was made for live and are accessed by
     /// nobody else until the stream has done the work.
     pub unsafe fn enqueue(&self, stream: &Stream, program: &Program, group: usize) -> Result<(), CudaError> {
-        let overlap = self.prebuilt()?.can_overlap();
+        let overlap = self.prebuilt()?.can_overlap() && !program.must_not_overlap;
         for step in &program.groups[group] {
             // SAFETY: every address is one in the caller's planes and workspace; each function is that of its launch.
             unsafe {

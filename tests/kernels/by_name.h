@@ -21,8 +21,14 @@ inline const std::map<std::string, ByName> BY_NAME = {
 #define BLUR_TENSOR_NAMES(pixels) \
     {"blur_tensor_decimate_" #pixels, {.tensor = blur_tensor_decimate_##pixels}}, \
     {"blur_tensor_interpolate_" #pixels, {.tensor = blur_tensor_interpolate_##pixels}},
+#ifdef BLUR_TENSOR_DIRECT_RADIUS
+#define BLUR_COMPILED_NAME(family) {"blur_tensor_direct_" #family "_long", {.tensor = blur_tensor_direct_##family##_long}},
+#define BLUR_COMPILED_NAME_OF(family) BLUR_COMPILED_NAME(family)
+    BLUR_COMPILED_NAME_OF(BLUR_COMPILED_FAMILY)
+#else
     {"blur_rows", {.rows = blur_rows}},
     {"blur_columns", {.columns = blur_columns}},
+#endif
 #if !BLUR_PART
     {"blur_decimate_rows", {.rows = blur_decimate_rows}},
     {"blur_interpolate_rows", {.rows = blur_interpolate_rows}},
@@ -48,6 +54,9 @@ inline const std::map<std::string, ByName> BY_NAME = {
     {"blur_soft_cells", {.soft = blur_soft_cells}},
     {"blur_soft_spread", {.soft = blur_soft_spread}},
     {"blur_soft_mix", {.soft = blur_soft_mix}},
+#ifdef BLUR_COMPILED_KERNEL
+    BLUR_COMPILED_KERNEL
+#endif
 #endif
 };
 

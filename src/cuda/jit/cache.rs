@@ -13,7 +13,7 @@ use super::error::JitError;
 use super::nvrtc::LazyNvrtc;
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
-use crate::cuda::kernels::images::Kernel;
+use crate::cuda::kernels::images::{Kernel, can_overlap};
 use crate::cuda::kernels::strategy::Specialisation;
 use crate::process::{Level, log};
 
@@ -47,15 +47,27 @@ pub struct JitStatus {
     pub last: Option<Duration>,
 }
 
-/// The kernels of a specialisation, each with the prebuilt one whose place it takes.
-pub type SpecialisedKernels = Arc<[(Kernel, Function)]>;
+/// The kernels of a specialisation.
+#[derive(Debug)]
+pub struct SpecialisedKernels {
+    functions: Vec<(Kernel, Function)>,
+    /// Whether they wait for the kernel ahead of them where launches overlap.
+    pub can_overlap: bool,
+}
+
+impl SpecialisedKernels {
+    /// What takes the place of a prebuilt kernel, if one of them does.
+    pub fn get(&self, kernel: Kernel) -> Option<Function> {
+        self.functions.iter().find(|(of, _)| *of == kernel).map(|(_, function)| *function)
+    }
+}
 
 #[derive(Debug, Clone)]
 enum Entry {
     /// In the queue, requested by this many engines.
     Queued(usize),
     Compiling,
-    Ready(SpecialisedKernels),
+    Ready(Arc<SpecialisedKernels>),
     Failed,
 }
 
@@ -89,7 +101,7 @@ impl JitCache {
     }
 
     /// The kernels, if they are ready. Never waits for a compilation.
-    pub fn get(&self, key: &Specialisation) -> Option<SpecialisedKernels> {
+    pub fn get(&self, key: &Specialisation) -> Option<Arc<SpecialisedKernels>> {
         match self.lock().entries.get(key) {
             Some(Entry::Ready(kernels)) => Some(Arc::clone(kernels)),
             _ => None,
@@ -180,7 +192,7 @@ impl JitCache {
                     let took = started.elapsed();
                     state.last = Some(took);
                     state.modules.push(module);
-                    state.entries.insert(key, Entry::Ready(kernels));
+                    state.entries.insert(key, Entry::Ready(Arc::new(kernels)));
                     self.generation.fetch_add(1, Ordering::Release);
                     log(Level::Info, &format!("NVRTC has compiled {} in {took:.1?}", description(&key)));
                 }
@@ -210,8 +222,8 @@ impl JitCache {
         // SAFETY: the image is the compiler's output.
         let module = unsafe { Module::load(image, &self.device) }?;
         let function = |kernel: Kernel| Ok((kernel, module.function(kernel.entry_point())?));
-        let kernels = key.kernels().into_iter().map(function).collect::<Result<_, JitError>>()?;
-        Ok((kernels, module))
+        let functions = key.kernels().into_iter().map(function).collect::<Result<_, JitError>>()?;
+        Ok((SpecialisedKernels { functions, can_overlap: can_overlap(target.capability()) }, module))
     }
 }
 

@@ -151,6 +151,14 @@ pub enum Target {
     Ptx(i32),
 }
 
+impl Target {
+    /// The compute capability that it is compiled for.
+    pub fn capability(self) -> (i32, i32) {
+        let (Self::Cubin(architecture) | Self::Ptx(architecture)) = self;
+        (architecture / 10, architecture % 10)
+    }
+}
+
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -150,8 +150,11 @@ pub struct ImageSet {
     image: &'static ImageName,
 }
 
-/// Compute capability from which kernels can wait for the one ahead of them.
-const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
+/// Whether kernels that were compiled for this capability wait for the one ahead of them where they may start before it has
+/// finished.
+pub fn can_overlap(capability: (i32, i32)) -> bool {
+    capability >= (9, 0)
+}
 
 /// Devices of NVIDIA's systems on a chip (Xavier, Orin, Thor by its names in CUDA 12 and 13). They load no machine code for
 /// any other device, and no other device loads theirs.
@@ -201,7 +204,7 @@ impl ImageSet {
     /// Whether kernels wait for the one ahead of them where they may start before it has finished: if they were compiled for
     /// sm_90 or later. The portable PTX was compiled for 6.0, whatever device it runs on.
     pub fn can_overlap(&self) -> bool {
-        self.image.capability >= OVERLAP_CAPABILITY
+        can_overlap(self.image.capability)
     }
 
     /// The kernels of a part in these images.

@@ -32,11 +32,11 @@ pub struct Launch {
 impl Launch {
     /// Enqueues it with the function that was loaded for its kernel.
     ///
-    /// With `overlap`, a prebuilt kernel that supports it starts before the one ahead of it on the stream has finished.
+    /// With `overlap`, a kernel that supports it starts before the one ahead of it on the stream has finished.
     ///
     /// # Safety
     /// `function` is the launch's kernel and stays loaded, and the memory that the parameter refers to lives, until the launch
-    /// has finished. With `overlap`, prebuilt kernels are those of an image that was compiled for sm_90 or later.
+    /// has finished. With `overlap`, it was compiled for sm_90 or later.
     pub unsafe fn enqueue(&self, function: Function, stream: &Stream, overlap: bool) -> Result<(), CudaError> {
         // SAFETY: parameter and grid were made for this kernel; those that may overlap wait for the kernels ahead of them
         // before they access memory, which those of `Alpha` and `Mosaic` do not; the rest is the caller's promise.
