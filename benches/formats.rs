@@ -25,9 +25,6 @@ const BUFFERS: usize = 4;
 
 fn main() -> Outcome<()> {
     gst::init()?;
-    // Specialised kernels are compiled anew, not loaded from the disk cache.
-    // SAFETY: no other thread has been started, so none reads the environment.
-    unsafe { std::env::set_var("CUDAGAUSSBLUR_CACHE", "off") };
     match device::count() {
         Ok(_) => on_the_gpu()?,
         Err(error) => println!("no GPU, only the CPU is measured: {error}"),

@@ -20,11 +20,12 @@ use gstcudagaussblur::cuda::kernels::abi::{KernelSet, PixelFamily, RowsArgs};
 use gstcudagaussblur::cuda::kernels::record::Recording;
 use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
-use gstcudagaussblur::engine::Engine;
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Plane, PlaneLayout, SampleLayout};
-use gstcudagaussblur::filter::plan::{Options, Plan};
+use gstcudagaussblur::filter::frame::{Plane, PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
+use gstcudagaussblur::filter::regions::Rect;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Set in a child process of a test: which part of it to run.
@@ -53,6 +54,11 @@ fn main() {
         on_gpu("sweep_of_sigma_equals_the_cpu_engine", sweep),
         trial("devices_at_once_keep_apart", present.as_ref().is_ok_and(|count| *count > 1), every_device),
         trial("specialised_kernels_give_the_same_bytes", gpu && nvrtc_is_here(), specialised_kernels),
+        trial(
+            "kernels_compiled_for_tensor_cores_give_the_same_bytes",
+            gpu && nvrtc_is_here() && has_tensor_cores(),
+            compiled_at_every_radius,
+        ),
         on_gpu("every_format_is_blurred_as_the_oracle_does", || {
             println!("{} formats", formats::check_all("backend=cuda"));
             formats::check_interlaced("backend=cuda");
@@ -109,9 +115,8 @@ fn covers() {
     println!("{bytes} bytes, 0 differ");
 }
 
-/// The direct form in device memory, which has kernels of its own by the largest radius, in every pixel family that they have.
-fn radii_and_alignments() {
-    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
+/// Planes in every pixel family that has kernels for tensor cores, of sizes that change with the radius.
+fn planes_of_every_family(radius: u32) -> Vec<Vec<PlaneLayout>> {
     let layout = |width, height, channels| PlaneLayout::new(width, height, channels, 8);
     let half = |plane: PlaneLayout| PlaneLayout { sigma_scale: [0.5; 2], ..plane };
     let deep = |width, height, channels, depth, sample_layout| PlaneLayout {
@@ -120,50 +125,104 @@ fn radii_and_alignments() {
     };
     let packed = |width, height, luma| deep(width, height, 4, 8, SampleLayout::Yuv422 { luma });
     let (low, high) = (SampleLayout::LsbAligned, SampleLayout::MsbAligned);
+    let roles = [Role::Alpha, Role::Primary, Role::Primary, Role::Primary];
+    let wide = 330_u32.saturating_sub(radius);
+    vec![
+        vec![layout(197 + radius, 61, 1)],
+        vec![layout(129, 33 + radius, 2)],
+        vec![layout(65 + radius, 49, 3)],
+        vec![layout(3 * radius, 71, 4)],
+        vec![layout(258, 66, 1), half(layout(129, 33, 2))],
+        vec![layout(258, 66, 1), half(layout(129, 33, 1)), half(layout(129, 33, 1))],
+        vec![layout(radius, 3, 4)],
+        vec![PlaneLayout { roles, ..layout(97 + radius, 43, 4) }],
+        vec![deep(131 + radius, 51, 1, 10, low)],
+        vec![deep(35 + radius, 67, 2, 12, low)],
+        vec![deep(radius, 5, 1, 16, low), half(deep(radius, 5, 2, 16, low))],
+        vec![deep(322, 66, 1, 10, high), half(deep(161, 33, 2, 10, high))],
+        vec![deep(99 + radius, 53, 4, 16, low)],
+        vec![deep(3 * radius, 37, 4, 12, high)],
+        vec![deep(113 + radius, 59, 4, 10, SampleLayout::Packed1010102)],
+        vec![deep(radius, 4, 4, 10, SampleLayout::Packed1010102)],
+        vec![packed(129 + radius, 61, 0)],
+        vec![packed(wide, 45, 1)],
+        vec![packed(radius, 3, 0)],
+        vec![deep(97 + radius, 41, 4, 10, SampleLayout::Yuv422 { luma: 0 })],
+        vec![deep(radius, 7, 4, 16, SampleLayout::Yuv422 { luma: 1 })],
+    ]
+}
+
+/// Blurs planes whose rows start on multiples of 16 bytes, of 4 bytes, and on any byte. Returns the number of frames.
+fn check_alignments(engine: &mut Engine, options: Options, planes: &[PlaneLayout], radius: u32, turn: usize) -> usize {
+    let units = [(16, 0), (4, 4 * (radius as usize % 4)), (1, (3 * radius as usize + turn) % 16)];
+    for (unit, skew) in units {
+        let pitch = |plane: &PlaneLayout| (plane.row_bytes() + 1).next_multiple_of(unit);
+        let source = device_frames::Block::new(planes, skew, pitch, u64::from(radius));
+        let destination = device_frames::Block::new(planes, 16 - skew, |plane| pitch(plane) + unit, 7);
+        device_frames::check_blur(engine, options, &source, &destination, device_frames::Streams::One);
+    }
+    units.len()
+}
+
+fn options_of_radius(radius: u32) -> Options {
+    let params = BlurParams::new(f64::from(radius) / 2.5, 2 * radius + 1).unwrap();
+    Options { alpha: AlphaMode::Premultiply, ..params.into() }
+}
+
+/// The direct form in device memory, which has kernels of its own by the largest radius, in every pixel family that they have.
+fn radii_and_alignments() {
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap().without_jit());
     let mut frames = 0;
-    for radius in (1..=33).step_by(cases::one_in().unwrap_or(1)) {
-        let params = BlurParams::new(f64::from(radius) / 2.5, 2 * radius + 1).unwrap();
-        for (turn, planes) in [
-            vec![layout(197 + radius, 61, 1)],
-            vec![layout(129, 33 + radius, 2)],
-            vec![layout(65 + radius, 49, 3)],
-            vec![layout(3 * radius, 71, 4)],
-            vec![layout(258, 66, 1), half(layout(129, 33, 2))],
-            vec![layout(radius, 3, 4)],
-            vec![deep(131 + radius, 51, 1, 10, low)],
-            vec![deep(35 + radius, 67, 2, 12, low)],
-            vec![deep(radius, 5, 1, 16, low), half(deep(radius, 5, 2, 16, low))],
-            vec![deep(322, 66, 1, 10, high), half(deep(161, 33, 2, 10, high))],
-            vec![deep(99 + radius, 53, 4, 16, low)],
-            vec![deep(3 * radius, 37, 4, 12, high)],
-            vec![deep(113 + radius, 59, 4, 10, SampleLayout::Packed1010102)],
-            vec![deep(radius, 4, 4, 10, SampleLayout::Packed1010102)],
-            vec![packed(129 + radius, 61, 0)],
-            vec![packed(322 - radius, 45, 1)],
-            vec![packed(radius, 3, 0)],
-            vec![deep(97 + radius, 41, 4, 10, SampleLayout::Yuv422 { luma: 0 })],
-            vec![deep(radius, 7, 4, 16, SampleLayout::Yuv422 { luma: 1 })],
-        ]
-        .iter()
-        .enumerate()
-        {
-            // Rows that start on multiples of 16 bytes, of 4 bytes, and on any byte.
-            for (unit, skew) in [(16, 0), (4, 4 * (radius as usize % 4)), (1, (3 * radius as usize + turn) % 16)] {
-                let pitch = |plane: &PlaneLayout| (plane.row_bytes() + 1).next_multiple_of(unit);
-                let source = device_frames::Block::new(planes, skew, pitch, u64::from(radius));
-                let destination = device_frames::Block::new(planes, 16 - skew, |plane| pitch(plane) + unit, 7);
-                device_frames::check_blur(
-                    &mut engine,
-                    params.into(),
-                    &source,
-                    &destination,
-                    device_frames::Streams::One,
-                );
+    for radius in (1..=64).step_by(cases::one_in().unwrap_or(1)) {
+        for (turn, planes) in planes_of_every_family(radius).iter().enumerate() {
+            frames += check_alignments(&mut engine, options_of_radius(radius), planes, radius, turn);
+        }
+    }
+    println!("{frames} frames, 0 bytes differ");
+}
+
+/// The same with the kernels for tensor cores that are compiled, wherever they gain.
+fn compiled_at_every_radius() {
+    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let mut in_bands = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(3));
+    let limits = process::open(0).unwrap().device().limits();
+    let (mut frames, mut made) = (0, std::collections::HashSet::new());
+    for radius in (1..=64).step_by(cases::one_in().unwrap_or(1)) {
+        let options = options_of_radius(radius);
+        for (turn, planes) in planes_of_every_family(radius).iter().enumerate() {
+            let plan = Plan::new(options, planes);
+            let nowhere = vec![DevicePlane::default(); planes.len()];
+            let nowhere = DevicePlanes { sources: nowhere.clone(), destinations: nowhere };
+            let recording = Recording::new(&plan, &nowhere, 0, KernelSet::TensorCores, &plan.whole());
+            let gains: Vec<_> = recording.batches().filter_map(|batch| batch.specialisation(limits)).collect();
+            if gains.is_empty() {
+                continue;
+            }
+            let begun = Instant::now();
+            loop {
+                frames += check_alignments(&mut engine, options, planes, radius, turn);
+                if gains.iter().all(|key| made.contains(key)) || engine.stats().kernel_name.starts_with("special-") {
+                    break;
+                }
+                assert!(begun.elapsed().as_secs() < 120, "no kernel for {planes:?} of radius {radius}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            frames += check_alignments(&mut engine, options, planes, radius, turn + 1);
+            assert!(engine.stats().kernel_name.starts_with("special-"), "{planes:?} of radius {radius}");
+            made.extend(gains);
+            let case = cases::Case { options, planes: planes.clone(), padding: [3, 8], content: cases::Content::Noise };
+            case.check_engine(&mut in_bands);
+            frames += 1;
+            if planes[0].width > 60 && planes[0].height > 40 {
+                let region = BlurRegion { rect: Rect::new(9, 5, 41, 31).unwrap(), params: options.params };
+                let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions: vec![region] });
+                let source = device_frames::Block::new(planes, 0, PlaneLayout::row_bytes, 3);
+                device_frames::check(&mut engine, &cover, &source, None, device_frames::Streams::One);
                 frames += 1;
             }
         }
     }
-    println!("{frames} frames, 0 bytes differ");
+    println!("{} specialisations, {frames} frames, 0 bytes differ", made.len());
 }
 
 fn trial(name: &str, runs: bool, test: fn()) -> Trial {
@@ -180,6 +239,11 @@ fn describe() -> String {
     let shared = process::open(0).unwrap();
     let Ok(kernels) = shared.prebuilt(Image::Best) else { return "kernels cannot be loaded".into() };
     format!("{}, compute capability {major}.{minor}, kernels {}", device.name(), kernels.name())
+}
+
+fn has_tensor_cores() -> bool {
+    let shared = process::open(0).unwrap();
+    shared.prebuilt(Image::Best).is_ok_and(|kernels| kernels.kernel_set() == KernelSet::TensorCores)
 }
 
 fn nvrtc_is_here() -> bool {

@@ -23,7 +23,7 @@ use crate::{Bench, Memory, SIGMA, SIZE, milliseconds, naive};
 /// The child's WHAT and IMAGE; the name in the table (the plot shows it up to the colon); the article's ms.
 type Start = (&'static str, &'static str, &'static str, Option<f64>);
 
-const STARTS: [Start; 9] = [
+const STARTS: [Start; 8] = [
     ("image", "naive.ptx", "naive kernel, PTX, driver's cache off", Some(97.5)),
     ("image", "naive.cubin", "naive kernel, CUBIN", Some(14.8)),
     ("nvrtc", "naive.cubin", "naive kernel, source by NVRTC", None),
@@ -32,16 +32,9 @@ const STARTS: [Start; 9] = [
     ("portable", "naive.cubin", "ours, prebuilt PTX that the first frame loads, driver's cache off", None),
     ("portable-all", "naive.cubin", "ours, prebuilt PTX of all parts, driver's cache off", None),
     (
-        "specialised-nvrtc",
+        "specialised",
         "naive.cubin",
-        "ours, kernels for the radius beside the portable PTX, by NVRTC: NVRTC opened, kernels compiled and loaded, our cache off",
-        None,
-    ),
-    (
-        "specialised-disk",
-        "naive.cubin",
-        "ours, the same kernels from our disk cache: NVRTC opened for its version, file read (from the page cache), \
-         its digest checked, kernel loaded",
+        "ours, kernels for the radius beside the portable PTX, by NVRTC: NVRTC opened, kernels compiled and loaded",
         None,
     ),
 ];
@@ -50,10 +43,7 @@ const WARM: f64 = 0.0044;
 
 /// The times from an existing context to the end of the first launch, each measured in a new process.
 pub fn table(bench: &Bench, folder: &Path) -> Outcome<Table> {
-    let cache = std::env::temp_dir().join(format!("cudagaussblur-article-{}", std::process::id()));
-    let times = times(bench, folder, &cache);
-    let _ = std::fs::remove_dir_all(&cache);
-    let times = times?;
+    let times = times(bench, folder)?;
     let short = |name: &'static str| name.split(':').next().unwrap_or(name);
     let bars: Vec<_> = times.iter().map(|(name, ours, article)| (short(name), *ours, *article)).collect();
     plots::bars(
@@ -72,18 +62,14 @@ pub fn table(bench: &Bench, folder: &Path) -> Outcome<Table> {
     })
 }
 
-/// The name of each start, its ms in this run, and the article's. `cache` is the folder of our disk cache.
-fn times(bench: &Bench, folder: &Path, cache: &Path) -> Outcome<Vec<(&'static str, f64, Option<f64>)>> {
+/// The name of each start, its ms in this run, and the article's.
+fn times(bench: &Bench, folder: &Path) -> Outcome<Vec<(&'static str, f64, Option<f64>)>> {
     let cubin = bench.naive_image(SIZE, SIGMA, false)?;
     std::fs::write(folder.join("naive.ptx"), bench.naive_image(SIZE, SIGMA, true)?)?;
     std::fs::write(folder.join("naive.cubin"), &cubin)?;
-    let disabled = Path::new("off");
-    // Fills the disk cache.
-    child("specialised-nvrtc", &folder.join("naive.cubin"), cache)?;
     let mut rows = Vec::new();
     for (what, image, name, article) in STARTS {
-        let cache = if what == "specialised-disk" { cache } else { disabled };
-        let times = (0..5).map(|_| child(what, &folder.join(image), cache)).collect::<Outcome<Vec<_>>>();
+        let times = (0..5).map(|_| child(what, &folder.join(image))).collect::<Outcome<Vec<_>>>();
         let mut times = times.map_err(|error| format!("{name}: {error}"))?;
         times.sort_by(f64::total_cmp);
         rows.push((name, rounded(times[2]), article));
@@ -108,12 +94,11 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// The ms of one cold start in a new process.
-fn child(what: &str, image: &Path, cache: &Path) -> Outcome<f64> {
+fn child(what: &str, image: &Path) -> Outcome<f64> {
     let child = Command::new(std::env::current_exe()?)
         .args(["--cold", what])
         .arg(image)
         .env("CUDA_CACHE_DISABLE", "1")
-        .env("CUDAGAUSSBLUR_CACHE", cache)
         .output()?;
     let time = String::from_utf8(child.stdout)?.trim().parse();
     Ok(time.map_err(|_| String::from_utf8_lossy(&child.stderr).into_owned())?)
@@ -127,8 +112,8 @@ pub fn start(what: &str, image: &Path) -> Outcome<Duration> {
     let memory = Memory::new(PlaneLayout::new(400, 300, 3, 8), &stream)?;
     stream.synchronize()?;
     let image = std::fs::read(image)?;
-    if let Some(origin) = what.strip_prefix("specialised-") {
-        return specialised(origin, &memory, &stream);
+    if what == "specialised" {
+        return specialised(&memory, &stream);
     }
     let begun = Instant::now();
     match what {
@@ -155,10 +140,10 @@ fn prebuilt(image: Image, all: bool, memory: &Memory, stream: &Stream) -> Outcom
     launch(&CudaEngine::with_kernels(0, image, PassStrategy::Best)?.without_jit(), memory, stream)
 }
 
-/// The time to get a specialised kernel from `origin` (nvrtc or disk) plus its first launch. The time that the engine
-/// waits before it requests the kernel is not included.
-fn specialised(origin: &str, memory: &Memory, stream: &Stream) -> Outcome<Duration> {
-    // Nothing is compiled beside kernels for tensor cores.
+/// The time to compile and load a specialised kernel plus that of its first launch. The time that the engine waits before it
+/// requests the kernel is not included.
+fn specialised(memory: &Memory, stream: &Stream) -> Outcome<Duration> {
+    // Beside kernels for tensor cores none is compiled for a short radius.
     let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best);
     let mut requesting = Engine::with_cuda(portable()?);
     let small = PlaneLayout { width: 64, height: 8, ..memory.layout };
@@ -178,15 +163,11 @@ fn specialised(origin: &str, memory: &Memory, stream: &Stream) -> Outcome<Durati
     while engine.jit_status().compiling {
         std::thread::sleep(Duration::from_millis(1));
     }
-    match engine.jit_status().last {
-        Some(made) if made.from.name() == origin => {
-            let begun = Instant::now();
-            launch(&engine, memory, stream)?;
-            stream.synchronize()?;
-            Ok(made.took + begun.elapsed())
-        }
-        other => Err(format!("expected a specialised kernel from {origin}, got {other:?}").into()),
-    }
+    let took = engine.jit_status().last.ok_or("no specialised kernel was compiled")?;
+    let begun = Instant::now();
+    launch(&engine, memory, stream)?;
+    stream.synchronize()?;
+    Ok(took + begun.elapsed())
 }
 
 /// Enqueues our blur.

@@ -1,7 +1,6 @@
 //! Measures the CUDA engine in one run on one GPU: kernels in device memory, a live pipeline, whole frames from and to
 //! host memory, and the wait for the device. README.md explains the tables.
 
-#[expect(dead_code, reason = "each bench uses only a part of this module")]
 #[path = "../common/mod.rs"]
 mod common;
 mod host;
@@ -9,6 +8,7 @@ mod pace;
 #[path = "../common/person.rs"]
 mod person;
 mod regions;
+mod specialised;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -38,9 +38,6 @@ fn main() {
         Ok(_) => (),
         Err(error) => return println!("no GPU, nothing to measure: {error}"),
     }
-    // Specialised kernels are compiled anew, not loaded from the disk cache.
-    // SAFETY: no other thread has been started, so none reads the environment.
-    unsafe { std::env::set_var("CUDAGAUSSBLUR_CACHE", "off") };
     if let Err(error) = tables() {
         eprintln!("{error}");
         std::process::exit(1);
@@ -63,8 +60,9 @@ fn tables() -> Outcome<()> {
         first[0], first[1], second[0], second[1]
     );
 
-    let parts: [(&str, &dyn Fn() -> Outcome<()>); 6] = [
+    let parts: [(&str, &dyn Fn() -> Outcome<()>); 7] = [
         ("kernels", &|| kernels(&device)),
+        ("specialised", &|| specialised::tables(&device)),
         ("pace", &pace::table),
         ("article", &article_sizes),
         ("host", &host::by_bands),
