@@ -411,9 +411,10 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 // the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
-//   kernel's largest on both axes; `yuv422` if the radius of chroma along rows is at most half of that, rounded up. Reads whole
-//   windows: up to 8, 16 and 32 rows above row_begin, and 15 more than that below row_end, as far as the plane goes. Rows beyond
-//   the radius are multiplied by 0. Writes dst. A warp computes segment_rows rows of one strip.
+//   kernel's largest on both axes (of the one that is compiled at run time, BLUR_TENSOR_DIRECT_RADIUS); `yuv422` if the radius of
+//   chroma along rows is at most half of that, rounded up. Reads whole windows: from as many rows above row_begin as its radius,
+//   rounded up to a multiple of 8, to 15 more than that below row_end, as far as the plane goes. Rows beyond the radius are
+//   multiplied by 0. Writes dst. A warp computes segment_rows rows of one strip.
 //
 // One axis at a time, for planes of any layout:
 //
