@@ -56,8 +56,11 @@ pub fn compile_specialised(image: Image, layouts: &[PlaneLayout], options: impl 
     let bytes = 64 * 8 * 8;
     let (src, mut dst) = (noise(bytes), vec![vec![0; bytes]; layouts.len()]);
     let begun = Instant::now();
-    // The engine requests a kernel after 250 ms of the same blur, which a busy machine delays.
-    while begun.elapsed() < Duration::from_millis(1000) || engine.stats().jit.compiling {
+    let mut idle = 0;
+    // The engine requests a kernel after 250 ms of the same blur, which a busy machine delays. One that gets ready during a frame
+    // is used for the next.
+    while begun.elapsed() < Duration::from_millis(1000) || idle < 2 {
+        idle = if engine.stats().jit.compiling { 0 } else { idle + 1 };
         let plane = |layout: &PlaneLayout| Plane { layout: *layout, pitch: layout.row_bytes(), data: &src[..] };
         let frame: Frame = layouts.iter().map(plane).collect();
         let out = layouts.iter().zip(&mut dst);

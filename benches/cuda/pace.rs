@@ -30,9 +30,14 @@ const CURVES: [(&str, Curve, u32); 4] = [
         |second| ([1.0, 5.0, 2.0, 0.7, 3.0, 20.0, 1.5, 4.0, 2.5, 0.5][second as usize % 10], 0),
         600,
     ),
-    ("kernel-size 15, 127, 49, 3 s each", |second| (10.0, [15, 127, 49][second as usize / 3 % 3]), 540),
-    ("kernel-size 113, a clip of one second", |_| (10.0, 113), 60),
+    ("kernel-size 15, 127, 49, 3 s each", |second| of_size([15, 127, 49][second as usize / 3 % 3]), 540),
+    ("kernel-size 113, a clip of one second", |_| of_size(113), 60),
 ];
+
+/// A kernel size, and the sigma of which it has three to each side.
+fn of_size(size: u32) -> (f64, u32) {
+    (f64::from(size) / 6.0, size)
+}
 
 /// Identified by Rust's ids, because the system reuses its own when a thread has ended.
 type Threads = HashSet<ThreadId>;

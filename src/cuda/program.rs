@@ -30,9 +30,9 @@ pub struct Program {
     /// Of every band of a frame; of a cover what only reads the frame, and then what writes it.
     groups: Vec<Vec<Step>>,
     blurs: bool,
-    /// The specialised kernels that would be the fastest, and whether one of them is not ready.
+    /// The specialised kernels that would be the fastest, and those of them that are ready.
     keys: Vec<Specialisation>,
-    lacks_kernels: bool,
+    compiled: Vec<Specialisation>,
     /// Whether a specialised kernel does not wait for the one ahead of it.
     must_not_overlap: bool,
     /// Device memory that it needs as workspace, in bytes: its temporaries, then the intermediate of one batch.
@@ -48,7 +48,7 @@ enum Step {
 impl Program {
     /// Whether all blurs that gain from specialised kernels have them, and there are any; `None` if nothing is blurred.
     pub fn specialised(&self) -> Option<bool> {
-        self.blurs.then_some(!self.keys.is_empty() && !self.lacks_kernels)
+        self.blurs.then_some(!self.keys.is_empty() && self.compiled.len() == self.keys.len())
     }
 
     /// Whether a group has no steps.
@@ -233,7 +233,10 @@ impl KernelSelector {
             });
             let kernels: Vec<_> = kernels.collect();
             let (groups, bytes) = (program.groups.len(), program.workspace_bytes);
-            let line = format!("new program: groups {groups}, bytes of workspace {bytes}, kernels {kernels:?}");
+            let mut line = format!("new program: groups {groups}, bytes of workspace {bytes}, kernels {kernels:?}");
+            for key in &program.compiled {
+                line += &format!(", compiled {key}");
+            }
             process::log(Level::Debug, &line);
         }
         Ok(program)
@@ -261,11 +264,12 @@ impl KernelSelector {
             Command::Level(batch) => (batch.launches(intermediate), batch.intermediate_bytes(), None),
             Command::Blur(batch) => {
                 let key = self.key(batch);
-                program.keys.extend(key.filter(|key| !program.keys.contains(key)));
+                let key_of_more = key.filter(|key| !program.keys.contains(key));
+                program.keys.extend(key_of_more);
                 let ready = key.and_then(|key| Some((key, self.shared.jit().get(&key)?)));
                 let passes = ready.as_ref().map_or(self.strategy, |(key, _)| PassStrategy::Specialised(*key));
                 program.blurs = true;
-                program.lacks_kernels |= key.is_some() && ready.is_none();
+                program.compiled.extend(key_of_more.filter(|_| ready.is_some()));
                 program.must_not_overlap |= ready.as_ref().is_some_and(|(_, kernels)| !kernels.can_overlap);
                 let bytes = batch.intermediate_bytes(passes);
                 (batch.launches(intermediate, passes, limits), bytes, ready.map(|(_, kernels)| kernels))

@@ -146,7 +146,6 @@ impl JitCache {
                     state.entries.remove(&key);
                     state.queue.retain(|queued| *queued != key);
                     drop(state);
-                    let key = description(&key);
                     let line =
                         format!("using the prebuilt kernels in place of {key}: no thread to compile it ({error})");
                     log(Level::Warning, &line);
@@ -194,11 +193,11 @@ impl JitCache {
                     state.modules.push(module);
                     state.entries.insert(key, Entry::Ready(Arc::new(kernels)));
                     self.generation.fetch_add(1, Ordering::Release);
-                    log(Level::Info, &format!("NVRTC has compiled {} in {took:.1?}", description(&key)));
+                    log(Level::Info, &format!("NVRTC has compiled {key} in {took:.1?}"));
                 }
                 Err(error) => {
                     if !matches!(error, JitError::Unavailable) {
-                        let line = format!("using the prebuilt kernels in place of {}: {error}", description(&key));
+                        let line = format!("using the prebuilt kernels in place of {key}: {error}");
                         log(Level::Warning, &line);
                     }
                     state.entries.insert(key, Entry::Failed);
@@ -225,9 +224,4 @@ impl JitCache {
         let functions = key.kernels().into_iter().map(function).collect::<Result<_, JitError>>()?;
         Ok((SpecialisedKernels { functions, can_overlap: can_overlap(target.capability()) }, module))
     }
-}
-
-/// The kernels and what they are compiled for, for the log.
-fn description(key: &Specialisation) -> String {
-    format!("{:?} for {}", key.kernels(), key.definitions().join(" "))
 }

@@ -59,7 +59,7 @@ impl LazyNvrtc {
                 Some(nvrtc)
             }
             Err(error) => {
-                log(Level::Info, &format!("using the generic kernels for all sizes: {error}"));
+                log(Level::Info, &format!("using the prebuilt kernels for all sizes: {error}"));
                 None
             }
         };

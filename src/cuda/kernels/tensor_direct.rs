@@ -58,12 +58,11 @@ impl CompiledDirect {
         let tiles = window_tiles(largest);
         let is_word = family == PixelFamily::Packed1010102;
         let gains = match tiles {
-            // The prebuilt kernel can do both, which takes registers and instructions.
+            // The prebuilt kernel decides by the plane whether pixels have alpha, which takes registers and instructions.
             ..4 => is_word,
-            // The prebuilt one has five tiles.
-            4 => true,
-            // It holds one block less.
-            5 => is_word || family == PixelFamily::U8C4 || largest > TENSOR_RADIUS_MAX,
+            // The prebuilt one has five tiles; of packed 4:2:2, most of its work are rows, of which a window has as many.
+            4 => family != PixelFamily::Yuv422,
+            5 => is_word || largest > TENSOR_RADIUS_MAX,
             _ => largest < 2 * TENSOR_TAPS,
         };
         let plane = &batch.planes()[0];
@@ -118,9 +117,8 @@ struct Geometry {
     is_compiled: bool,
 }
 
-/// The most rows that a warp computes, as a multiple of [`UNIT`]; of kernels whose window has more than five tiles.
+/// The most rows that a warp computes, as a multiple of [`UNIT`].
 const MOST_UNITS: u32 = 17;
-const MOST_UNITS_LONG: u32 = 34;
 /// What a warp's start costs, in rows.
 const START_ROWS: u32 = 80;
 
@@ -188,8 +186,7 @@ impl Geometry {
             let turns = u64::from(blocks.div_ceil(resident));
             u64::from((segment + UNIT * (self.tiles - 1) + START_ROWS) * (17 + 3 * blocks.min(resident))) * turns
         };
-        let most = if self.tiles > window_tiles(TENSOR_RADIUS_MAX) { MOST_UNITS_LONG } else { MOST_UNITS };
-        (1..=most).min_by_key(cost).expect("the range is not empty")
+        (1..=MOST_UNITS).min_by_key(cost).expect("the range is not empty")
     }
 
     /// Shared memory of a block in bytes: what the planes need that take the most.
