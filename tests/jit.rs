@@ -42,7 +42,7 @@ const TESTS: [Test; 15] = [
     ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, &[("FAKE_NVRTC_MS", "2000")]),
     ("sweeping_sigma_compiles_only_the_final_kernel", sweep, &[]),
     ("two_engines_with_equal_settings_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
-    ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "3000")]),
+    ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "6000")]),
     ("the_last_engine_waits_for_the_kernels_of_other_devices", two_devices, &[("FAKE_NVRTC_MS", "1000")]),
     ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, &[]),
     ("kernels_that_do_not_gain_are_not_compiled", not_specialised, &[]),
@@ -279,7 +279,7 @@ fn stop(compiler: &Compiler) {
     assert_eq!(compiler.compilations(), 1);
     let begun = Instant::now();
     drop(engines);
-    // The compiler takes 3 s.
+    // The compiler takes 6 s.
     assert!(begun.elapsed() < Duration::from_millis(1500), "stopping took {:?}", begun.elapsed());
     frames(&mut last, &large(), LONG, |engine| !engine.stats().jit.compiling);
     assert_eq!(compiler.compilations(), 1, "compiled for an engine that was dropped");
@@ -300,7 +300,7 @@ fn stop(compiler: &Compiler) {
     drop(last);
     let took = begun.elapsed();
     assert!(
-        took > Duration::from_secs(1) && took < Duration::from_millis(2900),
+        took > Duration::from_secs(4) && took < Duration::from_millis(5900),
         "the last engine stopped after {took:?}"
     );
 }

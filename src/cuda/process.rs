@@ -88,14 +88,14 @@ fn specialised_name(capability: (i32, i32)) -> &'static str {
     name
 }
 
-/// The last engine to stop waits no longer than this for NVRTC.
-const MAX_STOP: Duration = Duration::from_secs(2);
+/// The last engine to stop waits no longer than this for NVRTC: several times as long as the longest compilation on two cores.
+const MAX_STOP: Duration = Duration::from_secs(5);
 
 /// Counts an engine of the process.
 ///
 /// NVRTC cannot be interrupted, and it crashes if the process exits while it compiles, because its memory is freed before any
 /// exit handler of ours runs. Therefore the last engine of the process waits for the compilations in progress when it stops,
-/// for whichever device, which takes up to a second. All others stop at once.
+/// for whichever device, which takes about a second at most. All others stop at once.
 pub struct EngineGuard(());
 
 impl EngineGuard {
