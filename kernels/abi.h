@@ -2,21 +2,21 @@
 // The interface between the host code and the kernels: pixel families, tile sizes, kernel parameters, entry points.
 //
 // build.rs translates this file to Rust and therefore expects a simple form: constants as `#define BLUR_NAME number`
-// with a decimal number, BLUR_FAMILIES on one line, and structs with one field per line. The comment before a constant,
-// a struct or a field becomes its documentation in Rust.
+// with a decimal number, BLUR_FAMILIES on one line, and structs with one field per line; it ignores conditions. The comment
+// before a constant, a struct or a field becomes its documentation in Rust.
 #ifndef BLUR_ABI_H
 #define BLUR_ABI_H
 
 // The host's JIT compiles one kernel of the direct form on tensor cores with
 //
-// - BLUR_TENSOR_DIRECT_RADIUS: its largest radius, 8 times less than the tiles of its window, up to twice BLUR_TENSOR_TAPS;
-// - BLUR_TENSOR_DIRECT_RESIDENT: blocks that a multiprocessor should hold;
-// - BLUR_TENSOR_DIRECT_CHANNELS: channels of its planes, for families of one and of two;
+// - BLUR_TENSOR_DIRECT_TILES: tiles of its window, 2 to 9. Its largest radius is 8 for each tile but one, and 63 at most.
+// - BLUR_TENSOR_DIRECT_RESIDENT: blocks that a multiprocessor should hold.
+// - BLUR_TENSOR_DIRECT_CHANNELS: channels of its planes, for families of one and of two.
 // - BLUR_TENSOR_DIRECT_ALPHA: TensorPlane::alpha of its plane, for pixels of four bytes that have alpha or 10, 10, 10 and 2 bits.
 //
 // Its parameter has far taps, which are the last field, so that the host can pass the same bytes to prebuilt kernels. In the
 // emulation on a CPU, where both kinds are in one program, all kernels have them.
-#if defined(BLUR_TENSOR_DIRECT_RADIUS) || defined(BLUR_ON_CPU)
+#if defined(BLUR_TENSOR_DIRECT_TILES) || defined(BLUR_ON_CPU)
 #define BLUR_FAR_TAPS 1
 #endif
 
@@ -89,9 +89,9 @@
 #define BLUR_TENSOR_DECIMATE_WARPS 2
 #define BLUR_TENSOR_BLUR_WARPS 4
 #define BLUR_TENSOR_INTERPOLATE_WARPS 4
-// Tensor-core kernels: steps that a warp loads ahead of its computation, of the direct form, the decimation and the
-// interpolation; of the direct form for pixels of eight bytes and in kernels that are compiled at run time, whose windows are
-// long; and for packed 4:2:2, whose taps take more of the 64 KiB of shared memory that a block has on sm_75.
+// Tensor-core kernels: steps that a warp loads ahead of its computation. Of the direct form; for pixels of eight bytes, and in
+// kernels that are compiled at run time, whose windows can be long; for packed 4:2:2, whose taps take more of the 64 KiB of shared
+// memory that a block has on sm_75; of the decimation and of the interpolation.
 #define BLUR_TENSOR_DIRECT_DEPTH 4
 #define BLUR_TENSOR_DIRECT_DEPTH_SHORT 2
 #define BLUR_TENSOR_DIRECT_DEPTH_YUV422 3
@@ -393,7 +393,7 @@ struct TensorArgs {
   // The planes in the order of their blocks.
   TensorPlane planes[BLUR_PLANES];
   // `taps[slot][axis][i]`: the Q16 tap of the direct form, or of the small plane's blur, at distance `i` from the centre,
-  // along rows (axis 0) and down columns (axis 1); 0 beyond the radius, which is BLUR_TENSOR_RADIUS_MAX at most. Packed
+  // along rows (axis 0) and down columns (axis 1); 0 beyond the radius. Packed
   // 4:2:2 has those of luma in slot 0 and those of chroma in slot 1.
   unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TENSOR_TAPS];
 #if BLUR_FAR_TAPS
@@ -411,7 +411,7 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 // the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
-//   kernel's largest on both axes (of the one that is compiled at run time, BLUR_TENSOR_DIRECT_RADIUS); `yuv422` if the radius of
+//   kernel's largest on both axes (of the one that is compiled at run time, that of BLUR_TENSOR_DIRECT_TILES); `yuv422` if the radius of
 //   chroma along rows is at most half of that, rounded up. Reads whole windows: from as many rows above row_begin as its radius,
 //   rounded up to a multiple of 8, to 15 more than that below row_end, as far as the plane goes. Rows beyond the radius are
 //   multiplied by 0. Writes dst. A warp computes segment_rows rows of one strip.

@@ -6,7 +6,7 @@
 //
 // An image has the kernels of one part; parts.txt lists the parts and their kernels. scripts/build-kernels compiles one by
 // defining BLUR_PART and BLUR_PART_<part> as 1. Without BLUR_PART all kernels are compiled. The host's JIT compiles the part
-// `axis` for fixed radii, and the kernel of a part `direct_<family>` for radii up to BLUR_TENSOR_DIRECT_RADIUS.
+// `axis` for fixed radii, and one kernel of a part `direct_<family>` for BLUR_TENSOR_DIRECT_TILES.
 #include "axis.cuh"
 
 // For #if, which takes a name that is not defined as 0.
@@ -258,7 +258,7 @@ BLUR_TENSOR_BLUR_ENTRY(blur_tensor_blur_long, TENSOR_BLUR_LONG_RESIDENT, blur_ti
 #endif
 #endif
 
-// The direct form, by radius. The host's JIT compiles one kernel for more tiles, which has the name of that for long radii.
+// The direct form, by radius. The host's JIT compiles one kernel for as many tiles as a radius needs, which has the name of that for long radii.
 #if defined(BLUR_HAS_TENSOR_CORES) && \
     (BLUR_HAS_PART(direct_u8_c12) || BLUR_HAS_PART(direct_u8_c3) || BLUR_HAS_PART(direct_u8_c4) || \
      BLUR_HAS_PART(direct_u16_c12) || BLUR_HAS_PART(direct_u16_c4) || \
@@ -273,9 +273,9 @@ BLUR_TENSOR_BLUR_ENTRY(blur_tensor_blur_long, TENSOR_BLUR_LONG_RESIDENT, blur_ti
   }
 #define DIRECT_PLANE(T, MAX) (direct_plane<T, direct_tiles(MAX)>(args.planes[0], args))
 #define DIRECT_PLANES(T, MAX) (direct_planes<T, direct_tiles(MAX)>(args))
-#ifdef BLUR_TENSOR_DIRECT_RADIUS
+#ifdef BLUR_TENSOR_DIRECT_TILES
 #define BLUR_TENSOR_DIRECT_ENTRIES(NAME, CALL, T, SHORT, MEDIUM, LONG) \
-  BLUR_TENSOR_DIRECT_ENTRY(NAME##_long, BLUR_TENSOR_DIRECT_RESIDENT, CALL(T, BLUR_TENSOR_DIRECT_RADIUS))
+  BLUR_TENSOR_DIRECT_ENTRY(NAME##_long, BLUR_TENSOR_DIRECT_RESIDENT, CALL(T, 8 * (BLUR_TENSOR_DIRECT_TILES - 1)))
 #else
 #define BLUR_TENSOR_DIRECT_ENTRIES(NAME, CALL, T, SHORT, MEDIUM, LONG) \
   BLUR_TENSOR_DIRECT_ENTRY(NAME##_short, TENSOR_DIRECT_##SHORT, CALL(T, BLUR_TENSOR_DIRECT_RADIUS_SHORT)) \

@@ -34,7 +34,7 @@ OPERAND_FUNCTION int direct_across(int pixel_bytes) {
 OPERAND_FUNCTION int odd_multiple(int bytes, int unit) { return ((bytes + unit - 1) / unit / 2 * 2 + 1) * unit; }
 
 // Steps of the ring.
-#ifdef BLUR_TENSOR_DIRECT_RADIUS
+#ifdef BLUR_TENSOR_DIRECT_TILES
 OPERAND_FUNCTION int direct_depth(int, bool) { return BLUR_TENSOR_DIRECT_DEPTH_SHORT; }
 #else
 OPERAND_FUNCTION int direct_depth(int pixel_bytes, bool is_yuv422) {

@@ -586,7 +586,7 @@ fn break_the_context() {
     let planes = DevicePlanes { sources: vec![plane], destinations: vec![plane] };
     let recording = Recording::new(&plan, &planes, 0, KernelSet::CudaCores, &plan.whole());
     let batch = recording.batches().next().unwrap();
-    let launch = &batch.launches(0, PassStrategy::Best, device.limits())[0];
+    let launch = &batch.launches(0, batch.prebuilt(PassStrategy::Best), device.limits())[0];
     // SAFETY: the kernel traps before it touches anything.
     unsafe { launch.enqueue(function, &stream, false) }.unwrap();
     println!("{}", stream.synchronize().unwrap_err());

@@ -24,7 +24,7 @@ use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch, PlaneLevel};
 use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recorder, Recording};
-use gstcudagaussblur::cuda::kernels::strategy::Specialisation;
+use gstcudagaussblur::cuda::kernels::strategy::{BlurKernels, Specialisation};
 use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
 use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
@@ -83,12 +83,12 @@ fn in_turn<T>(planes: impl Iterator<Item = Vec<T>>) -> Vec<Vec<T>> {
 }
 
 /// The launches of a batch, divided into pieces.
-fn banded_launches(batch: &BlurBatch, intermediate: u64, passes: PassStrategy, bands: u32) -> Vec<Launch> {
+fn banded_launches(batch: &BlurBatch, intermediate: u64, kernels: BlurKernels, bands: u32) -> Vec<Launch> {
     let planes = batch.planes().iter().map(|plane| {
         pieces(plane.rect, bands, [128, 1]).into_iter().map(|rect| PlaneBlur { rect, ..plane.clone() }).collect()
     });
     let batches = in_turn(planes).into_iter().flat_map(batch::batches);
-    batches.flat_map(|batch| batch.launches(intermediate, passes, LIMITS)).collect()
+    batches.flat_map(|batch| batch.launches(intermediate, kernels, LIMITS)).collect()
 }
 
 /// The launches of a batch of decimations or interpolations, divided into pieces.
@@ -188,17 +188,20 @@ impl Program {
             if let Some(specialisation) = self.1 {
                 assert!(recording.batches().all(|batch| batch.specialisation(LIMITS) == Some(specialisation)));
             }
-            let passes = self.1.map_or(passes, PassStrategy::Specialised);
+            let specialised = self.1.map(|specialisation| specialisation.kernels());
+            let kernels = |batch: &BlurBatch| specialised.unwrap_or_else(|| batch.prebuilt(passes));
             for command in recording.commands() {
                 match command {
                     Recorded::Copy(_) => (),
                     Recorded::Launch(launch) => launches.push(*launch),
                     Recorded::Tensor(batch) => launches.extend(banded_steps(batch, bands)),
                     Recorded::Level(batch) => launches.extend(banded_levels(batch, intermediate, bands)),
-                    Recorded::Blur(batch) => launches.extend(banded_launches(batch, intermediate, passes, bands)),
+                    Recorded::Blur(batch) => {
+                        launches.extend(banded_launches(batch, intermediate, kernels(batch), bands))
+                    }
                 }
             }
-            let blurs = recording.batches().map(|batch| batch.intermediate_bytes(passes));
+            let blurs = recording.batches().map(|batch| batch.intermediate_bytes(kernels(batch)));
             let intermediate_bytes = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
             let bytes = (recording.temporary_bytes() + intermediate_bytes.unwrap_or(0)).max(16);
             let workspace = vec![0xa5_u8; bytes];
@@ -433,10 +436,12 @@ fn launches(
             Recorded::Launch(launch) => launches.push(*launch),
             Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
             Recorded::Level(batch) => launches.extend(batch.launches(intermediate)),
-            Recorded::Blur(batch) => launches.extend(batch.launches(intermediate, PassStrategy::Best, LIMITS)),
+            Recorded::Blur(batch) => {
+                launches.extend(batch.launches(intermediate, batch.prebuilt(PassStrategy::Best), LIMITS))
+            }
         }
     }
-    let blurs = recording.batches().map(|batch| batch.intermediate_bytes(PassStrategy::Best));
+    let blurs = recording.batches().map(|batch| batch.intermediate_bytes(batch.prebuilt(PassStrategy::Best)));
     let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
     (launches, recording.temporary_bytes() + intermediate.unwrap_or(0))
 }
@@ -599,7 +604,7 @@ fn specialised_kernels_match_the_oracle_under_the_address_and_undefined_sanitize
         (TensorCores, &[new(2, 16)], 65),
         (TensorCores, &[new(4, 16)], 127),
         (TensorCores, &[pairs], 123),
-        (TensorCores, &[PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 1 }, ..pairs }], 47),
+        (TensorCores, &[PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 1 }, ..pairs }], 65),
         (TensorCores, &[tens], 57),
         (TensorCores, &[with_alpha], 9),
         (TensorCores, &[with_alpha], 37),
@@ -646,7 +651,9 @@ fn constant_taps_of_the_tensor_core_kernels_are_those_of_the_filter() {
 /// The host generates its argument structs from kernels/abi.h; a C++ compiler agrees on every offset.
 #[test]
 fn argument_structs_have_the_same_layout_on_the_host() {
-    let mut source = "#include <cstddef>\n#include \"../../kernels/abi.h\"\n".to_owned();
+    // As kernels see it that are compiled at run time. The parameter of prebuilt ones has the same fields before the last.
+    let mut source = "#include <cstddef>\n#define BLUR_TENSOR_DIRECT_TILES 9\n".to_owned();
+    source += "#include \"../../kernels/abi.h\"\n";
     let structs = [
         ("AlphaArgs", size_of::<AlphaArgs>(), AlphaArgs::OFFSETS),
         ("RowsPart", size_of::<RowsPart>(), RowsPart::OFFSETS),
@@ -670,6 +677,11 @@ fn argument_structs_have_the_same_layout_on_the_host() {
             source += &format!("static_assert(offsetof({name}, {field}) == {offset}, \"{name}::{field}\");\n");
         }
     }
+    source += "#undef BLUR_ABI_H\n#undef BLUR_FAR_TAPS\n#undef BLUR_TENSOR_DIRECT_TILES\nnamespace prebuilt {\n";
+    let (far, begin) = TensorArgs::OFFSETS.last().unwrap();
+    assert_eq!(*far, "far_taps");
+    source += "#include \"../../kernels/abi.h\"\n}\n";
+    source += &format!("static_assert(sizeof(prebuilt::TensorArgs) == {begin}, \"it ends before far_taps\");\n");
     let mut compiler = Command::new("g++")
         .args(["-std=c++20", "-fsyntax-only", "-x", "c++", "-"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels"))

@@ -120,7 +120,7 @@ impl CudaEngine {
         PinnedSource::new(Arc::clone(self.device()))
     }
 
-    /// The kernels in use: `general-` and the architecture that they were built for, or `ptx`; `special-` and the device's
+    /// The kernels of the last completed frame: `general-` and the architecture that they were built for, or `ptx`; `special-` and the device's
     /// architecture while specialised kernels are.
     pub fn kernel_name(&self) -> &'static str {
         self.kernel_name
@@ -167,10 +167,9 @@ impl CudaEngine {
         let _current = device.enter()?;
         let options = SubmitOptions { direct, bands: self.bands };
         let submission = self.pipeline.submit(&mut self.selector, frames, job, soft, options)?;
-        self.update_kernel_name(match &submission {
-            Submission::InFlight(frame) => frame.specialised(),
-            Submission::Resident(enqueued) => enqueued.specialised,
-        });
+        if let Submission::Resident(enqueued) = &submission {
+            self.update_kernel_name(enqueued.specialised);
+        }
         Ok(submission)
     }
 
@@ -178,7 +177,9 @@ impl CudaEngine {
     pub fn complete(&mut self, frame: &mut SubmittedFrame) -> Result<Times, CudaError> {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        self.pipeline.complete(frame)
+        let times = self.pipeline.complete(frame)?;
+        self.update_kernel_name(frame.specialised());
+        Ok(times)
     }
 
     /// Makes the program of a whole frame in these planes, with workspace from this address on, which is aligned to 256 bytes.

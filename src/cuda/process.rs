@@ -11,6 +11,7 @@ use super::driver::device::{self, Device, ExternalContext};
 use super::error::CudaError;
 use super::jit::nvrtc::LazyNvrtc;
 use super::shared_device::SharedDevice;
+use crate::process::{Level, log};
 
 /// A device by its primary context.
 type Primary = OnceCell<Arc<SharedDevice>>;
@@ -109,7 +110,9 @@ impl EngineGuard {
 impl Drop for EngineGuard {
     fn drop(&mut self) {
         if PROCESS.engines.fetch_sub(1, Ordering::AcqRel) == 1 {
-            PROCESS.nvrtc.wait_until_idle(MAX_STOP);
+            if !PROCESS.nvrtc.wait_until_idle(MAX_STOP) {
+                log(Level::Warning, "NVRTC is still compiling; the process crashes if it ends before that");
+            }
         }
     }
 }

@@ -192,8 +192,8 @@ impl KernelSelector {
         self.shared.jit().generation()
     }
 
-    /// Whether some of a job gains from kernels for the radii of all its planes.
-    pub fn gains_from_fixed_radii(&self, job: &Job) -> bool {
+    /// Whether some of a job gains from kernels for the radii of all its planes, which every band has to have.
+    pub fn needs_equal_slots(&self, job: &Job) -> bool {
         if self.kernel_set() == KernelSet::TensorCores {
             return false;
         }
@@ -235,7 +235,7 @@ impl KernelSelector {
             let (groups, bytes) = (program.groups.len(), program.workspace_bytes);
             let mut line = format!("new program: groups {groups}, bytes of workspace {bytes}, kernels {kernels:?}");
             for key in &program.compiled {
-                line += &format!(", compiled {key}");
+                line += &format!(", compiled for {key}");
             }
             process::log(Level::Debug, &line);
         }
@@ -251,7 +251,7 @@ impl KernelSelector {
         program: &mut Program,
     ) -> Result<(), CudaError> {
         let (prebuilt, limits) = (self.prebuilt()?, self.device().limits());
-        let (launches, bytes, kernels) = match command {
+        let (launches, bytes, compiled) = match command {
             Command::Copy(copy) => {
                 steps.push(Step::Copy(*copy));
                 return Ok(());
@@ -264,19 +264,19 @@ impl KernelSelector {
             Command::Level(batch) => (batch.launches(intermediate), batch.intermediate_bytes(), None),
             Command::Blur(batch) => {
                 let key = self.key(batch);
-                let key_of_more = key.filter(|key| !program.keys.contains(key));
-                program.keys.extend(key_of_more);
+                let new_key = key.filter(|key| !program.keys.contains(key));
+                program.keys.extend(new_key);
                 let ready = key.and_then(|key| Some((key, self.shared.jit().get(&key)?)));
-                let passes = ready.as_ref().map_or(self.strategy, |(key, _)| PassStrategy::Specialised(*key));
+                let kernels = ready.as_ref().map_or(batch.prebuilt(self.strategy), |(key, _)| key.kernels());
                 program.blurs = true;
-                program.compiled.extend(key_of_more.filter(|_| ready.is_some()));
-                program.must_not_overlap |= ready.as_ref().is_some_and(|(_, kernels)| !kernels.can_overlap);
-                let bytes = batch.intermediate_bytes(passes);
-                (batch.launches(intermediate, passes, limits), bytes, ready.map(|(_, kernels)| kernels))
+                program.compiled.extend(new_key.filter(|_| ready.is_some()));
+                program.must_not_overlap |= ready.as_ref().is_some_and(|(_, compiled)| !compiled.waits);
+                let bytes = batch.intermediate_bytes(kernels);
+                (batch.launches(intermediate, kernels, limits), bytes, ready.map(|(_, compiled)| compiled))
             }
         };
         for launch in launches {
-            let function = match kernels.as_ref().and_then(|kernels| kernels.get(launch.kernel)) {
+            let function = match compiled.as_ref().and_then(|compiled| compiled.get(launch.kernel)) {
                 Some(function) => function,
                 None => prebuilt.function(launch.kernel)?,
             };

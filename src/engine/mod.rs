@@ -395,7 +395,6 @@ impl Engine {
         }
         let cpu = CpuEngine::new();
         self.stats.use_kernels(cpu.instruction_set().name());
-        self.stats.kernel = StepTime::default();
         self.backend = ActiveBackend::Cpu(cpu);
         Ok(error)
     }

@@ -96,11 +96,12 @@ impl Stats {
         self.jit = cuda.jit_status();
     }
 
-    /// Notes which kernels are in use from the next frame on.
+    /// Notes which kernels are in use from the next frame on, whose times begin anew.
     pub(super) fn use_kernels(&mut self, name: &'static str) {
         if self.kernel_name != name {
             (self.kernel_name, self.kernel_since) = (name, self.frames());
-            log(Level::Info, &format!("blurring with the kernels {name} after {} frames", self.kernel_since));
+            self.kernel = StepTime::default();
+            log(Level::Debug, &format!("blurring with the kernels {name} after {} frames", self.kernel_since));
         }
     }
 }

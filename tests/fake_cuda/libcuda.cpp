@@ -9,8 +9,8 @@
 #include "../kernels/on_cpu.h"
 #include "../../kernels/blur.cu"
 // In libcuda_compiled.cpp.
-extern "C" void blur_tensor_direct_u8_c4_long_64(TensorArgs args);
-#define BLUR_COMPILED_KERNEL {"blur_tensor_direct_u8_c4_long_64", {.tensor = blur_tensor_direct_u8_c4_long_64}},
+extern "C" void blur_tensor_direct_u8_c4_long_9(TensorArgs args);
+#define BLUR_COMPILED_KERNEL {"blur_tensor_direct_u8_c4_long_9", {.tensor = blur_tensor_direct_u8_c4_long_9}},
 #include "../kernels/by_name.h"
 
 #include <algorithm>
@@ -452,10 +452,10 @@ int cuModuleLoadData(Module** module, const char* image) {
 }
 int cuModuleGetFunction(const Kernel** function, const Module* module, const char* name) {
   ENTER(true);
-  // Of an image of the fake NVRTC for a largest radius.
-  const auto radius = module->image.find(" radius ");
+  // Of an image of the fake NVRTC for so many tiles.
+  const auto tiles = module->image.find(" tiles ");
   const auto kernel =
-      BY_NAME.find(radius == std::string::npos ? name : name + std::string("_") + module->image.substr(radius + 8));
+      BY_NAME.find(tiles == std::string::npos ? name : name + std::string("_") + module->image.substr(tiles + 7));
   if (kernel == BY_NAME.end() || !module->has(name)) return CUDA_ERROR_NOT_FOUND;
   *function = &kernel->first;
   return CUDA_SUCCESS;

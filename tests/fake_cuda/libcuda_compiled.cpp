@@ -5,9 +5,9 @@
 
 #define BLUR_PART 1
 #define BLUR_PART_direct_u8_c4 1
-#define BLUR_TENSOR_DIRECT_RADIUS 64
+#define BLUR_TENSOR_DIRECT_TILES 9
 #define BLUR_TENSOR_DIRECT_RESIDENT 2
-#define blur_tensor_direct_u8_c4_long blur_tensor_direct_u8_c4_long_64
+#define blur_tensor_direct_u8_c4_long blur_tensor_direct_u8_c4_long_9
 namespace compiled {
 #include "../../kernels/blur.cu"
 }

@@ -85,18 +85,18 @@ int nvrtcCompileProgram(Program* program, int count, const char** options) {
   compilations++;
   compile_thread = this_thread();
   std::this_thread::sleep_for(std::chrono::milliseconds(environment_number("FAKE_NVRTC_MS", 20)));
-  std::string target, family, radius;
+  std::string target, family, tiles;
   bool has_radii = false;
   for (int i = 0; i < count; i++) {
     const std::string option = options[i], value = option.substr(option.find('=') + 1);
     if (option.starts_with("--gpu-architecture=")) target = value;
     has_radii |= option.starts_with("-DBLUR_ROWS_RADIUS_0=");
     if (option.starts_with("-DBLUR_PART_direct_")) family = option.substr(19, option.find('=') - 19);
-    if (option.starts_with("-DBLUR_TENSOR_DIRECT_RADIUS=")) radius = value;
+    if (option.starts_with("-DBLUR_TENSOR_DIRECT_TILES=")) tiles = value;
   }
   if (has_radii == !family.empty()) return NVRTC_ERROR_COMPILATION;
   program->image = "FAKEJIT " + target + (has_radii ? " .entry blur_rows( .entry blur_columns("
-                                                    : " .entry blur_tensor_direct_" + family + "_long( radius " + radius);
+                                                    : " .entry blur_tensor_direct_" + family + "_long( tiles " + tiles);
   return environment_number("FAKE_NVRTC_STATUS", NVRTC_SUCCESS);
 }
 int nvrtcGetProgramLogSize(Program*, std::size_t* size) {

@@ -21,7 +21,7 @@ inline const std::map<std::string, ByName> BY_NAME = {
 #define BLUR_TENSOR_NAMES(pixels) \
     {"blur_tensor_decimate_" #pixels, {.tensor = blur_tensor_decimate_##pixels}}, \
     {"blur_tensor_interpolate_" #pixels, {.tensor = blur_tensor_interpolate_##pixels}},
-#ifdef BLUR_TENSOR_DIRECT_RADIUS
+#ifdef BLUR_TENSOR_DIRECT_TILES
 #define BLUR_COMPILED_NAME(family) {"blur_tensor_direct_" #family "_long", {.tensor = blur_tensor_direct_##family##_long}},
 #define BLUR_COMPILED_NAME_OF(family) BLUR_COMPILED_NAME(family)
     BLUR_COMPILED_NAME_OF(BLUR_COMPILED_FAMILY)

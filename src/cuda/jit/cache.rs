@@ -13,7 +13,7 @@ use super::error::JitError;
 use super::nvrtc::LazyNvrtc;
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
-use crate::cuda::kernels::images::{Kernel, can_overlap};
+use crate::cuda::kernels::images::{Kernel, waits_for_previous};
 use crate::cuda::kernels::strategy::Specialisation;
 use crate::process::{Level, log};
 
@@ -35,8 +35,8 @@ const HEADERS: [(&str, &str); 11] = headers![
     "warp.cuh"
 ];
 
-/// Specialisations of one device.
-const MAX_KERNELS: usize = 256;
+/// Of one device.
+const MAX_SPECIALISATIONS: usize = 256;
 
 /// What the background thread is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct JitStatus {
 pub struct SpecialisedKernels {
     functions: Vec<(Kernel, Function)>,
     /// Whether they wait for the kernel ahead of them where launches overlap.
-    pub can_overlap: bool,
+    pub waits: bool,
 }
 
 impl SpecialisedKernels {
@@ -123,7 +123,7 @@ impl JitCache {
     /// kernel.
     pub fn request(self: &Arc<Self>, key: Specialisation) -> bool {
         let mut state = self.lock();
-        let has_capacity = state.entries.len() < MAX_KERNELS;
+        let has_capacity = state.entries.len() < MAX_SPECIALISATIONS;
         match state.entries.get_mut(&key) {
             Some(Entry::Queued(engines)) => *engines += 1,
             Some(_) => return false,
@@ -146,8 +146,9 @@ impl JitCache {
                     state.entries.remove(&key);
                     state.queue.retain(|queued| *queued != key);
                     drop(state);
-                    let line =
-                        format!("using the prebuilt kernels in place of {key}: no thread to compile it ({error})");
+                    let line = format!(
+                        "using the prebuilt kernels, because no thread starts to compile others for {key}: {error}"
+                    );
                     log(Level::Warning, &line);
                     return false;
                 }
@@ -193,11 +194,11 @@ impl JitCache {
                     state.modules.push(module);
                     state.entries.insert(key, Entry::Ready(Arc::new(kernels)));
                     self.generation.fetch_add(1, Ordering::Release);
-                    log(Level::Info, &format!("NVRTC has compiled {key} in {took:.1?}"));
+                    log(Level::Info, &format!("NVRTC has compiled kernels for {key} in {took:.1?}"));
                 }
                 Err(error) => {
                     if !matches!(error, JitError::Unavailable) {
-                        let line = format!("using the prebuilt kernels in place of {key}: {error}");
+                        let line = format!("using the prebuilt kernels, because none are compiled for {key}: {error}");
                         log(Level::Warning, &line);
                     }
                     state.entries.insert(key, Entry::Failed);
@@ -221,7 +222,7 @@ impl JitCache {
         // SAFETY: the image is the compiler's output.
         let module = unsafe { Module::load(image, &self.device) }?;
         let function = |kernel: Kernel| Ok((kernel, module.function(kernel.entry_point())?));
-        let functions = key.kernels().into_iter().map(function).collect::<Result<_, JitError>>()?;
-        Ok((SpecialisedKernels { functions, can_overlap: can_overlap(target.capability()) }, module))
+        let functions = key.kernels().list().into_iter().map(function).collect::<Result<_, JitError>>()?;
+        Ok((SpecialisedKernels { functions, waits: waits_for_previous(target.capability()) }, module))
     }
 }

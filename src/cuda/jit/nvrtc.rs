@@ -45,9 +45,10 @@ impl LazyNvrtc {
         NvrtcUser(self)
     }
 
-    /// Waits until no thread compiles, but no longer than this.
-    pub fn wait_until_idle(&self, timeout: Duration) {
-        let _ = self.idle.wait_timeout_while(self.users(), timeout, |users| *users > 0);
+    /// Waits until no thread compiles, but no longer than this. Returns whether none does.
+    pub fn wait_until_idle(&self, timeout: Duration) -> bool {
+        let waited = self.idle.wait_timeout_while(self.users(), timeout, |users| *users > 0);
+        waited.is_ok_and(|(users, _)| *users == 0)
     }
 
     /// The compiler, `None` if it cannot be used.

@@ -35,12 +35,29 @@ impl PlaneBlur<'_> {
         PixelFamily::for_tensor_cores(&self.layout, self.alpha)
     }
 
-    /// Whether there is a tensor-core kernel for it: the images have them for its family, and the radii are from 1 to
+    fn tensor_kernel(&self) -> TensorKernel {
+        let largest = self.family().and_then(|family| family.largest_radius(self.taps));
+        match largest.filter(|_| self.kernel_set == KernelSet::TensorCores) {
+            Some(..=TENSOR_RADIUS_MAX) => TensorKernel::Prebuilt,
+            Some(radius) if radius < 2 * TENSOR_TAPS => TensorKernel::Compiled(self.layout.channels),
+            _ => TensorKernel::None,
+        }
+    }
+
+    /// Whether there is a prebuilt tensor-core kernel for it: the images have them for its family, and the radii are from 1 to
     /// [`TENSOR_RADIUS_MAX`]. A single tap of 65536, of radius 0, has more than two bytes.
     pub fn suits_tensor_cores(&self) -> bool {
-        let largest = self.family().and_then(|family| family.largest_radius(self.taps));
-        self.kernel_set == KernelSet::TensorCores && largest.is_some_and(|radius| radius <= TENSOR_RADIUS_MAX)
+        self.tensor_kernel() == TensorKernel::Prebuilt
     }
+}
+
+/// Which kernel for tensor cores blurs a plane. One without would take its batch off the tensor cores.
+#[derive(PartialEq, Eq)]
+enum TensorKernel {
+    Prebuilt,
+    /// One that can be compiled, for this number of channels.
+    Compiled(u8),
+    None,
 }
 
 /// Planes that the same launches blur.
@@ -60,12 +77,7 @@ pub fn batches<'a>(planes: impl IntoIterator<Item = PlaneBlur<'a>>) -> Vec<BlurB
         let joins = |batch: &&mut BlurBatch| {
             batch.family == family
                 && batch.kernel_set() == plane.kernel_set
-                // A plane without a tensor-core kernel would take its batch off the tensor cores.
-                && batch.planes[0].suits_tensor_cores() == plane.suits_tensor_cores()
-                // Kernels that are compiled for larger radii have one number of channels.
-                && (plane.kernel_set == KernelSet::CudaCores
-                    || plane.suits_tensor_cores()
-                    || batch.planes[0].layout.channels == plane.layout.channels)
+                && batch.planes[0].tensor_kernel() == plane.tensor_kernel()
                 && batch.planes.len() < family.map_or(1, PixelFamily::most_planes)
                 && (batch.slots.contains(&slot) || batch.slots.len() < FILTER_SLOTS as usize)
         };

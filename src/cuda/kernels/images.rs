@@ -152,7 +152,7 @@ pub struct ImageSet {
 
 /// Whether kernels that were compiled for this capability wait for the one ahead of them where they may start before it has
 /// finished.
-pub fn can_overlap(capability: (i32, i32)) -> bool {
+pub fn waits_for_previous(capability: (i32, i32)) -> bool {
     capability >= (9, 0)
 }
 
@@ -204,7 +204,7 @@ impl ImageSet {
     /// Whether kernels wait for the one ahead of them where they may start before it has finished: if they were compiled for
     /// sm_90 or later. The portable PTX was compiled for 6.0, whatever device it runs on.
     pub fn can_overlap(&self) -> bool {
-        can_overlap(self.image.capability)
+        waits_for_previous(self.image.capability)
     }
 
     /// The kernels of a part in these images.

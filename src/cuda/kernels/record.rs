@@ -104,12 +104,12 @@ impl<'a> Recording<'a> {
         })
     }
 
-    /// The kernels of the launches, with these passes for each batch of blurs. One may come several times.
+    /// The prebuilt kernels of the launches, with these passes for each batch of blurs. One may come several times.
     pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
         let kernels = |command: &Command| match command {
             Command::Copy(_) => Vec::new(),
             Command::Launch(launch) => vec![launch.kernel],
-            Command::Blur(batch) => batch.kernels(passes),
+            Command::Blur(batch) => batch.prebuilt(passes).list(),
             Command::Level(batch) => batch.kernels(),
             Command::Tensor(batch) => vec![batch.kernel()],
         };

@@ -6,45 +6,63 @@ use super::abi::*;
 use super::batch::BlurBatch;
 use super::images::Kernel;
 use super::launch::Launch;
-use super::tensor_direct::{self, CompiledDirect};
+use super::tensor_direct::DirectKernel;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 
-/// The kernels that a batch is blurred by.
+/// How the prebuilt kernels for a batch are chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PassStrategy {
-    /// The fastest prebuilt ones: on tensor cores, rows and columns in one launch, wherever there is such a kernel.
+    /// The fastest: on tensor cores, rows and columns in one launch, wherever there is such a kernel. An engine with this strategy
+    /// also has kernels compiled.
     #[default]
     Best,
-    /// Prebuilt ones for rows, then columns, on CUDA cores. Premultiplied colour has no such kernels.
+    /// Rows, then columns, on CUDA cores. Premultiplied colour has no such kernels.
     Split,
-    /// Those that were compiled for the batch: see [`BlurBatch::specialisation`].
-    Specialised(Specialisation),
 }
 
-/// Kernels that NVRTC compiles for a batch.
+/// The kernels that blur a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlurKernels {
+    /// Rows, then columns, on CUDA cores.
+    Axis,
+    /// Both in one launch, on tensor cores.
+    Direct(DirectKernel),
+}
+
+/// Kernels that NVRTC compiles for a batch. They have the names of prebuilt ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Specialisation {
-    /// Rows, then columns, on CUDA cores, for the radii of each filter slot along rows and down columns.
+    /// For CUDA cores, for the radii of each filter slot along rows and down columns.
     Axis([Option<[usize; 2]>; FILTER_SLOTS as usize]),
-    /// On tensor cores.
-    Direct(CompiledDirect),
+    /// For tensor cores.
+    Direct(DirectKernel),
 }
 
 /// Kernels for CUDA cores are compiled for radii up to this one. The code is longer with each, and the gain smaller: a fifth at
 /// 15.
 const AXIS_RADIUS_MAX: usize = 24;
 
-impl Specialisation {
-    /// The kernels, which have the names of prebuilt ones.
-    pub fn kernels(&self) -> Vec<Kernel> {
+impl BlurKernels {
+    /// In the order of their launches.
+    pub fn list(self) -> Vec<Kernel> {
         match self {
-            Self::Axis(_) => vec![Kernel::ROWS, Kernel::COLUMNS],
+            Self::Axis => vec![Kernel::ROWS, Kernel::COLUMNS],
             Self::Direct(kernel) => vec![kernel.kernel()],
         }
     }
+}
 
-    /// The macros to define, each as `NAME=VALUE`: see kernels/abi.h.
+impl Specialisation {
+    /// The kernels.
+    pub fn kernels(&self) -> BlurKernels {
+        match self {
+            Self::Axis(_) => BlurKernels::Axis,
+            Self::Direct(kernel) => BlurKernels::Direct(*kernel),
+        }
+    }
+
+    /// The macros to define, each as `NAME=VALUE`: see kernels/abi.h and kernels/axis.cuh.
     pub fn definitions(&self) -> Vec<String> {
         let mut definitions = vec!["BLUR_PART=1".to_owned()];
         match self {
@@ -56,21 +74,28 @@ impl Specialisation {
                     definitions.extend(["ROWS", "COLUMNS"].into_iter().zip(radii).map(define));
                 }
             }
-            Self::Direct(kernel) => {
-                definitions.extend(kernel.definitions().iter().map(|(name, value)| format!("{name}={value}")));
-            }
+            Self::Direct(kernel) => definitions.extend(kernel.definitions()),
         }
         definitions
     }
 }
 
+/// What is compiled, for the log.
 impl std::fmt::Display for Specialisation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} for {}", self.kernels(), self.definitions().join(" "))
+        f.write_str(&self.definitions().join(" "))
     }
 }
 
 impl BlurBatch<'_> {
+    /// The prebuilt kernels for it.
+    pub fn prebuilt(&self, passes: PassStrategy) -> BlurKernels {
+        match DirectKernel::prebuilt(self) {
+            Some(kernel) if passes == PassStrategy::Best || self.premultiplies() => BlurKernels::Direct(kernel),
+            _ => BlurKernels::Axis,
+        }
+    }
+
     /// The kernels that would be faster for it than the prebuilt ones on a device.
     pub fn specialisation(&self, limits: DeviceLimits) -> Option<Specialisation> {
         match self.kernel_set() {
@@ -80,33 +105,24 @@ impl BlurBatch<'_> {
                 let radii = |slot: usize| taps.get(slot).map(|taps| taps.map(Taps::radius));
                 is_short.then(|| Specialisation::Axis(std::array::from_fn(radii)))
             }
-            KernelSet::TensorCores => CompiledDirect::of(self, limits).map(Specialisation::Direct),
-        }
-    }
-
-    /// The kernels of its launches, in order.
-    pub fn kernels(&self, passes: PassStrategy) -> Vec<Kernel> {
-        match (passes, tensor_direct::kernel(self)) {
-            (PassStrategy::Specialised(specialisation), _) => specialisation.kernels(),
-            (_, Some(kernel)) if passes == PassStrategy::Best || self.premultiplies() => vec![kernel],
-            _ => vec![Kernel::ROWS, Kernel::COLUMNS],
+            KernelSet::TensorCores => DirectKernel::compiled(self, limits).map(Specialisation::Direct),
         }
     }
 
     /// Device memory between its launches, in bytes; 0 if there is one.
-    pub fn intermediate_bytes(&self, passes: PassStrategy) -> usize {
-        if self.kernels(passes).len() == 1 { 0 } else { self.axis_intermediate_bytes() }
+    pub fn intermediate_bytes(&self, kernels: BlurKernels) -> usize {
+        match kernels {
+            BlurKernels::Axis => self.axis_intermediate_bytes(),
+            BlurKernels::Direct(_) => 0,
+        }
     }
 
     /// The launches, in order. `intermediate` is the address of [`BlurBatch::intermediate_bytes`] of device memory, aligned to
     /// 16 bytes; unused where that is 0.
-    pub fn launches(&self, intermediate: u64, passes: PassStrategy, limits: DeviceLimits) -> Vec<Launch> {
-        match passes {
-            _ if self.kernels(passes).len() > 1 => self.axis_launches(intermediate).into(),
-            PassStrategy::Specialised(Specialisation::Direct(kernel)) => {
-                vec![tensor_direct::launch(self, Some(kernel), limits)]
-            }
-            _ => vec![tensor_direct::launch(self, None, limits)],
+    pub fn launches(&self, intermediate: u64, kernels: BlurKernels, limits: DeviceLimits) -> Vec<Launch> {
+        match kernels {
+            BlurKernels::Axis => self.axis_launches(intermediate).into(),
+            BlurKernels::Direct(kernel) => vec![kernel.launch(self, limits)],
         }
     }
 }
@@ -168,7 +184,7 @@ mod tests {
                 let taps = taps(size, layout);
                 for (kernel_set, limit) in [(KernelSet::TensorCores, 64 << 10), (KernelSet::CudaCores, 48 << 10)] {
                     let batch = batch(PlaneBlur { kernel_set, ..blur(layout, &taps) });
-                    for launch in batch.launches(0, PassStrategy::Best, TURING) {
+                    for launch in batch.launches(0, batch.prebuilt(PassStrategy::Best), TURING) {
                         let bytes = launch.grid.shared_bytes;
                         assert!(bytes <= limit, "{layout:?} {size}: {:?} {bytes}", launch.kernel);
                     }
@@ -183,12 +199,11 @@ mod tests {
             for layout in layouts() {
                 let taps = taps(size, layout);
                 let batch = batch(blur(layout, &taps));
-                assert_eq!(batch.kernels(PassStrategy::Best), [Kernel::ROWS, Kernel::COLUMNS]);
+                assert_eq!(batch.prebuilt(PassStrategy::Best), BlurKernels::Axis);
                 let specialisation = batch.specialisation(H200);
                 assert_eq!(specialisation.is_some(), gains, "kernel-size={size}");
-                let passes = specialisation.map_or(PassStrategy::Best, PassStrategy::Specialised);
-                assert_eq!(batch.kernels(passes), [Kernel::ROWS, Kernel::COLUMNS]);
-                assert!(batch.intermediate_bytes(PassStrategy::Best) > 0);
+                assert!(specialisation.is_none_or(|of| of.kernels() == BlurKernels::Axis));
+                assert!(batch.intermediate_bytes(BlurKernels::Axis) > 0);
             }
         }
     }
@@ -199,7 +214,7 @@ mod tests {
             let taps = taps(size, layout);
             let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(layout, &taps) };
             let batch = batch(plane);
-            (batch.kernels(PassStrategy::Best), batch.intermediate_bytes(PassStrategy::Best))
+            (batch.prebuilt(PassStrategy::Best).list(), batch.intermediate_bytes(batch.prebuilt(PassStrategy::Best)))
         };
         let direct = |family, radius| (vec![Kernel::tensor_direct(family, radius)], 0);
         let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
@@ -230,7 +245,9 @@ mod tests {
         let small = PlaneLayout::new(160, 90, 4, 8);
         let taps_of_small = taps(7, small);
         let plane = PlaneBlur { kernel_set: KernelSet::TensorCores, ..blur(small, &taps_of_small) };
-        let Args::Tensor(args) = batch(plane).launches(0, PassStrategy::Best, H200)[0].args else { unreachable!() };
+        let batch_of_small = batch(plane);
+        let launches = batch_of_small.launches(0, batch_of_small.prebuilt(PassStrategy::Best), H200);
+        let Args::Tensor(args) = launches[0].args else { unreachable!() };
         assert_eq!(args.planes[0].segment_rows, 16);
         // A plane without such a kernel does not take others off the tensor cores.
         let (some, none) = (taps(7, layout(1, 8)), taps(1, layout(1, 8)));
@@ -271,12 +288,12 @@ mod tests {
                     assert_eq!(specialisation.is_some(), gains, "{layout:?}, radius {radius}, {kib} KiB");
                     let Some(specialisation) = specialisation else { continue };
                     let definitions = specialisation.definitions();
-                    let largest = definitions.iter().find_map(|it| it.strip_prefix("BLUR_TENSOR_DIRECT_RADIUS="));
-                    assert_eq!(largest, Some(&*radius.next_multiple_of(8).to_string()));
-                    let launches = batch.launches(0, PassStrategy::Specialised(specialisation), limits);
+                    let tiles = definitions.iter().find_map(|it| it.strip_prefix("BLUR_TENSOR_DIRECT_TILES="));
+                    assert_eq!(tiles, Some(&*(radius.div_ceil(8) + 1).to_string()));
+                    let launches = batch.launches(0, specialisation.kernels(), limits);
                     let [launch] = &launches[..] else { panic!("one launch") };
                     assert!(launch.grid.shared_bytes <= limits.shared_bytes && launch.grid.blocks > 0);
-                    assert_eq!(batch.intermediate_bytes(PassStrategy::Specialised(specialisation)), 0);
+                    assert_eq!(batch.intermediate_bytes(specialisation.kernels()), 0);
                     let Args::Tensor(args) = &launch.args else { panic!("for tensor cores") };
                     let at = |i: usize| taps.rows.at(i) as u16;
                     assert_eq!(args.taps[0][0], std::array::from_fn(at));
@@ -297,6 +314,10 @@ mod tests {
         };
         assert_eq!(counts(vec![plane(one, &far), plane(two, &far)]), [(1, true), (1, true)]);
         assert_eq!(counts(vec![plane(one, &far), plane(one, &far)]), [(2, true)]);
+        // Kernels that cannot be compiled for both, or for any, do not keep planes apart.
+        let [farther, farthest] = [taps(253, one), taps(301, one)];
+        assert_eq!(counts(vec![plane(one, &farther), plane(one, &far), plane(one, &far)]), [(1, false), (2, true)]);
+        assert_eq!(counts(vec![plane(one, &farthest), plane(two, &farther)]), [(2, false)]);
         // The prebuilt kernel takes both in one launch.
         assert_eq!(counts(vec![plane(one, &near), plane(two, &near)]), [(2, false)]);
         assert_eq!(counts(vec![plane(one, &near), plane(one, &near)]), [(2, true)]);
@@ -307,7 +328,7 @@ mod tests {
         let taps = taps(101, layout(1, 8));
         let rect = Rect::new(0, 500, 1920, 100).unwrap();
         let band = PlaneBlur { rect, ..blur(layout(1, 8), &taps) };
-        let [rows, columns] = batch(band).launches(0, PassStrategy::Best, H200)[..] else { panic!("two launches") };
+        let [rows, columns] = batch(band).launches(0, BlurKernels::Axis, H200)[..] else { panic!("two launches") };
         let (Args::Rows(rows), Args::Columns(columns)) = (rows.args, columns.args) else { panic!("rows and columns") };
         let (rows, columns) = (rows.planes[0], columns.planes[0]);
         let radius = taps.columns.radius() as u32;
@@ -340,7 +361,7 @@ mod tests {
         let (luma, chroma) = (layout(1, 8), PlaneLayout { width: 960, height: 540, ..layout(2, 8) });
         let taps = taps(7, luma);
         let all = batches([blur(luma, &taps), blur(chroma, &taps)]).remove(0);
-        let [rows, columns] = all.launches(0, PassStrategy::Best, H200)[..] else { panic!("two launches") };
+        let [rows, columns] = all.launches(0, BlurKernels::Axis, H200)[..] else { panic!("two launches") };
         let (Args::Rows(of_rows), Args::Columns(of_columns)) = (rows.args, columns.args) else {
             panic!("rows and columns")
         };

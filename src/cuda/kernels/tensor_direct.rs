@@ -14,55 +14,89 @@ use crate::filter::frame::PlaneLayout;
 /// Output rows that a warp processes at a time.
 const UNIT: u32 = 16;
 
-/// Prebuilt kernels for one range of radii.
-struct Prebuilt {
-    /// In their names.
-    name: &'static str,
-    /// The largest radius: see [`PixelFamily::largest_radius`].
-    largest: u32,
-    /// By family: blocks that a multiprocessor holds at a time, by the registers of the kernels for sm_90.
-    resident: [u32; PixelFamily::ALL.len()],
-}
-
-const PREBUILT: [Prebuilt; 3] = [
-    Prebuilt { name: "short", largest: TENSOR_DIRECT_RADIUS_SHORT, resident: [3, 3, 3, 4, 3, 3, 3] },
-    Prebuilt { name: "medium", largest: TENSOR_DIRECT_RADIUS_MEDIUM, resident: [2, 4, 4, 4, 2, 2, 2] },
-    Prebuilt { name: LONG, largest: TENSOR_RADIUS_MAX, resident: [2, 3, 2, 3, 2, 2, 2] },
+/// The prebuilt kernels of a family: their largest radius (see [`PixelFamily::largest_radius`]), their name, and by family the
+/// blocks that a multiprocessor holds at a time, by the registers of the kernels for sm_90.
+const PREBUILT: [(u32, &str, [u32; PixelFamily::ALL.len()]); 3] = [
+    (TENSOR_DIRECT_RADIUS_SHORT, "short", [3, 3, 3, 4, 3, 3, 3]),
+    (TENSOR_DIRECT_RADIUS_MEDIUM, "medium", [2, 4, 4, 4, 2, 2, 2]),
+    (TENSOR_RADIUS_MAX, "long", [2, 3, 2, 3, 2, 2, 2]),
 ];
 
-/// In the name of the prebuilt kernel for the largest radii, which compiled ones have too.
-const LONG: &str = "long";
-
-/// By family, for windows of up to five, seven and nine tiles: blocks that a multiprocessor should hold of a kernel that is
-/// compiled at run time. The most that do not make it slower on an H200 by spilling registers.
-const COMPILED_RESIDENT: [[u32; 3]; PixelFamily::ALL.len()] =
+/// By family, for windows of up to five, seven and nine tiles: the blocks of a compiled kernel that a multiprocessor holds at a
+/// time, by which the compiler limits its registers. The most that do not make it slower on an H200 by spilling them.
+const COMPILED_BLOCKS: [[u32; 3]; PixelFamily::ALL.len()] =
     [[2, 2, 2], [3, 3, 2], [3, 2, 2], [3, 3, 2], [2, 2, 2], [2, 2, 2], [3, 2, 2]];
 
-/// A kernel that NVRTC compiles for the tiles that a window needs, for one kind of planes of a family.
+/// A kernel of the direct form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CompiledDirect {
+pub struct DirectKernel {
     family: PixelFamily,
-    /// Tiles of 16 rows that a tile of outputs is computed from.
+    /// Tiles of 16 rows of its window: see [`window_tiles`].
     tiles: u32,
-    /// Channels of the planes, of a family of one and two.
-    channels: Option<u8>,
-    /// [`TensorPlane::alpha`] of the plane, of pixels of four bytes that have alpha or 10, 10, 10 and 2 bits.
-    alpha: Option<u32>,
+    /// Blocks that a multiprocessor holds at a time, if their shared memory fits.
+    blocks_per_multiprocessor: u32,
+    origin: Origin,
 }
 
-impl CompiledDirect {
-    /// The kernel from which a batch gains: at least a twentieth of the time of the prebuilt ones, on an H100 and an H200.
-    /// docs/PERFORMANCE.md has the measurements.
-    pub fn of(batch: &BlurBatch, limits: DeviceLimits) -> Option<Self> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Origin {
+    /// Its name.
+    Prebuilt(&'static str),
+    /// By NVRTC, for one kind of the planes of its family.
+    Compiled {
+        /// Channels of the planes, of a family of one and two.
+        channels: Option<u8>,
+        /// [`TensorPlane::alpha`] of the plane, of pixels of four bytes that have alpha or 10, 10, 10 and 2 bits.
+        alpha: Option<u32>,
+    },
+}
+
+/// The most rows that a warp computes, as a multiple of [`UNIT`].
+const MOST_UNITS: u32 = 17;
+/// What a warp's start costs, in rows.
+const START_ROWS: u32 = 80;
+
+/// Tiles of 16 values of a window: 16 outputs need 16 values, and as many as the radius on each side.
+fn window_tiles(radius: u32) -> u32 {
+    radius.div_ceil(8) + 1
+}
+
+/// The largest radius of all planes of a batch. `None` if it has no family, or if a radius is 0, whose single tap of 65536 does not
+/// fit into the 16 bits of the kernels.
+fn largest_radius(batch: &BlurBatch) -> Option<u32> {
+    let family = batch.family()?;
+    batch.slots().iter().map(|taps| family.largest_radius(taps)).try_fold(0, |most, radius| Some(most.max(radius?)))
+}
+
+impl DirectKernel {
+    /// The prebuilt kernel for a batch, if there is one for all its planes.
+    pub fn prebuilt(batch: &BlurBatch) -> Option<Self> {
+        if !batch.planes().iter().all(PlaneBlur::suits_tensor_cores) {
+            return None;
+        }
+        let (family, largest) = (batch.family()?, largest_radius(batch)?);
+        let (radius, name, blocks) = PREBUILT.iter().find(|(radius, ..)| largest <= *radius)?;
+        Some(Self {
+            family,
+            tiles: window_tiles(*radius),
+            blocks_per_multiprocessor: blocks[family as usize],
+            origin: Origin::Prebuilt(name),
+        })
+    }
+
+    /// The kernel to compile for a batch, if it takes at most 0.95 of the time of the prebuilt ones, as measured on an H200
+    /// (docs/PERFORMANCE.md), and its shared memory fits.
+    pub fn compiled(batch: &BlurBatch, limits: DeviceLimits) -> Option<Self> {
         let (family, largest) = (batch.family()?, largest_radius(batch)?);
         let tiles = window_tiles(largest);
-        let is_word = family == PixelFamily::Packed1010102;
+        let has_alpha_or_tens = family == PixelFamily::Packed1010102;
         let gains = match tiles {
             // The prebuilt kernel decides by the plane whether pixels have alpha, which takes registers and instructions.
-            ..4 => is_word,
-            // The prebuilt one has five tiles; of packed 4:2:2, most of its work are rows, of which a window has as many.
+            ..4 => has_alpha_or_tens,
+            // The prebuilt one has five tiles. Packed 4:2:2 has three along rows in either case.
             4 => family != PixelFamily::Yuv422,
-            5 => is_word || largest > TENSOR_RADIUS_MAX,
+            5 => has_alpha_or_tens || largest > TENSOR_RADIUS_MAX,
+            // Beyond, a blur would take two passes on CUDA cores.
             _ => largest < 2 * TENSOR_TAPS,
         };
         let plane = &batch.planes()[0];
@@ -73,102 +107,33 @@ impl CompiledDirect {
         let kernel = Self {
             family,
             tiles,
-            channels: (family.most_planes() > 1).then_some(plane.layout.channels),
-            alpha: is_word.then(|| alpha_bits(plane.alpha)),
+            blocks_per_multiprocessor: COMPILED_BLOCKS[family as usize][tiles.saturating_sub(4) as usize / 2],
+            origin: Origin::Compiled {
+                channels: (family.most_planes() > 1).then_some(plane.layout.channels),
+                alpha: has_alpha_or_tens.then(|| alpha_bits(plane.alpha)),
+            },
         };
-        (kernel.geometry().block_bytes(batch) <= limits.shared_bytes).then_some(kernel)
+        (kernel.block_bytes(batch) <= limits.shared_bytes).then_some(kernel)
     }
 
-    /// The prebuilt kernel whose place it takes, and whose name it has.
+    /// Its name in its image. A compiled kernel has that of the prebuilt one for long radii.
     pub fn kernel(&self) -> Kernel {
-        Kernel::tensor_direct(self.family, LONG)
+        let name = if let Origin::Prebuilt(name) = self.origin { name } else { "long" };
+        Kernel::tensor_direct(self.family, name)
     }
 
-    fn resident(&self) -> u32 {
-        COMPILED_RESIDENT[self.family as usize][self.tiles.saturating_sub(4) as usize / 2]
+    /// The macros to define to compile it, each as `NAME=VALUE`: see kernels/abi.h.
+    pub fn definitions(&self) -> Vec<String> {
+        let mut values = vec![("TILES", self.tiles), ("RESIDENT", self.blocks_per_multiprocessor)];
+        if let Origin::Compiled { channels, alpha } = self.origin {
+            values.extend(channels.map(|channels| ("CHANNELS", channels.into())));
+            values.extend(alpha.map(|alpha| ("ALPHA", alpha)));
+        }
+        let of_family = format!("BLUR_PART_direct_{}=1", self.family.name());
+        let define = |(name, value)| format!("BLUR_TENSOR_DIRECT_{name}={value}");
+        std::iter::once(of_family).chain(values.into_iter().map(define)).collect()
     }
 
-    fn geometry(&self) -> Geometry {
-        Geometry { kernel: self.kernel(), tiles: self.tiles, resident: self.resident(), is_compiled: true }
-    }
-
-    /// The definitions that kernels/abi.h describes, each a name and its value.
-    pub fn definitions(&self) -> Vec<(String, u32)> {
-        let define = |name: &str, value| (format!("BLUR_TENSOR_DIRECT_{name}"), value);
-        let mut definitions = vec![
-            (format!("BLUR_PART_direct_{}", self.family.name()), 1),
-            define("RADIUS", 8 * (self.tiles - 1)),
-            define("RESIDENT", self.resident()),
-        ];
-        definitions.extend(self.channels.map(|channels| define("CHANNELS", channels.into())));
-        definitions.extend(self.alpha.map(|alpha| define("ALPHA", alpha)));
-        definitions
-    }
-}
-
-/// A kernel, as far as its launches depend on it.
-struct Geometry {
-    kernel: Kernel,
-    /// Tiles of 16 rows that a tile of outputs is computed from.
-    tiles: u32,
-    /// Blocks that a multiprocessor holds at a time, if their shared memory fits.
-    resident: u32,
-    /// Whether it was compiled at run time: its ring buffer is short.
-    is_compiled: bool,
-}
-
-/// The most rows that a warp computes, as a multiple of [`UNIT`].
-const MOST_UNITS: u32 = 17;
-/// What a warp's start costs, in rows.
-const START_ROWS: u32 = 80;
-
-/// Tiles of 16 values that a tile of 16 outputs is computed from.
-fn window_tiles(radius: u32) -> u32 {
-    radius.div_ceil(8) + 1
-}
-
-/// The largest radius of all planes of a batch of a family; `None` if a radius is 0, a single tap, which has more than two
-/// bytes.
-fn largest_radius(batch: &BlurBatch) -> Option<u32> {
-    let family = batch.family()?;
-    batch.slots().iter().map(|taps| family.largest_radius(taps)).try_fold(0, |most, radius| Some(most.max(radius?)))
-}
-
-/// The prebuilt kernel for a batch, if there is one for all its planes.
-fn prebuilt(batch: &BlurBatch) -> Option<Geometry> {
-    if !batch.planes().iter().all(PlaneBlur::suits_tensor_cores) {
-        return None;
-    }
-    let (family, largest) = (batch.family()?, largest_radius(batch)?);
-    let of = PREBUILT.iter().find(|of| largest <= of.largest)?;
-    Some(Geometry {
-        kernel: Kernel::tensor_direct(family, of.name),
-        tiles: window_tiles(of.largest),
-        resident: of.resident[family as usize],
-        is_compiled: false,
-    })
-}
-
-/// The prebuilt kernel for a batch, if there is one for all its planes.
-pub fn kernel(batch: &BlurBatch) -> Option<Kernel> {
-    prebuilt(batch).map(|geometry| geometry.kernel)
-}
-
-/// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.
-fn pixel_bytes(layout: &PlaneLayout) -> u32 {
-    layout.pixel_bytes() as u32
-}
-
-/// Tiles of 16 columns that a warp computes.
-fn tiles_across(layout: &PlaneLayout) -> u32 {
-    match pixel_bytes(layout) {
-        1 => TENSOR_DIRECT_ACROSS_1,
-        2 => TENSOR_DIRECT_ACROSS_2,
-        _ => 1,
-    }
-}
-
-impl Geometry {
     /// The rows of a warp for which a batch takes the least time, as a multiple of [`UNIT`].
     ///
     /// A warp also loads the window above its rows. A block that shares its multiprocessor with n others takes 1 + 0.15 n times
@@ -176,7 +141,7 @@ impl Geometry {
     /// fiftieth more blocks than fit do. On an H200 this is within 1.4 % of the fastest number of rows on average, and within
     /// 16 %, for three radii of ten formats at 4K, 1080p and 720p.
     fn units(&self, batch: &BlurBatch, limits: DeviceLimits) -> u32 {
-        let resident = self.resident.min(limits.shared_bytes / self.block_bytes(batch)).max(1);
+        let resident = self.blocks_per_multiprocessor.min(limits.shared_bytes / self.block_bytes(batch)).max(1);
         let cost = |units: &u32| {
             let segment = units * UNIT;
             let rows = |plane: &PlaneBlur| strips(plane) * plane.rect.height().max(segment);
@@ -209,7 +174,7 @@ impl Geometry {
             _ => 16,
         };
         let depth = match pixel {
-            _ if self.is_compiled => TENSOR_DIRECT_DEPTH_SHORT,
+            _ if matches!(self.origin, Origin::Compiled { .. }) => TENSOR_DIRECT_DEPTH_SHORT,
             8 => TENSOR_DIRECT_DEPTH_SHORT,
             _ if is_yuv422 => TENSOR_DIRECT_DEPTH_YUV422,
             _ => TENSOR_DIRECT_DEPTH,
@@ -219,6 +184,64 @@ impl Geometry {
         let operands = 512 * (row_tiles + tiles + luma);
         let results = if pixel % 4 == 0 { 0 } else { 16 * odd_multiple(16 * across * pixel, 16) };
         ring + 2 * 2 * 16 * (taps + 1) + operands + results
+    }
+
+    /// The launch for a batch of which it is a kernel.
+    pub fn launch(&self, batch: &BlurBatch, limits: DeviceLimits) -> Launch {
+        let segment = UNIT * self.units(batch, limits);
+
+        let mut args = unused_args();
+        for (slot, [rows, columns]) in batch.slot_taps().into_iter().enumerate() {
+            args.taps[slot] = packed_taps(rows, columns, 0);
+            args.far_taps[slot] = packed_taps(rows, columns, TENSOR_TAPS as usize);
+        }
+        let mut first_block = 0;
+        for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(batch.planes()) {
+            let columns = plane.layout.columns(plane.rect);
+            // Each warp computes `segment` rows.
+            let blocks = (strips(plane) * plane.rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);
+            *to = TensorPlane {
+                src: plane.source.address,
+                dst: plane.destination.address,
+                src_pitch: plane.source.pitch as u64,
+                dst_pitch: plane.destination.pitch as u64,
+                width: plane.layout.row_pixels() as u32,
+                height: plane.layout.height,
+                channels: plane.layout.channels.into(),
+                depth: if plane.alpha.is_some() { 16 } else { plane.layout.depth.into() },
+                shift: plane.layout.shift().into(),
+                yuv422: yuv422_bits(&plane.layout),
+                alpha: alpha_bits(plane.alpha),
+                slot: batch.slot_of(plane),
+                row_begin: plane.rect.y(),
+                row_end: plane.rect.bottom(),
+                column_begin: columns.start,
+                column_end: columns.end,
+                segment_rows: segment,
+                first_block,
+                blocks,
+                ..TensorPlane::default()
+            };
+            first_block += blocks;
+            *block_end = first_block;
+        }
+        let kernel = self.kernel();
+        let grid =
+            LaunchConfig { blocks: first_block, threads: kernel.threads(), shared_bytes: self.block_bytes(batch) };
+        Launch { kernel, grid, args: Args::Tensor(args) }
+    }
+}
+/// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.
+fn pixel_bytes(layout: &PlaneLayout) -> u32 {
+    layout.pixel_bytes() as u32
+}
+
+/// Tiles of 16 columns that a warp computes.
+fn tiles_across(layout: &PlaneLayout) -> u32 {
+    match pixel_bytes(layout) {
+        1 => TENSOR_DIRECT_ACROSS_1,
+        2 => TENSOR_DIRECT_ACROSS_2,
+        _ => 1,
     }
 }
 
@@ -233,54 +256,4 @@ fn odd_multiple(bytes: u32, unit: u32) -> u32 {
 /// Tiles side by side that a rectangle is divided into, each of which is a warp's.
 fn strips(plane: &PlaneBlur) -> u32 {
     (plane.layout.columns(plane.rect).len() as u32).div_ceil(16 * tiles_across(&plane.layout))
-}
-
-/// The launch for a batch, of a kernel that was compiled for it, or of its prebuilt one.
-///
-/// # Panics
-/// If the batch has no such kernel.
-pub fn launch(batch: &BlurBatch, compiled: Option<CompiledDirect>, limits: DeviceLimits) -> Launch {
-    let compiled = compiled.map(|kernel| kernel.geometry());
-    let geometry = compiled.or_else(|| prebuilt(batch)).expect("the caller launches only kernels that the batch has");
-    let segment = UNIT * geometry.units(batch, limits);
-
-    let mut args = unused_args();
-    for (slot, [rows, columns]) in batch.slot_taps().into_iter().enumerate() {
-        args.taps[slot] = packed_taps(rows, columns, 0);
-        args.far_taps[slot] = packed_taps(rows, columns, TENSOR_TAPS as usize);
-    }
-    let mut first_block = 0;
-    for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(batch.planes()) {
-        let columns = plane.layout.columns(plane.rect);
-        // Each warp computes `segment` rows.
-        let blocks = (strips(plane) * plane.rect.height().div_ceil(segment)).div_ceil(TENSOR_DIRECT_WARPS);
-        *to = TensorPlane {
-            src: plane.source.address,
-            dst: plane.destination.address,
-            src_pitch: plane.source.pitch as u64,
-            dst_pitch: plane.destination.pitch as u64,
-            width: plane.layout.row_pixels() as u32,
-            height: plane.layout.height,
-            channels: plane.layout.channels.into(),
-            depth: if plane.alpha.is_some() { 16 } else { plane.layout.depth.into() },
-            shift: plane.layout.shift().into(),
-            yuv422: yuv422_bits(&plane.layout),
-            alpha: alpha_bits(plane.alpha),
-            slot: batch.slot_of(plane),
-            row_begin: plane.rect.y(),
-            row_end: plane.rect.bottom(),
-            column_begin: columns.start,
-            column_end: columns.end,
-            segment_rows: segment,
-            first_block,
-            blocks,
-            ..TensorPlane::default()
-        };
-        first_block += blocks;
-        *block_end = first_block;
-    }
-    let kernel = geometry.kernel;
-    let grid =
-        LaunchConfig { blocks: first_block, threads: kernel.threads(), shared_bytes: geometry.block_bytes(batch) };
-    Launch { kernel, grid, args: Args::Tensor(args) }
 }

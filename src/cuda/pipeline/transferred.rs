@@ -61,8 +61,8 @@ impl Pipeline {
             _ if is_single => Some(1),
             _ => options.bands,
         };
-        let has_fixed_radii = || selector.gains_from_fixed_radii(job);
-        let order = || if !is_cover && has_fixed_radii() { Order::Interleaved } else { Order::Sequential };
+        let needs_equal_slots = || selector.needs_equal_slots(job);
+        let order = || if !is_cover && needs_equal_slots() { Order::Interleaved } else { Order::Sequential };
         let mut schedule = self.schedules.get(job, requested, order);
         if is_cover {
             // Nothing of the frame is written before everything has succeeded.
