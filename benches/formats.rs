@@ -74,7 +74,7 @@ fn on_the_gpu() -> Outcome<()> {
     let device = process::open(0)?.device().clone();
     println!("{}", device.name());
     let portable = || CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best);
-    // NVRTC compiles kernels only beside images without tensor-core kernels.
+    // Those for CUDA cores; `--bench cuda -- specialised` has those for tensor cores.
     let engines = [
         ("prebuilt", CudaEngine::new(0)?.without_jit(), false),
         ("portable", portable()?.without_jit(), false),
