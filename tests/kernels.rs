@@ -162,7 +162,7 @@ impl Program {
         assert_eq!(batches.len(), 1, "{planes:?} {options:?}");
         let specialisation = batches[0].specialisation(LIMITS).unwrap_or_else(|| panic!("{planes:?} does not gain"));
         let mut defines: Vec<String> = specialisation.definitions().iter().map(|it| format!("-D{it}")).collect();
-        let family = defines.iter().find_map(|it| Some(it.strip_prefix("-DBLUR_PART_direct_")?.strip_suffix("=1")?));
+        let family = defines.iter().find_map(|it| it.strip_prefix("-DBLUR_PART_direct_")?.strip_suffix("=1"));
         defines.extend(family.map(|family| format!("-DBLUR_COMPILED_FAMILY={family}")).into_iter().collect::<Vec<_>>());
         let mut program = Self::build("address,undefined", &defines);
         program.1 = Some(specialisation);
@@ -197,7 +197,7 @@ impl Program {
                     Recorded::Tensor(batch) => launches.extend(banded_steps(batch, bands)),
                     Recorded::Level(batch) => launches.extend(banded_levels(batch, intermediate, bands)),
                     Recorded::Blur(batch) => {
-                        launches.extend(banded_launches(batch, intermediate, kernels(batch), bands))
+                        launches.extend(banded_launches(batch, intermediate, kernels(batch), bands));
                     }
                 }
             }
@@ -437,7 +437,7 @@ fn launches(
             Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
             Recorded::Level(batch) => launches.extend(batch.launches(intermediate)),
             Recorded::Blur(batch) => {
-                launches.extend(batch.launches(intermediate, batch.prebuilt(PassStrategy::Best), LIMITS))
+                launches.extend(batch.launches(intermediate, batch.prebuilt(PassStrategy::Best), LIMITS));
             }
         }
     }
