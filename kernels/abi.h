@@ -393,8 +393,8 @@ struct TensorArgs {
   // The planes in the order of their blocks.
   TensorPlane planes[BLUR_PLANES];
   // `taps[slot][axis][i]`: the Q16 tap of the direct form, or of the small plane's blur, at distance `i` from the centre,
-  // along rows (axis 0) and down columns (axis 1); 0 beyond the radius. Packed
-  // 4:2:2 has those of luma in slot 0 and those of chroma in slot 1.
+  // along rows (axis 0) and down columns (axis 1); 0 beyond the radius. Packed 4:2:2 has those of luma in slot 0 and those of
+  // chroma in slot 1.
   unsigned short taps[BLUR_FILTER_SLOTS][2][BLUR_TENSOR_TAPS];
 #if BLUR_FAR_TAPS
   // The same at distance `BLUR_TENSOR_TAPS + i`.
@@ -411,10 +411,10 @@ static_assert(sizeof(TensorArgs) == BLUR_TENSOR_ARGS_BYTES, "the host passes BLU
 // the sum of their blocks and the largest of their shared memory sizes.
 //
 // blur_tensor_direct_<family>_{short,medium,long}: rows, then columns, in one launch on tensor cores, for radii from 1 to the
-//   kernel's largest on both axes (of the one that is compiled at run time, that of BLUR_TENSOR_DIRECT_TILES); `yuv422` if the radius of
-//   chroma along rows is at most half of that, rounded up. Reads whole windows: from as many rows above row_begin as its radius,
-//   rounded up to a multiple of 8, to 15 more than that below row_end, as far as the plane goes. Rows beyond the radius are
-//   multiplied by 0. Writes dst. A warp computes segment_rows rows of one strip.
+//   kernel's largest on both axes (if it is compiled at run time, that of BLUR_TENSOR_DIRECT_TILES); `yuv422` if the radius of
+//   chroma along rows is at most half of that, rounded up. Reads whole windows: from as many rows above row_begin as its
+//   largest radius, rounded up to a multiple of 8, to 15 more than that below row_end, as far as the plane goes. Rows beyond the
+//   radius are multiplied by 0. Writes dst. A warp computes segment_rows rows of one strip.
 //
 // One axis at a time, for planes of any layout:
 //

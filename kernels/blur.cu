@@ -258,7 +258,8 @@ BLUR_TENSOR_BLUR_ENTRY(blur_tensor_blur_long, TENSOR_BLUR_LONG_RESIDENT, blur_ti
 #endif
 #endif
 
-// The direct form, by radius. The host's JIT compiles one kernel for as many tiles as a radius needs, which has the name of that for long radii.
+// The direct form, by radius. The host's JIT compiles one kernel, for as many tiles as a radius needs. It has the name of the
+// prebuilt one for long radii.
 #if defined(BLUR_HAS_TENSOR_CORES) && \
     (BLUR_HAS_PART(direct_u8_c12) || BLUR_HAS_PART(direct_u8_c3) || BLUR_HAS_PART(direct_u8_c4) || \
      BLUR_HAS_PART(direct_u16_c12) || BLUR_HAS_PART(direct_u16_c4) || \

@@ -15,7 +15,7 @@ const PROPERTIES: &str = include_str!("../../docs/PROPERTIES.md");
 /// The pages whose commands are run: the number of their gst-launch lines, and of those with sound.
 const PAGES: [(&str, &str, usize, usize); 6] = [
     ("README.md", README, 6, 1),
-    ("docs/INSTALL.md", include_str!("../../docs/INSTALL.md"), 1, 0),
+    ("docs/INSTALL.md", include_str!("../../docs/INSTALL.md"), 2, 0),
     ("docs/PROPERTIES.md", PROPERTIES, 1, 0),
     ("docs/FORMATS.md", include_str!("../../docs/FORMATS.md"), 0, 0),
     ("docs/HIDING.md", include_str!("../../docs/HIDING.md"), 5, 0),
