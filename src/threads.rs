@@ -2,6 +2,7 @@
 //! Worker threads for the CPU backend and for staging copies. `process` owns one set for all elements.
 
 use std::io;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -17,6 +18,8 @@ pub struct Threads {
     /// `None` on a single processor, and while dropping.
     pool: Option<rayon::ThreadPool>,
     handles: Vec<JoinHandle<()>>,
+    /// The process that has the threads: a fork of it has none of them.
+    process: u32,
 }
 
 impl Threads {
@@ -57,13 +60,22 @@ impl Threads {
             Ok(())
         });
         match pool.build() {
-            Ok(pool) => Ok(Self { pool: Some(pool), handles }),
+            Ok(pool) => Ok(Self { pool: Some(pool), handles, process: process::id() }),
             Err(error) => {
                 // The threads that did start end, because the pool was dropped.
                 handles.into_iter().for_each(|handle| drop(handle.join()));
                 Err(io::Error::other(error))
             }
         }
+    }
+
+    /// Whether this process has the threads, or needs none.
+    pub fn are_here(&self) -> bool {
+        self.pool.is_none() || self.process == process::id()
+    }
+
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.pool.as_ref().filter(|_| self.are_here())
     }
 
     /// The number of threads that [`Threads::run`] uses, the calling one included.
@@ -74,7 +86,7 @@ impl Threads {
     /// Calls `work` once for each of `states`, in parallel, and returns when all calls have returned. The calling thread takes
     /// the first state and starts at once, while the workers wake up.
     pub fn run<State: Send>(&self, states: &mut [State], work: impl Fn(&mut State) + Sync) {
-        match (&self.pool, states) {
+        match (self.pool(), states) {
             (Some(pool), [own, others @ ..]) if !others.is_empty() => pool.in_place_scope(|scope| {
                 for state in others {
                     scope.spawn(|_| work(state));
@@ -87,7 +99,7 @@ impl Threads {
 
     /// Returns what both return; the second runs on a worker, if there is one.
     pub fn join<A, B: Send>(&self, own: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
-        let Some(pool) = &self.pool else { return (own(), other()) };
+        let Some(pool) = self.pool() else { return (own(), other()) };
         let mut of_other = None;
         let of_own = pool.in_place_scope(|scope| {
             scope.spawn(|_| of_other = Some(other()));
@@ -100,7 +112,7 @@ impl Threads {
     /// worker is in `help` any more. A worker that wakes up after that does not call it: in a virtual machine waking up takes
     /// up to half a millisecond.
     pub fn run_with_helpers<R>(&self, helpers: usize, help: impl Fn() + Sync, own: impl FnOnce() -> R) -> R {
-        let Some(pool) = &self.pool else { return own() };
+        let Some(pool) = self.pool() else { return own() };
         let gate = Arc::new(ScopeGate::default());
         let help: *const (dyn Fn() + Sync) = &help;
         // SAFETY: only the lifetime of the trait object changes. `Help::call` is called between `ScopeGate::enter` and
@@ -181,6 +193,10 @@ impl Drop for CloseOnDrop<'_> {
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        if !self.are_here() {
+            // Waiting for them would never end.
+            std::mem::forget((self.pool.take(), std::mem::take(&mut self.handles)));
+        }
         drop(self.pool.take());
         for handle in self.handles.drain(..) {
             // A panic of a worker was passed on to the frame it worked for.

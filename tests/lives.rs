@@ -1,13 +1,15 @@
 //! Whole lives of the element, made from seeds: properties, caps, buffers, metas, events, restarts and failures in any order.
 //! Every frame is judged by a plain rule and by its bytes. `CUDAGAUSSBLUR_SEED=NUMBER` runs one life,
-//! `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and both run longer from this seed on. Those on a GPU are a run of their own:
-//! `--ignored lives_on_a_gpu`.
+//! `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer, and both run longer from this seed on. `CUDAGAUSSBLUR_ENVIRONMENT=NUMBER` puts them
+//! into an environment. Those on a GPU are a run of their own: `--ignored lives_on_a_gpu`.
 
 #[path = "lives/buffers.rs"]
 mod buffers;
 mod common;
 #[path = "faults/cuda_frames.rs"]
 mod cuda_frames;
+#[path = "lives/environment.rs"]
+mod environment;
 #[path = "lives/judge.rs"]
 mod judge;
 #[path = "lives/rule.rs"]
@@ -27,11 +29,13 @@ use std::time::{Duration, Instant};
 
 use common::fake_driver::{self, FakeDriver};
 use common::fake_library;
+use common::floats::Environment as Floats;
 use cuda_frames::Context;
+use environment::Condition;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::CudaEngine;
 use judge::Failure;
-use run::Totals;
+use run::{Surroundings, Totals};
 use steps::{Machine, Step};
 
 /// Lives that run by default: about half a minute on two cores.
@@ -97,11 +101,20 @@ const IN_CUDA: [&str; 6] = [
     "frames to other memory, region-mode=inside",
 ];
 
+/// Environments that run by default, and the lives in each of them.
+const ENVIRONMENTS: u64 = 13;
+const LIVES_EACH: u64 = 40;
+
 /// Opens the fake driver before GStreamer opens the real one, which it does as libcuda.so.1, and GStreamer's CUDA library before
 /// the element looks for it.
 fn open_libraries() {
     static ONCE: Once = Once::new();
+    let conditions = environment::current();
     ONCE.call_once(|| {
+        environment::open_driver(&conditions);
+        if environment::lacks_driver(&conditions) {
+            return;
+        }
         std::sync::LazyLock::force(&fake_driver::DRIVER);
         std::mem::forget(fake_library::open_as_installed("libcuda"));
         gst::init().unwrap();
@@ -113,21 +126,18 @@ fn open_libraries() {
 fn lives_on_the_cpu() {
     open_libraries();
     // Rare, and the same with every backend: too rare for the fewer lives with a device.
-    explore(Machine::Cpu, None, LIVES_CPU, &["frames on cpu", "no alpha channel"]);
+    explore(Machine::Cpu, None, LIVES_CPU, &["frames on cpu", "no alpha channel", "clock times that come"]);
 }
 
 #[test]
 fn lives_on_the_fake_device() {
     open_libraries();
-    let driver = FakeDriver::new();
-    let mut also = vec!["frames on cuda", "frames on cpu", "device errors"];
-    let context = cuda_frames::is_open().then(Context::new);
-    if context.is_some() {
-        also.extend(IN_CUDA);
-    }
-    // Keeps kernels loaded in the context.
-    let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
-    explore(Machine::FakeCuda, Some((Some(&driver), context.as_ref())), LIVES_CUDA, &also);
+    explore(
+        Machine::FakeCuda,
+        Some(&FakeDriver::new()),
+        LIVES_CUDA,
+        &["frames on cuda", "frames on cpu", "device errors"],
+    );
 }
 
 /// Without the fake driver, so in a process of its own.
@@ -135,37 +145,85 @@ fn lives_on_the_fake_device() {
 #[ignore = "needs a GPU, and to be the only test of its process"]
 fn lives_on_a_gpu() {
     gst::init().unwrap();
-    let mut also = vec!["frames on cuda"];
-    let context = cuda_frames::open().then(Context::new);
-    if context.is_some() {
-        also.extend(IN_CUDA);
+    cuda_frames::open();
+    explore(Machine::Gpu, None, LIVES_CUDA, &["frames on cuda"]);
+}
+
+/// Each in a process of its own, from seeds. `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer.
+#[test]
+fn lives_in_environments() {
+    if std::env::var(environment::VARIABLE).is_ok() {
+        return;
     }
-    let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
-    explore(Machine::Gpu, Some((None, context.as_ref())), LIVES_CUDA, &also);
+    let (started, longer) = (Instant::now(), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
+    let first = number("CUDAGAUSSBLUR_SEED").unwrap_or(1);
+    let (mut kinds, mut failures) = (BTreeMap::<String, u64>::new(), Vec::new());
+    for seed in first.. {
+        let conditions = environment::environment(seed);
+        let is_enough = longer.map_or(seed - first >= ENVIRONMENTS, |longer| started.elapsed() >= longer);
+        if is_enough || failures.len() >= MOST_FAILURES {
+            println!("environments {first} to {}, {:.0} s: {kinds:?}", seed - 1, started.elapsed().as_secs_f64());
+            break;
+        }
+        // Without a driver that works there is no device.
+        let on_cpu = environment::lacks_driver(&conditions) || seed % 2 == 0;
+        let test = if on_cpu { "lives_on_the_cpu" } else { "lives_on_the_fake_device" };
+        let mut child = environment::command(seed);
+        child.args(["--exact", test, "--nocapture"]).env_remove("CUDAGAUSSBLUR_LIVES");
+        child.env("CUDAGAUSSBLUR_SEED", (seed * LIVES_EACH).to_string());
+        let output = child.output().unwrap();
+        conditions.iter().for_each(|condition| *kinds.entry(condition.name()).or_default() += 1);
+        if !output.status.success() {
+            let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+            failures.push(format!("CUDAGAUSSBLUR_ENVIRONMENT={seed} {conditions:?}: {}\n{text}", output.status));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-fn explore(machine: Machine, device: Option<(Option<&FakeDriver>, Option<&Context>)>, lives: u64, also: &[&str]) {
-    let (driver, context) = device.unwrap_or_default();
+fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&str]) {
+    let conditions = environment::current();
     common::video::init();
     run::note_panics();
     // Worker threads stay while an engine is there; starting them takes longer than a life.
     let _threads = CpuEngine::new();
+    let within = || environment::within(&conditions, |floats| explore_within(machine, driver, lives, also, floats));
+    if conditions.contains(&Condition::Forked) {
+        environment::fork(within);
+    } else {
+        within();
+    }
+}
+
+fn explore_within(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&str], floats: Floats) {
+    let conditions = environment::current();
+    let lacks_driver = environment::lacks_driver(&conditions);
+    let mut also = also.to_vec();
+    let context = (machine != Machine::Cpu && cuda_frames::is_open()).then(Context::new);
+    if context.is_some() {
+        also.extend(IN_CUDA);
+    }
+    // Keeps kernels loaded in the context.
+    let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
+    let backend = if machine == Machine::Cpu && !lacks_driver { "cpu" } else { "auto" };
+    let surroundings = Surroundings { driver, context, backend, floats };
     let started = Instant::now();
     let (first, longer) = (number("CUDAGAUSSBLUR_SEED"), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
-    let is_one = first.is_some() && longer.is_none();
+    let is_one = first.is_some() && longer.is_none() && conditions.is_empty();
+    let last = if conditions.is_empty() { lives } else { first.unwrap_or(1) + LIVES_EACH - 1 };
     let mut totals = Totals::new();
     let mut failures: BTreeMap<String, String> = BTreeMap::new();
     let mut seed = first.unwrap_or(1);
     loop {
         let steps = steps::life(seed, machine);
-        if let Err(failure) = run::run(&steps, machine, driver, context, &mut totals)
+        if let Err(failure) = run::run(&steps, &surroundings, &mut totals)
             && !failures.contains_key(&failure.kind)
         {
-            let fails = |steps: &[Step]| run::run(steps, machine, driver, context, &mut Totals::new()).err();
+            let fails = |steps: &[Step]| run::run(steps, &surroundings, &mut Totals::new()).err();
             let (steps, failure) = shrink::shortest(steps, failure, fails);
             let report = report(machine, seed, &steps, &failure);
             println!("{report}");
@@ -173,20 +231,22 @@ fn explore(machine: Machine, device: Option<(Option<&FakeDriver>, Option<&Contex
         }
         let is_over = match longer {
             Some(longer) => started.elapsed() >= longer,
-            None => seed >= lives,
+            None => seed >= last,
         };
         if is_one || is_over || failures.len() >= MOST_FAILURES {
             break;
         }
         seed += 1;
     }
-    println!("{machine:?}, seeds to {seed}, {:.0} s:", started.elapsed().as_secs_f64());
+    println!("{machine:?}, {conditions:?}, seeds to {seed}, {:.0} s:", started.elapsed().as_secs_f64());
     totals.iter().for_each(|(name, count)| println!("{count:8} {name}"));
     assert!(failures.is_empty(), "{}", failures.into_values().collect::<Vec<_>>().join("\n"));
-    if !is_one {
-        for name in MUST_OCCUR.iter().chain(also) {
+    if conditions.is_empty() && !is_one {
+        for name in MUST_OCCUR.iter().chain(&also) {
             assert!(totals.contains_key(*name), "{name} did not occur");
         }
+    } else {
+        assert!(is_one || totals.contains_key("frames"), "no frames");
     }
 }
 

@@ -254,7 +254,8 @@ impl Moment<'_> {
             }
             mask
         };
-        let may_be_lost = settings.text("on-lost") == "cover" && settings.has("region-sources", "roi") && !is_outside;
+        // Also objects of sources that are not selected any more.
+        let may_be_lost = settings.text("on-lost") == "cover" && !is_outside;
         let may_be_whole = may_be_lost || is_missing && settings.text("on-missing") == "auto";
         let is_identity = self.is_identity(!is_outside || is_whole);
         let must = Must { mask, is_identity, has_alpha, may_be_whole };
@@ -370,8 +371,13 @@ impl Moment<'_> {
         if self.settings.has("region-sources", "roi") {
             for roi in self.frame.boxes.iter().filter(|roi| self.counts(roi, true)) {
                 let place = Place::of(roi);
-                let [width, height] = place.size();
-                if self.hides(width.min(height)) && !place.is_empty() {
+                let side = |[width, height]: [f64; 2]| width.min(height);
+                let mut short_side = side(place.size());
+                if self.settings.text("on-lost") == "cover" {
+                    // The whole frame may be covered for another one, with the strength of the picture.
+                    short_side = short_side.min(side([width, height]));
+                }
+                if self.hides(short_side) && !place.is_empty() {
                     // Masks do not expand.
                     let form = self.form(roi).unwrap_or(Form::Box);
                     let is_mask = matches!(form, Form::Mask(_));

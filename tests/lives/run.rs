@@ -13,13 +13,14 @@ use gstcudagaussblur::element::formats;
 
 use crate::buffers;
 use crate::common::fake_driver::FakeDriver;
+use crate::common::floats;
 use crate::common::pictures::Picture;
 use crate::common::video;
 use crate::cuda_frames::Context;
 use crate::judge::{Failure, Fate, Judge, Pending, Said, alpha_of, fail, read, set_alpha};
 use crate::rule::{Demand, Moment};
 use crate::settings::{Settings, Value};
-use crate::steps::{Caps, Downstream, Frame, Layout, Machine, Owner, Query, Segment, Step, has_alpha};
+use crate::steps::{Caps, Downstream, Frame, Layout, Owner, Query, Segment, Step, has_alpha};
 
 /// How often what occurred.
 pub type Totals = BTreeMap<String, u64>;
@@ -55,14 +56,19 @@ fn note(kind: String, detail: String) {
     LAST_PANIC.with_borrow_mut(|last| _ = last.get_or_insert(Failure { kind, detail }));
 }
 
+/// What lives run on and in.
+pub struct Surroundings<'a> {
+    pub driver: Option<&'a FakeDriver>,
+    pub context: Option<Context>,
+    /// Of the property `backend`.
+    pub backend: &'static str,
+    /// Of the thread that calls the element.
+    pub floats: floats::Environment,
+}
+
 /// Executes the steps. The element is dropped before this returns.
-pub fn run(
-    steps: &[Step],
-    machine: Machine,
-    driver: Option<&FakeDriver>,
-    context: Option<&Context>,
-    totals: &mut Totals,
-) -> Result<(), Failure> {
+pub fn run(steps: &[Step], surroundings: &Surroundings, totals: &mut Totals) -> Result<(), Failure> {
+    let driver = surroundings.driver;
     if let Some(driver) = driver {
         driver.clear_faults();
     }
@@ -78,8 +84,8 @@ pub fn run(
             _ => false,
         };
         let uses_cuda = steps.iter().any(is_cuda);
-        let mut life = Life::new(machine, driver, context.filter(|_| uses_cuda).cloned(), Arc::clone(&memories));
-        let backend = Step::Set("backend", Value::Text(if machine == Machine::Cpu { "cpu" } else { "auto" }));
+        let mut life = Life::new(surroundings, uses_cuda, Arc::clone(&memories));
+        let backend = Step::Set("backend", Value::Text(surroundings.backend));
         let all = [&[backend], steps].concat();
         let result = all.iter().try_for_each(|step| life.execute(step)).and_then(|()| life.end());
         let abandoned = life.element.property::<gst::Structure>("stats").get::<u64>("frames-abandoned").unwrap();
@@ -151,7 +157,7 @@ const SEGMENT: u64 = u64::MAX - 1;
 const STREAM_START: u64 = u64::MAX - 2;
 
 struct Life<'a> {
-    machine: Machine,
+    surroundings: &'a Surroundings<'a>,
     element: gst::Element,
     harness: gst_check::Harness,
     bus: gst::Bus,
@@ -159,7 +165,6 @@ struct Life<'a> {
     downstream: Arc<Mutex<Downstream>>,
     /// What [`Step::Memory`] asks for, and what downstream takes of that.
     memory: [Option<bool>; 2],
-    driver: Option<&'a FakeDriver>,
     /// Of a life with frames in CUDA memory.
     context: Option<Context>,
     settings: Settings,
@@ -187,7 +192,8 @@ struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    fn new(machine: Machine, driver: Option<&'a FakeDriver>, context: Option<Context>, memories: Arc<()>) -> Self {
+    fn new(surroundings: &'a Surroundings<'a>, uses_cuda: bool, memories: Arc<()>) -> Self {
+        let context = surroundings.context.as_ref().filter(|_| uses_cuda).cloned();
         let element = video::element("");
         context.iter().for_each(|context| element.set_context(&context.shared()));
         let bus = video::bus_of(&element);
@@ -205,8 +211,7 @@ impl<'a> Life<'a> {
             out,
             downstream,
             memory: [None; 2],
-            machine,
-            driver,
+            surroundings,
             context,
             settings: Settings::default(),
             controls: BTreeMap::new(),
@@ -233,6 +238,20 @@ impl<'a> Life<'a> {
         *self.totals.entry(name.into()).or_default() += 1;
     }
 
+    /// Calls the element as its environment does.
+    fn call<T>(&mut self, call: impl FnOnce(&mut gst_check::Harness, &gst::Element) -> T) -> T {
+        let floats = self.surroundings.floats;
+        floats.run(|| {
+            let result = call(&mut self.harness, &self.element);
+            assert_eq!(floats::current(), floats, "the element has changed the floating-point environment");
+            result
+        })
+    }
+
+    fn push_event(&mut self, event: gst::Event) {
+        self.call(|harness, _| harness.push_event(event));
+    }
+
     fn execute(&mut self, step: &Step) -> Result<(), Failure> {
         match step {
             Step::Set(property, value) => return self.set(property, value),
@@ -247,7 +266,7 @@ impl<'a> Life<'a> {
                 self.ask_memory(caps.as_ref());
             }
             Step::Fault { function, after, once, status } => {
-                if let Some(driver) = self.driver {
+                if let Some(driver) = self.surroundings.driver {
                     driver.fail_times(function, *after, if *once { 1 } else { i32::MAX }, *status);
                     self.has_fault = true;
                 }
@@ -257,13 +276,22 @@ impl<'a> Life<'a> {
             Step::Start => (),
             Step::Stop(state) => return self.stop(*state),
             Step::Pause => {
-                self.element.set_state(gst::State::Paused).ok();
-                self.element.set_state(gst::State::Playing).ok();
+                self.call(|_, element| element.set_state(gst::State::Paused)).ok();
+                self.call(|_, element| element.set_state(gst::State::Playing)).ok();
             }
             Step::Reconfigure => _ = self.harness.push_upstream_event(gst::event::Reconfigure::new()),
             Step::Qos(late) => {
                 let event = gst::event::Qos::builder(gst::QOSType::Underflow, 1.5, *late);
                 self.harness.push_upstream_event(event.timestamp(gst::ClockTime::from_mseconds(80)).build());
+            }
+            Step::Clock(jump) => {
+                let clock = self.harness.testclock().unwrap();
+                clock.set_time(clock.time() + gst::ClockTime::from_nseconds(*jump));
+                // The element's timer, which releases frames of a live stream.
+                while clock.peek_id_count() > 0 && clock.next_entry_time() <= Some(clock.time()) {
+                    clock.process_next_clock_id();
+                    self.count("clock times that come");
+                }
             }
             Step::Seek => {
                 let seek = gst::event::Seek::new(
@@ -286,22 +314,24 @@ impl<'a> Life<'a> {
             Step::Flush => return self.flush(),
             _ if self.has_failed => (),
             Step::StreamStart => {
+                // It replaces one that was not pushed yet.
+                self.is_restarted = false;
                 self.inside.push_back(Inside::Event(STREAM_START));
-                self.harness.push_event(gst::event::StreamStart::new("again"));
+                self.push_event(gst::event::StreamStart::new("again"));
             }
             Step::Gap if self.segment.is_some() && !self.is_over => {
                 self.inside.push_back(Inside::Event(GAP));
-                self.harness.push_event(gst::event::Gap::builder(gst::ClockTime::ZERO).build());
+                self.push_event(gst::event::Gap::builder(gst::ClockTime::ZERO).build());
             }
             Step::Event(number) if self.segment.is_some() && !self.is_over => {
                 self.inside.push_back(Inside::Event(*number));
                 let structure = gst::Structure::builder("life").field("number", number).build();
-                self.harness.push_event(gst::event::CustomDownstream::new(structure));
+                self.push_event(gst::event::CustomDownstream::new(structure));
             }
             Step::Gap | Step::Event(_) => (),
             Step::Eos => {
                 if self.segment.is_some() {
-                    self.harness.push_event(gst::event::Eos::new());
+                    self.push_event(gst::event::Eos::new());
                     self.is_over = true;
                     self.count("eos");
                     return self.all_are_out();
@@ -356,7 +386,7 @@ impl<'a> Life<'a> {
 
     /// Runs work of this program, which the faults of the driver are not for.
     fn exempt<T>(&self, work: impl FnOnce() -> T) -> T {
-        match self.driver {
+        match self.surroundings.driver {
             Some(driver) => driver.exempt(work),
             None => work(),
         }
@@ -364,7 +394,8 @@ impl<'a> Life<'a> {
 
     fn set(&mut self, property: &'static str, value: &Value) -> Result<(), Failure> {
         self.messages();
-        self.element.set_property_from_value(property, &value.to_value(&self.element, property));
+        let given = value.to_value(&self.element, property);
+        self.call(|_, element| element.set_property_from_value(property, &given));
         let is_fixed = Settings::is_fixed(property) && self.settings.get(property) != value;
         let is_refused = self.is_started && (is_fixed || !Settings::is_usable(property, value));
         if !is_refused {
@@ -409,7 +440,7 @@ impl<'a> Life<'a> {
     fn start(&mut self) -> Result<(), Failure> {
         self.messages();
         let unusable = self.settings.unusable();
-        let mut result = self.element.set_state(gst::State::Playing);
+        let mut result = self.call(|_, element| element.set_state(gst::State::Playing));
         let needs_cuda = self.settings.text("backend") == "cuda";
         if !unusable.is_empty() || result.is_err() {
             let errors = self.messages().errors;
@@ -419,7 +450,7 @@ impl<'a> Life<'a> {
             }
             self.count("refused starts");
             self.element.set_state(gst::State::Null).ok();
-            self.driver.inspect(|driver| driver.clear_faults());
+            self.surroundings.driver.inspect(|driver| driver.clear_faults());
             for property in unusable {
                 let usable = Settings::default().get(property).clone();
                 self.set(property, &usable)?;
@@ -435,13 +466,13 @@ impl<'a> Life<'a> {
         (self.caps, self.segment, self.out_caps, self.has_detector) = (None, None, None, false);
         self.is_restarted = false;
         self.inside.push_back(Inside::Event(STREAM_START));
-        self.harness.push_event(gst::event::StreamStart::new("life"));
+        self.push_event(gst::event::StreamStart::new("life"));
         self.count("starts");
         self.collect()
     }
 
     fn stop(&mut self, state: gst::State) -> Result<(), Failure> {
-        if self.element.set_state(state).is_err() {
+        if self.call(|_, element| element.set_state(state)).is_err() {
             return fail("the element does not stop", "");
         }
         self.collect()?;
@@ -451,8 +482,8 @@ impl<'a> Life<'a> {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        self.harness.push_event(gst::event::FlushStart::new());
-        self.harness.push_event(gst::event::FlushStop::new(true));
+        self.push_event(gst::event::FlushStart::new());
+        self.push_event(gst::event::FlushStop::new(true));
         self.collect()?;
         // Of the events that waited, this one is pushed after the flush.
         self.is_restarted |= self.inside.iter().any(|one| matches!(one, Inside::Event(STREAM_START)));
@@ -477,7 +508,7 @@ impl<'a> Life<'a> {
         };
         if self.caps.is_some() && !self.is_over {
             self.inside.push_back(Inside::Event(SEGMENT));
-            self.harness.push_event(gst::event::Segment::new(&segment));
+            self.push_event(gst::event::Segment::new(&segment));
             self.segment = Some(segment);
         }
         self.collect()
@@ -508,7 +539,7 @@ impl<'a> Life<'a> {
         self.ask_memory(Some(step));
         let is_on_cpu = video::nick(&self.element, "active-backend") == "cpu";
         let is_same = self.caps.as_ref().is_some_and(|(caps, _)| caps == step);
-        self.harness.push_event(gst::event::Caps::new(&caps));
+        self.push_event(gst::event::Caps::new(&caps));
         // Frames wait through the same caps.
         let errors = if is_same {
             let errors = self.messages().errors;
@@ -532,7 +563,7 @@ impl<'a> Life<'a> {
         if self.segment.is_none() {
             let segment = gst::FormattedSegment::<gst::ClockTime>::new().upcast();
             self.inside.push_back(Inside::Event(SEGMENT));
-            self.harness.push_event(gst::event::Segment::new(&segment));
+            self.push_event(gst::event::Segment::new(&segment));
             self.segment = Some(segment);
         }
         self.count(format!("interlace-mode={}", step.interlace_mode));
@@ -587,7 +618,7 @@ impl<'a> Life<'a> {
             Owner::OfMemory => Some(made.copy()),
             Owner::Nobody | Owner::ReadOnly => None,
         };
-        let flow = self.harness.push(made);
+        let flow = self.call(|harness, _| harness.push(made));
         self.frames += 1;
         let is_time = segment.downcast_ref::<gst::ClockTime>();
         let stream_time =
@@ -603,6 +634,10 @@ impl<'a> Life<'a> {
         let Messages { errors, is_late, .. } = self.messages();
         if is_late && errors.len() == 1 {
             self.collect()?;
+        }
+        if self.has_failed {
+            // So an event said that came behind the frame that failed.
+            return Ok(());
         }
         if is_late && (self.may_fail() || self.next_may_fail()) && errors.len() == 1 {
             // A frame before it failed in a drain, and the base class dropped this one.
@@ -639,10 +674,18 @@ impl<'a> Life<'a> {
         if flow.is_err() {
             return self.failed(&flow, &errors);
         }
+        self.collect()?;
+        if self.has_failed {
+            return Ok(());
+        }
+        if errors.len() == 1 && self.next_may_fail() {
+            // A frame that the timer released meanwhile.
+            self.fail_in_drain();
+            return Ok(());
+        }
         if !errors.is_empty() {
             return fail("an error message, but no error", format!("{errors:?}"));
         }
-        self.collect()?;
         let look_ahead = self.settings.uint("look-ahead") as usize;
         let in_flight = self.settings.uint("max-in-flight") as usize - 1;
         let may_wait = in_flight + if is_frame { 0 } else { look_ahead };
@@ -654,7 +697,8 @@ impl<'a> Life<'a> {
         if frames > 0 && !is_frame {
             self.count("frames that wait");
         }
-        if let (Machine::Cpu, (numerator @ 1.., denominator), false) = (self.machine, caps.rate, is_late) {
+        let adds_latency = video::nick(&self.element, "active-backend") == "cuda";
+        if let (false, (numerator @ 1.., denominator), false) = (adds_latency, caps.rate, is_late) {
             let frames = if is_frame { 0 } else { look_ahead as u64 };
             let latency = (frames * 1_000_000_000 * denominator as u64).div_ceil(numerator as u64);
             let reported = self.harness.query_latency().map(gst::ClockTime::nseconds);
@@ -725,7 +769,8 @@ impl<'a> Life<'a> {
         let had_failed = self.has_failed;
         self.collect()?;
         self.skip_dropped(0)?;
-        if !self.inside.is_empty() && (self.may_fail() || self.next_may_fail()) && !errors.is_empty() {
+        // The timer may have failed before, and nothing but an error ends with frames inside.
+        if !self.inside.is_empty() && (self.may_fail() || self.next_may_fail()) && self.errors.get() > 0 {
             self.fail_in_drain();
         }
         if self.has_failed && !had_failed && !errors.is_empty() {
@@ -779,8 +824,9 @@ impl<'a> Life<'a> {
 
     /// Judges what came out.
     fn collect(&mut self) -> Result<(), Failure> {
-        self.messages();
+        // Before the messages, because the timer may push another frame meanwhile, and a frame's message comes first.
         let out = std::mem::take(&mut *self.out.lock().unwrap());
+        self.messages();
         for out in out {
             let output = match out {
                 Out::Caps(caps) => {
@@ -901,7 +947,7 @@ impl<'a> Life<'a> {
     fn end(&mut self) -> Result<(), Failure> {
         if self.is_started {
             if !self.has_failed && self.segment.is_some() && !self.is_over {
-                self.harness.push_event(gst::event::Eos::new());
+                self.push_event(gst::event::Eos::new());
                 self.all_are_out()?;
             }
             self.stop(gst::State::Null)?;

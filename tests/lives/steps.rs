@@ -32,6 +32,8 @@ pub enum Step {
     Reconfigure,
     /// Frames are late by so many ns.
     Qos(i64),
+    /// The pipeline's clock jumps by so many ns.
+    Clock(u64),
     Seek,
     Query(Query),
     /// The next calls but `after` of a driver function fail, once or for good.
@@ -676,6 +678,11 @@ pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
             let memory = [None, Some(true), Some(true), Some(false)][(noise.next() % 4) as usize];
             steps.insert((noise.next() % steps.len() as u64) as usize, Step::Memory(memory));
         }
+    }
+    let mut noise = Noise(seed.rotate_left(29));
+    for _ in 0..(noise.next() % 8).saturating_sub(4) {
+        let jump = [FRAME_NS, 10 * FRAME_NS, 3_600_000_000_000][(noise.next() % 3) as usize];
+        steps.insert((noise.next() % steps.len() as u64) as usize, Step::Clock(jump));
     }
     let place = dice.below(6) as usize;
     let takes_video_meta = dice.percent(60);

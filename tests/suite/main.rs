@@ -12,6 +12,7 @@ mod formats;
 mod look_ahead;
 mod mosaic;
 mod notices;
+mod pipelines;
 mod regions;
 mod soft_cover;
 mod stereo;
