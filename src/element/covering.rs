@@ -86,6 +86,8 @@ pub fn enter(
         reporting::warn(element, turned);
         reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
     }
+    let is_discont = admission == Admission::Refused || buffer.flags().contains(gst::BufferFlags::DISCONT);
+    session.base_has_discont = admission != Admission::Passthrough && (is_discont || session.base_has_discont);
     let input = match (admission, failure) {
         (Admission::Passthrough, _) => {
             session.tracker.decide(&regions.rules(), &entered);
@@ -188,11 +190,10 @@ pub fn decide(
     session: &mut Session,
     frame: WaitingFrame,
 ) -> DecidedFrame {
-    let (is_discont, since) = (frame.is_discont(), frame.since);
+    let since = frame.since;
     let mut message = None;
     let outcome = outcome(element, state, session, frame, &mut message).unwrap_or_else(Outcome::Failed);
-    let is_discont = is_discont || matches!(outcome, Outcome::Dropped);
-    DecidedFrame { outcome, message, is_discont, since }
+    DecidedFrame { outcome, message, since }
 }
 
 fn outcome(

@@ -36,8 +36,6 @@ pub struct DecidedFrame {
     pub outcome: Outcome,
     /// Posted when it leaves.
     pub message: Option<gst::Structure>,
-    /// See [`WaitingFrame::is_discont`].
-    pub is_discont: bool,
     /// See [`WaitingFrame::since`].
     pub since: Option<gst::ClockTime>,
 }
@@ -98,12 +96,6 @@ impl Queue {
         self.waiting.iter().map(|frame| 1 + frame.gap).sum()
     }
 
-    /// Whether a frame in it does not continue the one before it.
-    pub fn has_discont(&self) -> bool {
-        let is_discont = |leaving: &Leaving| matches!(leaving, Leaving::Frame(frame) if frame.is_discont);
-        self.leaving.iter().any(is_discont) || self.waiting.iter().any(WaitingFrame::is_discont)
-    }
-
     /// The running time from which the latency of its first frame counts.
     pub fn since(&self) -> Option<gst::ClockTime> {
         let leaving = self.leaving.iter().map(|leaving| match leaving {
@@ -115,14 +107,6 @@ impl Queue {
 }
 
 impl WaitingFrame {
-    /// Whether the frame does not continue the one before it, or is dropped, so that the one after it does not.
-    pub fn is_discont(&self) -> bool {
-        match &self.input {
-            Input::Buffer(buffer) => buffer.flags().contains(gst::BufferFlags::DISCONT),
-            Input::Late | Input::Failed(_) => true,
-        }
-    }
-
     /// Adds an event that follows it. A GAP event says that no frame comes for some time: those that the gap lacks count as later
     /// frames, because frames may not wait longer than the latency that the element reports. They are counted from this frame on,
     /// since several gaps may lie within the time of one frame. Of unknown time, each gap counts as a frame.

@@ -33,6 +33,9 @@ pub struct Session {
     pub copy_pool: Option<CopyPool>,
     /// Whether frames were dropped after the last one that has left.
     pub has_gap: bool,
+    /// Whether the base class will set the DISCONT flag of the next buffer that it pushes, because a frame with that flag has
+    /// arrived, or one that was late.
+    pub base_has_discont: bool,
     /// `None` before the first caps.
     pub format: Option<Arc<StreamFormat>>,
     /// The caps that were refused last, until others are accepted.
@@ -72,6 +75,7 @@ impl Session {
             queue: Queue::default(),
             copy_pool: None,
             has_gap: false,
+            base_has_discont: false,
             format: None,
             refused_caps: None,
             notices: Notices::default(),

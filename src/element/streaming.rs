@@ -326,9 +326,11 @@ fn push(
             let is_posted = !matches!(finished, Err(FrameFailure::Flow(_)));
             session.has_failed = has_failed || is_posted && !for_base_class;
         }
-        // The base class sets the DISCONT flag of a frame that has arrived, or after one that was late, on the buffer that it
-        // pushes next. Frames before that place are pushed here, where it does not see them.
-        let is_before_discont = session.queue.has_discont();
+        // A buffer that is not to have the DISCONT flag is pushed here, where the base class does not see it.
+        let is_of_base =
+            |buffer: &gst::Buffer| !session.base_has_discont || buffer.flags().contains(gst::BufferFlags::DISCONT);
+        let is_passed_on = for_base_class && matches!(&finished, Ok((Some(buffer), _)) if is_of_base(buffer));
+        session.base_has_discont &= !is_passed_on;
         publish(element, state, session);
         if has_failed {
             // Its error is posted.
@@ -353,7 +355,6 @@ fn push(
             return Ok(None);
         }
         let Some(buffer) = buffer else { continue };
-        let is_passed_on = for_base_class && (!is_before_discont || buffer.flags().contains(gst::BufferFlags::DISCONT));
         if is_passed_on {
             return Ok(Some(buffer));
         }

@@ -95,7 +95,8 @@ pub fn lacks_driver(conditions: &[Condition]) -> bool {
 pub fn command(seed: u64) -> Command {
     let conditions = environment(seed);
     let program = std::env::current_exe().unwrap();
-    let mut limits: Vec<String> = Vec::new();
+    // What waits for ever fails.
+    let mut limits: Vec<String> = vec!["timeout".to_owned(), "300".to_owned()];
     for condition in &conditions {
         match condition {
             Condition::OneCore => limits.extend(["taskset", "--cpu-list", "0"].map(str::to_owned)),
