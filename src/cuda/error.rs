@@ -15,8 +15,8 @@ pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant names its fields")]
 pub enum CudaError {
-    #[error("{}, the NVIDIA driver's library, was not found; install the NVIDIA driver", System::CURRENT.driver())]
-    NoDriver,
+    #[error("{}, the NVIDIA driver's library, cannot be loaded ({reason}); install the NVIDIA driver", System::CURRENT.driver())]
+    NoDriver { reason: String },
     #[error("CUDA needs a program of 64 bits, and this one has {}; use one of 64 bits", usize::BITS)]
     Needs64Bits,
     #[error(

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::{mem, process};
 
 use gst::prelude::*;
 
@@ -30,7 +31,8 @@ impl RunningClock {
 pub struct ReleaseTimer {
     shared: Arc<Shared>,
     release: OnceLock<Arc<dyn Fn() + Send + Sync>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// With the process that has it: a fork of it has not.
+    thread: Mutex<Option<(u32, JoinHandle<()>)>>,
 }
 
 #[derive(Default)]
@@ -134,7 +136,7 @@ impl ReleaseTimer {
         }
         let mut thread = lock(&self.thread);
         if due.is_some()
-            && thread.is_none()
+            && thread.as_ref().is_none_or(|(process, _)| *process != process::id())
             && !is_stopped
             && let Some(release) = self.release.get().cloned()
         {
@@ -144,7 +146,9 @@ impl ReleaseTimer {
                     release();
                 }
             };
-            *thread = thread::Builder::new().name("cudagaussblur-release".to_owned()).spawn(run).ok();
+            let started = thread::Builder::new().name("cudagaussblur-release".to_owned()).spawn(run).ok();
+            // A fork may give the new thread the identifier of the old one, which dropping the old handle would detach.
+            mem::forget(mem::replace(&mut *thread, started.map(|started| (process::id(), started))));
         }
     }
 
@@ -153,8 +157,9 @@ impl ReleaseTimer {
         self.shared.change(|next| (next.due, next.is_stopped) = (None, true));
         // Its last call may set another time.
         let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
+        match thread {
+            Some((process, thread)) if process == process::id() => _ = thread.join(),
+            other => mem::forget(other),
         }
         self.shared.change(|next| next.is_stopped = false);
     }

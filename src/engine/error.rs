@@ -77,7 +77,7 @@ impl EngineError {
                 CudaError::NoSuchDevice { .. } => ErrorKind::Setting,
                 CudaError::Failed { .. } | CudaError::SharedMemory { .. } => ErrorKind::Failed,
                 CudaError::Needs64Bits
-                | CudaError::NoDriver
+                | CudaError::NoDriver { .. }
                 | CudaError::IncompleteDriver { .. }
                 | CudaError::DriverTooOld { .. }
                 | CudaError::NoDevice { .. }

@@ -2,6 +2,8 @@
 //! The part of the driver API that is used, from cudarc, which opens the library at run time and panics if it or a function is
 //! missing. No other file names cudarc, so the functions that [`load`] looks up are all that can be called.
 
+use std::error::Error;
+
 pub use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
 pub use cudarc::driver::sys::{
@@ -11,6 +13,8 @@ pub use cudarc::driver::sys::{
     CUstream_flags,
 };
 use once_cell::sync::OnceCell;
+
+use crate::libraries::System;
 
 macro_rules! functions {
     ($($function:ident)*) => {
@@ -34,8 +38,8 @@ functions! {
 pub enum Missing {
     /// Pointers of 64 bits, which the arguments of the kernels have.
     Bits,
-    /// The library.
-    Library,
+    /// The library: why it cannot be loaded.
+    Library(String),
     /// A function of it.
     Function(&'static str),
 }
@@ -50,7 +54,10 @@ pub fn load() -> Result<(), Missing> {
         }
         // SAFETY: loading libcuda runs its initialisers and nothing else.
         if !unsafe { sys::is_culib_present() } {
-            return Err(Missing::Library);
+            // SAFETY: if it can be loaded after all, its initialisers run and nothing else.
+            let again = unsafe { libloading::Library::new(System::CURRENT.driver()) };
+            let reason = again.err().as_ref().and_then(Error::source).map(ToString::to_string);
+            return Err(Missing::Library(reason.unwrap_or_default()));
         }
         // SAFETY: the library is present; the addresses are not used.
         let is_missing = |name: &&&str| unsafe { sys::culib().get::<*const ()>(name.as_bytes()) }.is_err();

@@ -199,7 +199,7 @@ impl Drop for ContextGuard {
 pub fn count() -> Result<u32, CudaError> {
     load().map_err(|missing| match missing {
         Missing::Bits => CudaError::Needs64Bits,
-        Missing::Library => CudaError::NoDriver,
+        Missing::Library(reason) => CudaError::NoDriver { reason },
         Missing::Function(function) => CudaError::IncompleteDriver { function },
     })?;
     let found = driver_version()?;
