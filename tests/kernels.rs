@@ -20,18 +20,18 @@ use gstcudagaussblur::cuda::kernels::abi::{
     AlphaArgs, ColumnsArgs, ColumnsPlane, CoverArgs, CoverRect, KernelSet, MosaicArgs, MosaicGrid, PixelFamily,
     RowsArgs, RowsPart, RowsPlane, SoftArgs, SoftGrid, StoredChannel, TensorArgs, TensorPlane,
 };
-use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch, PlaneLevel};
-use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch, PlaneBlur};
+use gstcudagaussblur::cuda::kernels::axis::{self, LevelBatch};
+use gstcudagaussblur::cuda::kernels::batch::{self, BlurBatch};
 use gstcudagaussblur::cuda::kernels::launch::{Args, Launch};
 use gstcudagaussblur::cuda::kernels::record::{Command as Recorded, Recorder, Recording};
 use gstcudagaussblur::cuda::kernels::strategy::{BlurKernels, Specialisation};
-use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step, TensorBatch};
+use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step};
 use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Frame, FrameMut, PlaneLayout, Role, SampleLayout, Split};
+use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::parts::Job;
@@ -63,52 +63,72 @@ fn copy_planes(src: &Frame, dst: &mut FrameMut, plan: &Plan) {
 
 /// A rectangle in bands of a multiple of so many rows, each of which is divided at a column that is a multiple of `across`.
 fn pieces(rect: Rect, bands: u32, [across, down]: [u32; 2]) -> Vec<Rect> {
+    if bands == 1 {
+        return vec![rect];
+    }
     let row = |band: u32| if band == bands { rect.bottom() } else { rect.height() * band / bands / down * down };
-    let column = |band: u32| if bands == 1 { 0 } else { (rect.right() / 2 + band * across) / across * across };
     let band = |band: u32| {
-        let edges = [0, column(band).min(rect.right()), rect.right()];
+        let column = (rect.right() / 2 + band * across) / across * across;
+        let edges = [0, column.min(rect.right()), rect.right()];
         edges.windows(2).map(|x| Rect::between([x[0], x[1]], [row(band), row(band + 1)])).collect::<Vec<_>>()
     };
     (0..bands).flat_map(band).flatten().collect()
 }
 
-/// Piece by piece, those of all planes.
-fn in_turn<T>(planes: impl Iterator<Item = Vec<T>>) -> Vec<Vec<T>> {
-    let mut turns: Vec<Vec<T>> = Vec::new();
-    for (turn, piece) in planes.flat_map(|pieces| pieces.into_iter().enumerate()) {
-        turns.resize_with(turns.len().max(turn + 1), Vec::new);
-        turns[turn].push(piece);
+/// The planes of a batch, divided into pieces of multiples of `unit`: the first pieces of all planes, then the second ones.
+fn in_turn<P: Clone>(
+    planes: &[P],
+    bands: u32,
+    unit: impl Fn(&P) -> [u32; 2],
+    rect: impl Fn(&mut P) -> &mut Rect,
+) -> Vec<Vec<P>> {
+    let mut turns: Vec<Vec<P>> = Vec::new();
+    for plane in planes {
+        for (turn, piece) in pieces(*rect(&mut plane.clone()), bands, unit(plane)).into_iter().enumerate() {
+            turns.resize_with(turns.len().max(turn + 1), Vec::new);
+            let mut part = plane.clone();
+            *rect(&mut part) = piece;
+            turns[turn].push(part);
+        }
     }
     turns
 }
 
-/// The launches of a batch, divided into pieces.
-fn banded_launches(batch: &BlurBatch, intermediate: u64, kernels: BlurKernels, bands: u32) -> Vec<Launch> {
-    let planes = batch.planes().iter().map(|plane| {
-        pieces(plane.rect, bands, [128, 1]).into_iter().map(|rect| PlaneBlur { rect, ..plane.clone() }).collect()
-    });
-    let batches = in_turn(planes).into_iter().flat_map(batch::batches);
-    batches.flat_map(|batch| batch.launches(intermediate, kernels, LIMITS)).collect()
-}
-
-/// The launches of a batch of decimations or interpolations, divided into pieces.
-fn banded_levels(batch: &LevelBatch, intermediate: u64, bands: u32) -> Vec<Launch> {
-    // Of the interpolation of the chroma of packed 4:2:2 by four.
-    let planes = batch.planes().iter().map(|plane| {
-        pieces(plane.rect, bands, [64, 1]).into_iter().map(|rect| PlaneLevel { rect, ..plane.clone() }).collect()
-    });
-    let batches = in_turn(planes).into_iter().flat_map(axis::batches);
-    batches.flat_map(|batch| batch.launches(intermediate)).collect()
-}
-
-/// The launches of a batch of steps on tensor cores, divided into pieces of whole blocks of rows.
-fn banded_steps(batch: &TensorBatch, bands: u32) -> Vec<Launch> {
-    let steps = batch.planes().iter().map(|step| {
-        let across = if step.step == Step::Interpolate { 32 } else { 16 };
-        pieces(step.rect, bands, [across, 4]).into_iter().map(|rect| PlaneStep { rect, ..step.clone() }).collect()
-    });
-    let batches = in_turn(steps).into_iter().flat_map(tensor_wide::batches);
-    batches.map(|batch| batch.launch(LIMITS)).collect()
+/// The launches of a recording, whose batches are divided into bands, and the bytes that its workspace needs.
+fn launches(
+    recording: &Recording,
+    workspace: u64,
+    kernels: impl Fn(&BlurBatch) -> BlurKernels,
+    bands: u32,
+) -> (Vec<Launch>, usize) {
+    let intermediate = workspace + recording.temporary_bytes() as u64;
+    let mut launches = Vec::new();
+    for command in recording.commands() {
+        match command {
+            // Which the driver does without a kernel.
+            Recorded::Copy(_) => (),
+            Recorded::Launch(launch) => launches.push(*launch),
+            Recorded::Tensor(batch) => {
+                let unit = |step: &PlaneStep| [if step.step == Step::Interpolate { 32 } else { 16 }, 4];
+                let turns = in_turn(batch.planes(), bands, unit, |step| &mut step.rect);
+                launches.extend(turns.into_iter().flat_map(tensor_wide::batches).map(|batch| batch.launch(LIMITS)));
+            }
+            Recorded::Level(batch) => {
+                // Of the interpolation of the chroma of packed 4:2:2 by four.
+                let turns = in_turn(batch.planes(), bands, |_| [64, 1], |plane| &mut plane.rect);
+                let batches = turns.into_iter().flat_map(axis::batches);
+                launches.extend(batches.flat_map(|batch| batch.launches(intermediate)));
+            }
+            Recorded::Blur(whole) => {
+                let turns = in_turn(whole.planes(), bands, |_| [128, 1], |plane| &mut plane.rect);
+                let batches = turns.into_iter().flat_map(batch::batches);
+                launches.extend(batches.flat_map(|batch| batch.launches(intermediate, kernels(whole), LIMITS)));
+            }
+        }
+    }
+    let blurs = recording.batches().map(|batch| batch.intermediate_bytes(kernels(batch)));
+    let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
+    (launches, recording.temporary_bytes() + intermediate.unwrap_or(0))
 }
 
 /// The address by which the program identifies a block of memory.
@@ -129,7 +149,7 @@ impl Program {
         let compiled = Arc::clone(COMPILED.lock().unwrap().entry(name).or_default());
         compiled.get_or_init(|| {
             let built = Command::new("g++")
-                .args(["-std=c++20", "-O1", "-g1", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
+                .args(["-std=c++20", "-Og", "-g1", "-w", "-pthread", "-fno-sanitize-recover=all", "-x", "c++"])
                 .arg(format!("-fsanitize={sanitizer}"))
                 .args(defines)
                 .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/run.cpp"))
@@ -183,37 +203,26 @@ impl Program {
             let workspace = address(2 * src.len());
             let recording = Recording::new(&plan, &planes, workspace, wide, &plan.whole());
             copy_planes(src, dst, &plan);
-            let intermediate = workspace + recording.temporary_bytes() as u64;
-            let mut launches = Vec::new();
             if let Some(specialisation) = self.1 {
                 assert!(recording.batches().all(|batch| batch.specialisation(LIMITS) == Some(specialisation)));
             }
             let specialised = self.1.map(|specialisation| specialisation.kernels());
             let kernels = |batch: &BlurBatch| specialised.unwrap_or_else(|| batch.prebuilt(passes));
-            for command in recording.commands() {
-                match command {
-                    Recorded::Copy(_) => (),
-                    Recorded::Launch(launch) => launches.push(*launch),
-                    Recorded::Tensor(batch) => launches.extend(banded_steps(batch, bands)),
-                    Recorded::Level(batch) => launches.extend(banded_levels(batch, intermediate, bands)),
-                    Recorded::Blur(batch) => {
-                        launches.extend(banded_launches(batch, intermediate, kernels(batch), bands));
-                    }
-                }
-            }
-            let blurs = recording.batches().map(|batch| batch.intermediate_bytes(kernels(batch)));
-            let intermediate_bytes = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
-            let bytes = (recording.temporary_bytes() + intermediate_bytes.unwrap_or(0)).max(16);
-            let workspace = vec![0xa5_u8; bytes];
+            let (launches, bytes) = launches(&recording, workspace, kernels, bands);
+            let workspace = vec![0xa5_u8; bytes.max(16)];
             let mut buffers: Vec<(&[u8], bool)> = src.iter().map(|plane| (plane.data, false)).collect();
             buffers.extend(dst.iter().map(|plane| (&*plane.data, true)));
             buffers.push((&workspace, false));
             self.start(&buffers, &launches);
-            let output = self.0.stdout.as_mut().unwrap();
-            for plane in dst {
-                output.read_exact(plane.data).expect("the kernels' program was stopped by its sanitizer");
-            }
+            dst.iter_mut().for_each(|plane| self.receive(plane.data));
         })
+    }
+
+    /// Runs the cases one after the other, in one, two and three bands.
+    fn check_all(&mut self, what: &str, cases: &[Case], passes: PassStrategy, wide: KernelSet) {
+        let check = |(i, case): (usize, &Case)| self.check(case, passes, wide, 1 + (i % 3) as u32);
+        let bytes: usize = cases.iter().enumerate().map(check).sum();
+        println!("{what} on the CPU: {} cases, {bytes} bytes, 0 differ", cases.len());
     }
 
     /// Sends a job: buffers, each with whether it is an output, and launches.
@@ -241,30 +250,10 @@ impl Program {
         self.0.stdin.as_mut().unwrap().flush().unwrap();
     }
 
-    /// Covers a picture with the engine's launches and compares every byte. `launches` gets the planes, and the address of a
-    /// workspace with this content.
-    fn check_cover(
-        &mut self,
-        picture: &Picture,
-        expected: &Picture,
-        workspace: &[u8],
-        launches: impl FnOnce(&[DevicePlane], u64) -> Vec<Launch>,
-    ) {
-        let planes: Vec<DevicePlane> = picture
-            .frame()
-            .iter()
-            .enumerate()
-            .map(|(i, plane)| DevicePlane { address: address(i), pitch: plane.pitch, len: plane.data.len() })
-            .collect();
-        let mut buffers: Vec<(&[u8], bool)> = picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect();
-        buffers.push((workspace, false));
-        self.start(&buffers, &launches(&planes, address(planes.len())));
+    /// Receives the next output of a job.
+    fn receive(&mut self, bytes: &mut [u8]) {
         let output = self.0.stdout.as_mut().unwrap();
-        for (plane, want) in expected.bytes.iter().enumerate() {
-            let mut got = vec![0; want.len()];
-            output.read_exact(&mut got).expect("the kernels' program was stopped by its sanitizer");
-            assert!(got == *want, "plane {plane} of {:?}", picture.planes);
-        }
+        output.read_exact(bytes).expect("the kernels' program was stopped by its sanitizer");
     }
 
     fn send<T: Copy>(&mut self, values: &[T]) {
@@ -287,27 +276,7 @@ impl Drop for Program {
     }
 }
 
-/// Runs every `every`th case that is blurred in the wide form on tensor cores alone. An emulated product of matrices takes a
-/// barrier of 32 threads, so only small cases are run.
-fn run_tensor(program: &mut Program, every: usize, most_work: usize) -> (usize, usize) {
-    let is_on_tensor_cores = |case: &Case| {
-        let plan = Plan::new(case.options, &case.planes);
-        let recording = on_tensor_cores(&plan);
-        let is_tensor = |command: &Recorded| matches!(command, Recorded::Tensor(_) | Recorded::Copy(_));
-        plan.is_wide() && recording.commands().iter().all(is_tensor) && case.work() <= most_work
-    };
-    let cases = cases::all().into_iter().filter(is_on_tensor_cores).step_by(every);
-    let check =
-        |(i, case): (usize, Case)| program.check(&case, PassStrategy::Best, KernelSet::TensorCores, 1 + (i % 3) as u32);
-    let bytes: Vec<usize> = cases.enumerate().map(check).collect();
-    (bytes.len(), bytes.iter().sum())
-}
-
-/// What of a plan is launched on a device with tensor cores.
-fn on_tensor_cores(plan: &Plan) -> Recording<'_> {
-    recorded(plan, KernelSet::TensorCores)
-}
-
+/// What is recorded of a plan, for planes at any address.
 fn recorded(plan: &Plan, kernel_set: KernelSet) -> Recording<'_> {
     let plane = |layout: &PlaneLayout| DevicePlane { address: 0, pitch: layout.row_bytes(), len: usize::MAX };
     let planes: Vec<DevicePlane> = plan.layouts().iter().map(plane).collect();
@@ -315,10 +284,23 @@ fn recorded(plan: &Plan, kernel_set: KernelSet) -> Recording<'_> {
     Recording::new(plan, &planes, 0, kernel_set, &plan.whole())
 }
 
+/// Whether a case is blurred in the wide form on tensor cores alone.
+fn is_wide_on_tensor_cores(case: &Case) -> bool {
+    let plan = Plan::new(case.options, &case.planes);
+    let is_tensor = |command: &Recorded| matches!(command, Recorded::Tensor(_) | Recorded::Copy(_));
+    plan.is_wide() && recorded(&plan, KernelSet::TensorCores).commands().iter().all(is_tensor)
+}
+
+/// Whether a case has the direct form, and tensor-core kernels for all its planes.
+fn is_direct_on_tensor_cores(case: &Case) -> bool {
+    let has_kernels = |plane: &PlaneLayout| PixelFamily::of(plane).is_some();
+    !Plan::new(case.options, &case.planes).is_wide() && case.planes.iter().all(has_kernels)
+}
+
 /// Pixels that the tensor-core kernels take apart and put together themselves: premultiplied colour, with alpha in front of and
 /// behind it, packed 4:2:2, with luma in front of and behind chroma, and four samples of 16 bits; and planes of chroma that is
 /// subsampled along rows. In both forms, with every pair of factors.
-fn run_pixels(program: &mut Program, every: usize) -> (usize, usize) {
+fn pixels_of_tensor_cores() -> Vec<Case> {
     let roles = |alpha: usize| std::array::from_fn(|c| if c == alpha { Role::Alpha } else { Role::Primary });
     let premultiplied = [0, 3].map(|alpha| PlaneLayout { roles: roles(alpha), ..PlaneLayout::new(41, 23, 4, 8) });
     let packed = [(0, 93), (1, 38)].map(|(luma, width)| PlaneLayout {
@@ -329,39 +311,20 @@ fn run_pixels(program: &mut Program, every: usize) -> (usize, usize) {
     let chroma = [(1, 8), (2, 8), (1, 10), (2, 16)]
         .map(|(channels, depth)| PlaneLayout { sigma_scale: [0.5, 1.0], ..PlaneLayout::new(43, 23, channels, depth) });
     let layouts = [&premultiplied[..], &packed, &chroma, &[PlaneLayout::new(41, 23, 4, 16)]].concat();
-    let contents = [Content::Holes, Content::Noise];
-    let sigmas = [0.6, 2.5, 4.0, 9.0, 20.0, 40.0, 130.0];
-    let cases = sigmas.into_iter().flat_map(|sigma| layouts.iter().map(move |layout| (sigma, *layout)));
-    let check = |(i, (sigma, layout)): (usize, (f64, PlaneLayout))| {
-        let options = Options { alpha: AlphaMode::Premultiply, ..BlurParams::new(sigma, 0).unwrap().into() };
-        let planes = vec![PlaneLayout { split: Split::Whole, ..layout }];
-        let plan = Plan::new(options, &planes);
-        let recording = on_tensor_cores(&plan);
+    let blurs = [0.6, 2.5, 4.0, 9.0, 20.0, 40.0, 130.0].map(|sigma| BlurParams::new(sigma, 0).unwrap());
+    let case = |(params, layout): (BlurParams, PlaneLayout)| {
+        let options = Options { alpha: AlphaMode::Premultiply, ..params.into() };
+        let plan = Plan::new(options, &[layout]);
         let has_passes = |command: &Recorded| matches!(command, Recorded::Launch(_) | Recorded::Level(_));
-        assert!(!recording.commands().iter().any(has_passes), "sigma {sigma}: {:?}", recording.commands());
-        let case = Case { options, planes, padding: [[0, 0], [5, 13]][i % 2], content: contents[i % 2] };
-        program.check(&case, PassStrategy::Best, KernelSet::TensorCores, 1 + (i % 3) as u32)
+        let recording = recorded(&plan, KernelSet::TensorCores);
+        assert!(!recording.commands().iter().any(has_passes), "{params:?}: {:?}", recording.commands());
+        Case { options, planes: vec![layout], padding: [0, 0], content: Content::Holes }
     };
-    let bytes: Vec<usize> = cases.step_by(every).enumerate().map(check).collect();
-    (bytes.len(), bytes.iter().sum())
+    blurs.into_iter().flat_map(|params| layouts.iter().map(move |layout| (params, *layout))).map(case).collect()
 }
 
-/// Runs every `every`th small case in the direct form whose planes all have tensor-core kernels.
-fn run_direct(program: &mut Program, every: usize, most_work: usize) -> (usize, usize) {
-    let is_direct = |case: &Case| {
-        let has_kernels = |plane: &PlaneLayout| PixelFamily::of(plane).is_some();
-        let plan = Plan::new(case.options, &case.planes);
-        !plan.is_wide() && case.planes.iter().all(has_kernels) && case.work() <= most_work
-    };
-    let cases = cases::all().into_iter().filter(is_direct).step_by(every);
-    let check =
-        |(i, case): (usize, Case)| program.check(&case, PassStrategy::Best, KernelSet::TensorCores, 1 + (i % 3) as u32);
-    let bytes: Vec<usize> = cases.enumerate().map(check).collect();
-    (bytes.len(), bytes.iter().sum())
-}
-
-/// Every `every`th of the levels on CUDA cores of every pixel layout, with the same factor on both axes and with different ones.
-fn run_levels(program: &mut Program, every: usize) -> (usize, usize) {
+/// The levels on CUDA cores of every pixel layout, with the same factor on both axes and with different ones.
+fn levels() -> Vec<Case> {
     let interleaved = |depth| (1..=4).map(move |channels| PlaneLayout::new(37, 21, channels, depth));
     let mut layouts: Vec<PlaneLayout> = [8, 10, 16].into_iter().flat_map(interleaved).collect();
     layouts.push(PlaneLayout { sample_layout: SampleLayout::MsbAligned, ..PlaneLayout::new(37, 21, 2, 10) });
@@ -372,40 +335,37 @@ fn run_levels(program: &mut Program, every: usize) -> (usize, usize) {
     };
     layouts.extend([(0, 8), (1, 8), (0, 10), (1, 16)].map(packed));
     let blurs = [(4.0, [1.0, 1.0]), (9.0, [1.0, 1.0]), (9.0, [0.5, 1.0]), (5.0, [1.0, 0.5])];
-    let cases = blurs.into_iter().flat_map(|blur| layouts.iter().map(move |layout| (blur, layout)));
-    let check = |(i, ((sigma, sigma_scale), layout)): (usize, ((f64, [f64; 2]), &PlaneLayout))| {
-        let params = BlurParams::new(sigma, 0).unwrap();
-        let planes = vec![PlaneLayout { sigma_scale, ..*layout }];
-        let case = Case { options: params.into(), planes, padding: [5, 13], content: Content::Noise };
-        program.check(&case, PassStrategy::Split, KernelSet::CudaCores, 1 + (i % 3) as u32)
+    let case = |(sigma, sigma_scale), layout: &PlaneLayout| {
+        Case::of(sigma, 0, PlaneLayout { sigma_scale, ..*layout }, [5, 13], Content::Noise)
     };
-    let bytes: Vec<usize> = cases.step_by(every).enumerate().map(check).collect();
-    (bytes.len(), bytes.iter().sum())
+    blurs.into_iter().flat_map(|blur| layouts.iter().map(move |layout| case(blur, layout))).collect()
 }
 
+/// Runs every so manyth case of a kind. An emulated product of matrices takes a barrier of 32 threads, so only small cases run on
+/// tensor cores.
 fn run(sanitizer: &str, every: usize, most_work: usize) {
+    use KernelSet::{CudaCores, TensorCores};
     let mut program = Program::build(sanitizer, &[]);
-    let (level_cases, level_bytes) = run_levels(&mut program, every / 10);
-    println!("levels on CUDA cores on the CPU under {sanitizer}: {level_cases} cases, {level_bytes} bytes, 0 differ");
-    let (direct_cases, direct_bytes) = run_direct(&mut program, every, most_work >> 4);
-    println!(
-        "direct form on tensor cores on the CPU under {sanitizer}: {direct_cases} cases, {direct_bytes} bytes, 0 differ"
-    );
-    cases::assert_enough(direct_cases, 5);
-    let (tensor_cases, tensor_bytes) = run_tensor(&mut program, every / 2, most_work >> 4);
-    println!("tensor-core kernels on the CPU under {sanitizer}: {tensor_cases} cases, {tensor_bytes} bytes, 0 differ");
-    cases::assert_enough(tensor_cases, 5);
-    let (pixel_cases, pixel_bytes) = run_pixels(&mut program, every.div_ceil(14));
-    println!(
-        "premultiplied and packed pixels on the CPU under {sanitizer}: {pixel_cases} cases, {pixel_bytes} bytes, 0 differ"
-    );
-    let cases: Vec<Case> = cases::all().into_iter().filter(|case| case.work() <= most_work).step_by(every).collect();
-    let mut bytes = 0;
-    for (i, case) in cases.iter().enumerate() {
-        bytes += program.check(case, PassStrategy::Best, KernelSet::CudaCores, 1 + (i % 3) as u32);
+    let of_table = |most_work: usize, is_wanted: fn(&Case) -> bool, every: usize, least: usize| -> Vec<Case> {
+        let cases = cases::all().into_iter().filter(|case| case.work() <= most_work && is_wanted(case));
+        let cases: Vec<Case> = cases.step_by(every).collect();
+        cases::assert_enough(cases.len(), least);
+        cases
+    };
+    let nth = |cases: Vec<Case>, every: usize| cases.into_iter().step_by(every).collect::<Vec<_>>();
+    program.check_all("levels on CUDA cores", &nth(levels(), every / 10), PassStrategy::Split, CudaCores);
+    let mut pixels = nth(pixels_of_tensor_cores(), every.div_ceil(14));
+    for case in pixels.iter_mut().skip(1).step_by(2) {
+        (case.padding, case.content) = ([5, 13], Content::Noise);
     }
-    println!("kernels on the CPU under {sanitizer}: {} cases, {bytes} bytes, 0 differ", cases.len());
-    cases::assert_enough(cases.len(), 20);
+    for (what, cases) in [
+        ("direct form", of_table(most_work >> 4, is_direct_on_tensor_cores, every, 5)),
+        ("wide form", of_table(most_work >> 4, is_wide_on_tensor_cores, every / 2, 5)),
+        ("premultiplied and packed pixels", pixels),
+    ] {
+        program.check_all(&format!("{what} on tensor cores"), &cases, PassStrategy::Best, TensorCores);
+    }
+    program.check_all("kernels", &of_table(most_work, |_| true, every, 20), PassStrategy::Best, CudaCores);
 }
 
 #[test]
@@ -418,34 +378,6 @@ fn kernels_match_the_oracle_under_the_thread_sanitizer() {
     run("thread", 53, 1 << 19);
 }
 
-/// The launches of a cover in place, and the bytes of workspace from `block` on that they need.
-fn launches(
-    job: &Job,
-    soft: Option<&Softness>,
-    set: KernelSet,
-    planes: &[DevicePlane],
-    block: u64,
-) -> (Vec<Launch>, usize) {
-    let planes = DevicePlanes { sources: planes.to_vec(), destinations: planes.to_vec() };
-    let recording = Recorder::new(&job.plan, &job.parts, soft, set).record(&job.parts, &planes, block);
-    let intermediate = block + recording.temporary_bytes() as u64;
-    let mut launches = Vec::new();
-    for command in recording.commands() {
-        match command {
-            Recorded::Copy(_) => unreachable!("planes that are not blurred are not covered"),
-            Recorded::Launch(launch) => launches.push(*launch),
-            Recorded::Tensor(batch) => launches.push(batch.launch(LIMITS)),
-            Recorded::Level(batch) => launches.extend(batch.launches(intermediate)),
-            Recorded::Blur(batch) => {
-                launches.extend(batch.launches(intermediate, batch.prebuilt(PassStrategy::Best), LIMITS));
-            }
-        }
-    }
-    let blurs = recording.batches().map(|batch| batch.intermediate_bytes(batch.prebuilt(PassStrategy::Best)));
-    let intermediate = blurs.chain(recording.levels().map(LevelBatch::intermediate_bytes)).max();
-    (launches, recording.temporary_bytes() + intermediate.unwrap_or(0))
-}
-
 impl Program {
     /// Covers a picture in place, and compares every byte with the CPU engine. Bytes that the cover does not access are poisoned.
     /// Returns their number.
@@ -456,20 +388,32 @@ impl Program {
         let plan = |options| Arc::new(Plan::new(options, &planes));
         let job = Job::cover(Plan::cover(cover, &planes, plan), TILES);
         let poisoned = poison(&mut picture, &mut expected, &Schedule::new(&job, None, Order::Sequential));
-        let soft = cover.soft.as_ref();
+        let frame = picture.frame();
+        let plane = |(i, plane): (usize, &Plane<&[u8]>)| DevicePlane {
+            address: address(i),
+            pitch: plane.pitch,
+            len: plane.data.len(),
+        };
+        let in_place: Vec<DevicePlane> = frame.iter().enumerate().map(plane).collect();
+        let weights = cover.soft.iter().flat_map(|soft| [Some(&soft.weights), soft.excluded.as_ref()]).flatten();
+        let nodes: Vec<u8> = weights.flat_map(|weights| weights.nodes().2.to_vec()).collect();
         for set in sets {
-            // The size of the workspace is known once it is recorded.
-            let plane = |layout: &PlaneLayout| DevicePlane { address: address(0), pitch: layout.row_bytes(), len: 0 };
-            let any: Vec<DevicePlane> = planes.iter().map(plane).collect();
-            let mut workspace = vec![0xa5_u8; launches(&job, soft, *set, &any, address(9)).1.max(1)];
-            let weights = soft.into_iter().flat_map(|soft| [Some(&soft.weights), soft.excluded.as_ref()]).flatten();
-            let nodes: Vec<u8> = weights.flat_map(|weights| weights.nodes().2.to_vec()).collect();
+            let block = address(planes.len());
+            let in_place = DevicePlanes { sources: in_place.clone(), destinations: in_place.clone() };
+            let recorder = Recorder::new(&job.plan, &job.parts, cover.soft.as_ref(), *set);
+            let recording = recorder.record(&job.parts, &in_place, block);
+            let (launches, bytes) = launches(&recording, block, |batch| batch.prebuilt(PassStrategy::Best), 1);
+            assert!(!launches.is_empty(), "{cover:?} {planes:?}");
+            let mut workspace = vec![0xa5_u8; bytes.max(1)];
             workspace[..nodes.len()].copy_from_slice(&nodes);
-            self.check_cover(&picture, &expected, &workspace, |planes, block| {
-                let (launches, _) = launches(&job, soft, *set, planes, block);
-                assert!(!launches.is_empty(), "{cover:?} {planes:?}");
-                launches
-            });
+            let mut buffers: Vec<(&[u8], bool)> = picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect();
+            buffers.push((&workspace, false));
+            self.start(&buffers, &launches);
+            for (plane, want) in expected.bytes.iter().enumerate() {
+                let mut got = vec![0; want.len()];
+                self.receive(&mut got);
+                assert!(got == *want, "plane {plane} of {cover:?} of {planes:?}");
+            }
         }
         poisoned
     }
@@ -572,56 +516,55 @@ fn poison(picture: &mut Picture, expected: &mut Picture, schedule: &Schedule) ->
 }
 
 /// Kernels that are compiled at run time, with the definitions that NVRTC gets, for pixels of every layout, at sizes from one
-/// pixel to several blocks.
+/// pixel to several blocks. Those for CUDA cores are compiled for radii, whatever the pixels.
 #[test]
-fn specialised_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
+fn compiled_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers() {
     let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
     let scaled = |plane: PlaneLayout, sigma_scale| PlaneLayout { sigma_scale, ..plane };
     let packed = |sample_layout, depth| PlaneLayout { sample_layout, ..new(4, depth) };
     let pairs = packed(SampleLayout::Yuv422 { luma: 0 }, 8);
-    let deep_pairs = packed(SampleLayout::Yuv422 { luma: 1 }, 12);
     let tens = packed(SampleLayout::Packed1010102, 10);
     let roles = [Role::Primary, Role::Primary, Role::Primary, Role::Alpha];
     let with_alpha = PlaneLayout { roles, ..new(4, 8) };
     use KernelSet::{CudaCores, TensorCores};
-    let mut bytes = 0;
-    for (kernel_set, planes, kernel_size) in [
-        (CudaCores, &[new(4, 8)][..], 7),
-        (CudaCores, &[new(1, 8)], 1),
-        (CudaCores, &[scaled(new(2, 8), [1.0, 0.5])], 15),
-        (CudaCores, &[scaled(new(3, 8), [0.5, 1.0])], 31),
-        (CudaCores, &[new(1, 8), scaled(new(2, 8), [0.5; 2])], 49),
-        (CudaCores, &[new(4, 10)], 31),
-        (CudaCores, &[new(3, 16)], 3),
-        (CudaCores, &[pairs], 13),
-        (CudaCores, &[deep_pairs], 13),
-        (CudaCores, &[tens], 15),
-        (TensorCores, &[new(1, 8), new(1, 8)], 127),
-        (TensorCores, &[scaled(new(2, 8), [0.5, 1.0])], 81),
-        (TensorCores, &[new(3, 8)], 41),
-        (TensorCores, &[new(4, 8)], 97),
-        (TensorCores, &[scaled(new(1, 10), [1.0, 0.7])], 113),
-        (TensorCores, &[new(2, 16)], 65),
-        (TensorCores, &[new(4, 16)], 127),
-        (TensorCores, &[pairs], 123),
-        (TensorCores, &[PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 1 }, ..pairs }], 65),
-        (TensorCores, &[tens], 57),
-        (TensorCores, &[with_alpha], 9),
-        (TensorCores, &[with_alpha], 37),
+    for (kernel_set, kernel_size, planes) in [
+        (CudaCores, 1, &[new(1, 8)][..]),
+        (CudaCores, 3, &[new(3, 8)]),
+        (CudaCores, 3, &[new(4, 8)]),
+        (CudaCores, 3, &[new(4, 10)]),
+        (CudaCores, 3, &[new(3, 16)]),
+        (CudaCores, 3, &[tens]),
+        (CudaCores, 13, &[pairs]),
+        (CudaCores, 13, &[packed(SampleLayout::Yuv422 { luma: 1 }, 12)]),
+        (CudaCores, 31, &[scaled(new(1, 8), [0.5, 1.0]), scaled(new(2, 8), [1.0, 0.5])]),
+        (CudaCores, 49, &[new(1, 8), scaled(new(2, 8), [0.5; 2])]),
+        (TensorCores, 127, &[new(1, 8), new(1, 8)]),
+        (TensorCores, 81, &[scaled(new(2, 8), [0.5, 1.0])]),
+        (TensorCores, 41, &[new(3, 8)]),
+        (TensorCores, 97, &[new(4, 8)]),
+        (TensorCores, 113, &[scaled(new(1, 10), [1.0, 0.7])]),
+        (TensorCores, 65, &[new(2, 16)]),
+        (TensorCores, 127, &[new(4, 16)]),
+        (TensorCores, 123, &[pairs]),
+        (TensorCores, 65, &[packed(SampleLayout::Yuv422 { luma: 1 }, 8)]),
+        (TensorCores, 57, &[tens]),
+        (TensorCores, 9, &[with_alpha]),
+        (TensorCores, 37, &[with_alpha]),
     ] {
-        let mut program = None;
-        for (i, (width, height)) in [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)].into_iter().enumerate() {
-            let sized = |layout: &PlaneLayout| PlaneLayout { width, height, ..*layout };
-            let params = BlurParams::new(f64::from(kernel_size).max(3.0) / 2.0, kernel_size).unwrap();
-            let options = Options { alpha: AlphaMode::Premultiply, ..params.into() };
-            let content = [Content::Noise, Content::Extremes][i % 2];
-            let planes: Vec<_> = planes.iter().map(sized).collect();
-            let program = program.get_or_insert_with(|| Program::specialised(options, &planes, kernel_set));
-            let case = Case { options, planes, padding: [[0, 5], [13, 0]][i % 2], content };
-            bytes += program.check(&case, PassStrategy::Best, kernel_set, 1 + (i % 3) as u32);
-        }
+        let params = BlurParams::new(f64::from(kernel_size).max(3.0) / 2.0, kernel_size).unwrap();
+        let options = Options { alpha: AlphaMode::Premultiply, ..params.into() };
+        let case = |(i, (width, height)): (usize, (u32, u32))| Case {
+            options,
+            planes: planes.iter().map(|layout| PlaneLayout { width, height, ..*layout }).collect(),
+            padding: [[0, 5], [13, 0]][i % 2],
+            content: [Content::Noise, Content::Extremes][i % 2],
+        };
+        let sizes = [(1, 1), (3, 5), (67, 37), (130, 21), (261, 9)];
+        let cases: Vec<Case> = sizes.into_iter().enumerate().map(case).collect();
+        let what = format!("{kernel_size} taps for {kernel_set:?}");
+        let mut program = Program::specialised(options, &cases[0].planes, kernel_set);
+        program.check_all(&what, &cases, PassStrategy::Best, kernel_set);
     }
-    println!("specialised kernels on the CPU: {bytes} bytes, 0 differ");
 }
 
 /// The constant taps of kernels/tensor_taps.cuh are those of the filter.

@@ -22,7 +22,7 @@ impl Image {
     /// smallest plane, rows before columns; up the levels, columns before rows. Every step rounds to 16 bits, the last one
     /// to the depth.
     pub fn blurred(&self, rows: &Axis, columns: &Axis) -> Self {
-        let mut plane: Vec<u64> = self.samples.iter().map(|sample| u64::from(*sample) << (16 - self.depth)).collect();
+        let mut plane: Vec<u32> = self.samples.iter().map(|sample| u32::from(*sample) << (16 - self.depth)).collect();
         let mut size = [self.width, self.height];
         let mut steps = Vec::new();
         let mut ups = Vec::new();
@@ -44,10 +44,11 @@ impl Image {
             // Bits by which a sum is shifted right.
             let shift = if i + 1 == steps.len() { 32 - self.depth } else { 16 };
             let distance = self.channels * if *axis == 0 { 1 } else { size[0] };
+            let (kernel, count) = (step.kernel(), step.count(size[*axis]));
             plane = along(&plane, size[*axis], distance, |line| {
-                step.sums(line).into_iter().map(|sum| (sum + (1 << (shift - 1))) >> shift).collect()
+                kernel.sums(line, count).into_iter().map(|sum| ((sum + (1 << (shift - 1))) >> shift) as u32).collect()
             });
-            size[*axis] = step.count(size[*axis]);
+            size[*axis] = count;
         }
         Self { samples: plane.into_iter().map(|sample| sample as u16).collect(), ..*self }
     }
@@ -117,7 +118,7 @@ impl Step<'_> {
             }
             Self::Blur(taps) => {
                 let radius = taps.len() - 1;
-                let weights = (0..=2 * radius).map(|i| u64::from(taps[i.abs_diff(radius)])).collect();
+                let weights = (0..=2 * radius).map(|i| taps[i.abs_diff(radius)]).collect();
                 Kernel { phases: vec![weights], stride: 1, offset: -(radius as isize) }
             }
             Self::Interpolate(s, _) => {
@@ -125,20 +126,12 @@ impl Step<'_> {
             }
         }
     }
-
-    /// The weighted sums, in units of 2^-16.
-    fn sums(&self, line: &[u64]) -> Vec<u64> {
-        let at = |i: isize| line[i.clamp(0, line.len() as isize - 1) as usize];
-        let kernel = self.kernel();
-        let sum = |i: isize| (kernel.first(i)..).zip(kernel.weights(i)).map(|(i, weight)| weight * at(i)).sum();
-        (0..self.count(line.len()) as isize).map(sum).collect()
-    }
 }
 
 /// The weights of a step, in units of 2^-16: sample i is the sum over the samples from i / phases * stride + offset on, with
 /// the weights of phase i mod phases.
 struct Kernel {
-    phases: Vec<Vec<u64>>,
+    phases: Vec<Vec<u32>>,
     stride: isize,
     offset: isize,
 }
@@ -148,8 +141,23 @@ impl Kernel {
         i.div_euclid(self.phases.len() as isize) * self.stride + self.offset
     }
 
-    fn weights(&self, i: isize) -> &[u64] {
+    fn weights(&self, i: isize) -> &[u32] {
         &self.phases[i.rem_euclid(self.phases.len() as isize) as usize]
+    }
+
+    /// The first `count` weighted sums of a line, whose ends repeat, in units of 2^-16.
+    fn sums(&self, line: &[u32], count: usize) -> Vec<u64> {
+        let (start, last) = (self.first(0), count as isize - 1);
+        let end = self.first(last) + self.weights(last).len() as isize;
+        let repeated: Vec<u32> = (start..end).map(|i| line[i.clamp(0, line.len() as isize - 1) as usize]).collect();
+        let sum = |i: isize| {
+            let samples = &repeated[(self.first(i) - start) as usize..];
+            let products =
+                samples.iter().zip(self.weights(i)).map(|(sample, weight)| u64::from(*sample) * u64::from(*weight));
+            // It does not overflow. Additions that are checked take four times as long.
+            products.fold(0, u64::wrapping_add)
+        };
+        (0..=last).map(sum).collect()
     }
 
     /// `weights` of the samples written, from position `first` on, as weights of the samples read.
@@ -177,19 +185,19 @@ fn level_weight(s: usize, distance: usize) -> f64 {
 
 /// In Q16, for the samples from 3 s before to 3 s behind the one that sample i of the small plane is at, s (i - 3). The
 /// pairs by largest remainder, the centre takes the rest.
-fn decimation_weights(s: usize) -> Vec<u64> {
+fn decimation_weights(s: usize) -> Vec<u32> {
     let radius = 3 * s;
     let mut half: Vec<f64> = (0..=radius).map(|i| level_weight(s, i)).collect();
     let sum = half[0] + 2.0 * half[1..].iter().sum::<f64>();
     half.iter_mut().for_each(|weight| *weight *= 65536.0 / sum);
     let up = half[1..].iter().map(|weight| weight.fract()).sum::<f64>().round() as usize;
     let mut weights = rounded_up(&half[1..], up);
-    weights.insert(0, 65536 - 2 * weights.iter().sum::<u64>());
+    weights.insert(0, 65536 - 2 * weights.iter().sum::<u32>());
     (0..=2 * radius).map(|i| weights[i.abs_diff(radius)]).collect()
 }
 
 /// In Q16, for samples x / s .. x / s + 7 of the small plane, where x mod s is the phase. By largest remainder.
-fn interpolation_weights(s: usize, phase: usize) -> Vec<u64> {
+fn interpolation_weights(s: usize, phase: usize) -> Vec<u32> {
     // Sample k is at 3 s before that of x / s.
     let weight = |k: usize| match (3 * s + phase).abs_diff(s * k) {
         distance if distance <= 3 * s => level_weight(s, distance),
@@ -197,15 +205,15 @@ fn interpolation_weights(s: usize, phase: usize) -> Vec<u64> {
     };
     let sum: f64 = (0..7).map(weight).sum();
     let exact: Vec<f64> = (0..7).map(|k| weight(k) * 65536.0 / sum).collect();
-    let down: u64 = exact.iter().map(|weight| *weight as u64).sum();
+    let down: u32 = exact.iter().map(|weight| *weight as u32).sum();
     rounded_up(&exact, 65536 - down as usize)
 }
 
 /// The weights rounded down, but `up` of those with the largest remainders rounded up; of equal ones, the earlier.
-fn rounded_up(exact: &[f64], up: usize) -> Vec<u64> {
+fn rounded_up(exact: &[f64], up: usize) -> Vec<u32> {
     let mut order: Vec<usize> = (0..exact.len()).collect();
     order.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
-    let mut weights: Vec<u64> = exact.iter().map(|weight| *weight as u64).collect();
+    let mut weights: Vec<u32> = exact.iter().map(|weight| *weight as u32).collect();
     order[..up].iter().for_each(|i| weights[*i] += 1);
     weights
 }

@@ -245,7 +245,7 @@ fn since(property: &str) -> Option<&'static str> {
     Some(version.unwrap_or_else(|| panic!("the comment of {property} has no Since")))
 }
 
-/// The table of properties.
+/// The table of properties, from what the cache has of them.
 fn properties() -> String {
     let escaped = |text: &str| {
         let special = |c: char| if "\\`*_<>[]|".contains(c) { format!("\\{c}") } else { c.to_string() };
@@ -255,50 +255,48 @@ fn properties() -> String {
         String::from("| property | type | default | range | may change | meaning |\n|---|---|---|---|---|---|\n");
     let element = crate::common::video::element("");
     for spec in own_properties(&element) {
-        let value = default_value(&element, &spec);
-        let (mut kind, mut default, mut range) = (spec.value_type().name().to_owned(), String::new(), String::new());
-        macro_rules! ranged {
-            ($spec:ty, $struct:ty, $value:ty) => {
-                if let Some(spec) = as_spec::<$struct, $spec>(&spec) {
-                    (kind, default) = (stringify!($value).to_owned(), value.get::<$value>().unwrap().to_string());
-                    range = if spec.maximum < <$value>::MAX {
-                        format!("{} to {}", spec.minimum, spec.maximum)
-                    } else {
-                        format!("{} and up", spec.minimum)
-                    };
-                }
-            };
-        }
-        ranged!(glib::ParamSpecUInt, GParamSpecUInt, u32);
-        ranged!(glib::ParamSpecInt, GParamSpecInt, i32);
-        ranged!(glib::ParamSpecUInt64, GParamSpecUInt64, u64);
-        ranged!(glib::ParamSpecDouble, GParamSpecDouble, f64);
-        if let Some((class, value)) = glib::EnumValue::from_value(&value) {
-            (kind, default) = ("enum".to_owned(), value.nick().to_owned());
-            range = class.values().iter().map(glib::EnumValue::nick).collect::<Vec<_>>().join(", ");
-        } else if let Some((class, flags)) = glib::FlagsValue::from_value(&value) {
-            kind = "flags".to_owned();
-            default = flags_nicks(class.values(), flags.iter().fold(0, |bits, flag| bits | flag.value()));
-            range = class.values().iter().map(glib::FlagsValue::nick).collect::<Vec<_>>().join(", ");
-        } else if let Ok(flag) = value.get::<bool>() {
-            (kind, default) = ("bool".to_owned(), flag.to_string());
-        } else if value.type_() == glib::Type::STRING {
-            kind = "string".to_owned();
-            default = format!("{:?}", value.get::<Option<&str>>().unwrap().unwrap_or_default());
-        }
-        let mut change = if !spec.flags().contains(glib::ParamFlags::WRITABLE) {
-            "read-only".to_owned()
-        } else {
-            match mutable(spec.flags()) {
-                "playing" => "any time".to_owned(),
-                "ready" => "stopped".to_owned(),
-                other => format!("up to {}", other.to_uppercase()),
-            }
+        let cached = property(&element, &spec);
+        let of_cache = |field: &str| cached[field].as_str().unwrap_or_default();
+        let has = |field: &str| cached[field].as_bool().unwrap();
+        let (mut default, mut range) = (of_cache("default").to_owned(), String::new());
+        let mut kind = match of_cache("type") {
+            "guint" => "u32",
+            "gint" => "i32",
+            "guint64" => "u64",
+            "gdouble" => "f64",
+            "gboolean" => "bool",
+            "gchararray" => "string",
+            other => other,
         };
-        if spec.flags().contains(gst::PARAM_FLAG_CONTROLLABLE) {
+        let values = values(spec.value_type());
+        if let Some(values) = &values {
+            kind = values["kind"].as_str().unwrap();
+            default = default.split(" (").next().unwrap().to_owned();
+            let nicks = values["values"].as_array().unwrap().iter().map(|value| value["name"].as_str().unwrap());
+            range = nicks.collect::<Vec<_>>().join(", ");
+        } else if kind == "string" {
+            default = format!("{:?}", if default == "NULL" { "" } else { &default });
+        } else if kind.starts_with("Gst") {
+            default = String::new();
+        } else if kind != "bool" {
+            // The largest of each type, as the scanner prints it.
+            let largest = ["-1", "2147483647", "18446744073709551615", "1.79769e+308"];
+            let [least, most] = ["min", "max"].map(of_cache);
+            if kind == "u32" {
+                default = default.parse::<i32>().unwrap().cast_unsigned().to_string();
+            }
+            range = if largest.contains(&most) { format!("{least} and up") } else { format!("{least} to {most}") };
+        }
+        let mut change = match of_cache("mutable") {
+            _ if !has("writable") => "read-only".to_owned(),
+            "playing" => "any time".to_owned(),
+            "ready" => "stopped".to_owned(),
+            other => format!("up to {}", other.to_uppercase()),
+        };
+        if has("controllable") {
             change += ", controllable";
         }
-        let blurb = escaped(spec.blurb().unwrap());
+        let blurb = escaped(of_cache("blurb"));
         let since = since(spec.name()).map_or_else(String::new, |version| format!(". Since {version}"));
         text += &format!("| `{}` | {kind} | {default} | {range} | {change} | {blurb}{since} |\n", spec.name());
     }

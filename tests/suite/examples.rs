@@ -2,6 +2,7 @@
 //! say when something is missing. Those that cover parts of the picture check their own output.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -13,21 +14,43 @@ const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 /// A temporary folder with the plugin.
 pub(super) struct Workspace(pub(super) PathBuf);
 
+/// A folder with the plugin and with GStreamer's registry, which to make takes a second: that of all workspaces.
+fn installed() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+        fs::create_dir_all(&folder).unwrap();
+        let _ = fs::remove_file(folder.join("libgstcudagaussblur.so"));
+        symlink(plugin(), folder.join("libgstcudagaussblur.so")).unwrap();
+        let mut inspect = Command::new("gst-inspect-1.0");
+        inspect.arg("cudagaussblur").env("GST_PLUGIN_PATH", format!("{}:{EXAMPLES}", folder.display()));
+        let output = inspect.env("GST_REGISTRY", folder.join("registry.bin")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        folder
+    })
+}
+
+fn plugin() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libgstcudagaussblur.so")
+}
+
 impl Workspace {
     pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("cudagaussblur-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("plugins")).unwrap();
-        let plugin = std::env::current_exe().unwrap().with_file_name("libgstcudagaussblur.so");
-        std::os::unix::fs::symlink(plugin, folder.join("plugins/libgstcudagaussblur.so")).unwrap();
+        symlink(plugin(), folder.join("plugins/libgstcudagaussblur.so")).unwrap();
         Self(folder)
     }
 
-    /// The command, in this folder and with the plugin.
+    /// The command, in this folder and with the plugin. One that looks for plugins elsewhere gets a registry of its own.
     pub(super) fn run(&self, command: &mut Command) -> Output {
+        let looks_elsewhere = command.get_envs().any(|(name, _)| name == "GST_PLUGIN_SYSTEM_PATH_1_0");
+        let (plugins, registry) =
+            if looks_elsewhere { (self.0.join("plugins"), &*self.0) } else { (installed().into(), installed()) };
         command
             .current_dir(&self.0)
-            .env("GST_PLUGIN_PATH", format!("{}:{EXAMPLES}", self.0.join("plugins").display()))
-            .env("GST_REGISTRY", self.0.join("registry.bin"))
+            .env("GST_PLUGIN_PATH", format!("{}:{EXAMPLES}", plugins.display()))
+            .env("GST_REGISTRY", registry.join("registry.bin"))
             .env_remove("DISPLAY")
             .env_remove("WAYLAND_DISPLAY");
         command.output().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"))
@@ -49,6 +72,11 @@ impl Workspace {
         stderr
     }
 
+    /// Runs a shell's lines, which must succeed.
+    pub(super) fn shell(&self, lines: &str) {
+        self.stdout(Command::new("sh").args(["-ec", lines]));
+    }
+
     pub(super) fn write(&self, name: &str, text: &str) {
         fs::write(self.0.join(name), text).unwrap();
     }
@@ -59,14 +87,17 @@ impl Workspace {
 
     /// Writes input.mp4: `count` frames of 640x360, 30 a second, and a tone of the same length.
     pub(super) fn write_clip(&self, pattern: &str, count: u32) {
+        self.write_clip_of([640, 360], pattern, count);
+    }
+
+    pub(super) fn write_clip_of(&self, [width, height]: [u32; 2], pattern: &str, count: u32) {
         // 30 buffers of sound a second.
-        let line = format!(
-            "gst-launch-1.0 -q videotestsrc num-buffers={count} pattern={pattern} ! video/x-raw,width=640,height=360 ! \
-             x264enc ! mp4mux name=mux ! filesink location=input.mp4 \
+        self.shell(&format!(
+            "gst-launch-1.0 -q videotestsrc num-buffers={count} pattern={pattern} ! \
+             video/x-raw,width={width},height={height} ! x264enc ! mp4mux name=mux ! filesink location=input.mp4 \
              audiotestsrc num-buffers={count} samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! \
              avenc_aac ! mux."
-        );
-        self.stdout(Command::new("sh").args(["-c", &line]));
+        ));
     }
 }
 
@@ -104,14 +135,14 @@ fn c_example(workspace: &Workspace) -> Command {
     let line = source.lines().find_map(|line| line.strip_prefix("//     cc ")).expect("the header has the build line");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/blur.c");
     let line = format!("cc -Werror {}", line.replace("examples/blur.c", &format!("'{example}'")));
-    workspace.stdout(Command::new("sh").args(["-c", &line]));
+    workspace.shell(&line);
     Command::new(workspace.0.join("blur"))
 }
 
 /// A Python example.
 pub(super) fn python_example(name: &str) -> Command {
     let mut command = python::with("gi");
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name));
+    command.arg(Path::new(EXAMPLES).join(name));
     command
 }
 
@@ -152,7 +183,7 @@ pub(super) fn write_faces(workspace: &Workspace, scenes: &[(&str, usize)]) {
          mp4mux ! filesink location=input.mp4"
             .into(),
     );
-    workspace.stdout(Command::new("sh").args(["-ec", &lines.join("\n")]));
+    workspace.shell(&lines.join("\n"));
 }
 
 /// The files of a folder.
@@ -280,6 +311,11 @@ print([box[0] for box in centerface.distinct(boxes)], centerface.overlap(boxes[0
     assert_eq!(python::output(&mut command), "[0.0, 9.0] 0.8 1.0\n");
 }
 
+/// The words of the first line that are numbers.
+fn numbers(text: &str) -> Vec<f64> {
+    text.lines().next().unwrap().split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
 #[test]
 fn demo_blurs_the_background_or_says_what_is_missing() {
     let workspace = Workspace::new("background");
@@ -289,13 +325,8 @@ fn demo_blurs_the_background_or_says_what_is_missing() {
         return;
     }
     let stdout = workspace.stdout(&mut demo(&["--background", "--backend=cpu"]));
-    let [shown, open] = {
-        let numbers: Vec<f64> =
-            stdout.lines().next().unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
-        assert_eq!(numbers[0], 180.0, "{stdout}");
-        [numbers[1], numbers[2]]
-    };
-    assert!(shown >= 99.3 && open <= 2.2, "{stdout}");
+    let [frames, shown, open] = numbers(&stdout)[..] else { panic!("{stdout}") };
+    assert!(frames == 180.0 && shown >= 99.3 && open <= 2.2, "{stdout}");
     assert!(stdout.ends_with("background.png: the frame at 3.0 s, in the middle of the clip\n"), "{stdout}");
     assert_eq!(media::frames(&workspace.0.join("demo-out/background.mp4"), "").len(), 180);
     // The frame before, with a plain blur, and with this element's.
@@ -337,12 +368,11 @@ fn virtual_camera_names_what_is_missing() {
     let workspace = Workspace::new("virtual-camera");
     let camera = |arguments: &[&str]| {
         let mut command = python::with("numpy,gi");
-        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/virtual_camera.py")).args(arguments);
+        command.arg(Path::new(EXAMPLES).join("virtual_camera.py")).args(arguments);
         command
     };
-    let without_models =
-        workspace.stderr(camera(&["--test", "--output=none"]).env("CUDAGAUSSBLUR_MODELS", &workspace.0));
-    assert!(without_models.ends_with("run scripts/models\n"), "{without_models}");
+    let stderr = workspace.stderr(camera(&["--test", "--output=none"]).env("CUDAGAUSSBLUR_MODELS", &workspace.0));
+    assert!(stderr.ends_with("run scripts/models\n"), "{stderr}");
     if lacks_models(&workspace) {
         return;
     }
@@ -411,166 +441,44 @@ fn python_translates_metas_of_a_vendor() {
     assert_eq!(stdout, "10 frames, 5 masks translated, all covered\n");
 }
 
-/// The vendors' own bindings are not installed; these objects have the same attributes.
+/// The vendors' own bindings are not installed; objects with the same attributes stand in for theirs.
 #[test]
 fn boxes_and_masks_of_vendors_are_pixels_and_samples() {
-    let script = "\
-import sys
-from types import SimpleNamespace as Object
-sys.path.insert(0, sys.argv[1])
-import vendor_metas as vendor
-rect = Object(left=1.5, top=2.0, width=10.0, height=20.25)
-def nvidia_mask(columns, rows, values, size=None, threshold=0.25):
-    size = 4 * len(values) if size is None else size
-    return Object(width=columns, height=rows, size=size, threshold=threshold, get_mask_array=lambda: values)
-none = nvidia_mask(0, 0, [])
-def nvidia(confidence, mask):
-    return vendor.deepstream_box(Object(rect_params=rect, obj_label='face', confidence=confidence, mask_params=mask))
-print(nvidia(0.5, none))
-print(nvidia(-0.1, none).confidence)
-nan = float('nan')
-mask = nvidia(0.5, nvidia_mask(3, 2, [0, 0.2, 0.25, 0.5, -7, nan])).mask
-print(mask.columns, mask.rows, list(mask.samples))
-print(list(nvidia(0.5, nvidia_mask(2, 1, [0.0, 0.1], threshold=0)).mask.samples))
-# Key points: three numbers each, and the size of the network's picture.
-print(nvidia(0.5, nvidia_mask(640, 640, [0.5] * 15)).mask, nvidia(0.5, nvidia_mask(2, 1, [1, 1], size=4)).mask)
-box = Object(xmin=lambda: 0.25, ymin=lambda: 0.5, width=lambda: 0.125, height=lambda: 0.25)
-masks = [Object(get_width=lambda: 2, get_height=lambda: 1, get_data=lambda: [0.25, 1.0])]
-hailo = Object(get_bbox=lambda: box, get_label=lambda: 'car', get_confidence=lambda: 0.75)
-hailo.get_objects_typed = lambda type: masks if type == 8 else []
-print(vendor.hailo_box(hailo, 640, 480, 8))
-print(vendor.hailo_box(hailo, 640, 480, 9).mask)
-tensor = Object(format=lambda: 'segmentation_mask', dims=lambda: [1, 2], data=lambda: [0.0, 0.5])
-other = Object(format=lambda: None)
-print(vendor.dlstreamer_mask(Object(tensors=lambda: [other, tensor])), vendor.dlstreamer_mask(Object(tensors=list)))
-class Entry:
-    # The end of a list raises StopIteration, as in pyds.
-    def __init__(self, *data):
-        self.data, self.rest = data[0], data[1:]
-    @property
-    def next(self):
-        if not self.rest:
-            raise StopIteration
-        return Entry(*self.rest)
-cast = Object(cast=lambda data: data)
-pyds = Object(NvDsFrameMeta=cast, NvDsObjectMeta=cast, gst_buffer_get_nvds_batch_meta=lambda address: batch)
-sys.modules['pyds'] = pyds
-face = Object(rect_params=rect, obj_label='face', confidence=0.5, mask_params=none)
-for objects, done in (Entry(face, face), False), (None, True), (None, False):
-    batch = Object(frame_meta_list=Entry(Object(obj_meta_list=objects, bInferDone=done)))
-    boxes = vendor.deepstream_boxes(None, 640, 480)
-    print(boxes if boxes is None else len(boxes))
-batch = None
-print(vendor.deepstream_boxes(None, 640, 480))
-for place in (1.5, 2, 10, 20.25), (-5, -5, 8, 8), (630, 470, 99, 99), (30, 30, -10, -10), (nan, 0, 1, 1), (700, 0, 5, 5):
-    print(*vendor.rounded(vendor.Box('a', None, *place), 640, 480)[2:6])
-# A mask of 4 by 2 over a box, of which the picture has a part, or which is rounded outwards.
-mask = vendor.Mask(4, 2, bytes(range(1, 9)))
-for place in (-4, 0, 8, 2), (0.5, 0, 4, 2), (638, 479, 4, 2), (8, 2, -8, -2), (0, 0, 0, 5), (nan, 0, 1, 1), (700, 0, 5, 5):
-    mask_there = vendor.rounded(vendor.Box('a', None, *place, mask), 640, 480).mask
-    print(mask_there and (mask_there.columns, mask_there.rows, list(mask_there.samples)))
-";
-    let mut command = python::with("gi");
-    command.args(["-c", script, concat!(env!("CARGO_MANIFEST_DIR"), "/examples")]);
-    let stdout = python::output(&mut command);
-    let expected = "\
-Box(label='face', confidence=0.5, x=1.5, y=2.0, width=10.0, height=20.25, mask=None)
-None
-3 2 [0, 102, 128, 255, 0, 255]
-[0, 255]
-None None
-Box(label='car', confidence=0.75, x=160.0, y=240.0, width=80.0, height=120.0, \
-mask=Mask(columns=2, rows=1, samples=b'@\\xff'))
-None
-Mask(columns=1, rows=2, samples=b'\\x00\\x80') None
-2
-0
-None
-None
-1 2 11 21
-0 0 3 3
-630 470 10 10
-20 20 10 10
-0 0 640 1
-640 0 0 5
-(2, 2, [3, 4, 7, 8])
-(5, 2, [1, 2, 3, 4, 4, 5, 6, 7, 8, 8])
-(2, 1, [1, 2])
-(4, 2, [1, 2, 3, 4, 5, 6, 7, 8])
-None
-None
-None
-";
-    assert_eq!(stdout, expected);
+    python::output(
+        python::with("gi").args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/vendor_boxes.py"), EXAMPLES]),
+    );
 }
 
 /// A clip of 20 white frames.
 const CLIP: &str = "gst-launch-1.0 -q videotestsrc num-buffers=20 pattern=white ! video/x-raw,width=64,height=48 ! \
                     x264enc ! mp4mux ! filesink location=input.mp4";
 
-/// The brightness of the middle of the box (16,16,16,16) in each frame.
-fn box_brightness(workspace: &Workspace, file: &str) -> Vec<u8> {
-    let frames = media::frames(&workspace.0.join(file), "videocrop left=20 top=20 right=36 bottom=20 !");
-    // Frames of 8×8.
-    frames.iter().map(|frame| frame[27]).collect()
-}
-
-#[test]
-fn python_covers_boxes_of_a_file() {
-    let workspace = Workspace::new("boxes-file");
-    workspace.stdout(Command::new("sh").args(["-c", CLIP]));
-    // Frames 5 to 9, by number and by time: videotestsrc makes 30 frames a second.
-    let rows = |position: &dyn Fn(u32) -> String| -> String {
-        (5..10).map(|frame| format!("{},16,16,16,16,plate\n", position(frame))).collect()
-    };
-    for (name, column, position) in [
-        ("frame", "frame", &(|frame: u32| frame.to_string()) as &dyn Fn(u32) -> String),
-        ("time", "time", &|frame: u32| format!("{:.3}", (f64::from(frame) + 0.5) / 30.0)),
-    ] {
-        workspace.write("boxes.csv", &format!("{column}, x,y,width,height,label\n{}", rows(position)));
-        let stdout = workspace.stdout(python_example("boxes_from_file.py").args([
-            "input.mp4",
-            "boxes.csv",
-            "covered.mp4",
-            "--hold=0",
-            "--labels=plate",
-        ]));
-        assert!(stdout.starts_with("20 frames, 5 boxes attached"), "{name}: {stdout}");
-        let brightness = box_brightness(&workspace, "covered.mp4");
-        assert_eq!(brightness.len(), 20, "{name}");
-        for (frame, value) in brightness.into_iter().enumerate() {
-            assert_eq!(value < 128, (5..10).contains(&frame), "{name}: frame {frame} has brightness {value}");
-        }
-    }
-}
-
 /// Lines of one object are keyframes, whichever comes first in the file. Other lines are boxes of one frame.
 #[test]
-fn python_covers_boxes_between_keyframes() {
+fn python_covers_boxes_of_a_file_and_between_keyframes() {
     let workspace = Workspace::new("keyframes");
-    workspace.stdout(Command::new("sh").args(["-c", CLIP]));
-    // From frame 5 to frame 15 the box moves by 3 pixels a frame and gets smaller.
-    let left = |frame: usize| 3 * (frame - 5);
-    let right = |frame: usize| 15 + 2 * (frame - 5);
-    for (column, position) in [
-        ("frame", &(|frame: u32| frame.to_string()) as &dyn Fn(u32) -> String),
-        ("time", &|frame: u32| format!("{:.4}", (f64::from(frame) + 0.1) / 30.0)),
-    ] {
+    workspace.shell(CLIP);
+    // videotestsrc makes 30 frames a second.
+    let number = |frame: u32| frame.to_string();
+    let time = |frame: u32| format!("{:.4}", (f64::from(frame) + 0.1) / 30.0);
+    for (column, position) in [("frame", &number as &dyn Fn(u32) -> String), ("time", &time)] {
         let [single, first, last, other] = [2, 5, 15, 18].map(position);
         let rows = format!(
             "{other},0,8,15,32,plate,b\n{last},30,8,5,32,plate,a\n{first},0,8,15,32,plate,a\n{single},0,8,15,32,plate,\n"
         );
-        workspace.write("boxes.csv", &format!("{column},x,y,width,height,label,id\n{rows}"));
+        workspace.write("boxes.csv", &format!("{column}, x,y,width,height,label,id\n{rows}"));
         let mut command = python_example("boxes_from_file.py");
-        let stdout = workspace.stdout(command.args(["input.mp4", "boxes.csv", "covered.mp4", "--hold=0"]));
+        command.args(["input.mp4", "boxes.csv", "covered.mp4", "--hold=0", "--labels=plate"]);
+        let stdout = workspace.stdout(&mut command);
         assert!(stdout.starts_with("20 frames, 13 boxes attached"), "{column}: {stdout}");
         let frames = media::frames(&workspace.0.join("covered.mp4"), "");
         assert_eq!(frames.len(), 20, "{column}");
         for (frame, pixels) in frames.iter().enumerate() {
             let row = &pixels[24 * 64..][..64];
+            // From frame 5 to frame 15 the box moves by 3 pixels a frame and gets smaller.
             let covered = match frame {
                 2 | 18 => 0..15,
-                5..=15 => left(frame)..right(frame),
+                5..=15 => 3 * (frame - 5)..15 + 2 * (frame - 5),
                 _ => 0..0,
             };
             // Ahead of the object nothing is covered but by `expand`. The codec softens edges.
@@ -592,7 +500,7 @@ fn python_covers_boxes_of_turned_and_odd_videos() {
             "gst-launch-1.0 -q videotestsrc num-buffers=3 pattern=white ! video/x-raw,width={width},height={height} ! \
              jpegenc ! qtmux ! filesink location={name}"
         );
-        workspace.stdout(Command::new("sh").args(["-c", &line]));
+        workspace.shell(&line);
     };
     make("turned.mp4", 96, 64);
     media::turn(&workspace.0.join("turned.mp4"));
@@ -603,13 +511,8 @@ fn python_covers_boxes_of_turned_and_odd_videos() {
         ("odd.mp4", [90, 24], true, "64x48 195/196 high"),
     ] {
         workspace.write("boxes.csv", &format!("frame,x,y,width,height\n1,{x},{y},16,16\n"));
-        let stdout = workspace.stdout(python_example("boxes_from_file.py").args([
-            video,
-            "boxes.csv",
-            "covered.mp4",
-            "--hold=0",
-            "--cover=fill",
-        ]));
+        let mut command = python_example("boxes_from_file.py");
+        let stdout = workspace.stdout(command.args([video, "boxes.csv", "covered.mp4", "--hold=0", "--cover=fill"]));
         assert_eq!(stdout.contains("1 of 1 boxes lie beyond the picture"), beyond, "{video}: {stdout}");
         assert!(stdout.contains("3 frames, 1 boxes attached"), "{video}: {stdout}");
         assert_eq!(media::h264(&workspace.0.join("covered.mp4")), size, "{video}");
@@ -628,7 +531,7 @@ fn python_covers_boxes_of_turned_and_odd_videos() {
 #[test]
 fn files_of_boxes_that_do_not_fit_are_refused() {
     let workspace = Workspace::new("bad-boxes");
-    workspace.stdout(Command::new("sh").args(["-c", CLIP]));
+    workspace.shell(CLIP);
     for (boxes, reason) in [
         ("frame,x,y,width,height\n20,0,0,8,8\n", "1 boxes of boxes.csv are beyond the end of input.mp4"),
         ("x,y,width,height\n0,0,8,8\n", "one column frame or one column time"),
@@ -673,14 +576,19 @@ fn assert_edge(frame: usize, contrast: u8, sigma: f64) {
     assert!(bounds.contains(&f64::from(contrast)), "frame {frame}: contrast {contrast} with sigma {sigma}");
 }
 
+/// Asserts that an example printed these values of sigma, one every 30 frames, and the number of frames.
+fn assert_sweep(stdout: &str, sigmas: &[&str]) {
+    let printed = sigmas.iter().enumerate().map(|(i, sigma)| format!("frame {}: sigma {sigma}\n", 30 * i));
+    assert!(stdout.starts_with(&printed.collect::<String>()), "{stdout}");
+    assert!(stdout.contains(&format!("-stats, frames=(guint64){}", 30 * sigmas.len())), "{stdout}");
+}
+
 #[test]
 fn c_program_changes_sigma() {
     let workspace = Workspace::new("c");
     workspace.write_clip("bar", 150);
     let stdout = workspace.stdout(c_example(&workspace).args(["input.mp4", "blurred.mp4"]));
-    let expected: String =
-        (0..5).zip([0, 2, 4, 8, 16]).map(|(i, sigma)| format!("frame {}: sigma {sigma}\n", 30 * i)).collect();
-    assert!(stdout.starts_with(&expected) && stdout.contains("-stats, frames=(guint64)150"), "{stdout}");
+    assert_sweep(&stdout, &["0", "2", "4", "8", "16"]);
     let contrasts = media::contrasts(&workspace.0.join("blurred.mp4"), 640);
     assert_eq!(contrasts.len(), 150);
     for (frame, contrast) in contrasts.into_iter().enumerate() {
@@ -692,75 +600,16 @@ fn c_program_changes_sigma() {
 fn python_sweeps_sigma() {
     let workspace = Workspace::new("sweep");
     let stdout = workspace.stdout(python_example("blur.py").arg("--headless"));
-    let sigmas = ["0.0", "4.0", "8.0", "12.0", "16.0", "20.0", "16.0", "12.0", "8.0", "4.0"];
-    let expected: String =
-        sigmas.iter().enumerate().map(|(i, sigma)| format!("frame {}: sigma {sigma}\n", 30 * i)).collect();
-    assert!(stdout.starts_with(&expected) && stdout.contains("-stats, frames=(guint64)300"), "{stdout}");
+    assert_sweep(&stdout, &["0.0", "4.0", "8.0", "12.0", "16.0", "20.0", "16.0", "12.0", "8.0", "4.0"]);
 }
-
-/// Uses the window of examples/blur.py as a person does, and waits until the picture in it follows.
-const USE_WINDOW: &str = "\
-import os
-import sys
-import time
-import traceback
-sys.path.insert(0, sys.argv.pop(1))
-import blur
-blur.gi.require_version('GstVideo', '1.0')
-from gi.repository import GLib, GstVideo
-# Without it the main loop goes on after an exception.
-sys.excepthook = lambda *error: (traceback.print_exception(*error), os._exit(1))
-pipelines = []
-build = blur.build
-blur.build = lambda *arguments: pipelines.append(build(*arguments)) or pipelines[-1]
-def find(widget, kind):
-    if type(widget).__name__ == kind:
-        return widget
-    children = widget.get_children() if hasattr(widget, 'get_children') else []
-    return next(filter(None, (find(child, kind) for child in children)), None)
-def contrast():
-    sample = pipelines[0].get_by_name('sink').get_property('last-sample')
-    if sample is None:
-        return -1
-    video = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
-    greens = sample.get_buffer().extract_dup(4 * video.width * (video.height // 2), 4 * video.width)[1::4]
-    return max(abs(a - b) for a, b in zip(greens, greens[1:]))
-def steps():
-    from gi.repository import Gtk
-    window = Gtk.Window.list_toplevels()[0]
-    slider, sweep = find(window, 'Scale'), find(window, 'CheckButton')
-    slider.set_value(0)
-    while contrast() < 100:
-        yield
-    print('sharp')
-    slider.set_value(20)
-    while not 0 <= contrast() < 15:
-        yield
-    print('blurred')
-    # The sweep starts and ends with a sigma of 0.
-    sweep.set_active(True)
-    while contrast() < 100:
-        yield
-    print('sharp, the slider is sensitive:', slider.get_sensitive())
-    sweep.set_active(False)
-    while not 0 <= contrast() < 15:
-        yield
-    print('blurred, the slider is sensitive:', slider.get_sensitive())
-    window.destroy()
-def next_step(remaining=steps(), end=time.monotonic() + 120):
-    assert time.monotonic() < end, f'waited 120 s for the picture, which has contrast {contrast()}'
-    next(remaining, None)
-    return True
-GLib.timeout_add(20, next_step)
-sys.exit(blur.main())
-";
 
 #[test]
 fn slider_in_a_window_moves_sigma() {
     let workspace = Workspace::new("window");
     let mut command = Command::new("xvfb-run");
-    command.args(["-a", concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/python"), "gi", "--", "-c", USE_WINDOW]);
-    let stdout = workspace.stdout(command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")));
+    command.args(["-a", concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/python"), "gi", "--"]);
+    command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/use_window.py"), EXAMPLES]);
+    let stdout = workspace.stdout(&mut command);
     let expected = "\
 sharp
 blurred
@@ -798,12 +647,9 @@ fn timeline_blurs_by_keyframes_and_keeps_the_sound() {
 #[test]
 fn frames_received_by_rtp_are_blurred() {
     let stdout = Workspace::new("rtp").stdout(&mut python_example("rtp.py"));
-    let numbers = stdout.lines().filter(|line| line.starts_with("frame "));
-    let numbers =
-        numbers.map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>());
-    let numbers: Vec<_> = numbers.collect();
-    assert_eq!(numbers.len(), 3, "{stdout}");
-    for contrast in numbers {
+    let contrasts: Vec<_> = stdout.lines().filter(|line| line.starts_with("frame ")).map(numbers).collect();
+    assert_eq!(contrasts.len(), 3, "{stdout}");
+    for contrast in contrasts {
         // The checkers in the left half are grey, with what is left of their edges.
         assert!((0.3..2.0).contains(&contrast[0]) && contrast[1] > 5.0, "{stdout}");
     }
@@ -825,15 +671,14 @@ fn python_examples_print_their_usage() {
 #[test]
 fn examples_name_a_missing_file() {
     let workspace = Workspace::new("missing-file");
-    let mut timeline = python_example("timeline.py");
+    let [mut timeline, mut python] = ["timeline.py", "blur.py"].map(python_example);
     timeline.args(["missing.mp4", "result.mp4"]);
-    let mut python = python_example("blur.py");
     python.args(["--headless", "missing.mp4"]);
-    for mut command in [rust_example("blur"), c_example(&workspace)] {
-        let stderr = workspace.stderr(command.arg("missing.mp4"));
-        assert!(stderr.starts_with("missing.mp4: Resource not found."), "{command:?}: {stderr}");
+    let [mut rust, mut c] = [rust_example("blur"), c_example(&workspace)];
+    for command in [&mut rust, &mut c] {
+        command.arg("missing.mp4");
     }
-    for mut command in [timeline, python] {
+    for mut command in [timeline, python, rust, c] {
         let stderr = workspace.stderr(&mut command);
         assert!(stderr.starts_with("missing.mp4: Resource not found."), "{command:?}: {stderr}");
     }
@@ -842,19 +687,17 @@ fn examples_name_a_missing_file() {
 #[test]
 fn examples_name_the_package_of_a_missing_element() {
     let workspace = Workspace::new("missing-element");
-    let mut python = python_example("blur.py");
-    python.arg("--headless");
-    let mut timeline = python_example("timeline.py");
-    timeline.arg("result.mp4");
-    for (mut command, reason) in [
-        (c_example(&workspace), "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
-        (python, "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
-        (python_example("blur.py"), "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
-        (python_example("rtp.py"), "GStreamer does not find videoconvert: install gstreamer1.0-plugins-base\n"),
-        (timeline, "GStreamer does not find mp4mux: install gstreamer1.0-plugins-good\n"),
+    for (mut command, argument, element, package) in [
+        (c_example(&workspace), None, "videoconvert", "base"),
+        (python_example("blur.py"), Some("--headless"), "videoconvert", "base"),
+        (python_example("blur.py"), None, "videoconvert", "base"),
+        (python_example("rtp.py"), None, "videoconvert", "base"),
+        (python_example("timeline.py"), Some("result.mp4"), "mp4mux", "good"),
     ] {
-        let stderr = workspace.stderr(command.env("GST_PLUGIN_SYSTEM_PATH_1_0", &workspace.0));
-        assert!(stderr.ends_with(reason), "{command:?}: {stderr}");
+        command.args(argument).env("GST_PLUGIN_SYSTEM_PATH_1_0", &workspace.0);
+        let reason = format!("GStreamer does not find {element}: install gstreamer1.0-plugins-{package}\n");
+        let stderr = workspace.stderr(&mut command);
+        assert!(stderr.ends_with(&reason), "{command:?}: {stderr}");
     }
     let stderr = workspace.stderr(&mut python_example("blur.py"));
     assert_eq!(stderr, "there is no display: use --headless\n");

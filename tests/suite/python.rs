@@ -86,11 +86,10 @@ fn python_examples_find_or_name_the_interpreter_they_need() {
     let foreign = ForeignPython::new("example", WITHOUT_PACKAGES);
     let examples = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap();
     let examples = examples.map(|entry| entry.unwrap().path());
-    let examples: Vec<_> =
-        examples.filter(|path| path.extension().is_some_and(|extension| extension == "py")).collect();
     // models.py and hide_report.py are modules of others.
     let is_module = |path: &PathBuf| path.ends_with("models.py") || path.ends_with("hide_report.py");
-    let examples: Vec<_> = examples.into_iter().filter(|path| !is_module(path)).collect();
+    let is_python = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "py");
+    let examples: Vec<_> = examples.filter(|path| is_python(path) && !is_module(path)).collect();
     assert_eq!(examples.len(), 8, "{examples:?}");
     for example in examples {
         let output = Command::new(foreign.0.join("python3")).arg(&example).output().unwrap();

@@ -58,42 +58,29 @@ impl Machine {
     }
 }
 
-/// A cargo without a log, in this folder of the machine.
-macro_rules! cargo {
-    ($folder:literal, $version:literal) => {
-        concat!(
-            "mkdir -p \"$MACHINE/",
-            $folder,
-            "\"; printf '#!/bin/sh\\necho cargo ",
-            $version,
-            "\\n' >\"$MACHINE/",
-            $folder,
-            "/cargo\"; ",
-            "chmod +x \"$MACHINE/",
-            $folder,
-            "/cargo\""
-        )
-    };
+/// Code that makes a cargo without a log, in this folder of the machine.
+fn makes_cargo(folder: &str, version: &str) -> String {
+    let cargo = format!("\"$MACHINE/{folder}/cargo\"");
+    format!("mkdir -p \"$MACHINE/{folder}\"; printf '#!/bin/sh\\necho cargo {version}\\n' >{cargo}; chmod +x {cargo}")
 }
 
 /// apt-cache where the archive has the package. It goes on for longer than a pipe holds.
-const CANDIDATE: (&str, &str) =
+const CANDIDATE: StandIn =
     ("apt-cache", "printf 'rustup:\\n  Installed: (none)\\n  Candidate: 1.27.1-3+b1\\n'; printf '%0200000d\\n' 0");
 /// One that knows the package's name alone, and one that does not.
-const NO_CANDIDATE: (&str, &str) = ("apt-cache", "printf 'rustup:\\n  Installed: (none)\\n  Candidate: (none)\\n'");
-const NO_PACKAGE: (&str, &str) = ("apt-cache", "");
-/// apt-get that installs a rustup whose toolchains come with a new cargo.
-const APT: (&str, &str) = (
-    "apt-get",
-    concat!(
-        "{ echo '#!/bin/sh'; echo 'echo \"rustup $*\" >>\"$MACHINE/log\"'; cat; } >\"$MACHINE/tools/rustup\" <<'END'\n",
-        cargo!("tools", "9.0.0"),
-        "\nEND\nchmod +x \"$MACHINE/tools/rustup\""
-    ),
-);
-/// The installer from the network.
-const CURL: (&str, &str) = ("curl", concat!("cat <<'END'\n", cargo!(".cargo/bin", "9.0.0"), "\nEND"));
+const NO_CANDIDATE: StandIn = ("apt-cache", "printf 'rustup:\\n  Installed: (none)\\n  Candidate: (none)\\n'");
+const NO_PACKAGE: StandIn = ("apt-cache", "");
 const FAILS: &str = "exit 1";
+
+/// Code of an apt-get that installs a rustup whose toolchains come with a new cargo, and of the installer from the network.
+fn installers() -> [String; 2] {
+    let (rustup, cargo) = ("\"$MACHINE/tools/rustup\"", makes_cargo("tools", "9.0.0"));
+    let start = "echo '#!/bin/sh'; echo 'echo \"rustup $*\" >>\"$MACHINE/log\"'; cat;";
+    [
+        format!("{{ {start} }} >{rustup} <<'END'\n{cargo}\nEND\nchmod +x {rustup}"),
+        format!("cat <<'END'\n{}\nEND", makes_cargo(".cargo/bin", "9.0.0")),
+    ]
+}
 
 const INSTALLS: &str = "apt-get -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends --no-remove install rustup\n";
 const TOOLCHAIN: &str = "rustup toolchain install stable --no-self-update --profile minimal -c clippy -c rustfmt\n";
@@ -101,40 +88,27 @@ const DOWNLOADS: &str = "curl --proto =https --tlsv1.2 -sSf https://sh.rustup.rs
 
 #[test]
 fn setup_gets_rust_from_the_archive_or_from_the_network() {
-    let policy = "apt-cache policy rustup\n";
-    let default = "rustup default\n";
+    let (policy, default, version) = ("apt-cache policy rustup\n", "rustup default\n", "cargo --version\n");
+    let ([apt, curl], new_cargo) = (installers(), makes_cargo("tools", "9.0.0"));
+    let (apt, curl) = (("apt-get", &*apt), ("curl", &*curl));
+    let locked = ("apt-get", "echo E: locked >&2; exit 100");
+    let with_toolchain = ("cargo", "echo cargo 1.${RUSTUP_TOOLCHAIN:+99}0.0");
     let cases: [(&str, &[StandIn], &[&str]); 9] = [
-        ("archive", &[CANDIDATE, APT, CURL], &[policy, INSTALLS, TOOLCHAIN, default]),
-        ("no candidate", &[NO_CANDIDATE, APT, CURL], &[policy, DOWNLOADS]),
-        ("no package", &[NO_PACKAGE, APT, CURL], &[policy, DOWNLOADS]),
-        ("no apt", &[CURL], &[DOWNLOADS]),
-        ("apt fails", &[CANDIDATE, ("apt-get", "echo E: locked >&2; exit 100"), CURL], &[policy, INSTALLS, DOWNLOADS]),
-        ("rustup", &[CANDIDATE, APT, CURL, ("rustup", cargo!("tools", "9.0.0"))], &[TOOLCHAIN, default]),
+        ("archive", &[CANDIDATE, apt, curl], &[policy, INSTALLS, TOOLCHAIN, default]),
+        ("no candidate", &[NO_CANDIDATE, apt, curl], &[policy, DOWNLOADS]),
+        ("no package", &[NO_PACKAGE, apt, curl], &[policy, DOWNLOADS]),
+        ("no apt", &[curl], &[DOWNLOADS]),
+        ("apt fails", &[CANDIDATE, locked, curl], &[policy, INSTALLS, DOWNLOADS]),
+        ("rustup", &[CANDIDATE, apt, curl, ("rustup", &new_cargo)], &[TOOLCHAIN, default]),
         // Its package conflicts with that of rustup.
-        (
-            "old cargo",
-            &[CANDIDATE, APT, CURL, ("cargo", "echo cargo 1.63.0")],
-            &["cargo --version\n", "cargo --version\n", DOWNLOADS],
-        ),
+        ("old cargo", &[CANDIDATE, apt, curl, ("cargo", "echo cargo 1.63.0")], &[version, version, DOWNLOADS]),
         // The default toolchain of the user stays.
         (
             "old default",
-            &[CANDIDATE, APT, CURL, ("rustup", ""), ("cargo", "echo cargo 1.${RUSTUP_TOOLCHAIN:+99}0.0")],
-            &[
-                "cargo --version\n",
-                "cargo --version\n",
-                TOOLCHAIN,
-                default,
-                "cargo --version\n",
-                "cargo --version\n",
-                "cargo --version\n",
-            ],
+            &[CANDIDATE, apt, curl, ("rustup", ""), with_toolchain],
+            &[version, version, TOOLCHAIN, default, version, version, version],
         ),
-        (
-            "new cargo",
-            &[CANDIDATE, APT, CURL, ("rustup", FAILS), ("cargo", "echo cargo 9.0.0")],
-            &["cargo --version\n", "cargo --version\n"],
-        ),
+        ("new cargo", &[CANDIDATE, apt, curl, ("rustup", FAILS), ("cargo", "echo cargo 9.0.0")], &[version, version]),
     ];
     for (name, stand_ins, expected) in cases {
         let machine = Machine::new(name, stand_ins);
@@ -155,7 +129,8 @@ fn setup_gets_rust_from_the_archive_or_from_the_network() {
 /// A cargo of rustup's installer, in a shell that was started before it.
 #[test]
 fn setup_finds_a_cargo_that_is_not_on_path() {
-    let machine = Machine::new("home", &[CANDIDATE, APT, CURL]);
+    let [apt, curl] = installers();
+    let machine = Machine::new("home", &[CANDIDATE, ("apt-get", &apt), ("curl", &curl)]);
     fs::create_dir_all(machine.0.join(".cargo/bin")).unwrap();
     machine.add("../.cargo/bin/cargo", "echo cargo 9.0.0");
     let output = machine.set_up();
@@ -165,10 +140,11 @@ fn setup_finds_a_cargo_that_is_not_on_path() {
 
 #[test]
 fn setup_says_what_it_needs_where_rust_cannot_be_installed() {
+    let ([apt, _], old_cargo) = (installers(), makes_cargo("tools", "1.63.0"));
     for (name, stand_ins) in [
         ("no network", &[NO_PACKAGE, ("curl", FAILS)][..]),
-        ("no toolchain", &[CANDIDATE, APT, ("rustup", FAILS)]),
-        ("no new toolchain", &[NO_PACKAGE, ("rustup", cargo!("tools", "1.63.0"))]),
+        ("no toolchain", &[CANDIDATE, ("apt-get", &apt), ("rustup", FAILS)]),
+        ("no new toolchain", &[NO_PACKAGE, ("rustup", &old_cargo)]),
     ] {
         let output = Machine::new(name, stand_ins).set_up();
         let expected = "\
