@@ -6,9 +6,10 @@
 //! | `discont`, `short` | a frame with this flag; a buffer of 16 bytes |
 //! | `frame@9` | the frame with this number, which is its time; others have the number after that of the frame before |
 //! | `gap@9`, `gap@9+2` | no frame comes in the time of frame 9, of two frames from frame 9 on |
-//! | `segment`, `segment@9+2` | a segment with a stream time of its own; one from frame 9 on, which is shown as the second frame |
+//! | `segment`, `segment@9+2` | a segment with a stream time of its own; one from frame 9 on, whose running time is that of frame 2 |
 //! | `late@9` | downstream says that frames up to this running time are late |
-//! | `eos`, `flush`, `tag`, `mark-…` and others | events; a mark is an event that only its application knows |
+//! | `eos`, `flush`, `mark-…` and others | events; a mark is an event that only its application knows |
+//! | `tag`, `tag:rotate-90` | a title, and this orientation |
 //! | `caps`, `64x96` | the same caps again, those of another size |
 //! | `allocation`, `all-buffers`, `drain` | queries from upstream: for a pool, for no pool, and to push what waits |
 //! | `alpha:255` | from now on all samples of the alpha channel have this value |
@@ -224,7 +225,7 @@ impl Stream {
                 let size: Vec<u32> = name.split('x').map(|side| side.parse().expect(word)).collect();
                 self.change_caps(&covered::info(self.info.format(), [size[0], size[1]]));
             }
-            _ => self.send(event(name, times, &self.info)),
+            _ => self.send(event(name, detail, times, &self.info)),
         }
     }
 
@@ -397,8 +398,8 @@ fn written_out(words: &str) -> Vec<(String, Option<&str>)> {
     words.split_whitespace().flat_map(one).collect()
 }
 
-/// An event from its word and times.
-fn event(name: &str, times: Option<[gst::ClockTime; 2]>, info: &VideoInfo) -> gst::Event {
+/// An event from its word, what is behind the colon, and times.
+fn event(name: &str, detail: Option<&str>, times: Option<[gst::ClockTime; 2]>, info: &VideoInfo) -> gst::Event {
     match (name, times) {
         ("gap", Some([at, by])) => gst::event::Gap::builder(at).duration(by).build(),
         ("segment", _) => {
@@ -413,6 +414,9 @@ fn event(name: &str, times: Option<[gst::ClockTime; 2]>, info: &VideoInfo) -> gs
         ("tag", _) => {
             let mut tags = gst::TagList::new();
             tags.make_mut().add::<gst::tags::Title>(&"a title", gst::TagMergeMode::Append);
+            let mut turn =
+                |detail| tags.make_mut().add::<gst::tags::ImageOrientation>(&detail, gst::TagMergeMode::Append);
+            detail.inspect(|detail| turn(*detail));
             gst::event::Tag::new(tags)
         }
         ("eos", _) => gst::event::Eos::new(),

@@ -318,7 +318,8 @@ fn a_message_says_what_was_covered() {
         "cudagaussblur, timestamp=0, stream-time=0, running-time=0, duration=40000000, covered=regions, \
          covered-area=0.14999999999999999, unchanged=, cover=mosaic, missing=false, lost=false, regions=< \
          region, x=45, y=10, width=20, height=40, origin=found, track=1, label=face, shape=box;, \
-         region, …origin=zone, name=door, shape=box;, region, …height=8, origin=zone, shape=box; >;",
+         region, x=0, y=0, width=10, height=40, origin=zone, name=door, shape=box;, \
+         region, x=0, y=0, width=10, height=8, origin=zone, shape=box; >;",
     ]);
     let whole = "…timestamp=40000000, …covered=frame, covered-area=1, …missing=true, …regions=<  >;";
     stream.enter("frame").tells(&[whole]);

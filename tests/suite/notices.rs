@@ -43,22 +43,11 @@ fn says(table: &str) {
 /// A stream that players turn, before and after an element has turned it.
 #[test]
 fn a_turned_stream() {
-    let zones = format!("region-mode=inside {ZONE}");
-    for (properties, orientation, warning) in [
-        (&*zones, Some("rotate-90"), "…tag image-orientation=rotate-90…put videoflip…"),
-        ("sigma=2", Some("rotate-90"), ""),
-        (&zones, Some("rotate-0"), ""),
-        (&zones, None, ""),
-    ] {
-        let mut stream = started(properties);
-        if let Some(orientation) = orientation {
-            let mut tags = gst::TagList::new();
-            tags.make_mut().add::<gst::tags::ImageOrientation>(&orientation, gst::TagMergeMode::Replace);
-            tags.make_mut().add::<gst::tags::Title>(&"a title", gst::TagMergeMode::Replace);
-            stream.send(gst::event::Tag::new(tags));
-        }
-        stream.enter("frame*5").warns(warning);
-    }
+    says(
+        "region-mode=inside ZONE | tag:rotate-90 frame | …tag image-orientation=rotate-90…put videoflip…
+         region-mode=inside ZONE | tag:rotate-0 frame*5 |
+         sigma=2                 | tag:rotate-90 frame*5 |",
+    );
     // While frames wait, and where videoflip has turned the stream.
     for (flip, expected) in [("", 1), ("videoflip video-direction=auto !", 0)] {
         let line = format!(
