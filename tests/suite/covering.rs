@@ -10,7 +10,7 @@ use gst_video::{VideoFormat, VideoInfo, VideoInterlaceMode, VideoMeta, VideoRegi
 use crate::common::covered::{info, planes, with_roi};
 use crate::common::pictures::pitch;
 use crate::common::stream::{Place, SIZE, Stream, confidence, mask, mask_param, with_param};
-use crate::common::video::formats;
+use crate::common::video::{formats, init};
 
 const NV12: VideoFormat = VideoFormat::Nv12;
 const QUARTER: &str = "zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>";
@@ -266,8 +266,9 @@ fn nothing_is_called_covered_that_is_not() {
 
 #[test]
 fn interlaced_frames_are_covered_field_by_field() {
-    let builder = || VideoInfo::builder(VideoFormat::I420, 96, 64).fps((25, 1));
-    let info = builder().interlace_mode(VideoInterlaceMode::Interleaved).build().unwrap();
+    init();
+    let builder = VideoInfo::builder(VideoFormat::I420, 96, 64).fps((25, 1));
+    let info = builder.interlace_mode(VideoInterlaceMode::Interleaved).build().unwrap();
     Stream::of(&info, "sigma=3 expand=0").plays(&[("face:21x9+11+13", "0:21x9+11+13")]);
 }
 

@@ -8,7 +8,7 @@ use gst_video::VideoFormat;
 
 use crate::common::covered::{blurred, info, with_roi};
 use crate::common::stream::{SIZE, Stream, is_like, ms};
-use crate::common::video::FRAME;
+use crate::common::video::{FRAME, init};
 
 const FACE: (u32, u32, u32, u32) = (20, 20, 8, 8);
 const ZONE: &str = "zones=<[zone,x=0.0,y=0.0,width=0.5,height=0.5]>";
@@ -207,6 +207,7 @@ fn ordinary_memory_waits_itself() {
 
 /// An active pool; it has any number of buffers if `most` is 0.
 fn pool(caps: Option<&gst::Caps>, size: u32, most: u32) -> gst::BufferPool {
+    init();
     let pool = gst::BufferPool::new();
     let mut config = pool.config();
     config.set_params(caps, size, 0, most);

@@ -3,7 +3,7 @@
 use crate::common::covered::info;
 use crate::common::pipes;
 use crate::common::stream::{Place, Stream, confidence, with_param};
-use crate::common::video::texts;
+use crate::common::video::{init, texts};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
@@ -12,6 +12,7 @@ const WHOLE: &str = "zones=<[zone,x=0.0,y=0.0,width=1.0,height=1.0]>";
 
 /// NV12 frames, or of the format that the properties begin with.
 fn started(properties: &str) -> Stream {
+    init();
     let (first, others) = properties.split_once(' ').unwrap_or((properties, ""));
     let (format, properties) = if first.contains('=') { ("NV12", properties) } else { (first, others) };
     let info = info(VideoFormat::from_string(format), [64, 48]);

@@ -378,8 +378,8 @@ fn masks_that_overlap_are_covered_and_shown_together() {
 #[test]
 fn what_a_flip_leaves_of_a_detection_is_covered() {
     for mode in ["inside", "outside"] {
-        let flip = gst::ElementFactory::make("videoflip").property_from_str("method", "horizontal-flip").build();
         let mut stream = filling(&format!("on-missing=cover region-mode={mode}"));
+        let flip = gst::ElementFactory::make("videoflip").property_from_str("method", "horizontal-flip").build();
         let mut before = gst_check::Harness::with_element(&flip.unwrap(), Some("sink"), Some("src"));
         before.play();
         before.set_src_caps(stream.info.to_caps().unwrap());
