@@ -15,6 +15,7 @@ pub mod pictures;
 pub mod pipes;
 pub mod python;
 pub mod soft_oracle;
+pub mod stream;
 pub mod video;
 
 use gstcudagaussblur::filter::WIDE_SIGMA;

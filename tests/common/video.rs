@@ -103,13 +103,15 @@ pub fn stat(blur: &Blur, name: &str) -> u64 {
 
 /// Removes all messages of a kind from a bus and returns their texts.
 pub fn texts(bus: &gst::Bus, kind: gst::MessageType) -> Vec<String> {
-    std::iter::from_fn(|| bus.pop_filtered(&[kind]))
-        .map(|message| match message.view() {
-            gst::MessageView::Error(error) => error.error().to_string(),
-            gst::MessageView::Warning(warning) => warning.error().to_string(),
-            other => format!("{other:?}"),
-        })
-        .collect()
+    std::iter::from_fn(|| bus.pop_filtered(&[kind])).map(|message| text(&message)).collect()
+}
+
+pub fn text(message: &gst::Message) -> String {
+    match message.view() {
+        gst::MessageView::Error(error) => error.error().to_string(),
+        gst::MessageView::Warning(warning) => warning.error().to_string(),
+        other => format!("{other:?}"),
+    }
 }
 
 pub fn info(format: VideoFormat, width: u32, height: u32) -> VideoInfo {

@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Compares the element's tracks with their specification, `tests/tracks_reference.py`, on random sequences.
 
-use std::fmt::Write as _;
-
-use crate::common::python;
+use crate::common::{Noise, python};
 use gstcudagaussblur::filter::regions::Area;
 use gstcudagaussblur::regions::detection::Detection;
 use gstcudagaussblur::regions::tracks::{Holding, Tracks};
+use serde_json::json;
 
 const SEQUENCES: u64 = 400;
 const MS: u64 = 1_000_000;
 
-/// A generator of numbers from a seed (SplitMix64).
-struct Random(u64);
+/// Random choices.
+struct Random(Noise);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.0.next() % end
     }
 
     fn pick<T: Copy>(&mut self, of: &[T]) -> T {
@@ -60,7 +52,7 @@ struct Object {
 }
 
 fn sequence(seed: u64) -> Sequence {
-    let random = &mut Random(seed);
+    let random = &mut Random(Noise(seed));
     let size = random.pick(&[(1280, 720), (640, 360), (64, 48)]);
     let [width, height] = [f64::from(size.0), f64::from(size.1)];
     let has_labels = random.is(0.5);
@@ -108,12 +100,8 @@ fn sequence(seed: u64) -> Sequence {
             let label = if has_labels { random.pick(&[Some("face"), Some("plate"), None]) } else { None };
             let side = (0.02 + 0.2 * random.share()) * width;
             let place = [random.share() * width, random.share() * height];
-            found.push(detection(
-                place,
-                [side, side * (0.5 + random.share())],
-                label,
-                has_ids.then_some(random.below(9)),
-            ));
+            let size = [side, side * (0.5 + random.share())];
+            found.push(detection(place, size, label, has_ids.then_some(random.below(9))));
         }
         if has_weak {
             found.iter_mut().for_each(|one| one.confidence = random.is(0.4).then_some(0.2));
@@ -149,30 +137,22 @@ fn is_weak(detection: &Detection) -> bool {
 impl Sequence {
     /// As `tests/tracks_reference.py` reads it.
     fn to_json(&self) -> String {
+        let one = |Detection { area, label, tracking_id, .. }: &Detection| {
+            json!([[area.left, area.top, area.right, area.bottom], label, tracking_id])
+        };
+        let frame = |(time, found): &(u64, Vec<Detection>)| {
+            let (weak, certain): (Vec<_>, Vec<_>) = found.iter().partition(|one| is_weak(one));
+            let list = |found: Vec<&Detection>| found.into_iter().map(one).collect::<Vec<_>>();
+            json!([time, list(certain), list(weak)])
+        };
+        let frames: Vec<_> = self.frames.iter().map(|found| found.as_ref().map(frame)).collect();
+        let (width, height) = self.size;
         let on_lost = if self.covers_lost { "cover" } else { "release" };
-        let mut json = format!(
-            r#"{{"width":{},"height":{},"hold":{},"look_ahead":{},"on_lost":"{on_lost}","frames":["#,
-            self.size.0, self.size.1, self.hold, self.look_ahead
-        );
-        for (i, frame) in self.frames.iter().enumerate() {
-            json.push_str(if i > 0 { "," } else { "" });
-            let Some((time, found)) = frame else {
-                json.push_str("null");
-                continue;
-            };
-            let list = |is_listed: fn(&Detection) -> bool| {
-                let found = found.iter().filter(|detection| is_listed(detection)).map(|detection| {
-                    let Area { left, top, right, bottom } = detection.area;
-                    let label = detection.label.as_ref().map_or("null".to_owned(), |label| format!("\"{label}\""));
-                    let id = detection.tracking_id.map_or("null".to_owned(), |id| id.to_string());
-                    format!("[[{left},{top},{right},{bottom}],{label},{id}]")
-                });
-                found.collect::<Vec<_>>().join(",")
-            };
-            let [certain, weak] = [list(|one| !is_weak(one)), list(is_weak)];
-            write!(json, "[{time},[{certain}],[{weak}]]").unwrap();
-        }
-        json + "]}"
+        json!({
+            "width": width, "height": height, "hold": self.hold, "look_ahead": self.look_ahead, "on_lost": on_lost,
+            "frames": frames,
+        })
+        .to_string()
     }
 
     /// For each decided frame its time, whether the whole frame is covered, and the edges of the boxes.
@@ -191,9 +171,9 @@ impl Sequence {
             match frame {
                 Some((time, found)) => {
                     // The reference has the weak ones last.
-                    let certain = found.iter().filter(|one| !is_weak(one)).map(|one| (one, false));
-                    let weak = found.iter().filter(|one| is_weak(one)).map(|one| (one, true));
-                    tracks.enter(*time, self.size, holding, certain.chain(weak));
+                    let (weak, certain): (Vec<_>, Vec<_>) = found.iter().partition(|one| is_weak(one));
+                    let detections = certain.into_iter().chain(weak).map(|one| (one, is_weak(one)));
+                    tracks.enter(*time, self.size, holding, detections);
                     waiting.push_back(*time);
                     if waiting.len() > self.look_ahead {
                         decide(&mut tracks, waiting.pop_front().unwrap());
@@ -271,17 +251,11 @@ fn a_false_detection_covers_as_much_as_documented() {
     let page = include_str!("../../docs/HIDING.md");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     let covered = |rate: u64, look_ahead: u64| {
-        let false_detection = [detection([5000.0, 5000.0], [100.0, 100.0], None, None)];
-        let frame = |i: u64| (i * 1000 * MS / rate, if i == 60 { false_detection.to_vec() } else { Vec::new() });
-        let frames = (0..120 + look_ahead).map(|i| Some(frame(i))).collect();
-        let sequence = Sequence {
-            size: (10_000, 10_000),
-            hold: 3000 * MS,
-            covers_lost: false,
-            look_ahead: look_ahead as usize,
-            frames,
-        };
-        let decided = sequence.decide();
+        let found = |i: u64| (i == 60).then(|| detection([5000.0, 5000.0], [100.0, 100.0], None, None));
+        let frame = |i: u64| Some((i * 1000 * MS / rate, found(i).into_iter().collect()));
+        let frames = (0..120 + look_ahead).map(frame).collect();
+        let (size, look_ahead) = ((10_000, 10_000), look_ahead as usize);
+        let decided = Sequence { size, hold: 3000 * MS, covers_lost: false, look_ahead, frames }.decide();
         let boxes = decided.iter().flat_map(|(.., edges)| edges.chunks(4));
         boxes.map(|edges| (edges[2] - edges[0]) * (edges[3] - edges[1]) / 1e4).sum::<f64>()
     };
