@@ -6,8 +6,6 @@
 #[path = "lives/buffers.rs"]
 mod buffers;
 mod common;
-#[path = "faults/cuda_frames.rs"]
-mod cuda_frames;
 #[path = "lives/judge.rs"]
 mod judge;
 #[path = "lives/rule.rs"]
@@ -27,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use common::fake_driver::{self, FakeDriver};
 use common::fake_library;
-use cuda_frames::Context;
+use common::gst_cuda::{self as cuda_frames, Context};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::CudaEngine;
 use judge::Failure;
