@@ -5,8 +5,6 @@
 //! those whose name contains it.
 
 mod common;
-#[path = "faults/cuda_frames.rs"]
-mod cuda_frames;
 #[path = "faults/left_out.rs"]
 mod left_out;
 #[path = "faults/scenario.rs"]
@@ -19,13 +17,14 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use common::fake_driver::{self, Calls, Counts, FakeDriver};
+use common::checks::run_one_by_one;
+use common::fake_driver::{self, Calls, FakeDriver, LAUNCH_FAILED, OUT_OF_MEMORY};
 use common::fake_library;
+use common::gst_cuda::{self, Context};
 use common::video::{self, FRAME, nick};
-use cuda_frames::Context;
 use gst::prelude::*;
 use gstcudagaussblur::cuda::CudaEngine;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use scenario::{Allocators, FRAMES, Memory, Scenario, read};
 
 /// Environment variable that selects combinations.
@@ -40,9 +39,6 @@ const MAX_CALLS: i32 = 40;
 const LIMIT: Duration = Duration::from_secs(60);
 /// Failures that are printed in full.
 const MAX_PRINTED: usize = 20;
-
-const OUT_OF_MEMORY: i32 = 2;
-const LAUNCH_FAILED: i32 = 719;
 
 /// How a function fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,17 +89,15 @@ fn main() {
     std::sync::LazyLock::force(&fake_driver::DRIVER);
     std::mem::forget(fake_library::open_as_installed("libcuda"));
     video::init();
-    let has_cuda_memory = cuda_frames::open();
+    let has_cuda_memory = gst_cuda::open();
     report_crashes();
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let trial = |name: &str, uses_cuda_memory: bool| {
         let run = move || Ok(sweep(uses_cuda_memory)?);
         Trial::test(name, run).with_ignored_flag(uses_cuda_memory && !has_cuda_memory)
     };
     // It makes incomplete libraries of ELF files.
     let left_out = Trial::test("functions_that_are_missing", || Ok(left_out::run()?)).with_ignored_flag(cfg!(windows));
-    let trials = vec![trial("faults_in_host_memory", false), trial("faults_in_cuda_memory", true), left_out];
-    libtest_mimic::run(&arguments, trials).exit();
+    run_one_by_one(vec![trial("faults_in_host_memory", false), trial("faults_in_cuda_memory", true), left_out]);
 }
 
 /// Prints the running combination if the process crashes, which a fault of an earlier one may have caused, and counts panics.
@@ -229,12 +223,14 @@ impl<'a> Runner<'a> {
         problems.extend(again.problems.into_iter().map(|problem| format!("after a restart {problem}")));
         drop((element, bus));
         driver.exempt(|| drop(make));
-        let leaked = Leaked::since(driver, &before);
-        if leaked.counts[1].1 > 0 && scenario.memory[0] == Memory::Registered {
+        let (now, (before, contexts)) = (driver.counts(), before);
+        let [device, pinned, streams, events] = std::array::from_fn(|kind| now.live()[kind] - before.live()[kind]);
+        if pinned > 0 && scenario.memory[0] == Memory::Registered {
             // Later frames would be at the address of memory that stays registered, and not be registered.
             std::mem::forget(scenario.buffer(&self.sources[0], self.make));
         }
-        problems.extend(leaked.beyond(fault, &calls, abandoned));
+        let live = [device, pinned, streams, events, driver.live_contexts() - contexts, now.current];
+        problems.extend(leaked(live, fault, &calls, abandoned));
         Outcome { problems, calls, frames: faulted.output + again.output, abandoned }
     }
 
@@ -352,54 +348,38 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Live objects of a run after its end.
-#[derive(Debug)]
-struct Leaked {
-    counts: [(&'static str, i32); 6],
-}
-
-impl Leaked {
-    fn since(driver: &FakeDriver, (before, contexts): &(Counts, i32)) -> Self {
-        let now = driver.counts();
-        let counts = [
-            ("device memory", now.device_blocks - before.device_blocks),
-            ("pinned memory", now.pinned_blocks - before.pinned_blocks),
-            ("streams", now.streams - before.streams),
-            ("events", now.events - before.events),
-            ("contexts", driver.live_contexts() - contexts),
-            ("current contexts", now.current),
-        ];
-        Self { counts }
-    }
-
-    /// What has leaked beyond the memory of abandoned frames and what could not be released because that failed.
-    fn beyond(&self, fault: Option<&Fault>, calls: &BTreeMap<String, Calls>, abandoned: u64) -> Option<String> {
-        let failed = |name: &str| calls.get(name).map_or(0, |calls| calls.failed);
-        // Without its context nothing can be released; a lost device releases nothing.
-        let releases = failed("cuCtxPushCurrent_v2") == 0 && fault.is_none_or(|fault| fault.kind != Kind::DeviceLost);
-        // A frame: its two buffers, which hold their context and, from GStreamer 1.24 on, the stream of their pool; the memory
-        // of its slot (source, destination, workspace; two staging buffers), its events.
-        let of_frame = [5, 4, 1, 40, 1, 0].map(|count| count * abandoned as i32);
-        let unreleased = [
-            // GstBufferPool leaks the other buffers if it cannot allocate its minimum, here of two.
-            failed("cuMemFree_v2") + failed("cuMemAllocPitch_v2").min(1) * 2,
-            failed("cuMemFreeHost") + failed("cuMemHostUnregister"),
-            failed("cuStreamDestroy_v2"),
-            failed("cuEventDestroy_v2"),
-            failed("cuCtxDestroy_v2"),
-            failed("cuCtxPopCurrent_v2"),
-        ];
-        let is_too_much = |(index, (_, live)): (usize, &(_, i32))| *live > of_frame[index] + unreleased[index];
-        let leaks = releases && self.counts.iter().enumerate().any(is_too_much);
-        leaks.then(|| format!("leaked, with {abandoned} frames abandoned: {:?}", self.counts))
-    }
+/// What has leaked beyond the memory of abandoned frames and what could not be released because that failed. `live` are the
+/// objects of a run after its end: device memory, pinned memory, streams, events, contexts, and contexts that are current.
+fn leaked(live: [i32; 6], fault: Option<&Fault>, calls: &BTreeMap<String, Calls>, abandoned: u64) -> Option<String> {
+    let failed = |name: &str| calls.get(name).map_or(0, |calls| calls.failed);
+    // Without its context nothing can be released; a lost device releases nothing.
+    let releases = failed("cuCtxPushCurrent_v2") == 0 && fault.is_none_or(|fault| fault.kind != Kind::DeviceLost);
+    // A frame: its two buffers, which hold their context and, from GStreamer 1.24 on, the stream of their pool; the memory
+    // of its slot (source, destination, workspace; two staging buffers), its events.
+    let of_frame = [5, 4, 1, 40, 1, 0].map(|count| count * abandoned as i32);
+    let unreleased = [
+        // GstBufferPool leaks the other buffers if it cannot allocate its minimum, here of two.
+        failed("cuMemFree_v2") + failed("cuMemAllocPitch_v2").min(1) * 2,
+        failed("cuMemFreeHost") + failed("cuMemHostUnregister"),
+        failed("cuStreamDestroy_v2"),
+        failed("cuEventDestroy_v2"),
+        failed("cuCtxDestroy_v2"),
+        failed("cuCtxPopCurrent_v2"),
+    ];
+    let leaks = releases && (0..live.len()).any(|kind| live[kind] > of_frame[kind] + unreleased[kind]);
+    leaks.then(|| {
+        format!(
+            "leaked, with {abandoned} frames abandoned: device memory, pinned memory, streams, events, contexts, \
+             current contexts: {live:?}"
+        )
+    })
 }
 
 /// Runs the combinations of one half of the scenarios and reports all failures.
 fn sweep(uses_cuda_memory: bool) -> Result<(), String> {
     let selection = std::env::var(SELECTION).ok();
     let driver = FakeDriver::new();
-    let context = cuda_frames::is_open().then(Context::new);
+    let context = gst_cuda::is_open().then(Context::new);
     // Keeps kernels loaded in the context.
     let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
     let make = Allocators { pinned: CudaEngine::new(0).unwrap().pinned(), context };

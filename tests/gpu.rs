@@ -6,14 +6,19 @@
 
 mod common;
 
-use std::process::Command;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use common::video::{self, Blur, buffer, info, picture, read};
-use common::{cases, device_frames, formats, pictures};
+use common::checks::{check_child, child, child_process, cpu_is_selected, run_one_by_one, start_fails, trial};
+use common::device_frames::{
+    Block, Streams, all_covers, check, check_blur, check_host_blur, check_host_kinds, check_kinds,
+};
+use common::pipes::{no_errors, pictures, pipeline, run_to_end, stat};
+use common::resident::{assert_same, stop};
+use common::video::{self, Blur, buffer, element, info, picture};
+use common::{cases, formats, pictures as kinds};
 use gst::prelude::*;
-use gst_video::VideoFormat;
-use gstcudagaussblur::cpu::CpuEngine;
+use gst_video::VideoFormat::Rgba;
 use gstcudagaussblur::cuda::driver::device;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
 use gstcudagaussblur::cuda::kernels::abi::{KernelSet, PixelFamily, RowsArgs};
@@ -22,25 +27,20 @@ use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
 use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Plane, PlaneLayout, Role, SampleLayout};
+use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
 use gstcudagaussblur::filter::plane::DevicePlane;
 use gstcudagaussblur::filter::regions::Rect;
-use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Set in a child process of a test: which part of it to run.
-const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
 const VIDEO: &str = "CUDAGAUSSBLUR_VIDEO";
 
 fn main() {
-    if let Ok(child) = std::env::var(CHILD) {
-        match child.as_str() {
-            "no device" => without_a_device(),
-            "broken" => a_broken_context(),
-            "broken in flight" => a_context_broken_in_flight(),
-            other => unreachable!("{other}"),
-        }
-        return;
+    match child().as_deref() {
+        None => (),
+        Some("no device") => return without_a_device(),
+        Some("broken") => return a_broken_context(),
+        Some("broken in flight") => return a_context_broken_in_flight(),
+        Some(other) => unreachable!("{other}"),
     }
     let present = device::count();
     match &present {
@@ -48,31 +48,32 @@ fn main() {
         Err(error) => println!("no GPU: {error}"),
     }
     let gpu = present.is_ok();
-    let on_gpu = |name: &str, test: fn()| trial(name, gpu, test);
+    let compiles = gpu && nvrtc_is_here();
+    let several = present.as_ref().is_ok_and(|count| *count > 1);
     let mut trials = vec![
-        on_gpu("large_frames_equal_the_cpu_engines", large_frames),
-        on_gpu("sweep_of_sigma_equals_the_cpu_engine", sweep),
-        trial("devices_at_once_keep_apart", present.as_ref().is_ok_and(|count| *count > 1), every_device),
-        trial("specialised_kernels_give_the_same_bytes", gpu && nvrtc_is_here(), specialised_kernels),
+        trial("large_frames_equal_the_cpu_engines", gpu, large_frames),
+        trial("sweep_of_sigma_equals_the_cpu_engine", gpu, sweep),
+        trial("devices_at_once_keep_apart", several, every_device),
+        trial("specialised_kernels_give_the_same_bytes", compiles, specialised_kernels),
         trial(
             "kernels_compiled_for_tensor_cores_give_the_same_bytes",
-            gpu && nvrtc_is_here() && has_tensor_cores(),
+            compiles && has_tensor_cores(),
             compiled_at_every_radius,
         ),
-        on_gpu("every_format_is_blurred_as_the_oracle_does", || {
+        trial("every_format_is_blurred_as_the_oracle_does", gpu, || {
             println!("{} formats", formats::check_all("backend=cuda"));
             formats::check_interlaced("backend=cuda");
         }),
-        on_gpu("all_elements_share_one_context", one_context),
-        on_gpu("a_hundred_starts_leave_no_device_memory_behind", hundred_starts),
-        on_gpu("a_device_number_too_high_is_refused", device_number),
-        on_gpu("device_memory_that_runs_out", out_of_memory),
-        on_gpu("devices_that_are_hidden", || in_a_child("no device", &[("CUDA_VISIBLE_DEVICES", "")])),
-        on_gpu("a_context_that_breaks_in_mid_stream", || in_a_child("broken", &[])),
-        on_gpu("a_context_that_breaks_with_frames_in_flight", || in_a_child("broken in flight", &[])),
-        on_gpu("covers_in_device_memory_equal_the_cpu_engine", covers),
-        on_gpu("bytes_at_every_radius_and_alignment", radii_and_alignments),
-        on_gpu("memory_that_is_pinned_in_parts_is_copied", video::check_partly_pinned_frames),
+        trial("all_elements_share_one_context", gpu, one_context),
+        trial("a_hundred_starts_leave_no_device_memory_behind", gpu, hundred_starts),
+        trial("a_device_number_too_high_is_refused", gpu, device_number),
+        trial("device_memory_that_runs_out", gpu, out_of_memory),
+        trial("devices_that_are_hidden", gpu, || in_a_child("no device", &[("CUDA_VISIBLE_DEVICES", "")])),
+        trial("a_context_that_breaks_in_mid_stream", gpu, || in_a_child("broken", &[])),
+        trial("a_context_that_breaks_with_frames_in_flight", gpu, || in_a_child("broken in flight", &[])),
+        trial("covers_in_device_memory_equal_the_cpu_engine", gpu, covers),
+        trial("bytes_at_every_radius_and_alignment", gpu, radii_and_alignments),
+        trial("memory_that_is_pinned_in_parts_is_copied", gpu, video::check_partly_pinned_frames),
         trial("real_video_equals_the_cpu_engines", gpu && std::env::var(VIDEO).is_ok(), real_video),
         trial(
             "without_a_driver_it_is_said_at_start",
@@ -83,37 +84,29 @@ fn main() {
     for (image, word) in [(Image::Best, "prebuilt"), (Image::Portable, "ptx")] {
         for passes in [PassStrategy::Best, PassStrategy::Split] {
             let name = format!("case_table_{word}_{passes:?}").to_lowercase();
-            let test = move || {
-                case_table(image, passes, None);
-                Ok::<(), Failed>(())
-            };
-            trials.push(Trial::test(name, test).with_ignored_flag(!gpu));
+            trials.push(trial(&name, gpu, move || case_table(image, passes, None)));
         }
     }
     for (passes, bands) in [(PassStrategy::Split, 3), (PassStrategy::Best, 7)] {
-        let test = move || {
-            case_table(Image::Best, passes, Some(bands));
-            Ok::<(), Failed>(())
-        };
-        trials.push(Trial::test(format!("bands_{bands}"), test).with_ignored_flag(!gpu));
+        trials.push(trial(&format!("bands_{bands}"), gpu, move || case_table(Image::Best, passes, Some(bands))));
     }
-    // One after the other, because some measure the free memory of the device.
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials).exit();
+    run_one_by_one(trials);
+}
+
+fn cuda() -> Engine {
+    Engine::with_cuda(CudaEngine::new(0).unwrap())
 }
 
 /// Every cover of every kind of frame in device memory, with the kernels of both images, and of host frames through the device.
 fn covers() {
-    let kinds = pictures::kinds();
-    let every = cases::one_in().unwrap_or(1);
-    let kinds: Vec<_> = kinds.into_iter().step_by(every).collect();
+    let kinds: Vec<_> = kinds::kinds().into_iter().step_by(cases::one_in().unwrap_or(1)).collect();
     let mut bytes = 0;
     for image in [Image::Best, Image::Portable] {
         let engine = CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap().without_jit();
         let mut engine = Engine::with_cuda(engine).with_covers_on_device();
         for (size, sigmas) in [([331, 182], [1.5, 6.0, 11.0]), ([1283, 721], [3.0, 20.0, 45.0])] {
-            bytes += device_frames::check_kinds(&mut engine, &kinds, &[size], &sigmas);
-            bytes += device_frames::check_host_kinds(&mut engine, &kinds, size, &sigmas);
+            bytes += check_kinds(&mut engine, &kinds, &[size], &sigmas, all_covers);
+            bytes += check_host_kinds(&mut engine, &kinds, size, &sigmas);
         }
     }
     println!("{bytes} bytes, 0 differ");
@@ -161,9 +154,9 @@ fn check_alignments(engine: &mut Engine, options: Options, planes: &[PlaneLayout
     let units = [(16, 0), (4, 4 * (radius as usize % 4)), (1, (3 * radius as usize + turn) % 16)];
     for (unit, skew) in units {
         let pitch = |plane: &PlaneLayout| (plane.row_bytes() + 1).next_multiple_of(unit);
-        let source = device_frames::Block::new(planes, skew, pitch, u64::from(radius));
-        let destination = device_frames::Block::new(planes, 16 - skew, |plane| pitch(plane) + unit, 7);
-        device_frames::check_blur(engine, options, &source, &destination, device_frames::Streams::One);
+        let source = Block::new(planes, skew, pitch, u64::from(radius));
+        let destination = Block::new(planes, 16 - skew, |plane| pitch(plane) + unit, 7);
+        check_blur(engine, options, &source, &destination, Streams::One);
     }
     units.len()
 }
@@ -187,10 +180,10 @@ fn radii_and_alignments() {
 
 /// The same with the kernels for tensor cores that are compiled, wherever they gain.
 fn compiled_at_every_radius() {
-    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let mut engine = cuda();
     let mut in_bands = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(3));
     let limits = process::open(0).unwrap().device().limits();
-    let (mut frames, mut made) = (0, std::collections::HashSet::new());
+    let (mut frames, mut made) = (0, HashSet::new());
     for radius in (1..=64).step_by(cases::one_in().unwrap_or(1)) {
         let options = options_of_radius(radius);
         for (turn, planes) in planes_of_every_family(radius).iter().enumerate() {
@@ -220,21 +213,12 @@ fn compiled_at_every_radius() {
             if planes[0].width > 60 && planes[0].height > 40 {
                 let region = BlurRegion { rect: Rect::new(9, 5, 41, 31).unwrap(), params: options.params };
                 let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions: vec![region] });
-                let source = device_frames::Block::new(planes, 0, PlaneLayout::row_bytes, 3);
-                device_frames::check(&mut engine, &cover, &source, None, device_frames::Streams::One);
+                check(&mut engine, &cover, &Block::dense(planes, 3), None, Streams::One);
                 frames += 1;
             }
         }
     }
     println!("{} specialisations, {frames} frames, 0 bytes differ", made.len());
-}
-
-fn trial(name: &str, runs: bool, test: fn()) -> Trial {
-    let test = move || {
-        test();
-        Ok(())
-    };
-    Trial::test(name, test).with_ignored_flag(!runs)
 }
 
 fn describe() -> String {
@@ -259,29 +243,16 @@ fn nvrtc_is_here() -> bool {
             .any(|name| unsafe { libloading::Library::new(*name) }.is_ok())
 }
 
-/// Blurs a frame of noise with both engines, with `padding` bytes between rows. Returns the number of bytes compared.
-fn compare(engines: [&mut Engine; 2], options: Options, layouts: &[PlaneLayout], padding: usize) -> usize {
-    let pitch = |layout: &PlaneLayout| layout.row_bytes() + padding;
-    let noise = |layout: &PlaneLayout| common::Noise(7).bytes(pitch(layout) * layout.height as usize);
-    let src: Vec<Vec<u8>> = layouts.iter().map(noise).collect();
-    let frame = layouts.iter().zip(&src);
-    let frame = frame.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &data[..] }).collect();
-    let [with_cuda, with_cpu] = engines.map(|engine| {
-        let mut dst: Vec<Vec<u8>> = src.iter().map(|plane| vec![0x5a; plane.len()]).collect();
-        let out = layouts.iter().zip(&mut dst);
-        let out = out.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &mut data[..] });
-        engine.blur(options, &frame, &mut out.collect()).unwrap();
-        (dst, engine.stats().kernel_name)
-    });
-    assert!(with_cuda.0 == with_cpu.0, "{layouts:?} {options:?} by {}", with_cuda.1);
-    src.iter().map(Vec::len).sum()
+/// Blurs a frame of noise in host memory, with `padding` bytes between rows. Returns the number of bytes compared.
+fn compare(engine: &mut Engine, options: impl Into<Options>, layouts: &[PlaneLayout], padding: usize) -> usize {
+    let source = Block::new(layouts, 0, |layout| layout.row_bytes() + padding, 7);
+    check_host_blur(engine, options.into(), &source)
 }
 
 /// Blurs frames until specialised kernels are used for them, and compares the output with that of the CPU engine.
 fn specialised_kernels() {
     // There are none beside the faster kernels for tensor cores.
     let mut cuda = Engine::with_cuda(CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap());
-    let mut cpu = Engine::with_cpu(CpuEngine::new());
     let shared = process::open(0).unwrap();
     let jit = shared.jit();
     let new = |channels, depth| PlaneLayout::new(0, 0, channels, depth);
@@ -312,7 +283,7 @@ fn specialised_kernels() {
                     PlaneLayout { width: side(width, 0), height: side(height, 1), ..*plane }
                 };
                 let layouts: Vec<PlaneLayout> = planes.iter().map(sized).collect();
-                compared += compare([&mut cuda, &mut cpu], params.into(), &layouts, padding);
+                compared += compare(&mut cuda, params, &layouts, padding);
             }
             cuda.stats().kernel_name.starts_with("special-")
         };
@@ -352,8 +323,7 @@ fn case_table(image: Image, passes: PassStrategy, bands: Option<usize>) {
 
 /// Frames of common and of the largest sizes, for which the oracle would take minutes: both engines give the same bytes.
 fn large_frames() {
-    let mut cuda = Engine::with_cuda(CudaEngine::new(0).unwrap());
-    let mut cpu = Engine::with_cpu(CpuEngine::new());
+    let mut cuda = cuda();
     let layout = PlaneLayout::new;
     for (layout, sizes) in [
         (layout(3840, 2160, 4, 8), &[7, 31, 127, 401][..]),
@@ -373,17 +343,17 @@ fn large_frames() {
         }
         for &size in sizes {
             let params = BlurParams::new((f64::from(size) / 7.0).min(100.0), size).unwrap();
-            compare([&mut cuda, &mut cpu], params.into(), &[layout], 0);
+            compare(&mut cuda, params, &[layout], 0);
         }
         for sigma in [5.0, 100.0] {
-            compare([&mut cuda, &mut cpu], BlurParams::new(sigma, 0).unwrap().into(), &[layout], 0);
+            compare(&mut cuda, BlurParams::new(sigma, 0).unwrap(), &[layout], 0);
         }
     }
 }
 
 /// Sigma from 0.5 to 100 and back in 400 frames, as a fade would change it.
 fn sweep() {
-    let (mut cuda, mut cpu) = (Engine::with_cuda(CudaEngine::new(0).unwrap()), Engine::with_cpu(CpuEngine::new()));
+    let mut cuda = cuda();
     let half = |channels, depth| PlaneLayout { sigma_scale: [0.5; 2], ..PlaneLayout::new(320, 180, channels, depth) };
     let (mut frames, mut bytes) = (0, 0);
     for layouts in [
@@ -393,7 +363,7 @@ fn sweep() {
     ] {
         for frame in (0..=200).chain((0..200).rev()) {
             let params = BlurParams::new(0.5 * 200_f64.powf(f64::from(frame) / 200.0), 0).unwrap();
-            bytes += compare([&mut cuda, &mut cpu], params.into(), &layouts, 0);
+            bytes += compare(&mut cuda, params, &layouts, 0);
             frames += 1;
         }
     }
@@ -403,35 +373,23 @@ fn sweep() {
 /// Elements on all devices at once, each on its own.
 fn every_device() {
     let count = device::count().unwrap();
-    let info = info(VideoFormat::Rgba, 700, 500);
+    let info = info(Rgba, 700, 500);
     std::thread::scope(|scope| {
         for id in 0..count {
             let info = &info;
             scope.spawn(move || {
-                let mut blur = Blur::new(&format!("backend=cuda cuda-device-id={id} sigma=5"));
-                blur.caps(info);
-                for seed in 0..3 {
-                    let image = picture(info, seed);
-                    assert!(read(info, &blur.push(buffer(info, &image))) == video::blurred(&image, 5.0, 0));
-                }
+                let mut blur = Blur::with(&format!("backend=cuda cuda-device-id={id} sigma=5"), info);
+                (0..3).for_each(|seed| blur.check(info, seed, 5.0));
             });
         }
     });
-    let contexts: std::collections::HashSet<usize> =
-        (0..count).map(|id| process::open(id).unwrap().device().clone().context()).collect();
+    let contexts: HashSet<usize> = (0..count).map(|id| process::open(id).unwrap().device().clone().context()).collect();
     assert_eq!(contexts.len(), count as usize);
     println!("{count} device(s), a context each");
 }
 
 const PIPELINE: &str = "videotestsrc num-buffers=5 ! video/x-raw,format=RGBA,width=1920,height=1080 ! \
                         cudagaussblur name=blur backend=cuda sigma=5 ! fakesink";
-
-fn run(pipeline: &gst::Element) {
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
-    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
-    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
-}
 
 fn free() -> usize {
     process::open(0).unwrap().device().clone().free_memory().unwrap()
@@ -442,108 +400,66 @@ fn one_context() {
     video::init();
     process::open(0).unwrap().prebuilt(Image::Best).unwrap();
     let before = free();
-    let pipelines = [PIPELINE, PIPELINE].map(|line| gst::parse::launch(line).unwrap());
-    std::thread::scope(|scope| {
-        for pipeline in &pipelines {
-            scope.spawn(|| run(pipeline));
-        }
-    });
+    let pipelines = [PIPELINE; 2].map(pipeline);
+    std::thread::scope(|scope| pipelines.iter().for_each(|pipeline| _ = scope.spawn(|| run_to_end(pipeline))));
     let taken = before.saturating_sub(free());
     println!("two pipelines at once take {} MB of device memory", taken >> 20);
     assert!(taken < 150 << 20, "{taken} bytes: more than their frames");
     for pipeline in &pipelines {
-        let blur = pipeline.downcast_ref::<gst::Bin>().unwrap().by_name("blur").unwrap();
-        assert_eq!(video::nick(&blur, "active-backend"), "cuda");
-        assert_eq!(blur.property::<gst::Structure>("stats").get::<u64>("frames-cuda").unwrap(), 5);
+        assert_eq!(video::nick(&pipeline.by_name("blur").unwrap(), "active-backend"), "cuda");
+        assert_eq!(stat(pipeline, "frames-cuda"), 5);
         pipeline.set_state(gst::State::Null).unwrap();
     }
 }
 
 fn hundred_starts() {
-    video::init();
-    let pipeline = gst::parse::launch(PIPELINE).unwrap();
-    let mut seen = Vec::new();
-    for _ in 0..100 {
-        run(&pipeline);
+    let pipeline = pipeline(PIPELINE);
+    let round = |_| {
+        run_to_end(&pipeline);
         pipeline.set_state(gst::State::Null).unwrap();
-        seen.push(free());
-    }
+        free()
+    };
+    let seen: Vec<usize> = (0..100).map(round).collect();
     println!("free device memory after round 1: {} bytes, after round 100: {} bytes", seen[0], seen[99]);
     // Other processes may use a little memory meanwhile; the frames of one round take 50 MB.
     assert!(seen[0].abs_diff(seen[99]) < 8 << 20, "device memory is left behind");
 }
 
-fn start_fails(properties: &str) -> String {
-    let element = video::element(properties);
-    let bus = video::bus_of(&element);
-    assert!(element.set_state(gst::State::Paused).is_err(), "it started");
-    let errors = video::texts(&bus, gst::MessageType::Error);
-    element.set_state(gst::State::Null).unwrap();
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    println!("{}", errors[0]);
-    errors[0].clone()
-}
-
-/// With `auto` the CPU is used from the start.
-fn the_cpu_blurs(properties: &str) {
-    let info = info(VideoFormat::Rgb, 64, 48);
-    let image = picture(&info, 1);
-    let mut blur = Blur::new(properties);
-    assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
-    blur.caps(&info);
-    assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 1.5, 0));
-}
-
 fn device_number() {
     let count = device::count().unwrap();
-    let text = start_fails(&format!("backend=cuda cuda-device-id={count}"));
-    assert!(text.contains(&format!("no CUDA device {count}")) && text.contains("set cuda-device-id"), "{text}");
-    the_cpu_blurs(&format!("cuda-device-id={count}"));
+    let words = format!("no CUDA device {count}");
+    start_fails(&element(&format!("backend=cuda cuda-device-id={count}")), &[&words, "set cuda-device-id"]);
+    cpu_is_selected(&format!("cuda-device-id={count}"));
 }
 
 fn without_a_driver() {
-    let text = start_fails("backend=cuda");
-    assert!(text.contains("libcuda.so.1") && text.contains("install the NVIDIA driver"), "{text}");
-    assert!(text.contains("backend=auto or backend=cpu"), "{text}");
-    the_cpu_blurs("");
+    let words = ["libcuda.so.1", "install the NVIDIA driver", "backend=auto or backend=cpu"];
+    start_fails(&element("backend=cuda"), &words);
+    cpu_is_selected("");
 }
 
 fn without_a_device() {
-    let text = start_fails("backend=cuda");
-    assert!(text.contains("finds no CUDA device") && text.contains("CUDA_VISIBLE_DEVICES"), "{text}");
-    the_cpu_blurs("");
+    start_fails(&element("backend=cuda"), &["finds no CUDA device", "CUDA_VISIBLE_DEVICES"]);
+    cpu_is_selected("");
 }
 
 /// Pushes frames before and after `break_it`: all are blurred, with one warning, and the CPU backend is active afterwards.
 fn the_cpu_takes_over(break_it: impl FnOnce(), words: &str) {
-    let mut blur = Blur::new("sigma=3");
-    for (i, width) in [512_u32, 512, 1280, 1280].into_iter().enumerate() {
-        let info = info(VideoFormat::Rgba, width, 300);
-        let image = picture(&info, 1);
-        blur.caps(&info);
-        if i == 2 {
-            assert_eq!(video::nick(&blur.element, "active-backend"), "cuda");
-            break;
-        }
-        assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
-    }
+    let [narrow, wide, large] = [(512, 300), (1280, 300), (1280, 720)].map(|(width, height)| info(Rgba, width, height));
+    let mut blur = Blur::with("sigma=3", &narrow);
+    (0..2).for_each(|_| blur.check(&narrow, 1, 3.0));
+    blur.caps(&wide);
+    assert_eq!(blur.backend(), "cuda");
     break_it();
     // So large that the memory of the smaller frames is not enough for it.
-    let info = info(VideoFormat::Rgba, 1280, 720);
-    blur.caps(&info);
-    for seed in 0..3 {
-        let image = picture(&info, seed);
-        assert!(read(&info, &blur.push(buffer(&info, &image))) == video::blurred(&image, 3.0, 0));
-    }
-    let warnings = blur.messages(gst::MessageType::Warning);
-    assert!(warnings.len() == 1 && warnings[0].contains(words), "{warnings:?}");
-    println!("{}", warnings[0]);
-    assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
-    let stats = blur.element.property::<gst::Structure>("stats");
-    assert_eq!(["frames-cuda", "frames-cpu"].map(|name| stats.get::<u64>(name).unwrap()), [2, 3]);
+    blur.caps(&large);
+    (0..3).for_each(|seed| blur.check(&large, seed, 3.0));
+    blur.warns(&[words]);
+    assert_eq!((blur.backend(), blur.stats(["frames-cuda", "frames-cpu"])), ("cpu".into(), [2, 3]));
 }
 
 fn out_of_memory() {
+    const WORDS: &str = "of device memory could not be allocated";
     let device = process::open(0).unwrap().device().clone();
     let mut hoard = Vec::new();
     let take_all = || {
@@ -557,15 +473,11 @@ fn out_of_memory() {
             }
         }
     };
-    the_cpu_takes_over(take_all, "of device memory could not be allocated");
+    the_cpu_takes_over(take_all, WORDS);
 
-    let info = info(VideoFormat::Rgba, 1280, 720);
-    let mut blur = Blur::new("backend=cuda");
-    blur.caps(&info);
-    assert_eq!(blur.try_push(buffer(&info, &picture(&info, 1))), Err(gst::FlowError::Error));
-    let errors = blur.messages(gst::MessageType::Error);
-    assert!(errors.len() == 1 && errors[0].contains("of device memory could not be allocated"), "{errors:?}");
-    println!("{}", errors[0]);
+    let info = info(Rgba, 1280, 720);
+    let mut blur = Blur::with("backend=cuda", &info);
+    blur.refuses(buffer(&info, &picture(&info, 1)), &[WORDS]);
     {
         let _current = device.enter().unwrap();
         hoard.clear();
@@ -598,98 +510,56 @@ fn break_the_context() {
 
 /// Frames in flight cannot be waited for then: a flush abandons their buffers, and the CPU blurs later frames.
 fn a_context_broken_in_flight() {
-    let info = info(VideoFormat::Rgba, 3840, 2160);
+    let large = info(Rgba, 3840, 2160);
     let source = CudaEngine::new(0).unwrap().pinned();
-    let frames = [0; 3].map(|_| gst::Buffer::from_mut_slice(source.allocate(info.size()).unwrap()));
-    let mut blur = Blur::new("sigma=3 max-in-flight=4");
-    blur.caps(&info);
+    let frames = [0; 3].map(|_| gst::Buffer::from_mut_slice(source.allocate(large.size()).unwrap()));
+    let mut blur = Blur::with("sigma=3 max-in-flight=4", &large);
     for frame in frames {
         blur.try_push(frame).unwrap();
     }
     break_the_context();
-    blur.harness.push_event(gst::event::FlushStart::new());
-    blur.harness.push_event(gst::event::FlushStop::new(true));
-    let abandoned = video::stat(&blur, "frames-abandoned");
+    blur.flush();
+    let [abandoned] = blur.stats(["frames-abandoned"]);
     let warnings = blur.messages(gst::MessageType::Warning);
     println!("{abandoned} frames abandoned: {warnings:?}");
-    assert!(abandoned >= 1 && warnings.len() == 1, "{abandoned} frames abandoned: {warnings:?}");
-
+    assert!(abandoned >= 1 && warnings.len() == 1);
     while blur.harness.try_pull().is_some() {}
-    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
-    blur.harness.push_event(gst::event::Segment::new(&segment));
-    let small = video::info(VideoFormat::Rgba, 64, 48);
-    let image = picture(&small, 1);
+    let small = info(Rgba, 64, 48);
     blur.caps(&small);
-    assert!(read(&small, &blur.push(buffer(&small, &image))) == video::blurred(&image, 3.0, 0));
-    assert_eq!(video::nick(&blur.element, "active-backend"), "cpu");
+    blur.check(&small, 1, 3.0);
+    assert_eq!(blur.backend(), "cpu");
 }
 
 /// After a kernel has trapped, everything in the same context fails until the process ends.
 fn a_broken_context() {
     the_cpu_takes_over(break_the_context, "CUDA device 0 failed");
     // The context stays broken, and the next start reports it.
-    let text = start_fails("backend=cuda");
-    assert!(text.contains("CUDA device 0 failed") && text.contains("restart the program"), "{text}");
-    the_cpu_blurs("");
+    start_fails(&element("backend=cuda"), &["CUDA device 0 failed", "restart the program"]);
+    cpu_is_selected("");
 }
 
 /// Runs a part of this program in a child process, because it breaks the context of its process.
 fn in_a_child(which: &str, environment: &[(&str, &str)]) {
-    // The loader that started this process, if it is not the system's.
-    let program = std::env::current_exe().unwrap();
-    let started_as: Vec<_> = std::env::args_os().collect();
-    let mut command = match std::env::var_os("CUDAGAUSSBLUR_TEST_RUNNER") {
-        Some(runner) => {
-            let mut command = Command::new(runner);
-            command.arg(&started_as[0]);
-            command
-        }
-        None => Command::new(program),
-    };
-    let output = command.env(CHILD, which).envs(environment.iter().copied()).output().unwrap();
-    let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
-    print!("{text}");
-    assert!(output.status.success(), "{which}: {}", output.status);
+    let output = child_process(which).envs(environment.iter().copied()).output().unwrap();
+    print!("{}", check_child(&output));
 }
 
 /// Compares every frame of the files between the CUDA and the CPU backend.
 fn real_video() {
-    video::init();
-    let files = std::env::var(VIDEO).unwrap();
     let mut total = 0;
-    for file in files.split(':') {
-        let sides = ["cuda", "cpu"].map(|backend| {
-            let line = format!(
+    for file in std::env::var(VIDEO).unwrap().split(':') {
+        let [cuda, cpu] = ["cuda", "cpu"].map(|backend| {
+            pipeline(&format!(
                 "filesrc location={file} ! decodebin ! videoconvert ! video/x-raw,format=RGBA ! \
                  cudagaussblur name=blur sigma=4 backend={backend} ! appsink name=sink sync=false max-buffers=4"
-            );
-            let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Bin>().unwrap();
-            let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
-            pipeline.set_state(gst::State::Playing).unwrap();
-            (pipeline, sink)
+            ))
         });
-        let mut frames = 0;
-        loop {
-            let [cuda, cpu] = [&sides[0].1, &sides[1].1].map(|sink| sink.pull_sample().ok());
-            let (Some(cuda), Some(cpu)) = (&cuda, &cpu) else {
-                assert!(cuda.is_none() && cpu.is_none(), "{file}: one has more frames than the other");
-                break;
-            };
-            let [a, b] = [cuda, cpu].map(|sample| sample.buffer().unwrap().map_readable().unwrap());
-            assert!(a == b, "{file}: frame {frames} differs");
-            frames += 1;
-        }
-        for (pipeline, _) in &sides {
-            let bus = pipeline.bus().unwrap();
-            let errors = video::texts(&bus, gst::MessageType::Error);
-            assert!(errors.is_empty(), "{errors:?}");
-        }
-        let blur = sides[0].0.by_name("blur").unwrap();
-        assert_eq!(video::nick(&blur, "active-backend"), "cuda");
-        assert_eq!(blur.property::<gst::Structure>("stats").get::<u64>("frames-cuda").unwrap(), frames);
-        for (pipeline, _) in &sides {
-            pipeline.set_state(gst::State::Null).unwrap();
-        }
+        let frames = assert_same(pictures(&cuda), pictures(&cpu));
+        no_errors(&cuda);
+        no_errors(&cpu);
+        assert_eq!(video::nick(&cuda.by_name("blur").unwrap(), "active-backend"), "cuda");
+        assert_eq!(stat(&cuda, "frames-cuda"), frames, "{file}");
+        stop([cuda, cpu]);
         total += frames;
     }
     println!("{total} frames of real video under {}, 0 bytes differ", gst::version_string());

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::video::{Blur, blurred, buffer, info, init, picture, read};
+use common::pipes::{pipeline, run_to_end};
+use common::video::{Blur, info};
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
@@ -28,40 +29,26 @@ fn assert_no_worker_threads(after: &str) {
     }
 }
 
-fn run_to_end(pipeline: &gst::Element) {
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let bus = pipeline.bus().unwrap();
-    let end =
-        bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Eos, gst::MessageType::Error]);
-    let end = end.expect("no end of stream within a minute");
-    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
-}
-
 #[test]
 fn restarts_and_parallel_elements_leave_no_threads() {
-    init();
     let line = "videotestsrc num-buffers=3 ! video/x-raw,format=RGBA,width=320,height=240 ! \
                 cudagaussblur name=blur sigma=3 ! cudagaussblur sigma=1 ! fakesink";
-    let pipeline = gst::parse::launch(line).unwrap();
+    let short = pipeline(line);
     for _ in 0..100 {
-        run_to_end(&pipeline);
-        pipeline.set_state(gst::State::Null).unwrap();
+        run_to_end(&short);
+        short.set_state(gst::State::Null).unwrap();
         assert_no_worker_threads("stop");
     }
 
     // Eight elements at once share one set of threads, and each has its own output.
     let info = info(VideoFormat::Rgb, 640, 360);
-    let image = picture(&info, 1);
     std::thread::scope(|scope| {
-        for i in 0..8 {
-            let (info, image) = (&info, &image);
+        for sigma in (0..8).map(|i| 0.5 + f64::from(i)) {
+            let info = &info;
             scope.spawn(move || {
-                let sigma = 0.5 + f64::from(i);
-                let mut blur = Blur::new(&format!("sigma={sigma}"));
-                blur.caps(info);
-                let expected = blurred(image, sigma, 0);
+                let mut blur = Blur::with(&format!("sigma={sigma}"), info);
                 for _ in 0..5 {
-                    assert!(read(info, &blur.push(buffer(info, image))) == expected, "sigma={sigma}");
+                    blur.check(info, 1, sigma);
                     let cores = std::thread::available_parallelism().unwrap().get();
                     // Those that work on frames have numbers; others load or allocate once.
                     let workers = threads(|name| name.parse::<u32>().is_ok());
@@ -72,12 +59,10 @@ fn restarts_and_parallel_elements_leave_no_threads() {
     });
     assert_no_worker_threads("the last element");
 
-    // Stop mid-stream.
-    let endless = gst::parse::launch(&line.replace("num-buffers=3", "")).unwrap();
+    let endless = pipeline(&line.replace("num-buffers=3", ""));
     for _ in 0..10 {
         endless.set_state(gst::State::Playing).unwrap();
-        let (change, ..) = endless.state(gst::ClockTime::from_seconds(10));
-        change.unwrap();
+        endless.state(gst::ClockTime::from_seconds(10)).0.unwrap();
         endless.set_state(gst::State::Null).unwrap();
         assert_no_worker_threads("a stop mid-stream");
     }

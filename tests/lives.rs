@@ -6,8 +6,6 @@
 #[path = "lives/buffers.rs"]
 mod buffers;
 mod common;
-#[path = "faults/cuda_frames.rs"]
-mod cuda_frames;
 #[path = "lives/environment.rs"]
 mod environment;
 #[path = "lives/judge.rs"]
@@ -30,7 +28,7 @@ use std::time::{Duration, Instant};
 use common::fake_driver::{self, FakeDriver};
 use common::fake_library;
 use common::floats::Environment as Floats;
-use cuda_frames::Context;
+use common::gst_cuda::{self as cuda_frames, Context};
 use environment::Condition;
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::CudaEngine;

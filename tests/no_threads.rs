@@ -3,15 +3,12 @@
 
 mod common;
 
-use std::process::{Command, Output};
 use std::sync::Mutex;
 
-use common::video::{self, Blur, blurred, buffer, info, picture, read};
+use common::checks::{check_child, child, child_process, has_words, trial};
+use common::video::{self, Blur, info};
 use gst_video::VideoFormat;
-use libtest_mimic::{Arguments, Failed, Trial};
-
-/// Environment variable that names what a child process does; the parent lacks it.
-const CHILD: &str = "CUDAGAUSSBLUR_TEST_CHILD";
+use libtest_mimic::Arguments;
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -20,27 +17,17 @@ static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const PROBE: &str = "probe";
 
 fn main() {
-    match std::env::var(CHILD).as_deref() {
-        Ok(PROBE) => std::process::exit(i32::from(!forbid_threads())),
-        Ok(_) => return blur_without_threads(),
-        Err(_) => (),
+    match child().as_deref() {
+        Some(PROBE) => std::process::exit(i32::from(!forbid_threads())),
+        Some(_) => return blur_without_threads(),
+        None => (),
     }
-    let runs = processors() > 1 && child(PROBE).status.success();
-    let test = || {
-        let output = child("blur");
-        let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
-        if output.status.success() { Ok(()) } else { Err(Failed::from(text)) }
-    };
-    let trial = Trial::test("streaming_thread_blurs_alone_if_no_thread_can_be_created", test).with_ignored_flag(!runs);
+    let output = |task| child_process(task).output().unwrap();
+    let has_several = std::thread::available_parallelism().unwrap().get() > 1;
+    let runs = has_several && output(PROBE).status.success();
+    let test = move || _ = check_child(&output("blur"));
+    let trial = trial("streaming_thread_blurs_alone_if_no_thread_can_be_created", runs, test);
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
-}
-
-fn child(which: &str) -> Output {
-    Command::new(std::env::current_exe().unwrap()).env(CHILD, which).output().unwrap()
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().unwrap().get()
 }
 
 /// Makes the system refuse new threads from here on, as it does beyond `ulimit -u`. The limit does not apply to root,
@@ -71,12 +58,7 @@ fn blur_without_threads() {
     assert!(forbid_threads());
     // Large enough to be split between several threads.
     let info = info(VideoFormat::Rgba, 640, 360);
-    let image = picture(&info, 1);
-    let mut blur = Blur::new("backend=cpu sigma=4");
-    blur.caps(&info);
-    assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 4.0, 0));
-    let warnings = WARNINGS.lock().unwrap();
-    println!("{warnings:?}");
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("only 0 of") && warnings[0].contains("ulimit -u"), "{warnings:?}");
+    Blur::with("backend=cpu sigma=4", &info).check(&info, 1, 4.0);
+    let [warning] = &WARNINGS.lock().unwrap()[..] else { panic!("not one warning: {WARNINGS:?}") };
+    has_words(warning, &["only 0 of", "ulimit -u"]);
 }

@@ -49,24 +49,8 @@ fn blurs() -> Vec<(f64, u32)> {
     blurs
 }
 
-const SIZES: [(u32, u32); 16] = [
-    (1, 1),
-    (2, 1),
-    (1, 2),
-    (3, 5),
-    (1, 67),
-    (67, 1),
-    (7, 7),
-    (17, 9),
-    (31, 3),
-    (64, 48),
-    (65, 33),
-    (191, 13),
-    (193, 21),
-    (257, 10),
-    (5, 201),
-    (130, 130),
-];
+const WIDTHS: [u32; 16] = [1, 2, 1, 3, 1, 67, 7, 17, 31, 64, 65, 191, 193, 257, 5, 130];
+const HEIGHTS: [u32; 16] = [1, 1, 2, 5, 67, 1, 7, 9, 3, 48, 33, 13, 21, 10, 201, 130];
 
 fn options(sigma: f64, kernel_size: u32) -> Options {
     BlurParams::new(sigma, kernel_size).unwrap().into()
@@ -148,7 +132,7 @@ pub fn table() -> Vec<Case> {
     let mut noise = Noise(1);
     for (sigma, kernel_size) in blurs() {
         let turn = noise.next() as usize;
-        for (i, (width, height)) in SIZES.into_iter().enumerate() {
+        for (i, (width, height)) in WIDTHS.into_iter().zip(HEIGHTS).enumerate() {
             let i = i + turn;
             let depth = [8, 8, 16, 8, 10, 12, 8, 16, 9][i % 9];
             let layout = PlaneLayout::new(width, height, (i % 4) as u8 + 1, depth);
@@ -173,20 +157,8 @@ pub fn table() -> Vec<Case> {
         let layout = PlaneLayout::new(width, height, channels, depth);
         cases.push(Case::of(sigma, 0, layout, [0, 5], Content::Noise));
     }
-    let large = [
-        (0, 1.5),
-        (1, 5.0),
-        (2, 3.0),
-        (3, 20.0),
-        (7, 2.0),
-        (0, 8.0),
-        (3, 4.0),
-        (1, 60.0),
-        (7, 9.0),
-        (5, 2.0),
-        (6, 9.0),
-    ];
-    for (turn, sigma) in large {
+    let turns = [0, 1, 2, 3, 7, 0, 3, 1, 7, 5, 6];
+    for (turn, sigma) in turns.into_iter().zip([1.5, 5.0, 3.0, 20.0, 2.0, 8.0, 4.0, 60.0, 9.0, 2.0, 9.0]) {
         cases.push(Case::of(sigma, 0, packed(turn, 1283, 121), [0, 5], Content::Noise));
     }
     for scale in [[0.5, 0.5], [0.5, 1.0], [1.0, 0.25]] {
@@ -243,35 +215,26 @@ fn plane(
 /// Frames of several planes: premultiplied blurs, and channels that are not selected and keep their values.
 fn frames() -> Vec<Case> {
     use Role::{Alpha as A, Chroma as C, Primary as L};
-    let low = |size, sub, roles: &[Role], depth| plane(size, sub, roles, depth, SampleLayout::LsbAligned);
-    let kinds = |size: (u32, u32), turn: usize| -> Vec<PlaneLayout> {
-        let (full, half) = ([1, 1], [2, 2]);
-        match turn % 12 {
-            // NV12, I420, A420, P010, YUY2, NV24, GBRA, ARGB64, RGBA, ARGB, Y212, RGB10A2.
-            0 => vec![low(size, full, &[L], 8), low(size, half, &[C, C], 8)],
-            1 => vec![low(size, full, &[L], 8), low(size, half, &[C], 8), low(size, half, &[C], 8)],
-            2 => {
-                let chroma = low(size, half, &[C], 8);
-                vec![low(size, full, &[L], 8), chroma, chroma, low(size, full, &[A], 8)]
-            }
-            3 => [([1, 1], &[L][..]), ([2, 2], &[C, C])]
-                .map(|(sub, roles)| plane(size, sub, roles, 10, SampleLayout::MsbAligned))
-                .to_vec(),
-            4 => vec![plane(size, full, &[L, C, L, C], 8, SampleLayout::Yuv422 { luma: 0 })],
-            5 => vec![low(size, full, &[L], 8), low(size, full, &[C, C], 8)],
-            6 => vec![
-                low(size, full, &[L], 8),
-                low(size, full, &[L], 8),
-                low(size, full, &[L], 8),
-                low(size, full, &[A], 8),
-            ],
-            7 => vec![low(size, full, &[A, L, L, L], 16)],
-            8 => vec![low(size, full, &[L, L, L, A], 8)],
-            9 => vec![low(size, full, &[A, L, L, L], 8)],
-            10 => vec![plane(size, full, &[L, C, L, C], 12, SampleLayout::Yuv422 { luma: 0 })],
-            _ => vec![plane(size, full, &[L, L, L, A], 10, SampleLayout::Packed1010102)],
-        }
-    };
+    use SampleLayout::{LsbAligned, MsbAligned, Packed1010102, Yuv422};
+    const FULL: [u32; 2] = [1; 2];
+    const HALF: [u32; 2] = [2; 2];
+    // The depth, the layout, and the planes by the picture's pixels per sample and the roles of channels.
+    type Kind = (u8, SampleLayout, &'static [([u32; 2], &'static [Role])]);
+    // NV12, I420, A420, P010, YUY2, NV24, GBRA, ARGB64, RGBA, ARGB, Y212, RGB10A2.
+    const KINDS: [Kind; 12] = [
+        (8, LsbAligned, &[(FULL, &[L]), (HALF, &[C, C])]),
+        (8, LsbAligned, &[(FULL, &[L]), (HALF, &[C]), (HALF, &[C])]),
+        (8, LsbAligned, &[(FULL, &[L]), (HALF, &[C]), (HALF, &[C]), (FULL, &[A])]),
+        (10, MsbAligned, &[(FULL, &[L]), (HALF, &[C, C])]),
+        (8, Yuv422 { luma: 0 }, &[(FULL, &[L, C, L, C])]),
+        (8, LsbAligned, &[(FULL, &[L]), (FULL, &[C, C])]),
+        (8, LsbAligned, &[(FULL, &[L]), (FULL, &[L]), (FULL, &[L]), (FULL, &[A])]),
+        (16, LsbAligned, &[(FULL, &[A, L, L, L])]),
+        (8, LsbAligned, &[(FULL, &[L, L, L, A])]),
+        (8, LsbAligned, &[(FULL, &[A, L, L, L])]),
+        (12, Yuv422 { luma: 0 }, &[(FULL, &[L, C, L, C])]),
+        (10, Packed1010102, &[(FULL, &[L, L, L, A])]),
+    ];
     let selections = [
         Selection::ALL,
         Selection { chroma: false, ..Selection::ALL },
@@ -288,9 +251,10 @@ fn frames() -> Vec<Case> {
             .enumerate()
     {
         for (k, size) in [(1, 1), (3, 2), (66, 34), (129, 47), (257, 19)].into_iter().enumerate() {
-            for turn in 0..12 {
+            for (turn, (depth, layout, planes)) in KINDS.into_iter().enumerate() {
                 let n = i * 45 + k * 9 + turn;
-                let mut planes = kinds(size, turn);
+                let of = |(sub, roles): &([u32; 2], &[Role])| plane(size, *sub, roles, depth, layout);
+                let mut planes: Vec<PlaneLayout> = planes.iter().map(of).collect();
                 // Not in step with the other turns, so that each meets fields.
                 let split = match n % 11 {
                     3 | 7 | 10 => Split::Fields,
@@ -416,16 +380,12 @@ impl Case {
         let expected = of(&self.expected(), self.padding[1], &unused);
         let mut dst: Vec<Vec<u8>> = expected.iter().map(|plane| vec![PADDING; plane.len()]).collect();
         let pitch = |layout: &PlaneLayout, padding: usize| layout.row_bytes() + padding;
-        let frame: Frame = self
-            .planes
-            .iter()
-            .zip(&src)
+        let planes = self.planes.iter().zip(&src);
+        let frame: Frame = planes
             .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout, self.padding[0]), data: &data[..] })
             .collect();
-        let mut out: FrameMut = self
-            .planes
-            .iter()
-            .zip(&mut dst)
+        let planes = self.planes.iter().zip(&mut dst);
+        let mut out: FrameMut = planes
             .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout, self.padding[1]), data: &mut data[..] })
             .collect();
         blur(&frame, &mut out);

@@ -1,4 +1,5 @@
-//! Frames in device memory with chosen pitches and alignment, and covers of them against the CPU engine's.
+//! Frames in device memory and in host memory, with chosen pitches and alignment, and what an engine makes of them, against the
+//! CPU engine.
 
 use std::mem::ManuallyDrop;
 
@@ -17,12 +18,27 @@ use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Mask, Object, Shape, Weights};
 
 use super::Noise;
-use super::pictures::{PADDING, Picture, pitch, rect, resized};
+use super::pictures::{PADDING, rect, resized};
+
+/// A plane of a block: its layout, the index of its first byte, and bytes from one row to the next.
+type Placed = (PlaneLayout, usize, usize);
+
+/// The planes in the bytes of a block.
+fn views<'a>(planes: &[Placed], bytes: &'a mut [u8]) -> FrameMut<'a> {
+    let (mut rest, mut begin) = (bytes, 0);
+    let plane = |(layout, start, pitch): &Placed| {
+        let len = pitch * (layout.height as usize - 1) + layout.row_bytes();
+        let (data, others) = std::mem::take(&mut rest)[start - begin..].split_at_mut(len);
+        (rest, begin) = (others, start + len);
+        Plane { layout: *layout, pitch: *pitch, data }
+    };
+    planes.iter().map(plane).collect()
+}
 
 /// A frame in a block of bytes: planes behind each other, with noise around them and between their rows.
 #[derive(Clone)]
 pub struct Block {
-    planes: Vec<(PlaneLayout, usize, usize)>,
+    planes: Vec<Placed>,
     pub bytes: Vec<u8>,
 }
 
@@ -35,26 +51,20 @@ impl Block {
             planes.push((*layout, end, pitch_of(layout)));
             end += pitch_of(layout) * layout.height as usize + 5;
         }
-        let mut block = Self { planes, bytes: Noise(seed).bytes(end + 64) };
-        let picture = Picture::new(layouts, seed);
-        for (plane, (layout, start, own_pitch)) in block.planes.iter().enumerate() {
-            for y in 0..layout.height as usize {
-                let row = &picture.bytes[plane][y * pitch(layout)..][..layout.row_bytes()];
-                block.bytes[start + y * own_pitch..][..row.len()].copy_from_slice(row);
-            }
-        }
-        block
+        Self { planes, bytes: Noise(seed).bytes(end + 64) }
     }
 
-    fn frame_mut(&mut self) -> FrameMut<'_> {
-        let (mut rest, mut begin) = (&mut self.bytes[..], 0);
-        let plane = |(layout, start, pitch): &(PlaneLayout, usize, usize)| {
-            let len = pitch * (layout.height as usize - 1) + layout.row_bytes();
-            let (data, others) = std::mem::take(&mut rest)[start - begin..].split_at_mut(len);
-            (rest, begin) = (others, start + len);
-            Plane { layout: *layout, pitch: *pitch, data }
-        };
-        self.planes.iter().map(plane).collect()
+    /// A picture without bytes between its rows.
+    pub fn dense(layouts: &[PlaneLayout], seed: u64) -> Self {
+        Self::new(layouts, 0, PlaneLayout::row_bytes, seed)
+    }
+
+    fn layouts(&self) -> Vec<PlaneLayout> {
+        self.planes.iter().map(|(layout, ..)| *layout).collect()
+    }
+
+    pub fn frame_mut(&mut self) -> FrameMut<'_> {
+        views(&self.planes, &mut self.bytes)
     }
 
     /// Copies rows, and what is between them as far as both have it.
@@ -68,8 +78,16 @@ impl Block {
         }
     }
 
+    /// Whether no plane has this byte.
+    fn is_between(&self, i: usize) -> bool {
+        self.planes.iter().all(|(layout, start, pitch)| {
+            let place = i.checked_sub(*start).map(|at| (at / pitch, at % pitch));
+            place.is_none_or(|(row, byte)| row >= layout.height as usize || byte >= layout.row_bytes())
+        })
+    }
+
     fn device_frame(&self, memory: &DeviceMemory, stream: Option<&Stream>) -> DeviceFrame {
-        let plane = |(layout, start, pitch): &(PlaneLayout, usize, usize)| {
+        let plane = |(layout, start, pitch): &Placed| {
             let len = pitch * (layout.height as usize - 1) + layout.row_bytes();
             let data = DeviceBytes { address: memory.address() + *start as u64, len };
             Plane { layout: *layout, pitch: *pitch, data }
@@ -77,10 +95,18 @@ impl Block {
         let stream = stream.map(|stream| stream.raw() as usize);
         DeviceFrame { planes: self.planes.iter().map(plane).collect(), stream }
     }
+
+    /// The blur of this picture by the CPU engine, in another one.
+    pub fn blurred_into(&self, options: Options, destination: &Self) -> Self {
+        let (mut from, mut into) = (self.clone(), destination.clone());
+        let mut cpu = Engine::with_cpu(CpuEngine::new());
+        cpu.blur(options, &as_source(&from.frame_mut()), &mut into.frame_mut()).unwrap();
+        into
+    }
 }
 
-/// A block on the device.
-struct OnDevice {
+/// Bytes on the device.
+pub struct OnDevice {
     memory: DeviceMemory,
     pinned: PinnedMemory,
     len: usize,
@@ -88,18 +114,30 @@ struct OnDevice {
 
 impl OnDevice {
     /// Enqueues the upload. The context is current.
-    fn new(bytes: &[u8], stream: &Stream) -> Self {
+    pub fn new(bytes: &[u8], stream: &Stream) -> Self {
         let memory = DeviceMemory::new(bytes.len(), stream).unwrap();
         let pinned = PinnedMemory::new(bytes.len(), stream.device()).unwrap();
-        // SAFETY: both allocations have the bytes, and live until the stream is synchronised.
-        unsafe {
-            pinned.address().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            stream.copy(&pinned.row(bytes.len()), &memory.row(bytes.len()), bytes.len(), 1).unwrap();
-        }
-        Self { memory, pinned, len: bytes.len() }
+        let new = Self { memory, pinned, len: bytes.len() };
+        new.write(bytes, stream);
+        new
     }
 
-    fn read(&self, stream: &Stream) -> Vec<u8> {
+    /// Enqueues the upload of other bytes, before which the last upload has ended.
+    pub fn write(&self, bytes: &[u8], stream: &Stream) {
+        // SAFETY: both allocations have the bytes, and live until the stream is synchronised.
+        unsafe {
+            self.pinned.address().copy_from_nonoverlapping(bytes.as_ptr(), self.len);
+            stream.copy(&self.pinned.row(self.len), &self.memory.row(self.len), self.len, 1).unwrap();
+        }
+    }
+
+    /// Enqueues the upload of these bytes to another place.
+    pub fn copy_to(&self, other: &Self, stream: &Stream) {
+        // SAFETY: both allocations have the bytes, and live until the stream is synchronised.
+        unsafe { stream.copy(&self.pinned.row(self.len), &other.memory.row(self.len), self.len, 1).unwrap() };
+    }
+
+    pub fn read(&self, stream: &Stream) -> Vec<u8> {
         // SAFETY: both allocations have the bytes; they are read after the download.
         unsafe {
             stream.copy(&self.memory.row(self.len), &self.pinned.row(self.len), self.len, 1).unwrap();
@@ -109,27 +147,76 @@ impl OnDevice {
     }
 }
 
-/// A source and a destination on the device.
-struct Frames<'a> {
-    source: (&'a Block, &'a OnDevice, Option<&'a Stream>),
-    destination: (&'a Block, &'a OnDevice, Option<&'a Stream>),
+/// Where a frame is.
+pub enum Place<'a> {
+    /// In host memory: that of the block, or pinned memory.
+    Host(Block, Option<PinnedBytes>),
+    /// On the device, in the order of a stream if it has one.
+    Device(&'a Block, &'a OnDevice, Option<&'a Stream>),
 }
 
-// SAFETY: the caller keeps memory and streams until the streams are synchronised, and accesses nothing before.
-unsafe impl FrameAccess for Frames<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let [source, destination] =
-            [self.source, self.destination].map(|(block, memory, stream)| block.device_frame(&memory.memory, stream));
-        (Source::Device(source), Destination::Device(destination))
+impl Place<'_> {
+    /// The host memory of a copy of a block, which is pinned if there is something to allocate it.
+    pub fn host(block: &Block, pinned: Option<&PinnedSource>) -> Self {
+        let allocate = |source: &PinnedSource| {
+            let mut pinned = source.allocate(block.bytes.len()).unwrap();
+            pinned.as_mut().copy_from_slice(&block.bytes);
+            pinned
+        };
+        Self::Host(block.clone(), pinned.map(allocate))
+    }
+
+    /// The bytes in host memory.
+    pub fn bytes(&mut self) -> Vec<u8> {
+        match self {
+            Self::Host(_, Some(pinned)) => pinned.as_mut().to_vec(),
+            Self::Host(block, None) => block.bytes.clone(),
+            Self::Device(..) => unreachable!("on the device"),
+        }
+    }
+
+    fn destination(&mut self) -> Destination<'_> {
+        match self {
+            Self::Host(Block { planes, bytes }, pinned) => {
+                Destination::Host(views(planes, pinned.as_mut().map_or(&mut bytes[..], PinnedBytes::as_mut)))
+            }
+            Self::Device(block, memory, stream) => Destination::Device(block.device_frame(&memory.memory, *stream)),
+        }
     }
 }
 
-/// Which streams the frames have.
+/// A source, unless a frame in host memory is covered in place, and a destination.
+pub struct Frames<'a> {
+    pub source: Option<Place<'a>>,
+    pub destination: Place<'a>,
+}
+
+// SAFETY: host memory is the frames' own, on the heap or pinned. The caller keeps memory and streams of the device until the
+// streams are synchronised, and accesses nothing before.
+unsafe impl FrameAccess for Frames<'_> {
+    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
+        fn read<'a>(Plane { layout, pitch, data }: Plane<&'a mut [u8]>) -> Plane<&'a [u8]> {
+            Plane { layout, pitch, data }
+        }
+        let source = match self.source.as_mut().map(Place::destination) {
+            None => Source::Host(Vec::new()),
+            Some(Destination::Host(planes)) => Source::Host(planes.into_iter().map(read).collect()),
+            Some(Destination::Device(frame)) => Source::Device(frame),
+        };
+        (source, self.destination.destination())
+    }
+}
+
+/// Which streams the frames have, or which of them are in host memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Streams {
     One,
     Two,
+    /// None for the source.
     None,
+    /// The destination is in host memory.
+    ToHost,
+    Host,
 }
 
 impl Streams {
@@ -139,8 +226,38 @@ impl Streams {
             Self::One => [Some(&own[0]), Some(&own[0])],
             Self::Two => [Some(&own[0]), Some(&own[1])],
             Self::None => [None, Some(&own[1])],
+            Self::ToHost => [Some(&own[0]), None],
+            Self::Host => [None, None],
         }
     }
+
+    /// Whether the frames are ordered by streams, so that nobody waits.
+    fn is_queued(self) -> bool {
+        [Self::One, Self::Two].contains(&self)
+    }
+}
+
+/// Runs `work` with two streams of the device, whose context is current.
+pub fn with_streams<T>(work: impl FnOnce(&[Stream; 2]) -> T) -> T {
+    let device = process::open(0).unwrap().device().clone();
+    let _current = device.enter().unwrap();
+    let streams = [(); 2].map(|()| Stream::new(device.id()).unwrap());
+    work(&streams)
+}
+
+/// Waits for both streams, before memory that they use is freed.
+pub fn wait(streams: &[Stream; 2]) {
+    streams.iter().for_each(|stream| stream.synchronize().unwrap());
+}
+
+/// What the CPU engine makes of a cover of `source`, in place or in `destination`.
+fn covered(cover: &Cover, source: &Block, destination: Option<&Block>) -> Block {
+    let mut expected = destination.unwrap_or(source).clone();
+    if destination.is_some() {
+        expected.copy_from(source);
+    }
+    Engine::with_cpu(CpuEngine::new()).cover(cover, &mut expected.frame_mut()).unwrap();
+    expected
 }
 
 /// Covers `source` on the device, in place or into `destination`, and compares every byte with the CPU engine. Returns the
@@ -152,109 +269,125 @@ pub fn check(
     destination: Option<&Block>,
     streams: Streams,
 ) -> usize {
-    let mut cpu = Engine::with_cpu(CpuEngine::new());
-    let mut expected = destination.unwrap_or(source).clone();
-    if destination.is_some() {
-        expected.copy_from(source);
-    }
-    cpu.cover(cover, &mut expected.frame_mut()).unwrap();
-    let device = process::open(0).unwrap().device().clone();
-    let _current = device.enter().unwrap();
-    let own = [Stream::new(device.id()).unwrap(), Stream::new(device.id()).unwrap()];
-    let of = streams.of_frames(&own);
-    // The source is not written yet when the cover is enqueued, unless nothing orders the two.
-    let from = OnDevice::new(&source.bytes, &own[0]);
-    let to = destination.map(|block| OnDevice::new(&block.bytes, &own[1]));
-    if streams == Streams::None || destination.is_some() {
-        own[1].synchronize().unwrap();
-    }
-    if streams == Streams::None {
-        own[0].synchronize().unwrap();
-    }
-    let frames = Frames {
-        source: (source, &from, of[0]),
-        destination: match (destination, &to) {
-            (Some(block), Some(to)) => (block, to, of[1]),
-            _ => (source, &from, if streams == Streams::None { None } else { of[0] }),
-        },
-    };
-    let completed = engine.run(cover, frames).unwrap();
-    assert_eq!(completed.queued, streams != Streams::None);
-    assert!(completed.failure.is_none());
-    let stream = if destination.is_some() { of[1].unwrap() } else { &own[0] };
-    let got = to.as_ref().unwrap_or(&from).read(stream);
+    let expected = covered(cover, source, destination);
+    let got = with_streams(|own| {
+        let of = streams.of_frames(own);
+        // The source is not written yet when the cover is enqueued, unless nothing orders the two.
+        let from = OnDevice::new(&source.bytes, &own[0]);
+        let to = destination.map(|block| OnDevice::new(&block.bytes, &own[1]));
+        if streams == Streams::None || destination.is_some() {
+            own[1].synchronize().unwrap();
+        }
+        if streams == Streams::None {
+            own[0].synchronize().unwrap();
+        }
+        let frames = Frames {
+            source: Some(Place::Device(source, &from, of[0])),
+            destination: match (destination, &to) {
+                (Some(block), Some(to)) => Place::Device(block, to, of[1]),
+                _ => Place::Device(source, &from, of[0]),
+            },
+        };
+        let completed = engine.run(cover, frames).unwrap();
+        assert_eq!((completed.queued, completed.failure), (streams.is_queued(), None));
+        let stream = if destination.is_some() { of[1].unwrap() } else { &own[0] };
+        let got = to.as_ref().unwrap_or(&from).read(stream);
+        assert!(destination.is_none() || from.read(&own[0]) == source.bytes, "the source was written");
+        wait(own);
+        got
+    });
     // Between rows of a plane that is covered wholly are the bytes that were there.
     let old = &destination.unwrap_or(source).bytes;
-    let is_between = |i: usize| {
-        expected.planes.iter().all(|(layout, start, pitch)| {
-            let place = i.checked_sub(*start).map(|at| (at / pitch, at % pitch));
-            place.is_none_or(|(row, byte)| row >= layout.height as usize || byte >= layout.row_bytes())
-        })
-    };
-    let differs = |i: &usize| got[*i] != expected.bytes[*i] && !(got[*i] == old[*i] && is_between(*i));
+    let differs = |i: &usize| got[*i] != expected.bytes[*i] && !(got[*i] == old[*i] && expected.is_between(*i));
     let differing: Vec<usize> = (0..got.len()).filter(differs).collect();
-    let place = differing.first().map(|i| {
+    if let Some(i) = differing.first() {
         let plane = expected.planes.iter().rposition(|(_, start, _)| start <= i).unwrap_or(0);
         let (_, start, pitch) = expected.planes[plane];
-        (plane, (i - start) % pitch, (i - start) / pitch)
-    });
-    let planes: Vec<PlaneLayout> = source.planes.iter().map(|(layout, ..)| *layout).collect();
-    let mut cover = format!("{cover:?}");
-    cover.truncate(500);
-    assert!(
-        differing.is_empty(),
-        "{} bytes differ, the first in (plane, byte, row) {place:?}: {cover} of {planes:?}, {streams:?}, in place: {}",
-        differing.len(),
-        destination.is_none()
-    );
-    if destination.is_some() {
-        assert!(from.read(&own[0]) == source.bytes, "the source was written");
+        let place = (plane, (i - start) % pitch, (i - start) / pitch);
+        let mut cover = format!("{cover:?}");
+        cover.truncate(500);
+        let (bytes, is_in_place) = (differing.len(), destination.is_none());
+        let planes = source.layouts();
+        panic!(
+            "{bytes} bytes differ, the first in (plane, byte, row) {place:?}: {cover} of {planes:?}, {streams:?}, in place: {is_in_place}"
+        );
     }
-    own.iter().for_each(|stream| stream.synchronize().unwrap());
     got.len()
 }
 
 /// Blurs `source` into `destination` on the device, and compares every byte with the CPU engine.
 pub fn check_blur(engine: &mut Engine, options: Options, source: &Block, destination: &Block, streams: Streams) {
-    check_frames(engine, options, source, destination, streams, |engine, frames| {
-        engine.submit(options, frames).and_then(|in_flight| engine.complete(in_flight))
+    check_blurs(engine, options, std::slice::from_ref(source), destination, streams);
+}
+
+/// Blurs every source into a frame of its own like `destination`, all of them in flight at once, and compares every byte with the
+/// CPU engine.
+pub fn check_blurs(engine: &mut Engine, options: Options, sources: &[Block], destination: &Block, streams: Streams) {
+    check_frames(options, sources, destination, streams, |frames| {
+        let in_flight: Vec<_> = frames.into_iter().map(|frames| engine.submit(options, frames).unwrap()).collect();
+        in_flight.into_iter().map(|frames| engine.complete(frames).unwrap()).collect()
     });
+}
+
+/// Blurs a frame in host memory into one like it, and compares every byte with the CPU engine. Returns the number of bytes compared.
+pub fn check_host_blur(engine: &mut Engine, options: Options, source: &Block) -> usize {
+    let (mut from, mut got) = (source.clone(), source.clone());
+    let failure = engine.blur(options, &as_source(&from.frame_mut()), &mut got.frame_mut()).unwrap();
+    assert!(
+        failure.is_none() && got.bytes == source.blurred_into(options, source).bytes,
+        "{options:?} of {:?}",
+        source.layouts()
+    );
+    got.bytes.len()
 }
 
 /// Copies `source` into `destination` on the device, and compares every byte. Nothing is counted.
 pub fn check_transfer(engine: &mut Engine, source: &Block, destination: &Block) {
     let stats = engine.stats();
-    check_frames(engine, BlurParams::PASSTHROUGH.into(), source, destination, Streams::One, |engine, frames| {
-        engine.transfer(frames)
+    let sources = std::slice::from_ref(source);
+    check_frames(BlurParams::PASSTHROUGH.into(), sources, destination, Streams::One, |frames| {
+        frames.into_iter().map(|frames| engine.transfer(frames).unwrap()).collect()
     });
     assert_eq!(engine.stats(), stats, "a copy is counted");
 }
 
 fn check_frames(
-    engine: &mut Engine,
     options: Options,
-    source: &Block,
+    sources: &[Block],
     destination: &Block,
     streams: Streams,
-    run: impl for<'a> FnOnce(&mut Engine, Frames<'a>) -> Result<CompletedFrame<Frames<'a>>, EngineError>,
+    run: impl for<'a> FnOnce(Vec<Frames<'a>>) -> Vec<CompletedFrame<Frames<'a>>>,
 ) {
-    let mut expected = destination.clone();
-    let mut from = source.clone();
-    let mut cpu = Engine::with_cpu(CpuEngine::new());
-    cpu.blur(options, &as_source(&from.frame_mut()), &mut expected.frame_mut()).unwrap();
-    let device = process::open(0).unwrap().device().clone();
-    let _current = device.enter().unwrap();
-    let own = [Stream::new(device.id()).unwrap(), Stream::new(device.id()).unwrap()];
-    let of = streams.of_frames(&own);
-    let [from, to] = [source, destination].map(|block| OnDevice::new(&block.bytes, &own[0]));
-    own[0].synchronize().unwrap();
-    let frames = Frames { source: (source, &from, of[0]), destination: (destination, &to, of[1]) };
-    let completed = run(engine, frames).unwrap();
-    assert_eq!((completed.queued, completed.failure), (streams != Streams::None, None));
-    let got = to.read(of[1].unwrap_or(&own[0]));
-    let planes: Vec<PlaneLayout> = source.planes.iter().map(|(layout, ..)| *layout).collect();
-    assert!(got == expected.bytes, "{options:?} of {planes:?}, {streams:?}");
-    own.iter().for_each(|stream| stream.synchronize().unwrap());
+    with_streams(|own| {
+        let of = streams.of_frames(own);
+        let on_device = |source| [source, destination].map(|block: &Block| OnDevice::new(&block.bytes, &own[0]));
+        let memories: Vec<_> = sources.iter().map(on_device).collect();
+        own[0].synchronize().unwrap();
+        let mut frames = Vec::new();
+        for (source, [from, to]) in sources.iter().zip(&memories) {
+            frames.push(Frames {
+                source: Some(match streams {
+                    Streams::Host => Place::host(source, None),
+                    _ => Place::Device(source, from, of[0]),
+                }),
+                destination: match streams {
+                    Streams::Host | Streams::ToHost => Place::host(destination, None),
+                    _ => Place::Device(destination, to, of[1]),
+                },
+            });
+        }
+        let completed = run(frames);
+        for ((source, [_, to]), mut completed) in sources.iter().zip(&memories).zip(completed) {
+            assert_eq!((completed.queued, completed.failure), (streams.is_queued(), None));
+            let got = match &mut completed.frame.destination {
+                Place::Device(_, _, stream) => to.read(stream.unwrap_or(&own[0])),
+                in_host_memory => in_host_memory.bytes(),
+            };
+            let expected = source.blurred_into(options, destination).bytes;
+            assert!(got == expected, "{options:?} of {:?}, {streams:?}", source.layouts());
+        }
+        wait(own);
+    });
 }
 
 /// Covers `block` on the device, in place or in a copy, whatever becomes of it. The memory is leaked, because the cover may fail
@@ -264,9 +397,24 @@ pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block, is_copy: boo
     let _current = device.enter().unwrap();
     let stream = ManuallyDrop::new(Stream::new(device.id()).unwrap());
     let [memory, copy] = [(); 2].map(|()| ManuallyDrop::new(OnDevice::new(&block.bytes, &stream)));
-    let source = (block, &*memory, Some(&*stream));
-    let destination = (block, if is_copy { &*copy } else { &*memory }, Some(&*stream));
+    let source = Some(Place::Device(block, &memory, Some(&stream)));
+    let destination = Place::Device(block, if is_copy { &copy } else { &memory }, Some(&stream));
     engine.run(cover, Frames { source, destination }).map(drop)
+}
+
+/// Covers of all kinds, with hard edges and with soft ones.
+pub fn all_covers(planes: &[PlaneLayout], sigmas: &[f64], noise: &mut Noise) -> Vec<Cover> {
+    let [width, height] = PictureGeometry::new(planes).size();
+    let [x, y] = [width / 2 - 1, height / 3];
+    let rects = [
+        rect(x | 1, y, (width / 4) | 1, 7.min(height - y)),
+        rect(x + 2, y + 1, width / 3, 9),
+        rect(0, height - 1, 2, 1),
+        rect(1, 0, 3, 3),
+    ];
+    let mut all = covers(planes, &rects, sigmas, noise);
+    all.extend(soft_covers(planes, sigmas, noise));
+    all
 }
 
 /// The same covers with soft edges around ellipses and a mask, and the blur of a background without them.
@@ -318,36 +466,33 @@ pub fn covers(planes: &[PlaneLayout], rects: &[Rect], sigmas: &[f64], noise: &mu
     vec![blur, mosaic, fill]
 }
 
+/// Makes the covers of a picture with these planes, whose blurs have these sigmas.
+pub type Covers = fn(&[PlaneLayout], &[f64], &mut Noise) -> Vec<Cover>;
+
 /// Covers every kind of frame on the device, in place and not, with aligned rows and with odd ones. Returns the number of bytes
 /// compared.
-pub fn check_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u32; 2]], sigmas: &[f64]) -> usize {
+pub fn check_kinds(
+    engine: &mut Engine,
+    kinds: &[Vec<PlaneLayout>],
+    sizes: &[[u32; 2]],
+    sigmas: &[f64],
+    covers: Covers,
+) -> usize {
     let mut noise = Noise(23);
     let mut bytes = 0;
     for (turn, planes) in kinds.iter().enumerate() {
-        let size = sizes[turn % sizes.len()];
-        let planes = resized(planes, size);
-        let [x, y] = [size[0] / 2 - 1, size[1] / 3];
-        let rects = [
-            rect(x | 1, y, (size[0] / 4) | 1, 7.min(size[1] - y)),
-            rect(x + 2, y + 1, size[0] / 3, 9),
-            rect(0, size[1] - 1, 2, 1),
-            rect(1, 0, 3, 3),
-        ];
+        let planes = resized(planes, sizes[turn % sizes.len()]);
         let aligned = |layout: &PlaneLayout| layout.row_bytes().next_multiple_of(64);
-        let odd = |layout: &PlaneLayout| layout.row_bytes() + 13;
         let seed = noise.next();
         let source = match turn % 2 {
             0 => Block::new(&planes, 16, aligned, seed),
-            _ => Block::new(&planes, 2 * (turn % 7), odd, seed),
+            _ => Block::new(&planes, 2 * (turn % 7), |layout| layout.row_bytes() + 13, seed),
         };
         let destination = match turn % 3 {
             0 => Block::new(&planes, 32, aligned, seed + 1),
             _ => Block::new(&planes, 6, |layout| layout.row_bytes() + 22, seed + 1),
         };
-        let hard = covers(&planes, &rects, sigmas, &mut noise);
-        let all = hard.into_iter().chain(soft_covers(&planes, sigmas, &mut noise));
-        for (i, cover) in all.enumerate() {
-            let cover = &cover;
+        for (i, cover) in covers(&planes, sigmas, &mut noise).iter().enumerate() {
             let streams = [Streams::One, Streams::Two, Streams::None][(turn + i) % 3];
             bytes += check(engine, cover, &source, None, streams);
             bytes += check(engine, cover, &source, Some(&destination), streams);
@@ -356,149 +501,43 @@ pub fn check_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u3
     bytes
 }
 
-/// Soft covers of every kind of frame on the device, in place and in a copy. Returns the number of bytes compared.
-pub fn check_soft_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], sizes: &[[u32; 2]], sigmas: &[f64]) -> usize {
-    let mut noise = Noise(31);
-    let mut bytes = 0;
-    for (turn, planes) in kinds.iter().enumerate() {
-        let planes = resized(planes, sizes[turn % sizes.len()]);
-        let padding = [0, 24, 9][turn % 3];
-        let [source, destination] = [3 * (turn % 2), 8]
-            .map(|skew| Block::new(&planes, skew, |layout| layout.row_bytes() + padding, noise.next()));
-        for cover in soft_covers(&planes, sigmas, &mut noise) {
-            bytes += check(engine, &cover, &source, None, Streams::One);
-            bytes += check(engine, &cover, &source, Some(&destination), Streams::Two);
-        }
-    }
-    bytes
-}
-
-/// Frames in host memory: a destination that is covered in place, or that a source is copied to.
-struct HostFrames {
-    planes: Vec<PlaneLayout>,
-    source: Option<Vec<HostBytes>>,
-    destination: Vec<HostBytes>,
-    /// Bytes between the rows of the destination.
-    padding: usize,
-}
-
-enum HostBytes {
-    Pageable(Vec<u8>),
-    Pinned(PinnedBytes),
-}
-
-impl HostBytes {
-    fn new(bytes: &[u8], pinned: Option<&PinnedSource>) -> Self {
-        let Some(source) = pinned else { return Self::Pageable(bytes.to_vec()) };
-        let mut pinned = source.allocate(bytes.len()).unwrap();
-        pinned.as_mut().copy_from_slice(bytes);
-        Self::Pinned(pinned)
-    }
-
-    fn all(bytes: &[Vec<u8>], pinned: Option<&PinnedSource>) -> Vec<Self> {
-        bytes.iter().map(|bytes| Self::new(bytes, pinned)).collect()
-    }
-}
-
-impl AsMut<[u8]> for HostBytes {
-    fn as_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Pageable(bytes) => bytes,
-            Self::Pinned(bytes) => bytes.as_mut(),
-        }
-    }
-}
-
-// SAFETY: nobody else has the memory.
-unsafe impl FrameAccess for HostFrames {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let planes = self.planes.iter().zip(self.source.iter_mut().flatten());
-        let source =
-            planes.map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data: &*data.as_mut() });
-        let planes = self.planes.iter().zip(&mut self.destination);
-        let destination = planes.map(|(layout, data)| Plane {
-            layout: *layout,
-            pitch: layout.row_bytes() + self.padding,
-            data: data.as_mut(),
-        });
-        (Source::Host(source.collect()), Destination::Host(destination.collect()))
-    }
-}
-
-/// Covers pictures in host memory through the device, and compares every byte with the CPU engine: in place and in a copy, in
-/// pageable memory and in pinned memory. Returns the number of bytes compared.
+/// Covers pictures in host memory through the device, and compares every byte with the CPU engine: in place, also with two in
+/// flight, and in a copy, in pageable memory and in pinned memory. Returns the number of bytes compared.
 pub fn check_host_kinds(engine: &mut Engine, kinds: &[Vec<PlaneLayout>], size: [u32; 2], sigmas: &[f64]) -> usize {
-    let mut cpu = Engine::with_cpu(CpuEngine::new());
     let mut noise = Noise(29);
     let mut bytes = 0;
     let pinned = engine.pinned().unwrap();
     for (turn, planes) in kinds.iter().enumerate() {
-        let picture = Picture::new(&resized(planes, size), noise.next());
-        let side = |axis: usize| size[axis] / 5 + noise.0 as u32 % 3;
-        let [x, y] = [size[0] / 3, size[1] / 2];
-        let rects = [rect(x, y, side(0), side(1)), rect(x + 2, y - 3, side(0), side(1)), rect(1, 1, 9, 7)];
-        let mut all = covers(&picture.planes, &rects, sigmas, &mut noise);
-        all.extend(soft_covers(&picture.planes, sigmas, &mut noise));
-        for cover in all {
-            let [mut got, mut want] = [picture.clone(), picture.clone()];
-            assert!(engine.cover(&cover, &mut got.frame_mut()).unwrap().is_none());
-            cpu.cover(&cover, &mut want.frame_mut()).unwrap();
-            let mut check = |got: &[u8], want: &[u8], what: &str| {
-                assert!(got == want, "{what}: {cover:?} of {:?}", picture.planes);
+        let planes = resized(planes, size);
+        let padded = |padding: usize| move |layout: &PlaneLayout| layout.row_bytes() + padding;
+        let source = Block::new(&planes, 0, padded(PADDING), noise.next());
+        let destination = Block::new(&planes, 0, padded([3, PADDING, 21][turn % 3]), noise.next());
+        let memory = (turn % 2 == 0).then_some(&pinned);
+        for cover in all_covers(&planes, sigmas, &mut noise) {
+            let [in_place, in_copy] = [None, Some(&destination)].map(|place| covered(&cover, &source, place));
+            let mut check = |got: &[u8], want: &Block, what: &str| {
+                assert!(got == want.bytes, "{what}: {cover:?} of {planes:?}");
                 bytes += got.len();
             };
-            got.bytes.iter().zip(&want.bytes).for_each(|(got, want)| check(got, want, "borrowed"));
+            let mut borrowed = source.clone();
+            assert!(engine.cover(&cover, &mut borrowed.frame_mut()).unwrap().is_none());
+            check(&borrowed.bytes, &in_place, "borrowed");
 
-            let memory = (turn % 2 == 0).then_some(&pinned);
-            let planes = picture.planes.clone();
             let before = engine.stats();
-            let in_place = |bytes: &[Vec<u8>]| HostFrames {
-                planes: planes.clone(),
-                source: None,
-                destination: HostBytes::all(bytes, memory),
-                padding: PADDING,
-            };
-            // Two in flight.
-            let in_flight = [(); 2].map(|()| engine.submit(&cover, in_place(&picture.bytes)).unwrap());
+            let frame = || Frames { source: None, destination: Place::host(&source, memory) };
+            let in_flight = [(); 2].map(|()| engine.submit(&cover, frame()).unwrap());
             for frame in in_flight {
-                let mut covered = engine.complete(frame).unwrap().frame.destination;
-                covered.iter_mut().zip(&want.bytes).for_each(|(got, want)| check(got.as_mut(), want, "in place"));
+                check(&engine.complete(frame).unwrap().frame.destination.bytes(), &in_place, "in place");
             }
-
-            let padding = [3, PADDING, 21][turn % 3];
-            let shorter = |layout: &PlaneLayout| noise.bytes(layout.height as usize * (layout.row_bytes() + padding));
-            let old: Vec<Vec<u8>> = planes.iter().map(shorter).collect();
-            let copied: Vec<Vec<u8>> =
-                (0..planes.len()).map(|i| copy_rows(&planes[i], &picture.bytes[i], &old[i], padding)).collect();
-            let expected = HostFrames { planes, source: None, destination: HostBytes::all(&copied, None), padding };
-            let mut expected = cpu.run(&cover, expected).unwrap().frame;
-            let source = Some(HostBytes::all(&picture.bytes, memory));
-            let copy = HostFrames {
-                source,
-                destination: HostBytes::all(&old, None),
-                planes: expected.planes.clone(),
-                padding,
-            };
+            let copy =
+                Frames { source: Some(Place::host(&source, memory)), destination: Place::host(&destination, None) };
             let mut covered = engine.run(&cover, copy).unwrap().frame;
-            for (got, want) in covered.destination.iter_mut().zip(&mut expected.destination) {
-                check(got.as_mut(), want.as_mut(), "in a copy");
-            }
-            for (got, want) in covered.source.iter_mut().flatten().zip(&picture.bytes) {
-                check(got.as_mut(), want, "the source");
-            }
+            check(&covered.destination.bytes(), &in_copy, "in a copy");
+            check(&covered.source.as_mut().unwrap().bytes(), &source, "the source");
             let stats = engine.stats();
             assert_eq!(stats.frames_pinned[0] - before.frames_pinned[0], if memory.is_some() { 3 } else { 0 });
             assert_eq!([stats.frames_cuda - before.frames_cuda, stats.frames_cpu], [3, 0]);
         }
     }
     bytes
-}
-
-/// The rows of a plane of a picture over those of another plane, with as many of the bytes between them as both have.
-fn copy_rows(layout: &PlaneLayout, from: &[u8], to: &[u8], padding: usize) -> Vec<u8> {
-    let mut copied = to.to_vec();
-    for (from, to) in from.chunks(pitch(layout)).zip(copied.chunks_mut(layout.row_bytes() + padding)) {
-        from.iter().zip(to).for_each(|(from, to)| *to = *from);
-    }
-    copied
 }

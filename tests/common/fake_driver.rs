@@ -4,14 +4,24 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::fake_library;
+use super::fake_library::{self, call};
 
-/// The fake driver's library. Opening it also disables NVRTC for the process: kernels compiled at run time are tested
-/// in jit.rs.
+/// Statuses of the driver.
+pub const OUT_OF_MEMORY: i32 = 2;
+pub const NO_DEVICE: i32 = 100;
+pub const INVALID_CONTEXT: i32 = 201;
+pub const NO_BINARY_FOR_GPU: i32 = 209;
+pub const NOT_READY: i32 = 600;
+pub const ILLEGAL_ADDRESS: i32 = 700;
+pub const LAUNCH_FAILED: i32 = 719;
+
+/// The fake driver's library. Opening it also disables NVRTC for the process, unless the test names one.
 pub static DRIVER: LazyLock<libloading::Library> = LazyLock::new(|| {
-    // SAFETY: this runs in `main` or in `FakeDriver::new` of the first test, which holds the lock that the other tests
-    // wait for: no other thread reads the environment now.
-    unsafe { std::env::set_var("CUDAGAUSSBLUR_NVRTC", "/nowhere") };
+    if std::env::var_os("CUDAGAUSSBLUR_NVRTC").is_none() {
+        // SAFETY: this runs in `main` or in `FakeDriver::new` of the first test, which holds the lock that the other tests
+        // wait for: no other thread reads the environment now.
+        unsafe { std::env::set_var("CUDAGAUSSBLUR_NVRTC", "/nowhere") };
+    }
     fake_library::open(&fake_library::build("libcuda"))
 });
 
@@ -46,6 +56,13 @@ pub struct Counts {
     pub current: i32,
 }
 
+impl Counts {
+    /// Live device blocks, pinned blocks, streams and events.
+    pub fn live(&self) -> [i32; 4] {
+        [self.device_blocks, self.pinned_blocks, self.streams, self.events]
+    }
+}
+
 impl FakeDriver {
     pub fn new() -> Self {
         static EXCLUSIVE: Mutex<()> = Mutex::new(());
@@ -58,8 +75,7 @@ impl FakeDriver {
 
     /// Clears all faults and restores the default device and the measured event times.
     pub fn clear_faults(&self) {
-        // SAFETY: `void fake_reset()` in tests/fake_cuda/libcuda.cpp.
-        unsafe { DRIVER.get::<unsafe extern "C" fn()>(b"fake_reset").unwrap()() };
+        call!(DRIVER, fake_reset() -> ());
     }
 
     /// After `after` more calls, every call of this function returns `status`.
@@ -69,77 +85,75 @@ impl FakeDriver {
 
     /// After `after` more calls, the next `times` calls of this function return `status`.
     pub fn fail_times(&self, function: &str, after: i32, times: i32, status: i32) {
-        type Fail = unsafe extern "C" fn(*const c_char, i32, i32, i32);
-        let function = CString::new(function).unwrap();
-        // SAFETY: `Fail` is the type of `fake_fail` in tests/fake_cuda/libcuda.cpp; the name lives until it returns.
-        unsafe { DRIVER.get::<Fail>(b"fake_fail").unwrap()(function.as_ptr(), after, times, status) };
+        let name = CString::new(function).unwrap();
+        call!(DRIVER, fake_fail(name.as_ptr() => *const c_char, after => i32, times => i32, status => i32) -> ());
+    }
+
+    /// The next so many queries find that the device has not finished, so that frames stay in flight.
+    pub fn is_busy(&self, queries: i32) {
+        self.fail_times("cuEventQuery", 0, queries, NOT_READY);
     }
 
     /// After `after` more calls of this function, it and every later call of a function that needs a context return `status`.
     pub fn lose(&self, function: &str, after: i32, status: i32) {
-        type Lose = unsafe extern "C" fn(*const c_char, i32, i32);
-        let function = CString::new(function).unwrap();
-        // SAFETY: `Lose` is the type of `fake_lose` in tests/fake_cuda/libcuda.cpp; the name lives until it returns.
-        unsafe { DRIVER.get::<Lose>(b"fake_lose").unwrap()(function.as_ptr(), after, status) };
+        let name = CString::new(function).unwrap();
+        call!(DRIVER, fake_lose(name.as_ptr() => *const c_char, after => i32, status => i32) -> ());
     }
 
     /// The functions that were called since the faults were cleared, by name.
     pub fn calls(&self) -> BTreeMap<String, Calls> {
+        type Report = unsafe extern "C" fn(*mut c_void, *const c_char, i32, i32);
         unsafe extern "C" fn report(calls: *mut c_void, function: *const c_char, all: i32, failed: i32) {
             // SAFETY: `calls` is the map below, which only this call uses; the name ends with a NUL.
             let (calls, function) = unsafe { (&mut *calls.cast::<BTreeMap<_, _>>(), CStr::from_ptr(function)) };
             calls.insert(function.to_str().unwrap().to_owned(), Calls { all, failed });
         }
-        type Report = unsafe extern "C" fn(*mut c_void, *const c_char, i32, i32);
         let mut calls: BTreeMap<String, Calls> = BTreeMap::new();
-        // SAFETY: the type is that of `fake_calls` in tests/fake_cuda/libcuda.cpp, which calls `report` before it returns.
-        unsafe {
-            DRIVER.get::<unsafe extern "C" fn(Report, *mut c_void)>(b"fake_calls").unwrap()(
-                report,
-                (&raw mut calls).cast(),
-            );
-        }
+        call!(DRIVER, fake_calls(report => Report, (&raw mut calls).cast() => *mut c_void) -> ());
         calls
     }
 
     /// Runs `work`, whose driver calls on this thread are neither counted nor fail.
     pub fn exempt<T>(&self, work: impl FnOnce() -> T) -> T {
-        let exempt = |is_exempt: i32| {
-            // SAFETY: `void fake_exempt(int)` in tests/fake_cuda/libcuda.cpp.
-            unsafe { DRIVER.get::<unsafe extern "C" fn(i32)>(b"fake_exempt").unwrap()(is_exempt) };
-        };
-        exempt(1);
+        call!(DRIVER, fake_exempt(1 => i32) -> ());
         let result = work();
-        exempt(0);
+        call!(DRIVER, fake_exempt(0 => i32) -> ());
         result
     }
 
     /// Sets the time that is reported between any two events, in milliseconds.
     pub fn elapsed(&self, milliseconds: f32) {
-        // SAFETY: `void fake_set_elapsed(float)` in tests/fake_cuda/libcuda.cpp.
-        unsafe { DRIVER.get::<unsafe extern "C" fn(f32)>(b"fake_set_elapsed").unwrap()(milliseconds) };
+        call!(DRIVER, fake_set_elapsed(milliseconds => f32) -> ());
     }
 
     /// Sets the number of devices, their compute capability, and the CUDA version of the driver.
-    pub fn set_devices(&self, devices: i32, capability: (i32, i32), cuda: (i32, i32)) {
-        type SetDevices = unsafe extern "C" fn(i32, i32, i32, i32);
+    pub fn set_devices(&self, devices: i32, (major, minor): (i32, i32), cuda: (i32, i32)) {
         let version = cuda.0 * 1000 + cuda.1 * 10;
-        // SAFETY: `SetDevices` is the type of `fake_set_devices` in tests/fake_cuda/libcuda.cpp.
-        unsafe {
-            DRIVER.get::<SetDevices>(b"fake_set_devices").unwrap()(devices, capability.0, capability.1, version);
-        }
+        call!(DRIVER, fake_set_devices(devices => i32, major => i32, minor => i32, version => i32) -> ());
     }
 
     /// Live contexts that are not primary.
     pub fn live_contexts(&self) -> i32 {
-        // SAFETY: `int fake_context_count()` in tests/fake_cuda/libcuda.cpp.
-        unsafe { DRIVER.get::<unsafe extern "C" fn() -> i32>(b"fake_context_count").unwrap()() }
+        call!(DRIVER, fake_context_count() -> i32)
+    }
+
+    /// Bytes copied by the process to the device and to the host so far.
+    pub fn copied(&self) -> [usize; 2] {
+        let (mut up, mut down) = (0, 0);
+        call!(DRIVER, fake_copied_bytes(&mut up => &mut usize, &mut down => &mut usize) -> ());
+        [up, down]
+    }
+
+    /// Live device blocks, pinned blocks, streams, events and contexts that are not primary, of the whole process.
+    pub fn in_use() -> Vec<i64> {
+        let driver = Self::new();
+        let contexts = driver.live_contexts();
+        driver.before.live().into_iter().chain([contexts]).map(i64::from).collect()
     }
 
     pub fn counts(&self) -> Counts {
         let mut c = [0; 8];
-        // SAFETY: `void fake_counts(int*)` in tests/fake_cuda/libcuda.cpp writes eight numbers.
-        unsafe { DRIVER.get::<unsafe extern "C" fn(*mut i32)>(b"fake_counts").unwrap()(c.as_mut_ptr()) };
+        call!(DRIVER, fake_counts(c.as_mut_ptr() => *mut i32) -> ());
         let [device_blocks, pinned_blocks, streams, events, contexts, modules, allocations, current] = c;
         let Self { before, .. } = self;
         Counts {

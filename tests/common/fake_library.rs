@@ -8,6 +8,16 @@ use std::process::Command;
 
 use libloading::Library;
 
+/// Calls a C function of a library: the library, the function's name, its arguments with their types, the type of its result.
+macro_rules! call {
+    ($library:expr, $name:ident($($argument:expr => $type:ty),* $(,)?) -> $result:ty) => {{
+        let name = concat!(stringify!($name), "\0").as_bytes();
+        // SAFETY: each use of the macro gives the types of the C declaration, and pointers that are valid during the call.
+        unsafe { $library.get::<unsafe extern "C" fn($($type),*) -> $result>(name).unwrap()($($argument),*) }
+    }};
+}
+pub(crate) use call;
+
 /// The library of `tests/fake_cuda/NAME.cpp` and `NAME_*.cpp`, with the soname `NAME.so`. It is compiled once for all test
 /// programs. For Windows it is expected under NVIDIA's name, because Wine does not run the compiler; README.md says how to build it.
 pub fn build(name: &str) -> PathBuf {

@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test program uses only a part of this module")]
 
 pub mod cases;
+pub mod checks;
 pub mod covered;
 pub mod device_frames;
 pub mod fake_driver;
@@ -9,11 +10,13 @@ pub mod fake_library;
 pub mod floats;
 pub mod formats;
 pub mod frames;
+pub mod gst_cuda;
 pub mod media;
 pub mod oracle;
 pub mod pictures;
 pub mod pipes;
 pub mod python;
+pub mod resident;
 pub mod soft_oracle;
 pub mod stream;
 pub mod video;

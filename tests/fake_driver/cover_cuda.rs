@@ -3,24 +3,25 @@
 
 use std::sync::Arc;
 
-use crate::common::device_frames::{self, Block, Streams, check, unordered};
-use crate::common::fake_driver::FakeDriver;
+use crate::common::device_frames::{
+    Block, Frames, OnDevice, Place, Streams, all_covers, check, check_host_kinds, check_kinds, soft_covers, unordered,
+    with_streams,
+};
+use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS};
 use crate::common::pictures::{Picture, kinds, rect, resized};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::kernels::byte_rect::ByteRect;
 use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
-use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, EngineError, FrameAccess, Hide, Softness};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, EngineError, Hide, Softness};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Destination, DeviceFrame, PlaneLayout, Source};
+use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::{Plan, Selection};
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
-
-const ILLEGAL_ADDRESS: i32 = 700;
 
 fn engine() -> Engine {
     Engine::with_cuda(CudaEngine::new(0).unwrap())
@@ -32,43 +33,38 @@ fn blur(regions: &[(Rect, f64)]) -> Cover {
     Cover::from(Hide::Blur { planes: Selection::ALL, regions })
 }
 
+fn every_nth_kind(step: usize) -> Vec<Vec<PlaneLayout>> {
+    kinds().into_iter().step_by(step).collect()
+}
+
 #[test]
 fn every_kind_of_frame_on_the_device() {
     let _driver = FakeDriver::new();
-    let sizes = [[53, 31], [40, 22], [67, 18]];
-    let bytes = device_frames::check_kinds(&mut engine(), &kinds(), &sizes, &[1.5, 2.5, 4.0]);
-    println!("{bytes} bytes, 0 differ");
+    check_kinds(&mut engine(), &kinds(), &[[53, 31], [40, 22], [67, 18]], &[1.5, 2.5, 4.0], all_covers);
 }
 
 /// An image without tensor-core kernels, and wide blurs of rectangles inside of the picture.
 #[test]
 fn wide_blurs_on_the_device() {
     let _driver = FakeDriver::new();
-    let kinds: Vec<Vec<PlaneLayout>> = kinds().into_iter().step_by(5).collect();
-    let mut bytes = 0;
     for image in [Image::Best, Image::Portable] {
-        let engine = CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap();
-        bytes += device_frames::check_kinds(&mut Engine::with_cuda(engine), &kinds, &[[203, 94]], &[5.0, 9.0]);
+        let mut engine = Engine::with_cuda(CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap());
+        check_kinds(&mut engine, &every_nth_kind(5), &[[203, 94]], &[5.0, 9.0], all_covers);
     }
-    println!("{bytes} bytes, 0 differ");
 }
 
 /// Pictures whose weights have nodes several samples apart.
 #[test]
 fn soft_covers_of_wide_pictures() {
     let _driver = FakeDriver::new();
-    let kinds: Vec<Vec<PlaneLayout>> = kinds().into_iter().step_by(3).collect();
-    let bytes =
-        device_frames::check_soft_kinds(&mut engine(), &kinds, &[[603, 41], [1030, 22], [37, 1100]], &[2.0, 5.0]);
-    println!("{bytes} bytes, 0 differ");
+    let sizes = [[603, 41], [1030, 22], [37, 1100]];
+    check_kinds(&mut engine(), &every_nth_kind(3), &sizes, &[2.0, 5.0], soft_covers);
 }
 
 #[test]
 fn host_frames_through_the_device() {
     let _driver = FakeDriver::new();
-    let kinds: Vec<Vec<PlaneLayout>> = kinds().into_iter().step_by(4).collect();
-    let bytes = device_frames::check_host_kinds(&mut engine().with_covers_on_device(), &kinds, [75, 41], &[1.5, 4.0]);
-    println!("{bytes} bytes, 0 differ");
+    check_host_kinds(&mut engine().with_covers_on_device(), &every_nth_kind(4), [75, 41], &[1.5, 4.0]);
 }
 
 /// More rectangles and cells than a launch has, of several strengths that overlap, so that the order counts.
@@ -131,7 +127,7 @@ fn moving_regions_allocate_once() {
     let driver = FakeDriver::new();
     let [mut on_device, mut through, mut cpu] = [engine(), engine(), Engine::with_cpu(CpuEngine::new())];
     let planes = [PlaneLayout::new(90, 70, 3, 8)];
-    let source = Block::new(&planes, 0, PlaneLayout::row_bytes, 1);
+    let source = Block::dense(&planes, 1);
     let mut after_first = None;
     for frame in 0..8 {
         let [x, y] = [10 + 3 * frame, 5 + 2 * frame];
@@ -170,11 +166,16 @@ fn upload_bytes(planes: &[PlaneLayout], cover: &Cover) -> usize {
 #[test]
 fn frames_elsewhere_are_refused() {
     let _driver = FakeDriver::new();
-    let planes = [PlaneLayout::new(20, 10, 1, 8)];
+    let block = Block::dense(&[PlaneLayout::new(20, 10, 1, 8)], 1);
     let cover = blur(&[(rect(1, 1, 5, 5), 2.0)]);
-    let error = engine().run(&cover, MixedFrames(Picture::new(&planes, 1))).err().unwrap();
-    assert!(matches!(error, EngineError::MixedMemory), "{error}");
-    let block = Block::new(&planes, 0, PlaneLayout::row_bytes, 1);
+    with_streams(|[stream, _]| {
+        let memory = OnDevice::new(&block.bytes, stream);
+        let destination = Place::Device(&block, &memory, Some(stream));
+        let error =
+            engine().run(&cover, Frames { source: Some(Place::host(&block, None)), destination }).err().unwrap();
+        assert!(matches!(error, EngineError::MixedMemory), "{error}");
+        stream.synchronize().unwrap();
+    });
     let error = unordered(&mut Engine::with_cpu(CpuEngine::new()), &cover, &block, false).unwrap_err();
     assert!(matches!(error, EngineError::NeedsCuda), "{error}");
 }
@@ -201,45 +202,34 @@ fn the_faster_backend_covers_host_memory() {
     }
 }
 
-/// A failure is an error, whatever is on the device then; the memory is leaked if the device may still use it.
+/// A failure is an error, after which the engine works on; the memory is leaked if the device may still use it. What becomes of
+/// frames when any call fails is tested by tests/faults.rs.
 #[test]
 fn failures_are_errors() {
     let driver = FakeDriver::new();
     let planes = &resized(&kinds()[0], [35, 22]);
-    let block = Block::new(planes, 0, PlaneLayout::row_bytes, 1);
+    let block = Block::dense(planes, 1);
     let (region, object) = (rect(3, 3, 9, 9), Area::from_corner(3.0, 3.0, 9.0, 9.0));
-    let covers = [
-        blur(&[(region, 2.0), (rect(20, 5, 3, 3), 3.0)]),
-        Cover::from(Hide::Mosaic(vec![MosaicRegion::new(region, object, 2)])),
-        Cover::from(Hide::Fill { rects: vec![region], values: vec![[1; 4]; planes.len()] }),
-    ];
-    for (is_copy, (cover, after)) in
-        [false, true].into_iter().flat_map(|is_copy| covers.iter().zip([1, 1, 0]).map(move |cover| (is_copy, cover)))
+    let mosaic = Cover::from(Hide::Mosaic(vec![MosaicRegion::new(region, object, 2)]));
+    let fill = Cover::from(Hide::Fill { rects: vec![region], values: vec![[1; 4]; planes.len()] });
+    for (cover, after, is_copy) in
+        [(blur(&[(region, 2.0), (rect(20, 5, 3, 3), 3.0)]), 1, false), (mosaic, 1, true), (fill, 0, false)]
     {
         let mut engine = engine();
         driver.fail_times("cuLaunchKernel", after, 1, ILLEGAL_ADDRESS);
-        let error = unordered(&mut engine, cover, &block, is_copy).unwrap_err();
-        assert!(matches!(error, EngineError::OnDevice(_)), "{error}");
-        assert!(error.to_string().contains("launching a kernel"), "{error}");
+        let error = unordered(&mut engine, &cover, &block, is_copy).unwrap_err();
+        assert!(
+            matches!(&error, EngineError::OnDevice(_)) && error.to_string().contains("launching a kernel"),
+            "{error}"
+        );
         assert_eq!((engine.stats().frames_on_device, engine.stats().frames_abandoned), (0, 0));
         driver.clear_faults();
-        unordered(&mut engine, cover, &block, is_copy).unwrap();
+        unordered(&mut engine, &cover, &block, is_copy).unwrap();
         assert_eq!(engine.stats().frames_on_device, 1);
         driver.fail("cuLaunchKernel", 0, ILLEGAL_ADDRESS);
         driver.fail("cuStreamSynchronize", 0, ILLEGAL_ADDRESS);
-        assert!(unordered(&mut engine, cover, &block, is_copy).is_err());
+        assert!(unordered(&mut engine, &cover, &block, is_copy).is_err());
         assert_eq!(engine.stats().frames_abandoned, 1);
         driver.clear_faults();
-    }
-}
-
-/// A source in host memory, and a destination on the device.
-struct MixedFrames(Picture);
-
-// SAFETY: nobody else has the picture, and the destination is no memory.
-unsafe impl FrameAccess for MixedFrames {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let destination = DeviceFrame { planes: Vec::new(), stream: None };
-        (Source::Host(self.0.frame()), Destination::Device(destination))
     }
 }

@@ -1,130 +1,88 @@
-//! Frames in flight: several at once, in pinned memory, and on the streams of other owners, on the fake CUDA driver.
+//! Frames in flight: several at once, in pinned memory, and on the streams of other owners, on the fake CUDA driver. What becomes
+//! of them when the device fails is tested by tests/faults.rs.
 
 use crate::common::Noise;
 use crate::common::cases::{Case, Content};
+use crate::common::checks::Row;
 use crate::common::covered::{self, covering, noise, with_roi};
-use crate::common::device_frames::{Block, Streams, check_blur};
-use crate::common::fake_driver::FakeDriver;
+use crate::common::device_frames::{Block, Frames, OnDevice, Place, Streams, check_blurs, wait, with_streams};
+use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS, OUT_OF_MEMORY};
 use crate::common::pictures::{self, resized};
-use crate::common::video::{self, Blur, blurred, buffer, info, picture, read, stat};
+use crate::common::video::{self, Blur, FRAME, blurred, buffer, info, picture, read};
 use gst::prelude::*;
-use gst_video::VideoFormat;
-use gstcudagaussblur::cpu::CpuEngine;
-use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
-use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
-use gstcudagaussblur::engine::{Engine, FrameAccess, Stats};
+use gst_video::VideoFormat::{Gray8, Rgba};
+use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy};
+use gstcudagaussblur::engine::{Engine, Stats};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::{Destination, DeviceBytes, DeviceFrame, Plane, PlaneLayout, Source};
+use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
-
-const OUT_OF_MEMORY: i32 = 2;
-const ILLEGAL_ADDRESS: i32 = 700;
 
 /// With several frames in flight none is lost or repeated, and all are pushed before whatever follows them in the stream.
 #[test]
 fn frames_in_flight_keep_their_order_and_are_drained() {
-    const NOT_READY: i32 = 600;
     let machine = FakeDriver::new();
-    let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
-    let infos = [(40, 12), (24, 30)].map(|(width, height)| info(VideoFormat::Rgba, width, height));
-    let image = |seed: u64, info: &_| picture(info, seed);
-    let mut expected = Vec::new();
-    let mut begin = |blur: &mut Blur, info: &gst_video::VideoInfo, waiting: u32| {
-        let image = image(expected.len() as u64, info);
-        blur.try_push(buffer(info, &image)).unwrap();
-        expected.push((info.clone(), blurred(&image, 2.0, 0)));
-        assert_eq!(blur.harness.buffers_in_queue(), waiting, "frame {}", expected.len());
-    };
+    let infos = [(40, 12), (24, 30)].map(|(width, height)| info(Rgba, width, height));
+    let mut blur = Blur::with("backend=cuda sigma=2 max-in-flight=3", &infos[0]);
     // The device is busy: two frames wait, and each further one completes the oldest.
-    blur.caps(&infos[0]);
-    machine.fail_times("cuEventQuery", 0, 6, NOT_READY);
-    for waiting in [0, 0, 1, 2, 3, 4] {
-        begin(&mut blur, &infos[0], waiting);
+    machine.is_busy(6);
+    for (seed, output) in [0, 0, 1, 2, 3, 4].into_iter().enumerate() {
+        blur.push_noise(&infos[0], seed as u64);
+        assert_eq!(blur.harness.buffers_in_queue(), output, "after frame {seed}");
     }
     // Frames in flight are pushed before new caps and before the end of the stream.
     blur.caps(&infos[1]);
     assert_eq!(blur.harness.buffers_in_queue(), 6);
-    machine.fail_times("cuEventQuery", 0, 2, NOT_READY);
-    begin(&mut blur, &infos[1], 6);
-    begin(&mut blur, &infos[1], 6);
-    assert!(blur.harness.push_event(gst::event::Eos::new()));
-    for (frame, (info, expected)) in expected.iter().enumerate() {
-        let output = blur.harness.try_pull().expect("a frame is lost");
-        assert_eq!(output.pts(), Some(video::FRAME * frame as u64));
-        assert!(read(info, &output) == *expected, "frame {frame}");
+    machine.is_busy(2);
+    for seed in 6..8 {
+        blur.push_noise(&infos[1], seed);
+        assert_eq!(blur.harness.buffers_in_queue(), 6, "after frame {seed}");
+    }
+    blur.end();
+    for frame in 0..8 {
+        blur.check_output(&infos[usize::from(frame >= 6)], frame, 2.0, frame);
     }
     assert!(blur.harness.try_pull().is_none());
-    assert_eq!(stat(&blur, "frames-cuda"), 8);
+    assert_eq!(blur.stats(["frames-cuda"]), [8]);
 
     // A flush discards them, as stopping does, and no resource is leaked.
-    for stops in [false, true] {
-        let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
-        blur.caps(&infos[0]);
-        machine.fail_times("cuEventQuery", 0, i32::MAX, NOT_READY);
-        blur.try_push(buffer(&infos[0], &image(0, &infos[0]))).unwrap();
+    for is_flushed in [true, false] {
+        let mut blur = Blur::with("backend=cuda sigma=2 max-in-flight=3", &infos[0]);
+        machine.is_busy(i32::MAX);
+        blur.push_noise(&infos[0], 0);
         machine.clear_faults();
-        if !stops {
-            blur.harness.push_event(gst::event::FlushStart::new());
-            blur.harness.push_event(gst::event::FlushStop::new(true));
+        if is_flushed {
+            blur.flush();
             assert!(blur.harness.try_pull().is_none());
         }
         blur.element.set_state(gst::State::Null).unwrap();
-        drop(blur);
     }
     drop(blur);
-    let end = machine.counts();
-    assert_eq!([end.device_blocks, end.pinned_blocks, end.events, end.streams], [0; 4], "something is left");
-}
-
-/// If the device fails with several frames in flight, none of them is lost.
-#[test]
-fn frames_in_flight_are_blurred_by_the_cpu_when_the_device_fails() {
-    let machine = FakeDriver::new();
-    let mut blur = Blur::new("backend=auto sigma=2 max-in-flight=3");
-    let info = info(VideoFormat::Rgb, 31, 17);
-    blur.caps(&info);
-    machine.fail_times("cuEventQuery", 0, 2, 600);
-    for seed in 0..2 {
-        blur.try_push(buffer(&info, &picture(&info, seed))).unwrap();
-    }
-    machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
-    for seed in 2..5 {
-        blur.try_push(buffer(&info, &picture(&info, seed))).unwrap();
-    }
-    for seed in 0..5 {
-        let output = blur.harness.try_pull().expect("a frame is lost");
-        assert!(read(&info, &output) == blurred(&picture(&info, seed), 2.0, 0), "frame {seed}");
-    }
-    assert_eq!(blur.messages(gst::MessageType::Warning).len(), 1);
-    assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-cpu")], [0, 5]);
-    machine.clear_faults();
+    assert_eq!(machine.counts().live(), [0; 4], "something is left");
 }
 
 /// A failure that is found while frames are drained is returned with the next frame, until a flush.
 #[test]
 fn nothing_follows_a_frame_that_failed_in_a_drain() {
     let machine = FakeDriver::new();
-    let mut blur = Blur::new("backend=cuda sigma=2 max-in-flight=3");
-    let info = info(VideoFormat::Rgba, 40, 12);
-    blur.caps(&info);
-    let frame = || buffer(&info, &picture(&info, 1));
-    blur.try_push(frame()).unwrap();
+    let info = info(Rgba, 40, 12);
+    let mut blur = Blur::with("backend=cuda sigma=2 max-in-flight=3", &info);
+    blur.push_noise(&info, 1);
     machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
     machine.fail("cuEventSynchronize", 0, ILLEGAL_ADDRESS);
     assert!(blur.harness.push_event(gst::event::CustomDownstream::new(gst::Structure::new_empty("drain"))));
     assert_eq!(blur.messages(gst::MessageType::Error).len(), 1);
     machine.clear_faults();
-    for properties in ["2", "0"] {
-        blur.element.set_property_from_str("sigma", properties);
-        assert_eq!(blur.try_push(frame()), Err(gst::FlowError::Error), "sigma={properties}");
+    for sigma in ["2", "0"] {
+        blur.element.set_property_from_str("sigma", sigma);
+        let frame = buffer(&info, &picture(&info, 1));
+        assert_eq!(blur.try_push(frame), Err(gst::FlowError::Error), "sigma={sigma}");
     }
-    assert!(blur.messages(gst::MessageType::Error).is_empty() && blur.harness.try_pull().is_none());
+    blur.said(0, 0);
+    assert!(blur.harness.try_pull().is_none());
     blur.element.set_property_from_str("sigma", "2");
-    blur.harness.push_event(gst::event::FlushStart::new());
-    blur.harness.push_event(gst::event::FlushStop::new(true));
-    blur.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
-    blur.try_push(frame()).unwrap();
-    blur.harness.push_event(gst::event::Eos::new());
+    blur.flush();
+    blur.push_noise(&info, 1);
+    blur.end();
     assert!(blur.harness.try_pull().is_some(), "a frame after the flush");
 }
 
@@ -133,108 +91,99 @@ fn nothing_follows_a_frame_that_failed_in_a_drain() {
 #[test]
 fn covers_in_flight_keep_their_order_and_are_drained() {
     let machine = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 64, 40);
-    let picture = |frame: u64| noise(&info, frame);
+    let info = info(Rgba, 64, 40);
+    const FRAMES: u64 = 9;
     for (fails, in_place, look_ahead) in [(false, true, 0), (false, false, 2), (true, true, 2), (true, false, 0)] {
-        let properties = format!(
-            "sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=3 post-messages=true look-ahead={look_ahead}"
-        );
-        let backends = ["cpu", if fails { "auto" } else { "cuda" }];
-        let [mut expected, mut blur] =
-            backends.map(|backend| covering(&format!("{properties} backend={backend}"), in_place, &info));
-        let waiting = |blur: &Blur| blur.harness.buffers_received();
-        let frames = 9;
-        for frame in 0..frames {
+        let _row = Row(format!("fails: {fails}, in place: {in_place}, look-ahead={look_ahead}"));
+        let with = |backend: &str| {
+            let properties = "sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=3 post-messages=true";
+            covering(&format!("{properties} look-ahead={look_ahead} backend={backend}"), in_place, &info)
+        };
+        let [mut expected, mut blur] = ["cpu", if fails { "auto" } else { "cuda" }].map(with);
+        for frame in 0..FRAMES {
             if frame == look_ahead {
-                // The device is busy.
-                machine.fail_times("cuEventQuery", 0, 4, 600);
+                machine.is_busy(4);
             }
             if frame == 5 && fails {
                 machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
             }
             for blur in [&mut expected, &mut blur] {
-                let input = covered::buffer(&info, &picture(frame));
-                blur.try_push(if frame % 4 == 3 { input } else { with_roi(input, "face", (8, 8, 24, 16)) }).unwrap();
+                blur.try_push(faces(&info, frame, frame % 4 != 3)).unwrap();
             }
             if frame == look_ahead + 1 {
-                assert_eq!((waiting(&expected), waiting(&blur)), (2, 0), "two covers are in flight");
+                let output = [&expected, &blur].map(|blur| blur.harness.buffers_received());
+                assert_eq!(output, [2, 0], "two covers are in flight");
             }
         }
-        for blur in [&mut expected, &mut blur] {
+        let outputs = [&mut expected, &mut blur].map(|blur| {
             blur.harness.push_event(gst::event::CustomDownstream::new(gst::Structure::new_empty("last")));
-            blur.harness.push_event(gst::event::Eos::new());
-        }
-        let mut warnings = 0;
-        let mut said = |blur: &Blur, frame: u64| {
-            let message = std::iter::from_fn(|| blur.bus.pop()).find_map(|message| {
-                warnings += usize::from(message.type_() == gst::MessageType::Warning);
-                Some(message.structure()?.to_owned()).filter(|_| message.type_() == gst::MessageType::Element)
-            });
-            let message = message.expect("a message");
-            assert_eq!(message.get::<u64>("timestamp"), Ok((video::FRAME * frame).nseconds()));
-            message
-        };
-        for frame in 0..frames {
-            let [one, other] = [&mut expected, &mut blur].map(|blur| {
-                let out = blur.harness.try_pull().expect("a frame is lost");
-                assert_eq!(out.pts(), Some(video::FRAME * frame));
-                (covered::planes(&info, &picture(frame).planes, &out), said(blur, frame))
-            });
-            assert!(one == other, "frame {frame}, {fails} {in_place} {look_ahead}");
-        }
-        assert!(blur.harness.try_pull().is_none());
-        assert_eq!(warnings, usize::from(fails));
-        assert_eq!(stat(&blur, "frames"), frames);
-        let latency = |blur: &Blur| blur.harness.query_latency();
+            blur.end();
+            let (kinds, said): (Vec<_>, Vec<_>) = std::iter::from_fn(|| blur.bus.pop())
+                .map(|message| (message.type_(), message.structure().map(ToOwned::to_owned)))
+                .unzip();
+            let warnings = kinds.iter().filter(|kind| **kind == gst::MessageType::Warning).count();
+            let is_said = |(kind, said)| (kind == gst::MessageType::Element).then_some(said).flatten();
+            let said: Vec<gst::Structure> = kinds.into_iter().zip(said).filter_map(is_said).collect();
+            let times: Vec<u64> = said.iter().map(|said| said.get("timestamp").unwrap()).collect();
+            assert_eq!(times, (0..FRAMES).map(|frame| (FRAME * frame).nseconds()).collect::<Vec<_>>());
+            let frames: Vec<_> = std::iter::from_fn(|| blur.harness.try_pull()).collect();
+            assert!(frames.iter().map(|out| out.pts()).eq((0..FRAMES).map(|frame| Some(FRAME * frame))));
+            let planes = |out: &gst::Buffer| covered::planes(&info, &noise(&info, 0).planes, out);
+            (frames.iter().map(planes).collect::<Vec<_>>(), said, warnings)
+        });
+        let [(expected, expected_words, none), (got, words, warnings)] = outputs;
+        assert!(got == expected, "a frame has other bytes");
+        assert_eq!(words, expected_words);
+        assert_eq!((none, warnings, blur.stats(["frames"])), (0, usize::from(fails), [FRAMES]));
         let in_flight = if fails { 0 } else { 2 };
-        assert_eq!(latency(&blur), Some(video::FRAME * (look_ahead + in_flight)), "they add up");
+        assert_eq!(blur.harness.query_latency(), Some(FRAME * (look_ahead + in_flight)), "they add up");
         machine.clear_faults();
     }
 }
 
-/// Frames of which nothing is covered wait behind one in flight, and count as it does.
-#[test]
-fn frames_behind_a_cover_in_flight_are_not_held_longer() {
-    let machine = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 64, 40);
-    let mut blur = covering("backend=cuda sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=2", true, &info);
-    machine.fail_times("cuEventQuery", 0, 20, 600);
-    for frame in 0..4 {
-        let input = covered::buffer(&info, &noise(&info, frame));
-        blur.try_push(if frame == 0 { with_roi(input, "face", (8, 8, 24, 16)) } else { input }).unwrap();
-        assert!(frame + 1 - u64::from(blur.harness.buffers_received()) <= 1, "frame {frame}");
-    }
-    machine.clear_faults();
+/// A frame of noise with or without a face.
+fn faces(info: &gst_video::VideoInfo, seed: u64, has_face: bool) -> gst::Buffer {
+    let frame = covered::buffer(info, &noise(info, seed));
+    if has_face { with_roi(frame, "face", (8, 8, 24, 16)) } else { frame }
 }
 
 /// The frames before one that ends streaming leave, though they were in flight.
 #[test]
 fn an_error_follows_the_covers_in_flight() {
     let machine = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 64, 40);
+    let info = info(Rgba, 64, 40);
     let mut blur = covering("backend=cuda sigma=2 feather=4 on-missing=error max-in-flight=3", true, &info);
-    machine.fail_times("cuEventQuery", 0, 4, 600);
-    let frame = || covered::buffer(&info, &noise(&info, 1));
-    (0..2).for_each(|_| _ = blur.try_push(with_roi(frame(), "face", (8, 8, 24, 16))).unwrap());
+    machine.is_busy(4);
+    (0..2).for_each(|_| _ = blur.try_push(faces(&info, 1, true)).unwrap());
     assert_eq!(blur.harness.buffers_received(), 0);
-    let pushed = blur.try_push(frame());
+    let pushed = blur.try_push(faces(&info, 1, false));
     blur.harness.push_event(gst::event::Eos::new());
     assert_eq!((blur.harness.buffers_received(), blur.messages(gst::MessageType::Error).len()), (2, 1), "{pushed:?}");
 }
 
-/// The reported latency is that of the frames that may wait: none by default, and none on the CPU.
+/// The reported latency is that of the frames that may wait: none by default, on the CPU, and without a frame rate.
 #[test]
 fn the_latency_is_that_of_the_frames_in_flight() {
     let _machine = FakeDriver::new();
-    let info = info(VideoFormat::Gray8, 32, 8);
+    video::init();
     let upstream = gst::ClockTime::from_mseconds(7);
-    for (properties, frames) in
-        [("backend=cuda", 0), ("backend=cuda max-in-flight=3", 2), ("backend=cpu max-in-flight=3", 0)]
-    {
-        let mut blur = Blur::new(properties);
+    for (properties, rate, frames) in [
+        ("backend=cuda", 25, 0),
+        ("backend=cuda max-in-flight=3", 25, 2),
+        ("backend=cpu max-in-flight=3", 25, 0),
+        ("backend=cuda", 0, 0),
+        ("backend=cuda max-in-flight=2", 0, 0),
+        ("backend=cpu", 0, 0),
+    ] {
+        let _row = Row(format!("{properties}, {rate} frames a second"));
+        let info = gst_video::VideoInfo::builder(Gray8, 32, 8).fps((rate, 1)).build().unwrap();
+        let mut blur = Blur::new(&format!("{properties} sigma=2"));
         blur.harness.set_upstream_latency(upstream);
         blur.caps(&info);
-        assert_eq!(blur.harness.query_latency(), Some(upstream + video::FRAME * frames), "{properties}");
+        assert_eq!(blur.harness.query_latency(), Some(upstream + FRAME * frames));
+        blur.push_noise(&info, 1);
+        blur.end();
+        blur.check_output(&info, 1, 2.0, 0);
     }
 }
 
@@ -242,13 +191,13 @@ fn the_latency_is_that_of_the_frames_in_flight() {
 #[test]
 fn memory_that_recurs_is_registered_until_it_is_freed() {
     let machine = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 400, 200);
+    let info = info(Rgba, 400, 200);
     let image = picture(&info, 5);
     let expected = blurred(&image, 1.0, 0);
     let regions = "region-mode=inside strength=0 zones=<[zone,x=0,y=0,width=1,height=1]>";
     for (mode, registers) in [("", true), ("", false), (regions, true), (regions, false)] {
-        let mut blur = Blur::new(&format!("backend=cuda sigma=1 {mode}"));
-        blur.caps(&info);
+        let _row = Row(format!("{mode}, registers: {registers}"));
+        let mut blur = Blur::with(&format!("backend=cuda sigma=1 {mode}"), &info);
         if !registers {
             machine.fail("cuMemHostRegister_v2", 0, OUT_OF_MEMORY);
         }
@@ -260,9 +209,8 @@ fn memory_that_recurs_is_registered_until_it_is_freed() {
         }
         // What regions cover is written by the CPU.
         let copied = [if registers { 2 } else { 6 }, if mode == regions { 6 } else { 0 }];
-        assert_eq!(stat(&blur, "bytes-copied"), (copied[0] + copied[1]) * info.size() as u64);
-        let pinned = copied.map(|frames| 6 - frames);
-        assert_eq!([stat(&blur, "frames-pinned-in"), stat(&blur, "frames-pinned-out")], pinned);
+        assert_eq!(blur.stats(["bytes-copied"]), [(copied[0] + copied[1]) * info.size() as u64]);
+        assert_eq!(blur.stats(["frames-pinned-in", "frames-pinned-out"]), copied.map(|frames| 6 - frames));
         machine.clear_faults();
         let pinned = machine.counts().pinned_blocks;
         drop(frame);
@@ -283,7 +231,7 @@ fn memory_that_is_pinned_at_its_ends_alone_is_copied() {
 #[test]
 fn a_registration_that_outlives_its_memory_counts_for_nothing() {
     let machine = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 100, 60);
+    let info = info(Rgba, 100, 60);
     let image = picture(&info, 7);
     let source = CudaEngine::new(0).unwrap().pinned();
     for function in ["cuCtxPushCurrent_v2", "cuMemHostUnregister"] {
@@ -296,13 +244,12 @@ fn a_registration_that_outlives_its_memory_counts_for_nothing() {
         machine.clear_faults();
         // It stands for other memory at the same address.
         bytes.copy_from_slice(&buffer(&info, &image).map_readable().unwrap());
-        let mut blur = Blur::new("backend=auto sigma=1");
-        blur.caps(&info);
+        let mut blur = Blur::with("backend=auto sigma=1", &info);
         let frame = gst::Buffer::from_mut_slice(bytes);
         // The fake driver knows it as registered for good.
         std::mem::forget(frame.clone());
         assert!(read(&info, &blur.push(frame)) == blurred(&image, 1.0, 0));
-        assert_eq!([stat(&blur, "frames-cuda"), stat(&blur, "frames-pinned-in")], [1, 0], "{function}");
+        assert_eq!(blur.stats(["frames-cuda", "frames-pinned-in"]), [1, 0], "{function}");
     }
 }
 
@@ -310,17 +257,13 @@ fn a_registration_that_outlives_its_memory_counts_for_nothing() {
 #[test]
 fn times_that_cannot_be_cost_no_frame() {
     let machine = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 40, 12);
-    let image = picture(&info, 8);
+    let info = info(Rgba, 40, 12);
     for milliseconds in [f32::INFINITY, f32::NEG_INFINITY, -1.0, f32::MAX, 0.0] {
+        let _row = Row(format!("{milliseconds} ms"));
         machine.elapsed(milliseconds);
-        let mut blur = Blur::new("backend=cuda sigma=1");
-        blur.caps(&info);
-        for _ in 0..3 {
-            assert!(read(&info, &blur.push(buffer(&info, &image))) == blurred(&image, 1.0, 0), "{milliseconds} ms");
-        }
-        let times = ["upload", "kernel", "download"].map(|stage| stat(&blur, &format!("{stage}-mean-ns")));
-        assert_eq!(times, [0; 3], "{milliseconds} ms");
+        let mut blur = Blur::with("backend=cuda sigma=1", &info);
+        (0..3).for_each(|_| blur.check(&info, 8, 1.0));
+        assert_eq!(blur.stats(["upload-mean-ns", "kernel-mean-ns", "download-mean-ns"]), [0; 3]);
     }
     machine.clear_faults();
 }
@@ -357,9 +300,8 @@ fn frames_that_are_not_timed_are_blurred_the_same() {
 #[test]
 fn memory_that_goes_to_two_elements_has_not_come_twice() {
     let _machine = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 400, 200);
-    let mut blurs = [0; 2].map(|_| Blur::new("backend=cuda sigma=1"));
-    blurs.iter_mut().for_each(|blur| blur.caps(&info));
+    let info = info(Rgba, 400, 200);
+    let mut blurs = [0; 2].map(|_| Blur::with("backend=cuda sigma=1", &info));
     for _ in 0..3 {
         let frame = gst::Buffer::with_size(info.size()).unwrap();
         for blur in &mut blurs {
@@ -369,25 +311,7 @@ fn memory_that_goes_to_two_elements_has_not_come_twice() {
     }
     for blur in &blurs {
         // All inputs.
-        assert_eq!([stat(blur, "frames-pinned-in"), stat(blur, "bytes-copied")], [0, 6 * info.size() as u64]);
-    }
-}
-
-/// Without a frame rate the latency is reported as 0, and frames are blurred.
-#[test]
-fn streams_without_a_frame_rate_go_through() {
-    let _machine = FakeDriver::new();
-    video::init();
-    let info = gst_video::VideoInfo::builder(VideoFormat::Rgb, 21, 9).fps((0, 1)).build().unwrap();
-    let image = picture(&info, 1);
-    for properties in ["backend=cuda sigma=2", "backend=cuda sigma=2 max-in-flight=2", "backend=cpu sigma=2"] {
-        let mut blur = Blur::new(properties);
-        blur.harness.set_upstream_latency(gst::ClockTime::ZERO);
-        blur.caps(&info);
-        assert_eq!(blur.harness.query_latency(), Some(gst::ClockTime::ZERO), "{properties}");
-        blur.try_push(buffer(&info, &image)).unwrap();
-        blur.harness.push_event(gst::event::Eos::new());
-        assert!(read(&info, &blur.harness.pull().unwrap()) == blurred(&image, 2.0, 0), "{properties}");
+        assert_eq!(blur.stats(["frames-pinned-in", "bytes-copied"]), [0, 6 * info.size() as u64]);
     }
 }
 
@@ -395,10 +319,9 @@ fn streams_without_a_frame_rate_go_through() {
 #[test]
 fn a_discontinuity_is_marked_where_it_is() {
     let machine = FakeDriver::new();
-    let info = info(VideoFormat::Gray8, 30, 8);
-    let mut blur = Blur::new("backend=cuda sigma=1 max-in-flight=3");
-    blur.caps(&info);
-    machine.fail_times("cuEventQuery", 0, 2, 600);
+    let info = info(Gray8, 30, 8);
+    let mut blur = Blur::with("backend=cuda sigma=1 max-in-flight=3", &info);
+    machine.is_busy(2);
     for frame in 0..3 {
         let mut buffer = buffer(&info, &picture(&info, frame));
         if frame == 2 {
@@ -406,38 +329,11 @@ fn a_discontinuity_is_marked_where_it_is() {
         }
         blur.try_push(buffer).unwrap();
     }
-    blur.harness.push_event(gst::event::Eos::new());
-    let marked: Vec<bool> = std::iter::from_fn(|| blur.harness.try_pull())
-        .map(|buffer| buffer.flags().contains(gst::BufferFlags::DISCONT))
-        .collect();
+    blur.end();
+    let is_marked = |buffer: gst::Buffer| buffer.flags().contains(gst::BufferFlags::DISCONT);
+    let marked: Vec<bool> = std::iter::from_fn(|| blur.harness.try_pull()).map(is_marked).collect();
     assert_eq!(marked, [false, false, true]);
     machine.clear_faults();
-}
-
-const LAYOUT: PlaneLayout = PlaneLayout::new(64, 24, 1, 8);
-const BYTES: usize = 64 * 24;
-
-/// A frame in device memory, accessed in the order of a stream.
-fn on(memory: &DeviceMemory, stream: &Stream) -> DeviceFrame {
-    let data = DeviceBytes { address: memory.address(), len: BYTES };
-    DeviceFrame { planes: vec![Plane { layout: LAYOUT, pitch: 64, data }], stream: Some(stream.raw() as usize) }
-}
-
-/// From device memory to device memory or host memory.
-struct Frames<'a> {
-    src: (&'a DeviceMemory, &'a Stream),
-    dst: Result<(&'a DeviceMemory, &'a Stream), &'a mut [u8]>,
-}
-
-// SAFETY: borrowed until the test has waited.
-unsafe impl FrameAccess for Frames<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let target = match &mut self.dst {
-            Ok((memory, stream)) => Destination::Device(on(memory, stream)),
-            Err(bytes) => Destination::Host(vec![Plane { layout: LAYOUT, pitch: 64, data: bytes }]),
-        };
-        (Source::Device(on(self.src.0, self.src.1)), target)
-    }
 }
 
 /// What was written on the source's stream before the submission is blurred, and what is written there afterwards is not,
@@ -445,169 +341,71 @@ unsafe impl FrameAccess for Frames<'_> {
 #[test]
 fn streams_of_others_are_kept_in_order() {
     let _machine = FakeDriver::new();
-    let device = process::open(0).unwrap().device().clone();
-    let _current = device.enter().unwrap();
-    let [theirs, ours] = [0; 2].map(|_| Stream::new(0).unwrap());
-    let memory = || DeviceMemory::new(BYTES, &theirs).unwrap();
-    let (src, dst) = (memory(), memory());
-    let written = [1, 2].map(|seed| {
-        let pinned = PinnedMemory::new(BYTES, 0).unwrap();
-        let noise = Noise(seed).bytes(BYTES);
-        // SAFETY: as large.
-        unsafe { noise.as_ptr().copy_to_nonoverlapping(pinned.address(), BYTES) };
-        (pinned, noise)
-    });
-    theirs.synchronize().unwrap();
     let params = BlurParams::new(2.0, 0).unwrap();
-    let mut expected = vec![0; BYTES];
-    let from = vec![Plane { layout: LAYOUT, pitch: 64, data: &written[0].1[..] }];
-    let into = vec![Plane { layout: LAYOUT, pitch: 64, data: &mut expected[..] }];
-    Engine::with_cpu(CpuEngine::new()).blur(params, &from, &mut { into }).unwrap();
-
-    let mut host = vec![0; BYTES];
+    let [before, after, nothing] = [1, 2, 3].map(|seed| Block::dense(&[PlaneLayout::new(64, 24, 1, 8)], seed));
+    let expected = before.blurred_into(params.into(), &nothing);
     let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
-    // Whichever stream is waited for first.
-    for (to_host, source_first) in [(false, true), (false, false), (true, true)] {
-        // SAFETY: all of it lives and is waited for below.
-        unsafe { theirs.copy(&written[0].0.row(BYTES), &src.row(BYTES), BYTES, 1) }.unwrap();
-        let to = if to_host { Err(&mut host[..]) } else { Ok((&dst, &ours)) };
-        let pending = engine.submit(params, Frames { src: (&src, &theirs), dst: to }).unwrap();
-        let finished = engine.complete(pending).unwrap();
-        assert_eq!(finished.queued, !to_host);
-        drop(finished);
-        // SAFETY: as above.
-        unsafe { theirs.copy(&written[1].0.row(BYTES), &src.row(BYTES), BYTES, 1) }.unwrap();
-        if source_first {
+    with_streams(|own| {
+        let [theirs, ours] = own;
+        // Whichever stream is waited for first.
+        for (to_host, source_first) in [(false, true), (false, false), (true, true)] {
+            let [source, destination, later] =
+                [&after, &nothing, &after].map(|block| OnDevice::new(&block.bytes, theirs));
             theirs.synchronize().unwrap();
+            source.write(&before.bytes, theirs);
+            let place = match to_host {
+                true => Place::host(&nothing, None),
+                false => Place::Device(&nothing, &destination, Some(ours)),
+            };
+            let frames = Frames { source: Some(Place::Device(&before, &source, Some(theirs))), destination: place };
+            let pending = engine.submit(params, frames).unwrap();
+            let mut finished = engine.complete(pending).unwrap();
+            assert_eq!(finished.queued, !to_host);
+            later.copy_to(&source, theirs);
+            if source_first {
+                theirs.synchronize().unwrap();
+            }
+            let got = if to_host { finished.frame.destination.bytes() } else { destination.read(ours) };
+            wait(own);
+            assert!(got == expected.bytes, "to the host: {to_host}, source first: {source_first}");
         }
-        if !to_host {
-            let back = PinnedMemory::new(BYTES, 0).unwrap();
-            // SAFETY: as above.
-            unsafe { ours.copy(&dst.row(BYTES), &back.row(BYTES), BYTES, 1) }.unwrap();
-            ours.synchronize().unwrap();
-            // SAFETY: as large, and written.
-            host.copy_from_slice(unsafe { std::slice::from_raw_parts(back.address(), BYTES) });
-        }
-        theirs.synchronize().unwrap();
-        assert!(host == expected, "to the host: {to_host}, source first: {source_first}");
-        host.fill(0);
-    }
+    });
 }
 
-/// The program of one frame on the device serves the next. Whatever changes, every frame has the blur of its own
-/// settings, format, pitches, addresses and streams.
+/// The program of one frame, or of the bands of one, serves the next. Whatever changes, every frame has the blur of its own
+/// settings, format, size, pitches, addresses, memory and streams, also with others in flight.
 #[test]
 fn programs_serve_only_frames_that_need_the_same() {
     let _machine = FakeDriver::new();
     let kinds = pictures::kinds();
-    let options = |(sigma, kernel_size), primary, alpha| Options {
-        params: BlurParams::new(sigma, kernel_size).unwrap(),
-        planes: Selection { primary, ..Selection::ALL },
-        alpha,
-    };
-    for image in [Image::Best, Image::Portable] {
-        let mut engine = Engine::with_cuda(CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap());
+    let engine = |image| CudaEngine::with_kernels(0, image, PassStrategy::Best).unwrap();
+    for engine in [engine(Image::Best), engine(Image::Portable), engine(Image::Best).with_bands(3)] {
+        let mut engine = Engine::with_cuda(engine);
         let mut noise = Noise(3);
         // The direct form in one launch and in two, the wide form with one level and with two; the workspace grows.
         let blurs = [(1.2, 0), (1.7, 0), (4.0, 51), (4.5, 0), (15.0, 0)];
-        let streams = [Streams::One, Streams::Two, Streams::None];
-        let counts = [kinds.len(), 2, 3, 3, 3, 3, blurs.len(), 2, 2, streams.len()];
+        let ways = [Streams::One, Streams::Two, Streams::None, Streams::ToHost, Streams::Host];
+        let counts = [kinds.len(), 3, 3, 3, 3, 3, blurs.len(), 2, 2, ways.len(), 3];
         let mut state = counts.map(|_| 0);
-        for turn in 0..240 {
+        for turn in 0..200 {
             // One thing changes, or nothing.
             let changed = noise.next() as usize % (counts.len() + 1);
             if changed < counts.len() {
                 state[changed] = noise.next() as usize % counts[changed];
             }
-            let [kind, size, skew, other_skew, gap, other_gap, blur, primary, premultiply, on] = state;
-            let layouts = resized(&kinds[kind], [[37, 22], [29, 34]][size]);
-            let [source, destination] = [(skew, gap), (other_skew, other_gap)].map(|(skew, gap)| {
-                Block::new(&layouts, [0, 6, 64][skew], |layout| layout.row_bytes() + [0, 22, 64][gap], turn)
-            });
-            let alpha = [AlphaMode::Straight, AlphaMode::Premultiply][premultiply];
-            let options = options(blurs[blur], primary == 0, alpha);
-            check_blur(&mut engine, options, &source, &destination, streams[on]);
-        }
-    }
-}
-
-/// A frame whose source is in host memory or in device memory, with rows `pitch` apart, and whose destination is in host memory.
-struct Download<'a> {
-    layout: PlaneLayout,
-    pitch: usize,
-    source: Vec<u8>,
-    on_device: Option<(DeviceMemory, &'a Stream)>,
-    destination: Vec<u8>,
-}
-
-// SAFETY: the memory is the frame's own, on the heap or on the device.
-unsafe impl FrameAccess for Download<'_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        let Self { layout, pitch, source, on_device, destination } = self;
-        let (layout, pitch) = (*layout, *pitch);
-        let source = match on_device {
-            Some((memory, stream)) => {
-                let data = DeviceBytes { address: memory.address(), len: source.len() };
-                let planes = vec![Plane { layout, pitch, data }];
-                Source::Device(DeviceFrame { planes, stream: Some(stream.raw() as usize) })
-            }
-            None => Source::Host(vec![Plane { layout, pitch, data: &source[..] }]),
-        };
-        (source, Destination::Host(vec![Plane { layout, pitch: layout.row_bytes(), data: &mut destination[..] }]))
-    }
-}
-
-/// The program of the bands of one frame serves the next. Whatever changes, every frame has the blur of its own settings,
-/// size, pitch and memory, also with others in flight.
-#[test]
-fn schedules_serve_only_frames_that_need_the_same() {
-    let _machine = FakeDriver::new();
-    let device = process::open(0).unwrap().device().clone();
-    let _current = device.enter().unwrap();
-    let stream = Stream::new(0).unwrap();
-    for bands in [None, Some(3)] {
-        let engine = CudaEngine::new(0).unwrap();
-        let mut engine = Engine::with_cuda(if let Some(count) = bands { engine.with_bands(count) } else { engine });
-        let mut noise = Noise(4);
-        let mut state = [0; 5];
-        for turn in 0..60 {
-            // One thing changes, or nothing.
-            let changed = noise.next() as usize % 7;
-            if changed < state.len() {
-                state[changed] = noise.next() as usize % 3;
-            }
-            let [size, pitch, memory, sigma, in_flight] = state;
-            let layout = [(31, 24, 1), (24, 70, 1), (31, 24, 4)][size];
-            let layout = PlaneLayout::new(layout.0, layout.1, layout.2, 8);
-            let pitch = layout.row_bytes() + [0, 33, 64][pitch];
-            let params = BlurParams::new([0.8, 2.0, 4.0][sigma], 0).unwrap();
-            let frame = |seed: u64| {
-                let source = Noise(seed).bytes(pitch * layout.height as usize);
-                let on_device = (memory == 2).then(|| {
-                    let pinned = PinnedMemory::new(source.len(), 0).unwrap();
-                    let uploaded = DeviceMemory::new(source.len(), &stream).unwrap();
-                    // SAFETY: both have as many bytes, and the upload is waited for.
-                    unsafe {
-                        source.as_ptr().copy_to_nonoverlapping(pinned.address(), source.len());
-                        let bytes = source.len();
-                        stream.copy(&pinned.row(bytes), &uploaded.row(bytes), bytes, 1).unwrap();
-                    }
-                    stream.synchronize().unwrap();
-                    (uploaded, &stream)
-                });
-                let destination = vec![0; layout.row_bytes() * layout.height as usize];
-                Download { layout, pitch, source, on_device, destination }
+            let [kind, size, skew, other_skew, gap, other_gap, blur, primary, premultiply, way, in_flight] = state;
+            let layouts = resized(&kinds[kind], [[37, 22], [29, 34], [24, 70]][size]);
+            let block = |skew: usize, gap: usize, seed| {
+                Block::new(&layouts, [0, 6, 64][skew], |layout| layout.row_bytes() + [0, 22, 64][gap], seed)
             };
-            let frames: Vec<_> =
-                (0..=in_flight as u64).map(|seed| engine.submit(params, frame(turn * 3 + seed)).unwrap()).collect();
-            for frame in frames {
-                let mut blurred = engine.complete(frame).unwrap().frame;
-                let mut expected = vec![0; blurred.destination.len()];
-                let from = vec![Plane { layout, pitch, data: &blurred.source[..] }];
-                let into = vec![Plane { layout, pitch: layout.row_bytes(), data: &mut expected[..] }];
-                Engine::with_cpu(CpuEngine::new()).blur(params, &from, &mut { into }).unwrap();
-                assert!(std::mem::take(&mut blurred.destination) == expected, "turn {turn}: {state:?}");
-            }
+            let sources: Vec<_> = (0..=in_flight as u64).map(|seed| block(skew, gap, 3 * turn + seed)).collect();
+            let options = Options {
+                params: BlurParams::new(blurs[blur].0, blurs[blur].1).unwrap(),
+                planes: Selection { primary: primary == 0, ..Selection::ALL },
+                alpha: [AlphaMode::Straight, AlphaMode::Premultiply][premultiply],
+            };
+            let _row = Row(format!("turn {turn}: {state:?}"));
+            check_blurs(&mut engine, options, &sources, &block(other_skew, other_gap, turn), ways[way]);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! because a process opens a library once.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output};
 use std::sync::Mutex;
 
 use gst::prelude::*;
@@ -10,11 +10,10 @@ use gst_video::VideoFormat;
 use gstcudagaussblur::cuda::driver::api::FUNCTIONS;
 use libloading::Library;
 
+use crate::common::checks::{child, child_process, start_fails, starts};
 use crate::common::fake_library::{self, of_gstreamer};
-use crate::common::video::{self, Blur, blurred, buffer, info, nick, picture, read};
+use crate::common::video::{self, Blur, info};
 
-/// Environment variable of a child process: what its library lacks.
-const LEFT_OUT: &str = "CUDAGAUSSBLUR_TEST_LEFT_OUT";
 /// The libraries that a child process opens, separated by colons.
 const LIBRARIES: &str = "CUDAGAUSSBLUR_TEST_LIBRARIES";
 /// A driver without any function, in place of a name.
@@ -27,7 +26,7 @@ static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Whether this is a child process, whose test it has run then.
 pub fn is_child() -> bool {
-    let Ok(left_out) = std::env::var(LEFT_OUT) else { return false };
+    let Some(left_out) = child() else { return false };
     let libraries = std::env::var(LIBRARIES).unwrap();
     let open = |library: &str| fake_library::try_open(Path::new(library)).map(std::mem::forget);
     match libraries.split(':').try_for_each(open) {
@@ -55,36 +54,32 @@ fn check(left_out: &str) {
     let has_words = |text: &str| text.contains(&format!("has no function {named}:")) && text.contains("libcuda.so.1");
     let rgba = info(VideoFormat::Rgba, 40, 12);
     for properties in ["", "region-mode=inside zones=<[zone,x=0,y=0,width=1,height=1]> strength=0"] {
-        let mut blur = Blur::new(&format!("sigma=2 {properties}"));
-        assert_eq!(nick(&blur.element, "active-backend"), if is_needed { "cpu" } else { "cuda" });
-        blur.caps(&rgba);
-        for seed in 0..3 {
-            let image = picture(&rgba, seed);
-            assert!(read(&rgba, &blur.push(buffer(&rgba, &image))) == blurred(&image, 2.0, 0), "frame {seed}");
-        }
-        assert!(
-            blur.messages(gst::MessageType::Warning).is_empty() && blur.messages(gst::MessageType::Error).is_empty()
-        );
+        let mut blur = Blur::with(&format!("sigma=2 {properties}"), &rgba);
+        assert_eq!(blur.backend(), if is_needed { "cpu" } else { "cuda" });
+        (0..3).for_each(|seed| blur.check(&rgba, seed, 2.0));
+        blur.said(0, 0);
     }
     let element = video::element("backend=cuda");
-    let bus = video::bus_of(&element);
-    assert_eq!(element.set_state(gst::State::Paused).is_err(), is_needed);
-    let errors = video::texts(&bus, gst::MessageType::Error);
-    assert!(errors.len() == usize::from(is_needed) && errors.iter().all(|text| has_words(text)), "{errors:?}");
-    element.set_state(gst::State::Null).unwrap();
+    if is_needed {
+        let error = start_fails(&element, &[]).to_string();
+        assert!(has_words(&error), "{error}");
+    } else {
+        starts(&element);
+    }
 
     let caps = element.factory().unwrap().static_pad_templates().iter().next().unwrap().caps();
     let has_cuda_memory = caps.to_string().contains("memory:CUDAMemory");
     let warnings = WARNINGS.lock().unwrap().clone();
-    println!("{left_out}: CUDA memory {has_cuda_memory}, {errors:?}, {warnings:?}");
+    println!("{left_out}: CUDA memory {has_cuda_memory}, {warnings:?}");
     let count = |words: &dyn Fn(&str) -> bool| warnings.iter().filter(|line| words(line)).count();
     if is_needed {
         assert_eq!((has_cuda_memory, count(&has_words)), (false, 2));
     } else if has_gstcuda() {
         let name = of_gstreamer("cuda");
-        let missing = format!("{name} has no function {left_out}, so");
-        let incomplete = format!("{name} does not find all that it needs in libcuda.so.1, so");
-        let words = if left_out.starts_with("gst") { missing } else { incomplete };
+        let words = match left_out.starts_with("gst") {
+            true => format!("{name} has no function {left_out}, so"),
+            false => format!("{name} does not find all that it needs in libcuda.so.1, so"),
+        };
         assert_eq!(count(&|line| line.contains(&words)), usize::from(!has_cuda_memory));
         assert!(!has_cuda_memory || !left_out.starts_with("gst"), "CUDA memory without {left_out}");
     }
@@ -121,13 +116,8 @@ fn start<'a>((name, library, lacks, others): &Case<'a>) -> (&'a str, PathBuf, Ch
     let incomplete = fake_library::without(library, lacks);
     // It comes first: the loader finds libraries by their sonames.
     let libraries = [&incomplete, others[0], others[1]].map(|library| library.to_str().unwrap()).join(":");
-    let child = Command::new(std::env::current_exe().unwrap())
-        .env(LEFT_OUT, name)
-        .env(LIBRARIES, libraries)
-        .env("CUDAGAUSSBLUR_NVRTC", "/nowhere")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
+    let mut process = child_process(name);
+    let child = process.env(LIBRARIES, libraries).env("CUDAGAUSSBLUR_NVRTC", "/nowhere").spawn();
     (name, incomplete, child.unwrap())
 }
 

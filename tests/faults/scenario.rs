@@ -14,8 +14,8 @@ use gstcudagaussblur::filter::plan::Selection;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 use gstcudagaussblur::filter::weights::{Edge, Object, Shape, Weights};
 
-use super::cuda_frames::Context;
 use crate::common::Noise;
+use crate::common::gst_cuda::Context;
 
 /// The frames of a stream: enough for staging buffers, a pool's buffers and a registration after the first ones.
 pub const FRAMES: usize = 5;
@@ -48,6 +48,14 @@ pub enum Work {
     SoftFill,
     /// All but the ellipse is blurred, without what is in it.
     Background,
+}
+
+impl Work {
+    const SOFT: [Self; 4] = [Self::SoftBlur, Self::SoftMosaic, Self::SoftFill, Self::Background];
+
+    fn is_soft(self) -> bool {
+        Self::SOFT.contains(&self)
+    }
 }
 
 /// A stream that can fail.
@@ -89,7 +97,7 @@ impl Scenario {
                 }
             };
             // The CPU does these in host memory.
-            for work in [Work::SoftBlur, Work::SoftMosaic, Work::SoftFill, Work::Background] {
+            for work in Work::SOFT {
                 add([Cuda; 2], work, false, false);
                 add([Cuda; 2], work, true, false);
             }
@@ -132,22 +140,20 @@ impl Scenario {
     /// The element's properties, as in a gst-launch line.
     pub fn properties(&self) -> String {
         let Self { backend, work, .. } = self;
-        let work = match work {
+        let cover = match work {
             Work::Frame { sigma, in_flight } => {
                 return format!("backend={backend} sigma={sigma} max-in-flight={in_flight}");
             }
-            Work::Blur => "sigma=2 strength=0",
-            Work::Mosaic => "cover=mosaic cells=3",
-            Work::Fill => "cover=fill fill-color=0xff000000",
-            Work::SoftBlur => "sigma=2 strength=0 shape=ellipse feather=4",
-            Work::SoftMosaic => "cover=mosaic cells=3 shape=ellipse feather=4",
-            Work::SoftFill => "cover=fill fill-color=0xff000000 shape=ellipse feather=4",
-            Work::Background => "region-mode=outside region-sources=zones sigma=2 shape=ellipse feather=4",
+            Work::Blur | Work::SoftBlur => "sigma=2 strength=0",
+            Work::Mosaic | Work::SoftMosaic => "cover=mosaic cells=3",
+            Work::Fill | Work::SoftFill => "cover=fill fill-color=0xff000000",
+            Work::Background => "region-mode=outside region-sources=zones sigma=2",
         };
+        let shape = if work.is_soft() { "shape=ellipse feather=4" } else { "" };
         let [x, y, width, height] = self.zone();
         let zone = format!("zones=<[zone,x={x},y={y},width={width},height={height}]>");
         // Later properties override the mode.
-        format!("backend={backend} region-mode=inside expand=0 {zone} {work}")
+        format!("backend={backend} region-mode=inside expand=0 {zone} {cover} {shape}")
     }
 
     /// The zone as parts of the picture. All of its edges are edges of samples.
@@ -189,11 +195,10 @@ impl Scenario {
         let [y, height] = [y, height].map(|part| (part * f64::from(info.height())) as u32);
         let rect = Rect::new(x, y, width, height).unwrap();
         let object = Area::from_corner(x.into(), y.into(), width.into(), height.into());
-        let is_soft = [Work::SoftBlur, Work::SoftMosaic, Work::SoftFill, Work::Background].contains(&self.work);
         let size = (info.width(), info.height());
         // A soft cover is cut off by its weights.
-        let rect = if is_soft { Rect::new(0, 0, size.0, size.1).unwrap() } else { rect };
-        let cover = match self.work {
+        let rect = if self.work.is_soft() { Rect::new(0, 0, size.0, size.1).unwrap() } else { rect };
+        let hide = match self.work {
             Work::Frame { sigma, .. } => {
                 let params = BlurParams::new(sigma, 0).unwrap();
                 let source = planes(&info, &mut source);
@@ -202,27 +207,25 @@ impl Scenario {
             }
             Work::Blur | Work::SoftBlur | Work::Background => {
                 let regions = vec![BlurRegion { rect, params: BlurParams::new(2.0, 0).unwrap() }];
-                Cover::from(Hide::Blur { planes: Selection::ALL, regions })
+                Hide::Blur { planes: Selection::ALL, regions }
             }
-            Work::Mosaic | Work::SoftMosaic => Cover::from(Hide::Mosaic(vec![MosaicRegion::new(rect, object, 3)])),
+            Work::Mosaic | Work::SoftMosaic => Hide::Mosaic(vec![MosaicRegion::new(rect, object, 3)]),
             // Black in limited range.
             Work::Fill | Work::SoftFill => {
-                Cover::from(Hide::Fill { rects: vec![rect], values: vec![[16, 0, 0, 0], [128, 128, 0, 0]] })
+                Hide::Fill { rects: vec![rect], values: vec![[16, 0, 0, 0], [128, 128, 0, 0]] }
             }
         };
-        let cover = if is_soft {
-            let objects = [Object { area: object, shape: Shape::Ellipse }];
-            let edge = Edge { grow: 0, feather: 2 };
-            let (weights, excluded) = match self.work {
-                Work::Background => {
-                    (Weights::outside(size, &objects, edge), Some(Weights::excluded(size, &objects, 2.0)))
-                }
-                _ => (Weights::inside(size, &objects, edge), None),
-            };
-            Cover { soft: Some(Softness { weights, excluded }), ..cover }
-        } else {
-            cover
+        let objects = [Object { area: object, shape: Shape::Ellipse }];
+        let edge = Edge { grow: 0, feather: 2 };
+        let softness = |weights, excluded| Softness { weights, excluded };
+        let soft = match self.work {
+            Work::Background => {
+                let excluded = Weights::excluded(size, &objects, 2.0);
+                Some(softness(Weights::outside(size, &objects, edge), Some(excluded)))
+            }
+            work => work.is_soft().then(|| softness(Weights::inside(size, &objects, edge), None)),
         };
+        let cover = Cover { soft, ..Cover::from(hide) };
         engine.cover(&cover, &mut planes(&info, &mut out)).unwrap();
         out
     }

@@ -1,0 +1,245 @@
+//! Scenarios of frames in CUDA memory between GStreamer's own elements, on a GPU (tests/gpu_memory.rs) and on the fake driver
+//! (tests/cuda_memory.rs). Only sizes and counts are the machine's.
+
+use gst::prelude::*;
+use libtest_mimic::Trial;
+
+use super::checks::{Row, trial};
+use super::pipes::{self, CUDA, no_errors, pictures, pipeline, run_to_end, stat};
+
+/// Where the frames of a stream come from and go to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Memory {
+    Cuda,
+    Host,
+}
+
+/// Elements in front of the blur, with frames in CUDA memory and with the same ones in host memory.
+pub struct Input {
+    pub resident: String,
+    pub host: String,
+}
+
+impl Input {
+    /// A test picture that moves.
+    pub fn test(frames: u64, caps: &str) -> Self {
+        let host = format!("videotestsrc num-buffers={frames} ! {caps} !");
+        Self { resident: format!("{host} cudaupload ! {CUDA} !"), host }
+    }
+}
+
+/// The memory of the frames that come, the blurs, the elements behind them, the memory of the frames that the first blur
+/// outputs, and what it counts for every frame.
+pub type Chain<'a> = (Memory, &'a str, &'static str, Memory, &'static [(&'static str, u64)]);
+
+/// Downstream accepts CUDA memory only, host memory only, or any.
+const DOWN: &str = "video/x-raw(memory:CUDAMemory) ! cudadownload ! video/x-raw !";
+const RAW: &str = "video/x-raw !";
+const ANY: &str = "cudadownload !";
+
+/// In CUDA memory, without a copy to the host.
+pub const ON_DEVICE: Chain<'static> = (
+    Memory::Cuda,
+    "cudagaussblur sigma=3",
+    DOWN,
+    Memory::Cuda,
+    &[("frames-on-device", 1), ("frames-cuda", 1), ("bytes-copied", 0)],
+);
+/// Frames that wait.
+pub const WAITING: [Chain<'static>; 2] = [
+    (Memory::Cuda, ZONE, DOWN, Memory::Cuda, &[("frames-on-device", 1)]),
+    (Memory::Host, ZONE, RAW, Memory::Host, &[("frames-on-device", 0)]),
+];
+const ZONE: &str =
+    "cudagaussblur region-mode=inside sigma=3 look-ahead=2 zones=<[zone,x=0.2,y=0.2,width=0.5,height=0.5]>";
+const UNSEEN: &str = "cudagaussblur sigma=0";
+
+const TO_HOST: &[(&str, u64)] = &[
+    ("frames-cuda", 1),
+    ("frames-on-device", 0),
+    ("frames-pinned-in", 0),
+    ("frames-pinned-out", 1),
+    ("bytes-copied", 0),
+];
+const TO_DEVICE: &[(&str, u64)] = &[
+    ("frames-cuda", 1),
+    ("frames-on-device", 0),
+    ("frames-pinned-in", 1),
+    ("frames-pinned-out", 0),
+    ("bytes-copied", 0),
+];
+
+/// The first ones are for every format.
+const CHAINS: [Chain<'static>; 16] = [
+    ON_DEVICE,
+    (Memory::Cuda, "cudagaussblur sigma=3", RAW, Memory::Host, TO_HOST),
+    (Memory::Host, "cudagaussblur sigma=3", DOWN, Memory::Cuda, TO_DEVICE),
+    (Memory::Host, "cudagaussblur sigma=3 max-in-flight=3", DOWN, Memory::Cuda, &[("frames-cuda", 1)]),
+    // If no neighbour requires a memory, the output is in the input's.
+    (Memory::Cuda, "cudagaussblur sigma=3", ANY, Memory::Cuda, &[("frames-on-device", 1)]),
+    (Memory::Cuda, "cudagaussblur sigma=3", "", Memory::Cuda, &[("frames-on-device", 1)]),
+    (Memory::Host, "cudagaussblur sigma=3", ANY, Memory::Host, &[("frames-cuda", 1)]),
+    (Memory::Host, "cudagaussblur sigma=3 ! cudagaussblur", ANY, Memory::Host, &[("frames-cuda", 1)]),
+    (
+        Memory::Cuda,
+        "cudagaussblur sigma=2 ! cudagaussblur sigma=1 ! cudagaussblur sigma=3 ! cudagaussblur sigma=2 ! \
+         cudagaussblur sigma=1 ! cudagaussblur sigma=6 ! cudagaussblur sigma=2 ! cudagaussblur sigma=1 ! \
+         cudagaussblur sigma=3 ! cudagaussblur sigma=2",
+        DOWN,
+        Memory::Cuda,
+        &[("frames-on-device", 1)],
+    ),
+    // Frames that are not blurred pass through, or are copied to the other memory.
+    (Memory::Cuda, UNSEEN, DOWN, Memory::Cuda, &[("frames-passthrough", 1)]),
+    (Memory::Cuda, UNSEEN, RAW, Memory::Host, &[("frames-passthrough", 0)]),
+    (Memory::Host, UNSEEN, DOWN, Memory::Cuda, &[("frames-passthrough", 0)]),
+    WAITING[0],
+    WAITING[1],
+    (Memory::Cuda, ZONE, RAW, Memory::Host, &[]),
+    (Memory::Host, ZONE, DOWN, Memory::Cuda, &[]),
+];
+
+/// Compares what a chain makes of a stream, picture by picture, with what the CPU makes of it. Returns the number of frames.
+pub fn check(&(from, blurs, after, to, counts): &Chain, input: &Input) -> u64 {
+    let source = if from == Memory::Cuda { &input.resident } else { &input.host };
+    let sink = "appsink name=sink sync=false max-buffers=4";
+    let line = format!("{source} {} ! {after} {sink}", blurs.replacen("cudagaussblur", "cudagaussblur name=blur", 1));
+    let _row = Row(line.clone());
+    let with_cpu = format!("{} {} ! {sink}", input.host, blurs.replace("cudagaussblur", "cudagaussblur backend=cpu"));
+    let [with_cuda, with_cpu] = [line, with_cpu].map(|line| pipeline(&line));
+    let frames = assert_same(pictures(&with_cuda), pictures(&with_cpu));
+    no_errors(&with_cuda);
+    no_errors(&with_cpu);
+    for (name, of_frame) in counts {
+        assert_eq!(stat(&with_cuda, name), of_frame * frames, "{name}");
+    }
+    let caps = with_cuda.by_name("blur").unwrap().static_pad("src").unwrap().current_caps().unwrap();
+    assert_eq!(caps.features(0).unwrap().contains("memory:CUDAMemory"), to == Memory::Cuda, "{caps}");
+    stop([with_cuda, with_cpu]);
+    frames
+}
+
+pub fn stop(pipelines: [gst::Bin; 2]) {
+    for pipeline in pipelines {
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+/// Compares two streams. Returns the number of their frames.
+#[track_caller]
+pub fn assert_same(got: impl Iterator<Item = Vec<u8>>, mut expected: impl Iterator<Item = Vec<u8>>) -> u64 {
+    let mut frames = 0;
+    for picture in got {
+        assert!(Some(picture) == expected.next(), "frame {frames} differs");
+        frames += 1;
+    }
+    assert!(expected.next().is_none() && frames > 0, "{frames} frames");
+    frames
+}
+
+/// What differs between the machines.
+pub struct Machine {
+    /// Frames of NV12.
+    pub frames: u64,
+    pub size: [u32; 2],
+    /// Widths of frames in every format, of which the first one counts that GStreamer's own elements preserve: `cudaupload` does
+    /// not copy the pixel beyond the edge in the last pair of packed 4:2:2, and version 1.24.2 copies the third plane of I420 to a
+    /// wrong offset at most widths.
+    pub widths: [u32; 3],
+    pub height: u32,
+    /// How many formats the element has in CUDA memory at least, and how many are compared at least.
+    pub formats: [usize; 2],
+    /// Formats, sizes and properties of covers of regions.
+    pub regions: &'static [(&'static str, [u32; 2], &'static [&'static str])],
+    /// What of the device is in use, by how much less it may be after a round than in the end, and the number of that round.
+    pub in_use: fn() -> Vec<i64>,
+    pub slack: i64,
+    pub settled: usize,
+}
+
+impl Machine {
+    fn nv12(&self) -> String {
+        let [width, height] = self.size;
+        format!("video/x-raw,format=NV12,width={width},height={height}")
+    }
+
+    pub fn trials(&'static self, has_elements: bool) -> Vec<Trial> {
+        vec![
+            trial("frames_in_every_memory_match_the_cpu", has_elements, || self.every_chain()),
+            trial("every_format_and_memory_combination_matches_the_cpu", has_elements, || self.every_format()),
+            trial("regions_match_the_cpu_in_every_memory", has_elements, || {
+                let compared =
+                    self.regions.iter().map(|(format, size, covers)| pipes::check_regions(format, *size, covers));
+                println!("{} frames under {}: 0 bytes differ", compared.sum::<usize>(), gst::version_string());
+            }),
+            trial("a_hundred_restarts_leak_nothing", has_elements, || self.restarts()),
+        ]
+    }
+
+    fn every_chain(&self) {
+        for chain in &CHAINS {
+            assert_eq!(check(chain, &Input::test(self.frames, &self.nv12())), self.frames);
+        }
+    }
+
+    /// Every format that both the blur and `cudaupload` support.
+    fn every_format(&self) {
+        let ours = formats_of("cudagaussblur");
+        let theirs = formats_of("cudaupload");
+        assert!(ours.len() >= self.formats[0], "{ours:?}");
+        let mut compared = 0;
+        for format in ours.iter().filter(|format| theirs.contains(format)) {
+            let input = |width: u32| {
+                let caps = format!("video/x-raw,format={format},width={width},height={}", self.height);
+                Input::test(self.frames, &caps)
+            };
+            let is_preserved = |width: &u32| {
+                let Input { host, resident } = input(*width);
+                let [uploaded, plain] = [format!("{resident} {ANY}"), host].map(|elements| {
+                    let pipeline = pipeline(&format!("{elements} appsink name=sink sync=false"));
+                    let frames: Vec<_> = pictures(&pipeline).collect();
+                    pipeline.set_state(gst::State::Null).unwrap();
+                    frames
+                });
+                uploaded == plain
+            };
+            let Some(width) = self.widths.into_iter().find(is_preserved) else {
+                println!("{format} is not tested: cudaupload ! cudadownload changes its bytes");
+                continue;
+            };
+            compared += 1;
+            CHAINS[..4].iter().for_each(|chain| assert_eq!(check(chain, &input(width)), self.frames));
+        }
+        println!("{compared} formats under {}", gst::version_string());
+        assert!(compared >= self.formats[1], "only {compared} formats were compared");
+    }
+
+    fn restarts(&self) {
+        let resident = "cudagaussblur sigma=2 ! cudagaussblur sigma=9";
+        let Input { host, .. } = Input::test(3, &self.nv12());
+        for line in [
+            format!("{host} cudaupload ! {CUDA} ! {resident} ! {DOWN} fakesink"),
+            format!("{host} cudagaussblur max-in-flight=3 ! {CUDA} ! cudagaussblur ! video/x-raw ! fakesink"),
+        ] {
+            let pipeline = pipeline(&line);
+            let round = |_| {
+                run_to_end(&pipeline);
+                pipeline.set_state(gst::State::Null).unwrap();
+                (self.in_use)()
+            };
+            let in_use: Vec<_> = (0..50).map(round).collect();
+            println!("in use after every round: {in_use:?}");
+            let grows = |(early, late): (&i64, &i64)| *late > early + self.slack;
+            assert!(!in_use[self.settled].iter().zip(&in_use[49]).any(grows), "{line}: {in_use:?}");
+        }
+    }
+}
+
+/// The formats in the source caps of an element for CUDA memory.
+fn formats_of(element: &str) -> Vec<String> {
+    let pads = gst::ElementFactory::find(element).unwrap().static_pad_templates();
+    let caps = pads.iter().find(|pad| pad.direction() == gst::PadDirection::Src).unwrap().caps();
+    let on_device = caps.iter_with_features().find(|(_, features)| features.contains("memory:CUDAMemory"));
+    let formats = on_device.unwrap().0.get::<gst::List>("format").unwrap();
+    formats.iter().map(|format| format.get().unwrap()).collect()
+}
