@@ -73,8 +73,11 @@ fn covers_are_the_same() {
         let zone = gst::Structure::builder("zone").field("x", x).field("y", 0.1).field("width", 0.3);
         zone.field("height", 0.7).build().to_send_value()
     };
-    let samples: Vec<u8> =
-        Noise(4).bytes(40 * 30).into_iter().map(|sample| if sample > 60 { 255 } else { 0 }).collect();
+    let samples: Vec<u8> = Noise(4).bytes(40 * 30).iter().map(|sample| if *sample > 60 { 255 } else { 0 }).collect();
+    let caps =
+        gst::Caps::builder("video/x-raw").field("format", "GRAY8").field("width", 40).field("height", 30).build();
+    let mask = gst::Sample::builder().caps(&caps).buffer(&gst::Buffer::from_slice(samples)).build();
+    let mask = gst::Structure::builder("mask").field("sample", mask).build();
     for properties in [
         "cover=fill feather=12",
         "cover=fill feather=12 shape=ellipse",
@@ -104,13 +107,7 @@ fn covers_are_the_same() {
                 if number < 5 && number != 3 {
                     let at = 20 + 7 * number as u32;
                     let mut meta = VideoRegionOfInterestMeta::add(frame_mut, "face", (at, 23, 41 + number as u32, 37));
-                    let caps = gst::Caps::builder("video/x-raw")
-                        .field("format", "GRAY8")
-                        .field("width", 40)
-                        .field("height", 30);
-                    let mask = gst::Buffer::from_slice(samples.clone());
-                    let sample = gst::Sample::builder().caps(&caps.build()).buffer(&mask).build();
-                    meta.add_param(gst::Structure::builder("mask").field("sample", sample).build());
+                    meta.add_param(mask.clone());
                 }
                 harness.push(frame).unwrap();
                 assert_eq!(floats::current(), environment, "after a frame");

@@ -40,6 +40,10 @@ fn tree(folder: &Path) -> BTreeMap<String, PathBuf> {
     found
 }
 
+fn names(folder: &Path) -> Vec<String> {
+    tree(folder).into_keys().collect()
+}
+
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     tree(folder).into_iter().map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }
@@ -62,10 +66,8 @@ fn shell(workspace: &Workspace, line: &str) {
 fn lacks_models(workspace: &Workspace) -> bool {
     let stderr = workspace.stderr(hide(&["in", "--out=none"]).env("CUDAGAUSSBLUR_MODELS", &workspace.0));
     let sentences: Vec<_> = stderr.lines().filter(|line| *line != "starting").collect();
-    assert!(
-        sentences.len() == 1 && sentences[0].ends_with("/centerface.onnx does not exist: run scripts/models"),
-        "{stderr}"
-    );
+    let [sentence] = sentences[..] else { panic!("{stderr}") };
+    assert!(sentence.ends_with("/centerface.onnx does not exist: run scripts/models"), "{stderr}");
     assert!(!workspace.has("none"));
     workspace.run(&mut hide(&["absent", "--out=trial"])).stderr.ends_with(b"run scripts/models\n")
 }
@@ -122,18 +124,15 @@ nothing was found in 1 video, which show all that is in them: look at out/nobody
 ";
     assert_eq!(stdout, expected);
     let broken = "in/<b>\\n.mp4: it is not a video, or it is damaged from the first byte on: try to play it\n";
-    assert!(
-        stderr.contains(&format!("\n{broken}")) && stderr.ends_with(&format!("1 failure:\n  {broken}")),
-        "{stderr}"
-    );
+    assert!(stderr.contains(&format!("\n{broken}")), "{stderr}");
+    assert!(stderr.ends_with(&format!("1 failure:\n  {broken}")), "{stderr}");
     let out = workspace.0.join("out");
-    let names: Vec<_> = tree(&out).into_keys().collect();
     let mut expected = vec!["hide-index.jsonl".to_owned(), "report.html".into()];
     for stem in ["gap", "nobody", "turned", "variable", "sub/gap"] {
         expected.extend([format!("{stem}.csv"), format!("{stem}.mp4")]);
     }
     expected.sort();
-    assert_eq!(names, expected);
+    assert_eq!(names(&out), expected);
 
     for (input, name, streams, frames, covered) in [
         ("gap.mp4", "gap.mp4", [1, 2], 32, [true, false]),
@@ -224,12 +223,9 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(143), "{stderr}");
-    assert!(
-        stderr.ends_with("interrupted: finished videos are kept; start the same command again for the others\n"),
-        "{stderr}"
-    );
-    let names: Vec<_> = tree(&out).into_keys().collect();
-    assert_eq!(names, ["a.mp4", "hide-index.jsonl", "report.html"]);
+    let last = "interrupted: finished videos are kept; start the same command again for the others\n";
+    assert!(stderr.ends_with(last), "{stderr}");
+    assert_eq!(names(&out), ["a.mp4", "hide-index.jsonl", "report.html"]);
     let first = versions(&out)["a.mp4"];
 
     // As if it had been killed while it wrote.
@@ -240,8 +236,7 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     let expected =
         "1 file already done\nin/b.mp4: 240 frames\nin/c.mp4: 30 frames\n3 videos in out; look at out/report.html\n";
     assert_eq!((status, &stdout[..]), (0, expected), "{stderr}");
-    let names: Vec<_> = tree(&out).into_keys().collect();
-    assert_eq!(names, ["a.mp4", "b.mp4", "c.mp4", "hide-index.jsonl", "report.html"]);
+    assert_eq!(names(&out), ["a.mp4", "b.mp4", "c.mp4", "hide-index.jsonl", "report.html"]);
     assert_eq!(versions(&out)["a.mp4"], first);
     assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("<p>3 videos, "));
     assert_eq!(media::streams(&out.join("b.mp4")), [1, 1]);
@@ -255,9 +250,8 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     let (_, stdout, _) = outcome(&workspace, &arguments);
     assert!(stdout.starts_with("1 file already done\nin/a.mp4: 30 frames\nin/c.mp4: 30 frames\n"), "{stdout}");
     let after = versions(&out);
-    let changed: Vec<_> =
-        before.iter().filter(|(name, version)| after[*name] != **version).map(|(name, _)| name).collect();
-    assert_eq!(changed, ["a.mp4", "c.mp4"]);
+    let changed = before.iter().filter(|(name, version)| after[*name] != **version);
+    assert_eq!(changed.map(|(name, _)| name).collect::<Vec<_>>(), ["a.mp4", "c.mp4"]);
     assert_eq!(contents(&workspace.0.join("in")), inputs);
 }
 
@@ -273,6 +267,7 @@ fn inputs_and_files_of_others_are_never_replaced() {
          cp in/a.mp4 other/",
     );
     let inputs = contents(&workspace.0.join("in"));
+    let read = |name: &str| fs::read(workspace.0.join(name)).unwrap();
     for (out, force, reason) in [
         ("in", true, "its result would replace the input in/a.mp4"),
         ("link", true, "its result would replace the input link/a.mp4"),
@@ -285,18 +280,16 @@ fn inputs_and_files_of_others_are_never_replaced() {
         let forced = ["in/a.mp4", &out_option, "--hide=everything", "--force"];
         let (status, stdout, stderr) = outcome(&workspace, &forced[..if force { 4 } else { 3 }]);
         assert!(status == 1 && stdout.is_empty() && stderr.contains(reason), "{out}: {stdout}{stderr}");
-        assert_eq!(fs::read(workspace.0.join("in/a.mp4")).unwrap(), inputs["a.mp4"], "{out}");
+        assert_eq!(read("in/a.mp4"), inputs["a.mp4"], "{out}");
     }
-    assert_eq!(fs::read(workspace.0.join("mine/a.mp4")).unwrap(), b"mine\n");
-    assert_eq!(fs::read(workspace.0.join("page/report.html")).unwrap(), b"mine\n");
-    assert_eq!(tree(&workspace.0.join("page")).len(), 1);
+    assert_eq!([read("mine/a.mp4"), read("page/report.html")], [b"mine\n"; 2]);
+    assert_eq!(names(&workspace.0.join("page")).len(), 1);
     let (status, _, stderr) =
         outcome(&workspace, &["in/a.mp4", "other/a.mp4", "--out=part", "--hide=everything", "--no-sound"]);
     assert_eq!(status, 0, "{stderr}");
-    let names: Vec<_> = tree(&workspace.0.join("part")).into_keys().collect();
-    assert_eq!(names, ["a-2.mp4", "a.mp4", "hide-index.jsonl", "report.html"]);
+    assert_eq!(names(&workspace.0.join("part")), ["a-2.mp4", "a.mp4", "hide-index.jsonl", "report.html"]);
     assert_eq!(media::streams(&workspace.0.join("part/a.mp4")), [1, 0]);
-    assert_eq!(fs::read(workspace.0.join("in/a.mp4")).unwrap(), inputs["a.mp4"]);
+    assert_eq!(read("in/a.mp4"), inputs["a.mp4"]);
     // A result is no input, also where the results lie beside the inputs.
     let (_, stdout, _) = outcome(&workspace, &[".", "--out=part", "--hide=everything", "--no-sound"]);
     assert!(!stdout.contains("part/a"), "{stdout}");

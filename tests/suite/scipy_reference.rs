@@ -20,20 +20,15 @@ const FORMATS: [(&str, u32); 10] = [
     ("RGBA64_LE", 16),
 ];
 
-/// Yields the bytes of a frame: noise, or samples of only the lowest and the highest value. (In 10-10-10-2 words the
-/// boundaries of samples are not those of bytes, so other values occur too.)
-fn fill(binary: bool, depth: u32) -> impl FnMut() -> u8 {
+/// The bytes of a frame: noise, or samples of only the lowest and the highest value. (In 10-10-10-2 words the boundaries of
+/// samples are not those of bytes, so other values occur too.)
+fn bytes(is_binary: bool, depth: u32) -> impl Iterator<Item = u8> {
     let mut noise = Noise(u64::from(depth));
-    let sample_bytes = depth.div_ceil(8);
-    let (mut left, mut byte) = (0, 0);
-    move || {
-        if left == 0 || !binary {
-            byte = if binary { noise.next() as u8 % 2 * 255 } else { noise.next() as u8 };
-            left = sample_bytes;
-        }
-        left -= 1;
-        byte
-    }
+    let sample = move |_| match noise.next() as u8 {
+        bit if is_binary => std::iter::repeat_n(bit % 2 * 255, depth.div_ceil(8) as usize),
+        byte => std::iter::repeat_n(byte, 1),
+    };
+    (0..).flat_map(sample)
 }
 
 #[test]
@@ -44,21 +39,19 @@ fn distance_from_scipys_gaussian_is_within_the_promise() {
     let mut requests = String::new();
     let mut frames = Vec::new();
     for (name, depth) in FORMATS {
-        for (sigma, binary) in
-            [0.8, 1.5, 3.0, 5.0, 20.0, 100.0].into_iter().flat_map(|sigma| [(sigma, false), (sigma, true)])
-        {
+        let sigmas = [0.8, 1.5, 3.0, 5.0, 20.0, 100.0].into_iter();
+        for (sigma, is_binary) in sigmas.flat_map(|sigma| [(sigma, false), (sigma, true)]) {
             let info = video::info(VideoFormat::from_string(name), 131, 77);
             let mut blur = video::Blur::new(&format!("sigma={sigma}"));
             blur.caps(&info);
-            let before = formats::buffer(&info, 0, &mut fill(binary, depth));
+            let mut bytes = bytes(is_binary, depth);
+            let before = formats::buffer(&info, 0, &mut || bytes.next().unwrap());
             let after = blur.push(before.copy_deep().unwrap());
             let meta = after.meta::<gst_video::VideoMeta>();
-            assert!(
-                meta.is_none_or(|meta| *meta.stride() == info.stride()[..info.n_planes() as usize]),
-                "{name}: the output's strides are not those of the caps"
-            );
+            let is_default = meta.is_none_or(|meta| *meta.stride() == info.stride()[..info.n_planes() as usize]);
+            assert!(is_default, "{name}: the output's strides are not those of the caps");
             let files = [("before", &before), ("after", &after)].map(|(when, buffer)| {
-                let file = folder.join(format!("{name}-{sigma}-{binary}-{when}"));
+                let file = folder.join(format!("{name}-{sigma}-{is_binary}-{when}"));
                 std::fs::write(&file, buffer.map_readable().unwrap().as_slice()).unwrap();
                 file
             });
@@ -66,11 +59,8 @@ fn distance_from_scipys_gaussian_is_within_the_promise() {
             let planes: Vec<String> = planes.map(|(stride, offset)| format!("{stride}:{offset}")).collect();
             let [before, after] = files.each_ref().map(|file| file.display());
             writeln!(requests, "{name} 131 77 {sigma} {} {before} {after}", planes.join(",")).unwrap();
-            frames.push((
-                format!("{name} {}noise", if binary { "binary " } else { "" }),
-                sigma,
-                promised(depth, sigma),
-            ));
+            let name = format!("{name} {}noise", if is_binary { "binary " } else { "" });
+            frames.push((name, sigma, promised(depth, sigma)));
         }
     }
     let requests_file = folder.join("requests");
