@@ -27,7 +27,7 @@ import gi
 import numpy as np
 
 ROOT = pathlib.Path(__file__).parents[2]
-sys.path += [str(ROOT / "tests"), str(ROOT / "examples/python")]
+sys.path.append(str(ROOT / "examples/python"))
 gi.require_version("Gst", "1.0")
 gi.require_version("GstVideo", "1.0")
 from gi.repository import Gst, GstVideo

@@ -89,7 +89,7 @@ fn up(value: i64, by: i64) -> i64 {
 }
 
 /// Values in rows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 struct Grid {
     columns: usize,
     rows: usize,
@@ -120,38 +120,27 @@ impl Grid {
         })
     }
 
-    /// What `join` makes of the values at most `radius` away in a row, then in a column, and `finish` of each. Beyond the grid the
-    /// edge repeats.
-    fn windows(&self, radius: i64, join: impl Fn(i64, i64) -> i64, finish: impl Fn(i64) -> i64) -> Self {
-        let near = |i: usize, count: usize| {
+    /// What `join` makes of the values at most so many columns away in a row, then of those at most so many rows away in a column,
+    /// and `finish` of each. Beyond the grid the edge repeats.
+    fn windows(&self, [across, down]: [i64; 2], join: impl Fn(i64, i64) -> i64, finish: impl Fn(i64) -> i64) -> Self {
+        let near = |i: usize, radius: i64, count: usize| {
             (i as i64 - radius..=i as i64 + radius).map(move |k| k.clamp(0, count as i64 - 1) as usize)
         };
+        let joined =
+            |values: &mut dyn Iterator<Item = i64>| finish(values.reduce(&join).expect("a value is near itself"));
         let rows = Self::made(self.columns, self.rows, |x, y| {
-            finish(near(x, self.columns).map(|x| self.at(x, y)).reduce(&join).expect("a value is near itself"))
+            joined(&mut near(x, across, self.columns).map(|x| self.at(x, y)))
         });
-        Self::made(self.columns, self.rows, |x, y| {
-            finish(near(y, self.rows).map(|y| rows.at(x, y)).reduce(&join).expect("a value is near itself"))
-        })
+        Self::made(self.columns, self.rows, |x, y| joined(&mut near(y, down, self.rows).map(|y| rows.at(x, y))))
     }
 
     fn widest(&self, radius: i64, largest: bool) -> Self {
-        if largest { self.windows(radius, i64::max, |v| v) } else { self.windows(radius, i64::min, |v| v) }
-    }
-
-    /// The smallest value at most so many columns and rows away.
-    fn narrowed(&self, [across, down]: [usize; 2]) -> Self {
-        Self::made(self.columns, self.rows, |x, y| {
-            let rows = y.saturating_sub(down)..(y + down + 1).min(self.rows);
-            let near = rows.flat_map(|y| {
-                (x.saturating_sub(across)..(x + across + 1).min(self.columns)).map(move |x| self.at(x, y))
-            });
-            near.min().expect("a value is near itself")
-        })
+        self.windows([radius; 2], if largest { i64::max } else { i64::min }, |v| v)
     }
 
     /// Means, halves up.
     fn mean(&self, radius: i64) -> Self {
-        self.windows(radius, |sum, v| sum + v, |sum| (sum + radius) / (2 * radius + 1))
+        self.windows([radius; 2], |sum, v| sum + v, |sum| (sum + radius) / (2 * radius + 1))
     }
 
     fn grown(&self, grow: i64, g: i64, covers: bool) -> Self {
@@ -165,7 +154,7 @@ impl Grid {
 }
 
 /// Weights at the nodes of a grid of cells of `g` luma samples.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Nodes {
     /// Of the picture.
     size: (u32, u32),
@@ -207,8 +196,9 @@ impl Nodes {
         let finer = |axis: usize| (g * samples[axis] as i64 / length[axis]).max(1);
         let pooled = mask.pooled(finer(0) as usize, finer(1) as usize, covers);
         // One sample of it may lie between two nodes.
-        let narrow = |axis: usize| usize::from(g * samples[axis] as i64 > length[axis] * finer(axis));
-        let mask = if covers { pooled.widest(1, true) } else { pooled.narrowed([narrow(0), narrow(1)]) };
+        let narrow = |axis: usize| i64::from(g * samples[axis] as i64 > length[axis] * finer(axis));
+        let mask =
+            if covers { pooled.widest(1, true) } else { pooled.windows([narrow(0), narrow(1)], i64::min, |v| v) };
         let around = if covers { g - 1 } else { 0 };
         let end = |axis: usize| i64::from([self.size.0, self.size.1][axis]);
         let luma = |axis: usize, node: usize| {
@@ -340,48 +330,26 @@ impl Nodes {
         ((top * (g - fy) + bottom * fy + g * g / 2) / (g * g)) as u64
     }
 
-    /// The weights of the samples of a plane in memory order, the luma beyond an odd width of packed 4:2:2 included.
+    /// The weights of the samples of a plane in memory order, the luma beyond an odd width of packed 4:2:2 included: the largest of the
+    /// luma samples that each stands for.
     pub fn of_samples(&self, planes: &[PlaneLayout], plane: usize) -> Vec<u64> {
-        let (picture, layout) = (PictureGeometry::new(planes), &planes[plane]);
-        let rows = (0..layout.height).map(|y| luma_rows(&picture, plane, y));
-        let columns: Vec<_> = (0..layout.row_samples()).map(|i| luma_columns(&picture, plane, i)).collect();
-        let row = |rows: Vec<u32>| {
-            let largest = |columns: &Vec<u32>| {
-                let covered = rows.iter().flat_map(|y| columns.iter().map(|x| self.at(*x, *y)));
-                covered.max().expect("a sample stands for luma samples")
+        let (layout, [width, height]) = (&planes[plane], PictureGeometry::new(planes).size());
+        let fields = 1 + usize::from(layout.split.alternates());
+        let mut weights = vec![0; layout.row_samples() * layout.height as usize];
+        for sample in samples(planes, plane).iter().flatten() {
+            let ([x, y], [across, down]) = (sample.luma.map(|at| at as u32), sample.step.map(|step| step as u32));
+            // The luma beyond an odd width belongs to the last pixel.
+            let columns = if sample.is_surplus { width - 1..width } else { x..(x + across).min(width) };
+            // Rows are those of the field. The last one stands for what is left of the field, and an only row for both fields.
+            let is_last = sample.index / layout.row_samples() + fields >= layout.height as usize;
+            let rows = match layout.height {
+                1 => (0..height).step_by(1),
+                _ => (y..if is_last { height } else { (y + down).min(height) }).step_by(fields),
             };
-            columns.iter().map(largest).collect::<Vec<_>>()
-        };
-        rows.flat_map(row).collect()
-    }
-}
-
-/// The luma rows that a row of a plane stands for: those of its field. The last row of a field stands for what is left of the
-/// field, and an only row for both fields.
-fn luma_rows(picture: &PictureGeometry, plane: usize, y: u32) -> Vec<u32> {
-    let (layout, down, height) = (&picture.layouts()[plane], picture.shift(plane)[1], picture.size()[1]);
-    if layout.height == 1 {
-        return (0..height).collect();
-    }
-    let fields = 1 + u32::from(layout.split.alternates());
-    let (field, row) = (y % fields, y / fields);
-    let first = field + fields * (row << down);
-    let is_last = y + fields >= layout.height;
-    let end = if is_last { height } else { (first + (fields << down)).min(height) };
-    (first..end).step_by(fields as usize).collect()
-}
-
-/// The luma columns that sample `i` of a row stands for.
-fn luma_columns(picture: &PictureGeometry, plane: usize, i: usize) -> Vec<u32> {
-    let (layout, across, width) = (&picture.layouts()[plane], picture.shift(plane)[0], picture.size()[0]);
-    let (unit, channel) = ((i / usize::from(layout.channels)) as u32, i % usize::from(layout.channels));
-    match layout.sample_layout {
-        // The luma beyond an odd width belongs to the last pixel.
-        SampleLayout::Yuv422 { luma } if channel % 2 == usize::from(luma) => {
-            vec![(2 * unit + channel as u32 / 2).min(width - 1)]
+            let weight = rows.flat_map(|y| columns.clone().map(move |x| self.at(x, y))).max();
+            weights[sample.index] = weight.expect("a sample stands for luma samples");
         }
-        SampleLayout::Yuv422 { .. } => (2 * unit..(2 * unit + 2).min(width)).collect(),
-        _ => (unit << across..((unit + 1) << across).min(width)).collect(),
+        weights
     }
 }
 
@@ -447,42 +415,46 @@ pub fn mixed(
     out
 }
 
-/// Where the samples of a channel of a field are in luma samples, along an axis: every `step` luma samples from `first` on.
-#[derive(Debug, Clone, Copy)]
-struct Line {
-    step: i64,
-    first: i64,
+/// One sample of a plane.
+#[derive(Debug)]
+pub struct Sample {
+    /// In memory order.
+    pub index: usize,
+    pub channel: usize,
+    /// The field or view that it is in.
+    pub field: usize,
+    /// The first luma sample that it stands for, across and down, and luma samples from it to the next one.
+    pub luma: [i64; 2],
+    step: [i64; 2],
+    /// Whether it is the luma beyond an odd width of packed 4:2:2.
+    pub is_surplus: bool,
 }
 
-impl Line {
-    /// Columns and rows of a component.
-    fn of(component: &Component, plane: usize, planes: &[PlaneLayout]) -> [Self; 2] {
-        [0, 1].map(|axis| {
+/// The samples of a plane, of each channel of each field row by row.
+pub fn samples(planes: &[PlaneLayout], plane: usize) -> Vec<Vec<Sample>> {
+    let layout = &planes[plane];
+    let of = |component: &Component| {
+        let [(across, left), (down, top)] = [0, 1].map(|axis| {
             let finest = planes.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max);
-            let (layout, before) = (&planes[plane], component.before[axis] as i64);
-            let luma = |scale: f64| (finest / scale).round() as i64;
+            let (luma, before) = (|scale: f64| (finest / scale).round() as i64, component.before[axis] as i64);
             // A field has every second row.
             match (axis, layout.split.alternates()) {
-                (1, true) => Self { step: 2 * luma(layout.sigma_scale[1]), first: before },
-                _ => Self { step: luma(component.scale[axis]), first: before * luma(layout.sigma_scale[axis]) },
+                (1, true) => (2 * luma(layout.sigma_scale[1]), before),
+                _ => (luma(component.scale[axis]), before * luma(layout.sigma_scale[axis])),
             }
-        })
-    }
-
-    /// The first luma sample that a sample stands for.
-    fn luma(self, index: usize) -> i64 {
-        self.step * index as i64 + self.first
-    }
-
-    /// The cell that a sample is in.
-    fn cell(self, index: usize, side: i64) -> usize {
-        (self.luma(index) / side) as usize
-    }
-
-    /// Half luma samples from the centre of the first cell to the centre of a sample.
-    fn past_centre(self, index: usize, side: i64) -> i64 {
-        2 * self.luma(index) + self.step - side
-    }
+        });
+        let width = component.width + usize::from(component.has_surplus());
+        let sample = |(y, x, _)| Sample {
+            index: component.index(x, y),
+            channel: component.index(0, 0) % usize::from(layout.channels),
+            field: component.field,
+            luma: [across * x as i64 + left, down * y as i64 + top],
+            step: [across, down],
+            is_surplus: x >= component.width,
+        };
+        pixels(width, component.height, 1).map(sample).collect()
+    };
+    components(layout).iter().map(of).collect()
 }
 
 impl Grid {
@@ -517,19 +489,15 @@ fn spread(amount: &Grid, mean: &Grid) -> Grid {
     if (amount.columns, amount.rows) == (1, 1) {
         return mean.clone();
     }
-    let size = [amount.columns.div_ceil(2), amount.rows.div_ceil(2)];
-    let larger_amount = Grid::made(size[0], size[1], |x, y| {
-        let halves = amount.halves(x, y);
-        let sum: i64 = halves.iter().map(|(x, y)| amount.at(*x, *y)).sum();
-        // A quarter of a cell is enough to know its colour.
-        sum.min(255)
-    });
-    let larger_mean = Grid::made(size[0], size[1], |x, y| {
-        let halves = amount.halves(x, y);
-        let weight: i64 = halves.iter().map(|(x, y)| amount.at(*x, *y)).sum();
-        let sum: i64 = halves.iter().map(|(x, y)| amount.at(*x, *y) * mean.at(*x, *y)).sum();
-        weighted_mean(sum, weight)
-    });
+    let [columns, rows] = [amount.columns.div_ceil(2), amount.rows.div_ceil(2)];
+    // Of the halves of a larger cell: their amounts, and those times their means.
+    let sums = |x: usize, y: usize| {
+        let halves = amount.halves(x, y).into_iter().map(|(x, y)| (amount.at(x, y), mean.at(x, y)));
+        halves.fold((0, 0), |(amounts, sum), (amount, mean)| (amounts + amount, sum + amount * mean))
+    };
+    // A quarter of a cell is enough to know its colour.
+    let larger_amount = Grid::made(columns, rows, |x, y| sums(x, y).0.min(255));
+    let larger_mean = Grid::made(columns, rows, |x, y| weighted_mean(sums(x, y).1, sums(x, y).0));
     let larger = spread(&larger_amount, &larger_mean);
     Grid::made(amount.columns, amount.rows, |x, y| {
         // In quarters of a larger cell.
@@ -542,50 +510,39 @@ fn spread(amount: &Grid, mean: &Grid) -> Grid {
 /// The picture in which an estimate of the background takes the place of samples, as far as they are excluded.
 pub fn filled(picture: &Picture, excluded: &Nodes) -> Picture {
     let side = 4 * excluded.g;
+    let [columns, rows] = [excluded.size.0, excluded.size.1].map(|length| up(length.into(), side) as usize);
     let mut out = picture.clone();
     for (plane, layout) in picture.planes.iter().enumerate() {
-        let samples = values(layout, &picture.bytes[plane]);
-        let weights = excluded.of_samples(&picture.planes, plane);
-        for component in components(layout) {
-            let [across, down] = Line::of(&component, plane, &picture.planes);
-            let columns = up(excluded.size.0.into(), side) as usize;
-            let rows = up(excluded.size.1.into(), side) as usize;
+        let values: Vec<i64> = values(layout, &picture.bytes[plane]).into_iter().map(i64::from).collect();
+        let weights: Vec<i64> =
+            excluded.of_samples(&picture.planes, plane).into_iter().map(|weight| weight as i64).collect();
+        for channel in samples(&picture.planes, plane) {
             // Of each cell: its samples, how much of them is background, and that times their values.
-            let mut count = vec![0; columns * rows];
-            let mut background = vec![0; columns * rows];
-            let mut sum = vec![0; columns * rows];
-            for (y, x, _) in pixels(component.width, component.height, 1) {
-                let i = component.index(x, y);
-                let e = 255 - weights[i] as i64;
-                let cell = down.cell(y, side) * columns + across.cell(x, side);
-                count[cell] += 1;
-                background[cell] += e;
-                sum[cell] += e * i64::from(samples[i]);
+            let mut cells = vec![[0; 3]; columns * rows];
+            for sample in channel.iter().filter(|sample| !sample.is_surplus) {
+                let ([x, y], e) = (sample.luma.map(|at| (at / side) as usize), 255 - weights[sample.index]);
+                let [count, background, sum] = &mut cells[y * columns + x];
+                *count += 1;
+                *background += e;
+                *sum += e * values[sample.index];
             }
-            // Nothing says what the background is: its colour is that of the first sample in the first cell.
-            let is_known = background.iter().any(|e| *e > 0);
-            let cells = 0..columns * rows;
-            let amounts = cells.clone().map(|cell| match count[cell] {
+            let grid =
+                |value: &dyn Fn(&[i64; 3]) -> i64| Grid { columns, rows, values: cells.iter().map(value).collect() };
+            let amount = grid(&|[count, background, _]| match count {
                 0 => 0,
-                count => up(4 * background[cell], count).min(255),
+                count => up(4 * background, *count).min(255),
             });
-            let amount = Grid { columns, rows, values: amounts.collect() };
-            let means = cells.map(|cell| weighted_mean(sum[cell], background[cell]));
-            let mean = Grid { columns, rows, values: means.collect() };
-            let colours = spread(&amount, &mean);
-            // The luma beyond an odd width of packed 4:2:2 is filled too.
-            let width = component.width + usize::from(component.has_surplus());
-            for (y, x, _) in pixels(width, component.height, 1) {
-                let i = component.index(x, y);
-                let w = weights[i] as i64;
-                if w == 0 {
-                    continue;
-                }
-                let past = [across.past_centre(x, side), down.past_centre(y, side)];
-                let first = || if count[0] > 0 { i64::from(samples[component.index(0, 0)]) } else { 0 };
-                let estimate = if is_known { colours.between(past, 2 * side) } else { first() };
-                let value = (w * estimate + (255 - w) * i64::from(samples[i]) + 127) / 255;
-                store(layout, &mut out.bytes[plane], i, value as u16);
+            let colours = spread(&amount, &grid(&|[_, background, sum]| weighted_mean(*sum, *background)));
+            // Nothing says what the background is: its colour is that of the first sample in the first cell.
+            let is_known = cells.iter().any(|[_, background, _]| *background > 0);
+            let first = || if cells[0][0] > 0 { values[channel[0].index] } else { 0 };
+            for sample in channel.iter().filter(|sample| weights[sample.index] > 0) {
+                // Half luma samples from the centre of the first cell to that of the sample.
+                let past = [0, 1].map(|axis| 2 * sample.luma[axis] + sample.step[axis] - side);
+                let (w, estimate) =
+                    (weights[sample.index], if is_known { colours.between(past, 2 * side) } else { first() });
+                let value = (w * estimate + (255 - w) * values[sample.index] + 127) / 255;
+                store(layout, &mut out.bytes[plane], sample.index, value as u16);
             }
         }
     }

@@ -4,101 +4,42 @@ use std::collections::BTreeMap;
 
 use crate::common::Noise;
 use crate::common::pictures::{Picture, kinds, pitch, rect, resized, strongest};
+use crate::common::soft_oracle::{Sample, byte_of, samples, store, values};
 use gstcudagaussblur::engine::Hide;
-use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout, Split};
+use gstcudagaussblur::filter::frame::{PlaneLayout, SampleLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::regions::{Area, Rect};
 
-/// One sample: its first byte in the plane, its channel, and the luma sample that it begins with.
-struct Sample {
-    byte: usize,
-    channel: usize,
-    luma: [u32; 2],
-}
-
-/// The samples of a plane, without those beyond an odd width.
-fn samples(planes: &[PlaneLayout], plane: usize) -> Vec<Sample> {
-    let (luma, layout) = (&planes[0], &planes[plane]);
-    let times = [0, 1].map(|axis| (luma.sigma_scale[axis] / layout.sigma_scale[axis]).round() as u32);
-    let fields = 1 + u32::from(layout.split.alternates());
-    let mut samples = Vec::new();
-    for y in 0..layout.height {
-        let row = (y / fields * times[1]) * fields + y % fields;
-        let start = y as usize * pitch(layout);
-        for i in 0..layout.row_samples() {
-            let channels = usize::from(layout.channels);
-            let (unit, c) = (i / channels, i % channels);
-            let (byte, channel, column) = match layout.sample_layout {
-                SampleLayout::Packed1010102 => (4 * unit, c, unit),
-                SampleLayout::Yuv422 { luma } if c % 2 == usize::from(luma) => {
-                    (i * layout.sample_bytes(), usize::from(luma), i / 2)
-                }
-                SampleLayout::Yuv422 { .. } => (i * layout.sample_bytes(), c, 2 * unit),
-                _ => (i * layout.sample_bytes(), c, unit),
-            };
-            if column < layout.width as usize {
-                samples.push(Sample { byte: start + byte, channel, luma: [column as u32 * times[0], row] });
-            }
-        }
-    }
-    samples
-}
-
-fn word(bytes: &[u8]) -> u32 {
-    u32::from_ne_bytes(bytes[..4].try_into().unwrap())
-}
-
-fn load(layout: &PlaneLayout, bytes: &[u8], sample: &Sample) -> u32 {
-    let at = &bytes[sample.byte..];
-    match layout.sample_layout {
-        SampleLayout::Packed1010102 => word(at) >> (10 * sample.channel) & [1023, 1023, 1023, 3][sample.channel],
-        _ if layout.depth == 8 => at[0].into(),
-        _ => u32::from(u16::from_ne_bytes([at[0], at[1]]) >> layout.shift()) & ((1 << layout.depth) - 1),
-    }
-}
-
-fn store(layout: &PlaneLayout, bytes: &mut [u8], sample: &Sample, value: u32) {
-    let at = &mut bytes[sample.byte..];
-    match layout.sample_layout {
-        SampleLayout::Packed1010102 => {
-            let shift = 10 * sample.channel;
-            let mask = [1023, 1023, 1023, 3][sample.channel] << shift;
-            let word = word(at) & !mask | value << shift;
-            at[..4].copy_from_slice(&word.to_ne_bytes());
-        }
-        _ if layout.depth == 8 => at[0] = value as u8,
-        _ => at[..2].copy_from_slice(&((value << layout.shift()) as u16).to_ne_bytes()),
-    }
-}
-
-/// The luma beyond an odd width of packed 4:2:2: each of its bytes, and that of the last pixel.
-fn beyond(layout: &PlaneLayout) -> Vec<[usize; 2]> {
-    let SampleLayout::Yuv422 { luma } = layout.sample_layout else { return Vec::new() };
-    let bytes = layout.sample_bytes();
-    let last = (2 * layout.width as usize - 2 + usize::from(luma)) * bytes;
-    let rows = (0..layout.height as usize).filter(|_| layout.width % 2 == 1).map(|y| y * pitch(layout));
-    rows.flat_map(|start| (0..bytes).map(move |byte| start + last + byte)).map(|at| [at + 2 * bytes, at]).collect()
-}
-
-/// The expected picture: `value` of the strength of a covered sample, which is the number of its region from 1 on.
-fn expected(picture: &Picture, rects: &[Rect], value: impl Fn(usize, usize, &Sample) -> u32) -> Picture {
+/// The expected picture: `value` of each covered sample, with the number of the region that covers it, the last one of several.
+fn expected(picture: &Picture, rects: &[Rect], value: impl Fn(usize, usize, &Sample) -> u16) -> Picture {
     let mut out = picture.clone();
-    let rects: Vec<(Rect, f64)> = rects.iter().enumerate().map(|(i, rect)| (*rect, i as f64 + 1.0)).collect();
+    let rects: Vec<(Rect, f64)> = rects.iter().zip(1..).map(|(rect, number)| (*rect, f64::from(number))).collect();
     for (plane, layout) in picture.planes.iter().enumerate() {
         let strongest = strongest(&picture.planes, plane, &rects);
-        for sample in samples(&picture.planes, plane) {
-            let region = strongest[sample.byte] as usize;
-            if region > 0 {
-                store(layout, &mut out.bytes[plane], &sample, value(region - 1, plane, &sample));
-            }
-        }
-        for [beyond, last] in beyond(layout) {
-            if strongest[beyond] > 0.0 {
-                out.bytes[plane][beyond] = out.bytes[plane][last];
+        for channel in samples(&picture.planes, plane) {
+            for (i, sample) in channel.iter().enumerate() {
+                let number = strongest[byte_of(layout, sample.index)] as usize;
+                // The luma beyond an odd width of packed 4:2:2 becomes what the last pixel becomes.
+                let like = if sample.is_surplus { &channel[i - 1] } else { sample };
+                if number > 0 {
+                    store(layout, &mut out.bytes[plane], sample.index, value(number - 1, plane, like));
+                }
             }
         }
     }
     out
+}
+
+#[track_caller]
+fn check(hide: Hide, picture: &Picture, expected: &Picture) {
+    let what = format!("{hide:?} of {:?}", picture.planes);
+    let mut out = picture.clone();
+    out.hide(hide).unwrap();
+    for (plane, (got, want)) in out.bytes.iter().zip(&expected.bytes).enumerate() {
+        let pitch = pitch(&picture.planes[plane]);
+        let place = got.iter().zip(want).position(|(got, want)| got != want).map(|i| (i % pitch, i / pitch));
+        assert!(got == want, "plane {plane} at {place:?}: {what}");
+    }
 }
 
 fn random_rects(noise: &mut Noise, [width, height]: [u32; 2], most: u32) -> Vec<Rect> {
@@ -110,9 +51,6 @@ fn random_rects(noise: &mut Noise, [width, height]: [u32; 2], most: u32) -> Vec<
     rects.collect()
 }
 
-/// Plane, region, channel, field and cell.
-type CellKey = (usize, usize, usize, u32, [i64; 2]);
-
 const SIZES: [[u32; 2]; 6] = [[1, 1], [2, 3], [35, 22], [66, 34], [41, 27], [17, 2]];
 
 #[test]
@@ -121,21 +59,46 @@ fn fill_writes_what_rectangles_cover() {
     for (turn, planes) in kinds().iter().enumerate() {
         for size in [SIZES[turn % 6], [41, 27]] {
             let picture = Picture::new(&resized(planes, size), noise.next());
-            let values: Vec<[u16; 4]> = picture
-                .planes
-                .iter()
-                .map(|layout| {
-                    let tens = layout.sample_layout == SampleLayout::Packed1010102;
-                    let depth = |c: usize| if tens && c == 3 { 2 } else { layout.depth };
-                    [0, 1, 2, 3].map(|c| (noise.next() & ((1 << depth(c)) - 1)) as u16)
-                })
-                .collect();
+            let values = picture.planes.iter().map(|layout| {
+                let is_short = |c: usize| layout.sample_layout == SampleLayout::Packed1010102 && c == 3;
+                let depth = |c: usize| if is_short(c) { 2 } else { layout.depth };
+                [0, 1, 2, 3].map(|c| (noise.next() & ((1 << depth(c)) - 1)) as u16)
+            });
+            let values: Vec<[u16; 4]> = values.collect();
             let rects = random_rects(&mut noise, size, 3);
-            let expected = expected(&picture, &rects, |_, plane, sample| u32::from(values[plane][sample.channel]));
-            let mut out = picture.clone();
-            out.hide(Hide::Fill { rects: rects.clone(), values: values.clone() }).unwrap();
-            assert!(out.bytes == expected.bytes, "{rects:?} of {:?}", picture.planes);
+            let expected = expected(&picture, &rects, |_, plane, sample| values[plane][sample.channel]);
+            check(Hide::Fill { rects, values }, &picture, &expected);
         }
+    }
+}
+
+/// A region, its object, and the cells of that: where one begins, and their side.
+struct Region {
+    rect: Rect,
+    object: Area,
+    corner: [i64; 2],
+    side: i64,
+}
+
+impl Region {
+    /// Of an object with so many cells along its shorter side, smaller than the region or only partly in the picture.
+    fn random(noise: &mut Noise, rect: Rect, cells: u32) -> Self {
+        let side = 8 + (noise.next() % 9) as i64;
+        // In quarters of a sample. The longer side does not matter for the size of the cells, nor what is left over when the shorter
+        // is divided.
+        let lengths = [-1, (noise.next() % 80) as i64].map(|more| 4 * side * i64::from(cells) + more);
+        let first = [rect.x(), rect.y()].map(|edge| i64::from(edge) + noise.next() as i64 % 7);
+        // Half of what the cells are longer than the object is in front of it, and a cell begins at a whole sample.
+        let corner = [0, 1].map(|axis| {
+            let of_cells = (lengths[axis] + 4 * side - 1) / (4 * side) * 4 * side;
+            (8 * first[axis] - (of_cells - lengths[axis])).div_euclid(8)
+        });
+        let [width, height] = lengths.map(|quarters| quarters as f64 / 4.0);
+        Self { rect, object: Area::from_corner(first[0] as f64, first[1] as f64, width, height), corner, side }
+    }
+
+    fn cell(&self, sample: &Sample) -> [i64; 2] {
+        [0, 1].map(|axis| (sample.luma[axis] - self.corner[axis]).div_euclid(self.side))
     }
 }
 
@@ -145,73 +108,39 @@ fn cells_have_the_mean_of_their_samples() {
     for (turn, planes) in kinds().iter().enumerate() {
         for (size, cells) in [(SIZES[turn % 6], 3), ([41, 27], 1 + turn as u32 % 7), ([66, 34], 5)] {
             let picture = Picture::new(&resized(planes, size), noise.next());
-            let mut regions: Vec<(Rect, [i64; 2], i64, Area)> = Vec::new();
+            let mut regions: Vec<Region> = Vec::new();
             for rect in random_rects(&mut noise, size, 3) {
-                let side = 8 + (noise.next() % 9) as i64;
-                // The longer side does not matter for the size of the cells, nor what is left over when the shorter is divided.
-                // In quarters of a sample.
-                let lengths = [-1, (noise.next() % 80) as i64].map(|more| 4 * side * i64::from(cells) + more);
-                // An object that is smaller than its region, or that is only partly in the picture.
-                let first = [rect.x(), rect.y()].map(|edge| i64::from(edge) + noise.next() as i64 % 7);
-                let [left, top] = first.map(|length| length as f64);
-                let [width, height] = lengths.map(|quarters| quarters as f64 / 4.0);
-                // Half of what the cells are longer than the object is in front of it, and a cell begins at a whole sample.
-                let corner = [0, 1].map(|axis| {
-                    let of_cells =
-                        (1..).map(|cells| 4 * cells * side).find(|of_cells| *of_cells >= lengths[axis]).unwrap();
-                    (8 * first[axis] - (of_cells - lengths[axis])).div_euclid(8)
-                });
                 // Where two have cells of one size the test would have to know which counts.
-                if regions.iter().all(|(.., other, _)| *other != side) {
-                    regions.push((rect, corner, side, Area::from_corner(left, top, width, height)));
-                }
+                let region = Region::random(&mut noise, rect, cells);
+                regions.extend(Some(region).filter(|one| regions.iter().all(|other| one.side != other.side)));
             }
-            regions.sort_by_key(|(.., side, _)| *side);
-            let cell = |region: usize, luma: [u32; 2]| {
-                let (_, corner, side, _) = regions[region];
-                [0, 1].map(|axis| (i64::from(luma[axis]) - corner[axis]).div_euclid(side))
+            regions.sort_by_key(|region| region.side);
+            let key = |region: usize, plane: usize, sample: &Sample| {
+                (region, plane, sample.channel, sample.field, regions[region].cell(sample))
             };
             // The sum and the number of samples.
-            let mut sums: BTreeMap<CellKey, [u32; 2]> = BTreeMap::new();
-            let field = |plane: usize, sample: &Sample| {
-                let (luma, [x, y]) = (&picture.planes[0], sample.luma);
-                match picture.planes[plane].split {
-                    Split::Whole => 0,
-                    Split::Fields | Split::Rows => y % 2,
-                    Split::SideBySide => u32::from(x >= luma.width / 2),
-                    Split::TopBottom => u32::from(y >= luma.height / 2),
-                }
-            };
+            let mut sums: BTreeMap<_, [u64; 2]> = BTreeMap::new();
             for (plane, layout) in picture.planes.iter().enumerate() {
-                for sample in samples(&picture.planes, plane) {
+                let values = values(layout, &picture.bytes[plane]);
+                let samples = samples(&picture.planes, plane).into_iter().flatten();
+                for sample in samples.filter(|sample| !sample.is_surplus) {
                     for region in 0..regions.len() {
-                        let key = (plane, region, sample.channel, field(plane, &sample), cell(region, sample.luma));
-                        let sum = sums.entry(key).or_default();
-                        sum[0] += load(layout, &picture.bytes[plane], &sample);
-                        sum[1] += 1;
+                        let [sum, count] = sums.entry(key(region, plane, &sample)).or_default();
+                        *sum += u64::from(values[sample.index]);
+                        *count += 1;
                     }
                 }
             }
-            let rects: Vec<Rect> = regions.iter().map(|(rect, ..)| *rect).collect();
+            let rects: Vec<Rect> = regions.iter().map(|region| region.rect).collect();
             let expected = expected(&picture, &rects, |region, plane, sample| {
-                let key = (plane, region, sample.channel, field(plane, sample), cell(region, sample.luma));
-                let [sum, count] = sums[&key];
-                (f64::from(sum) / f64::from(count) + 0.5) as u32
+                let [sum, count] = sums[&key(region, plane, sample)];
+                (sum as f64 / count as f64 + 0.5) as u16
             });
-            let region = |(rect, _, _, object): &(Rect, [i64; 2], i64, Area)| MosaicRegion::new(*rect, *object, cells);
-            let mut all: Vec<MosaicRegion> = regions.iter().map(region).collect();
-            let mut in_place = picture.clone();
-            in_place.hide(Hide::Mosaic(all.clone())).unwrap();
-            for (plane, (got, want)) in in_place.bytes.iter().zip(&expected.bytes).enumerate() {
-                let place = got.iter().zip(want).position(|(got, want)| got != want);
-                let place = place.map(|i| (i % pitch(&picture.planes[plane]), i / pitch(&picture.planes[plane])));
-                assert!(got == want, "plane {plane} at {place:?}: {all:?} of {:?}", picture.planes);
-            }
-            all.reverse();
-            all.extend(all.clone());
-            let mut out = picture.clone();
-            out.hide(Hide::Mosaic(all)).unwrap();
-            assert!(out.bytes == expected.bytes, "in another order");
+            let region = |region: &Region| MosaicRegion::new(region.rect, region.object, cells);
+            let all: Vec<MosaicRegion> = regions.iter().map(region).collect();
+            let in_another_order = all.iter().rev().chain(all.iter().rev()).copied().collect();
+            check(Hide::Mosaic(all), &picture, &expected);
+            check(Hide::Mosaic(in_another_order), &picture, &expected);
         }
     }
 }

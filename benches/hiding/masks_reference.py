@@ -5,12 +5,10 @@ A cover is out = (w * cover + (255 - w) * source + 127) / 255 with an 8-bit weig
 at the nodes of a grid of g x g luma samples and sampled bilinearly in integers. Soft edges lie on the side that is shown,
 so that no covered sample is weakened: what is covered errs outwards, what is shown errs inwards.
 
-The argument is a file of cases, one as JSON per line: width, height, grow, feather, sigma, rows, and objects, each with its
-area (left, top, right, bottom), its shape (box, ellipse or mask) and for a mask columns, rows and samples (hexadecimal). For
-each case it prints three lines: of `inside`, `outside` and `excluded` the cell g, columns and rows of the grid, the nodes
-and the weights of `rows` (hexadecimal).
+The argument is a file of cases such as tests/data/soft_covers.txt, which describes them. It is printed with its weights made
+anew.
 """
-import json
+import itertools
 import math
 import sys
 
@@ -219,15 +217,37 @@ def weights(case):
     )
 
 
-def text(v):
-    return v.astype(np.uint8).tobytes().hex()
+def runs(values):
+    return ((value, len(list(run))) for value, run in itertools.groupby(values))
+
+
+def text(row):
+    return " ".join(f"{value:02x}" + (f"*{count}" if count > 1 else "") for value, count in runs(row))
+
+
+def parsed(lines):
+    """A case: what the first line and those of its objects say."""
+    numbers = [float(number) for number in lines[0].split()[1::2]]
+    case = dict(zip(("width", "height", "grow", "feather"), map(int, numbers)), sigma=numbers[4], objects=[])
+    for shape, *area in map(str.split, lines[1:]):
+        one = {"shape": shape, "area": [float(edge) for edge in area[:4]]}
+        if shape == "mask":
+            one |= {"columns": int(area[4]), "rows": int(area[5]), "samples": "".join(area[6:])}
+        case["objects"].append(one)
+    return case
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8") as cases:
-        for case in map(json.loads, cases):
-            g, kinds = weights(case)
-            for v in kinds:
-                assert v.min() >= 0 and v.max() <= 255
-                rows = [text(sampled(v, case["width"], y, g)) for y in case["rows"]]
-                print(g, v.shape[1], v.shape[0], text(v), *rows)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        comment, *cases = file.read().split("\n\n")
+    print(comment)
+    for case in cases:
+        lines = [line for line in case.splitlines() if line.split()[0] in ("width", "box", "ellipse", "mask")]
+        print("\n" + "\n".join(lines))
+        case = parsed(lines)
+        g, kinds = weights(case)
+        for name, v in zip(("inside", "outside", "excluded"), kinds):
+            assert v.min() >= 0 and v.max() <= 255
+            middle = sampled(v, case["width"], case["height"] // 2, g)
+            rows = (f"{count}x {row}" for row, count in runs(map(text, v)))
+            print(f"{name} {g}: " + " / ".join(rows) + " = " + text(middle))
