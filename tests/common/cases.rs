@@ -360,15 +360,25 @@ impl Case {
 
     /// Runs [`Case::check`] with an engine, which must not fall back to another backend.
     pub fn check_engine(&self, engine: &mut Engine) -> usize {
-        self.check(|src, dst| {
+        self.check_engines(std::slice::from_mut(engine))
+    }
+
+    /// The same with several engines, for which the oracle computes once.
+    pub fn check_engines(&self, engines: &mut [Engine]) -> usize {
+        let by = |engine: &mut Engine, src: &Frame, dst: &mut FrameMut| {
             let failure = engine.blur(self.options, src, dst).unwrap();
             assert!(failure.is_none(), "fell back to another backend: {failure:?}");
-        })
+        };
+        self.check_each(engines.iter_mut().map(|engine| move |src: &Frame, dst: &mut FrameMut| by(engine, src, dst)))
     }
 
     /// Runs `blur` on the case and compares every byte, padding included, with the oracle. Returns the number of bytes
     /// compared.
     pub fn check(&self, blur: impl FnOnce(&Frame, &mut FrameMut)) -> usize {
+        self.check_each([blur])
+    }
+
+    fn check_each(&self, blurs: impl IntoIterator<Item = impl FnOnce(&Frame, &mut FrameMut)>) -> usize {
         const UNUSED: u16 = 0x5a5a;
         let of = |samples: &[Vec<u16>], padding: usize, unused: &dyn Fn(&PlaneLayout) -> u16| -> Vec<Vec<u8>> {
             let planes = self.planes.iter().zip(samples);
@@ -378,26 +388,32 @@ impl Case {
         // A plane that is passed through keeps the bits without a value too; all others have them cleared.
         let unused = |layout: &PlaneLayout| if self.options.is_passthrough(&[*layout]) { UNUSED } else { 0 };
         let expected = of(&self.expected(), self.padding[1], &unused);
-        let mut dst: Vec<Vec<u8>> = expected.iter().map(|plane| vec![PADDING; plane.len()]).collect();
         let pitch = |layout: &PlaneLayout, padding: usize| layout.row_bytes() + padding;
         let planes = self.planes.iter().zip(&src);
         let frame: Frame = planes
             .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout, self.padding[0]), data: &data[..] })
             .collect();
-        let planes = self.planes.iter().zip(&mut dst);
-        let mut out: FrameMut = planes
-            .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout, self.padding[1]), data: &mut data[..] })
-            .collect();
-        blur(&frame, &mut out);
-        for (plane, (got, want)) in dst.iter().zip(&expected).enumerate() {
-            let differing = got.iter().zip(want).filter(|(got, want)| got != want).count();
-            let first = got.iter().zip(want).position(|(got, want)| got != want);
-            assert_eq!(
-                differing,
-                0,
-                "{differing} of {} bytes of plane {plane} differ from the oracle, the first at {first:?}: {self:?}",
-                want.len()
-            );
+        for (engine, blur) in blurs.into_iter().enumerate() {
+            let mut dst: Vec<Vec<u8>> = expected.iter().map(|plane| vec![PADDING; plane.len()]).collect();
+            let planes = self.planes.iter().zip(&mut dst);
+            let mut out: FrameMut = planes
+                .map(|(layout, data)| Plane {
+                    layout: *layout,
+                    pitch: pitch(layout, self.padding[1]),
+                    data: &mut data[..],
+                })
+                .collect();
+            blur(&frame, &mut out);
+            for (plane, (got, want)) in dst.iter().zip(&expected).enumerate() {
+                let differing = got.iter().zip(want).filter(|(got, want)| got != want).count();
+                let first = got.iter().zip(want).position(|(got, want)| got != want);
+                assert_eq!(
+                    differing,
+                    0,
+                    "engine {engine}: {differing} of {} bytes of plane {plane} differ from the oracle, the first at {first:?}: {self:?}",
+                    want.len()
+                );
+            }
         }
         expected.iter().map(Vec::len).sum()
     }
