@@ -86,11 +86,10 @@ fn main() {
         trial(name, is_possible, move || _ = check_child(&process.output().unwrap()))
     };
     let mut trials = Vec::from(TESTS.map(of_test));
-    let functions: [(&str, fn(&Path)); 2] = [
-        ("prebuilt_kernels_go_on_whichever_nvrtc_function_fails", failing_functions),
+    for (name, test) in [
+        ("prebuilt_kernels_go_on_whichever_nvrtc_function_fails", failing_functions as fn(&Path)),
         ("prebuilt_kernels_go_on_whichever_nvrtc_function_is_missing", missing_functions),
-    ];
-    for (name, test) in functions {
+    ] {
         let nvrtc = nvrtc.clone();
         trials.push(trial(name, true, move || test(&nvrtc)));
     }

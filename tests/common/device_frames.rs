@@ -195,7 +195,7 @@ pub struct Frames<'a> {
 // streams are synchronised, and accesses nothing before.
 unsafe impl FrameAccess for Frames<'_> {
     fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        fn read<'a>(Plane { layout, pitch, data }: Plane<&'a mut [u8]>) -> Plane<&'a [u8]> {
+        fn read(Plane { layout, pitch, data }: Plane<&mut [u8]>) -> Plane<&[u8]> {
             Plane { layout, pitch, data }
         }
         let source = match self.source.as_mut().map(Place::destination) {

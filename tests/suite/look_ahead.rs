@@ -346,6 +346,8 @@ fn a_discontinuity_stays_where_it_was() {
     for properties in ["look-ahead=3", "look-ahead=0", &format!("look-ahead=3 {ZONE}")] {
         Stream::gray(properties).plays(&[(script, "0! 1-4 5! 6 7! 8! 9-11 eos")]);
     }
+    // Also if a drain has pushed it, which the base class does not see.
+    Stream::gray("look-ahead=3").plays(&[("discont frame discont drain", "0! 1 2!"), ("frame*5 eos", "3-7 eos")]);
     // A dropped frame leaves one, also one that is late, which is dropped as it enters.
     Stream::gray("look-ahead=2 on-missing=drop region-sources=roi")
         .plays(&[("face*2 frame face*3 eos", "0-1 3! 4-5 eos")])

@@ -88,11 +88,9 @@ fn disturb(element: &gst::Element, seed: u64) {
             let chance = dice.lock().unwrap().below(100);
             match (&mut probe.data, &kind[..]) {
                 (_, "loss") if chance < 8 => return gst::PadProbeReturn::Drop,
-                (Some(gst::PadProbeData::Buffer(buffer)), "cut") => {
-                    if buffer.offset_end().is_multiple_of(11) || chance < 2 {
-                        let half = buffer.size() / 2;
-                        buffer.make_mut().set_size(half);
-                    }
+                (Some(gst::PadProbeData::Buffer(buffer)), "cut") if chance < 10 => {
+                    let half = buffer.size() / 2;
+                    buffer.make_mut().set_size(half);
                 }
                 (Some(gst::PadProbeData::Buffer(buffer)), "disturbed") if seed.is_multiple_of(3) => {
                     let times = buffer.make_mut();

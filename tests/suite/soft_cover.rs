@@ -779,12 +779,13 @@ fn grey((width, height): (u32, u32), value: impl Fn(u32, u32) -> u8) -> Picture 
 fn the_fill_comes_from_the_background() {
     const SIZE: (u32, u32) = (1280, 720);
     // A disc of radius 300 hides 75 steps of the gradient.
-    let grounds: [(fn(u32) -> u8, f64, _); 5] = [
-        (|x| (40 + x / 8) as u8, f64::INFINITY, [-4, 9]),
-        (|x| (40 + x / 8) as u8, 48.0, [-4, 7]),
-        (|_| 0, f64::INFINITY, [0, 0]),
-        (|_| 60, f64::INFINITY, [0, 0]),
-        (|_| 200, f64::INFINITY, [0, 0]),
+    let gradient = |x: u32| (40 + x / 8) as u8;
+    let grounds = [
+        (None, f64::INFINITY, [-4, 9]),
+        (None, 48.0, [-4, 7]),
+        (Some(0), f64::INFINITY, [0, 0]),
+        (Some(60), f64::INFINITY, [0, 0]),
+        (Some(200), f64::INFINITY, [0, 0]),
     ];
     for radius in [30.0, 80.0, 150.0, 300.0] {
         let from_middle = |x: f64, y: f64| (x - 640.0).hypot(y - 360.0);
@@ -792,7 +793,8 @@ fn the_fill_comes_from_the_background() {
         let samples = (0..320 * 180).map(|i| if has_mask(i) { 255 } else { 0 }).collect();
         let form = Form::Mask { columns: 320, rows: 180, samples };
         let excluded = Nodes::excluded(SIZE, &[whole(SIZE, form)], 16.0);
-        for (ground, near, [least, most]) in grounds {
+        for (flat, near, [least, most]) in grounds {
+            let ground = |x: u32| flat.unwrap_or(gradient(x));
             let is_disc = |x: u32, y: u32| from_middle(f64::from(x) + 0.5, f64::from(y) + 0.5) <= radius;
             let picture = grey(SIZE, |x, y| if is_disc(x, y) { 255 } else { ground(x) });
             let samples = values(&picture.planes[0], &filled(&picture, &excluded).bytes[0]);
