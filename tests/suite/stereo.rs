@@ -145,6 +145,7 @@ fn detections_are_cut_where_views_meet() {
 /// Views of half the width or height are shown twice as large.
 #[test]
 fn half_views_have_half_the_sigma() {
+    video::init();
     for (mode, scale) in MODES.into_iter().zip([[0.5, 1.0], [1.0, 0.5], [1.0, 0.5]]) {
         let half = VideoInfo::builder(VideoFormat::Gray8, 192, 128).multiview_mode(mode);
         let half = half.multiview_flags(VideoMultiviewFlags::HALF_ASPECT).build().unwrap();

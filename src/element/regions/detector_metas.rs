@@ -221,6 +221,7 @@ mod tests {
     /// More than one frame older than the frame; the times of both are known.
     #[test]
     fn masks_of_earlier_frames_are_old() {
+        gst::init().unwrap();
         const SECOND: u64 = 1_000_000_000;
         let has_old = |frame: Option<u64>, duration: Option<u64>, mask: Option<u64>, byte: u8| {
             let time = |time: Option<u64>| time.map(gst::ClockTime::from_nseconds);
