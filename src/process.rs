@@ -47,7 +47,7 @@ pub fn log(level: Level, line: &str) {
 /// The worker threads, started if nobody holds them. They are joined when the last handle is dropped.
 pub fn threads() -> Arc<Threads> {
     let mut shared = PROCESS.threads.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(threads) = shared.upgrade().filter(|threads| threads.are_here()) {
+    if let Some(threads) = shared.upgrade().filter(|threads| threads.are_of_this_process()) {
         return threads;
     }
     let (threads, warning) = Threads::start();

@@ -69,13 +69,13 @@ impl Threads {
         }
     }
 
-    /// Whether this process has the threads, or needs none.
-    pub fn are_here(&self) -> bool {
+    /// Whether these are threads of this process, or none, and not those of the process that it is a fork of.
+    pub fn are_of_this_process(&self) -> bool {
         self.pool.is_none() || self.process == process::id()
     }
 
     fn pool(&self) -> Option<&rayon::ThreadPool> {
-        self.pool.as_ref().filter(|_| self.are_here())
+        self.pool.as_ref().filter(|_| self.are_of_this_process())
     }
 
     /// The number of threads that [`Threads::run`] uses, the calling one included.
@@ -193,8 +193,8 @@ impl Drop for CloseOnDrop<'_> {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if !self.are_here() {
-            // Waiting for them would never end.
+        if !self.are_of_this_process() {
+            // Joining threads of another process would never end.
             std::mem::forget((self.pool.take(), std::mem::take(&mut self.handles)));
         }
         drop(self.pool.take());

@@ -31,7 +31,7 @@ impl RunningClock {
 pub struct ReleaseTimer {
     shared: Arc<Shared>,
     release: OnceLock<Arc<dyn Fn() + Send + Sync>>,
-    /// With the process that has it: a fork of it has not.
+    /// With the process that it belongs to: a fork of that process has no such thread.
     thread: Mutex<Option<(u32, JoinHandle<()>)>>,
 }
 

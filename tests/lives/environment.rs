@@ -33,7 +33,7 @@ pub enum Condition {
     Instructions(&'static str),
     /// The log, with everything that is only computed for it.
     Logged,
-    /// A fork of a process whose elements play.
+    /// A fork of a process that has an engine and its worker threads.
     Forked,
     NoDriver,
     /// A driver without one of its functions: the n-th.
