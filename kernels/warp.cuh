@@ -12,8 +12,9 @@ using Shared = u8*;  // address in shared memory
 
 struct WarpExchange {
   BlurBarrier barrier{32};
-  // Two operands in turn: a thread that writes the next one cannot disturb one that still reads.
-  u32 a[2][32][4], b[2][32][2];
+  // Each twice, in turn: a thread that writes the next one cannot disturb one that still reads. Rows of A and columns of B.
+  u8 a[2][16][32], b[2][8][32];
+  u64 values[2][32];
 };
 inline WarpExchange warp_exchange[8];
 
@@ -24,31 +25,25 @@ inline Shared shared_memory() { return blur_shared; }
 template <class Of> inline u64 sum_of_lanes(u64 value, Of of) {
   WarpExchange& warp = warp_exchange[threadIdx.x / 32];
   const unsigned turn = blur_thread->products++ % 2;
-  std::memcpy(warp.b[turn][threadIdx.x % 32], &value, sizeof value);
+  warp.values[turn][threadIdx.x % 32] = value;
   warp.barrier.arrive_and_wait();
   u64 sum = 0;
-  for (u32 lane = 0; lane < 32; lane++) {
-    std::memcpy(&value, warp.b[turn][lane], sizeof value);
-    sum += of(lane, value);
-  }
+  for (u32 lane = 0; lane < 32; lane++) sum += of(lane, warp.values[turn][lane]);
   return sum;
 }
 
-// D = A * B + C for the fragments of mma.m16n8k32 (K = 32) and mma.m16n8k16 (K = 16).
-inline void mma_on_cpu(int K, int (&d)[4], const u32 (&a)[4], const u32 (&b)[2], const int (&c)[4]) {
+// D = A * B + C for the fragments of mma.m16n8k32 and mma.m16n8k16, which are described below.
+template <unsigned K>
+void mma_on_cpu(int (&d)[4], const u32 (&a)[K / 8], const u32 (&b)[K / 16], const int (&c)[4]) {
   WarpExchange& warp = warp_exchange[threadIdx.x / 32];
-  const unsigned lane = threadIdx.x % 32, turn = blur_thread->products++ % 2;
-  std::memcpy(warp.a[turn][lane], a, sizeof a);
-  std::memcpy(warp.b[turn][lane], b, sizeof b);
+  const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, turn = blur_thread->products++ % 2;
+  for (unsigned i = 0; i < K / 8; i++) std::memcpy(&warp.a[turn][g + i % 2 * 8][4 * t + i / 2 * 16], &a[i], sizeof a[i]);
+  for (unsigned i = 0; i < K / 16; i++) std::memcpy(&warp.b[turn][g][4 * t + i * 16], &b[i], sizeof b[i]);
   warp.barrier.arrive_and_wait();
   for (unsigned i = 0; i < 4; i++) {
-    const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    const u8 *row = warp.a[turn][g + i / 2 * 8], *column = warp.b[turn][2 * t + i % 2];
     u32 sum = static_cast<u32>(c[i]);
-    for (int k = 0; k < K; k++) {
-      const u32 x = warp.a[turn][row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2] >> k % 4 * 8 & 255;
-      const u32 y = warp.b[turn][column * 4 + k % 16 / 4][k / 16] >> k % 4 * 8 & 255;
-      sum += x * y;
-    }
+    for (unsigned k = 0; k < K; k++) sum += u32{row[k]} * column[k];
     d[i] = static_cast<int>(sum);
   }
 }
@@ -128,7 +123,7 @@ template <bool ORDERED> __device__ __forceinline__ void mma_8816(int& d0, int& d
 template <bool ORDERED = false> __device__ __forceinline__ void mma32(
     int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1, int c0, int c1, int c2, int c3) {
 #ifdef BLUR_ON_CPU
-  mma_on_cpu(32, d, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3});
+  mma_on_cpu<32>(d, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3});
 #elif __CUDA_ARCH__ < 800
   mma_8816<ORDERED>(d[0], d[1], a0, b0, c0, c1);
   mma_8816<ORDERED>(d[2], d[3], a1, b0, c2, c3);
@@ -148,7 +143,7 @@ template <bool ORDERED = false> __device__ __forceinline__ void mma32(
 // The same with k = 16: a0, a1 are rows g, g + 8, b0 is column g of k = 4 t .. 4 t + 3.
 __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, int c0, int c1, int c2, int c3) {
 #ifdef BLUR_ON_CPU
-  mma_on_cpu(16, d, {a0, a1, 0, 0}, {b0, 0}, {c0, c1, c2, c3});
+  mma_on_cpu<16>(d, {a0, a1}, {b0}, {c0, c1, c2, c3});
 #elif __CUDA_ARCH__ < 800
   mma_8816<false>(d[0], d[1], a0, b0, c0, c1);
   mma_8816<false>(d[2], d[3], a1, b0, c2, c3);
