@@ -3,6 +3,7 @@
 
 scripts/build-kernels               builds the images, verifies them and writes them
 scripts/build-kernels --check       verifies the committed images and that a new build is identical; writes nothing
+scripts/build-kernels --check K/N   builds only each N-th part of kernels/parts.txt again, from the K-th on
 scripts/build-kernels --ptx FOLDER  builds the portable PTX alone, into a folder, with clang and zstd and no other compiler
 """
 import argparse
@@ -369,13 +370,24 @@ def build_ptx(folder):
     return problems
 
 
+def every_nth(text):
+    """The slice of "K/N": each N-th from the K-th on."""
+    numbers = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
+        raise argparse.ArgumentTypeError(f"{text} is not K/N with 1 <= K <= N")
+    return slice(int(numbers[1]) - 1, None, int(numbers[2]))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/build-kernels", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="verify kernels/prebuilt/ and write nothing")
+    parser.add_argument("--check", metavar="K/N", nargs="?", const="1/1", type=every_nth,
+                        help="verify kernels/prebuilt/ and write nothing")
     parser.add_argument("--ptx", metavar="FOLDER", type=Path, help="build the portable PTX alone, into a folder")
     arguments = parser.parse_args()
     check = arguments.check
+    parts = PARTS[check] if check else PARTS
+    files = {name: (group, part) for name, (group, part) in FILES.items() if part in parts}
     require_programs()
     if arguments.ptx:
         problems = build_ptx(arguments.ptx)
@@ -390,10 +402,10 @@ def main():
     with (ProcessPoolExecutor(os.cpu_count()) as processes, ThreadPoolExecutor(os.cpu_count()) as pool,
           tempfile.TemporaryDirectory() as temp):
         cubins = {(arch, part): processes.submit(build_cubin, arch, part)
-                  for group, part in FILES.values() for arch in group.archs if group.name != PTX}
-        texts = {part: pool.submit(portable_ptx, part) for group, part in FILES.values() if group.name == PTX}
+                  for group, part in files.values() for arch in group.archs if group.name != PTX}
+        texts = {part: pool.submit(portable_ptx, part) for group, part in files.values() if group.name == PTX}
         fresh = {}
-        for name, (group, part) in FILES.items():
+        for name, (group, part) in files.items():
             images = ((arch, texts[part].result() if group.name == PTX else cubins[arch, part].result()[0])
                       for arch in group.archs)
             fresh[name] = join(list(images))

@@ -84,7 +84,9 @@ pub fn enter(
     } else {
         let turned = session.notices.of_orientation(|| orientation(element), || is_turned_upstream(element));
         reporting::warn(element, turned);
-        reporting::warn(element, session.notices.of_regions(regions, &entered.found, time.duration, size));
+        let has_detector = session.tracker.has_detector();
+        let texts = session.notices.of_regions(regions, &entered.found, has_detector, time.duration, size);
+        reporting::warn(element, texts);
     }
     let is_discont = admission == Admission::Refused || buffer.flags().contains(gst::BufferFlags::DISCONT);
     session.base_has_discont = admission != Admission::Passthrough && (is_discont || session.base_has_discont);

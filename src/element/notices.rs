@@ -10,7 +10,7 @@ use crate::filter::BlurParams;
 use crate::filter::plan::Selection;
 use crate::filter::regions::Region;
 use crate::regions::covered::CoveredPart;
-use crate::regions::detection::{Detection, Found, Looked};
+use crate::regions::detection::{Detection, Found};
 use crate::regions::frame_regions::{FrameRegion, Origin};
 
 /// What is said once.
@@ -63,7 +63,7 @@ pub struct Notices {
     /// With an alpha channel or `region-mode=outside`, until something of a frame is covered.
     without_cover: Wait,
     has_hidden: bool,
-    /// Whether there was a meta of a detector.
+    /// Whether there was a meta of a detector, under whichever region-mode.
     has_detector: bool,
     /// Whether a frame was covered; whether a zone was active in one, or one was covered as a whole.
     has_covered: bool,
@@ -162,11 +162,12 @@ impl Notices {
     }
 
     /// What to warn of before a frame that lasts for `duration` nanoseconds is covered; `found` is what detectors attached,
-    /// whatever counts of it, and `size` the picture's.
+    /// whatever counts of it, `has_detector` whether the stream has had metas of a detector, and `size` the picture's.
     pub fn of_regions(
         &mut self,
         settings: &RegionSettings,
         found: &Found,
+        has_detector: bool,
         duration: Option<u64>,
         size: (u32, u32),
     ) -> Vec<String> {
@@ -176,7 +177,7 @@ impl Notices {
         } else {
             self.without_regions.add(duration);
         }
-        self.has_detector |= matches!(found.looked, Looked::Yes | Looked::Unreadable);
+        self.has_detector = has_detector;
         self.tally.add(settings, found, size);
         let texts = [
             self.once(Notice::Zone, || settings.zones.suspicious()),

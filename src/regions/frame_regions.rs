@@ -78,6 +78,11 @@ pub struct RegionTracker {
 }
 
 impl RegionTracker {
+    /// Whether the stream has had metas of a detector.
+    pub fn has_detector(&self) -> bool {
+        self.detectors.are_seen()
+    }
+
     /// Whether a frame does not continue those before it, which are to be decided and forgotten first.
     pub fn is_jump(&self, time: FrameTime, rules: &Rules) -> bool {
         self.clock.is_jump(time, rules.holding.time)

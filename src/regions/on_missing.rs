@@ -24,6 +24,11 @@ pub struct Detectors {
 }
 
 impl Detectors {
+    /// Whether the stream has had detector metas.
+    pub fn are_seen(&self) -> bool {
+        self.seen
+    }
+
     /// Whether the stream has a detector that has not looked at a frame, or whose metas cannot be read.
     pub fn is_silent(&self, looked: Looked) -> bool {
         self.seen && matches!(looked, Looked::No | Looked::Unreadable)
