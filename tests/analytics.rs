@@ -731,14 +731,14 @@ fn covered_by_segmentations() {
         frame
     };
     for (labels, attach, columns) in [
-        ("", &mask as &dyn Fn(Meta), &[0..6][..]),
-        ("person", &classes, &[12..16]),
-        ("background", &classes, &[6..12]),
-        ("", &classes, &[0..6, 12..16]),
+        ("", &mask as &dyn Fn(Meta), &[[0, 6]][..]),
+        ("person", &classes, &[[12, 16]]),
+        ("background", &classes, &[[6, 12]]),
+        ("", &classes, &[[0, 6], [12, 16]]),
     ] {
         let with_masks = |frame: gst::Buffer| {
-            columns.iter().fold(frame, |frame, columns| {
-                let mask = stream::mask([16, 12], |x, _| if columns.contains(&x) { 255 } else { 0 });
+            columns.iter().fold(frame, |frame, [first, end]| {
+                let mask = stream::mask([16, 12], |x, _| if (*first..*end).contains(&x) { 255 } else { 0 });
                 with_param(frame, labels, (0, 0, 128, 96), Some(mask_param(mask)))
             })
         };

@@ -60,17 +60,14 @@ impl Item {
     /// The object at the nodes: 255 is the object, 128 and more is inside.
     fn at_nodes(&self, nodes: Nodes, covers: bool) -> Nodes {
         let Some((begin, length)) = self.whole(covers) else { return nodes };
-        match &self.form {
-            Form::Ellipse => nodes.ellipse(begin, length, covers),
-            Form::Box => {
-                nodes.stretched(&Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, false, covers)
-            }
-            Form::Mask { columns, rows, samples } => {
-                let values = samples.iter().map(|sample| i64::from(*sample)).collect();
-                let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
-                nodes.stretched(&mask, begin, length, true, covers)
-            }
-        }
+        let (columns, rows, samples) = match &self.form {
+            Form::Ellipse => return nodes.ellipse(begin, length, covers),
+            Form::Box => (&1, &1, &vec![255]),
+            Form::Mask { columns, rows, samples } => (columns, rows, samples),
+        };
+        let values = samples.iter().map(|sample| i64::from(*sample)).collect();
+        let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
+        nodes.stretched(&mask, begin, length, !matches!(self.form, Form::Box), covers)
     }
 
     /// Luma samples around the object that the background leaves out too.

@@ -115,7 +115,7 @@ fn frame_that_no_detector_looked_at_follows_on_missing() {
     started("on-missing=error").plays(&[("face frame", "0 error")]).fails("…on-missing=error…");
 }
 
-/// Also its last samples of chroma.
+/// What covers a frame as a whole leaves nothing of it at its edges either.
 #[test]
 fn whole_frames_are_filled_with_the_colour() {
     let info = info(VideoFormat::Y444, SIZE);
@@ -171,21 +171,6 @@ fn strange_boxes_cover_what_they_have_of_the_picture() {
             stream.check(&output, looks);
         }
     }
-}
-
-#[test]
-fn sigma_follows_the_size_of_the_object() {
-    let info = info(VideoFormat::Gray8, [300, 200]);
-    let covered = |properties: &str, face: &str, sigma: f64| {
-        let stream = Stream::of(&info, &format!("expand=0 {properties}"));
-        stream.hidden_by(sigma).plays(&[(&format!("face:{face}"), &format!("0:{face}"))]);
-    };
-    // Half of 8 is on the grid; 0.5·41 is rounded up to 16·√2; 0.5·3 is less than sigma.
-    covered("sigma=2 strength=0.5", "100x8+50+60", 4.0);
-    covered("sigma=2 strength=0.5", "41x90+50+60", 16.0 * std::f64::consts::SQRT_2);
-    covered("sigma=2 strength=0.5", "3x90+50+60", 2.0);
-    // With `kernel-size`, a small object is blurred no less than a large one.
-    covered("sigma=20 kernel-size=3 strength=0.25", "40x40+50+60", 20.0);
 }
 
 /// A buffer of interlace-mode=alternate has one field. A box in rows of the frame and one in rows of the field are covered, and only
