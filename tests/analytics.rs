@@ -8,6 +8,8 @@ use std::ptr;
 use std::sync::LazyLock;
 
 use common::Noise;
+use common::checks::trial;
+use common::stream::{self, mask_param, with_param};
 use common::video::{Blur, info};
 use gst::ffi::GstBuffer;
 use gst::glib;
@@ -20,7 +22,7 @@ use gstcudagaussblur::filter::regions::Area;
 use gstcudagaussblur::filter::weights::Mask;
 use gstcudagaussblur::regions::detection::{Detection, Labels};
 use gstcudagaussblur::regions::masks::MaskReader;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 
 /// `GstAnalyticsMtd`.
 #[repr(C)]
@@ -36,60 +38,32 @@ const RELATE_TO: u32 = 1 << 3;
 const N_TO_N: u32 = 1 << 4;
 const RELATIONS: [u32; 4] = [IS_PART_OF, CONTAIN, RELATE_TO, N_TO_N];
 
+/// Every relation, in either direction.
+fn relations() -> impl Iterator<Item = (u32, bool)> {
+    RELATIONS.into_iter().flat_map(|relation| [(relation, false), (relation, true)])
+}
+
 /// A `GstAnalyticsRelationMeta`.
 type Raw = *mut c_void;
-type AddDetection = unsafe extern "C" fn(Raw, GQuark, i32, i32, i32, i32, f32, *mut Mtd) -> i32;
-type AddOriented = unsafe extern "C" fn(Raw, GQuark, i32, i32, i32, i32, f32, f32, *mut Mtd) -> i32;
-type AddClasses = unsafe extern "C" fn(Raw, usize, *const f32, *const GQuark, *mut Mtd) -> i32;
-type AddSegmentation =
-    unsafe extern "C" fn(Raw, *mut GstBuffer, i32, usize, *const u32, i32, i32, u32, u32, *mut Mtd) -> i32;
 
-/// The functions that attach metas, as the library's headers declare them. The optional ones exist since GStreamer 1.26.
-struct Library {
-    meta_info: unsafe extern "C" fn() -> *const gst::ffi::GstMetaInfo,
-    add_detection: AddDetection,
-    add_oriented: Option<AddOriented>,
-    add_tracking: unsafe extern "C" fn(Raw, u64, gst::ffi::GstClockTime, *mut Mtd) -> i32,
-    add_classes: AddClasses,
-    add_segmentation: Option<AddSegmentation>,
-    set_relation: unsafe extern "C" fn(Raw, u32, u32, u32) -> i32,
+static LIBRARY: LazyLock<Option<libloading::Library>> = LazyLock::new(|| {
+    let name = if cfg!(windows) { "gstanalytics-1.0-0.dll" } else { "libgstanalytics-1.0.so.0" };
+    // SAFETY: the library's initialisers only register data of its own.
+    unsafe { libloading::Library::new(name) }.ok()
+});
+
+fn is_1_26() -> bool {
+    gst::version() >= (1, 26, 0, 0)
 }
 
-static LIBRARY: LazyLock<Option<Library>> = LazyLock::new(Library::open);
-
-impl Library {
-    fn open() -> Option<Self> {
-        let name = if cfg!(windows) { "gstanalytics-1.0-0.dll" } else { "libgstanalytics-1.0.so.0" };
-        // SAFETY: the library's initialisers only register data of its own.
-        let library = unsafe { libloading::Library::new(name) }.ok()?;
-        let library: &libloading::Library = Box::leak(Box::new(library));
-        macro_rules! symbol {
-            ($name:literal) => {
-                // SAFETY: the field has the type of the function of this name, and the library is never unloaded.
-                unsafe { library.get(concat!("gst_analytics_relation_meta_", $name).as_bytes()) }
-                    .ok()
-                    .map(|symbol| *symbol)
-            };
-        }
-        Some(Self {
-            meta_info: symbol!("get_info")?,
-            add_detection: symbol!("add_od_mtd")?,
-            add_oriented: symbol!("add_oriented_od_mtd"),
-            add_tracking: symbol!("add_tracking_mtd")?,
-            add_classes: symbol!("add_cls_mtd")?,
-            add_segmentation: symbol!("add_segmentation_mtd"),
-            set_relation: symbol!("set_relation")?,
-        })
-    }
-}
-
-fn library() -> &'static Library {
-    LIBRARY.as_ref().expect("tests without the library are ignored")
-}
-
-/// Whether the library has the functions that came with GStreamer 1.26.
-fn is_new() -> bool {
-    LIBRARY.as_ref().is_some_and(|library| library.add_oriented.is_some() && library.add_segmentation.is_some())
+/// A function of relation metas.
+///
+/// # Safety
+/// `T` is its type in the library's headers.
+unsafe fn function<T: Copy>(name: &str) -> T {
+    let library = LIBRARY.as_ref().expect("tests without the library are ignored");
+    // SAFETY: the caller knows the type, and the library is never unloaded.
+    *unsafe { library.get::<T>(format!("gst_analytics_relation_meta_{name}").as_bytes()) }.expect(name)
 }
 
 /// Where something is: x, y, width and height.
@@ -105,14 +79,18 @@ impl Meta {
         // `GstAnalyticsRelationMetaInitParams`: the relations and the bytes that the meta has room for at first.
         let mut room = [5_usize, 20];
         let buffer = buffer.get_mut().unwrap().as_mut_ptr();
+        type Info = unsafe extern "C" fn() -> *const gst::ffi::GstMetaInfo;
         // SAFETY: the buffer is live and writable, and the parameters are those of this meta. The buffer outlives the
         // meta, because the tests drop it last.
-        let meta = unsafe { gst::ffi::gst_buffer_add_meta(buffer, (library().meta_info)(), (&raw mut room).cast()) };
+        let meta = unsafe {
+            let info = function::<Info>("get_info")();
+            gst::ffi::gst_buffer_add_meta(buffer, info, (&raw mut room).cast())
+        };
         assert!(!meta.is_null());
         Self(meta.cast())
     }
 
-    /// The entry that a function of the library adds to the live relation meta that it is given.
+    /// The entry that a function adds to the live relation meta that it is given.
     fn entry(self, add: impl FnOnce(Raw, *mut Mtd) -> i32) -> Mtd {
         let mut mtd = Mtd { id: 0, meta: ptr::null_mut() };
         assert_ne!(add(self.0, &raw mut mtd), 0);
@@ -120,22 +98,27 @@ impl Meta {
     }
 
     fn detection(self, label: Option<&str>, place: Place, confidence: f32) -> Mtd {
+        type Add = unsafe extern "C" fn(Raw, GQuark, i32, i32, i32, i32, f32, *mut Mtd) -> i32;
         let (label, [x, y, width, height]) = (quark(label), place.map(|side| side as i32));
-        let add = library().add_detection;
         // SAFETY: `raw` is a live relation meta.
-        self.entry(|raw, mtd| unsafe { add(raw, label, x, y, width, height, confidence, mtd) })
+        self.entry(|raw, mtd| unsafe {
+            function::<Add>("add_od_mtd")(raw, label, x, y, width, height, confidence, mtd)
+        })
     }
 
     fn oriented(self, place: Place, angle: f32) -> Mtd {
+        type Add = unsafe extern "C" fn(Raw, GQuark, i32, i32, i32, i32, f32, f32, *mut Mtd) -> i32;
         let (label, [x, y, width, height]) = (quark(Some("ship")), place.map(|side| side as i32));
-        let add = library().add_oriented.unwrap();
         // SAFETY: `raw` is a live relation meta.
-        self.entry(|raw, mtd| unsafe { add(raw, label, x, y, width, height, angle, 0.5, mtd) })
+        self.entry(|raw, mtd| unsafe {
+            function::<Add>("add_oriented_od_mtd")(raw, label, x, y, width, height, angle, 0.5, mtd)
+        })
     }
 
     fn track(self, id: u64) -> Mtd {
+        type Add = unsafe extern "C" fn(Raw, u64, gst::ffi::GstClockTime, *mut Mtd) -> i32;
         // SAFETY: `raw` is a live relation meta.
-        self.entry(|raw, mtd| unsafe { (library().add_tracking)(raw, id, 0, mtd) })
+        self.entry(|raw, mtd| unsafe { function::<Add>("add_tracking_mtd")(raw, id, 0, mtd) })
     }
 
     fn segmentation(self, image: Image) -> Mtd {
@@ -144,27 +127,46 @@ impl Meta {
     }
 
     fn segmentation_of(self, mask: gst::Buffer, ids: &[u32], [x, y, width, height]: Place) -> Mtd {
-        let add = library().add_segmentation.unwrap();
+        type Add =
+            unsafe extern "C" fn(Raw, *mut GstBuffer, i32, usize, *const u32, i32, i32, u32, u32, *mut Mtd) -> i32;
         let (x, y, width, height) = (x as i32, y as i32, width as u32, height as u32);
         // SAFETY: `raw` is a live relation meta, which takes ownership of the buffer, and `ids` has the number of ids. The type
         // cannot be read back.
         self.entry(|raw, mtd| unsafe {
-            add(raw, mask.into_glib_ptr(), 1, ids.len(), ids.as_ptr(), x, y, width, height, mtd)
+            function::<Add>("add_segmentation_mtd")(
+                raw,
+                mask.into_glib_ptr(),
+                1,
+                ids.len(),
+                ids.as_ptr(),
+                x,
+                y,
+                width,
+                height,
+                mtd,
+            )
         })
     }
 
     fn classes(self, names: &[Option<&str>]) -> Mtd {
+        type Add = unsafe extern "C" fn(Raw, usize, *const f32, *const GQuark, *mut Mtd) -> i32;
         let names: Vec<_> = names.iter().map(|name| quark(*name)).collect();
         let levels = vec![-1.0; names.len()];
         // SAFETY: `raw` is a live relation meta, and both lists have the number of classes.
         self.entry(|raw, mtd| unsafe {
-            (library().add_classes)(raw, names.len(), levels.as_ptr(), names.as_ptr(), mtd)
+            function::<Add>("add_cls_mtd")(raw, names.len(), levels.as_ptr(), names.as_ptr(), mtd)
         })
     }
 
+    fn relate_reversed(self, (relation, is_reversed): (u32, bool), one: Mtd, other: Mtd) {
+        let (from, to) = if is_reversed { (other, one) } else { (one, other) };
+        self.relate(relation, from, to);
+    }
+
     fn relate(self, relation: u32, from: Mtd, to: Mtd) {
+        type Set = unsafe extern "C" fn(Raw, u32, u32, u32) -> i32;
         // SAFETY: the meta is live, and both are its entries.
-        assert_ne!(unsafe { (library().set_relation)(self.0, relation, from.id, to.id) }, 0);
+        assert_ne!(unsafe { function::<Set>("set_relation")(self.0, relation, from.id, to.id) }, 0);
     }
 }
 
@@ -257,26 +259,13 @@ fn masks(attach: impl FnOnce(Meta)) -> Vec<Option<Mask>> {
     found(Some(""), attach).into_iter().map(|detection| detection.mask).collect()
 }
 
-/// The mask of a detection at a place that contains these segmentations.
-fn mask_of<const N: usize>(place: Place, images: [Image; N]) -> Option<Mask> {
-    let attach = |meta: Meta| {
-        let detection = meta.detection(None, place, 1.0);
-        images.into_iter().for_each(|image| meta.relate(CONTAIN, detection, meta.segmentation(image)));
-    };
-    masks(attach).remove(0)
-}
-
-fn area([left, top, right, bottom]: [f64; 4]) -> Area {
-    Area { left, top, right, bottom }
-}
-
 /// What is read of a box whose edges are certain, without a mask.
 fn boxed(label: Option<&str>, confidence: Option<f32>, edges: [f64; 4]) -> Detection {
     Detection {
         label: label.map(ToOwned::to_owned),
         confidence,
-        area: area(edges),
-        certain: Some(area(edges)),
+        area: Area::from_edges(edges),
+        certain: Some(Area::from_edges(edges)),
         tracking_id: None,
         mask: None,
         has_old_mask: false,
@@ -289,32 +278,24 @@ fn main() {
     glib::log_set_always_fatal(glib::LogLevels::LEVEL_CRITICAL | glib::LogLevels::LEVEL_ERROR);
     assert_eq!(analytics::read(&gst::Buffer::new(), None), Analytics::Absent);
     let was_registered = glib::Type::from_name("GstAnalyticsRelationMetaAPI").is_some();
+    let opens_nothing = move || assert!(!was_registered, "reading a buffer without metas has registered the type");
     let has_library = LIBRARY.is_some();
-    let test = |name: &str, runs: bool, test: fn()| {
-        let lacking = || Failed::from("libgstanalytics lacks what the test needs");
-        Trial::test(name, move || runs.then(test).ok_or_else(lacking)).with_ignored_flag(!runs)
-    };
-    let is_new = is_new();
+    let is_new = has_library && is_1_26();
     let trials = vec![
-        Trial::test("buffers_without_metas_do_not_open_the_library", move || {
-            let registered = was_registered.then_some("reading a buffer without metas has registered the type");
-            registered.map_or(Ok(()), |failed| Err(failed.into()))
-        }),
-        test("every_meta_of_a_buffer_is_read_and_an_empty_one_says_that_a_detector_looked", has_library, metas),
-        test("detections_are_read_with_label_confidence_and_box", has_library, detections),
-        test("tracking_ids_are_found_in_either_direction", has_library, tracking),
-        test("oriented_boxes_become_the_box_around_them", is_new, oriented),
-        test("detections_have_the_masks_that_they_are_related_to", is_new, related_masks),
-        test("masks_of_earlier_frames_are_old", is_new, old_masks),
-        test("classes_of_a_segmentation_that_stands_alone_are_objects", is_new, classes),
-        test("background_is_an_object_only_where_it_is_named", is_new, background),
-        test("masks_that_cannot_be_read_leave_the_box_or_the_frame", is_new, unreadable_masks),
-        test("detections_that_share_a_segmentation_have_their_regions", is_new, shared_masks),
-        test("several_masks_of_a_detection_are_united", is_new, united_masks),
-        test("masks_without_an_object_in_the_box_leave_the_box", is_new, masks_elsewhere),
-        test("random_metas_are_read_or_refused", is_new, random_metas),
-        test("frames_are_covered_by_masks_of_detections", is_new, covered_by_masks),
-        test("frames_are_covered_by_classes_of_a_segmentation", is_new, covered_by_classes),
+        trial("buffers_without_metas_do_not_open_the_library", true, opens_nothing),
+        trial("every_meta_of_a_buffer_is_read_and_an_empty_one_says_that_a_detector_looked", has_library, metas),
+        trial("detections_are_read_with_label_confidence_and_box", has_library, detections),
+        trial("tracking_ids_are_found_in_either_direction", has_library, tracking),
+        trial("oriented_boxes_become_the_box_around_them", is_new, oriented),
+        trial("detections_have_the_masks_that_they_are_related_to", is_new, related_masks),
+        trial("masks_of_earlier_frames_are_old", is_new, old_masks),
+        trial("classes_of_a_segmentation_that_stands_alone_are_objects", is_new, classes),
+        trial("background_is_an_object_only_where_it_is_named", is_new, background),
+        trial("masks_that_cannot_be_read_leave_the_box_or_the_frame", is_new, unreadable_masks),
+        trial("detections_that_share_a_segmentation_have_their_regions", is_new, shared_masks),
+        trial("masks_are_united_and_without_an_object_in_the_box_leave_the_box", is_new, masks_in_the_box),
+        trial("random_metas_are_read_or_refused", is_new, random_metas),
+        trial("segmentations_cover_and_show_as_masks_of_regions_of_interest_do", is_new, covered_by_segmentations),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_if_failed();
     // From here on there is a type of this name.
@@ -323,7 +304,7 @@ fn main() {
         Decoder::static_type();
         masks_of_the_yolo_decoder();
     };
-    let trials = vec![test("masks_that_the_yolo_decoder_writes_wrong_leave_the_box", is_new, decoder)];
+    let trials = vec![trial("masks_that_the_yolo_decoder_writes_wrong_leave_the_box", is_new, decoder)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -383,7 +364,7 @@ fn detections() {
 
 fn tracking() {
     // GStreamer 1.24 has neither segmentations nor the last relation.
-    for &relation in if is_new() { &RELATIONS[..] } else { &RELATIONS[..3] } {
+    for &relation in if is_1_26() { &RELATIONS[..] } else { &RELATIONS[..3] } {
         let found = found(None, |meta| {
             let detection = |label| meta.detection(Some(label), [0, 0, 9, 9], 1.0);
             let (one, _lost, other, _alone) = (detection("a"), meta.track(5), detection("b"), detection("c"));
@@ -415,7 +396,7 @@ fn oriented() {
     ] {
         let found = found(None, |meta| _ = meta.oriented(place, angle));
         let [Detection { area, .. }] = found[..] else { panic!("{found:?}") };
-        let edges = [area.left, area.top, area.right, area.bottom];
+        let edges = area.edges();
         let is_near = edges.iter().zip(expected).all(|(edge, expected)| (edge - expected).abs() <= tolerance);
         assert!(is_near, "{place:?} by {angle}: {edges:?} {expected:?}");
     }
@@ -426,19 +407,18 @@ const EDGES: [f64; 4] = [10.0, 20.0, 18.0, 24.0];
 const IDS: [u8; 8] = [0, 3, 3, 0, 0, 0, 200, 0];
 
 fn related_masks() {
-    for (relation, is_reversed) in RELATIONS.into_iter().flat_map(|relation| [(relation, false), (relation, true)]) {
+    for relation in relations() {
         let frame = frame(|meta| {
             let [_other, person] = [1.0, 0.5].map(|confidence| meta.detection(Some("person"), BOX, confidence));
             // Ids that no sample has, as upstream's decoder declares.
             let segmentation = meta.segmentation(Image::gray8(4, &IDS).declaring(&[0]));
-            let (from, to) = if is_reversed { (segmentation, person) } else { (person, segmentation) };
-            meta.relate(relation, from, to);
+            meta.relate_reversed(relation, person, segmentation);
         });
-        let mask = Some(mask(4, &IDS, |id| id > 0, area(EDGES)));
+        let mask = Some(mask(4, &IDS, |id| id > 0, Area::from_edges(EDGES)));
         for (labels, mask) in [(Some(""), mask.clone()), (Some("Person"), mask), (Some("face"), None), (None, None)] {
             let [other, person] = [1.0, 0.5].map(|confidence| boxed(Some("person"), Some(confidence), EDGES));
             let expected = [other, Detection { mask, ..person }];
-            assert_eq!(present(read(labels, &frame)), expected, "{relation} {is_reversed} {labels:?}");
+            assert_eq!(present(read(labels, &frame)), expected, "{relation:?} {labels:?}");
         }
     }
 }
@@ -477,21 +457,18 @@ fn classes() {
         // Up to two samples around the object.
         let first = if id == 12 { 0 } else { 1 };
         let ids: Vec<u8> = CLASSES.chunks(4).flat_map(|row| row[first..].to_vec()).collect();
-        let of_mask = area([100.0 + 4.0 * first as f64, 50.0, 116.0, 58.0]);
+        let of_mask = Area::from_edges([100.0 + 4.0 * first as f64, 50.0, 116.0, 58.0]);
         let mask = mask(4 - first as u32, &ids, |other| other == id, of_mask);
-        let (mask, certain) = if is_selected { (Some(mask), Some(area(edges))) } else { (None, None) };
+        let (mask, certain) = if is_selected { (Some(mask), Some(Area::from_edges(edges))) } else { (None, None) };
         Detection { mask, certain, ..boxed(Some(label), None, edges) }
     };
-    for (relation, is_reversed) in RELATIONS.into_iter().flat_map(|relation| [(relation, false), (relation, true)]) {
+    for relation in relations() {
         let frame = frame(|meta| {
             // Neither a list of another length nor the order of ids decides.
             let other = meta.classes(&[Some("outdoor")]);
             let classes = meta.classes(&[Some("background"), Some("leaf"), Some(" Strawberry ")]);
             let segmentation = meta.segmentation(image().declaring(&[0, 31, 12]));
-            for classes in [other, classes] {
-                let (from, to) = if is_reversed { (classes, segmentation) } else { (segmentation, classes) };
-                meta.relate(relation, from, to);
-            }
+            [other, classes].into_iter().for_each(|one| meta.relate_reversed(relation, segmentation, one));
         });
         for (labels, has_leaf) in [("", true), ("strawberry, 15", false)] {
             let expected = [
@@ -499,7 +476,7 @@ fn classes() {
                 class("15", 15, [112.0, 54.0, 116.0, 58.0], true),
                 class("leaf", 31, [112.0, 50.0, 116.0, 54.0], has_leaf),
             ];
-            assert_eq!(present(read(Some(labels), &frame)), expected, "{relation} {is_reversed} {labels}");
+            assert_eq!(present(read(Some(labels), &frame)), expected, "{relation:?} {labels}");
         }
         assert_eq!(read(None, &frame), Analytics::Unreadable, "without masks");
     }
@@ -609,35 +586,36 @@ fn shared_masks() {
             detections.into_iter().for_each(|detection| meta.relate(relation, segmentation, detection));
         });
         let found: Vec<_> = masks.into_iter().map(|mask| mask.and_then(|mask| mask.object())).collect();
-        let expected = |[left, right]: &[i64; 2]| Some(area([*left as f64, 0.0, *right as f64, 8.0]));
+        let expected = |[left, right]: &[i64; 2]| Some(Area::from_edges([*left as f64, 0.0, *right as f64, 8.0]));
         assert_eq!(found, objects.iter().map(expected).collect::<Vec<_>>(), "{why}");
     }
 }
 
-fn united_masks() {
-    let image = |columns, ids: &[u8], x| Image::gray8(columns, ids).over([x, 20, 4, 4]);
-    let expected = |ids: [u8; 8]| Some(mask(4, &ids, |id| id > 0, area(EDGES)));
-    for (why, images, expected) in [
-        ("beside each other", [image(1, &[1], 10), image(2, &[1, 0, 0, 1], 14)], expected([1, 1, 1, 0, 1, 1, 0, 1])),
-        ("a part that cannot be read", [image(1, &[1], 10), Image::unreadable().over([14, 20, 4, 4])], None),
-        ("no part has a sample", [image(1, &[0], 10), image(2, &[0; 4], 14)], None),
-    ] {
-        assert_eq!(mask_of(BOX, images), expected, "{why}");
-    }
-}
-
-fn masks_elsewhere() {
+fn masks_in_the_box() {
     let (far, low, high) = (i64::from(i32::MAX), i64::from(i32::MIN), i64::from(u32::MAX));
-    for (why, place, image, has_mask) in [
-        ("a mask of the box", BOX, Image::gray8(4, &IDS), true),
-        ("a mask that is larger than its box", BOX, Image::gray8(4, &[1; 8]).over([-4, -6, 80, 80]), true),
-        ("an empty mask", BOX, Image::gray8(4, &[0; 8]), false),
-        ("a mask beside the box", BOX, Image::gray8(4, &[1; 8]).over([18, 20, 8, 4]), false),
-        ("an object beside the box", BOX, Image::gray8(4, &[0, 0, 1, 1]).over([14, 20, 8, 4]), false),
-        ("no box", [10, 20, 0, 0], Image::gray8(4, &[1; 8]), false),
-        ("far away", [far, low, far, far], Image::gray8(4, &[1; 8]).over([far, low, high, high]), true),
+    let ones = || Image::gray8(4, &[1; 8]);
+    let part = |columns, ids: &[u8], x| Image::gray8(columns, ids).over([x, 20, 4, 4]);
+    let united = [1, 1, 1, 0, 1, 1, 0, 1];
+    for (why, place, images, ids) in [
+        ("a mask of the box", BOX, vec![Image::gray8(4, &IDS)], Some(&IDS)),
+        ("a mask that is larger than its box", BOX, vec![ones().over([-4, -6, 80, 80])], Some(&[1; 8])),
+        ("an empty mask", BOX, vec![Image::gray8(4, &[0; 8])], None),
+        ("a mask beside the box", BOX, vec![ones().over([18, 20, 8, 4])], None),
+        ("an object beside the box", BOX, vec![Image::gray8(4, &[0, 0, 1, 1]).over([14, 20, 8, 4])], None),
+        ("no box", [10, 20, 0, 0], vec![ones()], None),
+        ("far away", [far, low, far, far], vec![ones().over([far, low, high, high])], Some(&[1; 8])),
+        ("two beside each other", BOX, vec![part(1, &[1], 10), part(2, &[1, 0, 0, 1], 14)], Some(&united)),
+        ("a part that cannot be read", BOX, vec![part(1, &[1], 10), Image::unreadable().over([14, 20, 4, 4])], None),
+        ("no part has a sample", BOX, vec![part(1, &[0], 10), part(2, &[0; 4], 14)], None),
     ] {
-        assert_eq!(mask_of(place, [image.declaring(&[0])]).is_some(), has_mask, "{why}");
+        let area = |[x, y, width, height]: Place| Area::from_corner(x as f64, y as f64, width as f64, height as f64);
+        let area = if images.len() > 1 { Area::from_edges(EDGES) } else { area(images[0].place) };
+        let found = masks(|meta| {
+            let detection = meta.detection(None, place, 1.0);
+            let images = images.into_iter().map(|image| image.declaring(&[0]));
+            images.for_each(|image| meta.relate(CONTAIN, detection, meta.segmentation(image)));
+        });
+        assert_eq!(found, [ids.map(|ids| mask(4, ids, |id| id > 0, area))], "{why}");
     }
     let masks = masks(|meta| {
         meta.relate(RELATE_TO, meta.oriented(BOX, f32::NAN), meta.segmentation(Image::gray8(4, &IDS)));
@@ -722,101 +700,67 @@ fn random_metas() {
     assert!(unreadable > 100 && masks > 100, "{unreadable} unreadable, {masks} masks");
 }
 
-const WIDTH: usize = 128;
-const HEIGHT: usize = 96;
-const FRAME: Place = [0, 0, WIDTH as i64, HEIGHT as i64];
-/// What the frames have that the element gets; covered samples are 0.
-const SOURCE: u8 = 200;
-/// What is so far from an object, in luma samples, is surely covered or shown: two samples of the masks, and rounding.
-const NEAR: usize = 2 * 8 + 2;
+const FRAME: Place = [0, 0, 128, 96];
 
-/// The samples of a GRAY8 frame, to which `attach` adds metas, after the element.
-fn output(properties: &str, attach: &dyn Fn(Meta)) -> Vec<u8> {
-    let mut blur = Blur::new(&format!("backend=cpu cover=fill expand=0 shape=mask {properties}"));
-    blur.caps(&info(VideoFormat::Gray8, WIDTH as u32, HEIGHT as u32));
-    let mut buffer = gst::Buffer::from_mut_slice(vec![SOURCE; WIDTH * HEIGHT]);
-    attach(Meta::add(&mut buffer));
-    blur.push(buffer).map_readable().unwrap().to_vec()
+/// What the element makes of a grey GRAY8 frame of 128x96.
+fn output(mode: &str, labels: &str, attach: &dyn Fn(gst::Buffer) -> gst::Buffer) -> Vec<u8> {
+    let properties = format!("backend=cpu cover=fill shape=mask region-mode={mode} labels={labels}");
+    let frame = attach(gst::Buffer::from_mut_slice(vec![200; 128 * 96]));
+    Blur::with(&properties, &info(VideoFormat::Gray8, 128, 96)).push(frame).map_readable().unwrap().to_vec()
 }
 
-/// Checks that the object is covered and what is not near it is not, with region-mode=inside; with outside, that what is well
-/// inside of the object is shown and what is not the object is not.
-fn check_output(mode: &str, labels: &str, attach: &dyn Fn(Meta), is_object: &dyn Fn(usize, usize) -> bool) {
-    let output = output(&format!("region-mode={mode} labels={labels}"), attach);
-    let near = |x: usize, y: usize| {
-        let of_columns = x.saturating_sub(NEAR)..(x + NEAR + 1).min(WIDTH);
-        (y.saturating_sub(NEAR)..(y + NEAR + 1).min(HEIGHT)).flat_map(move |y| of_columns.clone().map(move |x| (x, y)))
+/// A segmentation covers and shows as masks of regions of interest do. Its left third is of the id 1, the right third of 2.
+fn covered_by_segmentations() {
+    let thirds = |format| {
+        let ids: Vec<u8> = (0..16 * 12).map(|i| [1, 0, 2][(i % 16) / 6]).collect();
+        let bytes = ids.iter().flat_map(|id| [0, *id]).collect();
+        let image = Image::gray8(16, &ids).over(FRAME);
+        if format == VideoFormat::Gray8 { image } else { Image { format, stride: 32, bytes, ..image } }
     };
-    let (mut covered, mut shown) = (0, 0);
-    for (i, sample) in output.into_iter().enumerate() {
-        let (x, y) = (i % WIDTH, i / WIDTH);
-        let expected = match (mode, is_object(x, y)) {
-            ("inside", true) | ("outside", false) => Some(0),
-            ("inside", false) if !near(x, y).any(|(x, y)| is_object(x, y)) => Some(SOURCE),
-            ("outside", true) if near(x, y).all(|(x, y)| is_object(x, y)) => Some(SOURCE),
-            _ => None,
-        };
-        covered += u32::from(expected == Some(0));
-        shown += u32::from(expected == Some(SOURCE));
-        let is_right = expected.is_none_or(|expected| expected == sample);
-        assert!(is_right, "{mode} {labels} ({x},{y}): {sample} for {expected:?}");
-    }
-    assert!(covered > 0 && shown > 0, "{mode} {labels}: {covered} {shown}");
-}
-
-#[track_caller]
-fn check_all_are(expected: u8, mode: &str, attach: &dyn Fn(Meta)) {
-    let output = output(&format!("region-mode={mode}"), attach);
-    assert!(output.iter().all(|sample| *sample == expected), "{mode}");
-}
-
-/// 16×12 samples of 8×8 luma samples: the left third is 1, the right third is 2.
-fn thirds(format: VideoFormat) -> Image {
-    let ids: Vec<u8> = (0..16 * 12).map(|i| [1, 0, 2][(i % 16) / 6]).collect();
-    let image = Image::gray8(16, &ids).over(FRAME);
-    let wide = || ids.iter().flat_map(|id| [0, *id]).collect();
-    if format == VideoFormat::Gray8 { image } else { Image { format, stride: 32, bytes: wide(), ..image } }
-}
-
-fn covered_by_masks() {
-    let person = |meta: Meta, width, image| {
-        let detection = meta.detection(Some("person"), [0, 0, width, HEIGHT as i64], 1.0);
-        meta.relate(RELATE_TO, detection, meta.segmentation(image));
+    let person = |meta: Meta, width, image: Image| {
+        let detection = meta.detection(Some("person"), [0, 0, width, 96], 1.0);
+        meta.relate(RELATE_TO, detection, meta.segmentation(image.declaring(&[0])));
     };
-    for mode in ["inside", "outside"] {
-        let attach = |meta: Meta| person(meta, 48, thirds(VideoFormat::Gray16Be).declaring(&[0]));
-        check_output(mode, "", &attach, &|x, _| x < 48);
-        // The box of a mask that cannot be read is covered, and is not shown.
-        check_all_are(0, mode, &|meta| person(meta, WIDTH as i64, Image::unreadable().over(FRAME)));
-    }
-}
-
-fn covered_by_classes() {
-    let of_classes = |meta: Meta| {
+    let mask = |meta: Meta| person(meta, 48, thirds(VideoFormat::Gray16Be));
+    let classes = |meta: Meta| {
         let segmentation = meta.segmentation(thirds(VideoFormat::Gray8).declaring(&[0, 1, 2]));
         meta.relate(N_TO_N, segmentation, meta.classes(&[Some("background"), Some("cat"), Some("person")]));
     };
-    for mode in ["inside", "outside"] {
-        check_output(mode, "person", &of_classes, &|x, _| x >= 96);
-        check_output(mode, "cat", &of_classes, &|x, _| x < 48);
-        check_output(mode, "background", &of_classes, &|x, _| (48..96).contains(&x));
-        // An unreadable one is a detector that did not look.
-        check_all_are(0, mode, &|meta| _ = meta.segmentation(Image::unreadable().over(FRAME)));
-    }
-    check_output("inside", "", &of_classes, &|x, _| !(48..96).contains(&x));
-    // Two objects with the same box, each in two of its corners.
-    let corners = |meta: Meta| {
-        let id = |i: usize| match (i % 16, i / 16) {
-            (8..10, 0..2) | (14.., 10..) => 1,
-            (14.., 0..2) | (8..10, 10..) => 2,
-            _ => 0,
-        };
-        let ids: Vec<u8> = (0..16 * 12).map(id).collect();
-        meta.segmentation(Image::gray8(16, &ids).declaring(&[0, 1, 2]).over(FRAME));
+    let attached = |attach: &dyn Fn(Meta), mut frame: gst::Buffer| {
+        attach(Meta::add(&mut frame));
+        frame
     };
-    check_output("inside", "", &corners, &|x, y| matches!((x / 8, y / 8), (8..10 | 14.., 0..2 | 10..)));
-    // Nothing was found.
+    for (labels, attach, columns) in [
+        ("", &mask as &dyn Fn(Meta), &[[0, 6]][..]),
+        ("person", &classes, &[[12, 16]]),
+        ("background", &classes, &[[6, 12]]),
+        ("", &classes, &[[0, 6], [12, 16]]),
+    ] {
+        let with_masks = |frame: gst::Buffer| {
+            columns.iter().fold(frame, |frame, [first, end]| {
+                let mask = stream::mask([16, 12], |x, _| if (*first..*end).contains(&x) { 255 } else { 0 });
+                with_param(frame, labels, (0, 0, 128, 96), Some(mask_param(mask)))
+            })
+        };
+        for mode in ["inside", "outside"] {
+            let got = output(mode, labels, &|frame| attached(attach, frame));
+            assert!(got == output(mode, labels, &with_masks), "{mode} {labels} {columns:?}");
+            assert!(got.contains(&0) && got.contains(&200), "{mode} {labels} {columns:?}");
+        }
+    }
+    let unreadable_mask = |meta: Meta| person(meta, 128, Image::unreadable().over(FRAME));
+    let unreadable = |meta: Meta| _ = meta.segmentation(Image::unreadable().over(FRAME));
     let empty = |meta: Meta| _ = meta.segmentation(Image::gray8(2, &[0; 4]).declaring(&[0, 1]).over(FRAME));
-    check_all_are(SOURCE, "inside", &empty);
-    check_all_are(0, "outside", &empty);
+    for (attach, inside) in [
+        // The box of a mask that cannot be read is covered, and is not shown.
+        (&unreadable_mask as &dyn Fn(Meta), 0),
+        // An unreadable one is a detector that did not look.
+        (&unreadable, 0),
+        (&empty, 200),
+    ] {
+        for (mode, expected) in [("inside", inside), ("outside", 0)] {
+            let got = output(mode, "", &|frame| attached(attach, frame));
+            assert!(got.iter().all(|sample| *sample == expected), "{mode} {expected}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use gstcudagaussblur::filter::{AxisBlur, BlurParams};
 use super::Noise;
 use super::frames::{self, Component};
 use super::oracle::Axis;
+use super::soft_oracle::store;
 
 /// Fills the bytes between rows, which no engine may write.
 const PADDING: u8 = 0xa5;
@@ -235,46 +236,27 @@ fn frames() -> Vec<Case> {
         (12, Yuv422 { luma: 0 }, &[(FULL, &[L, C, L, C])]),
         (10, Packed1010102, &[(FULL, &[L, L, L, A])]),
     ];
-    let selections = [
-        Selection::ALL,
-        Selection { chroma: false, ..Selection::ALL },
-        Selection::ALL,
-        Selection { primary: false, ..Selection::ALL },
-        Selection { alpha: false, ..Selection::ALL },
-        Selection { primary: false, chroma: false, alpha: true },
-        Selection { primary: false, chroma: true, alpha: false },
-    ];
+    const SIZES: [(u32, u32); 5] = [(1, 1), (3, 2), (66, 34), (129, 47), (257, 19)];
+    let blurs = [(0.6, 0), (1.5, 0), (3.0, 0), (4.0, 0), (8.0, 0), (20.0, 0), (2.0, 7), (9.0, 31), (40.0, 401)];
+    let splits = [Split::Whole, Split::Fields, Split::SideBySide, Split::TopBottom, Split::Rows];
+    let contents = [Content::Noise, Content::Holes, Content::Extremes, Content::Flat, Content::Holes];
+    let mut noise = Noise(2);
     let mut cases = Vec::new();
-    for (i, (sigma, kernel_size)) in
-        [(0.6, 0), (1.5, 0), (3.0, 0), (4.0, 0), (8.0, 0), (20.0, 0), (2.0, 7), (9.0, 31), (40.0, 401)]
-            .into_iter()
-            .enumerate()
-    {
-        for (k, size) in [(1, 1), (3, 2), (66, 34), (129, 47), (257, 19)].into_iter().enumerate() {
-            for (turn, (depth, layout, planes)) in KINDS.into_iter().enumerate() {
-                let n = i * 45 + k * 9 + turn;
-                let of = |(sub, roles): &([u32; 2], &[Role])| plane(size, *sub, roles, depth, layout);
-                let mut planes: Vec<PlaneLayout> = planes.iter().map(of).collect();
-                // Not in step with the other turns, so that each meets fields.
-                let split = match n % 11 {
-                    3 | 7 | 10 => Split::Fields,
-                    1 => Split::SideBySide,
-                    5 => Split::TopBottom,
-                    8 => Split::Rows,
-                    _ => Split::Whole,
-                };
-                if split != Split::Whole {
-                    planes.iter_mut().for_each(|plane| plane.split = split);
-                    planes = resized(&planes, [size.0, size.1]);
-                }
-                let options = Options {
-                    planes: selections[n % 7],
-                    alpha: if n % 2 == 0 { AlphaMode::Premultiply } else { AlphaMode::Straight },
-                    ..options(sigma, kernel_size)
-                };
-                let content = [Content::Noise, Content::Holes, Content::Extremes, Content::Flat, Content::Holes][n % 5];
-                cases.push(Case { options, planes, padding: [[0, 0], [4, 12], [13, 7]][n % 3], content });
-            }
+    for ((sigma, kernel_size), size) in blurs.into_iter().flat_map(|blur| SIZES.map(|size| (blur, size))) {
+        for (depth, layout, planes) in KINDS {
+            // Half of them whole.
+            let split = splits[(noise.below(8) as usize).saturating_sub(3)];
+            let of =
+                |(sub, roles): &([u32; 2], &[Role])| PlaneLayout { split, ..plane(size, *sub, roles, depth, layout) };
+            let planes: Vec<PlaneLayout> = planes.iter().map(of).collect();
+            let [primary, chroma, alpha] = [(); 3].map(|()| noise.below(4) > 0);
+            let options = Options {
+                planes: Selection { primary, chroma, alpha },
+                alpha: noise.pick(&[AlphaMode::Premultiply, AlphaMode::Straight]),
+                ..options(sigma, kernel_size)
+            };
+            let (padding, content) = (noise.pick(&[[0, 0], [4, 12], [13, 7]]), noise.pick(&contents));
+            cases.push(Case { options, planes: resized(&planes, size.into()), padding, content });
         }
     }
     cases
@@ -335,26 +317,16 @@ impl Case {
     /// A plane's bytes, with `padding` bytes after every row but the last. `unused` fills the bits of a sample that
     /// hold no value.
     fn bytes(&self, layout: &PlaneLayout, samples: &[u16], padding: usize, unused: u16) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for row in samples.chunks(layout.row_samples()) {
-            match (layout.sample_layout, layout.sample_bytes()) {
-                (SampleLayout::Packed1010102, _) => {
-                    for four in row.chunks(4) {
-                        let word =
-                            four.iter().enumerate().map(|(c, sample)| u32::from(*sample) << (10 * c)).sum::<u32>();
-                        bytes.extend(word.to_ne_bytes());
-                    }
-                }
-                (_, 1) => bytes.extend(row.iter().map(|sample| *sample as u8)),
-                _ => {
-                    let low = layout.shift();
-                    let place = |sample: &u16| sample << low | unused & ((1 << low) - 1);
-                    bytes.extend(row.iter().flat_map(|sample| place(sample).to_ne_bytes()));
-                }
+        let pitch = layout.row_bytes() + padding;
+        let mut bytes = vec![PADDING; pitch * layout.height as usize - padding];
+        for (row, samples) in bytes.chunks_mut(pitch).zip(samples.chunks(layout.row_samples())) {
+            samples.iter().enumerate().for_each(|(i, sample)| store(layout, row, i, *sample));
+            if layout.sample_layout == SampleLayout::MsbAligned {
+                let words = row[..layout.row_bytes()].as_chunks_mut::<2>().0.iter_mut();
+                let low = unused & ((1 << layout.shift()) - 1);
+                words.for_each(|word| *word = (u16::from_ne_bytes(*word) | low).to_ne_bytes());
             }
-            bytes.extend(std::iter::repeat_n(PADDING, padding));
         }
-        bytes.truncate(bytes.len() - padding);
         bytes
     }
 
@@ -378,6 +350,16 @@ impl Case {
         self.check_each([blur])
     }
 
+    /// The planes with these bytes of the input or the output.
+    fn frame_of<D>(&self, side: usize, data: impl Iterator<Item = D>) -> Vec<Plane<D>> {
+        let pitch = |layout: &PlaneLayout| layout.row_bytes() + self.padding[side];
+        self.planes
+            .iter()
+            .zip(data)
+            .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout), data })
+            .collect()
+    }
+
     fn check_each(&self, blurs: impl IntoIterator<Item = impl FnOnce(&Frame, &mut FrameMut)>) -> usize {
         const UNUSED: u16 = 0x5a5a;
         let of = |samples: &[Vec<u16>], padding: usize, unused: &dyn Fn(&PlaneLayout) -> u16| -> Vec<Vec<u8>> {
@@ -388,30 +370,17 @@ impl Case {
         // A plane that is passed through keeps the bits without a value too; all others have them cleared.
         let unused = |layout: &PlaneLayout| if self.options.is_passthrough(&[*layout]) { UNUSED } else { 0 };
         let expected = of(&self.expected(), self.padding[1], &unused);
-        let pitch = |layout: &PlaneLayout, padding: usize| layout.row_bytes() + padding;
-        let planes = self.planes.iter().zip(&src);
-        let frame: Frame = planes
-            .map(|(layout, data)| Plane { layout: *layout, pitch: pitch(layout, self.padding[0]), data: &data[..] })
-            .collect();
+        let frame: Frame = self.frame_of(0, src.iter().map(Vec::as_slice));
         for (engine, blur) in blurs.into_iter().enumerate() {
             let mut dst: Vec<Vec<u8>> = expected.iter().map(|plane| vec![PADDING; plane.len()]).collect();
-            let planes = self.planes.iter().zip(&mut dst);
-            let mut out: FrameMut = planes
-                .map(|(layout, data)| Plane {
-                    layout: *layout,
-                    pitch: pitch(layout, self.padding[1]),
-                    data: &mut data[..],
-                })
-                .collect();
+            let mut out: FrameMut = self.frame_of(1, dst.iter_mut().map(Vec::as_mut_slice));
             blur(&frame, &mut out);
             for (plane, (got, want)) in dst.iter().zip(&expected).enumerate() {
-                let differing = got.iter().zip(want).filter(|(got, want)| got != want).count();
-                let first = got.iter().zip(want).position(|(got, want)| got != want);
+                let differing: Vec<usize> = (0..want.len()).filter(|i| got[*i] != want[*i]).collect();
+                let (count, all, first) = (differing.len(), want.len(), differing.first());
                 assert_eq!(
-                    differing,
-                    0,
-                    "engine {engine}: {differing} of {} bytes of plane {plane} differ from the oracle, the first at {first:?}: {self:?}",
-                    want.len()
+                    count, 0,
+                    "engine {engine}: of {all} bytes of plane {plane}, the first at {first:?}: {self:?}"
                 );
             }
         }

@@ -2,6 +2,8 @@
 //! counted, child processes.
 
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
@@ -108,6 +110,19 @@ impl Blur {
     }
 }
 
+/// Counts the allocation queries that an element makes.
+pub fn count_allocation_queries(element: &gst::Element) -> Arc<AtomicUsize> {
+    let queries = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&queries);
+    let mask = gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH;
+    element.static_pad("src").unwrap().add_probe(mask, move |_, probe| {
+        let is_one = probe.query().is_some_and(|query| query.type_() == gst::QueryType::Allocation);
+        counter.fetch_add(usize::from(is_one), Ordering::Relaxed);
+        gst::PadProbeReturn::Ok
+    });
+    queries
+}
+
 #[track_caller]
 pub fn has_words(text: &str, words: &[&str]) {
     assert!(words.iter().all(|word| text.contains(word)), "not all of {words:?}: {text}");
@@ -154,6 +169,23 @@ pub fn trial(name: &str, is_possible: bool, test: impl FnOnce() + Send + 'static
         Ok(())
     };
     Trial::test(name, run).with_ignored_flag(!is_possible)
+}
+
+/// Another test of this program under valgrind, which fails on what its options look for; ignored without valgrind. The variable
+/// tells the test.
+pub fn under_valgrind(
+    test: &'static str,
+    options: &'static str,
+    (variable, value): (&'static str, &'static str),
+) -> Trial {
+    let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
+    trial(&format!("{test}_under_valgrind"), has_valgrind, move || {
+        let mut command = Command::new("valgrind");
+        command.args(["--error-exitcode=9", "--quiet"]).args(options.split(' '));
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--test-threads=1"]);
+        let output = command.env(variable, value).env("G_SLICE", "always-malloc").output().unwrap();
+        has_words(&check_child(&output), &["1 passed"]);
+    })
 }
 
 /// Runs the tests one after the other, because a device's or a driver's state is the process's.

@@ -14,8 +14,7 @@ use super::pictures::{Picture, pitch, strongest};
 use super::video::Blur;
 
 pub fn info(format: VideoFormat, [width, height]: [u32; 2]) -> VideoInfo {
-    super::video::init();
-    VideoInfo::builder(format, width, height).fps((25, 1)).build().unwrap()
+    super::video::info(format, width, height)
 }
 
 pub fn noise(info: &VideoInfo, seed: u64) -> Picture {
@@ -31,11 +30,7 @@ pub fn buffer(info: &VideoInfo, picture: &Picture) -> gst::Buffer {
         bytes.extend_from_slice(plane);
         bytes.resize(bytes.len().next_multiple_of(64), 0x5a);
     }
-    let mut buffer = gst::Buffer::from_mut_slice(bytes);
-    let flags = gst_video::VideoFrameFlags::empty();
-    let (format, width, height) = (info.format(), info.width(), info.height());
-    VideoMeta::add_full(buffer.get_mut().unwrap(), flags, format, width, height, &offsets, &strides).unwrap();
-    buffer
+    super::video::with_meta(info, bytes, &offsets, &strides)
 }
 
 /// The bytes of every plane of a buffer, with the pitches of a picture: its own, or none between rows.
@@ -73,18 +68,17 @@ pub fn difference(
     if must_pad && !is_padded {
         return Some("the output has other pitches".to_owned());
     }
-    for (index, layout) in source.planes.iter().enumerate() {
-        let is_covered = strongest(&source.planes, index, &regions);
-        let stride = if is_padded { pitch(layout) } else { info.stride()[index] as usize };
-        let width = if is_padded { pitch(layout) } else { layout.row_bytes() };
-        for (y, x) in (0..layout.height as usize).flat_map(|y| (0..width).map(move |x| (y, x))) {
-            let at = y * pitch(layout) + x;
-            let Some(before) = source.bytes[index].get(at) else { continue };
-            let want = if is_covered[at] > 0.0 { covered.bytes[index][at] } else { *before };
-            let found = got[index][y * stride + x];
+    for (plane, layout) in source.planes.iter().enumerate() {
+        let is_covered = strongest(&source.planes, plane, &regions);
+        let (pitch, row_bytes) = (pitch(layout), layout.row_bytes());
+        let stride = if is_padded { pitch } else { info.stride()[plane] as usize };
+        for at in (0..is_covered.len()).filter(|at| is_padded || at % pitch < row_bytes) {
+            let (row, byte) = (at / pitch, at % pitch);
+            let want = if is_covered[at] > 0.0 { covered.bytes[plane][at] } else { source.bytes[plane][at] };
+            let found = got[plane][row * stride + byte];
             if found != want {
                 let format = info.format();
-                return Some(format!("{format:?} plane {index} row {y} byte {x} is {found}, not {want}"));
+                return Some(format!("{format:?} plane {plane} row {row} byte {byte} is {found}, not {want}"));
             }
         }
     }

@@ -78,11 +78,6 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// The direct form.
-    pub fn direct(taps: Vec<u32>) -> Self {
-        Self { levels: Vec::new(), taps }
-    }
-
     /// The weights of an endless line's samples for sample `x` of the blurred line, if no step rounded: the position of the
     /// first sample with a weight, and the weights. They depend on `x` modulo the product of the factors.
     pub fn weights(&self, x: usize) -> (isize, Vec<f64>) {

@@ -9,6 +9,7 @@ use gstcudagaussblur::filter::picture::PictureGeometry;
 use gstcudagaussblur::filter::regions::Rect;
 
 pub use super::cases::resized;
+use super::soft_oracle::{byte_of, largest_of_luma};
 use super::{Noise, cases};
 
 /// Bytes between the rows of every plane.
@@ -37,6 +38,19 @@ impl Picture {
         Self { planes: planes.to_vec(), bytes: planes.iter().map(plane).collect() }
     }
 
+    /// Compares every byte.
+    #[track_caller]
+    pub fn assert_is(&self, expected: &Self, what: impl FnOnce() -> String) {
+        for (plane, (got, want)) in self.bytes.iter().zip(&expected.bytes).enumerate() {
+            let differing: Vec<usize> = (0..want.len()).filter(|i| got[*i] != want[*i]).collect();
+            if let Some(i) = differing.first() {
+                let (count, pitch, planes) = (differing.len(), pitch(&self.planes[plane]), &self.planes);
+                let place = (i % pitch, i / pitch);
+                panic!("{count} bytes of plane {plane} differ, first (byte, row) {place:?}: {} of {planes:?}", what());
+            }
+        }
+    }
+
     /// Covers the picture on the CPU.
     pub fn hide(&mut self, hide: Hide) -> Result<(), EngineError> {
         Engine::with_cpu(CpuEngine::new()).cover(&hide.into(), &mut self.frame_mut()).map(drop)
@@ -61,53 +75,17 @@ impl Picture {
 /// For every byte of a plane the largest strength that covers it, 0 for none: sample by sample, from the luma samples that each
 /// stands for.
 pub fn strongest(planes: &[PlaneLayout], plane: usize, regions: &[(Rect, f64)]) -> Vec<f64> {
-    let (luma, layout) = (&planes[0], &planes[plane]);
-    let times = [0, 1].map(|axis| (luma.sigma_scale[axis] / layout.sigma_scale[axis]).round() as u32);
-    let (fields, size) = (1 + u32::from(luma.split.alternates()), [luma.width, luma.height]);
-    // The luma rows of a row, and the luma columns of a column of samples that stand for `each` of them.
-    let rows = |y: u32| -> Vec<u32> {
-        if layout.height == 1 {
-            return (0..size[1]).collect();
-        }
-        let (parity, row) = (y % fields, y / fields);
-        let is_last = y + fields >= layout.height;
-        let of_field = (0..size[1]).filter(|y| y % fields == parity);
-        of_field.filter(|y| y / fields / times[1] == row || is_last && y / fields / times[1] > row).collect()
-    };
-    let columns = |x: u32, each: u32| -> Vec<u32> { (x * each..((x + 1) * each).min(size[0])).collect() };
-    let covers = |rows: &[u32], columns: &[u32]| {
-        let hits = |(rect, _): &&(Rect, f64)| {
-            rows.iter().any(|y| (rect.y()..rect.bottom()).contains(y))
-                && columns.iter().any(|x| (rect.x()..rect.right()).contains(x))
-        };
+    let layout = &planes[plane];
+    let strength = |x: u32, y: u32| {
+        let hits =
+            |(rect, _): &&(Rect, f64)| (rect.x()..rect.right()).contains(&x) && (rect.y()..rect.bottom()).contains(&y);
         regions.iter().filter(hits).map(|(_, strength)| *strength).fold(0.0, f64::max)
     };
-    let mut bytes = Vec::new();
-    for y in 0..layout.height {
-        let rows = rows(y);
-        for unit in 0..layout.row_pixels() as u32 {
-            match layout.sample_layout {
-                SampleLayout::Yuv422 { luma } => {
-                    for sample in 0..4 {
-                        let pixel = 2 * unit + sample / 2;
-                        // The luma beyond an odd width belongs to the last pixel.
-                        let columns = match sample % 2 == u32::from(luma) {
-                            true => vec![pixel.min(size[0] - 1)],
-                            false => columns(unit, 2),
-                        };
-                        bytes.extend(std::iter::repeat_n(covers(&rows, &columns), layout.sample_bytes()));
-                    }
-                }
-                _ => {
-                    let strongest = covers(&rows, &columns(unit, times[0]));
-                    bytes.extend(std::iter::repeat_n(strongest, layout.pixel_bytes()));
-                }
-            }
-        }
-        bytes.extend([0.0; PADDING]);
+    let mut bytes = vec![0.0; pitch(layout) * layout.height as usize - PADDING];
+    let unit = if layout.sample_layout == SampleLayout::Packed1010102 { 4 } else { layout.sample_bytes() };
+    for (i, strength) in largest_of_luma(planes, plane, strength).into_iter().enumerate() {
+        bytes[byte_of(layout, i)..][..unit].fill(strength);
     }
-    assert!(!layout.is_packed_422() || times == [1, 1]);
-    bytes.truncate(bytes.len() - PADDING);
     bytes
 }
 

@@ -60,17 +60,14 @@ impl Item {
     /// The object at the nodes: 255 is the object, 128 and more is inside.
     fn at_nodes(&self, nodes: Nodes, covers: bool) -> Nodes {
         let Some((begin, length)) = self.whole(covers) else { return nodes };
-        match &self.form {
-            Form::Ellipse => nodes.ellipse(begin, length, covers),
-            Form::Box => {
-                nodes.stretched(&Grid { columns: 1, rows: 1, values: vec![255] }, begin, length, false, covers)
-            }
-            Form::Mask { columns, rows, samples } => {
-                let values = samples.iter().map(|sample| i64::from(*sample)).collect();
-                let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
-                nodes.stretched(&mask, begin, length, true, covers)
-            }
-        }
+        let (columns, rows, samples) = match &self.form {
+            Form::Ellipse => return nodes.ellipse(begin, length, covers),
+            Form::Box => (&1, &1, &vec![255]),
+            Form::Mask { columns, rows, samples } => (columns, rows, samples),
+        };
+        let values = samples.iter().map(|sample| i64::from(*sample)).collect();
+        let mask = Grid { columns: *columns as usize, rows: *rows as usize, values };
+        nodes.stretched(&mask, begin, length, !matches!(self.form, Form::Box), covers)
     }
 
     /// Luma samples around the object that the background leaves out too.
@@ -213,27 +210,18 @@ impl Nodes {
                 luma < begin[axis] + length[axis] + around || goes_on && begin[axis] + length[axis] == end(axis);
             is_behind_begin && is_before_end
         };
-        // In 1/256 of a sample of the pooled mask: the sample before the node, that behind it, and the distance from the one before.
+        // In 1/256 of a sample of the pooled mask.
         let position = |axis: usize, node: usize, pooled: usize| {
             let twice = 2 * (luma(axis, node) - begin[axis]) + 1;
             let p = (twice * samples[axis] as i64 * 256).div_euclid(2 * length[axis] * finer(axis)) - 128;
-            let p = p.clamp(0, (pooled as i64 - 1) * 256);
-            let before = (p >> 8) as usize;
-            (before, (before + 1).min(pooled - 1), p & 255)
+            p.clamp(0, (pooled as i64 - 1) * 256)
         };
         let value = |x: usize, y: usize| {
-            if !is_near(0, x) || !is_near(1, y) {
-                return 0;
-            }
-            let ((x0, x1, fx), (y0, y1, fy)) = (position(0, x, mask.columns), position(1, y, mask.rows));
-            let top = mask.at(x0, y0) * (256 - fx) + mask.at(x1, y0) * fx;
-            let bottom = mask.at(x0, y1) * (256 - fx) + mask.at(x1, y1) * fx;
+            let place = [position(0, x, mask.columns), position(1, y, mask.rows)];
+            let [nearest_x, nearest_y] = place.map(|p| (p + 128) as usize / 256);
             // A node whose nearest sample is not the object is not shown, though the three around it may be.
-            let nearest = mask.at(if fx < 128 { x0 } else { x1 }, if fy < 128 { y0 } else { y1 });
-            if !covers && nearest < 128 {
-                return 0;
-            }
-            (top * (256 - fy) + bottom * fy + (1 << 15)) >> 16
+            let is_hidden = !covers && mask.at(nearest_x, nearest_y) < 128;
+            if is_hidden || !is_near(0, x) || !is_near(1, y) { 0 } else { mask.between(place, 256) }
         };
         let grid = Grid::made(self.grid.columns, self.grid.rows, value);
         // Nothing is shown between a node that is the object and one that is not.
@@ -321,36 +309,40 @@ impl Nodes {
 
     /// The weight of a luma sample.
     pub fn at(&self, x: u32, y: u32) -> u64 {
-        let (g, x, y) = (self.g, i64::from(x), i64::from(y));
-        let [x0, y0] = [x / g, y / g].map(|node| node as usize);
-        let [x1, y1] = [(x0 + 1).min(self.grid.columns - 1), (y0 + 1).min(self.grid.rows - 1)];
-        let (fx, fy) = (x % g, y % g);
-        let top = self.grid.at(x0, y0) * (g - fx) + self.grid.at(x1, y0) * fx;
-        let bottom = self.grid.at(x0, y1) * (g - fx) + self.grid.at(x1, y1) * fx;
-        ((top * (g - fy) + bottom * fy + g * g / 2) / (g * g)) as u64
+        self.grid.between([x.into(), y.into()], self.g) as u64
     }
 
-    /// The weights of the samples of a plane in memory order, the luma beyond an odd width of packed 4:2:2 included: the largest of the
-    /// luma samples that each stands for.
+    /// The weights of the samples of a plane in memory order.
     pub fn of_samples(&self, planes: &[PlaneLayout], plane: usize) -> Vec<u64> {
-        let (layout, [width, height]) = (&planes[plane], PictureGeometry::new(planes).size());
-        let fields = 1 + usize::from(layout.split.alternates());
-        let mut weights = vec![0; layout.row_samples() * layout.height as usize];
-        for sample in samples(planes, plane).iter().flatten() {
-            let ([x, y], [across, down]) = (sample.luma.map(|at| at as u32), sample.step.map(|step| step as u32));
-            // The luma beyond an odd width belongs to the last pixel.
-            let columns = if sample.is_surplus { width - 1..width } else { x..(x + across).min(width) };
-            // Rows are those of the field. The last one stands for what is left of the field, and an only row for both fields.
-            let is_last = sample.index / layout.row_samples() + fields >= layout.height as usize;
-            let rows = match layout.height {
-                1 => (0..height).step_by(1),
-                _ => (y..if is_last { height } else { (y + down).min(height) }).step_by(fields),
-            };
-            let weight = rows.flat_map(|y| columns.clone().map(move |x| self.at(x, y))).max();
-            weights[sample.index] = weight.expect("a sample stands for luma samples");
-        }
-        weights
+        largest_of_luma(planes, plane, |x, y| self.at(x, y))
     }
+}
+
+/// For the samples of a plane in memory order, the luma beyond an odd width of packed 4:2:2 included, the largest value of the luma
+/// samples that each stands for.
+pub fn largest_of_luma<T: Copy + Default + PartialOrd>(
+    planes: &[PlaneLayout],
+    plane: usize,
+    value: impl Fn(u32, u32) -> T,
+) -> Vec<T> {
+    let (layout, [width, height]) = (&planes[plane], PictureGeometry::new(planes).size());
+    let fields = 1 + usize::from(layout.split.alternates());
+    let mut largest = vec![T::default(); layout.row_samples() * layout.height as usize];
+    for sample in samples(planes, plane).iter().flatten() {
+        let ([x, y], [across, down]) = (sample.luma.map(|at| at as u32), sample.step.map(|step| step as u32));
+        // The luma beyond an odd width belongs to the last pixel.
+        let columns = if sample.is_surplus { width - 1..width } else { x..(x + across).min(width) };
+        // Rows are those of the field. The last one stands for what is left of the field, and an only row for both fields.
+        let is_last = sample.index / layout.row_samples() + fields >= layout.height as usize;
+        let rows = match layout.height {
+            1 => (0..height).step_by(1),
+            _ => (y..if is_last { height } else { (y + down).min(height) }).step_by(fields),
+        };
+        let values = rows.flat_map(|y| columns.clone().map(move |x| (x, y))).map(|(x, y)| value(x, y));
+        let larger = |one: T, other: T| if other > one { other } else { one };
+        largest[sample.index] = values.reduce(larger).expect("a sample stands for luma samples");
+    }
+    largest
 }
 
 /// Where sample `i` of a plane is, in memory order: its first byte.
@@ -459,12 +451,13 @@ pub fn samples(planes: &[PlaneLayout], plane: usize) -> Vec<Vec<Sample>> {
 
 impl Grid {
     /// Bilinear, halves up, where values are `step` apart and the place is so far from the first. Beyond the grid the edge repeats.
-    fn between(&self, [x, y]: [i64; 2], step: i64) -> i64 {
-        let clamped = |i: i64, count: usize| i.clamp(0, count as i64 - 1) as usize;
-        let (px, py) = (x.div_euclid(step), y.div_euclid(step));
-        let (fx, fy) = (x.rem_euclid(step), y.rem_euclid(step));
-        let [x0, x1] = [px, px + 1].map(|p| clamped(p, self.columns));
-        let [y0, y1] = [py, py + 1].map(|p| clamped(p, self.rows));
+    fn between(&self, place: [i64; 2], step: i64) -> i64 {
+        let near = |at: i64, count: usize| {
+            let at = at.clamp(0, (count as i64 - 1) * step);
+            let before = (at / step) as usize;
+            (before, (before + 1).min(count - 1), at % step)
+        };
+        let ((x0, x1, fx), (y0, y1, fy)) = (near(place[0], self.columns), near(place[1], self.rows));
         let top = self.at(x0, y0) * (step - fx) + self.at(x1, y0) * fx;
         let bottom = self.at(x0, y1) * (step - fx) + self.at(x1, y1) * fx;
         (top * (step - fy) + bottom * fy + step * step / 2) / (step * step)

@@ -3,7 +3,7 @@
 //! | enters | |
 //! | --- | --- |
 //! | `frame`, `face`, `face:5x7+9+8` | a frame without detections; with a face of 8x8 samples at (20,20); of 5x7 at (9,8) |
-//! | `discont`, `short` | a frame with this flag; a buffer of 16 bytes |
+//! | `discont`, `untimed`, `short` | a frame with this flag; one without a time; a buffer of 16 bytes |
 //! | `frame@9` | the frame with this number, which is its time; others have the number after that of the frame before |
 //! | `gap@9`, `gap@9+2` | no frame comes in the time of frame 9, of two frames from frame 9 on |
 //! | `segment`, `segment@9+2` | a segment with a stream time of its own; one from frame 9 on, whose running time is that of frame 2 |
@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 use gstcudagaussblur::element::formats as layouts;
+use gstcudagaussblur::engine::Hide;
 use gstcudagaussblur::filter::frame::{PlaneLayout, Role, SampleLayout};
 use gstcudagaussblur::filter::regions::Rect;
 
@@ -194,6 +195,7 @@ impl Stream {
             gst::event::Qos::new(gst::QOSType::Underflow, 1.0, at.nseconds() as i64, gst::ClockTime::ZERO)
         };
         match (name, times) {
+            ("untimed", _) => self.push_as_is(self.frame()),
             ("frame" | "face" | "discont" | "short", _) => {
                 times.inspect(|[at, _]| self.next = *at);
                 let mut frame = if name == "short" { gst::Buffer::with_size(16).unwrap() } else { self.frame() };
@@ -464,18 +466,15 @@ fn hidden(element: &gst::Element, info: &VideoInfo, picture: &Picture) -> Pictur
 
 /// A picture of 8-bit samples, filled with black.
 fn filled(info: &VideoInfo, picture: &Picture) -> Picture {
-    let black = |role: &Role| match role {
-        Role::Primary => u8::from(info.is_yuv()) * 16,
+    let black = |role: Role| match role {
+        Role::Primary => u16::from(info.is_yuv()) * 16,
         Role::Chroma => 128,
         Role::Alpha => 255,
     };
+    let values = picture.planes.iter().map(|layout| layout.roles.map(black)).collect();
+    let [width, height] = picture.size();
     let mut filled = picture.clone();
-    for (layout, bytes) in filled.planes.iter().zip(&mut filled.bytes) {
-        for row in bytes.chunks_mut(pitch(layout)) {
-            let samples = row[..layout.row_bytes()].iter_mut().zip(layout.roles().iter().cycle());
-            samples.for_each(|(sample, role)| *sample = black(role));
-        }
-    }
+    filled.hide(Hide::Fill { rects: vec![rect(0, 0, width, height)], values }).unwrap();
     filled
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `look-ahead`: what frames that wait are covered by, what leaves in which order, and whose memory waits.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use gst::prelude::*;
 use gst_video::VideoFormat;
 
-use crate::common::covered::{blurred, info, with_roi};
+use crate::common::covered::{info, with_roi};
 use crate::common::stream::{SIZE, Stream, is_like, ms};
 use crate::common::video::{FRAME, init};
 
@@ -29,10 +29,7 @@ fn frames_and_events_leave_in_the_order_in_which_they_entered() {
         ("frame*3", ""),
         ("mark-13 eos", "11-13 mark-13 eos"),
     ]);
-}
-
-#[test]
-fn caps_and_queries_of_upstream_push_the_frames_that_wait() {
+    // Caps and queries of upstream.
     Stream::gray("look-ahead=5").plays(&[
         ("frame*4", ""),
         ("64x96", "0-3 caps segment"),
@@ -55,77 +52,64 @@ fn a_flush_drops_frames_and_keeps_sticky_events() {
 
 #[test]
 fn the_latency_is_that_of_the_frames_that_wait() {
-    for (properties, frames) in [("look-ahead=15", 15), ("look-ahead=15 region-mode=frame", 0), ("look-ahead=0", 0)] {
-        let mut stream = Stream::gray(properties);
-        stream.harness.set_upstream_latency(ms(7));
-        assert_eq!(stream.harness.query_latency(), Some(ms(7) + FRAME * frames), "{properties}");
-    }
     let mut stream = Stream::gray("look-ahead=2 region-mode=frame sigma=1");
+    stream.harness.set_upstream_latency(ms(7));
+    assert_eq!(stream.harness.query_latency(), Some(ms(7)));
     stream.enter("frame").messages(gst::MessageType::Latency);
     stream.enter("region-mode=inside frame");
     assert_eq!(stream.messages(gst::MessageType::Latency).len(), 1);
-    assert_eq!(stream.harness.query_latency(), Some(FRAME * 2));
-}
-
-/// Pushes a frame with this time and duration in milliseconds, and returns the latency in milliseconds.
-fn latency(stream: &mut Stream, time: impl Into<Option<u64>>, duration: Option<u64>) -> f64 {
-    let mut frame = stream.frame();
-    frame.make_mut().set_pts(time.into().map(ms));
-    frame.make_mut().set_duration(duration.map(ms));
-    stream.push_as_is(frame);
-    stream.harness.query_latency().unwrap().nseconds() as f64 / 1e6
+    assert_eq!(stream.harness.query_latency(), Some(ms(7) + FRAME * 2));
 }
 
 /// Without a frame rate in the caps it follows from the times of frames, else a warning says that it is not known.
 #[test]
 fn the_latency_without_a_frame_rate_follows_from_times() {
     let gray = |properties| Stream::without_rate(VideoFormat::Gray8, properties);
-    let at = |stream: &mut Stream, time| latency(stream, time, None);
-    // From the first interval on; and for as long as frames wait when they come more slowly for good.
+    // In milliseconds, after each word.
+    let now = |stream: &Stream| stream.harness.query_latency().unwrap().nseconds() as f64 / 1e6;
+    let latencies = |stream: &mut Stream, words: &str| {
+        words.split_whitespace().map(|word| now(stream.enter(word))).collect::<Vec<_>>()
+    };
     let mut stream = gray("look-ahead=3");
-    assert_eq!(at(&mut stream, 0), 0.0);
-    assert!(at(&mut stream, 40) >= 120.0);
+    let found = latencies(&mut stream, "frame@0 frame@1");
+    assert!(found[0] == 0.0 && found[1] >= 120.0, "from the first interval on: {found:?}");
     stream.messages(gst::MessageType::Latency);
-    let times = [[40, 42, 38, 44, 40, 39, 41], [100; 7]].concat().into_iter();
-    let times = times.scan(40, |now, step| {
-        *now += step;
-        Some(*now)
-    });
-    let found: Vec<f64> = times.map(|time| at(&mut stream, time)).collect();
+    let slower = "frame@2 frame@3.05 frame@4 frame@5.1 frame@6.1 frame@7.1 frame@8.1
+                  frame@10.6 frame@13.1 frame@15.6 frame@18.1 frame@20.6 frame@23.1 frame@25.6";
+    let found = latencies(&mut stream, slower);
     assert!(found.iter().all(|latency| *latency >= 120.0), "{found:?}");
-    assert!((300.0..=338.0).contains(found.last().unwrap()), "{found:?}");
+    // As long as frames wait when they come more slowly for good.
+    assert!((300.0..=338.0).contains(&found[13]), "{found:?}");
     assert_eq!(stream.messages(gst::MessageType::Latency).len(), 1, "it changes seldom");
     // A pause at the start, one later, a jump ahead, and a flush do not stay in it.
-    let mut stream = gray("look-ahead=3");
-    let found = [0, 1000, 1040, 1080, 1120, 4000, 4040, 4080, 4120, 4160].map(|time| at(&mut stream, time));
-    assert!((120.0..200.0).contains(&found[9]), "{found:?}");
-    let mut one = gray("look-ahead=1");
-    let found = [0, 40, 80, 120, 30_000, 30_040, 30_080].map(|time| at(&mut one, time));
+    let words = "frame@0 frame@25 frame@26 frame@27 frame@28 frame@100 frame@101 frame@102 frame@103 frame@104
+                 discont@90000 frame@90001 flush segment frame@125 frame@125.25 frame@125.5";
+    let found = latencies(&mut gray("look-ahead=3"), words);
+    assert!((120.0..200.0).contains(&found[9]) && found[11] < 200.0 && (30.0..60.0).contains(&found[16]), "{found:?}");
+    let words = "frame@0 frame@1 frame@2 frame@3 frame@750 frame@751 frame@752";
+    let found = latencies(&mut gray("look-ahead=1"), words);
     assert!(found.iter().all(|latency| *latency < 50.0), "{found:?}");
-    stream.enter("discont@90000");
-    assert!(at(&mut stream, 3_600_040) < 200.0);
-    stream.enter("flush segment");
-    let found = [5000, 5010, 5020].map(|time| at(&mut stream, time));
-    assert!((30.0..60.0).contains(&found[2]), "{found:?}");
     // By durations, already of the first frame.
     let mut stream = gray("look-ahead=3");
-    assert!(latency(&mut stream, None, Some(40)) >= 120.0);
-    assert!(latency(&mut stream, 5000, Some(40)) < 200.0);
-    stream.warns("");
-    // Times that are late are no reason to warn.
-    let mut late = gray("look-ahead=3");
-    for time in [None, Some(40), Some(40), Some(80), Some(120)] {
-        latency(&mut late, time, None);
+    for time in [None, Some(ms(5000))] {
+        let mut frame = stream.frame();
+        frame.make_mut().set_pts(time);
+        frame.make_mut().set_duration(FRAME);
+        stream.push_as_is(frame);
+        assert!((120.0..200.0).contains(&now(&stream)));
     }
-    late.warns("");
-    // Of frames that do not wait nothing is asked.
-    for (properties, warning) in [
-        ("look-ahead=3", "…latency that look-ahead adds is not known…"),
-        ("look-ahead=0", ""),
-        ("look-ahead=3 region-mode=frame", ""),
+    stream.warns("");
+    for (properties, words, warning) in [
+        // Times that are late are no reason to warn.
+        ("look-ahead=3", "untimed frame@1*2 frame@2 frame@3", ""),
+        ("look-ahead=3", "untimed*5", "…latency that look-ahead adds is not known…"),
+        // Of frames that do not wait nothing is asked.
+        ("look-ahead=0", "untimed*5", ""),
+        ("look-ahead=3 region-mode=frame", "untimed*5", ""),
     ] {
         let mut stream = gray(properties);
-        assert_eq!([None; 5].map(|time| latency(&mut stream, time, None)), [0.0; 5]);
+        let found = latencies(&mut stream, words);
+        assert!(!words.ends_with("*5") || found == [0.0], "{found:?}");
         stream.warns(warning);
     }
 }
@@ -163,17 +147,6 @@ fn frames_in_another_mode_end_no_hold() {
     }
 }
 
-#[test]
-fn properties_are_those_of_the_frame_that_entered() {
-    let mut stream = Stream::gray(&format!("look-ahead=2 {ZONE}"));
-    stream.enter("sigma=1 frame sigma=2 frame sigma=3 frame eos");
-    for (output, sigma) in stream.outputs().iter().zip([1.0, 2.0, 3.0]) {
-        stream.hidden = blurred(&stream.picture, sigma);
-        stream.check(output, "49x31+0+0");
-    }
-    stream.counts("frames=3");
-}
-
 /// `on-missing=auto` covers the frames before the first meta too, if they still wait.
 #[test]
 fn auto_knows_of_the_metas_of_frames_that_wait() {
@@ -185,19 +158,16 @@ fn auto_knows_of_the_metas_of_frames_that_wait() {
 /// What waits is upstream's buffer, without a copy.
 #[test]
 fn ordinary_memory_waits_itself() {
-    let info = info(VideoFormat::Nv12, [1920, 1080]);
-    let mut stream = Stream::of(&info, "look-ahead=15 expand=0 on-missing=pass cover=fill");
-    let pool = pool(Some(&info.to_caps().unwrap()), info.size() as u32, 0);
+    let mut stream = Stream::new(VideoFormat::Nv12, "look-ahead=15 expand=0 on-missing=pass cover=fill");
+    let size = stream.info.size();
+    let pool = pool(Some(&stream.info.to_caps().unwrap()), size as u32, 0);
     let address = |buffer: &gst::Buffer| buffer.map_readable().unwrap().as_ptr() as usize;
     let mut addresses = Vec::new();
     for frame in 0..40 {
-        let mut input = match frame % 2 {
-            0 => pool.acquire_buffer(None).unwrap(),
-            _ => gst::Buffer::with_size(info.size()).unwrap(),
-        };
-        input.make_mut().memset(.., 0x20).unwrap();
+        let pooled = || pool.acquire_buffer(None).unwrap();
+        let input = if frame % 2 == 0 { pooled() } else { gst::Buffer::with_size(size).unwrap() };
         addresses.push(address(&input));
-        stream.push(if frame < 30 { with_roi(input, "face", (100, 100, 80, 80)) } else { input });
+        stream.push(if frame < 30 { with_roi(input, "face", FACE) } else { input });
     }
     let left = stream.enter("eos").outputs();
     assert_eq!(left.iter().map(address).collect::<Vec<_>>(), addresses);
@@ -254,22 +224,14 @@ fn buffers_of_a_limited_pool_are_copied_as_they_enter() {
     pool.set_active(false).unwrap();
 }
 
-/// A frame that cannot be read ends streaming when it leaves, after those before it.
+/// A frame that cannot be read, also one that is copied as it enters, ends streaming when it leaves, after those before it.
 #[test]
-fn a_frame_that_fails_takes_none_before_it_along() {
+fn a_copied_frame_that_fails_takes_none_before_it_along() {
     let pool = pool(None, 16, 2);
-    for is_scarce in [true, false] {
-        let mut stream = Stream::gray(&format!("look-ahead=5 {ZONE}"));
-        stream.enter("frame*2");
-        if is_scarce {
-            stream.push(pool.acquire_buffer(None).unwrap());
-        } else {
-            stream.enter("short");
-        }
-        stream.plays(&[("frame", "")]).fails("");
-        // Nothing follows it.
-        stream.plays(&[("eos", "0-1 eos")]).fails("…");
-    }
+    let mut stream = Stream::gray(&format!("look-ahead=5 {ZONE}"));
+    stream.enter("frame*2").push(pool.acquire_buffer(None).unwrap());
+    // Nothing follows it.
+    stream.plays(&[("frame", "")]).fails("").plays(&[("eos", "0-1 eos")]).fails("…");
     pool.set_active(false).unwrap();
 }
 
@@ -440,91 +402,62 @@ fn frames_of_a_live_stream_leave_by_the_clock() {
         stream.harness.set_upstream_latency(upstream);
         let (clock, base) = play(&mut stream);
         assert_eq!(stream.harness.query_latency(), Some(upstream + FRAME * LOOK_AHEAD));
-        let left: Arc<Mutex<Vec<gst::ClockTime>>> = Arc::default();
-        let (times, running) = (Arc::clone(&left), clock.clone());
-        stream.element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            times.lock().unwrap().push(running.time());
-            gst::PadProbeReturn::Ok
-        });
-        let count = || left.lock().unwrap().len() as u64;
+        // The times at which frames leave.
+        let mut times = Vec::new();
         for frame in 0..FRAMES {
             clock.set_time(base + FRAME * frame + delay);
-            stream.enter("frame");
+            times.extend(stream.enter("frame").outputs().iter().map(|_| clock.time()));
         }
-        let before = count();
-        assert_eq!(before, FRAMES - LOOK_AHEAD, "those that later frames followed");
-        while count() < FRAMES {
-            let seen = count();
+        let before = times.len();
+        assert_eq!(before as u64, FRAMES - LOOK_AHEAD, "those that later frames followed");
+        while times.len() < FRAMES as usize {
             let id = clock.wait_for_next_pending_id();
             clock.set_time(id.time().max(clock.time()));
             clock.process_next_clock_id();
-            within_a_second(|| count() > seen || clock.peek_next_pending_id().is_some());
+            let is_out = || stream.harness.buffers_in_queue() > 0;
+            within_a_second(|| is_out() || clock.peek_next_pending_id().is_some());
+            times.extend(stream.outputs().iter().map(|_| clock.time()));
         }
-        for (frame, time) in (0..FRAMES).zip(left.lock().unwrap().iter()) {
-            let due = base + FRAME * (frame + LOOK_AHEAD) + delay;
-            assert_eq!(*time, due + ms(if frame < before { 0 } else { 10 }), "frame {frame}");
+        for (frame, time) in times.into_iter().enumerate() {
+            let due = base + FRAME * (frame as u64 + LOOK_AHEAD) + delay;
+            assert_eq!(time, due + ms(if frame < before { 0 } else { 10 }), "frame {frame}");
         }
         // It goes on.
         clock.set_time(base + FRAME * 1000);
         stream.enter(&format!("frame@1000 frame*{LOOK_AHEAD}"));
-        assert_eq!(count(), FRAMES + 1);
+        assert_eq!(stream.outputs().len(), 1);
     }
 }
 
 /// Neither a stream that is not live, nor one that is paused, nor one whose latency is not known.
 #[test]
 fn the_clock_releases_only_frames_of_a_live_stream_that_plays() {
-    for case in ["not live", "paused", "unknown", "flushed", "live"] {
+    for case in ["not live", "paused", "unknown", "flushed"] {
         let is_known = case != "unknown";
         let gray = if is_known { Stream::gray } else { |text: &str| Stream::without_rate(VideoFormat::Gray8, text) };
         let mut stream = gray("look-ahead=3");
-        let (clock, base) = play(&mut stream);
+        let (clock, _) = play(&mut stream);
         if case != "not live" {
             stream.harness.set_upstream_latency(FRAME);
             stream.harness.query_latency();
         }
-        let mut frame = stream.frame();
-        frame.make_mut().set_pts(is_known.then_some(gst::ClockTime::ZERO));
-        stream.push_as_is(frame);
+        stream.enter(if is_known { "frame" } else { "untimed" });
         match case {
             "paused" => _ = stream.element.set_state(gst::State::Paused).unwrap(),
             "flushed" => _ = stream.enter("flush"),
             _ => (),
         }
-        let received = |stream: &Stream| stream.harness.buffers_received();
-        if case == "live" {
-            assert_eq!(clock.wait_for_next_pending_id().time(), base + FRAME * 4 + ms(10));
-            assert!(stream.harness.crank_single_clock_wait().is_ok());
-            within_a_second(|| received(&stream) > 0);
-        } else {
-            clock.set_time(clock.time() + gst::ClockTime::from_seconds(60));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        assert_eq!(received(&stream), u32::from(case == "live"), "{case}");
+        clock.set_time(clock.time() + gst::ClockTime::from_seconds(60));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(stream.harness.buffers_received(), 0, "{case}");
         if case == "paused" {
             stream.element.set_state(gst::State::Playing).unwrap();
             within_a_second(|| {
                 clock.process_next_clock_id();
-                received(&stream) > 0
+                stream.harness.buffers_received() > 0
             });
         }
         // Stopping ends the thread, whatever it waits for.
         stream.element.set_state(gst::State::Null).unwrap();
     }
-}
-
-/// Nothing is lost or uncovered of the frames that wait when the element begins to pass frames on, of which others hold the memory.
-#[test]
-fn frames_that_wait_are_covered_before_passthrough() {
-    let mut stream = Stream::gray("look-ahead=3 sigma=3 expand=0 hold-time=0 on-missing=pass");
-    stream.must_pad = false;
-    let mut held = Vec::new();
-    for script in ["", "", "", "region-mode=frame sigma=0", ""] {
-        let frame = if held.len() == 1 { with_roi(stream.frame(), "face", FACE) } else { stream.frame() };
-        held.push(frame.clone());
-        stream.enter(script).push(frame);
-    }
-    stream.hidden = blurred(&stream.picture, 3.0);
-    // Anticipated, and found.
-    stream.leaves("0:10x10+19+19 1:8x8+20+20 2-4:open").fails("");
 }
