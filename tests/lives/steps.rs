@@ -250,6 +250,7 @@ const EOS: u64 = 94;
 pub fn life(seed: u64, machine: Machine) -> Life {
     let mut writer = Writer::new(machine, Some(Noise(seed ^ ((machine as u64) << 40))));
     let index = |property: &str| PROPERTIES.iter().position(|(name, ..)| *name == property).unwrap() as u64;
+    // The choices of [`Writer::set`]: among all properties this one, and not a value that is unusable.
     let usable = |property: &str| vec![SET, 99, index(property), 0];
     let mut start: Life =
         ["region-mode", "region-sources", "post-messages", "cover", "shape", "max-in-flight", "look-ahead"]
