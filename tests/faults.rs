@@ -11,9 +11,8 @@ mod left_out;
 mod scenario;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CString, c_char};
 use std::fmt;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -76,8 +75,8 @@ impl Fault {
     }
 }
 
-/// The combination that is running, for a crash: text that ends with a NUL.
-static RUNNING: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+/// This file says which combination runs, in case that the process crashes.
+const RUNNING: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/faults-running");
 /// Panics so far, on any thread.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
@@ -90,7 +89,11 @@ fn main() {
     std::mem::forget(fake_library::open_as_installed("libcuda"));
     video::init();
     let has_cuda_memory = gst_cuda::open();
-    report_crashes();
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        print(info);
+    }));
     let trial = |name: &str, uses_cuda_memory: bool| {
         let run = move || Ok(sweep(uses_cuda_memory)?);
         Trial::test(name, run).with_ignored_flag(uses_cuda_memory && !has_cuda_memory)
@@ -98,36 +101,6 @@ fn main() {
     // It makes incomplete libraries of ELF files.
     let left_out = Trial::test("functions_that_are_missing", || Ok(left_out::run()?)).with_ignored_flag(cfg!(windows));
     run_one_by_one(vec![trial("faults_in_host_memory", false), trial("faults_in_cuda_memory", true), left_out]);
-}
-
-/// Prints the running combination if the process crashes, which a fault of an earlier one may have caused, and counts panics.
-fn report_crashes() {
-    #[cfg(unix)]
-    report_signals();
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        PANICS.fetch_add(1, Ordering::SeqCst);
-        print(info);
-    }));
-}
-
-#[cfg(unix)]
-fn report_signals() {
-    extern "C" fn crashed(signal: libc::c_int) {
-        let name = RUNNING.load(Ordering::Relaxed);
-        // SAFETY: the name ends with a NUL and is never freed; the functions may be called in a signal handler.
-        unsafe {
-            if !name.is_null() {
-                libc::write(2, name.cast(), libc::strlen(name));
-            }
-            libc::signal(signal, libc::SIG_DFL);
-            libc::raise(signal);
-        }
-    }
-    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP] {
-        // SAFETY: `crashed` is a signal handler that calls only functions that may be called there.
-        unsafe { libc::signal(signal, crashed as *const () as libc::sighandler_t) };
-    }
 }
 
 /// What a stream did.
@@ -145,6 +118,7 @@ struct Streamed {
 }
 
 /// What came of a run.
+#[derive(Default)]
 struct Outcome {
     problems: Vec<String>,
     calls: BTreeMap<String, Calls>,
@@ -164,27 +138,24 @@ struct Runner<'a> {
 impl<'a> Runner<'a> {
     fn new(driver: &'a FakeDriver, scenario: Scenario, make: &'a Allocators) -> Self {
         let sources = scenario.sources();
-        let expected: Vec<_> = sources.iter().map(|source| scenario.expected(source)).collect();
+        let expected = scenario.expected(&sources);
         assert!(sources.iter().zip(&expected).all(|(source, expected)| source != expected), "nothing is covered");
         Self { driver, scenario, make, sources, expected }
     }
 
     /// One run on a thread of its own, whose context stack is empty.
     fn run(&self, fault: Option<&Fault>) -> Outcome {
-        let name = format!("running: {}: {}\n", self.scenario, fault.map_or("no fault".to_owned(), Fault::to_string));
-        RUNNING.store(CString::new(name.clone()).unwrap().into_raw(), Ordering::Relaxed);
+        let name = format!("{}: {}", self.scenario, fault.map_or("no fault".to_owned(), Fault::to_string));
+        std::fs::write(RUNNING, &name).unwrap();
         let panics = PANICS.load(Ordering::SeqCst);
         let (done, outcome) = mpsc::channel();
         let mut outcome = std::thread::scope(|scope| {
             scope.spawn(move || drop(done.send(self.run_here(fault))));
             match outcome.recv_timeout(LIMIT) {
                 Ok(outcome) => outcome,
-                Err(RecvTimeoutError::Disconnected) => {
-                    let problems = vec!["the streaming thread panicked".to_owned()];
-                    Outcome { problems, calls: BTreeMap::new(), frames: 0, abandoned: 0 }
-                }
+                Err(RecvTimeoutError::Disconnected) => Outcome::default(),
                 Err(RecvTimeoutError::Timeout) => {
-                    eprintln!("a run hangs:");
+                    eprintln!("a run hangs: {name}");
                     std::process::abort();
                 }
             }
@@ -224,7 +195,7 @@ impl<'a> Runner<'a> {
         drop((element, bus));
         driver.exempt(|| drop(make));
         let (now, (before, contexts)) = (driver.counts(), before);
-        let [device, pinned, streams, events] = std::array::from_fn(|kind| now.live()[kind] - before.live()[kind]);
+        let [device, pinned, streams, events] = [0, 1, 2, 3].map(|kind| now.live()[kind] - before.live()[kind]);
         if pinned > 0 && scenario.memory[0] == Memory::Registered {
             // Later frames would be at the address of memory that stays registered, and not be registered.
             std::mem::forget(scenario.buffer(&self.sources[0], self.make));

@@ -34,7 +34,7 @@ use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::CudaEngine;
 use judge::Failure;
 use run::{Surroundings, Totals};
-use steps::{Machine, Step};
+use steps::{Life, Machine};
 
 /// Lives that run by default: about half a minute on two cores.
 const LIVES_CPU: u64 = 5000;
@@ -43,61 +43,23 @@ const LIVES_CUDA: u64 = 1500;
 /// Different failures after which a run ends.
 const MOST_FAILURES: usize = 20;
 
-/// What must have occurred in a run, or it shows nothing.
-const MUST_OCCUR: [&str; 42] = [
-    "region-mode=frame frame",
-    "region-mode=frame passed",
-    "region-mode=inside cover=blur regions",
-    "region-mode=inside cover=mosaic regions",
-    "region-mode=inside cover=fill regions",
-    "region-mode=inside cover=blur frame",
-    "region-mode=inside cover=mosaic frame",
-    "region-mode=inside cover=fill frame",
-    "region-mode=inside cover=blur nothing",
-    "region-mode=outside cover=blur outside",
-    "region-mode=outside cover=mosaic outside",
-    "region-mode=outside cover=fill outside",
-    "region-mode=inside cover=blur shape=mask regions exactly",
-    "region-mode=inside cover=mosaic shape=mask regions exactly",
-    "region-mode=inside cover=fill shape=mask regions exactly",
-    "region-mode=inside cover=fill shape=ellipse regions exactly",
-    "region-mode=inside cover=fill shape=box regions exactly",
-    "region-mode=outside cover=blur shape=mask outside exactly",
-    "region-mode=outside cover=blur shape=ellipse outside exactly",
-    "region-mode=outside cover=fill shape=mask outside exactly",
-    "region-mode=inside cover=blur alpha regions exactly",
-    "region-mode=inside cover=mosaic alpha regions exactly",
-    "region-mode=inside cover=fill alpha regions exactly",
-    "region-mode=outside cover=blur alpha outside exactly",
-    "region-mode=outside cover=mosaic alpha outside exactly",
-    "region-mode=outside cover=fill alpha outside exactly",
-    "alpha channels of a field",
-    "alpha channels of deep formats",
-    "interlace-mode=interleaved",
-    "interlace-mode=mixed",
-    "interlace-mode=alternate",
-    "refused caps",
-    "refused values",
-    "refused starts",
-    "on-missing=drop",
-    "late frames",
-    "frames that wait",
-    "events",
-    "frame errors",
-    "flushes",
-    "eos",
-    "starts",
-];
+/// What must have occurred in a run, or it shows nothing; `*` stands for each cover.
+const MUST_OCCUR: &str = "region-mode=frame frame, region-mode=frame passed, region-mode=inside cover=* regions, \
+    region-mode=inside cover=* frame, region-mode=inside cover=blur nothing, region-mode=outside cover=* outside, \
+    region-mode=inside cover=* shape=mask regions exactly, \
+    region-mode=inside cover=fill shape=ellipse regions exactly, \
+    region-mode=inside cover=fill shape=box regions exactly, \
+    region-mode=outside cover=blur shape=mask outside exactly, \
+    region-mode=outside cover=blur shape=ellipse outside exactly, \
+    region-mode=outside cover=fill shape=mask outside exactly, region-mode=inside cover=* alpha regions exactly, \
+    region-mode=outside cover=* alpha outside exactly, alpha channels of a field, alpha channels of deep formats, \
+    interlace-mode=interleaved, interlace-mode=mixed, interlace-mode=alternate, refused caps, refused values, \
+    refused starts, on-missing=drop, late frames, frames that wait, events, frame errors, flushes, eos, starts";
 
 /// What must have occurred where frames can be in CUDA memory.
-const IN_CUDA: [&str; 6] = [
-    "frames in CUDA memory",
-    "soft covers in CUDA memory",
-    "alpha channels in CUDA memory",
-    "changes of memory downstream",
-    "frames to other memory, region-mode=frame",
-    "frames to other memory, region-mode=inside",
-];
+const IN_CUDA: &str = "frames in CUDA memory, soft covers in CUDA memory, alpha channels in CUDA memory, \
+    changes of memory downstream, frames of region-mode=frame to other memory, \
+    frames of region-mode=inside to other memory";
 
 /// Environments that run by default, and the lives in each of them.
 const ENVIRONMENTS: u64 = 13;
@@ -124,18 +86,14 @@ fn open_libraries() {
 fn lives_on_the_cpu() {
     open_libraries();
     // Rare, and the same with every backend: too rare for the fewer lives with a device.
-    explore(Machine::Cpu, None, LIVES_CPU, &["frames on cpu", "no alpha channel", "clock times that come"]);
+    explore(Machine::Cpu, None, LIVES_CPU, "frames on cpu, no alpha channel, clock times that come");
 }
 
 #[test]
 fn lives_on_the_fake_device() {
     open_libraries();
-    explore(
-        Machine::FakeCuda,
-        Some(&FakeDriver::new()),
-        LIVES_CUDA,
-        &["frames on cuda", "frames on cpu", "device errors"],
-    );
+    let driver = FakeDriver::new();
+    explore(Machine::FakeCuda, Some(&driver), LIVES_CUDA, "frames on cuda, frames on cpu, device errors");
 }
 
 /// Without the fake driver, so in a process of its own.
@@ -144,7 +102,7 @@ fn lives_on_the_fake_device() {
 fn lives_on_a_gpu() {
     gst::init().unwrap();
     cuda_frames::open();
-    explore(Machine::Gpu, None, LIVES_CUDA, &["frames on cuda"]);
+    explore(Machine::Gpu, None, LIVES_CUDA, "frames on cuda");
 }
 
 /// Each in a process of its own, from seeds. `CUDAGAUSSBLUR_LIVES=SECONDS` runs longer.
@@ -152,16 +110,9 @@ fn lives_on_a_gpu() {
 fn lives_in_environments() {
     // Else the first that need it take their time for the compiler.
     fake_library::build("libcuda");
-    let (started, longer) = (Instant::now(), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
-    let first = number("CUDAGAUSSBLUR_SEED").unwrap_or(1);
     let (mut kinds, mut failures) = (BTreeMap::<String, u64>::new(), Vec::new());
-    for seed in first.. {
+    for seed in seeds(ENVIRONMENTS) {
         let conditions = environment::environment(seed);
-        let is_enough = longer.map_or(seed - first >= ENVIRONMENTS, |longer| started.elapsed() >= longer);
-        if is_enough || failures.len() >= MOST_FAILURES {
-            println!("environments {first} to {}, {:.0} s: {kinds:?}", seed - 1, started.elapsed().as_secs_f64());
-            break;
-        }
         // Without a driver that works there is no device.
         let on_cpu = environment::lacks_driver(&conditions) || seed % 2 == 0;
         let test = if on_cpu { "lives_on_the_cpu" } else { "lives_on_the_fake_device" };
@@ -173,8 +124,12 @@ fn lives_in_environments() {
         if !output.status.success() {
             let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
             failures.push(format!("CUDAGAUSSBLUR_ENVIRONMENT={seed} {conditions:?}: {}\n{text}", output.status));
+            if failures.len() == MOST_FAILURES {
+                break;
+            }
         }
     }
+    println!("environments: {kinds:?}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -182,13 +137,23 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&str]) {
+/// From CUDAGAUSSBLUR_SEED on, so many, or as many as there is time for.
+fn seeds(count: u64) -> impl Iterator<Item = u64> {
+    let (started, longer) = (Instant::now(), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
+    let first = number("CUDAGAUSSBLUR_SEED").unwrap_or(1);
+    (first..).take_while(move |seed| longer.map_or(*seed < first + count, |longer| started.elapsed() < longer))
+}
+
+fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &str) {
     let conditions = environment::current();
     common::video::init();
     run::note_panics();
     // Worker threads stay while an engine is there; starting them takes longer than a life.
     let _threads = CpuEngine::new();
-    let within = || environment::within(&conditions, |floats| explore_within(machine, driver, lives, also, floats));
+    let lives = if conditions.is_empty() { lives } else { LIVES_EACH };
+    let within = || {
+        environment::within(&conditions, |floats| explore_within(&conditions, machine, driver, lives, also, floats));
+    };
     if conditions.contains(&Condition::Forked) {
         environment::fork(within);
     } else {
@@ -196,59 +161,51 @@ fn explore(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&s
     }
 }
 
-fn explore_within(machine: Machine, driver: Option<&FakeDriver>, lives: u64, also: &[&str], floats: Floats) {
-    let conditions = environment::current();
-    let lacks_driver = environment::lacks_driver(&conditions);
-    let mut also = also.to_vec();
+fn explore_within(
+    conditions: &[Condition],
+    machine: Machine,
+    driver: Option<&FakeDriver>,
+    lives: u64,
+    also: &str,
+    floats: Floats,
+) {
     let context = (machine != Machine::Cpu && cuda_frames::is_open()).then(Context::new);
-    if context.is_some() {
-        also.extend(IN_CUDA);
-    }
+    let in_cuda = if context.is_some() { IN_CUDA } else { also };
     // Keeps kernels loaded in the context.
     let _engine = context.as_ref().map(|context| CudaEngine::within(context.external()).unwrap());
-    let backend = if machine == Machine::Cpu && !lacks_driver { "cpu" } else { "auto" };
-    let surroundings = Surroundings { driver, context, backend, floats };
+    let is_cpu = machine == Machine::Cpu && !environment::lacks_driver(conditions);
+    let surroundings = Surroundings { driver, context, backend: if is_cpu { "cpu" } else { "auto" }, floats };
     let started = Instant::now();
-    let (first, longer) = (number("CUDAGAUSSBLUR_SEED"), number("CUDAGAUSSBLUR_LIVES").map(Duration::from_secs));
-    let is_one = first.is_some() && longer.is_none() && conditions.is_empty();
-    let last = if conditions.is_empty() { lives } else { first.unwrap_or(1) + LIVES_EACH - 1 };
-    let mut totals = Totals::new();
+    let is_usual = conditions.is_empty();
+    let is_one = is_usual && number("CUDAGAUSSBLUR_SEED").is_some() && number("CUDAGAUSSBLUR_LIVES").is_none();
+    let (mut totals, mut last) = (Totals::new(), 0);
     let mut failures: BTreeMap<String, String> = BTreeMap::new();
-    let mut seed = first.unwrap_or(1);
-    loop {
-        let steps = steps::life(seed, machine);
-        if let Err(failure) = run::run(&steps, &surroundings, &mut totals)
+    for seed in seeds(if is_one { 1 } else { lives }) {
+        last = seed;
+        let life = steps::life(seed, machine);
+        if let Err(failure) = run::run(&steps::steps(&life, machine), &surroundings, &mut totals)
             && !failures.contains_key(&failure.kind)
         {
-            let fails = |steps: &[Step]| run::run(steps, &surroundings, &mut Totals::new()).err();
-            let (steps, failure) = shrink::shortest(steps, failure, fails);
-            let report = report(machine, seed, &steps, &failure);
+            let fails = |life: &Life| run::run(&steps::steps(life, machine), &surroundings, &mut Totals::new()).err();
+            let (life, Failure { kind, detail }) = shrink::shortest(life, failure, fails);
+            let steps: Vec<String> = steps::steps(&life, machine).iter().map(|step| format!("    {step:?}")).collect();
+            let steps = steps.join("\n");
+            let report = format!("{machine:?}, CUDAGAUSSBLUR_SEED={seed}: {kind}: {detail}\n{steps}");
             println!("{report}");
-            failures.insert(failure.kind, report);
+            failures.insert(kind, report);
+            if failures.len() == MOST_FAILURES {
+                break;
+            }
         }
-        let is_over = match longer {
-            Some(longer) => started.elapsed() >= longer,
-            None => seed >= last,
-        };
-        if is_one || is_over || failures.len() >= MOST_FAILURES {
-            break;
-        }
-        seed += 1;
     }
-    println!("{machine:?}, {conditions:?}, seeds to {seed}, {:.0} s:", started.elapsed().as_secs_f64());
+    println!("{machine:?}, {conditions:?}, seeds to {last}, {:.0} s:", started.elapsed().as_secs_f64());
     totals.iter().for_each(|(name, count)| println!("{count:8} {name}"));
     assert!(failures.is_empty(), "{}", failures.into_values().collect::<Vec<_>>().join("\n"));
-    if conditions.is_empty() && !is_one {
-        for name in MUST_OCCUR.iter().chain(&also) {
-            assert!(totals.contains_key(*name), "{name} did not occur");
+    assert!(is_one || totals.contains_key("frames"), "no frames");
+    let names = [MUST_OCCUR, in_cuda, also].into_iter().flat_map(|names| names.split(", "));
+    for name in names.filter(|_| is_usual && !is_one) {
+        for cover in ["blur", "mosaic", "fill"] {
+            assert!(totals.contains_key(&name.replace('*', cover)), "{name} did not occur");
         }
-    } else {
-        assert!(is_one || totals.contains_key("frames"), "no frames");
     }
-}
-
-fn report(machine: Machine, seed: u64, steps: &[Step], failure: &Failure) -> String {
-    let steps: Vec<String> = steps.iter().map(|step| format!("    {step:?}")).collect();
-    let Failure { kind, detail } = failure;
-    format!("{machine:?}, CUDAGAUSSBLUR_SEED={seed}: {kind}: {detail}\n{}", steps.join("\n"))
 }

@@ -1,12 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the fuzz targets share: the element in a harness, and GStreamer with critical messages that end the process as a panic does.
+//! What the fuzz targets share: the element in a harness, GStreamer with critical messages that end the process as a panic does, and
+//! numbers.
 
 use std::sync::OnceLock;
 
+use arbitrary::Arbitrary;
 use gst::glib::translate::IntoGlib;
 use gst::prelude::*;
 use gst_video::VideoInfo;
 use gstcudagaussblur::cpu::CpuEngine;
+
+/// A number around one that is right.
+#[derive(Arbitrary, Debug)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum Number {
+    Right,
+    Near(i8),
+    Small(u16),
+    Any(i64),
+}
+
+impl Number {
+    /// The number, where this one is right.
+    pub fn get(&self, right: i64) -> i64 {
+        match self {
+            Self::Right => right,
+            Self::Near(by) => right.wrapping_add((*by).into()),
+            Self::Small(number) => i64::from(number % 5000),
+            Self::Any(number) => *number,
+        }
+    }
+}
 
 /// Initialises GStreamer and registers the element.
 pub fn init() {

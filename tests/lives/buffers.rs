@@ -29,20 +29,15 @@ pub fn buffer(frame: &Frame, info: &VideoInfo, picture: &Picture, alive: &Arc<()
     let (offsets, strides, size, is_described) = planes(frame, info, picture);
     let mut bytes = vec![0x5a_u8; size];
     for (plane, layout) in picture.planes.iter().enumerate() {
-        for (y, row) in picture.bytes[plane].chunks(pitch(layout)).enumerate() {
-            let start = offsets[plane] as i64 + y as i64 * i64::from(strides[plane]);
-            let end = start + layout.row_bytes() as i64;
-            if let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end))
-                && let Some(place) = bytes.get_mut(start..end)
-            {
-                place.copy_from_slice(&row[..layout.row_bytes()]);
-            }
+        for (y, row) in (0..).zip(picture.bytes[plane].chunks(pitch(layout))) {
+            let start = offsets[plane] as i64 + y * i64::from(strides[plane]);
+            let place = usize::try_from(start).ok().and_then(|start| bytes.get_mut(start..start + layout.row_bytes()));
+            place.into_iter().for_each(|place| place.copy_from_slice(&row[..layout.row_bytes()]));
         }
     }
     let mut buffer = gst::Buffer::new();
     let new = buffer.get_mut().unwrap();
-    let part = bytes.len().div_ceil(frame.memories).max(1);
-    for bytes in bytes.chunks(part) {
+    for bytes in bytes.chunks(bytes.len().div_ceil(frame.memories).max(1)) {
         let bytes = Bytes(bytes.to_vec(), Arc::clone(alive));
         new.append_memory(match frame.owner {
             Owner::ReadOnly => gst::Memory::from_slice(bytes),
@@ -74,16 +69,15 @@ fn describe(frame: &Frame, new: &mut gst::BufferRef, alive: &Arc<()>) {
     if frame.is_interlaced {
         new.set_video_flags(gst_video::VideoBufferFlags::INTERLACED);
     }
-    new.set_pts(frame.pts.map(gst::ClockTime::from_nseconds));
-    new.set_duration(frame.duration.map(gst::ClockTime::from_nseconds));
+    new.set_pts(frame.pts);
+    new.set_duration(frame.duration);
 }
 
 /// Offsets and strides of the planes, the bytes of the buffer, and whether a GstVideoMeta describes them.
 fn planes(frame: &Frame, info: &VideoInfo, picture: &Picture) -> (Vec<usize>, Vec<i32>, usize, bool) {
     let (mut offsets, mut strides) = (info.offset().to_vec(), info.stride().to_vec());
     match frame.layout {
-        Layout::Caps => (offsets, strides, info.size(), false),
-        Layout::Long(more) => (offsets, strides, info.size() + more, false),
+        Layout::Caps(more) => (offsets, strides, info.size() + more, false),
         Layout::Short(less) => (offsets, strides, info.size().saturating_sub(less).max(1), false),
         Layout::ShortMeta(less) => {
             // The last row has no padding, so that a byte is missing.
@@ -115,8 +109,7 @@ fn planes(frame: &Frame, info: &VideoInfo, picture: &Picture) -> (Vec<usize>, Ve
 }
 
 fn add_meta(buffer: &mut gst::BufferRef, roi: &RoiBox, alive: &Arc<()>) {
-    let [x, y, width, height] = roi.rect;
-    let mut meta = VideoRegionOfInterestMeta::add(buffer, roi.label.unwrap_or("none"), (x, y, width, height));
+    let mut meta = VideoRegionOfInterestMeta::add(buffer, roi.label.unwrap_or("none"), roi.rect.into());
     if roi.label.is_none() {
         // SAFETY: the pointer is to the live meta that `meta` borrows mutably.
         unsafe { (*meta.as_mut_ptr()).roi_type = 0 };
@@ -137,12 +130,8 @@ fn mask_sample(mask: &MaskParam, alive: &Arc<()>) -> gst::Sample {
     let stride = mask.stride().unsigned_abs() as usize;
     // The last row has no padding, so that a byte is missing.
     let mut bytes = vec![0; (stride * (rows.max(1) as usize - 1) + columns as usize).saturating_sub(mask.missing)];
-    for y in 0..rows {
-        for x in 0..columns {
-            if let Some(byte) = bytes.get_mut(y as usize * stride + x as usize) {
-                *byte = mask.sample(x, y);
-            }
-        }
+    for (y, x) in (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x))) {
+        bytes.get_mut(y as usize * stride + x as usize).into_iter().for_each(|byte| *byte = mask.sample(x, y));
     }
     let mut buffer = gst::Buffer::from_mut_slice(Bytes(bytes, Arc::clone(alive)));
     let format = mask.format.map_or(gst_video::VideoFormat::Gray8, gst_video::VideoFormat::from_string);
@@ -165,11 +154,9 @@ fn mask_sample(mask: &MaskParam, alive: &Arc<()>) -> gst::Sample {
         }
     }
     let sample = gst::Sample::builder().buffer(&buffer);
-    let caps = mask.format.map(|format| {
-        let caps = gst::Caps::builder("video/x-raw").field("format", format);
-        caps.field("width", columns as i32).field("height", rows as i32).build()
-    });
-    if let Some(caps) = &caps { sample.caps(caps).build() } else { sample.build() }
+    let Some(format) = mask.format else { return sample.build() };
+    let caps = format!("video/x-raw,format={format},width={columns},height={rows}");
+    sample.caps(&caps.parse().unwrap()).build()
 }
 
 /// Answers an allocation query.

@@ -1,7 +1,7 @@
 //! What surrounds a process in which lives are lived, made from a seed: limits, files and locale of the system, the processor, the
 //! driver, and the thread that calls the element.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,22 +93,13 @@ pub fn lacks_driver(conditions: &[Condition]) -> bool {
 
 /// This program, to be run in an environment.
 pub fn command(seed: u64) -> Command {
-    let conditions = environment(seed);
-    let program = std::env::current_exe().unwrap();
     // What waits for ever fails.
-    let mut limits: Vec<String> = vec!["timeout".to_owned(), "300".to_owned()];
-    for condition in &conditions {
+    let mut command = Command::new("timeout");
+    command.arg("300").env(VARIABLE, seed.to_string());
+    for condition in environment(seed) {
         match condition {
-            Condition::OneCore => limits.extend(["taskset", "--cpu-list", "0"].map(str::to_owned)),
-            Condition::Handles(most) => limits.extend(["prlimit".to_owned(), format!("--nofile={most}")]),
-            _ => (),
-        }
-    }
-    let words: Vec<&OsStr> = limits.iter().map(OsStr::new).chain([program.as_os_str()]).collect();
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).env(VARIABLE, seed.to_string());
-    for condition in conditions {
-        match condition {
+            Condition::OneCore => _ = command.args(["taskset", "--cpu-list", "0"]),
+            Condition::Handles(most) => _ = command.args(["prlimit".to_owned(), format!("--nofile={most}")]),
             Condition::NoHome => _ = command.env_remove("HOME").env_remove("XDG_CACHE_HOME").env_remove("USER"),
             Condition::ReadOnlyFiles => {
                 let folders = ["HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "TMPDIR"];
@@ -124,6 +115,7 @@ pub fn command(seed: u64) -> Command {
             _ => (),
         }
     }
+    command.arg(std::env::current_exe().unwrap());
     command
 }
 

@@ -1,23 +1,27 @@
 //! What must be covered in a frame, by the documentation alone: from properties, metas and times, for each luma sample. It uses no
 //! code of the element. More may be covered, for example what is held; nothing that is demanded here may be missing.
 
+use gst_video::{VideoInfo, VideoInterlaceMode};
+
 use crate::settings::{Settings, Zone};
-use crate::steps::{Caps, Frame, MaskParam, RoiBox};
+use crate::steps::{Frame, MaskParam, RoiBox, has_alpha};
 
 /// What decides about a frame.
-pub struct Moment<'a> {
-    pub settings: &'a Settings,
-    pub caps: &'a Caps,
+pub struct Moment {
+    pub settings: Settings,
+    pub info: VideoInfo,
+    pub is_in_cuda: bool,
     /// Luma samples in a buffer: of one field with interlace-mode=alternate.
     pub size: [u32; 2],
-    pub segment: &'a gst::Segment,
-    pub frame: &'a Frame,
+    pub segment: gst::Segment,
+    pub frame: Frame,
     /// Whether an earlier frame since the start had detector metas that were read.
     pub has_detector: bool,
-    pub alpha: Option<&'a Alpha>,
+    pub alpha: Option<Alpha>,
 }
 
 /// The alpha channel of a frame.
+#[derive(Clone)]
 pub struct Alpha {
     pub size: [u32; 2],
     /// The upper 8 bits, row by row.
@@ -35,9 +39,9 @@ impl Alpha {
 pub enum Demand {
     /// The whole frame is blurred by sigma (region-mode=frame).
     Blur,
+    Cover(Must),
     Drop,
     Error,
-    Cover(Must),
     /// The alpha channel cannot be read, which is an error unless the whole frame is covered.
     NoAlpha(Must),
 }
@@ -54,14 +58,9 @@ pub struct Must {
     pub may_be_whole: bool,
 }
 
-/// A box in luma samples, before rounding.
+/// A box in luma samples, before rounding: left and right, top and bottom.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    left: f64,
-    top: f64,
-    right: f64,
-    bottom: f64,
-}
+struct Place([[f64; 2]; 2]);
 
 /// What of a place is an object.
 #[derive(Clone, Copy)]
@@ -81,14 +80,6 @@ struct Object<'a> {
     all: Place,
 }
 
-/// Which samples are an object's, `margin` of them beyond each edge of the picture included.
-struct Samples {
-    size: [i64; 2],
-    margin: i64,
-    /// Of the samples above and on the left of each, those that are.
-    sums: Vec<u32>,
-}
-
 /// Tolerance for the rounding of floating-point numbers, in samples.
 const EPSILON: f64 = 1e-5;
 /// From this σ on a blur changes noise, and up to the other it changes nothing; between them either is allowed.
@@ -97,78 +88,86 @@ const INVISIBLE_SIGMA: f64 = 0.15;
 
 impl Place {
     fn of(roi: &RoiBox) -> Self {
-        let [x, y] = [roi.rect[0], roi.rect[1]].map(|corner| f64::from(corner.cast_signed()));
-        Self { left: x, top: y, right: x + f64::from(roi.rect[2]), bottom: y + f64::from(roi.rect[3]) }
+        let [x, y, width, height] = roi.rect;
+        let axis =
+            |start: u32, length: u32| [start.cast_signed().into(), f64::from(start.cast_signed()) + f64::from(length)];
+        Self([axis(x, width), axis(y, height)])
     }
 
-    fn of_zone(zone: &Zone, [width, height]: [u32; 2]) -> Self {
-        let (width, height) = (f64::from(width), f64::from(height));
-        let (left, top) = (zone.x * width, zone.y * height);
-        Self { left, top, right: left + zone.width * width, bottom: top + zone.height * height }
+    fn of_zone(zone: &Zone, size: [u32; 2]) -> Self {
+        let axis = |start: f64, length: f64, side: u32| {
+            let side = f64::from(side);
+            [start * side, start * side + length * side]
+        };
+        Self([axis(zone.x, zone.width, size[0]), axis(zone.y, zone.height, size[1])])
     }
 
     fn size(self) -> [f64; 2] {
-        [self.right - self.left, self.bottom - self.top]
+        self.0.map(|[low, high]| high - low)
+    }
+
+    fn short_side(self) -> f64 {
+        self.size()[0].min(self.size()[1])
     }
 
     fn grown(self, share: f64) -> Self {
-        let [width, height] = self.size();
-        let (x, y) = (share * width, share * height);
-        Self { left: self.left - x, top: self.top - y, right: self.right + x, bottom: self.bottom + y }
+        Self(self.0.map(|[low, high]| [low - share * (high - low), high + share * (high - low)]))
     }
 
     fn wider(self, samples: i32) -> Self {
-        let by = f64::from(samples);
-        Self { left: self.left - by, top: self.top - by, right: self.right + by, bottom: self.bottom + by }
+        Self(self.0.map(|[low, high]| [low - f64::from(samples), high + f64::from(samples)]))
     }
 
     fn is_empty(self) -> bool {
-        self.size().iter().any(|side| *side <= 0.0)
+        self.short_side() <= 0.0
     }
 
     /// The same rows, counted in one field.
     fn in_field(self) -> Self {
-        Self { top: self.top / 2.0, bottom: self.bottom / 2.0, ..self }
+        Self([self.0[0], self.0[1].map(|y| y / 2.0)])
     }
 
     /// Whether it has a part of this sample, more than a tolerance, or (with a negative one) almost.
-    fn touches(self, x: i64, y: i64, tolerance: f64) -> bool {
-        let touches = |low: f64, high: f64, at: i64| {
-            low < at as f64 + 1.0 - tolerance && high > at as f64 + tolerance && high > low
-        };
-        touches(self.left, self.right, x) && touches(self.top, self.bottom, y)
+    fn touches(self, sample: [i64; 2], tolerance: f64) -> bool {
+        self.0
+            .iter()
+            .zip(sample)
+            .all(|([low, high], at)| *low < at as f64 + 1.0 - tolerance && *high > at as f64 + tolerance && high > low)
     }
 
     /// The distance of a point from the centre, where the ellipse in the place is 1 away.
-    fn distance(self, x: f64, y: f64) -> f64 {
-        let axis = |low: f64, high: f64, at: f64| (2.0 * at - low - high) / (high - low);
-        axis(self.left, self.right, x).hypot(axis(self.top, self.bottom, y))
-    }
-
-    /// In samples of a mask over the place: a point of the picture.
-    fn in_mask(self, mask: &MaskParam, x: f64, y: f64) -> [f64; 2] {
-        let [width, height] = self.size();
-        [(x - self.left) / width * f64::from(mask.size[0]), (y - self.top) / height * f64::from(mask.size[1])]
+    fn distance(self, point: [f64; 2]) -> f64 {
+        let [x, y] = [0, 1].map(|axis| {
+            let [low, high] = self.0[axis];
+            (2.0 * point[axis] - low - high) / (high - low)
+        });
+        x.hypot(y)
     }
 }
 
 impl Object<'_> {
     /// Whether any part of a sample is the object's.
     fn touches(&self, x: i64, y: i64) -> bool {
-        let place = self.place;
-        let (left, top) = (x as f64, y as f64);
-        place.touches(x, y, EPSILON)
+        let (place, start) = (self.place, [x as f64, y as f64]);
+        place.touches([x, y], EPSILON)
             && match self.form {
                 Form::Box => true,
                 Form::Ellipse => {
-                    let nearest = |low: f64, high: f64, at: f64| f64::midpoint(low, high).clamp(at, at + 1.0);
-                    let [x, y] = [nearest(place.left, place.right, left), nearest(place.top, place.bottom, top)];
-                    place.distance(x, y) < 1.0 - EPSILON
+                    let nearest = [0, 1].map(|axis| {
+                        let [low, high] = place.0[axis];
+                        f64::midpoint(low, high).clamp(start[axis], start[axis] + 1.0)
+                    });
+                    place.distance(nearest) < 1.0 - EPSILON
                 }
                 Form::Mask(mask) => {
-                    let first = place.in_mask(mask, left, top).map(|at| (at + EPSILON).floor().max(0.0) as u32);
-                    let end = place.in_mask(mask, left + 1.0, top + 1.0).map(|at| (at - EPSILON).ceil() as u32);
-                    let [columns, rows] = [0, 1].map(|axis| first[axis]..end[axis].min(mask.size[axis]));
+                    // The samples of the mask that are over this one.
+                    let [columns, rows] = [0, 1].map(|axis| {
+                        let [low, high] = place.0[axis];
+                        let of_mask = |at: f64| (at - low) / (high - low) * f64::from(mask.size[axis]);
+                        let first = (of_mask(start[axis]) + EPSILON).floor().max(0.0) as u32;
+                        let end = (of_mask(start[axis] + 1.0) - EPSILON).ceil() as u32;
+                        first..end.min(mask.size[axis])
+                    });
                     rows.into_iter().any(|y| columns.clone().any(|x| mask.sample(x, y) >= 128))
                 }
                 Form::Alpha(alpha) => alpha.is_object(x, y),
@@ -177,11 +176,10 @@ impl Object<'_> {
 
     /// Whether a sample may count as the object's where all but objects are covered.
     fn may_show(&self, x: i64, y: i64) -> bool {
-        let middle = [x as f64 + 0.5, y as f64 + 0.5];
-        self.place.touches(x, y, -EPSILON)
+        self.place.touches([x, y], -EPSILON)
             && match self.form {
                 Form::Box => true,
-                Form::Ellipse => self.place.distance(middle[0], middle[1]) <= 1.0 + EPSILON,
+                Form::Ellipse => self.place.distance([x as f64 + 0.5, y as f64 + 0.5]) <= 1.0 + EPSILON,
                 // It is stretched over the place rounded inwards.
                 Form::Mask(_) => (-1..=1).any(|dy| (-1..=1).any(|dx| self.touches(x + dx, y + dy))),
                 Form::Alpha(alpha) => alpha.is_object(x, y),
@@ -189,40 +187,9 @@ impl Object<'_> {
     }
 }
 
-impl Samples {
-    fn new([width, height]: [u32; 2], margin: u32, is_object: impl Fn(i64, i64) -> bool) -> Self {
-        let margin = i64::from(margin);
-        let size = [width, height].map(|side| i64::from(side) + 2 * margin);
-        let mut sums = vec![0_u32; ((size[0] + 1) * (size[1] + 1)) as usize];
-        let row = (size[0] + 1) as usize;
-        for y in 0..size[1] {
-            let mut of_row = 0;
-            for x in 0..size[0] {
-                of_row += u32::from(is_object(x - margin, y - margin));
-                let at = (y + 1) as usize * row + x as usize + 1;
-                sums[at] = sums[at - row] + of_row;
-            }
-        }
-        Self { size, margin, sums }
-    }
-
-    /// Of the samples at most so far away along either axis, how many are the object's, and how many of them there are.
-    fn near(&self, x: u32, y: u32, radius: u32) -> [u32; 2] {
-        let axis = |at: u32, side: i64| {
-            let at = i64::from(at) + self.margin;
-            let radius = i64::from(radius);
-            [(at - radius).max(0), (at + radius + 1).min(side)].map(|at| at as usize)
-        };
-        let ([left, right], [top, bottom]) = (axis(x, self.size[0]), axis(y, self.size[1]));
-        let sum = |x: usize, y: usize| self.sums[y * (self.size[0] as usize + 1) + x];
-        let count = sum(right, bottom) + sum(left, top) - sum(left, bottom) - sum(right, top);
-        [count, ((right - left) * (bottom - top)) as u32]
-    }
-}
-
-impl Moment<'_> {
+impl Moment {
     pub fn demand(&self) -> Demand {
-        let settings = self.settings;
+        let settings = &self.settings;
         let is_outside = settings.text("region-mode") == "outside";
         if settings.text("region-mode") == "frame" {
             return Demand::Blur;
@@ -238,17 +205,16 @@ impl Moment<'_> {
             _ => false,
         };
         let [width, height] = self.size;
-        let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        let count = (width * height) as usize;
         let has_alpha = !is_whole && settings.has("region-sources", "alpha");
-        let is_unreadable = has_alpha && (self.caps.is_in_cuda || self.format().n_components() < 4);
+        let is_unreadable = has_alpha && (self.is_in_cuda || !self.has_alpha());
         let mask: Vec<bool> = if is_whole || is_unreadable {
-            let is_visible = self.hides(f64::from(width.min(height)));
-            samples.map(|_| is_visible).collect()
+            vec![self.hides(f64::from(width.min(height))); count]
         } else if is_outside {
             let is_visible = self.hides(0.0);
             self.may_show().into_iter().map(|is_shown| is_visible && !is_shown).collect()
         } else {
-            let mut mask = vec![false; samples.count()];
+            let mut mask = vec![false; count];
             for object in self.covered() {
                 mask.iter_mut().zip(self.must_cover(&object)).for_each(|(must, covered)| *must |= covered);
             }
@@ -267,89 +233,98 @@ impl Moment<'_> {
         self.settings.has("region-sources", "roi") && !self.frame.boxes.is_empty()
     }
 
-    fn format(&self) -> gst_video::VideoFormatInfo {
-        gst_video::VideoFormatInfo::from_format(gst_video::VideoFormat::from_string(&self.caps.format))
+    pub fn is_field(&self) -> bool {
+        self.info.interlace_mode() == VideoInterlaceMode::Alternate
+    }
+
+    fn has_alpha(&self) -> bool {
+        has_alpha(self.info.format())
     }
 
     /// The channels that the format has and `planes` selects.
     fn selects_channels(&self) -> bool {
-        let info = self.format();
         self.settings.has("planes", "luma")
-            || self.settings.has("planes", "chroma") && info.is_yuv()
-            || self.settings.has("planes", "alpha") && info.n_components() == 4
+            || self.settings.has("planes", "chroma") && self.info.is_yuv()
+            || self.settings.has("planes", "alpha") && self.has_alpha()
     }
 
     /// Whether the cover of an object with this shorter side certainly changes a sample of noise.
     fn hides(&self, short_side: f64) -> bool {
-        let settings = self.settings;
-        let strength = settings.double("strength") * short_side;
+        let settings = &self.settings;
+        let strength = settings.number::<f64>("strength") * short_side;
         // σ and radius of chroma are a quarter with YUV9.
         let times = if settings.has("planes", "luma") { 1.0 } else { 0.25 };
-        let size = settings.uint("kernel-size");
-        let is_limited = size > 0 && times * f64::from(size - 1) / 2.0 < 0.5 && strength == 0.0;
-        let sigma = times * settings.double("sigma").max(strength);
+        let size: f64 = settings.number("kernel-size");
+        let is_limited = size > 0.0 && times * (size - 1.0) / 2.0 < 0.5 && strength == 0.0;
+        let sigma = times * settings.number::<f64>("sigma").max(strength);
         settings.text("cover") != "blur" || self.selects_channels() && sigma >= VISIBLE_SIGMA && !is_limited
     }
 
     /// Whether the cover changes no sample, whatever it covers; `has_objects`: σ follows their size.
     fn is_identity(&self, has_objects: bool) -> bool {
-        let settings = self.settings;
-        let follows = settings.double("strength") > 0.0 && has_objects;
-        let is_narrow = settings.double("sigma") <= INVISIBLE_SIGMA || settings.uint("kernel-size") == 1;
+        let settings = &self.settings;
+        let follows = settings.number::<f64>("strength") > 0.0 && has_objects;
+        let is_narrow = settings.number::<f64>("sigma") <= INVISIBLE_SIGMA || settings.text("kernel-size") == "1";
         settings.text("cover") == "blur" && (!self.selects_channels() || is_narrow && !follows)
     }
 
     /// The samples of an object that is covered, with `grow`.
     fn must_cover(&self, object: &Object) -> Vec<bool> {
-        let (grow, [width, height]) = (self.settings.grow(), self.size);
-        let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
-        let by = grow.unsigned_abs();
         // One of which shrinking would leave nothing is covered whole.
-        let is_left = !object.all.wider(grow).is_empty();
+        let grow = Some(self.settings.number("grow")).filter(|grow| !object.all.wider(*grow).is_empty()).unwrap_or(0);
         if let Form::Box = object.form {
-            let object = Object { place: if is_left { object.place.wider(grow) } else { object.place }, ..*object };
-            return samples.map(|(x, y)| object.touches(x.into(), y.into())).collect();
+            let grown = Object { place: object.place.wider(grow), ..*object };
+            return self.grown(0, 0, |x, y| grown.touches(x, y));
         }
-        let all = Samples::new(self.size, by, |x, y| object.touches(x, y));
-        let is_covered = |(x, y)| {
-            let [count, of] = all.near(x, y, if is_left { by } else { 0 });
-            if grow < 0 && is_left { count == of } else { count > 0 }
-        };
-        samples.map(is_covered).collect()
+        self.grown(grow, grow.unsigned_abs().into(), |x, y| object.touches(x, y))
     }
 
     /// The samples that may be shown with region-mode=outside, with `grow`.
     fn may_show(&self) -> Vec<bool> {
-        let shown = self.shown();
-        let (grow, [width, height]) = (self.settings.grow(), self.size);
-        let samples = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
-        let by = grow.unsigned_abs();
+        let (shown, grow) = (self.shown(), self.settings.number::<i32>("grow"));
         // A mask that ends at an edge of the picture does not shrink there.
-        let margin = if grow > 0 { by } else { 0 };
-        let all = Samples::new(self.size, margin, |x, y| {
+        self.grown(grow, grow.max(0).into(), |x, y| {
             shown.iter().any(|objects| objects.iter().all(|object| object.may_show(x, y)))
-        });
-        let is_shown = |(x, y)| {
-            let [count, of] = all.near(x, y, by);
-            if grow < 0 { count == of } else { count > 0 }
+        })
+    }
+
+    /// The samples that an object has after it grows or shrinks by so many samples. Of those beyond each edge of the picture so many
+    /// count.
+    fn grown(&self, grow: i32, margin: i64, is_object: impl Fn(i64, i64) -> bool) -> Vec<bool> {
+        let [width, height] = self.size.map(|side| i64::from(side) + 2 * margin);
+        let row = (width + 1) as usize;
+        // Of the samples above and on the left of each, those that are the object's.
+        let mut sums = vec![0_i64; row * (height + 1) as usize];
+        for y in 0..height {
+            let mut of_row = 0;
+            for x in 0..width {
+                of_row += i64::from(is_object(x - margin, y - margin));
+                let at = (y + 1) as usize * row + x as usize + 1;
+                sums[at] = sums[at - row] + of_row;
+            }
+        }
+        let sum = |x: i64, y: i64| sums[y as usize * row + x as usize];
+        let radius = i64::from(grow.unsigned_abs());
+        let near = |at: i64, side: i64| [(at - radius).max(0), (at + radius + 1).min(side)];
+        let is_left = |(x, y)| {
+            let ([left, right], [top, bottom]) = (near(x, width), near(y, height));
+            let count = sum(right, bottom) + sum(left, top) - sum(left, bottom) - sum(right, top);
+            if grow < 0 { count == (right - left) * (bottom - top) } else { count > 0 }
         };
-        samples.map(is_shown).collect()
+        let places = (margin..height - margin).flat_map(|y| (margin..width - margin).map(move |x| (x, y)));
+        places.map(is_left).collect()
     }
 
     /// Which part of the place of a detection is the object; `None` if `shape` wants a mask that it has not.
     fn form<'a>(&self, roi: &'a RoiBox) -> Option<Form<'a>> {
-        let is_field = self.caps.interlace_mode == "alternate";
         match self.settings.text("shape") {
             "ellipse" => Some(Form::Ellipse),
-            "mask" => {
-                let mask = roi.mask.as_ref().filter(|mask| !is_field && mask.is_readable() && mask.has_object());
-                mask.map(Form::Mask)
-            }
+            "mask" => roi.mask.as_ref().filter(|mask| !self.is_field() && mask.has_object()).map(Form::Mask),
             _ => Some(Form::Box),
         }
     }
 
-    fn of_zone(&self, zone: &Zone) -> Object<'_> {
+    fn of_zone(&self, zone: &Zone) -> Object<'static> {
         let form = if self.settings.text("shape") == "ellipse" { Form::Ellipse } else { Form::Box };
         let place = Place::of_zone(zone, self.size);
         Object { place, form, all: place }
@@ -357,46 +332,39 @@ impl Moment<'_> {
 
     /// The alpha channel, if it is a region: a mask of everything in the picture.
     fn of_alpha(&self) -> Option<Object<'_>> {
-        let alpha = self.alpha.filter(|_| self.settings.has("region-sources", "alpha"))?;
-        let [right, bottom] = self.size.map(f64::from);
-        let place = Place { left: 0.0, top: 0.0, right, bottom };
+        let alpha = self.alpha.as_ref().filter(|_| self.settings.has("region-sources", "alpha"))?;
+        let place = Place(self.size.map(|side| [0.0, side.into()]));
         Some(Object { place, form: Form::Alpha(alpha), all: place })
     }
 
     /// What must be covered with region-mode=inside.
     fn covered(&self) -> Vec<Object<'_>> {
-        let [width, height] = self.size.map(f64::from);
+        let picture = f64::from(self.size[0].min(self.size[1]));
         // Strength follows the picture.
-        let mut objects: Vec<Object> = self.of_alpha().filter(|_| self.hides(width.min(height))).into_iter().collect();
+        let mut objects: Vec<Object> = self.of_alpha().filter(|_| self.hides(picture)).into_iter().collect();
         if self.settings.has("region-sources", "roi") {
             for roi in self.frame.boxes.iter().filter(|roi| self.counts(roi, true)) {
                 let place = Place::of(roi);
-                let side = |[width, height]: [f64; 2]| width.min(height);
-                let mut short_side = side(place.size());
+                let mut short_side = place.short_side();
                 if self.settings.text("on-lost") == "cover" {
                     // The whole frame may be covered for another one, with the strength of the picture.
-                    short_side = short_side.min(side([width, height]));
+                    short_side = short_side.min(picture);
                 }
                 if self.hides(short_side) && !place.is_empty() {
                     // Masks do not expand.
                     let form = self.form(roi).unwrap_or(Form::Box);
                     let is_mask = matches!(form, Form::Mask(_));
-                    let expand = if is_mask { 0.0 } else { self.settings.double("expand") };
-                    let field = if self.caps.interlace_mode == "alternate" { place.in_field() } else { place };
-                    let all = Place { top: place.top.min(field.top), bottom: place.bottom.max(field.bottom), ..place };
-                    let all = all.grown(expand);
+                    let expand = if is_mask { 0.0 } else { self.settings.number("expand") };
+                    let field = if self.is_field() { place.in_field() } else { place };
+                    let ([columns, [top, bottom]], [_, of_field]) = (place.0, field.0);
+                    let all = Place([columns, [top.min(of_field[0]), bottom.max(of_field[1])]]).grown(expand);
                     objects.extend([place, field].map(|place| Object { place: place.grown(expand), form, all }));
                 }
             }
         }
         if self.settings.has("region-sources", "zones") {
-            for zone in self.settings.zones().iter().filter(|zone| self.may_be_active(zone)) {
-                let object = self.of_zone(zone);
-                let [width, height] = object.place.size();
-                if self.hides(width.min(height)) {
-                    objects.push(object);
-                }
-            }
+            let zones = self.settings.zones().into_iter().filter(|zone| self.may_be_active(zone));
+            objects.extend(zones.map(|zone| self.of_zone(&zone)).filter(|zone| self.hides(zone.place.short_side())));
         }
         objects
     }
@@ -404,25 +372,24 @@ impl Moment<'_> {
     /// What may be shown with region-mode=outside: of each list only what all its objects have.
     fn shown(&self) -> Vec<Vec<Object<'_>>> {
         let mut shown: Vec<Vec<Object>> = self.of_alpha().map(|alpha| vec![alpha]).into_iter().collect();
-        let is_alternate = self.caps.interlace_mode == "alternate";
         if self.settings.has("region-sources", "roi") {
             for roi in self.frame.boxes.iter().filter(|roi| self.counts(roi, false)) {
                 let place = Place::of(roi);
-                let frame = [self.size[0], self.size[1] * (1 + u32::from(is_alternate))].map(f64::from);
+                let frame = [self.size[0], self.size[1] * (1 + u32::from(self.is_field()))].map(f64::from);
                 if (0..2).any(|axis| place.size()[axis] > 2.0 * frame[axis]) {
                     continue;
                 }
                 let Some(form) = self.form(roi) else { continue };
                 let is_mask = matches!(form, Form::Mask(_));
-                let place = if is_mask { place } else { place.grown(self.settings.double("expand")) };
+                let place = if is_mask { place } else { place.grown(self.settings.number("expand")) };
                 let object = Object { place, form, all: place };
                 let in_field = Object { place: place.in_field(), ..object };
-                shown.push(if is_alternate { vec![object, in_field] } else { vec![object] });
+                shown.push(if self.is_field() { vec![object, in_field] } else { vec![object] });
             }
         }
         if self.settings.has("region-sources", "zones") {
-            let zones = self.settings.zones().iter().filter(|zone| self.is_surely_active(zone));
-            shown.extend(zones.map(|zone| vec![self.of_zone(zone)]));
+            let zones = self.settings.zones().into_iter().filter(|zone| self.is_surely_active(zone));
+            shown.extend(zones.map(|zone| vec![self.of_zone(&zone)]));
         }
         shown
     }
@@ -436,7 +403,7 @@ impl Moment<'_> {
             None => unknown,
             Some(label) => labels.contains(&label.to_lowercase()),
         };
-        let least = self.settings.double("min-confidence");
+        let least: f64 = self.settings.number("min-confidence");
         let is_certain = match roi.confidence.filter(|confidence| (0.0..=1.0).contains(confidence)) {
             _ if least == 0.0 => true,
             None => unknown,
@@ -448,12 +415,11 @@ impl Moment<'_> {
     /// The frame's stream time from and to, in ns; `None` if it is not known.
     fn interval(&self) -> Option<[f64; 2]> {
         let segment = self.segment.downcast_ref::<gst::ClockTime>()?;
-        let (pts, start) = (self.frame.pts? as f64, segment.start()?.nseconds() as f64);
-        let (numerator, denominator) = self.caps.rate;
-        let of_rate = (numerator > 0).then(|| 1e9 * f64::from(denominator) / f64::from(numerator));
-        let duration = self.frame.duration.map(|duration| duration as f64).or(of_rate).unwrap_or(0.0);
-        let time = segment.time()?.nseconds() as f64;
-        let stop = segment.stop().map(|stop| stop.nseconds() as f64);
+        let ns = |time: gst::ClockTime| time.nseconds() as f64;
+        let [pts, start, time] = [self.frame.pts?, segment.start()?, segment.time()?].map(ns);
+        let (rate, stop) = (self.info.fps(), segment.stop().map(ns));
+        let of_rate = (rate.numer() > 0).then(|| 1e9 * f64::from(rate.denom()) / f64::from(rate.numer()));
+        let duration = self.frame.duration.map(ns).or(of_rate).unwrap_or(0.0);
         // An end beyond the segment is not shown.
         let end = (pts + duration).min(stop.filter(|stop| *stop > pts).unwrap_or(f64::INFINITY));
         // With a negative rate time goes back from the segment's end.
@@ -466,7 +432,7 @@ impl Moment<'_> {
 
     /// Whether a frame certainly shares time with a zone, or its time is not known.
     fn may_be_active(&self, zone: &Zone) -> bool {
-        let [start, end] = [zone.start.map_or(f64::NEG_INFINITY, |start| start as f64), zone_end(zone)];
+        let [start, end] = times(zone);
         self.interval().is_none_or(|[from, to]| {
             let is_inside = from == to && start <= from && from < end;
             is_inside || to.min(end) - from.max(start) > 2.0
@@ -475,12 +441,12 @@ impl Moment<'_> {
 
     /// Whether all of a frame's time may be in a zone's.
     fn is_surely_active(&self, zone: &Zone) -> bool {
-        let [start, end] = [zone.start.map_or(f64::NEG_INFINITY, |start| start as f64), zone_end(zone)];
+        let [start, end] = times(zone);
         zone.start.is_none() && zone.end.is_none()
             || self.interval().is_some_and(|[from, to]| from >= start - 2.0 && to <= end + 2.0)
     }
 }
 
-fn zone_end(zone: &Zone) -> f64 {
-    zone.end.map_or(f64::INFINITY, |end| end as f64)
+fn times(zone: &Zone) -> [f64; 2] {
+    [zone.start.map_or(f64::NEG_INFINITY, |start| start as f64), zone.end.map_or(f64::INFINITY, |end| end as f64)]
 }

@@ -1,23 +1,50 @@
-//! The properties of the element as docs/PROPERTIES.md describes them: which values are usable, and which are in use.
+//! The properties of the element as docs/PROPERTIES.md describes them, with values as text: which are usable, and which are in use.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::str::FromStr;
 
 use gst::glib;
 use gst::prelude::*;
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    Double(f64),
-    Uint(u32),
-    Uint64(u64),
-    Int(i32),
-    Bool(bool),
-    /// A string, an enum or flags.
-    Text(&'static str),
-    Zones(Vec<Zone>),
+/// Each property with values that are usable, the default first, and values that are not. The first [`LIVE`] ones may change at any
+/// time, the others only while the element is stopped.
+pub const PROPERTIES: [(&str, &str, &str); 25] = [
+    ("sigma", "1.5;0;0.1;0.3;0.8;1.5;2;3.4;3.5;5;12;40;1024", "nan;-1;inf;1024.5;1e300"),
+    ("kernel-size", "0;0;0;1;3;7;41;801", "2;800;803;4294967295"),
+    ("planes", "luma+chroma+alpha;luma+chroma+alpha;luma;chroma;alpha;luma+chroma;chroma+alpha", ""),
+    ("alpha", "straight;premultiply", ""),
+    ("region-mode", "frame;inside;inside;inside;outside;outside", ""),
+    ("region-sources", "zones+roi+analytics;zones+roi+analytics;zones+roi;roi;zones", ""),
+    ("zones", "<>", "<[zone,x=0.1,y=0.2,width=0.3,height=0.0]>;<[zone,x=-0.5,y=0.2,width=0.3,height=0.4]>"),
+    ("labels", ";;face;FACE , plate; , ;gesicht,ÉTÉ;cat", ""),
+    ("min-confidence", "0;0;0.5;0.9;1", "nan;-0.1;1.5;-inf"),
+    ("expand", "0.2;0;0;0.37;1;4", "nan;-1;4.5;inf"),
+    ("shape", "box;box;ellipse;mask;mask", ""),
+    ("feather", "0;0;0;1;2;5;16;256", "257;4294967295"),
+    ("grow", "0;0;0;1;4;30;256;-1;-3;-20;-64", "-65;257;-2147483648;2147483647"),
+    ("cover", "blur;mosaic;fill", ""),
+    ("strength", "0.25;0;0.1;0.25;0.5;2", "nan;-1;2.5;inf"),
+    ("cells", "6;1;2;6;17;64", "0;65;4294967295"),
+    ("fill-color", "0xff000000;0;0xffffffff;0x80c04020;0xff00ff00", ""),
+    ("hold-time", "3000000000;0;0;1;40000000;500000000;18446744073709551615", ""),
+    ("on-lost", "release;release;cover", ""),
+    ("on-missing", "auto;auto;auto;pass;pass;cover;drop;error", ""),
+    ("post-messages", "false;true;true;true;true;true;true;true;true", ""),
+    ("backend", "auto;auto;cuda", ""),
+    ("cuda-device-id", "-1;0", "-2;-2147483648"),
+    ("look-ahead", "0;0;0;0;1;1;2;5;120", "121;4294967295"),
+    ("max-in-flight", "1;1;2;3;4", "0;17;4294967295"),
+];
+pub const LIVE: usize = 21;
+
+/// The values of a property that are usable, or those that are not.
+pub fn values(property: &str, are_usable: bool) -> Vec<&'static str> {
+    let (_, usable, unusable) = PROPERTIES.iter().find(|(name, ..)| *name == property).expect(property);
+    if are_usable { usable.split(';').collect() } else { unusable.split_terminator(';').collect() }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Zone {
     pub x: f64,
     pub y: f64,
@@ -28,81 +55,34 @@ pub struct Zone {
 }
 
 impl Zone {
-    fn is_usable(&self) -> bool {
-        let is_place = |value: f64| (0.0..=1.0).contains(&value);
-        let is_length = |value: f64| is_place(value) && value > 0.0;
-        let is_time = self.end.is_none_or(|end| end > self.start.unwrap_or(0));
-        is_place(self.x) && is_place(self.y) && is_length(self.width) && is_length(self.height) && is_time
-    }
-
-    fn to_structure(&self) -> gst::Structure {
-        let zone = gst::Structure::builder("zone").field("x", self.x).field("y", self.y);
-        let mut zone = zone.field("width", self.width).field("height", self.height).build();
-        self.start.into_iter().for_each(|start| zone.set("start", start));
-        self.end.into_iter().for_each(|end| zone.set("end", end));
-        zone
+    /// As in a gst-launch line.
+    pub fn text(&self) -> String {
+        let Self { x, y, width, height, .. } = self;
+        let time =
+            |name: &str, time: Option<u64>| time.map_or(String::new(), |time| format!(",{name}=(guint64){time}"));
+        let [start, end] = [time("start", self.start), time("end", self.end)];
+        format!("[zone,x={x:?},y={y:?},width={width:?},height={height:?}{start}{end}]")
     }
 }
 
 /// The values in use.
 #[derive(Debug, Clone)]
-pub struct Settings(BTreeMap<&'static str, Value>);
+pub struct Settings(BTreeMap<&'static str, String>);
 
 impl Default for Settings {
     fn default() -> Self {
-        Self(BTreeMap::from([
-            ("sigma", Value::Double(1.5)),
-            ("kernel-size", Value::Uint(0)),
-            ("planes", Value::Text("luma+chroma+alpha")),
-            ("alpha", Value::Text("straight")),
-            ("backend", Value::Text("auto")),
-            ("cuda-device-id", Value::Int(-1)),
-            ("max-in-flight", Value::Uint(1)),
-            ("region-mode", Value::Text("frame")),
-            ("region-sources", Value::Text("zones+roi+analytics")),
-            ("zones", Value::Zones(Vec::new())),
-            ("labels", Value::Text("")),
-            ("min-confidence", Value::Double(0.0)),
-            ("expand", Value::Double(0.2)),
-            ("shape", Value::Text("box")),
-            ("feather", Value::Uint(0)),
-            ("grow", Value::Int(0)),
-            ("cover", Value::Text("blur")),
-            ("strength", Value::Double(0.25)),
-            ("cells", Value::Uint(6)),
-            ("fill-color", Value::Uint(0xff00_0000)),
-            ("hold-time", Value::Uint64(3_000_000_000)),
-            ("look-ahead", Value::Uint(0)),
-            ("on-lost", Value::Text("release")),
-            ("on-missing", Value::Text("auto")),
-            ("post-messages", Value::Bool(false)),
-        ]))
+        Self(PROPERTIES.iter().map(|(name, ..)| (*name, values(name, true)[0].to_owned())).collect())
     }
 }
 
 impl Settings {
-    /// Whether a value is usable.
-    pub fn is_usable(property: &str, value: &Value) -> bool {
-        match (property, value) {
-            ("sigma", Value::Double(sigma)) => (0.0..=1024.0).contains(sigma),
-            ("min-confidence", Value::Double(value)) => (0.0..=1.0).contains(value),
-            ("expand", Value::Double(value)) => (0.0..=4.0).contains(value),
-            ("strength", Value::Double(value)) => (0.0..=2.0).contains(value),
-            ("kernel-size", Value::Uint(size)) => *size == 0 || size % 2 == 1 && *size <= 801,
-            ("feather", Value::Uint(pixels)) => *pixels <= 256,
-            ("grow", Value::Int(pixels)) => (-64..=256).contains(pixels),
-            ("cells", Value::Uint(cells)) => (1..=64).contains(cells),
-            ("look-ahead", Value::Uint(frames)) => *frames <= 120,
-            ("max-in-flight", Value::Uint(frames)) => (1..=16).contains(frames),
-            ("cuda-device-id", Value::Int(device)) => *device >= -1,
-            ("zones", Value::Zones(zones)) => zones.iter().all(Zone::is_usable),
-            _ => true,
-        }
+    pub fn is_usable(property: &str, value: &str) -> bool {
+        !values(property, false).contains(&value)
     }
 
     /// Whether a property can be changed only while the element is stopped.
     pub fn is_fixed(property: &str) -> bool {
-        ["backend", "cuda-device-id", "look-ahead", "max-in-flight"].contains(&property)
+        PROPERTIES[LIVE..].iter().any(|(name, ..)| *name == property)
     }
 
     /// The properties whose values are not usable.
@@ -110,93 +90,50 @@ impl Settings {
         self.0.iter().filter(|(property, value)| !Self::is_usable(property, value)).map(|(name, _)| *name).collect()
     }
 
-    pub fn insert(&mut self, property: &'static str, value: Value) {
-        self.0.insert(property, value);
+    pub fn insert(&mut self, property: &'static str, value: &str) {
+        self.0.insert(property, value.to_owned());
     }
 
-    pub fn get(&self, property: &str) -> &Value {
+    pub fn text(&self, property: &str) -> &str {
         &self.0[property]
     }
 
-    pub fn double(&self, property: &str) -> f64 {
-        let Value::Double(value) = self.get(property) else { panic!("{property}") };
-        *value
-    }
-
-    pub fn uint(&self, property: &str) -> u32 {
-        let Value::Uint(value) = self.get(property) else { panic!("{property}") };
-        *value
-    }
-
-    pub fn grow(&self) -> i32 {
-        let Value::Int(value) = self.get("grow") else { panic!("grow") };
-        *value
+    pub fn number<T: FromStr<Err: Debug>>(&self, property: &str) -> T {
+        self.text(property).parse().expect(property)
     }
 
     /// Whether covers of regions have weights.
     pub fn is_soft(&self) -> bool {
-        self.text("shape") != "box" || self.uint("feather") > 0
+        self.text("shape") != "box" || self.text("feather") != "0"
     }
 
-    pub fn text(&self, property: &str) -> &'static str {
-        let Value::Text(value) = self.get(property) else { panic!("{property}") };
-        value
+    pub fn zones(&self) -> Vec<Zone> {
+        let zones = glib::Value::deserialize(self.text("zones"), gst::Array::static_type()).unwrap();
+        let zone = |zone: &glib::SendValue| {
+            let zone = zone.get::<gst::Structure>().unwrap();
+            let [x, y, width, height] = ["x", "y", "width", "height"].map(|side| zone.get(side).unwrap());
+            Zone { x, y, width, height, start: zone.get("start").ok(), end: zone.get("end").ok() }
+        };
+        zones.get::<gst::Array>().unwrap().iter().map(zone).collect()
     }
 
-    pub fn zones(&self) -> &[Zone] {
-        let Value::Zones(zones) = self.get("zones") else { panic!("zones") };
-        zones
-    }
-
-    /// Whether flags or a list of names has this one.
+    /// Whether flags have this one.
     pub fn has(&self, property: &str, flag: &str) -> bool {
         self.text(property).split('+').any(|one| one == flag)
     }
 
     pub fn posts_messages(&self) -> bool {
-        *self.get("post-messages") == Value::Bool(true)
+        self.text("post-messages") == "true"
     }
 }
 
-impl Value {
-    /// A number as a value of the same type.
-    pub fn number(&self) -> Option<f64> {
-        match self {
-            Self::Double(value) => Some(*value),
-            Self::Uint(value) => Some((*value).into()),
-            Self::Int(value) => Some((*value).into()),
-            _ => None,
-        }
-    }
+/// The value for this property of the element.
+pub fn value(element: &gst::Element, property: &str, text: &str) -> glib::Value {
+    glib::Value::deserialize(text, element.property_type(property).unwrap()).expect(text)
+}
 
-    /// The same type with another number.
-    pub fn with_number(&self, number: f64) -> Self {
-        match self {
-            Self::Uint(_) => Self::Uint(number as u32),
-            Self::Int(_) => Self::Int(number as i32),
-            _ => Self::Double(number),
-        }
-    }
-
-    /// The value for this property of the element.
-    pub fn to_value(&self, element: &gst::Element, property: &str) -> glib::Value {
-        match self {
-            Self::Double(value) => value.to_value(),
-            Self::Uint(value) => value.to_value(),
-            Self::Uint64(value) => value.to_value(),
-            Self::Int(value) => value.to_value(),
-            Self::Bool(value) => value.to_value(),
-            Self::Text(value) if property == "labels" => value.to_value(),
-            Self::Text(value) => glib::Value::deserialize(value, element.property_type(property).unwrap()).unwrap(),
-            Self::Zones(zones) => {
-                gst::Array::new(zones.iter().map(|zone| zone.to_structure().to_send_value())).to_value()
-            }
-        }
-    }
-
-    /// Whether the property has this value; as text, because no NaN is equal to itself.
-    pub fn reads_back(&self, element: &gst::Element, property: &str) -> bool {
-        let text = |value: glib::Value| value.serialize().unwrap();
-        text(element.property_value(property)) == text(self.to_value(element, property))
-    }
+/// Whether the property has this value; as text, because no NaN is equal to itself.
+pub fn reads_back(element: &gst::Element, property: &str, text: &str) -> bool {
+    let text_of = |value: glib::Value| value.serialize().unwrap();
+    text_of(element.property_value(property)) == text_of(value(element, property, text))
 }

@@ -1,110 +1,47 @@
-//! The shortest life that still fails in the same way.
+//! The shortest and plainest life that still fails in the same way.
 
-use gst_video::VideoFormat;
+use std::ops::Range;
 
 use crate::judge::Failure;
-use crate::settings::Value;
-use crate::steps::{Caps, Frame, Layout, Owner, Samples, Step, has_alpha};
+use crate::steps::Life;
 
-/// Removes steps, and makes those that stay plainer, while the life fails with the same kind.
-pub fn shortest(
-    mut steps: Vec<Step>,
-    mut failure: Failure,
-    fails: impl Fn(&[Step]) -> Option<Failure>,
-) -> (Vec<Step>, Failure) {
-    let kind = failure.kind.clone();
-    let mut try_with = |candidate: Vec<Step>, steps: &mut Vec<Step>| match fails(&candidate) {
-        Some(other) if other.kind == kind => {
-            (*steps, failure) = (candidate, other);
-            true
-        }
-        _ => false,
-    };
-    loop {
-        let mut has_changed = false;
-        let mut count = steps.len().div_ceil(2);
-        while count > 0 {
-            let mut start = steps.len();
-            while start > 0 {
-                start = start.saturating_sub(count);
-                let end = (start + count).min(steps.len());
-                let candidate = [&steps[..start], &steps[end..]].concat();
-                has_changed |= try_with(candidate, &mut steps);
-                start = start.min(steps.len());
-            }
-            count /= 2;
-        }
-        for index in 0..steps.len() {
-            for variant in 0.. {
-                let Some(plainer) = plainer(&steps[index]).into_iter().nth(variant) else { break };
-                // As text, because no NaN is equal to itself.
-                if format!("{plainer:?}") == format!("{:?}", steps[index]) {
-                    continue;
-                }
-                let mut candidate = steps.clone();
-                candidate[index] = plainer;
-                has_changed |= try_with(candidate, &mut steps);
-            }
-        }
-        if !has_changed {
-            return (steps, failure);
-        }
-    }
+/// Parts of a length: the whole, halves, quarters and so on, the last first.
+fn parts(length: usize) -> impl Iterator<Item = Range<usize>> {
+    let sizes = std::iter::successors(Some(length), |size| (*size > 1).then(|| size.div_ceil(2)));
+    sizes.filter(|size| *size > 0).flat_map(move |size| {
+        let starts = (0..length).step_by(size).rev();
+        starts.map(move |start| start..(start + size).min(length))
+    })
 }
 
-/// Steps that do less.
-fn plainer(step: &Step) -> Vec<Step> {
-    match step {
-        Step::Frame(frame) => {
-            let boxes = (0..frame.boxes.len()).map(|i| {
-                let boxes = frame.boxes.iter().enumerate().filter(|(j, _)| *j != i);
-                Frame { boxes: boxes.map(|(_, roi)| roi.clone()).collect(), ..frame.clone() }
-            });
-            let plain = [
-                Frame { layout: Layout::Caps, ..frame.clone() },
-                Frame { memories: 1, ..frame.clone() },
-                Frame { owner: Owner::Nobody, ..frame.clone() },
-                Frame { flags: gst::BufferFlags::empty(), ..frame.clone() },
-                Frame { is_interlaced: false, ..frame.clone() },
-                Frame { pts: Some(0), ..frame.clone() },
-                Frame { duration: Some(40_000_000), ..frame.clone() },
-            ];
-            let without = (0..frame.boxes.len()).filter(|i| frame.boxes[*i].mask.is_some()).map(|i| {
-                let mut frame = frame.clone();
-                frame.boxes[i].mask = None;
-                frame
-            });
-            // Not the other way round, so that it ends.
-            let alphas = match frame.alpha {
-                None | Some(Samples::All(255)) => vec![],
-                Some(Samples::All(0)) => vec![Some(Samples::All(255))],
-                Some(Samples::All(_)) => vec![Some(Samples::All(255)), Some(Samples::All(0))],
-                Some(_) => vec![None, Some(Samples::All(255)), Some(Samples::All(0))],
-            };
-            let alphas = alphas.into_iter().map(|alpha| Frame { alpha, ..frame.clone() });
-            boxes.chain(without).chain(plain).chain(alphas).map(Step::Frame).collect()
+/// Removes steps, and makes smaller the choices behind those that stay, while the life fails with the same kind.
+pub fn shortest(mut life: Life, mut failure: Failure, fails: impl Fn(&Life) -> Option<Failure>) -> (Life, Failure) {
+    let mut try_with = |life: &mut Life, change: &dyn Fn(&mut Life)| {
+        let mut changed = life.clone();
+        change(&mut changed);
+        if changed != *life
+            && let Some(other) = fails(&changed).filter(|other| other.kind == failure.kind)
+        {
+            (*life, failure) = (changed, other);
         }
-        Step::Set("region-sources", Value::Text(sources)) if sources.ends_with("+alpha") => {
-            vec![Step::Set("region-sources", Value::Text("alpha"))]
+    };
+    loop {
+        let before = life.clone();
+        for part in parts(life.len()) {
+            if part.end <= life.len() {
+                try_with(&mut life, &|life| drop(life.drain(part.clone())));
+            }
         }
-        Step::Caps(caps) => [
-            Caps { is_in_cuda: false, ..caps.clone() },
-            Caps {
-                format: if has_alpha(VideoFormat::from_string(&caps.format)) {
-                    "RGBA".to_owned()
-                } else {
-                    caps.format.clone()
-                },
-                ..caps.clone()
-            },
-            Caps { format: if caps.is_in_cuda { "NV12" } else { "GRAY8" }.to_owned(), ..caps.clone() },
-            Caps { interlace_mode: "progressive", ..caps.clone() },
-            Caps { rate: (25, 1), max_rate: None, ..caps.clone() },
-            Caps { size: [16, 8], ..caps.clone() },
-        ]
-        .into_iter()
-        .map(Step::Caps)
-        .collect(),
-        _ => Vec::new(),
+        for step in 0..life.len() {
+            for part in parts(life[step].len()) {
+                try_with(&mut life, &|life| life[step][part.clone()].fill(0));
+            }
+            for choice in 0..life[step].len() {
+                try_with(&mut life, &|life| life[step][choice] /= 2);
+            }
+        }
+        if life == before {
+            return (life, failure);
+        }
     }
 }

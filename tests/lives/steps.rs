@@ -1,52 +1,41 @@
-//! The steps of a life as plain data, and a life made from a seed.
+//! The steps of a life as plain data, and how choices make them: those of a seed, or plainer ones.
 
 use std::sync::LazyLock;
 
-use gst_video::{VideoFormat, VideoFormatInfo};
+use gst_video::VideoFormat;
 
 use crate::common::Noise;
 use crate::common::video;
-use crate::settings::{Value, Zone};
+use crate::settings::{LIVE, PROPERTIES, Zone, values};
 
 /// One thing that an application or a neighbour does with the element.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum Step {
-    Set(&'static str, Value),
+    Set(&'static str, String),
     /// A controlled property: its values from 0 and from a stream time (in ns) on.
-    Control(&'static str, f64, u64, f64),
+    Control(&'static str, [&'static str; 2], u64),
     Downstream(Downstream),
-    /// Downstream takes frames in CUDA memory alone, or in host memory alone, from the next frame on; or either.
-    Memory(Option<bool>),
+    /// Downstream takes only frames of these caps from the next frame on.
+    Memory(&'static str),
     Start,
     Stop(gst::State),
     Pause,
     Caps(Caps),
-    Segment(Segment),
     Frame(Frame),
     Flush,
-    StreamStart,
-    Eos,
-    Gap,
-    /// A serialized event of any other kind, with a number.
-    Event(u64),
-    Reconfigure,
-    /// Frames are late by so many ns.
-    Qos(i64),
+    Segment(gst::Segment),
+    /// A serialized event of any other kind.
+    Event(gst::Event),
+    Upstream(gst::Event),
     /// The pipeline's clock jumps by so many ns.
     Clock(u64),
-    Seek,
-    Query(Query),
-    /// The next calls but `after` of a driver function fail, once or for good.
-    Fault {
-        function: &'static str,
-        after: i32,
-        once: bool,
-        status: i32,
-    },
+    Query(&'static str),
+    /// After so many more calls, a driver function fails so many times.
+    Fault(&'static str, i32, i32),
 }
 
 /// How downstream answers allocation queries: whether it reads GstVideoMeta, and by how many samples its pool pads each side.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Downstream {
     pub takes_video_meta: bool,
     pub pool_padding: Option<u32>,
@@ -54,26 +43,15 @@ pub struct Downstream {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Caps {
-    pub format: String,
+    pub format: VideoFormat,
     pub size: [u32; 2],
     pub is_in_cuda: bool,
     pub interlace_mode: &'static str,
-    pub rate: (i32, i32),
-    pub max_rate: Option<(i32, i32)>,
+    /// The fields of caps that say how many frames there are in a second.
+    pub rate: &'static str,
 }
 
-/// A segment; all but the rates in ns.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Segment {
-    pub in_bytes: bool,
-    pub rate: f64,
-    pub applied_rate: f64,
-    pub start: u64,
-    pub stop: Option<u64>,
-    pub time: u64,
-}
-
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Frame {
     pub noise: u64,
     pub layout: Layout,
@@ -83,8 +61,8 @@ pub struct Frame {
     pub flags: gst::BufferFlags,
     /// What interlace-mode=mixed looks at.
     pub is_interlaced: bool,
-    pub pts: Option<u64>,
-    pub duration: Option<u64>,
+    pub pts: Option<gst::ClockTime>,
+    pub duration: Option<gst::ClockTime>,
     pub boxes: Vec<RoiBox>,
     /// The upper 8 bits of the alpha channel, if the format has one; without it they are noise too.
     pub alpha: Option<Samples>,
@@ -93,10 +71,8 @@ pub struct Frame {
 /// Where the planes are in the buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Layout {
-    /// Where the caps say.
-    Caps,
-    /// Longer by so many bytes.
-    Long(usize),
+    /// Where the caps say, and so many more bytes.
+    Caps(usize),
     /// By a GstVideoMeta, with so many more bytes in each row and before each plane.
     Padded(i32, usize),
     /// Too short by so many bytes, without and with a GstVideoMeta.
@@ -116,7 +92,7 @@ pub enum Owner {
 }
 
 /// A GstVideoRegionOfInterestMeta.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct RoiBox {
     pub rect: [u32; 4],
     pub label: Option<&'static str>,
@@ -178,28 +154,20 @@ impl MaskParam {
         self.samples.at(self.size, x, y)
     }
 
-    /// Whether it is as docs/HIDING.md says, so that it can be read.
-    pub fn is_readable(&self) -> bool {
-        let has_size = self.size.iter().all(|side| (1..=4096).contains(side));
-        let has_rows = self.stride() >= self.size[0].cast_signed() && self.missing == 0;
-        self.format == Some("GRAY8") && has_size && has_rows && !(self.is_of_other_size && self.padding.is_some())
-    }
-
-    /// Whether any of it is the object.
+    /// Whether it is as docs/HIDING.md says, so that it can be read, and any of it is the object.
     pub fn has_object(&self) -> bool {
         let [columns, rows] = self.size;
-        (0..rows).any(|y| (0..columns).any(|x| self.sample(x, y) >= 128))
+        let has_size = self.size.iter().all(|side| (1..=4096).contains(side));
+        let has_rows = self.stride() >= columns.cast_signed() && self.missing == 0;
+        let is_readable = self.format == Some("GRAY8") && has_size && has_rows;
+        is_readable
+            && !(self.is_of_other_size && self.padding.is_some())
+            && (0..rows).any(|y| (0..columns).any(|x| self.sample(x, y) >= 128))
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Query {
-    Latency,
-    Position,
-    Allocation,
-    Caps,
-    Drain,
-}
+/// Frames of any format in CUDA memory.
+pub const CUDA_MEMORY: &str = "video/x-raw(memory:CUDAMemory)";
 
 /// What a life runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,286 +178,339 @@ pub enum Machine {
     Gpu,
 }
 
-/// Driver functions that a frame or a start calls, with a status that they return.
-const FAULTS: [(&str, i32); 9] = [
-    ("cuMemAlloc_v2", 2),
-    ("cuMemHostAlloc", 2),
-    ("cuMemsetD8Async", 700),
-    ("cuCtxPushCurrent_v2", 700),
-    ("cuMemcpy2DAsync_v2", 700),
-    ("cuMemcpyHtoDAsync_v2", 700),
-    ("cuLaunchKernel", 700),
-    ("cuEventRecord", 700),
-    ("cuEventQuery", 700),
-];
+/// Driver functions that a frame or a start calls.
+const FUNCTIONS: &str = "cuMemAlloc_v2 cuMemHostAlloc cuMemsetD8Async cuCtxPushCurrent_v2 cuMemcpy2DAsync_v2 \
+    cuMemcpyHtoDAsync_v2 cuLaunchKernel cuEventRecord cuEventQuery";
 
-static FORMATS: LazyLock<Vec<String>> =
-    LazyLock::new(|| video::formats().iter().map(|format| format.to_str().to_string()).collect());
-
-static CUDA_FORMATS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    // In GStreamer 1.24 their last plane begins half a row late with every even height.
-    let is_wrong =
-        |format: &str| gst::version() >= (1, 24, 0, 0) && gst::version() < (1, 26, 0, 0) && is_planar_420(format);
-    let formats = video::cuda_formats();
-    let formats = formats.iter().map(|format| format.to_str().to_string());
-    formats.filter(|format| !is_wrong(format)).collect()
-});
-
-fn is_planar_420(format: &str) -> bool {
-    format.starts_with("I420") || format == "YV12"
+/// The plainest first.
+fn sorted(mut formats: Vec<VideoFormat>) -> Vec<VideoFormat> {
+    formats.sort_by_key(|format| ![VideoFormat::Gray8, VideoFormat::Nv12, VideoFormat::Rgba].contains(format));
+    formats
 }
 
-static ALPHA_FORMATS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let formats = video::formats().into_iter();
-    formats.filter(|format| has_alpha(*format)).map(|format| format.to_str().to_string()).collect()
+static FORMATS: LazyLock<Vec<VideoFormat>> = LazyLock::new(|| sorted(video::formats()));
+
+static CUDA_FORMATS: LazyLock<Vec<VideoFormat>> = LazyLock::new(|| {
+    // In GStreamer 1.24 their last plane begins half a row late with every even height.
+    let is_wrong = |format: &VideoFormat| {
+        [(1, 24), (1, 25)].contains(&(gst::version().0, gst::version().1)) && is_planar_420(*format)
+    };
+    sorted(video::cuda_formats()).into_iter().filter(|format| !is_wrong(format)).collect()
 });
+
+static ALPHA_FORMATS: LazyLock<Vec<VideoFormat>> =
+    LazyLock::new(|| FORMATS.iter().copied().filter(|format| has_alpha(*format)).collect());
+
+fn is_planar_420(format: VideoFormat) -> bool {
+    format.to_str().starts_with("I420") || format == VideoFormat::Yv12
+}
 
 /// Whether a format has an alpha channel.
 pub fn has_alpha(format: VideoFormat) -> bool {
     // GStreamer's flag is missing at AV12, Y410 and others.
-    VideoFormatInfo::from_format(format).n_components() == 4
+    gst_video::VideoFormatInfo::from_format(format).n_components() == 4
 }
 
-const FRAME_NS: u64 = 40_000_000;
-
-/// Lives of a hundred in which region-sources names alpha.
-const ALPHA_LIVES: u64 = 7;
+const FRAME_NS: u64 = video::FRAME.nseconds();
 
 impl Caps {
     /// Whether GStreamer has such frames in CUDA memory, and transfers all of their rows.
     pub fn may_be_in_cuda(&self) -> bool {
         // With an odd height, in GStreamer 1.22 the last of three planes begins half a row late, and is not transferred; in 1.26 the
         // memory of NV21 ends half a row too early.
-        let is_wrong = is_planar_420(&self.format) || self.format == "NV21";
+        let is_wrong = is_planar_420(self.format) || self.format == VideoFormat::Nv21;
         let has_rows = !is_wrong || self.size[1].is_multiple_of(2);
-        CUDA_FORMATS.contains(&self.format) && has_rows && matches!(self.interlace_mode, "progressive" | "mixed")
+        CUDA_FORMATS.contains(&self.format) && has_rows && ["progressive", "mixed"].contains(&self.interlace_mode)
+    }
+
+    pub fn caps(&self) -> gst::Caps {
+        let Self { format, size: [width, height], is_in_cuda, interlace_mode, rate } = self;
+        let feature = match *interlace_mode {
+            _ if *is_in_cuda => "(memory:CUDAMemory)",
+            "alternate" => "(format:Interlaced)",
+            _ => "",
+        };
+        let size = format!("width={width},height={height}");
+        let caps = format!("video/x-raw{feature},format={format},{size},interlace-mode={interlace_mode},{rate}");
+        caps.parse().expect(&caps)
     }
 }
 
-/// Random choices.
-struct Dice {
-    noise: Noise,
+/// A life as the choices behind each of its steps. Those that are missing are 0, the plainest.
+pub type Life = Vec<Vec<u64>>;
+
+/// What a first choice of this value makes; others are in [`Writer::write`].
+const SET: u64 = 58;
+const CONTROL: u64 = 72;
+const CAPS: u64 = 73;
+const DOWNSTREAM: u64 = 90;
+const EOS: u64 = 94;
+
+/// The life of this seed.
+pub fn life(seed: u64, machine: Machine) -> Life {
+    let mut writer = Writer::new(machine, Some(Noise(seed ^ ((machine as u64) << 40))));
+    let index = |property: &str| PROPERTIES.iter().position(|(name, ..)| *name == property).unwrap() as u64;
+    // The choices of [`Writer::set`]: among all properties this one, and not a value that is unusable.
+    let usable = |property: &str| vec![SET, 99, index(property), 0];
+    let mut start: Life =
+        ["region-mode", "region-sources", "post-messages", "cover", "shape", "max-in-flight", "look-ahead"]
+            .map(usable)
+            .into();
+    start.extend((machine != Machine::Cpu).then(|| usable("backend")));
+    start.extend(writer.percent(40).then(|| usable("zones")));
+    start.extend((0..writer.below(8)).map(|_| vec![SET]));
+    start.extend(writer.percent(15).then(|| vec![CONTROL]));
+    start.extend([vec![DOWNSTREAM], vec![CAPS]]);
+    start.extend((0..5 + writer.below(25)).map(|_| Vec::new()));
+    start.extend(writer.percent(50).then(|| vec![EOS]));
+    start.into_iter().map(|choices| writer.write(choices)).collect()
+}
+
+/// The steps that choices make.
+pub fn steps(life: &[Vec<u64>], machine: Machine) -> Vec<Step> {
+    let mut writer = Writer::new(machine, None);
+    life.iter().for_each(|choices| _ = writer.write(choices.clone()));
+    writer.steps
+}
+
+/// Makes steps from choices, and choices from noise.
+struct Writer {
+    machine: Machine,
+    noise: Option<Noise>,
+    /// Those of a step, and how many of them are made use of.
+    choices: Vec<u64>,
+    used: usize,
+    steps: Vec<Step>,
+    is_started: bool,
+    size: [u32; 2],
+    /// The time of the next frame.
+    clock: u64,
     /// Of the frame before.
     boxes: Vec<RoiBox>,
-    /// Of a life in which region-sources names alpha: the choices about that, so that it is otherwise the life of its seed.
-    alpha: Option<Noise>,
+    /// Whether region-sources names alpha.
+    names_alpha: bool,
 }
 
-fn samples(noise: &mut Noise) -> Samples {
-    let mut below = |end: u64| noise.next() % end;
-    match below(8) {
-        0 => Samples::All([0, 127][below(2) as usize]),
-        1 => Samples::All([128, 255][below(2) as usize]),
-        2 => Samples::Noise(noise.next() >> 32),
-        3 => Samples::Edge(noise.next() >> 32),
-        _ => Samples::Disc,
-    }
-}
-
-impl Dice {
-    /// True in so many of a hundred cases of a life in which region-sources names alpha.
-    fn alpha_percent(&mut self, percent: u64) -> bool {
-        self.alpha.as_mut().is_some_and(|noise| noise.next() % 100 < percent)
-    }
-
-    fn pick_for_alpha<T: Clone>(&mut self, of: &[T]) -> T {
-        let noise = self.alpha.as_mut().expect("a life with alpha");
-        of[(noise.next() % of.len() as u64) as usize].clone()
+impl Writer {
+    fn new(machine: Machine, noise: Option<Noise>) -> Self {
+        let (choices, steps, boxes) = (Vec::new(), Vec::new(), Vec::new());
+        let (is_started, size, names_alpha) = (false, [1, 1], false);
+        Self { machine, noise, choices, used: 0, steps, is_started, size, clock: 0, boxes, names_alpha }
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.noise.next() % end
+        if self.used == self.choices.len() {
+            self.choices.push(self.noise.as_mut().map_or(0, |noise| (noise.next() >> 16) % end));
+        }
+        self.used += 1;
+        self.choices[self.used - 1] % end
     }
 
     /// True in so many of a hundred cases.
     fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
+        self.below(100) >= 100 - percent
     }
 
     fn pick<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize].clone()
     }
 
-    fn value(&mut self, property: &str, absurd: bool) -> Value {
-        let nan = f64::NAN;
-        let double = |valid: &[f64], invalid: &[f64], dice: &mut Self| {
-            Value::Double(dice.pick(if absurd { invalid } else { valid }))
-        };
-        let uint = |valid: &[u32], invalid: &[u32], dice: &mut Self| {
-            Value::Uint(dice.pick(if absurd { invalid } else { valid }))
-        };
-        let infinity = f64::INFINITY;
-        match property {
-            "sigma" => {
-                let valid = [0.0, 0.1, 0.3, 0.8, 1.5, 1.5, 2.0, 3.4, 3.5, 5.0, 12.0, 40.0, 1024.0];
-                double(&valid, &[nan, -1.0, infinity, 1024.5, 1e300], self)
+    /// Writes the step of these choices, or two, and returns all choices behind it.
+    fn write(&mut self, choices: Vec<u64>) -> Vec<u64> {
+        (self.choices, self.used) = (choices, 0);
+        let step = match self.below(112) {
+            SET..CONTROL => self.set(8),
+            CONTROL => self.control(),
+            CAPS..76 => self.caps(),
+            76..=82 => self.event(),
+            83 | 84 => Step::Flush,
+            85 => Step::Upstream(gst::event::Reconfigure::new()),
+            86 => {
+                let late = self.pick(&[-1, 1, 3]) * FRAME_NS as i64;
+                let event = gst::event::Qos::builder(gst::QOSType::Underflow, 1.5, late);
+                Step::Upstream(event.timestamp(video::FRAME * 2).build())
             }
-            "kernel-size" => uint(&[0, 0, 0, 1, 3, 7, 41, 801], &[2, 800, 803, u32::MAX], self),
-            "min-confidence" => double(&[0.0, 0.0, 0.5, 0.9, 1.0], &[nan, -0.1, 1.5, -infinity], self),
-            "expand" => double(&[0.0, 0.0, 0.2, 0.37, 1.0, 4.0], &[nan, -0.1, 4.5, infinity], self),
-            "strength" => double(&[0.0, 0.1, 0.25, 0.25, 0.5, 2.0], &[nan, -0.1, 2.5, infinity], self),
-            "cells" => uint(&[1, 2, 6, 6, 17, 64], &[0, 65, u32::MAX], self),
-            "shape" => Value::Text(self.pick(&["box", "box", "ellipse", "mask", "mask"])),
-            "feather" => uint(&[0, 0, 0, 1, 2, 5, 16, 256], &[257, u32::MAX], self),
-            "grow" if absurd => Value::Int(self.pick(&[-65, 257, i32::MIN, i32::MAX])),
-            "grow" => Value::Int(self.pick(&[0, 0, 0, 1, 4, 30, 256, -1, -3, -20, -64])),
-            "look-ahead" => uint(&[0, 0, 0, 0, 1, 1, 2, 5, 120], &[121, u32::MAX], self),
-            "max-in-flight" => uint(&[1, 1, 2, 3, 4], &[0, 17, u32::MAX], self),
-            "cuda-device-id" => Value::Int(self.pick(if absurd { &[-2, i32::MIN] } else { &[-1, 0] })),
-            "fill-color" => Value::Uint(self.pick(&[0xff00_0000, 0, 0xffff_ffff, 0x80c0_4020, 0xff00_ff00])),
-            "hold-time" => Value::Uint64(self.pick(&[0, 0, 1, FRAME_NS, 500_000_000, u64::MAX])),
-            "post-messages" => Value::Bool(self.percent(90)),
-            "labels" => Value::Text(self.pick(&["", "", "face", "FACE , plate", " , ", "gesicht,ÉTÉ", "cat"])),
-            "region-mode" => Value::Text(self.pick(&["inside", "inside", "inside", "outside", "outside", "frame"])),
-            "region-sources" => {
-                let value = self.pick(&["zones+roi+analytics", "zones+roi", "roi", "zones"]);
-                let with_alpha = ["alpha", "alpha", "zones+alpha", "roi+alpha", "zones+roi+alpha"];
-                Value::Text(if self.alpha_percent(80) { self.pick_for_alpha(&with_alpha) } else { value })
+            87 => {
+                let (start, stop) = (gst::ClockTime::SECOND, gst::ClockTime::NONE);
+                let (set, none) = (gst::SeekType::Set, gst::SeekType::None);
+                Step::Upstream(gst::event::Seek::new(1.0, gst::SeekFlags::FLUSH, set, start, none, stop))
             }
-            "cover" => Value::Text(self.pick(&["blur", "mosaic", "fill"])),
-            "on-lost" => Value::Text(self.pick(&["release", "release", "cover"])),
-            "on-missing" => Value::Text(self.pick(&["auto", "auto", "auto", "pass", "pass", "cover", "drop", "error"])),
-            "planes" => {
-                let all = "luma+chroma+alpha";
-                Value::Text(self.pick(&[all, all, all, "luma", "chroma", "alpha", "luma+chroma", "chroma+alpha"]))
-            }
-            "alpha" => Value::Text(self.pick(&["straight", "premultiply"])),
-            "backend" => Value::Text("cpu"),
-            "zones" => {
-                let count = self.below(4);
-                let mut zones: Vec<Zone> = (0..count).map(|_| self.zone()).collect();
-                if absurd {
-                    zones.push(Zone { width: self.pick(&[0.0, nan, -0.5, 1.5, infinity]), ..self.zone() });
+            88 | 89 => Step::Query(self.pick(&["latency", "position", "allocation", "caps", "drain"])),
+            DOWNSTREAM..93 => Step::Downstream(Downstream {
+                takes_video_meta: self.percent(60),
+                pool_padding: self.percent(35).then(|| 4 * self.below(6) as u32),
+            }),
+            93 => Step::Pause,
+            EOS => Step::Event(gst::event::Eos::new()),
+            95..=98 => Step::Clock(self.pick(&[FRAME_NS, 10 * FRAME_NS, 3_600_000_000_000])),
+            99 | 100 => {
+                let stop = Step::Stop(self.pick(&[gst::State::Null, gst::State::Ready]));
+                self.steps.push(stop);
+                self.is_started = false;
+                if self.percent(30) {
+                    let set = self.set(50);
+                    self.steps.push(set);
                 }
-                Value::Zones(zones)
+                self.caps()
             }
-            other => unreachable!("{other}"),
-        }
+            101..=105 if self.machine != Machine::Cpu => {
+                Step::Memory(self.pick(&["ANY", CUDA_MEMORY, CUDA_MEMORY, "video/x-raw"]))
+            }
+            106..=108 if self.machine == Machine::FakeCuda => {
+                let functions: Vec<&str> = FUNCTIONS.split(' ').collect();
+                Step::Fault(self.pick(&functions), self.below(6) as i32, self.pick(&[1, i32::MAX]))
+            }
+            _ => Step::Frame(self.frame()),
+        };
+        self.steps.push(step);
+        std::mem::take(&mut self.choices)
+    }
+
+    /// A property, of so many of a hundred to a value that is not usable.
+    fn set(&mut self, unusable: u64) -> Step {
+        let count = if self.percent(10) { PROPERTIES.len() } else { LIVE };
+        let (property, ..) = PROPERTIES[self.below(count as u64) as usize];
+        let is_usable = !self.percent(unusable) || values(property, false).is_empty();
+        let value = match property {
+            "zones" if is_usable => {
+                let zones: Vec<String> = (0..self.below(4)).map(|_| self.zone().text()).collect();
+                format!("<{}>", zones.join(","))
+            }
+            "backend" if self.machine == Machine::Cpu => "cpu".to_owned(),
+            "region-sources" => {
+                let names_alpha = self.percent(if self.names_alpha { 80 } else { 10 });
+                let with_alpha = ["alpha", "alpha", "zones+alpha", "roi+alpha", "zones+roi+alpha"];
+                self.names_alpha = names_alpha;
+                let without = values(property, true);
+                self.pick(if names_alpha { &with_alpha[..] } else { &without }).to_owned()
+            }
+            _ => self.pick(&values(property, is_usable)).to_owned(),
+        };
+        Step::Set(property, value)
+    }
+
+    fn control(&mut self) -> Step {
+        let property = self.pick(&["sigma", "strength", "expand", "feather", "grow"]);
+        // Whole numbers of their types.
+        let values = match property {
+            "feather" => ["0", "1", "8", "257"],
+            "grow" => ["0", "2", "-2", "-65"],
+            _ => ["0", "0.5", "1.5", "-1"],
+        };
+        Step::Control(property, [self.pick(&values), self.pick(&values)], self.below(10) * FRAME_NS)
     }
 
     fn zone(&mut self) -> Zone {
-        let mut part = || self.below(1001) as f64 / 1000.0;
-        let (x, y) = (part(), part());
-        let (width, height) = (part().max(0.001), part().max(0.001));
+        let mut part = |least: f64| (self.below(1001) as f64 / 1000.0).max(least);
+        let [x, y, width, height] = [0.0, 0.0, 0.001, 0.001].map(&mut part);
         let start = self.percent(25).then(|| self.below(12) * FRAME_NS / 2);
         let end = self.percent(25).then(|| start.unwrap_or(0) + (1 + self.below(12)) * FRAME_NS / 2);
         Zone { x, y, width, height, start, end }
     }
 
-    fn caps(&mut self, machine: Machine) -> Caps {
-        let mut caps = self.any_caps(machine);
-        if self.alpha_percent(85) {
-            (caps.format, caps.is_in_cuda) = (self.pick_for_alpha(&ALPHA_FORMATS), false);
+    /// Caps, after a start where it is stopped.
+    fn caps(&mut self) -> Step {
+        if !std::mem::replace(&mut self.is_started, true) {
+            self.steps.push(Step::Start);
         }
-        caps
-    }
-
-    fn any_caps(&mut self, machine: Machine) -> Caps {
-        let size = match self.below(24) {
-            0..3 => [1, 1],
-            3..6 => [1 + self.below(5) as u32, 1 + self.below(5) as u32],
+        let mut size = match self.below(24) {
+            0..17 => [1 + self.below(100), 1 + self.below(70)],
+            17..20 => [1, 1],
+            20..22 => [1 + self.below(5), 1 + self.below(5)],
             // Weights are on a grid of two or four samples.
-            6 => [513 + self.below(700) as u32, 1 + self.below(7) as u32],
-            7 => [1 + self.below(7) as u32, 513 + self.below(700) as u32],
-            _ => [1 + self.below(100) as u32, 1 + self.below(70) as u32],
-        };
-        let interlace_mode = match self.below(12) {
-            0 => "interleaved",
-            1 => "mixed",
-            2 | 3 => "alternate",
-            4 if self.percent(20) => "fields",
-            _ => "progressive",
-        };
-        let (rate, max_rate) = match self.below(10) {
-            0 => ((0, 1), None),
-            1 => ((0, 1), Some((60, 1))),
-            2 => ((30000, 1001), None),
-            _ => ((25, 1), None),
-        };
-        let is_in_cuda = machine != Machine::Cpu && self.percent(35) && !CUDA_FORMATS.is_empty();
-        if is_in_cuda {
-            let interlace_mode = if interlace_mode == "mixed" { "mixed" } else { "progressive" };
-            let format = self.pick(&CUDA_FORMATS);
-            let mut caps = Caps { format, size, is_in_cuda, interlace_mode, rate, max_rate };
-            if !caps.may_be_in_cuda() {
-                caps.size[1] += 1;
-            }
-            return caps;
+            22 => [513 + self.below(700), 1 + self.below(7)],
+            _ => [1 + self.below(7), 513 + self.below(700)],
         }
-        Caps { format: self.pick(&FORMATS), size, is_in_cuda, interlace_mode, rate, max_rate }
+        .map(|side| side as u32);
+        let modes = ["progressive", "alternate", "alternate", "interleaved", "mixed"];
+        let mut interlace_mode = modes[self.below(12).saturating_sub(7) as usize];
+        if self.percent(1) {
+            interlace_mode = "fields";
+        }
+        let rates = ["framerate=25/1", "framerate=30000/1001", "framerate=0/1", "framerate=0/1,max-framerate=60/1"];
+        let rate = rates[self.below(10).saturating_sub(6) as usize];
+        let is_alpha = self.names_alpha && self.percent(85);
+        let is_in_cuda = self.machine != Machine::Cpu && self.percent(35) && !CUDA_FORMATS.is_empty() && !is_alpha;
+        let format = self.pick(match [is_alpha, is_in_cuda] {
+            [true, _] => &ALPHA_FORMATS,
+            [_, true] => &CUDA_FORMATS,
+            _ => &FORMATS,
+        });
+        if is_in_cuda && interlace_mode != "mixed" {
+            interlace_mode = modes[0];
+        }
+        let caps = Caps { format, size, is_in_cuda, interlace_mode, rate };
+        if is_in_cuda && !caps.may_be_in_cuda() {
+            size[1] += 1;
+        }
+        self.size = size;
+        Step::Caps(Caps { size, ..caps })
     }
 
-    fn segment(&mut self) -> Segment {
-        let start = self.pick(&[0, 0, 3 * FRAME_NS]);
-        let rate = self.pick(&[1.0, 1.0, 2.0, -1.0]);
-        let with_stop = rate < 0.0 || self.percent(30);
-        Segment {
-            in_bytes: self.percent(8),
-            rate,
-            applied_rate: self.pick(&[1.0, 1.0, 1.0, 2.0, 0.5, -1.0, -2.0]),
-            start,
-            stop: with_stop.then(|| start + self.pick(&[4, 8, 100]) * FRAME_NS),
-            time: self.pick(&[0, 0, 5 * FRAME_NS]),
-        }
-    }
-
-    fn roi_box(&mut self, size: [u32; 2]) -> RoiBox {
-        let [width, height] = size.map(u64::from);
-        let rect = match self.below(10) {
-            0 => {
-                let absurd = [0, 1, 5, 1 << 31, u32::MAX - 3, u32::MAX];
-                [0; 4].map(|_| self.pick(&absurd))
-            }
-            1 => [u32::MAX - 4, u32::MAX - 2, 9, 7],
-            2 => [self.below(2 * width), self.below(2 * height), 3 * width, self.below(3 * height)].map(|n| n as u32),
+    fn event(&mut self) -> Step {
+        match self.below(9) {
+            0..2 => Step::Event(gst::event::CustomDownstream::new(gst::Structure::new_empty("life"))),
+            2 => Step::Event(gst::event::Gap::builder(gst::ClockTime::ZERO).build()),
+            3 => Step::Event(gst::event::StreamStart::new("again")),
+            _ if self.percent(8) => Step::Segment(gst::FormattedSegment::<gst::format::Bytes>::new().upcast()),
             _ => {
-                let [x, y] = [self.below(width), self.below(height)];
-                [x, y, 1 + self.below(width), 1 + self.below(height)].map(|n| n as u32)
+                let [first, third] = [gst::ClockTime::ZERO, video::FRAME * 3];
+                let start = self.pick(&[first, first, third]);
+                let rate = self.pick(&[1.0, 1.0, 2.0, -1.0]);
+                let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+                segment.set_rate(rate);
+                segment.set_applied_rate(self.pick(&[1.0, 1.0, 1.0, 2.0, 0.5, -1.0, -2.0]));
+                segment.set_start(start);
+                if self.percent(30) || rate < 0.0 {
+                    segment.set_stop(start + video::FRAME * self.pick(&[4, 8, 100]));
+                }
+                segment.set_time(self.pick(&[first, first, video::FRAME * 5]));
+                Step::Segment(segment.upcast())
             }
-        };
-        RoiBox {
-            rect,
-            label: self.pick(&[Some("face"), Some("face"), Some("Plate"), Some("été"), Some("cat"), Some(""), None]),
-            confidence: self.pick(&[None, Some(0.2), Some(0.5), Some(0.95), Some(f64::NAN), Some(-1.0), Some(7.0)]),
-            id: self.pick(&[None, None, Some(1), Some(2), Some(-1)]),
-            mask: self.percent(60).then(|| self.mask()),
         }
     }
 
-    fn mask(&mut self) -> MaskParam {
-        let mut side = || match self.below(16) {
-            0 => 0,
-            1 => 1,
-            2 => 300,
-            _ => 1 + self.below(24) as u32,
+    fn frame(&mut self) -> Frame {
+        let layout = match self.below(40) {
+            0..19 => Layout::Caps(0),
+            19..32 => Layout::Padded(self.below(40) as i32, self.below(40) as usize),
+            32..36 => Layout::Caps(self.below(200) as usize),
+            36 => Layout::Short(1 + self.below(200) as usize),
+            37 => Layout::ShortMeta(1 + self.below(200) as usize),
+            38 => Layout::NegativeStride,
+            _ => Layout::Overlapping,
         };
-        let mut size = [side(), side()];
-        if self.percent(2) {
-            size = self.pick(&[[4096, 3], [2, 4096], [4097, 2], [1, 4097], [32767, 1]]);
+        let mut flags = gst::BufferFlags::empty();
+        for flag in [gst::BufferFlags::DISCONT, gst::BufferFlags::GAP, gst::BufferFlags::CORRUPTED] {
+            flags.set(flag, self.percent(6));
         }
-        let mut mask = MaskParam {
-            format: Some("GRAY8"),
-            size,
-            padding: self.percent(40).then(|| self.pick(&[0, 0, 1, 5, 64])),
-            is_of_other_size: false,
-            missing: 0,
-            samples: samples(&mut self.noise),
+        let pts = match self.below(16) {
+            0..12 => Some(self.clock),
+            12 => Some(self.clock.saturating_sub(FRAME_NS)),
+            13 => Some(self.clock.saturating_sub(self.below(20) * FRAME_NS)),
+            14 => Some(self.clock + self.below(20) * FRAME_NS),
+            _ => None,
         };
-        match self.below(24) {
-            0 => mask.format = self.pick(&[None, Some("GRAY16_LE"), Some("RGBA"), Some("I420")]),
-            1 => mask.missing = 1 + self.below(40) as usize,
-            2 => mask.padding = Some(self.pick(&[-1, -4, -8, -400])),
-            3 => (mask.is_of_other_size, mask.padding) = (true, Some(0)),
-            _ => (),
+        self.clock += FRAME_NS;
+        let [frame, none] = [Some(video::FRAME), None];
+        let owners = [Owner::Nobody, Owner::OfBuffer, Owner::OfMemory, Owner::ReadOnly];
+        Frame {
+            layout,
+            memories: if self.percent(15) { 2 + self.below(3) as usize } else { 1 },
+            owner: owners[self.below(7).saturating_sub(3) as usize],
+            flags,
+            is_interlaced: self.percent(50),
+            pts: pts.map(gst::ClockTime::from_nseconds),
+            duration: self.pick(&[frame, frame, frame, none, Some(gst::ClockTime::ZERO), Some(video::FRAME * 5)]),
+            boxes: self.boxes(),
+            alpha: (self.names_alpha && self.percent(85)).then(|| self.samples()),
+            noise: self.below(1 << 32),
         }
-        mask
     }
 
     /// The boxes of the next frame: others, or those of the frame before with the same masks, other ones, or none.
-    fn boxes(&mut self, size: [u32; 2]) -> Vec<RoiBox> {
-        if self.percent(70) {
-            self.boxes = (0..self.pick(&[0, 0, 1, 1, 2, 4])).map(|_| self.roi_box(size)).collect();
-        } else {
+    fn boxes(&mut self) -> Vec<RoiBox> {
+        if self.percent(30) {
             let mut boxes = std::mem::take(&mut self.boxes);
             for roi in &mut boxes {
                 match self.below(4) {
@@ -499,202 +520,62 @@ impl Dice {
                 }
             }
             self.boxes = boxes;
+        } else {
+            self.boxes = (0..self.pick(&[0, 0, 1, 1, 2, 4])).map(|_| self.roi_box()).collect();
         }
         self.boxes.clone()
     }
 
-    fn frame(&mut self, size: [u32; 2], clock: &mut u64) -> Frame {
-        let layout = match self.below(40) {
-            0 => Layout::Short(1 + self.below(200) as usize),
-            1 => Layout::ShortMeta(1 + self.below(200) as usize),
-            2 => Layout::NegativeStride,
-            3 => Layout::Overlapping,
-            4..=7 => Layout::Long(self.below(200) as usize),
-            8..=20 => Layout::Padded(self.below(40) as i32, self.below(40) as usize),
-            _ => Layout::Caps,
+    fn roi_box(&mut self) -> RoiBox {
+        let [width, height] = self.size.map(u64::from);
+        let rect = match self.below(10) {
+            0..7 => [self.below(width), self.below(height), 1 + self.below(width), 1 + self.below(height)],
+            7 => [self.below(2 * width), self.below(2 * height), 3 * width, self.below(3 * height)],
+            8 => [u32::MAX - 4, u32::MAX - 2, 9, 7].map(u64::from),
+            _ => [0; 4].map(|_| u64::from(self.pick(&[0, 1, 5, 1 << 31, u32::MAX - 3, u32::MAX]))),
         };
-        let mut flags = gst::BufferFlags::empty();
-        for flag in [gst::BufferFlags::DISCONT, gst::BufferFlags::GAP, gst::BufferFlags::CORRUPTED] {
-            flags.set(flag, self.percent(6));
-        }
-        let pts = match self.below(16) {
-            0 => None,
-            1 => Some(clock.saturating_sub(self.below(20) * FRAME_NS)),
-            2 => Some(clock.saturating_sub(FRAME_NS)),
-            3 => Some(*clock + self.below(20) * FRAME_NS),
-            _ => Some(*clock),
-        };
-        *clock += FRAME_NS;
-        Frame {
-            noise: self.noise.next() >> 32,
-            layout,
-            memories: if self.percent(15) { 2 + self.below(3) as usize } else { 1 },
-            owner: self.pick(&[
-                Owner::Nobody,
-                Owner::Nobody,
-                Owner::Nobody,
-                Owner::Nobody,
-                Owner::OfBuffer,
-                Owner::OfMemory,
-                Owner::ReadOnly,
-            ]),
-            flags,
-            is_interlaced: self.percent(50),
-            pts,
-            duration: self.percent(80).then(|| self.pick(&[FRAME_NS, FRAME_NS, FRAME_NS, 0, 5 * FRAME_NS])),
-            boxes: self.boxes(size),
-            alpha: if self.alpha_percent(85) { self.alpha.as_mut().map(samples) } else { None },
+        RoiBox {
+            rect: rect.map(|side| side as u32),
+            label: self.pick(&[Some("face"), Some("face"), Some("Plate"), Some("été"), Some("cat"), Some(""), None]),
+            confidence: self.pick(&[None, Some(0.2), Some(0.5), Some(0.95), Some(f64::NAN), Some(-1.0), Some(7.0)]),
+            id: self.pick(&[None, None, Some(1), Some(2), Some(-1)]),
+            mask: self.percent(60).then(|| self.mask()),
         }
     }
-}
 
-/// The properties that may change at any time.
-const LIVE: [&str; 21] = [
-    "sigma",
-    "kernel-size",
-    "planes",
-    "alpha",
-    "region-mode",
-    "region-sources",
-    "zones",
-    "labels",
-    "min-confidence",
-    "expand",
-    "shape",
-    "feather",
-    "grow",
-    "cover",
-    "strength",
-    "cells",
-    "fill-color",
-    "hold-time",
-    "on-lost",
-    "on-missing",
-    "post-messages",
-];
-
-/// The life of this seed.
-pub fn life(seed: u64, machine: Machine) -> Vec<Step> {
-    let mut alpha = Noise(!seed ^ ((machine as u64) << 40));
-    let alpha = (alpha.next() % 100 < ALPHA_LIVES).then_some(alpha);
-    let mut dice = Dice { noise: Noise(seed ^ ((machine as u64) << 40)), boxes: Vec::new(), alpha };
-    let mut steps = Vec::new();
-    let set = |dice: &mut Dice, property, absurd| Step::Set(property, dice.value(property, absurd));
-    if machine != Machine::Cpu && dice.percent(33) {
-        steps.push(Step::Set("backend", Value::Text("cuda")));
-    }
-    for property in ["region-mode", "post-messages", "cover", "shape", "max-in-flight", "look-ahead"] {
-        steps.push(set(&mut dice, property, false));
-    }
-    if dice.alpha.is_some() {
-        steps.push(set(&mut dice, "region-sources", false));
-    }
-    for _ in 0..dice.below(8) {
-        let property = dice.pick(&LIVE);
-        let absurd = dice.percent(3);
-        steps.push(set(&mut dice, property, absurd));
-    }
-    if dice.percent(5) {
-        let property = dice.pick(&["cuda-device-id", "max-in-flight", "look-ahead"]);
-        let absurd = dice.percent(50);
-        steps.push(set(&mut dice, property, absurd));
-    }
-    let control = |dice: &mut Dice| {
-        let property = dice.pick(&["sigma", "strength", "expand", "feather", "grow"]);
-        let values = [0; 2].map(|_| match property {
-            // Whole numbers of their types.
-            "feather" => dice.pick(&[0.0, 1.0, 8.0, 300.0]),
-            "grow" => dice.pick(&[0.0, 2.0, 8.0, -2.0, -300.0]),
-            _ => dice.pick(&[0.0, 0.2, 0.5, 1.5, 1.5, 3.0, -1.0]),
+    fn mask(&mut self) -> MaskParam {
+        let mut size = [0; 2].map(|_| match self.below(16) {
+            0..13 => 1 + self.below(24) as u32,
+            side => [1, 300, 0][side as usize - 13],
         });
-        Step::Control(property, values[0], dice.below(10) * FRAME_NS, values[1])
-    };
-    if dice.percent(15) {
-        steps.push(control(&mut dice));
-    }
-    steps.push(Step::Start);
-    let mut caps = dice.caps(machine);
-    let mut clock = 0;
-    steps.push(Step::Caps(caps.clone()));
-    for _ in 0..5 + dice.below(25) {
-        let step = match dice.below(100) {
-            0..60 => Step::Frame(dice.frame(caps.size, &mut clock)),
-            60..74 => {
-                let property = dice.pick(&LIVE);
-                let absurd = dice.percent(15);
-                set(&mut dice, property, absurd)
-            }
-            74 => {
-                let property = dice.pick(&["backend", "max-in-flight", "look-ahead", "cuda-device-id"]);
-                set(&mut dice, property, false)
-            }
-            75 => control(&mut dice),
-            76 | 79 | 80 => {
-                caps = dice.caps(machine);
-                Step::Caps(caps.clone())
-            }
-            77 | 78 => Step::Event(dice.below(1000)),
-            81..=84 => Step::Segment(dice.segment()),
-            85 | 86 => Step::Flush,
-            87 => Step::Gap,
-            88 => Step::Reconfigure,
-            89 => Step::Qos(dice.pick(&[-1, 1, 3]) * FRAME_NS as i64),
-            90 => Step::Seek,
-            91 | 92 => {
-                let queries = [Query::Latency, Query::Position, Query::Allocation, Query::Caps, Query::Drain];
-                Step::Query(dice.pick(&queries))
-            }
-            93 | 94 => Step::Downstream(Downstream {
-                takes_video_meta: dice.percent(60),
-                pool_padding: dice.percent(40).then(|| 4 * dice.below(6) as u32),
-            }),
-            95 => Step::Pause,
-            96 => Step::StreamStart,
-            97 if machine == Machine::FakeCuda => fault(&mut dice),
-            97 => Step::Eos,
-            _ => {
-                steps.push(Step::Stop(dice.pick(&[gst::State::Null, gst::State::Ready])));
-                if dice.percent(30) {
-                    let property = dice.pick(&LIVE);
-                    let absurd = dice.percent(50);
-                    steps.push(set(&mut dice, property, absurd));
-                }
-                steps.push(Step::Start);
-                caps = dice.caps(machine);
-                Step::Caps(caps.clone())
-            }
+        if self.percent(2) {
+            size = self.pick(&[[4096, 3], [2, 4096], [4097, 2], [1, 4097], [32767, 1]]);
+        }
+        let mut mask = MaskParam {
+            format: Some("GRAY8"),
+            size,
+            padding: self.percent(40).then(|| self.pick(&[0, 0, 1, 5, 64])),
+            is_of_other_size: false,
+            missing: 0,
+            samples: self.samples(),
         };
-        steps.push(step);
+        match self.below(24) {
+            20 => mask.format = self.pick(&[None, Some("GRAY16_LE"), Some("RGBA"), Some("I420")]),
+            21 => mask.missing = 1 + self.below(40) as usize,
+            22 => mask.padding = Some(self.pick(&[-1, -4, -8, -400])),
+            23 => (mask.is_of_other_size, mask.padding) = (true, Some(0)),
+            _ => (),
+        }
+        mask
     }
-    if machine == Machine::FakeCuda && dice.percent(40) {
-        let place = dice.below(steps.len() as u64) as usize;
-        let fault = fault(&mut dice);
-        steps.insert(place, fault);
-    }
-    if machine != Machine::Cpu {
-        // Choices of their own, so that the lives are otherwise those of their seeds.
-        let mut noise = Noise(!seed.rotate_left(17));
-        for _ in 0..(noise.next() % 6).saturating_sub(2) {
-            let memory = [None, Some(true), Some(true), Some(false)][(noise.next() % 4) as usize];
-            steps.insert((noise.next() % steps.len() as u64) as usize, Step::Memory(memory));
+
+    fn samples(&mut self) -> Samples {
+        match self.below(8) {
+            0 => Samples::All(self.pick(&[255, 128])),
+            1 => Samples::All(self.pick(&[0, 127])),
+            2 => Samples::Noise(self.below(1 << 32)),
+            3 => Samples::Edge(self.below(1 << 32)),
+            _ => Samples::Disc,
         }
     }
-    let mut noise = Noise(seed.rotate_left(29));
-    for _ in 0..(noise.next() % 8).saturating_sub(4) {
-        let jump = [FRAME_NS, 10 * FRAME_NS, 3_600_000_000_000][(noise.next() % 3) as usize];
-        steps.insert((noise.next() % steps.len() as u64) as usize, Step::Clock(jump));
-    }
-    let place = dice.below(6) as usize;
-    let takes_video_meta = dice.percent(60);
-    let pool_padding = dice.percent(30).then(|| 4 * dice.below(6) as u32);
-    steps.insert(place, Step::Downstream(Downstream { takes_video_meta, pool_padding }));
-    if dice.percent(50) {
-        steps.push(Step::Eos);
-    }
-    steps
-}
-
-fn fault(dice: &mut Dice) -> Step {
-    let (function, status) = dice.pick(&FAULTS);
-    Step::Fault { function, after: dice.below(6) as i32, once: dice.percent(50), status }
 }

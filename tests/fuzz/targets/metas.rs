@@ -4,30 +4,12 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use cudagaussblur_fuzz::{Blur, gray};
+use cudagaussblur_fuzz::{Blur, Number, gray};
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 
 const SIZE: [u32; 2] = [37, 21];
 const SOURCE: u8 = 200;
-
-#[derive(Arbitrary, Debug)]
-enum Side {
-    Near(u8),
-    /// Left of the picture, or above it.
-    Wrapped(u8),
-    Any(u32),
-}
-
-impl Side {
-    fn get(&self) -> u32 {
-        match self {
-            Self::Near(side) => u32::from(*side) % 48,
-            Self::Wrapped(side) => u32::from(*side).wrapping_neg(),
-            Self::Any(side) => *side,
-        }
-    }
-}
 
 #[derive(Arbitrary, Debug)]
 enum Value {
@@ -62,7 +44,8 @@ impl Value {
 
 #[derive(Arbitrary, Debug)]
 struct Roi {
-    sides: [Side; 4],
+    /// Left and top may be before the picture.
+    sides: [Number; 4],
     label: u8,
     /// Name of the structure and of its field.
     params: Vec<(u8, u8, Value)>,
@@ -115,8 +98,12 @@ impl Roi {
         is_certain.map(|is_certain| is_selected && is_certain)
     }
 
+    fn rect(&self) -> [u32; 4] {
+        [0, 1, 2, 3].map(|side| self.sides[side].get(0) as u32)
+    }
+
     fn covers(&self, x: u32, y: u32) -> bool {
-        let [left, top, width, height] = [0, 1, 2, 3].map(|side| self.sides[side].get());
+        let [left, top, width, height] = self.rect();
         let meets = |sample: u32, start: u32, length: u32| {
             let start = i64::from(start.cast_signed());
             (start..start + i64::from(length)).contains(&i64::from(sample))
@@ -139,7 +126,7 @@ impl Roi {
     }
 
     fn add(&self, buffer: &mut gst::Buffer) {
-        let [x, y, width, height] = [0, 1, 2, 3].map(|side| self.sides[side].get());
+        let [x, y, width, height] = self.rect();
         let label = LABELS[usize::from(self.label % 5)];
         let mut meta = VideoRegionOfInterestMeta::add(buffer.make_mut(), label, (x, y, width, height));
         for (name, field, value) in &self.params {
@@ -177,7 +164,7 @@ fn check(input: &Input, rois: &[Roi], has_looked: bool, output: &[u8]) {
 impl Roi {
     /// Whether an object can have this box: what is larger is not shown.
     fn is_plausible(&self) -> bool {
-        (0..2).all(|axis| self.sides[2 + axis].get() <= 2 * SIZE[axis])
+        (0..2).all(|axis| self.rect()[2 + axis] <= 2 * SIZE[axis])
     }
 }
 

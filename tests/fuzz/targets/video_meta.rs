@@ -4,28 +4,9 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use cudagaussblur_fuzz::Blur;
+use cudagaussblur_fuzz::{Blur, Number};
 use gst_video::{VideoFormat, VideoInfo, VideoMeta};
 use gstcudagaussblur::element::formats;
-
-#[derive(Arbitrary, Debug)]
-enum Number {
-    Right,
-    Near(i8),
-    Small(u16),
-    Any(i64),
-}
-
-impl Number {
-    fn get(&self, right: i64) -> i64 {
-        match self {
-            Self::Right => right,
-            Self::Near(by) => right.wrapping_add((*by).into()),
-            Self::Small(number) => i64::from(number % 2048),
-            Self::Any(number) => *number,
-        }
-    }
-}
 
 #[derive(Arbitrary, Debug)]
 struct Meta {
