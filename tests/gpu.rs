@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::checks::{check_child, child, child_process, cpu_is_selected, run_one_by_one, start_fails, trial};
 use common::device_frames::{
-    Block, Streams, all_covers, blur, check, check_blur, check_host_blur, check_host_kinds, check_kinds,
+    Block, Streams, all_covers, blur, check, check_blurs, check_host_blur, check_host_kinds, check_kinds,
 };
 use common::pictures::{kinds, rect, resized};
 use common::pipes::{no_errors, pictures, pipeline, run_to_end, stat};
@@ -152,7 +152,7 @@ fn check_alignments(engine: &mut Engine, options: Options, planes: &[PlaneLayout
         let pitch = |plane: &PlaneLayout| (plane.row_bytes() + 1).next_multiple_of(unit);
         let source = Block::new(planes, skew, pitch, u64::from(radius));
         let destination = Block::new(planes, 16 - skew, |plane| pitch(plane) + unit, 7);
-        check_blur(engine, options, &source, &destination, Streams::One);
+        check_blurs(engine, options, &[source], &destination, Streams::One);
     }
     units.len()
 }

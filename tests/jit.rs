@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::Noise;
 use common::cases::{Case, Content};
 use common::checks::{check_child, child, child_process, trial};
-use common::device_frames::{self, Block, Streams, check_blur, check_transfer, soft_covers};
+use common::device_frames::{self, Block, Streams, check_blurs, check_transfer, soft_covers};
 use common::fake_driver::{FakeDriver, NO_BINARY_FOR_GPU};
 use common::fake_library::{self, call};
 use common::pictures::rect;
@@ -229,7 +229,7 @@ fn swap(compiler: &Compiler) {
     let check_on_device = |engine: &mut Engine, sigma: f64| {
         let block = Block::dense(&[PlaneLayout::new(40, 8, 4, 16)], 1);
         let options = BlurParams::new(sigma, 0).unwrap().into();
-        (0..2).for_each(|_| check_blur(engine, options, &block, &block, Streams::One));
+        (0..2).for_each(|_| check_blurs(engine, options, std::slice::from_ref(&block), &block, Streams::One));
     };
     check_on_device(&mut on_device, 2.0);
     assert!(!is_specialised(&on_device));
@@ -389,7 +389,8 @@ fn long_radii(compiler: &Compiler) {
     let mut on_device = on_tensor_cores();
     let [source, destination] = [1, 2].map(|seed| Block::dense(&[layout], seed));
     let params = BlurParams::new(20.0, 119).unwrap();
-    check_blur(&mut on_device, params.into(), &source, &destination, Streams::One);
+    let sources = std::slice::from_ref(&source);
+    check_blurs(&mut on_device, params.into(), sources, &destination, Streams::One);
     assert!(is_specialised(&on_device));
     let cover = device_frames::blur([(rect(9, 20, 21, 29), params)]);
     device_frames::check(&mut on_device, &cover, &source, None, Streams::One);

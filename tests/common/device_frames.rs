@@ -335,11 +335,6 @@ pub fn check(
     got.len()
 }
 
-/// Blurs `source` into `destination` on the device, and compares every byte with the CPU engine.
-pub fn check_blur(engine: &mut Engine, options: Options, source: &Block, destination: &Block, streams: Streams) {
-    check_blurs(engine, options, std::slice::from_ref(source), destination, streams);
-}
-
 /// Blurs every source into a frame of its own like `destination`, all of them in flight at once, and compares every byte with the
 /// CPU engine.
 pub fn check_blurs(engine: &mut Engine, options: Options, sources: &[Block], destination: &Block, streams: Streams) {
