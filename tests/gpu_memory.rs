@@ -6,8 +6,8 @@
 mod common;
 
 use common::checks::{run_one_by_one, trial};
-use common::pipes::{self, CUDA, no_errors, pictures, pictures_at, pipeline, run_to_end, stat};
-use common::resident::{self, Input, Machine, ON_DEVICE, WAITING, assert_same};
+use common::pipes::{self, CUDA, no_errors, pictures, pipeline, run_to_end, stat};
+use common::resident::{self, Input, Machine, ON_DEVICE, WAITING};
 use common::video;
 use gst::prelude::*;
 use gstcudagaussblur::cuda::driver::device;
@@ -43,7 +43,6 @@ fn main() {
         trial("decoded_frames_match_the_cpu", decodes, decoded),
         trial("frames_that_wait_match_the_cpu", decodes, look_ahead),
         trial("decoder_and_blur_share_one_context", decodes, shared_context),
-        trial("tee_feeds_host_and_cuda_memory", decodes, tee),
         trial("seeking_and_stopping_mid_stream_is_no_cuda_error", decodes, seeks),
         trial("works_between_cudaconvert_and_cudacompositor", composes, composed),
         trial("pipelines_on_two_devices_do_not_interfere", copies && devices > 1, two_devices),
@@ -67,8 +66,8 @@ fn source(file: &str) -> String {
 }
 
 fn input(file: &str) -> Input {
-    let resident = format!("{} ! {CUDA} !", source(file));
-    Input { host: format!("{resident} cudadownload ! video/x-raw !"), resident }
+    let resident = format!("{} ! {CUDA}", source(file));
+    Input { host: format!("{resident} ! cudadownload ! video/x-raw"), resident }
 }
 
 /// Every frame of every file, decoded and blurred on the device.
@@ -115,29 +114,15 @@ fn shared_context() {
     }
 }
 
-fn tee() {
-    let pipeline = pipeline(&format!(
-        "{} ! {CUDA} ! tee name=tee \
-         tee. ! queue ! cudagaussblur name=blur sigma=2 ! {CUDA} ! cudadownload ! video/x-raw ! appsink name=sink sync=false \
-         tee. ! queue ! cudagaussblur sigma=2 ! video/x-raw ! appsink name=host sync=false",
-        source(&files()[0])
-    ));
-    assert_same(pictures(&pipeline), pictures_at(&pipeline, "host"));
-    no_errors(&pipeline);
-    pipeline.set_state(gst::State::Null).unwrap();
-}
-
 fn seeks() {
     for round in 0..6_u64 {
-        let line = format!(
+        let pipeline = pipeline(&format!(
             "{} ! {CUDA} ! cudagaussblur sigma=2 ! cudagaussblur name=blur sigma=7 ! cudagaussblur sigma=1 ! \
              {CUDA} ! cudadownload ! video/x-raw ! fakesink name=sink sync=false",
             source(&files()[0])
-        );
-        let pipeline = pipeline(&line);
+        ));
         pipeline.set_state(gst::State::Paused).unwrap();
-        let (done, ..) = pipeline.state(gst::ClockTime::from_seconds(20));
-        done.unwrap();
+        pipeline.state(gst::ClockTime::from_seconds(20)).0.unwrap();
         for to in [0, 400, 100] {
             let to = gst::ClockTime::from_mseconds(to);
             pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT, to).unwrap();
@@ -148,11 +133,7 @@ fn seeks() {
             run_to_end(&pipeline);
         }
         // Stop the decoder first, or the blur first.
-        let mut names = ["decoder", "blur"];
-        if round % 4 > 1 {
-            names.reverse();
-        }
-        for name in names {
+        for name in if round % 4 > 1 { ["blur", "decoder"] } else { ["decoder", "blur"] } {
             let element = pipeline.by_name(name).unwrap();
             element.set_locked_state(true);
             element.set_state(gst::State::Null).unwrap();
@@ -179,30 +160,19 @@ fn composed() {
 
 fn two_devices() {
     let source = "videotestsrc num-buffers=5 ! video/x-raw,format=NV12,width=640,height=360";
-    let run = |elements: &str| {
-        let pipeline = pipeline(&format!("{source} ! {elements} ! appsink name=sink sync=false"));
-        let frames: Vec<_> = pictures(&pipeline).collect();
-        let errors = video::texts(&pipeline.bus().unwrap(), gst::MessageType::Error);
-        pipeline.set_state(gst::State::Null).unwrap();
-        (frames, errors)
+    let (expected, _) = pipes::play(&format!("{source} ! cudagaussblur backend=cpu sigma=3"));
+    let line = |id: i32, own: i32| {
+        let blur = format!("cudagaussblur sigma=3 cuda-device-id={own}");
+        format!("{source} ! cudaupload cuda-device-id={id} ! {CUDA} ! {blur} ! {CUDA} ! cudadownload ! video/x-raw")
     };
-    let (expected, _) = run("cudagaussblur backend=cpu sigma=3");
-    let blur = |blur: &str| format!("{blur} ! {CUDA} ! cudadownload ! video/x-raw");
     std::thread::scope(|scope| {
         for id in [0, 1, 0, 1] {
-            let (run, blur, expected) = (&run, &blur, &expected);
-            scope.spawn(move || {
-                let upload = format!("cudaupload cuda-device-id={id} ! {CUDA}");
-                for own in [-1, id] {
-                    let (frames, errors) =
-                        run(&blur(&format!("{upload} ! cudagaussblur sigma=3 cuda-device-id={own}")));
-                    assert!(frames == *expected, "device {id}: {errors:?}");
-                }
-            });
+            let (line, expected) = (&line, &expected);
+            let run =
+                move |own| assert!(pipes::play(&line(id, own)).0 == *expected, "device {id}, cuda-device-id={own}");
+            scope.spawn(move || [-1, id].map(run));
         }
     });
     // A frame on another device than cuda-device-id is an error.
-    let (frames, errors) =
-        run(&format!("cudaupload cuda-device-id=0 ! {CUDA} ! cudagaussblur sigma=3 cuda-device-id=1"));
-    assert!(frames.is_empty() && errors[0].contains("CUDA device 0, but cuda-device-id=1"), "{errors:?}");
+    pipes::fails(&line(0, 1), &["CUDA device 0, but cuda-device-id=1"]);
 }

@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -12,53 +11,59 @@ use std::time::{Duration, Instant};
 use common::Noise;
 use common::cases::{Case, Content};
 use common::checks::{check_child, child, child_process, trial};
-use common::device_frames::{self, Block, Streams, check_blur, check_transfer, soft_covers};
+use common::device_frames::{self, Block, Streams, check_blurs, check_transfer, soft_covers};
 use common::fake_driver::{FakeDriver, NO_BINARY_FOR_GPU};
 use common::fake_library::{self, call};
+use common::pictures::rect;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, process};
-use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide, Level, Stats, log_to};
+use gstcudagaussblur::engine::Level::{self, Debug, Info, Warning};
+use gstcudagaussblur::engine::{Engine, Stats, log_to};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
-use gstcudagaussblur::filter::plan::Selection;
-use gstcudagaussblur::filter::regions::Rect;
 use libloading::Library;
 use libtest_mimic::Arguments;
 
 const NVRTC: &str = "CUDAGAUSSBLUR_NVRTC";
-/// The function of the fake NVRTC whose calls fail.
-const FAIL: &str = "FAKE_NVRTC_FAIL";
 
 /// The log lines of this process, but for those of the engine about its plans.
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 
 /// A test in a child process: its name, its function, and environment variables that configure the fake NVRTC.
-type Test = (&'static str, fn(&Compiler), &'static [(&'static str, &'static str)]);
+type Test = (&'static str, fn(&Compiler), &'static str);
 
-const TESTS: [Test; 15] = [
-    ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, &[("FAKE_NVRTC_MS", "2000")]),
-    ("sweeping_sigma_compiles_only_the_final_kernel", sweep, &[]),
-    ("two_engines_with_equal_settings_cause_one_compilation", two_engines, &[("FAKE_NVRTC_MS", "1500")]),
-    ("stopping_does_not_wait_for_the_compiler", stop, &[("FAKE_NVRTC_MS", "6000")]),
-    ("the_last_engine_waits_for_the_kernels_of_other_devices", two_devices, &[("FAKE_NVRTC_MS", "1000")]),
-    ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, &[]),
-    ("kernels_that_do_not_gain_are_not_compiled", not_specialised, &[]),
-    ("long_radii_get_a_kernel_for_tensor_cores", long_radii, &[("FAKE_NVRTC_MS", "2000")]),
-    ("bands_of_several_planes_are_specialised", bands, &[]),
-    ("generic_kernels_are_used_without_nvrtc", no_compiler, &[(NVRTC, "/nowhere/libnvrtc.so")]),
-    ("nvrtc_that_is_too_old_is_not_used", too_old, &[("FAKE_NVRTC_VERSION", "1107")]),
-    (
-        "nvrtc_newer_than_the_driver_and_without_the_device_is_not_used",
-        too_new,
-        &[("FAKE_NVRTC_NEWEST", "89"), ("FAKE_NVRTC_VERSION", "1305")],
-    ),
-    ("device_newer_than_nvrtc_gets_ptx", ptx, &[("FAKE_NVRTC_NEWEST", "89")]),
-    ("failed_compilation_is_logged_once_and_not_retried", fails, &[("FAKE_NVRTC_STATUS", "6")]),
-    ("image_that_does_not_load_is_logged_once_and_not_retried", no_load, &[]),
+const TESTS: [Test; 9] = [
+    ("unchanged_settings_get_a_specialised_kernel_without_delaying_frames", swap, "FAKE_NVRTC_MS=2000"),
+    ("sweeping_sigma_compiles_only_the_final_kernel", sweep, ""),
+    ("two_engines_with_equal_settings_cause_one_compilation", two_engines, "FAKE_NVRTC_MS=1500"),
+    ("stopping_does_not_wait_for_the_compiler", stop, "FAKE_NVRTC_MS=6000"),
+    ("the_last_engine_waits_for_the_kernels_of_other_devices", two_devices, "FAKE_NVRTC_MS=1000"),
+    ("copies_and_covers_without_a_blur_leave_the_kernels_alone", without_blur, ""),
+    ("kernels_that_do_not_gain_are_not_compiled", not_specialised, ""),
+    ("long_radii_get_a_kernel_for_tensor_cores", long_radii, "FAKE_NVRTC_MS=2000"),
+    ("bands_of_several_planes_are_specialised", bands, ""),
 ];
 
 /// Without tensor-core kernels others are compiled.
 const EXPECT_MACHINE_CODE: [&str; 2] =
     ["kernels_that_do_not_gain_are_not_compiled", "long_radii_get_a_kernel_for_tensor_cores"];
+
+/// A test of [`check_outcome`] in a child process: its name, environment variables, and what the log says at which level.
+type Outcome = (&'static str, &'static str, Level, &'static str);
+
+const OUTCOMES: [Outcome; 6] = [
+    ("generic_kernels_are_used_without_nvrtc", "CUDAGAUSSBLUR_NVRTC=/nowhere/x.so", Info, "not found as /nowhere/x.so"),
+    ("nvrtc_that_is_too_old_is_not_used", "FAKE_NVRTC_VERSION=1107", Info, "NVRTC 11.7 is too old; 11.8 is needed"),
+    (
+        "nvrtc_newer_than_the_driver_and_without_the_device_is_not_used",
+        "FAKE_NVRTC_NEWEST=89 FAKE_NVRTC_VERSION=1305",
+        Warning,
+        "NVRTC 13.5 is newer than the driver and does not know the device",
+    ),
+    ("device_newer_than_nvrtc_gets_ptx", "FAKE_NVRTC_NEWEST=89", Debug, "--gpu-architecture=compute_89"),
+    ("failed_compilation_is_logged_once_and_not_retried", "FAKE_NVRTC_STATUS=6", Warning, "log of the fake NVRTC"),
+    (NO_LOAD, "", Warning, "loading the kernels"),
+];
+const NO_LOAD: &str = "image_that_does_not_load_is_logged_once_and_not_retried";
 
 fn main() {
     if let Some(child) = child() {
@@ -71,37 +76,86 @@ fn main() {
         let driver = FakeDriver::new();
         let nvrtc = PathBuf::from(std::env::var_os(NVRTC).unwrap());
         let compiler = Compiler { nvrtc: nvrtc.exists().then(|| fake_library::open(&nvrtc)), driver };
-        match TESTS.iter().find(|(name, ..)| *name == child) {
-            Some((_, test, _)) => test(&compiler),
-            None if child == FAIL => function_fails(),
-            None => function_is_missing(&child),
-        }
-        return;
+        return run_child(&child, &compiler);
     }
     fake_library::build("libcuda");
     let nvrtc = fake_library::build("libnvrtc");
-    let of_test = |(name, _, environment): Test| {
+    let tests = TESTS.map(|(name, _, environment)| (name, environment));
+    let outcomes = OUTCOMES.map(|(name, environment, ..)| (name, environment));
+    let of_child = |(name, environment)| {
         let mut process = start(name, &nvrtc, environment);
         let is_possible = cfg!(feature = "cubins") || !EXPECT_MACHINE_CODE.contains(&name);
         trial(name, is_possible, move || _ = check_child(&process.output().unwrap()))
     };
-    let mut trials = Vec::from(TESTS.map(of_test));
-    for (name, test) in [
-        ("prebuilt_kernels_go_on_whichever_nvrtc_function_fails", failing_functions as fn(&Path)),
-        ("prebuilt_kernels_go_on_whichever_nvrtc_function_is_missing", missing_functions),
-    ] {
-        let nvrtc = nvrtc.clone();
-        trials.push(trial(name, true, move || test(&nvrtc)));
+    let mut trials: Vec<_> = tests.into_iter().chain(outcomes).map(of_child).collect();
+    for reason in ["fails", "is missing"] {
+        let (name, nvrtc) = (format!("prebuilt kernels go on whichever nvrtc function {reason}"), nvrtc.clone());
+        trials.push(trial(&name.replace(' ', "_"), true, move || without_functions(&nvrtc, reason)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// A command that runs this program as one child process: a test of [`TESTS`], or [`function_is_missing`] of a function of
-/// NVRTC.
-fn start(name: &str, nvrtc: &Path, environment: &[(&str, &str)]) -> Command {
+/// A command that runs this program as a child process, with variables such as `NAME=VALUE`.
+fn start(name: &str, nvrtc: &Path, environment: &str) -> Command {
     let mut command = child_process(name);
-    command.env(NVRTC, nvrtc).envs(environment.iter().copied());
+    command.env(NVRTC, nvrtc).envs(environment.split_whitespace().filter_map(|variable| variable.split_once('=')));
     command
+}
+
+/// Starts a process for each function of NVRTC.
+fn without_functions(nvrtc: &Path, reason: &str) {
+    let functions = fake_library::functions(nvrtc, "nvrtc");
+    assert_eq!(functions.len(), 13, "{functions:?}");
+    let start = |function: &String| {
+        // PTX is compiled for a device that NVRTC does not know.
+        let newest = if function.contains("PTX") { "FAKE_NVRTC_NEWEST=89" } else { "" };
+        let lacking = (reason == "is missing").then(|| fake_library::without(nvrtc, &[function]));
+        let environment = format!("{newest} FAKE_NVRTC_FAIL={function}");
+        let mut child = start(&format!("{function} {reason}"), lacking.as_deref().unwrap_or(nvrtc), &environment);
+        (child.spawn().unwrap(), lacking)
+    };
+    for (child, lacking) in functions.iter().map(start).collect::<Vec<_>>() {
+        check_child(&child.wait_with_output().unwrap());
+        lacking.inspect(|library| std::fs::remove_file(library).unwrap());
+    }
+}
+
+fn run_child(name: &str, compiler: &Compiler) {
+    if let Some((_, test, _)) = TESTS.iter().find(|(of, ..)| *of == name) {
+        return test(compiler);
+    }
+    if name == NO_LOAD {
+        process::open(0).unwrap().prebuilt(Image::Portable).unwrap().load_all().unwrap();
+        compiler.driver.fail("cuModuleLoadData", 0, NO_BINARY_FOR_GPU);
+    }
+    // The last is only called for the text of an error.
+    let harmless = ["nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcDestroyProgram", "nvrtcGetErrorString"];
+    let (level, words) = match name.split_once(' ') {
+        None => OUTCOMES.iter().find(|(of, ..)| *of == name).map(|(_, _, level, words)| (*level, *words)).unwrap(),
+        Some((function, "is missing")) => (Info, &*format!("no function {function}; install NVRTC 11.8 or later")),
+        Some(("nvrtcVersion", _)) => (Info, "using the prebuilt kernels"),
+        Some((function, _)) if harmless.contains(&function) => (Debug, "--gpu-architecture=sm_90"),
+        Some(_) => (Warning, "using the prebuilt kernels"),
+    };
+    check_outcome(level, words);
+}
+
+/// Two engines ask for two kernels, and every frame is right. `Info` means that no kernel can be compiled, which is logged once and
+/// alone; `Warning` that no kernel can be made, which is logged once for each; `Debug` that they are made.
+fn check_outcome(level: Level, words: &str) {
+    let (limit, count) = match level {
+        Info => (A_WHILE, [0, 1]),
+        Warning => (A_WHILE, [2, 0]),
+        Debug => (LONG, [0, 0]),
+    };
+    for mut engine in [engine(), engine()] {
+        for sigma in [1.0, 2.0] {
+            assert_eq!(frames(&mut engine, &case(sigma, 4), limit, is_specialised).1, level == Debug);
+        }
+    }
+    let all = LINES.lock().unwrap().clone();
+    assert_eq!([Warning, Info].map(|level| lines(level, "using the prebuilt kernels")), count, "{all:?}");
+    assert!(lines(level, words) == if level == Info { all.len() } else { 2 }, "{all:?}");
 }
 
 /// The fake NVRTC, if it is to be found, and the fake CUDA driver.
@@ -119,6 +173,10 @@ impl Compiler {
 /// With images without tensor-core kernels, beside which others are compiled.
 fn engine() -> Engine {
     Engine::with_cuda(CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap())
+}
+
+fn on_tensor_cores() -> Engine {
+    Engine::with_cuda(CudaEngine::new(0).unwrap())
 }
 
 fn case(sigma: f64, channels: u8) -> Case {
@@ -171,7 +229,7 @@ fn swap(compiler: &Compiler) {
     let check_on_device = |engine: &mut Engine, sigma: f64| {
         let block = Block::dense(&[PlaneLayout::new(40, 8, 4, 16)], 1);
         let options = BlurParams::new(sigma, 0).unwrap().into();
-        (0..2).for_each(|_| check_blur(engine, options, &block, &block, Streams::One));
+        (0..2).for_each(|_| check_blurs(engine, options, std::slice::from_ref(&block), &block, Streams::One));
     };
     check_on_device(&mut on_device, 2.0);
     assert!(!is_specialised(&on_device));
@@ -200,26 +258,22 @@ fn swap(compiler: &Compiler) {
     assert_eq!(compiler.compilations(), 1);
     let options = "--gpu-architecture=sm_90 --std=c++17 -DBLUR_PART=1 -DBLUR_PART_axis=1 -DBLUR_FIXED_RADII=1 \
                    -DBLUR_ROWS_RADIUS_0=8 -DBLUR_COLUMNS_RADIUS_0=8 -DBLUR_ROWS_RADIUS_1=-1 -DBLUR_COLUMNS_RADIUS_1=-1";
-    assert_eq!(lines(Level::Debug, options), 1);
-    assert_eq!(lines(Level::Info, "NVRTC 12.8"), 1);
-    assert_eq!(lines(Level::Debug, "log of the fake NVRTC"), 1, "the compiler's log is not logged once");
+    assert_eq!(lines(Debug, options), 1);
+    assert_eq!(lines(Info, "NVRTC 12.8"), 1);
+    assert_eq!(lines(Debug, "log of the fake NVRTC"), 1, "the compiler's log is not logged once");
 }
 
 fn sweep(compiler: &Compiler) {
     let mut engine = engine();
     let begun = Instant::now();
-    let mut sizes = HashSet::new();
     while begun.elapsed() < A_WHILE {
-        for sigma in (2..22).map(|i| f64::from(i) / 4.0) {
-            sizes.insert(sigma.to_bits());
-            // Two frames per σ.
-            for _ in 0..2 {
-                case(sigma, 4).check_engine(&mut engine);
-                std::thread::sleep(Duration::from_millis(3));
-            }
+        // Two frames per σ.
+        for sigma in (4..44).map(|i| f64::from(i / 2) / 4.0) {
+            case(sigma, 4).check_engine(&mut engine);
+            std::thread::sleep(Duration::from_millis(3));
         }
     }
-    assert_eq!(compiler.compilations(), 0, "compiled during a sweep over {} values of sigma", sizes.len());
+    assert_eq!(compiler.compilations(), 0, "compiled during a sweep");
     assert!(frames(&mut engine, &case(2.0, 4), LONG, is_specialised).1);
     assert_eq!(compiler.compilations(), 1);
 }
@@ -249,16 +303,8 @@ fn stop(compiler: &Compiler) {
     drop(engines);
     // The compiler takes 6 s.
     assert!(begun.elapsed() < Duration::from_millis(1500), "stopping took {:?}", begun.elapsed());
-    frames(&mut last, &large(), LONG, |engine| !engine.stats().jit.compiling);
+    assert!(frames(&mut last, &large(), LONG, |engine| !engine.stats().jit.compiling).1);
     assert_eq!(compiler.compilations(), 1, "compiled for an engine that was dropped");
-    #[cfg(target_os = "linux")]
-    {
-        let threads = std::fs::read_dir("/proc/self/task")
-            .unwrap()
-            .map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
-        let has_ended = !threads.into_iter().any(|name| name.starts_with("gaussblur-nvrtc"));
-        assert!(has_ended, "the compiler's thread is still running");
-    }
     // The last engine waits for the compiler, because NVRTC crashes if the process ends during a compilation, but only
     // for a limited time.
     assert!(frames(&mut last, &case(3.0, 4), LONG, |_| compiler.compilations() == 2).1);
@@ -307,7 +353,6 @@ fn without_blur(_: &Compiler) {
 }
 
 fn not_specialised(compiler: &Compiler) {
-    let on_tensor_cores = || Engine::with_cuda(CudaEngine::new(0).unwrap());
     for (mut engine, case) in
         [(on_tensor_cores(), case(2.0, 4)), (on_tensor_cores(), case(7.0, 4)), (engine(), large())]
     {
@@ -323,15 +368,15 @@ fn not_specialised(compiler: &Compiler) {
 fn long_radii(compiler: &Compiler) {
     let layout = PlaneLayout::new(33, 70, 4, 8);
     let of_size = |size| Case::of(f64::from(size) / 6.0, size, layout, [3, 0], Content::Noise);
-    let mut engine = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let mut engine = on_tensor_cores();
     let (longest, ready) = frames(&mut engine, &of_size(127), LONG, is_specialised);
     assert!(ready && longest < Duration::from_millis(1500), "a frame took {longest:?}");
     let Stats { frames_cuda, kernel_since, .. } = engine.stats();
     assert!(kernel_since > 0 && kernel_since == frames_cuda - 1, "{kernel_since} of {frames_cuda} frames");
-    assert_eq!(lines(Level::Debug, &format!("blurring with the kernels special-sm_90 after {kernel_since} frames")), 1);
+    assert_eq!(lines(Debug, &format!("blurring with the kernels special-sm_90 after {kernel_since} frames")), 1);
     let options = "-DBLUR_PART=1 -DBLUR_PART_direct_u8_c4=1 -DBLUR_TENSOR_DIRECT_TILES=9 \
                    -DBLUR_TENSOR_DIRECT_RESIDENT=2";
-    assert_eq!(lines(Level::Debug, options), 1);
+    assert_eq!(lines(Debug, options), 1);
     // It is for every radius that needs as many tiles, and other settings have the prebuilt kernels at once.
     for (size, specialised) in [(127, true), (115, true), (31, false), (121, true), (113, false), (127, true)] {
         of_size(size).check_engine(&mut engine);
@@ -341,13 +386,13 @@ fn long_radii(compiler: &Compiler) {
     let mut in_bands = Engine::with_cuda(CudaEngine::new(0).unwrap().with_bands(3));
     of_size(127).check_engine(&mut in_bands);
     assert!(is_specialised(&in_bands));
-    let mut on_device = Engine::with_cuda(CudaEngine::new(0).unwrap());
+    let mut on_device = on_tensor_cores();
     let [source, destination] = [1, 2].map(|seed| Block::dense(&[layout], seed));
     let params = BlurParams::new(20.0, 119).unwrap();
-    check_blur(&mut on_device, params.into(), &source, &destination, Streams::One);
+    let sources = std::slice::from_ref(&source);
+    check_blurs(&mut on_device, params.into(), sources, &destination, Streams::One);
     assert!(is_specialised(&on_device));
-    let region = BlurRegion { rect: Rect::new(9, 20, 21, 29).unwrap(), params };
-    let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions: vec![region] });
+    let cover = device_frames::blur([(rect(9, 20, 21, 29), params)]);
     device_frames::check(&mut on_device, &cover, &source, None, Streams::One);
     assert!(is_specialised(&on_device));
     assert_eq!(compiler.compilations(), 1);
@@ -362,113 +407,4 @@ fn bands(_: &Compiler) {
     let engine = CudaEngine::with_kernels(0, Image::Portable, PassStrategy::Best).unwrap();
     let mut engine = Engine::with_cuda(engine.with_bands(3));
     assert!(frames(&mut engine, &case, LONG, is_specialised).1);
-}
-
-/// Checks that two engines have no specialised kernels for any of these blurs after a while.
-fn check_stays_generic(sigmas: &[f64]) {
-    let mut engines = [engine(), engine()];
-    for engine in &mut engines {
-        sigmas.iter().for_each(|sigma| _ = frames(engine, &case(*sigma, 4), A_WHILE, |_| false));
-    }
-    assert!(!engines.iter().any(is_specialised));
-}
-
-/// Checks that these words are the whole log.
-fn assert_logged_alone(words: &str) {
-    assert_eq!(lines(Level::Info, words), 1, "{:?}", LINES.lock().unwrap());
-    assert_eq!(LINES.lock().unwrap().len(), 1);
-}
-
-fn no_compiler(_: &Compiler) {
-    check_stays_generic(&[1.0, 2.0]);
-    assert_logged_alone("NVRTC was not found as /nowhere/libnvrtc.so");
-}
-
-fn too_old(compiler: &Compiler) {
-    check_stays_generic(&[1.0, 2.0]);
-    assert_logged_alone("NVRTC 11.7 is too old; 11.8 is needed");
-    assert_eq!(compiler.compilations(), 0);
-}
-
-fn too_new(compiler: &Compiler) {
-    check_stays_generic(&[1.0, 2.0]);
-    assert_eq!(compiler.compilations(), 0);
-    assert!(lines(Level::Warning, "NVRTC 13.5 is newer than the driver and does not know the device") >= 1);
-}
-
-fn ptx(_: &Compiler) {
-    assert!(frames(&mut engine(), &case(1.0, 4), LONG, is_specialised).1);
-    assert_eq!(lines(Level::Debug, "--gpu-architecture=compute_89"), 1);
-}
-
-fn fails(compiler: &Compiler) {
-    check_stays_generic(&[1.0]);
-    assert_eq!(compiler.compilations(), 1, "compiled again");
-    assert_eq!(["log of the fake NVRTC", ""].map(|words| lines(Level::Warning, words)), [1, 1]);
-}
-
-fn no_load(compiler: &Compiler) {
-    let _first = engine();
-    process::open(0).unwrap().prebuilt(Image::Portable).unwrap().load_all().unwrap();
-    compiler.driver.fail_times("cuModuleLoadData", 0, 1, NO_BINARY_FOR_GPU);
-    check_stays_generic(&[1.0]);
-    assert_eq!((compiler.compilations(), lines(Level::Warning, "loading the kernels")), (1, 1));
-}
-
-/// Every function of NVRTC that can fail, and whether there is a specialised kernel nevertheless.
-const FUNCTIONS: [(&str, bool); 12] = [
-    ("nvrtcVersion", false),
-    ("nvrtcGetNumSupportedArchs", false),
-    ("nvrtcGetSupportedArchs", false),
-    ("nvrtcCreateProgram", false),
-    ("nvrtcCompileProgram", false),
-    ("nvrtcGetCUBINSize", false),
-    ("nvrtcGetCUBIN", false),
-    ("nvrtcGetPTXSize", false),
-    ("nvrtcGetPTX", false),
-    ("nvrtcGetProgramLogSize", true),
-    ("nvrtcGetProgramLog", true),
-    ("nvrtcDestroyProgram", true),
-];
-
-/// Starts a process for each function that fails; PTX is compiled for a device that NVRTC does not know.
-fn failing_functions(nvrtc: &Path) {
-    let child = |(function, _): (&str, bool)| {
-        let newest = if function.contains("PTX") { "89" } else { "90" };
-        start(FAIL, nvrtc, &[(FAIL, function), ("FAKE_NVRTC_NEWEST", newest)]).spawn().unwrap()
-    };
-    for child in FUNCTIONS.map(child) {
-        check_child(&child.wait_with_output().unwrap());
-    }
-}
-
-/// The child processes of [`failing_functions`]: every frame is right, and the failure is logged once if it costs the kernel.
-fn function_fails() {
-    let failing = std::env::var(FAIL).unwrap();
-    let (_, is_harmless) = FUNCTIONS.into_iter().find(|(function, _)| *function == failing).unwrap();
-    let limit = if is_harmless { LONG } else { A_WHILE };
-    let (_, specialised) = frames(&mut engine(), &case(1.0, 4), limit, is_specialised);
-    assert_eq!(specialised, is_harmless, "{failing}: {:?}", LINES.lock().unwrap());
-    let [warnings, infos] = [Level::Warning, Level::Info].map(|level| lines(level, ""));
-    assert!(is_harmless || (warnings + infos >= 1 && warnings <= 1), "{failing}: {:?}", LINES.lock().unwrap());
-}
-
-/// Starts a process for each function that NVRTC lacks.
-fn missing_functions(nvrtc: &Path) {
-    let functions = fake_library::functions(nvrtc, "nvrtc");
-    assert_eq!(functions.len(), FUNCTIONS.len() + 1, "{functions:?}");
-    let start = |function: &String| {
-        let library = fake_library::without(nvrtc, &[function]);
-        (start(function, &library, &[]).spawn().unwrap(), library)
-    };
-    for (child, library) in functions.iter().map(start).collect::<Vec<_>>() {
-        check_child(&child.wait_with_output().unwrap());
-        std::fs::remove_file(library).unwrap();
-    }
-}
-
-/// The child processes of [`missing_functions`]: every frame is right, and the function is named once.
-fn function_is_missing(function: &str) {
-    check_stays_generic(&[1.0, 2.0]);
-    assert_logged_alone(&format!("has no function {function}; install NVRTC 11.8 or later"));
 }

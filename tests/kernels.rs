@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use common::Noise;
 use common::cases::{self, Case, Content};
+use common::device_frames::{all_covers, blur};
 use common::pictures::{self, Picture};
-use common::soft_oracle::{Form, Item};
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::LaunchConfig;
 use gstcudagaussblur::cuda::driver::device::DeviceLimits;
@@ -29,17 +29,14 @@ use gstcudagaussblur::cuda::kernels::tensor_wide::{self, PlaneStep, Step};
 use gstcudagaussblur::cuda::transfer::bands::Order;
 use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{DevicePlanes, PassStrategy, TILES};
-use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, Hide, Softness};
+use gstcudagaussblur::engine::{Cover, Engine};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{Frame, FrameMut, Plane, PlaneLayout, Role, SampleLayout};
-use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::operation::{Buffer, Operation, View};
 use gstcudagaussblur::filter::parts::Job;
-use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan, Selection};
+use gstcudagaussblur::filter::plan::{AlphaMode, Options, Plan};
 use gstcudagaussblur::filter::plane::DevicePlane;
-use gstcudagaussblur::filter::regions::{Area, Rect};
-use gstcudagaussblur::filter::weights::{Edge, Weights};
-use gstcudagaussblur::filter::wide::Factor;
+use gstcudagaussblur::filter::regions::Rect;
 
 /// A device so small that even small frames are several blocks high.
 const LIMITS: DeviceLimits = DeviceLimits { multiprocessors: 1, shared_bytes: 227 << 10 };
@@ -208,12 +205,9 @@ impl Program {
             }
             let specialised = self.1.map(|specialisation| specialisation.kernels());
             let kernels = |batch: &BlurBatch| specialised.unwrap_or_else(|| batch.prebuilt(passes));
-            let (launches, bytes) = launches(&recording, workspace, kernels, bands);
-            let workspace = vec![0xa5_u8; bytes.max(16)];
-            let mut buffers: Vec<(&[u8], bool)> = src.iter().map(|plane| (plane.data, false)).collect();
-            buffers.extend(dst.iter().map(|plane| (&*plane.data, true)));
-            buffers.push((&workspace, false));
-            self.start(&buffers, &launches);
+            let (sources, destinations) = (src.iter().map(|plane| plane.data), dst.iter().map(|plane| &*plane.data));
+            let buffers = sources.map(|bytes| (bytes, false)).chain(destinations.map(|bytes| (bytes, true)));
+            self.start(buffers.collect(), &[], &launches(&recording, workspace, kernels, bands));
             dst.iter_mut().for_each(|plane| self.receive(plane.data));
         })
     }
@@ -225,11 +219,14 @@ impl Program {
         println!("{what} on the CPU: {} cases, {bytes} bytes, 0 differ", cases.len());
     }
 
-    /// Sends a job: buffers, each with whether it is an output, and launches.
-    fn start(&mut self, buffers: &[(&[u8], bool)], launches: &[Launch]) {
-        self.send(&[buffers.len() as u32, launches.len() as u32]);
-        for (bytes, is_output) in buffers {
-            self.send(&[bytes.len() as u32, u32::from(*is_output)]);
+    /// Sends a job: buffers, each with whether it is an output, the workspace behind them, which begins with the nodes of
+    /// weights, and launches, with the bytes of workspace that they need.
+    fn start(&mut self, buffers: Vec<(&[u8], bool)>, nodes: &[u8], (launches, bytes): &(Vec<Launch>, usize)) {
+        let mut workspace = vec![0xa5_u8; (*bytes).max(16)];
+        workspace[..nodes.len()].copy_from_slice(nodes);
+        self.send(&[buffers.len() as u32 + 1, launches.len() as u32]);
+        for (bytes, is_output) in buffers.into_iter().chain([(&workspace[..], false)]) {
+            self.send(&[bytes.len() as u32, u32::from(is_output)]);
             self.send(bytes);
         }
         for Launch { kernel, grid: LaunchConfig { blocks, threads, shared_bytes }, args } in launches {
@@ -388,13 +385,12 @@ impl Program {
         let plan = |options| Arc::new(Plan::new(options, &planes));
         let job = Job::cover(Plan::cover(cover, &planes, plan), TILES);
         let poisoned = poison(&mut picture, &mut expected, &Schedule::new(&job, None, Order::Sequential));
-        let frame = picture.frame();
-        let plane = |(i, plane): (usize, &Plane<&[u8]>)| DevicePlane {
+        let plane = |(i, Plane { pitch, data, .. }): (usize, Plane<&[u8]>)| DevicePlane {
             address: address(i),
-            pitch: plane.pitch,
-            len: plane.data.len(),
+            pitch,
+            len: data.len(),
         };
-        let in_place: Vec<DevicePlane> = frame.iter().enumerate().map(plane).collect();
+        let in_place: Vec<DevicePlane> = picture.frame().into_iter().enumerate().map(plane).collect();
         let weights = cover.soft.iter().flat_map(|soft| [Some(&soft.weights), soft.excluded.as_ref()]).flatten();
         let nodes: Vec<u8> = weights.flat_map(|weights| weights.nodes().2.to_vec()).collect();
         for set in sets {
@@ -402,13 +398,9 @@ impl Program {
             let in_place = DevicePlanes { sources: in_place.clone(), destinations: in_place.clone() };
             let recorder = Recorder::new(&job.plan, &job.parts, cover.soft.as_ref(), *set);
             let recording = recorder.record(&job.parts, &in_place, block);
-            let (launches, bytes) = launches(&recording, block, |batch| batch.prebuilt(PassStrategy::Best), 1);
-            assert!(!launches.is_empty(), "{cover:?} {planes:?}");
-            let mut workspace = vec![0xa5_u8; bytes.max(1)];
-            workspace[..nodes.len()].copy_from_slice(&nodes);
-            let mut buffers: Vec<(&[u8], bool)> = picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect();
-            buffers.push((&workspace, false));
-            self.start(&buffers, &launches);
+            let launches = launches(&recording, block, |batch| batch.prebuilt(PassStrategy::Best), 1);
+            assert!(!launches.0.is_empty(), "{cover:?} {planes:?}");
+            self.start(picture.bytes.iter().map(|bytes| (&bytes[..], true)).collect(), &nodes, &launches);
             for (plane, want) in expected.bytes.iter().enumerate() {
                 let mut got = vec![0; want.len()];
                 self.receive(&mut got);
@@ -419,83 +411,39 @@ impl Program {
     }
 }
 
-/// Blurs, mosaics and fills of every kind of frame, hard and soft, and backgrounds.
+/// Covers of all kinds, and regions that are blurred in rectangles of larger pictures, of every kind of frame, in place, with all that
+/// they do not depend on poisoned.
 #[test]
 fn covers_match_the_cpu_under_the_address_and_undefined_sanitizers() {
     let mut program = Program::build("address,undefined", &[]);
     let mut noise = Noise(31);
+    let params = |sigma| BlurParams::new(sigma, 0).unwrap();
     for (turn, planes) in pictures::kinds().iter().enumerate() {
         // In wide ones nodes are 4 luma samples apart: chroma samples find several of them between the same nodes.
         let is_wide = turn % 4 == 3 || planes.iter().any(|layout| layout.sigma_scale[1] < 1.0);
-        let [width, height] = if is_wide { [1037, 27] } else { [[53, 30], [38, 21], [7, 3]][turn % 3] };
-        let picture = Picture::new(&pictures::resized(planes, [width, height]), noise.next());
-        let [width, height] = picture.size();
-        let planes = &picture.planes;
-        let rects = [pictures::rect(1, 1, width / 2, height / 2), pictures::rect(width / 2, height / 3, width / 3, 2)];
-        let region =
-            |(i, rect): (usize, &Rect)| BlurRegion { rect: *rect, params: BlurParams::new([1.0, 2.0][i], 0).unwrap() };
-        let regions = rects.iter().enumerate().map(region).collect();
-        let blur = Hide::Blur { planes: Selection::ALL, regions };
-        let values = planes.iter().map(|_| [0, 1, 2, 3].map(|c| noise.next() as u16 >> (8 + c))).collect();
-        let fill = Hide::Fill { rects: rects.to_vec(), values };
-        let object = Area::from_corner(2.0, 1.0, 30.0, 20.0);
-        let cells = rects.iter().enumerate().map(|(i, rect)| MosaicRegion::new(*rect, object, [3, 7][i])).collect();
-        // Weights grow and shrink along both axes.
-        let [left, top] = if is_wide { [21.0, 9.0] } else { [3.0, 1.0] };
-        let item = Item { area: Area::from_corner(left, top, 15.0, 9.0), form: Form::Ellipse };
-        let (size, objects) = ((width, height), [item.object()]);
-        let weights = Weights::inside(size, &objects, Edge { grow: 0, feather: 3 });
-        for hide in [blur, Hide::Mosaic(cells), fill] {
-            let soft = Softness { weights: weights.clone(), excluded: None };
-            let hard = Cover::from(hide);
-            program.check_in_place(&picture, &hard, &[KernelSet::CudaCores]);
-            program.check_in_place(&picture, &Cover { soft: Some(soft), ..hard }, &[KernelSet::CudaCores]);
+        let size = if is_wide { [1037, 27] } else { [[53, 30], [38, 21], [7, 3]][turn % 3] };
+        let picture = Picture::new(&pictures::resized(planes, size), noise.next());
+        for cover in all_covers(&picture.planes, &[1.0, 2.0], &mut noise) {
+            program.check_in_place(&picture, &cover, &[KernelSet::CudaCores]);
         }
-        let weights = Weights::outside(size, &objects, Edge { grow: 0, feather: 1 });
-        let params = BlurParams::new(2.0, 0).unwrap();
-        let regions = weights.rects().into_iter().map(|rect| BlurRegion { rect, params }).collect();
-        let excluded = Some(Weights::excluded(size, &objects, 2.0));
-        let soft = Some(Softness { weights, excluded });
-        let background = Cover { hide: Hide::Blur { planes: Selection::ALL, regions }, soft };
-        program.check_in_place(&picture, &background, &[KernelSet::CudaCores]);
-    }
-}
-
-/// Regions are blurred in rectangles, in place, with all that they do not depend on poisoned; by several Gaussians, in the same
-/// memory.
-#[test]
-fn kernels_blur_rectangles_under_the_address_and_undefined_sanitizers() {
-    let mut program = Program::build("address,undefined", &[]);
-    let mut noise = Noise(37);
-    let (mut cases, mut poisoned) = (0, 0);
-    for (turn, planes) in pictures::kinds().iter().enumerate() {
         let [width, height] = [[601, 40], [150, 61], [300, 45]][turn % 3];
-        let sigma = [1.2, 3.0, 4.0, 7.5, 30.0][turn % 5];
         let picture = Picture::new(&pictures::resized(planes, [width, height]), noise.next());
         let rects = [pictures::rect(width - 60, 7, 23, 9), pictures::rect(9, 30, 12, 4), pictures::rect(70, 1, 9, 20)];
         // Needs of several rectangles are joined and begin at the left edge, those of one in a wide picture do not.
         let rects = &rects[..if width > 600 { 1 } else { 3 }];
-        let sigma = |index: usize| if turn % 4 == 1 { sigma + index as f64 } else { sigma };
-        let region = |(index, rect): (usize, &Rect)| BlurRegion {
-            rect: *rect,
-            params: BlurParams::new(sigma(index), 0).unwrap(),
-        };
-        let regions = rects.iter().enumerate().map(region).collect();
-        let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions });
+        // Several Gaussians use the same memory.
+        let step = if turn % 4 == 1 { 1.0 } else { 0.0 };
+        let sigmas = (0..).map(|index| [1.2, 3.0, 4.0, 7.5, 30.0][turn % 5] + f64::from(index) * step);
+        let cover = blur(rects.iter().copied().zip(sigmas.map(params)));
         // Emulated products take long.
         let sets = [KernelSet::CudaCores, KernelSet::TensorCores];
         let sets = &sets[..if turn % 3 > 0 { 1 } else { 2 }];
-        let of_case = program.check_in_place(&picture, &cover, sets);
-        assert!(of_case > 0, "{cover:?} of {planes:?}");
-        (cases, poisoned) = (cases + sets.len(), poisoned + of_case);
+        assert!(program.check_in_place(&picture, &cover, sets) > 0, "nothing is poisoned: {cover:?} of {planes:?}");
     }
     // Two that are too far apart to be joined, in memory as wide as both: a warp writes 64 columns of one of them.
     let picture = Picture::new(&[PlaneLayout::new(330, 400, 1, 8)], noise.next());
-    let params = BlurParams::new(1.0, 0).unwrap();
-    let regions = [0, 240].map(|x| BlurRegion { rect: pictures::rect(x, 0, 16, 400), params }).into();
-    let cover = Cover::from(Hide::Blur { planes: Selection::ALL, regions });
-    poisoned += program.check_in_place(&picture, &cover, &[KernelSet::TensorCores]);
-    println!("rectangles of kernels on the CPU: {cases} pictures, {poisoned} bytes poisoned, 0 differ");
+    let cover = blur([0, 240].map(|x| (pictures::rect(x, 0, 16, 400), params(1.0))));
+    program.check_in_place(&picture, &cover, &[KernelSet::TensorCores]);
 }
 
 /// Inverts the bytes of both pictures that are neither read nor written. Returns their number.
@@ -567,53 +515,19 @@ fn compiled_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers(
     }
 }
 
-/// The constant taps of kernels/tensor_taps.cuh are those of the filter.
-#[test]
-fn constant_taps_of_the_tensor_core_kernels_are_those_of_the_filter() {
-    let source = include_str!("../kernels/tensor_taps.cuh");
-    let numbers = |array: &str| -> Vec<u32> {
-        let start = source.find(&format!("{array} = {{")).unwrap_or_else(|| panic!("no {array}"));
-        let body = source[start..].split_once('=').unwrap().1.split_once(';').unwrap().0;
-        body.split(|c: char| !c.is_ascii_digit())
-            .filter(|digits| !digits.is_empty())
-            .map(|n| n.parse().unwrap())
-            .collect()
-    };
-    for (factor, decimation, interpolation) in
-        [(Factor::Four, "by4[25]", "by4[4][7]"), (Factor::Two, "by2[13]", "by2[2][7]")]
-    {
-        let half = factor.decimation_taps();
-        let radius = half.radius();
-        let taps: Vec<u32> = (0..=2 * radius).map(|i| half.at(i.abs_diff(radius))).collect();
-        assert_eq!(numbers(decimation), taps);
-        let phases: Vec<u32> = (0..factor.get()).flat_map(|phase| factor.interpolation_taps(phase)).collect();
-        assert_eq!(numbers(interpolation), phases);
-    }
-}
-
 /// The host generates its argument structs from kernels/abi.h; a C++ compiler agrees on every offset.
 #[test]
 fn argument_structs_have_the_same_layout_on_the_host() {
     // As kernels see it that are compiled at run time. The parameter of prebuilt ones has the same fields before the last.
     let mut source = "#include <cstddef>\n#define BLUR_TENSOR_DIRECT_TILES 9\n".to_owned();
     source += "#include \"../../kernels/abi.h\"\n";
-    let structs = [
-        ("AlphaArgs", size_of::<AlphaArgs>(), AlphaArgs::OFFSETS),
-        ("RowsPart", size_of::<RowsPart>(), RowsPart::OFFSETS),
-        ("RowsPlane", size_of::<RowsPlane>(), RowsPlane::OFFSETS),
-        ("StoredChannel", size_of::<StoredChannel>(), StoredChannel::OFFSETS),
-        ("RowsArgs", size_of::<RowsArgs>(), RowsArgs::OFFSETS),
-        ("ColumnsPlane", size_of::<ColumnsPlane>(), ColumnsPlane::OFFSETS),
-        ("ColumnsArgs", size_of::<ColumnsArgs>(), ColumnsArgs::OFFSETS),
-        ("TensorPlane", size_of::<TensorPlane>(), TensorPlane::OFFSETS),
-        ("TensorArgs", size_of::<TensorArgs>(), TensorArgs::OFFSETS),
-        ("CoverRect", size_of::<CoverRect>(), CoverRect::OFFSETS),
-        ("CoverArgs", size_of::<CoverArgs>(), CoverArgs::OFFSETS),
-        ("MosaicGrid", size_of::<MosaicGrid>(), MosaicGrid::OFFSETS),
-        ("MosaicArgs", size_of::<MosaicArgs>(), MosaicArgs::OFFSETS),
-        ("SoftGrid", size_of::<SoftGrid>(), SoftGrid::OFFSETS),
-        ("SoftArgs", size_of::<SoftArgs>(), SoftArgs::OFFSETS),
-    ];
+    macro_rules! layouts {
+        ($($name:ident),*) => { [$((stringify!($name), size_of::<$name>(), $name::OFFSETS)),*] };
+    }
+    let structs = layouts! {
+        AlphaArgs, RowsPart, RowsPlane, StoredChannel, RowsArgs, ColumnsPlane, ColumnsArgs, TensorPlane, TensorArgs,
+        CoverRect, CoverArgs, MosaicGrid, MosaicArgs, SoftGrid, SoftArgs
+    };
     for (name, size, offsets) in structs {
         source += &format!("static_assert(sizeof({name}) == {size}, \"size of {name}\");\n");
         for (field, offset) in offsets {

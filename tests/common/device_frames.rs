@@ -1,12 +1,10 @@
 //! Frames in device memory and in host memory, with chosen pitches and alignment, and what an engine makes of them, against the
 //! CPU engine.
 
-use std::mem::ManuallyDrop;
-
 use gstcudagaussblur::cpu::CpuEngine;
 use gstcudagaussblur::cuda::driver::{DeviceMemory, PinnedMemory, Stream};
 use gstcudagaussblur::cuda::{PinnedBytes, PinnedSource, process};
-use gstcudagaussblur::engine::{BlurRegion, CompletedFrame, Cover, Engine, EngineError, FrameAccess, Hide, Softness};
+use gstcudagaussblur::engine::{BlurRegion, Cover, Engine, FrameAccess, Hide, Softness, Work};
 use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::{
     Destination, DeviceBytes, DeviceFrame, FrameMut, Plane, PlaneLayout, SampleLayout, Source, as_source,
@@ -250,6 +248,58 @@ pub fn wait(streams: &[Stream; 2]) {
     streams.iter().for_each(|stream| stream.synchronize().unwrap());
 }
 
+/// Processes every source on the device, in place or into a frame of its own like `destination`, all of them in flight at once.
+/// Without work they are copied. Returns the bytes of the outputs.
+fn outputs(
+    engine: &mut Engine,
+    work: Option<Work>,
+    sources: &[Block],
+    destination: Option<&Block>,
+    streams: Streams,
+) -> Vec<Vec<u8>> {
+    with_streams(|own| {
+        let of = streams.of_frames(own);
+        let upload = |block: &Block, stream| OnDevice::new(&block.bytes, stream);
+        let memory = |source| (upload(source, &own[0]), destination.map(|block| upload(block, &own[1])));
+        let memories: Vec<_> = sources.iter().map(memory).collect();
+        // The sources are not written yet when the work is enqueued, unless nothing orders the two.
+        own[1].synchronize().unwrap();
+        if of[0].is_none() {
+            own[0].synchronize().unwrap();
+        }
+        let mut frames = Vec::new();
+        for (source, (from, to)) in sources.iter().zip(&memories) {
+            let is_host = streams == Streams::Host;
+            let source_place = || if is_host { Place::host(source, None) } else { Place::Device(source, from, of[0]) };
+            let destination = match destination.zip(to.as_ref()) {
+                None => source_place(),
+                Some((block, _)) if is_host || streams == Streams::ToHost => Place::host(block, None),
+                Some((block, to)) => Place::Device(block, to, of[1]),
+            };
+            frames.push(Frames { source: Some(source_place()), destination });
+        }
+        let completed: Vec<_> = match work {
+            None => frames.into_iter().map(|frames| engine.transfer(frames).unwrap()).collect(),
+            Some(work) => {
+                let submit = |frames| engine.submit(work, frames).unwrap();
+                let in_flight: Vec<_> = frames.into_iter().map(submit).collect();
+                in_flight.into_iter().map(|frame| engine.complete(frame).unwrap()).collect()
+            }
+        };
+        let mut outputs = Vec::new();
+        for ((source, (from, _)), mut completed) in sources.iter().zip(&memories).zip(completed) {
+            assert_eq!((completed.queued, completed.failure), (streams.is_queued(), None));
+            outputs.push(match &mut completed.frame.destination {
+                Place::Device(_, memory, stream) => memory.read(stream.unwrap_or(&own[0])),
+                in_host_memory => in_host_memory.bytes(),
+            });
+            assert!(destination.is_none() || from.read(&own[0]) == source.bytes, "the source was written");
+        }
+        wait(own);
+        outputs
+    })
+}
+
 /// What the CPU engine makes of a cover of `source`, in place or in `destination`.
 fn covered(cover: &Cover, source: &Block, destination: Option<&Block>) -> Block {
     let mut expected = destination.unwrap_or(source).clone();
@@ -270,136 +320,59 @@ pub fn check(
     streams: Streams,
 ) -> usize {
     let expected = covered(cover, source, destination);
-    let got = with_streams(|own| {
-        let of = streams.of_frames(own);
-        // The source is not written yet when the cover is enqueued, unless nothing orders the two.
-        let from = OnDevice::new(&source.bytes, &own[0]);
-        let to = destination.map(|block| OnDevice::new(&block.bytes, &own[1]));
-        if streams == Streams::None || destination.is_some() {
-            own[1].synchronize().unwrap();
-        }
-        if streams == Streams::None {
-            own[0].synchronize().unwrap();
-        }
-        let frames = Frames {
-            source: Some(Place::Device(source, &from, of[0])),
-            destination: match (destination, &to) {
-                (Some(block), Some(to)) => Place::Device(block, to, of[1]),
-                _ => Place::Device(source, &from, of[0]),
-            },
-        };
-        let completed = engine.run(cover, frames).unwrap();
-        assert_eq!((completed.queued, completed.failure), (streams.is_queued(), None));
-        let stream = if destination.is_some() { of[1].unwrap() } else { &own[0] };
-        let got = to.as_ref().unwrap_or(&from).read(stream);
-        assert!(destination.is_none() || from.read(&own[0]) == source.bytes, "the source was written");
-        wait(own);
-        got
-    });
+    let got = outputs(engine, Some(cover.into()), std::slice::from_ref(source), destination, streams).remove(0);
     // Between rows of a plane that is covered wholly are the bytes that were there.
     let old = &destination.unwrap_or(source).bytes;
     let differs = |i: &usize| got[*i] != expected.bytes[*i] && !(got[*i] == old[*i] && expected.is_between(*i));
-    let differing: Vec<usize> = (0..got.len()).filter(differs).collect();
-    if let Some(i) = differing.first() {
-        let plane = expected.planes.iter().rposition(|(_, start, _)| start <= i).unwrap_or(0);
+    if let Some(i) = (0..got.len()).find(differs) {
+        let plane = expected.planes.iter().rposition(|(_, start, _)| *start <= i).unwrap_or(0);
         let (_, start, pitch) = expected.planes[plane];
         let place = (plane, (i - start) % pitch, (i - start) / pitch);
-        let mut cover = format!("{cover:?}");
-        cover.truncate(500);
-        let (bytes, is_in_place) = (differing.len(), destination.is_none());
-        let planes = source.layouts();
-        panic!(
-            "{bytes} bytes differ, the first in (plane, byte, row) {place:?}: {cover} of {planes:?}, {streams:?}, in place: {is_in_place}"
-        );
+        let (planes, is_in_place) = (source.layouts(), destination.is_none());
+        let cover: String = format!("{cover:?}").chars().take(500).collect();
+        panic!("(plane, byte, row) {place:?} differs: {cover} of {planes:?}, {streams:?}, in place: {is_in_place}");
     }
     got.len()
-}
-
-/// Blurs `source` into `destination` on the device, and compares every byte with the CPU engine.
-pub fn check_blur(engine: &mut Engine, options: Options, source: &Block, destination: &Block, streams: Streams) {
-    check_blurs(engine, options, std::slice::from_ref(source), destination, streams);
 }
 
 /// Blurs every source into a frame of its own like `destination`, all of them in flight at once, and compares every byte with the
 /// CPU engine.
 pub fn check_blurs(engine: &mut Engine, options: Options, sources: &[Block], destination: &Block, streams: Streams) {
-    check_frames(options, sources, destination, streams, |frames| {
-        let in_flight: Vec<_> = frames.into_iter().map(|frames| engine.submit(options, frames).unwrap()).collect();
-        in_flight.into_iter().map(|frames| engine.complete(frames).unwrap()).collect()
-    });
+    let outputs = outputs(engine, Some(options.into()), sources, Some(destination), streams);
+    for (source, got) in sources.iter().zip(outputs) {
+        let expected = source.blurred_into(options, destination).bytes;
+        assert!(got == expected, "{options:?} of {:?}, {streams:?}", source.layouts());
+    }
 }
 
-/// Blurs a frame in host memory into one like it, and compares every byte with the CPU engine. Returns the number of bytes compared.
-pub fn check_host_blur(engine: &mut Engine, options: Options, source: &Block) -> usize {
-    let (mut from, mut got) = (source.clone(), source.clone());
-    let failure = engine.blur(options, &as_source(&from.frame_mut()), &mut got.frame_mut()).unwrap();
-    assert!(
-        failure.is_none() && got.bytes == source.blurred_into(options, source).bytes,
-        "{options:?} of {:?}",
-        source.layouts()
-    );
+/// Blurs a frame of noise in host memory, with `padding` bytes between rows, into one like it, and compares every byte with the CPU
+/// engine. Returns the number of bytes compared.
+pub fn check_host_blur(
+    engine: &mut Engine,
+    options: impl Into<Options>,
+    layouts: &[PlaneLayout],
+    padding: usize,
+) -> usize {
+    let (options, mut source) = (options.into(), Block::new(layouts, 0, |layout| layout.row_bytes() + padding, 7));
+    let expected = source.blurred_into(options, &source);
+    let mut got = source.clone();
+    let failure = engine.blur(options, &as_source(&source.frame_mut()), &mut got.frame_mut()).unwrap();
+    assert!(failure.is_none() && got.bytes == expected.bytes, "{options:?} of {layouts:?}");
     got.bytes.len()
 }
 
 /// Copies `source` into `destination` on the device, and compares every byte. Nothing is counted.
 pub fn check_transfer(engine: &mut Engine, source: &Block, destination: &Block) {
     let stats = engine.stats();
-    let sources = std::slice::from_ref(source);
-    check_frames(BlurParams::PASSTHROUGH.into(), sources, destination, Streams::One, |frames| {
-        frames.into_iter().map(|frames| engine.transfer(frames).unwrap()).collect()
-    });
+    let got = outputs(engine, None, std::slice::from_ref(source), Some(destination), Streams::One).remove(0);
+    assert!(got == source.blurred_into(BlurParams::PASSTHROUGH.into(), destination).bytes, "{:?}", source.layouts());
     assert_eq!(engine.stats(), stats, "a copy is counted");
 }
 
-fn check_frames(
-    options: Options,
-    sources: &[Block],
-    destination: &Block,
-    streams: Streams,
-    run: impl for<'a> FnOnce(Vec<Frames<'a>>) -> Vec<CompletedFrame<Frames<'a>>>,
-) {
-    with_streams(|own| {
-        let of = streams.of_frames(own);
-        let on_device = |source| [source, destination].map(|block: &Block| OnDevice::new(&block.bytes, &own[0]));
-        let memories: Vec<_> = sources.iter().map(on_device).collect();
-        own[0].synchronize().unwrap();
-        let mut frames = Vec::new();
-        for (source, [from, to]) in sources.iter().zip(&memories) {
-            frames.push(Frames {
-                source: Some(match streams {
-                    Streams::Host => Place::host(source, None),
-                    _ => Place::Device(source, from, of[0]),
-                }),
-                destination: match streams {
-                    Streams::Host | Streams::ToHost => Place::host(destination, None),
-                    _ => Place::Device(destination, to, of[1]),
-                },
-            });
-        }
-        let completed = run(frames);
-        for ((source, [_, to]), mut completed) in sources.iter().zip(&memories).zip(completed) {
-            assert_eq!((completed.queued, completed.failure), (streams.is_queued(), None));
-            let got = match &mut completed.frame.destination {
-                Place::Device(_, _, stream) => to.read(stream.unwrap_or(&own[0])),
-                in_host_memory => in_host_memory.bytes(),
-            };
-            let expected = source.blurred_into(options, destination).bytes;
-            assert!(got == expected, "{options:?} of {:?}, {streams:?}", source.layouts());
-        }
-        wait(own);
-    });
-}
-
-/// Covers `block` on the device, in place or in a copy, whatever becomes of it. The memory is leaked, because the cover may fail
-/// so that the device still uses it.
-pub fn unordered(engine: &mut Engine, cover: &Cover, block: &Block, is_copy: bool) -> Result<(), EngineError> {
-    let device = process::open(0).unwrap().device().clone();
-    let _current = device.enter().unwrap();
-    let stream = ManuallyDrop::new(Stream::new(device.id()).unwrap());
-    let [memory, copy] = [(); 2].map(|()| ManuallyDrop::new(OnDevice::new(&block.bytes, &stream)));
-    let source = Some(Place::Device(block, &memory, Some(&stream)));
-    let destination = Place::Device(block, if is_copy { &copy } else { &memory }, Some(&stream));
-    engine.run(cover, Frames { source, destination }).map(drop)
+/// A blur of these regions.
+pub fn blur(regions: impl IntoIterator<Item = (Rect, BlurParams)>) -> Cover {
+    let regions = regions.into_iter().map(|(rect, params)| BlurRegion { rect, params }).collect();
+    Cover::from(Hide::Blur { planes: Selection::ALL, regions })
 }
 
 /// Covers of all kinds, with hard edges and with soft ones.
@@ -482,16 +455,15 @@ pub fn check_kinds(
     let mut bytes = 0;
     for (turn, planes) in kinds.iter().enumerate() {
         let planes = resized(planes, sizes[turn % sizes.len()]);
-        let aligned = |layout: &PlaneLayout| layout.row_bytes().next_multiple_of(64);
-        let seed = noise.next();
-        let source = match turn % 2 {
-            0 => Block::new(&planes, 16, aligned, seed),
-            _ => Block::new(&planes, 2 * (turn % 7), |layout| layout.row_bytes() + 13, seed),
+        let pitch = |is_aligned: bool, padding: usize| {
+            move |layout: &PlaneLayout| match is_aligned {
+                true => layout.row_bytes().next_multiple_of(64),
+                false => layout.row_bytes() + padding,
+            }
         };
-        let destination = match turn % 3 {
-            0 => Block::new(&planes, 32, aligned, seed + 1),
-            _ => Block::new(&planes, 6, |layout| layout.row_bytes() + 22, seed + 1),
-        };
+        let (seed, [is_even, is_third]) = (noise.next(), [2, 3].map(|of| turn % of == 0));
+        let source = Block::new(&planes, if is_even { 16 } else { 2 * (turn % 7) }, pitch(is_even, 13), seed);
+        let destination = Block::new(&planes, if is_third { 32 } else { 6 }, pitch(is_third, 22), seed + 1);
         for (i, cover) in covers(&planes, sigmas, &mut noise).iter().enumerate() {
             let streams = [Streams::One, Streams::Two, Streams::None][(turn + i) % 3];
             bytes += check(engine, cover, &source, None, streams);

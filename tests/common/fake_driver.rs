@@ -9,7 +9,6 @@ use super::fake_library::{self, call};
 /// Statuses of the driver.
 pub const OUT_OF_MEMORY: i32 = 2;
 pub const NO_DEVICE: i32 = 100;
-pub const INVALID_CONTEXT: i32 = 201;
 pub const NO_BINARY_FOR_GPU: i32 = 209;
 pub const NOT_READY: i32 = 600;
 pub const ILLEGAL_ADDRESS: i32 = 700;
@@ -27,7 +26,8 @@ pub static DRIVER: LazyLock<libloading::Library> = LazyLock::new(|| {
 
 /// Exclusive use of the fake driver, whose state is the process's, with no faults and one device.
 pub struct FakeDriver {
-    before: Counts,
+    /// [`fake_counts`] when it was made.
+    before: [i32; 8],
     _exclusive: MutexGuard<'static, ()>,
 }
 
@@ -40,7 +40,7 @@ pub struct Calls {
 }
 
 /// What the driver has handed out since the [`FakeDriver`] was made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Live objects.
     pub device_blocks: i32,
@@ -50,7 +50,6 @@ pub struct Counts {
     /// Primary contexts retained and modules loaded.
     pub contexts: i32,
     pub modules: i32,
-    /// Blocks allocated by the process so far.
     pub allocations: i32,
     /// Depth of this thread's context stack.
     pub current: i32,
@@ -63,13 +62,18 @@ impl Counts {
     }
 }
 
+fn fake_counts() -> [i32; 8] {
+    let mut counts = [0; 8];
+    call!(DRIVER, fake_counts(counts.as_mut_ptr() => *mut i32) -> ());
+    counts
+}
+
 impl FakeDriver {
     pub fn new() -> Self {
         static EXCLUSIVE: Mutex<()> = Mutex::new(());
-        let exclusive = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut driver = Self { before: Counts::default(), _exclusive: exclusive };
+        let _exclusive = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = Self { before: fake_counts(), _exclusive };
         driver.clear_faults();
-        driver.before = driver.counts();
         driver
     }
 
@@ -147,24 +151,13 @@ impl FakeDriver {
     /// Live device blocks, pinned blocks, streams, events and contexts that are not primary, of the whole process.
     pub fn in_use() -> Vec<i64> {
         let driver = Self::new();
-        let contexts = driver.live_contexts();
-        driver.before.live().into_iter().chain([contexts]).map(i64::from).collect()
+        driver.before[..4].iter().chain([&driver.live_contexts()]).map(|count| i64::from(*count)).collect()
     }
 
     pub fn counts(&self) -> Counts {
-        let mut c = [0; 8];
-        call!(DRIVER, fake_counts(c.as_mut_ptr() => *mut i32) -> ());
-        let [device_blocks, pinned_blocks, streams, events, contexts, modules, allocations, current] = c;
-        let Self { before, .. } = self;
-        Counts {
-            device_blocks: device_blocks - before.device_blocks,
-            pinned_blocks: pinned_blocks - before.pinned_blocks,
-            streams: streams - before.streams,
-            events: events - before.events,
-            contexts: contexts - before.contexts,
-            modules: modules - before.modules,
-            allocations,
-            current,
-        }
+        let now = fake_counts();
+        let [device_blocks, pinned_blocks, streams, events, contexts, modules, allocations] =
+            std::array::from_fn(|i| now[i] - self.before[i]);
+        Counts { device_blocks, pinned_blocks, streams, events, contexts, modules, allocations, current: now[7] }
     }
 }

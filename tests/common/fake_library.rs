@@ -1,6 +1,7 @@
 //! Builds and opens fake versions of NVIDIA's libraries (tests/fake_cuda), which do the real ones' work on the CPU and
 //! fail on demand.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -53,18 +54,12 @@ pub fn build_alias(library: &Path, alias: &str) -> PathBuf {
 
 /// The names of the functions that a library exports and that begin with this prefix and a capital letter.
 pub fn functions(library: &Path, prefix: &str) -> Vec<String> {
+    let is_rest =
+        |rest: &str| rest.starts_with(char::is_uppercase) && rest.chars().all(|c| c.is_alphanumeric() || c == '_');
     let text = std::fs::read(library).unwrap();
-    let is_function = |name: &&str| {
-        let rest = name.strip_prefix(prefix);
-        rest.is_some_and(|rest| {
-            rest.starts_with(char::is_uppercase) && rest.chars().all(|c| c.is_alphanumeric() || c == '_')
-        })
-    };
-    let names = text.split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok()).filter(is_function);
-    let mut names: Vec<String> = names.map(str::to_owned).collect();
-    names.sort();
-    names.dedup();
-    names
+    let names = text.split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
+    let names: BTreeSet<&str> = names.filter(|name| name.strip_prefix(prefix).is_some_and(is_rest)).collect();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// A copy of a library that lacks these functions: their names in its table of symbols are other ones. The caller removes the

@@ -10,10 +10,9 @@ use gst_video::{VideoFrame, VideoFrameExt, VideoInfo};
 use gstcudagaussblur::engine::ExternalContext;
 use libloading::Library;
 
-use super::Noise;
 use super::fake_library::{call, of_gstreamer};
 
-pub type Handle = *mut c_void;
+type Handle = *mut c_void;
 type Object = *mut gst::ffi::GstObject;
 
 /// Libgstcuda, which is opened after the fake driver.
@@ -43,6 +42,7 @@ pub fn is_open() -> bool {
 pub struct Context(gst::Object);
 
 impl Context {
+    /// On device 0.
     pub fn new() -> Self {
         Self::on(0)
     }
@@ -59,7 +59,7 @@ impl Context {
     }
 
     /// The driver's context.
-    pub fn handle(&self) -> Handle {
+    fn handle(&self) -> Handle {
         call!(library(), gst_cuda_context_get_handle(self.raw() => Object) -> Handle)
     }
 
@@ -76,12 +76,8 @@ impl Context {
         unsafe { ExternalContext::new(self.handle() as usize, 0, Arc::new(self.0.clone())) }
     }
 
-    /// A frame in memory of the context, to which `write` writes. It is uploaded when somebody maps it.
-    pub fn frame_with(
-        &self,
-        info: &VideoInfo,
-        write: impl FnOnce(&mut VideoFrame<gst_video::video_frame::Writable>),
-    ) -> gst::Buffer {
+    /// A frame in memory of the context, with these planes: bytes, bytes from one row to the next, and bytes of a row.
+    pub fn frame(&self, info: &VideoInfo, planes: &[(&[u8], usize, usize)]) -> gst::Buffer {
         let pool = call!(library(), gst_cuda_buffer_pool_new(self.raw() => Object) -> *mut gst::ffi::GstBufferPool);
         // SAFETY: gst_cuda_buffer_pool_new returns a new object whose reference the caller owns.
         let pool = unsafe { gst::BufferPool::from_glib_full(pool) };
@@ -90,50 +86,27 @@ impl Context {
         pool.set_config(config).unwrap();
         pool.set_active(true).unwrap();
         let mut frame = VideoFrame::from_buffer_writable(pool.acquire_buffer(None).unwrap(), info).unwrap();
-        write(&mut frame);
+        for (plane, (bytes, pitch, width)) in planes.iter().enumerate() {
+            let stride = frame.plane_stride()[plane] as usize;
+            let end = frame.plane_offset()[plane] + bytes.chunks(*pitch).len().saturating_sub(1) * stride + width;
+            assert!(end <= frame.buffer().size(), "GStreamer's memory for {info:?} ends before byte {end}");
+            let rows = frame.plane_data_mut(plane as u32).unwrap().chunks_mut(stride).zip(bytes.chunks(*pitch));
+            rows.for_each(|(to, row)| to[..*width].copy_from_slice(&row[..*width]));
+        }
         // The buffer keeps its memory until it is dropped.
         pool.set_active(false).unwrap();
-        frame.into_buffer()
-    }
-
-    /// A frame of noise.
-    pub fn noise(&self, info: &VideoInfo, seed: u64) -> gst::Buffer {
-        self.frame_with(info, |frame| {
-            for plane in 0..info.n_planes() {
-                let bytes = frame.plane_data_mut(plane).unwrap();
-                bytes.copy_from_slice(&Noise(seed).bytes(bytes.len()));
-            }
-        })
-    }
-
-    /// A frame in memory of the context, with these planes: bytes, bytes from one row to the next, and bytes of a row.
-    pub fn frame(&self, info: &VideoInfo, planes: &[(&[u8], usize, usize)]) -> gst::Buffer {
-        let buffer = self.frame_with(info, |frame| {
-            for (plane, (bytes, pitch, width)) in planes.iter().enumerate() {
-                let stride = frame.plane_stride()[plane] as usize;
-                let end = frame.plane_offset()[plane] + bytes.chunks(*pitch).len().saturating_sub(1) * stride + width;
-                assert!(end <= frame.buffer().size(), "GStreamer's memory for {info:?} ends before byte {end}");
-                let rows = frame.plane_data_mut(plane as u32).unwrap().chunks_mut(stride).zip(bytes.chunks(*pitch));
-                rows.for_each(|(to, row)| to[..*width].copy_from_slice(&row[..*width]));
-            }
-        });
-        // GStreamer would do so when the element maps it, and ignores the status of the wait for the copy, so that a fault in
-        // that wait is not reported to the element.
-        map_on_device(&buffer, gst::ffi::GST_MAP_READ);
+        let buffer = frame.into_buffer();
+        // Uploads what was written. GStreamer would do so when the element maps it, and ignores the status of the wait for the
+        // copy, so that a fault in that wait is not reported to the element.
+        const GST_MAP_CUDA: u32 = gst::ffi::GST_MAP_FLAG_LAST << 1;
+        let memory = buffer.memory(0).unwrap();
+        let mut info = MaybeUninit::uninit();
+        // SAFETY: the memory is live, and `info` is writable and, once mapped, what the mapping set.
+        unsafe {
+            let flags = gst::ffi::GST_MAP_READ | GST_MAP_CUDA;
+            assert_ne!(gst::ffi::gst_memory_map(memory.as_mut_ptr(), info.as_mut_ptr(), flags), 0);
+            gst::ffi::gst_memory_unmap(memory.as_mut_ptr(), info.as_mut_ptr());
+        }
         buffer
-    }
-}
-
-/// Maps a buffer's memory on the device, which uploads what was written to it. Returns its address, at which the memory stays.
-pub fn map_on_device(buffer: &gst::Buffer, flags: u32) -> *mut u8 {
-    // `GST_MAP_CUDA`.
-    const ON_DEVICE: u32 = gst::ffi::GST_MAP_FLAG_LAST << 1;
-    let memory = buffer.memory(0).unwrap();
-    let mut info = MaybeUninit::uninit();
-    // SAFETY: the memory is live, and `info` is writable and, once mapped, what the mapping set.
-    unsafe {
-        assert_ne!(gst::ffi::gst_memory_map(memory.as_mut_ptr(), info.as_mut_ptr(), flags | ON_DEVICE), 0);
-        gst::ffi::gst_memory_unmap(memory.as_mut_ptr(), info.as_mut_ptr());
-        info.assume_init().data
     }
 }

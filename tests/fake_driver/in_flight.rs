@@ -4,10 +4,11 @@
 use crate::common::Noise;
 use crate::common::cases::{Case, Content};
 use crate::common::checks::Row;
-use crate::common::covered::{self, covering, noise, with_roi};
+use crate::common::covered;
 use crate::common::device_frames::{Block, Frames, OnDevice, Place, Streams, check_blurs, wait, with_streams};
 use crate::common::fake_driver::{FakeDriver, ILLEGAL_ADDRESS, OUT_OF_MEMORY};
 use crate::common::pictures::{self, resized};
+use crate::common::stream::{Stream, ms};
 use crate::common::video::{self, Blur, FRAME, blurred, buffer, info, picture, read};
 use gst::prelude::*;
 use gst_video::VideoFormat::{Gray8, Rgba};
@@ -17,46 +18,39 @@ use gstcudagaussblur::filter::BlurParams;
 use gstcudagaussblur::filter::frame::PlaneLayout;
 use gstcudagaussblur::filter::plan::{AlphaMode, Options, Selection};
 
-/// With several frames in flight none is lost or repeated, and all are pushed before whatever follows them in the stream.
+const WHOLE_FRAMES: &str = "backend=cuda region-mode=frame sigma=2 max-in-flight=3";
+
+/// With several frames in flight none is lost or repeated, and all are pushed before whatever follows them in the stream. A flush
+/// discards them, as stopping does, and no resource is leaked.
 #[test]
 fn frames_in_flight_keep_their_order_and_are_drained() {
     let machine = FakeDriver::new();
-    let infos = [(40, 12), (24, 30)].map(|(width, height)| info(Rgba, width, height));
-    let mut blur = Blur::with("backend=cuda sigma=2 max-in-flight=3", &infos[0]);
+    let stream = || Stream::of(&info(Rgba, 40, 12), WHOLE_FRAMES);
+    let mut drained = stream();
     // The device is busy: two frames wait, and each further one completes the oldest.
-    machine.is_busy(6);
-    for (seed, output) in [0, 0, 1, 2, 3, 4].into_iter().enumerate() {
-        blur.push_noise(&infos[0], seed as u64);
-        assert_eq!(blur.harness.buffers_in_queue(), output, "after frame {seed}");
-    }
-    // Frames in flight are pushed before new caps and before the end of the stream.
-    blur.caps(&infos[1]);
-    assert_eq!(blur.harness.buffers_in_queue(), 6);
-    machine.is_busy(2);
-    for seed in 6..8 {
-        blur.push_noise(&infos[1], seed);
-        assert_eq!(blur.harness.buffers_in_queue(), 6, "after frame {seed}");
-    }
-    blur.end();
-    for frame in 0..8 {
-        blur.check_output(&infos[usize::from(frame >= 6)], frame, 2.0, frame);
-    }
-    assert!(blur.harness.try_pull().is_none());
-    assert_eq!(blur.stats(["frames-cuda"]), [8]);
-
-    // A flush discards them, as stopping does, and no resource is leaked.
-    for is_flushed in [true, false] {
-        let mut blur = Blur::with("backend=cuda sigma=2 max-in-flight=3", &infos[0]);
-        machine.is_busy(i32::MAX);
-        blur.push_noise(&infos[0], 0);
-        machine.clear_faults();
-        if is_flushed {
-            blur.flush();
-            assert!(blur.harness.try_pull().is_none());
+    for (queries, enters, leaves) in [
+        (6, "frame*2", ""),
+        (0, "frame*4", "0-3:whole"),
+        (0, "24x30", "4 5 caps segment"),
+        (2, "frame*2", ""),
+        (0, "discont eos", "6-7:whole 8!:whole eos"),
+    ] {
+        if queries > 0 {
+            machine.is_busy(queries);
         }
-        blur.element.set_state(gst::State::Null).unwrap();
+        drained.plays(&[(enters, leaves)]);
     }
-    drop(blur);
+    drained.counts("frames-cuda=9");
+    drop(drained);
+    for event in ["flush", ""] {
+        let mut discarded = stream();
+        machine.is_busy(i32::MAX);
+        discarded.enter("frame");
+        machine.clear_faults();
+        discarded.enter(event);
+        discarded.element.set_state(gst::State::Null).unwrap();
+        assert!(discarded.outputs().is_empty());
+    }
     assert_eq!(machine.counts().live(), [0; 4], "something is left");
 }
 
@@ -64,26 +58,14 @@ fn frames_in_flight_keep_their_order_and_are_drained() {
 #[test]
 fn nothing_follows_a_frame_that_failed_in_a_drain() {
     let machine = FakeDriver::new();
-    let info = info(Rgba, 40, 12);
-    let mut blur = Blur::with("backend=cuda sigma=2 max-in-flight=3", &info);
-    blur.push_noise(&info, 1);
+    let mut stream = Stream::of(&info(Rgba, 40, 12), WHOLE_FRAMES);
+    stream.plays(&[("frame", "")]);
     machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
     machine.fail("cuEventSynchronize", 0, ILLEGAL_ADDRESS);
-    assert!(blur.harness.push_event(gst::event::CustomDownstream::new(gst::Structure::new_empty("drain"))));
-    assert_eq!(blur.messages(gst::MessageType::Error).len(), 1);
+    stream.enter("mark-drain").fails("…ILLEGAL_ADDRESS…");
     machine.clear_faults();
-    for sigma in ["2", "0"] {
-        blur.element.set_property_from_str("sigma", sigma);
-        let frame = buffer(&info, &picture(&info, 1));
-        assert_eq!(blur.try_push(frame), Err(gst::FlowError::Error), "sigma={sigma}");
-    }
-    blur.said(0, 0);
-    assert!(blur.harness.try_pull().is_none());
-    blur.element.set_property_from_str("sigma", "2");
-    blur.flush();
-    blur.push_noise(&info, 1);
-    blur.end();
-    assert!(blur.harness.try_pull().is_some(), "a frame after the flush");
+    stream.plays(&[("frame sigma=0 frame", "mark-drain error error")]).fails("");
+    stream.plays(&[("sigma=2 flush segment frame eos", "flush-start flush-stop segment 3:whole eos")]);
 }
 
 /// Covers are in flight as whole frames are: in their order among frames of which nothing is covered, each with its message, and
@@ -91,99 +73,66 @@ fn nothing_follows_a_frame_that_failed_in_a_drain() {
 #[test]
 fn covers_in_flight_keep_their_order_and_are_drained() {
     let machine = FakeDriver::new();
-    let info = info(Rgba, 64, 40);
-    const FRAMES: u64 = 9;
     for (fails, in_place, look_ahead) in [(false, true, 0), (false, false, 2), (true, true, 2), (true, false, 0)] {
-        let _row = Row(format!("fails: {fails}, in place: {in_place}, look-ahead={look_ahead}"));
-        let with = |backend: &str| {
-            let properties = "sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=3 post-messages=true";
-            covering(&format!("{properties} look-ahead={look_ahead} backend={backend}"), in_place, &info)
-        };
-        let [mut expected, mut blur] = ["cpu", if fails { "auto" } else { "cuda" }].map(with);
-        for frame in 0..FRAMES {
-            if frame == look_ahead {
-                machine.is_busy(4);
+        let properties = "sigma=2 feather=4 on-missing=pass hold-time=0 max-in-flight=3 post-messages=true";
+        let mut streams = ["cpu", if fails { "auto" } else { "cuda" }].map(|backend| {
+            let properties = format!("{properties} look-ahead={look_ahead} backend={backend}");
+            Stream::downstream(in_place, &info(Rgba, 64, 40), &properties)
+        });
+        for frame in 0..9 {
+            match frame {
+                5 if fails => machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS),
+                _ if frame == look_ahead => machine.is_busy(4),
+                _ => (),
             }
-            if frame == 5 && fails {
-                machine.fail("cuEventQuery", 0, ILLEGAL_ADDRESS);
-            }
-            for blur in [&mut expected, &mut blur] {
-                blur.try_push(faces(&info, frame, frame % 4 != 3)).unwrap();
-            }
+            let word = if frame % 4 == 3 { "frame".to_owned() } else { format!("face:24x16+{}+8", 3 * frame) };
+            streams.iter_mut().for_each(|stream| _ = stream.enter(&word));
             if frame == look_ahead + 1 {
-                let output = [&expected, &blur].map(|blur| blur.harness.buffers_received());
-                assert_eq!(output, [2, 0], "two covers are in flight");
+                let received = streams.each_ref().map(|stream| stream.harness.buffers_received());
+                assert_eq!(received, [2, 0], "two covers are in flight");
             }
         }
-        let outputs = [&mut expected, &mut blur].map(|blur| {
-            blur.harness.push_event(gst::event::CustomDownstream::new(gst::Structure::new_empty("last")));
-            blur.end();
-            let (kinds, said): (Vec<_>, Vec<_>) = std::iter::from_fn(|| blur.bus.pop())
-                .map(|message| (message.type_(), message.structure().map(ToOwned::to_owned)))
-                .unzip();
-            let warnings = kinds.iter().filter(|kind| **kind == gst::MessageType::Warning).count();
-            let is_said = |(kind, said)| (kind == gst::MessageType::Element).then_some(said).flatten();
-            let said: Vec<gst::Structure> = kinds.into_iter().zip(said).filter_map(is_said).collect();
-            let times: Vec<u64> = said.iter().map(|said| said.get("timestamp").unwrap()).collect();
-            assert_eq!(times, (0..FRAMES).map(|frame| (FRAME * frame).nseconds()).collect::<Vec<_>>());
-            let frames: Vec<_> = std::iter::from_fn(|| blur.harness.try_pull()).collect();
-            assert!(frames.iter().map(|out| out.pts()).eq((0..FRAMES).map(|frame| Some(FRAME * frame))));
-            let planes = |out: &gst::Buffer| covered::planes(&info, &noise(&info, 0).planes, out);
-            (frames.iter().map(planes).collect::<Vec<_>>(), said, warnings)
+        let [expected, got] = streams.each_mut().map(|stream| {
+            stream.enter("mark-last eos");
+            let outputs = stream.outputs();
+            let output = |out: &gst::Buffer| (out.pts(), covered::planes(&stream.info, &stream.picture.planes, out));
+            let outputs: Vec<_> = outputs.iter().map(output).collect();
+            (outputs, stream.told())
         });
-        let [(expected, expected_words, none), (got, words, warnings)] = outputs;
-        assert!(got == expected, "a frame has other bytes");
-        assert_eq!(words, expected_words);
-        assert_eq!((none, warnings, blur.stats(["frames"])), (0, usize::from(fails), [FRAMES]));
+        assert!(got.0 == expected.0 && got.0.len() == 9, "a frame is missing or has other bytes");
+        assert_eq!((&got.1, got.1.len()), (&expected.1, 9));
+        let [with_cpu, with_cuda] = &mut streams;
+        with_cpu.warns("");
+        with_cuda.warns(if fails { "…falling back to the CPU…" } else { "" }).counts("frames=9");
         let in_flight = if fails { 0 } else { 2 };
-        assert_eq!(blur.harness.query_latency(), Some(FRAME * (look_ahead + in_flight)), "they add up");
+        assert_eq!(with_cuda.harness.query_latency(), Some(FRAME * (look_ahead + in_flight)), "they add up");
         machine.clear_faults();
     }
-}
-
-/// A frame of noise with or without a face.
-fn faces(info: &gst_video::VideoInfo, seed: u64, has_face: bool) -> gst::Buffer {
-    let frame = covered::buffer(info, &noise(info, seed));
-    if has_face { with_roi(frame, "face", (8, 8, 24, 16)) } else { frame }
 }
 
 /// The frames before one that ends streaming leave, though they were in flight.
 #[test]
 fn an_error_follows_the_covers_in_flight() {
     let machine = FakeDriver::new();
-    let info = info(Rgba, 64, 40);
-    let mut blur = covering("backend=cuda sigma=2 feather=4 on-missing=error max-in-flight=3", true, &info);
+    let mut stream = Stream::of(&info(Rgba, 64, 40), "backend=cuda sigma=2 on-missing=error max-in-flight=3");
     machine.is_busy(4);
-    (0..2).for_each(|_| _ = blur.try_push(faces(&info, 1, true)).unwrap());
-    assert_eq!(blur.harness.buffers_received(), 0);
-    let pushed = blur.try_push(faces(&info, 1, false));
-    blur.harness.push_event(gst::event::Eos::new());
-    assert_eq!((blur.harness.buffers_received(), blur.messages(gst::MessageType::Error).len()), (2, 1), "{pushed:?}");
+    stream.plays(&[("face*2", ""), ("frame eos", "0 1 eos")]).fails("…");
 }
 
 /// The reported latency is that of the frames that may wait: none by default, on the CPU, and without a frame rate.
 #[test]
 fn the_latency_is_that_of_the_frames_in_flight() {
     let _machine = FakeDriver::new();
-    video::init();
-    let upstream = gst::ClockTime::from_mseconds(7);
-    for (properties, rate, frames) in [
-        ("backend=cuda", 25, 0),
-        ("backend=cuda max-in-flight=3", 25, 2),
-        ("backend=cpu max-in-flight=3", 25, 0),
-        ("backend=cuda", 0, 0),
-        ("backend=cuda max-in-flight=2", 0, 0),
-        ("backend=cpu", 0, 0),
-    ] {
-        let _row = Row(format!("{properties}, {rate} frames a second"));
-        let info = gst_video::VideoInfo::builder(Gray8, 32, 8).fps((rate, 1)).build().unwrap();
-        let mut blur = Blur::new(&format!("{properties} sigma=2"));
-        blur.harness.set_upstream_latency(upstream);
-        blur.caps(&info);
-        assert_eq!(blur.harness.query_latency(), Some(upstream + FRAME * frames));
-        blur.push_noise(&info, 1);
-        blur.end();
-        blur.check_output(&info, 1, 2.0, 0);
+    for (properties, frames) in
+        [("backend=cuda", 0), ("backend=cuda max-in-flight=3", 2), ("backend=cpu max-in-flight=3", 0)]
+    {
+        let properties = format!("region-mode=frame {properties}");
+        let [with_rate, without] = [Stream::gray(&properties), Stream::without_rate(Gray8, &properties)];
+        for (mut stream, frames) in [(with_rate, frames), (without, 0)] {
+            stream.harness.set_upstream_latency(ms(7));
+            assert_eq!(stream.harness.query_latency(), Some(ms(7) + FRAME * frames), "{properties}");
+            stream.plays(&[("frame eos", "0:whole eos")]);
+        }
     }
 }
 
@@ -302,38 +251,11 @@ fn memory_that_goes_to_two_elements_has_not_come_twice() {
     let _machine = FakeDriver::new();
     let info = info(Rgba, 400, 200);
     let mut blurs = [0; 2].map(|_| Blur::with("backend=cuda sigma=1", &info));
-    for _ in 0..3 {
-        let frame = gst::Buffer::with_size(info.size()).unwrap();
-        for blur in &mut blurs {
-            blur.push(frame.copy());
-            blur.push(frame.copy());
-        }
+    let frame = gst::Buffer::with_size(info.size()).unwrap();
+    for _ in 0..2 {
+        blurs.iter_mut().for_each(|blur| _ = blur.push(frame.copy()));
     }
-    for blur in &blurs {
-        // All inputs.
-        assert_eq!(blur.stats(["frames-pinned-in", "bytes-copied"]), [0, 6 * info.size() as u64]);
-    }
-}
-
-/// The frame after a discontinuity carries the flag, and those before it have been pushed.
-#[test]
-fn a_discontinuity_is_marked_where_it_is() {
-    let machine = FakeDriver::new();
-    let info = info(Gray8, 30, 8);
-    let mut blur = Blur::with("backend=cuda sigma=1 max-in-flight=3", &info);
-    machine.is_busy(2);
-    for frame in 0..3 {
-        let mut buffer = buffer(&info, &picture(&info, frame));
-        if frame == 2 {
-            buffer.get_mut().unwrap().set_flags(gst::BufferFlags::DISCONT);
-        }
-        blur.try_push(buffer).unwrap();
-    }
-    blur.end();
-    let is_marked = |buffer: gst::Buffer| buffer.flags().contains(gst::BufferFlags::DISCONT);
-    let marked: Vec<bool> = std::iter::from_fn(|| blur.harness.try_pull()).map(is_marked).collect();
-    assert_eq!(marked, [false, false, true]);
-    machine.clear_faults();
+    blurs.iter().for_each(|blur| assert_eq!(blur.stats(["frames-pinned-in"]), [0]));
 }
 
 /// What was written on the source's stream before the submission is blurred, and what is written there afterwards is not,
@@ -358,8 +280,7 @@ fn streams_of_others_are_kept_in_order() {
                 false => Place::Device(&nothing, &destination, Some(ours)),
             };
             let frames = Frames { source: Some(Place::Device(&before, &source, Some(theirs))), destination: place };
-            let pending = engine.submit(params, frames).unwrap();
-            let mut finished = engine.complete(pending).unwrap();
+            let mut finished = engine.run(params, frames).unwrap();
             assert_eq!(finished.queued, !to_host);
             later.copy_to(&source, theirs);
             if source_first {
