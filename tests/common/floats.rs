@@ -74,13 +74,8 @@ impl Environment {
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let has = |bits: u64| self.0 & bits == bits;
-        let mode = (0..4).rev().find(|mode| has(register::ROUNDING[*mode])).unwrap_or(0);
-        write!(
-            f,
-            "{}{}",
-            ["nearest", "down", "up", "towards 0"][mode],
-            if has(register::FLUSH) { ", no denormals" } else { "" }
-        )
+        let number = Self::all().iter().position(|one| one == self).expect("one of all");
+        let mode = ["nearest", "down", "up", "towards 0"][number % 4];
+        write!(f, "{mode}{}", if number < 4 { "" } else { ", no denormals" })
     }
 }

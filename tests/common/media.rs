@@ -4,43 +4,46 @@ use std::path::Path;
 
 use gst::prelude::*;
 
-/// The decoded buffers of the first stream that can be linked to these elements, and their times from the start of the
-/// file. Empty if no stream can.
-fn decode(file: &Path, elements: &str) -> Vec<(gst::ClockTime, Vec<u8>)> {
-    super::video::init();
-    let line = format!("filesrc name=file ! decodebin ! {elements} ! appsink name=sink sync=false wait-on-eos=false");
-    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Bin>().unwrap();
-    pipeline.by_name("file").unwrap().set_property("location", file);
-    let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+use super::pipes::pipeline;
+
+/// A pipeline that reads a file by these elements, and its appsink.
+fn reader(file: &Path, elements: &str) -> (gst::Bin, gst_app::AppSink) {
+    let file = file.display();
+    let line = format!("filesrc location=\"{file}\" ! {elements} ! appsink name=sink sync=false wait-on-eos=false");
+    let pipeline = pipeline(&line);
+    let sink = pipeline.by_name("sink").unwrap().downcast().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();
+    (pipeline, sink)
+}
+
+/// The decoded buffers of the first stream that can be linked to these elements, and their times from the start of the
+/// file in seconds. Empty if no stream can.
+fn decode(file: &Path, elements: &str) -> Vec<(f64, Vec<u8>)> {
+    let (pipeline, sink) = reader(file, &format!("decodebin ! {elements}"));
     // A stream that cannot be linked is a warning.
     let kinds = [gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Warning];
     let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
     assert_ne!(end.type_(), gst::MessageType::Error, "{}: {end:?}", file.display());
-    let mut buffers = Vec::new();
-    while let Some(sample) = sink.try_pull_sample(gst::ClockTime::ZERO) {
+    let buffers = std::iter::from_fn(|| sink.try_pull_sample(gst::ClockTime::ZERO)).map(|sample| {
         let buffer = sample.buffer().unwrap();
         let segment = sample.segment().unwrap().downcast_ref::<gst::ClockTime>().unwrap();
         let time = buffer.pts().and_then(|time| segment.to_stream_time(time)).unwrap_or_default();
-        buffers.push((time, buffer.map_readable().unwrap().to_vec()));
-    }
+        (time.seconds_f64(), buffer.map_readable().unwrap().to_vec())
+    });
+    let buffers = buffers.collect();
     pipeline.set_state(gst::State::Null).unwrap();
     buffers
 }
 
-/// The frames of a video in grey, without padding, behind the elements of `crop`, which end in `!` if there are any. The
-/// width must be a multiple of four.
-pub fn frames(file: &Path, crop: &str) -> Vec<Vec<u8>> {
-    decode_frames(file, crop).into_iter().map(|(_, pixels)| pixels).collect()
-}
-
-/// The times of the frames of a video, in seconds.
-pub fn times(file: &Path) -> Vec<f64> {
-    decode_frames(file, "").into_iter().map(|(time, _)| time.seconds_f64()).collect()
-}
-
-fn decode_frames(file: &Path, crop: &str) -> Vec<(gst::ClockTime, Vec<u8>)> {
+/// The times of the frames of a video in seconds, and the frames in grey, without padding, behind the elements of `crop`, which end
+/// in `!` if there are any. The width must be a multiple of four.
+pub fn timed_frames(file: &Path, crop: &str) -> Vec<(f64, Vec<u8>)> {
     decode(file, &format!("videoconvert ! {crop} video/x-raw,format=GRAY8"))
+}
+
+/// The frames of [`timed_frames`].
+pub fn frames(file: &Path, crop: &str) -> Vec<Vec<u8>> {
+    timed_frames(file, crop).into_iter().map(|(_, pixels)| pixels).collect()
 }
 
 /// The largest difference between neighbouring pixels in the middle row of each frame: a blur makes it small.
@@ -54,73 +57,29 @@ pub fn contrasts(file: &Path, width: usize) -> Vec<u8> {
 
 /// Seconds of sound, and its mean amplitude from 0 to 1.
 pub fn sound(file: &Path) -> (f64, f64) {
-    let samples = decode_sound(file);
-    let sum: f64 = samples.iter().map(|(_, sample)| sample).sum();
-    (samples.len() as f64 / SOUND_RATE, sum / samples.len().max(1) as f64)
+    let buffers = decode(file, "audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate=8000,channels=1");
+    let bytes: Vec<u8> = buffers.into_iter().flat_map(|(_, bytes)| bytes).collect();
+    let amplitudes = bytes.as_chunks().0.iter().map(|sample| f64::from(i16::from_le_bytes(*sample).unsigned_abs()));
+    let count = bytes.len() as f64 / 2.0;
+    (count / 8000.0, amplitudes.sum::<f64>() / 32768.0 / count.max(1.0))
 }
 
-/// The time from which on the sound is loud, and that of the first frame that is not white; in seconds.
-pub fn starts(file: &Path) -> [Option<f64>; 2] {
-    let loud = decode_sound(file).into_iter().find(|(_, sample)| *sample > 0.1).map(|(time, _)| time);
-    let is_white = |pixels: &[u8]| pixels.iter().all(|grey| *grey > 200);
-    let shown = decode_frames(file, "").into_iter().find(|(_, pixels)| !is_white(pixels));
-    [loud, shown.map(|(time, _)| time.seconds_f64())]
-}
-
-const SOUND_RATE: f64 = 8000.0;
-
-/// The time of each sample in seconds, and its amplitude from 0 to 1.
-fn decode_sound(file: &Path) -> Vec<(f64, f64)> {
-    let samples = format!("audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate={SOUND_RATE},channels=1");
-    let buffers = decode(file, &samples).into_iter();
-    buffers
-        .flat_map(|(start, bytes)| {
-            let samples: Vec<_> = bytes.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
-            let time = move |index| start.seconds_f64() + index as f64 / SOUND_RATE;
-            samples
-                .into_iter()
-                .enumerate()
-                .map(move |(i, sample)| (time(i), f64::from(sample.unsigned_abs()) / 32768.0))
-        })
-        .collect()
-}
-
-/// The decoded streams: the number of those with video and of those with sound.
+/// The number of streams of video and of sound in an MP4 file, each of which has a box with its handler's type.
 pub fn streams(file: &Path) -> [usize; 2] {
-    super::video::init();
-    let pipeline = gst::parse::launch("filesrc name=file ! decodebin name=streams").unwrap();
-    let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
-    pipeline.by_name("file").unwrap().set_property("location", file);
-    let streams = pipeline.by_name("streams").unwrap();
-    let (sender, ended) = std::sync::mpsc::channel();
-    streams.connect_no_more_pads(move |streams| {
-        let names = streams.src_pads().into_iter().map(|pad| pad.query_caps(None).to_string());
-        let names: Vec<_> = names.collect();
-        let count = |kind| names.iter().filter(|name| name.starts_with(kind)).count();
-        sender.send(["video/", "audio/"].map(count)).unwrap();
-    });
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let counts = ended.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
-    pipeline.set_state(gst::State::Null).unwrap();
-    counts
+    let bytes = std::fs::read(file).unwrap();
+    [b"hdlr\0\0\0\0\0\0\0\0vide", b"hdlr\0\0\0\0\0\0\0\0soun"]
+        .map(|start| bytes.windows(start.len()).filter(|window| window == start).count())
 }
 
 /// The size, pixel aspect ratio and H.264 profile of the video in an MP4 file, such as `640x360 1/1 high`.
 pub fn h264(file: &Path) -> String {
-    super::video::init();
-    let line = "filesrc name=file ! qtdemux ! h264parse name=parse ! appsink name=sink sync=false";
-    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    pipeline.by_name("file").unwrap().set_property("location", file);
-    let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
-    pipeline.set_state(gst::State::Playing).unwrap();
+    let (pipeline, sink) = reader(file, "qtdemux ! h264parse");
     let sample = sink.try_pull_sample(gst::ClockTime::from_seconds(60)).unwrap();
     pipeline.set_state(gst::State::Null).unwrap();
     let video = sample.caps().unwrap().structure(0).unwrap();
-    let aspect = video
-        .get::<gst::Fraction>("pixel-aspect-ratio")
-        .map_or("1/1".into(), |ratio| format!("{}/{}", ratio.numer(), ratio.denom()));
+    let aspect = video.get("pixel-aspect-ratio").unwrap_or(gst::Fraction::new(1, 1));
     let [width, height] = ["width", "height"].map(|side| video.get::<i32>(side).unwrap());
-    format!("{width}x{height} {aspect} {}", video.get::<&str>("profile").unwrap())
+    format!("{width}x{height} {}/{} {}", aspect.numer(), aspect.denom(), video.get::<&str>("profile").unwrap())
 }
 
 /// Turns an MP4 file's video by 90 degrees for its viewers, by the matrix in its header, as phones do.

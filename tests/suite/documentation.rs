@@ -8,28 +8,21 @@
 
 use std::path::Path;
 
-use crate::common::covered::{buffer, covering, info, noise, with_roi};
+use crate::common::covered::info;
+use crate::common::stream::Stream;
 use crate::common::video::as_spec;
 use gst::glib;
-use gst::glib::gobject_ffi::{GParamSpecDouble, GParamSpecInt, GParamSpecInt64, GParamSpecUInt, GParamSpecUInt64};
+use gst::glib::gobject_ffi::{GParamSpecDouble, GParamSpecInt, GParamSpecUInt, GParamSpecUInt64};
 use gst::prelude::*;
 use serde_json::{Map, Value, json};
 
 const PLUGIN: &str = "cudagaussblur";
 
 /// The nicks of the flags in `value`, as the scanner joins them: one flag that has all bits, else from the highest on.
-fn flags_nicks(values: &[glib::FlagsValue], mut value: u32) -> String {
-    if let Some(exact) = values.iter().find(|flag| flag.value() == value) {
-        return exact.nick().to_owned();
-    }
-    let mut nicks = Vec::new();
-    for flag in values.iter().rev().filter(|flag| flag.value() != 0) {
-        if value & flag.value() == flag.value() {
-            nicks.push(flag.nick());
-            value -= flag.value();
-        }
-    }
-    if nicks.is_empty() { "(none)".to_owned() } else { nicks.join("+") }
+fn flags_nicks(values: &[glib::FlagsValue], value: u32) -> String {
+    let exact = values.iter().find(|flag| flag.value() == value);
+    let bits = values.iter().rev().filter(|flag| flag.value().is_power_of_two() && value & flag.value() > 0);
+    exact.map_or(bits.map(glib::FlagsValue::nick).collect::<Vec<_>>().join("+"), |flag| flag.nick().to_owned())
 }
 
 /// A double as printf's `%g`.
@@ -54,7 +47,6 @@ fn limits(spec: &glib::ParamSpec, value: &glib::Value) -> [Option<String>; 3] {
     ranged!(glib::ParamSpecUInt, GParamSpecUInt, u32, |number| number.cast_signed().to_string());
     ranged!(glib::ParamSpecInt, GParamSpecInt, i32, |number| number.to_string());
     ranged!(glib::ParamSpecUInt64, GParamSpecUInt64, u64, |number| number.to_string());
-    ranged!(glib::ParamSpecInt64, GParamSpecInt64, i64, |number| number.to_string());
     ranged!(glib::ParamSpecDouble, GParamSpecDouble, f64, general);
     let default = if let Some((_, value)) = glib::EnumValue::from_value(value) {
         Some(format!("{} ({})", value.nick(), value.value()))
@@ -74,29 +66,6 @@ fn limits(spec: &glib::ParamSpec, value: &glib::Value) -> [Option<String>; 3] {
     [default, None, None]
 }
 
-/// When a property may change.
-fn mutable(flags: glib::ParamFlags) -> &'static str {
-    if flags.contains(gst::PARAM_FLAG_MUTABLE_PLAYING) {
-        "playing"
-    } else if flags.contains(gst::PARAM_FLAG_MUTABLE_PAUSED) {
-        "paused"
-    } else if flags.contains(gst::PARAM_FLAG_MUTABLE_READY) {
-        "ready"
-    } else {
-        "null"
-    }
-}
-
-/// The value that the documentation shows as the default.
-fn default_value(element: &gst::Element, spec: &glib::ParamSpec) -> glib::Value {
-    let flags = spec.flags();
-    if flags.contains(glib::ParamFlags::READABLE) && !flags.contains(gst::PARAM_FLAG_DOC_SHOW_DEFAULT) {
-        element.property_value(spec.name())
-    } else {
-        spec.default_value().clone()
-    }
-}
-
 /// The properties that the element has itself.
 fn own_properties(element: &gst::Element) -> impl Iterator<Item = glib::ParamSpec> {
     let own = element.type_();
@@ -105,18 +74,25 @@ fn own_properties(element: &gst::Element) -> impl Iterator<Item = glib::ParamSpe
 
 fn property(element: &gst::Element, spec: &glib::ParamSpec) -> Value {
     let has = |flag| spec.flags().contains(flag);
+    let states = [
+        (gst::PARAM_FLAG_MUTABLE_PLAYING, "playing"),
+        (gst::PARAM_FLAG_MUTABLE_PAUSED, "paused"),
+        (gst::PARAM_FLAG_MUTABLE_READY, "ready"),
+    ];
     let mut property = json!({
         "blurb": spec.blurb().expect("every property has a blurb").to_string(),
         "conditionally-available": has(gst::PARAM_FLAG_CONDITIONALLY_AVAILABLE),
         "construct": has(glib::ParamFlags::CONSTRUCT),
         "construct-only": has(glib::ParamFlags::CONSTRUCT_ONLY),
         "controllable": has(gst::PARAM_FLAG_CONTROLLABLE),
-        "mutable": mutable(spec.flags()),
+        "mutable": states.into_iter().find(|(flag, _)| has(*flag)).map_or("null", |(_, state)| state),
         "readable": has(glib::ParamFlags::READABLE),
         "type": spec.value_type().name(),
         "writable": has(glib::ParamFlags::WRITABLE),
     });
-    let limits = limits(spec, &default_value(element, spec));
+    let is_read = has(glib::ParamFlags::READABLE) && !has(gst::PARAM_FLAG_DOC_SHOW_DEFAULT);
+    let default = if is_read { element.property_value(spec.name()) } else { spec.default_value().clone() };
+    let limits = limits(spec, &default);
     for (name, limit) in ["default", "min", "max"].into_iter().zip(limits) {
         if let Some(limit) = limit {
             property[name] = limit.into();
@@ -144,30 +120,16 @@ fn caps_text(caps: &gst::CapsRef) -> String {
 fn pad_template(template: &gst::PadTemplate) -> Value {
     json!({
         "caps": caps_text(template.documentation_caps()),
-        "direction": match template.direction() {
-            gst::PadDirection::Src => "src",
-            gst::PadDirection::Sink => "sink",
-            _ => "unknown",
-        },
-        "presence": match template.presence() {
-            gst::PadPresence::Always => "always",
-            gst::PadPresence::Sometimes => "sometimes",
-            gst::PadPresence::Request => "request",
-        },
+        "direction": format!("{:?}", template.direction()).to_lowercase(),
+        "presence": format!("{:?}", template.presence()).to_lowercase(),
     })
 }
 
 fn element(factory: &gst::ElementFactory) -> Value {
     let element = factory.create().build().unwrap();
     let hierarchy = std::iter::successors(Some(element.type_()), |of| of.parent()).map(glib::Type::name);
-    let rank = match factory.rank() {
-        gst::Rank::NONE => "none",
-        gst::Rank::MARGINAL => "marginal",
-        gst::Rank::SECONDARY => "secondary",
-        gst::Rank::PRIMARY => "primary",
-        other => panic!("how does the scanner print the rank {other:?}?"),
-    };
     assert!(element.type_().interfaces().is_empty(), "interfaces are not documented yet");
+    assert_eq!(factory.rank(), gst::Rank::NONE, "how does the scanner print other ranks?");
     let templates = element.pad_template_list();
     let mut documented = json!({
         "hierarchy": hierarchy.collect::<Vec<_>>(),
@@ -175,7 +137,7 @@ fn element(factory: &gst::ElementFactory) -> Value {
         "properties": own_properties(&element)
             .map(|spec| (spec.name().into(), property(&element, &spec)))
             .collect::<Map<_, _>>(),
-        "rank": rank,
+        "rank": "none",
     });
     // The scanner leaves out the long name.
     for key in factory.metadata_keys().into_iter().filter(|key| key != "long-name") {
@@ -257,36 +219,25 @@ fn properties() -> String {
     for spec in own_properties(&element) {
         let cached = property(&element, &spec);
         let of_cache = |field: &str| cached[field].as_str().unwrap_or_default();
-        let has = |field: &str| cached[field].as_bool().unwrap();
-        let (mut default, mut range) = (of_cache("default").to_owned(), String::new());
-        let mut kind = match of_cache("type") {
-            "guint" => "u32",
-            "gint" => "i32",
-            "guint64" => "u64",
-            "gdouble" => "f64",
-            "gboolean" => "bool",
-            "gchararray" => "string",
-            other => other,
-        };
-        let values = values(spec.value_type());
-        if let Some(values) = &values {
-            kind = values["kind"].as_str().unwrap();
-            default = default.split(" (").next().unwrap().to_owned();
-            let nicks = values["values"].as_array().unwrap().iter().map(|value| value["name"].as_str().unwrap());
-            range = nicks.collect::<Vec<_>>().join(", ");
-        } else if kind == "string" {
-            default = format!("{:?}", if default == "NULL" { "" } else { &default });
-        } else if kind.starts_with("Gst") {
-            default = String::new();
-        } else if kind != "bool" {
-            // The largest of each type, as the scanner prints it.
-            let largest = ["-1", "2147483647", "18446744073709551615", "1.79769e+308"];
-            let [least, most] = ["min", "max"].map(of_cache);
-            if kind == "u32" {
-                default = default.parse::<i32>().unwrap().cast_unsigned().to_string();
+        let has = |field: &str| cached[field] == true;
+        let [default, least, most] = ["default", "min", "max"].map(of_cache);
+        // The largest of each type, as the scanner prints it.
+        let is_largest = ["-1", "2147483647", "18446744073709551615", "1.79769e+308"].contains(&most);
+        let range = if is_largest { format!("{least} and up") } else { format!("{least} to {most}") };
+        let (kind, default, range) = match (of_cache("type"), values(spec.value_type())) {
+            (_, Some(values)) => {
+                let nicks = values["values"].as_array().unwrap().iter().map(|value| value["name"].as_str().unwrap());
+                let kind = if values["kind"] == "enum" { "enum" } else { "flags" };
+                (kind, default.split(" (").next().unwrap().to_owned(), nicks.collect::<Vec<_>>().join(", "))
             }
-            range = if largest.contains(&most) { format!("{least} and up") } else { format!("{least} to {most}") };
-        }
+            ("guint", _) => ("u32", default.parse::<i32>().unwrap().cast_unsigned().to_string(), range),
+            ("gint", _) => ("i32", default.to_owned(), range),
+            ("guint64", _) => ("u64", default.to_owned(), range),
+            ("gdouble", _) => ("f64", default.to_owned(), range),
+            ("gboolean", _) => ("bool", default.to_owned(), String::new()),
+            ("gchararray", _) => ("string", format!("{:?}", default.replace("NULL", "")), String::new()),
+            (other, _) => (other, String::new(), String::new()),
+        };
         let mut change = match of_cache("mutable") {
             _ if !has("writable") => "read-only".to_owned(),
             "playing" => "any time".to_owned(),
@@ -332,7 +283,7 @@ fn later_properties_say_since_when_they_exist() {
 }
 
 #[test]
-fn the_table_of_properties_is_current() {
+fn the_tables_of_properties_are_current() {
     let table = properties();
     check("src/element/properties.md", include_str!("../../src/element/properties.md"), &table);
     let page = include_str!("../../docs/PROPERTIES.md");
@@ -344,7 +295,7 @@ fn the_table_of_properties_is_current() {
 }
 
 /// The rows of the tables in a section: the names in the first cell, and the second cell.
-fn rows<'a>(page: &'a str, heading: &str) -> Vec<(Vec<&'a str>, &'a str)> {
+pub(super) fn rows<'a>(page: &'a str, heading: &str) -> Vec<(Vec<&'a str>, &'a str)> {
     let (_, section) = page.split_once(heading).unwrap_or_else(|| panic!("no section {heading}"));
     let section = section.split("\n## ").next().unwrap();
     let cells = section.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
@@ -372,16 +323,11 @@ fn json_of(value: &glib::Value) -> Value {
         array.as_slice().iter().map(|one| json_of(one)).collect()
     } else if let Ok(structure) = value.get::<gst::Structure>() {
         structure.iter().map(|(name, value)| (name.to_string(), json_of(value))).collect::<Map<_, _>>().into()
-    } else if let Ok(number) = value.get::<u64>() {
-        number.into()
-    } else if let Ok(number) = value.get::<u32>() {
-        number.into()
-    } else if let Ok(number) = value.get::<f64>() {
-        number.into()
-    } else if let Ok(flag) = value.get::<bool>() {
-        flag.into()
+    } else if let Ok(text) = value.get::<String>() {
+        text.into()
     } else {
-        value.get::<String>().expect("a field of another type").into()
+        // Numbers and truth values are the same texts in JSON.
+        serde_json::from_str(&value.serialize().unwrap()).unwrap()
     }
 }
 
@@ -393,9 +339,9 @@ fn the_message_about_a_frame_is_as_documented() {
     let example: Value = serde_json::from_str(example.split("```").next().unwrap()).unwrap();
     let info = info(gst_video::VideoFormat::Nv12, [640, 400]);
     let zone = "zones=<[zone,name=door,x=0.0,y=0.0,width=0.25,height=0.5]>";
-    let mut blur = covering(&format!("post-messages=true cover=fill {zone}"), true, &info);
-    blur.push(with_roi(buffer(&info, &noise(&info, 1)), "face", (400, 100, 100, 120)));
-    let message = blur.bus.pop_filtered(&[gst::MessageType::Element]).expect("a message");
+    let mut stream = Stream::of(&info, &format!("post-messages=true cover=fill {zone}"));
+    stream.enter("face:100x120+400+100");
+    let message = stream.posted(gst::MessageType::Element).pop().expect("a message");
     let message = message.structure().unwrap().to_owned();
     assert_eq!(json_of(&message.to_value()), example, "docs/MESSAGES.md has another example");
 

@@ -59,10 +59,6 @@ fn binary(size: [usize; 2], mut is_high: impl FnMut(usize, usize) -> bool) -> Im
     picture(size, |x, y| if is_high(x, y) { u16::MAX } else { 0 })
 }
 
-fn inverse(image: &Image) -> Image {
-    Image { samples: image.samples.iter().map(|sample| !sample).collect(), ..*image }
-}
-
 fn quantised(image: &Image, depth: u32) -> Image {
     Image { depth, samples: image.samples.iter().map(|sample| sample >> (16 - depth)).collect(), ..*image }
 }
@@ -73,12 +69,6 @@ fn photograph() -> Image {
     let samples = file.strip_prefix(b"P5\n160 160\n255\n").unwrap();
     let mut noise = Noise(1);
     picture([160, 160], |x, y| u16::from(samples[160 * y + x]) << 8 | noise.next() as u16 & 255)
-}
-
-/// A ramp from corner to corner.
-fn ramp(size: [usize; 2]) -> Image {
-    let [width, height] = size;
-    picture(size, |x, y| ((x + 2 * y) * 65535 / (width - 1 + 2 * (height - 1))) as u16)
 }
 
 /// A picture whose border is bright and whose inside is dark.
@@ -205,18 +195,18 @@ impl Picture {
     /// For each depth the largest distance in LSB, the number of samples equal to the rounded Gaussian, and the number of
     /// samples.
     fn distances(&self, axis: &Axis, sigma: f64) -> [(f64, usize, usize); PROMISE.len()] {
-        // The Gaussian of a picture of two values is the same at every depth, but for its scale.
-        let is_binary = self.image.samples.iter().all(|sample| [0, u16::MAX].contains(sample));
-        let of_binary = is_binary.then(|| self.image.gaussian_at(sigma, &self.measured));
-        let [columns, rows] = &self.measured;
-        PROMISE.map(|(depth, ..)| {
-            let image = quantised(&self.image, depth);
-            let scale = f64::from((1 << depth) - 1) / 65535.0;
-            let want = match &of_binary {
-                Some(full) => full.iter().map(|sample| sample * scale).collect(),
-                None => image.gaussian_at(sigma, &self.measured),
-            };
-            let blurred = image.blurred(axis, axis);
+        let Self { image, measured: [columns, rows] } = self;
+        // The Gaussian of a picture of two values is the same at every depth, but for its scale. Else each depth is a channel.
+        let is_binary = image.samples.iter().all(|sample| [0, u16::MAX].contains(sample));
+        let channels = if is_binary { 1 } else { PROMISE.len() };
+        let shifts = PROMISE.map(|(depth, ..)| if is_binary { 0 } else { 16 - depth });
+        let samples = image.samples.iter().flat_map(|sample| shifts[..channels].iter().map(move |by| sample >> by));
+        let gaussian = Image { channels, samples: samples.collect(), ..*image }.gaussian_at(sigma, &self.measured);
+        std::array::from_fn(|i| {
+            let depth = PROMISE[i].0;
+            let scale = if is_binary { f64::from((1 << depth) - 1) / 65535.0 } else { 1.0 };
+            let want = gaussian.iter().skip(i % channels).step_by(channels).map(|sample| sample * scale);
+            let blurred = quantised(image, depth).blurred(axis, axis);
             let got = rows.iter().flat_map(|y| columns.iter().map(move |x| y * image.width + x));
             let got = got.map(|i| f64::from(blurred.samples[i]));
             let pairs: Vec<(f64, f64)> = got.zip(want).collect();
@@ -235,7 +225,9 @@ fn contents(sigma: f64, radius: usize, worst: &Interval) -> [Vec<Picture>; KINDS
     let sizes = || [SQUARE, strip].into_iter().chain(TINY);
     let noises: Vec<Image> = sizes().map(|size| picture(size, |_, _| next() as u16)).collect();
     let binaries: Vec<Image> = sizes().map(|size| binary(size, |_, _| next() % 2 == 0)).collect();
-    let ramps = [SQUARE, strip].map(ramp).to_vec();
+    // From corner to corner.
+    let ramp = |x: usize, y: usize, [width, height]: [usize; 2]| (x + 2 * y) * 65535 / (width - 1 + 2 * (height - 1));
+    let ramps = [SQUARE, strip].map(|size| picture(size, |x, y| ramp(x, y, size) as u16)).to_vec();
     let square = worst.samples.len() / 2;
     let edges = vec![
         binary(SQUARE, |x, y| x + y / 3 < 60),
@@ -256,8 +248,8 @@ fn contents(sigma: f64, radius: usize, worst: &Interval) -> [Vec<Picture>; KINDS
         frame([1, around]),
         binary([around, 2], |x, _| x == 0),
     ];
-    let inverses: Vec<Image> = rims.iter().map(inverse).collect();
-    rims.extend(inverses);
+    let inverse = |image: &Image| Image { samples: image.samples.iter().map(|sample| !sample).collect(), ..*image };
+    rims.extend(rims.iter().map(inverse).collect::<Vec<_>>());
     let mut contents = [noises, binaries, ramps, edges, rims, vec![photograph()]]
         .map(|images| images.into_iter().map(Picture::from).collect::<Vec<_>>());
     contents[4].push(Picture::worst(worst));
@@ -271,21 +263,12 @@ struct Measured {
     largest: [[f64; KINDS.len()]; PROMISE.len()],
     /// The upper bound for any picture, in LSB.
     bound: [f64; PROMISE.len()],
-    /// The fraction of samples equal to the rounded Gaussian, at 8 bits.
-    equal: [f64; KINDS.len()],
-}
-
-impl Measured {
-    /// The mean fraction for noise, binary noise and ramps, which depends on the errors of single weights.
-    fn textures(&self) -> f64 {
-        self.equal[..3].iter().sum::<f64>() / 3.0
-    }
-
-    /// The fraction for hard edges, which depends on the errors of sums of weights and on the tail beyond 4σ, which the
-    /// filter truncates by definition.
-    fn edges(&self) -> f64 {
-        self.equal[3]
-    }
+    /// Of the samples at 8 bits, the fraction equal to the rounded Gaussian: for noise, binary noise and ramps, which depends on the
+    /// errors of single weights.
+    textures: f64,
+    /// For hard edges, which depends on the errors of sums of weights and on the tail beyond 4σ, which the filter truncates by
+    /// definition.
+    edges: f64,
 }
 
 fn measure(sigma: f64, kernel_size: u32) -> Measured {
@@ -298,11 +281,13 @@ fn measure(sigma: f64, kernel_size: u32) -> Measured {
         of_each.reduce(|| [(0.0, 0, 0); PROMISE.len()], |a, b| std::array::from_fn(|i| both(a[i], b[i])))
     };
     let kinds = contents.each_ref().map(of_kind);
+    let equal = kinds.map(|kind| kind[0].1 as f64 / kind[0].2 as f64);
     Measured {
         sigma,
         largest: std::array::from_fn(|depth| kinds.map(|kind| kind[depth].0)),
         bound: PROMISE.map(|(depth, ..)| errors.bound(depth)),
-        equal: kinds.map(|kind| kind[0].1 as f64 / kind[0].2 as f64),
+        textures: equal[..3].iter().sum::<f64>() / 3.0,
+        edges: equal[3],
     }
 }
 
@@ -338,7 +323,7 @@ fn by_sigma(all: &[Measured]) {
         let distance = |depth: usize| largest(group.iter().flat_map(|m| m.largest[depth]));
         let distances = (0..PROMISE.len()).map(|depth| format!("{:.3}", distance(depth)));
         let least = |share: fn(&Measured) -> f64| group.iter().map(|m| share(m)).fold(1.0, f64::min);
-        let shares = [least(Measured::textures), least(Measured::edges)].map(|share| format!("{:.2} %", 100.0 * share));
+        let shares = [least(|m| m.textures), least(|m| m.edges)].map(|share| format!("{:.2} %", 100.0 * share));
         print_row([name.to_owned()].into_iter().chain(distances).chain(shares));
         above = row;
     }
@@ -371,7 +356,7 @@ fn distance_from_the_gaussian_is_within_the_promise() {
     for measured in &all {
         let sigma = measured.sigma;
         check(measured, PROMISE.map(|(depth, ..)| promised(depth, sigma)));
-        let (textures, edges) = (measured.textures(), measured.edges());
+        let Measured { textures, edges, .. } = *measured;
         assert!(textures > 0.99, "sigma={sigma}: a fraction of only {textures} of the textures' samples is equal");
         // A picture that is much smaller than the kernel becomes nearly flat, and areas of it lie next to a half.
         let least = if sigma <= 500.0 { 0.985 } else { 0.96 };

@@ -5,24 +5,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::examples::{Workspace, python_example, write_faces};
-use crate::common::{media, python};
+use super::examples::Workspace;
+use crate::common::media;
 
-fn hide(arguments: &[&str]) -> Command {
-    let mut command = python_example("hide.py");
-    command.args(arguments).args(["--backend=cpu"]);
-    command
-}
-
-/// Exit status, standard output and standard error.
-fn outcome(workspace: &Workspace, arguments: &[&str]) -> (i32, String, String) {
-    let output = workspace.run(&mut hide(arguments));
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(!stderr.contains("Traceback") && !stderr.contains("CRITICAL"), "{stderr}");
-    (output.status.code().unwrap(), stdout, stderr)
+/// Exit status, standard output and standard error of hide.py.
+fn hide(workspace: &Workspace, arguments: &str) -> (i32, String, String) {
+    let outcome = workspace.outcome(workspace.command(&format!("hide.py --backend=cpu {arguments}")));
+    assert!(!outcome.2.contains("Traceback") && !outcome.2.contains("CRITICAL"), "{}", outcome.2);
+    outcome
 }
 
 /// The files below a folder, by their paths in it, without links.
@@ -48,28 +41,20 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     tree(folder).into_iter().map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }
 
-/// The inode of each result, and when it changed: a file system may give the inode to the result that is made again.
-fn versions(folder: &Path) -> BTreeMap<String, [i64; 3]> {
+/// When each result was made.
+fn versions(folder: &Path) -> BTreeMap<String, [i64; 2]> {
     let videos = tree(folder).into_iter().filter(|(name, _)| name.ends_with(".mp4"));
-    let version = |path: &Path| {
-        let of_file = path.metadata().unwrap();
-        [of_file.ino().cast_signed(), of_file.ctime(), of_file.ctime_nsec()]
-    };
-    videos.map(|(name, path)| (name, version(&path))).collect()
-}
-
-fn shell(workspace: &Workspace, line: &str) {
-    workspace.stdout(Command::new("sh").args(["-ec", line]));
+    let changed = |path: &Path| path.metadata().map(|file| [file.ctime(), file.ctime_nsec()]).unwrap();
+    videos.map(|(name, path)| (name, changed(&path))).collect()
 }
 
 /// Whether what scripts/models downloads is not there. The program then says so, once and before it writes anything.
 fn lacks_models(workspace: &Workspace) -> bool {
-    let stderr = workspace.stderr(hide(&["in", "--out=none"]).env("CUDAGAUSSBLUR_MODELS", &workspace.0));
-    let sentences: Vec<_> = stderr.lines().filter(|line| *line != "starting").collect();
-    let [sentence] = sentences[..] else { panic!("{stderr}") };
-    assert!(sentence.ends_with("/centerface.onnx does not exist: run scripts/models"), "{stderr}");
+    workspace.says(
+        "CUDAGAUSSBLUR_MODELS=$PWD hide.py in --out=none --backend=cpu =! starting …/centerface.onnx does not exist: run scripts/models",
+    );
     assert!(!workspace.has("none"));
-    workspace.run(&mut hide(&["absent", "--out=trial"])).stderr.ends_with(b"run scripts/models\n")
+    hide(workspace, "absent --out=trial").2.ends_with("run scripts/models\n")
 }
 
 #[test]
@@ -80,37 +65,34 @@ fn a_folder_of_all_kinds_of_files_is_covered_and_reported() {
         return;
     }
     // A face that is not found for 1.5 s, because every second frame is searched; two streams of sound, of which the second is German, and a title.
-    write_faces(&workspace, &[("left", 12), ("neither", 14), ("left", 6)]);
+    workspace.write_faces(&[("left", 12), ("neither", 14), ("left", 6)]);
     let sound = "audiotestsrc num-buffers=96 samplesperbuffer=1600 ! audio/x-raw,rate=48000 ! audioconvert ! avenc_aac";
-    shell(
-        &workspace,
+    workspace.shell(
         &format!(
             "gst-launch-1.0 -q filesrc location=input.mp4 ! qtdemux ! h264parse ! \
              taginject tags='\"title=(string)\\\"A & B\\\",date=(date)2020-05-06\"' ! \
              mp4mux name=mux ! filesink location=in/gap.mp4 {sound} ! mux. {sound} ! taginject tags='language-code=de' ! mux."
         ),
     );
-    write_faces(&workspace, &[("right", 8)]);
-    shell(&workspace, "cp input.mp4 in/sub/gap.mp4; cp input.mp4 in/sub/.hidden/no.mp4; ln -s .. in/sub/loop");
-    write_faces(&workspace, &[("neither", 6)]);
-    shell(&workspace, "mv input.mp4 in/nobody.mp4; echo no video >'in/<b>\n.mp4'");
+    workspace.write_faces(&[("right", 8)]);
+    workspace.shell("cp input.mp4 in/sub/gap.mp4; cp input.mp4 in/sub/.hidden/no.mp4; ln -s .. in/sub/loop");
+    workspace.write_faces(&[("neither", 6)]);
+    workspace.shell("mv input.mp4 in/nobody.mp4; echo no video >'in/<b>\n.mp4'");
     // White for 0.6 s, then the portrait with 25 frames a second.
-    shell(
-        &workspace,
+    workspace.shell(
         "gst-launch-1.0 -q concat name=all ! capssetter caps='video/x-raw,framerate=(fraction)0/1' ! \
          x264enc pass=quant quantizer=10 ! matroskamux ! filesink location=in/variable.mkv \
          filesrc location=neither.jpg ! jpegdec ! imagefreeze num-buffers=6 ! video/x-raw,framerate=10/1 ! all. \
          filesrc location=left.jpg ! jpegdec ! imagefreeze num-buffers=10 ! video/x-raw,framerate=25/1 ! all.",
     );
-    shell(
-        &workspace,
+    workspace.shell(
         "gst-launch-1.0 -q multifilesrc location=right.jpg num-buffers=6 caps=image/jpeg,framerate=10/1 ! jpegdec ! \
          videoflip video-direction=90l ! x264enc pass=quant quantizer=10 ! mp4mux ! filesink location=in/turned.mp4",
     );
     media::turn(&workspace.0.join("in/turned.mp4"));
     let inputs = contents(&workspace.0.join("in"));
 
-    let (status, stdout, stderr) = outcome(&workspace, &["in", "--out=out", "--cover=fill"]);
+    let (status, stdout, stderr) = hide(&workspace, "in --out=out --cover=fill");
     assert_eq!(status, 1, "{stdout}{stderr}");
     let expected = "\
 in/gap.mp4: 32 frames, 1 object found, 1.5 s doubtful
@@ -155,13 +137,15 @@ nothing was found in 1 video, which show all that is in them: look at out/nobody
         assert_eq!(changed.map(|count| count > 5_000), covered, "{name}: {changed:?}");
         assert!(changed.iter().all(|count| *count < 60_000), "{name}: {changed:?}");
     }
-    let [before, after] = ["in/variable.mkv", "out/variable.mp4"].map(|name| media::times(&workspace.0.join(name)));
+    let times =
+        |name: &str| media::timed_frames(&workspace.0.join(name), "").into_iter().map(|(time, _)| time).collect();
+    let [before, after]: [Vec<f64>; 2] = ["in/variable.mkv", "out/variable.mp4"].map(times);
     assert!(before[5] - before[4] > 0.09 && before[8] - before[7] < 0.05, "{before:?}");
     assert!(before.iter().zip(&after).all(|(before, after)| (before - after).abs() < 0.002), "{before:?} {after:?}");
     assert!((media::sound(&out.join("gap.mp4")).0 - 3.2).abs() < 0.1);
     let tags = "gst-launch-1.0 -t filesrc location=out/gap.mp4 ! qtdemux name=file \
                 file.video_0 ! queue ! fakesink file.audio_1 ! queue ! fakesink";
-    let tags = workspace.stdout(Command::new("sh").args(["-c", tags]));
+    let tags = workspace.stdout(tags);
     assert!(["title: A & B", "date: 2020-05-06", "language code: de"].iter().all(|tag| tags.contains(tag)), "{tags}");
     let modified = |path: &str| workspace.0.join(path).metadata().unwrap().mtime();
     assert_eq!(modified("out/gap.mp4"), modified("in/gap.mp4"));
@@ -182,13 +166,11 @@ nothing was found in 1 video, which show all that is in them: look at out/nobody
     assert_eq!(lines[0], "time,x,y,width,height,label,id,what");
     assert!(lines.len() == 3 && lines[1].starts_with("1.100,") && lines[2].starts_with("2.600,"), "{table}");
     assert!(lines[1..].iter().all(|line| line.ends_with(",face,1,gap")), "{table}");
-    let stdout =
-        workspace.stdout(python_example("boxes_from_file.py").args(["out/gap.mp4", "out/gap.csv", "corrected.mp4"]));
     // Frames 12 to 27.
-    assert!(stdout.starts_with("32 frames, 16 boxes attached, wrote "), "{stdout}");
+    workspace.says("boxes_from_file.py out/gap.mp4 out/gap.csv corrected.mp4 => 32 frames, 16 boxes attached, wrote …");
 
     let before = versions(&out);
-    let (status, stdout, _) = outcome(&workspace, &["in", "--out=out", "--cover=fill"]);
+    let (status, stdout, _) = hide(&workspace, "in --out=out --cover=fill");
     assert!(status == 1 && stdout.starts_with("5 files already done\n5 videos in out; "), "{stdout}");
     assert!(stdout.contains("\nnothing was found in 1 video"), "{stdout}");
     assert_eq!((versions(&out), fs::read_to_string(out.join("report.html")).unwrap()), (before, page));
@@ -200,18 +182,16 @@ nothing was found in 1 video, which show all that is in them: look at out/nobody
 fn a_run_that_is_stopped_goes_on_where_it_was() {
     let workspace = Workspace::new("hide-stop");
     fs::create_dir(workspace.0.join("in")).unwrap();
-    workspace.write_clip("bar", 30);
-    shell(&workspace, "cp input.mp4 in/a.mp4; mv input.mp4 in/c.mp4");
-    workspace.write_clip("bar", 240);
-    shell(&workspace, "mv input.mp4 in/b.mp4");
+    workspace.write_clip([640, 96], "bar", 10);
+    workspace.shell("cp input.mp4 in/a.mp4; mv input.mp4 in/c.mp4");
+    workspace.write_clip([640, 96], "bar", 300);
+    workspace.shell("mv input.mp4 in/b.mp4");
     let inputs = contents(&workspace.0.join("in"));
-    let arguments = ["in", "--out=out", "--hide=everything"];
+    let arguments = "in --out=out --hide=everything";
     let out = workspace.0.join("out");
 
-    let mut command = hide(&arguments);
-    command.current_dir(&workspace.0).env("GST_PLUGIN_PATH", workspace.0.join("plugins"));
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.env("GST_REGISTRY", workspace.0.join("registry.bin")).spawn().unwrap();
+    let mut command = workspace.command(&format!("hide.py --backend=cpu {arguments}"));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     let is_begun =
         |name: &String| name.starts_with(".hide-") && out.join(name).metadata().is_ok_and(|part| part.len() > 0);
@@ -219,7 +199,7 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
         assert!(Instant::now() < end, "the second file is not begun");
         std::thread::sleep(Duration::from_millis(5));
     }
-    shell(&workspace, &format!("kill -TERM {}", child.id()));
+    workspace.shell(&format!("kill -TERM {}", child.id()));
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(143), "{stderr}");
@@ -232,23 +212,23 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
     workspace.write("out/.hide-x.part", "a part");
     let index = fs::read_to_string(out.join("hide-index.jsonl")).unwrap();
     fs::write(out.join("hide-index.jsonl"), index + "{\"result\": \"b.m").unwrap();
-    let (status, stdout, stderr) = outcome(&workspace, &arguments);
+    let (status, stdout, stderr) = hide(&workspace, arguments);
     let expected =
-        "1 file already done\nin/b.mp4: 240 frames\nin/c.mp4: 30 frames\n3 videos in out; look at out/report.html\n";
+        "1 file already done\nin/b.mp4: 300 frames\nin/c.mp4: 10 frames\n3 videos in out; look at out/report.html\n";
     assert_eq!((status, &stdout[..]), (0, expected), "{stderr}");
     assert_eq!(names(&out), ["a.mp4", "b.mp4", "c.mp4", "hide-index.jsonl", "report.html"]);
     assert_eq!(versions(&out)["a.mp4"], first);
     assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("<p>3 videos, "));
     assert_eq!(media::streams(&out.join("b.mp4")), [1, 1]);
     let blurred = media::contrasts(&out.join("c.mp4"), 640);
-    assert!(blurred.len() == 30 && blurred.iter().all(|contrast| *contrast < 20), "{blurred:?}");
+    assert!(blurred.len() == 10 && blurred.iter().all(|contrast| *contrast < 20), "{blurred:?}");
 
     // Another option makes all again, another file changes one, and --force all.
     let before = versions(&out);
-    outcome(&workspace, &["in/a.mp4", "--out=out", "--hide=everything", "--sigma=3"]);
-    shell(&workspace, "touch -d 2020-01-01 in/c.mp4");
-    let (_, stdout, _) = outcome(&workspace, &arguments);
-    assert!(stdout.starts_with("1 file already done\nin/a.mp4: 30 frames\nin/c.mp4: 30 frames\n"), "{stdout}");
+    hide(&workspace, "in/a.mp4 --out=out --hide=everything --sigma=3");
+    workspace.shell("touch -d 2020-01-01 in/c.mp4");
+    let (_, stdout, _) = hide(&workspace, arguments);
+    assert!(stdout.starts_with("1 file already done\nin/a.mp4: 10 frames\nin/c.mp4: 10 frames\n"), "{stdout}");
     let after = versions(&out);
     let changed = before.iter().filter(|(name, version)| after[*name] != **version);
     assert_eq!(changed.map(|(name, _)| name).collect::<Vec<_>>(), ["a.mp4", "c.mp4"]);
@@ -259,9 +239,8 @@ fn a_run_that_is_stopped_goes_on_where_it_was() {
 #[test]
 fn inputs_and_files_of_others_are_never_replaced() {
     let workspace = Workspace::new("hide-names");
-    workspace.write_clip("bar", 3);
-    shell(
-        &workspace,
+    workspace.write_clip([320, 96], "bar", 3);
+    workspace.shell(
         "mkdir in hard soft mine part page; echo mine >page/report.html; mv input.mp4 in/a.mp4; ln in/a.mp4 hard/a.mp4; ln -s ../in/a.mp4 soft/a.mp4; \
          ln -s in link; echo mine >mine/a.mp4; ln -s ../in/a.mp4 part/a.mp4.part; cp in/a.mp4 b.mp4; mkdir other; \
          cp in/a.mp4 other/",
@@ -269,59 +248,49 @@ fn inputs_and_files_of_others_are_never_replaced() {
     let inputs = contents(&workspace.0.join("in"));
     let read = |name: &str| fs::read(workspace.0.join(name)).unwrap();
     for (out, force, reason) in [
-        ("in", true, "its result would replace the input in/a.mp4"),
-        ("link", true, "its result would replace the input link/a.mp4"),
-        ("hard", true, "its result would replace the input hard/a.mp4"),
-        ("soft", true, "its result would replace the input soft/a.mp4"),
-        ("mine", false, "mine/a.mp4 was not written by this program, or was changed since"),
-        ("page", true, "page/report.html is not of this program"),
+        ("in", "--force", "its result would replace the input in/a.mp4"),
+        ("link", "--force", "its result would replace the input link/a.mp4"),
+        ("hard", "--force", "its result would replace the input hard/a.mp4"),
+        ("soft", "--force", "its result would replace the input soft/a.mp4"),
+        ("mine", "", "mine/a.mp4 was not written by this program, or was changed since"),
+        ("page", "--force", "page/report.html is not of this program"),
     ] {
-        let out_option = format!("--out={out}");
-        let forced = ["in/a.mp4", &out_option, "--hide=everything", "--force"];
-        let (status, stdout, stderr) = outcome(&workspace, &forced[..if force { 4 } else { 3 }]);
+        let (status, stdout, stderr) = hide(&workspace, &format!("in/a.mp4 --out={out} --hide=everything {force}"));
         assert!(status == 1 && stdout.is_empty() && stderr.contains(reason), "{out}: {stdout}{stderr}");
         assert_eq!(read("in/a.mp4"), inputs["a.mp4"], "{out}");
     }
     assert_eq!([read("mine/a.mp4"), read("page/report.html")], [b"mine\n"; 2]);
     assert_eq!(names(&workspace.0.join("page")).len(), 1);
-    let (status, _, stderr) =
-        outcome(&workspace, &["in/a.mp4", "other/a.mp4", "--out=part", "--hide=everything", "--no-sound"]);
+    let (status, _, stderr) = hide(&workspace, "in/a.mp4 other/a.mp4 --out=part --hide=everything --no-sound");
     assert_eq!(status, 0, "{stderr}");
     assert_eq!(names(&workspace.0.join("part")), ["a-2.mp4", "a.mp4", "hide-index.jsonl", "report.html"]);
     assert_eq!(media::streams(&workspace.0.join("part/a.mp4")), [1, 0]);
     assert_eq!(read("in/a.mp4"), inputs["a.mp4"]);
     // A result is no input, also where the results lie beside the inputs.
-    let (_, stdout, _) = outcome(&workspace, &[".", "--out=part", "--hide=everything", "--no-sound"]);
+    let (_, stdout, _) = hide(&workspace, ". --out=part --hide=everything --no-sound");
     assert!(!stdout.contains("part/a"), "{stdout}");
 }
 
 #[test]
 fn the_help_of_hide_fits_a_terminal() {
     let workspace = Workspace::new("hide-help");
-    let help = workspace.stdout(&mut hide(&["--help"]));
+    let help = workspace.stdout("hide.py --help");
     assert!(help.starts_with("usage: hide.py [-h]"), "{help}");
     assert!(help.lines().count() < 24 && help.lines().all(|line| line.len() <= 80), "{help}");
-    for (arguments, reason) in [
-        (&["--hide=plates", "--every=3", "a.mp4"][..], "--every does not apply to --hide plates: leave it out\n"),
-        (
-            &["--hide=everything", "--cover=fill", "a.mp4"],
-            "--cover does not apply to --hide everything: leave it out\n",
-        ),
-        (&["--size=1280", "a.mp4"], "argument --size: 1280 is not a width and a height from 16 up, such as 1280x720\n"),
-        (&["--hide=everything", "absent.mp4"], "absent.mp4: there is no such file or folder\n"),
-        (&["--hide=everything", "plugins"], "plugins: no video is in this folder\n"),
-        (&["--hide=everything", "--out=plugins/libgstcudagaussblur.so", "a.mp4"], "name another folder with --out\n"),
-    ] {
-        let (status, _, stderr) = outcome(&workspace, arguments);
-        assert!(status != 0 && stderr.ends_with(reason), "{arguments:?}: {stderr}");
-    }
+    workspace.says(
+        "hide.py --hide=plates --every=3 a.mp4           =! …--every does not apply to --hide plates: leave it out
+         hide.py --hide=everything --cover=fill a.mp4    =! …--cover does not apply to --hide everything: leave it out
+         hide.py --size=1280 a.mp4 =! …argument --size: 1280 is not a width and a height from 16 up, such as 1280x720
+         hide.py --hide=everything absent.mp4            =! …absent.mp4: there is no such file or folder
+         hide.py --hide=everything plugins               =! …plugins: no video is in this folder
+         hide.py --hide=everything --out=plugins/libgstcudagaussblur.so a.mp4 =! …name another folder with --out",
+    );
 }
 
 /// A file's cover picture may show the face that is covered in the video. Its title stays.
 #[test]
 fn cover_pictures_are_left_out() {
     let workspace = Workspace::new("hide-cover-picture");
-    let portrait = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/demo/face.jpg");
     let script = "\
 import sys, gi
 gi.require_version('Gst', '1.0')
@@ -336,10 +305,11 @@ pipeline.set_state(Gst.State.PLAYING)
 pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, Gst.MessageType.EOS | Gst.MessageType.ERROR)
 pipeline.set_state(Gst.State.NULL)
 ";
-    workspace.stdout(python::with("gi").args(["-c", script, portrait]));
-    let (status, _, stderr) = outcome(&workspace, &["a.mp4", "--out=out", "--hide=everything"]);
+    workspace.write("make.py", script);
+    workspace.stdout("scripts/python gi -- make.py $ROOT/examples/demo/face.jpg");
+    let (status, _, stderr) = hide(&workspace, "a.mp4 --out=out --hide=everything");
     assert_eq!(status, 0, "{stderr}");
-    let picture = &fs::read(portrait).unwrap()[1000..1100];
+    let picture = &include_bytes!("../../examples/demo/face.jpg")[1000..1100];
     for (file, has_picture) in [("a.mp4", true), ("out/a.mp4", false)] {
         let bytes = fs::read(workspace.0.join(file)).unwrap();
         let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);

@@ -164,14 +164,3 @@ fn objects_without_a_size_have_one_cell() {
         assert!(values.iter().all(|value| *value == values[0]), "{left} {top} {right} {bottom}");
     }
 }
-
-#[test]
-fn invalid_frames_are_rejected() {
-    let mut picture = Picture::new(&[PlaneLayout::new(40, 30, 1, 8)], 1);
-    picture.bytes[0].pop();
-    let before = picture.bytes.clone();
-    let region = MosaicRegion::new(rect(0, 0, 40, 30), Area::from_corner(0.0, 0.0, 40.0, 30.0), 6);
-    assert!(picture.hide(Hide::Mosaic(vec![region])).is_err());
-    assert!(picture.hide(Hide::Fill { rects: vec![rect(0, 0, 40, 30)], values: vec![[0; 4]] }).is_err());
-    assert!(picture.bytes == before);
-}

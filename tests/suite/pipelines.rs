@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gst_video::{VideoFrame, VideoInfo};
 
+use super::tracks::Random;
 use crate::common::Noise;
 use crate::common::pipes::pipeline;
 use crate::common::video;
@@ -19,20 +20,8 @@ const ZONE: [f64; 4] = [0.25, 0.2, 0.5, 0.55];
 /// zone and into it.
 const MARGIN: f64 = 12.0;
 
-struct Dice(Noise);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        (self.0.next() >> 16) % limit
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize].clone()
-    }
-}
-
 /// A part of the playlist: the source and how its frames come to the element.
-fn part(dice: &mut Dice) -> String {
+fn part(dice: &mut Random) -> String {
     let formats = video::formats();
     let format = dice.pick(&formats).to_str();
     // GStreamer's own converter reads beyond pictures of fewer rows, and then gives other bytes each time.
@@ -60,7 +49,7 @@ fn part(dice: &mut Dice) -> String {
     )
 }
 
-fn line(dice: &mut Dice) -> String {
+fn line(dice: &mut Random) -> String {
     let parts: String = (0..1 + dice.below(3)).map(|_| part(dice)).collect();
     // The same name may stand for several elements of a playlist.
     let parts = (0..).zip(parts.split("name=")).fold(String::new(), |line, (number, text)| match number {
@@ -81,7 +70,7 @@ fn line(dice: &mut Dice) -> String {
 /// Disturbs the buffers of a pad, always in the same way.
 fn disturb(element: &gst::Element, seed: u64) {
     let name = element.name();
-    let (kind, dice) = (name.split('-').next_back().unwrap().to_owned(), Mutex::new(Dice(Noise(seed))));
+    let (kind, dice) = (name.split('-').next_back().unwrap().to_owned(), Mutex::new(Random(Noise(seed))));
     element.static_pad("src").unwrap().add_probe(
         gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST,
         move |_, probe| {
@@ -133,12 +122,6 @@ fn record(pad: &gst::Pad) -> Arc<Mutex<Vec<String>>> {
     all
 }
 
-/// The pictures of an appsink until it ends or is stopped.
-fn all_samples(pipeline: &gst::Bin, sink: &str) -> Vec<gst::Sample> {
-    let sink = pipeline.by_name(sink).unwrap().downcast::<gst_app::AppSink>().unwrap();
-    std::iter::from_fn(|| sink.pull_sample().ok()).collect()
-}
-
 /// What is wrong with a covered picture of RGBA.
 fn compare(number: usize, plain: &gst::Sample, covered: &gst::Sample) -> Result<(), String> {
     let info = VideoInfo::from_caps(plain.caps().unwrap()).unwrap();
@@ -147,29 +130,23 @@ fn compare(number: usize, plain: &gst::Sample, covered: &gst::Sample) -> Result<
     let (stride, [width, height]) = (info.stride()[0] as usize, [info.width(), info.height()].map(f64::from));
     let [left, top] = [ZONE[0] * width, ZONE[1] * height];
     let [right, bottom] = [left + ZONE[2] * width, top + ZONE[3] * height];
-    for y in 0..info.height() {
-        for x in 0..info.width() {
-            let place = y as usize * stride + 4 * x as usize;
-            let [plain, covered] = [&plain, &covered].map(|frame| &frame.plane_data(0).unwrap()[place..place + 3]);
-            let [from_x, from_y] = [f64::from(x), f64::from(y)];
-            let beyond = [left - from_x - 1.0, from_x - right, top - from_y - 1.0, from_y - bottom];
-            let beyond = beyond.into_iter().fold(f64::MIN, f64::max);
-            if beyond >= MARGIN && plain != covered {
-                return Err(format!(
-                    "frame {number}: {covered:?} in place of {plain:?} at {x}, {y} outside of the zone"
-                ));
-            }
-            if beyond <= -MARGIN && covered.iter().any(|sample| *sample > 3) {
-                return Err(format!("frame {number}: {covered:?} at {x}, {y} inside the zone"));
-            }
-        }
-    }
-    Ok(())
+    let mut places = (0..info.height()).flat_map(|y| (0..info.width()).map(move |x| (x, y)));
+    let wrong = places.find_map(|(x, y)| {
+        let place = y as usize * stride + 4 * x as usize;
+        let [plain, covered] = [&plain, &covered].map(|frame| &frame.plane_data(0).unwrap()[place..place + 3]);
+        let [from_x, from_y] = [f64::from(x), f64::from(y)];
+        let beyond = [left - from_x - 1.0, from_x - right, top - from_y - 1.0, from_y - bottom];
+        let beyond = beyond.into_iter().fold(f64::MIN, f64::max);
+        let is_wrong =
+            beyond >= MARGIN && plain != covered || beyond <= -MARGIN && covered.iter().any(|sample| *sample > 3);
+        is_wrong.then(|| format!("frame {number}: {covered:?} in place of {plain:?} at {x}, {y}"))
+    });
+    wrong.map_or(Ok(()), Err)
 }
 
 /// What is wrong with the pipeline of a seed; else how many frames it compared.
 fn run(seed: u64) -> Result<usize, String> {
-    let line = line(&mut Dice(Noise(seed)));
+    let line = line(&mut Random(Noise(seed)));
     let pipeline = pipeline(&line);
     for element in pipeline.iterate_elements().into_iter().flatten() {
         if ["loss", "cut", "disturbed"].iter().any(|kind| element.name().ends_with(kind)) {
@@ -183,7 +160,9 @@ fn run(seed: u64) -> Result<usize, String> {
     let mut samples = ["plain-sink", "blur-sink"].map(|_| Vec::new());
     let end = std::thread::scope(|scope| {
         for (sink, samples) in ["plain-sink", "blur-sink"].into_iter().zip(&mut samples) {
-            scope.spawn(|| *samples = all_samples(&pipeline, sink));
+            let sink = pipeline.by_name(sink).unwrap().downcast::<gst_app::AppSink>().unwrap();
+            // Until it ends or is stopped.
+            scope.spawn(move || *samples = std::iter::from_fn(|| sink.pull_sample().ok()).collect());
         }
         let ends = [gst::MessageType::Error, gst::MessageType::Eos];
         let end = bus.timed_pop_filtered(gst::ClockTime::from_seconds(10), &ends);

@@ -47,17 +47,13 @@ fn distance_from_scipys_gaussian_is_within_the_promise() {
             let mut bytes = bytes(is_binary, depth);
             let before = formats::buffer(&info, 0, &mut || bytes.next().unwrap());
             let after = blur.push(before.copy_deep().unwrap());
-            let meta = after.meta::<gst_video::VideoMeta>();
-            let is_default = meta.is_none_or(|meta| *meta.stride() == info.stride()[..info.n_planes() as usize]);
-            assert!(is_default, "{name}: the output's strides are not those of the caps");
-            let files = [("before", &before), ("after", &after)].map(|(when, buffer)| {
+            let [before, after] = [("before", &before), ("after", &after)].map(|(when, buffer)| {
                 let file = folder.join(format!("{name}-{sigma}-{is_binary}-{when}"));
                 std::fs::write(&file, buffer.map_readable().unwrap().as_slice()).unwrap();
-                file
+                file.display().to_string()
             });
             let planes = info.stride().iter().zip(info.offset()).take(info.n_planes() as usize);
             let planes: Vec<String> = planes.map(|(stride, offset)| format!("{stride}:{offset}")).collect();
-            let [before, after] = files.each_ref().map(|file| file.display());
             writeln!(requests, "{name} 131 77 {sigma} {} {before} {after}", planes.join(",")).unwrap();
             let name = format!("{name} {}noise", if is_binary { "binary " } else { "" });
             frames.push((name, sigma, promised(depth, sigma)));

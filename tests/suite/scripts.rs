@@ -24,6 +24,7 @@ impl Machine {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("setup-{}", name.replace(' ', "-")));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("tools")).unwrap();
+        fs::create_dir_all(folder.join(".cargo/bin")).unwrap();
         let path = std::env::var_os("PATH").unwrap();
         for tool in TOOLS {
             let found = std::env::split_paths(&path).map(|folder| folder.join(tool)).find(|path| path.exists());
@@ -52,10 +53,6 @@ impl Machine {
         command.env_clear().env("PATH", self.0.join("tools")).env("HOME", &self.0).env("MACHINE", &self.0);
         command.output().unwrap()
     }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.0.join("log")).unwrap_or_default()
-    }
 }
 
 /// Code that makes a cargo without a log, in this folder of the machine.
@@ -72,114 +69,86 @@ const NO_CANDIDATE: StandIn = ("apt-cache", "printf 'rustup:\\n  Installed: (non
 const NO_PACKAGE: StandIn = ("apt-cache", "");
 const FAILS: &str = "exit 1";
 
-/// Code of an apt-get that installs a rustup whose toolchains come with a new cargo, and of the installer from the network.
-fn installers() -> [String; 2] {
-    let (rustup, cargo) = ("\"$MACHINE/tools/rustup\"", makes_cargo("tools", "9.0.0"));
-    let start = "echo '#!/bin/sh'; echo 'echo \"rustup $*\" >>\"$MACHINE/log\"'; cat;";
-    [
-        format!("{{ {start} }} >{rustup} <<'END'\n{cargo}\nEND\nchmod +x {rustup}"),
-        format!("cat <<'END'\n{}\nEND", makes_cargo(".cargo/bin", "9.0.0")),
-    ]
-}
-
+const POLICY: &str = "apt-cache policy rustup\n";
 const INSTALLS: &str = "apt-get -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends --no-remove install rustup\n";
 const TOOLCHAIN: &str = "rustup toolchain install stable --no-self-update --profile minimal -c clippy -c rustfmt\n";
+const DEFAULT: &str = "rustup default\n";
 const DOWNLOADS: &str = "curl --proto =https --tlsv1.2 -sSf https://sh.rustup.rs\n";
+const VERSION: &str = "cargo --version\n";
+const HOME_CARGO: &str = "../.cargo/bin/cargo";
+
+const INSTALLING: &str = "scripts/setup: installing Rust, 1.92 or later\n";
+const CANNOT: &str = "\
+scripts/setup: installing Rust, 1.92 or later
+scripts/setup: cannot install Rust 1.92 or later: rustup failed; it needs the network (https://rustup.rs)
+";
 
 #[test]
-fn setup_gets_rust_from_the_archive_or_from_the_network() {
-    let (policy, default, version) = ("apt-cache policy rustup\n", "rustup default\n", "cargo --version\n");
-    let ([apt, curl], new_cargo) = (installers(), makes_cargo("tools", "9.0.0"));
+fn setup_gets_rust_from_the_archive_or_from_the_network_or_says_what_it_needs() {
+    let [new_cargo, old_cargo] = ["9.0.0", "1.63.0"].map(|version| makes_cargo("tools", version));
+    // Installs a rustup whose toolchains come with a new cargo.
+    let (rustup, start) =
+        ("\"$MACHINE/tools/rustup\"", "echo '#!/bin/sh'; echo 'echo \"rustup $*\" >>\"$MACHINE/log\"'; cat;");
+    let apt = format!("{{ {start} }} >{rustup} <<'END'\n{new_cargo}\nEND\nchmod +x {rustup}");
+    let curl = format!("cat <<'END'\n{}\nEND", makes_cargo(".cargo/bin", "9.0.0"));
     let (apt, curl) = (("apt-get", &*apt), ("curl", &*curl));
     let locked = ("apt-get", "echo E: locked >&2; exit 100");
     let with_toolchain = ("cargo", "echo cargo 1.${RUSTUP_TOOLCHAIN:+99}0.0");
-    let cases: [(&str, &[StandIn], &[&str]); 9] = [
-        ("archive", &[CANDIDATE, apt, curl], &[policy, INSTALLS, TOOLCHAIN, default]),
-        ("no candidate", &[NO_CANDIDATE, apt, curl], &[policy, DOWNLOADS]),
-        ("no package", &[NO_PACKAGE, apt, curl], &[policy, DOWNLOADS]),
-        ("no apt", &[curl], &[DOWNLOADS]),
-        ("apt fails", &[CANDIDATE, locked, curl], &[policy, INSTALLS, DOWNLOADS]),
-        ("rustup", &[CANDIDATE, apt, curl, ("rustup", &new_cargo)], &[TOOLCHAIN, default]),
+    let in_home = format!("{HOME_CARGO} --version\n");
+    let table: [(&str, &[StandIn], &[&str], &str); 13] = [
+        ("archive", &[CANDIDATE, apt, curl], &[POLICY, INSTALLS, TOOLCHAIN, DEFAULT], INSTALLING),
+        ("no candidate", &[NO_CANDIDATE, apt, curl], &[POLICY, DOWNLOADS], INSTALLING),
+        ("no package", &[NO_PACKAGE, apt, curl], &[POLICY, DOWNLOADS], INSTALLING),
+        ("no apt", &[curl], &[DOWNLOADS], INSTALLING),
+        ("apt fails", &[CANDIDATE, locked, curl], &[POLICY, INSTALLS, DOWNLOADS], &format!("{INSTALLING}E: locked\n")),
+        ("rustup", &[CANDIDATE, apt, curl, ("rustup", &new_cargo)], &[TOOLCHAIN, DEFAULT], INSTALLING),
         // Its package conflicts with that of rustup.
-        ("old cargo", &[CANDIDATE, apt, curl, ("cargo", "echo cargo 1.63.0")], &[version, version, DOWNLOADS]),
+        (
+            "old cargo",
+            &[CANDIDATE, apt, curl, ("cargo", "echo cargo 1.63.0")],
+            &[VERSION, VERSION, DOWNLOADS],
+            INSTALLING,
+        ),
         // The default toolchain of the user stays.
         (
             "old default",
             &[CANDIDATE, apt, curl, ("rustup", ""), with_toolchain],
-            &[version, version, TOOLCHAIN, default, version, version, version],
+            &[VERSION, VERSION, TOOLCHAIN, DEFAULT, VERSION, VERSION, VERSION],
+            INSTALLING,
         ),
-        ("new cargo", &[CANDIDATE, apt, curl, ("rustup", FAILS), ("cargo", "echo cargo 9.0.0")], &[version, version]),
+        (
+            "new cargo",
+            &[CANDIDATE, apt, curl, ("rustup", FAILS), ("cargo", "echo cargo 9.0.0")],
+            &[VERSION, VERSION],
+            "",
+        ),
+        // Of rustup's installer, in a shell that was started before it.
+        ("home", &[CANDIDATE, apt, curl, (HOME_CARGO, "echo cargo 9.0.0")], &[&in_home, &in_home], ""),
+        ("no network", &[NO_PACKAGE, ("curl", FAILS)], &[POLICY, DOWNLOADS], CANNOT),
+        ("no toolchain", &[CANDIDATE, apt, ("rustup", FAILS)], &[TOOLCHAIN], CANNOT),
+        ("no new toolchain", &[NO_PACKAGE, ("rustup", &old_cargo)], &[TOOLCHAIN, DEFAULT], CANNOT),
     ];
-    for (name, stand_ins, expected) in cases {
+    for (name, stand_ins, log, said) in table {
         let machine = Machine::new(name, stand_ins);
         let Output { status, stdout, stderr } = machine.set_up();
         let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
-        assert_eq!(machine.log(), expected.concat(), "{name}: {stderr}");
-        assert!(status.success(), "{name}: {stderr}");
-        assert!(stdout.starts_with("cargo 9.") || stdout.starts_with("cargo 1.99"), "{name}: {stdout}");
-        let said = match name {
-            "new cargo" => "",
-            "apt fails" => "scripts/setup: installing Rust, 1.92 or later\nE: locked\n",
-            _ => "scripts/setup: installing Rust, 1.92 or later\n",
-        };
-        assert_eq!(stderr, said, "{name}");
-    }
-}
-
-/// A cargo of rustup's installer, in a shell that was started before it.
-#[test]
-fn setup_finds_a_cargo_that_is_not_on_path() {
-    let [apt, curl] = installers();
-    let machine = Machine::new("home", &[CANDIDATE, ("apt-get", &apt), ("curl", &curl)]);
-    fs::create_dir_all(machine.0.join(".cargo/bin")).unwrap();
-    machine.add("../.cargo/bin/cargo", "echo cargo 9.0.0");
-    let output = machine.set_up();
-    assert_eq!([&output.stdout[..], &output.stderr[..]], [&b"cargo 9.0.0\n"[..], b""]);
-    assert_eq!(machine.log(), "");
-}
-
-#[test]
-fn setup_says_what_it_needs_where_rust_cannot_be_installed() {
-    let ([apt, _], old_cargo) = (installers(), makes_cargo("tools", "1.63.0"));
-    for (name, stand_ins) in [
-        ("no network", &[NO_PACKAGE, ("curl", FAILS)][..]),
-        ("no toolchain", &[CANDIDATE, ("apt-get", &apt), ("rustup", FAILS)]),
-        ("no new toolchain", &[NO_PACKAGE, ("rustup", &old_cargo)]),
-    ] {
-        let output = Machine::new(name, stand_ins).set_up();
-        let expected = "\
-scripts/setup: installing Rust, 1.92 or later
-scripts/setup: cannot install Rust 1.92 or later: rustup failed; it needs the network (https://rustup.rs)
-";
-        assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{name}");
-        assert_eq!(output.status.code(), Some(1), "{name}");
-    }
-}
-
-/// The shell scripts in a folder: files that begin so.
-fn shell_scripts(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            shell_scripts(&path, found);
-        } else if fs::read(&path).is_ok_and(|text| {
-            let first = text.split(|byte| *byte == b'\n').next().unwrap();
-            first.starts_with(b"#!") && first.ends_with(b"sh")
-        }) {
-            found.push(path);
-        }
+        let logged = fs::read_to_string(machine.0.join("log")).unwrap_or_default();
+        assert_eq!((&*logged, &*stderr), (&*log.concat(), said), "{name}");
+        assert_eq!(status.code(), Some(i32::from(said == CANNOT)), "{name}");
+        let is_new = stdout.starts_with("cargo 9.") || stdout.starts_with("cargo 1.99");
+        assert!(is_new || said == CANNOT, "{name}: {stdout}");
     }
 }
 
 /// Whether this command can end before it has read all of its input.
 fn ends_early(command: &str) -> bool {
-    let words: Vec<&str> = command.split_whitespace().collect();
+    let mut words = command.split_whitespace();
+    let program = words.next().unwrap_or_default().trim_end_matches(')');
     let has_flag = |flags: &str| {
-        words
-            .iter()
-            .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(|c| flags.contains(c)))
+        let mut short = words.clone().filter(|word| word.starts_with('-') && !word.starts_with("--"));
+        short.any(|word| word.contains(|flag| flags.contains(flag)))
     };
-    match words.first().copied().unwrap_or_default().trim_end_matches(')') {
+    match program {
         "head" => true,
         "grep" | "egrep" | "zgrep" => {
             has_flag("qlLm") || command.contains("--quiet") || command.contains("--max-count")
@@ -194,23 +163,22 @@ fn ends_early(command: &str) -> bool {
 /// With pipefail a writer that gets SIGPIPE makes the pipe fail, at random: on one machine in 63 of 100 runs.
 #[test]
 fn no_pipe_has_a_reader_that_ends_early() {
-    let mut scripts = Vec::new();
     // The crate leaves out some of them.
-    let folders = [".ci", "benches", "debian", "examples", "packaging", "scripts", "tests"]
-        .map(|name| Path::new(ROOT).join(name));
-    folders.iter().filter(|folder| folder.exists()).for_each(|folder| shell_scripts(folder, &mut scripts));
+    let mut folders = vec![".ci", "benches", "debian", "examples", "packaging", "scripts", "tests"];
+    folders.retain(|folder| Path::new(ROOT).join(folder).exists());
+    let mut grep = Command::new("grep");
+    let found = grep.args(["-rIl", "^#!.*sh$"]).args(folders).current_dir(ROOT).output().unwrap().stdout;
+    let found = String::from_utf8(found).unwrap();
+    let read = |file| (file, fs::read_to_string(Path::new(ROOT).join(file)).unwrap());
+    let scripts: Vec<(&str, String)> = found.lines().map(read).filter(|(_, text)| text.starts_with("#!")).collect();
     assert!(scripts.len() >= 7, "{scripts:?}");
     let mut early = Vec::new();
-    for script in scripts {
-        let text = fs::read_to_string(&script).unwrap();
+    for (file, text) in scripts {
         let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
         // Not the second half of an `||`.
         let text = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ").replace("||", "\n");
-        for reader in text.split('|').skip(1).map(|rest| rest.trim_start().lines().next().unwrap_or_default()) {
-            if ends_early(reader) {
-                early.push(format!("{}: {reader}", script.display()));
-            }
-        }
+        let readers = text.split('|').skip(1).filter_map(|rest| rest.trim_start().lines().next());
+        early.extend(readers.filter(|reader| ends_early(reader)).map(|reader| format!("{file}: {reader}")));
     }
     assert!(early.is_empty(), "these end before the writer of their pipe: {early:#?}");
 }
