@@ -126,9 +126,9 @@ fn frames_above_the_largest_size_are_not_accepted() {
 #[test]
 fn modes_that_are_not_supported_are_refused_with_the_reason() {
     let mixed = "because samples of both views alternate; split the views before";
-    // The flags right-flopped and mixed-mono.
-    let flipped = "multiview-mode=side-by-side,multiview-flags=(GstVideoMultiviewFlagsSet)10:ffffffff";
-    let mono = "multiview-mode=side-by-side,multiview-flags=(GstVideoMultiviewFlagsSet)8000:ffffffff";
+    // The flags left-flipped, left-flopped, right-flipped, right-flopped and mixed-mono.
+    let [left, left_flopped, right, right_flopped, mono] = ["2", "4", "8", "10", "8000"]
+        .map(|flag| format!("multiview-mode=side-by-side,multiview-flags=(GstVideoMultiviewFlagsSet){flag}:ffffffff"));
     let meet = "because the views meet within a sample: it has to be a multiple of 4; split the views before";
     for (width, height, modes, reason) in [
         (32, 16, "interlace-mode=fields", "; use progressive"),
@@ -139,8 +139,12 @@ fn modes_that_are_not_supported_are_refused_with_the_reason() {
         (34, 16, "multiview-mode=side-by-side", &format!("for a width of 34, {meet}")),
         (32, 18, "multiview-mode=top-bottom", &format!("for a height of 18, {meet}")),
         (32, 16, "multiview-mode=top-bottom,interlace-mode=interleaved", "for interlaced video; split the views"),
-        (32, 16, flipped, "with a flipped view"),
-        (32, 16, mono, "with the flag mixed-mono"),
+        (32, 16, "multiview-mode=row-interleaved,interlace-mode=interleaved", "for interlaced video"),
+        (32, 16, &left, "with a flipped view"),
+        (32, 16, &left_flopped, "with a flipped view"),
+        (32, 16, &right, "with a flipped view"),
+        (32, 16, &right_flopped, "with a flipped view"),
+        (32, 16, &mono, "with the flag mixed-mono"),
     ] {
         let _row = Row(modes.to_owned());
         let caps = format!("video/x-raw,format=I420,width={width},height={height},framerate=25/1,{modes}");

@@ -97,7 +97,9 @@ fn no_zones_and_no_detector() {
          region-mode=inside region-sources=zones | frame    | …zones is empty, and region-sources names no detections…
          region-mode=inside region-sources=roi ZONE | face  | …zones is set, but region-sources does not name zones…
          region-mode=inside ZONE                 | frame*200 |
-         region-mode=inside on-missing=pass      | face*200 |"
+         region-mode=inside on-missing=pass      | face*200 |
+         // Seen under region-mode=frame: frames without metas are covered whole.
+         sigma=2 | face region-mode=inside frame | …has no detector metas: it is covered as a whole…"
     ));
     // A detector that was there while the whole picture was blurred.
     let mut stream = started("sigma=3");

@@ -147,6 +147,23 @@ fn zones_that_are_shown_end_at_the_seam() {
     }
 }
 
+/// What is covered of a zone is as much in each view as in a stream of its own, also of an ellipse around a place beyond the view.
+#[test]
+fn zones_that_are_covered_keep_their_shape_beyond_the_view() {
+    let zone = "zones=<[zone,x=0.6,y=0.6,width=0.9,height=0.9]>";
+    let properties = format!("region-mode=inside region-sources=zones cover=fill shape=ellipse {zone}");
+    for mode in [SideBySide, TopBottom] {
+        let infos = infos(VideoFormat::Gray8, mode);
+        let of = |info: &VideoInfo| output(info.to_caps().unwrap(), &properties, &vec![255; info.size()], None);
+        let [packed, alone] = infos.each_ref().map(of);
+        for index in [0, 1] {
+            let here = view(&infos, &packed, index);
+            let is_covered = here.iter().zip(&alone).all(|(here, alone)| here <= alone);
+            assert!(is_covered, "{mode:?}: view {index}");
+        }
+    }
+}
+
 /// σ follows an object as it is shown, in which a sample of a half view counts twice.
 #[test]
 fn strength_is_that_of_the_object_as_it_is_shown() {

@@ -69,6 +69,9 @@ fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
     ] {
         check_zone(times, Some(&segment(applied_rate, [0, 300, 0])), [Some(pts), None], looks);
     }
+    // Before the start of the segment stream time is below 0.
+    let begin = ",start=(guint64)0,end=(guint64)100000000";
+    check_zone(begin, Some(&segment(1.0, [5_000, 6_000, 0])), [Some(4_950), Some(40)], ["whole", "open"]);
     // The time of a zone is stream time: an applied rate scales and reverses the time of a frame. 40 ms from the start of a segment of
     // a second are 80 ms of stream time at twice the speed. In reverse they are its last, with the instant at which the frame begins.
     for (applied_rate, [first, last]) in [(2.0, [1_000, 1_079]), (-2.0, [2_920, 3_000]), (0.5, [1_000, 1_019])] {
