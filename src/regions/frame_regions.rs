@@ -80,7 +80,7 @@ pub struct RegionTracker {
 impl RegionTracker {
     /// Whether the stream has had metas of a detector.
     pub fn has_detector(&self) -> bool {
-        self.detectors.are_seen()
+        self.detectors.seen
     }
 
     /// Whether a frame does not continue those before it, which are to be decided and forgotten first.

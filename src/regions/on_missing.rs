@@ -20,15 +20,10 @@ pub enum FrameAction {
 /// makes a detector that fell silent less suspicious.
 #[derive(Debug, Default)]
 pub struct Detectors {
-    seen: bool,
+    pub(super) seen: bool,
 }
 
 impl Detectors {
-    /// Whether the stream has had detector metas.
-    pub fn are_seen(&self) -> bool {
-        self.seen
-    }
-
     /// Whether the stream has a detector that has not looked at a frame, or whose metas cannot be read.
     pub fn is_silent(&self, looked: Looked) -> bool {
         self.seen && matches!(looked, Looked::No | Looked::Unreadable)

@@ -21,8 +21,9 @@ fn installed() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+        // A registry that a killed run has left may lack elements.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        let _ = fs::remove_file(folder.join("libgstcudagaussblur.so"));
         symlink(plugin(), folder.join("libgstcudagaussblur.so")).unwrap();
         let mut inspect = Command::new("gst-inspect-1.0");
         inspect.arg("cudagaussblur").env("GST_PLUGIN_PATH", format!("{}:{EXAMPLES}", folder.display()));
