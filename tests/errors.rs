@@ -125,6 +125,10 @@ fn frames_above_the_largest_size_are_not_accepted() {
 /// The base class ends streaming without a reason; the element's own message has it.
 #[test]
 fn modes_that_are_not_supported_are_refused_with_the_reason() {
+    common::video::init();
+    // Caps can name the type of multiview-flags only after other caps have used it.
+    let of_views = gst_video::VideoInfo::builder(Rgb, 2, 2).multiview_mode(gst_video::VideoMultiviewMode::SideBySide);
+    of_views.build().unwrap().to_caps().unwrap();
     let mixed = "because samples of both views alternate; split the views before";
     // The flags left-flipped, left-flopped, right-flipped, right-flopped and mixed-mono.
     let [left, left_flopped, right, right_flopped, mono] = ["2", "4", "8", "10", "8000"]
