@@ -186,6 +186,8 @@ fn explore_within(
         if let Err(failure) = run::run(&steps::steps(&life, machine), &surroundings, &mut totals)
             && !failures.contains_key(&failure.kind)
         {
+            // Making it shorter can take minutes.
+            println!("CUDAGAUSSBLUR_SEED={seed} fails: {}: {}", failure.kind, failure.detail);
             let fails = |life: &Life| run::run(&steps::steps(life, machine), &surroundings, &mut Totals::new()).err();
             let (life, Failure { kind, detail }) = shrink::shortest(life, failure, fails);
             let steps: Vec<String> = steps::steps(&life, machine).iter().map(|step| format!("    {step:?}")).collect();

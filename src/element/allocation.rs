@@ -95,7 +95,7 @@ pub fn prepare_copies(state: &SharedState) {
     let params = PoolParams { caps: &caps, size, min_buffers: 0, max_buffers: 0 };
     let pool = own_pool(state, &params).map(|(pool, _)| pool).or_else(|| {
         // Frames in CUDA memory are handed on as such.
-        let pool = Some(gst_video::VideoBufferPool::new()).filter(|_| !caps::is_device(&caps))?;
+        let pool = (!caps::is_device(&caps)).then(gst_video::VideoBufferPool::new)?;
         let pool = pool.upcast::<gst::BufferPool>();
         let mut config = pool.config();
         params.write_to(&mut config);

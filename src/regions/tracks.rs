@@ -330,7 +330,7 @@ impl Track {
     /// Until when it has the whole frame covered once its limit is over; `None` if only a detection ends that.
     fn covers_until(&self, holding: Holding) -> Option<u64> {
         let held = self.last().at.time.saturating_add(holding.time);
-        let ends = [Some(held).filter(|_| !self.is_confirmed), self.replaced_at];
+        let ends = [(!self.is_confirmed).then_some(held), self.replaced_at];
         ends.into_iter().flatten().min()
     }
 
