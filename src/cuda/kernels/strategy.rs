@@ -267,7 +267,8 @@ mod tests {
     fn tensor_core_kernels_are_compiled_where_they_gain() {
         let yuv422 = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..layout(4, 8) };
         let packed1010102 = PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..layout(4, 10) };
-        let few = |last| vec![17..=24, 32..=last];
+        let few = |last| [17..=24, 32..=last];
+        let from = |first, last| [first..=last, first..=last];
         for (layout, ranges) in [
             (layout(1, 8), [few(63), few(63), few(63)]),
             (layout(2, 8), [few(56), few(63), few(63)]),
@@ -276,8 +277,8 @@ mod tests {
             (layout(1, 16), [few(56), few(63), few(63)]),
             (layout(2, 10), [few(48), few(63), few(63)]),
             (layout(4, 16), [few(32), few(48), few(63)]),
-            (yuv422, [vec![32..=32], vec![32..=63], vec![32..=63]]),
-            (packed1010102, [vec![1..=48], vec![1..=63], vec![1..=63]]),
+            (yuv422, [from(32, 32), from(32, 63), from(32, 63)]),
+            (packed1010102, [from(1, 48), from(1, 63), from(1, 63)]),
         ] {
             for (kib, ranges) in [64, 99, 227].into_iter().zip(ranges) {
                 let limits = DeviceLimits { multiprocessors: 132, shared_bytes: kib << 10 };
