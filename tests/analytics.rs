@@ -558,12 +558,13 @@ fn shared_masks() {
     const RIGHT: [i64; 2] = [24, 32];
     const ALL: &[[i64; 2]] = &[LEFT, MIDDLE, RIGHT];
     const OVERLAPPING: &[[i64; 2]] = &[[0, 14], [8, 24]];
+    const MIXED: u32 = 0;
     for (why, boxes, samples, ids, relation, objects) in [
         ("ids in the order of the boxes", ALL, "55077099", &[5, 7, 9][..], N_TO_N, ALL),
         ("the background's id before them", ALL, "55077099", &[0, 5, 7, 9], N_TO_N, ALL),
         ("another order", &[RIGHT, LEFT, MIDDLE], "55077099", &[0, 9, 5, 7], N_TO_N, &[RIGHT, LEFT, MIDDLE]),
         ("ids of other boxes: what is in each", ALL, "55077099", &[9, 7, 5], N_TO_N, ALL),
-        ("ids of nothing: what is in each", ALL, "55077099", &[0, 1, 2], N_TO_N, ALL),
+        ("ids of nothing: what is in each", ALL, "55077099", &[1, 2, 3], N_TO_N, ALL),
         ("too large an id: what is in each", ALL, "55077099", &[65541, 7, 9], N_TO_N, ALL),
         ("no ids: what is in each", ALL, "55077099", &[], N_TO_N, ALL),
         ("another relation", &[MIDDLE, LEFT, RIGHT], "55077099", &[5, 7, 9], RELATE_TO, &[MIDDLE, LEFT, RIGHT]),
@@ -575,6 +576,7 @@ fn shared_masks() {
         ("boxes that overlap: by ids its own object", OVERLAPPING, "55577700", &[5, 7], N_TO_N, &[[0, 12], [12, 24]]),
         ("by wrong ids all in the box", OVERLAPPING, "55577700", &[7, 5], N_TO_N, &[[0, 16], [8, 24]]),
         ("by a relation that does not say which", OVERLAPPING, "55577700", &[5, 7], RELATE_TO, &[[0, 16], [8, 24]]),
+        ("by two of which one does not", OVERLAPPING, "55577700", &[5, 7], MIXED, &[[0, 16], [8, 24]]),
     ] {
         let masks = masks(|meta| {
             let of = |[left, right]: &[i64; 2]| meta.detection(None, [*left, 0, right - left, 8], 1.0);
@@ -583,7 +585,9 @@ fn shared_masks() {
             let samples: Vec<u8> = rows.bytes().map(|id| id - b'0').collect();
             let image = Image::gray8(columns, &samples).declaring(ids).over([0, 0, 4 * i64::from(columns), 8]);
             let segmentation = meta.segmentation(image);
-            detections.into_iter().for_each(|detection| meta.relate(relation, segmentation, detection));
+            let relations = if relation == MIXED { [N_TO_N, RELATE_TO] } else { [relation; 2] };
+            let detections = detections.into_iter().zip(relations.into_iter().cycle());
+            detections.for_each(|(one, of)| meta.relate(of, segmentation, one));
         });
         let found: Vec<_> = masks.into_iter().map(|mask| mask.and_then(|mask| mask.object())).collect();
         let expected = |[left, right]: &[i64; 2]| Some(Area::from_edges([*left as f64, 0.0, *right as f64, 8.0]));

@@ -46,6 +46,7 @@ fn main() {
         trial("fake_driver_rejects_work_across_contexts", true, work_across_contexts),
         trial("cuda_memory_frames_are_blurred_without_copies", has_elements, no_copies),
         trial("frames_of_several_contexts_wait_and_scarce_ones_are_copied", has_library, contexts),
+        trial("frames_in_flight_leave_before_other_caps", has_library, other_caps),
         trial("elements_share_one_context", has_elements, one_context),
         trial("cuda_device_id_overrides_an_earlier_context", has_library, device_id_set_later),
         trial("failures_on_cuda_memory_are_actionable_errors", has_elements, actionable_errors),
@@ -165,6 +166,17 @@ fn contexts() {
     blur.refuses(noise(&contexts[0], &info, 1), &[words]);
     drop((blur, with_cpu, contexts));
     assert_eq!(machine.live_contexts(), 0);
+}
+
+/// Downstream takes other memory from some frame on.
+fn other_caps() {
+    let machine = devices(1);
+    let properties = "backend=cuda region-mode=frame sigma=2 max-in-flight=3";
+    let mut stream = common::stream::Stream::of(&video::info(VideoFormat::Nv12, 64, 32), properties);
+    machine.is_busy(9);
+    stream.plays(&[("frame*2", "")]);
+    stream.harness.set_sink_caps(CUDA.parse().unwrap());
+    stream.plays(&[("frame", "0-1 caps"), ("eos", "2 eos")]);
 }
 
 /// The elements of a pipeline share one context: checks how many exist besides the device's primary one while it plays.

@@ -1,5 +1,4 @@
-//! What programs that embed the crate and distributions rely on: the example crate, the warning about a build without
-//! optimisation, the notices of the crates in the plugin.
+//! What distributions rely on: the notices of the crates in the plugin. .ci/run has the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,35 +20,6 @@ fn folder(name: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("src")).unwrap();
     folder
-}
-
-/// The example crate is built from a copy, with the versions of this crate's lock file and without the network. Its optimisation
-/// would take minutes; with this crate's profile instead it shares the dependencies that were compiled for the tests. no_threads.rs
-/// asserts that an optimised plugin does not warn.
-#[test]
-fn a_program_embeds_the_plugin_and_is_warned_if_it_is_slow() {
-    let crate_folder = folder("embedding");
-    let example = Path::new(ROOT).join("examples/embedding");
-    let manifest = fs::read_to_string(example.join("Cargo.toml")).unwrap();
-    let optimised = "[profile.dev.package.\"*\"]\nopt-level = 3\ndebug-assertions = false\noverflow-checks = false\n";
-    assert!(manifest.contains(optimised), "{manifest}");
-    let shared = "[profile.dev]\ndebug = \"line-tables-only\"\n[profile.dev.package.ruzstd]\nopt-level = 3\n";
-    let manifest = manifest.replace(optimised, shared).replace("\"../..\"", &format!("{ROOT:?}"));
-    fs::write(crate_folder.join("Cargo.toml"), manifest).unwrap();
-    fs::copy(example.join("src/main.rs"), crate_folder.join("src/main.rs")).unwrap();
-    fs::copy(Path::new(ROOT).join("Cargo.lock"), crate_folder.join("Cargo.lock")).unwrap();
-
-    let tests = std::env::current_exe().unwrap();
-    let target = tests.ancestors().nth(3).unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    run(cargo.args(["build", "--quiet", "--offline", "--target-dir"]).arg(target).current_dir(&crate_folder));
-    let mut program = Command::new(target.join("debug/embedding"));
-    program.arg("2").env("GST_REGISTRY", crate_folder.join("registry"));
-    program.env("GST_DEBUG", "cudagaussblur:2").env("GST_DEBUG_NO_COLOR", "1");
-    let [printed, log] = run(&mut program);
-    assert!(printed.starts_with("blurred 2 frames of 1920x1080 RGBA on the CPU, "), "{printed}");
-    assert_eq!(log.matches("the plugin was built without optimisation").count(), 1, "{log}");
-    fs::remove_dir_all(&crate_folder).unwrap();
 }
 
 #[test]

@@ -10,7 +10,6 @@ use super::caps;
 use super::debug::CAT;
 use super::gstcuda::CudaStream;
 use super::pinned_allocator::PinnedAllocator;
-use super::queue::CopyPool;
 use super::regions::settings::RegionMode;
 use super::state::SharedState;
 
@@ -101,7 +100,7 @@ pub fn prepare_copies(state: &SharedState) {
         params.write_to(&mut config);
         pool.set_config(config).ok().map(|()| pool)
     });
-    let previous = state.with_session(|session| std::mem::replace(&mut session.copy_pool, pool.map(CopyPool::new)));
+    let previous = state.with_session(|session| std::mem::replace(&mut session.copy_pool, pool));
     // Frees buffers, not under the lock.
     drop(previous);
 }

@@ -20,7 +20,7 @@ use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
 use super::video_frame::{self, MappedFrame};
-use crate::engine::{self, Backend, Cover, EngineError};
+use crate::engine::{self, Cover, EngineError};
 use crate::filter::frame::{Frame, Side};
 use crate::filter::weights::Mask;
 use crate::regions::clock::FrameTime;
@@ -163,17 +163,14 @@ pub fn keep(
     buffer: gst::Buffer,
     format: &std::sync::Arc<StreamFormat>,
 ) -> Input {
-    let Some(pool) = session.copy_pool.as_ref().map(|copies| copies.pool().clone()) else {
-        return Input::Buffer(buffer);
-    };
+    let Some(pool) = session.copy_pool.clone() else { return Input::Buffer(buffer) };
     let copied = || -> Result<gst::Buffer, FrameFailure> {
         let copy = allocate(Some(&pool), &buffer)?;
-        let on_device = session.engine.active() == Backend::Cuda;
+        let on_device = session.is_on_cuda();
         let Ok(frame) = MappedFrame::pair(buffer.clone(), copy, format.clone(), on_device) else {
             // It fails when it is decided, after those before it.
             return Ok(buffer);
         };
-        drop(buffer);
         state.publish(|published| published.regions.frames_copied += 1);
         if frame.is_on_host() {
             let submitted = session.engine.submit(&Cover::NOTHING, frame)?;
@@ -219,7 +216,7 @@ fn outcome(
         });
         session.note_sighting(&buffer, element);
         let output = allocate_output(element, &buffer)?;
-        let on_device = session.engine.active() == Backend::Cuda;
+        let on_device = session.is_on_cuda();
         let frame = MappedFrame::pair(buffer, output, format, on_device)?;
         return Ok(session.engine.submit(options, frame)?.into());
     }
@@ -268,7 +265,7 @@ fn outcome(
 
 /// The alpha channel of a frame.
 fn alpha_mask(session: &Session, buffer: &gst::Buffer, format: &StreamFormat) -> Result<Mask, FrameFailure> {
-    let on_device = session.engine.active() == Backend::Cuda;
+    let on_device = session.is_on_cuda();
     let of_frame = |frame: &Frame| masks::of_alpha(frame, format.picture_size());
     let mask = video_frame::read(buffer.clone(), format, on_device, of_frame)?.ok_or(FrameFailure::AlphaOnDevice)?;
     let no_alpha = || FrameFailure::NoAlpha { format: format.info().format().to_str().as_str() };
@@ -331,7 +328,7 @@ fn submit_cover(
     input: gst::Buffer,
     format: &std::sync::Arc<StreamFormat>,
 ) -> Result<Outcome, FrameFailure> {
-    let on_device = session.engine.active() == Backend::Cuda;
+    let on_device = session.is_on_cuda();
     let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();

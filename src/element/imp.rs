@@ -371,7 +371,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         let _floats = DefaultFloats::set();
         let element = self.obj();
         if element.is_passthrough() {
-            streaming::drain_for_passthrough(element.upcast_ref(), &self.state)?;
+            streaming::check_flow(&self.state)?;
             let generated = self.parent_generate_output()?;
             if let GenerateOutputSuccess::Buffer(_) = generated {
                 self.state.publish(|published| {

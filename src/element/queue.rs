@@ -136,28 +136,6 @@ impl WaitingFrame {
     }
 }
 
-/// The pool of the copies of frames that may not wait themselves. Its number of buffers has no limit.
-pub struct CopyPool(gst::BufferPool);
-
-impl CopyPool {
-    /// A pool that is configured, but not active.
-    pub fn new(pool: gst::BufferPool) -> Self {
-        Self(pool)
-    }
-
-    /// The pool.
-    pub fn pool(&self) -> &gst::BufferPool {
-        &self.0
-    }
-}
-
-impl Drop for CopyPool {
-    fn drop(&mut self) {
-        // It frees its buffers; those that are elsewhere are freed when they come back.
-        let _ = self.0.set_active(false);
-    }
-}
-
 /// The types of memory of which there is any amount: GStreamer's own, and that of its Rust bindings.
 const ORDINARY: [&str; 2] = ["SystemMemory", "RustGlobalAllocatorMemory"];
 

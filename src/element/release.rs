@@ -91,7 +91,6 @@ impl Shared {
             drop(next);
             let (waited, _) = id.wait();
             next = lock(&self.next);
-            next.waits_for = None;
             // A later time may have been set, which ends no wait.
             let now = next.clock.as_ref().and_then(RunningClock::now);
             // What is released then sets the next time.
@@ -127,9 +126,9 @@ impl ReleaseTimer {
         let (is_later, is_stopped) = {
             let mut next = lock(&self.shared.next);
             // A wait for an earlier time goes on, and finds the later one when it ends.
-            let is_later = next.due.zip(due).is_some_and(|(before, due)| due >= before);
+            let is_later = next.due.is_some() == due.is_some() && due >= next.due;
             next.due = due;
-            (is_later || due.is_none() && next.waits_for.is_none(), next.is_stopped)
+            (is_later, next.is_stopped)
         };
         if !is_later {
             self.shared.change(|_| ());
@@ -162,5 +161,51 @@ impl ReleaseTimer {
             other => mem::forget(other),
         }
         self.shared.change(|next| next.is_stopped = false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started() -> ReleaseTimer {
+        let timer = ReleaseTimer::default();
+        timer.on_due(|| ());
+        timer.set_due(Some(DELAY));
+        timer
+    }
+
+    /// It can start again, and no stop leaves a thread.
+    #[test]
+    fn stopping_ends_the_thread() {
+        let timer = started();
+        for _ in 0..20 {
+            timer.set_due(Some(DELAY));
+            assert_eq!(Arc::strong_count(&timer.shared), 2);
+            timer.stop();
+            assert_eq!(Arc::strong_count(&timer.shared), 1);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_fork_does_not_wait_for_the_thread_that_it_lacks() {
+        let timer = started();
+        // SAFETY: the child takes no lock but the timer's, which this thread holds when it forks, and ends without exit handlers.
+        let status = unsafe {
+            let next = lock(&timer.shared.next);
+            let child = libc::fork();
+            drop(next);
+            if child == 0 {
+                libc::alarm(10);
+                timer.stop();
+                libc::_exit(0);
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert_eq!(status, 0, "it waits");
+        timer.stop();
     }
 }

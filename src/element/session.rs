@@ -11,7 +11,7 @@ use super::error::FrameFailure;
 use super::gstcuda::{CudaContext, CudaStream};
 use super::host_registration;
 use super::notices::Notices;
-use super::queue::{CopyPool, Leaving, Outcome, Queue};
+use super::queue::{Leaving, Outcome, Queue};
 use super::regions::settings::RegionMode;
 use super::release;
 use super::settings::Settings;
@@ -29,8 +29,8 @@ pub struct Session {
     pub max_in_flight: usize,
     /// The frames and events in the element.
     pub queue: Queue,
-    /// For copies of frames that may not wait themselves.
-    pub copy_pool: Option<CopyPool>,
+    /// For copies of frames that may not wait themselves. Its number of buffers has no limit.
+    pub copy_pool: Option<gst::BufferPool>,
     /// Whether frames were dropped after the last one that has left.
     pub has_gap: bool,
     /// Whether the base class will set the DISCONT flag of the next buffer that it pushes, because a frame with that flag has
@@ -103,6 +103,11 @@ impl Session {
             }
     }
 
+    /// Whether CUDA is the backend, for which buffers in CUDA memory stay there, whatever the caps say.
+    pub fn is_on_cuda(&self) -> bool {
+        self.engine.active() == Backend::Cuda
+    }
+
     /// The time that a frame may be held back: for as many frames as may wait for later ones and as may be in flight. The
     /// latter are none on the CPU, which completes a frame when it is submitted, nor of frames that stay on the device, which
     /// are pushed without waiting for the device.
@@ -129,7 +134,7 @@ impl Session {
 
     /// Most frames that may be held back.
     fn most_held(&self, format: &StreamFormat) -> usize {
-        let is_complete = self.engine.active() == Backend::Cpu || format.is_device_resident();
+        let is_complete = !self.is_on_cuda() || format.is_device_resident();
         self.most_waiting() + if is_complete { 0 } else { self.max_in_flight - 1 }
     }
 
@@ -142,7 +147,7 @@ impl Session {
 
     /// Whether a buffer is of the pool of copies.
     pub fn is_copy(&self, buffer: &gst::BufferRef) -> bool {
-        self.copy_pool.as_ref().is_some_and(|copies| video_frame::pool_of(buffer).as_ref() == Some(copies.pool()))
+        self.copy_pool.is_some() && video_frame::pool_of(buffer) == self.copy_pool
     }
 
     /// Notes the time of a frame, in nanoseconds since the first one, and its own. `false` if frames are held back for a time that is not

@@ -10,14 +10,14 @@ use super::covering::{self, Admission, frame_time};
 use super::debug::CAT;
 use super::error::{FrameFailure, engine_message};
 use super::notices::{self, Notice};
-use super::queue::{DecidedFrame, Input, Leaving, Outcome, is_scarce};
+use super::queue::{DecidedFrame, Input, Leaving, Outcome, WaitingFrame, is_scarce};
 use super::region_message::MessageTimes;
 use super::reporting::{self, post_failure, report_stats};
 use super::session::Session;
 use super::state::SharedState;
 use super::stream_format::StreamFormat;
 use super::{caps, cuda_context, output_buffer};
-use crate::engine::{Backend, EngineError};
+use crate::engine::EngineError;
 
 /// Which frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,14 +69,14 @@ pub fn set_caps(
             session.tracker.clear();
         }
         session.format = Some(format.into());
-        let active = session.engine.active();
-        if active == Backend::Cuda || !on_device.contains(&true) {
+        let needs_cuda = on_device.contains(&true) && !session.is_on_cuda();
+        if !needs_cuda {
             session.refused_caps = None;
         }
-        (session.is_passthrough(), active, session.latency())
+        (session.is_passthrough(), needs_cuda, session.latency())
     };
-    let Some((passthrough, active, latency)) = state.with_session(update) else { return Ok(()) };
-    if active == Backend::Cpu && on_device.contains(&true) {
+    let Some((passthrough, needs_cuda, latency)) = state.with_session(update) else { return Ok(()) };
+    if needs_cuda {
         post_refusal(element, state, incaps, engine_message(&EngineError::NeedsCuda));
         return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
     }
@@ -334,7 +334,6 @@ fn push(
         publish(element, state, session);
         if has_failed {
             // Its error is posted.
-            push_events(element, state);
             return Err(gst::FlowError::Error);
         }
         if let Some(event) = event {
@@ -389,9 +388,8 @@ pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
     let _ = push(element, state, Due::All, false);
 }
 
-/// Pushes all frames in the element before one that the base class passes on unchanged.
-pub fn drain_for_passthrough(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(), gst::FlowError> {
-    drain(element, state);
+/// The flow error of a frame that the base class passes on unchanged, if no frame may follow those before it.
+pub fn check_flow(state: &SharedState) -> Result<(), gst::FlowError> {
     match state.with_session(|session| session.has_failed) {
         Some(false) => Ok(()),
         Some(true) => Err(gst::FlowError::Error),
@@ -403,10 +401,7 @@ pub fn drain_for_passthrough(element: &gst_base::BaseTransform, state: &SharedSt
 pub fn release(element: &gst_base::BaseTransform, state: &SharedState) {
     let _streaming = element.sink_pad().stream_lock();
     if let Some(now) = state.release.clock().and_then(|clock| clock.now()) {
-        // Without a session there is nothing to release.
-        if push(element, state, Due::Until(now), false) == Err(gst::FlowError::Flushing) {
-            state.release.set_due(None);
-        }
+        let _ = push(element, state, Due::Until(now), false);
     }
 }
 
@@ -416,24 +411,23 @@ pub fn complete_submitted(element: &gst_base::BaseTransform, state: &SharedState
 }
 
 /// Gives upstream its buffers back before it is told about allocation: frames in flight are pushed, those that wait are replaced
-/// by copies if upstream may have no other buffers, or if it asks for all (`need-pool=false`).
+/// by copies if upstream may have no other buffers, or if it asks for all (`need-pool=false`). All are pushed if one cannot be.
 pub fn release_buffers(element: &gst_base::BaseTransform, state: &SharedState, needs_pool: bool) {
     let _ = push(element, state, Due::Submitted, false);
     let Some(mut session) = state.take_session() else { return };
     let mut waiting = std::mem::take(&mut session.queue.waiting);
-    let mut is_kept = true;
+    let is_asked_for = |session: &Session, frame: &WaitingFrame| matches!(&frame.input, Input::Buffer(buffer) if !session.is_copy(buffer) && (!needs_pool || is_scarce(buffer)));
     for frame in &mut waiting {
-        let is_asked_for = |buffer: &gst::BufferRef| !session.is_copy(buffer) && (!needs_pool || is_scarce(buffer));
-        if matches!(&frame.input, Input::Buffer(buffer) if is_asked_for(buffer))
+        if is_asked_for(&session, frame)
             && let Input::Buffer(buffer) = std::mem::replace(&mut frame.input, Input::Late)
         {
-            is_kept &= session.copy_pool.is_some();
             frame.input = covering::keep(element, state, &mut session, buffer, &frame.format);
         }
     }
+    let is_held = waiting.iter().any(|frame| is_asked_for(&session, frame));
     session.queue.waiting = waiting;
     publish(element, state, session);
-    if !is_kept {
+    if is_held {
         drain(element, state);
     }
 }

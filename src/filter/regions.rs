@@ -499,7 +499,7 @@ mod tests {
         assert_eq!(covering(5.0, 5.0, 5.0, 9.0), None, "no width");
         assert_eq!(covering(5.5, 5.5, 5.5, 9.0), None, "no width within a sample");
         assert_eq!(covering(-9.0, 0.0, 0.0, 9.0), None, "left of the frame");
-        assert_eq!(covering(1920.0, 0.0, 1e9, 9.0), None, "right of the frame");
+        assert_eq!(covering(0.0, 1080.0, 9.0, 1e9), None, "below the frame");
         assert_eq!(covering(1919.9, 1079.9, 1e9, 1e9), Rect::new(1919, 1079, 1, 1));
 
         assert_eq!(Rect::new(0, 0, 0, 1), None);

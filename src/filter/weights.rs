@@ -187,15 +187,11 @@ impl Weights {
         self.grid.size
     }
 
-    /// The weights of the first luma samples of a row of the picture.
+    /// The weights of the luma samples of a row of the picture from column `x` on, a multiple of [`Weights::cell`]. `between` is any
+    /// memory, for the next row again.
     ///
     /// # Panics
     /// If the picture has no such row, or fewer samples in it.
-    pub fn row(&self, y: u32, weights: &mut [u8]) {
-        self.row_from(0, y, &mut Vec::new(), weights);
-    }
-
-    /// The same from column `x` on, a multiple of [`Weights::cell`]. `between` is any memory, for the next row again.
     #[inline(always)]
     pub fn row_from(&self, x: u32, y: u32, between: &mut Vec<u16>, weights: &mut [u8]) {
         debug_assert!(x.is_multiple_of(self.grid.cell), "column {x} with cells of {}", self.grid.cell);

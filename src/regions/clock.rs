@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn swapped_timestamps_do_not_add_time() {
-        assert_eq!(times(&[at(0), at(80), at(40), at(120)]), [0, 80, 80, 120]);
+        assert_eq!(times(&[at(920), at(1000), at(0), at(1040)]), [0, 80, 80, 120], "by no more than the hold");
         assert_eq!(times(&[at(0), at(120), at(40), at(80), at(160)]), [0, 120, 120, 120, 160]);
         assert_eq!(times(&[at(5000), at(0), at(40)]), [0, 0, 40], "by more than the hold: another time");
     }

@@ -100,3 +100,23 @@ fn is_left(outline: &Object, edge: Edge, size: (u32, u32)) -> bool {
     let edge = Edge { grow: edge.grow - cell(size).cast_signed(), feather: 0 };
     is_boxed && Weights::leaves_any(size, outline, edge)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::weights::Mask;
+
+    /// Columns of a mask. Of the cover of fewer than 5, which is two nodes larger on each side, shrinking by 3 may leave something.
+    #[test]
+    fn what_shrinking_leaves_nothing_of_is_covered_whole() {
+        for width in 1..9 {
+            let samples = (0..1600).map(|i| if (20..20 + width).contains(&(i % 40)) { 255 } else { 0 }).collect();
+            let mask = Mask::new(40, 40, samples, Area::from_corner(0.0, 0.0, 40.0, 40.0)).unwrap();
+            let object = Object { area: mask.area(), shape: Shape::Mask(mask) };
+            let weights = weights_over(vec![object], Edge { grow: -3, feather: 0 }, (40, 40));
+            let mut row = [0; 40];
+            weights.row_from(0, 9, &mut Vec::new(), &mut row);
+            assert_eq!(row[20] == 255, width < 5, "{width}: {row:?}");
+        }
+    }
+}

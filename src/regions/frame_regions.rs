@@ -597,14 +597,17 @@ mod tests {
     }
 
     #[test]
-    fn clear_forgets_objects_but_not_that_there_is_a_detector() {
+    fn clear_forgets_objects_time_and_frames_that_wait_but_not_that_there_is_a_detector() {
         let mut rules = Rules { on_missing: PASS, ..default_rules() };
-        let mut tracker = RegionTracker::default();
+        let (mut tracker, next) = (RegionTracker::default(), entered(&[face(400.0, 1.0)]));
         decide(&mut tracker, &rules, 0, &[face(1.0, 1.0)]);
+        tracker.enter(&rules, &entered(&[]), at(1));
         tracker.clear();
-        assert_eq!(regions(decide(&mut tracker, &rules, 1, &[])), []);
+        assert_eq!(tracker.enter(&rules, &next, at(2)), 0);
+        let origins = regions(tracker.decide(&rules, &next)).iter().map(|region| region.origin).collect::<Vec<_>>();
+        assert_eq!(origins, [Origin::Detection(Evidence::Found)]);
         rules.on_missing = None;
-        assert_eq!(decide(&mut tracker, &rules, 2, &[]).action, FrameAction::Whole);
+        assert_eq!(decide(&mut tracker, &rules, 3, &[]).action, FrameAction::Whole);
     }
 
     #[test]

@@ -346,7 +346,7 @@ mod tests {
         let united = masks.unite(vec![one.clone(), part(2, &[255; 2], far)]).unwrap();
         let object = united.object().unwrap();
         assert!(object.left <= AREA.left && object.right >= far.right && object.top <= 0.0);
-        masks.samples_left = 3;
-        assert_eq!(masks.unite(vec![one, other]), None);
+        masks.samples_left = 7;
+        assert_eq!(masks.unite(vec![part(4, &[255; 8], AREA); 2]), None);
     }
 }

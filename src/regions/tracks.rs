@@ -268,17 +268,14 @@ impl Track {
             let ends_of_cover = one.covers_until(holding).zip(other.covers_until(holding));
             let full = one.seen.iter().chain(&other.seen).map(|seen| seen.full).reduce(Area::union);
             let full = full.expect("each has a detection");
-            let ends = [one.seen[0].at, other.seen[0].at, one.last().at, other.last().at];
-            // Between them it is covered as if it had been found before and after.
-            let first = ends.into_iter().min_by_key(|at| at.frame).expect("four");
-            let last = ends.into_iter().max_by_key(|at| at.frame).expect("four");
-            let seen = [first, last].map(|at| Seen { at, area: full, object: full, velocity: [0.0; 4], full });
+            // In all frames before it is covered as what is found later.
+            let at = [one.last().at, other.last().at].into_iter().max_by_key(|at| at.frame).expect("two");
             Self {
                 number: other.number,
                 label: None,
                 tracking_id: None,
                 first: one.first.min(other.first),
-                seen: seen.into(),
+                seen: vec![Seen { at, area: full, object: full, velocity: [0.0; 4], full }],
                 is_confirmed: true,
                 is_trusted: true,
                 replaced_at: ends_of_cover.map(|(one, other)| one.max(other)),
@@ -457,11 +454,11 @@ fn side(area: Area) -> f64 {
     (area.right - area.left).max(area.bottom - area.top)
 }
 
-/// Of the centres.
+/// Twice that of the centres.
 fn distance(one: Area, other: Area) -> f64 {
     let across = one.left + one.right - other.left - other.right;
     let down = one.top + one.bottom - other.top - other.bottom;
-    across.hypot(down) / 2.0
+    across.hypot(down)
 }
 
 fn is_similar(one: Area, other: Area, factor: f64) -> bool {
@@ -633,6 +630,10 @@ mod tests {
             assert!(is_covered(&decided, face(100.0).area) && is_covered(&decided, face(180.0).area), "{frame}");
             let tracks = decided.objects.iter().map(|object| object.track);
             assert!(tracks.eq([1, 2]), "either may be the object");
+        }
+        // A quarter of it in common, and twice as large.
+        for same in [face(175.0), detection(Area::from_corner(100.0, 200.0, 200.0, 200.0), None)] {
+            assert_eq!(push(&mut seen(30, &face(100.0)), 30, HOLD, &[same]).objects.len(), 1);
         }
     }
 
@@ -911,12 +912,5 @@ mod tests {
             tracks.enter(time, SIZE, HOLD, [face(100.0)].iter().map(certain));
             assert!(is_covered(&tracks.decide(SIZE, HOLD), face(100.0).area));
         }
-    }
-
-    #[test]
-    fn clear_forgets_objects() {
-        let mut tracks = seen(30, &face(100.0));
-        tracks.clear();
-        assert!(push(&mut tracks, 31, HOLD, &[]).objects.is_empty());
     }
 }

@@ -132,16 +132,22 @@ fn detections_stay_covered_for_the_hold_time() {
     stream.plays(&[
         ("frame", "3:open"),
         ("face flush segment frame", "4:8x8+20+20 flush-start flush-stop segment 5:open"),
-        ("face", "6:8x8+20+20"),
+        ("face eos stream-start segment frame", "6:8x8+20+20 eos stream-start segment 7:open"),
+        ("face", "8:8x8+20+20"),
     ]);
     // Another frame rate ends nothing, another size does.
     let [same, taller] = [0, 1]
         .map(|more| VideoInfo::builder(VideoFormat::Gray8, SIZE[0], SIZE[1] + more).fps((30, 1)).build().unwrap());
     stream.change_caps(&same);
-    stream.plays(&[("frame face", "caps segment 7:10x10+19+19 8:8x8+20+20")]);
+    stream.plays(&[("frame face", "caps segment 9:10x10+19+19 10:8x8+20+20")]);
     stream.change_caps(&taller);
     stream.change_caps(&same);
-    stream.plays(&[("frame", "caps segment caps segment 9:open")]);
+    stream.plays(&[("frame", "caps segment caps segment 11:open")]);
+    // What was found twice is lost then.
+    for (on_lost, looks) in [("release", "4:open"), ("cover", "4:whole")] {
+        Stream::gray(&format!("cover=fill expand=0 on-missing=pass hold-time=100000000 on-lost={on_lost}"))
+            .plays(&[("face*2 frame*2", "0-1:8x8+20+20 2-3:10x10+19+19"), ("frame", looks)]);
+    }
 }
 
 /// Boxes that are empty, outside of the picture or as large as numbers get. A side of more than twice the picture's is no object's:

@@ -35,9 +35,11 @@ fn frames_and_events_leave_in_the_order_in_which_they_entered() {
         ("64x96", "0-3 caps segment"),
         ("frame*2", ""),
         ("drain", "4-5"),
-        ("frame*2", ""),
+        // A jump back in time.
+        ("frame@100 frame discont@6", "100-101"),
+        ("frame", ""),
         // The whole picture is blurred at once.
-        ("region-mode=frame frame", "6-8"),
+        ("region-mode=frame frame", "6! 7-8"),
     ]);
 }
 
@@ -137,11 +139,11 @@ fn an_object_is_covered_before_it_is_found_and_between() {
 /// Frames in another region-mode are followed too: the object is where it was found in one of them.
 #[test]
 fn frames_in_another_mode_end_no_hold() {
-    for mode in ["frame", "outside"] {
+    for mode in ["frame", "frame sigma=0", "outside"] {
         for (look_ahead, first, second) in [(0, "face", "frame"), (0, "frame", "face"), (2, "frame", "face")] {
             let script = format!("{first} region-mode={mode} {second} region-mode=inside frame eos");
             // Grown by less than a sample, and rounded outwards.
-            Stream::gray(&format!("sigma=3 expand=0 on-missing=pass look-ahead={look_ahead}"))
+            Stream::gray(&format!("cover=fill expand=0 on-missing=pass look-ahead={look_ahead}"))
                 .plays(&[(&script, "0-1 2:10x10+19+19 eos")]);
         }
     }
@@ -233,6 +235,8 @@ fn a_copied_frame_that_fails_takes_none_before_it_along() {
     // Nothing follows it.
     stream.plays(&[("frame", "")]).fails("").plays(&[("eos", "0-1 eos")]).fails("…");
     pool.set_active(false).unwrap();
+    // Upstream has it back all the same.
+    Stream::gray(&format!("look-ahead=5 {ZONE}")).plays(&[("frame short all-buffers", "0")]).fails("…");
 }
 
 /// What upstream may need while frames wait.
@@ -308,8 +312,12 @@ fn a_discontinuity_stays_where_it_was() {
     for properties in ["look-ahead=3", "look-ahead=0", &format!("look-ahead=3 {ZONE}")] {
         Stream::gray(properties).plays(&[(script, "0! 1-4 5! 6 7! 8! 9-11 eos")]);
     }
-    // Also if a drain has pushed it, which the base class does not see.
-    Stream::gray("look-ahead=3").plays(&[("discont frame discont drain", "0! 1 2!"), ("frame*5 eos", "3-7 eos")]);
+    // Also if a drain has pushed it, which the base class does not see. Upstream has the flow error of what follows.
+    let mut stream = Stream::gray("look-ahead=3");
+    stream.plays(&[("discont frame discont drain", "0! 1 2!"), ("frame*5 drain", "3-7"), ("frame*3", "")]);
+    let (pad, frame) = (stream.element.static_pad("src").unwrap(), stream.frame());
+    pad.unlink(&pad.peer().unwrap()).unwrap();
+    assert_eq!(stream.harness.push(frame), Err(gst::FlowError::NotLinked));
     // A dropped frame leaves one, also one that is late, which is dropped as it enters.
     Stream::gray("look-ahead=2 on-missing=drop region-sources=roi")
         .plays(&[("face*2 frame face*3 eos", "0-1 3! 4-5 eos")])
@@ -320,13 +328,15 @@ fn a_discontinuity_stays_where_it_was() {
         .plays(&[("frame*4 segment@1000+4 late@5 frame@1000 frame*3 eos", "0-3 segment 1002! 1003 eos")]);
 }
 
-/// Upstream has the error, and may push on all the same.
+/// Upstream has the error, and may push on all the same. Events leave where the frame would have.
 #[test]
 fn a_frame_that_fails_ends_no_hold() {
-    for (look_ahead, script) in [(0, "face short"), (2, "face short frame*2")] {
+    for (look_ahead, script, leaves) in
+        [(0, "face short", "0 error"), (2, "face short mark-1 frame*2", "0 mark-1 error")]
+    {
         let mut stream =
             Stream::gray(&format!("look-ahead={look_ahead} cover=fill on-missing=pass post-messages=true"));
-        stream.plays(&[(script, "0 error")]).fails("…").told();
+        stream.plays(&[(script, leaves)]).fails("…").told();
         stream.enter("frame eos");
         let timestamp = if look_ahead == 0 { 80 } else { 160 };
         stream.tells(&[&format!("…timestamp={timestamp}000000,…regions=< region, …origin=predicted,… >;")]);
@@ -422,10 +432,33 @@ fn frames_of_a_live_stream_leave_by_the_clock() {
             let due = base + FRAME * (frame as u64 + LOOK_AHEAD) + delay;
             assert_eq!(time, due + ms(if frame < before { 0 } else { 10 }), "frame {frame}");
         }
-        // It goes on.
+        // It goes on after it had nothing to wait for.
         clock.set_time(base + FRAME * 1000);
-        stream.enter(&format!("frame@1000 frame*{LOOK_AHEAD}"));
-        assert_eq!(stream.outputs().len(), 1);
+        stream.enter("frame@1000");
+        within_a_second(|| clock.peek_next_pending_id().is_some());
+        clock.set_time(clock.wait_for_next_pending_id().time());
+        clock.process_next_clock_id();
+        within_a_second(|| stream.harness.buffers_in_queue() == 1);
+    }
+}
+
+/// Without a frame rate the latency is an estimate, with an eighth to spare. Upstream is a second later than it says.
+#[test]
+fn frames_of_a_live_stream_without_a_rate_leave_by_the_clock() {
+    // The third frame is the first that enters with an estimate. A pause makes it too long, until the next frame enters.
+    for (frames, due) in [([0, 1, 2, 3, 4].as_slice(), ms(1210)), (&[0, 25, 26], ms(2145))] {
+        let mut stream = Stream::without_rate(VideoFormat::Gray8, "look-ahead=3");
+        let (clock, base) = play(&mut stream);
+        stream.harness.set_upstream_latency(FRAME);
+        stream.harness.query_latency();
+        for frame in frames {
+            clock.set_time(base + FRAME * *frame + gst::ClockTime::SECOND);
+            stream.enter(&format!("frame@{frame}"));
+        }
+        within_a_second(|| {
+            clock.process_next_clock_id();
+            clock.peek_next_pending_id().is_some_and(|id| id.time() == base + due)
+        });
     }
 }
 

@@ -152,7 +152,7 @@ fn whole(size: (u32, u32), form: Form) -> Item {
 /// Weights of a row of luma samples.
 fn row(weights: &Weights, y: u32) -> Vec<u8> {
     let mut row = vec![0; weights.size().0 as usize];
-    weights.row(y, &mut row);
+    weights.row_from(0, y, &mut Vec::new(), &mut row);
     row
 }
 

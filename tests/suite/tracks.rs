@@ -69,7 +69,7 @@ fn sequence(seed: u64) -> Sequence {
             id: (has_ids && random.is(0.7)).then_some(i),
         })
         .collect();
-    let step = random.pick(&[40 * MS, 33_366_667, 16_683_333, 100 * MS, 200 * MS]);
+    let step = random.pick(&[40 * MS, 37_500_000, 33_366_667, 16_683_333, 100 * MS, 200 * MS]);
     let mut time = random.below(10_000) * MS;
     let mut frames = Vec::new();
     for _ in 0..60 + random.below(120) {

@@ -69,6 +69,10 @@ fn a_zone_is_shown_only_in_frames_that_are_wholly_in_its_time() {
     ] {
         check_zone(times, Some(&segment(applied_rate, [0, 300, 0])), [Some(pts), None], looks);
     }
+    // In reverse from an end that is not known.
+    let mut endless = gst::FormattedSegment::<gst::ClockTime>::new();
+    endless.set_applied_rate(-1.0);
+    check_zone(times, Some(&gst::event::Segment::new(&endless)), [Some(50), Some(40)], ["whole", INSIDE]);
     // Before the start of the segment stream time is below 0.
     let begin = ",start=(guint64)0,end=(guint64)100000000";
     check_zone(begin, Some(&segment(1.0, [5_000, 6_000, 0])), [Some(4_950), Some(40)], ["whole", "open"]);
