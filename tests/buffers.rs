@@ -5,11 +5,11 @@ mod common;
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::Noise;
 use common::checks::{count_allocation_queries, trial, under_valgrind};
-use common::fake_driver::FakeDriver;
+use common::fake_driver::{FakeDriver, LAUNCH_FAILED};
 use common::formats;
 use common::video::{self, Blur, with_meta};
 use gst::glib;
@@ -31,6 +31,8 @@ const FORMATS: [VideoFormat; 7] = [
 ];
 /// Environment variable that is set in a process that runs under valgrind.
 const UNDER_VALGRIND: &str = "CUDAGAUSSBLUR_TEST_VALGRIND";
+/// Planes that custom map functions have unmapped.
+static UNMAPPED: AtomicUsize = AtomicUsize::new(0);
 
 type Allocate = Box<dyn Fn() -> gst::Buffer + Send + Sync>;
 
@@ -240,9 +242,11 @@ fn crops_are_the_picture() {
     video::init();
     let _driver = FakeDriver::new();
     let zone = "region-mode=inside zones=<[zone,x=0.0,y=0.0,width=0.3,height=0.4]>";
-    // The other place is between samples of chroma. There a cover in place would leave the half sample at its other end.
-    for (format, at) in FORMATS.into_iter().flat_map(|format| [(format, (8, 4)), (format, (9, 5))]) {
-        let is_whole = at == (8, 4) || video::info(format, 2, 2).format_info().w_sub().iter().all(|shift| *shift == 0);
+    // One place is the last corner, the other one is between samples of chroma. There a cover in place would leave the half sample at
+    // its other end.
+    for (format, at) in FORMATS.into_iter().flat_map(|format| [(format, (16, 16)), (format, (9, 5))]) {
+        let is_whole =
+            at == (16, 16) || video::info(format, 2, 2).format_info().w_sub().iter().all(|shift| *shift == 0);
         for (regions, properties, takes_metas) in [
             ("", "sigma=2", false),
             (zone, "cover=fill", false),
@@ -296,6 +300,11 @@ fn crops_are_the_picture() {
     let out = blur.push(frame.clone());
     assert_eq!(out.meta::<VideoCropMeta>().map(|crop| crop.rect()), Some((8, 4, 100, 100)));
     assert!(video::read(&whole, &out) == video::blurred(&video::read(&whole, &frame), 2.0, 0));
+    // A field of an odd number of rows.
+    frame.get_mut().unwrap().meta_mut::<VideoCropMeta>().unwrap().set_rect((8, 4, 320, 51));
+    let field = VideoInfo::builder(VideoFormat::Gray8, 320, 101).interlace_mode(VideoInterlaceMode::Alternate);
+    let mut blur = Blur::with("backend=cpu sigma=2", &field.fps((25, 1)).build().unwrap());
+    assert!(blur.push(frame).meta::<VideoCropMeta>().is_none());
 }
 
 /// In passthrough upstream learns what downstream welcomes. It is asked again when the element begins to blur, and downstream is asked
@@ -367,6 +376,7 @@ unsafe extern "C" fn unmap(
     _plane: u32,
     _info: *mut gst::ffi::GstMapInfo,
 ) -> glib::ffi::gboolean {
+    UNMAPPED.fetch_add(1, Ordering::Relaxed);
     glib::ffi::GTRUE
 }
 
@@ -400,6 +410,20 @@ fn video_metas_with_custom_map_functions() {
         for byte in [0x00, 0xff, 0x5a, 0x7f, 0x01] {
             check_pool(&info, backend, odd_layout(&info), Some(byte));
         }
+    }
+    // What they have mapped stays mapped where the device may still use the frame. The CPU maps it once more.
+    if let Some(driver) = driver {
+        let info = video::info(VideoFormat::Rgba, 40, 12);
+        let (offsets, strides, size) = default_layout(&info);
+        let mut blur = Blur::with("backend=auto sigma=2", &info);
+        for function in ["cuEventQuery", "cuEventSynchronize"] {
+            driver.fail(function, 0, LAUNCH_FAILED);
+        }
+        let before = UNMAPPED.load(Ordering::Relaxed);
+        blur.push(with_custom_map(with_meta(&info, vec![0; size], &offsets, &strides)));
+        driver.clear_faults();
+        assert_eq!(blur.stats(["frames-abandoned", "frames-cpu"]), [1, 1]);
+        assert_eq!(UNMAPPED.load(Ordering::Relaxed) - before, 1);
     }
 }
 

@@ -141,6 +141,8 @@ fn contexts() {
         for seed in 0..12 {
             let context = seed / 3 % 3;
             let [frame, same] = [0, 1].map(|_| noise(&contexts[context], &info, seed as u64));
+            // As a detector does. What is covered afterwards is not what was read.
+            luma(&info, frame.clone());
             // The copy shares the memory and has no pool. Later versions of GStreamer name the frame as its parent, whose pool has no
             // maximum.
             let pushed = if seed % 2 == 1 { frame.copy() } else { frame };

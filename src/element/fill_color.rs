@@ -17,8 +17,8 @@ pub fn plane_values(color: u32, info: &gst_video::VideoInfo, planes: &[PlaneLayo
     let components = if format.is_rgb() {
         [red, green, blue, alpha]
     } else {
-        let luma_weights = info.colorimetry().matrix().kr_kb().ok().filter(|(kr, kb)| *kr + *kb < 1.0);
-        let (kr, kb) = luma_weights.or_else(|| VideoColorMatrix::Bt601.kr_kb().ok()).unwrap_or((0.299, 0.114));
+        let luma_weights = info.colorimetry().matrix().kr_kb().or_else(|_| VideoColorMatrix::Bt601.kr_kb());
+        let (kr, kb) = luma_weights.unwrap_or((0.299, 0.114));
         let luma = kr * red + (1.0 - kr - kb) * green + kb * blue;
         [luma, (blue - luma) / (2.0 - 2.0 * kb), (red - luma) / (2.0 - 2.0 * kr), alpha]
     };
@@ -108,6 +108,9 @@ mod tests {
         assert_eq!(values(VideoFormat::Rgba64Le, "sRGB", ORANGE), [[65535, 32896, 0, 32896]]);
         assert_eq!(values(Gray8, "1:4:0:0", 0xffff_ffff), [[255, 0, 0, 0]]);
         assert_eq!(values(VideoFormat::Gbr, "sRGB", ORANGE), [[128, 0, 0, 0], [0; 4], [255, 0, 0, 0]]);
+        // Without a range.
+        assert_eq!(values(Rgb, "0:0:0:0", ORANGE), [[255, 128, 0, 0]]);
+        assert_eq!(values(Nv12, "0:4:0:0", 0xff00_0000), [[16, 0, 0, 0], [128, 128, 0, 0]]);
     }
 
     /// What GStreamer's own converter makes of a colour, in every format.

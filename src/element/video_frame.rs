@@ -120,12 +120,9 @@ impl Crop {
     fn bytes(self, info: &gst_video::VideoInfo, plane: usize, pitch: usize) -> usize {
         let format = info.format_info();
         let in_plane = (0..format.n_components() as usize).filter(|channel| format.plane()[*channel] as usize == plane);
-        let subsampling = |channel: &usize| format.w_sub()[*channel];
-        let [finest, coarsest] =
-            [in_plane.clone().min_by_key(subsampling), in_plane.max_by_key(subsampling)].map(Option::unwrap_or_default);
-        let [fine, coarse] = [finest, coarsest].map(|channel| format.w_sub()[channel]);
-        let (column, row) = ((self.0 >> coarse) << (coarse - fine), self.1 >> format.h_sub()[finest]);
-        row as usize * pitch + column as usize * format.pixel_stride()[finest].unsigned_abs() as usize
+        let coarsest = in_plane.max_by_key(|channel| format.w_sub()[*channel]).unwrap_or_default();
+        let (column, row) = (self.0 >> format.w_sub()[coarsest], self.1 >> format.h_sub()[coarsest]);
+        row as usize * pitch + column as usize * format.pixel_stride()[coarsest].unsigned_abs() as usize
     }
 
     /// Removes a GstVideoCropMeta from a buffer that holds the picture alone.
@@ -227,8 +224,8 @@ fn plane_bytes(layout: &PlaneLayout, pitch: usize) -> usize {
     (layout.height as usize - 1) * pitch + layout.row_bytes()
 }
 
-/// The planes of a buffer whose only memory is mapped on the device at these bytes. `None` if its GstVideoMeta does not
-/// describe frames of this format in such a memory: then GStreamer maps the frame, or refuses to.
+/// The planes of a buffer, which is as large as its caps or its GstVideoMeta says, whose only memory is mapped on the device at these
+/// bytes. `None` if they are not in it, or mapped by a function of the meta: then GStreamer maps the frame, or refuses to.
 fn device_planes(
     buffer: &gst::BufferRef,
     info: &gst_video::VideoInfo,
@@ -238,14 +235,13 @@ fn device_planes(
 ) -> Option<Vec<DevicePlane>> {
     let meta = buffer.meta::<gst_video::VideoMeta>();
     let (offsets, strides) = match &meta {
-        Some(meta) => (describes(meta, info) && has_default_map(meta)).then(|| (meta.offset(), meta.stride()))?,
-        None => (bytes.len >= info.size()).then(|| (info.offset(), info.stride()))?,
+        Some(meta) => has_default_map(meta).then(|| (meta.offset(), meta.stride()))?,
+        None => (info.offset(), info.stride()),
     };
     let plane = |(index, layout): (usize, &PlaneLayout)| {
         let pitch = usize::try_from(*strides.get(index)?).ok()?;
         let offset = *offsets.get(index)? + crop.bytes(info, index, pitch);
-        let rest = bytes.len.checked_sub(offset).filter(|rest| *rest > 0)?;
-        let len = plane_bytes(layout, pitch).min(rest);
+        let len = plane_bytes(layout, pitch).min(bytes.len.checked_sub(offset)?);
         Some(DevicePlane { address: bytes.address + offset as u64, pitch, len })
     };
     layouts.iter().enumerate().map(plane).collect()
@@ -501,7 +497,6 @@ impl MappedFrame {
 
     /// Unmaps its buffers and returns the output. `queued`: work on it may still be queued on its stream.
     pub fn into_output(self, queued: bool) -> gst::Buffer {
-        drop(self.input);
         self.output.into_output(queued)
     }
 

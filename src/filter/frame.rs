@@ -291,12 +291,11 @@ impl<'a> ValidFrames<'a> {
                 continue;
             }
             let (bytes, last) = (from.pitch.min(to.pitch), layout.height as usize - 1);
-            let last_bytes = (from.len - last * from.pitch).min(to.len - last * to.pitch).min(bytes);
             // SAFETY: the planes hold their rows and are borrowed as long as `self` lives, the destination mutably, so that they
-            // do not overlap. Every row but the last one ends a pitch after it begins, and the last one with its plane.
+            // do not overlap. Every row but the last one ends a pitch after it begins, and the last one with its last sample.
             unsafe {
                 copy_rows(from, to, bytes, last);
-                copy_rows(&from.from_row(last), &to.from_row(last), last_bytes, 1);
+                copy_rows(&from.from_row(last), &to.from_row(last), layout.row_bytes(), 1);
             }
         }
     }
@@ -407,7 +406,7 @@ mod tests {
             PlaneLayout { depth: 7, ..LAYOUT },
             PlaneLayout { depth: 17, ..LAYOUT },
             PlaneLayout { sample_layout: SampleLayout::MsbAligned, ..LAYOUT },
-            PlaneLayout { sample_layout: SampleLayout::Packed1010102, ..LAYOUT },
+            PlaneLayout { channels: 4, sample_layout: SampleLayout::Packed1010102, ..LAYOUT },
             PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..LAYOUT },
             PlaneLayout { sigma_scale: [0.0, 1.0], ..LAYOUT },
             PlaneLayout { sigma_scale: [1.0, 2.0], ..LAYOUT },

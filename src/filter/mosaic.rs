@@ -183,9 +183,9 @@ impl CellGrid {
         Rect::between([columns[0] << shift, (columns[1] << shift).min(self.field.layout.width)], rows)
     }
 
-    /// The cell, along an axis, that a sample is in; samples beyond the picture are in that of its last one.
+    /// The cell, along an axis, that a sample is in.
     pub fn cell_of(&self, axis: usize, sample: u32) -> u32 {
-        let luma = i64::from(sample.min(self.count[axis] - 1)) << self.unit_log2[axis];
+        let luma = i64::from(sample) << self.unit_log2[axis];
         let luma = luma + i64::from(self.placement.first()[axis]);
         ((luma - i64::from(self.origin[axis])) / i64::from(self.side)) as u32
     }

@@ -274,8 +274,8 @@ impl Operation {
             return field.layout.height;
         }
         let is_ready = |rows: u32| {
-            let rect = Rect::between([0, field.layout.width], [0, rows]);
-            rect.is_none_or(|rect| self.reads(rect).iter().all(|(_, read)| read.bottom() <= available))
+            let rect = rect_between([0, field.layout.width], [0, rows]);
+            self.reads(rect).iter().all(|(_, read)| read.bottom() <= available)
         };
         let [mut ready, mut not_ready] = [0, field.layout.height + 1];
         while not_ready - ready > 1 {
@@ -360,28 +360,16 @@ impl Operation {
     /// The same operation on other buffers.
     pub(super) fn with_buffers(&self, other: impl Fn(Buffer) -> Buffer) -> Self {
         let mut operation = self.clone();
-        let of_alpha = |alpha: &mut AlphaSource| {
-            if let AlphaSource::Plane { view, .. } = alpha {
-                view.buffer = other(view.buffer);
-            }
-        };
-        let views: [Option<&mut View>; 3] = match &mut operation {
+        let views = match &mut operation {
             Self::Copy { source, destination }
             | Self::Blur { source, destination, .. }
-            | Self::RestoreChannels { source, destination, .. } => [Some(source), Some(destination), None],
-            Self::Decimate(Resampling { source, destination, .. })
-            | Self::Interpolate(Resampling { source, destination, .. }) => [Some(source), Some(destination), None],
-            Self::Premultiply { source, alpha, premultiplied } => {
-                of_alpha(alpha);
-                [Some(source), Some(premultiplied), None]
-            }
-            Self::Unpremultiply { premultiplied, alpha, source, destination, .. } => {
-                of_alpha(alpha);
-                [Some(premultiplied), Some(source), Some(destination)]
-            }
+            | Self::RestoreChannels { source, destination, .. }
+            | Self::Decimate(Resampling { source, destination, .. })
+            | Self::Interpolate(Resampling { source, destination, .. }) => [source, destination],
+            Self::Premultiply { .. } | Self::Unpremultiply { .. } => unreachable!("covers treat alpha as straight"),
             Self::CellMeans { .. } | Self::Spread(_) | Self::Write { .. } => unreachable!("covers are not in covers"),
         };
-        views.into_iter().flatten().for_each(|view| view.buffer = other(view.buffer));
+        views.into_iter().for_each(|view| view.buffer = other(view.buffer));
         operation
     }
 
@@ -476,6 +464,7 @@ fn interpolation_reads(resampling: &Resampling, rect: Rect) -> Rect {
 mod tests {
     use super::*;
     use crate::filter::BlurParams;
+    use crate::filter::frame::SampleLayout;
     use crate::filter::plan::Plan;
 
     /// The samples of an axis with taps above 0 for the samples from `start` to `end`: `taps` returns those of one sample, which
@@ -514,10 +503,38 @@ mod tests {
         }
     }
 
+    /// The pixels along rows with taps above 0. In packed 4:2:2 a sample of chroma is that of a pair.
+    fn read_across(operation: &Operation, x: u32, right: u32) -> [u32; 2] {
+        let width = operation.source().field.layout.width;
+        let of_pairs = |[start, end]: [u32; 2]| [2 * start, (2 * end).min(width)];
+        let pairs = (x / 2, right.div_ceil(2));
+        match operation {
+            Operation::Blur { source, taps, .. } if source.field.layout.is_packed_422() => {
+                let luma = read(x, right, width, |x| all(&taps.rows, x.into()));
+                let chroma = read(pairs.0, pairs.1, width.div_ceil(2), |x| all(&taps.chroma_rows, x.into()));
+                let chroma = of_pairs(chroma);
+                [luma[0].min(chroma[0]), luma[1].max(chroma[1])]
+            }
+            Operation::Decimate(Resampling { channels: Channels::Chroma, .. }) => {
+                of_pairs(read(x, right, width.div_ceil(2), |x| taps_of(operation, 0, x)))
+            }
+            Operation::Interpolate(Resampling { channels: Channels::Chroma, .. }) => {
+                read(pairs.0, pairs.1, width, |x| taps_of(operation, 0, x))
+            }
+            _ => read(x, right, width, |x| taps_of(operation, 0, x)),
+        }
+    }
+
     #[test]
     fn reads_are_the_samples_with_taps() {
-        for sigma in [0.8, 3.0, 5.0, 40.0, 90.0] {
-            let plan = Plan::new(BlurParams::new(sigma, 0).unwrap().into(), &[PlaneLayout::new(157, 83, 2, 16)]);
+        let whole = PlaneLayout::new(157, 83, 2, 16);
+        let narrow = PlaneLayout { sigma_scale: [0.5, 1.0], ..whole };
+        let packed = PlaneLayout { sample_layout: SampleLayout::Yuv422 { luma: 0 }, ..PlaneLayout::new(157, 83, 4, 8) };
+        // Luma has a level along rows, and nothing else does.
+        let flat = PlaneLayout { sigma_scale: [1.0, 0.5], ..packed };
+        let sigmas = [0.8, 3.0, 5.0, 40.0, 90.0].into_iter();
+        for (sigma, layout) in sigmas.flat_map(|sigma| [whole, narrow, packed, flat].map(|layout| (sigma, layout))) {
+            let plan = Plan::new(BlurParams::new(sigma, 0).unwrap().into(), &[layout]);
             for operation in plan.operations() {
                 let [from, to] = [operation.source(), operation.output()].map(|view| view.field.layout);
                 for i in 0..200 {
@@ -526,7 +543,7 @@ mod tests {
                     let rect = Rect::between([x, right], [y, bottom]).unwrap();
                     let (view, reads) = operation.reads(rect)[0];
                     assert_eq!(view, operation.source());
-                    let across = read(x, right, from.width, |x| taps_of(operation, 0, x));
+                    let across = read_across(operation, x, right);
                     let down = read(y, bottom, from.height, |y| taps_of(operation, 1, y));
                     assert_eq!(Some(reads), Rect::between(across, down), "{rect:?} of {operation:?}");
                 }

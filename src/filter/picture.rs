@@ -76,11 +76,6 @@ impl PictureGeometry {
         self.size
     }
 
-    /// log2 of the luma samples that a sample of plane `plane` stands for, along x and y.
-    pub fn shift(&self, plane: usize) -> [u32; 2] {
-        self.shifts[plane]
-    }
-
     /// The part of a rectangle that is in the picture.
     pub fn clipped(&self, rect: Rect) -> Option<Rect> {
         rect.intersection(Rect::between([0, self.size[0]], [0, self.size[1]])?)
@@ -110,13 +105,12 @@ impl PictureGeometry {
         let rect = self.clipped(rect);
         layout.fields().filter_map(move |field| {
             let [x, y] = self.placement(plane, &field).luma;
-            let rect = match field.step {
-                2 if layout.height > 1 => rect?.in_field(field.first_row as u32)?,
-                2 => rect?,
-                _ => {
-                    let rect = rect?.intersection(Rect::between(x, y)?)?;
-                    Rect::new(rect.x() - x[0], rect.y() - y[0], rect.width(), rect.height())?
-                }
+            // A single row stands for both fields.
+            let rect = if field.step == 2 && layout.height > 1 {
+                rect?.in_field(field.first_row as u32)?
+            } else {
+                let rect = rect?.intersection(Rect::between(x, y)?)?;
+                Rect::new(rect.x() - x[0], rect.y() - y[0], rect.width(), rect.height())?
             };
             // The picture may have more rows or columns than the plane's samples stand for, such as the last rows of the
             // second field where the height is not a multiple of four. The plane's edge stands for them.

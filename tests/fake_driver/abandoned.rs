@@ -7,9 +7,10 @@ use std::sync::Arc;
 use crate::common::Noise;
 use crate::common::checks::Row;
 use crate::common::fake_driver::{FakeDriver, LAUNCH_FAILED};
+use crate::common::oracle::Image;
 use crate::common::video::{Blur, blurred, buffer, info, picture, read};
 use gst::prelude::*;
-use gst_video::VideoFormat;
+use gst_video::{VideoCropMeta, VideoFormat, VideoFrameFlags, VideoMeta};
 use gstcudagaussblur::cuda::CudaEngine;
 
 /// A buffer of noise that the device reads without a staging copy: in pinned memory, or in memory of GStreamer's own type, which is
@@ -90,19 +91,32 @@ fn flush_and_stop_leak_memory_the_device_may_still_use() {
 }
 
 /// A failed wait posts one warning that states the leak and the fallback. With `auto` the CPU writes into another
-/// buffer, because the device may still write into the first one.
+/// buffer, because the device may still use the first one; also of a part of a larger frame that is covered in place.
 #[test]
 fn abandoned_output_memory_is_not_reused_by_the_fallback() {
     let driver = FakeDriver::new();
-    let info = info(VideoFormat::Rgba, 40, 12);
-    let image = picture(&info, 3);
+    let [whole, info] = [(64, 16), (40, 12)].map(|(width, height)| info(VideoFormat::Rgba, width, height));
     let leak = "the memory of 1 frame, which is leaked";
-    for backend in ["auto", "cuda"] {
-        let mut blur = Blur::with(&format!("backend={backend} sigma=2"), &info);
+    let zone = "region-mode=inside region-sources=zones strength=0 zones=<[zone,x=0,y=0,width=1,height=1]>";
+    for (backend, regions) in [("auto", ""), ("cuda", ""), ("auto", zone)] {
+        let _row = Row(format!("{backend} {regions}"));
+        let owner: Arc<[u8]> = Arc::from([0]);
+        let mut frame = input(true, whole.size(), &owner);
+        let meta = frame.get_mut().unwrap();
+        VideoMeta::add(meta, VideoFrameFlags::empty(), VideoFormat::Rgba, 64, 16).unwrap();
+        VideoCropMeta::add(meta, (8, 4, 40, 12));
+        let rows = read(&whole, &frame).samples;
+        let rows = rows.chunks(64 * 4).skip(4).take(12).flat_map(|row| row[8 * 4..][..40 * 4].to_vec());
+        let image = Image { samples: rows.collect(), ..picture(&info, 0) };
+        let mut blur = Blur::new(&format!("backend={backend} sigma=2 {regions}"));
+        for api in [VideoMeta::meta_api(), VideoCropMeta::meta_api()] {
+            blur.harness.add_propose_allocation_meta(api, None);
+        }
+        blur.caps(&info);
         for function in ["cuEventQuery", "cuEventSynchronize"] {
             driver.fail(function, 0, LAUNCH_FAILED);
         }
-        let pushed = blur.try_push(buffer(&info, &image));
+        let pushed = blur.try_push(frame);
         assert_eq!(blur.stats(["frames-abandoned"]), [1]);
         if backend == "auto" {
             blur.warns(&[leak, "falling back to the CPU from this frame on"]);
@@ -116,5 +130,7 @@ fn abandoned_output_memory_is_not_reused_by_the_fallback() {
             assert!(blur.said(1, 1)[0].contains(leak));
         }
         driver.clear_faults();
+        drop(blur);
+        assert_eq!(Arc::strong_count(&owner), 2, "the input is not leaked");
     }
 }

@@ -17,7 +17,7 @@ use gstcudagaussblur::cuda::transfer::schedule::Schedule;
 use gstcudagaussblur::cuda::{CudaEngine, Image, PassStrategy, TILES};
 use gstcudagaussblur::engine::{Cover, Engine, EngineError, Hide};
 use gstcudagaussblur::filter::BlurParams;
-use gstcudagaussblur::filter::frame::PlaneLayout;
+use gstcudagaussblur::filter::frame::{FrameError, PlaneLayout};
 use gstcudagaussblur::filter::mosaic::MosaicRegion;
 use gstcudagaussblur::filter::parts::Job;
 use gstcudagaussblur::filter::plan::Plan;
@@ -134,7 +134,8 @@ fn upload_bytes(planes: &[PlaneLayout], cover: &Cover) -> usize {
     Schedule::new(&job, None, Order::Sequential).uploads().map(ByteRect::size).sum()
 }
 
-/// Frames in two kinds of memory, frames in device memory on the CPU, and a launch that fails, after which the engine works on.
+/// Frames in two kinds of memory, frames in device memory on the CPU, a blur into a plane of its source, and a launch that fails, after
+/// which the engine works on.
 #[test]
 fn covers_that_cannot_be_are_errors() {
     let driver = FakeDriver::new();
@@ -152,6 +153,12 @@ fn covers_that_cannot_be_are_errors() {
         assert!(matches!(error, EngineError::MixedMemory), "{error}");
         let error = cpu.run(&cover, frames(false)).err().unwrap();
         assert!(matches!(error, EngineError::NeedsCuda), "{error}");
+        // The second plane of one is the first plane of the other.
+        let layouts = [PlaneLayout::new(20, 10, 1, 8); 2];
+        let blocks = [0, 205].map(|skew| Block::new(&layouts, skew, PlaneLayout::row_bytes, 1));
+        let [source, destination] = blocks.each_ref().map(|block| Place::Device(block, &memory, Some(stream)));
+        let error = cuda.run(params(2.0), Frames { source: Some(source), destination }).err().unwrap();
+        assert!(matches!(error, EngineError::Frame(FrameError::SharedMemory)), "{error}");
         driver.fail_times("cuLaunchKernel", 0, 1, ILLEGAL_ADDRESS);
         let error = cuda.run(&cover, frames(false)).err().unwrap();
         let is_right = matches!(error, EngineError::OnDevice(_)) && error.to_string().contains("launching a kernel");

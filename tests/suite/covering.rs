@@ -68,6 +68,13 @@ fn frames_without_regions_are_copied_for_a_downstream_that_reads_no_strides() {
         let plain = gst::Buffer::from_mut_slice(vec![7; stream.info.size()]);
         let address = plain.as_ptr();
         assert_eq!(stream.output(plain).as_ptr(), address, "the strides of the caps");
+        for shift in [0, 64] {
+            let offsets: Vec<usize> = stream.info.offset().iter().map(|offset| offset + shift).collect();
+            let bytes = vec![7; stream.info.size() + shift];
+            let frame = with_meta(&stream.info, bytes, &offsets, stream.info.stride());
+            let address = frame.as_ptr();
+            assert_eq!(stream.output(frame).as_ptr() == address, shift == 0, "offsets of the caps, and others");
+        }
     }
 }
 

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::filter::BlurParams;
     use crate::filter::frame::{Role, Split};
-    use crate::filter::operation::Resampling;
+    use crate::filter::operation::{Resampling, TEMPORARY_ROWS};
     use crate::filter::plan::{AlphaMode, Options};
 
     fn frames() -> Vec<Vec<PlaneLayout>> {
@@ -171,6 +171,11 @@ mod tests {
                 for (index, operation) in plan.operations().iter().enumerate() {
                     let (source, output) = (operation.source(), operation.output());
                     ends(&|band| band.process[index].clone(), output.field.layout.height);
+                    let is_cut_between_blocks = |band: &Band| {
+                        let end = band.process[index].end;
+                        end == output.field.layout.height || end.is_multiple_of(TEMPORARY_ROWS)
+                    };
+                    assert!(!matches!(output.buffer, Buffer::Temporary(_)) || bands.iter().all(is_cut_between_blocks));
                     for band in bands.iter().filter(|band| !band.process[index].is_empty()) {
                         // The last row that is read, in its view.
                         let last = last_row_read(operation, band.process[index].end - 1);
