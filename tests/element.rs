@@ -113,7 +113,7 @@ fn backend_kernel_and_form_in_use_are_reported() {
     for (sigma, kernel_size, form) in [(3.4, 0, "direct"), (3.5, 0, "wide"), (1024.0, 0, "wide"), (20.0, 31, "direct")]
     {
         video::set(&blur.element, &format!("sigma={sigma} kernel-size={kernel_size}"));
-        blur.push_noise(&info, 1);
+        blur.push(buffer(&info, &picture(&info, 1)));
         assert_eq!(entry(&blur, "form"), form, "sigma={sigma} kernel-size={kernel_size}");
     }
 }

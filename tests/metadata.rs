@@ -1,7 +1,11 @@
-//! What describes the plugin to others: its entry in GStreamer's registry, and the files that repeat Cargo.toml.
+//! What describes the plugin to others: its entry in GStreamer's registry, the files that repeat Cargo.toml, and the notices of the
+//! crates in it.
+
+use std::process::Command;
 
 use gst::prelude::*;
 
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -60,8 +64,38 @@ fn files_agree_with_cargo_toml() {
         ("debian/changelog", format!("gst-plugin-cudagaussblur ({VERSION}~git{}) UNRELEASED;", date.replace('-', ""))),
         ("debian/control", format!("\nHomepage: {REPOSITORY}\n")),
     ] {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let path = std::path::Path::new(ROOT).join(file);
         let content = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(content.contains(&text), "{file} lacks {text:?}");
     }
+}
+
+#[test]
+fn notices_have_the_licence_of_every_crate_in_the_plugin() {
+    let run = |command: &mut Command| {
+        let output = command.current_dir(ROOT).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (file, script) = (concat!(env!("CARGO_TARGET_TMPDIR"), "/THIRD-PARTY"), "scripts/third_party.py");
+    let mut python = Command::new("scripts/python");
+    python.arg("--").arg(script).args(["--cargo", env!("CARGO"), "--cargo-option=--offline", "--output"]).arg(file);
+    run(python.args(["--", "rustc"]));
+    let notices = std::fs::read_to_string(file).unwrap();
+
+    // cargo's own list, with a `(*)` after a crate that it has printed before.
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--offline", "--prefix=none", "--edges=normal,no-proc-macro", "--format={p}"]);
+    let crates = run(&mut cargo);
+    let names: Vec<_> = crates.lines().skip(1).filter_map(|line| line.split_once(" v")).collect();
+    assert!(names.len() > 30, "{crates}");
+    for (name, version) in names {
+        let version = version.split(' ').next().unwrap();
+        assert!(notices.contains(&format!("\n{name} {version}: ")), "no notice of {name} {version}");
+    }
+    for other in ["syn ", "libblur ", "plotters ", "chrono "] {
+        assert!(!notices.contains(&format!("\n{other}")), "{other}is not in the plugin");
+    }
+    let paths = [ROOT, env!("CARGO_TARGET_TMPDIR")];
+    assert!(!paths.iter().any(|path| notices.contains(path)), "a path of this machine");
 }

@@ -9,7 +9,7 @@ use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo};
 use libtest_mimic::{Arguments, Trial};
 
-use super::video::{self, Blur, FRAME, blurred, buffer, nick, picture, read};
+use super::video::{self, Blur, blurred, buffer, nick, picture, read};
 
 /// The row of a table that is being checked: it is printed if a check fails before the end of its scope.
 pub struct Row(pub String);
@@ -30,26 +30,12 @@ impl Blur {
         blur
     }
 
-    /// Pushes a picture of noise, whether or not a frame is output.
-    #[track_caller]
-    pub fn push_noise(&mut self, info: &VideoInfo, seed: u64) {
-        self.try_push(buffer(info, &picture(info, seed))).unwrap();
-    }
-
     /// Pushes a picture of noise and checks that its blur is output.
     #[track_caller]
     pub fn check(&mut self, info: &VideoInfo, seed: u64, sigma: f64) {
         let image = picture(info, seed);
         let output = self.push(buffer(info, &image));
         assert!(read(info, &output) == blurred(&image, sigma, 0), "picture {seed} is not blurred by {sigma}");
-    }
-
-    /// Checks that the next frame that was output is the blur of this picture of noise, and the stream's frame of this number.
-    #[track_caller]
-    pub fn check_output(&mut self, info: &VideoInfo, seed: u64, sigma: f64, frame: u64) {
-        let output = self.harness.try_pull().unwrap_or_else(|| panic!("frame {frame} is lost"));
-        assert_eq!(output.pts(), Some(FRAME * frame));
-        assert!(read(info, &output) == blurred(&picture(info, seed), sigma, 0), "frame {frame} is not blurred");
     }
 
     pub fn flush(&mut self) {
