@@ -168,44 +168,16 @@ impl ReleaseTimer {
 mod tests {
     use super::*;
 
-    fn started() -> ReleaseTimer {
-        let timer = ReleaseTimer::default();
-        timer.on_due(|| ());
-        timer.set_due(Some(DELAY));
-        timer
-    }
-
     /// It can start again, and no stop leaves a thread.
     #[test]
     fn stopping_ends_the_thread() {
-        let timer = started();
+        let timer = ReleaseTimer::default();
+        timer.on_due(|| ());
         for _ in 0..20 {
             timer.set_due(Some(DELAY));
             assert_eq!(Arc::strong_count(&timer.shared), 2);
             timer.stop();
             assert_eq!(Arc::strong_count(&timer.shared), 1);
         }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_fork_does_not_wait_for_the_thread_that_it_lacks() {
-        let timer = started();
-        // SAFETY: the child takes no lock but the timer's, which this thread holds when it forks, and ends without exit handlers.
-        let status = unsafe {
-            let next = lock(&timer.shared.next);
-            let child = libc::fork();
-            drop(next);
-            if child == 0 {
-                libc::alarm(10);
-                timer.stop();
-                libc::_exit(0);
-            }
-            let mut status = -1;
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            status
-        };
-        assert_eq!(status, 0, "it waits");
-        timer.stop();
     }
 }
