@@ -224,8 +224,9 @@ fn plane_bytes(layout: &PlaneLayout, pitch: usize) -> usize {
     (layout.height as usize - 1) * pitch + layout.row_bytes()
 }
 
-/// The planes of a buffer, which is as large as its caps or its GstVideoMeta says, whose only memory is mapped on the device at these
-/// bytes. `None` if they are not in it, or mapped by a function of the meta: then GStreamer maps the frame, or refuses to.
+/// The planes of a buffer whose only memory is mapped on the device at these bytes. That its size and its GstVideoMeta fit the caps has
+/// been checked. `None` if a plane is not in the memory, or is mapped by a function of the meta: then GStreamer maps the frame, or
+/// refuses to.
 fn device_planes(
     buffer: &gst::BufferRef,
     info: &gst_video::VideoInfo,
