@@ -32,10 +32,10 @@ impl System {
     /// NVRTC, the one to prefer first. NVIDIA names it after the first version with the same interface.
     pub const fn nvrtc(self) -> &'static [&'static str] {
         match self {
-            Self::Linux => &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"],
+            Self::Linux => &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"],
             // NVIDIA has no current one there.
             Self::MacOs => &[],
-            Self::Windows => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"],
+            Self::Windows => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
         }
     }
 
@@ -154,19 +154,11 @@ mod tests {
                 "libnvrtc.so",
                 "libnvrtc.so.13",
                 "libnvrtc.so.12",
-                "libnvrtc.so.11.2",
             ]
         );
         assert_eq!(
             names(System::Windows),
-            [
-                "nvcuda.dll",
-                "gstcuda-1.0-0.dll",
-                "gstanalytics-1.0-0.dll",
-                "nvrtc64_130_0.dll",
-                "nvrtc64_120_0.dll",
-                "nvrtc64_112_0.dll",
-            ]
+            ["nvcuda.dll", "gstcuda-1.0-0.dll", "gstanalytics-1.0-0.dll", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll",]
         );
         assert_eq!(System::MacOs.gstreamer("analytics"), "libgstanalytics-1.0.0.dylib");
         for name in names(System::CURRENT) {

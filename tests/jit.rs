@@ -52,7 +52,7 @@ type Outcome = (&'static str, &'static str, Level, &'static str);
 
 const OUTCOMES: [Outcome; 6] = [
     ("generic_kernels_are_used_without_nvrtc", "CUDAGAUSSBLUR_NVRTC=/nowhere/x.so", Info, "not found as /nowhere/x.so"),
-    ("nvrtc_that_is_too_old_is_not_used", "FAKE_NVRTC_VERSION=1107", Info, "NVRTC 11.7 is too old; 11.8 is needed"),
+    ("nvrtc_that_is_too_old_is_not_used", "FAKE_NVRTC_VERSION=1200", Info, "NVRTC 12.0 is too old; 12.1 is needed"),
     (
         "nvrtc_newer_than_the_driver_and_without_the_device_is_not_used",
         "FAKE_NVRTC_NEWEST=89 FAKE_NVRTC_VERSION=1305",
@@ -132,7 +132,7 @@ fn run_child(name: &str, compiler: &Compiler) {
     let harmless = ["nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcDestroyProgram", "nvrtcGetErrorString"];
     let (level, words) = match name.split_once(' ') {
         None => OUTCOMES.iter().find(|(of, ..)| *of == name).map(|(_, _, level, words)| (*level, *words)).unwrap(),
-        Some((function, "is missing")) => (Info, &*format!("no function {function}; install NVRTC 11.8 or later")),
+        Some((function, "is missing")) => (Info, &*format!("no function {function}; install NVRTC 12.1 or later")),
         Some(("nvrtcVersion", _)) => (Info, "using the prebuilt kernels"),
         Some((function, _)) if harmless.contains(&function) => (Debug, "--gpu-architecture=sm_90"),
         Some(_) => (Warning, "using the prebuilt kernels"),

@@ -472,8 +472,10 @@ fn compiled_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers(
     let packed = |sample_layout, depth| PlaneLayout { sample_layout, ..new(4, depth) };
     let pairs = packed(SampleLayout::Yuv422 { luma: 0 }, 8);
     let tens = packed(SampleLayout::Packed1010102, 10);
-    let roles = [Role::Primary, Role::Primary, Role::Primary, Role::Alpha];
-    let with_alpha = PlaneLayout { roles, ..new(4, 8) };
+    let [alpha_first, alpha_last] = [0, 3].map(|alpha| {
+        let roles = std::array::from_fn(|c| if c == alpha { Role::Alpha } else { Role::Primary });
+        PlaneLayout { roles, ..new(4, 8) }
+    });
     use KernelSet::{CudaCores, TensorCores};
     for (kernel_set, kernel_size, planes) in [
         (CudaCores, 1, &[new(1, 8)][..]),
@@ -496,8 +498,8 @@ fn compiled_kernels_match_the_oracle_under_the_address_and_undefined_sanitizers(
         (TensorCores, 123, &[pairs]),
         (TensorCores, 65, &[packed(SampleLayout::Yuv422 { luma: 1 }, 8)]),
         (TensorCores, 57, &[tens]),
-        (TensorCores, 9, &[with_alpha]),
-        (TensorCores, 37, &[with_alpha]),
+        (TensorCores, 9, &[alpha_first]),
+        (TensorCores, 37, &[alpha_last]),
     ] {
         let params = BlurParams::new(f64::from(kernel_size).max(3.0) / 2.0, kernel_size).unwrap();
         let options = Options { alpha: AlphaMode::Premultiply, ..params.into() };

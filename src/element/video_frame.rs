@@ -564,16 +564,13 @@ pub fn read<T>(
     })
 }
 
-/// A new buffer in ordinary memory, with the flags, timestamps and metas of `buffer`, but uninitialised pixels.
+/// A new buffer in ordinary memory, with the flags, timestamps and metas of `buffer`, but uninitialised pixels. Without pixels
+/// GStreamer does not copy GstVideoMeta, so that the offsets and strides are those of the caps.
 fn copy_without_pixels(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> Option<gst::Buffer> {
     let mut copy = gst::Buffer::with_size(info.size()).ok()?;
     let new = copy.get_mut()?;
     let copied = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS | gst::BufferCopyFlags::META;
     buffer.copy_into(new, copied, ..).ok()?;
-    // The copied GstVideoMeta has the offsets and strides of the other memory; without one, those of the caps apply.
-    if let Some(meta) = new.meta_mut::<gst_video::VideoMeta>() {
-        meta.remove().ok()?;
-    }
     Crop::remove_from(new, info);
     Some(copy)
 }
