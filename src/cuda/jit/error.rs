@@ -3,7 +3,7 @@
 
 use crate::cuda::error::CudaError;
 
-/// The oldest NVRTC that compiles the kernels as they are written. With those of 11.8 and 12.0 ARGB is blurred wrongly on an H200.
+/// The oldest NVRTC that may compile kernels. Those that 11.8 and 12.0 compile blur ARGB wrongly (seen on an H200).
 pub const NVRTC_NEEDED: (i32, i32) = (12, 1);
 
 /// Why NVRTC returned no image.
