@@ -43,7 +43,7 @@ pub fn template() -> &'static gst::Caps {
 /// The caps of both pad templates in the documentation: those of a machine with CUDA and the newest GStreamer. They do
 /// not depend on the machine on which the element is documented.
 pub fn documentation() -> gst::Caps {
-    video(formats::NAMES, |format| gstcuda::format_since(format).is_some())
+    video(&formats::names().collect::<Vec<_>>(), |format| gstcuda::format_since(format).is_some())
 }
 
 /// Whether frames of these caps are in CUDA memory.

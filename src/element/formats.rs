@@ -6,112 +6,28 @@ use gst_video::{VideoFormat, VideoInterlaceMode, VideoMultiviewFlags, VideoMulti
 
 use crate::filter::frame::{PlaneLayout, Role, SampleLayout, Split};
 
-/// The name of a format of more than 8 bits in native byte order.
-macro_rules! native {
-    ($name:literal) => {
-        if cfg!(target_endian = "little") { concat!($name, "LE") } else { concat!($name, "BE") }
-    };
-}
+/// The supported formats, in order of preference: packed RGB of 8 bits, YUV, grey, planar RGB, packed RGB of more than 8 bits. The
+/// running version of GStreamer may not know all of them.
+const NAMES: &str = "
+    RGBA BGRA ARGB ABGR RGBx BGRx xRGB xBGR RBGA RGB BGR
+    NV12 NV21 NV16 NV61 NV24 I420 YV12 Y42B Y444 Y41B YUV9 YVU9 A420 A422 A444 AV12
+    YUY2 UYVY VYUY YVYU AYUV VUYA v308 IYU2
+    P010_10LE P012_LE P016_LE I420_10LE I420_12LE I422_10LE I422_12LE Y444_10LE Y444_12LE Y444_16LE
+    A420_10LE A420_12LE A420_16LE A422_10LE A422_12LE A422_16LE A444_10LE A444_12LE A444_16LE
+    Y210 Y212_LE Y216_LE v216 Y412_LE Y416_LE AYUV64 Y410
+    GRAY8 GRAY16_LE GRAY10_LE16
+    GBR GBRA RGBP BGRP GBR_10LE GBR_12LE GBR_16LE GBRA_10LE GBRA_12LE
+    RGBA64_LE BGRA64_LE ARGB64_LE ABGR64_LE ARGB64 RGB10A2_LE BGR10A2_LE
+";
 
-/// The supported formats, in order of preference. The running version of GStreamer may not know all of them.
-pub const NAMES: &[&str] = &[
-    // Packed RGB of 8 bits.
-    "RGBA",
-    "BGRA",
-    "ARGB",
-    "ABGR",
-    "RGBx",
-    "BGRx",
-    "xRGB",
-    "xBGR",
-    "RBGA",
-    "RGB",
-    "BGR",
-    // YUV.
-    "NV12",
-    "NV21",
-    "NV16",
-    "NV61",
-    "NV24",
-    "I420",
-    "YV12",
-    "Y42B",
-    "Y444",
-    "Y41B",
-    "YUV9",
-    "YVU9",
-    "A420",
-    "A422",
-    "A444",
-    "AV12",
-    "YUY2",
-    "UYVY",
-    "VYUY",
-    "YVYU",
-    "AYUV",
-    "VUYA",
-    "v308",
-    "IYU2",
-    native!("P010_10"),
-    native!("P012_"),
-    native!("P016_"),
-    native!("I420_10"),
-    native!("I420_12"),
-    native!("I422_10"),
-    native!("I422_12"),
-    native!("Y444_10"),
-    native!("Y444_12"),
-    native!("Y444_16"),
-    native!("A420_10"),
-    native!("A420_12"),
-    native!("A420_16"),
-    native!("A422_10"),
-    native!("A422_12"),
-    native!("A422_16"),
-    native!("A444_10"),
-    native!("A444_12"),
-    native!("A444_16"),
-    #[cfg(target_endian = "little")]
-    "Y210",
-    native!("Y212_"),
-    native!("Y216_"),
-    #[cfg(target_endian = "little")]
-    "v216",
-    native!("Y412_"),
-    native!("Y416_"),
-    "AYUV64",
-    #[cfg(target_endian = "little")]
-    "Y410",
-    // Grey.
-    "GRAY8",
-    native!("GRAY16_"),
-    #[cfg(target_endian = "little")]
-    "GRAY10_LE16",
-    // Planar RGB.
-    "GBR",
-    "GBRA",
-    "RGBP",
-    "BGRP",
-    native!("GBR_10"),
-    native!("GBR_12"),
-    native!("GBR_16"),
-    native!("GBRA_10"),
-    native!("GBRA_12"),
-    // Packed RGB of more than 8 bits.
-    native!("RGBA64_"),
-    native!("BGRA64_"),
-    native!("ARGB64_"),
-    native!("ABGR64_"),
-    "ARGB64",
-    #[cfg(target_endian = "little")]
-    "RGB10A2_LE",
-    #[cfg(target_endian = "little")]
-    "BGR10A2_LE",
-];
+/// The names of the supported formats, in order of preference.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.split_whitespace()
+}
 
 /// The supported formats that the running version of GStreamer knows.
 pub fn all() -> impl Iterator<Item = VideoFormat> {
-    NAMES.iter().map(|name| VideoFormat::from_string(name)).filter(|format| *format != VideoFormat::Unknown)
+    names().map(VideoFormat::from_string).filter(|format| *format != VideoFormat::Unknown)
 }
 
 /// The components of a pixel in the order of its samples, for formats of which GStreamer's description has no offsets. Each of
@@ -121,9 +37,9 @@ pub fn order_without_offsets(format: &gst_video::VideoFormatInfo) -> Option<[usi
         "RGB10A2_LE" => Some([0, 1, 2, 3]),
         "BGR10A2_LE" => Some([2, 1, 0, 3]),
         // Y, U, Y, V, where the second Y is that of no component.
-        "Y210" | "Y212_LE" | "Y212_BE" | "Y216_LE" | "Y216_BE" => Some([0, 1, 3, 2]),
+        "Y210" | "Y212_LE" | "Y216_LE" => Some([0, 1, 3, 2]),
         // U, Y, V, A.
-        "Y410" | "Y412_LE" | "Y412_BE" | "Y416_LE" | "Y416_BE" => Some([1, 0, 2, 3]),
+        "Y410" | "Y412_LE" | "Y416_LE" => Some([1, 0, 2, 3]),
         _ => None,
     }
 }
@@ -133,7 +49,7 @@ pub fn order_without_offsets(format: &gst_video::VideoFormatInfo) -> Option<[usi
 /// `None` for a format that is not supported.
 pub fn planes(info: &gst_video::VideoInfo, interlaced: bool) -> Option<Vec<PlaneLayout>> {
     let format = info.format_info();
-    if !NAMES.contains(&format.name().as_str()) {
+    if !names().any(|name| name == format.name().as_str()) {
         return None;
     }
     // A buffer of interlace-mode=alternate holds one field, whose adjacent lines are two lines of the picture apart.

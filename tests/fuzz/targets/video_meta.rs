@@ -31,7 +31,7 @@ struct Input {
 
 /// This GStreamer may not know all formats.
 fn format(index: u8) -> VideoFormat {
-    let known = formats::NAMES.iter().map(|name| VideoFormat::from_string(name));
+    let known = formats::names().map(VideoFormat::from_string);
     let known: Vec<VideoFormat> = known.filter(|format| *format != VideoFormat::Unknown).collect();
     known[usize::from(index) % known.len()]
 }
