@@ -158,45 +158,18 @@ pub fn is_available() -> bool {
 /// has.
 pub fn format_since(format: &str) -> Option<u32> {
     /// Formats by the minor version of GStreamer that added them.
-    const SINCE: [(u32, &[&str]); 4] = [
+    const SINCE: [(u32, &str); 4] = [
         (
             22,
-            &[
-                "ABGR",
-                "ARGB",
-                "BGR",
-                "BGR10A2_LE",
-                "BGRA",
-                "BGRP",
-                "BGRx",
-                "GBR",
-                "GBRA",
-                "I420",
-                "I420_10LE",
-                "I422_10LE",
-                "I422_12LE",
-                "NV12",
-                "NV21",
-                "P010_10LE",
-                "P016_LE",
-                "RGB",
-                "RGB10A2_LE",
-                "RGBA",
-                "RGBP",
-                "RGBx",
-                "UYVY",
-                "Y42B",
-                "Y444",
-                "Y444_16LE",
-                "YUY2",
-                "YV12",
-            ],
+            "ABGR ARGB BGR BGR10A2_LE BGRA BGRP BGRx GBR GBRA I420 I420_10LE I422_10LE I422_12LE NV12 NV21 P010_10LE \
+            P016_LE RGB RGB10A2_LE RGBA RGBP RGBx UYVY Y42B Y444 Y444_16LE YUY2 YV12",
         ),
-        (24, &["GBR_10LE", "GBR_12LE", "GBR_16LE", "I420_12LE", "P012_LE", "Y444_10LE", "Y444_12LE"]),
-        (26, &["VUYA"]),
-        (28, &["ARGB64"]),
+        (24, "GBR_10LE GBR_12LE GBR_16LE I420_12LE P012_LE Y444_10LE Y444_12LE"),
+        (26, "VUYA"),
+        (28, "ARGB64"),
     ];
-    SINCE.iter().find(|(_, names)| names.contains(&format)).map(|(since, _)| *since)
+    let has_format = |names: &str| names.split(' ').any(|name| name == format);
+    SINCE.iter().find(|(_, names)| has_format(names)).map(|(since, _)| *since)
 }
 
 /// Whether the running version of libgstcuda has CUDA memory for frames of this format.
