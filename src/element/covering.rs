@@ -3,6 +3,7 @@
 //! decided and submitted, and leaves.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use gst::prelude::*;
 use gst_base::prelude::*;
@@ -53,7 +54,6 @@ pub fn frame_time(times: &MessageTimes, buffer: &gst::BufferRef, format: &Stream
 /// Lets a frame enter, after the base class has renegotiated for it. The tracks get its detections, also if it is refused or
 /// blurred as a whole. `since` returns the running time from which the frame's latency counts, in a live stream.
 pub fn enter(
-    element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     buffer: gst::Buffer,
@@ -66,27 +66,29 @@ pub fn enter(
     };
     let settings = session.settings.clone();
     let regions = &*settings.regions;
-    let times = MessageTimes::new(element, &buffer);
+    let element = state.element();
+    let times = MessageTimes::new(element.upcast_ref(), &buffer);
     let time = frame_time(&times, &buffer, &format);
     let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
     let mut found = detector_metas::read(&buffer, regions.sources, masked);
     let (size, is_field) = (format.picture_size(), format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
-    let span = stream_span(element, times.timestamp, format.frame_duration(times.duration));
+    let span = stream_span(&element.segment(), times.timestamp, format.frame_duration(times.duration));
     let views = format.progressive_layouts()[0].split.views();
     let entered = EnteredFrame { size, views, is_field, span, found };
     let now = session.tracker.enter(&regions.rules(), &entered, time);
     if !session.note_time(now, time) {
-        reporting::warn(element, session.notices.of_unknown_latency(regions));
+        reporting::warn(state, session.notices.of_unknown_latency(regions));
     }
     if regions.mode == RegionMode::Frame {
-        reporting::warn(element, session.notices.of_whole_frame(regions));
+        reporting::warn(state, session.notices.of_whole_frame(regions));
     } else {
-        let turned = session.notices.of_orientation(|| orientation(element), || is_turned_upstream(element));
-        reporting::warn(element, turned);
+        let pad = element.sink_pad();
+        let turned = session.notices.of_orientation(|| orientation(pad), || is_turned_upstream(pad));
+        reporting::warn(state, turned);
         let has_detector = session.tracker.has_detector();
         let texts = session.notices.of_regions(regions, &entered.found, has_detector, time.duration, size);
-        reporting::warn(element, texts);
+        reporting::warn(state, texts);
     }
     let is_discont = admission == Admission::Refused || buffer.flags().contains(gst::BufferFlags::DISCONT);
     session.base_has_discont = admission != Admission::Passthrough && (is_discont || session.base_has_discont);
@@ -98,7 +100,7 @@ pub fn enter(
         (Admission::Refused, _) => Input::Late,
         (Admission::Taken, Some(failure)) => Input::Failed(failure),
         (Admission::Taken, None) if session.most_waiting() > 0 && queue::is_scarce(&buffer) => {
-            keep(element, state, session, buffer, &format)
+            keep(state, session, buffer, &format)
         }
         (Admission::Taken, None) => Input::Buffer(buffer),
     };
@@ -117,10 +119,10 @@ pub fn enter(
     Ok(())
 }
 
-/// The tag `image-orientation` of the stream, if players turn it.
-fn orientation(element: &gst_base::BaseTransform) -> Option<String> {
+/// The tag `image-orientation` of the stream of a pad, if players turn it.
+fn orientation(pad: &gst::Pad) -> Option<String> {
     let mut orientation = None;
-    element.sink_pad().sticky_events_foreach(|event| {
+    pad.sticky_events_foreach(|event| {
         if let gst::EventView::Tag(tag) = event.view()
             && let Some(value) = tag.tag().get::<gst::tags::ImageOrientation>()
         {
@@ -131,9 +133,9 @@ fn orientation(element: &gst_base::BaseTransform) -> Option<String> {
     orientation.filter(|orientation| orientation != "rotate-0")
 }
 
-/// Whether an element before this one turns pictures: up to GStreamer 1.22 at least, `videoflip` hands on the tag as it was.
-fn is_turned_upstream(element: &gst_base::BaseTransform) -> bool {
-    let mut next = element.sink_pad().peer();
+/// Whether an element before this pad turns pictures: up to GStreamer 1.22 at least, `videoflip` hands on the tag as it was.
+fn is_turned_upstream(pad: &gst::Pad) -> bool {
+    let mut next = pad.peer();
     while let Some(pad) = next {
         if let Some(ghost) = pad.parent().and_downcast::<gst::GhostPad>() {
             // Out of a bin.
@@ -156,13 +158,7 @@ fn is_turned_upstream(element: &gst_base::BaseTransform) -> bool {
 
 /// A copy of a frame of which upstream may have no other buffer while it waits; the frame itself if there is no pool of copies, or if it
 /// cannot be read, which is an error when it leaves.
-pub fn keep(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    buffer: gst::Buffer,
-    format: &std::sync::Arc<StreamFormat>,
-) -> Input {
+pub fn keep(state: &SharedState, session: &mut Session, buffer: gst::Buffer, format: &Arc<StreamFormat>) -> Input {
     let Some(pool) = session.copy_pool.clone() else { return Input::Buffer(buffer) };
     let copied = || -> Result<gst::Buffer, FrameFailure> {
         let copy = allocate(Some(&pool), &buffer)?;
@@ -174,29 +170,23 @@ pub fn keep(
         state.publish(|published| published.regions.frames_copied += 1);
         if frame.is_on_host() {
             let submitted = session.engine.submit(&Cover::NOTHING, frame)?;
-            complete(element, state, session, submitted)
+            complete(state, session, submitted)
         } else {
-            transfer(element, state, session, frame)
+            transfer(state, session, frame)
         }
     };
     copied().map_or_else(Input::Failed, Input::Buffer)
 }
 
 /// Decides what becomes of a frame, and submits it.
-pub fn decide(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    frame: WaitingFrame,
-) -> DecidedFrame {
+pub fn decide(state: &SharedState, session: &mut Session, frame: WaitingFrame) -> DecidedFrame {
     let since = frame.since;
     let mut message = None;
-    let outcome = outcome(element, state, session, frame, &mut message).unwrap_or_else(Outcome::Failed);
+    let outcome = outcome(state, session, frame, &mut message).unwrap_or_else(Outcome::Failed);
     DecidedFrame { outcome, message, since }
 }
 
 fn outcome(
-    element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     frame: WaitingFrame,
@@ -214,8 +204,8 @@ fn outcome(
         state.publish(|published| {
             (published.regions.last_regions, published.regions.last_covered_area) = (0, 0.0);
         });
-        session.note_sighting(&buffer, element);
-        let output = allocate_output(element, &buffer)?;
+        session.note_sighting(&buffer, state.element().upcast_ref());
+        let output = allocate_output(state, &buffer)?;
         let on_device = session.is_on_cuda();
         let frame = MappedFrame::pair(buffer, output, format, on_device)?;
         return Ok(session.engine.submit(options, frame)?.into());
@@ -232,7 +222,7 @@ fn outcome(
     let is_warned = is_unasked && is_acted_on && session.notices.is_first(Notice::Missing);
     let warn = |consequence: &str| {
         if is_warned {
-            warn_of_missing(element, is_unreadable, consequence, &times);
+            warn_of_missing(state, is_unreadable, consequence, &times);
         }
     };
     state.publish(|published| published.regions.frames_missing += u64::from(is_missing));
@@ -256,9 +246,9 @@ fn outcome(
                 _ => "it is covered as a whole",
             });
             let duration = format.frame_duration(times.duration).map(gst::ClockTime::nseconds);
-            reporting::warn(element, session.notices.of_cover(&settings, &cover, duration));
+            reporting::warn(state, session.notices.of_cover(&settings, &cover, duration));
             *message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
-            submit_cover(element, state, session, &cover, buffer, &format)
+            submit_cover(state, session, &cover, buffer, &format)
         }
     }
 }
@@ -273,7 +263,7 @@ fn alpha_mask(session: &Session, buffer: &gst::Buffer, format: &StreamFormat) ->
 }
 
 /// Warns of the first frame without readable detector metas.
-fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, consequence: &str, times: &MessageTimes) {
+fn warn_of_missing(state: &SharedState, is_unreadable: bool, consequence: &str, times: &MessageTimes) {
     let time = times.timestamp.map_or("without a timestamp".to_owned(), |time| format!("at {time}"));
     let (cause, cure) = if is_unreadable {
         (
@@ -289,7 +279,7 @@ fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, conse
         )
     };
     gst::element_warning!(
-        element,
+        state.element(),
         gst::StreamError::Failed,
         ("the frame {time} {cause}: {consequence}; {cure}; further frames are counted in stats (frames-missing)")
     );
@@ -298,11 +288,10 @@ fn warn_of_missing(element: &gst_base::BaseTransform, is_unreadable: bool, conse
 /// The stream-time interval of a frame. Both ends are converted, because an applied rate scales and reverses time. `None` if
 /// its time is not known. A frame of unknown duration may last for any time, so that its interval has no end.
 fn stream_span(
-    element: &gst_base::BaseTransform,
+    segment: &gst::Segment,
     timestamp: Option<gst::ClockTime>,
     duration: Option<gst::ClockTime>,
 ) -> Option<StreamSpan> {
-    let segment = element.segment();
     let segment = segment.downcast_ref::<gst::ClockTime>()?;
     // Where GStreamer cannot tell, the bindings return whatever was in memory.
     segment.time().filter(|_| segment.applied_rate() > 0.0 || segment.stop().is_some())?;
@@ -321,19 +310,18 @@ fn stream_span(
 /// Covers a frame: in its own memory if that is writable and downstream can read it, else in a copy. A frame of which
 /// nothing is covered stays as it is.
 fn submit_cover(
-    element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     cover: &FrameCover,
     input: gst::Buffer,
-    format: &std::sync::Arc<StreamFormat>,
+    format: &Arc<StreamFormat>,
 ) -> Result<Outcome, FrameFailure> {
     let on_device = session.is_on_cuda();
     let can_hand_on = session.can_hand_on(&input);
     let is_untouched = can_hand_on && cover.cover.is_empty();
     let is_in_place = can_hand_on && !is_untouched && input.is_writable() && input.is_all_memory_writable();
     if !is_untouched && !engine::is_for_cpu(&cover.cover) {
-        session.note_sighting(&input, element);
+        session.note_sighting(&input, state.element().upcast_ref());
     }
     let in_place = |buffer, side| MappedFrame::in_place(buffer, format.clone(), side, on_device);
     let outcome = if is_untouched {
@@ -341,13 +329,13 @@ fn submit_cover(
     } else if is_in_place {
         session.engine.submit(&cover.cover, in_place(input, Side::Input)?)?.into()
     } else {
-        let output = allocate_output(element, &input)?;
+        let output = allocate_output(state, &input)?;
         let frame = MappedFrame::pair(input, output, format.clone(), on_device)?;
         if frame.is_same_memory() {
             session.engine.submit(&cover.cover, frame)?.into()
         } else {
             // Uploads or downloads the frame.
-            let output = transfer(element, state, session, frame)?;
+            let output = transfer(state, session, frame)?;
             match cover.cover.is_empty() {
                 true => Outcome::Untouched(output),
                 false => session.engine.submit(&cover.cover, in_place(output, Side::Output)?)?.into(),

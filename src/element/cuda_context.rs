@@ -14,10 +14,11 @@ use crate::engine::Engine;
 
 /// Finds the pipeline's context, if it has one on the device that `cuda-device-id` selects. As GstContext prescribes,
 /// it is looked up in the element, then with a query downstream and upstream, then with a message to the application.
-pub fn find_context(element: &gst_base::BaseTransform, state: &SharedState) -> Option<CudaContext> {
+pub fn find_context(state: &SharedState) -> Option<CudaContext> {
     if !gstcuda::is_available() {
         return None;
     }
+    let element = state.element();
     // A context may have been set while cuda-device-id selected another device.
     let selected = state.settings().cuda_device();
     if state.context().is_some_and(|context| selected.is_some_and(|id| context.device() != id)) {
@@ -38,7 +39,7 @@ pub fn find_context(element: &gst_base::BaseTransform, state: &SharedState) -> O
     }
     if state.context().is_none() {
         // An application that has a context sets it before this returns.
-        let _ = element.post_message(gst::message::NeedContext::builder(CONTEXT_TYPE).src(element).build());
+        let _ = element.post_message(gst::message::NeedContext::builder(CONTEXT_TYPE).src(&*element).build());
     }
     state.context()
 }
@@ -68,15 +69,16 @@ pub fn handle_context_query(state: &SharedState, query: &mut gst::query::Context
 }
 
 /// Shares the engine's context with the pipeline, if the pipeline has none.
-pub fn share_context(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine) {
+pub fn share_context(state: &SharedState, engine: &Engine) {
     if state.context().is_some() {
         return;
     }
     let Some(context) = CudaContext::of_engine(engine) else { return };
     let Some(shared) = context.to_shared() else { return };
     state.replace_context(Some(context));
+    let element = state.element();
     element.set_context(&shared);
-    let _ = element.post_message(gst::message::HaveContext::builder(shared).src(element).build());
+    let _ = element.post_message(gst::message::HaveContext::builder(shared).src(&*element).build());
 }
 
 /// Whether a frame is in the CUDA memory of another context than the session's.
@@ -87,12 +89,7 @@ pub fn is_foreign(session: &Session, buffer: &gst::BufferRef) -> bool {
 }
 
 /// Moves the session to the context of this frame, if the frame is in the CUDA memory of another context.
-pub fn adopt_context(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    buffer: &gst::BufferRef,
-) -> Result<(), FrameFailure> {
+pub fn adopt_context(state: &SharedState, session: &mut Session, buffer: &gst::BufferRef) -> Result<(), FrameFailure> {
     if !is_foreign(session, buffer) {
         return Ok(());
     }
@@ -101,10 +98,10 @@ pub fn adopt_context(
     if let Some(wanted) = state.settings().cuda_device().filter(|wanted| *wanted != have) {
         return Err(FrameFailure::WrongDevice { have, wanted });
     }
-    gst::info!(CAT, obj = element, "switching to the CUDA context of the input frames, on device {have}");
+    gst::info!(CAT, obj = state.element(), "switching to the CUDA context of the input frames, on device {have}");
     session.switch_context(&context)?;
     state.replace_context(Some(context));
     // The pools must be in this context too.
-    element.reconfigure_src();
+    state.element().reconfigure_src();
     Ok(())
 }

@@ -76,19 +76,13 @@ use super::properties::param_specs;
 use super::release::RunningClock;
 use super::settings::Backend;
 use super::state::SharedState;
-use super::{CudaGaussBlur as Element, allocation, caps, cuda_context, debug, lifecycle, reporting, streaming};
+use super::{CudaGaussBlur, allocation, caps, cuda_context, debug, lifecycle, reporting, streaming};
 use crate::floats::DefaultFloats;
 
-/// The element's private part.
-#[derive(Default)]
-pub struct CudaGaussBlur {
-    state: SharedState,
-}
-
 #[glib::object_subclass]
-impl ObjectSubclass for CudaGaussBlur {
+impl ObjectSubclass for SharedState {
     const NAME: &'static str = "GstCudaGaussBlur";
-    type Type = Element;
+    type Type = CudaGaussBlur;
     type ParentType = gst_base::BaseTransform;
 
     fn class_init(_: &mut Self::Class) {
@@ -96,21 +90,13 @@ impl ObjectSubclass for CudaGaussBlur {
     }
 }
 
-impl CudaGaussBlur {
-    /// Pushes all frames that are in the element.
-    fn drain(&self) {
-        let _floats = DefaultFloats::set();
-        streaming::drain(self.obj().upcast_ref(), &self.state);
-    }
-
-    /// Pushes the frames of a live stream whose latency is over.
-    fn release(&self) {
-        let _floats = DefaultFloats::set();
-        streaming::release(self.obj().upcast_ref(), &self.state);
-    }
+/// Pushes all frames that are in the element.
+fn drain(state: &SharedState) {
+    let _floats = DefaultFloats::set();
+    streaming::drain(state);
 }
 
-impl ObjectImpl for CudaGaussBlur {
+impl ObjectImpl for SharedState {
     fn constructed(&self) {
         self.parent_constructed();
         let element = self.obj();
@@ -118,9 +104,10 @@ impl ObjectImpl for CudaGaussBlur {
         // A gap buffer is blurred like any other and keeps its flag.
         element.set_gap_aware(true);
         let weak = element.downgrade();
-        self.state.release.on_due(move || {
+        self.release.on_due(move || {
             if let Some(element) = weak.upgrade() {
-                element.imp().release();
+                let _floats = DefaultFloats::set();
+                streaming::release(element.imp());
             }
         });
     }
@@ -132,23 +119,23 @@ impl ObjectImpl for CudaGaussBlur {
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         let _floats = DefaultFloats::set();
-        if let Err(error) = self.state.with_settings(|settings| settings.set(pspec.name(), value)) {
-            reporting::report_refused_value(self.obj().upcast_ref(), &self.state, &error);
+        if let Err(error) = self.with_settings(|settings| settings.set(pspec.name(), value)) {
+            reporting::report_refused_value(self, &error);
         }
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
         match pspec.name() {
-            "active-backend" => self.state.published().active.to_value(),
-            "stats" => self.state.published().to_structure().to_value(),
-            writable => self.state.settings().get(writable),
+            "active-backend" => self.published().active.to_value(),
+            "stats" => self.published().to_structure().to_value(),
+            writable => self.settings().get(writable),
         }
     }
 }
 
-impl GstObjectImpl for CudaGaussBlur {}
+impl GstObjectImpl for SharedState {}
 
-impl ElementImpl for CudaGaussBlur {
+impl ElementImpl for SharedState {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
@@ -179,37 +166,37 @@ impl ElementImpl for CudaGaussBlur {
 
     fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
         if transition == gst::StateChange::PlayingToPaused {
-            self.state.release.set_clock(None);
+            self.release.set_clock(None);
         }
         let changed = self.parent_change_state(transition)?;
         // Also from PLAYING to PLAYING, after a seek.
         if transition.next() == gst::State::Playing {
             let element = self.obj();
             let clock = element.clock().zip(element.base_time());
-            self.state.release.set_clock(clock.map(|(clock, base_time)| RunningClock { clock, base_time }));
+            self.release.set_clock(clock.map(|(clock, base_time)| RunningClock { clock, base_time }));
         }
         Ok(changed)
     }
 
     fn set_context(&self, context: &gst::Context) {
-        cuda_context::handle_set_context(&self.state, context);
+        cuda_context::handle_set_context(self, context);
         self.parent_set_context(context);
     }
 }
 
-impl BaseTransformImpl for CudaGaussBlur {
+impl BaseTransformImpl for SharedState {
     const MODE: gst_base::subclass::BaseTransformMode = gst_base::subclass::BaseTransformMode::NeverInPlace;
     const PASSTHROUGH_ON_SAME_CAPS: bool = false;
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         let _floats = DefaultFloats::set();
-        lifecycle::start(self.obj().upcast_ref(), &self.state)
+        lifecycle::start(self)
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
         let _floats = DefaultFloats::set();
-        lifecycle::stop(self.obj().upcast_ref(), &self.state);
+        lifecycle::stop(self);
         Ok(())
     }
 
@@ -220,7 +207,7 @@ impl BaseTransformImpl for CudaGaussBlur {
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
         // Before start the backend is not known, and CUDA memory is possible.
-        let on_cpu = self.state.published().active == Backend::Cpu;
+        let on_cpu = self.published().active == Backend::Cpu;
         let transformed = caps::transform(caps, filter, on_cpu);
         Some(match filter {
             Some(filter) => filter.intersect_with_mode(&transformed, gst::CapsIntersectMode::First),
@@ -233,14 +220,14 @@ impl BaseTransformImpl for CudaGaussBlur {
             match query.view() {
                 gst::QueryView::Allocation(query) => {
                     let _floats = DefaultFloats::set();
-                    streaming::release_buffers(self.obj().upcast_ref(), &self.state, query.need_pool());
+                    streaming::release_buffers(self, query.need_pool());
                 }
                 // It can be a request of upstream to have its buffers back.
-                _ => self.drain(),
+                _ => drain(self),
             }
         }
         if let gst::QueryViewMut::Context(query) = query.view_mut()
-            && cuda_context::handle_context_query(&self.state, query)
+            && cuda_context::handle_context_query(self, query)
         {
             return true;
         }
@@ -249,7 +236,7 @@ impl BaseTransformImpl for CudaGaussBlur {
             && let gst::QueryViewMut::Latency(query) = query.view_mut()
         {
             let (live, min, max) = query.result();
-            let latency = self.state.publish(|published| {
+            let latency = self.publish(|published| {
                 published.live_upstream = live.then_some(min);
                 published.latency
             });
@@ -262,24 +249,23 @@ impl BaseTransformImpl for CudaGaussBlur {
         use gst::EventType::{Caps, Eos, FlushStop, SegmentDone};
         let _floats = DefaultFloats::set();
         match event.type_() {
-            FlushStop => streaming::flush(self.obj().upcast_ref(), &self.state),
+            FlushStop => streaming::flush(self),
             Eos => {
-                self.drain();
-                streaming::end(self.obj().upcast_ref(), &self.state);
+                drain(self);
+                streaming::end(self);
             }
-            SegmentDone => self.drain(),
+            SegmentDone => drain(self),
             // Frames wait through caps that do not change. Else they leave before the base class asks what caps there can be, because
             // CUDA may fail with them.
             Caps => {
                 if let gst::EventView::Caps(caps) = event.view()
                     && self.obj().sink_pad().current_caps().is_none_or(|current| *current != *caps.caps())
                 {
-                    self.drain();
+                    drain(self);
                 }
             }
             _ if event.is_serialized() => {
-                let queued = streaming::queue_event(self.obj().upcast_ref(), &self.state, event);
-                let Some(event) = queued else { return true };
+                let Some(event) = streaming::queue_event(self, event) else { return true };
                 return self.parent_sink_event(event);
             }
             _ => (),
@@ -298,14 +284,14 @@ impl BaseTransformImpl for CudaGaussBlur {
             Ok(gst::FlowSuccess::Ok) if self.take_queued_buffer().is_some() => Admission::Taken,
             _ => Admission::Refused,
         };
-        let entered = streaming::enter(element.upcast_ref(), &self.state, frame, admission);
+        let entered = streaming::enter(self, frame, admission);
         let success = submitted?;
         entered.map(|()| success)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let _floats = DefaultFloats::set();
-        streaming::set_caps(self.obj().upcast_ref(), &self.state, incaps, outcaps)
+        streaming::set_caps(self, incaps, outcaps)
     }
 
     fn unit_size(&self, caps: &gst::Caps) -> Option<usize> {
@@ -330,21 +316,21 @@ impl BaseTransformImpl for CudaGaussBlur {
     ) -> Result<(), gst::LoggableError> {
         self.parent_propose_allocation(decide_query, query)?;
         match decide_query {
-            Some(decide_query) => allocation::propose_pool(&self.state, decide_query, query),
+            Some(decide_query) => allocation::propose_pool(self, decide_query, query),
             // The element is in passthrough, and downstream has answered the query.
             None => {
                 let may_crop = query.find_allocation_meta::<gst_video::VideoCropMeta>().is_some();
-                self.state.with_session(|session| session.upstream_may_crop = may_crop);
+                self.with_session(|session| session.upstream_may_crop = may_crop);
             }
         }
         Ok(())
     }
 
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
-        streaming::complete_submitted(self.obj().upcast_ref(), &self.state);
-        allocation::decide_pool(&self.state, query).inspect_err(|_| {
+        streaming::complete_submitted(self);
+        allocation::decide_pool(self, query).inspect_err(|_| {
             // Not an error: GStreamer tries again. If that fails too, upstream ends with not-negotiated, which has no cause.
-            if self.state.with_session(|session| session.notices.is_first(Notice::OutputPool)) == Some(true) {
+            if self.with_session(|session| session.notices.is_first(Notice::OutputPool)) == Some(true) {
                 gst::element_imp_warning!(
                     self,
                     gst::ResourceError::NoSpaceLeft,
@@ -357,31 +343,30 @@ impl BaseTransformImpl for CudaGaussBlur {
         })?;
         // The base class configures the query's pool, and enables the metas that downstream supports.
         self.parent_decide_allocation(query)?;
-        allocation::limit_in_flight(&self.state, query);
-        allocation::prepare_copies(&self.state);
+        allocation::limit_in_flight(self, query);
+        allocation::prepare_copies(self);
         Ok(())
     }
 
     fn before_transform(&self, buffer: &gst::BufferRef) {
         let _floats = DefaultFloats::set();
-        streaming::update_frame_params(self.obj().upcast_ref(), &self.state, buffer);
+        streaming::update_frame_params(self, buffer);
     }
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         let _floats = DefaultFloats::set();
-        let element = self.obj();
-        if element.is_passthrough() {
-            streaming::check_flow(&self.state)?;
+        if self.obj().is_passthrough() {
+            streaming::check_flow(self)?;
             let generated = self.parent_generate_output()?;
             if let GenerateOutputSuccess::Buffer(_) = generated {
-                self.state.publish(|published| {
+                self.publish(|published| {
                     published.frames += 1;
                     published.frames_passthrough += 1;
                 });
             }
             return Ok(generated);
         }
-        let output = streaming::next_frame(element.upcast_ref(), &self.state)?;
+        let output = streaming::next_frame(self)?;
         Ok(output.map_or(GenerateOutputSuccess::NoOutput, GenerateOutputSuccess::Buffer))
     }
 }

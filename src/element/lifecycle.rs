@@ -14,12 +14,13 @@ use super::{cuda_context, reporting};
 use crate::engine::{DeviceSelector, Engine};
 
 /// Opens the engine that the settings select, in the pipeline's CUDA context if it has one.
-pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(), gst::ErrorMessage> {
-    debug::warn_if_unoptimised(element);
+pub fn start(state: &SharedState) -> Result<(), gst::ErrorMessage> {
+    let element = state.element();
+    debug::warn_if_unoptimised(&*element);
     let (settings, options) = state
         .with_settings(|settings| settings.start().map(|options| (settings.clone(), options)))
         .map_err(|error| gst::error_msg!(gst::ResourceError::Settings, ("{error}")))?;
-    let context = if settings.backend == Backend::Cpu { None } else { cuda_context::find_context(element, state) };
+    let context = if settings.backend == Backend::Cpu { None } else { cuda_context::find_context(state) };
     let device = match &context {
         Some(context) => DeviceSelector::Context(context.for_engine()),
         None => DeviceSelector::Device(settings.cuda_device().unwrap_or(0)),
@@ -37,7 +38,7 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
         *published =
             PublishedState { active: engine.active().into(), stats: engine.stats(), ..PublishedState::default() };
     });
-    cuda_context::share_context(element, state, &engine);
+    cuda_context::share_context(state, &engine);
     let cuda_stream = state.context().and_then(|context| context.new_stream());
     let session = Session::new(engine, settings, options, cuda_stream);
     let passthrough = session.is_passthrough();
@@ -48,16 +49,16 @@ pub fn start(element: &gst_base::BaseTransform, state: &SharedState) -> Result<(
 }
 
 /// Closes the engine. Frames in flight are dropped.
-pub fn stop(element: &gst_base::BaseTransform, state: &SharedState) {
+pub fn stop(state: &SharedState) {
     state.release.stop();
     state.with_settings(|settings| settings.started = false);
     // GStreamer calls this only after the streaming thread has left the element, so that the session is there.
     if let Some(mut session) = state.take_session() {
         // Dropped first, because dropping a frame in flight can add to the stats.
         session.discard_frames();
-        reporting::report_stats(element, state, &session.engine);
+        reporting::report_stats(state, &session.engine);
     }
     state.replace_context(None);
     state.publish(|published| published.active = Backend::Auto);
-    element.notify("active-backend");
+    state.element().notify("active-backend");
 }

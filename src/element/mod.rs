@@ -75,7 +75,7 @@ glib::wrapper! {
     /// "stopped" is in the state NULL or READY.
     ///
     #[doc = include_str!("properties.md")]
-    pub struct CudaGaussBlur(ObjectSubclass<imp::CudaGaussBlur>)
+    pub struct CudaGaussBlur(ObjectSubclass<state::SharedState>)
         @extends gst_base::BaseTransform, gst::Element, gst::Object;
 }
 

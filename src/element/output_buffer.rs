@@ -31,43 +31,32 @@ pub fn allocate(pool: Option<&gst::BufferPool>, input: &gst::BufferRef) -> Resul
 }
 
 /// A buffer of the output pool, see [`allocate`].
-pub fn allocate_output(element: &gst_base::BaseTransform, input: &gst::BufferRef) -> Result<gst::Buffer, FrameFailure> {
-    allocate(element.buffer_pool().as_ref(), input)
+pub fn allocate_output(state: &SharedState, input: &gst::BufferRef) -> Result<gst::Buffer, FrameFailure> {
+    allocate(state.element().buffer_pool().as_ref(), input)
 }
 
 /// Waits for a frame, the oldest in flight, and returns its output buffer.
 pub fn complete(
-    element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     frame: InFlightFrame<MappedFrame>,
 ) -> Result<gst::Buffer, FrameFailure> {
     let completed = session.engine.complete(frame)?;
-    Ok(of_completed(element, state, session, completed))
+    Ok(of_completed(state, session, completed))
 }
 
 /// Uploads or downloads a frame, or copies it on the device, and returns the output buffer.
-pub fn transfer(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &mut Session,
-    frame: MappedFrame,
-) -> Result<gst::Buffer, FrameFailure> {
+pub fn transfer(state: &SharedState, session: &mut Session, frame: MappedFrame) -> Result<gst::Buffer, FrameFailure> {
     // The engine completes frames in the order in which they were submitted.
     session.wait_for_device();
     let completed = session.engine.transfer(frame)?;
-    Ok(of_completed(element, state, session, completed))
+    Ok(of_completed(state, session, completed))
 }
 
 /// The output buffer of a frame. Posts a warning if CUDA failed and the CPU took its place.
-fn of_completed(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    session: &Session,
-    completed: CompletedFrame<MappedFrame>,
-) -> gst::Buffer {
+fn of_completed(state: &SharedState, session: &Session, completed: CompletedFrame<MappedFrame>) -> gst::Buffer {
     if let Some(failure) = completed.failure {
-        warn_of_fallback(element, state, &session.engine, &failure);
+        warn_of_fallback(state, &session.engine, &failure);
     }
     completed.frame.into_output(completed.queued)
 }

@@ -13,42 +13,43 @@ use super::state::SharedState;
 use crate::engine::{CudaError, Engine};
 
 /// Posts a warning that CUDA failed and the CPU took its place.
-pub fn warn_of_fallback(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine, failure: &CudaError) {
+pub fn warn_of_fallback(state: &SharedState, engine: &Engine, failure: &CudaError) {
     let leaked = publish_stats(state, engine).map(|leaked| format!("; {leaked}")).unwrap_or_default();
     gst::element_warning!(
-        element,
+        state.element(),
         gst::ResourceError::Failed,
         ("{failure}; falling back to the CPU from this frame on{leaked}")
     );
 }
 
 /// Posts warnings about settings.
-pub fn warn(element: &gst_base::BaseTransform, texts: impl IntoIterator<Item = String>) {
+pub fn warn(state: &SharedState, texts: impl IntoIterator<Item = String>) {
     for text in texts {
-        gst::element_warning!(element, gst::ResourceError::Settings, ("{text}"));
+        gst::element_warning!(state.element(), gst::ResourceError::Settings, ("{text}"));
     }
 }
 
 /// Posts a warning that a property keeps its value. For a control binding, which sets its property for every frame, once from
 /// start to stop.
-pub fn report_refused_value(element: &gst_base::BaseTransform, state: &SharedState, error: &PropertyError) {
+pub fn report_refused_value(state: &SharedState, error: &PropertyError) {
     let thread = std::thread::current().id();
     let of_binding = |session: &mut Session| {
         let is_controlled = session.controlled_by == Some(thread);
         is_controlled.then(|| session.notices.is_first(Notice::ControlledValue(error.property)))
     };
     match state.with_session(of_binding).flatten() {
-        None => warn(element, [error.to_string()]),
-        Some(true) => warn(element, [format!("{error}; the log has what else its control binding sets in vain")]),
-        Some(false) => gst::debug!(CAT, obj = element, "{error}"),
+        None => warn(state, [error.to_string()]),
+        Some(true) => warn(state, [format!("{error}; the log has what else its control binding sets in vain")]),
+        Some(false) => gst::debug!(CAT, obj = state.element(), "{error}"),
     }
 }
 
 /// Posts the error message for a frame, if it has one.
-pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -> gst::FlowError {
+pub fn post_failure(state: &SharedState, failure: &FrameFailure) -> gst::FlowError {
     if let FrameFailure::Flow(flow) = failure {
         return *flow;
     }
+    let element = state.element();
     // At the end pools are stopped before the element is.
     if matches!(failure, FrameFailure::NoOutput) && element.src_pad().pad_flags().contains(gst::PadFlags::FLUSHING) {
         return gst::FlowError::Flushing;
@@ -58,11 +59,11 @@ pub fn post_failure(element: &gst_base::BaseTransform, failure: &FrameFailure) -
 }
 
 /// Publishes the engine's stats. Posts a warning the first time that frames were abandoned.
-pub fn report_stats(element: &gst_base::BaseTransform, state: &SharedState, engine: &Engine) {
+pub fn report_stats(state: &SharedState, engine: &Engine) {
     if let Some(leaked) = publish_stats(state, engine)
         && let Some(cause) = engine.abandon_cause()
     {
-        gst::element_warning!(element, gst::ResourceError::Failed, ("{cause}; {leaked}"));
+        gst::element_warning!(state.element(), gst::ResourceError::Failed, ("{cause}; {leaked}"));
     }
 }
 

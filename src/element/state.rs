@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The fields of the GObject, which the streaming thread and the application's threads share.
+//! The private part of the GObject, whose fields the streaming thread and the application's threads share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gst::glib::BorrowedObject;
+use gst::subclass::prelude::ObjectSubclassExt;
+
+use super::CudaGaussBlur;
 use super::gstcuda::CudaContext;
 use super::published_state::PublishedState;
 use super::release::ReleaseTimer;
@@ -31,6 +35,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SharedState {
+    /// The element whose state this is.
+    pub fn element(&self) -> BorrowedObject<'_, CudaGaussBlur> {
+        self.obj()
+    }
+
     /// A copy of the settings.
     pub fn settings(&self) -> Settings {
         lock(&self.settings).clone()

@@ -33,36 +33,30 @@ pub enum Due {
 }
 
 /// Prepares for frames of these caps.
-pub fn set_caps(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    incaps: &gst::Caps,
-    outcaps: &gst::Caps,
-) -> Result<(), gst::LoggableError> {
+pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
     // The frames in the element have the previous caps.
-    drain(element, state);
-    let info = gst_video::VideoInfo::from_caps(incaps).map_err(|_| {
-        refuse(element, state, incaps, &format!("the input caps are not valid raw video caps: {incaps}"))
-    })?;
+    drain(state);
+    let info = gst_video::VideoInfo::from_caps(incaps)
+        .map_err(|_| refuse(state, incaps, &format!("the input caps are not valid raw video caps: {incaps}")))?;
     if info.interlace_mode() == VideoInterlaceMode::Fields {
         let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
-        return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
+        return Err(refuse(state, incaps, &format!("{modes}: {incaps}")));
     }
     // Each view in a buffer has a GstVideoMeta. Only the first one is read, so that the other views would leave uncovered.
     if info.multiview_mode() == VideoMultiviewMode::Separated {
         let modes = "multiview-mode=separated is not supported; use mono or multiview-frame-by-frame";
-        return Err(refuse(element, state, incaps, &format!("{modes}: {incaps}")));
+        return Err(refuse(state, incaps, &format!("{modes}: {incaps}")));
     }
     if let Some(reason) = refused_views(&info) {
         let cure = "split the views before cudagaussblur, for example with glstereosplit";
-        return Err(refuse(element, state, incaps, &format!("{reason}; {cure}: {incaps}")));
+        return Err(refuse(state, incaps, &format!("{reason}; {cure}: {incaps}")));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
     let video_format = info.format();
     let Some(format) = StreamFormat::new(info, on_device) else {
-        return Err(refuse(element, state, incaps, &format!("video format {video_format} is not supported: {incaps}")));
+        return Err(refuse(state, incaps, &format!("video format {video_format} is not supported: {incaps}")));
     };
-    gst::debug!(CAT, obj = element, "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
+    gst::debug!(CAT, obj = state.element(), "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
     let update = |session: &mut Session| {
         // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
         if session.format.as_ref().is_none_or(|previous| previous.picture_size() != format.picture_size()) {
@@ -77,11 +71,11 @@ pub fn set_caps(
     };
     let Some((passthrough, needs_cuda, latency)) = state.with_session(update) else { return Ok(()) };
     if needs_cuda {
-        post_refusal(element, state, incaps, engine_message(&EngineError::NeedsCuda));
+        post_refusal(state, incaps, engine_message(&EngineError::NeedsCuda));
         return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
     }
-    element.set_passthrough(passthrough);
-    set_latency(element, state, latency);
+    state.element().set_passthrough(passthrough);
+    set_latency(state, latency);
     // Takes milliseconds, so not under the lock.
     if let Some(session) = state.take_session() {
         let layouts = session.format.iter().flat_map(|format| format.possible_layouts());
@@ -131,39 +125,36 @@ fn refused_views(info: &gst_video::VideoInfo) -> Option<String> {
 
 /// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
 /// that came then.
-fn adopt_caps(element: &gst_base::BaseTransform, state: &SharedState) {
+fn adopt_caps(state: &SharedState) {
+    let element = state.element();
     let caps = [element.sink_pad(), element.src_pad()].map(PadExt::current_caps);
     if let [Some(incaps), Some(outcaps)] = caps
-        && let Err(error) = set_caps(element, state, &incaps, &outcaps)
+        && let Err(error) = set_caps(state, &incaps, &outcaps)
     {
         gst::warning!(CAT, obj = element, "{error}");
     }
 }
 
 /// Posts the reason why caps are refused.
-fn refuse(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    caps: &gst::Caps,
-    reason: &str,
-) -> gst::LoggableError {
-    post_refusal(element, state, caps, gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
+fn refuse(state: &SharedState, caps: &gst::Caps, reason: &str) -> gst::LoggableError {
+    post_refusal(state, caps, gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
     gst::loggable_error!(CAT, "{reason}")
 }
 
 /// Posts why caps are refused, once: the base class offers them again with every frame. It ends streaming with an error
 /// without a reason.
-fn post_refusal(element: &gst_base::BaseTransform, state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessage) {
+fn post_refusal(state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessage) {
     let refused = |session: &mut Session| session.refused_caps.replace(caps.clone());
     if state.with_session(refused).flatten().as_ref() != Some(caps) {
-        element.post_error_message(message);
+        state.element().post_error_message(message);
     }
 }
 
 /// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the
 /// base class passes it on unchanged.
-pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedState, buffer: &gst::BufferRef) {
-    let times = MessageTimes::new(element, buffer);
+pub fn update_frame_params(state: &SharedState, buffer: &gst::BufferRef) {
+    let element = state.element();
+    let times = MessageTimes::new(element.upcast_ref(), buffer);
     if let Some(time) = times.stream_time.filter(|_| element.has_active_control_bindings()) {
         let set_controlled_by = |thread| state.with_session(|session| session.controlled_by = thread);
         set_controlled_by(Some(std::thread::current().id()));
@@ -176,7 +167,7 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
     let settings = state.settings();
     let Ok(options) = settings.options() else { return };
     if state.with_session(|session| session.format.is_none()) == Some(true) {
-        adopt_caps(element, state);
+        adopt_caps(state);
     }
     let Some(mut session) = state.take_session() else { return };
     let is_jump = session
@@ -185,7 +176,7 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
         .is_some_and(|format| session.tracker.is_jump(frame_time(&times, buffer, format), &settings.regions.rules()));
     if is_jump || cuda_context::is_foreign(&session, buffer) {
         state.put_back_session(session);
-        drain(element, state);
+        drain(state);
         let Some(drained) = state.take_session() else { return };
         session = drained;
     }
@@ -196,15 +187,15 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
         gst::warning!(CAT, obj = element, "{}", notices::cut_off(&options.params));
     }
     (session.settings, session.options) = (settings, options);
-    session.pending_failure = cuda_context::adopt_context(element, state, &mut session, buffer).err();
+    session.pending_failure = cuda_context::adopt_context(state, &mut session, buffer).err();
     let (passthrough, latency) = (session.is_passthrough(), session.latency());
     let asks_upstream = !passthrough && std::mem::take(&mut session.upstream_may_crop);
     state.put_back_session(session);
-    set_latency(element, state, latency);
+    set_latency(state, latency);
     if element.is_passthrough() != passthrough {
         if passthrough {
             // Those that wait need the output pool, which the base class has only without passthrough.
-            drain(element, state);
+            drain(state);
         }
         gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
         element.set_passthrough(passthrough);
@@ -218,12 +209,7 @@ pub fn update_frame_params(element: &gst_base::BaseTransform, state: &SharedStat
 }
 
 /// Lets a frame enter, see [`covering::enter`].
-pub fn enter(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    buffer: gst::Buffer,
-    admission: Admission,
-) -> Result<(), gst::FlowError> {
+pub fn enter(state: &SharedState, buffer: gst::Buffer, admission: Admission) -> Result<(), gst::FlowError> {
     // Stopped, or called from within a call that works with the stream: the element accepts no frame now.
     let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
     let spare = session.spare_latency();
@@ -233,19 +219,19 @@ pub fn enter(
         // Where upstream is later than it says, frames wait for as long all the same, without what an estimate has to spare.
         now.map(|now| now.saturating_sub(spare)).max(times.running_time.map(|time| time.saturating_add(upstream)))
     };
-    let entered = covering::enter(element, state, &mut session, buffer, admission, since);
+    let entered = covering::enter(state, &mut session, buffer, admission, since);
     let latency = session.latency();
-    publish(element, state, session);
-    set_latency(element, state, latency);
+    publish(state, session);
+    set_latency(state, latency);
     if admission == Admission::Refused {
         // The base class asks for no output then.
-        let _ = push(element, state, Due::Surplus, false);
+        let _ = push(state, Due::Surplus, false);
     }
-    entered.map_err(|failure| post_failure(element, &failure))
+    entered.map_err(|failure| post_failure(state, &failure))
 }
 
 /// Removes the next frame or event that is due. Submits the frames that have waited long enough.
-fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving> {
+fn next(state: &SharedState, session: &mut Session, due: Due) -> Option<Leaving> {
     loop {
         let in_flight = match session.queue.leaving.front() {
             Some(Leaving::Frame(DecidedFrame { outcome: Outcome::InFlight(frame), .. })) => Some(frame),
@@ -267,7 +253,7 @@ fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Se
             && let Some(mut frame) = session.queue.waiting.pop_front()
         {
             let events = std::mem::take(&mut frame.events);
-            let decided = covering::decide(element, state, session, frame);
+            let decided = covering::decide(state, session, frame);
             session.queue.leaving.push_back(Leaving::Frame(decided));
             session.queue.leaving.extend(events.into_iter().map(Leaving::Event));
             continue;
@@ -279,13 +265,12 @@ fn next(element: &gst_base::BaseTransform, state: &SharedState, session: &mut Se
 
 /// The buffer of a frame that leaves; `None` if it is dropped.
 fn finish(
-    element: &gst_base::BaseTransform,
     state: &SharedState,
     session: &mut Session,
     frame: DecidedFrame,
 ) -> Result<Option<gst::Buffer>, FrameFailure> {
     let mut buffer = match frame.outcome {
-        Outcome::InFlight(frame) => output_buffer::complete(element, state, session, *frame)?,
+        Outcome::InFlight(frame) => output_buffer::complete(state, session, *frame)?,
         Outcome::Untouched(buffer) => buffer,
         Outcome::Dropped => {
             session.has_gap = true;
@@ -301,20 +286,16 @@ fn finish(
 }
 
 /// Pushes what is due, without the session. With `for_base_class`, it returns the first frame that the base class is to push.
-fn push(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-    due: Due,
-    for_base_class: bool,
-) -> Result<Option<gst::Buffer>, gst::FlowError> {
+fn push(state: &SharedState, due: Due, for_base_class: bool) -> Result<Option<gst::Buffer>, gst::FlowError> {
+    let element = state.element();
     loop {
         // Stopped, or called from within a call that works with the stream.
         let Some(mut session) = state.take_session() else { return Err(gst::FlowError::Flushing) };
         let has_failed = session.has_failed;
-        let leaving = if has_failed { None } else { next(element, state, &mut session, due) };
+        let leaving = if has_failed { None } else { next(state, &mut session, due) };
         let (message, event, finished) = match leaving {
             Some(Leaving::Frame(mut frame)) => {
-                (frame.message.take(), None, finish(element, state, &mut session, frame).map(|buffer| (buffer, false)))
+                (frame.message.take(), None, finish(state, &mut session, frame).map(|buffer| (buffer, false)))
             }
             Some(Leaving::Event(event)) => (None, Some(event), Ok((None, false))),
             None => (None, None, Ok((None, true))),
@@ -331,7 +312,7 @@ fn push(
             |buffer: &gst::Buffer| !session.base_has_discont || buffer.flags().contains(gst::BufferFlags::DISCONT);
         let is_passed_on = for_base_class && matches!(&finished, Ok((Some(buffer), _)) if is_of_base(buffer));
         session.base_has_discont &= !is_passed_on;
-        publish(element, state, session);
+        publish(state, session);
         if has_failed {
             // Its error is posted.
             return Err(gst::FlowError::Error);
@@ -342,13 +323,13 @@ fn push(
         let (buffer, is_empty) = match finished {
             Ok(finished) => finished,
             Err(failure) => {
-                let flow = post_failure(element, &failure);
-                push_events(element, state);
+                let flow = post_failure(state, &failure);
+                push_events(state);
                 return Err(flow);
             }
         };
         if let Some(message) = message {
-            let _ = element.post_message(gst::message::Element::builder(message).src(element).build());
+            let _ = element.post_message(gst::message::Element::builder(message).src(&*element).build());
         }
         if is_empty {
             return Ok(None);
@@ -366,26 +347,23 @@ fn push(
 }
 
 /// Pushes the events that follow the last frame that has left.
-fn push_events(element: &gst_base::BaseTransform, state: &SharedState) {
+fn push_events(state: &SharedState) {
     let events = state.with_session(|session| std::mem::take(&mut session.queue.leaving));
     for leaving in events.into_iter().flatten() {
         if let Leaving::Event(event) = leaving {
-            element.src_pad().push_event(event);
+            state.element().src_pad().push_event(event);
         }
     }
 }
 
 /// The next frame for the base class to push.
-pub fn next_frame(
-    element: &gst_base::BaseTransform,
-    state: &SharedState,
-) -> Result<Option<gst::Buffer>, gst::FlowError> {
-    push(element, state, Due::Surplus, true)
+pub fn next_frame(state: &SharedState) -> Result<Option<gst::Buffer>, gst::FlowError> {
+    push(state, Due::Surplus, true)
 }
 
 /// Pushes all frames in the element, so that they precede the event, query or frame that follows them.
-pub fn drain(element: &gst_base::BaseTransform, state: &SharedState) {
-    let _ = push(element, state, Due::All, false);
+pub fn drain(state: &SharedState) {
+    let _ = push(state, Due::All, false);
 }
 
 /// The flow error of a frame that the base class passes on unchanged, if no frame may follow those before it.
@@ -398,22 +376,23 @@ pub fn check_flow(state: &SharedState) -> Result<(), gst::FlowError> {
 }
 
 /// Pushes the frames of a live stream whose latency is over. Called by the thread of the timer.
-pub fn release(element: &gst_base::BaseTransform, state: &SharedState) {
+pub fn release(state: &SharedState) {
+    let element = state.element();
     let _streaming = element.sink_pad().stream_lock();
     if let Some(now) = state.release.clock().and_then(|clock| clock.now()) {
-        let _ = push(element, state, Due::Until(now), false);
+        let _ = push(state, Due::Until(now), false);
     }
 }
 
 /// Pushes the frames in flight, because they suit the previous downstream pool alone.
-pub fn complete_submitted(element: &gst_base::BaseTransform, state: &SharedState) {
-    let _ = push(element, state, Due::Submitted, false);
+pub fn complete_submitted(state: &SharedState) {
+    let _ = push(state, Due::Submitted, false);
 }
 
 /// Gives upstream its buffers back before it is told about allocation: frames in flight are pushed, those that wait are replaced
 /// by copies if upstream may have no other buffers, or if it asks for all (`need-pool=false`). All are pushed if one cannot be.
-pub fn release_buffers(element: &gst_base::BaseTransform, state: &SharedState, needs_pool: bool) {
-    let _ = push(element, state, Due::Submitted, false);
+pub fn release_buffers(state: &SharedState, needs_pool: bool) {
+    let _ = push(state, Due::Submitted, false);
     let Some(mut session) = state.take_session() else { return };
     let mut waiting = std::mem::take(&mut session.queue.waiting);
     let is_asked_for = |session: &Session, frame: &WaitingFrame| matches!(&frame.input, Input::Buffer(buffer) if !session.is_copy(buffer) && (!needs_pool || is_scarce(buffer)));
@@ -421,26 +400,27 @@ pub fn release_buffers(element: &gst_base::BaseTransform, state: &SharedState, n
         if is_asked_for(&session, frame)
             && let Input::Buffer(buffer) = std::mem::replace(&mut frame.input, Input::Late)
         {
-            frame.input = covering::keep(element, state, &mut session, buffer, &frame.format);
+            frame.input = covering::keep(state, &mut session, buffer, &frame.format);
         }
     }
     let is_held = waiting.iter().any(|frame| is_asked_for(&session, frame));
     session.queue.waiting = waiting;
-    publish(element, state, session);
+    publish(state, session);
     if is_held {
-        drain(element, state);
+        drain(state);
     }
 }
 
 /// Adds an event to the frames that wait, and pushes those that wait long enough then. Returns it if there are none, after all
 /// frames in flight.
-pub fn queue_event(element: &gst_base::BaseTransform, state: &SharedState, event: gst::Event) -> Option<gst::Event> {
+pub fn queue_event(state: &SharedState, event: gst::Event) -> Option<gst::Event> {
+    let element = state.element();
     let is_reverse = element.segment().rate() < 0.0;
     let mut event = Some(event);
     let waits = state.with_session(|session| match (session.queue.waiting.back_mut(), event.take()) {
         (Some(frame), Some(event)) => {
             if let gst::EventView::Segment(segment) = event.view() {
-                set_segment(element, segment.segment());
+                set_segment(element.upcast_ref(), segment.segment());
             }
             frame.add_event(event, is_reverse);
         }
@@ -448,7 +428,7 @@ pub fn queue_event(element: &gst_base::BaseTransform, state: &SharedState, event
     });
     if waits.is_some() {
         let due = if event.is_none() { Due::Surplus } else { Due::All };
-        let _ = push(element, state, due, false);
+        let _ = push(state, due, false);
     }
     event
 }
@@ -465,18 +445,18 @@ fn set_segment(element: &gst_base::BaseTransform, segment: &gst::Segment) {
 }
 
 /// Forgets the objects of the stream that ends, and warns of settings by which it has covered nothing.
-pub fn end(element: &gst_base::BaseTransform, state: &SharedState) {
+pub fn end(state: &SharedState) {
     let settings = state.settings();
     let texts = state.with_session(|session| {
         session.tracker.clear();
         let size = session.format.as_ref().map_or((0, 0), |format| format.picture_size());
         session.notices.at_end(&settings.regions, size)
     });
-    reporting::warn(element, texts.unwrap_or_default());
+    reporting::warn(state, texts.unwrap_or_default());
 }
 
 /// Drops all frames in the element. Of the events between them, those that are sticky are kept.
-pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
+pub fn flush(state: &SharedState) {
     let Some(mut session) = state.take_session() else { return };
     session.discard_frames();
     session.tracker.clear();
@@ -486,30 +466,31 @@ pub fn flush(element: &gst_base::BaseTransform, state: &SharedState) {
         if let Leaving::Event(event) = leaving
             && event.is_sticky()
         {
-            let _ = element.src_pad().store_sticky_event(&event);
+            let _ = state.element().src_pad().store_sticky_event(&event);
         }
     }
-    publish(element, state, session);
+    publish(state, session);
 }
 
 /// Puts the stream back and updates what applications read.
-fn publish(element: &gst_base::BaseTransform, state: &SharedState, session: Box<Session>) {
+fn publish(state: &SharedState, session: Box<Session>) {
     let release_time = session.release_time(session.queue.since());
     let (active, latency) = (session.engine.active().into(), session.latency());
-    report_stats(element, state, &session.engine);
+    report_stats(state, &session.engine);
     let previous = state.publish(|published| std::mem::replace(&mut published.active, active));
     state.put_back_session(session);
     state.release.set_due(release_time);
     if active != previous {
-        element.notify("active-backend");
-        set_latency(element, state, latency);
+        state.element().notify("active-backend");
+        set_latency(state, latency);
     }
 }
 
 /// Sets the latency that the element reports. If it changed, the pipeline is asked to query it again.
-fn set_latency(element: &gst_base::BaseTransform, state: &SharedState, latency: gst::ClockTime) {
+fn set_latency(state: &SharedState, latency: gst::ClockTime) {
     let previous = state.publish(|published| std::mem::replace(&mut published.latency, latency));
     if previous != latency {
-        let _ = element.post_message(gst::message::Latency::builder().src(element).build());
+        let element = state.element();
+        let _ = element.post_message(gst::message::Latency::builder().src(&*element).build());
     }
 }
