@@ -104,18 +104,9 @@ pub fn enter(
         }
         (Admission::Taken, None) => Input::Buffer(buffer),
     };
-    let (options, events, since) = (session.options, Vec::new(), since(&times));
-    session.queue.waiting.push_back(WaitingFrame {
-        input,
-        events,
-        gap: 0,
-        settings,
-        options,
-        format,
-        times,
-        entered,
-        since,
-    });
+    let (options, since) = (session.options, since(&times));
+    let frame = WaitingFrame { input, events: Vec::new(), gap: 0, settings, options, format, times, entered, since };
+    session.queue.waiting.push_back(frame);
     Ok(())
 }
 
@@ -181,22 +172,21 @@ pub fn keep(state: &SharedState, session: &mut Session, buffer: gst::Buffer, for
 /// Decides what becomes of a frame, and submits it.
 pub fn decide(state: &SharedState, session: &mut Session, frame: WaitingFrame) -> DecidedFrame {
     let since = frame.since;
-    let mut message = None;
-    let outcome = outcome(state, session, frame, &mut message).unwrap_or_else(Outcome::Failed);
+    let (outcome, message) = outcome(state, session, frame).unwrap_or_else(|failure| (Outcome::Failed(failure), None));
     DecidedFrame { outcome, message, since }
 }
 
+/// The decision about a frame, and the message.
 fn outcome(
     state: &SharedState,
     session: &mut Session,
     frame: WaitingFrame,
-    message: &mut Option<gst::Structure>,
-) -> Result<Outcome, FrameFailure> {
+) -> Result<(Outcome, Option<gst::Structure>), FrameFailure> {
     let WaitingFrame { input, settings, options, format, times, entered, .. } = frame;
     let mut found = session.tracker.decide(&settings.regions.rules(), &entered);
     let buffer = match input {
         Input::Buffer(buffer) => buffer,
-        Input::Late => return Ok(Outcome::Dropped),
+        Input::Late => return Ok((Outcome::Dropped, None)),
         Input::Failed(failure) => return Err(failure),
     };
     let regions = &*settings.regions;
@@ -208,7 +198,7 @@ fn outcome(
         let output = allocate_output(state, &buffer)?;
         let on_device = session.is_on_cuda();
         let frame = MappedFrame::pair(buffer, output, format, on_device)?;
-        return Ok(session.engine.submit(options, frame)?.into());
+        return Ok((session.engine.submit(options, frame)?.into(), None));
     }
     if regions.sources.contains(RegionSources::ALPHA) && found.action == FrameAction::Regions {
         let mask = alpha_mask(session, &buffer, &format)?;
@@ -225,6 +215,8 @@ fn outcome(
             warn_of_missing(state, is_unreadable, consequence, &times);
         }
     };
+    let message =
+        |cover: Option<&FrameCover>| regions.post_messages.then(|| region_message::structure(times, regions, cover));
     state.publish(|published| published.regions.frames_missing += u64::from(is_missing));
     match action {
         FrameAction::Drop => {
@@ -234,8 +226,7 @@ fn outcome(
                 stats.frames_dropped += 1;
                 (stats.last_regions, stats.last_covered_area) = (0, 0.0);
             });
-            *message = regions.post_messages.then(|| region_message::structure(times, regions, None));
-            Ok(Outcome::Dropped)
+            Ok((Outcome::Dropped, message(None)))
         }
         FrameAction::Error => Err(FrameFailure::NoDetection),
         FrameAction::Regions | FrameAction::Whole => {
@@ -247,8 +238,8 @@ fn outcome(
             });
             let duration = format.frame_duration(times.duration).map(gst::ClockTime::nseconds);
             reporting::warn(state, session.notices.of_cover(&settings, &cover, duration));
-            *message = regions.post_messages.then(|| region_message::structure(times, regions, Some(&cover)));
-            submit_cover(state, session, &cover, buffer, &format)
+            let message = message(Some(&cover));
+            Ok((submit_cover(state, session, &cover, buffer, &format)?, message))
         }
     }
 }
