@@ -261,15 +261,8 @@ fn masks(attach: impl FnOnce(Meta)) -> Vec<Option<Mask>> {
 
 /// What is read of a box whose edges are certain, without a mask.
 fn boxed(label: Option<&str>, confidence: Option<f32>, edges: [f64; 4]) -> Detection {
-    Detection {
-        label: label.map(ToOwned::to_owned),
-        confidence,
-        area: Area::from_edges(edges),
-        certain: Some(Area::from_edges(edges)),
-        tracking_id: None,
-        mask: None,
-        has_old_mask: false,
-    }
+    let area = Area::from_edges(edges);
+    Detection { confidence, certain: Some(area), ..Detection::new(label.map(ToOwned::to_owned), area) }
 }
 
 fn main() {

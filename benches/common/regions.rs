@@ -232,17 +232,8 @@ pub fn print_tracks() {
         let frames: Vec<Vec<Detection>> = (0..FRAMES)
             .map(|frame| {
                 let found = (0..10).filter(|_| frame % every == 0).map(|object| place(object, frame));
-                let label = || Some("face".to_owned());
-                let detection = |area| Detection {
-                    label: label(),
-                    confidence: None,
-                    area,
-                    certain: Some(area),
-                    tracking_id: None,
-                    mask: None,
-                    has_old_mask: false,
-                };
-                found.map(detection).collect()
+                let face = |area| Detection { certain: Some(area), ..Detection::new(Some("face".to_owned()), area) };
+                found.map(face).collect()
             })
             .collect();
         let mut times: Vec<f64> = (0..ROUNDS)

@@ -24,6 +24,11 @@ pub struct Detection {
 }
 
 impl Detection {
+    /// A detection of which only the label and the box are known, so that it is covered and not shown.
+    pub fn new(label: Option<String>, area: Area) -> Self {
+        Self { label, confidence: None, area, certain: None, tracking_id: None, mask: None, has_old_mask: false }
+    }
+
     /// Takes what is known of the picture into account: its `size` (width, height), and whether it is one field, in whose rows or
     /// in those of a frame the detector may count.
     pub fn place_in(&mut self, size: (u32, u32), is_field: bool) {
@@ -135,15 +140,7 @@ mod tests {
     fn only_what_is_certain_of_a_box_is_shown() {
         let placed = |rows: [f64; 2], certain: bool, is_field| {
             let area = Area { left: 10.0, right: 20.0, top: rows[0], bottom: rows[1] };
-            let mut detection = Detection {
-                label: None,
-                confidence: None,
-                area,
-                certain: certain.then_some(area),
-                tracking_id: None,
-                mask: None,
-                has_old_mask: false,
-            };
+            let mut detection = Detection { certain: certain.then_some(area), ..Detection::new(None, area) };
             detection.place_in((100, 50), is_field);
             let rows = |area: Area| [area.top, area.bottom];
             (rows(detection.area), detection.certain.map(rows))

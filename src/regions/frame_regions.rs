@@ -267,16 +267,8 @@ mod tests {
 
     fn face(x: f64, confidence: f32) -> Detection {
         let area = Area::from_corner(x, 100.0, 50.0, 100.0);
-        let label = Some("face".to_owned());
-        Detection {
-            label,
-            confidence: Some(confidence),
-            area,
-            certain: Some(area),
-            tracking_id: None,
-            mask: None,
-            has_old_mask: false,
-        }
+        let face = Detection::new(Some("face".to_owned()), area);
+        Detection { confidence: Some(confidence), certain: Some(area), ..face }
     }
 
     fn entered(detections: &[Detection]) -> EnteredFrame {

@@ -85,14 +85,11 @@ pub(super) mod tests {
 
     #[test]
     fn label_and_confidence_decide_what_counts() {
+        let area = Area::from_corner(0.0, 0.0, 1.0, 1.0);
         let detection = |label: Option<&str>, confidence| Detection {
-            label: label.map(str::to_owned),
             confidence,
-            area: Area::from_corner(0.0, 0.0, 1.0, 1.0),
-            certain: Some(Area::from_corner(0.0, 0.0, 1.0, 1.0)),
-            tracking_id: None,
-            mask: None,
-            has_old_mask: false,
+            certain: Some(area),
+            ..Detection::new(label.map(str::to_owned), area)
         };
         let rules = Rules { labels: &Labels::parse("face"), min_confidence: 0.9, ..default_rules() };
         for (label, confidence, counts) in [

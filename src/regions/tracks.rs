@@ -524,15 +524,7 @@ mod tests {
     }
 
     fn detection(area: Area, tracking_id: Option<u64>) -> Detection {
-        Detection {
-            label: Some("face".to_owned()),
-            confidence: None,
-            area,
-            certain: Some(area),
-            tracking_id,
-            mask: None,
-            has_old_mask: false,
-        }
+        Detection { certain: Some(area), tracking_id, ..Detection::new(Some("face".to_owned()), area) }
     }
 
     fn certain(detection: &Detection) -> (&Detection, bool) {

@@ -113,15 +113,7 @@ fn sequence(seed: u64) -> Sequence {
 fn detection([x, y]: [f64; 2], [width, height]: [f64; 2], label: Option<&str>, tracking_id: Option<u64>) -> Detection {
     // Of whole numbers some would be exactly at a threshold, where the order of a sum decides.
     let area = Area::from_corner(x, y, width.max(1.0), height.max(1.0));
-    Detection {
-        label: label.map(str::to_owned),
-        confidence: None,
-        area,
-        certain: Some(area),
-        tracking_id,
-        mask: None,
-        has_old_mask: false,
-    }
+    Detection { certain: Some(area), tracking_id, ..Detection::new(label.map(str::to_owned), area) }
 }
 
 fn is_weak(detection: &Detection) -> bool {

@@ -317,16 +317,7 @@ impl Library {
             if is_background && !is_selected {
                 continue;
             }
-            let area = image.area_of(id)?;
-            let detection = Detection {
-                label,
-                confidence: None,
-                area,
-                certain: None,
-                tracking_id: None,
-                mask: None,
-                has_old_mask: false,
-            };
+            let detection = Detection::new(label, image.area_of(id)?);
             objects.push(if is_selected {
                 let parts = masks.part(&image, |other| other == id, None).ok()?;
                 let mask = masks.unite(parts.into_iter().collect())?;

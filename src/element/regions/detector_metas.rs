@@ -103,16 +103,7 @@ mod tests {
         let buffer = buffer_with("face", (1, 2, 30, u32::MAX), &[]);
         let found = read(&buffer, RegionSources::ROI | RegionSources::ANALYTICS, None);
         let area = Area { left: 1.0, top: 2.0, right: 31.0, bottom: 2.0 + f64::from(u32::MAX) };
-        let label = Some("face".to_owned());
-        let detection = Detection {
-            label,
-            confidence: None,
-            area,
-            certain: Some(area),
-            tracking_id: None,
-            mask: None,
-            has_old_mask: false,
-        };
+        let detection = Detection { certain: Some(area), ..Detection::new(Some("face".to_owned()), area) };
         assert_eq!(found, Found { looked: Looked::Yes, detections: vec![detection] });
 
         let not_asked = Found { looked: Looked::NotAsked, detections: vec![] };
