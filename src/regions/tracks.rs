@@ -127,6 +127,8 @@ struct Track {
 
 /// How well a detection fits a track, the best first: by which rule, and how far from a perfect fit.
 type Fit = (u8, f64);
+const BY_ID: u8 = 0;
+const BY_INTERSECTION: u8 = 1;
 
 /// The objects of a stream.
 #[derive(Debug, Default)]
@@ -158,9 +160,10 @@ impl Tracks {
             found.map(|(one, is_weak)| (one, numbers(one.area, size), is_weak)).collect();
         let mut pairs: Vec<(bool, Fit, usize, usize)> = Vec::new();
         for (i, track) in self.tracks.iter().enumerate().filter(|(_, track)| track.is_open(now, holding)) {
-            let nearby = Nearby::new(track, now);
+            let last = track.last();
+            let predicted = predict(last, last.velocity, now.time);
             for (j, (detection, area, is_weak)) in found.iter().enumerate() {
-                pairs.extend(nearby.fit(detection, *area).map(|fit| (*is_weak, fit, i, j)));
+                pairs.extend(track.fit(predicted, detection, *area).map(|fit| (*is_weak, fit, i, j)));
             }
         }
         pairs.sort_by(|(is_weak, (rule, miss), i, j), (other_is_weak, (other_rule, other_miss), k, l)| {
@@ -288,13 +291,9 @@ impl Track {
         self.seen.last().expect("a track has a detection")
     }
 
-    /// How long it was seen, in nanoseconds.
-    fn seen_for(&self) -> u64 {
-        self.last().at.time - self.first
-    }
-
     fn trust(&self) -> u64 {
-        TRUST.saturating_mul(self.seen_for())
+        let seen_for = self.last().at.time - self.first;
+        TRUST.saturating_mul(seen_for)
     }
 
     /// For how long it is held.
@@ -309,6 +308,20 @@ impl Track {
             && (now.time - last.time < self.limit(holding)
                 || last.frame + 1 == now.frame
                 || self.covers_all(now.time, holding))
+    }
+
+    /// How well a detection fits the track, whose object is `predicted` there; `None` if it is of another object.
+    fn fit(&self, predicted: Area, new: &Detection, area: Area) -> Option<Fit> {
+        let is_contradicted = || self.label.is_some() && new.label.is_some() && self.label != new.label;
+        if new.tracking_id.is_some() && new.tracking_id == self.tracking_id && !is_contradicted() {
+            return Some((BY_ID, 0.0));
+        }
+        if !is_similar(self.last().area, area, MAX_RATIO) || new.label != self.label {
+            return None;
+        }
+        let [common, one, other] = [predicted.intersection(area), predicted, area].map(Area::size);
+        let is_same = common > 0.0 && common >= SAME * one.min(other);
+        is_same.then(|| (BY_INTERSECTION, -common / (one + other - common)))
     }
 
     fn add(&mut self, at: Moment, detection: &Detection, area: Area) {
@@ -404,37 +417,6 @@ impl Track {
         let since = self.seen[previous].at.time.saturating_sub(RECENT);
         let old = self.seen.partition_point(|one| one.at.time < since);
         self.seen.drain(..old.max(next.saturating_sub(MAX_RECENT)));
-    }
-}
-
-const BY_ID: u8 = 0;
-const BY_INTERSECTION: u8 = 1;
-
-/// Where the object of a track may be in the frame that enters.
-struct Nearby<'a> {
-    track: &'a Track,
-    predicted: Area,
-}
-
-impl<'a> Nearby<'a> {
-    fn new(track: &'a Track, now: Moment) -> Self {
-        let last = track.last();
-        Self { track, predicted: predict(last, last.velocity, now.time) }
-    }
-
-    /// How well a detection fits; `None` if it is of another object.
-    fn fit(&self, new: &Detection, area: Area) -> Option<Fit> {
-        let Track { label, tracking_id, .. } = self.track;
-        let is_contradicted = || label.is_some() && new.label.is_some() && *label != new.label;
-        if new.tracking_id.is_some() && new.tracking_id == *tracking_id && !is_contradicted() {
-            return Some((BY_ID, 0.0));
-        }
-        if !is_similar(self.track.last().area, area, MAX_RATIO) || new.label != *label {
-            return None;
-        }
-        let [common, one, other] = [self.predicted.intersection(area), self.predicted, area].map(Area::size);
-        let is_same = common > 0.0 && common >= SAME * one.min(other);
-        is_same.then(|| (BY_INTERSECTION, -common / (one + other - common)))
     }
 }
 
