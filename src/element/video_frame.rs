@@ -224,6 +224,11 @@ fn plane_bytes(layout: &PlaneLayout, pitch: usize) -> usize {
     (layout.height as usize - 1) * pitch + layout.row_bytes()
 }
 
+/// The same plane, with its address as a number.
+fn as_device_plane(plane: &HostPlaneMut) -> DevicePlane {
+    DevicePlane { address: plane.address as u64, pitch: plane.pitch, len: plane.len }
+}
+
 /// The planes of a buffer whose only memory is mapped on the device at these bytes. That its size and its GstVideoMeta fit the caps has
 /// been checked. `None` if a plane is not in the memory, or is mapped by a function of the meta: then GStreamer maps the frame, or
 /// refuses to.
@@ -282,16 +287,10 @@ impl MappedBuffer {
     ) -> Result<Self, MapError> {
         // GStreamer fails to map such buffers too, but reports the reason only in its log, and a meta as a GLib CRITICAL.
         let (width, height, format) = (info.width(), info.height(), info.format().to_str().as_str());
+        let (size, need) = (buffer.size(), info.size());
         match buffer.meta::<gst_video::VideoMeta>() {
-            None if buffer.size() < info.size() => {
-                return Err(MapError::Truncated {
-                    side,
-                    have: buffer.size(),
-                    need: info.size(),
-                    width,
-                    height,
-                    format,
-                });
+            None if size < need => {
+                return Err(MapError::Truncated { side, have: size, need, width, height, format });
             }
             Some(meta) if !describes(&meta, info) => {
                 let mut have = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
@@ -324,14 +323,7 @@ impl MappedBuffer {
         let planes = frame.planes(info, layouts, crop, side)?;
         let memory = match stream {
             None => FrameMemory::Host(planes),
-            Some(stream) => {
-                let on_device = |plane: HostPlaneMut| DevicePlane {
-                    address: plane.address as u64,
-                    pitch: plane.pitch,
-                    len: plane.len,
-                };
-                FrameMemory::Device { planes: planes.into_iter().map(on_device).collect(), stream }
-            }
+            Some(stream) => FrameMemory::Device { planes: planes.iter().map(as_device_plane).collect(), stream },
         };
         Ok(Self { mapping: Mapping::Frame(frame), buffer, layouts: Arc::clone(layouts), memory })
     }
@@ -348,17 +340,12 @@ impl MappedBuffer {
     }
 
     fn has_overlapping_planes(&self) -> bool {
-        fn overlap<A: Copy>(planes: &[PlaneMemory<A>], address: impl Fn(A) -> u64) -> bool {
-            let begin = |plane: &PlaneMemory<A>| address(plane.address);
-            let reaches = |from: &PlaneMemory<A>, to: &PlaneMemory<A>| begin(from) + from.len as u64 > begin(to);
-            let mut pairs =
-                planes.iter().enumerate().flat_map(|(index, a)| planes[..index].iter().map(move |b| (a, b)));
-            pairs.any(|(a, b)| reaches(a, b) && reaches(b, a))
-        }
-        match &self.memory {
-            FrameMemory::Host(planes) => overlap(planes, |address| address as u64),
-            FrameMemory::Device { planes, .. } => overlap(planes, |address| address),
-        }
+        let planes: Vec<DevicePlane> = match &self.memory {
+            FrameMemory::Host(planes) => planes.iter().map(as_device_plane).collect(),
+            FrameMemory::Device { planes, .. } => planes.clone(),
+        };
+        let reaches = |from: &DevicePlane, to: &DevicePlane| from.address + from.len as u64 > to.address;
+        planes.iter().enumerate().any(|(index, a)| planes[..index].iter().any(|b| reaches(a, b) && reaches(b, a)))
     }
 
     /// The planes, each with its layout.
