@@ -26,8 +26,11 @@ struct PoolParams<'a> {
 }
 
 impl PoolParams<'_> {
-    fn write_to(&self, config: &mut gst::BufferPoolConfigRef) {
+    /// The configuration of a pool, with these values.
+    fn config_of(&self, pool: &gst::BufferPool) -> gst::BufferPoolConfig {
+        let mut config = pool.config();
         config.set_params(Some(self.caps), self.size, self.min_buffers, self.max_buffers);
+        config
     }
 }
 
@@ -96,9 +99,7 @@ pub fn prepare_copies(state: &SharedState) {
         // Frames in CUDA memory are handed on as such.
         let pool = (!caps::is_device(&caps)).then(gst_video::VideoBufferPool::new)?;
         let pool = pool.upcast::<gst::BufferPool>();
-        let mut config = pool.config();
-        params.write_to(&mut config);
-        pool.set_config(config).ok().map(|()| pool)
+        pool.set_config(params.config_of(&pool)).ok().map(|()| pool)
     });
     let previous = state.with_session(|session| std::mem::replace(&mut session.copy_pool, pool));
     // Frees buffers, not under the lock.
@@ -164,8 +165,7 @@ pub fn limit_in_flight(state: &SharedState, query: &gst::query::Allocation) {
 /// A pool of video frames in pinned memory.
 fn new_pinned_pool(params: &PoolParams, allocator: &PinnedAllocator) -> gst::BufferPool {
     let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
-    let mut config = pool.config();
-    params.write_to(&mut config);
+    let mut config = params.config_of(&pool);
     config.set_allocator(Some(allocator), None);
     config.add_option(VIDEO_META);
     // The element that uses the pool configures it again, and sees an error then.
@@ -177,8 +177,7 @@ fn new_pinned_pool(params: &PoolParams, allocator: &PinnedAllocator) -> gst::Buf
 /// names, else the element's. Returns the size of the pool's buffers, whose pitches libgstcuda chooses; `None` if the
 /// pool refuses the configuration.
 fn configure_device_pool(state: &SharedState, pool: &gst::BufferPool, params: &PoolParams) -> Option<u32> {
-    let mut config = pool.config();
-    params.write_to(&mut config);
+    let mut config = params.config_of(pool);
     config.add_option(VIDEO_META);
     state.with_session(|session| match CudaStream::from_pool_config(&config) {
         Some(named) => session.cuda_stream = Some(named),
@@ -218,11 +217,10 @@ fn decide_host_pool(
     params: &PoolParams,
 ) -> gst::BufferPool {
     if let Some(pool) = proposed {
-        let mut config = pool.config();
+        let mut config = params.config_of(&pool);
         if pool.has_option(VIDEO_META) {
             config.add_option(VIDEO_META);
         }
-        params.write_to(&mut config);
         // A pool that changed the configuration returns an error here; the base class then asks it for the changed one.
         if let Err(error) = pool.set_config(config) {
             gst::debug!(CAT, obj = pool, "downstream's pool changed its configuration: {error}");

@@ -151,15 +151,13 @@ impl ElementImpl for SharedState {
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
             let documentation = caps::documentation();
-            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
-                .map(|(name, direction)| {
-                    gst::PadTemplate::builder(name, direction, gst::PadPresence::Always, caps::template())
-                        .documentation_caps(&documentation)
-                        .build()
-                })
-                .into_iter()
-                .collect::<Result<_, _>>()
-                .expect("name, direction and caps are valid")
+            let template = |(name, direction)| {
+                gst::PadTemplate::builder(name, direction, gst::PadPresence::Always, caps::template())
+                    .documentation_caps(&documentation)
+                    .build()
+                    .expect("name, direction and caps are valid")
+            };
+            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(template).into()
         });
         &TEMPLATES
     }
