@@ -88,7 +88,8 @@ pub fn is_foreign(session: &Session, buffer: &gst::BufferRef) -> bool {
         .is_some_and(|current| CudaMemory::in_buffer(buffer).is_some_and(|memory| memory.context_handle() != current))
 }
 
-/// Moves the session to the context of this frame, if the frame is in the CUDA memory of another context.
+/// Moves the session to the context of this frame, if the frame is in the CUDA memory of another context. No frame may be in
+/// flight then.
 pub fn adopt_context(state: &SharedState, session: &mut Session, buffer: &gst::BufferRef) -> Result<(), FrameFailure> {
     if !is_foreign(session, buffer) {
         return Ok(());
@@ -99,7 +100,8 @@ pub fn adopt_context(state: &SharedState, session: &mut Session, buffer: &gst::B
         return Err(FrameFailure::WrongDevice { have, wanted });
     }
     gst::info!(CAT, obj = state.element(), "switching to the CUDA context of the input frames, on device {have}");
-    session.switch_context(&context)?;
+    session.engine.switch_context(context.for_engine())?;
+    session.cuda_stream = context.new_stream();
     state.replace_context(Some(context));
     // The pools must be in this context too.
     state.element().reconfigure_src();

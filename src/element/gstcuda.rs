@@ -214,11 +214,6 @@ impl CudaContext {
         ContextRef(self.0.as_ptr(), PhantomData)
     }
 
-    /// The driver's handle, `CUcontext`.
-    pub fn handle(&self) -> usize {
-        Library::get().map_or(0, |library| library.functions.context_get_handle(self.raw()) as usize)
-    }
-
     /// The index of its device.
     pub fn device(&self) -> u32 {
         self.0.property("cuda-device-id")
@@ -226,9 +221,10 @@ impl CudaContext {
 
     /// The context as an engine takes it.
     pub fn for_engine(&self) -> ExternalContext {
+        let handle = Library::get().map_or(0, |library| library.functions.context_get_handle(self.raw()) as usize);
         // SAFETY: the handle is the CUcontext of this GstCudaContext, on the device that its property names. The
         // GstCudaContext keeps it alive, and the clone keeps the GstCudaContext alive.
-        unsafe { ExternalContext::new(self.handle(), self.device(), Arc::new(self.clone())) }
+        unsafe { ExternalContext::new(handle, self.device(), Arc::new(self.clone())) }
     }
 
     /// A new pool of video frames in CUDA memory of this context, not configured yet.

@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 use gst::prelude::*;
 
 use super::error::FrameFailure;
-use super::gstcuda::{CudaContext, CudaStream};
+use super::gstcuda::CudaStream;
 use super::host_registration;
 use super::notices::Notices;
 use super::queue::{Leaving, Outcome, Queue};
@@ -17,7 +17,7 @@ use super::release;
 use super::settings::Settings;
 use super::stream_format::StreamFormat;
 use super::video_frame;
-use crate::engine::{Backend, Engine, EngineError};
+use crate::engine::{Backend, Engine};
 use crate::filter::plan::Options;
 use crate::regions::clock::FrameTime;
 use crate::regions::frame_regions::RegionTracker;
@@ -202,13 +202,6 @@ impl Session {
             self.tracker.decide(&frame.settings.regions.rules(), &frame.entered);
             self.queue.leaving.extend(frame.events.into_iter().map(Leaving::Event));
         }
-    }
-
-    /// Moves the engine to another CUDA context, while no frame is in flight.
-    pub fn switch_context(&mut self, context: &CudaContext) -> Result<(), EngineError> {
-        self.engine.switch_context(context.for_engine())?;
-        self.cuda_stream = context.new_stream();
-        Ok(())
     }
 }
 
