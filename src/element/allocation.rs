@@ -93,7 +93,7 @@ pub fn prepare_copies(state: &SharedState) {
         .with_session(|session| session.format.clone().filter(|_| session.settings.regions.look_ahead > 0))
         .flatten();
     let Some((caps, format)) = format.and_then(|format| Some((format.input_caps()?, format))) else { return };
-    let size = u32::try_from(format.info().size()).unwrap_or(u32::MAX);
+    let size = u32::try_from(format.info.size()).unwrap_or(u32::MAX);
     let params = PoolParams { caps: &caps, size, min_buffers: 0, max_buffers: 0 };
     let pool = own_pool(state, &params).map(|(pool, _)| pool).or_else(|| {
         // Frames in CUDA memory are handed on as such.

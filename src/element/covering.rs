@@ -71,7 +71,7 @@ pub fn enter(
     let time = frame_time(&times, &buffer, &format);
     let masked = (regions.shape == ObjectShape::Mask).then_some(&regions.labels);
     let mut found = detector_metas::read(&buffer, regions.sources, masked);
-    let (size, is_field) = (format.picture_size(), format.is_alternate());
+    let (size, is_field) = (format.picture_size, format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
     let span = stream_span(&element.segment(), times.timestamp, format.frame_duration(times.duration));
     let views = format.progressive_layouts()[0].split.views();
@@ -202,7 +202,7 @@ fn outcome(
     }
     if regions.sources.contains(RegionSources::ALPHA) && found.action == FrameAction::Regions {
         let mask = alpha_mask(session, &buffer, &format)?;
-        let size = format.picture_size();
+        let size = format.picture_size;
         found.regions.extend(frame_regions::alpha_region(mask, &regions.rules(), size));
     }
     let FrameRegions { action, is_missing, is_unreadable, .. } = found;
@@ -247,9 +247,9 @@ fn outcome(
 /// The alpha channel of a frame.
 fn alpha_mask(session: &Session, buffer: &gst::Buffer, format: &StreamFormat) -> Result<Mask, FrameFailure> {
     let on_device = session.is_on_cuda();
-    let of_frame = |frame: &Frame| masks::of_alpha(frame, format.picture_size());
+    let of_frame = |frame: &Frame| masks::of_alpha(frame, format.picture_size);
     let mask = video_frame::read(buffer.clone(), format, on_device, of_frame)?.ok_or(FrameFailure::AlphaOnDevice)?;
-    let no_alpha = || FrameFailure::NoAlpha { format: format.info().format().to_str().as_str() };
+    let no_alpha = || FrameFailure::NoAlpha { format: format.info.format().to_str().as_str() };
     mask.map_err(EngineError::from)?.ok_or_else(no_alpha)
 }
 

@@ -42,7 +42,7 @@ impl FrameCover {
     /// the whole frame stands for an object that was not found; a background has `sigma`.
     pub fn new(settings: &RegionSettings, options: Options, found: FrameRegions, format: &StreamFormat) -> Self {
         let FrameRegions { action, regions, is_missing, is_lost, .. } = found;
-        let (rules, size) = (settings.rules(), format.picture_size());
+        let (rules, size) = (settings.rules(), format.picture_size);
         let has_shape = regions.iter().any(|region| region.outline.shape != Shape::Box);
         let covered = || Covered::new(&rules, action, &regions, size);
         let leaves_out = has_shape && rules.shows_regions && settings.cover == CoverKind::Blur;
@@ -82,7 +82,7 @@ impl FrameCover {
             }
             CoverKind::Fill => Hide::Fill {
                 rects: hidden.clone(),
-                values: fill_color::plane_values(settings.fill_color, format.info(), format.progressive_layouts()),
+                values: fill_color::plane_values(settings.fill_color, &format.info, format.progressive_layouts()),
             },
         };
         let hidden: u64 = disjoint(&hidden).into_iter().map(Rect::area).sum();

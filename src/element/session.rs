@@ -185,7 +185,7 @@ impl Session {
             // Elements with CUDA memory read the pitches from the memory.
             let is_found = self.downstream_takes_video_meta || format.is_device_resident();
             let is_found = is_found || format.is_default_layout(buffer);
-            let is_whole = video_frame::is_whole_picture(buffer, format.info(), self.downstream_takes_crop_meta);
+            let is_whole = video_frame::is_whole_picture(buffer, &format.info, self.downstream_takes_crop_meta);
             format.is_same_memory() && is_found && is_whole
         })
     }

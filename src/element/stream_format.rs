@@ -14,11 +14,12 @@ use crate::filter::plan::Options;
 
 /// The negotiated format of a stream.
 pub struct StreamFormat {
-    info: gst_video::VideoInfo,
+    /// GStreamer's description of the frames.
+    pub info: gst_video::VideoInfo,
     /// The planes of a progressive frame, and of a frame whose rows alternate between two fields.
     layouts: [Arc<[PlaneLayout]>; 2],
-    /// Width and height of the picture in a buffer, in luma samples.
-    picture_size: (u32, u32),
+    /// Width and height of the picture in a buffer, in luma samples: of one field with interlace-mode=alternate.
+    pub picture_size: (u32, u32),
     /// Whether input frames and output frames are in CUDA memory.
     on_device: [bool; 2],
 }
@@ -31,11 +32,6 @@ impl StreamFormat {
             [formats::planes(&info, false)?.into(), formats::planes(&info, true)?.into()];
         let [width, height] = PictureGeometry::new(&layouts[0]).size();
         Some(Self { info, layouts, picture_size: (width, height), on_device })
-    }
-
-    /// GStreamer's description of the frames.
-    pub fn info(&self) -> &gst_video::VideoInfo {
-        &self.info
     }
 
     /// Caps of the input; `None` if GStreamer cannot make them.
@@ -69,11 +65,6 @@ impl StreamFormat {
     /// The planes of a progressive frame.
     pub fn progressive_layouts(&self) -> &[PlaneLayout] {
         &self.layouts[0]
-    }
-
-    /// Width and height of the picture in a buffer, in luma samples: of one field with interlace-mode=alternate.
-    pub fn picture_size(&self) -> (u32, u32) {
-        self.picture_size
     }
 
     /// Whether a buffer holds one field (interlace-mode=alternate).

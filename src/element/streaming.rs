@@ -59,7 +59,7 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
     gst::debug!(CAT, obj = state.element(), "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
     let update = |session: &mut Session| {
         // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
-        if session.format.as_ref().is_none_or(|previous| previous.picture_size() != format.picture_size()) {
+        if session.format.as_ref().is_none_or(|previous| previous.picture_size != format.picture_size) {
             session.tracker.clear();
         }
         session.format = Some(format.into());
@@ -449,7 +449,7 @@ pub fn end(state: &SharedState) {
     let settings = state.settings();
     let texts = state.with_session(|session| {
         session.tracker.clear();
-        let size = session.format.as_ref().map_or((0, 0), |format| format.picture_size());
+        let size = session.format.as_ref().map_or((0, 0), |format| format.picture_size);
         session.notices.at_end(&settings.regions, size)
     });
     reporting::warn(state, texts.unwrap_or_default());

@@ -446,10 +446,10 @@ impl MappedFrame {
     ) -> Result<Self, MapError> {
         if output.meta::<gst_video::VideoCropMeta>().is_some() {
             // Copied from the input, but the output holds the picture alone.
-            Crop::remove_from(output.make_mut(), format.info());
+            Crop::remove_from(output.make_mut(), &format.info);
         }
         let layouts = format.layouts(&input);
-        let map = |buffer, side, access| MappedBuffer::new(buffer, format.info(), layouts, side, access, on_device);
+        let map = |buffer, side, access| MappedBuffer::new(buffer, &format.info, layouts, side, access, on_device);
         let input = map(input, Side::Input, gst::ffi::GST_MAP_READ)?;
         let output = map(output, Side::Output, gst::ffi::GST_MAP_WRITE)?;
         Self { input: Some(input), output, format }.without_overlaps(Side::Output)
@@ -465,7 +465,7 @@ impl MappedFrame {
     ) -> Result<Self, MapError> {
         let access = gst::ffi::GST_MAP_READ | gst::ffi::GST_MAP_WRITE;
         let layouts = format.layouts(&buffer);
-        let output = MappedBuffer::new(buffer, format.info(), layouts, side, access, on_device)?;
+        let output = MappedBuffer::new(buffer, &format.info, layouts, side, access, on_device)?;
         Self { input: None, output, format }.without_overlaps(side)
     }
 
@@ -490,7 +490,7 @@ impl MappedFrame {
 
     /// The same frame, to be covered in place, in new memory on the host.
     fn copy(&self) -> Option<Self> {
-        let copy = copy_without_pixels(&self.output.buffer, self.format.info())?;
+        let copy = copy_without_pixels(&self.output.buffer, &self.format.info)?;
         let mut copy = Self::in_place(copy, Arc::clone(&self.format), Side::Output, false).ok()?;
         ValidFrames::new(self.output.source(), copy.output.destination()).ok()?.copy_source();
         Some(copy)
@@ -528,7 +528,7 @@ unsafe impl FrameAccess for MappedFrame {
             return copy;
         };
         let (input, format) = (input.buffer.clone(), Arc::clone(&self.format));
-        let output = copy_without_pixels(&self.output.buffer, format.info());
+        let output = copy_without_pixels(&self.output.buffer, &format.info);
         self.leak();
         Self::pair(input, output?, format, false).ok()
     }
@@ -544,7 +544,7 @@ pub fn read<T>(
 ) -> Result<Option<T>, MapError> {
     let layouts = format.layouts(&buffer);
     let access = gst::ffi::GST_MAP_READ;
-    let buffer = MappedBuffer::new(buffer, format.info(), layouts, Side::Input, access, on_device)?;
+    let buffer = MappedBuffer::new(buffer, &format.info, layouts, Side::Input, access, on_device)?;
     Ok(match buffer.source() {
         Source::Host(planes) => Some(read(&planes)),
         Source::Device(_) => None,
