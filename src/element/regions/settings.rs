@@ -14,14 +14,11 @@ use crate::regions::tracks::Holding;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurRegionMode")]
 pub enum RegionMode {
-    /// The whole picture.
     #[default]
     #[enum_value(name = "The whole picture")]
     Frame,
-    /// The regions.
     #[enum_value(name = "The regions")]
     Inside,
-    /// All but the regions.
     #[enum_value(name = "All but the regions")]
     Outside,
 }
@@ -29,20 +26,15 @@ pub enum RegionMode {
 /// The type of `region-sources`.
 #[glib::flags(name = "GstCudaGaussBlurRegionSources")]
 pub enum RegionSources {
-    /// `zones`.
     #[flags_value(name = "The zones property")]
     ZONES = 1,
-    /// GstVideoRegionOfInterestMeta.
     #[flags_value(name = "GstVideoRegionOfInterestMeta")]
     ROI = 2,
-    /// GstAnalyticsRelationMeta.
     #[flags_value(name = "Object detections of GstAnalyticsRelationMeta (GStreamer 1.24)")]
     ANALYTICS = 4,
-    /// The three above.
     #[default]
     #[flags_value(name = "zones, roi and analytics")]
     ALL = 7,
-    /// The alpha channel.
     #[flags_value(name = "The alpha channel of the frame, which is the mask of an object")]
     ALPHA = 8,
 }
@@ -51,14 +43,11 @@ pub enum RegionSources {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurCover")]
 pub enum CoverKind {
-    /// The Gaussian.
     #[default]
     #[enum_value(name = "The Gaussian blur: a look, not anonymity")]
     Blur,
-    /// Cells of one colour.
     #[enum_value(name = "Cells of one colour, which bound what is left of an object")]
     Mosaic,
-    /// One colour.
     #[enum_value(name = "One colour, which leaves nothing of an object")]
     Fill,
 }
@@ -67,14 +56,11 @@ pub enum CoverKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurShape")]
 pub enum ObjectShape {
-    /// The box.
     #[default]
     #[enum_value(name = "The box")]
     Box,
-    /// The ellipse in the box.
     #[enum_value(name = "The ellipse in the box")]
     Ellipse,
-    /// The mask that came with a detection.
     #[enum_value(name = "The mask of a detection; without one the box, which region-mode=outside does not show")]
     Mask,
 }
@@ -83,22 +69,17 @@ pub enum ObjectShape {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurOnMissing")]
 pub enum OnMissing {
-    /// `Cover` once detector metas have been seen, and with `region-mode=outside`, else `Pass`.
     #[default]
     #[enum_value(
         name = "Cover the whole frame once detector metas have been seen (region-mode=outside: always), and pass it on before"
     )]
     Auto,
-    /// Only zones and held objects are covered.
     #[enum_value(name = "Pass it on; only zones and held objects are covered")]
     Pass,
-    /// The whole frame is covered.
     #[enum_value(name = "Cover the whole frame")]
     Cover,
-    /// The frame is dropped.
     #[enum_value(name = "Drop it")]
     Drop,
-    /// Streaming ends with an error.
     #[enum_value(name = "End streaming with an error")]
     Error,
 }
@@ -107,11 +88,9 @@ pub enum OnMissing {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCudaGaussBlurOnLost")]
 pub enum OnLost {
-    /// Nothing is covered.
     #[default]
     #[enum_value(name = "Release it")]
     Release,
-    /// The whole frame is covered.
     #[enum_value(name = "Cover the whole frame until it is found again, or another track of its label takes its place")]
     Cover,
 }
