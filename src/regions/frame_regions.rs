@@ -522,35 +522,6 @@ mod tests {
     }
 
     #[test]
-    fn frames_without_detector_metas_follow_on_missing() {
-        let mut rules = default_rules();
-        let mut tracker = RegionTracker::default();
-        let mut update = |rules: &Rules, frame, detections: &[Detection]| {
-            let decision = decide(&mut tracker, rules, frame, detections);
-            assert_eq!(decision.is_missing, frame > 1, "{frame}");
-            (decision.action, decision.regions.len())
-        };
-        assert_eq!(update(&rules, 0, &[]), (FrameAction::Regions, 0));
-        assert_eq!(update(&rules, 1, &[face(1.0, 1.0)]), (FrameAction::Regions, 1));
-        assert_eq!(update(&rules, 2, &[]), (FrameAction::Whole, 0));
-        rules.on_missing = Some(FrameAction::Drop);
-        assert_eq!(update(&rules, 3, &[]), (FrameAction::Drop, 0));
-        rules.on_missing = Some(FrameAction::Error);
-        assert_eq!(update(&rules, 4, &[]), (FrameAction::Error, 0));
-        rules.on_missing = PASS;
-        assert_eq!(update(&rules, 5, &[]), (FrameAction::Regions, 1), "it is held");
-    }
-
-    #[test]
-    fn auto_knows_of_metas_in_frames_that_have_entered() {
-        let rules = default_rules();
-        let mut tracker = RegionTracker::default();
-        let frames = [entered(&[]), entered(&[]), entered(&[face(1.0, 1.0)])];
-        (0..).zip(&frames).for_each(|(i, frame)| _ = tracker.enter(&rules, frame, at(i)));
-        assert_eq!(tracker.decide(&rules, &frames[0]).action, FrameAction::Whole);
-    }
-
-    #[test]
     fn a_lost_object_covers_the_frame_with_on_lost_cover() {
         let pass = Rules { on_missing: PASS, ..default_rules() };
         let rules = Rules { holding: Holding { covers_lost: true, ..pass.holding }, ..pass.clone() };
@@ -600,26 +571,5 @@ mod tests {
         assert_eq!(origins, [Origin::Detection(Evidence::Found)]);
         rules.on_missing = None;
         assert_eq!(decide(&mut tracker, &rules, 3, &[]).action, FrameAction::Whole);
-    }
-
-    #[test]
-    fn zones_are_covered_in_their_time_if_selected() {
-        let zone = Zone { x: 0.5, y: 0.0, width: 0.5, height: 0.5, start: Some(100), end: None, name: None };
-        let mut rules = Rules { zones: &[zone], ..default_rules() };
-        let mut tracker = RegionTracker::default();
-        let mut count = |rules: &Rules, span| {
-            let frame = EnteredFrame { span, ..entered(&[]) };
-            tracker.enter(rules, &frame, at(0));
-            let decision = tracker.decide(rules, &frame);
-            assert!(!decision.is_missing);
-            let regions = regions(decision);
-            let zone = Rect::new(320, 0, 320, 240).unwrap();
-            assert!(regions.iter().all(|region| region.region.rect == zone), "not expanded");
-            assert!(regions.iter().all(|region| region.origin == Origin::Zone));
-            regions.len()
-        };
-        assert_eq!([None, Some((98, 99)), Some((99, 101))].map(|span| count(&rules, span)), [1, 0, 1]);
-        rules.zones = &[];
-        assert_eq!(count(&rules, None), 0);
     }
 }
