@@ -82,22 +82,15 @@ fn region_structure(FrameRegion { region, origin, track, label, name, outline }:
         Shape::Ellipse => "ellipse",
         Shape::Mask(_) => "mask",
     };
-    let mut structure = gst::Structure::builder("region")
+    gst::Structure::builder("region")
         .field("x", region.rect.x())
         .field("y", region.rect.y())
         .field("width", region.rect.width())
         .field("height", region.rect.height())
         .field("origin", origin)
-        .build();
-    if let Some(track) = track {
-        structure.set("track", track);
-    }
-    if let Some(label) = label {
-        structure.set("label", label);
-    }
-    if let Some(name) = name {
-        structure.set("name", name);
-    }
-    structure.set("shape", shape);
-    structure
+        .field_if_some("track", *track)
+        .field_if_some("label", label.as_ref())
+        .field_if_some("name", name.as_ref())
+        .field("shape", shape)
+        .build()
 }

@@ -122,21 +122,15 @@ impl Zone {
     }
 
     fn to_structure(&self) -> gst::Structure {
-        let mut structure = gst::Structure::builder("zone")
+        gst::Structure::builder("zone")
             .field("x", self.x)
             .field("y", self.y)
             .field("width", self.width)
             .field("height", self.height)
-            .build();
-        for (field, time) in [("start", self.start), ("end", self.end)] {
-            if let Some(time) = time {
-                structure.set(field, time);
-            }
-        }
-        if let Some(name) = &self.name {
-            structure.set("name", name);
-        }
-        structure
+            .field_if_some("start", self.start)
+            .field_if_some("end", self.end)
+            .field_if_some("name", self.name.as_ref())
+            .build()
     }
 
     /// What is suspicious about it, if anything is.
