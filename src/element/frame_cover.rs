@@ -100,7 +100,9 @@ impl FrameCover {
         match self.part {
             _ if self.cover.is_empty() => "nothing",
             _ if self.unchanged != Selection::NONE => "partly",
-            part => part.name(),
+            CoveredPart::Regions => "regions",
+            CoveredPart::Outside => "outside",
+            CoveredPart::Frame => "frame",
         }
     }
 

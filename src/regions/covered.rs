@@ -18,17 +18,6 @@ pub enum CoveredPart {
     Frame,
 }
 
-impl CoveredPart {
-    /// Its name in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Regions => "regions",
-            Self::Outside => "outside",
-            Self::Frame => "frame",
-        }
-    }
-}
-
 /// What is covered of a frame.
 #[derive(Debug, Clone)]
 pub struct Covered {
