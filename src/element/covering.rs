@@ -73,7 +73,7 @@ pub fn enter(
     let mut found = detector_metas::read(&buffer, regions.sources, masked);
     let (size, is_field) = (format.picture_size, format.is_alternate());
     found.detections.iter_mut().for_each(|detection| detection.place_in(size, is_field));
-    let span = stream_span(&element.segment(), times.timestamp, format.frame_duration(times.duration));
+    let span = stream_span(&element.segment(), &times, &format);
     let views = format.progressive_layouts()[0].split.views();
     let entered = EnteredFrame { size, views, is_field, span, found };
     let now = session.tracker.enter(&regions.rules(), &entered, time);
@@ -278,11 +278,7 @@ fn warn_of_missing(state: &SharedState, is_unreadable: bool, consequence: &str, 
 
 /// The stream-time interval of a frame. Both ends are converted, because an applied rate scales and reverses time. `None` if
 /// its time is not known. A frame of unknown duration may last for any time, so that its interval has no end.
-fn stream_span(
-    segment: &gst::Segment,
-    timestamp: Option<gst::ClockTime>,
-    duration: Option<gst::ClockTime>,
-) -> Option<StreamSpan> {
+fn stream_span(segment: &gst::Segment, times: &MessageTimes, format: &StreamFormat) -> Option<StreamSpan> {
     let segment = segment.downcast_ref::<gst::ClockTime>()?;
     // Where GStreamer cannot tell, the bindings return whatever was in memory.
     segment.time().filter(|_| segment.applied_rate() > 0.0 || segment.stop().is_some())?;
@@ -290,7 +286,7 @@ fn stream_span(
         gst::Signed::Positive(time) => Some(i128::from(time.nseconds())),
         gst::Signed::Negative(time) => Some(-i128::from(time.nseconds())),
     };
-    let timestamp = timestamp?;
+    let (timestamp, duration) = (times.timestamp?, format.frame_duration(times.duration));
     let from = stream_time(timestamp)?;
     let unknown = if segment.applied_rate() > 0.0 { i128::MAX } else { i128::MIN };
     let to = duration.and_then(|duration| stream_time(timestamp.checked_add(duration)?)).unwrap_or(unknown);
