@@ -21,14 +21,15 @@ const INSIDE: u8 = 128;
 /// What the masks of a frame are read for, and how many more samples they may have.
 #[derive(Debug)]
 pub struct MaskReader<'a> {
-    labels: &'a Labels,
+    /// Only objects that these select need a mask.
+    pub labels: &'a Labels,
     samples_left: usize,
     /// Masks of an earlier time are old, in nanoseconds.
     oldest: Option<u64>,
 }
 
 impl<'a> MaskReader<'a> {
-    /// For the masks of one frame. Only objects that these labels select need one.
+    /// For the masks of one frame.
     pub fn new(labels: &'a Labels) -> Self {
         Self { labels, samples_left: SAMPLES_MAX, oldest: None }
     }
@@ -47,11 +48,6 @@ impl<'a> MaskReader<'a> {
     /// a pipeline, for example from a branch with a model that is slower than the frames.
     pub fn is_old(&self, timestamp: Option<u64>) -> bool {
         timestamp.zip(self.oldest).is_some_and(|(timestamp, oldest)| timestamp < oldest)
-    }
-
-    /// The labels that select objects.
-    pub fn labels(&self) -> &'a Labels {
-        self.labels
     }
 
     /// The mask of these rows of samples, stretched over an area. `None` if none of it is inside of an object: nothing would be

@@ -218,7 +218,7 @@ impl Library {
         segmentations: &[SegmentationEntry<'_>],
         masks: &mut MaskReader<'_>,
     ) -> Option<Vec<Detection>> {
-        let labels = masks.labels();
+        let labels = masks.labels;
         let mut alone = Vec::new();
         // Of each detection; `None` if it has a part that cannot be read.
         let mut parts: Vec<Option<Vec<MaskPart>>> = vec![Some(Vec::new()); found.len()];
@@ -306,7 +306,7 @@ impl Library {
     /// it cannot be read.
     fn classes(&self, segmentation: &SegmentationEntry<'_>, masks: &mut MaskReader<'_>) -> Option<Vec<Detection>> {
         let (image, has_old_mask) = self.id_image(segmentation, masks)?;
-        let labels = masks.labels();
+        let labels = masks.labels;
         let names = self.region_names(segmentation);
         let mut objects = Vec::new();
         for id in image.present() {

@@ -55,7 +55,7 @@ fn roi_detection(
     let area = Area::from_corner(x.cast_signed().into(), y.cast_signed().into(), width.into(), height.into());
     // Not the meta's own method, which has no answer for the quark 0.
     let label = analytics::label_text(label);
-    let mask = masks.filter(|masks| masks.labels().select(label.as_deref())).and_then(|masks| {
+    let mask = masks.filter(|masks| masks.labels.select(label.as_deref())).and_then(|masks| {
         let sample = meta.param("mask")?.get::<gst::Sample>("sample").ok()?;
         Some((masks.of_sample(&sample, area)?, masks.is_old(time_of(sample.buffer()?))))
     });
