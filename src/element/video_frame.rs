@@ -310,12 +310,8 @@ impl MappedBuffer {
             && let Some(planes) = device_planes(&buffer, info, layouts, crop, mapping.bytes())
         {
             let memory = FrameMemory::Device { planes, stream: memory.stream_handle() };
-            return Ok(Self {
-                mapping: Mapping::Device { _mapping: mapping },
-                layouts: Arc::clone(layouts),
-                memory,
-                buffer,
-            });
+            let mapping = Mapping::Device { _mapping: mapping };
+            return Ok(Self { mapping, buffer, layouts: Arc::clone(layouts), memory });
         }
         let flags = access | if cuda_memory.is_some() { MAP_CUDA } else { 0 };
         let stream = cuda_memory.map(|memory| memory.stream_handle());
