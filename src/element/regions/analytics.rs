@@ -163,22 +163,14 @@ impl Library {
 
     /// A detection, with the number of the first track of the same meta that it is related to.
     fn detection(&self, entry: &DetectionEntry<'_>, tracks: &[TrackEntry<'_>]) -> Option<Detection> {
-        let [mut x, mut y, mut width, mut height] = [0; 4];
-        let (mut angle, mut certainty) = (0.0, f32::NAN);
-        let oriented = self.detection_oriented_location(
-            entry,
-            &mut x,
-            &mut y,
-            &mut width,
-            &mut height,
-            &mut angle,
-            &mut certainty,
-        );
-        let is_read = oriented
-            .unwrap_or_else(|| self.detection_location(entry, &mut x, &mut y, &mut width, &mut height, &mut certainty));
+        let (mut place, mut angle, mut certainty) = ([0; 4], 0.0, f32::NAN);
+        let [x, y, width, height] = &mut place;
+        let oriented = self.detection_oriented_location(entry, x, y, width, height, &mut angle, &mut certainty);
+        let is_read = oriented.unwrap_or_else(|| self.detection_location(entry, x, y, width, height, &mut certainty));
         if is_read == glib::ffi::GFALSE {
             return None;
         }
+        let [x, y, width, height] = place;
         let area = Area::from_corner(x.into(), y.into(), width.into(), height.into());
         // Where the box is not rotated it has whole numbers, which a rotation by 0 would keep as well.
         let area = if angle == 0.0 { area } else { area.around_rotated(angle.into()) };
