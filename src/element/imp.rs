@@ -90,12 +90,6 @@ impl ObjectSubclass for SharedState {
     }
 }
 
-/// Pushes all frames that are in the element.
-fn drain(state: &SharedState) {
-    let _floats = DefaultFloats::set();
-    streaming::drain(state);
-}
-
 impl ObjectImpl for SharedState {
     fn constructed(&self) {
         self.parent_constructed();
@@ -215,13 +209,11 @@ impl BaseTransformImpl for SharedState {
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         if direction == gst::PadDirection::Sink && query.is_serialized() {
+            let _floats = DefaultFloats::set();
             match query.view() {
-                gst::QueryView::Allocation(query) => {
-                    let _floats = DefaultFloats::set();
-                    streaming::release_buffers(self, query.need_pool());
-                }
+                gst::QueryView::Allocation(query) => streaming::release_buffers(self, query.need_pool()),
                 // It can be a request of upstream to have its buffers back.
-                _ => drain(self),
+                _ => streaming::drain(self),
             }
         }
         if let gst::QueryViewMut::Context(query) = query.view_mut()
@@ -249,17 +241,17 @@ impl BaseTransformImpl for SharedState {
         match event.type_() {
             FlushStop => streaming::flush(self),
             Eos => {
-                drain(self);
+                streaming::drain(self);
                 streaming::end(self);
             }
-            SegmentDone => drain(self),
+            SegmentDone => streaming::drain(self),
             // Frames wait through caps that do not change. Else they leave before the base class asks what caps there can be, because
             // CUDA may fail with them.
             Caps => {
                 if let gst::EventView::Caps(caps) = event.view()
                     && self.obj().sink_pad().current_caps().is_none_or(|current| *current != *caps.caps())
                 {
-                    drain(self);
+                    streaming::drain(self);
                 }
             }
             _ if event.is_serialized() => {
