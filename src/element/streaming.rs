@@ -37,24 +37,24 @@ pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) ->
     // The frames in the element have the previous caps.
     drain(state);
     let info = gst_video::VideoInfo::from_caps(incaps)
-        .map_err(|_| refuse(state, incaps, &format!("the input caps are not valid raw video caps: {incaps}")))?;
+        .map_err(|_| refuse(state, incaps, "the input caps are not valid raw video caps"))?;
     if info.interlace_mode() == VideoInterlaceMode::Fields {
         let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
-        return Err(refuse(state, incaps, &format!("{modes}: {incaps}")));
+        return Err(refuse(state, incaps, modes));
     }
     // Each view in a buffer has a GstVideoMeta. Only the first one is read, so that the other views would leave uncovered.
     if info.multiview_mode() == VideoMultiviewMode::Separated {
         let modes = "multiview-mode=separated is not supported; use mono or multiview-frame-by-frame";
-        return Err(refuse(state, incaps, &format!("{modes}: {incaps}")));
+        return Err(refuse(state, incaps, modes));
     }
     if let Some(reason) = refused_views(&info) {
         let cure = "split the views before cudagaussblur, for example with glstereosplit";
-        return Err(refuse(state, incaps, &format!("{reason}; {cure}: {incaps}")));
+        return Err(refuse(state, incaps, &format!("{reason}; {cure}")));
     }
     let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
     let video_format = info.format();
     let Some(format) = StreamFormat::new(info, on_device) else {
-        return Err(refuse(state, incaps, &format!("video format {video_format} is not supported: {incaps}")));
+        return Err(refuse(state, incaps, &format!("video format {video_format} is not supported")));
     };
     gst::debug!(CAT, obj = state.element(), "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
     let update = |session: &mut Session| {
@@ -137,6 +137,7 @@ fn adopt_caps(state: &SharedState) {
 
 /// Posts the reason why caps are refused.
 fn refuse(state: &SharedState, caps: &gst::Caps, reason: &str) -> gst::LoggableError {
+    let reason = format!("{reason}: {caps}");
     post_refusal(state, caps, gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
     gst::loggable_error!(CAT, "{reason}")
 }
