@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, frames and caps to
-//! `streaming`, allocation queries to `allocation`, CUDA contexts to `cuda_context`. Those that compute set the default
-//! floating-point environment, because the caller's thread may have another one.
+//! The GObject and its virtual methods, each of which delegates: start and stop to `lifecycle`, caps and the parameters of a
+//! frame to `parameters`, frames and events to `streaming`, allocation queries to `allocation`, CUDA contexts to `cuda_context`.
+//! Those that compute set the default floating-point environment, because the caller's thread may have another one.
 
 /**
  * SECTION:element-cudagaussblur
@@ -76,7 +76,7 @@ use super::properties::param_specs;
 use super::release::RunningClock;
 use super::settings::Backend;
 use super::state::SharedState;
-use super::{CudaGaussBlur, allocation, caps, cuda_context, debug, lifecycle, reporting, streaming};
+use super::{CudaGaussBlur, allocation, caps, cuda_context, debug, lifecycle, parameters, reporting, streaming};
 use crate::floats::DefaultFloats;
 
 #[glib::object_subclass]
@@ -281,7 +281,7 @@ impl BaseTransformImpl for SharedState {
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let _floats = DefaultFloats::set();
-        streaming::set_caps(self, incaps, outcaps)
+        parameters::set_caps(self, incaps, outcaps)
     }
 
     fn unit_size(&self, caps: &gst::Caps) -> Option<usize> {
@@ -340,7 +340,7 @@ impl BaseTransformImpl for SharedState {
 
     fn before_transform(&self, buffer: &gst::BufferRef) {
         let _floats = DefaultFloats::set();
-        streaming::update_frame_params(self, buffer);
+        parameters::update_frame_params(self, buffer);
     }
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {

@@ -19,6 +19,7 @@ mod imp;
 mod lifecycle;
 mod notices;
 mod output_buffer;
+mod parameters;
 mod pinned_allocator;
 mod properties;
 mod published_state;

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What frames are processed with: their caps, and the parameters that can change with every frame.
+
+use gst::prelude::*;
+use gst_base::prelude::*;
+use gst_video::{VideoInterlaceMode, VideoMultiviewFlags, VideoMultiviewMode};
+
+use super::covering::frame_time;
+use super::debug::CAT;
+use super::error::engine_message;
+use super::notices::{self, Notice};
+use super::region_message::MessageTimes;
+use super::session::Session;
+use super::state::SharedState;
+use super::stream_format::StreamFormat;
+use super::streaming::{drain, set_latency};
+use super::{caps, cuda_context};
+use crate::engine::EngineError;
+
+/// Prepares for frames of these caps.
+pub fn set_caps(state: &SharedState, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+    // The frames in the element have the previous caps.
+    drain(state);
+    let info = gst_video::VideoInfo::from_caps(incaps)
+        .map_err(|_| refuse(state, incaps, "the input caps are not valid raw video caps"))?;
+    if info.interlace_mode() == VideoInterlaceMode::Fields {
+        let modes = "interlace-mode=fields is not supported; use progressive, interleaved, mixed or alternate";
+        return Err(refuse(state, incaps, modes));
+    }
+    // Each view in a buffer has a GstVideoMeta. Only the first one is read, so that the other views would leave uncovered.
+    if info.multiview_mode() == VideoMultiviewMode::Separated {
+        let modes = "multiview-mode=separated is not supported; use mono or multiview-frame-by-frame";
+        return Err(refuse(state, incaps, modes));
+    }
+    if let Some(reason) = refused_views(&info) {
+        let cure = "split the views before cudagaussblur, for example with glstereosplit";
+        return Err(refuse(state, incaps, &format!("{reason}; {cure}")));
+    }
+    let on_device = [incaps, outcaps].map(|caps| caps::is_device(caps));
+    let video_format = info.format();
+    let Some(format) = StreamFormat::new(info, on_device) else {
+        return Err(refuse(state, incaps, &format!("video format {video_format} is not supported")));
+    };
+    gst::debug!(CAT, obj = state.element(), "input {incaps}, output {outcaps}, planes {}", format.describe_planes());
+    let update = |session: &mut Session| {
+        // Places in a picture of another size say nothing; another frame rate, for example, leaves them true.
+        if session.format.as_ref().is_none_or(|previous| previous.picture_size != format.picture_size) {
+            session.tracker.clear();
+        }
+        session.format = Some(format.into());
+        let needs_cuda = on_device.contains(&true) && !session.is_on_cuda();
+        if !needs_cuda {
+            session.refused_caps = None;
+        }
+        (session.is_passthrough(), needs_cuda, session.latency())
+    };
+    let Some((passthrough, needs_cuda, latency)) = state.with_session(update) else { return Ok(()) };
+    if needs_cuda {
+        post_refusal(state, incaps, engine_message(&EngineError::NeedsCuda));
+        return Err(gst::loggable_error!(CAT, "{}", EngineError::NeedsCuda));
+    }
+    state.element().set_passthrough(passthrough);
+    set_latency(state, latency);
+    // Takes milliseconds, so not under the lock.
+    if let Some(session) = state.take_session() {
+        let layouts = session.format.iter().flat_map(|format| format.possible_layouts());
+        layouts.for_each(|layouts| session.engine.prepare(layouts));
+        state.put_back_session(session);
+    }
+    Ok(())
+}
+
+/// Why two views in a picture cannot be blurred each by itself, if they cannot.
+fn refused_views(info: &gst_video::VideoInfo) -> Option<String> {
+    let (mode, format) = (info.multiview_mode(), info.format_info());
+    let mixed =
+        |mode: &str| Some(format!("multiview-mode={mode} is not supported, because samples of both views alternate"));
+    let (name, side, length, unit) = match mode {
+        VideoMultiviewMode::ColumnInterleaved => return mixed("column-interleaved"),
+        VideoMultiviewMode::Checkerboard => return mixed("checkerboard"),
+        VideoMultiviewMode::SideBySideQuincunx => return mixed("side-by-side-quincunx"),
+        VideoMultiviewMode::SideBySide => ("side-by-side", "width", info.width(), format.w_sub().iter().max()),
+        VideoMultiviewMode::TopBottom => ("top-bottom", "height", info.height(), format.h_sub().iter().max()),
+        VideoMultiviewMode::RowInterleaved => ("row-interleaved", "height", 0, None),
+        _ => return None,
+    };
+    let unit = 2 << unit.copied().unwrap_or(0);
+    if !length.is_multiple_of(unit) {
+        return Some(format!(
+            "multiview-mode={name} is not supported for a {side} of {length}, because the views meet within a sample: it has to be \
+             a multiple of {unit}"
+        ));
+    }
+    if info.interlace_mode() != VideoInterlaceMode::Progressive {
+        return Some(format!("multiview-mode={name} is not supported for interlaced video"));
+    }
+    let flips = VideoMultiviewFlags::LEFT_FLIPPED
+        | VideoMultiviewFlags::LEFT_FLOPPED
+        | VideoMultiviewFlags::RIGHT_FLIPPED
+        | VideoMultiviewFlags::RIGHT_FLOPPED;
+    if info.multiview_flags().contains(VideoMultiviewFlags::MIXED_MONO) {
+        return Some(format!(
+            "multiview-mode={name} with the flag mixed-mono is not supported, because not all buffers have two views"
+        ));
+    }
+    let is_flipped = mode != VideoMultiviewMode::RowInterleaved && info.multiview_flags().intersects(flips);
+    is_flipped
+        .then(|| format!("multiview-mode={name} with a flipped view is not supported, because zones count in each"))
+}
+
+/// Sets the caps that the pads have. Pads take events before the element has started, and the base class does not set caps again
+/// that came then.
+fn adopt_caps(state: &SharedState) {
+    let element = state.element();
+    let caps = [element.sink_pad(), element.src_pad()].map(PadExt::current_caps);
+    if let [Some(incaps), Some(outcaps)] = caps
+        && let Err(error) = set_caps(state, &incaps, &outcaps)
+    {
+        gst::warning!(CAT, obj = element, "{error}");
+    }
+}
+
+/// Posts the reason why caps are refused.
+fn refuse(state: &SharedState, caps: &gst::Caps, reason: &str) -> gst::LoggableError {
+    let reason = format!("{reason}: {caps}");
+    post_refusal(state, caps, gst::error_msg!(gst::CoreError::Negotiation, ("{reason}")));
+    gst::loggable_error!(CAT, "{reason}")
+}
+
+/// Posts why caps are refused, once: the base class offers them again with every frame. It ends streaming with an error
+/// without a reason.
+fn post_refusal(state: &SharedState, caps: &gst::Caps, message: gst::ErrorMessage) {
+    let refused = |session: &mut Session| session.refused_caps.replace(caps.clone());
+    if state.with_session(refused).flatten().as_ref() != Some(caps) {
+        state.element().post_error_message(message);
+    }
+}
+
+/// Sets the parameters of the next frame: controlled properties at its stream time, the CUDA context, and whether the
+/// base class passes it on unchanged.
+pub fn update_frame_params(state: &SharedState, buffer: &gst::BufferRef) {
+    let element = state.element();
+    let times = MessageTimes::new(element.upcast_ref(), buffer);
+    if let Some(time) = times.stream_time.filter(|_| element.has_active_control_bindings()) {
+        let set_controlled_by = |thread| state.with_session(|session| session.controlled_by = thread);
+        set_controlled_by(Some(std::thread::current().id()));
+        if let Err(error) = element.sync_values(time) {
+            gst::debug!(CAT, obj = element, "controlled properties keep their values: {error}");
+        }
+        set_controlled_by(None);
+    }
+    // While started, the settings are always valid: set_property refuses others.
+    let settings = state.settings();
+    let Ok(options) = settings.options() else { return };
+    if state.with_session(|session| session.format.is_none()) == Some(true) {
+        adopt_caps(state);
+    }
+    let Some(mut session) = state.take_session() else { return };
+    let is_jump = session
+        .format
+        .as_ref()
+        .is_some_and(|format| session.tracker.is_jump(frame_time(&times, buffer, format), &settings.regions.rules()));
+    if is_jump || cuda_context::is_foreign(&session, buffer) {
+        state.put_back_session(session);
+        drain(state);
+        let Some(drained) = state.take_session() else { return };
+        session = drained;
+    }
+    if is_jump {
+        session.tracker.clear();
+    }
+    if options.params.is_cut_off() && session.notices.is_first(Notice::KernelSize) {
+        gst::warning!(CAT, obj = element, "{}", notices::cut_off(&options.params));
+    }
+    (session.settings, session.options) = (settings, options);
+    session.pending_failure = cuda_context::adopt_context(state, &mut session, buffer).err();
+    let (passthrough, latency) = (session.is_passthrough(), session.latency());
+    let asks_upstream = !passthrough && std::mem::take(&mut session.upstream_may_crop);
+    state.put_back_session(session);
+    set_latency(state, latency);
+    if element.is_passthrough() != passthrough {
+        if passthrough {
+            // Those that wait need the output pool, which the base class has only without passthrough.
+            drain(state);
+        }
+        gst::debug!(CAT, obj = element, "{} passthrough", if passthrough { "entering" } else { "leaving" });
+        element.set_passthrough(passthrough);
+        // Only without passthrough does the element need an output pool, which the next allocation query decides.
+        element.reconfigure_src();
+    }
+    if asks_upstream {
+        // What downstream welcomes, the element may not.
+        element.reconfigure_sink();
+    }
+}
