@@ -256,8 +256,9 @@ fn samples(layout: &PlaneLayout, rect: Rect) -> SampleRect {
     SampleRect { x, y: rect.y() as usize, width: right - x, height: rect.height() as usize }
 }
 
-/// The rows that a thread writes at least at a time, as weights of one row are next to those of another.
-const BLOCK_ROWS_OF_WRITE: usize = 16;
+/// The rows that a thread writes at least at a time, as weights of one row are next to those of another, and those that it
+/// processes pixel by pixel.
+const BLOCK_ROWS_OF_PIXELS: usize = 16;
 
 /// Blocks of so many rows.
 fn blocks(rows: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
@@ -291,16 +292,24 @@ impl Prepared<'_> {
                 let tile = |region| Task::Tile(Tile { layout, source, destination, taps, region });
                 Tiling::new(*region, taps, count).regions(*region).map(tile).collect()
             }
-            Self::Decimate(decimation) => decimation.blocks(count).map(Task::Decimation).collect(),
-            Self::Interpolate(interpolation) => interpolation.blocks(count).map(Task::Interpolation).collect(),
-            Self::Pixels(rows) => rows.blocks().map(Task::Pixels).collect(),
+            Self::Decimate(decimation) => {
+                let blocks = blocks(decimation.small_rows.clone(), decimation.block_rows(count));
+                blocks.map(|rows| Task::Decimation(decimation, rows)).collect()
+            }
+            Self::Interpolate(interpolation) => {
+                let blocks = blocks(0..interpolation.output_rows, interpolation.block_rows(count));
+                blocks.map(|rows| Task::Interpolation(interpolation, rows)).collect()
+            }
+            Self::Pixels(pixels) => {
+                blocks(pixels.rows.clone(), BLOCK_ROWS_OF_PIXELS).map(|rows| Task::Pixels(pixels, rows)).collect()
+            }
             Self::CellMeans(means) => {
                 let step = LARGE.div_ceil(means.row_samples().max(1));
                 blocks(0..means.rows(), step).map(|rows| Task::CellMeans(means, rows)).collect()
             }
             Self::Spread(grid, memory) => vec![Task::Spread(grid, *memory)],
             Self::Write(write) => {
-                let step = LARGE.div_ceil(write.row_samples().max(1)).max(BLOCK_ROWS_OF_WRITE);
+                let step = LARGE.div_ceil(write.row_samples().max(1)).max(BLOCK_ROWS_OF_PIXELS);
                 blocks(write.rows(), step).map(|rows| Task::Write(write, rows)).collect()
             }
         }

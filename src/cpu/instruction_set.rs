@@ -97,14 +97,18 @@ impl InstructionSet {
                     unsafe {
                         match task {
                             Task::Tile(tile) => tile_blur::blur::<$set, $rows, $vectors>(tile, scratch),
-                            Task::Decimation(block) => block.execute::<$set, $rows_down, $vectors>(scratch),
-                            Task::Interpolation(block) => block.execute::<$set>(scratch),
+                            Task::Decimation(decimation, rows) => {
+                                decimation.execute::<$set, $rows_down, $vectors>(rows.clone(), scratch);
+                            }
+                            Task::Interpolation(interpolation, rows) => {
+                                interpolation.execute::<$set>(rows.clone(), scratch);
+                            }
                             Task::CellMeans(means, rows) => means.execute(rows.clone()),
                             Task::Spread(grid, memory) => {
                                 grid.spread(std::slice::from_raw_parts_mut(memory.add(grid.first_word), grid.words()));
                             }
                             Task::Write(write, rows) => write.execute(rows.clone()),
-                            Task::Pixels(block) => block.execute(),
+                            Task::Pixels(pixels, rows) => pixels.execute(rows.clone()),
                         }
                     }
                 }

@@ -25,36 +25,6 @@ pub struct PixelRows<'a> {
     pub alpha: Option<HostPlane>,
 }
 
-impl PixelRows<'_> {
-    /// Its parts.
-    pub fn blocks(&self) -> impl Iterator<Item = PixelBlock<'_>> {
-        /// Rows that a thread takes at a time.
-        const ROWS: usize = 16;
-        let end = self.rows.end;
-        self.rows.clone().step_by(ROWS).map(move |y| PixelBlock { operation: self, rows: y..(y + ROWS).min(end) })
-    }
-}
-
-/// Rows that one thread processes.
-pub struct PixelBlock<'a> {
-    operation: &'a PixelRows<'a>,
-    rows: Range<usize>,
-}
-
-impl PixelBlock<'_> {
-    /// Processes the rows.
-    ///
-    /// # Safety
-    /// The planes of the operation hold the rows that it accesses. No other thread writes what it reads, or accesses the
-    /// samples of the block's rows that it writes.
-    pub unsafe fn execute(&self) {
-        for y in self.rows.clone() {
-            // SAFETY: the caller's planes hold row `y`, and it is this thread's alone.
-            unsafe { self.operation.execute_row(y) };
-        }
-    }
-}
-
 /// Channel `c` of a pixel in the most significant bits of 16.
 ///
 /// # Safety
@@ -76,28 +46,31 @@ unsafe fn store_sample(layout: &PlaneLayout, pixel: *mut u8, c: usize, value: u3
 }
 
 impl PixelRows<'_> {
-    /// Executes the operation for row `y`.
+    /// Processes rows.
     ///
     /// # Safety
-    /// The planes hold row `y`, and no other thread accesses it in a plane that the operation writes.
-    unsafe fn execute_row(&self, y: usize) {
-        // SAFETY: the planes hold the row and it is this thread's alone, as the caller promises.
-        unsafe {
-            match self.operation {
-                Operation::Copy { .. } => {
-                    let pixel_bytes = self.layout.pixel_bytes();
-                    let byte = self.columns.start * pixel_bytes;
-                    let (from, to) = (self.source.from_row(y), self.destination.from_row(y));
-                    copy_rows(&from.from_byte(byte), &to.from_byte(byte), self.columns.len() * pixel_bytes, 1);
+    /// The planes hold the rows that the operation accesses. No other thread writes what it reads, or accesses the samples of
+    /// these rows that it writes.
+    pub unsafe fn execute(&self, rows: Range<usize>) {
+        for y in rows {
+            // SAFETY: the planes hold the row and it is this thread's alone, as the caller promises.
+            unsafe {
+                match self.operation {
+                    Operation::Copy { .. } => {
+                        let pixel_bytes = self.layout.pixel_bytes();
+                        let byte = self.columns.start * pixel_bytes;
+                        let (from, to) = (self.source.from_row(y), self.destination.from_row(y));
+                        copy_rows(&from.from_byte(byte), &to.from_byte(byte), self.columns.len() * pixel_bytes, 1);
+                    }
+                    Operation::Premultiply { alpha, .. } => self.premultiply_row(alpha, y),
+                    Operation::Unpremultiply { alpha, passthrough_mask, .. } => {
+                        self.unpremultiply_row(Some(alpha), *passthrough_mask, y);
+                    }
+                    Operation::RestoreChannels { passthrough_mask, .. } => {
+                        self.unpremultiply_row(None, *passthrough_mask, y);
+                    }
+                    _ => unreachable!("the others are executed by tasks of their own"),
                 }
-                Operation::Premultiply { alpha, .. } => self.premultiply_row(alpha, y),
-                Operation::Unpremultiply { alpha, passthrough_mask, .. } => {
-                    self.unpremultiply_row(Some(alpha), *passthrough_mask, y);
-                }
-                Operation::RestoreChannels { passthrough_mask, .. } => {
-                    self.unpremultiply_row(None, *passthrough_mask, y);
-                }
-                _ => unreachable!("the others are executed by tiles and blocks of their own"),
             }
         }
     }
@@ -130,7 +103,7 @@ impl PixelRows<'_> {
     }
 
     /// # Safety
-    /// See [`PixelRows::execute_row`].
+    /// See [`PixelRows::execute`].
     unsafe fn premultiply_row(&self, alpha_source: &AlphaSource, y: usize) {
         let layout = &self.layout;
         let channels = usize::from(layout.channels);
@@ -161,7 +134,7 @@ impl PixelRows<'_> {
     /// from the source.
     ///
     /// # Safety
-    /// See [`PixelRows::execute_row`].
+    /// See [`PixelRows::execute`].
     unsafe fn unpremultiply_row(&self, alpha: Option<&AlphaSource>, passthrough_mask: u32, y: usize) {
         let layout = &self.layout;
         let channels = usize::from(layout.channels);

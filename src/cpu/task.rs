@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::cells::CellMeans;
-use super::pixel_rows::PixelBlock;
-use super::resample::decimate::DecimationBlock;
-use super::resample::interpolate::InterpolationBlock;
+use super::pixel_rows::PixelRows;
+use super::resample::decimate::Decimation;
+use super::resample::interpolate::Interpolation;
 use super::tile::Tile;
 use super::tile_blur;
 use super::write::Write;
@@ -19,12 +19,12 @@ pub const LARGE: usize = 1 << 15;
 pub enum Task<'a> {
     /// Of a blur.
     Tile(Tile<'a>),
-    /// Of a decimation.
-    Decimation(DecimationBlock<'a>),
-    /// Of an interpolation.
-    Interpolation(InterpolationBlock<'a>),
-    /// Of an operation that goes pixel by pixel.
-    Pixels(PixelBlock<'a>),
+    /// Rows of the small plane, from an even one on.
+    Decimation(&'a Decimation, Range<usize>),
+    /// Output rows, from a multiple of the factor on.
+    Interpolation(&'a Interpolation, Range<usize>),
+    /// Rows of an operation that goes pixel by pixel.
+    Pixels(&'a PixelRows<'a>, Range<usize>),
     /// Rows of cells.
     CellMeans(&'a CellMeans<'a>, Range<usize>),
     /// The estimates of a grid, in the memory of all grids of its field.
@@ -41,16 +41,16 @@ impl Task<'_> {
     pub fn scratch_words(&self) -> usize {
         match self {
             Self::Tile(tile) => tile_blur::scratch_words(tile),
-            Self::Decimation(block) => block.decimation.scratch_words(),
-            Self::Interpolation(block) => block.interpolation.scratch_words(),
-            Self::Pixels(_) | Self::CellMeans(..) | Self::Spread(..) | Self::Write(..) => 0,
+            Self::Decimation(decimation, _) => decimation.scratch_words(),
+            Self::Interpolation(interpolation, _) => interpolation.scratch_words(),
+            Self::Pixels(..) | Self::CellMeans(..) | Self::Spread(..) | Self::Write(..) => 0,
         }
     }
 
     /// Whether it is cut by the work in it, which is then worth waking a thread for.
     pub fn is_large(&self) -> bool {
         match self {
-            Self::Pixels(_) | Self::Spread(..) => false,
+            Self::Pixels(..) | Self::Spread(..) => false,
             Self::CellMeans(means, rows) => means.row_samples() * rows.len() >= LARGE,
             Self::Write(write, rows) => write.row_samples() * rows.len() >= LARGE,
             _ => true,

@@ -4,8 +4,9 @@
 
 use std::ops::Range;
 
+use super::PAIR_BIAS;
 use super::row_format::RowFormat;
-use super::rows_down::{RowGeometry, RowPass, RowsDown, unpack};
+use super::rows_down::{RowGeometry, RowPass, RowsDown};
 use crate::cpu::packed_taps::LevelTaps;
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Simd;
@@ -24,12 +25,11 @@ pub struct Decimation {
     rows: RowPass,
     /// Along columns.
     factor: usize,
-    taps: &'static LevelTaps,
-    /// The taps by which each row pair contributes to two rows of the small plane.
+    /// The taps by which each row pair contributes to two rows of the small plane. With a factor of 1 there is one pair.
     column_pairs: Vec<[u32; 2]>,
     source_rows: usize,
     /// The rows of the small plane that are computed.
-    small_rows: Range<usize>,
+    pub small_rows: Range<usize>,
 }
 
 impl Decimation {
@@ -55,17 +55,15 @@ impl Decimation {
             destination,
             rows: RowPass { format, geometry, taps: LevelTaps::of(across) },
             factor: down.get() as usize,
-            taps,
             column_pairs,
             source_rows: layout.height as usize,
             small_rows: rect.y() as usize..rect.bottom() as usize,
         }
     }
 
-    /// Its parts: this many, or fewer if they would be too small.
-    pub fn blocks(&self, count: usize) -> impl Iterator<Item = DecimationBlock<'_>> {
+    /// Rows of a block, where there are this many blocks, or fewer if they would be too small.
+    pub fn block_rows(&self, count: usize) -> usize {
         const TAPS: usize = 8;
-        let first = self.small_rows.start;
         let work = self.rows.geometry.source_pixels()
             * self.rows.geometry.channels
             * self.small_rows.len()
@@ -73,54 +71,43 @@ impl Decimation {
             * TAPS;
         // Every block reads source rows of twice the radius that its neighbour reads too.
         let shortest = 4 * LEVEL_RADIUS as usize;
-        super::blocks(self.small_rows.len(), 2, shortest, work, count)
-            .map(move |rows| DecimationBlock { decimation: self, rows: first + rows.start..first + rows.end })
-    }
-
-    /// Row pairs that two rows of the small plane are computed from.
-    fn pairs(&self) -> usize {
-        if self.factor == 1 { 1 } else { self.taps.pairs.len() + self.factor / 2 }
+        super::block_rows(self.small_rows.len(), 2, shortest, work, count)
     }
 
     /// Words of scratch memory for a block.
     pub fn scratch_words(&self) -> usize {
         let geometry = &self.rows.geometry;
-        geometry.scratch_words() + self.pairs() * geometry.out_words()
+        geometry.scratch_words() + self.column_pairs.len() * geometry.out_words()
     }
-}
 
-/// Rows of the small plane that one thread computes.
-pub struct DecimationBlock<'a> {
-    pub decimation: &'a Decimation,
-    rows: Range<usize>,
-}
-
-impl DecimationBlock<'_> {
-    /// Computes the block, `V` vectors at a time.
+    /// Computes a block of rows of the small plane, `V` vectors at a time.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`. The planes of the decimation hold the rows of its views. `scratch`
-    /// was reserved for [`Decimation::scratch_words`]. No other thread writes the source, or accesses the rows of the
-    /// block in the destination.
+    /// The processor has the instruction set of `S`. The planes hold the rows of the resampling's views. `scratch` was
+    /// reserved for [`Decimation::scratch_words`]. No other thread writes the source, or accesses the rows of the block in
+    /// the destination.
     #[inline(always)]
-    pub unsafe fn execute<S: Simd, R: RowsDown<S>, const V: usize>(&self, scratch: &mut Scratch) {
-        let decimation = self.decimation;
-        let Decimation { rows: pass, factor, .. } = decimation;
-        let (pairs, pair_words) = (decimation.pairs(), pass.geometry.out_words());
+    pub unsafe fn execute<S: Simd, R: RowsDown<S>, const V: usize>(
+        &self,
+        small_rows: Range<usize>,
+        scratch: &mut Scratch,
+    ) {
+        let Self { rows: pass, factor, .. } = self;
+        let (pairs, pair_words) = (self.column_pairs.len(), pass.geometry.out_words());
         let words = scratch.words();
         let ring = words.wrapping_add(pass.geometry.scratch_words());
         let ring_pair = |j: usize| ring.wrapping_add(j % pairs * pair_words);
         // Source rows of pair j. With factor 1 the pairs are rows of the small plane, two at a time.
         let before = if *factor == 1 { 0 } else { 2 * LEVEL_RADIUS as usize * factor };
-        let source_rows = |j: usize| [0, 1].map(|i| (2 * j + i).saturating_sub(before).min(decimation.source_rows - 1));
+        let source_rows = |j: usize| [0, 1].map(|i| (2 * j + i).saturating_sub(before).min(self.source_rows - 1));
         let first_pair = |y: usize| if *factor == 1 { y / 2 } else { factor / 2 * y };
 
         let order = R::order(pass);
-        let mut filled = first_pair(self.rows.start);
+        let mut filled = first_pair(small_rows.start);
         let start = filled;
-        for y in self.rows.clone().step_by(2) {
+        for y in small_rows.clone().step_by(2) {
             let first = first_pair(y);
-            let rows = 2.min(self.rows.end - y);
+            let rows = 2.min(small_rows.end - y);
             // The last row alone does not need the pairs of the one below it; their taps are 0.
             while filled < first + pairs {
                 let ys = source_rows(filled);
@@ -133,8 +120,7 @@ impl DecimationBlock<'_> {
                         // here too.
                         ring_pair(filled - 1).copy_to(ring_pair(filled), pair_words);
                     } else {
-                        let [rows, next] =
-                            [filled, filled + 1].map(|j| source_rows(j).map(|y| decimation.source.row(y)));
+                        let [rows, next] = [filled, filled + 1].map(|j| source_rows(j).map(|y| self.source.row(y)));
                         R::decimate::<V>(pass, &order, rows, next, words, ring_pair(filled));
                     }
                 }
@@ -146,29 +132,27 @@ impl DecimationBlock<'_> {
             unsafe {
                 if *factor == 1 {
                     for y in y..y + rows {
-                        let (pair, out) = (ring_pair(first), decimation.destination.row(y).cast::<u16>());
-                        (0..samples).for_each(|x| out.add(x).write_unaligned(unpack(pair.add(x).read())[y % 2]));
+                        let (pair, out) = (ring_pair(first), self.destination.row(y).cast::<u16>());
+                        let sample = |x: usize| ((pair.add(x).read() ^ PAIR_BIAS) >> (16 * (y % 2))) as u16;
+                        (0..samples).for_each(|x| out.add(x).write_unaligned(sample(x)));
                     }
                 } else {
-                    let mut out = [std::ptr::null_mut(); 2];
-                    for (i, out) in out.iter_mut().enumerate().take(rows) {
-                        *out = decimation.destination.row(y + i).cast();
-                    }
-                    columns_down::<S, V>(decimation, |m| ring_pair(first + m), &out[..rows], samples);
+                    let out = [y, y + 1].map(|y| self.destination.row(y).cast::<u16>());
+                    columns_down::<S, V>(&self.column_pairs, |m| ring_pair(first + m), &out[..rows], samples);
                 }
             }
         }
     }
 }
 
-/// The columns step: one or two rows of the small plane from the row pairs at `pair(0)`, `pair(1)` and so on.
+/// The columns step: one or two rows of the small plane from the row pairs at `pair(0)`, `pair(1)` and so on, by these taps.
 ///
 /// # Safety
 /// The processor has the instruction set of `S`. Pairs are valid for reading `samples` words rounded up to whole blocks of
 /// vectors, and each of `out` for writing `samples` elements.
 #[inline(always)]
 unsafe fn columns_down<S: Simd, const V: usize>(
-    decimation: &Decimation,
+    taps: &[[u32; 2]],
     pair: impl Fn(usize) -> *mut u32,
     out: &[*mut u16],
     samples: usize,
@@ -176,7 +160,7 @@ unsafe fn columns_down<S: Simd, const V: usize>(
     const BLOCK_MAX: usize = 64;
     let block = V * S::LANES;
     let mut pairs = [std::ptr::null_mut(); MAX_PAIRS];
-    let pairs = &mut pairs[..decimation.pairs()];
+    let pairs = &mut pairs[..taps.len()];
     pairs.iter_mut().enumerate().for_each(|(m, address)| *address = pair(m));
     for x in (0..samples).step_by(block) {
         // SAFETY: the caller guarantees the instruction set, the pairs, and the output; a partial block is written to
@@ -185,7 +169,7 @@ unsafe fn columns_down<S: Simd, const V: usize>(
             // 2³¹ removes the bias.
             let initial = S::splat(1 << 31 | 1 << 15);
             let mut sums = [[initial; V]; 2];
-            for (pair, taps) in pairs.iter().zip(&decimation.column_pairs) {
+            for (pair, taps) in pairs.iter().zip(taps) {
                 let taps = [S::splat(taps[0]), S::splat(taps[1])];
                 let [above, below] = &mut sums;
                 for (v, (above, below)) in above.iter_mut().zip(below).enumerate() {

@@ -26,7 +26,7 @@ pub struct Interpolation {
     /// Samples from the first one to the end of a row of the small plane.
     readable: usize,
     small_rows: usize,
-    output_rows: usize,
+    pub output_rows: usize,
 }
 
 impl Interpolation {
@@ -55,13 +55,12 @@ impl Interpolation {
         }
     }
 
-    /// Its parts: this many, or fewer if they would be too small.
-    pub fn blocks(&self, count: usize) -> impl Iterator<Item = InterpolationBlock<'_>> {
+    /// Rows of a block, where there are this many blocks, or fewer if they would be too small.
+    pub fn block_rows(&self, count: usize) -> usize {
         const TAPS: usize = 8;
         let work = self.rows.format.samples() * self.output_rows * TAPS;
         let step = self.phases.len().max(1);
-        let blocks = super::blocks(self.output_rows, step, step, work, count);
-        blocks.map(|rows| InterpolationBlock { interpolation: self, rows })
+        super::block_rows(self.output_rows, step, step, work, count)
     }
 
     /// Samples in a row of the small plane.
@@ -79,54 +78,45 @@ impl Interpolation {
         let output = (self.rows.format.samples() + SLACK).div_ceil(2).next_multiple_of(16);
         self.phases.len().max(1) * self.middle_words() + output
     }
-}
 
-/// Output rows that one thread computes.
-pub struct InterpolationBlock<'a> {
-    pub interpolation: &'a Interpolation,
-    rows: Range<usize>,
-}
-
-impl InterpolationBlock<'_> {
-    /// Computes the block.
+    /// Computes a block of output rows.
     ///
     /// # Safety
-    /// The processor has the instruction set of `S`. The planes of the interpolation hold the rows of its views.
-    /// `scratch` was reserved for [`Interpolation::scratch_words`]. No other thread writes the source, or accesses the
-    /// samples of the block's rows in the destination.
+    /// The processor has the instruction set of `S`. The planes hold the rows of the resampling's views. `scratch` was
+    /// reserved for [`Interpolation::scratch_words`]. No other thread writes the source, or accesses the samples of the
+    /// block's rows in the destination.
     #[inline(always)]
-    pub unsafe fn execute<S: Simd>(&self, scratch: &mut Scratch) {
+    pub unsafe fn execute<S: Simd>(&self, rows: Range<usize>, scratch: &mut Scratch) {
         // SAFETY: the caller guarantees the instruction set, the planes, the scratch memory and exclusive access.
         unsafe {
-            match self.interpolation.rows.phases.len() {
-                0 => self.columns_only::<S>(scratch),
-                _ => self.both::<S>(scratch),
+            match self.rows.phases.len() {
+                0 => self.columns_only::<S>(rows, scratch),
+                _ => self.both::<S>(rows, scratch),
             }
         }
     }
 
     /// The rows of the small plane from `first` on that a row is computed from; beyond the last one, that one.
-    fn small_rows(&self, first: usize) -> [*const u16; PHASE_TAPS] {
-        let Interpolation { source, small_rows, .. } = self.interpolation;
-        std::array::from_fn(|k| source.row((first + k).min(small_rows - 1)).cast())
+    fn source_rows(&self, first: usize) -> [*const u16; PHASE_TAPS] {
+        std::array::from_fn(|k| self.source.row((first + k).min(self.small_rows - 1)).cast())
     }
 
     /// Both steps, or the rows step alone.
     ///
     /// # Safety
-    /// See [`InterpolationBlock::execute`].
+    /// See [`Interpolation::execute`].
     #[inline(always)]
-    unsafe fn both<S: Simd>(&self, scratch: &mut Scratch) {
-        let interpolation = self.interpolation;
-        let (samples, middle_words) = (interpolation.small_samples(), interpolation.middle_words());
-        let down = interpolation.phases.len().max(1);
+    unsafe fn both<S: Simd>(&self, block: Range<usize>, scratch: &mut Scratch) {
+        let Self { rows: RowsUp { format, .. }, phases, destination, .. } = self;
+        let (samples, middle_words) = (self.small_samples(), self.middle_words());
+        let down = phases.len().max(1);
         let words = scratch.words();
         let middle = |p: usize| words.wrapping_add(p * middle_words).cast::<u16>();
         let line = words.wrapping_add(down * middle_words).cast::<u8>();
-        let order = interpolation.rows.order::<S>();
-        for y in self.rows.clone().step_by(down) {
-            let rows = self.small_rows(y / down);
-            // SAFETY: the caller guarantees the instruction set and the planes; `small_rows` limits rows to the small
+        let order = self.rows.order::<S>();
+        for y in block.clone().step_by(down) {
+            let rows = self.source_rows(y / down);
+            // SAFETY: the caller guarantees the instruction set and the planes; `source_rows` limits rows to the small
             // plane. The rows between the steps and the output row are disjoint parts of the scratch memory, as large
             // as `scratch_words` says. The output rows are in the block.
             unsafe {
@@ -134,14 +124,12 @@ impl InterpolationBlock<'_> {
                     let (from, to) = (rows[0], middle(0));
                     (0..samples).for_each(|x| to.add(x).write(from.add(x).read_unaligned() ^ BIAS));
                 } else {
-                    let readable = interpolation.readable;
-                    columns_up::<S>(interpolation.phases, rows, [samples, readable], middle(0), 2 * middle_words);
+                    columns_up::<S>(phases, rows, [samples, self.readable], middle(0), 2 * middle_words);
                 }
-                for (p, y) in (y..self.rows.end).take(down).enumerate() {
-                    let row = interpolation.destination.row(y);
-                    let format = &interpolation.rows.format;
+                for (p, y) in (y..block.end).take(down).enumerate() {
+                    let row = destination.row(y);
                     let out = if format.is_dense() { row } else { line };
-                    interpolation.rows.interpolate::<S>(&order, middle(p), out);
+                    self.rows.interpolate::<S>(&order, middle(p), out);
                     if !format.is_dense() {
                         format.scatter(line, row);
                     }
@@ -153,25 +141,23 @@ impl InterpolationBlock<'_> {
     /// The columns step alone, which then writes the output.
     ///
     /// # Safety
-    /// See [`InterpolationBlock::execute`].
+    /// See [`Interpolation::execute`].
     #[inline(always)]
-    unsafe fn columns_only<S: Simd>(&self, scratch: &mut Scratch) {
-        let down = self.interpolation.phases.len();
-        let Interpolation { rows: RowsUp { format, .. }, destination, .. } = self.interpolation;
-        let samples = self.interpolation.small_samples();
+    unsafe fn columns_only<S: Simd>(&self, block: Range<usize>, scratch: &mut Scratch) {
+        let Self { rows: RowsUp { format, .. }, phases, destination, .. } = self;
+        let (samples, middle_words, down) = (self.small_samples(), self.middle_words(), phases.len());
         let [right, left] = format.shifts();
-        let middle_words = self.interpolation.middle_words();
         let words = scratch.words();
         let line = |p: usize| words.wrapping_add(p * middle_words).cast::<u8>();
         let bytes = if format.is_bytes() { 1 } else { 2 };
-        for y in self.rows.clone().step_by(down) {
-            // SAFETY: the caller guarantees the instruction set and the planes; `small_rows` limits rows to the small
+        for y in block.clone().step_by(down) {
+            // SAFETY: the caller guarantees the instruction set and the planes; `source_rows` limits rows to the small
             // plane. The lines are disjoint parts of the scratch memory with room for whole vectors. The output rows
             // are in the block.
             unsafe {
-                let rows = self.small_rows(y / down);
-                let initial = |x: usize| S::load(self.interpolation.rows.initial[x % 12..].as_ptr());
-                sum_columns::<S>(self.interpolation.phases, rows, samples, initial, |p, x, sums| {
+                let rows = self.source_rows(y / down);
+                let initial = |x: usize| S::load(self.rows.initial[x % 12..].as_ptr());
+                sum_columns::<S>(phases, rows, samples, initial, |p, x, sums| {
                     let to = line(p).add(bytes * x);
                     if bytes == 1 {
                         S::store_low8(to, S::shift_right(sums, 24));
@@ -179,7 +165,7 @@ impl InterpolationBlock<'_> {
                         S::store_low16(to.cast(), S::shift_left(S::shift_right(sums, right), left));
                     }
                 });
-                for (p, y) in (y..self.rows.end).take(down).enumerate() {
+                for (p, y) in (y..block.end).take(down).enumerate() {
                     let line = line(p);
                     if format.samples() > samples {
                         // The luma beyond an odd width.

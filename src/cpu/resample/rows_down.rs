@@ -268,9 +268,3 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
         }
     }
 }
-
-/// The two samples of a word of the rows step, without bias.
-pub fn unpack(word: u32) -> [u16; 2] {
-    let word = word ^ PAIR_BIAS;
-    [word as u16, (word >> 16) as u16]
-}
