@@ -13,11 +13,11 @@ use super::resample::interpolate::Interpolation;
 use super::sample_weights::SampleWeights;
 use super::scratch::{Extent, Scratch};
 use super::task::{LARGE, Task};
-use super::tile::Tile;
+use super::tile::{SampleRect, Tile};
 use super::tile_blur::TILE_STEP;
 use super::write::{Mixing, Samples, Write};
 use crate::filter::cover::Softness;
-use crate::filter::frame::{PlaneLayout, SampleRect};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::inpainting::CellPyramid;
 use crate::filter::operation::{
     AlphaSource, Buffer, Cells, CoverSamples, Layer, Mix, Operation, Resampling, View, WeightsOf,
@@ -126,11 +126,11 @@ impl<'a> BufferPlanes<'a> {
                 let layout = source.field.layout;
                 let packed = Arc::new(PlanePackedTaps::new(&layout, taps));
                 let (source, destination) = (self.to_read(source), self.to_write(destination));
-                let blur = |rect: &Rect| {
+                let tile = |rect: &Rect| {
                     let (taps, region) = (Arc::clone(&packed), samples(&layout, *rect));
-                    Prepared::Blur { layout, source, destination, taps, region }
+                    Tile { layout, source, destination, taps, region }
                 };
-                rects.iter().map(blur).collect()
+                rects.iter().map(tile).map(Prepared::Blur).collect()
             }
             Operation::Decimate(resampling) => {
                 let (source, destination) = resampled(resampling);
@@ -234,13 +234,12 @@ impl<'a> BufferPlanes<'a> {
             _ => unreachable!("`prepare` handles the others itself"),
         };
         let layout = source.field.layout;
-        let SampleRect { x, y, width, height } = samples(&layout, rect);
-        let channels = usize::from(layout.channels);
+        let columns = layout.columns(rect);
         PixelRows {
             operation,
             layout,
-            columns: x / channels..(x + width) / channels,
-            rows: y..y + height,
+            columns: columns.start as usize..columns.end as usize,
+            rows: rect.y() as usize..rect.bottom() as usize,
             source: self.to_read(source),
             destination,
             premultiplied,
@@ -268,13 +267,8 @@ fn blocks(rows: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>>
 
 /// An operation on a rectangle of its output, and where its rows are.
 pub enum Prepared<'a> {
-    Blur {
-        layout: PlaneLayout,
-        source: HostPlane,
-        destination: HostPlaneMut,
-        taps: Arc<PlanePackedTaps>,
-        region: SampleRect,
-    },
+    /// One tile, which is still to be cut.
+    Blur(Tile),
     Decimate(Decimation),
     Interpolate(Interpolation),
     Pixels(PixelRows<'a>),
@@ -287,10 +281,9 @@ impl Prepared<'_> {
     /// Its parts: this many, or fewer if they would be too small.
     pub fn tasks(&self, count: usize) -> Vec<Task<'_>> {
         match self {
-            Self::Blur { layout, source, destination, taps, region } => {
-                let (layout, source, destination) = (*layout, *source, *destination);
-                let tile = |region| Task::Tile(Tile { layout, source, destination, taps, region });
-                Tiling::new(*region, taps, count).regions(*region).map(tile).collect()
+            Self::Blur(tile) => {
+                let regions = Tiling::new(tile, count).regions(tile.region);
+                regions.map(|region| Task::Tile(Tile { region, ..tile.clone() })).collect()
             }
             Self::Decimate(decimation) => {
                 let blocks = blocks(decimation.small_rows.clone(), decimation.block_rows(count));
@@ -329,7 +322,7 @@ impl Tiling {
     /// A tile of fewer samples times taps than this is not worth another thread.
     const TILE_WORK: usize = 1 << 18;
 
-    fn new(region: SampleRect, taps: &PlanePackedTaps, count: usize) -> Self {
+    fn new(Tile { region, taps, .. }: &Tile, count: usize) -> Self {
         let (samples, rows, taps) = (region.width, region.height, &taps.all);
         let widest = (Self::RING_BYTES / 4 / taps.block_pairs()).max(2 * TILE_STEP);
         let columns = samples.div_ceil(widest);

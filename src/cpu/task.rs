@@ -18,7 +18,7 @@ pub const LARGE: usize = 1 << 15;
 /// A part of an operation.
 pub enum Task<'a> {
     /// Of a blur.
-    Tile(Tile<'a>),
+    Tile(Tile),
     /// Rows of the small plane, from an even one on.
     Decimation(&'a Decimation, Range<usize>),
     /// Output rows, from a multiple of the factor on.

@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The input of the blur's two passes: a tile of a plane, and how its samples are stored.
 
+use std::sync::Arc;
+
 use super::packed_taps::{PackedTaps, PlanePackedTaps};
 use super::simd::Simd;
-use crate::filter::frame::{PlaneLayout, SampleRect};
+use crate::filter::frame::PlaneLayout;
 use crate::filter::plane::{HostPlane, HostPlaneMut};
 
 /// A region of a plane to blur. `source` and `destination` hold every row of the plane, not only those of the region.
-pub struct Tile<'a> {
+#[derive(Clone)]
+pub struct Tile {
     pub layout: PlaneLayout,
     pub source: HostPlane,
     pub destination: HostPlaneMut,
-    pub taps: &'a PlanePackedTaps,
+    pub taps: Arc<PlanePackedTaps>,
     pub region: SampleRect,
+}
+
+/// A rectangle of a plane: `x` and `width` in samples, `y` and `height` in rows.
+#[derive(Clone, Copy)]
+pub struct SampleRect {
+    pub x: usize,
+    pub y: usize,
+    pub width: usize,
+    pub height: usize,
 }
 
 /// How the rows pass reads a row: with one set of taps and one distance between neighbouring samples of a channel.
@@ -34,9 +46,9 @@ pub struct SampleRun<'a> {
     pub mask: u32,
 }
 
-impl<'a> Tile<'a> {
+impl Tile {
     /// The run of all samples; of packed 4:2:2, the run of luma.
-    pub fn sample_run(&self) -> SampleRun<'a> {
+    pub fn sample_run(&self) -> SampleRun<'_> {
         let (layout, x) = (&self.layout, self.region.x);
         let (stride, samples) = match layout.is_packed_422() {
             true => (2, 2 * layout.width as usize),
@@ -51,7 +63,7 @@ impl<'a> Tile<'a> {
     }
 
     /// The run of the chroma of packed 4:2:2; `None` for other layouts.
-    pub fn chroma_run(&self) -> Option<SampleRun<'a>> {
+    pub fn chroma_run(&self) -> Option<SampleRun<'_>> {
         let taps = self.taps.chroma.as_ref()?;
         Some(SampleRun { taps, stride: 4, samples: self.layout.row_samples(), ..self.sample_run() })
     }

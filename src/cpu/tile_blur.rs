@@ -12,12 +12,12 @@
 //! only adds the rounding constant; the columns pass starts its sums at 2³¹ plus the rounding constant. All sums wrap
 //! modulo 2³².
 
-use super::packed_taps::{BLOCK_ROWS, PlanePackedTaps};
+use super::packed_taps::BLOCK_ROWS;
 use super::rows::{self, RowsPass};
 use super::scratch::Scratch;
 use super::simd::Simd;
-use super::tile::{Sample, SampleRun, Tile};
-use crate::filter::frame::{PlaneLayout, SampleLayout, SampleRect};
+use super::tile::{Sample, SampleRect, SampleRun, Tile};
+use crate::filter::frame::SampleLayout;
 
 /// Tiles start at multiples of this many samples: a multiple of the pixel size for 1 to 4 channels, and of every vector
 /// block.
@@ -40,8 +40,8 @@ struct ScratchLayout {
 }
 
 impl ScratchLayout {
-    fn new(layout: &PlaneLayout, taps: &PlanePackedTaps, width: usize) -> Self {
-        let width = width.next_multiple_of(BLOCK_MAX);
+    fn new(Tile { layout, taps, region, .. }: &Tile) -> Self {
+        let width = region.width.next_multiple_of(BLOCK_MAX);
         let pair_words = width + rows::OUT_SLACK;
         let channels = usize::from(layout.channels);
         let radius = taps.chroma.iter().chain([&taps.all]).map(|taps| taps.radius[0]).max().unwrap_or(0);
@@ -64,7 +64,7 @@ impl ScratchLayout {
 
 /// Words of scratch memory for blurring a tile.
 pub fn scratch_words(tile: &Tile) -> usize {
-    ScratchLayout::new(&tile.layout, tile.taps, tile.region.width).words()
+    ScratchLayout::new(tile).words()
 }
 
 /// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.
@@ -91,8 +91,8 @@ pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usiz
 /// The conditions of [`blur`] hold, and `T` is the type of the plane's samples.
 #[inline(always)]
 unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
-    let SampleRect { y: top, width, height, .. } = tile.region;
-    let scratch_layout = ScratchLayout::new(&tile.layout, tile.taps, width);
+    let SampleRect { y: top, height, .. } = tile.region;
+    let scratch_layout = ScratchLayout::new(tile);
     let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * scratch_layout.row_words));
     let ring = scratch.words().wrapping_add(2 * scratch_layout.row_words);
     let temp = ring.wrapping_add(scratch_layout.pairs * scratch_layout.pair_words);

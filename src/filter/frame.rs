@@ -353,16 +353,6 @@ fn holds_rows(side: Side, plane: usize, of: &Plane<usize>) -> Result<(), FrameEr
     Ok(())
 }
 
-/// A rectangle of a plane: `x` and `width` in samples, `y` and `height` in rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the line above says what the four are")]
-pub struct SampleRect {
-    pub x: usize,
-    pub y: usize,
-    pub width: usize,
-    pub height: usize,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
