@@ -11,7 +11,7 @@ use super::pixel_rows::PixelRows;
 use super::resample::decimate::Decimation;
 use super::resample::interpolate::Interpolation;
 use super::sample_weights::SampleWeights;
-use super::scratch::{Extent, Scratch};
+use super::scratch::Scratch;
 use super::task::{LARGE, Task};
 use super::tile::{SampleRect, Tile};
 use super::tile_blur::TILE_STEP;
@@ -62,32 +62,34 @@ fn round(operation: &Operation, rect: Rect) -> Rect {
     Rect::between([x, right], [y, bottom]).expect("a larger rectangle has samples")
 }
 
-/// What is accessed of a plane: the rows between the first and the last one. Rounded and joined rectangles read more than what
-/// was computed for them.
-pub fn extent(Job { plan, parts, .. }: &Job, buffer: Buffer, layout: &PlaneLayout) -> Extent {
-    let rects = plan.operations().iter().zip(parts).flat_map(|(operation, rects)| {
-        rects.iter().flat_map(|rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]))
-    });
-    let rows = rects
-        .filter(|(view, _)| view.buffer == buffer)
-        .map(|(View { field, .. }, rect)| field.plane_row(rect.y())..field.plane_row(rect.bottom() - 1) + 1);
-    let rows = rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
-    (layout.row_bytes(), rows.unwrap_or_default())
-}
-
-/// Allocates these rows of planes, dense and each starting on a cache line. Other rows of the planes have no memory.
-pub fn place(memory: &mut Scratch, extents: &[Extent]) -> Result<Vec<HostPlaneMut>, CpuError> {
-    let words =
-        |(row_bytes, rows): &Extent| (row_bytes * rows.len()).div_ceil(4).next_multiple_of(Scratch::ALIGNMENT_WORDS);
-    memory.reserve(extents.iter().map(words).sum())?;
-    let mut next = memory.words();
-    let plane = |extent: &Extent| {
-        let (pitch, rows) = extent;
-        let address = next.cast::<u8>().wrapping_sub(rows.start * pitch);
-        next = next.wrapping_add(words(extent));
-        HostPlaneMut { address, pitch: *pitch, len: rows.end * pitch }
+/// Allocates the temporaries of a job, dense and each starting on a cache line: the rows between the first and the last one that
+/// are accessed. Other rows have no memory.
+pub fn place_temporaries(Job { plan, parts, .. }: &Job, memory: &mut Scratch) -> Result<Vec<HostPlaneMut>, CpuError> {
+    let mut accessed: Vec<Range<usize>> = vec![Range::default(); plan.temporaries().len()];
+    for (operation, rects) in plan.operations().iter().zip(parts) {
+        // Rounded and joined rectangles read more than what was computed for them.
+        let rects =
+            rects.iter().flat_map(|rect| operation.reads(*rect).into_iter().chain([(operation.output(), *rect)]));
+        for (View { buffer, field }, rect) in rects {
+            if let Buffer::Temporary(index) = buffer {
+                let rows = field.plane_row(rect.y())..field.plane_row(rect.bottom() - 1) + 1;
+                let all = &mut accessed[index];
+                *all = if all.is_empty() { rows } else { all.start.min(rows.start)..all.end.max(rows.end) };
+            }
+        }
+    }
+    let planes = || plan.temporaries().iter().map(PlaneLayout::row_bytes).zip(&accessed);
+    let words = |(pitch, rows): (usize, &Range<usize>)| {
+        (pitch * rows.len()).div_ceil(4).next_multiple_of(Scratch::ALIGNMENT_WORDS)
     };
-    Ok(extents.iter().map(plane).collect())
+    memory.reserve(planes().map(words).sum())?;
+    let mut next = memory.words();
+    let plane = |(pitch, rows): (usize, &Range<usize>)| {
+        let address = next.cast::<u8>().wrapping_sub(rows.start * pitch);
+        next = next.wrapping_add(words((pitch, rows)));
+        HostPlaneMut { address, pitch, len: rows.end * pitch }
+    };
+    Ok(planes().map(plane).collect())
 }
 
 /// The planes that the buffers of a plan stand for, and the weights of a soft cover.
@@ -250,9 +252,9 @@ impl<'a> BufferPlanes<'a> {
 
 /// A rectangle in pixels of a plane, in samples of its rows.
 fn samples(layout: &PlaneLayout, rect: Rect) -> SampleRect {
-    let sample = |x: u32| x.div_ceil(layout.unit_pixels()) as usize * usize::from(layout.channels);
-    let (x, right) = (sample(rect.x()), sample(rect.right()));
-    SampleRect { x, y: rect.y() as usize, width: right - x, height: rect.height() as usize }
+    let (columns, channels) = (layout.columns(rect), usize::from(layout.channels));
+    let (x, width) = (columns.start as usize * channels, columns.len() * channels);
+    SampleRect { x, y: rect.y() as usize, width, height: rect.height() as usize }
 }
 
 /// The rows that a thread writes at least at a time, as weights of one row are next to those of another, and those that it

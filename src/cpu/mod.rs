@@ -23,16 +23,15 @@ use std::sync::Arc;
 
 use crate::filter::cover::Softness;
 use crate::filter::frame::{FrameMemory, ValidFrames};
-use crate::filter::operation::{Buffer, Operation};
+use crate::filter::operation::Operation;
 use crate::filter::parts::Job;
-use crate::filter::plane::{HostPlane, HostPlaneMut};
 use crate::filter::regions::Rect;
 use crate::process;
 use crate::threads::Threads;
 pub use execution::TILES;
-use execution::{BufferPlanes, Prepared, extent, place};
+use execution::{BufferPlanes, Prepared, place_temporaries};
 pub use instruction_set::InstructionSet;
-use scratch::{Extent, Scratch};
+use scratch::Scratch;
 use task::Task;
 
 #[cfg(test)]
@@ -89,11 +88,11 @@ impl CpuEngine {
     pub fn run(&mut self, frames: &mut ValidFrames, job: &Job, soft: Option<&Softness>) -> Result<(), CpuError> {
         let Job { plan, parts, .. } = job;
         assert!(plan.layouts() == frames.layouts(), "the plan is for other frames");
-        let (sources, destinations) = host_planes(frames)?;
-        let planes = plan.temporaries().iter().enumerate();
-        let extents: Vec<Extent> =
-            planes.map(|(index, layout)| extent(job, Buffer::Temporary(index), layout)).collect();
-        let temporaries = &place(&mut self.temporaries, &extents)?[..];
+        let (FrameMemory::Host(sources), FrameMemory::Host(destinations)) = (frames.source(), frames.destination())
+        else {
+            return Err(CpuError::DeviceMemory);
+        };
+        let temporaries = &place_temporaries(job, &mut self.temporaries)?;
         let planes = BufferPlanes { sources, destinations, temporaries, soft };
         // An operation is cut into this many tasks, its rectangles according to their size.
         let threads = self.threads.count();
@@ -119,10 +118,10 @@ impl CpuEngine {
         let set = self.set;
         schedule::run(&self.threads, &mut self.scratch[..workers], &groups, |scratch, task| {
             // SAFETY: the processor has the set; the task's planes hold what it reads and writes, because the frames are valid and
-            // `place` has allocated the rows that are accessed of all others; `reserve_scratch` allocated the scratch memory. Every
-            // sample written was computed before, because the parts contain it. Rectangles of an operation do not overlap, nor do
-            // its tasks in what they write, operations of a group are independent of each other, and each task is executed once,
-            // after the groups before its own.
+            // `place_temporaries` has allocated the rows that are accessed of all others; `reserve_scratch` allocated the scratch
+            // memory. Every sample written was computed before, because the parts contain it. Rectangles of an operation do not
+            // overlap, nor do its tasks in what they write, operations of a group are independent of each other, and each task is
+            // executed once, after the groups before its own.
             unsafe { set.execute(task, scratch) };
         });
         Ok(())
@@ -139,14 +138,6 @@ impl CpuEngine {
         }
         let words = tasks.map(Task::scratch_words).max().unwrap_or(0);
         self.scratch[..workers].iter_mut().try_for_each(|scratch| scratch.reserve(words))
-    }
-}
-
-/// The planes of frames in host memory.
-fn host_planes<'a>(frames: &'a ValidFrames) -> Result<(&'a [HostPlane], &'a [HostPlaneMut]), CpuError> {
-    match (frames.source(), frames.destination()) {
-        (FrameMemory::Host(sources), FrameMemory::Host(destinations)) => Ok((sources, destinations)),
-        _ => Err(CpuError::DeviceMemory),
     }
 }
 

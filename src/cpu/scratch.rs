@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Scratch memory of one worker thread. A failed allocation is an error instead of an abort.
 
-use std::ops::Range;
-
 use super::CpuError;
 
 /// 64 bytes with the alignment of a cache line, so that an aligned 64-byte vector never spans two lines.
@@ -13,9 +11,6 @@ struct CacheLine([u32; CacheLine::WORDS]);
 impl CacheLine {
     const WORDS: usize = 16;
 }
-
-/// The bytes of a plane's rows, and which rows of it are accessed: what a plane needs memory for.
-pub type Extent = (usize, Range<usize>);
 
 /// Growable scratch memory of 32-bit words that starts on a cache line.
 #[derive(Default)]
