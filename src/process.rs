@@ -20,33 +20,25 @@ pub enum Level {
 /// Receives lines, from any thread.
 pub type Sink = fn(Level, &str);
 
-struct Process {
-    log_sink: OnceLock<Sink>,
-    threads: Mutex<Weak<Threads>>,
-    stale_registrations: Mutex<Vec<usize>>,
-}
-
-static PROCESS: Process = Process {
-    log_sink: OnceLock::new(),
-    threads: Mutex::new(Weak::new()),
-    stale_registrations: Mutex::new(Vec::new()),
-};
+static LOG_SINK: OnceLock<Sink> = OnceLock::new();
+static THREADS: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
+static STALE_REGISTRATIONS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 /// Sends log lines to `sink` from now on. Only the first call counts.
 pub fn set_log_sink(sink: Sink) {
-    let _ = PROCESS.log_sink.set(sink);
+    let _ = LOG_SINK.set(sink);
 }
 
 /// Logs a line. Without a sink it is discarded.
 pub fn log(level: Level, line: &str) {
-    if let Some(sink) = PROCESS.log_sink.get() {
+    if let Some(sink) = LOG_SINK.get() {
         sink(level, line);
     }
 }
 
 /// The worker threads, started if nobody holds them. They are joined when the last handle is dropped.
 pub fn threads() -> Arc<Threads> {
-    let mut shared = PROCESS.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(threads) = shared.upgrade().filter(|threads| threads.are_of_this_process()) {
         return threads;
     }
@@ -63,5 +55,5 @@ pub fn threads() -> Arc<Threads> {
 
 /// Start addresses of host registrations that could not be ended before their memory was freed.
 pub fn stale_registrations() -> MutexGuard<'static, Vec<usize>> {
-    PROCESS.stale_registrations.lock().unwrap_or_else(PoisonError::into_inner)
+    STALE_REGISTRATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
