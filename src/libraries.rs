@@ -1,51 +1,44 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The libraries that are opened at run time: their file names on each system, and their functions.
 
-/// A system, as far as these names differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
-    /// Also Jetson, and any other Unix.
-    Linux,
-    MacOs,
-    Windows,
+/// The names on one system.
+pub struct System {
+    /// NVIDIA's driver, for messages: cudarc opens it, and tries more names.
+    pub driver: &'static str,
+    /// NVRTC, the one to prefer first. NVIDIA names it after the first version with the same interface.
+    pub nvrtc: &'static [&'static str],
+    /// What is before and behind the name of a library of GStreamer. The same in all versions; for Windows as Visual C++ builds it.
+    gstreamer: [&'static str; 2],
 }
 
 impl System {
-    /// The one that this is compiled for.
-    pub const CURRENT: Self = if cfg!(windows) {
-        Self::Windows
-    } else if cfg!(target_os = "macos") {
-        Self::MacOs
-    } else {
-        Self::Linux
+    /// Also Jetson, and any other Unix.
+    const LINUX: Self = Self {
+        driver: "libcuda.so.1",
+        nvrtc: &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"],
+        gstreamer: ["libgst", "-1.0.so.0"],
+    };
+    /// NVIDIA has no current NVRTC there.
+    const MAC_OS: Self = Self { driver: "libcuda.dylib", nvrtc: &[], gstreamer: ["libgst", "-1.0.0.dylib"] };
+    const WINDOWS: Self = Self {
+        driver: "nvcuda.dll",
+        nvrtc: &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
+        gstreamer: ["gst", "-1.0-0.dll"],
     };
 
-    /// NVIDIA's driver, for messages: cudarc opens it, and tries more names.
-    pub const fn driver(self) -> &'static str {
-        match self {
-            Self::Linux => "libcuda.so.1",
-            Self::MacOs => "libcuda.dylib",
-            Self::Windows => "nvcuda.dll",
-        }
-    }
+    /// The one that this is compiled for.
+    pub const CURRENT: Self = if cfg!(windows) {
+        Self::WINDOWS
+    } else if cfg!(target_os = "macos") {
+        Self::MAC_OS
+    } else {
+        Self::LINUX
+    };
 
-    /// NVRTC, the one to prefer first. NVIDIA names it after the first version with the same interface.
-    pub const fn nvrtc(self) -> &'static [&'static str] {
-        match self {
-            Self::Linux => &["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"],
-            // NVIDIA has no current one there.
-            Self::MacOs => &[],
-            Self::Windows => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
-        }
-    }
-
-    /// A library of GStreamer, such as `cuda`. The same in all versions; for Windows as Visual C++ builds it.
-    fn gstreamer(self, library: &str) -> String {
-        match self {
-            Self::Linux => format!("libgst{library}-1.0.so.0"),
-            Self::MacOs => format!("libgst{library}-1.0.0.dylib"),
-            Self::Windows => format!("gst{library}-1.0-0.dll"),
-        }
+    /// A library of GStreamer, such as `cuda`.
+    fn gstreamer(&self, library: &str) -> String {
+        let [before, behind] = self.gstreamer;
+        format!("{before}{library}{behind}")
     }
 }
 
@@ -140,29 +133,10 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_system() {
-        let names = |system: System| {
-            let mut names = vec![system.driver().to_owned(), system.gstreamer("cuda"), system.gstreamer("analytics")];
-            names.extend(system.nvrtc().iter().map(|name| (*name).to_owned()));
-            names
-        };
-        assert_eq!(
-            names(System::Linux),
-            [
-                "libcuda.so.1",
-                "libgstcuda-1.0.so.0",
-                "libgstanalytics-1.0.so.0",
-                "libnvrtc.so",
-                "libnvrtc.so.13",
-                "libnvrtc.so.12",
-            ]
-        );
-        assert_eq!(
-            names(System::Windows),
-            ["nvcuda.dll", "gstcuda-1.0-0.dll", "gstanalytics-1.0-0.dll", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll",]
-        );
-        assert_eq!(System::MacOs.gstreamer("analytics"), "libgstanalytics-1.0.0.dylib");
-        for name in names(System::CURRENT) {
+        let gstreamer = System::CURRENT.gstreamer("analytics");
+        for name in [System::CURRENT.driver, &gstreamer].iter().chain(System::CURRENT.nvrtc) {
             assert!(name.contains(std::env::consts::DLL_EXTENSION), "{name}");
         }
+        assert_eq!(System::LINUX.gstreamer("cuda"), "libgstcuda-1.0.so.0");
     }
 }

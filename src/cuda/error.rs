@@ -15,14 +15,14 @@ pub const CAPABILITY_NEEDED: (i32, i32) = (6, 0);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant names its fields")]
 pub enum CudaError {
-    #[error("{}, the NVIDIA driver's library, cannot be loaded ({reason}); install the NVIDIA driver", System::CURRENT.driver())]
+    #[error("{}, the NVIDIA driver's library, cannot be loaded ({reason}); install the NVIDIA driver", System::CURRENT.driver)]
     NoDriver { reason: String },
     #[error("CUDA needs a program of 64 bits, and this one has {}; use one of 64 bits", usize::BITS)]
     Needs64Bits,
     #[error(
         "{}, the NVIDIA driver's library, has no function {function}: it is not the driver's own, or of one before version \
          520; install the NVIDIA driver, and see whether LD_LIBRARY_PATH or LD_PRELOAD names a library that takes its place",
-        System::CURRENT.driver()
+        System::CURRENT.driver
     )]
     IncompleteDriver { function: &'static str },
     #[error(

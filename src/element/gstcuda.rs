@@ -134,7 +134,7 @@ impl Library {
         let functions = Functions::load(library).map_err(lacks)?;
         // It needs more functions of the driver than the engine, and ends the process when it creates a context without them.
         if functions.load_library() == glib::ffi::GFALSE {
-            return Err(format!("{name} does not find all that it needs in {}", System::CURRENT.driver()));
+            return Err(format!("{name} does not find all that it needs in {}", System::CURRENT.driver));
         }
         functions.init_memory();
         let has_streams = gst::version() >= (1, 24, 0, 0);

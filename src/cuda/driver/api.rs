@@ -55,7 +55,7 @@ pub fn load() -> Result<(), Missing> {
         // SAFETY: loading libcuda runs its initialisers and nothing else.
         if !unsafe { sys::is_culib_present() } {
             // SAFETY: if it can be loaded after all, its initialisers run and nothing else.
-            let again = unsafe { libloading::Library::new(System::CURRENT.driver()) };
+            let again = unsafe { libloading::Library::new(System::CURRENT.driver) };
             let reason = again.err().as_ref().and_then(Error::source).map(ToString::to_string);
             return Err(Missing::Library(reason.unwrap_or_default()));
         }

@@ -173,7 +173,7 @@ impl Nvrtc {
     /// Opens the library.
     pub fn open() -> Result<Self, NvrtcError> {
         let named = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
-        let names: Vec<&str> = named.as_deref().map_or(System::CURRENT.nvrtc().to_vec(), |path| vec![path]);
+        let names: Vec<&str> = named.as_deref().map_or(System::CURRENT.nvrtc.to_vec(), |path| vec![path]);
         // SAFETY: NVRTC's initialisers need nothing from this process.
         let opened = names.iter().find_map(|name| Some((*name, unsafe { Library::new(*name) }.ok()?)));
         let (name, library) = opened.ok_or_else(|| NvrtcError::NotFound { names: names.join(", ") })?;
