@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 pub use super::layout::{Field, MAX_DIMENSION, PlaneLayout, Role, SampleLayout, Split, StoredSample};
-use super::plane::{DevicePlane, HostPlane, HostPlaneMut, PlaneMemory, copy_rows};
+use super::plane::{DevicePlane, HostPlaneMut, PlaneMemory, copy_rows};
 
 /// Which of the two frames of a blur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,23 +101,19 @@ pub struct DeviceFrame {
     pub stream: Option<usize>,
 }
 
-/// A frame to read.
+/// A frame, of which host memory is borrowed as `D`.
 #[derive(Debug)]
-pub enum Source<'a> {
+pub enum AnyFrame<D> {
     /// In host memory.
-    Host(Frame<'a>),
+    Host(Vec<Plane<D>>),
     /// In the memory of the device that blurs it.
     Device(DeviceFrame),
 }
 
+/// A frame to read.
+pub type Source<'a> = AnyFrame<&'a [u8]>;
 /// A frame to write.
-#[derive(Debug)]
-pub enum Destination<'a> {
-    /// In host memory.
-    Host(FrameMut<'a>),
-    /// In the memory of the device that blurs it.
-    Device(DeviceFrame),
-}
+pub type Destination<'a> = AnyFrame<&'a mut [u8]>;
 
 /// A frame to write, to be read as long as this borrows it.
 pub fn as_source<'a>(frame: &'a FrameMut) -> Frame<'a> {
@@ -169,34 +165,32 @@ fn lengths<D>(planes: &[Plane<D>], len: impl Fn(&D) -> usize) -> Vec<Plane<usize
     planes.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: len(&plane.data) }).collect()
 }
 
-impl DeviceFrame {
-    /// Where its planes are.
-    pub fn memory(&self) -> Vec<DevicePlane> {
-        let memory = |plane: &Plane<DeviceBytes>| DevicePlane {
-            address: plane.data.address,
-            pitch: plane.pitch,
-            len: plane.data.len,
-        };
-        self.planes.iter().map(memory).collect()
-    }
-}
-
-impl Source<'_> {
+impl<D: AsRef<[u8]>> AnyFrame<D> {
     fn lengths(&self) -> Vec<Plane<usize>> {
         match self {
-            Self::Host(planes) => lengths(planes, |data| data.len()),
+            Self::Host(planes) => lengths(planes, |data| data.as_ref().len()),
             Self::Device(frame) => lengths(&frame.planes, |data| data.len),
+        }
+    }
+
+    /// Where it is; `address` returns that of bytes in host memory.
+    fn memory<A>(self, address: impl Fn(&mut D) -> A) -> FrameMemory<A> {
+        let on_device = |Plane { pitch, data: DeviceBytes { address, len }, .. }| DevicePlane { address, pitch, len };
+        match self {
+            Self::Host(planes) => FrameMemory::Host(host_planes(planes, address)),
+            Self::Device(DeviceFrame { planes, stream }) => {
+                FrameMemory::Device { planes: planes.into_iter().map(on_device).collect(), stream }
+            }
         }
     }
 }
 
-impl Destination<'_> {
-    fn lengths(&self) -> Vec<Plane<usize>> {
-        match self {
-            Self::Host(planes) => lengths(planes, |data| data.len()),
-            Self::Device(frame) => lengths(&frame.planes, |data| data.len),
-        }
-    }
+fn host_planes<D: AsRef<[u8]>, A>(planes: Vec<Plane<D>>, address: impl Fn(&mut D) -> A) -> Vec<PlaneMemory<A>> {
+    let in_memory = |Plane { pitch, mut data, .. }: Plane<D>| {
+        let len = data.as_ref().len();
+        PlaneMemory { address: address(&mut data), pitch, len }
+    };
+    planes.into_iter().map(in_memory).collect()
 }
 
 /// Where the planes of a frame are.
@@ -226,10 +220,6 @@ impl<A> FrameMemory<A> {
             Self::Host(_) => None,
         }
     }
-
-    fn of_device(frame: &DeviceFrame) -> Self {
-        Self::Device { planes: frame.memory(), stream: frame.stream }
-    }
 }
 
 /// A source and a destination of the same layouts whose memory holds every row: proof that [`ValidFrames::new`] checked them.
@@ -255,14 +245,8 @@ impl<'a> ValidFrames<'a> {
             holds_rows(Side::Input, index, from)?;
             holds_rows(Side::Output, index, to)?;
         }
-        let source = match source {
-            Source::Host(planes) => FrameMemory::Host(planes.into_iter().map(host_plane).collect()),
-            Source::Device(frame) => FrameMemory::of_device(&frame),
-        };
-        let destination = match destination {
-            Destination::Host(planes) => FrameMemory::Host(planes.into_iter().map(host_plane_mut).collect()),
-            Destination::Device(frame) => FrameMemory::of_device(&frame),
-        };
+        let source = source.memory(|bytes| bytes.as_ptr());
+        let destination = destination.memory(|bytes| bytes.as_mut_ptr());
         Ok(Self { layouts, source, destination, _borrow: PhantomData })
     }
 
@@ -275,7 +259,7 @@ impl<'a> ValidFrames<'a> {
         };
         check_host(&frame, Side::Input)?;
         let layouts = frame.iter().map(|plane| plane.layout).collect();
-        let destination: Vec<HostPlaneMut> = frame.into_iter().map(host_plane_mut).collect();
+        let destination = host_planes(frame, |bytes| bytes.as_mut_ptr());
         let source = FrameMemory::Host(destination.iter().map(HostPlaneMut::as_const).collect());
         Ok(Self { layouts, source, destination: FrameMemory::Host(destination), _borrow: PhantomData })
     }
@@ -329,14 +313,6 @@ impl<'a> ValidFrames<'a> {
     pub fn are_on_device(&self) -> bool {
         self.source.is_device() && self.destination.is_device()
     }
-}
-
-fn host_plane(Plane { pitch, data, .. }: Plane<&[u8]>) -> HostPlane {
-    HostPlane { address: data.as_ptr(), pitch, len: data.len() }
-}
-
-fn host_plane_mut(Plane { pitch, data, .. }: Plane<&mut [u8]>) -> HostPlaneMut {
-    HostPlaneMut { address: data.as_mut_ptr(), pitch, len: data.len() }
 }
 
 fn holds_rows(side: Side, plane: usize, of: &Plane<usize>) -> Result<(), FrameError> {
