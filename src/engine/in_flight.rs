@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::Work;
 use crate::cuda::{CudaError, SubmittedFrame};
 use crate::filter::cover::Cover;
-use crate::filter::frame::{Destination, Frame, FrameMut, Plane, Source};
+use crate::filter::frame::{Destination, FrameMut, Plane, Source};
 use crate::filter::plan::Options;
 
 /// Access to the memory of a frame that is being blurred.
@@ -40,9 +40,9 @@ pub unsafe trait FrameAccess: Sized {
     }
 }
 
-/// A frame of the caller's, borrowed for a call.
+/// A frame of the caller's, borrowed for a call. The source of one that is covered in place has no planes.
 pub(super) struct BorrowedFrame<'a, 's, 'd> {
-    pub source: &'a Frame<'s>,
+    pub source: &'a [Plane<&'s [u8]>],
     pub destination: &'a mut FrameMut<'d>,
 }
 
@@ -51,34 +51,18 @@ unsafe impl FrameAccess for BorrowedFrame<'_, '_, '_> {
     fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
         let source =
             self.source.iter().map(|plane| Plane { layout: plane.layout, pitch: plane.pitch, data: plane.data });
-        (Source::Host(source.collect()), Destination::Host(reborrow(self.destination)))
+        let destination = self.destination.iter_mut().map(|plane| Plane {
+            layout: plane.layout,
+            pitch: plane.pitch,
+            data: &mut *plane.data,
+        });
+        (Source::Host(source.collect()), Destination::Host(destination.collect()))
     }
 
     /// The caller uses the memory again when the call returns.
     fn can_leak(&self) -> bool {
         false
     }
-}
-
-/// A frame of the caller's that is covered in place, borrowed for a call.
-pub(super) struct BorrowedInPlace<'a, 'f>(pub &'a mut FrameMut<'f>);
-
-// SAFETY: the planes are borrowed mutably until this is dropped.
-unsafe impl FrameAccess for BorrowedInPlace<'_, '_> {
-    fn frames(&mut self) -> (Source<'_>, Destination<'_>) {
-        (Source::Host(Vec::new()), Destination::Host(reborrow(self.0)))
-    }
-
-    /// The caller uses the memory again when the call returns.
-    fn can_leak(&self) -> bool {
-        false
-    }
-}
-
-fn reborrow<'a>(frame: &'a mut FrameMut) -> FrameMut<'a> {
-    let plane =
-        |plane: &'a mut Plane<&mut [u8]>| Plane { layout: plane.layout, pitch: plane.pitch, data: &mut *plane.data };
-    frame.iter_mut().map(plane).collect()
 }
 
 /// Frames whose memory was leaked because a device may still be using it, and the cause of the first one.

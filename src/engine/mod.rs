@@ -23,7 +23,7 @@ use crate::process;
 pub use crate::process::Level;
 pub use crate::process::set_log_sink as log_to;
 pub use error::{EngineError, ErrorKind};
-use in_flight::{Abandoned, BorrowedFrame, BorrowedInPlace, State};
+use in_flight::{Abandoned, BorrowedFrame, State};
 pub use in_flight::{CompletedFrame, FrameAccess, InFlightFrame};
 use job_cache::{JobCache, TilesOf, form};
 pub use stats::{Stats, StepTime};
@@ -221,7 +221,7 @@ impl Engine {
     ///
     /// Returns why the engine fell back to the CPU, if it did with this frame.
     pub fn cover(&mut self, cover: &Cover, frame: &mut FrameMut) -> Result<Option<CudaError>, EngineError> {
-        Ok(self.run(cover, BorrowedInPlace(frame))?.failure)
+        Ok(self.run(cover, BorrowedFrame { source: &[], destination: frame })?.failure)
     }
 
     /// Copies a frame from host memory to device memory or back, and waits; or from device memory to device memory, on its
