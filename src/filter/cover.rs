@@ -197,8 +197,7 @@ impl Plan {
         }
         for Covered { plane, field, layers, grids } in fields.0 {
             let layout = &layouts[plane];
-            let keeps = |c: usize| u32::from(!cover.planes().contains(layout.roles[c])) << c;
-            let passthrough_mask: u32 = (0..layout.roles().len()).map(keeps).sum();
+            let passthrough_mask = cover.planes().passthrough_mask(layout);
             let placement = picture.placement(plane, &field);
             let source = View { buffer: Buffer::Source(plane), field };
             let mix = |_| Mix { weights: WeightsOf::Cover, placement, beside: source, passthrough_mask };

@@ -26,27 +26,19 @@ impl Selection {
     /// No channel.
     pub const NONE: Self = Self { primary: false, chroma: false, alpha: false };
 
-    /// The channels of these planes.
-    pub fn of(planes: &[PlaneLayout]) -> Self {
-        planes.iter().flat_map(PlaneLayout::roles).fold(Self::NONE, |all, role| all.with(*role))
+    fn with_roles(is_selected: impl Fn(Role) -> bool) -> Self {
+        let [primary, chroma, alpha] = [Role::Primary, Role::Chroma, Role::Alpha].map(is_selected);
+        Self { primary, chroma, alpha }
     }
 
-    fn with(mut self, role: Role) -> Self {
-        match role {
-            Role::Primary => self.primary = true,
-            Role::Chroma => self.chroma = true,
-            Role::Alpha => self.alpha = true,
-        }
-        self
+    /// The channels of these planes.
+    pub fn of(planes: &[PlaneLayout]) -> Self {
+        Self::with_roles(|role| planes.iter().any(|layout| layout.roles().contains(&role)))
     }
 
     /// The channels of either selection.
     pub fn union(self, other: Self) -> Self {
-        Self {
-            primary: self.primary || other.primary,
-            chroma: self.chroma || other.chroma,
-            alpha: self.alpha || other.alpha,
-        }
+        Self::with_roles(|role| self.contains(role) || other.contains(role))
     }
 
     /// The names of the channels, as in `luma+chroma`; empty for none.
@@ -57,11 +49,7 @@ impl Selection {
 
     /// The channels of this selection that are not in the other.
     pub fn without(self, other: Self) -> Self {
-        Self {
-            primary: self.primary && !other.primary,
-            chroma: self.chroma && !other.chroma,
-            alpha: self.alpha && !other.alpha,
-        }
+        Self::with_roles(|role| self.contains(role) && !other.contains(role))
     }
 
     /// Whether channels of this role are blurred.
@@ -71,6 +59,12 @@ impl Selection {
             Role::Chroma => self.chroma,
             Role::Alpha => self.alpha,
         }
+    }
+
+    /// Bit c: channel c of planes of this layout is not selected.
+    pub(super) fn passthrough_mask(self, layout: &PlaneLayout) -> u32 {
+        let roles = layout.roles().iter().enumerate();
+        roles.map(|(c, role)| u32::from(!self.contains(*role)) << c).sum()
     }
 }
 
@@ -105,17 +99,13 @@ impl Options {
     /// The channels of these planes that are selected and of which the blur can change a sample. It cannot if so little
     /// weight is outside of the centre that rounding to the plane's depth keeps every sample.
     pub fn changed(&self, planes: &[PlaneLayout]) -> Selection {
-        let mut changed = Selection::NONE;
-        for layout in planes {
-            for role in layout.roles().iter().filter(|role| self.planes.contains(**role)) {
-                let scales = [sigma_scale_of_rows(layout, *role), layout.sigma_scale[1]];
-                let centre: f64 = scales.iter().map(|scale| self.params.centre(*scale)).product();
-                if (1.0 - centre) * f64::from((1_u32 << layout.depth) - 1) >= 0.5 {
-                    changed = changed.with(*role);
-                }
-            }
-        }
-        changed
+        let is_changed = |layout: &PlaneLayout, role: Role| {
+            let scales = [sigma_scale_of_rows(layout, role), layout.sigma_scale[1]];
+            let centre: f64 = scales.iter().map(|scale| self.params.centre(*scale)).product();
+            (1.0 - centre) * f64::from((1_u32 << layout.depth) - 1) >= 0.5
+        };
+        let changes = |role| planes.iter().any(|layout| layout.roles().contains(&role) && is_changed(layout, role));
+        Selection::with_roles(|role| self.planes.contains(role) && changes(role))
     }
 }
 
@@ -165,8 +155,7 @@ impl Plan {
         let has_alpha = |layout: &PlaneLayout| layout.roles().contains(&Role::Alpha);
         let alpha_plane = layouts.iter().position(has_alpha).filter(|_| options.alpha == AlphaMode::Premultiply);
         for (index, layout) in layouts.iter().enumerate() {
-            let is_kept = |c: usize| u32::from(!options.planes.contains(layout.roles[c])) << c;
-            let passthrough_mask: u32 = (0..layout.roles().len()).map(is_kept).sum();
+            let passthrough_mask = options.planes.passthrough_mask(layout);
             let is_copied =
                 options.params.is_passthrough() || passthrough_mask.count_ones() == u32::from(layout.channels);
             for (of_plane, field) in layout.fields().enumerate() {
