@@ -109,10 +109,9 @@ impl Hide {
             let options = Options { planes: *planes, ..regions[0].params.into() };
             let layouts = picture.layouts();
             let is_blurred = |(plane, _): &(usize, FieldRect)| !options.is_passthrough(&layouts[*plane..=*plane]);
-            let rects: Vec<Rect> = regions.iter().map(|region| region.rect).collect();
-            let rects = regions::disjoint(&picture.clip_all(&rects));
-            let covered: Vec<_> =
-                rects.iter().flat_map(|rect| covered_fields(picture, *rect)).filter(is_blurred).collect();
+            let rects: Vec<Rect> = regions.iter().filter_map(|region| picture.clipped(region.rect)).collect();
+            let rects = regions::disjoint(&rects).into_iter();
+            let covered: Vec<_> = rects.flat_map(|rect| covered_fields(picture, rect)).filter(is_blurred).collect();
             (!covered.is_empty()).then_some((options, covered))
         };
         seen.chunk_by(|one, other| one.params == other.params).filter_map(gaussian).collect()

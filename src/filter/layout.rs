@@ -262,16 +262,11 @@ impl PlaneLayout {
         // luma beyond an odd width belongs to the last pixel.
         let before = (x % 2 == 1).then(|| luma_byte(x - 1));
         let behind = (right % 2 == 1 && right < self.width).then(|| luma_byte(right));
-        match (luma, before, behind) {
-            (0, before, behind) => {
-                let start = before.map_or(start, |byte| byte + sample);
-                behind.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
-            }
-            (_, before, behind) => {
-                let end = behind.unwrap_or(end);
-                before.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
-            }
-        }
+        let (start, end, within) = match luma {
+            0 => (before.map_or(start, |byte| byte + sample), end, behind),
+            _ => (start, behind.unwrap_or(end), before),
+        };
+        within.map_or([[start, end], [end, end]], |byte| [[start, byte], [byte + sample, end]])
     }
 
     /// The memory of a rectangle of the plane, from its first row and column on.

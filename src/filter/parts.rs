@@ -61,13 +61,13 @@ impl Plan {
             parts.push(covered.unwrap_or_else(|| joined(rects, |rect| (tiles.cost)(operation, rect))));
         }
         parts.reverse();
-        let reads = demands.0.into_iter().flat_map(|(View { buffer, field }, rects)| {
-            let plane = if let Buffer::Source(plane) = buffer { Some(plane) } else { None };
-            plane
-                .into_iter()
-                .flat_map(move |plane| rects.clone().into_iter().map(move |rect| (plane, FieldRect { field, rect })))
-        });
-        Needs { parts, reads: reads.collect() }
+        let mut reads = Vec::new();
+        for (View { buffer, field }, rects) in demands.0 {
+            if let Buffer::Source(plane) = buffer {
+                reads.extend(rects.into_iter().map(|rect| (plane, FieldRect { field, rect })));
+            }
+        }
+        Needs { parts, reads }
     }
 }
 

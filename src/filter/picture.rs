@@ -81,11 +81,6 @@ impl PictureGeometry {
         rect.intersection(Rect::between([0, self.size[0]], [0, self.size[1]])?)
     }
 
-    /// The parts of rectangles that are in the picture.
-    pub fn clip_all(&self, rects: &[Rect]) -> Vec<Rect> {
-        rects.iter().filter_map(|rect| self.clipped(*rect)).collect()
-    }
-
     /// Where the samples of a field of a plane are in the picture.
     pub fn placement(&self, plane: usize, field: &Field) -> Placement {
         let PlaneLayout { split, height, .. } = self.layouts[plane];

@@ -52,12 +52,8 @@ impl Area {
 
     /// This box, wider by so many samples on each side, or narrower.
     pub fn wider(self, samples: f64) -> Self {
-        Self {
-            left: self.left - samples,
-            top: self.top - samples,
-            right: self.right + samples,
-            bottom: self.bottom + samples,
-        }
+        let [left, top, right, bottom] = self.edges();
+        Self::from_edges([left - samples, top - samples, right + samples, bottom + samples])
     }
 
     /// The box with half its rows: where it is in a field, if its rows are those of a frame.

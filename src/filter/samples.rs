@@ -29,11 +29,6 @@ pub fn channels(layout: &PlaneLayout) -> impl Iterator<Item = Channel> + use<> {
 }
 
 impl Channel {
-    /// The sample that has the colour of pixel `x` of the plane.
-    pub fn sample_at(self, x: u32) -> u32 {
-        x >> self.shift
-    }
-
     /// Samples in a row of the plane that the picture has.
     pub fn count(self, layout: &PlaneLayout) -> u32 {
         layout.width.div_ceil(1 << self.shift)
@@ -44,7 +39,7 @@ impl Channel {
     pub fn covered(self, layout: &PlaneLayout, rect: Rect) -> std::ops::Range<u32> {
         let is_last = rect.right() == layout.width;
         let right = if is_last { layout.width.next_multiple_of(layout.unit_pixels()) } else { rect.right() };
-        self.sample_at(rect.x())..right.div_ceil(1 << self.shift)
+        rect.x() >> self.shift..right.div_ceil(1 << self.shift)
     }
 
     /// How its first sample is stored in a row, and the bytes from one sample to the next.
