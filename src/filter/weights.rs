@@ -54,13 +54,16 @@ impl Mask {
         let ((left, right), (top, bottom)) = (ends(&of_columns)?, ends(&of_rows)?);
         let Area { left: x, top: y, right: end, bottom: foot } = self.area;
         let [across, down] = [(end - x) / f64::from(self.columns), (foot - y) / f64::from(self.rows)];
-        let at = |start: f64, step: f64, index: usize| start + step * index as f64;
-        Some(Area {
-            left: at(x, across, left),
-            top: at(y, down, top),
-            right: at(x, across, right),
-            bottom: at(y, down, bottom),
-        })
+        let [left, right] = [left, right].map(|column| x + across * column as f64);
+        let [top, bottom] = [top, bottom].map(|row| y + down * row as f64);
+        Some(Area { left, top, right, bottom })
+    }
+
+    /// The longer side of a sample, in luma samples; `None` if the area has none.
+    fn sample_side(&self) -> Option<u64> {
+        let [x, y] = whole(self.area, Treatment::Covered)?;
+        let side = |axis: Range<i64>, count: u32| ((axis.end - axis.start) as u64).div_ceil(count.into());
+        Some(side(x, self.columns).max(side(y, self.rows)))
     }
 }
 
@@ -124,7 +127,7 @@ impl Weights {
 
     /// Whether shrinking leaves anything in the picture of a covered object, which shrinks from where it ends beyond the picture.
     pub fn leaves_any(size: (u32, u32), object: &Object, edge: Edge) -> bool {
-        Self::covering(Grid::around(size, edge.grow), std::slice::from_ref(object), edge).hide_any()
+        Self::covering(Grid::around(size, edge.grow), std::slice::from_ref(object), edge).grid.values.contains(&255)
     }
 
     fn covering(mut grid: Grid, objects: &[Object], edge: Edge) -> Self {
@@ -226,11 +229,6 @@ impl Weights {
         self.grid.values.iter_mut().zip(&other.grid.values).for_each(|(one, other)| *one = (*one).max(*other));
     }
 
-    /// Whether any sample is hidden wholly.
-    pub fn hide_any(&self) -> bool {
-        self.grid.values.contains(&255)
-    }
-
     /// The share of the picture that is hidden wholly.
     pub fn hidden_share(&self) -> f64 {
         let hidden = self.grid.values.iter().filter(|value| **value == 255).count();
@@ -248,24 +246,15 @@ impl Weights {
         for top in (0..height).step_by(band as usize) {
             let bottom = (top + band).min(height);
             let rows = (top / self.grid.cell) as usize..(bottom - 1).div_ceil(self.grid.cell) as usize + 1;
-            // Whether any sample of each step of columns has a weight.
-            let mut is_covered = vec![false; width.div_ceil(STEP) as usize];
-            for (step, covered) in is_covered.iter_mut().enumerate() {
-                let [left, right] = [step as u32 * STEP, (step as u32 * STEP + STEP).min(width)];
+            // Whether any sample of a step of columns has a weight.
+            let is_covered = |[left, right]: [u32; 2]| {
                 let columns = (left / self.grid.cell) as usize..(right - 1).div_ceil(self.grid.cell) as usize + 1;
-                *covered = rows.clone().any(|row| self.grid.row(row)[columns.clone()].iter().any(|value| *value > 0));
-            }
-            let mut from = None;
-            for (step, covered) in is_covered.iter().copied().chain([false]).enumerate() {
-                match (covered, from) {
-                    (true, None) => from = Some(step as u32 * STEP),
-                    (false, Some(left)) => {
-                        rects.extend(Rect::between([left, (step as u32 * STEP).min(width)], [top, bottom]));
-                        from = None;
-                    }
-                    _ => (),
-                }
-            }
+                rows.clone().any(|row| self.grid.row(row)[columns.clone()].iter().any(|value| *value > 0))
+            };
+            let steps = (0..width).step_by(STEP as usize).map(|left| [left, (left + STEP).min(width)]);
+            let covered: Vec<[u32; 2]> = steps.filter(|step| is_covered(*step)).collect();
+            let joined = covered.chunk_by(|one, next| one[1] == next[0]);
+            rects.extend(joined.filter_map(|run| Rect::between([run[0][0], run[run.len() - 1][1]], [top, bottom])));
         }
         rects
     }
@@ -277,12 +266,9 @@ impl Object {
         let area = match &self.shape {
             Shape::Box | Shape::Ellipse => self.area,
             Shape::Mask(mask) => {
-                let [x, y] = whole(mask.area, Treatment::Covered)?;
                 // A sample of a mask reaches as far as its neighbours, which count as object, and those to theirs.
-                let sample = |axis: &Range<i64>, count: u32| {
-                    ((axis.end - axis.start) as u64).div_ceil(count.into()).max(cell(size).into()) as f64
-                };
-                mask.object()?.wider(3.0 * sample(&x, mask.columns).max(sample(&y, mask.rows)))
+                let reach = 3.0 * mask.sample_side()?.max(cell(size).into()) as f64;
+                mask.object()?.wider(reach)
             }
         };
         Rect::covering(area.wider(edge.reach(size).into()), size)
@@ -291,9 +277,7 @@ impl Object {
     /// Luma samples beyond a mask that a background leaves out, too.
     fn guard(&self, sigma: f64) -> u32 {
         let Shape::Mask(mask) = &self.shape else { return 0 };
-        let Some([x, y]) = whole(mask.area, Treatment::Covered) else { return 0 };
-        let samples = |axis: &Range<i64>, count: u32| ((axis.end - axis.start) as u64).div_ceil(count.into());
-        samples(&x, mask.columns).max(samples(&y, mask.rows)).min(sigma as u64) as u32
+        mask.sample_side().map_or(0, |side| side.min(sigma as u64) as u32)
     }
 }
 
@@ -372,8 +356,7 @@ impl Grid {
     /// Adds an object: each node has the largest value of all objects.
     fn add(&mut self, object: &Object, treatment: Treatment, spare: &mut Vec<u8>) {
         let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
-        let is_known = [area.left, area.top, area.right, area.bottom].iter().all(|edge| edge.is_finite());
-        if !is_known {
+        if !area.edges().iter().all(|edge| edge.is_finite()) {
             // What of an unknown box is the object, nobody knows.
             if treatment == Treatment::Covered {
                 self.add_mask((1, 1), &[255], area, false, treatment, spare);
