@@ -45,12 +45,6 @@ pub enum Backend {
     Cpu,
 }
 
-/// The backend in use. No other module knows which it is.
-enum ActiveBackend {
-    Cuda(Box<CudaEngine>),
-    Cpu(CpuEngine),
-}
-
 /// The device for the CUDA backend.
 pub enum DeviceSelector {
     /// The device with this number, by its primary context.
@@ -82,15 +76,16 @@ impl<'a> From<&'a Cover> for Work<'a> {
     }
 }
 
-/// Blurs frames with the backend that was requested or found.
+/// Blurs frames with the backend that was requested or found. No other module knows which it is.
 pub struct Engine {
-    backend: ActiveBackend,
+    /// The backend; without it the CPU is.
+    cuda: Option<Box<CudaEngine>>,
+    /// Made when it is needed. CUDA has it for covers that take the CPU as long.
+    cpu: Option<CpuEngine>,
     /// Whether the engine falls back to the CPU if CUDA fails.
     falls_back: bool,
     jobs: JobCache,
-    /// For covers that take the CPU as long, if CUDA is the backend.
-    cpu: Option<CpuEngine>,
-    /// Whether CUDA does those too.
+    /// Whether CUDA makes the covers that take the CPU as long, too.
     covers_on_device: bool,
     stats: Stats,
     abandoned: Arc<Abandoned>,
@@ -116,7 +111,7 @@ impl Engine {
 
     /// Uses another context, that of the frames to come. No frame may be in flight. On an error the context stays the same.
     pub fn switch_context(&mut self, external: ExternalContext) -> Result<(), EngineError> {
-        if let ActiveBackend::Cuda(cuda) = &mut self.backend {
+        if let Some(cuda) = &mut self.cuda {
             **cuda = CudaEngine::within(external).map_err(EngineError::OnDevice)?;
         }
         Ok(())
@@ -124,31 +119,30 @@ impl Engine {
 
     /// The CUcontext that CUDA uses, and the number of its device.
     pub fn context(&self) -> Option<(usize, u32)> {
-        match &self.backend {
-            ActiveBackend::Cuda(cuda) => Some((cuda.device().context(), cuda.device().id())),
-            ActiveBackend::Cpu(_) => None,
-        }
+        let device = self.cuda.as_ref()?.device();
+        Some((device.context(), device.id()))
     }
 
     /// With this CPU engine.
     pub fn with_cpu(cpu: CpuEngine) -> Self {
-        Self::new(cpu.instruction_set().name(), ActiveBackend::Cpu(cpu))
+        let engine = Self::new(cpu.instruction_set().name());
+        Self { cpu: Some(cpu), ..engine }
     }
 
     /// With this CUDA engine, without falling back.
     pub fn with_cuda(cuda: CudaEngine) -> Self {
-        Self::new(cuda.kernel_name(), ActiveBackend::Cuda(Box::new(cuda)))
+        let engine = Self::new(cuda.kernel_name());
+        Self { cuda: Some(Box::new(cuda)), ..engine }
     }
 
-    fn new(kernel_name: &'static str, backend: ActiveBackend) -> Self {
-        let stats = Stats { kernel_name, ..Stats::default() };
+    fn new(kernel_name: &'static str) -> Self {
         Self {
-            backend,
+            cuda: None,
+            cpu: None,
             falls_back: false,
             jobs: JobCache::default(),
-            cpu: None,
             covers_on_device: false,
-            stats,
+            stats: Stats { kernel_name, ..Stats::default() },
             abandoned: Arc::default(),
         }
     }
@@ -161,35 +155,29 @@ impl Engine {
 
     /// Does what takes milliseconds and is needed for frames of these planes, before the first of them.
     pub fn prepare(&self, layouts: &[PlaneLayout]) {
-        if let ActiveBackend::Cuda(cuda) = &self.backend {
+        if let Some(cuda) = &self.cuda {
             cuda.prepare(layouts);
         }
     }
 
     /// The backend in use; never [`Backend::Auto`].
     pub fn active(&self) -> Backend {
-        match self.backend {
-            ActiveBackend::Cuda(_) => Backend::Cuda,
-            ActiveBackend::Cpu(_) => Backend::Cpu,
-        }
+        if self.cuda.is_some() { Backend::Cuda } else { Backend::Cpu }
     }
 
     /// The device and its kernels, or the instruction set, for the log.
     pub fn description(&self) -> String {
-        match &self.backend {
-            ActiveBackend::Cuda(cuda) => {
+        match &self.cuda {
+            Some(cuda) => {
                 format!("CUDA device {} ({}), {}", cuda.device().id(), cuda.device().name(), cuda.kernel_name())
             }
-            ActiveBackend::Cpu(cpu) => format!("the CPU, {}", cpu.instruction_set().name()),
+            None => format!("the CPU, {}", self.stats.kernel_name),
         }
     }
 
     /// Pinned memory for frames, if the backend is CUDA.
     pub fn pinned(&self) -> Option<PinnedSource> {
-        match &self.backend {
-            ActiveBackend::Cuda(cuda) => Some(cuda.pinned()),
-            ActiveBackend::Cpu(_) => None,
-        }
+        self.cuda.as_deref().map(CudaEngine::pinned)
     }
 
     /// Counters and times so far.
@@ -277,7 +265,7 @@ impl Engine {
         work: Work,
         access: &mut F,
     ) -> Result<Result<Option<State>, SubmitError>, EngineError> {
-        let ActiveBackend::Cuda(cuda) = &mut self.backend else { return Ok(Ok(None)) };
+        let Some(cuda) = &mut self.cuda else { return Ok(Ok(None)) };
         let direct = access.can_leak();
         let (source, destination) = access.frames();
         let are_on_host = matches!((&source, &destination), (Source::Host(_), Destination::Host(_)));
@@ -330,8 +318,8 @@ impl Engine {
     /// Waits for a frame, the oldest in flight, which is to be completed later.
     pub fn wait<F: FrameAccess>(&mut self, in_flight: &mut InFlightFrame<F>) -> Result<(), EngineError> {
         let State::InFlight(frame, _) = &mut in_flight.state else { return Ok(()) };
-        let error = match &mut self.backend {
-            ActiveBackend::Cuda(cuda) => match cuda.complete(frame) {
+        let error = match &mut self.cuda {
+            Some(cuda) => match cuda.complete(frame) {
                 Ok(times) => {
                     self.stats.add_cuda_frame(cuda, &times);
                     in_flight.state = State::Done { queued: false };
@@ -340,7 +328,7 @@ impl Engine {
                 Err(error) => Some(error),
             },
             // CUDA failed with an earlier frame, and the engine has fallen back.
-            ActiveBackend::Cpu(_) => None,
+            None => None,
         };
         let settled = frame.settle();
         let state = std::mem::replace(&mut in_flight.state, State::Done { queued: false });
@@ -393,9 +381,8 @@ impl Engine {
         if !self.falls_back {
             return Err(error.into());
         }
-        let cpu = CpuEngine::new();
-        self.stats.use_kernels(cpu.instruction_set().name());
-        self.backend = ActiveBackend::Cpu(cpu);
+        self.stats.use_kernels(self.cpu.get_or_insert_with(CpuEngine::new).instruction_set().name());
+        self.cuda = None;
         Ok(error)
     }
 
@@ -413,15 +400,11 @@ impl Engine {
         if job.plan.blurs() {
             self.stats.form = form(&job.plan);
         }
-        let cpu = match &mut self.backend {
-            ActiveBackend::Cpu(cpu) => cpu,
-            ActiveBackend::Cuda(_) => self.cpu.get_or_insert_with(CpuEngine::new),
-        };
-        cpu.run(&mut frames, &job, soft)?;
+        self.cpu.get_or_insert_with(CpuEngine::new).run(&mut frames, &job, soft)?;
         if !job.plan.operations().is_empty() {
             self.stats.frames_cpu += 1;
             // With CUDA, kernel times are the device's.
-            if let ActiveBackend::Cpu(_) = self.backend {
+            if self.cuda.is_none() {
                 self.stats.kernel.add(started.elapsed());
             }
         }
@@ -445,18 +428,17 @@ pub fn is_for_cpu(cover: &Cover) -> bool {
 impl Work<'_> {
     /// Checks the frames.
     fn validate<'f>(&self, source: Source<'f>, destination: Destination<'f>) -> Result<ValidFrames<'f>, EngineError> {
-        let frames = match self {
-            Self::Blur(_) => ValidFrames::new(source, destination)?,
+        match self {
+            Self::Blur(_) => {
+                let frames = ValidFrames::new(source, destination)?;
+                if frames.share_device_memory() { Err(FrameError::SharedMemory.into()) } else { Ok(frames) }
+            }
             Self::Cover(_) => match (&source, &destination) {
                 (Source::Host(_), Destination::Host(_)) | (Source::Device(_), Destination::Device(_)) => {
-                    ValidFrames::of_cover(source, destination)?
+                    Ok(ValidFrames::of_cover(source, destination)?)
                 }
-                _ => return Err(EngineError::MixedMemory),
+                _ => Err(EngineError::MixedMemory),
             },
-        };
-        match self {
-            Self::Blur(_) if frames.share_device_memory() => Err(FrameError::SharedMemory.into()),
-            _ => Ok(frames),
         }
     }
 }
