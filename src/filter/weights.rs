@@ -356,24 +356,25 @@ impl Grid {
     /// Adds an object: each node has the largest value of all objects.
     fn add(&mut self, object: &Object, treatment: Treatment, spare: &mut Vec<u8>) {
         let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
+        let of_box = Mask { columns: 1, rows: 1, samples: [255_u8].into(), area };
         if !area.edges().iter().all(|edge| edge.is_finite()) {
             // What of an unknown box is the object, nobody knows.
             if treatment == Treatment::Covered {
-                self.add_mask((1, 1), &[255], area, false, treatment, spare);
+                self.add_mask(&of_box, false, treatment, spare);
             }
             return;
         }
-        let (size, samples, goes_on): (_, &[u8], _) = match &object.shape {
+        let (mask, goes_on) = match &object.shape {
             Shape::Ellipse => return self.add_ellipse(area, treatment),
-            Shape::Box => ((1, 1), &[255], false),
-            Shape::Mask(mask) => ((mask.columns, mask.rows), &mask.samples, true),
+            Shape::Box => (&of_box, false),
+            Shape::Mask(mask) => (mask, true),
         };
         if treatment == Treatment::Covered || self.cell == 1 {
-            return self.add_mask(size, samples, area, goes_on, treatment, spare);
+            return self.add_mask(mask, goes_on, treatment, spare);
         }
         // Between a node that is shown and one that is not, some of what is shown would be beyond the object.
         let mut shown = Self::with_margin(self.size, self.margin);
-        shown.add_mask(size, samples, area, goes_on, treatment, spare);
+        shown.add_mask(mask, goes_on, treatment, spare);
         shown.widen(1, u8::min, spare);
         self.values.iter_mut().zip(&shown.values).for_each(|(all, value)| *all = (*all).max(*value));
     }
@@ -383,21 +384,13 @@ impl Grid {
     /// count as object too, so that the whole of the sample does. Where it is shown, a node whose nearest sample is not the object
     /// is not, so that none of the sample is. Where the area ends at the edge of the picture, the source of the mask has cut it off
     /// there: with `goes_on` the object goes on beyond it as at the edge.
-    fn add_mask(
-        &mut self,
-        (columns, rows): (u32, u32),
-        samples: &[u8],
-        area: Area,
-        goes_on: bool,
-        treatment: Treatment,
-        spare: &mut Vec<u8>,
-    ) {
-        let Some([x, y]) = whole(area, treatment) else { return };
-        let pooled = |count: u32, axis: &Range<i64>| {
-            (i64::from(self.cell) * i64::from(count) / (axis.end - axis.start)).max(1) as usize
+    fn add_mask(&mut self, mask: &Mask, goes_on: bool, treatment: Treatment, spare: &mut Vec<u8>) {
+        let Some([x, y]) = whole(mask.area, treatment) else { return };
+        let (columns, rows, samples) = (mask.columns as usize, mask.rows as usize, &mask.samples);
+        let pooled = |count: usize, axis: &Range<i64>| {
+            (i64::from(self.cell) * count as i64 / (axis.end - axis.start)).max(1) as usize
         };
         let (across, down) = (pooled(columns, &x), pooled(rows, &y));
-        let (columns, rows) = (columns as usize, rows as usize);
         let mut mask = Grid {
             size: self.size,
             cell: self.cell,
