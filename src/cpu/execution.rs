@@ -283,10 +283,7 @@ impl Prepared<'_> {
     /// Its parts: this many, or fewer if they would be too small.
     pub fn tasks(&self, count: usize) -> Vec<Task<'_>> {
         match self {
-            Self::Blur(tile) => {
-                let regions = Tiling::new(tile, count).regions(tile.region);
-                regions.map(|region| Task::Tile(Tile { region, ..tile.clone() })).collect()
-            }
+            Self::Blur(tile) => tiles(tile, count).map(|region| Task::Tile(Tile { region, ..tile.clone() })).collect(),
             Self::Decimate(decimation) => {
                 let blocks = blocks(decimation.small_rows.clone(), decimation.block_rows(count));
                 blocks.map(|rows| Task::Decimation(decimation, rows)).collect()
@@ -311,42 +308,31 @@ impl Prepared<'_> {
     }
 }
 
-/// How a plane is cut: columns so that a tile's ring of row pairs stays in the L2 cache, then bands of rows until every
-/// thread has enough tiles to even out.
-struct Tiling {
-    width: usize,
-    height: usize,
-}
-
-impl Tiling {
+/// How a tile is cut: columns so that the ring of row pairs of each part stays in the L2 cache, then bands of rows until every
+/// thread has enough parts to even out.
+fn tiles(Tile { region, taps, .. }: &Tile, count: usize) -> impl Iterator<Item = SampleRect> {
     /// Bytes that a tile's ring should not exceed: half of a small L2 cache.
     const RING_BYTES: usize = 256 << 10;
     /// A tile of fewer samples times taps than this is not worth another thread.
     const TILE_WORK: usize = 1 << 18;
+    let (samples, rows, taps) = (region.width, region.height, &taps.all);
+    let widest = (RING_BYTES / 4 / taps.block_pairs()).max(2 * TILE_STEP);
+    let columns = samples.div_ceil(widest);
+    let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
+    let columns = samples.div_ceil(width);
 
-    fn new(Tile { region, taps, .. }: &Tile, count: usize) -> Self {
-        let (samples, rows, taps) = (region.width, region.height, &taps.all);
-        let widest = (Self::RING_BYTES / 4 / taps.block_pairs()).max(2 * TILE_STEP);
-        let columns = samples.div_ceil(widest);
-        let width = samples.div_ceil(columns).next_multiple_of(TILE_STEP);
-        let columns = samples.div_ceil(width);
-
-        let work = samples * rows * (taps.radius[0] + taps.radius[1] + 2);
-        let tiles = count.min(work / Self::TILE_WORK).max(1);
-        // Every band filters 2 × radius rows that its neighbours filter too.
-        let shortest = 4 * taps.radius[1] + 16;
-        let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
-        Self { width, height: rows.div_ceil(bands).next_multiple_of(BLOCK_ROWS) }
-    }
-
-    fn regions(self, region: SampleRect) -> impl Iterator<Item = SampleRect> {
-        (0..region.height).step_by(self.height).flat_map(move |y| {
-            (0..region.width).step_by(self.width).map(move |x| SampleRect {
-                x: region.x + x,
-                y: region.y + y,
-                width: self.width.min(region.width - x),
-                height: self.height.min(region.height - y),
-            })
+    let work = samples * rows * (taps.radius[0] + taps.radius[1] + 2);
+    let tiles = count.min(work / TILE_WORK).max(1);
+    // Every band filters 2 × radius rows that its neighbours filter too.
+    let shortest = 4 * taps.radius[1] + 16;
+    let bands = tiles.div_ceil(columns).min(rows.div_ceil(shortest)).max(1);
+    let height = rows.div_ceil(bands).next_multiple_of(BLOCK_ROWS);
+    (0..rows).step_by(height).flat_map(move |y| {
+        (0..samples).step_by(width).map(move |x| SampleRect {
+            x: region.x + x,
+            y: region.y + y,
+            width: width.min(samples - x),
+            height: height.min(rows - y),
         })
-    }
+    })
 }
