@@ -6,11 +6,7 @@ use super::CpuError;
 /// 64 bytes with the alignment of a cache line, so that an aligned 64-byte vector never spans two lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct CacheLine([u32; CacheLine::WORDS]);
-
-impl CacheLine {
-    const WORDS: usize = 16;
-}
+struct CacheLine([u32; Scratch::ALIGNMENT_WORDS]);
 
 /// Growable scratch memory of 32-bit words that starts on a cache line.
 #[derive(Default)]
@@ -20,11 +16,11 @@ pub struct Scratch {
 
 impl Scratch {
     /// Words in a cache line: any multiple of this offset from the start is again the start of a cache line.
-    pub const ALIGNMENT_WORDS: usize = CacheLine::WORDS;
+    pub const ALIGNMENT_WORDS: usize = 16;
 
     /// Grows the memory to at least `words` words; does nothing if it is already that large.
     pub fn reserve(&mut self, words: usize) -> Result<(), CpuError> {
-        let lines = words.div_ceil(CacheLine::WORDS);
+        let lines = words.div_ceil(Self::ALIGNMENT_WORDS);
         let bytes = lines * size_of::<CacheLine>();
         let out_of_memory = CpuError::OutOfMemory { bytes };
         #[cfg(test)]
@@ -33,7 +29,7 @@ impl Scratch {
         }
         if lines > self.lines.len() {
             self.lines.try_reserve_exact(lines - self.lines.len()).map_err(|_| out_of_memory)?;
-            self.lines.resize(lines, CacheLine([0; CacheLine::WORDS]));
+            self.lines.resize(lines, CacheLine([0; Self::ALIGNMENT_WORDS]));
         }
         Ok(())
     }
