@@ -154,19 +154,13 @@ impl PhaseTaps {
     fn new(taps: [u32; PHASE_TAPS]) -> Self {
         const LARGEST: u32 = i16::MAX as u32;
         let word = |low: u32, high: u32| low | high << 16;
-        let [first, second, third, ..] = taps;
         let part = |tap: u32| tap.min(LARGEST);
         let rest = |tap: u32| tap - part(tap);
-        let words = if first == 0 {
-            let [_, _, _, fourth, fifth, ..] = taps;
-            [
-                word(second, third),
-                word(part(fourth), part(fifth)),
-                word(rest(fourth), rest(fifth)),
-                word(taps[5], taps[6]),
-            ]
+        let [t0, t1, t2, t3, t4, t5, t6] = taps;
+        let words = if t0 == 0 {
+            [word(t1, t2), word(part(t3), part(t4)), word(rest(t3), rest(t4)), word(t5, t6)]
         } else {
-            [word(first, second), word(third, part(taps[3])), word(rest(taps[3]), taps[4]), word(taps[5], taps[6])]
+            [word(t0, t1), word(t2, part(t3)), word(rest(t3), t4), word(t5, t6)]
         };
         debug_assert!(words.iter().all(|word| word & 0x8000_8000 == 0), "{taps:?}");
         Self { words }
