@@ -90,8 +90,11 @@ impl Sample for u8 {
     }
     #[inline(always)]
     unsafe fn store<S: Simd, const V: usize>(to: *mut Self, sums: [S::Vector; V], _: u32, _: u32) {
-        // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES` bytes.
-        unsafe { S::store_high8(to, sums) }
+        for (v, sum) in sums.into_iter().enumerate() {
+            // SAFETY: the caller runs on a processor with the instruction set of `S`, and `to` takes `V * LANES` bytes, of
+            // which vector `v < V` writes those from `v * LANES` to `(v + 1) * LANES`.
+            unsafe { S::store_low8(to.add(v * S::LANES), S::shift_right(sum, 24)) };
+        }
     }
 }
 

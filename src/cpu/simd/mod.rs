@@ -59,22 +59,17 @@ pub unsafe trait Simd {
     /// Each lane shifted left by `bits`, filled with zeros.
     unsafe fn shift_left(a: Self::Vector, bits: u32) -> Self::Vector;
     /// Each lane with its low half set to 0.
-    unsafe fn mask_high(a: Self::Vector) -> Self::Vector;
+    #[inline(always)]
+    unsafe fn mask_high(a: Self::Vector) -> Self::Vector {
+        // SAFETY: the caller guarantees the instruction set.
+        unsafe { Self::and(a, Self::splat(0xffff_0000)) }
+    }
     /// Each lane shifted right by `bits`, filled with zeros.
     unsafe fn shift_right(a: Self::Vector, bits: u32) -> Self::Vector;
     /// Writes the lowest byte of every lane, `LANES` bytes.
     unsafe fn store_low8(to: *mut u8, a: Self::Vector);
     /// Writes the low half of every lane, `LANES` times 16 bits.
     unsafe fn store_low16(to: *mut u16, a: Self::Vector);
-    /// Writes the highest byte of every lane of all vectors, `V * LANES` bytes.
-    #[inline(always)]
-    unsafe fn store_high8<const V: usize>(to: *mut u8, vectors: [Self::Vector; V]) {
-        for (v, vector) in vectors.into_iter().enumerate() {
-            // SAFETY: the caller guarantees the instruction set and `V * LANES` writable bytes, of which vector `v < V`
-            // writes those from `v * LANES` to `(v + 1) * LANES`.
-            unsafe { Self::store_low8(to.add(v * Self::LANES), Self::shift_right(vector, 24)) };
-        }
-    }
     /// Packs the high halves of two lanes into one: that of `a` into the low half, that of `b` into the high half.
     unsafe fn pack_high_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Pairs the `2 * LANES` 16-bit elements of `a` (low halves) and `b` (high halves). The order of the pairs is the one that
@@ -94,13 +89,12 @@ pub unsafe trait Simd {
     /// Packs two vectors whose high halves are 0 into one: `a` into the low halves, `b` into the high halves.
     unsafe fn pack_low_halves(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// 16-bit elements that [`Simd::load_pairs`] may read from its address on; `distance` is at most 4.
-    const PAIR_READ: usize = 32;
-    /// Pairs each of `LANES` 16-bit elements with the one `distance` elements further on, which becomes the high half.
+    /// Pairs each of `LANES` 16-bit elements with the one `distance` elements further on, at most 4, which becomes the high half.
+    /// May read 32 elements.
     #[inline(always)]
     unsafe fn load_pairs(from: *const u16, distance: usize) -> Self::Vector {
-        // SAFETY: the caller guarantees the instruction set and `PAIR_READ` readable elements, more than the `LANES +
-        // distance` that are read.
+        // SAFETY: the caller guarantees the instruction set and 32 readable elements, more than the `LANES + distance` that
+        // are read.
         unsafe { Self::pack_low_halves(Self::load16(from), Self::load16(from.add(distance))) }
     }
     /// Gathers two of the 64 elements at `from` in each lane: those with the indices 2l and 2l + 1 of `order` in lane l.

@@ -38,9 +38,6 @@ unsafe impl Simd for Neon {
         unsafe fn shift_left(a: uint32x4_t, bits: u32) -> uint32x4_t {
             vshlq_u32(a, vdupq_n_s32(bits as i32))
         }
-        unsafe fn mask_high(a: uint32x4_t) -> uint32x4_t {
-            vandq_u32(a, vdupq_n_u32(0xffff_0000))
-        }
         unsafe fn shift_right(a: uint32x4_t, bits: u32) -> uint32x4_t {
             vshlq_u32(a, vdupq_n_s32(-(bits as i32)))
         }

@@ -44,10 +44,6 @@ unsafe impl Simd for Portable {
         a.map(|word| word << bits)
     }
     #[inline(always)]
-    unsafe fn mask_high(a: [u32; 4]) -> [u32; 4] {
-        a.map(|word| word & 0xffff_0000)
-    }
-    #[inline(always)]
     unsafe fn shift_right(a: [u32; 4], bits: u32) -> [u32; 4] {
         a.map(|word| word >> bits)
     }

@@ -40,9 +40,6 @@ macro_rules! instruction_set {
                 unsafe fn shift_left(a: $vector, bits: u32) -> $vector {
                     $shift_left(a, _mm_cvtsi32_si128(bits as i32))
                 }
-                unsafe fn mask_high(a: $vector) -> $vector {
-                    $and(a, $splat(0xffff_0000_u32 as i32))
-                }
                 unsafe fn shift_right(a: $vector, bits: u32) -> $vector {
                     $shift_right(a, _mm_cvtsi32_si128(bits as i32))
                 }
@@ -182,7 +179,7 @@ instruction_set!(
     #[inline(always)]
     unsafe fn load_pairs(from: *const u16, distance: usize) -> __m512i {
         const INDICES: [[u8; 64]; 4] = [pair_indices(1), pair_indices(2), pair_indices(3), pair_indices(4)];
-        // SAFETY: the caller guarantees the instruction set and PAIR_READ readable 16-bit elements at `from`, 64 bytes;
+        // SAFETY: the caller guarantees the instruction set and 32 readable 16-bit elements at `from`, 64 bytes;
         // an element of `INDICES` has as many.
         unsafe {
             let indices = _mm512_loadu_si512(INDICES[distance - 1].as_ptr().cast());
