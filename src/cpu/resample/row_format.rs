@@ -116,16 +116,6 @@ impl RowFormat {
         }
     }
 
-    /// As [`RowFormat::read_bytes`], of samples of 2 bytes as they are stored.
-    ///
-    /// # Safety
-    /// The row is dense, samples have 2 bytes, and `row` is valid for reading a row.
-    #[inline(always)]
-    pub unsafe fn read_stored_words(&self, row: *const u8, before: usize, out: &mut [u16]) {
-        // SAFETY: the caller's row holds its samples, and `read` passes indices of samples.
-        self.read(before, out, |i| unsafe { row.cast::<u16>().add(i).read_unaligned() });
-    }
-
     /// The pixels behind the first `count`.
     pub fn skip_pixels(self, count: usize) -> Self {
         Self { pixels: self.pixels - count, ..self }
@@ -156,9 +146,10 @@ impl RowFormat {
         }
     }
 
-    /// Fills `out` with samples, of which `sample` returns the one at an index in the row.
+    /// Fills `out` with samples, of which `sample` returns the one at an index in the row, the first pixel repeated `before`
+    /// times and the last one to the end.
     #[inline(always)]
-    fn read<T: Copy>(&self, before: usize, out: &mut [T], sample: impl Fn(usize) -> T) {
+    pub fn read<T: Copy>(&self, before: usize, out: &mut [T], sample: impl Fn(usize) -> T) {
         let (left, rest) = out.split_at_mut(before * self.channels);
         let (middle, right) = rest.split_at_mut(self.samples().min(rest.len()));
         for (i, element) in middle.iter_mut().enumerate() {

@@ -91,6 +91,16 @@ impl RowGeometry {
         self.source_words() + 2 * (self.factor / 2).max(1) * self.stream_words()
     }
 
+    /// The samples of the lanes of a vector among those from a small pixel on: `count` neighbouring ones of a channel in each lane,
+    /// of which the first is in pixel `first`.
+    pub fn lane_samples(&self, lanes: usize, count: usize, first: usize) -> impl Iterator<Item = usize> {
+        let Self { factor, channels, .. } = *self;
+        (0..lanes / channels * channels * count).map(move |index| {
+            let (lane, k) = (index / count, index % count);
+            (factor * (lane / channels) + first + k) * channels + lane % channels
+        })
+    }
+
     /// Words of a row of pairs, with what vectors write beyond the last one.
     pub fn out_words(&self) -> usize {
         (self.samples() + SLACK).next_multiple_of(16)
@@ -166,27 +176,16 @@ impl RowPass {
 /// h is the pair of samples 2h and 2h + 1 of channel c from small pixel i on. All loads of the sums are then dense.
 pub struct PairDotRowsDown;
 
-impl PairDotRowsDown {
-    /// The samples of each lane among the 64 from pixel i on, of stream `h`.
-    fn order_of_stream(geometry: &RowGeometry, lanes: usize, h: usize) -> [u16; 32] {
-        let RowGeometry { factor, channels, .. } = *geometry;
-        let mut order = [0; 32];
-        for lane in 0..lanes / channels * channels {
-            let (i, c) = (lane / channels, lane % channels);
-            for k in 0..2 {
-                order[2 * lane + k] = ((factor * i + 2 * h + k) * channels + c) as u16;
-            }
-        }
-        order
-    }
-}
-
 impl<S: Simd> RowsDown<S> for PairDotRowsDown {
     /// Of either stream, and the blocks of small pixels that are gathered from the source itself.
     type Order = ([[u16; 32]; 2], DirectBlocks);
 
     fn order(pass: &RowPass) -> Self::Order {
-        let orders = [0, 1].map(|h| Self::order_of_stream(&pass.geometry, S::LANES, h));
+        let mut orders = [[0; 32]; 2];
+        for (h, order) in orders.iter_mut().enumerate() {
+            let samples = pass.geometry.lane_samples(S::LANES, 2, 2 * h);
+            order.iter_mut().zip(samples).for_each(|(to, sample)| *to = sample as u16);
+        }
         let block = S::LANES / pass.geometry.channels;
         (orders, DirectBlocks::new(&pass.geometry, &pass.format, block, 64, pass.format.is_dense_words()))
     }
@@ -228,8 +227,8 @@ impl<S: Simd> RowsDown<S> for PairDotRowsDown {
                 let copy = std::slice::from_raw_parts_mut(row, row_samples);
                 if is_dense {
                     direct.copy_edges(geometry, copy, |pixel, before, out| {
-                        let from = source.add(2 * pixel * channels);
-                        pass.format.skip_pixels(pixel).read_stored_words(from, before, out);
+                        let from = source.cast::<u16>().add(pixel * channels);
+                        pass.format.skip_pixels(pixel).read(before, out, |i| from.add(i).read_unaligned());
                     });
                 } else {
                     pass.format.read_words(source, geometry.before, copy);

@@ -9,21 +9,6 @@ use crate::cpu::simd::ByteDots;
 /// neighbouring samples of channel c from small pixel i on. Uses [`PairDotRowsDown`] for 16-bit samples.
 pub struct ByteDotRowsDown;
 
-impl ByteDotRowsDown {
-    /// The samples of each lane among the 64 from pixel i on.
-    fn order_of_quads(geometry: &RowGeometry, lanes: usize) -> [u8; 64] {
-        let RowGeometry { factor, channels, .. } = *geometry;
-        let mut order = [0; 64];
-        for lane in 0..lanes / channels * channels {
-            let (i, c) = (lane / channels, lane % channels);
-            for k in 0..4 {
-                order[4 * lane + k] = ((factor * i + k) * channels + c) as u8;
-            }
-        }
-        order
-    }
-}
-
 impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
     /// Of quads, the blocks of small pixels that are gathered from the source itself, and those of [`PairDotRowsDown`].
     type Order = ([u8; 64], DirectBlocks, <PairDotRowsDown as RowsDown<S>>::Order);
@@ -31,7 +16,9 @@ impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
     fn order(pass: &RowPass) -> Self::Order {
         let block = S::LANES / pass.geometry.channels;
         let direct = DirectBlocks::new(&pass.geometry, &pass.format, block, 64, pass.format.is_dense());
-        let quads = Self::order_of_quads(&pass.geometry, S::LANES);
+        let mut quads = [0; 64];
+        let samples = pass.geometry.lane_samples(S::LANES, 4, 0);
+        quads.iter_mut().zip(samples).for_each(|(to, sample)| *to = sample as u8);
         (quads, direct, <PairDotRowsDown as RowsDown<S>>::order(pass))
     }
 

@@ -75,15 +75,12 @@ impl RowsUp {
         Self { format, phases, initial }
     }
 
-    /// Pixels of the small plane in a vector.
-    fn vector_pixels<S: Simd>(&self) -> usize {
-        S::LANES / self.format.channels
-    }
-
     /// The order of four vectors of sums: with four phases the phases of one vector of small pixels, with two those of
     /// two vectors.
     pub fn order<S: Simd>(&self) -> LaneOrder {
-        let (pixels, channels, factor) = (self.vector_pixels::<S>(), self.format.channels, self.phases.len());
+        let (channels, factor) = (self.format.channels, self.phases.len());
+        // Pixels of the small plane in a vector.
+        let pixels = S::LANES / channels;
         let element = |k: usize| {
             let (x, c) = (k / channels, k % channels);
             let (small, phase) = (x / factor, x % factor);
