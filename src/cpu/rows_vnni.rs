@@ -8,14 +8,18 @@
 //! bytes are 0. Of 16-bit samples each pair that is loaded serves two results.
 
 use super::rows::{OUT_SLACK, ROW_SLACK, RowsPass, SourceRow};
-use super::simd::{BIAS, ByteDots};
+use super::simd::x86::Avx512Vnni;
+use super::simd::{BIAS, Simd};
 use super::tile::{Sample, SampleRun};
+
+/// The instruction set with these dot products.
+type S = Avx512Vnni;
 
 /// The rows pass with dot products of four bytes. 16-bit samples and taps that [`super::packed_taps::ByteTaps`] cannot represent are
 /// multiplied in pairs, by [`convolve_pairs`].
 pub struct ByteDotRows;
 
-impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
+impl<T: Sample> RowsPass<S, T> for ByteDotRows {
     #[inline(always)]
     unsafe fn convolve<const V: usize>(
         run: &SampleRun,
@@ -27,7 +31,7 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
     ) {
         let Some(taps) = run.taps.row_byte_taps.as_ref().filter(|_| size_of::<T>() == 1) else {
             // SAFETY: the caller guarantees the same conditions for these arguments.
-            return unsafe { convolve_pairs::<S, T, V>(run, sources, rows, row_words, out, width) };
+            return unsafe { convolve_pairs::<T, V>(run, sources, rows, row_words, out, width) };
         };
         let stride = run.stride;
         let rows = rows.map(<*mut u32>::cast::<u8>);
@@ -106,7 +110,7 @@ impl<S: ByteDots, T: Sample> RowsPass<S, T> for ByteDotRows {
 /// # Safety
 /// See [`RowsPass::convolve`].
 #[inline(always)]
-unsafe fn convolve_pairs<S: ByteDots, T: Sample, const V: usize>(
+unsafe fn convolve_pairs<T: Sample, const V: usize>(
     run: &SampleRun,
     sources: [*const T; 2],
     rows: [*mut u32; 2],

@@ -3,13 +3,17 @@
 //! `rows_vnni.rs` for how taps are split into bytes.
 
 use super::rows_down::{DirectBlocks, PairDotRowsDown, RowGeometry, RowPass, RowsDown};
-use crate::cpu::simd::ByteDots;
+use crate::cpu::simd::Simd;
+use crate::cpu::simd::x86::Avx512Vnni;
+
+/// The instruction set with these dot products.
+type S = Avx512Vnni;
 
 /// The rows step with dot products of four bytes. Each row is first rearranged to one stream: word (i, c) has four
 /// neighbouring samples of channel c from small pixel i on. Uses [`PairDotRowsDown`] for 16-bit samples.
 pub struct ByteDotRowsDown;
 
-impl<S: ByteDots> RowsDown<S> for ByteDotRowsDown {
+impl RowsDown<S> for ByteDotRowsDown {
     /// Of quads, the blocks of small pixels that are gathered from the source itself, and those of [`PairDotRowsDown`].
     type Order = ([u8; 64], DirectBlocks, <PairDotRowsDown as RowsDown<S>>::Order);
 

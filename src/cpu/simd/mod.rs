@@ -12,7 +12,7 @@ pub mod portable;
 pub mod x86;
 
 /// Unsafe methods whose bodies are intrinsics of an instruction set. What these need is what the caller of any method of [`Simd`]
-/// and [`ByteDots`] guarantees.
+/// guarantees.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! intrinsics {
     ($(unsafe fn $name:ident($($arguments:tt)*) $(-> $result:ty)? $body:block)*) => {
@@ -167,31 +167,6 @@ impl LaneOrder {
         }
         order
     }
-}
-
-/// The operations of an instruction set with dot products of four bytes.
-///
-/// # Safety
-/// Implementations access no memory other than what the documentation of a method says it reads. Callers of a method
-/// guarantee that the processor has the instruction set, and that pointers are valid for these reads.
-#[cfg(target_arch = "x86_64")]
-pub unsafe trait ByteDots: Simd {
-    /// Bytes that [`ByteDots::load_quads`] reads.
-    const QUAD_READ_BYTES: usize;
-
-    /// The byte indices with which [`ByteDots::load_quads`] gathers samples that are `stride` bytes apart; `stride` is
-    /// 1 to 4.
-    unsafe fn quad_indices(stride: usize) -> Self::Vector;
-    /// Reads `QUAD_READ_BYTES` bytes and gathers them by `indices`: byte `k` of lane `l` is the byte at `l + k *
-    /// stride`, so that each lane holds four neighbouring samples of one channel.
-    unsafe fn load_quads(from: *const u8, indices: Self::Vector) -> Self::Vector;
-    /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
-    unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> Self::Vector;
-    /// The lanes of two vectors in the order of the first `2 * LANES` indices: those of `a` have the indices below `LANES`,
-    /// and those of `b` as many from there on.
-    unsafe fn interleave(a: Self::Vector, b: Self::Vector, order: &[u32; 32]) -> [Self::Vector; 2];
-    /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
-    unsafe fn dot_bytes(sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{ByteDots, LaneOrder, Simd, intrinsics};
+use super::{LaneOrder, Simd, intrinsics};
 
 /// Implements [`Simd`] for one instruction set with its intrinsics. `$dot` is a closure over (sum, a, b), `$low8` and
 /// `$low16` are closures over (destination, vector), `$load16` one over the source. `$extra` replaces default methods.
@@ -277,29 +277,35 @@ const fn quad_indices(stride: usize) -> [u8; 64] {
     from
 }
 
-// SAFETY: `load_quads` reads `QUAD_READ_BYTES` bytes, which include every index of `quad_indices`: the largest is 15 +
-// 3 * 4. The other methods access no memory of the caller.
-unsafe impl ByteDots for Avx512Vnni {
-    const QUAD_READ_BYTES: usize = 32;
+/// The operations of the instruction set with dot products of four bytes. Callers guarantee what those of [`Simd`] do.
+impl Avx512Vnni {
+    /// Bytes that [`Self::load_quads`] reads, which include every index of [`quad_indices`]: the largest is 15 + 3 * 4.
+    pub const QUAD_READ_BYTES: usize = 32;
 
+    /// The byte indices with which [`Self::load_quads`] gathers samples that are `stride` bytes apart; `stride` is 1 to 4.
     #[inline(always)]
-    unsafe fn quad_indices(stride: usize) -> __m512i {
+    pub unsafe fn quad_indices(stride: usize) -> __m512i {
         const INDICES: [[u8; 64]; 4] = [quad_indices(1), quad_indices(2), quad_indices(3), quad_indices(4)];
         // SAFETY: the caller guarantees the instruction set; an element of `INDICES` has 64 readable bytes.
         unsafe { _mm512_loadu_si512(INDICES[stride - 1].as_ptr().cast()) }
     }
-    intrinsics! {
-        unsafe fn load_quads(from: *const u8, indices: __m512i) -> __m512i {
-            _mm512_permutexvar_epi8(indices, _mm512_castsi256_si512(_mm256_loadu_si256(from.cast())))
-        }
-    }
+    /// Reads `QUAD_READ_BYTES` bytes and gathers them by `indices`: byte `k` of lane `l` is the byte at `l + k * stride`, so
+    /// that each lane holds four neighbouring samples of one channel.
     #[inline(always)]
-    unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> __m512i {
+    pub unsafe fn load_quads(from: *const u8, indices: __m512i) -> __m512i {
+        // SAFETY: the caller guarantees the instruction set and the readable bytes.
+        unsafe { _mm512_permutexvar_epi8(indices, _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()))) }
+    }
+    /// Gathers four of the 64 bytes at `from` in each lane: those with the indices 4l to 4l + 3 of `order` in lane l.
+    #[inline(always)]
+    pub unsafe fn gather_quads(from: *const u8, order: &[u8; 64]) -> __m512i {
         // SAFETY: the caller guarantees the instruction set and 64 readable bytes at `from`; `order` has as many.
         unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(order.as_ptr().cast()), _mm512_loadu_si512(from.cast())) }
     }
+    /// The lanes of two vectors in the order of the indices: those of `a` have the indices below `LANES`, and those of `b` as
+    /// many from there on.
     #[inline(always)]
-    unsafe fn interleave(a: __m512i, b: __m512i, order: &[u32; 32]) -> [__m512i; 2] {
+    pub unsafe fn interleave(a: __m512i, b: __m512i, order: &[u32; 32]) -> [__m512i; 2] {
         // SAFETY: the caller guarantees the instruction set; `order` has two vectors of indices.
         unsafe {
             let (first, second) = (order.as_ptr(), order[16..].as_ptr());
@@ -309,9 +315,10 @@ unsafe impl ByteDots for Avx512Vnni {
             ]
         }
     }
-    intrinsics! {
-        unsafe fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
-            _mm512_dpbusd_epi32(sum, a, b)
-        }
+    /// In each lane, `sum` plus the four products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
+    #[inline(always)]
+    pub unsafe fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: the caller guarantees the instruction set; no memory is accessed.
+        unsafe { _mm512_dpbusd_epi32(sum, a, b) }
     }
 }
