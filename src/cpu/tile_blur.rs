@@ -56,15 +56,12 @@ impl ScratchLayout {
         };
         Self { row_words, width, pair_words, pairs: taps.all.block_pairs(), temp_words }
     }
-
-    fn words(&self) -> usize {
-        2 * self.row_words + self.pairs * self.pair_words + self.temp_words
-    }
 }
 
 /// Words of scratch memory for blurring a tile.
 pub fn scratch_words(tile: &Tile) -> usize {
-    ScratchLayout::new(tile).words()
+    let layout = ScratchLayout::new(tile);
+    2 * layout.row_words + layout.pairs * layout.pair_words + layout.temp_words
 }
 
 /// Blurs the tile's region with the vector operations of `S`, `V` vectors at a time.

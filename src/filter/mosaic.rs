@@ -119,44 +119,26 @@ impl CellGrid {
         picture: &PictureGeometry,
         region: &MosaicRegion,
         plane: usize,
-        covered: FieldRect,
+        FieldRect { field, rect }: FieldRect,
     ) -> impl Iterator<Item = Self> {
         let of_shift = move |shift: u32| -> Vec<Channel> {
             channels(&picture.layouts()[plane]).filter(|channel| channel.shift == shift).collect()
         };
-        let groups = [0, 1].map(of_shift).into_iter().filter(|channels| !channels.is_empty());
-        groups.map(move |channels| Self::new(picture, region, plane, covered, channels))
-    }
-
-    fn new(
-        picture: &PictureGeometry,
-        region: &MosaicRegion,
-        plane: usize,
-        FieldRect { field, rect }: FieldRect,
-        channels: Vec<Channel>,
-    ) -> Self {
         let placement = picture.placement(plane, &field);
-        let count = [channels[0].count(&field.layout), field.layout.height];
-        let [across, down] = placement.shift;
-        // A field of alternating rows has every second one.
-        let unit_log2 = [channels[0].shift + across, down + field.step as u32 - 1];
-        let first_luma = placement.first();
-        let covered = [channels[0].covered(&field.layout, rect), rect.y()..rect.bottom()];
-        let cell = |axis: usize, sample: u32| region.cell(axis, (sample << unit_log2[axis]) + first_luma[axis]);
-        let first = [0, 1].map(|axis| cell(axis, covered[axis].start));
-        let last = [0, 1].map(|axis| cell(axis, covered[axis].end.min(count[axis]) - 1));
-        Self {
-            plane,
-            channels,
-            field,
-            count,
-            unit_log2,
-            placement,
-            origin: [0, 1].map(|axis| region.corner[axis] + first[axis] * region.side as i32),
-            side: region.side,
-            cells: [0, 1].map(|axis| (last[axis] - first[axis]) as u32 + 1),
-            covered,
-        }
+        let ([across, down], first_luma) = (placement.shift, placement.first());
+        let groups = [0, 1].map(of_shift).into_iter().filter(|channels| !channels.is_empty());
+        groups.map(move |channels| {
+            let count = [channels[0].count(&field.layout), field.layout.height];
+            // A field of alternating rows has every second one.
+            let unit_log2 = [channels[0].shift + across, down + field.step as u32 - 1];
+            let covered = [channels[0].covered(&field.layout, rect), rect.y()..rect.bottom()];
+            let cell = |axis: usize, sample: u32| region.cell(axis, (sample << unit_log2[axis]) + first_luma[axis]);
+            let first = [0, 1].map(|axis| cell(axis, covered[axis].start));
+            let last = [0, 1].map(|axis| cell(axis, covered[axis].end.min(count[axis]) - 1));
+            let origin = [0, 1].map(|axis| region.corner[axis] + first[axis] * region.side as i32);
+            let cells = [0, 1].map(|axis| (last[axis] - first[axis]) as u32 + 1);
+            Self { plane, channels, field, count, unit_log2, placement, origin, side: region.side, cells, covered }
+        })
     }
 
     /// The samples of a cell along an axis, of those that the picture has; there may be none.

@@ -306,15 +306,15 @@ impl Operation {
             }
             Self::Spread(cells) => vec![(cells.view, rect)],
             Self::Write { layers, cells, mix, .. } => {
-                let cells = cells.iter().map(|Cells { view, .. }| (*view, all_of(view)));
-                let of_planes = layers.iter().flat_map(|Layer { samples, rects }| {
-                    let view = if let CoverSamples::Plane(view) = samples { Some(*view) } else { None };
-                    view.into_iter().flat_map(move |view| {
-                        rects.iter().filter_map(move |covered| Some((view, covered.intersection(rect)?)))
-                    })
-                });
-                let beside = mix.iter().map(|mix| (mix.beside, rect));
-                cells.chain(of_planes).chain(beside).collect()
+                let mut reads: Vec<(View, Rect)> =
+                    cells.iter().map(|cells| (cells.view, all_of(&cells.view))).collect();
+                for Layer { samples, rects } in layers {
+                    if let CoverSamples::Plane(view) = samples {
+                        reads.extend(rects.iter().filter_map(|covered| Some((*view, covered.intersection(rect)?))));
+                    }
+                }
+                reads.extend(mix.iter().map(|mix| (mix.beside, rect)));
+                reads
             }
         }
     }

@@ -51,18 +51,16 @@ impl PictureGeometry {
     /// Of frames of these planes. Luma stands here for the planes of the highest resolution: their samples are the unit of
     /// all rectangles.
     pub fn new(layouts: &[PlaneLayout]) -> Self {
-        let finest = |axis: usize| layouts.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max);
-        let finest = [finest(0), finest(1)];
+        let finest = [0, 1].map(|axis| layouts.iter().map(|layout| layout.sigma_scale[axis]).fold(0.0, f64::max));
         let shift = |layout: &PlaneLayout| {
             let log2 = |axis: usize| (finest[axis] / layout.sigma_scale[axis]).log2().round() as u32;
             [0, 1].map(|axis| log2(axis).min(MAX_SHIFT))
         };
         let shifts: Vec<[u32; 2]> = layouts.iter().map(shift).collect();
-        let side = |axis: usize| {
+        let size = [0, 1].map(|axis| {
             let side = |(layout, shift): (&PlaneLayout, &[u32; 2])| [layout.width, layout.height][axis] << shift[axis];
             layouts.iter().zip(&shifts).map(side).min().unwrap_or(0)
-        };
-        let size = [side(0), side(1)];
+        });
         Self { layouts: layouts.to_vec(), shifts, size }
     }
 

@@ -35,10 +35,8 @@ impl Interpolation {
     pub fn new(resampling: &Resampling, rect: Rect, source: HostPlane, destination: HostPlaneMut) -> Self {
         let [small, mut layout] = [resampling.source, resampling.destination].map(|view| view.field.layout);
         let [across, down] = resampling.factors;
-        let (x, width) = match resampling.is_by_pairs() {
-            true => (rect.x() / 2, rect.width().div_ceil(2)),
-            false => (rect.x(), rect.width()),
-        };
+        let part = resampling.in_samples(rect);
+        let x = part.x();
         debug_assert!(x.is_multiple_of(across.get()) && rect.y().is_multiple_of(down.get()), "{rect:?}");
         let (first_row, first_byte) = (rect.y() / down.get(), (x / across.get()) as usize * small.pixel_bytes());
         layout.width = rect.width();
@@ -48,7 +46,7 @@ impl Interpolation {
             destination: destination.from_row(rect.y() as usize).from_byte(x as usize * format.pixel_bytes()),
             rows: RowsUp::new(format, PhaseTaps::of(across)),
             phases: PhaseTaps::of(down),
-            small_pixels: across.decimated(width) as usize,
+            small_pixels: across.decimated(part.width()) as usize,
             readable: (small.width - x / across.get()) as usize * format.channels,
             small_rows: down.decimated(rect.height()) as usize,
             output_rows: rect.height() as usize,
