@@ -36,15 +36,6 @@ unsafe fn load_sample(layout: &PlaneLayout, pixel: *const u8, c: usize) -> u32 {
     u32::from(value) << (16 - stored.bits)
 }
 
-/// Writes the value of channel `c` of a pixel.
-///
-/// # Safety
-/// `pixel` is the address of a pixel of this layout that nobody else accesses.
-unsafe fn store_sample(layout: &PlaneLayout, pixel: *mut u8, c: usize, value: u32) {
-    // SAFETY: the caller's pixel has its bytes.
-    layout.stored(c).store(unsafe { std::slice::from_raw_parts_mut(pixel, layout.pixel_bytes()) }, value as u16);
-}
-
 impl PixelRows<'_> {
     /// Processes rows.
     ///
@@ -75,14 +66,10 @@ impl PixelRows<'_> {
         }
     }
 
-    /// Channels of the premultiplied plane.
-    fn premultiplied_channels(&self) -> usize {
-        usize::from(self.layout.channels) + usize::from(self.alpha.is_some())
-    }
-
     /// Address of a pixel of the premultiplied plane.
     fn premultiplied_pixel(&self, x: usize, y: usize) -> *mut u16 {
-        self.premultiplied.row(y).cast::<u16>().wrapping_add(x * self.premultiplied_channels())
+        let channels = usize::from(self.layout.channels) + usize::from(self.alpha.is_some());
+        self.premultiplied.row(y).cast::<u16>().wrapping_add(x * channels)
     }
 
     /// The alpha of a colour pixel that covers several pixels of the alpha plane: their mean, rounded half up. Positions
@@ -143,17 +130,18 @@ impl PixelRows<'_> {
             if !passes_through && alpha.is_none() {
                 continue;
             }
-            let depth = layout.stored(c).bits;
-            let offset = x * layout.pixel_bytes();
-            // SAFETY: `x` is inside row `y` of the source and of the destination, and of the premultiplied plane where there is
-            // an alpha.
+            let (stored, pixel_bytes) = (layout.stored(c), layout.pixel_bytes());
+            let (depth, offset) = (stored.bits, x * pixel_bytes);
+            // SAFETY: `x` is inside row `y` of the source and of the destination, whose pixel is this thread's alone, and of the
+            // premultiplied plane where there is an alpha.
             unsafe {
                 let source = load_sample(layout, self.source.row(y).add(offset), c) >> (16 - depth);
                 let value = match alpha {
                     Some(alpha) if !passes_through => self.unpremultiplied(alpha, x, y, c, depth, source),
                     _ => source,
                 };
-                store_sample(layout, self.destination.row(y).add(offset), c, value);
+                let pixel = std::slice::from_raw_parts_mut(self.destination.row(y).add(offset), pixel_bytes);
+                stored.store(pixel, value as u16);
             }
         }
     }

@@ -73,18 +73,10 @@ impl Write<'_> {
     /// The planes and the cells hold what is accessed. No other thread writes what is read, or accesses these rows of what is written.
     #[inline(always)]
     pub unsafe fn execute(&self, rows: Range<usize>) {
-        match &self.mixing {
+        if let Some(mixing) = &self.mixing {
             // SAFETY: the caller promises it.
-            Some(mixing) => unsafe { self.mix(mixing, rows) },
-            // SAFETY: the caller promises it.
-            None => unsafe { self.cover(rows) },
+            return unsafe { self.mix(mixing, rows) };
         }
-    }
-
-    /// # Safety
-    /// See [`Write::execute`].
-    #[inline(always)]
-    unsafe fn cover(&self, rows: Range<usize>) {
         let mut of_layers: Vec<LayerRow> = self.layers.iter().map(|_| LayerRow::default()).collect();
         for y in rows {
             // SAFETY: the plane holds the row, which nobody else accesses, as the caller promises.
