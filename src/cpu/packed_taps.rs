@@ -193,27 +193,3 @@ impl PackedTaps {
         self.radius[1] + BLOCK_ROWS / 2
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The pairs of samples that the words of a phase belong to give every sample its tap.
-    #[test]
-    fn split_taps_add_up() {
-        for factor in [Factor::Two, Factor::Four] {
-            for (phase, weights) in PhaseTaps::of(factor).iter().enumerate() {
-                let first = if phase == 0 { [0, 2, 3, 5] } else { [1, 3, 3, 5] };
-                let mut taps = [0; PHASE_TAPS];
-                for (k, word) in first.into_iter().zip(weights.words) {
-                    let [low, high] = [word as u16 as i16, (word >> 16) as u16 as i16];
-                    assert!(low >= 0 && high >= 0, "{factor:?}, phase {phase}: {word:#x}");
-                    taps[k] += low as u32;
-                    taps[k + 1] += high as u32;
-                }
-                assert_eq!(taps, factor.interpolation_taps(phase as u32), "{factor:?}, phase {phase}");
-            }
-        }
-        assert!(PhaseTaps::of(Factor::One).is_empty());
-    }
-}

@@ -205,32 +205,3 @@ fn fill_in(cells: &mut [u32], [columns, rows]: [usize; 2], above: &[u32], size: 
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::filter::frame::PlaneLayout;
-
-    #[test]
-    fn levels_end_with_one_cell() {
-        let sizes = |size| levels(size).iter().map(|level| (level.first, level.size)).collect::<Vec<_>>();
-        assert_eq!(sizes([1, 1]), [(0, [1, 1])]);
-        assert_eq!(sizes([5, 2]), [(0, [5, 2]), (10, [3, 1]), (13, [2, 1]), (15, [1, 1])]);
-    }
-
-    /// Cells that count nothing get their values from the others.
-    #[test]
-    fn cells_spread() {
-        let grids = CellGrid::whole(&[PlaneLayout::new(64, 32, 1, 8)], NODES * 2);
-        let grid = &CellPyramid::all(grids, levels)[0];
-        assert_eq!((grid.levels[0].size, grid.words()), ([8, 4], 32 + 8 + 2 + 1));
-        let mut cells = vec![0; grid.words()];
-        for (index, cell) in cells[..32].iter_mut().enumerate() {
-            *cell = if index % 8 < 3 { 255 << 16 | 200 } else { 7 };
-        }
-        grid.spread(&mut cells);
-        for (index, cell) in cells[..32].iter().enumerate() {
-            assert_eq!(*cell, 200, "cell {index}");
-        }
-    }
-}
