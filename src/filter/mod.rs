@@ -8,6 +8,7 @@ pub mod frame;
 pub mod inpainting;
 mod layout;
 pub mod mosaic;
+mod node_grid;
 pub mod operation;
 mod params;
 pub mod parts;

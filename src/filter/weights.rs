@@ -10,12 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::layout::MAX_DIMENSION;
+pub use super::node_grid::cell;
+use super::node_grid::{CELLS, NodeGrid};
 use super::regions::{Area, Rect};
-
-/// Most cells of a grid along an axis.
-const GRID_MAX: u32 = 512;
-/// Cells that are looked at together: most of a mask is 0 or 255.
-const CELLS: usize = 16;
 
 /// What of a box is the object: 8-bit samples, stretched over an area of the picture. 255 is the object, 128 and more is inside.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,22 +112,22 @@ enum Treatment {
 /// The weights of a cover: 255 where it hides wholly, 0 where the picture stays as it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
-    grid: Grid,
+    grid: NodeGrid,
 }
 
 impl Weights {
     /// Of a cover over objects. They, and up to two cells around them, are covered wholly; the edge is around that.
     pub fn inside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
         // What grows into the picture from beyond it counts. At the edges of the picture objects do not shrink: they may go on there.
-        Self::covering(Grid::around(size, edge.grow.max(0)), objects, edge)
+        Self::covering(NodeGrid::around(size, edge.grow.max(0)), objects, edge)
     }
 
     /// Whether shrinking leaves anything in the picture of a covered object, which shrinks from where it ends beyond the picture.
     pub fn leaves_any(size: (u32, u32), object: &Object, edge: Edge) -> bool {
-        Self::covering(Grid::around(size, edge.grow), std::slice::from_ref(object), edge).grid.values.contains(&255)
+        Self::covering(NodeGrid::around(size, edge.grow), std::slice::from_ref(object), edge).grid.values.contains(&255)
     }
 
-    fn covering(mut grid: Grid, objects: &[Object], edge: Edge) -> Self {
+    fn covering(mut grid: NodeGrid, objects: &[Object], edge: Edge) -> Self {
         let spare = &mut Vec::new();
         objects.iter().for_each(|object| grid.add(object, Treatment::Covered, spare));
         grid.map(|v| v.saturating_mul(2));
@@ -143,7 +140,7 @@ impl Weights {
     /// Of a cover over everything but objects. The edge is inside of them.
     pub fn outside(size: (u32, u32), objects: &[Object], edge: Edge) -> Self {
         // What grows into the picture from beyond it is not shown.
-        let (mut grid, spare) = (Grid::around(size, edge.grow.min(0)), &mut Vec::new());
+        let (mut grid, spare) = (NodeGrid::around(size, edge.grow.min(0)), &mut Vec::new());
         objects.iter().for_each(|object| grid.add(object, Treatment::Shown, spare));
         grid.map(|v| (2 * u16::from(v)).saturating_sub(255) as u8);
         grid.grow(edge.grow, Treatment::Shown, spare);
@@ -161,7 +158,7 @@ impl Weights {
         guards.dedup();
         let spare = &mut Vec::new();
         let of_guard = |cells: u32| {
-            let mut grid = Grid::new(size);
+            let mut grid = NodeGrid::new(size);
             let objects = objects.iter().filter(|object| guard(object) == cells);
             objects.for_each(|object| grid.add(object, Treatment::Covered, spare));
             grid.map(|v| v.saturating_mul(2));
@@ -172,7 +169,7 @@ impl Weights {
             all.unite(&one);
             all
         });
-        all.unwrap_or_else(|| Self { grid: Grid::new(size) })
+        all.unwrap_or_else(|| Self { grid: NodeGrid::new(size) })
     }
 
     /// Luma samples from one node to the next, a power of two.
@@ -299,60 +296,7 @@ fn whole(area: Area, treatment: Treatment) -> Option<[Range<i64>; 2]> {
     Some([axis(area.left, area.right)?, axis(area.top, area.bottom)?])
 }
 
-/// Luma samples between two nodes of a picture of this size: the smallest power of two with at most [`GRID_MAX`] cells along either
-/// axis.
-pub fn cell((width, height): (u32, u32)) -> u32 {
-    width.max(height).div_ceil(GRID_MAX).next_power_of_two()
-}
-
-/// 8-bit values at the nodes of a picture: at the luma samples 0, cell, 2·cell and so on; the last node of an axis is at its last
-/// sample or beyond. A margin has nodes beyond that on each side.
-#[derive(Debug, Clone, PartialEq)]
-struct Grid {
-    /// Width and height of the picture, in luma samples.
-    size: (u32, u32),
-    cell: u32,
-    margin: usize,
-    columns: usize,
-    rows: usize,
-    values: Vec<u8>,
-}
-
-impl Grid {
-    fn new(size: (u32, u32)) -> Self {
-        Self::with_margin(size, 0)
-    }
-
-    /// With a margin for [`Grid::grow`] by so many luma samples.
-    fn around(size: (u32, u32), grow: i32) -> Self {
-        Self::with_margin(size, grow.unsigned_abs().div_ceil(cell(size)) as usize)
-    }
-
-    fn with_margin(size: (u32, u32), margin: usize) -> Self {
-        let cell = cell(size);
-        let nodes = |side: u32| (side - 1).div_ceil(cell) as usize + 1 + 2 * margin;
-        let (columns, rows) = (nodes(size.0), nodes(size.1));
-        Self { size, cell, margin, columns, rows, values: vec![0; columns * rows] }
-    }
-
-    /// Without the margin.
-    fn crop(&mut self) {
-        if self.margin > 0 {
-            let inner = Self::new(self.size);
-            let rows = self.values.chunks(self.columns).skip(self.margin).take(inner.rows);
-            let values = rows.flat_map(|row| row[self.margin..][..inner.columns].iter().copied()).collect();
-            *self = Self { values, ..inner };
-        }
-    }
-
-    fn row(&self, row: usize) -> &[u8] {
-        &self.values[row * self.columns..][..self.columns]
-    }
-
-    fn map(&mut self, value: impl Fn(u8) -> u8) {
-        self.values.iter_mut().for_each(|v| *v = value(*v));
-    }
-
+impl NodeGrid {
     /// Adds an object: each node has the largest value of all objects.
     fn add(&mut self, object: &Object, treatment: Treatment, spare: &mut Vec<u8>) {
         let area = if let Shape::Mask(mask) = &object.shape { mask.area } else { object.area };
@@ -391,7 +335,7 @@ impl Grid {
             (i64::from(self.cell) * count as i64 / (axis.end - axis.start)).max(1) as usize
         };
         let (across, down) = (pooled(columns, &x), pooled(rows, &y));
-        let mut mask = Grid {
+        let mut mask = NodeGrid {
             size: self.size,
             cell: self.cell,
             margin: 0,
@@ -533,133 +477,6 @@ impl Grid {
         }
         self.crop();
     }
-
-    /// A soft edge: on the side that `pick` widens to.
-    fn feather(&mut self, samples: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
-        let cells = samples.div_ceil(self.cell);
-        self.widen(cells, pick, spare);
-        self.soften(cells as usize, spare);
-    }
-
-    /// Each node gets the largest or smallest value of the nodes at most `radius` away along either axis. `spare` is any memory.
-    fn widen(&mut self, radius: u32, pick: impl Fn(u8, u8) -> u8 + Copy, spare: &mut Vec<u8>) {
-        self.widen_rows(radius as usize, pick);
-        self.widen_columns(radius as usize, pick, spare);
-    }
-
-    fn widen_rows(&mut self, radius: usize, pick: impl Fn(u8, u8) -> u8) {
-        let columns = self.columns;
-        let mut padded = vec![0; columns + 2 * radius];
-        for row in self.values.chunks_mut(columns) {
-            for step in steps(radius) {
-                padded[..step].fill(row[0]);
-                padded[step..][..columns].copy_from_slice(row);
-                padded[step + columns..][..step].fill(row[columns - 1]);
-                let [before, after] = [&padded[..columns], &padded[2 * step..]];
-                row.iter_mut()
-                    .zip(before)
-                    .zip(after)
-                    .for_each(|((to, one), other)| *to = pick(*to, pick(*one, *other)));
-            }
-        }
-    }
-
-    fn widen_columns(&mut self, radius: usize, pick: impl Fn(u8, u8) -> u8, spare: &mut Vec<u8>) {
-        let (columns, last) = (self.columns, self.rows - 1);
-        for step in steps(radius) {
-            spare.resize(self.values.len(), 0);
-            for (y, to) in spare.chunks_mut(columns).enumerate() {
-                let [before, row, after] = [y.saturating_sub(step), y, (y + step).min(last)].map(|y| self.row(y));
-                let rows = to.iter_mut().zip(row).zip(before).zip(after);
-                rows.for_each(|(((to, value), one), other)| *to = pick(*value, pick(*one, *other)));
-            }
-            std::mem::swap(&mut self.values, spare);
-        }
-    }
-
-    /// The mean over the nodes at most `radius` away, along rows and then along columns, each rounded half up. Beyond the grid its
-    /// edge repeats.
-    fn soften(&mut self, radius: usize, spare: &mut Vec<u8>) {
-        if radius == 0 {
-            return;
-        }
-        debug_assert!(radius <= 128, "a radius of {radius} nodes, of which sums need more than 16 bits");
-        let (columns, length) = (self.columns, 2 * radius + 1);
-        // Windows up to this length are summed anew for each node, which vector instructions do; longer ones by a running sum.
-        const SHORT: usize = 33;
-        let mean = mean_of(length as u32);
-        let mut sums = vec![0_u16; columns];
-        let mut padded = vec![0; columns + 2 * radius];
-        for row in self.values.chunks_mut(columns) {
-            if row.iter().fold(0, |all, value| all | (value ^ row[0])) == 0 {
-                continue;
-            }
-            padded[..radius].fill(row[0]);
-            padded[radius..][..columns].copy_from_slice(row);
-            padded[radius + columns..].fill(row[columns - 1]);
-            if length <= SHORT {
-                sums.fill(0);
-                for values in padded.windows(columns) {
-                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += u16::from(*value));
-                }
-            } else {
-                let mut sum: u16 = padded[..length].iter().map(|value| u16::from(*value)).sum();
-                sums[0] = sum;
-                for ((to, leaves), enters) in sums[1..].iter_mut().zip(&padded).zip(&padded[length..]) {
-                    sum = sum - u16::from(*leaves) + u16::from(*enters);
-                    *to = sum;
-                }
-            }
-            row.iter_mut().zip(&sums).for_each(|(to, sum)| *to = mean(*sum));
-        }
-        spare.clone_from(&self.values);
-        let row = |y: usize| &spare[y.saturating_sub(radius).min(self.rows - 1) * columns..][..columns];
-        sums.fill(0);
-        for y in 0..length {
-            sums.iter_mut().zip(row(y)).for_each(|(sum, value)| *sum += u16::from(*value));
-        }
-        for (y, to) in self.values.chunks_mut(columns).enumerate() {
-            for (((to, sum), enters), leaves) in to.iter_mut().zip(&mut sums).zip(row(y + length)).zip(row(y)) {
-                *to = mean(*sum);
-                *sum = *sum - u16::from(*leaves) + u16::from(*enters);
-            }
-        }
-    }
-
-    /// The values of luma samples of a row from a column of nodes on, bilinear between the nodes, halves up.
-    #[inline(always)]
-    fn sample_row(&self, column: usize, y: u32, between: &mut Vec<u16>, samples: &mut [u8]) {
-        match self.cell {
-            1 => samples.copy_from_slice(&self.row(y as usize)[column..][..samples.len()]),
-            2 => self.sample_cells::<2>(column, y, between, samples),
-            4 => self.sample_cells::<4>(column, y, between, samples),
-            8 => self.sample_cells::<8>(column, y, between, samples),
-            16 => self.sample_cells::<16>(column, y, between, samples),
-            _ => self.sample_cells::<32>(column, y, between, samples),
-        }
-    }
-
-    #[inline(always)]
-    fn sample_cells<const CELL: usize>(&self, column: usize, y: u32, between: &mut Vec<u16>, samples: &mut [u8]) {
-        let (above, down) = (y as usize / CELL, (y as usize % CELL) as u16);
-        let (above, below) = (self.row(above), self.row((above + 1).min(self.rows - 1)));
-        let cells = samples.len().div_ceil(CELL);
-        between.clear();
-        let nodes = above[column..].iter().zip(&below[column..]).take(cells + 1);
-        between.extend(nodes.map(|(above, below)| u16::from(*above) * (CELL as u16 - down) + u16::from(*below) * down));
-        // Beyond the last node its value repeats.
-        between.resize(cells + 1, between[between.len() - 1]);
-        for (between, samples) in between.windows(CELLS + 1).step_by(CELLS).zip(samples.chunks_mut(CELLS * CELL)) {
-            if between.iter().fold(0, |all, value| all | (value ^ between[0])) == 0 {
-                samples.fill(((between[0] + CELL as u16 / 2) / CELL as u16) as u8);
-            } else {
-                interpolate::<CELL>(between, samples);
-            }
-        }
-        let done = cells / CELLS * CELLS;
-        let rest = (done * CELL).min(samples.len());
-        interpolate::<CELL>(&between[done..], &mut samples[rest..]);
-    }
 }
 
 /// The largest or smallest of so many samples of a mask across and down. Generic, because a call for each sample takes long.
@@ -679,67 +496,4 @@ fn pooled_samples(
         pooled.extend(row.chunks(across).map(|samples| samples.iter().copied().fold(samples[0], pick)));
     }
     pooled
-}
-
-/// The mean of so many 8-bit values, from their sum, halves up. The count is odd, from 3 to 257. It is a quotient of 16 bits, as the
-/// upper half of a product, which vector instructions have.
-fn mean_of(count: u32) -> impl Fn(u16) -> u8 {
-    // Of a reciprocal rounded up by e / 2^(16 + shift) the quotient is exact if e is at most 2^shift; else that of one which is rounded
-    // down, with 1 more to divide.
-    let shift = count.ilog2();
-    let reciprocal = (1_u32 << (16 + shift)).div_ceil(count);
-    let is_near = reciprocal * count - (1 << (16 + shift)) <= 1 << shift;
-    let (reciprocal, more) = if is_near { (reciprocal, 0) } else { (reciprocal - 1, 1) };
-    let (reciprocal, half) = (reciprocal as u16, (count / 2 + more) as u16);
-    // A sum that would need a 17th bit has a mean of 255, as what is left of it.
-    move |sum| (((u32::from(sum.saturating_add(half)) * u32::from(reciprocal)) >> 16) as u16 >> shift) as u8
-}
-
-/// Bilinear between values of nodes in 1/CELL, halves up.
-#[inline(always)]
-fn interpolate<const CELL: usize>(between: &[u16], samples: &mut [u8]) {
-    let (cell, half) = (CELL as u32, (CELL * CELL / 2) as u32);
-    let value = |ends: &[u16], x: u32| {
-        let sum = u32::from(ends[0]) * (cell - x) + u32::from(ends[1]) * x;
-        ((sum + half) / (cell * cell)) as u8
-    };
-    let (cells, rest) = samples.as_chunks_mut::<CELL>();
-    let mut ends = between.windows(2);
-    for (samples, ends) in cells.iter_mut().zip(ends.by_ref()) {
-        for (x, sample) in samples.iter_mut().enumerate() {
-            *sample = value(ends, x as u32);
-        }
-    }
-    if let Some(ends) = ends.next() {
-        for (x, sample) in (0..).zip(rest) {
-            *sample = value(ends, x);
-        }
-    }
-}
-
-/// The distances of passes that widen by `radius` together: in each, a node gets the value of the nodes this far away on either side.
-/// A pass goes at most one node beyond twice what the passes before it reached, so that no node between is left out.
-fn steps(radius: usize) -> impl Iterator<Item = usize> {
-    let mut reached = 0;
-    std::iter::from_fn(move || {
-        let step = (2 * reached + 1).min(radius - reached);
-        reached += step;
-        (step > 0).then_some(step)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of every sum that there can be, of every count.
-    #[test]
-    fn means_are_exact() {
-        for count in (3..=257).step_by(2) {
-            let mean = mean_of(count);
-            for sum in 0..=255 * count {
-                assert_eq!(u32::from(mean(sum as u16)), (sum + count / 2) / count, "{sum} of {count}");
-            }
-        }
-    }
 }
