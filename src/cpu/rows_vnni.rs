@@ -55,12 +55,8 @@ impl<T: Sample> RowsPass<S, T> for ByteDotRows {
                 let row = std::slice::from_raw_parts_mut(row, 4 * row_words);
                 let end = width - block + block_bytes;
                 if direct_start > 0 {
-                    source.replicate_edges(
-                        &mut row[..(direct_start - block + block_bytes).min(end)],
-                        0,
-                        |byte| byte,
-                        |byte| byte.read(),
-                    );
+                    let head = &mut row[..(direct_start - block + block_bytes).min(end)];
+                    source.replicate_edges(head, 0, |byte| byte, |byte| byte.read());
                 }
                 if direct_end < width {
                     // The first sample of this block need not be the first of a pixel.

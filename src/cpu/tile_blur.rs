@@ -90,10 +90,11 @@ pub unsafe fn blur<S: Simd, R: RowsPass<S, u8> + RowsPass<S, u16>, const V: usiz
 unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(tile: &Tile, scratch: &mut Scratch) {
     let SampleRect { y: top, height, .. } = tile.region;
     let scratch_layout = ScratchLayout::new(tile);
-    let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * scratch_layout.row_words));
-    let ring = scratch.words().wrapping_add(2 * scratch_layout.row_words);
-    let temp = ring.wrapping_add(scratch_layout.pairs * scratch_layout.pair_words);
-    let ring_pair = |j: usize| ring.wrapping_add(j % scratch_layout.pairs * scratch_layout.pair_words);
+    let ScratchLayout { row_words, width, pair_words, pairs, temp_words } = scratch_layout;
+    let rows = [0, 1].map(|i| scratch.words().wrapping_add(i * row_words));
+    let ring = scratch.words().wrapping_add(2 * row_words);
+    let temp = ring.wrapping_add(pairs * pair_words);
+    let ring_pair = |j: usize| ring.wrapping_add(j % pairs * pair_words);
     let radius = tile.taps.all.radius[1];
     let source_rows = |j: usize| {
         let first = (top + 2 * j) as isize - radius as isize;
@@ -104,7 +105,7 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
     let mut filled = 0;
     for block in (0..height).step_by(BLOCK_ROWS) {
         let first_pair = block / 2;
-        while filled < first_pair + scratch_layout.pairs {
+        while filled < first_pair + pairs {
             let ys = source_rows(filled);
             // SAFETY: `rows`, the ring buffer and `temp` are disjoint parts of the reserved scratch memory, as large as
             // `scratch_layout` says. `source_rows` limits row numbers to the plane, whose rows the caller guarantees
@@ -113,29 +114,20 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
                 if filled > 0 && ys == source_rows(filled - 1) && ys[0] == ys[1] {
                     // Beyond the plane's first or last row, that row is repeated, so the previous pair is right here
                     // too.
-                    ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), scratch_layout.width);
+                    ring_pair(filled - 1).copy_to_nonoverlapping(ring_pair(filled), width);
                 } else {
                     let mut sources = ys.map(|y| tile.source.row(y).cast::<T>());
                     if tile.layout.is_packed_word() {
-                        let unpacked = [0, 1].map(|i| temp.cast::<u16>().add(i * scratch_layout.temp_words));
-                        sources = [0, 1].map(|i| {
-                            unpack_1010102(&run, sources[i].cast(), unpacked[i], scratch_layout.temp_words).cast()
-                        });
+                        let unpacked = [0, 1].map(|i| temp.cast::<u16>().add(i * temp_words));
+                        sources =
+                            [0, 1].map(|i| unpack_1010102(&run, sources[i].cast(), unpacked[i], temp_words).cast());
                     }
-                    R::convolve::<V>(
-                        &run,
-                        sources,
-                        rows,
-                        scratch_layout.row_words,
-                        ring_pair(filled),
-                        scratch_layout.width,
-                    );
+                    R::convolve::<V>(&run, sources, rows, row_words, ring_pair(filled), width);
                     if let (Some(run), SampleLayout::Yuv422 { luma }) = (tile.chroma_run(), tile.layout.sample_layout) {
-                        R::convolve::<V>(&run, sources, rows, scratch_layout.row_words, temp, scratch_layout.width);
+                        R::convolve::<V>(&run, sources, rows, row_words, temp, width);
                         // Luma and chroma samples alternate: one of two adjacent words is chroma.
                         let luma_mask = if luma == 0 { 0xffff_ffff_u64.to_le() } else { 0xffff_ffff_u64.to_be() };
-                        let words =
-                            std::slice::from_raw_parts_mut(ring_pair(filled).cast::<u64>(), scratch_layout.width / 2);
+                        let words = std::slice::from_raw_parts_mut(ring_pair(filled).cast::<u64>(), width / 2);
                         for (i, word) in words.iter_mut().enumerate() {
                             *word = *word & luma_mask | *temp.cast::<u64>().add(i) & !luma_mask;
                         }
@@ -144,18 +136,10 @@ unsafe fn blur_samples<S: Simd, T: Sample, R: RowsPass<S, T>, const V: usize>(ti
             }
             filled += 1;
         }
+        let block_rows = BLOCK_ROWS.min(height - block);
         // SAFETY: the loop above has filled the ring buffer with all row pairs of the block; the block's rows are in
         // the region, which the caller guarantees is writable and accessed by no other thread.
-        unsafe {
-            columns_pass::<S, T, V>(
-                tile,
-                ring,
-                &scratch_layout,
-                first_pair,
-                top + block,
-                BLOCK_ROWS.min(height - block),
-            );
-        };
+        unsafe { columns_pass::<S, T, V>(tile, ring, &scratch_layout, first_pair, top + block, block_rows) };
     }
 }
 
