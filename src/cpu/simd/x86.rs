@@ -169,10 +169,18 @@ instruction_set!(
     },
     #[inline(always)]
     unsafe fn store_ordered16(to: *mut u16, vectors: [__m512i; 4], [right, left]: [u32; 2], order: &LaneOrder) {
-        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable 16-bit elements.
+        // SAFETY: the caller guarantees the instruction set and `4 * LANES` writable 16-bit elements; `order` has 64 words.
         unsafe {
-            for (i, words) in order_words(vectors, [right, left], order).into_iter().enumerate() {
-                _mm512_storeu_si512(to.add(32 * i).cast(), words);
+            let (right, left) = (_mm_cvtsi32_si128(right as i32), _mm_cvtsi32_si128(left as i32));
+            let mut words = vectors;
+            for vector in &mut words {
+                *vector = _mm512_sll_epi32(_mm512_srl_epi32(*vector, right), left);
+            }
+            let low = _mm512_or_si512(words[0], _mm512_slli_epi32::<16>(words[1]));
+            let high = _mm512_or_si512(words[2], _mm512_slli_epi32::<16>(words[3]));
+            for (i, order) in order.words.as_chunks::<32>().0.iter().enumerate() {
+                let ordered = _mm512_permutex2var_epi16(low, _mm512_loadu_si512(order.as_ptr().cast()), high);
+                _mm512_storeu_si512(to.add(32 * i).cast(), ordered);
             }
         }
     },
@@ -204,29 +212,6 @@ instruction_set!(
         }
     }
 );
-
-/// The lanes of four vectors, each shifted right, then left, as 16-bit elements in this order: 32 in each result.
-///
-/// # Safety
-/// The processor has AVX-512 F and BW.
-#[inline(always)]
-unsafe fn order_words(vectors: [__m512i; 4], [right, left]: [u32; 2], order: &LaneOrder) -> [__m512i; 2] {
-    // SAFETY: the caller guarantees the instruction set; `order` has 64 words.
-    unsafe {
-        let (right, left) = (_mm_cvtsi32_si128(right as i32), _mm_cvtsi32_si128(left as i32));
-        let mut words = vectors;
-        for vector in &mut words {
-            *vector = _mm512_sll_epi32(_mm512_srl_epi32(*vector, right), left);
-        }
-        let low = _mm512_or_si512(words[0], _mm512_slli_epi32::<16>(words[1]));
-        let high = _mm512_or_si512(words[2], _mm512_slli_epi32::<16>(words[3]));
-        let [first, second] = [order.words.as_ptr(), order.words[32..].as_ptr()];
-        [
-            _mm512_permutex2var_epi16(low, _mm512_loadu_si512(first.cast()), high),
-            _mm512_permutex2var_epi16(low, _mm512_loadu_si512(second.cast()), high),
-        ]
-    }
-}
 
 /// The bytes that `indices` selects, of which `sixteen` has those from index `first` on, twice; 0 where it has not the one
 /// selected. Indices are below 128.
