@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! x86-64: SSE2, AVX2, AVX-512BW, and AVX-512 with VNNI and VBMI, whose dot products are single instructions.
+//! x86-64: SSE2, AVX2, and AVX-512 with VNNI and VBMI, whose dot products are single instructions.
 
 use std::arch::x86_64::*;
 
