@@ -196,19 +196,19 @@ pub trait CopyAddress: Address {
     /// Whether it is in host memory.
     const IS_HOST: bool;
 
-    /// The address in host memory.
-    fn host(self) -> *const u8;
+    /// The address in host memory; null if it is not there.
+    fn host(self) -> *const u8 {
+        ptr::null()
+    }
 
-    /// The address in device memory.
-    fn device(self) -> u64;
+    /// The address in device memory; 0 if it is not there.
+    fn device(self) -> u64 {
+        0
+    }
 }
 
 impl CopyAddress for u64 {
     const IS_HOST: bool = false;
-
-    fn host(self) -> *const u8 {
-        ptr::null()
-    }
 
     fn device(self) -> u64 {
         self
@@ -221,10 +221,6 @@ impl CopyAddress for *const u8 {
     fn host(self) -> *const u8 {
         self
     }
-
-    fn device(self) -> u64 {
-        0
-    }
 }
 
 impl CopyAddress for *mut u8 {
@@ -232,10 +228,6 @@ impl CopyAddress for *mut u8 {
 
     fn host(self) -> *const u8 {
         self
-    }
-
-    fn device(self) -> u64 {
-        0
     }
 }
 

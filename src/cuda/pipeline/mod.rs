@@ -16,7 +16,7 @@ mod weights;
 
 use std::sync::Arc;
 
-use super::driver::{self, Stream};
+use super::driver::{self, CopyAddress, Stream};
 use super::error::CudaError;
 use super::program::{KernelSelector, ProgramCache};
 use super::shared_device::SharedDevice;
@@ -25,7 +25,7 @@ use super::transfer::schedule::ScheduleCache;
 use crate::filter::cover::Softness;
 use crate::filter::frame::FrameMemory;
 use crate::filter::parts::Job;
-use crate::filter::plane::{Address, PlaneMemory};
+use crate::filter::plane::PlaneMemory;
 use crate::process;
 use crate::threads::Threads;
 use frame_slot::FrameSlot;
@@ -49,30 +49,13 @@ pub enum TransferPath {
 
 impl TransferPath {
     /// The path of a frame. Without `direct`, pinned memory is staged too. A context is current.
-    fn of<A: Address + HostAddress>(frame: &FrameMemory<A>, direct: bool) -> Self {
-        let is_pinned = |plane: &PlaneMemory<A>| driver::is_pinned(plane.address.as_const(), plane.len);
+    fn of<A: CopyAddress>(frame: &FrameMemory<A>, direct: bool) -> Self {
+        let is_pinned = |plane: &PlaneMemory<A>| driver::is_pinned(plane.address.host(), plane.len);
         match frame {
             FrameMemory::Device { .. } => Self::Resident,
             FrameMemory::Host(planes) if direct && planes.iter().all(is_pinned) => Self::Direct,
             FrameMemory::Host(_) => Self::Staged,
         }
-    }
-}
-
-/// A host pointer.
-trait HostAddress {
-    fn as_const(&self) -> *const u8;
-}
-
-impl HostAddress for *const u8 {
-    fn as_const(&self) -> *const u8 {
-        *self
-    }
-}
-
-impl HostAddress for *mut u8 {
-    fn as_const(&self) -> *const u8 {
-        self.cast_const()
     }
 }
 
