@@ -23,15 +23,17 @@ impl<'a> PromisedFrames<'a> {
         Self(frames)
     }
 
-    /// The streams of resident frames.
-    pub(super) fn streams(&self) -> FrameStreams {
-        fn stream<A>(frame: &FrameMemory<A>) -> Option<usize> {
+    /// The streams that order the accesses to the source and to the destination, if these are resident and have one.
+    pub(super) fn streams(&self, device: u32) -> [Option<Stream>; 2] {
+        fn handle<A>(frame: &FrameMemory<A>) -> Option<usize> {
             match frame {
                 FrameMemory::Device { stream, .. } => *stream,
                 FrameMemory::Host(_) => None,
             }
         }
-        FrameStreams { source: stream(self.source()), destination: stream(self.destination()) }
+        // SAFETY: the owner of the frames has promised that their streams live until the work on them is done.
+        let borrow = |handle: usize| unsafe { Stream::borrowed(handle, device) };
+        [handle(self.source()), handle(self.destination())].map(|handle| handle.map(borrow))
     }
 
     /// The planes of the source and of the destination, if they are in device memory.
@@ -50,39 +52,5 @@ impl<'a> Deref for PromisedFrames<'a> {
 
     fn deref(&self) -> &ValidFrames<'a> {
         &self.0
-    }
-}
-
-/// The streams that order the accesses to the two frames, if these are resident and have one.
-#[derive(Clone, Copy)]
-pub struct FrameStreams {
-    source: Option<usize>,
-    destination: Option<usize>,
-}
-
-impl FrameStreams {
-    fn borrow(handle: usize, device: u32) -> Stream {
-        // SAFETY: the owner of the frames has promised that their streams live until the work on them is done.
-        unsafe { Stream::borrowed(handle, device) }
-    }
-
-    /// The source's.
-    pub fn source(self, device: u32) -> Option<Stream> {
-        self.source.map(|handle| Self::borrow(handle, device))
-    }
-
-    /// Both.
-    pub fn all(self, device: u32) -> impl Iterator<Item = Stream> {
-        [self.source, self.destination].into_iter().flatten().map(move |handle| Self::borrow(handle, device))
-    }
-
-    /// The stream to enqueue on: the destination's, else the source's, else `own`, which lives as long as theirs.
-    pub fn or(self, own: &Stream) -> Stream {
-        Self::borrow(self.destination.or(self.source).unwrap_or(own.raw() as usize), own.device())
-    }
-
-    /// Whether both frames have one.
-    pub fn are_complete(self) -> bool {
-        self.source.is_some() && self.destination.is_some()
     }
 }

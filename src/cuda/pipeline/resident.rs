@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::promised_frames::{FrameStreams, PromisedFrames};
+use super::promised_frames::PromisedFrames;
 use super::timing_sampler::TimingSampler;
 use super::{Pipeline, SubmitError};
 use crate::cuda::driver::{Event, Stream, Workspace, WorkspaceNeed};
@@ -34,15 +34,15 @@ impl Pipeline {
         let device = selector.device().id();
         let [sources, destinations] = frames.device_planes().map(<[DevicePlane]>::to_vec);
         let planes = DevicePlanes { sources, destinations };
-        let streams = frames.streams();
-        let stream = streams.or(&self.compute);
+        let streams = frames.streams(device);
+        let stream = streams.iter().flatten().next_back().unwrap_or(&self.compute);
         let resident = ResidentState::get(&mut self.resident, device)?;
         let parts = std::slice::from_ref(&job.parts);
         let target = |workspace: u64| Target { job, soft, parts, planes: &planes, workspace };
         let mut program = self.programs.get(selector, target(resident.workspace.address()))?;
         if program.workspace_bytes > resident.workspace.bytes() {
             let need = WorkspaceNeed { bytes: program.workspace_bytes, varies: job.accesses.is_some() };
-            resident.grow_workspace(need, &stream)?;
+            resident.grow_workspace(need, stream)?;
             program = self.programs.get(selector, target(resident.workspace.address()))?;
         }
         let (copied, frame_copy) = (copied_planes(job, &planes), &mut self.frame_copy);
@@ -50,30 +50,30 @@ impl Pipeline {
         let work = |workspace: u64| {
             // SAFETY: the program is for the layouts and the planes of the frames, which live until the stream has done the
             // work, as their owner promises; the workspace is large enough and this stream's alone.
-            let enqueue = |group: usize| unsafe { selector.enqueue(&stream, &program, group) };
+            let enqueue = |group: usize| unsafe { selector.enqueue(stream, &program, group) };
             if let Some(soft) = soft {
                 // SAFETY: the program has memory for the nodes at the beginning of the workspace.
-                unsafe { weights.enqueue(selector, soft, workspace, &stream) }?;
+                unsafe { weights.enqueue(selector, soft, workspace, stream) }?;
             }
             if job.accesses.is_none() {
                 return enqueue(0);
             }
             if copied.is_empty() || program.is_empty(0) {
-                copy_planes(&copied, frames, &stream)?;
+                copy_planes(&copied, frames, stream)?;
                 enqueue(0)?;
             } else {
                 let copy = FrameCopy::get(frame_copy, device)?;
-                copy.enqueue(&copied, frames, &stream)?;
+                copy.enqueue(&copied, frames, stream)?;
                 enqueue(0)?;
                 stream.wait(&copy.end)?;
             }
             enqueue(1)
         };
         let bytes = program.workspace_bytes;
-        resident.enqueue(bytes, streams, &stream, program.specialised(), work).map_err(|error| {
+        resident.enqueue(bytes, &streams, stream, program.specialised(), work).map_err(|error| {
             // Work that was enqueued before the failure may still use the frames.
             let copy = self.frame_copy.as_ref().map(|copy| &copy.stream);
-            let settled = [Some(&stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));
+            let settled = [Some(stream), copy].map(|stream| stream.is_none_or(|stream| stream.synchronize().is_ok()));
             SubmitError { error, settled: settled == [true; 2] }
         })
     }
@@ -122,8 +122,7 @@ impl FrameCopy {
 
     /// Enqueues a copy of planes of the source to the destination behind what is on `after`. `end` is its end.
     fn enqueue(&self, planes: &[usize], frames: &PromisedFrames, after: &Stream) -> Result<(), CudaError> {
-        after.record(&self.begin)?;
-        self.stream.wait(&self.begin)?;
+        self.stream.wait_for(after, &self.begin)?;
         copy_planes(planes, frames, &self.stream)?;
         self.stream.record(&self.end)
     }
@@ -179,13 +178,13 @@ impl ResidentState {
         })
     }
 
-    /// Enqueues `work` on `stream`. It gets the address of the workspace, of which it needs so many bytes. What is enqueued
-    /// later on the source's stream, such as writing the next frame into it, waits for this frame. What `work` enqueues on
-    /// another stream waits for `stream`, which waits for its end. The context is current.
+    /// Enqueues `work` on `stream`, for a frame with these streams. It gets the address of the workspace, of which it needs so
+    /// many bytes. What is enqueued later on the source's stream, such as writing the next frame into it, waits for this frame.
+    /// What `work` enqueues on another stream waits for `stream`, which waits for its end. The context is current.
     pub fn enqueue(
         &mut self,
         bytes: usize,
-        streams: FrameStreams,
+        streams: &[Option<Stream>; 2],
         stream: &Stream,
         specialised: Option<bool>,
         work: impl FnOnce(u64) -> Result<(), CudaError>,
@@ -194,8 +193,8 @@ impl ResidentState {
         if bytes > 0 && self.workspace_stream.is_some_and(|last| last != handle) {
             stream.wait(&self.workspace_free)?;
         }
-        let other_source = streams.source(stream.device()).filter(|source| source.raw() as usize != handle);
-        if let Some(source) = &other_source {
+        let other_source = streams[0].as_ref().filter(|source| source.raw() as usize != handle);
+        if let Some(source) = other_source {
             stream.wait_for(source, &self.order)?;
         }
         let kernel = self.timers.next_frame();
@@ -209,7 +208,7 @@ impl ResidentState {
         if let Some(source) = other_source {
             source.wait_for(stream, &self.order)?;
         }
-        let synchronized = !streams.are_complete();
+        let synchronized = streams.iter().any(Option::is_none);
         if synchronized {
             stream.synchronize()?;
         }

@@ -63,9 +63,9 @@ impl Steps<'_> {
     /// `streams` have done the work, also if this fails.
     pub fn enqueue(&self, threads: &Threads) -> Result<(), CudaError> {
         let FrameSlot { order, begin, .. } = self.slot;
-        for stream in self.frames.streams().all(self.streams.compute.device()) {
+        for stream in self.frames.streams(self.streams.compute.device()).iter().flatten() {
             // The source has been written, and the destination read, by what is enqueued there.
-            self.streams.compute.wait_for(&stream, order)?;
+            self.streams.compute.wait_for(stream, order)?;
         }
         if self.slot.is_timed() {
             self.streams.upload.record(begin)?;
