@@ -31,8 +31,8 @@ pub use kernels::prebuilt::Image;
 pub use kernels::record::DevicePlanes;
 pub use kernels::strategy::PassStrategy;
 pub use kernels::tiles::TILES;
+use pipeline::Pipeline;
 pub use pipeline::{Enqueued, PromisedFrames, Submission, SubmitError, SubmittedFrame, Times};
-use pipeline::{Pipeline, SubmitOptions};
 use process::EngineGuard;
 pub use program::Program;
 use program::{KernelSelector, Target};
@@ -42,8 +42,6 @@ pub use transfer::{HostRegistration, PinnedBytes, PinnedSource};
 /// Blurs frames on a CUDA device. Keeps its streams and the memory of its frames between frames.
 pub struct CudaEngine {
     selector: KernelSelector,
-    /// The number of bands of a frame; `None` for as many as measured fastest.
-    bands: Option<usize>,
     /// The kernels of the last frame that was blurred.
     kernel_name: &'static str,
     /// Dropped with the context current.
@@ -78,7 +76,7 @@ impl CudaEngine {
         let guard = EngineGuard::enter();
         let selector = KernelSelector::new(shared, image, strategy);
         let pipeline = ManuallyDrop::new(pipeline);
-        Ok(Self { selector, bands: None, kernel_name, pipeline, _guard: guard })
+        Ok(Self { selector, kernel_name, pipeline, _guard: guard })
     }
 
     /// With the prebuilt kernels only.
@@ -106,7 +104,7 @@ impl CudaEngine {
 
     /// With frames in so many bands, at least one. The output is the same.
     pub fn with_bands(mut self, count: usize) -> Self {
-        self.bands = Some(count);
+        self.pipeline.bands = Some(count);
         self
     }
 
@@ -165,8 +163,7 @@ impl CudaEngine {
         assert!(job.accesses.is_none() || on_device[0] == on_device[1], "a cover of a frame in two kinds of memory");
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
-        let options = SubmitOptions { direct, bands: self.bands };
-        let submission = self.pipeline.submit(&mut self.selector, frames, job, soft, options)?;
+        let submission = self.pipeline.submit(&mut self.selector, frames, job, soft, direct)?;
         if let Submission::Resident(enqueued) = &submission {
             self.update_kernel_name(enqueued.specialised);
         }

@@ -67,17 +67,10 @@ pub enum Submission {
     Resident(Enqueued),
 }
 
-/// How frames are submitted.
-#[derive(Debug, Clone, Copy)]
-pub struct SubmitOptions {
-    /// Whether the device may access the frame's pinned memory.
-    pub direct: bool,
-    /// The number of bands; `None` for as many as measured fastest.
-    pub bands: Option<usize>,
-}
-
 /// The frames of an engine on the device.
 pub struct Pipeline {
+    /// The number of bands of a frame; `None` for as many as measured fastest.
+    pub bands: Option<usize>,
     copy_streams: Arc<CopyStreams>,
     compute: Stream,
     programs: ProgramCache,
@@ -102,6 +95,7 @@ impl Pipeline {
     /// On a device whose context is current.
     pub fn new(shared: &SharedDevice) -> Result<Self, CudaError> {
         Ok(Self {
+            bands: None,
             copy_streams: shared.copy_streams()?,
             compute: Stream::new(shared.device().id())?,
             programs: ProgramCache::default(),
@@ -116,19 +110,20 @@ impl Pipeline {
         })
     }
 
-    /// Enqueues a frame. Returns when its source has been staged or its upload is enqueued. The context is current.
+    /// Enqueues a frame. Returns when its source has been staged or its upload is enqueued. `direct` says whether the device may
+    /// access the frame's pinned memory. The context is current.
     pub fn submit(
         &mut self,
         selector: &mut KernelSelector,
         frames: &mut PromisedFrames,
         job: &Arc<Job>,
         soft: Option<&Softness>,
-        options: SubmitOptions,
+        direct: bool,
     ) -> Result<Submission, SubmitError> {
         if frames.are_on_device() {
             self.submit_resident(selector, frames, job, soft).map(Submission::Resident)
         } else {
-            let frame = self.submit_transfer(selector, frames, job, soft, options)?;
+            let frame = self.submit_transfer(selector, frames, job, soft, direct)?;
             Ok(Submission::InFlight(Box::new(frame)))
         }
     }

@@ -11,7 +11,7 @@ use super::steps::{Steps, Streams};
 use super::submitted::{SubmittedFrame, Times, uses_frame_memory};
 use super::timing_sampler::TimingSampler;
 use super::weights;
-use super::{Pipeline, SubmitError, SubmitOptions, TransferPath};
+use super::{Pipeline, SubmitError, TransferPath};
 use crate::cuda::driver::{Event, WorkspaceNeed};
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::byte_rect::ByteRect;
@@ -44,13 +44,12 @@ impl Pipeline {
         frames: &mut PromisedFrames,
         job: &Arc<Job>,
         soft: Option<&Softness>,
-        options: SubmitOptions,
+        direct: bool,
     ) -> Result<SubmittedFrame, SubmitError> {
         let device = selector.device().id();
         let ahead = self.copy_streams.in_flight();
         let is_cover = job.accesses.is_some();
-        let mut paths =
-            [TransferPath::of(frames.source(), options.direct), TransferPath::of(frames.destination(), options.direct)];
+        let mut paths = [TransferPath::of(frames.source(), direct), TransferPath::of(frames.destination(), direct)];
         // Bands shorten the time of a single frame. Frames behind each other overlap without them, with fewer calls, and a frame
         // that is resident on one side has little to overlap.
         let is_single = ahead > 1 || paths.contains(&TransferPath::Resident);
@@ -59,7 +58,7 @@ impl Pipeline {
             (true, TransferPath::Staged) => None,
             (true, _) => Some(1),
             _ if is_single => Some(1),
-            _ => options.bands,
+            _ => self.bands,
         };
         let needs_equal_slots = || selector.needs_equal_slots(job);
         let order = || if !is_cover && needs_equal_slots() { Order::Interleaved } else { Order::Sequential };
