@@ -25,7 +25,6 @@ use gstcudagaussblur::cuda::driver::{DeviceMemory, Module, Stream};
 use gstcudagaussblur::cuda::jit::NvrtcError;
 use gstcudagaussblur::cuda::jit::nvrtc::Nvrtc;
 use gstcudagaussblur::cuda::kernels::abi::{KernelSet, PixelFamily, RowsArgs};
-use gstcudagaussblur::cuda::kernels::prebuilt::PrebuiltKernels;
 use gstcudagaussblur::cuda::kernels::record::Recording;
 use gstcudagaussblur::cuda::process;
 use gstcudagaussblur::cuda::{CudaEngine, CudaError, DevicePlanes, Image, PassStrategy};
@@ -50,7 +49,7 @@ fn main() {
     let gpu = present.is_ok();
     // A library that is too old fails the test.
     let compiles = gpu && !matches!(Nvrtc::open(), Err(NvrtcError::NotFound { .. }));
-    let kernel_set = || process::open(0).unwrap().prebuilt(Image::Best).map(PrebuiltKernels::kernel_set);
+    let kernel_set = || process::open(0).unwrap().prebuilt(Image::Best).map(|kernels| kernels.images.kernel_set());
     let on_tensor_cores = compiles && kernel_set().is_ok_and(|set| set == KernelSet::TensorCores);
     let several = present.as_ref().is_ok_and(|count| *count > 1);
     let has_no_driver = matches!(present, Err(CudaError::NoDriver { .. }));
@@ -260,7 +259,7 @@ fn specialised_kernels() {
             // Launches are slow under such a tool: the next frame requests the kernel, and the one after it uses it.
             if is_slow {
                 std::thread::sleep(Duration::from_millis(300));
-                while shared.jit().status().compiling {
+                while shared.jit.status().compiling {
                     std::thread::sleep(Duration::from_millis(10));
                 }
             }

@@ -319,7 +319,7 @@ fn two_devices(compiler: &Compiler) {
     compiler.driver.set_devices(2, (9, 0), (13, 0));
     let on = |id| Engine::with_cuda(CudaEngine::with_kernels(id, Image::Portable, PassStrategy::Best).unwrap());
     let [mut first, last] = [on(0), on(1)];
-    let is_compiling = || process::open(0).unwrap().jit().status().compiling;
+    let is_compiling = || process::open(0).unwrap().jit.status().compiling;
     assert!(frames(&mut first, &case(2.0, 4), LONG, |_| compiler.compilations() == 1).1);
     drop(first);
     assert!(is_compiling(), "an engine that is not the last one waits");

@@ -51,7 +51,7 @@ fn tables() -> Outcome<()> {
     let device = process::open(0)?.device().clone();
     let context = started.elapsed();
     let [first, second] = [first_frame(), first_frame()];
-    println!("{}, kernels {}", device.name(), process::open(device.id())?.prebuilt(Image::Best)?.name());
+    println!("{}, kernels {}", device.name(), process::open(device.id())?.prebuilt(Image::Best)?.images.name());
     println!("Creating the context, once per process: {:.0} ms", milliseconds(context));
     println!("Then, for the first element, 1080p RGB:");
     println!(

@@ -42,8 +42,8 @@ pub use transfer::{HostRegistration, PinnedBytes, PinnedSource};
 /// Blurs frames on a CUDA device. Keeps its streams and the memory of its frames between frames.
 pub struct CudaEngine {
     selector: KernelSelector,
-    /// The kernels of the last frame that was blurred.
-    kernel_name: &'static str,
+    /// Whether the last frame that was blurred was blurred by specialised kernels.
+    is_specialised: bool,
     /// Dropped with the context current.
     pipeline: ManuallyDrop<Pipeline>,
     /// The last field: requests for specialised kernels are cancelled before the engine stops counting.
@@ -68,34 +68,31 @@ impl CudaEngine {
     }
 
     fn on(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Result<Self, CudaError> {
-        let kernel_name = shared.prebuilt(image)?.name();
+        let selector = KernelSelector::new(shared, image, strategy)?;
         let pipeline = {
-            let _current = shared.device().enter()?;
-            Pipeline::new(&shared)?
+            let _current = selector.device().enter()?;
+            ManuallyDrop::new(Pipeline::new(&selector.shared)?)
         };
-        let guard = EngineGuard::enter();
-        let selector = KernelSelector::new(shared, image, strategy);
-        let pipeline = ManuallyDrop::new(pipeline);
-        Ok(Self { selector, kernel_name, pipeline, _guard: guard })
+        Ok(Self { selector, is_specialised: false, pipeline, _guard: EngineGuard::enter() })
     }
 
     /// With the prebuilt kernels only.
     pub fn without_jit(mut self) -> Self {
-        self.selector.disable_jit();
+        self.selector.request = None;
         self
     }
 
     /// Loads the prebuilt kernels that frames of these planes can need, whatever the settings become, so that no frame waits for
     /// a load. What cannot be loaded is tried again when a frame needs it.
     pub fn prepare(&self, layouts: &[PlaneLayout]) {
-        let Ok(prebuilt) = self.selector.prebuilt() else { return };
+        let KernelSelector { prebuilt, strategy, .. } = &self.selector;
         let mut failed = Vec::new();
-        for kernel in possible::kernels(layouts, prebuilt.kernel_set(), self.selector.strategy()) {
+        for kernel in possible::kernels(layouts, prebuilt.images.kernel_set(), *strategy) {
             let part = kernel.part();
             if failed.contains(&part) {
                 continue;
             }
-            if let Err(error) = prebuilt.load(kernel) {
+            if let Err(error) = prebuilt.function(kernel) {
                 log(Level::Warning, &format!("kernels {} are not loaded before they are needed: {error}", part.name()));
                 failed.push(part);
             }
@@ -118,23 +115,16 @@ impl CudaEngine {
         PinnedSource::new(Arc::clone(self.device()))
     }
 
-    /// The kernels of the last completed frame: `general-` and the architecture that they were built for, or `ptx`; `special-` and the device's
-    /// architecture while specialised kernels are.
+    /// The kernels of the last frame that was blurred: `general-` and the architecture that they were built for, or `ptx`;
+    /// `special-` and the device's architecture if they were specialised.
     pub fn kernel_name(&self) -> &'static str {
-        self.kernel_name
+        let KernelSelector { shared, prebuilt, .. } = &self.selector;
+        if self.is_specialised { shared.specialised_name } else { prebuilt.images.name() }
     }
 
     /// What the background compilation for the device is doing.
     pub fn jit_status(&self) -> JitStatus {
-        self.selector.shared().jit().status()
-    }
-
-    fn update_kernel_name(&mut self, specialised: Option<bool>) {
-        self.kernel_name = match (specialised, self.selector.prebuilt()) {
-            (Some(true), _) => self.selector.shared().specialised_name(),
-            (Some(false), Ok(prebuilt)) => prebuilt.name(),
-            _ => self.kernel_name,
-        };
+        self.selector.shared.jit.status()
     }
 
     /// Enqueues a frame. Frames are completed in the order of their submission. With `direct` the device accesses pinned memory of
@@ -165,7 +155,7 @@ impl CudaEngine {
         let _current = device.enter()?;
         let submission = self.pipeline.submit(&mut self.selector, frames, job, soft, direct)?;
         if let Submission::Resident(enqueued) = &submission {
-            self.update_kernel_name(enqueued.specialised);
+            self.is_specialised = enqueued.specialised.unwrap_or(self.is_specialised);
         }
         Ok(submission)
     }
@@ -175,7 +165,7 @@ impl CudaEngine {
         let device = Arc::clone(self.device());
         let _current = device.enter()?;
         let times = self.pipeline.complete(frame)?;
-        self.update_kernel_name(frame.specialised());
+        self.is_specialised = frame.specialised.unwrap_or(self.is_specialised);
         Ok(times)
     }
 

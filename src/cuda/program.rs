@@ -83,7 +83,7 @@ struct CachedProgram {
     groups: usize,
     planes: DevicePlanes,
     workspace: u64,
-    /// Which specialised kernels were ready, see [`KernelSelector::jit_generation`].
+    /// Which specialised kernels were ready, see [`JitCache::generation`](super::jit::JitCache::generation).
     jit_generation: u64,
     program: Arc<Program>,
 }
@@ -92,7 +92,7 @@ impl ProgramCache {
     /// The program for a target. Requests specialised kernels for frames that keep needing them.
     pub fn get(&mut self, selector: &mut KernelSelector, target: Target) -> Result<Arc<Program>, CudaError> {
         // Read before kernels are selected: one that gets ready meanwhile is selected for the next frame.
-        let jit_generation = selector.jit_generation();
+        let jit_generation = selector.shared.jit.generation();
         let Target { job, parts, planes, workspace, .. } = target;
         let serves = |of: &CachedProgram| {
             Arc::ptr_eq(&of.job, job)
@@ -120,8 +120,10 @@ impl ProgramCache {
         let program = Arc::clone(&cached.program);
         self.0.push(cached);
         // A frame that is only copied says nothing about the kernels of the others, with which it may take turns.
-        if program.blurs {
-            selector.request(&program.keys);
+        if program.blurs
+            && let Some(request) = &mut selector.request
+        {
+            request.update(program.keys.iter().copied());
         }
         Ok(program)
     }
@@ -129,29 +131,22 @@ impl ProgramCache {
 
 /// The kernels that an engine may use.
 pub struct KernelSelector {
-    shared: Arc<SharedDevice>,
-    image: Image,
-    /// For the prebuilt kernels.
-    strategy: PassStrategy,
+    /// What the engines on the device share.
+    pub shared: Arc<SharedDevice>,
+    /// The prebuilt kernels.
+    pub prebuilt: Arc<PrebuiltKernels>,
+    /// Which passes the prebuilt kernels are chosen by.
+    pub strategy: PassStrategy,
     /// The specialised kernels that the engine waits for; `None` if it uses the prebuilt kernels only.
-    request: Option<JitRequest>,
+    pub request: Option<JitRequest>,
 }
 
 impl KernelSelector {
     /// Prebuilt kernels of an image, and specialised ones if the strategy is not chosen by hand.
-    pub fn new(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Self {
-        let request = (strategy == PassStrategy::Best).then(|| JitRequest::new(Arc::clone(shared.jit())));
-        Self { shared, image, strategy, request }
-    }
-
-    /// Uses the prebuilt kernels only.
-    pub fn disable_jit(&mut self) {
-        self.request = None;
-    }
-
-    /// What the engines on the device share.
-    pub fn shared(&self) -> &Arc<SharedDevice> {
-        &self.shared
+    pub fn new(shared: Arc<SharedDevice>, image: Image, strategy: PassStrategy) -> Result<Self, CudaError> {
+        let prebuilt = Arc::clone(shared.prebuilt(image)?);
+        let request = (strategy == PassStrategy::Best).then(|| JitRequest::new(Arc::clone(&shared.jit)));
+        Ok(Self { shared, prebuilt, strategy, request })
     }
 
     /// The device.
@@ -159,47 +154,20 @@ impl KernelSelector {
         self.shared.device()
     }
 
-    /// The prebuilt kernels.
-    pub fn prebuilt(&self) -> Result<&PrebuiltKernels, CudaError> {
-        self.shared.prebuilt(self.image)
-    }
-
-    /// Which kernels the prebuilt images have.
-    pub fn kernel_set(&self) -> KernelSet {
-        // Without an image nothing is launched.
-        self.prebuilt().map_or(KernelSet::CudaCores, PrebuiltKernels::kernel_set)
-    }
-
     /// The kernels that would be faster for a batch than the prebuilt ones.
     fn key(&self, batch: &BlurBatch) -> Option<Specialisation> {
         self.request.as_ref().and_then(|_| batch.specialisation(self.device().limits()))
     }
 
-    /// Which passes the prebuilt kernels are chosen by.
-    pub fn strategy(&self) -> PassStrategy {
-        self.strategy
-    }
-
-    /// Requests the specialised kernels that a program would use. Called for every frame that blurs.
-    pub fn request(&mut self, keys: &[Specialisation]) {
-        if let Some(request) = &mut self.request {
-            request.update(keys.iter().copied());
-        }
-    }
-
-    /// A number that changes when another specialised kernel can be selected.
-    pub fn jit_generation(&self) -> u64 {
-        self.shared.jit().generation()
-    }
-
     /// Whether some of a job gains from kernels for the radii of all its planes, which every band has to have.
     pub fn needs_equal_slots(&self, job: &Job) -> bool {
-        if self.kernel_set() == KernelSet::TensorCores {
+        let kernel_set = self.prebuilt.images.kernel_set();
+        if kernel_set == KernelSet::TensorCores {
             return false;
         }
         let planes = vec![DevicePlane::default(); job.plan.layouts().len()];
         let planes = DevicePlanes { sources: planes.clone(), destinations: planes };
-        let recording = Recorder::new(&job.plan, &job.parts, None, self.kernel_set()).record(&job.parts, &planes, 0);
+        let recording = Recorder::new(&job.plan, &job.parts, None, kernel_set).record(&job.parts, &planes, 0);
         recording.batches().any(|batch| self.key(batch).is_some())
     }
 
@@ -207,7 +175,7 @@ impl KernelSelector {
     /// launches would keep the device waiting.
     pub fn program(&self, target: Target) -> Result<Program, CudaError> {
         let Target { job, soft, parts, planes, workspace } = target;
-        let recorder = Recorder::new(&job.plan, &job.parts, soft, self.kernel_set());
+        let recorder = Recorder::new(&job.plan, &job.parts, soft, self.prebuilt.images.kernel_set());
         let mut program = Program::default();
         for parts in parts {
             let recording = recorder.record(parts, planes, workspace);
@@ -250,7 +218,7 @@ impl KernelSelector {
         steps: &mut Vec<Step>,
         program: &mut Program,
     ) -> Result<(), CudaError> {
-        let (prebuilt, limits) = (self.prebuilt()?, self.device().limits());
+        let limits = self.device().limits();
         let (launches, bytes, compiled) = match command {
             Command::Copy(copy) => {
                 steps.push(Step::Copy(*copy));
@@ -266,7 +234,7 @@ impl KernelSelector {
                 let key = self.key(batch);
                 let new_key = key.filter(|key| !program.keys.contains(key));
                 program.keys.extend(new_key);
-                let ready = key.and_then(|key| Some((key, self.shared.jit().get(&key)?)));
+                let ready = key.and_then(|key| Some((key, self.shared.jit.get(&key)?)));
                 let kernels = ready.as_ref().map_or(batch.prebuilt(self.strategy), |(key, _)| key.kernels());
                 program.blurs = true;
                 program.compiled.extend(new_key.filter(|_| ready.is_some()));
@@ -276,9 +244,9 @@ impl KernelSelector {
             }
         };
         for launch in launches {
-            let function = match compiled.as_ref().and_then(|compiled| compiled.get(launch.kernel)) {
+            let function = match compiled.as_ref().and_then(|compiled| compiled.kernels.get(launch.kernel)) {
                 Some(function) => function,
-                None => prebuilt.function(launch.kernel)?,
+                None => self.prebuilt.function(launch.kernel)?,
             };
             let (needed, limit) = (launch.grid.shared_bytes, limits.shared_bytes);
             if needed > limit {
@@ -297,7 +265,7 @@ impl KernelSelector {
     /// The device's context is current. The planes and the workspace that the program was made for live and are accessed by
     /// nobody else until the stream has done the work.
     pub unsafe fn enqueue(&self, stream: &Stream, program: &Program, group: usize) -> Result<(), CudaError> {
-        let overlap = self.prebuilt()?.can_overlap() && !program.must_not_overlap;
+        let overlap = self.prebuilt.images.can_overlap() && !program.must_not_overlap;
         for step in &program.groups[group] {
             // SAFETY: every address is one in the caller's planes and workspace; each function is that of its launch.
             unsafe {
@@ -318,10 +286,10 @@ impl KernelSelector {
     /// The device's context is current. The memory that they access lives and is accessed by nobody else until the stream has
     /// done the work.
     pub unsafe fn enqueue_launches(&self, stream: &Stream, launches: &[Launch]) -> Result<(), CudaError> {
-        let prebuilt = self.prebuilt()?;
+        let overlap = self.prebuilt.images.can_overlap();
         for launch in launches {
             // SAFETY: the function is that of the launch, whose memory is the caller's.
-            unsafe { launch.enqueue(prebuilt.function(launch.kernel)?, stream, prebuilt.can_overlap()) }?;
+            unsafe { launch.enqueue(self.prebuilt.function(launch.kernel)?, stream, overlap) }?;
         }
         Ok(())
     }

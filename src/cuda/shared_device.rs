@@ -15,10 +15,11 @@ use super::transfer::CopyStreams;
 /// A device, its kernels and its copy streams.
 pub struct SharedDevice {
     device: Arc<Device>,
-    prebuilt: [OnceCell<PrebuiltKernels>; Image::COUNT],
-    jit: Arc<JitCache>,
-    /// Shown to users while a specialised kernel is in use.
-    specialised_name: &'static str,
+    prebuilt: [OnceCell<Arc<PrebuiltKernels>>; Image::COUNT],
+    /// The specialised kernels.
+    pub jit: Arc<JitCache>,
+    /// `special-` and the device's architecture: shown to users while a specialised kernel is in use.
+    pub specialised_name: &'static str,
     copy_streams: Mutex<Weak<CopyStreams>>,
 }
 
@@ -36,18 +37,8 @@ impl SharedDevice {
     }
 
     /// The kernels of an image, chosen on first use. Their parts are loaded when they are needed.
-    pub fn prebuilt(&self, image: Image) -> Result<&PrebuiltKernels, CudaError> {
-        self.prebuilt[image as usize].get_or_try_init(|| PrebuiltKernels::open(image, &self.device))
-    }
-
-    /// The specialised kernels.
-    pub fn jit(&self) -> &Arc<JitCache> {
-        &self.jit
-    }
-
-    /// `special-` and the device's architecture.
-    pub fn specialised_name(&self) -> &'static str {
-        self.specialised_name
+    pub fn prebuilt(&self, image: Image) -> Result<&Arc<PrebuiltKernels>, CudaError> {
+        self.prebuilt[image as usize].get_or_try_init(|| PrebuiltKernels::open(image, &self.device).map(Arc::new))
     }
 
     /// The copy streams, created if no engine has them. The context is current.

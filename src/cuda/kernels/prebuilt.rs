@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use once_cell::sync::OnceCell;
 
-use super::abi::KernelSet;
 use super::images::Kernel;
 use super::images::{ImageSet, Part};
 use crate::cuda::driver::device::Device;
@@ -34,7 +33,8 @@ const PROBE: Part = Part::Alpha;
 
 /// The prebuilt kernels, loaded into one context part by part.
 pub struct PrebuiltKernels {
-    images: ImageSet,
+    /// What they are loaded from.
+    pub images: ImageSet,
     device: Arc<Device>,
     parts: [OnceCell<LoadedPart>; Part::ALL.len()],
 }
@@ -48,7 +48,7 @@ struct LoadedPart {
 
 impl PrebuiltKernels {
     /// Chooses the images for a device and loads one part of them. All other parts are then of the same images: their
-    /// [`KernelSet`] decides how a frame is recorded.
+    /// [`KernelSet`](super::abi::KernelSet) decides how a frame is recorded.
     pub fn open(image: Image, device: &Arc<Device>) -> Result<Self, CudaError> {
         let best = match image {
             Image::Best => ImageSet::best_for(device.capability()),
@@ -71,36 +71,15 @@ impl PrebuiltKernels {
         Ok(kernels)
     }
 
-    /// `general-` and the architecture that the images were built for, or `ptx`.
-    pub fn name(&self) -> &'static str {
-        self.images.name()
-    }
-
-    /// Which kernels the images have.
-    pub fn kernel_set(&self) -> KernelSet {
-        self.images.kernel_set()
-    }
-
-    /// Whether launches may overlap: whether the kernels wait for those ahead of them where they have to.
-    pub fn can_overlap(&self) -> bool {
-        self.images.can_overlap()
-    }
-
-    /// Loads the part of a kernel, unless it is loaded. Waits for another thread that is loading it.
-    pub fn load(&self, kernel: Kernel) -> Result<(), CudaError> {
-        self.function(kernel).map(drop)
-    }
-
-    /// A kernel. Loads its part, unless it is loaded.
+    /// A kernel. Loads its part, unless it is loaded. Waits for another thread that is loading it.
     pub fn function(&self, kernel: Kernel) -> Result<Function, CudaError> {
-        let lacks = || CudaError::NoKernel { image: self.name(), kernel: kernel.entry_point().to_owned() };
-        let functions = &self.part(kernel.part())?.functions;
-        functions.iter().find(|(loaded, _)| *loaded == kernel).map(|(_, function)| *function).ok_or_else(lacks)
+        let lacks = || CudaError::NoKernel { image: self.images.name(), kernel: kernel.entry_point().to_owned() };
+        self.part(kernel.part())?.get(kernel).ok_or_else(lacks)
     }
 
     /// Loads everything.
     pub fn load_all(&self) -> Result<(), CudaError> {
-        Kernel::prebuilt(self.kernel_set()).try_for_each(|kernel| self.load(kernel))
+        Kernel::prebuilt(self.images.kernel_set()).try_for_each(|kernel| self.function(kernel).map(drop))
     }
 
     fn part(&self, part: Part) -> Result<&LoadedPart, CudaError> {
@@ -109,14 +88,14 @@ impl PrebuiltKernels {
 
     fn load_part(&self, part: Part) -> Result<LoadedPart, CudaError> {
         let started = Instant::now();
-        let lacks = || CudaError::NoKernel { image: self.name(), kernel: part.name().to_owned() };
+        let lacks = || CudaError::NoKernel { image: self.images.name(), kernel: part.name().to_owned() };
         let image = self.images.unpack(part).ok_or_else(lacks)?;
         let unpacked = started.elapsed();
         // SAFETY: an embedded image is a complete CUBIN or PTX without a NUL, and it was unpacked to its whole length.
         let module = unsafe { Module::load(image, &self.device) }?;
         let functions = self.images.kernels(part).map(|kernel| Ok((kernel, module.function(kernel.entry_point())?)));
         let functions = functions.collect::<Result<_, CudaError>>()?;
-        let (name, images, took) = (part.name(), self.name(), started.elapsed());
+        let (name, images, took) = (part.name(), self.images.name(), started.elapsed());
         let line = format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it");
         log(Level::Debug, &line);
         Ok(LoadedPart { functions, _module: module })

@@ -58,7 +58,8 @@ pub struct SubmittedFrame {
     pub(super) started: Instant,
     /// Whether no other frame was in flight when it was submitted.
     pub(super) was_alone: bool,
-    pub(super) specialised: Option<bool>,
+    /// See `Program::specialised`.
+    pub specialised: Option<bool>,
     pub(super) device: Arc<Device>,
     /// Counts it, see [`crate::cuda::transfer::CopyStreams::in_flight`].
     pub(super) _in_flight: Arc<()>,
@@ -109,11 +110,6 @@ impl SubmittedFrame {
         let Ok(_current) = self.device.enter() else { return true };
         // A failure is reported when the frame is completed.
         self.downloaded(slot).is_done().unwrap_or(true)
-    }
-
-    /// Whether all blurs that gain from specialised kernels have them, and there are any; `None` if nothing is blurred.
-    pub fn specialised(&self) -> Option<bool> {
-        self.specialised
     }
 }
 
