@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::error::JitError;
 use super::nvrtc::LazyNvrtc;
+use crate::cuda::driver::Module;
 use crate::cuda::driver::device::Device;
-use crate::cuda::driver::{Function, Module};
-use crate::cuda::kernels::images::{Kernel, waits_for_previous};
+use crate::cuda::kernels::images::waits_for_previous;
+use crate::cuda::kernels::prebuilt::LoadedKernels;
 use crate::cuda::kernels::strategy::Specialisation;
 use crate::process::{Level, log};
 
@@ -48,25 +49,18 @@ pub struct JitStatus {
 }
 
 /// The kernels of a specialisation.
-#[derive(Debug)]
 pub struct SpecialisedKernels {
-    functions: Vec<(Kernel, Function)>,
+    /// They take the place of prebuilt ones.
+    pub kernels: LoadedKernels,
     /// Whether they wait for the kernel ahead of them where launches overlap.
     pub waits: bool,
 }
 
-impl SpecialisedKernels {
-    /// What takes the place of a prebuilt kernel, if one of them does.
-    pub fn get(&self, kernel: Kernel) -> Option<Function> {
-        self.functions.iter().find(|(of, _)| *of == kernel).map(|(_, function)| *function)
-    }
-}
-
-#[derive(Debug, Clone)]
 enum Entry {
     /// In the queue, requested by this many engines.
     Queued(usize),
     Compiling,
+    /// Never removed, so that the kernels stay loaded.
     Ready(Arc<SpecialisedKernels>),
     Failed,
 }
@@ -78,8 +72,6 @@ struct State {
     /// Whether the background thread is running.
     is_running: bool,
     last: Option<Duration>,
-    /// Keeps the ready functions loaded.
-    modules: Vec<Module>,
 }
 
 /// The specialised kernels of a device.
@@ -188,10 +180,9 @@ impl JitCache {
             let made = std::panic::catch_unwind(attempt).unwrap_or(Err(JitError::Panicked));
             let mut state = self.lock();
             match made {
-                Ok((kernels, module)) => {
+                Ok(kernels) => {
                     let took = started.elapsed();
                     state.last = Some(took);
-                    state.modules.push(module);
                     state.entries.insert(key, Entry::Ready(Arc::new(kernels)));
                     self.generation.fetch_add(1, Ordering::Release);
                     log(Level::Info, &format!("NVRTC has compiled kernels for {key} in {took:.1?}"));
@@ -208,7 +199,7 @@ impl JitCache {
     }
 
     /// Compiles kernels and loads them.
-    fn make(&self, key: &Specialisation) -> Result<(SpecialisedKernels, Module), JitError> {
+    fn make(&self, key: &Specialisation) -> Result<SpecialisedKernels, JitError> {
         let nvrtc = self.compiler.get().ok_or(JitError::Unavailable)?;
         let target = nvrtc.target(self.device.capability(), self.device.driver())?;
         let mut options = vec![format!("--gpu-architecture={target}"), "--std=c++17".to_owned()];
@@ -221,8 +212,7 @@ impl JitCache {
         }
         // SAFETY: the image is the compiler's output.
         let module = unsafe { Module::load(image, &self.device) }?;
-        let function = |kernel: Kernel| Ok((kernel, module.function(kernel.entry_point())?));
-        let functions = key.kernels().list().into_iter().map(function).collect::<Result<_, JitError>>()?;
-        Ok((SpecialisedKernels { functions, waits: waits_for_previous(target.capability()) }, module))
+        let kernels = LoadedKernels::new(module, key.kernels().list())?;
+        Ok(SpecialisedKernels { kernels, waits: waits_for_previous(target.capability()) })
     }
 }

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use once_cell::sync::OnceCell;
 
-use super::images::Kernel;
-use super::images::{ImageSet, Part};
+use super::images::{ImageSet, Kernel, Part};
 use crate::cuda::driver::device::Device;
 use crate::cuda::driver::{Function, Module};
 use crate::cuda::error::CudaError;
@@ -36,14 +35,28 @@ pub struct PrebuiltKernels {
     /// What they are loaded from.
     pub images: ImageSet,
     device: Arc<Device>,
-    parts: [OnceCell<LoadedPart>; Part::ALL.len()],
+    parts: [OnceCell<LoadedKernels>; Part::ALL.len()],
 }
 
-/// The kernels of a part.
-struct LoadedPart {
+/// The kernels of a module.
+pub struct LoadedKernels {
     functions: Vec<(Kernel, Function)>,
     /// Keeps the functions loaded.
     _module: Module,
+}
+
+impl LoadedKernels {
+    /// Looks these kernels up.
+    pub fn new(module: Module, kernels: impl IntoIterator<Item = Kernel>) -> Result<Self, CudaError> {
+        let function = |kernel: Kernel| Ok((kernel, module.function(kernel.entry_point())?));
+        let functions = kernels.into_iter().map(function).collect::<Result<_, CudaError>>()?;
+        Ok(Self { functions, _module: module })
+    }
+
+    /// One of them.
+    pub fn get(&self, kernel: Kernel) -> Option<Function> {
+        self.functions.iter().find(|(of, _)| *of == kernel).map(|(_, function)| *function)
+    }
 }
 
 impl PrebuiltKernels {
@@ -82,22 +95,21 @@ impl PrebuiltKernels {
         Kernel::prebuilt(self.images.kernel_set()).try_for_each(|kernel| self.function(kernel).map(drop))
     }
 
-    fn part(&self, part: Part) -> Result<&LoadedPart, CudaError> {
+    fn part(&self, part: Part) -> Result<&LoadedKernels, CudaError> {
         self.parts[part as usize].get_or_try_init(|| self.load_part(part))
     }
 
-    fn load_part(&self, part: Part) -> Result<LoadedPart, CudaError> {
+    fn load_part(&self, part: Part) -> Result<LoadedKernels, CudaError> {
         let started = Instant::now();
         let lacks = || CudaError::NoKernel { image: self.images.name(), kernel: part.name().to_owned() };
         let image = self.images.unpack(part).ok_or_else(lacks)?;
         let unpacked = started.elapsed();
         // SAFETY: an embedded image is a complete CUBIN or PTX without a NUL, and it was unpacked to its whole length.
         let module = unsafe { Module::load(image, &self.device) }?;
-        let functions = self.images.kernels(part).map(|kernel| Ok((kernel, module.function(kernel.entry_point())?)));
-        let functions = functions.collect::<Result<_, CudaError>>()?;
+        let kernels = LoadedKernels::new(module, self.images.kernels(part))?;
         let (name, images, took) = (part.name(), self.images.name(), started.elapsed());
         let line = format!("{images}: {name} loaded in {took:.1?}, {unpacked:.1?} of it to unpack it");
         log(Level::Debug, &line);
-        Ok(LoadedPart { functions, _module: module })
+        Ok(kernels)
     }
 }
