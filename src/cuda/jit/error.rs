@@ -26,16 +26,6 @@ pub enum NvrtcError {
     Failed { status: String, log: String },
 }
 
-impl NvrtcError {
-    /// The same error with the compiler's log, if it is one of the compiler.
-    pub(super) fn with_log(self, log: &str) -> Self {
-        match self {
-            Self::Failed { status, .. } => Self::Failed { status, log: log.to_owned() },
-            error => error,
-        }
-    }
-}
-
 /// Why a specialised kernel was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum JitError {

@@ -127,14 +127,6 @@ functions! {
     }
 }
 
-/// The results of a compilation.
-#[derive(Debug, Clone, Copy)]
-enum Output {
-    Log,
-    Cubin,
-    Ptx,
-}
-
 /// The compiler. It is never closed, because it keeps threads and tables.
 pub struct Nvrtc {
     functions: Functions,
@@ -229,55 +221,59 @@ impl Nvrtc {
         let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
         let (names, contents, options) = (pointers(&names), pointers(&contents), pointers(&options));
         let mut program = Program(ptr::null_mut(), &self.functions);
-        // SAFETY: all strings live until the end of this function; `create` sets the program before it is used.
+        // SAFETY: all strings live until the end of this function; `create` sets the program before it is used; two functions
+        // that are passed together are for one result.
         unsafe {
-            self.check(self.functions.create(
+            let created = self.functions.create(
                 &mut program.0,
                 source.as_ptr(),
                 name.as_ptr(),
                 c_int::try_from(headers.len()).unwrap_or(0),
                 contents.as_ptr(),
                 names.as_ptr(),
-            ))?;
+            );
+            self.check(created, "")?;
             let count = c_int::try_from(options.len()).unwrap_or(0);
-            let compiled = self.check(self.functions.compile(program.0, count, options.as_ptr()));
-            let log = self.result(&program, Output::Log).unwrap_or_default();
+            let compiled = self.functions.compile(program.0, count, options.as_ptr());
+            let log = self.result(&program, Functions::log_size, Functions::log).unwrap_or_default();
             let log = String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n']).to_owned();
-            compiled.map_err(|error| error.with_log(&log))?;
-            let output = if let Target::Cubin(_) = target { Output::Cubin } else { Output::Ptx };
-            Ok((self.result(&program, output)?, log))
+            self.check(compiled, &log)?;
+            let image = match target {
+                Target::Cubin(_) => self.result(&program, Functions::cubin_size, Functions::cubin),
+                Target::Ptx(_) => self.result(&program, Functions::ptx_size, Functions::ptx),
+            };
+            Ok((image?, log))
         }
     }
 
+    /// A result of a compilation, from the functions that return its size and its bytes.
+    ///
     /// # Safety
-    /// `create` has set the program.
-    unsafe fn result(&self, program: &Program<'_>, output: Output) -> Result<Vec<u8>, NvrtcError> {
-        let (functions, program, mut bytes) = (&self.functions, program.0, 0);
+    /// `create` has set the program. The functions are for the same result.
+    unsafe fn result(
+        &self,
+        program: &Program<'_>,
+        size: unsafe fn(&Functions, Handle, &mut usize) -> Status,
+        copy: unsafe fn(&Functions, Handle, *mut c_char) -> Status,
+    ) -> Result<Vec<u8>, NvrtcError> {
+        let mut bytes = 0;
         // SAFETY: the program is valid, as the caller promises, and the buffer is as large as the library says.
         unsafe {
-            self.check(match output {
-                Output::Log => functions.log_size(program, &mut bytes),
-                Output::Cubin => functions.cubin_size(program, &mut bytes),
-                Output::Ptx => functions.ptx_size(program, &mut bytes),
-            })?;
+            self.check(size(&self.functions, program.0, &mut bytes), "")?;
             let mut buffer = vec![0_u8; bytes];
-            let to = buffer.as_mut_ptr().cast();
-            self.check(match output {
-                Output::Log => functions.log(program, to),
-                Output::Cubin => functions.cubin(program, to),
-                Output::Ptx => functions.ptx(program, to),
-            })?;
+            self.check(copy(&self.functions, program.0, buffer.as_mut_ptr().cast()), "")?;
             Ok(buffer)
         }
     }
 
-    fn check(&self, status: Status) -> Result<(), NvrtcError> {
+    /// An error with the compiler's log, if a function failed.
+    fn check(&self, status: Status, log: &str) -> Result<(), NvrtcError> {
         if status == 0 {
             return Ok(());
         }
         // SAFETY: the library returns a static string for every status.
         let text = unsafe { CStr::from_ptr(self.functions.error_string(status)) };
-        Err(NvrtcError::Failed { status: text.to_string_lossy().into_owned(), log: String::new() })
+        Err(NvrtcError::Failed { status: text.to_string_lossy().into_owned(), log: log.to_owned() })
     }
 }
 
