@@ -4,7 +4,6 @@
 use super::abi::{ALPHA_THREADS, AlphaArgs, stored_channels};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
-use crate::cuda::driver::LaunchConfig;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::AlphaSource;
 use crate::filter::plane::DevicePlane;
@@ -63,10 +62,5 @@ pub fn launch(
         alpha_subsampling,
         reserved: [0; 2],
     };
-    let grid = LaunchConfig {
-        blocks: args.width.div_ceil(ALPHA_THREADS) * args.height,
-        threads: kernel.threads(),
-        shared_bytes: 0,
-    };
-    Launch { kernel, grid, args: Args::Alpha(args) }
+    Launch::new(kernel, args.width.div_ceil(ALPHA_THREADS) * args.height, 0, Args::Alpha(args))
 }

@@ -8,7 +8,6 @@ use super::abi::*;
 use super::batch::{BlurBatch, PlaneBlur};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
-use crate::cuda::driver::LaunchConfig;
 use crate::filter::Taps;
 use crate::filter::frame::PlaneLayout;
 use crate::filter::operation::{Channels, Resampling};
@@ -223,14 +222,9 @@ impl BlurBatch<'_> {
         }
         let rows_bytes = self.planes().iter().map(PlaneBlur::rows_shared_bytes).max().unwrap_or(0);
         let columns_bytes = self.planes().iter().map(PlaneBlur::columns_shared_bytes).max().unwrap_or(0);
-        let launch = |kernel: Kernel, blocks, shared_bytes, args| Launch {
-            kernel,
-            grid: LaunchConfig { blocks, threads: kernel.threads(), shared_bytes },
-            args,
-        };
         [
-            launch(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
-            launch(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
+            Launch::new(Kernel::ROWS, rows_blocks, rows_bytes, Args::Rows(rows)),
+            Launch::new(Kernel::COLUMNS, columns_blocks, columns_bytes, Args::Columns(columns)),
         ]
     }
 }
@@ -563,8 +557,7 @@ impl LevelBatch {
         };
         // Two arrays of 16-bit samples for each channel of a row.
         let shared_bytes = LEVEL_WARPS * LEVEL_WARP_ROWS * channels * 2 * 2 * LEVEL_WINDOW;
-        let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes };
-        (!entries.is_empty()).then_some(Launch { kernel, grid, args: Args::Rows(args) })
+        (!entries.is_empty()).then(|| Launch::new(kernel, end_block, shared_bytes, Args::Rows(args)))
     }
 
     fn columns_launch(&self, planes: &[(&PlaneLevel, u64)]) -> Option<Launch> {
@@ -584,7 +577,6 @@ impl LevelBatch {
             Direction::Decimate => Kernel::DECIMATE_COLUMNS,
             Direction::Interpolate => Kernel::INTERPOLATE_COLUMNS,
         };
-        let grid = LaunchConfig { blocks: end_block, threads: kernel.threads(), shared_bytes: 0 };
-        (end_block > 0).then_some(Launch { kernel, grid, args: Args::Columns(args) })
+        (end_block > 0).then(|| Launch::new(kernel, end_block, 0, Args::Columns(args)))
     }
 }

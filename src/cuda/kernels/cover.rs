@@ -5,7 +5,6 @@ use super::abi::*;
 use super::byte_rect::ByteRect;
 use super::images::Kernel;
 use super::launch::{Args, Launch};
-use crate::cuda::driver::LaunchConfig;
 use crate::filter::inpainting::CellPyramid;
 use crate::filter::mosaic::CellGrid;
 use crate::filter::operation::Pattern;
@@ -86,7 +85,7 @@ pub fn byte_launches(mut writes: Vec<ByteWrite>) -> Vec<Launch> {
         let overlaps = |(other, of): &(ByteRect, usize)| *of != rank && other.overlaps(&bytes);
         let is_full = written.len() == COVER_RECTS as usize || blocks + own_blocks > MAX_BLOCKS;
         if is_full || written.iter().any(overlaps) {
-            launches.push(launch(Kernel::COVER, blocks, 0, Args::Cover(args)));
+            launches.push(Launch::new(Kernel::COVER, blocks as u32, 0, Args::Cover(args)));
             (args, blocks) = (no_rects(), 0);
             written.clear();
         }
@@ -95,17 +94,13 @@ pub fn byte_launches(mut writes: Vec<ByteWrite>) -> Vec<Launch> {
         blocks += own_blocks;
     }
     if blocks > 0 {
-        launches.push(launch(Kernel::COVER, blocks, 0, Args::Cover(args)));
+        launches.push(Launch::new(Kernel::COVER, blocks as u32, 0, Args::Cover(args)));
     }
     launches
 }
 
 fn no_rects() -> CoverArgs {
     CoverArgs { rects: [CoverRect { first_block: u32::MAX, ..CoverRect::default() }; COVER_RECTS as usize] }
-}
-
-fn launch(kernel: Kernel, blocks: u64, shared_bytes: u32, args: Args) -> Launch {
-    Launch { kernel, grid: LaunchConfig { blocks: blocks as u32, threads: kernel.threads(), shared_bytes }, args }
 }
 
 /// The parts that the rows of each cell of a grid are divided into.
@@ -189,7 +184,7 @@ pub fn mosaic_launches(kernel: Kernel, grids: &[MosaicCells]) -> Vec<Launch> {
             total += blocks(grid);
             count += 1;
         }
-        launches.push(launch(kernel, total, shared_bytes, Args::Mosaic(args)));
+        launches.push(Launch::new(kernel, total as u32, shared_bytes, Args::Mosaic(args)));
         rest = &rest[count..];
     }
     launches

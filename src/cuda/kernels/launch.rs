@@ -30,6 +30,11 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// With so many blocks, and bytes of shared memory for each.
+    pub(super) fn new(kernel: Kernel, blocks: u32, shared_bytes: u32, args: Args) -> Self {
+        Self { kernel, grid: LaunchConfig { blocks, threads: kernel.threads(), shared_bytes }, args }
+    }
+
     /// Enqueues it with the function that was loaded for its kernel.
     ///
     /// With `overlap`, a kernel that supports it starts before the one ahead of it on the stream has finished.

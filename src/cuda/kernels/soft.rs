@@ -5,7 +5,6 @@
 use super::abi::*;
 use super::images::Kernel;
 use super::launch::{Args, Launch};
-use crate::cuda::driver::LaunchConfig;
 use crate::filter::inpainting::CellPyramid;
 use crate::filter::mosaic::CellGrid;
 use crate::filter::plane::DevicePlane;
@@ -155,8 +154,7 @@ pub fn launches(kernel: Kernel, steps: &[SoftStep]) -> Vec<Launch> {
             blocks += step.blocks;
         }
         let shared_bytes = steps.iter().map(|step| step.shared_bytes).max().unwrap_or(0);
-        let grid = LaunchConfig { blocks: blocks as u32, threads: kernel.threads(), shared_bytes };
-        Launch { kernel, grid, args: Args::Soft(args) }
+        Launch::new(kernel, blocks as u32, shared_bytes, Args::Soft(args))
     };
     steps.chunks(SOFT_GRIDS as usize).map(launch).collect()
 }

@@ -7,7 +7,6 @@ use super::batch::{BlurBatch, PlaneBlur};
 use super::images::Kernel;
 use super::launch::{Args, Launch};
 use super::tensor_wide::{alpha_bits, packed_taps, unused_args, yuv422_bits};
-use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::frame::PlaneLayout;
 
@@ -225,10 +224,7 @@ impl DirectKernel {
             first_block += blocks;
             *block_end = first_block;
         }
-        let kernel = self.kernel();
-        let grid =
-            LaunchConfig { blocks: first_block, threads: kernel.threads(), shared_bytes: self.block_bytes(batch) };
-        Launch { kernel, grid, args: Args::Tensor(args) }
+        Launch::new(self.kernel(), first_block, self.block_bytes(batch), Args::Tensor(args))
     }
 }
 /// Bytes of a pixel, and of a pair of pixels of packed 4:2:2.

@@ -6,7 +6,6 @@
 use super::abi::*;
 use super::images::Kernel;
 use super::launch::{Args, Launch};
-use crate::cuda::driver::LaunchConfig;
 use crate::cuda::driver::device::DeviceLimits;
 use crate::filter::Taps;
 use crate::filter::frame::{PlaneLayout, SampleLayout};
@@ -382,11 +381,7 @@ impl<'a> TensorBatch<'a> {
             *block_end = blocks;
             shared_bytes = shared_bytes.max(plane.shared_bytes());
         }
-        Launch {
-            kernel,
-            grid: LaunchConfig { blocks, threads: kernel.threads(), shared_bytes },
-            args: Args::Tensor(args),
-        }
+        Launch::new(kernel, blocks, shared_bytes, Args::Tensor(args))
     }
 }
 
