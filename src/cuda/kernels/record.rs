@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A plan recorded for planes in device memory: copies, launches and batches of blurs, in order.
 
-use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX};
+use super::abi::{KernelSet, PixelFamily, TENSOR_RADIUS_MAX, TensorPlane};
 use super::alpha::{self, AlphaPlanes};
 use super::axis::{self, Direction, LevelBatch, PlaneLevel};
 use super::batch::{self, BlurBatch, PlaneBlur};
@@ -12,7 +12,7 @@ use super::launch::Launch;
 use super::soft::{self, MixPlanes, Nodes, SoftStep};
 use super::strategy::PassStrategy;
 use super::temporaries::{TemporaryMemory, is_composed, plane_of, plane_uses};
-use super::tensor_wide::{self, PlaneStep, Step, TensorAddresses, TensorBatch};
+use super::tensor_wide::{self, PlaneStep, Step, TensorBatch};
 use crate::filter::cover::Softness;
 use crate::filter::inpainting::NODES;
 use crate::filter::mosaic::CellGrid;
@@ -533,33 +533,29 @@ impl<'a> Buffers<'a, '_> {
             Buffer::Destination(index) if of_output.is_some() => output.field.rows_of(&self.planes.sources[index]),
             _ => DevicePlane::default(),
         };
-        let planes = match step {
-            Step::Decimate => TensorAddresses {
-                src: from.address,
-                src_pitch: from.pitch as u64,
-                decimated: to.address,
-                ..TensorAddresses::default()
-            },
-            Step::Blur => {
-                TensorAddresses { decimated: from.address, blurred: to.address, ..TensorAddresses::default() }
-            }
-            Step::Interpolate => TensorAddresses {
-                src: source_of_colour.address,
-                src_pitch: source_of_colour.pitch as u64,
-                blurred: from.address,
-                dst: to.address,
-                dst_pitch: to.pitch as u64,
-                ..TensorAddresses::default()
-            },
-        };
         let larger = match step {
             Step::Interpolate => &resampling.destination,
             _ => &resampling.source,
         };
         let (Resampling { factors, level, .. }, larger) = (*resampling, self.stored(larger).0.field.layout);
+        let entry = TensorPlane { yuv422: tensor_wide::yuv422_bits(&larger), ..TensorPlane::default() };
+        let entry = match step {
+            Step::Decimate => {
+                TensorPlane { src: from.address, src_pitch: from.pitch as u64, decimated: to.address, ..entry }
+            }
+            Step::Blur => TensorPlane { decimated: from.address, blurred: to.address, ..entry },
+            Step::Interpolate => TensorPlane {
+                src: source_of_colour.address,
+                src_pitch: source_of_colour.pitch as u64,
+                blurred: from.address,
+                dst: to.address,
+                dst_pitch: to.pitch as u64,
+                ..entry
+            },
+        };
         let rect = if step == Step::Interpolate { resampling.in_samples(rect) } else { rect };
-        let (yuv422, larger) = (tensor_wide::yuv422_bits(&larger), resampling.channels.part_of(&larger));
-        PlaneStep { step, level, larger, yuv422, alpha: of_source.or(of_output), factors, planes, taps, rect }
+        let larger = resampling.channels.part_of(&larger);
+        PlaneStep { step, level, larger, alpha: of_source.or(of_output), factors, entry, taps, rect }
     }
 
     /// The decimation that writes a temporary.

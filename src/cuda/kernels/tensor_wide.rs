@@ -33,30 +33,16 @@ pub struct PlaneStep<'a> {
     pub level: u8,
     /// The larger plane of the level: of packed 4:2:2 its luma as a plane of one channel, or its chroma as one of two.
     pub larger: PlaneLayout,
-    /// `TensorPlane::yuv422` in kernels/abi.h.
-    pub yuv422: u32,
     /// The channel that the colour of the frame's plane is multiplied by before the blur, and divided by after it.
     pub alpha: Option<u8>,
     /// The level's factors along x and y.
     pub factors: [Factor; 2],
-    /// The planes; which of them are used depends on the step.
-    pub planes: TensorAddresses,
+    /// Its entry of the parameter, with the addresses and pitches that the step uses, and `yuv422`.
+    pub entry: TensorPlane,
     /// The taps of a blur.
     pub taps: Option<&'a PlaneTaps>,
     /// What of the output is written, in samples of the larger plane or of the small one.
     pub rect: Rect,
-}
-
-/// Addresses of the planes of a step, see `TensorPlane` in kernels/abi.h; 0 where the step does not use them.
-#[derive(Debug, Clone, Copy, Default)]
-#[expect(missing_docs, reason = "kernels/abi.h documents them")]
-pub struct TensorAddresses {
-    pub src: u64,
-    pub src_pitch: u64,
-    pub dst: u64,
-    pub dst_pitch: u64,
-    pub decimated: u64,
-    pub blurred: u64,
 }
 
 /// Planes that one launch processes.
@@ -342,7 +328,6 @@ impl<'a> TensorBatch<'a> {
         let all_work: u64 = self.planes.iter().map(PlaneStep::work).sum();
         let (mut blocks, mut shared_bytes) = (0, 0);
         for ((to, block_end), plane) in args.planes.iter_mut().zip(&mut args.block_end).zip(&self.planes) {
-            let TensorAddresses { src, src_pitch, dst, dst_pitch, decimated, blurred } = plane.planes;
             let segment = units * plane.row_unit();
             let own = match plane.step {
                 Step::Interpolate => {
@@ -353,19 +338,12 @@ impl<'a> TensorBatch<'a> {
                 _ => plane.blocks(segment),
             };
             *to = TensorPlane {
-                src,
-                dst,
-                decimated,
-                blurred,
-                src_pitch,
-                dst_pitch,
                 width: plane.larger.width,
                 height: plane.larger.height,
                 channels: plane.larger.channels.into(),
                 depth: if plane.alpha.is_some() { 16 } else { plane.larger.depth.into() },
                 shift: plane.larger.shift().into(),
                 alpha: alpha_bits(plane.alpha),
-                yuv422: plane.yuv422,
                 factor_across: plane.factors[0].get(),
                 factor_down: plane.factors[1].get(),
                 slot: slots.iter().position(|taps| *taps == plane.taps).unwrap_or(0) as u32,
@@ -376,6 +354,7 @@ impl<'a> TensorBatch<'a> {
                 segment_rows: segment,
                 first_block: blocks,
                 blocks: own,
+                ..plane.entry
             };
             blocks += own;
             *block_end = blocks;
